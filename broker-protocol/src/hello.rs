@@ -1,0 +1,320 @@
+//! How a connection begins: both sides say who they are, then the client opens its one session.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use thiserror::Error;
+
+/// First bytes of a [`Hello`], so that a stray client is told apart from an old one.
+pub const MAGIC: [u8; 8] = *b"LAZARET\0";
+/// Version of everything in this crate. Any change of a wire type raises it: bincode does not describe itself.
+pub const VERSION: u16 = 1;
+/// Optional abilities this build knows, one bit each. None is defined yet.
+pub const FEATURES: u64 = 0;
+
+/// A SHA-256 digest.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Digest(pub [u8; 32]);
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Digest({self})")
+    }
+}
+
+impl std::str::FromStr for Digest {
+    type Err = DigestError;
+
+    fn from_str(text: &str) -> Result<Self, DigestError> {
+        let mut digest = [0; 32];
+        if text.len() != 64 || !text.is_ascii() {
+            return Err(DigestError);
+        }
+        for (byte, pair) in digest.iter_mut().zip(text.as_bytes().chunks(2)) {
+            let pair = std::str::from_utf8(pair).map_err(|_| DigestError)?;
+            *byte = u8::from_str_radix(pair, 16).map_err(|_| DigestError)?;
+        }
+        Ok(Self(digest))
+    }
+}
+
+/// A text is not a digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("a SHA-256 digest is 64 hexadecimal digits")]
+pub struct DigestError;
+
+/// The first frame in each direction.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// Always [`MAGIC`].
+    pub magic: [u8; 8],
+    /// The sender's [`VERSION`].
+    pub version: u16,
+    /// Abilities the sender knows; both sides use the intersection.
+    pub features: u64,
+    /// Digest of the policy files. From the broker: of what it has read. From a client: what it expects, if it cares;
+    /// the broker refuses the connection when they differ.
+    pub policy: Option<Digest>,
+}
+
+/// Why a greeting is not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
+pub enum HelloError {
+    /// The peer does not speak this protocol.
+    #[error("the peer does not speak the Lazaret protocol")]
+    Magic,
+    /// The peer speaks another version.
+    #[error("the peer speaks protocol version {theirs}, this side speaks {ours}; install both programs from one release")]
+    Version {
+        /// The peer's version.
+        theirs: u16,
+        /// Our version.
+        ours: u16,
+    },
+}
+
+impl Hello {
+    /// What this build says first.
+    pub fn ours(policy: Option<Digest>) -> Self {
+        Self { magic: MAGIC, version: VERSION, features: FEATURES, policy }
+    }
+
+    /// Checks the peer's greeting.
+    pub fn check(&self) -> Result<(), HelloError> {
+        if self.magic != MAGIC {
+            return Err(HelloError::Magic);
+        }
+        if self.version != VERSION {
+            return Err(HelloError::Version { theirs: self.version, ours: VERSION });
+        }
+        Ok(())
+    }
+}
+
+/// Opens the connection's one session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Open {
+    /// Absolute path of the project root. It must exist and belong to the executor's user.
+    pub project: String,
+    /// Absolute path of the central root; made if it is missing (its parents too).
+    pub central: String,
+    /// Name of a shipped profile or of one in the user's policy; empty for `default`.
+    pub profile: String,
+    /// How many cells to keep ready between calls, 0 to 4. A session that runs one command needs none.
+    pub spare: u8,
+}
+
+/// How much of the kernel's means a session has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Tier {
+    /// User namespaces may be had: a root of its own, and all layers.
+    Namespaced,
+    /// They may not: Landlock and seccomp carry the weight.
+    Flat,
+}
+
+impl Tier {
+    /// `namespaced` or `flat`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Tier::Namespaced => "namespaced",
+            Tier::Flat => "flat",
+        }
+    }
+}
+
+/// One mechanism that holds a cell. The order is that of the table in `executor/README.md`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[repr(u8)]
+#[allow(missing_docs)] // The names are the documentation; each has its contract in its file in `executor/src/cell`.
+pub enum Layer {
+    Environment,
+    Descriptors,
+    Rlimits,
+    Cgroup,
+    UserNamespace,
+    MountNamespace,
+    PidNamespace,
+    NetworkNamespace,
+    IpcNamespace,
+    UtsNamespace,
+    CgroupNamespace,
+    ProtectedNames,
+    Capabilities,
+    NoNewPrivileges,
+    LandlockFiles,
+    LandlockNetwork,
+    LandlockScopes,
+    Seccomp,
+}
+
+impl Layer {
+    /// Every layer, in order.
+    pub const ALL: [Layer; 18] = [
+        Layer::Environment,
+        Layer::Descriptors,
+        Layer::Rlimits,
+        Layer::Cgroup,
+        Layer::UserNamespace,
+        Layer::MountNamespace,
+        Layer::PidNamespace,
+        Layer::NetworkNamespace,
+        Layer::IpcNamespace,
+        Layer::UtsNamespace,
+        Layer::CgroupNamespace,
+        Layer::ProtectedNames,
+        Layer::Capabilities,
+        Layer::NoNewPrivileges,
+        Layer::LandlockFiles,
+        Layer::LandlockNetwork,
+        Layer::LandlockScopes,
+        Layer::Seccomp,
+    ];
+
+    /// The name in results, in `doctor` and in the documentation.
+    pub fn name(self) -> &'static str {
+        match self {
+            Layer::Environment => "environment",
+            Layer::Descriptors => "descriptors",
+            Layer::Rlimits => "rlimits",
+            Layer::Cgroup => "cgroup",
+            Layer::UserNamespace => "user-namespace",
+            Layer::MountNamespace => "mount-namespace",
+            Layer::PidNamespace => "pid-namespace",
+            Layer::NetworkNamespace => "network-namespace",
+            Layer::IpcNamespace => "ipc-namespace",
+            Layer::UtsNamespace => "uts-namespace",
+            Layer::CgroupNamespace => "cgroup-namespace",
+            Layer::ProtectedNames => "protected-names",
+            Layer::Capabilities => "capabilities",
+            Layer::NoNewPrivileges => "no-new-privileges",
+            Layer::LandlockFiles => "landlock-files",
+            Layer::LandlockNetwork => "landlock-network",
+            Layer::LandlockScopes => "landlock-scopes",
+            Layer::Seccomp => "seccomp",
+        }
+    }
+}
+
+/// A set of layers: what was in force.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LayerSet(u32);
+
+impl LayerSet {
+    /// The set with `layer` added.
+    #[must_use]
+    pub fn with(self, layer: Layer) -> Self {
+        Self(self.0 | 1 << layer as u8)
+    }
+
+    /// The set with `layer` taken out.
+    #[must_use]
+    pub fn without(self, layer: Layer) -> Self {
+        Self(self.0 & !(1 << layer as u8))
+    }
+
+    /// Whether `layer` is in the set.
+    pub fn has(self, layer: Layer) -> bool {
+        self.0 & (1 << layer as u8) != 0
+    }
+
+    /// The layers of the set, in order.
+    pub fn iter(self) -> impl Iterator<Item = Layer> {
+        Layer::ALL.into_iter().filter(move |layer| self.has(*layer))
+    }
+}
+
+impl FromIterator<Layer> for LayerSet {
+    fn from_iter<I: IntoIterator<Item = Layer>>(layers: I) -> Self {
+        layers.into_iter().fold(Self::default(), Self::with)
+    }
+}
+
+/// What is known of one layer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LayerReport {
+    /// Which.
+    pub layer: Layer,
+    /// Whether it holds.
+    pub state: LayerState,
+}
+
+/// Whether a layer holds, for people to read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LayerState {
+    /// It holds; with what exactly, such as `ABI 7`.
+    InForce(String),
+    /// It does not.
+    Missing {
+        /// Why this machine does not have it.
+        why: String,
+        /// What is lost without it.
+        lost: String,
+    },
+}
+
+/// The session is open.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Opened {
+    /// The project root with links resolved.
+    pub project: String,
+    /// The central root with links resolved.
+    pub central: String,
+    /// The profile in force.
+    pub profile: String,
+    /// Digest of the effective policy.
+    pub policy: Digest,
+    /// The tier.
+    pub tier: Tier,
+    /// Every layer and its state.
+    pub layers: Vec<LayerReport>,
+}
+
+/// What this machine offers, found by trying.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Release of the running kernel, as `uname -r`.
+    pub kernel: String,
+    /// Landlock ABI of the kernel; 0 where it is missing.
+    pub landlock_abi: u32,
+    /// The tier a session would get.
+    pub tier: Tier,
+    /// Every layer and its state, as the default profile would have it.
+    pub layers: Vec<LayerReport>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_layer_set_keeps_each_layer_apart() {
+        for layer in Layer::ALL {
+            let set = LayerSet::default().with(layer);
+            assert_eq!(set.iter().collect::<Vec<_>>(), [layer]);
+            assert_eq!(set.without(layer), LayerSet::default());
+        }
+        assert_eq!(Layer::ALL.into_iter().collect::<LayerSet>().iter().count(), Layer::ALL.len());
+    }
+
+    #[test]
+    fn digests_read_back() {
+        let digest = Digest([0xa5; 32]);
+        assert_eq!(digest.to_string().parse(), Ok(digest));
+        assert_eq!("é".repeat(32).parse::<Digest>(), Err(DigestError));
+        assert_eq!("zz".repeat(32).parse::<Digest>(), Err(DigestError));
+    }
+
+    #[test]
+    fn strangers_and_other_versions_are_told_apart() {
+        assert_eq!(Hello::ours(None).check(), Ok(()));
+        assert_eq!(Hello { magic: *b"HTTP/1.1", ..Hello::ours(None) }.check(), Err(HelloError::Magic));
+        let newer = Hello { version: VERSION + 1, ..Hello::ours(None) };
+        assert_eq!(newer.check(), Err(HelloError::Version { theirs: VERSION + 1, ours: VERSION }));
+    }
+}

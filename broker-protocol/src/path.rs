@@ -1,0 +1,235 @@
+//! A path inside one of the two roots, parsed once.
+//!
+//! A [`ZonePath`] is a promise about text only: relative, bounded, no `..`, no NUL. That it stays inside its root on a
+//! disk full of hostile links is kept by the kernel (`openat2` beneath the root's descriptor, mounts, Landlock). This
+//! type exists to refuse early, with a message that helps.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use thiserror::Error;
+
+/// Longest path, in bytes, as `PATH_MAX` in `linux/limits.h` without its final NUL.
+pub const PATH_MAX: usize = 4095;
+/// Longest name of one component, in bytes: `NAME_MAX` in `linux/limits.h`.
+pub const NAME_MAX: usize = 255;
+
+/// One of the two roots of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Zone {
+    /// The user's project.
+    Project,
+    /// The session's own storage: spilled output, notes, memory.
+    Central,
+}
+
+impl Zone {
+    /// The word a path starts with to name this zone: `project` or `central`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Zone::Project => "project",
+            Zone::Central => "central",
+        }
+    }
+}
+
+/// Why a text is not a path inside a zone.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PathError {
+    /// The path is absolute and below neither root, or climbs out with `..`.
+    #[error("outside sandbox: {0:?} is in neither the project nor the central root")]
+    Outside(String),
+    /// The path has a NUL byte, which no file name can have.
+    #[error("a path cannot contain a NUL byte")]
+    Nul,
+    /// The path or one of its names is longer than the kernel takes.
+    #[error("the path is too long: at most {PATH_MAX} bytes, and {NAME_MAX} for each name")]
+    TooLong,
+}
+
+/// Where the two roots lie on this machine: what turns an absolute path into a [`ZonePath`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Roots {
+    /// Absolute path of the project, without links or a final slash.
+    pub project: String,
+    /// Absolute path of the central root, without links or a final slash.
+    pub central: String,
+}
+
+impl Roots {
+    /// Parses what a person or a model wrote: `src/a.rs`, `project:src/a.rs`, `central:notes`, or an absolute path
+    /// below one of the roots. `.` and `..` are folded as text; what climbs above its root is [`PathError::Outside`].
+    pub fn parse(&self, text: &str) -> Result<ZonePath, PathError> {
+        if let Some(rest) = text.strip_prefix("central:") {
+            return ZonePath::new(Zone::Central, rest);
+        }
+        if let Some(rest) = text.strip_prefix("project:") {
+            return ZonePath::new(Zone::Project, rest);
+        }
+        if !text.starts_with('/') {
+            return ZonePath::new(Zone::Project, text);
+        }
+        let folded = fold(text.trim_start_matches('/')).ok_or_else(|| PathError::Outside(text.to_owned()))?;
+        let absolute = format!("/{folded}");
+        // The deeper root first: one may lie inside the other.
+        let mut roots = [(Zone::Project, &self.project), (Zone::Central, &self.central)];
+        roots.sort_by_key(|(_, root)| std::cmp::Reverse(root.len()));
+        for (zone, root) in roots {
+            if let Some(rest) = below(&absolute, root) {
+                return ZonePath::new(zone, rest);
+            }
+        }
+        Err(PathError::Outside(text.to_owned()))
+    }
+
+    /// The absolute path of `path` on this machine, for people; the executor never opens by it.
+    pub fn absolute(&self, path: &ZonePath) -> String {
+        let root = match path.zone {
+            Zone::Project => &self.project,
+            Zone::Central => &self.central,
+        };
+        if path.relative.is_empty() { root.clone() } else { format!("{root}/{}", path.relative) }
+    }
+}
+
+fn below<'a>(path: &'a str, root: &str) -> Option<&'a str> {
+    let rest = path.strip_prefix(root)?;
+    if rest.is_empty() { Some("") } else { rest.strip_prefix('/') }
+}
+
+/// Folds `.`, `..` and doubled slashes; `None` where `..` climbs above the start.
+fn fold(path: &str) -> Option<String> {
+    let mut names: Vec<&str> = Vec::new();
+    for name in path.split('/') {
+        match name {
+            "" | "." => {}
+            ".." => {
+                names.pop()?;
+            }
+            name => names.push(name),
+        }
+    }
+    Some(names.join("/"))
+}
+
+/// A zone and a path below its root. The empty path is the root itself.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "RawZonePath")]
+pub struct ZonePath {
+    zone: Zone,
+    relative: String,
+}
+
+/// What stands on the wire before it is checked.
+#[derive(Deserialize)]
+struct RawZonePath {
+    zone: Zone,
+    relative: String,
+}
+
+impl TryFrom<RawZonePath> for ZonePath {
+    type Error = PathError;
+
+    /// Takes only what [`ZonePath::new`] would have produced: a peer that sends anything else does not use our code.
+    fn try_from(raw: RawZonePath) -> Result<Self, PathError> {
+        let path = ZonePath::new(raw.zone, &raw.relative)?;
+        if path.relative == raw.relative { Ok(path) } else { Err(PathError::Outside(raw.relative)) }
+    }
+}
+
+impl ZonePath {
+    /// A path below `zone`'s root, with `.` and `..` folded away.
+    pub fn new(zone: Zone, path: &str) -> Result<Self, PathError> {
+        if path.contains('\0') {
+            return Err(PathError::Nul);
+        }
+        if path.starts_with('/') {
+            return Err(PathError::Outside(path.to_owned()));
+        }
+        let relative = fold(path).ok_or_else(|| PathError::Outside(path.to_owned()))?;
+        if relative.len() > PATH_MAX || relative.split('/').any(|name| name.len() > NAME_MAX) {
+            return Err(PathError::TooLong);
+        }
+        Ok(Self { zone, relative })
+    }
+
+    /// The root of `zone`.
+    pub fn root(zone: Zone) -> Self {
+        Self { zone, relative: String::new() }
+    }
+
+    /// The zone this path lies in.
+    pub fn zone(&self) -> Zone {
+        self.zone
+    }
+
+    /// The path below the root, without a leading slash; empty for the root itself.
+    pub fn relative(&self) -> &str {
+        &self.relative
+    }
+}
+
+impl fmt::Display for ZonePath {
+    /// `src/a.rs` in the project, `central:notes` in the central root: what [`Roots::parse`] reads back.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.zone, self.relative.as_str()) {
+            (Zone::Project, "") => f.write_str("."),
+            // A project file whose name looks like a zone prefix must not read back as one.
+            (Zone::Project, path) if path.starts_with("central:") || path.starts_with("project:") => {
+                write!(f, "project:{path}")
+            }
+            (Zone::Project, path) => f.write_str(path),
+            (Zone::Central, path) => write!(f, "central:{path}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn roots() -> Roots {
+        Roots { project: "/home/u/p".into(), central: "/home/u/p/.central".into() }
+    }
+
+    #[test]
+    fn relative_and_absolute_paths_name_the_same_file() {
+        let want = ZonePath::new(Zone::Project, "src/a.rs").unwrap();
+        for text in ["src/a.rs", "./src//a.rs", "src/x/../a.rs", "/home/u/p/src/a.rs", "project:src/a.rs"] {
+            assert_eq!(roots().parse(text), Ok(want.clone()), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_deeper_root_wins() {
+        assert_eq!(roots().parse("/home/u/p/.central/x").unwrap().zone(), Zone::Central);
+        assert_eq!(roots().parse("central:x").unwrap().to_string(), "central:x");
+    }
+
+    #[test]
+    fn what_leaves_the_zones_is_outside() {
+        for text in ["../x", "a/../../x", "/etc/passwd", "/home/u/p-private/x", "/home/u/p/../x", "central:../x", "/.."] {
+            assert!(matches!(roots().parse(text), Err(PathError::Outside(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn nul_and_length_are_refused_at_the_limit() {
+        assert_eq!(roots().parse("a\0b"), Err(PathError::Nul));
+        assert!(ZonePath::new(Zone::Project, &"n".repeat(NAME_MAX)).is_ok());
+        assert_eq!(ZonePath::new(Zone::Project, &"n".repeat(NAME_MAX + 1)), Err(PathError::TooLong));
+        let long = "a/".repeat(PATH_MAX / 2) + "a";
+        assert_eq!(long.len(), PATH_MAX);
+        assert!(ZonePath::new(Zone::Project, &long).is_ok());
+        assert_eq!(ZonePath::new(Zone::Project, &(long + "b")), Err(PathError::TooLong));
+    }
+
+    #[test]
+    fn a_path_reads_back_as_it_was_shown() {
+        for path in ["", "a", "central:odd", "project:odd", "with space\nand newline"] {
+            for zone in [Zone::Project, Zone::Central] {
+                let path = ZonePath::new(zone, path).unwrap();
+                assert_eq!(roots().parse(&path.to_string()).unwrap(), path);
+            }
+        }
+    }
+}

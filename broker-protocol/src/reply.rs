@@ -1,0 +1,455 @@
+//! What the broker answers.
+
+use crate::{CallId, Digest, Hello, LayerSet, Machine, Opened, ZonePath};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// A frame from the broker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FromBroker {
+    /// First frame of a connection.
+    Hello(Hello),
+    /// Answers [`ToBroker::Probe`](crate::ToBroker::Probe).
+    Probed(Machine),
+    /// The session is open.
+    Opened(Opened),
+    /// Live output of a command.
+    Output {
+        /// Which call.
+        call: CallId,
+        /// Whether this is standard error; a terminal has only standard output.
+        stderr: bool,
+        /// Counts the chunks of a call, both streams together, from 0.
+        sequence: u64,
+        /// At most [`limit::CHUNK`](crate::limit::CHUNK) bytes, as they came.
+        #[serde(with = "serde_bytes")]
+        bytes: Vec<u8>,
+    },
+    /// The broker has taken this many bytes of a call's standard input and will take as many more.
+    InputCredit {
+        /// Which call.
+        call: CallId,
+        /// How many bytes.
+        bytes: u32,
+    },
+    /// A piece of a file tool's answer. The pieces of a call, joined, are an encoded [`FileAnswer`]. The broker
+    /// passes them on unread: they come from the file worker, which it does not believe.
+    Part {
+        /// Which call.
+        call: CallId,
+        /// The piece.
+        #[serde(with = "serde_bytes")]
+        bytes: Vec<u8>,
+    },
+    /// A call has ended. Its process tree is dead.
+    Done {
+        /// Which call.
+        call: CallId,
+        /// How it ended.
+        outcome: Outcome,
+        /// What it used.
+        usage: Usage,
+        /// The layers that were in force around it.
+        layers: LayerSet,
+    },
+    /// The connection ends: the client broke the protocol, or the session cannot go on.
+    Fault(Failed),
+}
+
+/// How a call ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// A command ran; [`Ran::ended`] says how it went.
+    Ran(Ran),
+    /// A file tool answered, in the parts sent before.
+    Answered,
+    /// The policy said no, and nothing was done.
+    Refused(Refused),
+    /// The work could not be done.
+    Failed(Failed),
+    /// Our own machinery failed.
+    Broken(Broken),
+}
+
+/// What a command left behind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ran {
+    /// How it ended.
+    pub ended: Ended,
+    /// What it printed, both streams as they came.
+    pub output: Captured,
+    /// Where all of the output stands, when it is more than `output` holds.
+    pub spill: Option<Spill>,
+    /// The time limit that was in force, in seconds; it may be less than was asked for.
+    pub timeout_s: Option<u32>,
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ended {
+    /// It exited with this code.
+    Exited(i32),
+    /// This signal ended it.
+    Signalled(i32),
+    /// It ran into its wall time limit and was killed.
+    TimedOut,
+    /// It printed nothing for its idle time and was killed.
+    Idle,
+    /// The client ended it.
+    Cancelled,
+    /// A resource limit ended it.
+    Limited(Limit),
+    /// The program could not be started, with the error number of `execve`.
+    NotStarted(i32),
+}
+
+/// A resource limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Limit {
+    /// Total bytes of output.
+    Output,
+    /// CPU seconds.
+    Cpu,
+    /// Memory.
+    Memory,
+    /// Size of one file.
+    FileSize,
+}
+
+impl Limit {
+    /// The name of the limit's key in a policy.
+    pub fn name(self) -> &'static str {
+        match self {
+            Limit::Output => "output",
+            Limit::Cpu => "cpu_s",
+            Limit::Memory => "memory",
+            Limit::FileSize => "file_size",
+        }
+    }
+}
+
+/// The kept part of an output: all of it, or its beginning and its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Captured {
+    /// The first bytes.
+    #[serde(with = "serde_bytes")]
+    pub head: Vec<u8>,
+    /// The last bytes, where the middle is left out; else empty.
+    #[serde(with = "serde_bytes")]
+    pub tail: Vec<u8>,
+    /// Bytes left out between them.
+    pub omitted: u64,
+}
+
+/// A file in the central root that holds a command's output.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spill {
+    /// Where.
+    pub path: ZonePath,
+    /// Bytes in it.
+    pub bytes: u64,
+    /// Whether that is the whole output; it stops at the policy's cap.
+    pub whole: bool,
+}
+
+/// What a call used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Microseconds from the broker's reading the request to its writing the outcome.
+    pub wall_us: u64,
+    /// Microseconds of CPU in user mode, of all processes of the call that were reaped.
+    pub user_us: u64,
+    /// Microseconds of CPU in the kernel, likewise.
+    pub system_us: u64,
+    /// Largest resident memory of one process of the call, in KiB.
+    pub peak_kib: u64,
+    /// Bytes of standard input that the command was given.
+    pub stdin_bytes: u64,
+    /// Bytes the command wrote to standard output, or of a file tool's answer.
+    pub stdout_bytes: u64,
+    /// Bytes the command wrote to standard error.
+    pub stderr_bytes: u64,
+}
+
+/// The policy said no.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
+#[error("refused by policy rule `{rule}`: {why}")]
+pub struct Refused {
+    /// The rule, by its name in the policy.
+    pub rule: String,
+    /// Its reason, for the user and the model.
+    pub why: String,
+    /// Whether the call tried to leave what it may touch, and not only lacked a permission.
+    pub violation: bool,
+}
+
+/// The work failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
+#[error("{message}")]
+pub struct Failed {
+    /// What kind of failure: the only part to decide on.
+    pub kind: ErrorKind,
+    /// For people: what happened, why, what to do.
+    pub message: String,
+}
+
+/// Our machinery failed; the session may go on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
+#[error("lazaret itself failed: {message}")]
+pub struct Broken {
+    /// For people: which part, and the system's error.
+    pub message: String,
+}
+
+/// Every kind of failure, as it stands in results (`requirements.md`, section F).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[allow(missing_docs)] // The names are the documentation.
+pub enum ErrorKind {
+    InvalidInput,
+    UnknownTool,
+    DeniedPolicy,
+    DeniedUser,
+    ApprovalTimeout,
+    Violation,
+    NotFound,
+    Io,
+    ExitNonzero,
+    Timeout,
+    IdleTimeout,
+    Cancelled,
+    ResourceLimit,
+    ExecutorLost,
+    Protocol,
+    Internal,
+}
+
+/// The stage of a call at which an error arose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // The names are the documentation.
+pub enum ErrorLayer {
+    Validation,
+    Policy,
+    Execution,
+    Result,
+}
+
+impl ErrorKind {
+    /// The name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            ErrorKind::InvalidInput => "invalid_input",
+            ErrorKind::UnknownTool => "unknown_tool",
+            ErrorKind::DeniedPolicy => "denied_policy",
+            ErrorKind::DeniedUser => "denied_user",
+            ErrorKind::ApprovalTimeout => "approval_timeout",
+            ErrorKind::Violation => "violation",
+            ErrorKind::NotFound => "not_found",
+            ErrorKind::Io => "io",
+            ErrorKind::ExitNonzero => "exit_nonzero",
+            ErrorKind::Timeout => "timeout",
+            ErrorKind::IdleTimeout => "idle_timeout",
+            ErrorKind::Cancelled => "cancelled",
+            ErrorKind::ResourceLimit => "resource_limit",
+            ErrorKind::ExecutorLost => "executor_lost",
+            ErrorKind::Protocol => "protocol",
+            ErrorKind::Internal => "internal",
+        }
+    }
+
+    /// The stage at which this kind arises.
+    pub fn layer(self) -> ErrorLayer {
+        match self {
+            ErrorKind::InvalidInput | ErrorKind::UnknownTool => ErrorLayer::Validation,
+            ErrorKind::DeniedPolicy
+            | ErrorKind::DeniedUser
+            | ErrorKind::ApprovalTimeout
+            | ErrorKind::Violation => ErrorLayer::Policy,
+            ErrorKind::Timeout
+            | ErrorKind::IdleTimeout
+            | ErrorKind::Cancelled
+            | ErrorKind::ResourceLimit
+            | ErrorKind::ExecutorLost
+            | ErrorKind::Protocol
+            | ErrorKind::Internal => ErrorLayer::Execution,
+            ErrorKind::NotFound | ErrorKind::Io | ErrorKind::ExitNonzero => ErrorLayer::Result,
+        }
+    }
+}
+
+impl ErrorLayer {
+    /// The name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            ErrorLayer::Validation => "validation",
+            ErrorLayer::Policy => "policy",
+            ErrorLayer::Execution => "execution",
+            ErrorLayer::Result => "result",
+        }
+    }
+}
+
+/// What the parts of a file tool's answer decode to.
+pub type FileAnswer = Result<FileReply, Failed>;
+
+/// The answer of a file tool that did its work.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)] // Each variant carries the type of its request's answer.
+pub enum FileReply {
+    Read(Read),
+    Written(Written),
+    Edited(Edited),
+    Listed(Listed),
+    Walked(Walked),
+    Grepped(Grepped),
+}
+
+/// Lines of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Read {
+    /// The bytes as they are, line ends included.
+    #[serde(with = "serde_bytes")]
+    pub content: Vec<u8>,
+    /// Number of the first line in `content`, from 1.
+    pub first_line: u64,
+    /// Lines in `content`; a last line without a line end counts.
+    pub lines: u64,
+    /// Size of the whole file in bytes.
+    pub size: u64,
+    /// Where `content` stops, if more was asked for.
+    pub truncated: Option<Truncated>,
+    /// Digest of the whole file, where all of it is in `content`.
+    pub sha256: Option<Digest>,
+}
+
+/// An answer that stops before its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Truncated {
+    /// How much there is, in bytes of a file or in entries; `None` where it was not counted.
+    pub total: Option<u64>,
+    /// How much of it is in the answer.
+    pub shown: u64,
+}
+
+/// A file was written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Written {
+    /// Bytes of its content.
+    pub bytes: u64,
+    /// Whether it did not exist before.
+    pub created: bool,
+    /// Digest of its content.
+    pub sha256: Digest,
+}
+
+/// A file was edited.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Edited {
+    /// Places that were replaced, for each edit.
+    pub replaced: Vec<u32>,
+    /// Bytes of the new content.
+    pub bytes: u64,
+    /// Digest of the new content.
+    pub sha256: Digest,
+}
+
+/// The entries of a directory, sorted by path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listed {
+    /// The entries.
+    pub entries: Vec<ListedEntry>,
+    /// Where the list stops, if there is more.
+    pub truncated: Option<Truncated>,
+}
+
+/// One entry of a directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedEntry {
+    /// Path below the listed directory, bytes that are not UTF-8 replaced.
+    pub path: String,
+    /// What it is.
+    pub kind: ListedKind,
+    /// Size of a regular file in bytes; else 0.
+    pub size: u64,
+}
+
+/// What a directory entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ListedKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link; it is not followed.
+    Link,
+    /// A FIFO, socket or device.
+    Other,
+}
+
+/// Files found by name, newest first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Walked {
+    /// Paths below the zone's root, bytes that are not UTF-8 replaced.
+    pub paths: Vec<String>,
+    /// Where the list stops, if there is more.
+    pub truncated: Option<Truncated>,
+}
+
+/// Lines found by `grep`, by file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grepped {
+    /// Files with a match, sorted by path.
+    pub matches: Vec<Match>,
+    /// Where the list stops, if there is more; counted in matching lines.
+    pub truncated: Option<Truncated>,
+    /// Binary files that were passed over.
+    pub binary: u64,
+}
+
+/// Matching lines of one file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Match {
+    /// Path below the zone's root, bytes that are not UTF-8 replaced.
+    pub path: String,
+    /// The lines, in order.
+    pub lines: Vec<MatchLine>,
+}
+
+/// A line of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MatchLine {
+    /// Its number, from 1.
+    pub number: u64,
+    /// Whether it matches, or stands beside one that does.
+    pub matched: bool,
+    /// Its text without the line end, bytes that are not UTF-8 replaced, cut at 500 bytes.
+    pub text: String,
+}
+
+impl Ended {
+    /// The error this end is, if it is one.
+    pub fn error(self) -> Option<ErrorKind> {
+        match self {
+            Ended::Exited(0) => None,
+            Ended::Exited(_) | Ended::Signalled(_) => Some(ErrorKind::ExitNonzero),
+            Ended::TimedOut => Some(ErrorKind::Timeout),
+            Ended::Idle => Some(ErrorKind::IdleTimeout),
+            Ended::Cancelled => Some(ErrorKind::Cancelled),
+            Ended::Limited(_) => Some(ErrorKind::ResourceLimit),
+            Ended::NotStarted(_) => Some(ErrorKind::NotFound),
+        }
+    }
+}
+
+impl Outcome {
+    /// The error this outcome is, if it is one. A file tool's own failure stands in its answer.
+    pub fn error(&self) -> Option<ErrorKind> {
+        match self {
+            Outcome::Ran(ran) => ran.ended.error(),
+            Outcome::Answered => None,
+            Outcome::Refused(refused) if refused.violation => Some(ErrorKind::Violation),
+            Outcome::Refused(_) => Some(ErrorKind::DeniedPolicy),
+            Outcome::Failed(failed) => Some(failed.kind),
+            Outcome::Broken(_) => Some(ErrorKind::Internal),
+        }
+    }
+}
