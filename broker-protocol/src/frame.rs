@@ -10,10 +10,14 @@ use thiserror::Error;
 /// Largest frame in bytes, without its length.
 pub const FRAME_MAX: usize = 1 << 20;
 
-const LENGTH: usize = 4;
+/// Bytes of the length in front of each frame.
+pub const PREFIX: usize = 4;
 
-fn config() -> bincode::config::Configuration<bincode::config::LittleEndian, bincode::config::Fixint, bincode::config::Limit<FRAME_MAX>>
-{
+fn config() -> bincode::config::Configuration<
+    bincode::config::LittleEndian,
+    bincode::config::Fixint,
+    bincode::config::Limit<FRAME_MAX>,
+> {
     bincode::config::standard().with_fixed_int_encoding().with_limit::<FRAME_MAX>()
 }
 
@@ -40,7 +44,7 @@ pub enum FrameError {
 /// Appends `message` to `out` as one frame. On error `out` is as it was.
 pub fn encode<T: Serialize>(message: &T, out: &mut Vec<u8>) -> Result<(), FrameError> {
     let start = out.len();
-    out.extend_from_slice(&[0; LENGTH]);
+    out.extend_from_slice(&[0; PREFIX]);
     let written = bincode::serde::encode_into_std_write(message, out, config()).map_err(FrameError::Encode);
     let length = match written {
         Ok(length) if length <= FRAME_MAX => length as u32,
@@ -53,7 +57,7 @@ pub fn encode<T: Serialize>(message: &T, out: &mut Vec<u8>) -> Result<(), FrameE
             return Err(error);
         }
     };
-    out[start..start + LENGTH].copy_from_slice(&length.to_le_bytes());
+    out[start..start + PREFIX].copy_from_slice(&length.to_le_bytes());
     Ok(())
 }
 
@@ -64,7 +68,8 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, FrameError> {
 
 /// Encodes a value that travels in parts and may be larger than a frame.
 pub fn encode_whole<T: Serialize>(value: &T) -> Result<Vec<u8>, FrameError> {
-    bincode::serde::encode_to_vec(value, config().with_limit::<{ crate::limit::ANSWER }>()).map_err(FrameError::Encode)
+    bincode::serde::encode_to_vec(value, config().with_limit::<{ crate::limit::ANSWER }>())
+        .map_err(FrameError::Encode)
 }
 
 /// Decodes what [`encode_whole`] made; at most [`limit::ANSWER`](crate::limit::ANSWER) bytes.
@@ -72,7 +77,10 @@ pub fn decode_whole<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, FrameError> 
     decode_with(bytes, config().with_limit::<{ crate::limit::ANSWER }>())
 }
 
-fn decode_with<T: DeserializeOwned, C: bincode::config::Config>(bytes: &[u8], config: C) -> Result<T, FrameError> {
+fn decode_with<T: DeserializeOwned, C: bincode::config::Config>(
+    bytes: &[u8],
+    config: C,
+) -> Result<T, FrameError> {
     let (message, used) = bincode::serde::decode_from_slice(bytes, config).map_err(FrameError::Decode)?;
     if used != bytes.len() {
         return Err(FrameError::Trailing(bytes.len() - used));
@@ -109,9 +117,10 @@ impl Decoder {
     }
 
     /// The next whole frame, if it has arrived. After an error the stream has no meaning any more.
+    #[expect(clippy::should_implement_trait, reason = "the type of the item is the caller's to choose")]
     pub fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, FrameError> {
         let bytes = &self.buffer[self.used..];
-        let Some((prefix, rest)) = bytes.split_first_chunk::<LENGTH>() else { return Ok(None) };
+        let Some((prefix, rest)) = bytes.split_first_chunk::<PREFIX>() else { return Ok(None) };
         let announced = u32::from_le_bytes(*prefix);
         let length = announced as usize;
         if length == 0 || length > FRAME_MAX {
@@ -119,7 +128,7 @@ impl Decoder {
         }
         let Some(frame) = rest.get(..length) else { return Ok(None) };
         let message = decode(frame)?;
-        self.used += LENGTH + length;
+        self.used += PREFIX + length;
         if self.used == self.buffer.len() {
             self.buffer.clear();
             self.used = 0;

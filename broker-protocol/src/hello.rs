@@ -69,7 +69,9 @@ pub enum HelloError {
     #[error("the peer does not speak the Lazaret protocol")]
     Magic,
     /// The peer speaks another version.
-    #[error("the peer speaks protocol version {theirs}, this side speaks {ours}; install both programs from one release")]
+    #[error(
+        "the peer speaks protocol version {theirs}, this side speaks {ours}; install both programs from one release"
+    )]
     Version {
         /// The peer's version.
         theirs: u16,

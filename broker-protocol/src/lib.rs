@@ -9,16 +9,16 @@ pub mod frame;
 
 pub use frame::{Decoder, FRAME_MAX, FrameError, encode};
 pub use hello::{
-    Digest, FEATURES, Hello, HelloError, Layer, LayerReport, LayerSet, LayerState, MAGIC, Machine, Open, Opened,
-    Tier, VERSION,
+    Digest, FEATURES, Hello, HelloError, Layer, LayerReport, LayerSet, LayerState, MAGIC, Machine, Open,
+    Opened, Tier, VERSION,
 };
 pub use path::{PathError, Roots, Zone, ZonePath};
 pub use reply::{
-    Broken, Captured, Edited, Ended, ErrorKind, ErrorLayer, Failed, FileAnswer, FileReply, FromBroker, Grepped,
-    Limit, Listed, ListedEntry, ListedKind, Match, MatchLine, Outcome, Ran, Read, Refused, Spill, Truncated, Usage,
-    Walked, Written,
+    Broken, Captured, Edited, Ended, ErrorKind, ErrorLayer, Failed, FileAnswer, FileReply, FromBroker,
+    Grepped, Limit, Listed, ListedEntry, ListedKind, Match, MatchLine, Outcome, Ran, Read, Refused, Spill,
+    Truncated, Usage, Walked, Written,
 };
 pub use request::{
-    Bash, CallId, Command, Edit, FileEdit, FileList, FileRead, FileWrite, Glob, Grep, Occurrence, Request, Signal,
-    Stdin, Terminal, ToBroker, TooLarge, limit,
+    Bash, CallId, Command, Edit, FileEdit, FileList, FileRead, FileWrite, Glob, Grep, Occurrence, Request,
+    Signal, Stdin, Terminal, ToBroker, TooLarge, limit,
 };

@@ -295,7 +295,9 @@ impl Request {
     pub fn check(&self) -> Result<(), TooLarge> {
         match self {
             Request::Bash(bash) => bash.check(),
-            Request::FileRead(read) => at_least_one("offset", read.offset).and(at_least_one("limit", read.limit)),
+            Request::FileRead(read) => {
+                at_least_one("offset", read.offset).and(at_least_one("limit", read.limit))
+            }
             Request::FileWrite(write) => at_most("content", write.content.len(), limit::CONTENT, "bytes"),
             Request::FileEdit(edit) => edit.check(),
             Request::FileList(list) => {
@@ -438,7 +440,11 @@ mod tests {
         assert!(write(limit::CONTENT).check().is_ok());
         assert!(write(limit::CONTENT + 1).check().is_err());
         let read = |offset| {
-            Request::FileRead(FileRead { path: ZonePath::root(Zone::Project), offset: Some(offset), limit: None })
+            Request::FileRead(FileRead {
+                path: ZonePath::root(Zone::Project),
+                offset: Some(offset),
+                limit: None,
+            })
         };
         assert!(read(1).check().is_ok());
         assert!(read(0).check().is_err());

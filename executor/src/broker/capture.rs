@@ -1,0 +1,184 @@
+//! Keeps the beginning and the end of a command's output, and all of it in a file where that is not enough.
+
+use broker_protocol::{Captured, Spill, Zone, ZonePath};
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
+use nix::sys::stat::{Mode, mkdirat};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+/// Directory of the central root that spill files stand in.
+const DIRECTORY: &str = "outputs";
+
+/// The output of one call.
+#[derive(Debug)]
+pub struct Capture {
+    /// Bytes kept from the beginning, and as many from the end.
+    half: usize,
+    head: Vec<u8>,
+    tail: VecDeque<u8>,
+    total: u64,
+    spill: SpillFile,
+}
+
+#[derive(Debug)]
+enum SpillFile {
+    /// Not needed so far.
+    Unused {
+        cap: u64,
+        name: String,
+    },
+    Open {
+        file: File,
+        name: String,
+        left: u64,
+        written: u64,
+    },
+    /// It could not be made or written: the result says that there is none.
+    Lost,
+}
+
+impl Capture {
+    /// Keeps `capture` bytes and spills up to `cap` bytes to a file called `name`.
+    pub fn new(capture: u64, cap: u64, name: String) -> Self {
+        let half = usize::try_from(capture / 2).unwrap_or(usize::MAX);
+        Self {
+            half,
+            head: Vec::new(),
+            tail: VecDeque::new(),
+            total: 0,
+            spill: SpillFile::Unused { cap, name },
+        }
+    }
+
+    /// Takes output as it comes. `central` is asked for when a spill file is needed.
+    pub fn push(&mut self, bytes: &[u8], central: &Path) {
+        self.total += bytes.len() as u64;
+        if self.total > 2 * self.half as u64 {
+            let (first, second) = self.tail.as_slices();
+            self.spill.open(central, [&self.head, first, second]);
+        }
+        self.spill.write(bytes);
+        let into_head = bytes.len().min(self.half - self.head.len());
+        self.head.extend_from_slice(&bytes[..into_head]);
+        let rest = &bytes[into_head..];
+        let rest = &rest[rest.len().saturating_sub(self.half)..];
+        let over = (self.tail.len() + rest.len()).saturating_sub(self.half);
+        self.tail.drain(..over);
+        self.tail.extend(rest);
+    }
+
+    /// Bytes taken so far.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// What is kept, and where the whole stands.
+    pub fn finish(self) -> (Captured, Option<Spill>) {
+        let kept = (self.head.len() + self.tail.len()) as u64;
+        let (mut head, tail) = (self.head, Vec::from(self.tail));
+        if kept == self.total {
+            head.extend_from_slice(&tail);
+            return (Captured { head, tail: Vec::new(), omitted: 0 }, None);
+        }
+        let captured = Captured { head, tail, omitted: self.total - kept };
+        (captured, self.spill.finish(self.total))
+    }
+}
+
+impl SpillFile {
+    /// Makes the file, once, and writes what was kept until now: so far nothing was left out.
+    fn open(&mut self, central: &Path, kept: [&[u8]; 3]) {
+        let SpillFile::Unused { cap, name } = self else { return };
+        let (cap, name) = (*cap, std::mem::take(name));
+        *self = match create(central, &name) {
+            Ok(file) if cap > 0 => SpillFile::Open { file, name, left: cap, written: 0 },
+            Ok(_) | Err(_) => SpillFile::Lost,
+        };
+        kept.into_iter().for_each(|bytes| self.write(bytes));
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        let SpillFile::Open { file, left, written, .. } = self else { return };
+        let bytes = &bytes[..bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX))];
+        if file.write_all(bytes).is_err() {
+            *self = SpillFile::Lost;
+            return;
+        }
+        *left -= bytes.len() as u64;
+        *written += bytes.len() as u64;
+    }
+
+    fn finish(self, total: u64) -> Option<Spill> {
+        let SpillFile::Open { name, written, .. } = self else { return None };
+        let path = ZonePath::new(Zone::Central, &format!("{DIRECTORY}/{name}")).ok()?;
+        Some(Spill { path, bytes: written, whole: written == total })
+    }
+}
+
+/// Makes a new file beneath the central root. The zone is a cell's to write: no link in it is followed.
+fn create(central: &Path, name: &str) -> io::Result<File> {
+    let directory = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let root = open(central, OFlag::O_PATH | directory, Mode::empty())?;
+    match mkdirat(&root, DIRECTORY, Mode::S_IRWXU) {
+        Ok(()) | Err(nix::errno::Errno::EEXIST) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let folder = beneath(&root, DIRECTORY, OFlag::O_PATH | directory, Mode::empty())?;
+    let new = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
+    Ok(beneath(&folder, name, new, Mode::S_IRUSR | Mode::S_IWUSR)?.into())
+}
+
+fn beneath(root: &OwnedFd, name: &str, flags: OFlag, mode: Mode) -> io::Result<OwnedFd> {
+    let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS;
+    Ok(openat2(root, name, OpenHow::new().flags(flags).mode(mode).resolve(resolve))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn captured(capture: u64, cap: u64, chunks: &[&[u8]]) -> (Captured, Option<Spill>, Option<Vec<u8>>) {
+        let central = tempfile::tempdir().unwrap();
+        let mut kept = Capture::new(capture, cap, "1.log".into());
+        chunks.iter().for_each(|chunk| kept.push(chunk, central.path()));
+        let (captured, spill) = kept.finish();
+        (captured, spill, std::fs::read(central.path().join("outputs/1.log")).ok())
+    }
+
+    #[test]
+    fn what_fits_is_whole_and_makes_no_file() {
+        let (captured, spill, file) = captured(10, 100, &[b"12345", b"67890"]);
+        assert_eq!(captured, Captured { head: b"1234567890".into(), tail: vec![], omitted: 0 });
+        assert_eq!((spill, file), (None, None));
+    }
+
+    #[test]
+    fn one_byte_more_keeps_both_ends_and_spills_all() {
+        let (captured, spill, file) = captured(10, 100, &[b"12345", b"678901"]);
+        assert_eq!(captured, Captured { head: b"12345".into(), tail: b"78901".into(), omitted: 1 });
+        assert_eq!(file.unwrap(), b"12345678901");
+        assert!(spill.is_some_and(|spill| spill.whole && spill.bytes == 11));
+    }
+
+    #[test]
+    fn the_spill_stops_at_its_cap_and_says_so() {
+        let (captured, spill, file) = captured(4, 6, &[b"123", b"456789"]);
+        assert_eq!(captured, Captured { head: b"12".into(), tail: b"89".into(), omitted: 5 });
+        assert_eq!(file.unwrap(), b"123456");
+        assert!(spill.is_some_and(|spill| !spill.whole && spill.bytes == 6));
+    }
+
+    #[test]
+    fn a_link_in_the_way_is_not_followed() {
+        let central = tempfile::tempdir().unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(elsewhere.path(), central.path().join("outputs")).unwrap();
+        let mut kept = Capture::new(2, 100, "1.log".into());
+        kept.push(b"12345", central.path());
+        assert_eq!(kept.finish().1, None);
+        assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,175 @@
+//! The way to the file worker and back: one call at a time, answers passed on unread.
+
+use super::connection::set_nonblocking;
+use crate::sys;
+use crate::warden::worker::{CHUNK, LAST, MESSAGE_MAX, MORE, USAGE};
+use broker_protocol::{CallId, Request, Usage, frame, limit};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// How long one file call may take; the tools bound themselves well below it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The file worker and what waits for it.
+#[derive(Debug, Default)]
+pub struct Files {
+    worker: Option<Process>,
+    /// Whether the warden has been asked for a worker that has not come yet.
+    asked: bool,
+    waiting: VecDeque<(CallId, Vec<u8>)>,
+    current: Option<Current>,
+}
+
+#[derive(Debug)]
+struct Process {
+    socket: OwnedFd,
+    pidfd: OwnedFd,
+}
+
+/// The call that the worker has.
+#[derive(Debug)]
+struct Current {
+    call: CallId,
+    request: Vec<u8>,
+    sent: usize,
+    answered: usize,
+    deadline: Instant,
+}
+
+/// What came of a worker's message.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// Nothing yet.
+    Nothing,
+    /// A piece of an answer.
+    Part(CallId, Vec<u8>),
+    /// The last piece, and what the call used.
+    Last(CallId, Vec<u8>, Usage),
+    /// The worker is gone; the call it had, if any, is lost.
+    Gone(Option<CallId>),
+}
+
+impl Files {
+    /// Queues a request.
+    pub fn push(&mut self, call: CallId, request: &Request) -> Result<(), frame::FrameError> {
+        self.waiting.push_back((call, frame::encode_whole(request)?));
+        self.advance();
+        Ok(())
+    }
+
+    /// Whether a worker is needed and has not been asked for. Counts as asking.
+    pub fn ask(&mut self) -> bool {
+        let ask = self.worker.is_none() && !self.asked && !self.waiting.is_empty();
+        self.asked |= ask;
+        ask
+    }
+
+    /// A worker has come.
+    pub fn attach(&mut self, socket: OwnedFd, pidfd: OwnedFd) -> io::Result<()> {
+        set_nonblocking(&socket)?;
+        self.asked = false;
+        self.worker = Some(Process { socket, pidfd });
+        self.advance();
+        Ok(())
+    }
+
+    /// The worker's socket, and whether it should also be waited for to take more.
+    pub fn fd(&self) -> Option<(BorrowedFd<'_>, bool)> {
+        let sending = self.current.as_ref().is_some_and(|current| current.sent < current.request.len());
+        self.worker.as_ref().map(|worker| (worker.socket.as_fd(), sending))
+    }
+
+    /// When the current call has taken too long.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.current.as_ref().map(|current| current.deadline)
+    }
+
+    /// Gives up on `call`: returns true if it was here. A worker at work on it is ended; the next call gets a new one.
+    pub fn cancel(&mut self, call: CallId) -> bool {
+        let before = self.waiting.len();
+        self.waiting.retain(|(waiting, _)| *waiting != call);
+        if self.waiting.len() < before {
+            return true;
+        }
+        let current = self.current.take_if(|current| current.call == call).is_some();
+        if current {
+            self.end_worker();
+        }
+        current
+    }
+
+    /// Gives up on the current call if its time is over.
+    pub fn tick(&mut self, now: Instant) -> Option<CallId> {
+        let late = self.current.as_ref().filter(|current| current.deadline <= now)?.call;
+        self.cancel(late).then_some(late)
+    }
+
+    fn end_worker(&mut self) {
+        if let Some(worker) = self.worker.take() {
+            // It is gone already if this fails.
+            let _ = sys::pidfd_signal(worker.pidfd.as_fd(), libc::SIGKILL);
+        }
+    }
+
+    /// Sends what the worker takes now.
+    pub fn advance(&mut self) {
+        let Some(worker) = &self.worker else { return };
+        if self.current.is_none() {
+            let Some((call, request)) = self.waiting.pop_front() else { return };
+            let deadline = Instant::now() + PATIENCE;
+            self.current = Some(Current { call, request, sent: 0, answered: 0, deadline });
+        }
+        let Some(current) = &mut self.current else { return };
+        while current.sent < current.request.len() {
+            let rest = &current.request[current.sent..];
+            let chunk = &rest[..rest.len().min(CHUNK)];
+            let mut message = vec![if chunk.len() == rest.len() { LAST } else { MORE }];
+            message.extend_from_slice(chunk);
+            // A worker that is gone is met when its socket is read.
+            if sys::send(worker.socket.as_fd(), &message, &[]).is_err() {
+                return;
+            }
+            current.sent += chunk.len();
+        }
+    }
+
+    /// Receives one message. Nothing in it is parsed: it is bounded, and joined to its call.
+    pub fn hear(&mut self, buffer: &mut Vec<u8>) -> Heard {
+        let Some(worker) = &self.worker else { return Heard::Nothing };
+        buffer.resize(MESSAGE_MAX, 0);
+        let length = match sys::receive(worker.socket.as_fd(), buffer, libc::MSG_DONTWAIT) {
+            Ok((length, _)) if length > 0 => length,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Heard::Nothing,
+            _ => return self.gone(),
+        };
+        let Some(current) = &mut self.current else { return self.gone() };
+        let call = current.call;
+        let (part, usage) = match &buffer[..length] {
+            [MORE, part @ ..] => (part, None),
+            [LAST, rest @ ..] if rest.len() >= USAGE => (&rest[USAGE..], Some(usage(rest))),
+            _ => return self.gone(),
+        };
+        current.answered += part.len();
+        if current.answered > limit::ANSWER {
+            return self.gone();
+        }
+        let part = part.to_vec();
+        let Some(usage) = usage else { return Heard::Part(call, part) };
+        let usage = Usage { stdout_bytes: current.answered as u64, ..usage };
+        self.current = None;
+        Heard::Last(call, part, usage)
+    }
+
+    fn gone(&mut self) -> Heard {
+        self.end_worker();
+        Heard::Gone(self.current.take().map(|current| current.call))
+    }
+}
+
+/// The fixed figures at the start of a last message, which is long enough.
+fn usage(bytes: &[u8]) -> Usage {
+    let number = |i: usize| bytes[8 * i..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    Usage { user_us: number(0), system_us: number(1), peak_kib: number(2), ..Usage::default() }
+}

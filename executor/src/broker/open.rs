@@ -1,0 +1,357 @@
+//! Opens a session: policy, roots, walls, warden. Everything that does not depend on a call happens here.
+
+use crate::cell::cgroup::{self, Cgroup};
+use crate::cell::environment::Variables;
+use crate::cell::plan::{Scratch, Walls};
+use crate::cell::protected::{self, ProtectError};
+use crate::cell::{environment, probe};
+use crate::sys;
+use crate::warden::{self, Told, Warden};
+use broker_protocol::{ErrorKind, Failed, Layer, LayerSet, Machine, Open, Opened, Tier, Zone};
+use policies::{EffectivePolicy, Host, Policies, PolicyError, Source, SourceKind};
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// The administrator's policy.
+const SYSTEM_POLICY: &str = "/etc/lazaret/policy.toml";
+
+/// What the executor knows of the user it runs for.
+#[derive(Debug)]
+pub struct User {
+    /// The environment it was started with.
+    pub variables: Variables,
+    /// The user's home directory.
+    pub home: PathBuf,
+}
+
+/// Why a session does not open.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// A policy file cannot be read.
+    #[error("the policy file {} cannot be read: {source}", .path.display())]
+    ReadPolicy {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A policy is not valid, or has no such profile.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// A root cannot be used.
+    #[error("the {} root {path:?} cannot be used: {why}", .zone.name())]
+    Root {
+        /// Which.
+        zone: Zone,
+        /// As it was given.
+        path: String,
+        /// Why, and what to do.
+        why: String,
+    },
+    /// Protected names cannot be held.
+    #[error(transparent)]
+    Protect(#[from] ProtectError),
+    /// The host's files do not allow the walls.
+    #[error("the walls cannot be drawn up: {0}")]
+    Plan(io::Error),
+    /// A layer cannot be put up.
+    #[error("the layer {} cannot be put up: {step}: {source}", .layer.name())]
+    Layer {
+        /// Which.
+        layer: Layer,
+        /// What was tried.
+        step: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// A layer that the policy requires is not to be had here.
+    #[error("the policy requires the layer {}, which this machine does not have; see `lazaret doctor`", .0.name())]
+    Required(Layer),
+    /// The warden cannot be made, or ended.
+    #[error("the session's warden cannot be made: {0}")]
+    Warden(io::Error),
+}
+
+impl OpenError {
+    /// The error as the client is told it.
+    pub fn failed(&self) -> Failed {
+        let kind = match self {
+            OpenError::ReadPolicy { .. } | OpenError::Policy(_) | OpenError::Root { .. } => {
+                ErrorKind::InvalidInput
+            }
+            OpenError::Required(_) | OpenError::Protect(_) => ErrorKind::DeniedPolicy,
+            OpenError::Plan(_) | OpenError::Layer { .. } | OpenError::Warden(_) => ErrorKind::Internal,
+        };
+        Failed { kind, message: self.to_string() }
+    }
+}
+
+/// A session that is ready for calls.
+#[derive(Debug)]
+pub struct Ready {
+    /// What the client is told.
+    pub opened: Opened,
+    /// The walls, and the policy they were drawn up for.
+    pub walls: Walls,
+    /// The layers in force.
+    pub layers: LayerSet,
+    /// The warden.
+    pub warden: Warden,
+    /// The group that bounds the session as a whole, where there is one.
+    pub cgroup: Option<Cgroup>,
+}
+
+/// Reads the policy files of this machine and user.
+pub fn read_policies(user: &User) -> Result<Policies, OpenError> {
+    let own = config_home(user).join("lazaret/policy.toml");
+    let mut sources = Vec::new();
+    for (path, kind) in [(PathBuf::from(SYSTEM_POLICY), SourceKind::System), (own, SourceKind::User)] {
+        match fs::read_to_string(&path) {
+            Ok(text) => sources.push(Source { name: path.display().to_string(), kind, text }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(source) => return Err(OpenError::ReadPolicy { path, source }),
+        }
+    }
+    Ok(Policies::load(sources)?)
+}
+
+fn config_home(user: &User) -> PathBuf {
+    let named = user.variables.get(std::ffi::OsStr::new("XDG_CONFIG_HOME")).map(PathBuf::from);
+    named.filter(|path| path.is_absolute()).unwrap_or_else(|| user.home.join(".config"))
+}
+
+/// Opens a session.
+pub fn open(request: &Open, policies: &Policies, user: &User) -> Result<Ready, OpenError> {
+    let profile = if request.profile.is_empty() { "default" } else { &request.profile };
+    let policy = policies.resolve(profile, &host(user))?;
+    let zones = roots(request, user)?;
+    let abi = sys::landlock_abi();
+    let (walls, warden, refusal) = match build(&policy, Tier::Namespaced, abi, &zones, user) {
+        Err(OpenError::Layer { layer, step, source }) if is_refusal(layer, &source) => {
+            let refusal = format!("{step}: {source}");
+            let (walls, warden) = build(&policy, Tier::Flat, abi, &zones, user)?;
+            (walls, warden, Some(refusal))
+        }
+        built => {
+            let (walls, warden) = built?;
+            (walls, warden, None)
+        }
+    };
+    let cgroup = cgroup::make(&policy.limits).ok();
+    if let Some(cgroup) = &cgroup {
+        cgroup.add(warden.child.pid).map_err(OpenError::Warden)?;
+    }
+    let layers = probe::layers(walls.tier, abi);
+    let layers = if cgroup.is_some() { layers.with(Layer::Cgroup) } else { layers };
+    require(&policy, walls.tier, layers)?;
+    let policy = &walls.policy;
+    let opened = Opened {
+        project: walls.project.display().to_string(),
+        central: walls.central.display().to_string(),
+        profile: policy.profile.clone(),
+        policy: policy.digest,
+        tier: walls.tier,
+        layers: probe::report(layers, walls.tier, abi, refusal.as_deref()),
+    };
+    Ok(Ready { opened, walls, layers, warden, cgroup })
+}
+
+/// What this machine offers, with the default profile.
+pub fn machine() -> Machine {
+    let kernel = probe::kernel();
+    let refusal = probe::namespaces().err().map(|error| error.to_string());
+    let tier = if refusal.is_none() { Tier::Namespaced } else { Tier::Flat };
+    let layers = probe::layers(tier, kernel.landlock_abi);
+    Machine {
+        landlock_abi: kernel.landlock_abi,
+        tier,
+        layers: probe::report(layers, tier, kernel.landlock_abi, refusal.as_deref()),
+        kernel: kernel.release,
+    }
+}
+
+fn host(user: &User) -> Host {
+    let text = |value: &std::ffi::OsString| value.to_str().map(str::to_owned);
+    let variables: BTreeMap<String, String> =
+        user.variables.iter().filter_map(|(name, value)| Some((text(name)?, text(value)?))).collect();
+    Host { home: user.home.clone(), variables }
+}
+
+/// Whether a failure means that namespaces are not to be had here, and not that something of ours is wrong.
+fn is_refusal(layer: Layer, error: &io::Error) -> bool {
+    let namespaces = matches!(
+        layer,
+        Layer::UserNamespace
+            | Layer::MountNamespace
+            | Layer::PidNamespace
+            | Layer::NetworkNamespace
+            | Layer::IpcNamespace
+            | Layer::UtsNamespace
+            | Layer::CgroupNamespace
+    );
+    let refused = [libc::EPERM, libc::EACCES, libc::ENOSPC, libc::EUSERS, libc::ENOSYS];
+    namespaces && error.raw_os_error().is_some_and(|errno| refused.contains(&errno))
+}
+
+/// Asks for the layers that the policy requires, as far as `tier` can have them. It can always have these two, and
+/// without them there is no cell, whatever a policy says.
+fn require(policy: &EffectivePolicy, tier: Tier, layers: LayerSet) -> Result<(), OpenError> {
+    let floor = [Layer::LandlockFiles, Layer::Seccomp];
+    let required = policy.required.iter().filter(|layer| probe::can_have(tier, **layer));
+    match floor.iter().chain(required).find(|layer| !layers.has(**layer)) {
+        Some(layer) => Err(OpenError::Required(*layer)),
+        None => Ok(()),
+    }
+}
+
+fn build(
+    policy: &EffectivePolicy,
+    tier: Tier,
+    abi: u32,
+    zones: &(PathBuf, PathBuf),
+    user: &User,
+) -> Result<(Walls, Warden), OpenError> {
+    // Before anything is made; the cgroup is asked for later, when it has been tried.
+    require(policy, tier, probe::layers(tier, abi).with(Layer::Cgroup))?;
+    let scratch = scratch(tier, user).map_err(OpenError::Plan)?;
+    let environment = build_environment(policy, user, &scratch, zones);
+    let mut walls = Walls::plan(policy.clone(), tier, abi, zones.clone(), scratch, environment)
+        .map_err(OpenError::Plan)?;
+    if tier == Tier::Namespaced {
+        walls.pins = pins(policy, &walls)?;
+    }
+    let started = start(&walls);
+    if started.is_err() {
+        walls.scratch.remove();
+    }
+    Ok((walls, started?))
+}
+
+fn start(walls: &Walls) -> Result<Warden, OpenError> {
+    let warden = warden::start(walls).map_err(|source| start_error(walls.tier, source))?;
+    match warden.hear(true).map_err(OpenError::Warden)? {
+        Told::Ready => Ok(warden),
+        Told::Failed { layer, errno, step } => {
+            Err(OpenError::Layer { layer, step, source: io::Error::from_raw_os_error(errno) })
+        }
+        Told::Made(..) => Err(OpenError::Warden(io::ErrorKind::InvalidData.into())),
+    }
+}
+
+fn start_error(tier: Tier, source: io::Error) -> OpenError {
+    match tier {
+        Tier::Namespaced => OpenError::Layer { layer: Layer::UserNamespace, step: "clone".into(), source },
+        Tier::Flat => OpenError::Warden(source),
+    }
+}
+
+fn pins(policy: &EffectivePolicy, walls: &Walls) -> Result<Vec<protected::Pin>, OpenError> {
+    let mut pins = protected::find(&walls.project, &policy.matcher)?;
+    for pin in protected::find(&walls.central, &policy.matcher)? {
+        if !pins.contains(&pin) {
+            pins.push(pin);
+        }
+    }
+    Ok(pins)
+}
+
+fn build_environment(
+    policy: &EffectivePolicy,
+    user: &User,
+    scratch: &Scratch,
+    zones: &(PathBuf, PathBuf),
+) -> Vec<CString> {
+    let seen: Vec<&Path> = policy
+        .grants
+        .iter()
+        .map(|grant| grant.path.as_path())
+        .chain([zones.0.as_path(), zones.1.as_path()])
+        .collect();
+    let visible = |directory: &Path| seen.iter().any(|path| directory.starts_with(path));
+    environment::build(&policy.environment, &user.variables, scratch, visible)
+}
+
+/// Where private files lie: in mounts of the session's own, or in a directory of the host that only the user can enter.
+fn scratch(tier: Tier, user: &User) -> io::Result<Scratch> {
+    if tier == Tier::Namespaced {
+        return Ok(Scratch { home: user.home.clone(), tmp: "/tmp".into(), host: None });
+    }
+    let runtime = user.variables.get(std::ffi::OsStr::new("XDG_RUNTIME_DIR")).map(PathBuf::from);
+    let parent = runtime.filter(|path| path.is_dir()).unwrap_or_else(|| "/tmp".into());
+    let host = nix::unistd::mkdtemp(&parent.join("lazaret-XXXXXX"))?;
+    let made = Scratch { home: host.join("home"), tmp: host.join("tmp"), host: Some(host) };
+    let mut private = DirBuilder::new();
+    private.mode(0o700);
+    private.create(&made.home)?;
+    private.create(&made.tmp)?;
+    Ok(made)
+}
+
+/// Resolves both roots and refuses those that would give away what must stay closed.
+fn roots(request: &Open, user: &User) -> Result<(PathBuf, PathBuf), OpenError> {
+    let central = Path::new(&request.central);
+    if central.is_absolute() && !central.exists() {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(central);
+        made.map_err(|error| root_error(Zone::Central, &request.central, error.to_string()))?;
+    }
+    let project = root(Zone::Project, &request.project, user)?;
+    let central = root(Zone::Central, &request.central, user)?;
+    if project == central {
+        let why = "it is the project root too; choose another directory".to_owned();
+        return Err(root_error(Zone::Central, &request.central, why));
+    }
+    Ok((project, central))
+}
+
+fn root_error(zone: Zone, path: &str, why: String) -> OpenError {
+    OpenError::Root { zone, path: path.to_owned(), why }
+}
+
+fn root(zone: Zone, given: &str, user: &User) -> Result<PathBuf, OpenError> {
+    let refuse = |why: String| root_error(zone, given, why);
+    if !given.starts_with('/') || given.contains('\0') {
+        return Err(refuse("give an absolute path".into()));
+    }
+    let path = fs::canonicalize(given).map_err(|error| refuse(error.to_string()))?;
+    if !path.is_dir() {
+        return Err(refuse("it is not a directory".into()));
+    }
+    if path.to_str().is_none() {
+        return Err(refuse("its path is not UTF-8".into()));
+    }
+    let home = fs::canonicalize(&user.home).unwrap_or_else(|_| user.home.clone());
+    if home.starts_with(&path) {
+        return Err(refuse("it holds your whole home directory; choose a directory inside it".into()));
+    }
+    closed_to_roots(&path, user).map_or(Ok(path), |why| Err(refuse(why)))
+}
+
+/// A root may not be, hold or lie in a place that holds the system or the rules themselves.
+fn closed_to_roots(path: &Path, user: &User) -> Option<String> {
+    const SYSTEM: [&str; 13] = [
+        "/usr",
+        "/etc",
+        "/bin",
+        "/sbin",
+        "/lib",
+        "/lib64",
+        "/boot",
+        "/dev",
+        "/proc",
+        "/sys",
+        "/run/user",
+        "/var/lib",
+        "/var/run",
+    ];
+    let rules = config_home(user).join("lazaret");
+    if path.starts_with(&rules) || rules.starts_with(path) {
+        return Some(format!("it would open your policy in {} to what runs in a cell", rules.display()));
+    }
+    let inside = |system: &&&str| path.starts_with(system) || Path::new(system).starts_with(path);
+    SYSTEM.iter().find(inside).map(|system| format!("it would open {system} to what runs in a cell"))
+}

@@ -1,0 +1,626 @@
+//! An open session: its calls, its cells, its file worker.
+
+use super::capture::Capture;
+use super::command::{CellHandle, Command, Streams};
+use super::connection::Connection;
+use super::files::{Files, Heard};
+use super::open::Ready;
+use super::{protocol, send};
+use crate::cell::cgroup::Cgroup;
+use crate::cell::plan::{CellPlan, Scratch, Walls};
+use crate::sys;
+use crate::warden::{Ask, Told, Warden};
+use broker_protocol::{
+    Bash, Broken, CallId, Captured, Ended, ErrorKind, Failed, FromBroker, LayerSet, Outcome, Ran, Request,
+    Signal, Stdin, Tier, Usage, Zone, ZonePath, frame, limit,
+};
+use nix::fcntl::{OFlag, open};
+use nix::poll::{PollFd, PollFlags};
+use nix::sys::stat::Mode;
+use nix::unistd::pipe2;
+use policies::{EffectivePolicy, Verdict, decide};
+use serde_bytes::ByteBuf;
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::Instant;
+
+/// Most cells kept ready between calls.
+const SPARE_MAX: u8 = 4;
+
+/// What a broker waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Token {
+    /// The client's socket.
+    Client,
+    /// The warden's.
+    Warden,
+    /// The file worker's.
+    Worker,
+    /// A cell's report.
+    Report(CallId),
+    /// A command's standard output, or error.
+    Output(CallId, bool),
+    /// A command's standard input.
+    Input(CallId),
+}
+
+/// A session.
+pub struct Session {
+    walls: Walls,
+    layers: LayerSet,
+    warden: Warden,
+    /// Ends with the session.
+    _cgroup: Option<Cgroup>,
+    files: Files,
+    calls: BTreeMap<CallId, Call>,
+    /// Commands without a cell, in order.
+    waiting: VecDeque<CallId>,
+    ready: VecDeque<CellHandle>,
+    /// Cells the warden was asked for that have not come.
+    asked: usize,
+    spare: usize,
+    null: OwnedFd,
+    buffer: Vec<u8>,
+}
+
+/// A call under way.
+struct Call {
+    started: Instant,
+    work: Work,
+}
+
+/// Who has a call.
+enum Work {
+    /// It waits for a cell (and a terminal, if it wants one).
+    Waiting { bash: Box<Bash>, terminal: Option<(OwnedFd, OwnedFd)>, input: Vec<u8>, input_ended: bool },
+    /// A cell has it.
+    Command(Box<Command>),
+    /// The file worker has it.
+    File,
+}
+
+impl Session {
+    /// A session whose warden is ready.
+    pub fn new(ready: Ready, spare: u8) -> Result<Self, Failed> {
+        let null = open("/dev/null", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
+            .map_err(|error| Failed { kind: ErrorKind::Internal, message: format!("/dev/null: {error}") })?;
+        let mut session = Self {
+            walls: ready.walls,
+            layers: ready.layers,
+            warden: ready.warden,
+            _cgroup: ready.cgroup,
+            files: Files::default(),
+            calls: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            ready: VecDeque::new(),
+            asked: 0,
+            spare: spare.min(SPARE_MAX).into(),
+            null,
+            buffer: Vec::new(),
+        };
+        // A session is opened to be used: its first cell is made while the client still reads the answer.
+        session.ask(Ask::Cell)?;
+        session.asked = 1;
+        session.ask_for_cells()?;
+        Ok(session)
+    }
+
+    /// Ends everything. In the flat tier cells and the warden see the end of their sockets, and sweep. What is returned
+    /// is to be removed when they are gone.
+    pub fn close(self) -> Scratch {
+        if self.walls.tier == Tier::Namespaced {
+            // PID 1 of the session: the kernel ends the rest. It is gone already if this fails.
+            let _ = sys::pidfd_signal(self.warden.child.pidfd.as_fd(), libc::SIGKILL);
+        }
+        self.walls.scratch
+    }
+
+    /// Adds everything this session waits for. A client that takes no more stops the output, and so the cells.
+    pub fn wait_for<'s>(&'s self, waited: &mut Vec<(Token, PollFd<'s>)>, client_full: bool) {
+        let mut add = |token, fd: BorrowedFd<'s>, flags| waited.push((token, PollFd::new(fd, flags)));
+        add(Token::Warden, self.warden.socket.as_fd(), PollFlags::POLLIN);
+        if let Some((fd, sending)) = self.files.fd() {
+            let mut flags = PollFlags::empty();
+            flags.set(PollFlags::POLLIN, !client_full);
+            flags.set(PollFlags::POLLOUT, sending);
+            add(Token::Worker, fd, flags);
+        }
+        for (call, command) in self.commands() {
+            if let Some(fd) = command.report_fd() {
+                add(Token::Report(call), fd, PollFlags::POLLIN);
+            }
+            if let Some(fd) = command.input_fd() {
+                add(Token::Input(call), fd, PollFlags::POLLOUT);
+            }
+            for stderr in [false, true] {
+                if let Some(fd) = command.output_fd(stderr).filter(|_| !client_full) {
+                    add(Token::Output(call, stderr), fd, PollFlags::POLLIN);
+                }
+            }
+        }
+    }
+
+    fn commands(&self) -> impl Iterator<Item = (CallId, &Command)> {
+        self.calls.iter().filter_map(|(call, entry)| match &entry.work {
+            Work::Command(command) => Some((*call, &**command)),
+            Work::Waiting { .. } | Work::File => None,
+        })
+    }
+
+    fn command(&mut self, call: CallId) -> Option<&mut Command> {
+        match &mut self.calls.get_mut(&call)?.work {
+            Work::Command(command) => Some(command),
+            Work::Waiting { .. } | Work::File => None,
+        }
+    }
+
+    /// When something happens by itself.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.commands().filter_map(|(_, command)| command.deadline()).chain(self.files.deadline()).min()
+    }
+
+    /// Acts on clocks that have run out.
+    pub fn tick(&mut self, now: Instant, connection: &mut Connection) -> Result<(), Failed> {
+        for entry in self.calls.values_mut() {
+            if let Work::Command(command) = &mut entry.work {
+                command.tick(now);
+            }
+        }
+        if let Some(call) = self.files.tick(now) {
+            let message = "the file tool took too long and was ended".to_owned();
+            self.done(call, failed(ErrorKind::Timeout, message), Usage::default(), connection)?;
+        }
+        Ok(())
+    }
+
+    /// Starts a call.
+    pub fn call(
+        &mut self,
+        call: CallId,
+        request: Request,
+        connection: &mut Connection,
+    ) -> Result<(), Failed> {
+        if self.calls.contains_key(&call) {
+            return Err(protocol(format!("the call {call} is under way already")));
+        }
+        let started = Instant::now();
+        if let Some(outcome) = self.refuse(&request) {
+            return self.send_done(
+                call,
+                outcome,
+                Usage { wall_us: micros(started), ..Usage::default() },
+                connection,
+            );
+        }
+        let work = match request {
+            Request::Bash(bash) => self.queue(call, bash)?,
+            request => self.queue_file(call, &request)?,
+        };
+        self.calls.insert(call, Call { started, work });
+        self.dispatch(connection)
+    }
+
+    /// Why a request is not even tried.
+    fn refuse(&self, request: &Request) -> Option<Outcome> {
+        if let Err(error) = request.check() {
+            return Some(failed(ErrorKind::InvalidInput, error.to_string()));
+        }
+        if self.calls.len() >= limit::CALLS {
+            let message =
+                format!("{} calls are under way, no more at once; wait for one to end", limit::CALLS);
+            return Some(failed(ErrorKind::ResourceLimit, message));
+        }
+        match decide(&self.walls.policy, request) {
+            Verdict::Allow => None,
+            Verdict::Deny(refused) => Some(Outcome::Refused(refused)),
+        }
+    }
+
+    fn queue(&mut self, call: CallId, bash: Bash) -> Result<Work, Failed> {
+        match &bash.stdin {
+            Stdin::Terminal(_) => self.ask(Ask::Terminal)?,
+            Stdin::Null | Stdin::Stream => {}
+        }
+        self.waiting.push_back(call);
+        Ok(Work::Waiting { bash: Box::new(bash), terminal: None, input: Vec::new(), input_ended: false })
+    }
+
+    fn queue_file(&mut self, call: CallId, request: &Request) -> Result<Work, Failed> {
+        self.files.push(call, request).map_err(|error| protocol(error.to_string()))?;
+        if self.files.ask() {
+            self.ask(Ask::Worker)?;
+        }
+        Ok(Work::File)
+    }
+
+    fn ask(&self, what: Ask) -> Result<(), Failed> {
+        self.warden.ask(what).map_err(|error| lost(&format!("the warden does not listen: {error}")))
+    }
+
+    /// Keeps as many cells on their way or ready as calls wait for, and the spare ones.
+    fn ask_for_cells(&mut self) -> Result<(), Failed> {
+        while self.asked + self.ready.len() < self.waiting.len() + self.spare {
+            self.ask(Ask::Cell)?;
+            self.asked += 1;
+        }
+        Ok(())
+    }
+
+    /// Starts every command that has what it needs.
+    fn dispatch(&mut self, connection: &mut Connection) -> Result<(), Failed> {
+        let mut passed_over = VecDeque::new();
+        while let Some(call) = self.waiting.pop_front() {
+            let has_terminal = |work: &Work| match work {
+                Work::Waiting { bash, terminal, .. } => {
+                    terminal.is_some() || !matches!(bash.stdin, Stdin::Terminal(_))
+                }
+                Work::Command(_) | Work::File => false,
+            };
+            match self.calls.get(&call) {
+                Some(entry) if !has_terminal(&entry.work) => passed_over.push_back(call),
+                Some(_) => match self.ready.pop_front() {
+                    Some(cell) => self.start(call, cell, connection)?,
+                    None => {
+                        passed_over.push_back(call);
+                        break;
+                    }
+                },
+                None => {}
+            }
+        }
+        passed_over.append(&mut self.waiting);
+        self.waiting = passed_over;
+        self.ask_for_cells()
+    }
+
+    /// Hands a call to a cell.
+    fn start(&mut self, call: CallId, cell: CellHandle, connection: &mut Connection) -> Result<(), Failed> {
+        let Some(entry) = self.calls.get_mut(&call) else { return Ok(()) };
+        let Work::Waiting { bash, terminal, input, input_ended } = &mut entry.work else { return Ok(()) };
+        let timeout_s = time_limit(&self.walls.policy, bash);
+        let capture =
+            Capture::new(self.walls.policy.limits.capture, self.walls.policy.limits.spill, spill_name(call));
+        let (input, input_ended) = (std::mem::take(input), *input_ended);
+        let command =
+            order(&self.walls, bash, terminal.take(), &cell, self.null.as_fd()).and_then(|streams| {
+                Command::new(cell, streams, bash, timeout_s, &self.walls.policy.limits, capture)
+            });
+        match command {
+            Ok(mut command) => {
+                // What has waited here was within the window when it came.
+                let _ = command.take_input(&input);
+                if input_ended {
+                    command.end_input();
+                }
+                entry.work = Work::Command(Box::new(command));
+                Ok(())
+            }
+            Err(error) => {
+                let outcome =
+                    Outcome::Broken(Broken { message: format!("the cell cannot be used: {error}") });
+                self.done(call, outcome, Usage::default(), connection)
+            }
+        }
+    }
+
+    /// Acts on one descriptor that is ready.
+    pub fn ready(&mut self, token: Token, connection: &mut Connection) -> Result<(), Failed> {
+        match token {
+            Token::Client => Ok(()),
+            Token::Warden => self.hear_warden(connection),
+            Token::Worker => self.hear_worker(connection),
+            Token::Input(call) => self.feed(call, connection),
+            Token::Report(call) => {
+                if let Some(command) = self.command(call) {
+                    command.hear();
+                }
+                self.pass_output(call, connection)
+            }
+            Token::Output(call, _) => self.pass_output(call, connection),
+        }
+    }
+
+    fn hear_warden(&mut self, connection: &mut Connection) -> Result<(), Failed> {
+        match self.warden.hear(false) {
+            Ok(Told::Made(Ask::Cell, socket, pidfd)) => {
+                self.asked = self.asked.saturating_sub(1);
+                self.ready.push_back(CellHandle { socket, pidfd });
+                self.dispatch(connection)
+            }
+            Ok(Told::Made(Ask::Worker, socket, pidfd)) => {
+                self.files.attach(socket, pidfd).map_err(|error| lost(&format!("the file worker: {error}")))
+            }
+            Ok(Told::Made(Ask::Terminal, master, slave)) => {
+                self.give_terminal((master, slave));
+                self.dispatch(connection)
+            }
+            Ok(Told::Failed { layer, errno, step }) => {
+                let error = io::Error::from_raw_os_error(errno);
+                Err(lost(&format!("the layer {} failed: {step}: {error}", layer.name())))
+            }
+            Ok(Told::Ready) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            Err(error) => Err(lost(&format!("the warden has ended: {error}"))),
+        }
+    }
+
+    /// The first call that wants a terminal gets it.
+    fn give_terminal(&mut self, made: (OwnedFd, OwnedFd)) {
+        let wanting = |work: &&mut Work| match work {
+            Work::Waiting { bash, terminal, .. } => {
+                terminal.is_none() && matches!(bash.stdin, Stdin::Terminal(_))
+            }
+            Work::Command(_) | Work::File => false,
+        };
+        let mut works = self.calls.values_mut().map(|entry| &mut entry.work);
+        if let Some(Work::Waiting { terminal, .. }) = works.find(wanting) {
+            *terminal = Some(made);
+        }
+    }
+
+    fn hear_worker(&mut self, connection: &mut Connection) -> Result<(), Failed> {
+        self.files.advance();
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let heard = self.files.hear(&mut buffer);
+        self.buffer = buffer;
+        match heard {
+            Heard::Nothing => Ok(()),
+            Heard::Part(call, bytes) => send(connection, &FromBroker::Part { call, bytes }),
+            Heard::Last(call, bytes, usage) => {
+                self.files.advance();
+                send(connection, &FromBroker::Part { call, bytes })?;
+                self.done(call, Outcome::Answered, usage, connection)
+            }
+            Heard::Gone(call) => {
+                if self.files.ask() {
+                    self.ask(Ask::Worker)?;
+                }
+                let message =
+                    "the file worker ended in the middle of the call; the next call gets a new one".into();
+                let broken = Outcome::Broken(Broken { message });
+                call.map_or(Ok(()), |call| self.done(call, broken, Usage::default(), connection))
+            }
+        }
+    }
+
+    /// Passes on what a command has printed, and its end.
+    fn pass_output(&mut self, call: CallId, connection: &mut Connection) -> Result<(), Failed> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.resize(limit::CHUNK, 0);
+        let central = self.walls.central.clone();
+        let passed = match self.command(call) {
+            Some(command) => pass(call, command, &mut buffer, &central, connection),
+            None => Ok(false),
+        };
+        self.buffer = buffer;
+        if passed? { self.finish(call, connection) } else { Ok(()) }
+    }
+
+    fn finish(&mut self, call: CallId, connection: &mut Connection) -> Result<(), Failed> {
+        let Some(Call { started, work: Work::Command(command) }) = self.calls.remove(&call) else {
+            return Ok(());
+        };
+        let (outcome, usage) = command.finish();
+        self.send_done(call, outcome, Usage { wall_us: micros(started), ..usage }, connection)?;
+        self.ask_for_cells()
+    }
+
+    fn done(
+        &mut self,
+        call: CallId,
+        outcome: Outcome,
+        usage: Usage,
+        connection: &mut Connection,
+    ) -> Result<(), Failed> {
+        let Some(entry) = self.calls.remove(&call) else { return Ok(()) };
+        self.waiting.retain(|waiting| *waiting != call);
+        self.send_done(call, outcome, Usage { wall_us: micros(entry.started), ..usage }, connection)
+    }
+
+    fn send_done(
+        &self,
+        call: CallId,
+        outcome: Outcome,
+        usage: Usage,
+        connection: &mut Connection,
+    ) -> Result<(), Failed> {
+        send(connection, &FromBroker::Done { call, outcome, usage, layers: self.layers })
+    }
+
+    /// Takes input for a command. Input for a call that has just ended is dropped: the client cannot have known.
+    pub fn input(&mut self, call: CallId, bytes: &[u8], connection: &mut Connection) -> Result<(), Failed> {
+        let within = match self.calls.get_mut(&call).map(|entry| &mut entry.work) {
+            Some(Work::Waiting { input, .. }) => {
+                input.extend_from_slice(bytes);
+                input.len() <= limit::INPUT_WINDOW as usize
+            }
+            Some(Work::Command(command)) => command.take_input(bytes),
+            Some(Work::File) | None => true,
+        };
+        if !within {
+            return Err(protocol(format!("more input for the call {call} than its window allows")));
+        }
+        self.feed(call, connection)
+    }
+
+    /// No more input will come for a command.
+    pub fn input_end(&mut self, call: CallId, connection: &mut Connection) -> Result<(), Failed> {
+        match self.calls.get_mut(&call).map(|entry| &mut entry.work) {
+            Some(Work::Waiting { input_ended, .. }) => *input_ended = true,
+            Some(Work::Command(command)) => command.end_input(),
+            Some(Work::File) | None => {}
+        }
+        self.feed(call, connection)
+    }
+
+    fn feed(&mut self, call: CallId, connection: &mut Connection) -> Result<(), Failed> {
+        let bytes = self.command(call).map_or(0, Command::feed);
+        if bytes == 0 { Ok(()) } else { send(connection, &FromBroker::InputCredit { call, bytes }) }
+    }
+
+    /// Sets the size of a command's terminal.
+    pub fn resize(&mut self, call: CallId, rows: u16, columns: u16) {
+        match self.calls.get_mut(&call).map(|entry| &mut entry.work) {
+            Some(Work::Waiting { bash, .. }) => {
+                if let Stdin::Terminal(terminal) = &mut bash.stdin {
+                    (terminal.rows, terminal.columns) = (rows, columns);
+                }
+            }
+            Some(Work::Command(command)) => command.resize(rows, columns),
+            Some(Work::File) | None => {}
+        }
+    }
+
+    /// Sends a signal to a command.
+    pub fn signal(&mut self, call: CallId, signal: Signal) {
+        let number = match signal {
+            Signal::Interrupt => libc::SIGINT,
+            Signal::Terminate => libc::SIGTERM,
+            Signal::Hangup => libc::SIGHUP,
+            Signal::Quit => libc::SIGQUIT,
+        };
+        if let Some(command) = self.command(call) {
+            command.signal(number);
+        }
+    }
+
+    /// Gives credit for live output.
+    pub fn credit(&mut self, call: CallId, bytes: u32) {
+        if let Some(command) = self.command(call) {
+            command.give_credit(bytes);
+        }
+    }
+
+    /// Ends a call. One that has ended meanwhile is answered already.
+    pub fn cancel(&mut self, call: CallId, connection: &mut Connection) -> Result<(), Failed> {
+        match self.calls.get_mut(&call).map(|entry| &mut entry.work) {
+            Some(Work::Command(command)) => {
+                command.end(Ended::Cancelled);
+                Ok(())
+            }
+            Some(Work::Waiting { .. }) => self.done(call, never_started(), Usage::default(), connection),
+            Some(Work::File) => {
+                self.files.cancel(call);
+                if self.files.ask() {
+                    self.ask(Ask::Worker)?;
+                }
+                let outcome = failed(ErrorKind::Cancelled, "the client ended the call".into());
+                self.done(call, outcome, Usage::default(), connection)
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// Reads what there is, stream by stream; true when the command is over.
+fn pass(
+    call: CallId,
+    command: &mut Command,
+    buffer: &mut [u8],
+    central: &Path,
+    connection: &mut Connection,
+) -> Result<bool, Failed> {
+    for stderr in [false, true] {
+        while !connection.is_full() && command.output_fd(stderr).is_some() {
+            let before = command.report_fd().is_some();
+            let chunk = command.read(stderr, buffer, central);
+            let stop = chunk.is_none() || before;
+            if let Some(chunk) = chunk {
+                let (sequence, bytes) = (chunk.sequence, chunk.bytes);
+                send(connection, &FromBroker::Output { call, stderr: chunk.stderr, sequence, bytes })?;
+            }
+            // While the command runs each stream has its turn; afterwards what is left is read to its end.
+            if stop && command.report_fd().is_some() {
+                break;
+            }
+        }
+    }
+    Ok(command.is_over())
+}
+
+/// Sends a cell its order, with the far ends of the streams whose near ends are returned.
+fn order(
+    walls: &Walls,
+    bash: &Bash,
+    terminal: Option<(OwnedFd, OwnedFd)>,
+    cell: &CellHandle,
+    null: BorrowedFd,
+) -> io::Result<Streams> {
+    let plan = plan(walls, bash);
+    let mut bytes = Vec::new();
+    frame::encode(&plan, &mut bytes).map_err(io::Error::other)?;
+    let order = &bytes[frame::PREFIX..];
+    if let (Stdin::Terminal(size), Some((master, slave))) = (&bash.stdin, terminal) {
+        sys::terminal_size(master.as_fd(), size.rows, size.columns)?;
+        sys::send(cell.socket.as_fd(), order, &[slave.as_fd(), slave.as_fd(), slave.as_fd()])?;
+        let stdin = Some(master.try_clone()?);
+        return Ok(Streams { stdout: master, stderr: None, stdin });
+    }
+    let (stdout, out) = pipe2(OFlag::O_CLOEXEC)?;
+    let (stderr, err) = pipe2(OFlag::O_CLOEXEC)?;
+    let (stdin, input) = match bash.stdin {
+        Stdin::Stream => {
+            let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
+            (Some(read), Some(write))
+        }
+        Stdin::Null | Stdin::Terminal(_) => (None, None),
+    };
+    let stdin = stdin.as_ref().map_or(null, AsFd::as_fd);
+    sys::send(cell.socket.as_fd(), order, &[stdin, out.as_fd(), err.as_fd()])?;
+    Ok(Streams { stdout, stderr: Some(stderr), stdin: input })
+}
+
+/// One call's work as data.
+fn plan(walls: &Walls, bash: &Bash) -> CellPlan {
+    let arguments = match &bash.command {
+        broker_protocol::Command::Shell(text) => {
+            ["bash", "-c", text].map(|argument| ByteBuf::from(argument.as_bytes())).into()
+        }
+        broker_protocol::Command::Arguments(arguments) => arguments.clone(),
+    };
+    let project = ZonePath::root(Zone::Project);
+    let path = bash.directory.as_ref().unwrap_or(&project);
+    let root = match path.zone() {
+        Zone::Project => &walls.project,
+        Zone::Central => &walls.central,
+    };
+    let terminal = match &bash.stdin {
+        Stdin::Terminal(terminal) => Some(terminal.term.clone()),
+        Stdin::Null | Stdin::Stream => None,
+    };
+    // `join` with an empty path would add a slash.
+    let directory = if path.relative().is_empty() { root.clone() } else { root.join(path.relative()) };
+    CellPlan { arguments, directory: directory.display().to_string(), terminal }
+}
+
+/// The wall time of a command. One at a terminal has none unless it asks: a person is there to end it.
+fn time_limit(policy: &EffectivePolicy, bash: &Bash) -> Option<u32> {
+    match (&bash.stdin, bash.timeout_s) {
+        (Stdin::Terminal(_), None) => None,
+        (_, asked) => Some(policy.timeout(asked)),
+    }
+}
+
+/// Unique in a central root that many sessions share, one after the other and side by side.
+fn spill_name(call: CallId) -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    format!("{}-{}-{call}.log", now.as_micros(), std::process::id())
+}
+
+fn never_started() -> Outcome {
+    Outcome::Ran(Ran { ended: Ended::Cancelled, output: Captured::default(), spill: None, timeout_s: None })
+}
+
+fn failed(kind: ErrorKind, message: String) -> Outcome {
+    Outcome::Failed(Failed { kind, message })
+}
+
+fn lost(message: &str) -> Failed {
+    Failed { kind: ErrorKind::ExecutorLost, message: format!("the session cannot go on: {message}") }
+}
+
+fn micros(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,49 @@
+//! Layer `capabilities`: a cell has none, in any of the five sets, and cannot come to have one.
+//!
+//! *Guarantees*: effective, permitted, inheritable and ambient sets are empty, and the bounding set too where the
+//! process may empty it (as root or in its own user namespace; an ordinary user without one has nothing that it could
+//! bound). Started as root, a cell is uid 0 without a single capability. *Does not*: change what uid 0 may do as the
+//! owner of files; mounts and Landlock stand in front of those. *Needs*: nothing. *Order*: the bounding set in the
+//! warden, the others last before Landlock, after the last mount. *Fails*: the session does not open. *Tested by*:
+//! `capabilities_are_gone`, corpus `NS-*`, `DEV-*`.
+
+use super::{At, LayerError};
+use broker_protocol::Layer;
+use caps::{CapSet, errors::CapsError};
+use std::io;
+
+/// Empties the bounding set, as far as this process may.
+pub fn drop_bounding() -> Result<(), LayerError> {
+    let may = caps::has_cap(None, CapSet::Effective, caps::Capability::CAP_SETPCAP).map_err(refused);
+    if may.at(Layer::Capabilities, || "read the effective set".into())? {
+        caps::clear(None, CapSet::Bounding)
+            .map_err(refused)
+            .at(Layer::Capabilities, || "bounding set".into())?;
+    }
+    Ok(())
+}
+
+/// Empties the other four sets.
+pub fn drop_all() -> Result<(), LayerError> {
+    for set in [CapSet::Ambient, CapSet::Effective, CapSet::Permitted, CapSet::Inheritable] {
+        caps::clear(None, set).map_err(refused).at(Layer::Capabilities, || format!("{set:?} set"))?;
+    }
+    Ok(())
+}
+
+/// Reads the sets back.
+pub fn check_none() -> Result<(), LayerError> {
+    for set in [CapSet::Ambient, CapSet::Effective, CapSet::Permitted, CapSet::Inheritable] {
+        let left =
+            caps::read(None, set).map_err(refused).at(Layer::Capabilities, || format!("read {set:?} set"))?;
+        if !left.is_empty() {
+            let error = io::Error::other(format!("{left:?} are left"));
+            return Err(error).at(Layer::Capabilities, || format!("check {set:?} set"));
+        }
+    }
+    Ok(())
+}
+
+fn refused(error: CapsError) -> io::Error {
+    io::Error::other(error.to_string())
+}

@@ -1,0 +1,90 @@
+//! The walls of a cell, and the one ladder by which they are put up.
+//!
+//! Each file is one layer. Its contract is six words: *Guarantees, Does not, Needs* (kernel), *Order, Fails, Tested by*.
+
+pub mod plan;
+pub mod probe;
+pub mod environment;
+pub mod descriptors;
+pub mod limits;
+pub mod cgroup;
+pub mod namespaces;
+pub mod mounts;
+pub mod protected;
+pub mod capabilities;
+pub mod landlock;
+pub mod seccomp;
+
+use broker_protocol::{Layer, Tier};
+use nix::sys::prctl;
+use plan::Walls;
+use std::io;
+use std::os::fd::OwnedFd;
+use thiserror::Error;
+
+/// A layer could not be put up. The session does not open, or the cell does not start: fail closed.
+#[derive(Debug, Error)]
+#[error("the layer {} cannot be put up: {step}: {source}", .layer.name())]
+pub struct LayerError {
+    /// Which layer.
+    pub layer: Layer,
+    /// What was tried, with its object.
+    pub step: String,
+    /// The kernel's answer.
+    pub source: io::Error,
+}
+
+/// Names the layer and the step of an error.
+pub trait At<T> {
+    /// Turns a system error into a [`LayerError`].
+    fn at(self, layer: Layer, step: impl FnOnce() -> String) -> Result<T, LayerError>;
+}
+
+impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
+    fn at(self, layer: Layer, step: impl FnOnce() -> String) -> Result<T, LayerError> {
+        self.map_err(|error| LayerError { layer, step: step(), source: error.into() })
+    }
+}
+
+/// `no_new_privs` is on in this process: what Landlock and seccomp ask of an ordinary user, made a value.
+#[derive(Clone, Copy)]
+pub struct NoNewPrivileges(());
+
+/// Gives up, for ever and for all descendants, what set-user-ID programs and file capabilities could add.
+pub fn no_new_privileges() -> Result<NoNewPrivileges, LayerError> {
+    prctl::set_no_new_privs().at(Layer::NoNewPrivileges, || "PR_SET_NO_NEW_PRIVS".into())?;
+    Ok(NoNewPrivileges(()))
+}
+
+/// Every layer is on in this process. Nothing runs a stranger's code without one.
+pub struct Confined {
+    /// The ruleset this process confined itself with; what it starts confines itself with it once more.
+    pub ruleset: OwnedFd,
+}
+
+/// The ladder: what a cell does to itself before it waits for its order. The warden has done before what does not
+/// depend on the cell: namespaces, mounts, the bounding set, `no_new_privs`, the session's filter.
+pub fn confine(walls: &Walls, rules: &landlock::Rules, nnp: NoNewPrivileges) -> Result<Confined, LayerError> {
+    if walls.tier == Tier::Namespaced {
+        mounts::own_proc()?;
+    }
+    prctl::set_dumpable(false).at(Layer::Capabilities, || "PR_SET_DUMPABLE".into())?;
+    capabilities::drop_all()?;
+    let ruleset = rules.ruleset()?;
+    landlock::restrict(&ruleset, nnp)?;
+    seccomp::confine_cell(walls.tier, nnp)?;
+    check()?;
+    Ok(Confined { ruleset })
+}
+
+/// Looks from inside whether the layers that can be asked are on.
+fn check() -> Result<(), LayerError> {
+    let missing = |what: &str| io::Error::other(format!("{what} is not on after it was switched on"));
+    if !prctl::get_no_new_privs().unwrap_or(false) {
+        return Err(missing("no_new_privs")).at(Layer::NoNewPrivileges, || "check".into());
+    }
+    if crate::sys::seccomp_mode().ok() != Some(2) {
+        return Err(missing("the filter")).at(Layer::Seccomp, || "check".into());
+    }
+    capabilities::check_none()
+}

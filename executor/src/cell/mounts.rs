@@ -1,0 +1,264 @@
+//! Layer `mount-namespace`: a root that holds what the plan lists, and nothing else.
+//!
+//! *Guarantees*: a path that is not a view does not exist; system paths are read-only, zones hold no set-user-ID
+//! programs or devices; `/proc`, `/dev`, `/tmp`, home, `/run` and `/dev/shm` are the session's own; protected names that
+//! exist are pinned with all their parents. *Does not*: stand alone: Landlock is behind every mount, and refuses to
+//! change them. *Needs*: Linux 5.12 (`mount_setattr`) and a user namespace with capabilities in it. *Order*: after the
+//! namespaces, before Landlock. *Fails*: the session opens in the flat tier, which says so. *Tested by*:
+//! `files_outside`, `protected_names`, corpus `FS-*`, `SEC-*`, `NS-*`.
+
+use super::plan::{View, ViewKind, Walls};
+use super::protected::{Closing, Pin};
+use super::{At, LayerError, namespaces};
+use crate::sys;
+use broker_protocol::Layer;
+use libc::{MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sys::stat::{Mode, umask};
+use nix::unistd::{chdir, pivot_root};
+use policies::Access;
+use std::ffi::CString;
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// Directories of the scratch storage, and where they are seen besides home and `/tmp`.
+const SCRATCH: [(&str, &str); 3] = [("var-tmp", "/var/tmp"), ("shm", "/dev/shm"), ("run", "/run")];
+
+/// Where the new root is put together: the first of these that exists. What it hides is already held by descriptors.
+const BASES: [&str; 4] = ["/tmp", "/mnt", "/var", "/usr"];
+
+/// Builds the session's root and makes it the root.
+pub fn build(walls: &Walls) -> Result<(), LayerError> {
+    let mask = umask(Mode::empty());
+    mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
+        .at(Layer::MountNamespace, || "make the mounts private".into())?;
+    let trees = clone_views(&walls.views)?;
+    let base = BASES.into_iter().map(Path::new).find(|path| path.is_dir()).unwrap_or(Path::new("/usr"));
+    tmpfs(base, "mode=755,size=16m")?;
+    let root = Root(base);
+    root.scratch(walls)?;
+    root.own_filesystems()?;
+    trees.iter().try_for_each(|(view, tree)| root.view(view, tree.as_ref()))?;
+    enter(base)?;
+    namespaces::close_user_namespaces()?;
+    pin_all(&walls.pins)?;
+    read_only("/proc")?;
+    read_only("/")?;
+    umask(mask);
+    Ok(())
+}
+
+/// Mounts a `/proc` of this process's own PID namespace over the session's.
+pub fn own_proc() -> Result<(), LayerError> {
+    mount(Some("proc"), "/proc", Some("proc"), proc_flags() | MsFlags::MS_RDONLY, None::<&str>)
+        .at(Layer::MountNamespace, || "mount /proc".into())
+}
+
+fn proc_flags() -> MsFlags {
+    MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC
+}
+
+/// Takes hold of every view while the host's tree can still be seen.
+fn clone_views(views: &[View]) -> Result<Vec<(&View, Option<OwnedFd>)>, LayerError> {
+    views.iter().map(|view| Ok((view, clone_view(view)?))).collect()
+}
+
+fn clone_view(view: &View) -> Result<Option<OwnedFd>, LayerError> {
+    let attributes = match &view.kind {
+        ViewKind::Link(_) => return Ok(None),
+        ViewKind::Zone(Access::Write) => MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
+        ViewKind::Zone(Access::Read) | ViewKind::System => {
+            MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV
+        }
+        ViewKind::Device => MOUNT_ATTR_NOSUID,
+    };
+    let step = || format!("take hold of {}", view.path.display());
+    let tree = sys::open_tree(&c_path(&view.path)).at(Layer::MountNamespace, step)?;
+    sys::mount_attributes(tree.as_fd(), attributes, true).at(Layer::MountNamespace, step)?;
+    Ok(Some(tree))
+}
+
+/// The new root while it is put together at a place in the old one.
+struct Root<'a>(&'a Path);
+
+impl Root<'_> {
+    /// Where `path` of the new root lies now.
+    fn place(&self, path: &Path) -> PathBuf {
+        self.0.join(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    fn directory(&self, path: &Path) -> Result<PathBuf, LayerError> {
+        let place = self.place(path);
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o755)
+            .create(&place)
+            .at(Layer::MountNamespace, || format!("make the directory {}", path.display()))?;
+        Ok(place)
+    }
+
+    /// One bounded filesystem for all private storage, seen in several places.
+    fn scratch(&self, walls: &Walls) -> Result<(), LayerError> {
+        let stage = self.directory(Path::new("/tmp"))?;
+        tmpfs(&stage, &format!("mode=700,size={}", walls.policy.limits.scratch))?;
+        let own = [("tmp", walls.scratch.tmp.as_path()), ("home", walls.scratch.home.as_path())];
+        let all = own.into_iter().chain(SCRATCH.map(|(name, path)| (name, Path::new(path))));
+        let mut parts = Vec::new();
+        for (name, path) in all {
+            let part = stage.join(name);
+            let step = || format!("make the private {}", path.display());
+            fs::create_dir(&part).at(Layer::MountNamespace, step)?;
+            let mode = if name == "home" { 0o700 } else { 0o1777 };
+            fs::set_permissions(&part, Permissions::from_mode(mode)).at(Layer::MountNamespace, step)?;
+            parts.push((path, sys::open_tree(&c_path(&part)).at(Layer::MountNamespace, step)?));
+        }
+        umount2(&stage, MntFlags::MNT_DETACH).at(Layer::MountNamespace, || "unmount the stage".into())?;
+        // Parents before children: a home may lie below /tmp or the other way round.
+        parts.sort_by_key(|(path, _)| path.as_os_str().len());
+        parts.iter().try_for_each(|(path, tree)| self.attach(path, tree, true))
+    }
+
+    /// `/proc`, an instance of `devpts`, and the usual links in `/dev`.
+    fn own_filesystems(&self) -> Result<(), LayerError> {
+        let proc = self.directory(Path::new("/proc"))?;
+        mount(Some("proc"), &proc, Some("proc"), proc_flags(), None::<&str>)
+            .at(Layer::MountNamespace, || "mount /proc".into())?;
+        let pts = self.directory(Path::new("/dev/pts"))?;
+        let options = "newinstance,ptmxmode=0666,mode=620";
+        mount(Some("devpts"), &pts, Some("devpts"), MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC, Some(options))
+            .at(Layer::MountNamespace, || "mount /dev/pts".into())?;
+        for (name, target) in [
+            ("/dev/ptmx", "pts/ptmx"),
+            ("/dev/fd", "/proc/self/fd"),
+            ("/dev/stdin", "/proc/self/fd/0"),
+            ("/dev/stdout", "/proc/self/fd/1"),
+            ("/dev/stderr", "/proc/self/fd/2"),
+        ] {
+            symlink(target, self.place(Path::new(name)))
+                .at(Layer::MountNamespace, || format!("link {name}"))?;
+        }
+        Ok(())
+    }
+
+    fn view(&self, view: &View, tree: Option<&OwnedFd>) -> Result<(), LayerError> {
+        match (&view.kind, tree) {
+            (ViewKind::Link(target), _) => self.link(&view.path, target),
+            (_, Some(tree)) => self.attach(&view.path, tree, view.path.is_dir_of(tree)?),
+            (_, None) => Ok(()),
+        }
+    }
+
+    fn link(&self, path: &Path, target: &Path) -> Result<(), LayerError> {
+        if let Some(parent) = path.parent() {
+            self.directory(parent)?;
+        }
+        match symlink(target, self.place(path)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            result => result.at(Layer::MountNamespace, || format!("link {}", path.display())),
+        }
+    }
+
+    fn attach(&self, path: &Path, tree: &OwnedFd, directory: bool) -> Result<(), LayerError> {
+        let step = || format!("attach {}", path.display());
+        if directory {
+            self.directory(path)?;
+        } else {
+            path.parent().map_or(Ok(PathBuf::new()), |parent| self.directory(parent))?;
+            File::create(self.place(path)).at(Layer::MountNamespace, step)?;
+        }
+        sys::move_mount(tree.as_fd(), &c_path(&self.place(path))).at(Layer::MountNamespace, step)
+    }
+}
+
+/// Whether a detached mount is of a directory, asked of the mount and not of the path.
+trait IsDirOf {
+    fn is_dir_of(&self, tree: &OwnedFd) -> Result<bool, LayerError>;
+}
+
+impl IsDirOf for PathBuf {
+    fn is_dir_of(&self, tree: &OwnedFd) -> Result<bool, LayerError> {
+        let stat = nix::sys::stat::fstat(tree)
+            .at(Layer::MountNamespace, || format!("look at {}", self.display()))?;
+        Ok(stat.st_mode & libc::S_IFMT == libc::S_IFDIR)
+    }
+}
+
+fn tmpfs(place: &Path, options: &str) -> Result<(), LayerError> {
+    mount(Some("tmpfs"), place, Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some(options))
+        .at(Layer::MountNamespace, || format!("mount a tmpfs with {options}"))
+}
+
+/// Makes `base` the root and lets go of the old one.
+fn enter(base: &Path) -> Result<(), LayerError> {
+    let step = || "enter the new root".to_owned();
+    chdir(base).at(Layer::MountNamespace, step)?;
+    pivot_root(".", ".").at(Layer::MountNamespace, step)?;
+    umount2(".", MntFlags::MNT_DETACH).at(Layer::MountNamespace, step)?;
+    chdir("/").at(Layer::MountNamespace, step)
+}
+
+fn read_only(path: &str) -> Result<(), LayerError> {
+    let step = || format!("make {path} read-only");
+    let fd = File::open(path).at(Layer::MountNamespace, step)?;
+    sys::mount_attributes(fd.as_fd(), MOUNT_ATTR_RDONLY, false).at(Layer::MountNamespace, step)
+}
+
+/// Pins protected names. Runs inside the new root: whatever a hostile link in a zone points at, only what a cell may
+/// see anyway can be reached.
+fn pin_all(pins: &[Pin]) -> Result<(), LayerError> {
+    if pins.is_empty() {
+        return Ok(());
+    }
+    let closed = Closed::make()?;
+    let done = pins.iter().try_for_each(|pin| self::pin(pin, &closed));
+    closed.remove()?;
+    done
+}
+
+fn pin(pin: &Pin, closed: &Closed) -> Result<(), LayerError> {
+    let step = || format!("pin {}", pin.path.display());
+    let (source, attributes) = match pin.closing {
+        Closing::Hold => (pin.path.as_path(), 0),
+        Closing::ReadOnly => (pin.path.as_path(), MOUNT_ATTR_RDONLY),
+        Closing::Closed { directory: false } => (closed.file, MOUNT_ATTR_RDONLY),
+        Closing::Closed { directory: true } => (closed.directory, MOUNT_ATTR_RDONLY),
+    };
+    let tree = sys::open_tree(&c_path(source)).at(Layer::ProtectedNames, step)?;
+    sys::mount_attributes(tree.as_fd(), attributes | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, true)
+        .at(Layer::ProtectedNames, step)?;
+    sys::move_mount(tree.as_fd(), &c_path(&pin.path)).at(Layer::ProtectedNames, step)
+}
+
+/// A file and a directory that nobody may open, to lay over what is closed.
+struct Closed {
+    file: &'static Path,
+    directory: &'static Path,
+}
+
+impl Closed {
+    fn make() -> Result<Self, LayerError> {
+        let (file, directory) = (Path::new("/.closed-file"), Path::new("/.closed-directory"));
+        let step = || "make a closed file and directory".to_owned();
+        File::create(file).at(Layer::ProtectedNames, step)?;
+        fs::create_dir(directory).at(Layer::ProtectedNames, step)?;
+        for path in [file, directory] {
+            fs::set_permissions(path, Permissions::from_mode(0o000)).at(Layer::ProtectedNames, step)?;
+        }
+        Ok(Self { file, directory })
+    }
+
+    fn remove(self) -> Result<(), LayerError> {
+        let step = || "remove the closed file and directory".to_owned();
+        fs::remove_file(self.file).at(Layer::ProtectedNames, step)?;
+        fs::remove_dir(self.directory).at(Layer::ProtectedNames, step)
+    }
+}
+
+/// Paths come from a policy, a session's roots or this file; one with a NUL was refused before.
+fn c_path(path: &Path) -> CString {
+    CString::new(path.as_os_str().as_bytes()).unwrap_or_default()
+}

@@ -1,0 +1,113 @@
+#![doc = include_str!("../README.md")]
+
+mod broker;
+mod warden;
+mod cell;
+mod work;
+mod listen;
+mod sys;
+
+use broker::User;
+use cell::descriptors;
+use nix::sys::prctl;
+use nix::unistd::{Uid, User as Account};
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const HELP: &str = "\
+lazaret-executor: the privilege broker of Lazaret. `lazaret` starts it; nobody types it.
+
+Usage:
+  lazaret-executor broker                serve one client; the connected socket is standard input
+  lazaret-executor listen --socket PATH  serve every client that connects to PATH, each in a process of its own
+  lazaret-executor --help | --version
+
+The directory of PATH must belong to you and be closed to others (mode 0700); it is made if it is missing.
+A client must have the same user id. Policies are read from /etc/lazaret/policy.toml and
+${XDG_CONFIG_HOME:-~/.config}/lazaret/policy.toml.
+
+Exit codes: 0 the client has left, 1 the executor failed, 2 it was called wrongly.
+";
+
+/// What the command line asks for.
+enum Task {
+    Broker,
+    Listen(PathBuf),
+    Say(String),
+}
+
+fn main() -> ExitCode {
+    let task = match parse(std::env::args_os().skip(1).collect()) {
+        Ok(task) => task,
+        Err(what) => {
+            eprintln!("lazaret-executor: {what}; see lazaret-executor --help");
+            return ExitCode::from(2);
+        }
+    };
+    match run(task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("lazaret-executor: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn parse(arguments: Vec<OsString>) -> Result<Task, String> {
+    let words: Vec<&str> = arguments.iter().map(|word| word.to_str().unwrap_or("\u{fffd}")).collect();
+    match words[..] {
+        ["broker"] => Ok(Task::Broker),
+        ["listen", "--socket", _] => Ok(Task::Listen(PathBuf::from(&arguments[2]))),
+        ["--help" | "-h" | "help"] => Ok(Task::Say(HELP.into())),
+        ["--version" | "-V"] => Ok(Task::Say(format!("lazaret-executor {}\n", env!("CARGO_PKG_VERSION")))),
+        [] => Err("nothing was asked for".into()),
+        _ => Err(format!("not understood: {}", words.join(" ").escape_debug())),
+    }
+}
+
+fn run(task: Task) -> io::Result<()> {
+    let other = |error: cell::LayerError| io::Error::other(error.to_string());
+    match task {
+        Task::Say(text) => {
+            print!("{text}");
+            Ok(())
+        }
+        Task::Broker => {
+            descriptors::keep_only(&[]).map_err(other)?;
+            let socket = sys::inherited(0)?;
+            descriptors::null_stdio(1).map_err(other)?;
+            serve(socket, user()?)
+        }
+        Task::Listen(path) => {
+            descriptors::keep_only(&[]).map_err(other)?;
+            listen::serve(&path, &user()?)
+        }
+    }
+}
+
+/// One client, once its identity is known.
+fn serve(socket: OwnedFd, user: User) -> io::Result<()> {
+    listen::check_peer(&socket)?;
+    // Away from the caller's terminal: its Control-C is for the client, which passes it on. The leader of a group has
+    // a session or a shell's job of its own already.
+    let _ = nix::unistd::setsid();
+    prctl::set_dumpable(false)?;
+    // What a killed warden leaves behind comes here and not to init.
+    prctl::set_child_subreaper(true)?;
+    broker::serve(socket, user)
+}
+
+/// Takes what is needed from the environment and overwrites the rest of it.
+fn user() -> io::Result<User> {
+    let variables: cell::environment::Variables = std::env::vars_os().collect();
+    sys::wipe_environment();
+    // The account's home and not `HOME`: where the user's policy lies is not for the caller to say.
+    let home = match Account::from_uid(Uid::effective())? {
+        Some(account) => account.dir,
+        None => "/".into(),
+    };
+    Ok(User { variables, home })
+}

@@ -1,0 +1,411 @@
+//! Every `unsafe` block of this crate: system calls that nix does not wrap, each as a thin function whose error is the
+//! kernel's. Nothing here decides anything.
+
+use libc::{c_char, c_int, c_long, c_uint, c_void};
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+/// Most descriptors in one message.
+pub const FDS_MAX: usize = 4;
+
+fn check(result: c_long) -> io::Result<c_long> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// What a fork returns.
+pub enum Fork {
+    /// In the new process.
+    Child,
+    /// In the old one.
+    Parent(Child),
+}
+
+/// A child process, by its number and by a descriptor that cannot come to mean another process.
+#[derive(Debug)]
+pub struct Child {
+    /// Its number in the caller's PID namespace.
+    pub pid: i32,
+    /// Its pidfd.
+    pub pidfd: OwnedFd,
+}
+
+/// `fork` with `CLONE_NEW*` flags: the child is a copy of this process, which must have one thread.
+pub fn fork(namespaces: c_int) -> io::Result<Fork> {
+    let mut pidfd: c_int = -1;
+    let flags = namespaces | libc::CLONE_PIDFD | libc::SIGCHLD;
+    // SAFETY: without CLONE_VM the child has its own copy of all memory, as after fork(2); this program has one
+    // thread, so no lock is held by a thread that the copy lacks. `pidfd` outlives the call.
+    let pid = check(unsafe { clone_raw(flags as u64, &mut pidfd) })?;
+    if pid == 0 {
+        return Ok(Fork::Child);
+    }
+    // SAFETY: CLONE_PIDFD stored a new descriptor that nobody else owns.
+    let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+    Ok(Fork::Parent(Child { pid: pid as i32, pidfd }))
+}
+
+#[cfg(target_arch = "x86_64")]
+unsafe fn clone_raw(flags: u64, pidfd: &mut c_int) -> c_long {
+    // SAFETY: the caller's; the argument order is that of x86_64 (`man 2 clone`, "C library/kernel differences").
+    unsafe { libc::syscall(libc::SYS_clone, flags, 0usize, pidfd as *mut c_int, 0usize, 0usize) }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn clone_raw(flags: u64, pidfd: &mut c_int) -> c_long {
+    // SAFETY: the caller's; most architectures, arm64 among them, have `tls` before `child_tid`, both unused here.
+    unsafe { libc::syscall(libc::SYS_clone, flags, 0usize, pidfd as *mut c_int, 0usize, 0usize) }
+}
+
+/// A program ready to be started by [`spawn`]: nothing is allocated between fork and exec.
+pub struct Program {
+    candidates: Vec<CString>,
+    _arguments: Vec<CString>,
+    argv: Vec<*const c_char>,
+    _environment: Vec<CString>,
+    envp: Vec<*const c_char>,
+    directory: CString,
+}
+
+impl Program {
+    /// `candidates` are tried in order, as `execvp` does along `PATH`.
+    pub fn new(
+        candidates: Vec<CString>,
+        arguments: Vec<CString>,
+        environment: Vec<CString>,
+        directory: CString,
+    ) -> Self {
+        let pointers = |texts: &[CString]| {
+            texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect::<Vec<_>>()
+        };
+        // The text of a CString lies on the heap: moving the CString does not move it.
+        let (argv, envp) = (pointers(&arguments), pointers(&environment));
+        Self { candidates, _arguments: arguments, argv, _environment: environment, envp, directory }
+    }
+}
+
+/// What a new process does between its start and its program.
+pub struct Spawn<'a> {
+    /// The program.
+    pub program: &'a Program,
+    /// Its descriptors 0, 1 and 2; all others are closed.
+    pub stdio: [RawFd; 3],
+    /// Whether descriptor 0 becomes its controlling terminal.
+    pub terminal: bool,
+    /// Limits it sets on itself.
+    pub limits: &'a [(c_uint, libc::rlimit)],
+    /// A Landlock ruleset it confines itself with once more, so that it is below its parent's domain.
+    pub ruleset: Option<RawFd>,
+}
+
+/// Shared with the child while the parent waits for it to start.
+struct Start<'a> {
+    spawn: &'a Spawn<'a>,
+    error: c_int,
+}
+
+/// Starts a program as a child, in its own session, by `vfork` and `execve`; returns its process id.
+///
+/// # Errors
+/// The error of the first step that failed in the child, among them that of `execve`.
+pub fn spawn(spawn: &Spawn) -> io::Result<i32> {
+    const STACK: usize = 64 * 1024;
+    let mut stack = vec![0u128; STACK / 16];
+    let mut start = Start { spawn, error: 0 };
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    // SAFETY: the child runs on its own stack, whose end is aligned to 16 bytes, and the parent is stopped until the
+    // child has called execve or _exit (CLONE_VFORK), so `start` and all it points to outlive the child's use.
+    let pid = unsafe {
+        let top = stack.as_mut_ptr().add(stack.len()).cast::<c_void>();
+        libc::clone(child, top, flags, (&raw mut start).cast::<c_void>())
+    };
+    if pid < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if start.error != 0 {
+        // SAFETY: reaps the child that has just exited; the status is not wanted.
+        unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+        return Err(io::Error::from_raw_os_error(start.error));
+    }
+    Ok(pid)
+}
+
+/// The child's side of [`spawn`]. It shares the parent's memory: it calls the kernel only, and allocates nothing.
+extern "C" fn child(argument: *mut c_void) -> c_int {
+    // SAFETY: `spawn` passes a pointer to its `Start` and waits.
+    let start = unsafe { &mut *argument.cast::<Start>() };
+    start.error = prepare(start.spawn).map_or_else(|errno| errno, |()| exec(start.spawn.program));
+    // SAFETY: ends the child without running the parent's exit handlers.
+    unsafe { libc::_exit(127) }
+}
+
+fn prepare(spawn: &Spawn) -> Result<(), c_int> {
+    // SAFETY: system calls on values that live in the stopped parent. errno is the parent's, which is waiting.
+    unsafe {
+        let errno = || *libc::__errno_location();
+        let ok = |result: c_int| if result < 0 { Err(errno()) } else { Ok(()) };
+        if libc::setsid() < 0 {
+            return Err(errno());
+        }
+        for (target, fd) in spawn.stdio.iter().enumerate() {
+            ok(libc::dup2(*fd, target as c_int))?;
+        }
+        if spawn.terminal {
+            ok(libc::ioctl(0, libc::TIOCSCTTY, 0))?;
+        }
+        for (resource, limit) in spawn.limits {
+            ok(libc::syscall(libc::SYS_prlimit64, 0, *resource, limit, 0usize) as c_int)?;
+        }
+        ok(libc::chdir(spawn.program.directory.as_ptr()))?;
+        if let Some(ruleset) = spawn.ruleset {
+            ok(libc::syscall(libc::SYS_landlock_restrict_self, ruleset, 0) as c_int)?;
+        }
+        ok(libc::syscall(libc::SYS_close_range, 3, c_uint::MAX, 0) as c_int)?;
+        reset_signals();
+        Ok(())
+    }
+}
+
+/// Default dispositions and an empty mask: Rust ignores SIGPIPE, and this program blocks SIGCHLD.
+fn reset_signals() {
+    // SAFETY: plain system calls on local values. The dispositions are the child's own (no CLONE_SIGHAND).
+    unsafe {
+        for signal in [libc::SIGPIPE, libc::SIGCHLD, libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT]
+        {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        let mut none = std::mem::zeroed::<libc::sigset_t>();
+        libc::sigemptyset(&mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+    }
+}
+
+/// Tries each candidate; like `execvp`, a program that may not be run is the error to report over one that is missing.
+fn exec(program: &Program) -> c_int {
+    let mut error = libc::ENOENT;
+    for candidate in &program.candidates {
+        // SAFETY: all three arrays end with a null pointer and live in the stopped parent.
+        let errno = unsafe {
+            libc::execve(candidate.as_ptr(), program.argv.as_ptr(), program.envp.as_ptr());
+            *libc::__errno_location()
+        };
+        if errno != libc::ENOENT && errno != libc::ENOTDIR {
+            error = errno;
+        }
+    }
+    error
+}
+
+/// The Landlock ABI of the kernel; 0 where it has none or it is switched off.
+pub fn landlock_abi() -> u32 {
+    const VERSION: c_uint = 1;
+    // SAFETY: with this flag the call takes no pointer and creates nothing.
+    let abi = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, 0usize, 0usize, VERSION) };
+    u32::try_from(abi).unwrap_or(0)
+}
+
+/// Confines this thread, the only one, with a Landlock ruleset.
+pub fn landlock_restrict_self(ruleset: BorrowedFd) -> io::Result<()> {
+    // SAFETY: the call takes a descriptor and flags.
+    check(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0) }).map(drop)
+}
+
+/// Adds a seccomp filter to this process. It cannot be taken away.
+pub fn seccomp(filter: &[libc::sock_filter]) -> io::Result<()> {
+    const SET_MODE_FILTER: c_uint = 1;
+    let length = u16::try_from(filter.len()).map_err(|_| io::Error::from_raw_os_error(libc::E2BIG))?;
+    let program = libc::sock_fprog { len: length, filter: filter.as_ptr().cast_mut() };
+    // SAFETY: the kernel copies `len` instructions from `filter` and keeps no pointer.
+    check(unsafe { libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, 0, &raw const program) }).map(drop)
+}
+
+/// How many seccomp filters this process has: 0 none, 1 strict, 2 some (`/proc/self/status`, `Seccomp`).
+pub fn seccomp_mode() -> io::Result<c_int> {
+    // SAFETY: takes no pointer.
+    check(unsafe { libc::prctl(libc::PR_GET_SECCOMP) }.into()).map(|mode| mode as c_int)
+}
+
+/// Closes every descriptor from `first` on.
+pub fn close_from(first: c_uint) -> io::Result<()> {
+    close_range(first, c_uint::MAX)
+}
+
+/// Closes the descriptors `first` to `last`, both included. The caller must not own any of them as a value.
+pub fn close_range(first: c_uint, last: c_uint) -> io::Result<()> {
+    // SAFETY: takes numbers only.
+    check(unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) }).map(drop)
+}
+
+/// Takes over a descriptor that this process was started with.
+///
+/// # Errors
+/// `EBADF` if it is not open.
+pub fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: duplicates by number; the result is new and nobody else's.
+    let new = check(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) }.into())?;
+    // SAFETY: see above.
+    Ok(unsafe { OwnedFd::from_raw_fd(new as RawFd) })
+}
+
+/// Makes descriptor `target` mean what `fd` means.
+pub fn install(fd: BorrowedFd, target: RawFd) -> io::Result<()> {
+    // SAFETY: `target` is one of 0, 1, 2, which no value of this program owns.
+    check(unsafe { libc::dup2(fd.as_raw_fd(), target) }.into()).map(drop)
+}
+
+/// `open_tree` with `OPEN_TREE_CLONE`: a detached copy of the mounts at and below `path`.
+pub fn open_tree(path: &CStr) -> io::Result<OwnedFd> {
+    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | libc::AT_RECURSIVE as c_uint;
+    // SAFETY: `path` is a C string.
+    let fd = check(unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags) })?;
+    // SAFETY: a new descriptor.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
+
+/// Attaches a detached mount at `target`.
+pub fn move_mount(mount: BorrowedFd, target: &CStr) -> io::Result<()> {
+    const FROM_EMPTY_PATH: c_uint = 4;
+    let (from, empty) = (mount.as_raw_fd(), c"".as_ptr());
+    // SAFETY: both paths are C strings.
+    check(unsafe {
+        libc::syscall(libc::SYS_move_mount, from, empty, libc::AT_FDCWD, target.as_ptr(), FROM_EMPTY_PATH)
+    })
+    .map(drop)
+}
+
+/// Adds mount attributes (`MOUNT_ATTR_*`) to the mount at `fd`, and to those below it if `recursive`.
+pub fn mount_attributes(fd: BorrowedFd, attributes: u64, recursive: bool) -> io::Result<()> {
+    let attributes = libc::mount_attr { attr_set: attributes, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    let flags = libc::AT_EMPTY_PATH | if recursive { libc::AT_RECURSIVE } else { 0 };
+    let size = size_of_val(&attributes);
+    // SAFETY: the structure lives for the call and `size` is its size.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            fd.as_raw_fd(),
+            c"".as_ptr(),
+            flags as c_uint,
+            &raw const attributes,
+            size,
+        )
+    })
+    .map(drop)
+}
+
+/// Sends a signal to the process behind a pidfd.
+pub fn pidfd_signal(pidfd: BorrowedFd, signal: c_int) -> io::Result<()> {
+    // SAFETY: no siginfo is passed.
+    check(unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), signal, 0usize, 0) })
+        .map(drop)
+}
+
+/// Sends `signal` to all processes this one may signal, itself and PID 1 excepted.
+pub fn kill_all(signal: c_int) -> io::Result<()> {
+    // SAFETY: takes numbers only.
+    check(unsafe { libc::kill(-1, signal) }.into()).map(drop)
+}
+
+/// Sends a message with descriptors.
+pub fn send(socket: BorrowedFd, bytes: &[u8], fds: &[BorrowedFd]) -> io::Result<()> {
+    use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+    let raw: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
+    let rights = [ControlMessage::ScmRights(&raw)];
+    let control = if raw.is_empty() { &[][..] } else { &rights[..] };
+    let parts = [io::IoSlice::new(bytes)];
+    sendmsg::<()>(socket.as_raw_fd(), &parts, control, MsgFlags::MSG_NOSIGNAL, None)?;
+    Ok(())
+}
+
+/// A received message: how many bytes, and its descriptors.
+pub type Received = (usize, Vec<OwnedFd>);
+
+/// Receives one message into `buffer`. Zero bytes mean that the peer is gone.
+///
+/// # Errors
+/// `EMSGSIZE` if the message had more bytes or descriptors than fit; those that did are closed.
+pub fn receive(socket: BorrowedFd, buffer: &mut [u8], flags: c_int) -> io::Result<Received> {
+    const CONTROL: usize = 64;
+    let mut control = [0u64; CONTROL / 8];
+    let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // SAFETY: a msghdr of zeros is valid; every pointer in it lives for the call. The control buffer is aligned for
+    // cmsghdr and has room for FDS_MAX descriptors.
+    unsafe {
+        let mut header = std::mem::zeroed::<libc::msghdr>();
+        header.msg_iov = &raw mut part;
+        header.msg_iovlen = 1;
+        header.msg_control = control.as_mut_ptr().cast();
+        header.msg_controllen = libc::CMSG_SPACE((FDS_MAX * size_of::<RawFd>()) as c_uint) as _;
+        let bytes =
+            check(libc::recvmsg(socket.as_raw_fd(), &mut header, flags | libc::MSG_CMSG_CLOEXEC) as c_long)?;
+        let fds = take_fds(&header);
+        if header.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0 {
+            return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
+        }
+        Ok((bytes as usize, fds))
+    }
+}
+
+/// Owns every descriptor that came with a message.
+///
+/// # Safety
+/// `header` was filled by `recvmsg`, and this is called once for it.
+unsafe fn take_fds(header: &libc::msghdr) -> Vec<OwnedFd> {
+    let mut fds = Vec::new();
+    // SAFETY: the CMSG macros walk the control buffer that the kernel filled; each descriptor in it is new.
+    unsafe {
+        let mut message = libc::CMSG_FIRSTHDR(header);
+        while !message.is_null() {
+            if (*message).cmsg_level == libc::SOL_SOCKET && (*message).cmsg_type == libc::SCM_RIGHTS {
+                let data = libc::CMSG_DATA(message).cast::<RawFd>();
+                let count = ((*message).cmsg_len as usize - libc::CMSG_LEN(0) as usize) / size_of::<RawFd>();
+                fds.extend((0..count).map(|i| OwnedFd::from_raw_fd(data.add(i).read_unaligned())));
+            }
+            message = libc::CMSG_NXTHDR(header, message);
+        }
+    }
+    fds
+}
+
+/// Brings up the loopback interface of this process's network namespace.
+pub fn loopback_up() -> io::Result<()> {
+    // SAFETY: a socket is created and owned; ifreq of zeros is valid, and its name ends with a NUL.
+    unsafe {
+        let socket = check(libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0).into())?;
+        let socket = OwnedFd::from_raw_fd(socket as RawFd);
+        let mut request = std::mem::zeroed::<libc::ifreq>();
+        request.ifr_name[0] = b'l' as c_char;
+        request.ifr_name[1] = b'o' as c_char;
+        request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as _;
+        check(libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &request).into()).map(drop)
+    }
+}
+
+/// Sets the size of a terminal.
+pub fn terminal_size(terminal: BorrowedFd, rows: u16, columns: u16) -> io::Result<()> {
+    let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: the structure lives for the call.
+    check(unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSWINSZ, &size) }.into()).map(drop)
+}
+
+/// Overwrites the environment block that this process was started with: it stays readable in `/proc` otherwise.
+/// Afterwards the environment is empty.
+pub fn wipe_environment() {
+    unsafe extern "C" {
+        static mut environ: *mut *mut c_char;
+    }
+    // SAFETY: the program has one thread and holds no reference into its environment. Each entry is a C string in
+    // memory that the kernel made writable for this process.
+    unsafe {
+        let mut entry = environ;
+        while !entry.is_null() && !(*entry).is_null() {
+            libc::memset((*entry).cast(), 0, libc::strlen(*entry));
+            entry = entry.add(1);
+        }
+        environ = std::ptr::null_mut();
+    }
+}
+
+/// The effective user id.
+pub fn euid() -> u32 {
+    nix::unistd::geteuid().as_raw()
+}

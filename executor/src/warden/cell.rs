@@ -1,0 +1,328 @@
+//! A cell's first process: it confines itself, waits for one order, starts the program, and ends everything.
+//!
+//! It stands between the broker and the stranger's program: confined like it, but one Landlock domain above, so that
+//! the program can neither signal nor trace it. It runs our code only.
+
+use crate::cell::plan::{CellPlan, Walls};
+use crate::cell::{At, Confined, LayerError, NoNewPrivileges, confine, descriptors, landlock, limits};
+use crate::sys::{self, Program, Spawn};
+use broker_protocol::{Layer, Tier, limit};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::prctl;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::signalfd::SignalFd;
+use nix::sys::time::TimeValLike;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::exit;
+
+/// Bytes of the longest order: the arguments, their lengths, and the rest.
+pub const ORDER_MAX: usize = limit::COMMAND + limit::ARGUMENTS * 8 + 16 * 1024;
+
+/// How a program ended, as a cell reports it: a message of fixed size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// How it ended.
+    pub end: End,
+    /// Microseconds of CPU in user mode, of everything that was reaped.
+    pub user_us: u64,
+    /// The same in the kernel.
+    pub system_us: u64,
+    /// Largest resident memory of one process, in KiB.
+    pub peak_kib: u64,
+}
+
+/// How a program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It exited with this code.
+    Exited(i32),
+    /// This signal ended it.
+    Signalled(i32),
+    /// It did not start; the error number.
+    NotStarted(i32),
+    /// The cell could not be closed: nothing was started.
+    Unconfined {
+        /// The layer that failed.
+        layer: Layer,
+        /// The error number.
+        errno: i32,
+    },
+}
+
+/// Bytes of an encoded [`Report`].
+pub const REPORT_LEN: usize = 32;
+
+impl Report {
+    fn encode(&self) -> [u8; REPORT_LEN] {
+        let (tag, detail, value) = match self.end {
+            End::Exited(code) => (0, 0, code),
+            End::Signalled(signal) => (1, 0, signal),
+            End::NotStarted(errno) => (2, 0, errno),
+            End::Unconfined { layer, errno } => (3, layer as u8, errno),
+        };
+        let mut bytes = [0; REPORT_LEN];
+        bytes[0] = tag;
+        bytes[1] = detail;
+        bytes[4..8].copy_from_slice(&value.to_le_bytes());
+        for (i, number) in [self.user_us, self.system_us, self.peak_kib].into_iter().enumerate() {
+            bytes[8 + 8 * i..16 + 8 * i].copy_from_slice(&number.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Reads a report; `None` if it is not one.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; REPORT_LEN] = bytes.try_into().ok()?;
+        let value = i32::from_le_bytes(*bytes[4..].first_chunk()?);
+        let number = |i: usize| Some(u64::from_le_bytes(*bytes[8 + 8 * i..].first_chunk()?));
+        let end = match bytes[0] {
+            0 => End::Exited(value),
+            1 => End::Signalled(value),
+            2 => End::NotStarted(value),
+            3 => End::Unconfined { layer: *Layer::ALL.get(usize::from(bytes[1]))?, errno: value },
+            _ => return None,
+        };
+        Some(Self { end, user_us: number(0)?, system_us: number(1)?, peak_kib: number(2)? })
+    }
+}
+
+/// A cell's life, in its own process.
+pub fn run(walls: &Walls, rules: &landlock::Rules, socket: OwnedFd, nnp: NoNewPrivileges) -> ! {
+    let end = match prepare(walls, rules, &socket, nnp) {
+        Ok(cell) => cell.serve(&socket),
+        Err(error) => {
+            End::Unconfined { layer: error.layer, errno: error.source.raw_os_error().unwrap_or(libc::EPERM) }
+        }
+    };
+    // The broker may be gone: then nobody is left to be told.
+    let _ = sys::send(socket.as_fd(), &report(end).encode(), &[]);
+    exit(0)
+}
+
+fn report(end: End) -> Report {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).ok();
+    let of = |get: fn(&nix::sys::resource::Usage) -> i64| {
+        usage.as_ref().map_or(0, |usage| get(usage).max(0) as u64)
+    };
+    Report {
+        end,
+        user_us: of(|usage| usage.user_time().num_microseconds()),
+        system_us: of(|usage| usage.system_time().num_microseconds()),
+        peak_kib: of(|usage| usage.max_rss()),
+    }
+}
+
+/// A cell that is closed and waits.
+struct Cell<'a> {
+    walls: &'a Walls,
+    confined: Confined,
+    signals: SignalFd,
+    limits: Vec<(libc::c_uint, libc::rlimit)>,
+    sweep: Sweep,
+}
+
+/// How everything a program left running is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sweep {
+    /// `kill(-1)` reaches all of the cell and nothing else: this process is PID 1, or a Landlock domain scopes it.
+    All,
+    /// This process is the subreaper of what it started, and goes through its descendants.
+    Descendants,
+}
+
+fn prepare<'a>(
+    walls: &'a Walls,
+    rules: &landlock::Rules,
+    socket: &OwnedFd,
+    nnp: NoNewPrivileges,
+) -> Result<Cell<'a>, LayerError> {
+    let step = || "prepare the cell".to_owned();
+    prctl::set_name(c"lazaret-cell").at(Layer::PidNamespace, step)?;
+    let sweep = match walls.tier {
+        Tier::Namespaced => {
+            prctl::set_pdeathsig(Signal::SIGKILL).at(Layer::PidNamespace, step)?;
+            Sweep::All
+        }
+        Tier::Flat => {
+            prctl::set_child_subreaper(true).at(Layer::PidNamespace, step)?;
+            if walls.landlock_abi >= 6 { Sweep::All } else { Sweep::Descendants }
+        }
+    };
+    let confined = confine(walls, rules, nnp)?;
+    // The rules' paths, the warden's socket and its other children's are not for this cell.
+    descriptors::keep_only(&[socket.as_fd(), confined.ruleset.as_fd()])?;
+    Ok(Cell {
+        walls,
+        confined,
+        signals: super::child_signals()?,
+        limits: limits::rlimits(&walls.policy.limits),
+        sweep,
+    })
+}
+
+impl Cell<'_> {
+    fn serve(&self, socket: &OwnedFd) -> End {
+        match self.start(socket) {
+            Ok(program) => {
+                let end = self.watch(program, socket);
+                self.sweep();
+                end
+            }
+            Err(error) => End::NotStarted(error.raw_os_error().unwrap_or(libc::EINVAL)),
+        }
+    }
+
+    /// Waits for the order and carries it out.
+    fn start(&self, socket: &OwnedFd) -> io::Result<Pid> {
+        let mut order = vec![0; ORDER_MAX];
+        let (length, stdio) = sys::receive(socket.as_fd(), &mut order, 0)?;
+        if length == 0 {
+            exit(0); // The session is over, and this cell was not needed.
+        }
+        order.truncate(length);
+        let plan: CellPlan = broker_protocol::frame::decode(&order).map_err(io::Error::other)?;
+        drop(order);
+        let [stdin, stdout, stderr] =
+            <[OwnedFd; 3]>::try_from(stdio).map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
+        let program = self.program(&plan)?;
+        let pid = sys::spawn(&Spawn {
+            program: &program,
+            stdio: [stdin.as_raw_fd(), stdout.as_raw_fd(), stderr.as_raw_fd()],
+            terminal: plan.terminal.is_some(),
+            limits: &self.limits,
+            ruleset: Some(self.confined.ruleset.as_raw_fd()),
+        })?;
+        Ok(Pid::from_raw(pid))
+    }
+
+    fn program(&self, plan: &CellPlan) -> io::Result<Program> {
+        let mut environment = self.walls.environment.clone();
+        environment.push(CString::new(format!("PWD={}", plan.directory))?);
+        if let Some(term) = &plan.terminal {
+            environment.retain(|entry| !entry.as_bytes().starts_with(b"TERM="));
+            environment.push(CString::new(format!("TERM={term}"))?);
+        }
+        let arguments: Vec<CString> = plan
+            .arguments
+            .iter()
+            .map(|argument| CString::new(argument.as_slice()))
+            .collect::<Result<_, _>>()?;
+        let name = arguments.first().ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?.clone();
+        Ok(Program::new(
+            candidates(name, &environment)?,
+            arguments,
+            environment,
+            CString::new(plan.directory.as_str())?,
+        ))
+    }
+
+    /// Reaps, and obeys, until the program has ended or the broker has had enough.
+    fn watch(&self, program: Pid, socket: &OwnedFd) -> End {
+        loop {
+            if let Some(end) = self.reap(program) {
+                return end;
+            }
+            let mut ready = [
+                PollFd::new(socket.as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
+            ];
+            match poll(&mut ready, PollTimeout::NONE) {
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(_) => return End::Signalled(libc::SIGKILL),
+            }
+            if ready[1].any() == Some(true) {
+                while let Ok(Some(_)) = self.signals.read_signal() {}
+            }
+            if ready[0].any() == Some(true) && !forward(program, socket) {
+                return End::Signalled(libc::SIGKILL);
+            }
+        }
+    }
+
+    /// Takes note of every child that has ended; `Some` when the program has.
+    fn reap(&self, program: Pid) -> Option<End> {
+        loop {
+            match waitpid(None::<Pid>, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::Exited(pid, code)) if pid == program => return Some(End::Exited(code)),
+                Ok(WaitStatus::Signaled(pid, signal, _)) if pid == program => {
+                    return Some(End::Signalled(signal as i32));
+                }
+                Ok(WaitStatus::StillAlive) | Err(_) => return None,
+                Ok(_) => {}
+            }
+        }
+    }
+
+    /// Ends all that is left of the cell and waits until it is gone.
+    fn sweep(&self) {
+        loop {
+            match self.sweep {
+                // ESRCH: nothing is left.
+                Sweep::All => drop(sys::kill_all(libc::SIGKILL)),
+                Sweep::Descendants => super::descendants::kill_all(),
+            }
+            if waitpid(None::<Pid>, None) == Err(Errno::ECHILD) {
+                return;
+            }
+        }
+    }
+}
+
+/// Passes one signal on; false when the broker is gone.
+fn forward(program: Pid, socket: &OwnedFd) -> bool {
+    let mut number = [0];
+    match sys::receive(socket.as_fd(), &mut number, libc::MSG_DONTWAIT) {
+        Ok((1, _)) => {
+            if let Ok(signal) = Signal::try_from(i32::from(number[0])) {
+                // The program is the leader of its own session and group; it may have ended just now.
+                let _ = kill(Pid::from_raw(-program.as_raw()), signal);
+            }
+            true
+        }
+        Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+        Ok(_) => false,
+    }
+}
+
+/// Where a program may be: its own path, or each directory of `PATH`.
+fn candidates(name: CString, environment: &[CString]) -> io::Result<Vec<CString>> {
+    use std::os::unix::ffi::OsStrExt;
+    if name.as_bytes().contains(&b'/') {
+        return Ok(vec![name]);
+    }
+    let path =
+        environment.iter().find_map(|entry| entry.as_bytes().strip_prefix(b"PATH=")).unwrap_or_default();
+    let in_directory = |directory: PathBuf| {
+        let file = directory.join(Path::new(std::ffi::OsStr::from_bytes(name.as_bytes())));
+        Ok(CString::new(file.into_os_string().as_bytes())?)
+    };
+    std::env::split_paths(std::ffi::OsStr::from_bytes(path)).map(in_directory).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_read_back_and_nothing_else_does() {
+        let ends = [
+            End::Exited(7),
+            End::Signalled(9),
+            End::NotStarted(2),
+            End::Unconfined { layer: Layer::Seccomp, errno: 1 },
+        ];
+        for end in ends {
+            let report = Report { end, user_us: 1, system_us: u64::MAX, peak_kib: 3 };
+            assert_eq!(Report::decode(&report.encode()), Some(report));
+        }
+        assert_eq!(Report::decode(&[9; REPORT_LEN]), None);
+        assert_eq!(Report::decode(&[0; REPORT_LEN - 1]), None);
+    }
+}

@@ -1,0 +1,287 @@
+//! The warden: one a session, PID 1 of its namespaces. It makes cells and the file worker, and runs nothing else.
+//!
+//! It comes from [`start`], a fork of the broker; orders come down a socket, one byte each; what it makes goes up as
+//! descriptors. It believes the broker. It holds capabilities only inside its own user namespace, under the session's
+//! filter, and parses nothing.
+
+pub mod cell;
+pub mod worker;
+mod descendants;
+
+use crate::cell::plan::Walls;
+use crate::cell::{
+    At, LayerError, NoNewPrivileges, capabilities, descriptors, landlock, mounts, namespaces, seccomp,
+};
+use crate::sys::{self, Child, Fork};
+use broker_protocol::{Layer, Tier};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::prctl;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::{Gid, Pid, Uid, getgid, getuid};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::exit;
+
+/// What the broker may ask of the warden, one byte each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Ask {
+    /// A cell: its socket and its pidfd come back.
+    Cell = b'c',
+    /// The file worker: its socket and its pidfd come back.
+    Worker = b'w',
+    /// A pseudo-terminal: both of its ends come back.
+    Terminal = b't',
+}
+
+/// What comes up from the warden: a tag, and two descriptors or a report.
+#[derive(Debug)]
+pub enum Told {
+    /// The walls of the session stand.
+    Ready,
+    /// What was asked for.
+    Made(Ask, OwnedFd, OwnedFd),
+    /// A layer could not be put up. The session is over.
+    Failed {
+        /// Which layer.
+        layer: Layer,
+        /// The kernel's error.
+        errno: i32,
+        /// What was tried, for people. Bounded, and shown only escaped.
+        step: String,
+    },
+}
+
+const READY: u8 = b'r';
+const FAILED: u8 = b'f';
+/// Bytes of the longest message from a warden.
+const TOLD_MAX: usize = 512;
+
+/// The broker's handle on a warden.
+#[derive(Debug)]
+pub struct Warden {
+    /// Orders go down here; what is made comes up. One message each.
+    pub socket: OwnedFd,
+    /// The process.
+    pub child: Child,
+}
+
+/// Makes the warden of a session. It reports [`Told::Ready`] or [`Told::Failed`] by itself.
+pub fn start(walls: &Walls) -> io::Result<Warden> {
+    let (ours, theirs) = pair()?;
+    let (uid, gid) = (getuid(), getgid());
+    let flags = if walls.tier == Tier::Namespaced { namespaces::SESSION } else { 0 };
+    match sys::fork(flags)? {
+        Fork::Parent(child) => Ok(Warden { socket: ours, child }),
+        Fork::Child => {
+            if let Err(error) = run(walls, &theirs, uid, gid) {
+                walls.scratch.remove();
+                // The broker may be gone already; there is nobody else to tell.
+                let _ = sys::send(theirs.as_fd(), &Told::encode_failure(&error), &[]);
+            }
+            exit(1)
+        }
+    }
+}
+
+/// A pair of connected sockets that keep messages apart.
+pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?)
+}
+
+impl Warden {
+    /// Sends an order.
+    pub fn ask(&self, ask: Ask) -> io::Result<()> {
+        sys::send(self.socket.as_fd(), &[ask as u8], &[])
+    }
+
+    /// Receives one message.
+    ///
+    /// # Errors
+    /// `WouldBlock` if none has come, `UnexpectedEof` if the warden is gone, `InvalidData` if it is not one of ours.
+    pub fn hear(&self, wait: bool) -> io::Result<Told> {
+        let mut buffer = [0; TOLD_MAX];
+        let flags = if wait { 0 } else { libc::MSG_DONTWAIT };
+        let (length, fds) = sys::receive(self.socket.as_fd(), &mut buffer, flags)?;
+        Told::decode(&buffer[..length], fds)
+    }
+}
+
+impl Told {
+    fn encode_failure(error: &LayerError) -> Vec<u8> {
+        let mut bytes = vec![FAILED, error.layer as u8];
+        bytes.extend_from_slice(&error.source.raw_os_error().unwrap_or(0).to_le_bytes());
+        let text = match error.source.raw_os_error() {
+            Some(_) => error.step.clone(),
+            None => format!("{}: {}", error.step, error.source),
+        };
+        bytes.extend(text.bytes().take(TOLD_MAX - bytes.len()));
+        bytes
+    }
+
+    fn decode(bytes: &[u8], fds: Vec<OwnedFd>) -> io::Result<Self> {
+        let invalid = || io::Error::from(io::ErrorKind::InvalidData);
+        let made = |ask| -> io::Result<Self> {
+            let [first, second] = <[OwnedFd; 2]>::try_from(fds).map_err(|_| invalid())?;
+            Ok(Told::Made(ask, first, second))
+        };
+        match bytes {
+            [] => Err(io::ErrorKind::UnexpectedEof.into()),
+            [READY] => Ok(Told::Ready),
+            [b'c'] => made(Ask::Cell),
+            [b'w'] => made(Ask::Worker),
+            [b't'] => made(Ask::Terminal),
+            [FAILED, layer, e0, e1, e2, e3, step @ ..] => Ok(Told::Failed {
+                layer: *Layer::ALL.get(usize::from(*layer)).ok_or_else(invalid)?,
+                errno: i32::from_le_bytes([*e0, *e1, *e2, *e3]),
+                step: String::from_utf8_lossy(step).into_owned(),
+            }),
+            _ => Err(invalid()),
+        }
+    }
+}
+
+/// The warden's life, in its own process.
+fn run(walls: &Walls, socket: &OwnedFd, uid: Uid, gid: Gid) -> Result<(), LayerError> {
+    descriptors::keep_only(&[socket.as_fd()])?;
+    let nnp = settle(walls, uid, gid)?;
+    let rules = landlock::Rules::open(walls)?;
+    seccomp::confine_session(nnp)?;
+    let signals = child_signals()?;
+    tell(socket, &[READY], &[])?;
+    let mut keeper = Keeper { walls, rules, nnp, socket, signals, children: Vec::new() };
+    keeper.serve()?;
+    walls.scratch.remove();
+    exit(0)
+}
+
+/// Puts up what is the same for all cells.
+fn settle(walls: &Walls, uid: Uid, gid: Gid) -> Result<NoNewPrivileges, LayerError> {
+    let process = |step: &'static str| move || step.to_owned();
+    prctl::set_name(c"lazaret-warden").at(Layer::Rlimits, process("name the warden"))?;
+    let nnp = crate::cell::no_new_privileges()?;
+    match walls.tier {
+        Tier::Namespaced => {
+            // The broker's death ends the warden, and the warden's death, as PID 1, everything else.
+            prctl::set_pdeathsig(Signal::SIGKILL).at(Layer::PidNamespace, process("PR_SET_PDEATHSIG"))?;
+            namespaces::settle(uid, gid)?;
+            mounts::build(walls)?;
+        }
+        // What outlives its cell's first process comes to the warden, which ends it.
+        Tier::Flat => {
+            prctl::set_child_subreaper(true).at(Layer::Rlimits, process("PR_SET_CHILD_SUBREAPER"))?
+        }
+    }
+    capabilities::drop_bounding()?;
+    prctl::set_dumpable(false).at(Layer::Capabilities, process("PR_SET_DUMPABLE"))?;
+    Ok(nnp)
+}
+
+/// A descriptor that is readable when a child has ended.
+fn child_signals() -> Result<SignalFd, LayerError> {
+    let mut set = SigSet::empty();
+    set.add(Signal::SIGCHLD);
+    let step = || "signalfd".to_owned();
+    set.thread_block().at(Layer::PidNamespace, step)?;
+    SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).at(Layer::PidNamespace, step)
+}
+
+fn tell(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd]) -> Result<(), LayerError> {
+    sys::send(socket.as_fd(), bytes, fds).at(Layer::PidNamespace, || "report to the broker".into())
+}
+
+/// A warden at work.
+struct Keeper<'a> {
+    walls: &'a Walls,
+    rules: landlock::Rules,
+    nnp: NoNewPrivileges,
+    socket: &'a OwnedFd,
+    signals: SignalFd,
+    /// The cells and workers that are alive.
+    children: Vec<i32>,
+}
+
+impl Keeper<'_> {
+    /// Obeys until the broker is gone.
+    fn serve(&mut self) -> Result<(), LayerError> {
+        let step = || "wait for orders".to_owned();
+        loop {
+            let mut ready = [
+                PollFd::new(self.socket.as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
+            ];
+            match poll(&mut ready, PollTimeout::NONE) {
+                Err(Errno::EINTR) => continue,
+                result => result.at(Layer::PidNamespace, step)?,
+            };
+            let [ordered, ended] = ready.map(|fd| fd.any() == Some(true));
+            if ended {
+                self.reap();
+            }
+            if ordered && !self.obey()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Carries out one order; false when the broker is gone.
+    fn obey(&mut self) -> Result<bool, LayerError> {
+        let mut order = [0];
+        let heard = sys::receive(self.socket.as_fd(), &mut order, libc::MSG_DONTWAIT);
+        match (heard, order) {
+            (Ok((1, _)), [b'c']) => self.make(Ask::Cell)?,
+            (Ok((1, _)), [b'w']) => self.make(Ask::Worker)?,
+            (Ok((1, _)), [b't']) => self.make_terminal()?,
+            (Err(error), _) if error.kind() == io::ErrorKind::WouldBlock => {}
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn make(&mut self, what: Ask) -> Result<(), LayerError> {
+        let (theirs, ours) = pair().at(Layer::PidNamespace, || "socketpair".into())?;
+        let namespaced = self.walls.tier == Tier::Namespaced && what == Ask::Cell;
+        let flags = if namespaced { namespaces::CELL } else { 0 };
+        let child = match sys::fork(flags).at(Layer::PidNamespace, || "fork".into())? {
+            Fork::Parent(child) => child,
+            Fork::Child => match what {
+                Ask::Worker => worker::run(self.walls, ours, self.nnp),
+                Ask::Cell | Ask::Terminal => cell::run(self.walls, &self.rules, ours, self.nnp),
+            },
+        };
+        self.children.push(child.pid);
+        tell(self.socket, &[what as u8], &[theirs.as_fd(), child.pidfd.as_fd()])
+    }
+
+    /// A terminal of the instance this process sees: the session's own, where it has one.
+    fn make_terminal(&self) -> Result<(), LayerError> {
+        use nix::pty::{grantpt, posix_openpt, ptsname_r, unlockpt};
+        let step = || "make a terminal".to_owned();
+        let flags = nix::fcntl::OFlag::O_RDWR | nix::fcntl::OFlag::O_NOCTTY | nix::fcntl::OFlag::O_CLOEXEC;
+        let master = posix_openpt(flags).at(Layer::Descriptors, step)?;
+        grantpt(&master).at(Layer::Descriptors, step)?;
+        unlockpt(&master).at(Layer::Descriptors, step)?;
+        let name = ptsname_r(&master).at(Layer::Descriptors, step)?;
+        let slave = nix::fcntl::open(name.as_str(), flags, nix::sys::stat::Mode::empty())
+            .at(Layer::Descriptors, step)?;
+        tell(self.socket, &[Ask::Terminal as u8], &[master.as_fd(), slave.as_fd()])
+    }
+
+    /// Takes note of dead children. In the flat tier a stranger among the living is what a killed cell left behind.
+    fn reap(&mut self) {
+        while let Ok(Some(_)) = self.signals.read_signal() {}
+        loop {
+            while let Ok(status) = waitpid(None::<Pid>, Some(WaitPidFlag::WNOHANG)) {
+                let Some(pid) = status.pid() else { break };
+                self.children.retain(|child| *child != pid.as_raw());
+            }
+            if self.walls.tier == Tier::Namespaced || !descendants::kill_strangers(&self.children) {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The file worker's process: confined like a cell, without the right to run anything, for as long as the session.
+//!
+//! Requests come down its socket and answers go up, both cut into messages of at most [`CHUNK`] bytes.
+
+use crate::cell::plan::Walls;
+use crate::cell::{At, LayerError, NoNewPrivileges, capabilities, descriptors, landlock, seccomp};
+use crate::sys;
+use crate::work::{Intent, Protected, Root, Roots, Worker};
+use broker_protocol::{ErrorKind, Failed, FileAnswer, Layer, Request, Zone, frame, limit};
+use nix::sys::prctl;
+use nix::sys::resource::{Usage as Rusage, UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use policies::{Access, Matcher, Protection};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::exit;
+
+/// Bytes of a request or an answer in one message, without the header.
+pub const CHUNK: usize = limit::CHUNK;
+/// First byte of a message that others follow.
+pub const MORE: u8 = 0;
+/// First byte of the last message.
+pub const LAST: u8 = 1;
+/// What the last message of an answer says after its first byte: user and system microseconds and peak KiB, `u64` each.
+pub const USAGE: usize = 24;
+/// Bytes of the longest message.
+pub const MESSAGE_MAX: usize = 1 + USAGE + CHUNK;
+
+/// The worker's life.
+pub fn run(walls: &Walls, socket: OwnedFd, nnp: NoNewPrivileges) -> ! {
+    let done = prepare(walls, &socket, nnp).map_err(|error| io::Error::other(error.to_string()));
+    // A worker that cannot be closed must not work: the broker sees the end of its socket.
+    let done = done.and_then(|worker| serve(&worker, &socket));
+    exit(i32::from(done.is_err()))
+}
+
+fn prepare(walls: &Walls, socket: &OwnedFd, nnp: NoNewPrivileges) -> Result<Worker, LayerError> {
+    let step = || "prepare the file worker".to_owned();
+    prctl::set_name(c"lazaret-worker").at(Layer::PidNamespace, step)?;
+    descriptors::keep_only(&[socket.as_fd()])?;
+    let worker = open(walls).at(Layer::LandlockFiles, step)?;
+    prctl::set_dumpable(false).at(Layer::Capabilities, step)?;
+    capabilities::drop_all()?;
+    landlock::restrict(&landlock::worker_ruleset(walls)?, nnp)?;
+    seccomp::confine_worker(nnp)?;
+    Ok(worker)
+}
+
+fn open(walls: &Walls) -> io::Result<Worker> {
+    let root = |path: &Path, access| Root::open(&path.to_string_lossy(), access == Access::Write);
+    let roots = Roots {
+        project: root(&walls.project, walls.policy.project)?,
+        central: root(&walls.central, walls.policy.central)?,
+    };
+    Ok(Worker::new(roots, Box::new(Names(walls.policy.matcher.clone()))))
+}
+
+/// The policy's protected names, as the file tools ask for them.
+struct Names(Matcher);
+
+impl Protected for Names {
+    fn closed(&self, _: Zone, path: &Path, intent: Intent) -> Option<&str> {
+        let name = self.0.protection(path.as_os_str().as_bytes())?;
+        let closed = intent == Intent::Write || name.protection == Protection::All;
+        closed.then_some(name.why.as_str())
+    }
+}
+
+fn serve(worker: &Worker, socket: &OwnedFd) -> io::Result<()> {
+    let mut buffer = vec![0; MESSAGE_MAX];
+    let mut request = Vec::new();
+    loop {
+        let (length, _) = sys::receive(socket.as_fd(), &mut buffer, 0)?;
+        let Some((tag, bytes)) = buffer[..length].split_first() else { return Ok(()) };
+        request.extend_from_slice(bytes);
+        if *tag == MORE {
+            continue;
+        }
+        answer(worker, &request, socket)?;
+        request = Vec::new();
+    }
+}
+
+fn answer(worker: &Worker, request: &[u8], socket: &OwnedFd) -> io::Result<()> {
+    let before = getrusage(UsageWho::RUSAGE_SELF)?;
+    let answer: FileAnswer = match frame::decode::<Request>(request) {
+        Ok(request) => worker.answer(&request),
+        Err(error) => Err(Failed { kind: ErrorKind::Internal, message: error.to_string() }),
+    };
+    let bytes = frame::encode_whole(&answer).map_err(io::Error::other)?;
+    drop(answer);
+    send(socket, &bytes, &usage(&before, &getrusage(UsageWho::RUSAGE_SELF)?))
+}
+
+fn usage(before: &Rusage, after: &Rusage) -> [u8; USAGE] {
+    let user = (after.user_time() - before.user_time()).num_microseconds();
+    let system = (after.system_time() - before.system_time()).num_microseconds();
+    let mut bytes = [0; USAGE];
+    for (place, number) in bytes.chunks_mut(8).zip([user, system, after.max_rss()]) {
+        place.copy_from_slice(&number.to_le_bytes());
+    }
+    bytes
+}
+
+fn send(socket: &OwnedFd, bytes: &[u8], usage: &[u8; USAGE]) -> io::Result<()> {
+    let last = bytes.len().saturating_sub(1) / CHUNK * CHUNK;
+    let mut message = Vec::with_capacity(MESSAGE_MAX.min(bytes.len() + 1 + USAGE));
+    for chunk in bytes[..last].chunks(CHUNK) {
+        message.clear();
+        message.push(MORE);
+        message.extend_from_slice(chunk);
+        sys::send(socket.as_fd(), &message, &[])?;
+    }
+    message.clear();
+    message.push(LAST);
+    message.extend_from_slice(usage);
+    message.extend_from_slice(&bytes[last..]);
+    sys::send(socket.as_fd(), &message, &[])
+}

@@ -1,0 +1,49 @@
+//! Lists a directory: names, kinds and sizes, in order. Names are not secret: a closed file is listed, but what is in a
+//! closed directory is not, nor what is in a `.git` directory that was not asked for.
+
+use super::Worker;
+use super::beneath::is;
+use super::bounds::Room;
+use super::failure::WorkError;
+use super::walk::{Scope, Step};
+use broker_protocol::{FileList, Listed, ListedEntry, ListedKind, Truncated};
+use nix::libc;
+
+/// What an entry takes in an answer beside its path.
+const ENTRY: usize = 8 + 4 + 8;
+
+impl Worker {
+    /// Answers `file_list`.
+    pub(super) fn list(&self, request: &FileList) -> Result<Listed, WorkError> {
+        let start = self.directory_at(&request.path)?;
+        let scope = Scope {
+            depth: request.depth.into(),
+            dotted: &|_| request.hidden,
+            repositories: false,
+            ignored: true,
+        };
+        let mut walk = self.walk(&request.path, start, scope)?;
+        let mut room = Room::new();
+        let mut entries = Vec::new();
+        let mut full = false;
+        while let Some(step) = walk.next() {
+            let path = step.below.to_string_lossy().into_owned();
+            full = entries.len() == request.limit as usize || !room.take(path.len() + ENTRY);
+            if full {
+                break;
+            }
+            entries.push(ListedEntry { size: self.size(&step), kind: step.kind, path });
+        }
+        let shown = entries.len() as u64;
+        let truncated = (full || walk.cut()).then_some(Truncated { total: None, shown });
+        Ok(Listed { entries, truncated })
+    }
+
+    fn size(&self, step: &Step) -> u64 {
+        if step.kind != ListedKind::File {
+            return 0;
+        }
+        let file = self.look(&step.place).ok().flatten().filter(|stat| is(stat, libc::S_IFREG));
+        file.map_or(0, |stat| stat.st_size as u64)
+    }
+}

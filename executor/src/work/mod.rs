@@ -1,0 +1,89 @@
+//! The file tools, as they run inside the long-lived, confined file worker: one request in, one answer out.
+//!
+//! The message loop hands over a [`Request`] that the broker has allowed, and sends back what [`Worker::answer`]
+//! returns. Nothing of that request is believed here: its limits are checked again, and no path in it is trusted to
+//! stay where its text says. The walls are outside (mounts, Landlock, the syscall filter); what this module adds is
+//! that a file tool does what it says and no more, on a disk full of links, FIFOs and files that never end.
+//!
+//! - **Nothing is checked and then opened.** `beneath` opens by `openat2` below a root's descriptor, and what was
+//!   opened is looked at. A link is followed only where each step of it lies in one of the two zones, and then the
+//!   name it leads to is asked about like the name that was given.
+//! - **Only regular files are read**, and nothing is opened in a way that waits.
+//! - **A write is whole or not there**: a temporary file beside the target, `fsync`, then one `link` or `rename`.
+//! - **Everything is bounded**: bytes read, entries walked, patterns compiled, seconds spent, bytes answered
+//!   (`bounds`). What is cut says so.
+//!
+//! It does not know hard links: a protected file that has a second name can be reached by that name, here as with
+//! `cat`. Names are protected by the mounts that pin them, which also keep a second name from being made.
+//!
+//! No thread, no `unsafe`, nothing kept between calls but the two descriptors.
+
+pub mod beneath;
+mod read;
+mod write;
+mod temporary;
+mod edit;
+mod list;
+mod glob;
+mod grep;
+mod patient;
+mod walk;
+mod ignored;
+mod bounds;
+mod failure;
+
+#[cfg(test)]
+mod tests;
+
+use broker_protocol::{FileAnswer, FileReply, Request, Zone};
+use std::path::Path;
+
+pub use beneath::{Root, Roots};
+pub use failure::WorkError;
+
+/// What a file tool wants with a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intent {
+    /// To know its content.
+    Read,
+    /// To make, change or replace it.
+    Write,
+}
+
+/// Which names inside the zones are closed, as the policy says.
+pub trait Protected {
+    /// Why `path`, below the root of `zone`, is closed for `intent`; `None` where it is open. What is closed for
+    /// reading is closed for writing too, and what lies below a closed name is closed with it.
+    fn closed(&self, zone: Zone, path: &Path, intent: Intent) -> Option<&str>;
+}
+
+/// The file tools over two roots.
+pub struct Worker {
+    roots: Roots,
+    protected: Box<dyn Protected>,
+}
+
+impl Worker {
+    /// A worker on `roots`, which are opened before the process is confined.
+    pub fn new(roots: Roots, protected: Box<dyn Protected>) -> Self {
+        Self { roots, protected }
+    }
+
+    /// Does what `request` asks. It always comes back, within the times and sizes of `bounds`.
+    pub fn answer(&self, request: &Request) -> FileAnswer {
+        Ok(self.reply(request)?)
+    }
+
+    fn reply(&self, request: &Request) -> Result<FileReply, WorkError> {
+        request.check()?;
+        match request {
+            Request::Bash(_) => Err(WorkError::Misdirected),
+            Request::FileRead(read) => self.read(read).map(FileReply::Read),
+            Request::FileWrite(write) => self.write(write).map(FileReply::Written),
+            Request::FileEdit(edit) => self.edit(edit).map(FileReply::Edited),
+            Request::FileList(list) => self.list(list).map(FileReply::Listed),
+            Request::Glob(glob) => self.glob(glob).map(FileReply::Walked),
+            Request::Grep(grep) => self.grep(grep).map(FileReply::Grepped),
+        }
+    }
+}

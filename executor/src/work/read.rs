@@ -1,0 +1,211 @@
+//! Reads a regular file, whole or by lines. A small file costs one open, one look, one read.
+
+use super::beneath::{READING, regular};
+use super::bounds::{CHUNK, SKIPPED};
+use super::failure::{SystemError, WorkError};
+use super::{Intent, Worker};
+use broker_protocol::{Digest, FileRead, Truncated, limit};
+use memchr::memchr_iter;
+use sha2::{Digest as _, Sha256};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Take};
+use thiserror::Error;
+
+/// Why the asked lines cannot be had.
+#[derive(Debug, Error)]
+pub enum ReadError {
+    /// The file ends before them.
+    #[error("line {first} is past the end of {path}, which has {lines} lines")]
+    PastEnd {
+        /// The file.
+        path: String,
+        /// The first line asked for.
+        first: u64,
+        /// Lines in the file.
+        lines: u64,
+    },
+    /// They lie too deep in the file.
+    #[error(
+        "line {first} of {path} lies behind more than {SKIPPED} bytes; look for it with grep, or cut the file with bash"
+    )]
+    TooFar {
+        /// The file.
+        path: String,
+        /// The first line asked for.
+        first: u64,
+    },
+}
+
+impl Worker {
+    /// Answers `file_read`.
+    pub(super) fn read(&self, request: &FileRead) -> Result<broker_protocol::Read, WorkError> {
+        let found = self.open(&request.path, READING, Intent::Read)?;
+        let size = regular(&request.path, &found.file)?.st_size as u64;
+        let file = File::from(found.file);
+        match (request.offset.unwrap_or(1), request.limit) {
+            (1, None) => {
+                Ok(whole(file, size).map_err(|error| SystemError::new("read", &request.path, error))?)
+            }
+            (first, limit) => lines(file, size, first, limit, request),
+        }
+    }
+}
+
+/// A file from its first byte, up to [`limit::READ`].
+fn whole(file: File, size: u64) -> io::Result<broker_protocol::Read> {
+    let mut content = read_at_most(file, size, limit::READ)?;
+    let size = size.max(content.len() as u64);
+    let cut = content.len() > limit::READ;
+    content.truncate(limit::READ);
+    Ok(answer(content, 1, size, cut))
+}
+
+/// Lines from `first` on, up to `most` of them and to [`limit::READ`] bytes.
+fn lines(
+    file: File,
+    size: u64,
+    first: u64,
+    most: Option<u64>,
+    request: &FileRead,
+) -> Result<broker_protocol::Read, WorkError> {
+    let failed = |error| SystemError::new("read", &request.path, error);
+    let mut source = BufReader::with_capacity(CHUNK, file.take(SKIPPED));
+    let skipped = skip(&mut source, first - 1).map_err(failed)?;
+    if first > 1 && source.fill_buf().map_err(failed)?.is_empty() {
+        return Err(nothing_there(&source, skipped, first, request).into());
+    }
+    source.get_mut().set_limit((limit::READ + CHUNK) as u64);
+    let (content, cut) = take(&mut source, most.unwrap_or(u64::MAX)).map_err(failed)?;
+    let size = size.max(content.len() as u64);
+    Ok(answer(content, first, size, cut))
+}
+
+fn answer(content: Vec<u8>, first_line: u64, size: u64, cut: bool) -> broker_protocol::Read {
+    let shown = content.len() as u64;
+    let whole = !cut && first_line == 1 && shown == size;
+    broker_protocol::Read {
+        first_line,
+        lines: count_lines(&content),
+        size,
+        truncated: cut.then_some(Truncated { total: Some(size), shown }),
+        sha256: whole.then(|| digest(&content)),
+        content,
+    }
+}
+
+fn nothing_there(
+    source: &BufReader<Take<File>>,
+    skipped: Skipped,
+    first: u64,
+    request: &FileRead,
+) -> ReadError {
+    let path = request.path.to_string();
+    match source.get_ref().limit() {
+        0 => ReadError::TooFar { path, first },
+        _ => ReadError::PastEnd { path, first, lines: skipped.ends + u64::from(skipped.within) },
+    }
+}
+
+/// What lies before the first line that is wanted.
+#[derive(Default)]
+struct Skipped {
+    /// Line ends passed over.
+    ends: u64,
+    /// Whether the last byte passed over was not a line end.
+    within: bool,
+}
+
+/// Passes over `lines` lines, or as many as there are.
+fn skip(source: &mut impl BufRead, lines: u64) -> io::Result<Skipped> {
+    let mut skipped = Skipped::default();
+    while skipped.ends < lines {
+        let buffer = source.fill_buf()?;
+        let Some(last) = buffer.last() else { break };
+        skipped.within = *last != b'\n';
+        let used = match nth_line_end(buffer, lines - skipped.ends) {
+            Ok(end) => {
+                skipped.ends = lines;
+                end
+            }
+            Err(ends) => {
+                skipped.ends += ends;
+                buffer.len()
+            }
+        };
+        source.consume(used);
+    }
+    Ok(skipped)
+}
+
+/// Takes up to `most` lines and up to [`limit::READ`] bytes, and says whether there would have been more of them.
+fn take(source: &mut impl BufRead, most: u64) -> io::Result<(Vec<u8>, bool)> {
+    let mut content = Vec::new();
+    let mut ends = 0;
+    while ends < most {
+        let buffer = source.fill_buf()?;
+        let room = limit::READ - content.len();
+        if buffer.is_empty() || room == 0 {
+            return Ok((content, !buffer.is_empty()));
+        }
+        let piece = &buffer[..buffer.len().min(room)];
+        let used = match nth_line_end(piece, most - ends) {
+            Ok(end) => {
+                ends = most;
+                end
+            }
+            Err(seen) => {
+                ends += seen;
+                piece.len()
+            }
+        };
+        content.extend_from_slice(&piece[..used]);
+        source.consume(used);
+    }
+    Ok((content, false))
+}
+
+/// Where the `nth` line end of `bytes` ends, counted from 1; or how many there are, if fewer.
+fn nth_line_end(bytes: &[u8], nth: u64) -> Result<usize, u64> {
+    let mut seen = 0;
+    for at in memchr_iter(b'\n', bytes) {
+        seen += 1;
+        if seen == nth {
+            return Ok(at + 1);
+        }
+    }
+    Err(seen)
+}
+
+fn count_lines(content: &[u8]) -> u64 {
+    let ends = memchr_iter(b'\n', content).count() as u64;
+    ends + u64::from(content.last().is_some_and(|last| *last != b'\n'))
+}
+
+/// The first `most` bytes of `file`, and one more if there are more. `size` is what it should have: where that is
+/// right, one read is enough.
+pub(super) fn read_at_most(mut file: impl Read, size: u64, most: usize) -> io::Result<Vec<u8>> {
+    let expected = usize::try_from(size).ok().filter(|size| *size <= most);
+    let mut content = vec![0; expected.unwrap_or(most) + 1];
+    let mut filled = 0;
+    loop {
+        match file.read(&mut content[filled..]) {
+            Ok(0) => break,
+            Ok(bytes) => filled += bytes,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        }
+        if filled > most || expected == Some(filled) {
+            break;
+        }
+        if filled == content.len() {
+            content.resize(most + 1, 0);
+        }
+    }
+    content.truncate(filled);
+    Ok(content)
+}
+
+/// The digest of `content`.
+pub(super) fn digest(content: &[u8]) -> Digest {
+    Digest(Sha256::digest(content).into())
+}

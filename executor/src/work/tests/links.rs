@@ -1,0 +1,160 @@
+//! What links can and cannot do.
+
+use super::*;
+
+#[test]
+fn a_link_inside_its_zone_is_followed() {
+    let ground = Ground::new();
+    ground.put("project/real/a", "inside");
+    ground.link("real/a", "project/file");
+    ground.link("real", "project/directory");
+    ground.link("../directory/a", "project/deep/up");
+    for path in ["file", "directory/a", "deep/up"] {
+        assert_eq!(ground.read(path).unwrap().content, b"inside", "{path}");
+    }
+}
+
+#[test]
+fn an_absolute_link_into_a_zone_is_followed() {
+    let ground = Ground::new();
+    ground.put("project/real/a", "project");
+    ground.put("central/b", "central");
+    ground.link(ground.path("project/real/a"), "project/own");
+    ground.link(ground.path("central/b"), "project/other");
+    ground.link("../../central", "project/deep/relative");
+    assert_eq!(ground.read("own").unwrap().content, b"project");
+    assert_eq!(ground.read("other").unwrap().content, b"central");
+    assert_eq!(ground.read("deep/relative/b").unwrap().content, b"central");
+}
+
+/// Attacks: RDR-001-symlink-file, RDR-002-symlink-dir, RDR-004-prefix-sibling, RDR-009-dev-zero.
+#[test]
+fn a_link_out_of_the_zones_is_a_violation() {
+    let ground = Ground::new();
+    ground.put("project-private/canary", "SIBLING");
+    ground.link(ground.path("outside/canary"), "project/file");
+    ground.link(ground.path("outside"), "project/directory");
+    ground.link("../outside/canary", "project/up");
+    ground.link(ground.path("project-private/canary"), "project/sibling");
+    ground.link("directory/canary", "project/twice");
+    ground.link("/dev/zero", "project/zero");
+    ground.link("/proc/self/environ", "project/proc");
+    ground.link("/proc/self/fd", "project/fd");
+    for path in ["file", "directory/canary", "up", "sibling", "twice", "zero", "proc", "fd/3"] {
+        assert_eq!(kind(ground.read(path)), ErrorKind::Violation, "{path}");
+        assert_eq!(kind(ground.write(path, "x")), ErrorKind::Violation, "{path}");
+    }
+    assert_eq!(ground.content("outside/canary"), "OUTSIDE\n");
+}
+
+#[test]
+fn links_without_end_are_an_error() {
+    let ground = Ground::new();
+    ground.link("b", "project/a");
+    ground.link("a", "project/b");
+    ground.link("self/self", "project/self");
+    for path in ["a", "self", "self/x"] {
+        assert_eq!(kind(ground.read(path)), ErrorKind::Io, "{path}");
+        assert_eq!(kind(ground.write(path, "x")), ErrorKind::Io, "{path}");
+    }
+    for number in 0..40 {
+        ground.link(format!("chain{}", number + 1), &format!("project/chain{number}"));
+    }
+    ground.put("project/chain40", "end");
+    assert_eq!(ground.read("chain0").unwrap().content, b"end");
+    ground.link("chain0", "project/chain");
+    assert_eq!(kind(ground.read("chain")), ErrorKind::Io);
+}
+
+#[test]
+fn a_link_to_nothing_is_not_found_and_can_be_written() {
+    let ground = Ground::new();
+    ground.link("new/file", "project/link");
+    assert_eq!(kind(ground.read("link")), ErrorKind::NotFound);
+    assert!(ground.write("link", "made").unwrap().created);
+    assert_eq!(ground.content("project/new/file"), "made");
+    assert!(ground.path("project/link").is_symlink());
+}
+
+/// Attack: SEC-002-dotenv-symlink-alias.
+#[test]
+fn a_closed_name_is_closed_by_whatever_link() {
+    let ground = Ground::new();
+    ground.put("project/.env", "SECRET");
+    ground.put("project/.git/hooks/pre-commit", "echo");
+    ground.link(".env", "project/notes");
+    ground.link(ground.path("project/.env"), "central/notes");
+    ground.link(".git/hooks", "project/scripts");
+    for path in ["notes", "central:notes"] {
+        assert_eq!(kind(ground.read(path)), ErrorKind::Violation, "{path}");
+    }
+    assert_eq!(kind(ground.read(".env")), ErrorKind::DeniedPolicy);
+    assert_eq!(kind(ground.read(".ENV")), ErrorKind::DeniedPolicy);
+    assert_eq!(ground.read("scripts/pre-commit").unwrap().content, b"echo");
+    assert_eq!(kind(ground.write("scripts/pre-commit", "evil")), ErrorKind::Violation);
+    assert_eq!(kind(ground.write("scripts/new", "evil")), ErrorKind::Violation);
+    assert_eq!(kind(ground.write("locked", "evil")), ErrorKind::DeniedPolicy);
+    assert_eq!(ground.content("project/.git/hooks/pre-commit"), "echo");
+    let message = ground.read("notes").unwrap_err().message;
+    assert_eq!(message, "notes leads by a link to project:.env, which must not be read: it holds secrets");
+}
+
+/// Attack: RDR-010-toctou-swap. The control: opening by the path alone does give it away.
+#[test]
+fn a_file_that_becomes_a_link_while_it_is_read_gives_nothing_away() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let ground = Ground::new();
+    let (file, link) = (ground.put("project/file", "harmless\n"), ground.path("project/link"));
+    symlink(ground.path("outside/canary"), &link).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                let flags = nix::fcntl::RenameFlags::RENAME_EXCHANGE;
+                let here = nix::fcntl::AT_FDCWD;
+                nix::fcntl::renameat2(here, &file, here, &link, flags).unwrap();
+            }
+        });
+        let (mut fooled, mut read) = (0, 0);
+        let end = Instant::now() + Duration::from_secs(10);
+        while (fooled == 0 || read < 1000) && Instant::now() < end {
+            fooled += usize::from(fs::read(&file).is_ok_and(|content| content == b"OUTSIDE\n"));
+            match ground.read("file") {
+                Ok(answer) => assert_eq!(answer.content, b"harmless\n"),
+                Err(error) => {
+                    assert!(matches!(error.kind, ErrorKind::Violation | ErrorKind::Io), "{error:?}")
+                }
+            }
+            read += 1;
+        }
+        done.store(true, Ordering::Relaxed);
+        assert!(fooled > 0, "the attack did not work on the control");
+    });
+}
+
+#[test]
+fn one_root_may_lie_inside_the_other() {
+    let keep = tempfile::tempdir().unwrap();
+    let home = keep.path().canonicalize().unwrap();
+    let central = home.join("project/.central");
+    fs::create_dir_all(&central).unwrap();
+    fs::write(central.join("note"), "note").unwrap();
+    symlink(central.join("note"), home.join("project/link")).unwrap();
+    let open = |path: &Path, writable| Root::open(path.to_str().unwrap(), writable).unwrap();
+    let roots = Roots { project: open(&home.join("project"), true), central: open(&central, false) };
+    let ground = Ground { worker: Worker::new(roots, Box::new(Names)), home, _keep: keep };
+    assert_eq!(ground.read("link").unwrap().content, b"note");
+    assert_eq!(kind(ground.write("link", "x")), ErrorKind::DeniedPolicy);
+}
+
+#[test]
+fn a_read_only_root_takes_no_write() {
+    let ground = Ground::with(false);
+    ground.put("project/a", "old");
+    ground.link(ground.path("project/a"), "central/link");
+    for path in ["a", "new", "central:link"] {
+        assert_eq!(kind(ground.write(path, "x")), ErrorKind::DeniedPolicy, "{path}");
+    }
+    assert_eq!(ground.content("project/a"), "old");
+    assert!(ground.write("central:own", "x").is_ok());
+}

@@ -1,0 +1,162 @@
+//! The file tools on real directories: two roots, a place outside, and whatever a hostile cell could leave in them.
+
+#![allow(clippy::unwrap_used)]
+
+mod links;
+mod reading;
+mod writing;
+mod editing;
+mod searching;
+
+use super::{Intent, Protected, Root, Roots, Worker};
+use broker_protocol::{
+    ErrorKind, Failed, FileRead, FileReply, FileWrite, Read, Request, Written, Zone, ZonePath, frame, limit,
+};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Names as a policy could close them: `.env*` altogether, `locked` and `.git/hooks` for writing.
+struct Names;
+
+impl Protected for Names {
+    fn closed(&self, _: Zone, path: &Path, intent: Intent) -> Option<&str> {
+        let path = path.to_string_lossy().to_lowercase();
+        let mut names = path.split('/');
+        if names.any(|name| name.starts_with(".env")) {
+            return Some("it holds secrets");
+        }
+        let fixed = path.split('/').any(|name| name == "locked") || path.contains(".git/hooks");
+        (fixed && intent == Intent::Write).then_some("it is run by others")
+    }
+}
+
+/// Two roots beside a directory that is in neither, and a worker on them.
+struct Ground {
+    home: PathBuf,
+    worker: Worker,
+    _keep: TempDir,
+}
+
+impl Ground {
+    fn new() -> Self {
+        Self::with(true)
+    }
+
+    fn with(project_writable: bool) -> Self {
+        let keep = tempfile::tempdir().unwrap();
+        let home = keep.path().canonicalize().unwrap();
+        for name in ["project", "central", "outside", "project-private"] {
+            fs::create_dir(home.join(name)).unwrap();
+        }
+        fs::write(home.join("outside/canary"), "OUTSIDE\n").unwrap();
+        let open = |name: &str, writable| Root::open(home.join(name).to_str().unwrap(), writable).unwrap();
+        let roots = Roots { project: open("project", project_writable), central: open("central", true) };
+        Self { worker: Worker::new(roots, Box::new(Names)), home, _keep: keep }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.home.join(name)
+    }
+
+    fn put(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        path
+    }
+
+    fn link(&self, target: impl AsRef<Path>, name: &str) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        symlink(target, path).unwrap();
+    }
+
+    fn content(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    /// Does it, within the time and the size that every answer has.
+    fn answer(&self, request: Request) -> Result<FileReply, Failed> {
+        let start = Instant::now();
+        let answer = self.worker.answer(&request);
+        assert!(start.elapsed() < Duration::from_secs(30), "{request:?}");
+        assert!(frame::encode_whole(&answer).unwrap().len() <= limit::ANSWER);
+        answer
+    }
+
+    fn read(&self, path: &str) -> Result<Read, Failed> {
+        self.read_lines(path, None, None)
+    }
+
+    fn read_lines(&self, path: &str, offset: Option<u64>, limit: Option<u64>) -> Result<Read, Failed> {
+        match self.answer(Request::FileRead(FileRead { path: zoned(path), offset, limit }))? {
+            FileReply::Read(read) => Ok(read),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn write(&self, path: &str, content: &str) -> Result<Written, Failed> {
+        self.write_with(FileWrite {
+            path: zoned(path),
+            content: content.into(),
+            overwrite: true,
+            expected_sha256: None,
+        })
+    }
+
+    fn write_with(&self, write: FileWrite) -> Result<Written, Failed> {
+        match self.answer(Request::FileWrite(write))? {
+            FileReply::Written(written) => Ok(written),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Names in a directory, in order.
+    fn names(&self, directory: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.path(directory)).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+}
+
+/// `central:x` or, in the project, `x`.
+fn zoned(path: &str) -> ZonePath {
+    match path.strip_prefix("central:") {
+        Some(path) => ZonePath::new(Zone::Central, path).unwrap(),
+        None => ZonePath::new(Zone::Project, path).unwrap(),
+    }
+}
+
+fn kind<T: std::fmt::Debug>(answer: Result<T, Failed>) -> ErrorKind {
+    answer.unwrap_err().kind
+}
+
+fn fifo(path: &Path) {
+    nix::unistd::mkfifo(path, nix::sys::stat::Mode::from_bits_truncate(0o666)).unwrap();
+}
+
+#[test]
+fn a_command_is_not_for_the_file_worker() {
+    use broker_protocol::{Bash, Command, Stdin};
+    let bash = Bash {
+        command: Command::Shell("true".into()),
+        directory: None,
+        timeout_s: None,
+        idle_timeout_s: None,
+        stdin: Stdin::Null,
+        live: false,
+    };
+    assert_eq!(kind(Ground::new().answer(Request::Bash(bash))), ErrorKind::Internal);
+}
+
+#[test]
+fn a_request_over_a_limit_is_refused_here_too() {
+    let ground = Ground::new();
+    ground.put("project/a", "x\n");
+    assert_eq!(kind(ground.read_lines("a", Some(0), None)), ErrorKind::InvalidInput);
+}

@@ -1,0 +1,158 @@
+//! `lazaret call`: one tool, once.
+
+use super::event::ResultEvent;
+use super::place::Place;
+use super::streams::Input;
+use super::{exit, run::pass_input, runtime, say};
+use crate::adapters::executor::Greeting;
+use crate::application::call;
+use crate::domain::answer::{Answer, Asked};
+use crate::ports::{Audience, Gone, Sandbox};
+use broker_protocol::{Bash, ErrorKind, Failed, Request, Stdin};
+use clap::Args;
+use serde_json::Value;
+use std::io::{self, IsTerminal, Read};
+
+/// Longest input of a tool, as in a session.
+const INPUT_MAX: u64 = 4 << 20;
+
+const EXAMPLES: &str = "\
+Examples:
+  lazaret call bash '{\"command\":\"git status\"}'
+  lazaret call file_read '{\"path\":\"src/main.rs\",\"offset\":10,\"limit\":20}'
+  lazaret call grep '{\"pattern\":\"TODO\",\"include\":\"*.rs\"}' --json
+  lazaret call file_write - < input.json
+
+Exit code: 0 done; 1 the tool failed (not found, input or output, a command's
+code that is not 0); 2 wrong input, or no such tool; 3 violation; 124 time
+limit; 125 lazaret failed; 126 refused by policy.
+The tools and their input: `lazaret tools`.";
+
+/// Call one tool and print its result
+///
+/// The result goes to standard output, an error to standard error. On a terminal, control characters are shown escaped.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Call {
+    /// Print the whole result as one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Name of the tool
+    tool: String,
+    /// Its input, a JSON object; `-` reads it from standard input
+    #[arg(value_name = "JSON")]
+    input: String,
+}
+
+impl Call {
+    /// Makes the call; returns our exit code.
+    pub fn main(self, place: &Place) -> Result<u8, Failed> {
+        let answer = match self.read_input() {
+            Ok(input) => {
+                let greeting = Greeting::open(&place.endpoint(), place.open(0)?)?;
+                runtime()?.block_on(perform(&self.tool, input, greeting))?
+            }
+            Err(failed) => Answer::failed(&Asked::only(""), failed),
+        };
+        self.report(&answer)?;
+        Ok(code(&answer))
+    }
+
+    fn read_input(&self) -> Result<Value, Failed> {
+        let mut text = String::new();
+        let json = match self.input.as_str() {
+            "-" => {
+                let read = io::stdin().lock().take(INPUT_MAX).read_to_string(&mut text);
+                read.map_err(|error| say::invalid(format!("cannot read the input: {error}")))?;
+                &text
+            }
+            given => given,
+        };
+        serde_json::from_str(json).map_err(|error| say::invalid(format!("the input is not JSON: {error}")))
+    }
+
+    fn report(&self, answer: &Answer) -> Result<(), Failed> {
+        if self.json {
+            return say::json(&ResultEvent::new(None, answer));
+        }
+        say::result(&shown(answer, io::stdout().is_terminal()))?;
+        if let Some(error) = &answer.error {
+            say::problem(&format!("{}: {}", error.kind.name(), error.message));
+        }
+        Ok(())
+    }
+}
+
+async fn perform(tool: &str, input: Value, greeting: Greeting) -> Result<Answer, Failed> {
+    let sandbox = greeting.opened().await?;
+    let request = match call::plan(tool, input, sandbox.roots()) {
+        Ok(request) => request,
+        Err(answer) => return Ok(*answer),
+    };
+    let fed = matches!(&request, Request::Bash(Bash { stdin: Stdin::Stream, .. }));
+    let input = fed.then(Input::stdin).transpose().map_err(|error| say::internal(error.to_string()))?;
+    let call = match call::begin(&sandbox, request).await {
+        Ok(call) => call,
+        Err(answer) => return Ok(*answer),
+    };
+    let control = call.running.control();
+    let mut nobody = Nobody;
+    tokio::select! {
+        answer = call.finish(&mut nobody) => Ok(answer),
+        never = pass_input(&control, input) => match never {},
+    }
+}
+
+/// Nothing is shown before the end.
+struct Nobody;
+
+impl Audience for Nobody {
+    async fn hear(&mut self, _: bool, _: &[u8]) -> Result<(), Gone> {
+        Ok(())
+    }
+}
+
+/// The text as it is where it is content; with a last line end where it is a list of lines, or for a person.
+fn shown(answer: &Answer, terminal: bool) -> Vec<u8> {
+    let mut text = answer.text.clone();
+    if terminal {
+        text = say::shown(&String::from_utf8_lossy(&text)).into_bytes();
+    }
+    let content = matches!(answer.about.tool, "bash" | "file_read");
+    if !text.is_empty() && !text.ends_with(b"\n") && (terminal || !content) {
+        text.push(b'\n');
+    }
+    text
+}
+
+fn code(answer: &Answer) -> u8 {
+    let Some(error) = &answer.error else { return exit::OK };
+    match error.kind {
+        ErrorKind::InvalidInput | ErrorKind::UnknownTool => exit::USAGE,
+        ErrorKind::Violation => exit::VIOLATION,
+        ErrorKind::DeniedPolicy | ErrorKind::DeniedUser | ErrorKind::ApprovalTimeout => exit::REFUSED,
+        ErrorKind::Timeout | ErrorKind::IdleTimeout => exit::TIMEOUT,
+        ErrorKind::NotFound
+        | ErrorKind::Io
+        | ErrorKind::ExitNonzero
+        | ErrorKind::ResourceLimit
+        | ErrorKind::Cancelled => exit::FAILED,
+        ErrorKind::ExecutorLost | ErrorKind::Protocol | ErrorKind::Internal => exit::LAZARET,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_sees_no_control_characters_and_a_pipe_sees_every_byte() {
+        let mut answer = Answer::failed(&Asked::only("bash"), say::internal(String::new()));
+        answer.text = b"a\x1b[2J\xff".to_vec();
+        assert_eq!(shown(&answer, false), b"a\x1b[2J\xff");
+        assert_eq!(String::from_utf8(shown(&answer, true)).unwrap(), "a\\u{1b}[2J\u{fffd}\n");
+        answer.about.tool = "glob";
+        answer.text = b"a".to_vec();
+        assert_eq!(shown(&answer, false), b"a\n");
+    }
+}

@@ -1,0 +1,145 @@
+//! `lazaret doctor`: what this machine can keep closed, and what is lost where it cannot.
+
+use super::event::ErrorBody;
+use super::place::Place;
+use super::say::{self, Colour, paint};
+use super::{exit, runtime};
+use crate::adapters::executor::Greeting;
+use broker_protocol::{Failed, LayerReport, LayerState, Machine, Opened};
+use clap::Args;
+use serde_json::{Value, json};
+use std::io::{self, IsTerminal};
+
+/// Say which layers this machine has, and what is lost without each
+///
+/// Asks the executor what the kernel offers, then tries whether a session opens for this project and profile.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  lazaret doctor\n  lazaret doctor --profile rust --json\n\n\
+                        Exit code: 0 if a session opens with every layer that its profile requires, else 1.")]
+pub struct Doctor {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Doctor {
+    /// Asks and prints; returns our exit code.
+    pub fn main(self, place: &Place) -> Result<u8, Failed> {
+        let examined = examine(place);
+        match &examined {
+            Ok((machine, opened)) if self.json => say::json(&to_json(machine, opened))?,
+            Ok((machine, opened)) => {
+                say::result(page(machine, opened, io::stdout().is_terminal()).as_bytes())?
+            }
+            Err(failed) if self.json => say::json(&json!({ "session": session_json(&Err(failed.clone())) }))?,
+            Err(failed) => say::problem(&failed.message),
+        }
+        Ok(if matches!(examined, Ok((_, Ok(_)))) { exit::OK } else { exit::FAILED })
+    }
+}
+
+fn examine(place: &Place) -> Result<(Machine, Result<Opened, Failed>), Failed> {
+    let open = place.open(0)?;
+    let greeting = Greeting::probe(&place.endpoint())?;
+    let (machine, opened) = runtime()?.block_on(greeting.probed(open))?;
+    Ok((machine, opened.map_err(Failed::from)))
+}
+
+fn to_json(machine: &Machine, opened: &Result<Opened, Failed>) -> Value {
+    json!({
+        "kernel": machine.kernel,
+        "landlockAbi": machine.landlock_abi,
+        "tier": machine.tier.name(),
+        "layers": machine.layers.iter().map(layer_json).collect::<Vec<_>>(),
+        "session": session_json(opened),
+    })
+}
+
+fn layer_json(report: &LayerReport) -> Value {
+    let name = report.layer.name();
+    match &report.state {
+        LayerState::InForce(detail) => json!({ "name": name, "inForce": true, "detail": detail }),
+        LayerState::Missing { why, lost } => {
+            json!({ "name": name, "inForce": false, "why": why, "lost": lost })
+        }
+    }
+}
+
+fn session_json(opened: &Result<Opened, Failed>) -> Value {
+    match opened {
+        Ok(opened) => json!({
+            "ok": true,
+            "project": opened.project,
+            "central": opened.central,
+            "profile": opened.profile,
+            "policy": opened.policy.to_string(),
+            "tier": opened.tier.name(),
+        }),
+        Err(failed) => json!({ "ok": false, "error": ErrorBody::new(failed) }),
+    }
+}
+
+fn page(machine: &Machine, opened: &Result<Opened, Failed>, colour: bool) -> String {
+    let mut page = format!(
+        "kernel  {} (Landlock ABI {})\ntier    {}\n\n",
+        say::shown(&machine.kernel),
+        machine.landlock_abi,
+        machine.tier.name()
+    );
+    page.extend(machine.layers.iter().map(|report| row(report, colour)));
+    page.push('\n');
+    page.push_str(&match opened {
+        Ok(opened) => {
+            let good = paint("A session opens here", Colour::Green, colour);
+            format!("{good} with the profile `{}`.\n", say::shown(&opened.profile))
+        }
+        Err(failed) => {
+            let bad = paint("No session opens here", Colour::Red, colour);
+            format!("{bad}: {}\n", say::shown(&failed.message))
+        }
+    });
+    page
+}
+
+fn row(report: &LayerReport, colour: bool) -> String {
+    let name = report.layer.name();
+    match &report.state {
+        LayerState::InForce(detail) => {
+            let row =
+                format!("{name:<19} {}  {}", paint("in force", Colour::Green, colour), say::shown(detail));
+            format!("{}\n", row.trim_end())
+        }
+        LayerState::Missing { why, lost } => {
+            let state = paint("missing ", Colour::Red, colour);
+            let [why, lost] = [why, lost].map(|text| say::shown(text));
+            format!("{name:<19} {state}  {why}\n{:<31}lost: {lost}\n", "")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use broker_protocol::{ErrorKind, Layer, Tier};
+
+    #[test]
+    fn what_is_missing_says_why_and_what_is_lost() {
+        let state = LayerState::Missing { why: "no\x1b delegation".into(), lost: "a cap on memory".into() };
+        let layers = vec![
+            LayerReport { layer: Layer::Cgroup, state },
+            LayerReport { layer: Layer::Seccomp, state: LayerState::InForce("331 calls".into()) },
+        ];
+        let machine = Machine { kernel: "6.1".into(), landlock_abi: 7, tier: Tier::Flat, layers };
+        let failed = Failed { kind: ErrorKind::InvalidInput, message: "no profile `x`".into() };
+        let opened = Err(failed);
+        let want = "kernel  6.1 (Landlock ABI 7)\ntier    flat\n\n\
+                    cgroup              missing   no\\u{1b} delegation\n\
+                    \x20                              lost: a cap on memory\n\
+                    seccomp             in force  331 calls\n\n\
+                    No session opens here: no profile `x`\n";
+        assert_eq!(page(&machine, &opened, false), want);
+        let json = to_json(&machine, &opened);
+        assert_eq!(json["layers"][0]["inForce"], false);
+        assert_eq!(json["session"]["error"]["kind"], "invalid_input");
+    }
+}

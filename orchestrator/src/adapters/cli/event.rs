@@ -1,0 +1,231 @@
+//! The JSON that `session`, `run --json` and `call --json` write: one object a line.
+
+use crate::domain::answer::{About, Answer};
+use crate::domain::text::unfinished;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use broker_protocol::{Failed, Opened};
+use serde::Serialize;
+use serde_json::Value;
+use std::borrow::Cow;
+
+/// First line of a session, and of each session after a lost one.
+#[derive(Serialize)]
+pub struct Ready<'a> {
+    event: &'static str,
+    session: Session<'a>,
+}
+
+#[derive(Serialize)]
+struct Session<'a> {
+    project: &'a str,
+    central: &'a str,
+    profile: &'a str,
+    policy: String,
+    tier: &'static str,
+    layers: Vec<&'static str>,
+}
+
+impl<'a> Ready<'a> {
+    /// Says what was opened.
+    pub fn new(opened: &'a Opened) -> Self {
+        let in_force = |report: &&broker_protocol::LayerReport| {
+            matches!(report.state, broker_protocol::LayerState::InForce(_))
+        };
+        let session = Session {
+            project: &opened.project,
+            central: &opened.central,
+            profile: &opened.profile,
+            policy: opened.policy.to_string(),
+            tier: opened.tier.name(),
+            layers: opened.layers.iter().filter(in_force).map(|report| report.layer.name()).collect(),
+        };
+        Self { event: "ready", session }
+    }
+}
+
+/// The last word on a call.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResultEvent<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a Value>,
+    event: &'static str,
+    status: &'static str,
+    /// For the model: UTF-8 in any case.
+    result: Cow<'a, str>,
+    /// The same bytes as they were, where they are not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result_base64: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<ErrorBody<'a>>,
+    metadata: &'a About,
+}
+
+/// An error in JSON.
+#[derive(Serialize)]
+pub struct ErrorBody<'a> {
+    kind: &'static str,
+    layer: &'static str,
+    message: &'a str,
+}
+
+impl<'a> ErrorBody<'a> {
+    /// Puts `failed` into JSON.
+    pub fn new(failed: &'a Failed) -> Self {
+        Self { kind: failed.kind.name(), layer: failed.kind.layer().name(), message: &failed.message }
+    }
+}
+
+impl<'a> ResultEvent<'a> {
+    /// Puts `answer` into JSON. One with nothing to show shows its error: a model is never told nothing.
+    pub fn new(id: Option<&'a Value>, answer: &'a Answer) -> Self {
+        let text = String::from_utf8_lossy(&answer.text);
+        let changed = matches!(text, Cow::Owned(_));
+        let result = match &answer.error {
+            Some(error) if text.is_empty() => Cow::Borrowed(error.message.as_str()),
+            _ => text,
+        };
+        Self {
+            id,
+            event: "result",
+            status: if answer.error.is_some() { "error" } else { "success" },
+            result,
+            result_base64: changed.then(|| STANDARD.encode(&answer.text)),
+            error: answer.error.as_ref().map(ErrorBody::new),
+            metadata: &answer.about,
+        }
+    }
+}
+
+/// Something that is wrong, and that is not the end of a call.
+#[derive(Serialize)]
+pub struct Notice<'a> {
+    /// The call it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<&'a Value>,
+    /// `notice`, or `fault` where there is no session.
+    pub event: &'static str,
+    /// What is wrong.
+    pub error: ErrorBody<'a>,
+}
+
+/// A piece of live output.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OutputEvent<'a> {
+    id: &'a Value,
+    event: &'static str,
+    stream: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chunk: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chunk_base64: Option<String>,
+}
+
+impl<'a> OutputEvent<'a> {
+    /// Puts `bytes` into JSON: as text where they are text.
+    pub fn new(id: &'a Value, stderr: bool, bytes: &'a [u8]) -> Self {
+        let text = std::str::from_utf8(bytes).ok();
+        Self {
+            id,
+            event: "output",
+            stream: if stderr { "stderr" } else { "stdout" },
+            chunk: text,
+            chunk_base64: text.is_none().then(|| STANDARD.encode(bytes)),
+        }
+    }
+}
+
+/// Decodes what a client sent as base64.
+pub fn decode(text: &str) -> Result<Vec<u8>, base64::DecodeError> {
+    STANDARD.decode(text)
+}
+
+/// One stream of output, cut anywhere, becomes chunks that cut no character.
+#[derive(Default)]
+pub struct Whole {
+    /// The beginning of a character whose end has not come: at most three bytes.
+    held: Vec<u8>,
+}
+
+impl Whole {
+    /// Adds `bytes`; gives what can be shown now.
+    pub fn push<'a>(&mut self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+        let mut joined = Cow::Borrowed(bytes);
+        if !self.held.is_empty() {
+            self.held.extend_from_slice(bytes);
+            joined = Cow::Owned(std::mem::take(&mut self.held));
+        }
+        let split = joined.len() - unfinished(&joined);
+        self.held.extend_from_slice(&joined[split..]);
+        match joined {
+            Cow::Borrowed(bytes) => Cow::Borrowed(&bytes[..split]),
+            Cow::Owned(mut bytes) => {
+                bytes.truncate(split);
+                Cow::Owned(bytes)
+            }
+        }
+    }
+
+    /// What is left at the end: the beginning of a character that never ended.
+    pub fn rest(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.held)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::answer::Asked;
+    use broker_protocol::ErrorKind;
+    use serde_json::json;
+
+    #[test]
+    fn characters_are_joined_however_they_are_cut() {
+        let text = "aé€😀z";
+        for first in 0..text.len() {
+            for second in first..text.len() {
+                let mut whole = Whole::default();
+                let mut got = Vec::new();
+                for piece in
+                    [&text.as_bytes()[..first], &text.as_bytes()[first..second], &text.as_bytes()[second..]]
+                {
+                    let chunk = whole.push(piece);
+                    assert!(std::str::from_utf8(&chunk).is_ok(), "cut at {first} and {second}");
+                    got.extend_from_slice(&chunk);
+                }
+                assert!(whole.rest().is_empty());
+                assert_eq!(got, text.as_bytes());
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_come_as_base64_and_none_is_lost() {
+        let id = json!(1);
+        let mut whole = Whole::default();
+        let first = whole.push(b"a\xe2").into_owned();
+        let second = whole.push(b"\xff").into_owned();
+        assert_eq!(first, b"a");
+        let event = serde_json::to_value(OutputEvent::new(&id, true, &second)).unwrap();
+        assert_eq!(event, json!({"id": 1, "event": "output", "stream": "stderr", "chunkBase64": "4v8="}));
+        assert_eq!(whole.push(b"b\xf0\x9f").into_owned(), b"b");
+        assert_eq!(whole.rest(), b"\xf0\x9f");
+    }
+
+    #[test]
+    fn a_result_is_text_in_any_case() {
+        let mut answer =
+            Answer::failed(&Asked::only("bash"), Failed { kind: ErrorKind::Io, message: "why".into() });
+        let event = serde_json::to_value(ResultEvent::new(None, &answer)).unwrap();
+        assert_eq!((&event["result"], &event["status"]), (&json!("why"), &json!("error")));
+        assert_eq!(event["error"], json!({"kind": "io", "layer": "result", "message": "why"}));
+        assert_eq!(event["metadata"]["layers"], json!([]));
+        answer.text = b"a\xff".to_vec();
+        answer.error = None;
+        let event = serde_json::to_value(ResultEvent::new(Some(&json!("x")), &answer)).unwrap();
+        assert_eq!((&event["result"], &event["resultBase64"]), (&json!("a\u{fffd}"), &json!("Yf8=")));
+        assert_eq!((&event["id"], event.get("error")), (&json!("x"), None));
+    }
+}

@@ -1,0 +1,118 @@
+//! The command line: one file a command, and what they share.
+
+mod run;
+mod call;
+mod tools;
+mod session;
+mod doctor;
+mod place;
+mod event;
+mod streams;
+mod terminal;
+mod say;
+
+use broker_protocol::Failed;
+use clap::error::ErrorKind::{DisplayHelp, DisplayVersion};
+use clap::{Parser, Subcommand};
+use place::Place;
+use std::ffi::OsStr;
+use std::process::ExitCode;
+use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
+
+/// The exit codes that mean the same in every command.
+mod exit {
+    /// All is well.
+    pub const OK: u8 = 0;
+    /// The tool could not do what was asked; for `doctor`: no session can open.
+    pub const FAILED: u8 = 1;
+    /// The command line or a tool's input is wrong.
+    pub const USAGE: u8 = 2;
+    /// A call tried to leave what it may touch.
+    pub const VIOLATION: u8 = 3;
+    /// A time limit was reached.
+    pub const TIMEOUT: u8 = 124;
+    /// Lazaret itself failed.
+    pub const LAZARET: u8 = 125;
+    /// The policy said no; for `run` also: the program cannot be executed.
+    pub const REFUSED: u8 = 126;
+    /// The program was not found.
+    pub const NOT_FOUND: u8 = 127;
+    /// A signal ended the command: this and its number.
+    pub const SIGNAL: u8 = 128;
+}
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  run      the command's own; 128+N if signal N ended it (130 cancelled, 137 a
+           resource limit, 141 nobody reads its output); 124 time limit;
+           125 lazaret failed, or wrong arguments; 126 refused by policy, or
+           not executable; 127 program not found
+  call     0 done; 1 the tool failed; 2 wrong input, or no such tool;
+           3 violation; 124 time limit; 125 lazaret failed; 126 refused
+  session  0 at the end of its input; 125 no session; 141 nobody reads
+  doctor   0 if a session can open here, else 1
+  others   0, or 2 for wrong arguments
+
+Examples:
+  lazaret run -- make test     a command of this project, in a cell
+  lazaret run -- bash          a shell in a cell
+  lazaret call file_read '{\"path\":\"src/main.rs\"}'
+  lazaret doctor               what this machine can keep closed";
+
+/// Runs the tool calls of AI agents in cells that the kernel keeps closed.
+#[derive(Parser)]
+#[command(name = "lazaret", version, after_help = EXIT_CODES)]
+struct Cli {
+    #[command(flatten)]
+    place: Place,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Run(run::Run),
+    Call(call::Call),
+    Tools(tools::Tools),
+    Session(session::Session),
+    Doctor(doctor::Doctor),
+}
+
+/// The program.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    let result = match cli.command {
+        Command::Run(run) => run.main(&cli.place),
+        Command::Call(call) => call.main(&cli.place),
+        Command::Tools(tools) => tools.main(),
+        Command::Session(session) => session.main(cli.place),
+        Command::Doctor(doctor) => doctor.main(&cli.place),
+    };
+    let code = result.unwrap_or_else(|failed| {
+        say::problem(&failed.message);
+        exit::LAZARET
+    });
+    ExitCode::from(code)
+}
+
+/// Shows help, or what is wrong with the command line. For `run`, 2 could be the command's own code.
+fn usage(error: &clap::Error) -> ExitCode {
+    let shown = error.print();
+    if shown.is_ok() && matches!(error.kind(), DisplayHelp | DisplayVersion) {
+        return ExitCode::SUCCESS;
+    }
+    let commands = ["run", "call", "tools", "session", "doctor"].map(OsStr::new);
+    let first = std::env::args_os().skip(1).find(|word| commands.contains(&word.as_os_str()));
+    ExitCode::from(if first.is_some_and(|word| word == "run") { exit::LAZARET } else { exit::USAGE })
+}
+
+/// One thread is enough: the work is done in other processes.
+fn runtime() -> Result<LocalRuntime, Failed> {
+    Builder::new_current_thread()
+        .enable_all()
+        .build_local(LocalOptions::default())
+        .map_err(|error| say::internal(format!("cannot prepare to wait for events: {error}")))
+}

@@ -1,0 +1,106 @@
+//! Where a session works: the options that every command has.
+
+use super::say::{internal, invalid};
+use crate::adapters::executor::Endpoint;
+use broker_protocol::{Failed, Open};
+use clap::Args;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Options of every command.
+#[derive(Args, Clone)]
+#[command(next_help_heading = "Where")]
+pub struct Place {
+    /// The project root: what commands and tools may work on [default: the current directory]
+    #[arg(long, global = true, value_name = "DIR")]
+    project: Option<PathBuf>,
+    /// The central root, for spilled output and notes
+    /// [default: lazaret/projects/NAME-HASH below $XDG_DATA_HOME or ~/.local/share]
+    #[arg(long, global = true, value_name = "DIR")]
+    central: Option<PathBuf>,
+    /// The policy profile
+    #[arg(long, global = true, value_name = "NAME", default_value = "default")]
+    profile: String,
+    /// The executor to start [default: the one installed with lazaret] [env: LAZARET_EXECUTOR]
+    #[arg(long, global = true, value_name = "PATH", conflicts_with = "socket")]
+    executor: Option<PathBuf>,
+    /// The socket of an executor that listens already
+    #[arg(long, global = true, value_name = "PATH")]
+    socket: Option<PathBuf>,
+}
+
+impl Place {
+    /// Where the executor is.
+    pub fn endpoint(&self) -> Endpoint {
+        let named =
+            || std::env::var_os("LAZARET_EXECUTOR").filter(|path| !path.is_empty()).map(PathBuf::from);
+        match &self.socket {
+            Some(socket) => Endpoint::Socket(socket.clone()),
+            None => Endpoint::Program(self.executor.clone().or_else(named)),
+        }
+    }
+
+    /// The session to ask for, with `spare` cells kept ready.
+    pub fn open(&self, spare: u8) -> Result<Open, Failed> {
+        let project = self.project()?;
+        let central = match &self.central {
+            Some(central) => std::path::absolute(central).map_err(|error| internal(error.to_string()))?,
+            None => data_home()?.join("lazaret/projects").join(own_name(&project)),
+        };
+        let [project, central] = [text(project)?, text(central)?];
+        Ok(Open { project, central, profile: self.profile.clone(), spare })
+    }
+
+    /// The project root without links, so that one project has one central root however it is reached.
+    fn project(&self) -> Result<PathBuf, Failed> {
+        let given = self.project.as_deref().unwrap_or(Path::new("."));
+        fs::canonicalize(given).map_err(|error| {
+            invalid(format!(
+                "cannot use {} as the project: {error}; name another with --project",
+                given.display()
+            ))
+        })
+    }
+}
+
+fn text(path: PathBuf) -> Result<String, Failed> {
+    let refused = |path: OsString| invalid(format!("{path:?} is not UTF-8; use a root whose path is"));
+    path.into_os_string().into_string().map_err(refused)
+}
+
+/// Where programs keep a user's data. Its rules: a relative `XDG_DATA_HOME` counts as none.
+fn data_home() -> Result<PathBuf, Failed> {
+    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    absolute("XDG_DATA_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/share"))).ok_or_else(
+        || invalid("neither XDG_DATA_HOME nor HOME says where to keep data; use --central".into()),
+    )
+}
+
+/// A folder name that people recognise and that two projects of one name do not share.
+fn own_name(project: &Path) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
+    let name = project.file_name().unwrap_or("root".as_ref()).to_string_lossy();
+    let name: String = name.chars().map(plain).take(64).collect();
+    let hash = fnv(project.as_os_str().as_encoded_bytes());
+    format!("{name}-{:08x}", (hash >> 32) as u32 ^ hash as u32)
+}
+
+/// FNV-1a, because it must be the same in every release; nothing depends on its being hard to collide.
+fn fnv(bytes: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_project_keeps_its_central_root_for_ever() {
+        assert_eq!(fnv(b"foobar"), 0x8594_4171_f739_67e8);
+        assert_eq!(own_name(Path::new("/home/u/my app")), "my_app-2e1880b0");
+        assert_ne!(own_name(Path::new("/a/x")), own_name(Path::new("/b/x")));
+        assert!(own_name(Path::new("/")).starts_with("root-"));
+    }
+}

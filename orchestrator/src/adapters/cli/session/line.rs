@@ -1,0 +1,206 @@
+//! One line of a session's input.
+
+use crate::adapters::cli::event;
+use crate::adapters::cli::session::reader::LINE_MAX;
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+/// Longest id in bytes of JSON.
+const ID_MAX: usize = 256;
+
+/// A line that is understood.
+#[derive(Debug, PartialEq)]
+pub struct Line {
+    /// The call it is about, as the client named it.
+    pub id: Value,
+    /// What to do.
+    pub order: Order,
+}
+
+/// What a line asks for.
+#[derive(Debug, PartialEq)]
+pub enum Order {
+    /// Start a call.
+    Call {
+        /// The tool.
+        tool: String,
+        /// Its input.
+        input: Value,
+    },
+    /// End a call.
+    Cancel,
+    /// Feed a call's standard input.
+    Feed {
+        /// With this.
+        bytes: Vec<u8>,
+        /// Whether that was the last.
+        end: bool,
+    },
+}
+
+/// Why a line is not understood.
+#[derive(Debug, Error)]
+pub enum LineError {
+    /// It is too long.
+    #[error("the line is longer than {LINE_MAX} bytes")]
+    TooLong,
+    /// It is not JSON.
+    #[error("the line is not JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    /// It is another value.
+    #[error("the line must be a JSON object")]
+    NotAnObject,
+    /// It names no call.
+    #[error("the line needs an `id`: a text or a number of at most {ID_MAX} bytes")]
+    Id,
+    /// It asks for nothing.
+    #[error("the line needs `tool`, `cancel`, `stdin`, `stdinBase64` or `stdinEnd`")]
+    Order,
+    /// A field has no place in it.
+    #[error("field `{0}` has no place in this line")]
+    Surplus(String),
+    /// A field is of the wrong type.
+    #[error("field `{name}`: {rule}")]
+    Field {
+        /// Its name.
+        name: &'static str,
+        /// What it must be.
+        rule: &'static str,
+    },
+    /// Another call has this id.
+    #[error("the id is that of a call under way")]
+    IdInUse,
+    /// The call has no standard input to feed.
+    #[error("the call was not started with \"stdin\": true in its input, or its input has ended")]
+    NoInput,
+}
+
+/// A line that is not understood, and the call it is about, if that is known.
+#[derive(Debug)]
+pub struct Wrong {
+    /// The id, or null.
+    pub id: Value,
+    /// Why.
+    pub error: LineError,
+}
+
+impl From<LineError> for Wrong {
+    fn from(error: LineError) -> Self {
+        Self { id: Value::Null, error }
+    }
+}
+
+/// Parses a line.
+pub fn parse(line: &[u8]) -> Result<Line, Wrong> {
+    let Value::Object(mut fields) = serde_json::from_slice(line).map_err(LineError::from)? else {
+        return Err(LineError::NotAnObject.into());
+    };
+    let id = fields.remove("id").filter(is_id).ok_or(LineError::Id)?;
+    match order(fields) {
+        Ok(order) => Ok(Line { id, order }),
+        Err(error) => Err(Wrong { id, error }),
+    }
+}
+
+fn is_id(id: &Value) -> bool {
+    match id {
+        Value::String(text) => text.len() <= ID_MAX,
+        id => id.is_number(),
+    }
+}
+
+fn order(mut fields: Map<String, Value>) -> Result<Order, LineError> {
+    let order = if let Some(tool) = fields.remove("tool") {
+        let Value::String(tool) = tool else { return Err(LineError::Field { name: "tool", rule: "a text" }) };
+        Order::Call { tool, input: fields.remove("input").unwrap_or_else(|| Value::Object(Map::new())) }
+    } else if is_true(&mut fields, "cancel")? {
+        Order::Cancel
+    } else {
+        feed(&mut fields)?
+    };
+    match fields.keys().next() {
+        Some(name) => Err(LineError::Surplus(name.clone())),
+        None => Ok(order),
+    }
+}
+
+fn feed(fields: &mut Map<String, Value>) -> Result<Order, LineError> {
+    let text = fields.remove("stdin");
+    let coded = fields.remove("stdinBase64");
+    let end = is_true(fields, "stdinEnd")?;
+    let bytes = match (text, coded) {
+        (Some(Value::String(text)), None) => text.into_bytes(),
+        (Some(_), None) => return Err(LineError::Field { name: "stdin", rule: "a text" }),
+        (None, Some(coded)) => decoded(&coded)?,
+        (Some(_), Some(_)) => return Err(LineError::Surplus("stdinBase64".into())),
+        (None, None) if end => Vec::new(),
+        (None, None) => {
+            return Err(fields.keys().next().cloned().map_or(LineError::Order, LineError::Surplus));
+        }
+    };
+    Ok(Order::Feed { bytes, end })
+}
+
+fn decoded(coded: &Value) -> Result<Vec<u8>, LineError> {
+    let bytes = coded.as_str().and_then(|text| event::decode(text).ok());
+    bytes.ok_or(LineError::Field { name: "stdinBase64", rule: "a text in base64, with its padding" })
+}
+
+/// Takes a field that may only be true.
+fn is_true(fields: &mut Map<String, Value>, name: &'static str) -> Result<bool, LineError> {
+    match fields.remove(name) {
+        None => Ok(false),
+        Some(Value::Bool(true)) => Ok(true),
+        Some(_) => Err(LineError::Field { name, rule: "true, or absent" }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn each_order_is_understood() {
+        let feed = |bytes: &[u8], end| Order::Feed { bytes: bytes.to_vec(), end };
+        let cases = [
+            (r#"{"id":1,"tool":"ls"}"#, json!(1), Order::Call { tool: "ls".into(), input: json!({}) }),
+            (r#"{"id":"a","cancel":true}"#, json!("a"), Order::Cancel),
+            (r#"{"id":"a","stdin":"é"}"#, json!("a"), feed("é".as_bytes(), false)),
+            (r#"{"id":"a","stdinBase64":"AP8="}"#, json!("a"), feed(b"\x00\xff", false)),
+            (r#"{"id":1.5,"stdinEnd":true}"#, json!(1.5), feed(b"", true)),
+            (r#"{"id":"a","stdin":"x","stdinEnd":true}"#, json!("a"), feed(b"x", true)),
+        ];
+        for (text, id, order) in cases {
+            assert_eq!(parse(text.as_bytes()).unwrap(), Line { id, order }, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_the_id_where_there_is_one() {
+        let long = format!(r#"{{"id":"{}","cancel":true}}"#, "x".repeat(ID_MAX + 1));
+        let cases = [
+            ("nonsense", json!(null), "not JSON"),
+            ("[]", json!(null), "JSON object"),
+            ("\u{fffd}", json!(null), "not JSON"),
+            ("{}", json!(null), "needs an `id`"),
+            (r#"{"id":null,"cancel":true}"#, json!(null), "needs an `id`"),
+            (r#"{"id":[1],"cancel":true}"#, json!(null), "needs an `id`"),
+            (long.as_str(), json!(null), "needs an `id`"),
+            (r#"{"id":"a"}"#, json!("a"), "needs `tool`"),
+            (r#"{"id":"a","tool":1}"#, json!("a"), "field `tool`: a text"),
+            (r#"{"id":"a","cancel":false}"#, json!("a"), "field `cancel`: true"),
+            (r#"{"id":"a","tool":"ls","cancel":true}"#, json!("a"), "`cancel` has no place"),
+            (r#"{"id":"a","toool":"ls"}"#, json!("a"), "`toool` has no place"),
+            (r#"{"id":"a","stdin":"x","stdinBase64":""}"#, json!("a"), "`stdinBase64` has no place"),
+            (r#"{"id":"a","stdinBase64":"?"}"#, json!("a"), "base64"),
+            (r#"{"id":"a","stdin":1}"#, json!("a"), "field `stdin`: a text"),
+        ];
+        for (text, id, message) in cases {
+            let wrong = parse(text.as_bytes()).unwrap_err();
+            assert_eq!(wrong.id, id, "{text}");
+            assert!(wrong.error.to_string().contains(message), "{text}: {}", wrong.error);
+        }
+        assert!(parse(b"{\"id\":\"\xff\"}").is_err());
+    }
+}

@@ -1,0 +1,159 @@
+//! `lazaret session`: JSON lines in, JSON lines out, one session for all of them.
+//!
+//! Three things flow and each is bounded: lines that were read and not yet handed on (their bytes hold permits of
+//! [`HELD`], and without permits nothing more is read), output (the executor's window: who does not read our output
+//! stops the commands), and calls at once (the border's own limit; further ones wait their turn).
+
+mod line;
+mod reader;
+mod writer;
+mod calls;
+
+use super::event::{ErrorBody, Notice, Ready};
+use super::place::Place;
+use super::{exit, runtime, say};
+use crate::adapters::executor::{Connection, Endpoint, Greeting};
+use broker_protocol::{ErrorKind, Failed, Open};
+use calls::Calls;
+use clap::Args;
+use line::{Line, LineError, Order};
+use reader::{Lines, Next};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::sync::{Mutex, Semaphore};
+use writer::{Closed, Writer};
+
+/// Bytes of lines that may be held while they wait for a command or for their turn.
+const HELD: usize = 8 << 20;
+/// What holding a line costs besides its bytes.
+const LINE_COST: usize = 1024;
+/// Cells to keep ready between calls.
+const SPARE: u8 = 2;
+
+const EXAMPLES: &str = r#"In, one object a line:
+  {"id":"1","tool":"bash","input":{"command":"make","timeout":60}}
+  {"id":"2","tool":"bash","input":{"command":"cat","stdin":true}}
+  {"id":"2","stdin":"text"}   {"id":"2","stdinBase64":"AP8="}
+  {"id":"2","stdinEnd":true}
+  {"id":"1","cancel":true}
+Out:
+  {"event":"ready","session":{...}}
+  {"id":"1","event":"output","stream":"stdout","chunk":"..."}
+      (with "chunkBase64" instead where it is not UTF-8)
+  {"id":"1","event":"result","status":"success","result":"...",
+      "metadata":{...}}
+Each call ends with exactly one result. A wrong line gets a result with
+status "error" and its id, or null. A line for a call that has ended is
+ignored. At the end of the input, calls under way are waited for.
+
+Exit code: 0 at the end of the input; 125 no session could be opened;
+141 nobody reads the output."#;
+
+/// Speak JSON lines: many calls at once in one session
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Session {}
+
+impl Session {
+    /// Serves standard input until it ends; returns our exit code.
+    pub fn main(self, place: Place) -> Result<u8, Failed> {
+        let sandbox = Reopening::new(place.endpoint(), place.open(SPARE)?);
+        runtime()?.block_on(serve(sandbox))
+    }
+}
+
+async fn serve(sandbox: Reopening) -> Result<u8, Failed> {
+    let streams = |error| say::internal(format!("cannot use the standard streams: {error}"));
+    let mut lines = Lines::new(super::streams::Input::stdin().map_err(streams)?);
+    let writer = Rc::new(Writer::new(super::streams::Output::stdout().map_err(streams)?));
+    if let Err(failed) = sandbox.connection(&writer).await {
+        let fault = Notice { id: None, event: "fault", error: ErrorBody::new(&failed) };
+        let _ = writer.line(&fault).await;
+        return Err(failed);
+    }
+    let desk = Desk { calls: Calls::new(sandbox, writer.clone()), held: Arc::new(Semaphore::new(HELD)) };
+    tokio::select! {
+        () = desk.serve(&mut lines) => Ok(exit::OK),
+        () = writer.closed() => Ok(exit::SIGNAL + nix::libc::SIGPIPE as u8),
+    }
+}
+
+/// Where lines are taken in.
+struct Desk {
+    calls: Calls,
+    held: Arc<Semaphore>,
+}
+
+impl Desk {
+    /// Takes every line until the input ends, then waits for the calls under way.
+    async fn serve(&self, lines: &mut Lines) {
+        loop {
+            let taken = match lines.next().await {
+                Next::Line(bytes) if bytes.iter().all(u8::is_ascii_whitespace) => Ok(()),
+                Next::Line(bytes) => self.take(bytes).await,
+                Next::TooLong => Err(LineError::TooLong.into()),
+                Next::End => break,
+            };
+            if let Err(wrong) = taken {
+                self.calls.refuse(wrong).await;
+            }
+        }
+        self.calls.finished().await;
+    }
+
+    async fn take(&self, bytes: Vec<u8>) -> Result<(), line::Wrong> {
+        let cost = (bytes.len() + LINE_COST).min(HELD) as u32;
+        let Line { id, order } = line::parse(&bytes)?;
+        drop(bytes);
+        if let Order::Cancel = order {
+            self.calls.cancel(&id);
+            return Ok(());
+        }
+        // Never closed, so there is always a permit in the end.
+        let Ok(held) = self.held.clone().acquire_many_owned(cost).await else { return Ok(()) };
+        match order {
+            Order::Call { tool, input } => self.calls.start(id, tool, input, held),
+            Order::Feed { bytes, end } => self.calls.feed(id, bytes, end, held).await,
+            Order::Cancel => Ok(()),
+        }
+    }
+}
+
+/// The session's connection. A lost executor ends the calls that were under way; the next call opens a new session.
+struct Reopening {
+    endpoint: Endpoint,
+    open: Open,
+    current: RefCell<Option<Rc<Connection>>>,
+    /// Held while a connection is made, so that only one is.
+    opening: Mutex<()>,
+}
+
+impl Reopening {
+    fn new(endpoint: Endpoint, open: Open) -> Self {
+        Self { endpoint, open, current: RefCell::default(), opening: Mutex::new(()) }
+    }
+
+    /// A connection that is alive, so far as we know. A new one is announced.
+    async fn connection(&self, writer: &Writer) -> Result<Rc<Connection>, Failed> {
+        if let Some(connection) = self.alive() {
+            return Ok(connection);
+        }
+        let _opening = self.opening.lock().await;
+        if let Some(connection) = self.alive() {
+            return Ok(connection);
+        }
+        let connection = Rc::new(Greeting::open(&self.endpoint, self.open.clone())?.opened().await?);
+        self.current.replace(Some(connection.clone()));
+        match writer.line(&Ready::new(connection.opened())).await {
+            Ok(()) => Ok(connection),
+            Err(Closed) => {
+                Err(Failed { kind: ErrorKind::Cancelled, message: "nobody reads the output".into() })
+            }
+        }
+    }
+
+    fn alive(&self) -> Option<Rc<Connection>> {
+        self.current.borrow().as_ref().filter(|connection| connection.is_alive()).cloned()
+    }
+}

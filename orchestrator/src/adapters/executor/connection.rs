@@ -1,0 +1,429 @@
+//! An open session: many calls at once over one socket.
+//!
+//! One task reads; whoever sends writes straight away, and only what the socket does not take waits for that task. All of
+//! it lives on one thread, so the state is a plain [`RefCell`], never borrowed across an `await`.
+
+use super::ExecutorError;
+use crate::domain::answer::Finished;
+use crate::ports::{Event, Running, Sandbox};
+use broker_protocol::{
+    CallId, Decoder, ErrorKind, Failed, FileAnswer, FromBroker, Opened, Outcome, Request, Roots, Signal,
+    ToBroker, encode, frame, limit,
+};
+use nix::sys::socket::{Shutdown, shutdown};
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::pin::Pin;
+use std::rc::Rc;
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+/// Output that was taken is paid for in pieces of at least this size: a message each would cost more than the output.
+const PAYMENT: u32 = 64 * 1024;
+/// While more than this waits for the socket, no call starts.
+const BACKLOG: usize = 256 * 1024;
+
+/// An open session.
+pub struct Connection {
+    link: Rc<Link>,
+    roots: Roots,
+    opened: Opened,
+    reader: JoinHandle<()>,
+}
+
+impl Connection {
+    /// Takes over a socket on which the session is open. `decoder` holds what was already received.
+    pub fn new(socket: UnixStream, decoder: Decoder, opened: Opened) -> Self {
+        let (read, write) = socket.into_split();
+        let link =
+            Rc::new(Link { write, state: RefCell::default(), dirty: Notify::new(), drained: Notify::new() });
+        let reader = tokio::task::spawn_local(run(link.clone(), read, decoder));
+        let roots = Roots { project: opened.project.clone(), central: opened.central.clone() };
+        Self { link, roots, opened, reader }
+    }
+
+    /// What the executor said of the session.
+    pub fn opened(&self) -> &Opened {
+        &self.opened
+    }
+
+    /// Whether calls can still be made.
+    pub fn is_alive(&self) -> bool {
+        self.link.state.borrow().end.is_none()
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.reader.abort();
+    }
+}
+
+impl Sandbox for Connection {
+    type Call = RunningCall;
+
+    fn roots(&self) -> &Roots {
+        &self.roots
+    }
+
+    async fn start(&self, request: Request) -> Result<RunningCall, Failed> {
+        self.link.room().await;
+        let slot = Rc::new(Slot::default());
+        let call = self.link.enter(slot.clone());
+        let control = Control { link: self.link.clone(), call, slot };
+        let sent = self.link.send(&ToBroker::Call { call, request });
+        if let Err(failed) = sent {
+            self.link.state.borrow_mut().calls.remove(&call);
+            return Err(failed);
+        }
+        Ok(RunningCall { control, owed: 0, ended: false })
+    }
+}
+
+/// What is shared between the calls and the task that reads.
+struct Link {
+    write: OwnedWriteHalf,
+    state: RefCell<State>,
+    /// Something waits to be written.
+    dirty: Notify,
+    /// Something that waited was written.
+    drained: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// Frames that the socket has not taken yet.
+    outgoing: Vec<u8>,
+    calls: HashMap<CallId, Rc<Slot>>,
+    last: CallId,
+    /// Why the connection ended.
+    end: Option<Failed>,
+}
+
+/// One call, as the reading task sees it.
+struct Slot {
+    events: RefCell<VecDeque<Event>>,
+    arrived: Notify,
+    /// Parts of a file tool's answer.
+    answer: RefCell<Vec<u8>>,
+    /// Output that may still come before we pay.
+    window: Cell<u32>,
+    /// Number of the next chunk of output.
+    sequence: Cell<u64>,
+    /// Input that may be sent.
+    input: Cell<u32>,
+    input_room: Notify,
+    ended: Cell<bool>,
+}
+
+impl Default for Slot {
+    fn default() -> Self {
+        Self {
+            events: RefCell::default(),
+            arrived: Notify::new(),
+            answer: RefCell::default(),
+            window: Cell::new(limit::OUTPUT_WINDOW),
+            sequence: Cell::new(0),
+            input: Cell::new(limit::INPUT_WINDOW),
+            input_room: Notify::new(),
+            ended: Cell::new(false),
+        }
+    }
+}
+
+impl Slot {
+    fn push_end(&self, ended: Result<Finished, Failed>) {
+        self.ended.set(true);
+        self.input_room.notify_one();
+        self.push(Event::Ended(Box::new(ended)));
+    }
+
+    fn push(&self, event: Event) {
+        self.events.borrow_mut().push_back(event);
+        self.arrived.notify_one();
+    }
+
+    fn output(&self, stderr: bool, sequence: u64, bytes: Vec<u8>) -> Result<(), ExecutorError> {
+        if sequence != self.sequence.get() {
+            return Err(ExecutorError::Protocol("a piece of output is missing"));
+        }
+        let left = u32::try_from(bytes.len()).ok().and_then(|count| self.window.get().checked_sub(count));
+        let left = left.ok_or(ExecutorError::Protocol("more output than was paid for"))?;
+        self.window.set(left);
+        self.sequence.set(sequence + 1);
+        self.push(Event::Output { stderr, bytes });
+        Ok(())
+    }
+
+    fn part(&self, bytes: &[u8]) -> Result<(), ExecutorError> {
+        let mut answer = self.answer.borrow_mut();
+        if answer.len() + bytes.len() > limit::ANSWER {
+            return Err(ExecutorError::Protocol("an answer is too long"));
+        }
+        answer.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn credit(&self, bytes: u32) {
+        self.input.set(self.input.get().saturating_add(bytes));
+        self.input_room.notify_one();
+    }
+
+    /// The answer of a file tool. It comes from the file worker by way of the broker, which does not read it: when it is no
+    /// answer, this call fails and not the connection.
+    fn take_answer(&self, outcome: &Outcome) -> Result<Option<FileAnswer>, ExecutorError> {
+        match outcome {
+            Outcome::Answered => Ok(Some(frame::decode_whole(&self.answer.take())?)),
+            Outcome::Ran(_) | Outcome::Refused(_) | Outcome::Failed(_) | Outcome::Broken(_) => Ok(None),
+        }
+    }
+}
+
+impl Link {
+    fn enter(&self, slot: Rc<Slot>) -> CallId {
+        let mut state = self.state.borrow_mut();
+        state.last += 1;
+        let call = state.last;
+        state.calls.insert(call, slot);
+        call
+    }
+
+    /// Sends `message` now, or as soon as the socket takes it.
+    fn send(&self, message: &ToBroker) -> Result<(), Failed> {
+        let mut state = self.state.borrow_mut();
+        if let Some(end) = &state.end {
+            return Err(end.clone());
+        }
+        let waiting = !state.outgoing.is_empty();
+        encode(message, &mut state.outgoing)
+            .map_err(|error| Failed { kind: ErrorKind::Internal, message: error.to_string() })?;
+        if !waiting && self.flush(&mut state) {
+            self.dirty.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Writes what waits; says whether something still does. A failure is left to the reading task, which sees it too and
+    /// knows more.
+    fn flush(&self, state: &mut State) -> bool {
+        while !state.outgoing.is_empty() {
+            match self.write.try_write(&state.outgoing) {
+                Ok(count) => drop(state.outgoing.drain(..count)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+                Err(_) => state.outgoing.clear(),
+            }
+        }
+        state.outgoing.shrink_to(PAYMENT as usize);
+        false
+    }
+
+    /// Waits until little enough waits for the socket.
+    async fn room(&self) {
+        while self.state.borrow().outgoing.len() > BACKLOG {
+            self.drained.notified().await;
+        }
+        // Of all that wait, one was woken.
+        self.drained.notify_one();
+    }
+
+    /// Handles one message.
+    fn hear(&self, message: FromBroker) -> Result<(), ExecutorError> {
+        match message {
+            FromBroker::Output { call, stderr, sequence, bytes } => {
+                self.slot(call)?.output(stderr, sequence, bytes)
+            }
+            FromBroker::InputCredit { call, bytes } => self.slot(call).map(|slot| slot.credit(bytes)),
+            FromBroker::Part { call, bytes } => self.slot(call)?.part(&bytes),
+            FromBroker::Done { call, outcome, usage, layers } => {
+                let slot = self.slot(call)?;
+                self.state.borrow_mut().calls.remove(&call);
+                let answer = slot.take_answer(&outcome).map_err(Failed::from);
+                slot.push_end(answer.map(|answer| Finished { outcome, answer, usage, layers }));
+                Ok(())
+            }
+            FromBroker::Fault(failed) => Err(ExecutorError::Fault(failed)),
+            FromBroker::Hello(_) | FromBroker::Probed(_) | FromBroker::Opened(_) => {
+                Err(ExecutorError::Protocol("a message out of turn"))
+            }
+        }
+    }
+
+    fn slot(&self, call: CallId) -> Result<Rc<Slot>, ExecutorError> {
+        let slot = self.state.borrow().calls.get(&call).cloned();
+        slot.ok_or(ExecutorError::Protocol("it speaks of a call that is not under way"))
+    }
+
+    /// Ends every call that is under way, and all that would come.
+    fn end(&self, error: ExecutorError) {
+        let failed = Failed::from(error);
+        let mut state = self.state.borrow_mut();
+        state.end = Some(failed.clone());
+        state.outgoing = Vec::new();
+        // What we do not believe any more, we do not keep waiting either: the executor ends with its socket.
+        let _ = shutdown(self.write.as_ref().as_raw_fd(), Shutdown::Both);
+        for (_, slot) in state.calls.drain() {
+            slot.push_end(Err(failed.clone()));
+        }
+        self.drained.notify_one();
+    }
+}
+
+/// The reading task: until the connection ends, hears what comes and writes what waits.
+async fn run(link: Rc<Link>, mut read: OwnedReadHalf, mut decoder: Decoder) {
+    let mut bytes = vec![0; limit::CHUNK];
+    let error = loop {
+        if let Err(error) = turn(&link, &mut read, &mut bytes, &mut decoder).await {
+            break error;
+        }
+    };
+    link.end(error);
+}
+
+async fn turn(
+    link: &Link,
+    read: &mut OwnedReadHalf,
+    bytes: &mut [u8],
+    decoder: &mut Decoder,
+) -> Result<(), ExecutorError> {
+    while let Some(message) = decoder.next()? {
+        link.hear(message)?;
+    }
+    let waiting = !link.state.borrow().outgoing.is_empty();
+    tokio::select! {
+        received = receive(read, bytes, decoder) => received,
+        () = link.dirty.notified(), if !waiting => Ok(()),
+        writable = link.write.writable(), if waiting => {
+            writable?;
+            link.flush(&mut link.state.borrow_mut());
+            link.drained.notify_one();
+            Ok(())
+        }
+    }
+}
+
+/// Receives what is there. Safe to be dropped while it waits.
+async fn receive(
+    read: &mut OwnedReadHalf,
+    bytes: &mut [u8],
+    decoder: &mut Decoder,
+) -> Result<(), ExecutorError> {
+    let mut buffer = ReadBuf::new(bytes);
+    match poll_fn(|context| Pin::new(&mut *read).poll_read(context, &mut buffer)).await {
+        Ok(()) if buffer.filled().is_empty() => Err(ExecutorError::Lost),
+        Ok(()) => {
+            decoder.push(buffer.filled());
+            Ok(())
+        }
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Err(ExecutorError::Lost),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A call under way.
+pub struct RunningCall {
+    control: Control,
+    /// Output that was taken and is not yet paid for.
+    owed: u32,
+    ended: bool,
+}
+
+impl RunningCall {
+    /// A way to steer this call while somebody else follows it.
+    pub fn control(&self) -> Control {
+        self.control.clone()
+    }
+}
+
+impl Running for RunningCall {
+    async fn next(&mut self) -> Event {
+        loop {
+            let next = self.control.slot.events.borrow_mut().pop_front();
+            if let Some(event) = next {
+                self.ended = matches!(event, Event::Ended(_));
+                return event;
+            }
+            self.control.slot.arrived.notified().await;
+        }
+    }
+
+    fn taken(&mut self, bytes: usize) {
+        self.owed = self.owed.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
+        let slot = &self.control.slot;
+        if self.owed < PAYMENT || slot.ended.get() {
+            return;
+        }
+        slot.window.set(slot.window.get().saturating_add(self.owed));
+        self.control.tell(|call| ToBroker::Credit { call, bytes: self.owed });
+        self.owed = 0;
+    }
+
+    fn cancel(&self) {
+        self.control.cancel();
+    }
+}
+
+impl Drop for RunningCall {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.control.cancel();
+        }
+    }
+}
+
+/// Steers a call. After the call's end it does nothing.
+#[derive(Clone)]
+pub struct Control {
+    link: Rc<Link>,
+    call: CallId,
+    slot: Rc<Slot>,
+}
+
+impl Control {
+    /// Asks for its end.
+    pub fn cancel(&self) {
+        self.tell(|call| ToBroker::Cancel { call });
+    }
+
+    /// Sends a signal to its main process.
+    pub fn signal(&self, signal: Signal) {
+        self.tell(|call| ToBroker::Signal { call, signal });
+    }
+
+    /// Says that the window has changed its size.
+    pub fn resize(&self, rows: u16, columns: u16) {
+        self.tell(|call| ToBroker::Resize { call, rows, columns });
+    }
+
+    /// Ends its standard input.
+    pub fn end_input(&self) {
+        self.tell(|call| ToBroker::InputEnd { call });
+    }
+
+    /// Feeds its standard input, as fast as it takes it. One at a time may feed a call.
+    pub async fn feed(&self, mut bytes: &[u8]) {
+        while !bytes.is_empty() && !self.slot.ended.get() {
+            let room = (self.slot.input.get() as usize).min(limit::CHUNK).min(bytes.len());
+            if room == 0 {
+                self.slot.input_room.notified().await;
+                continue;
+            }
+            let (now, later) = bytes.split_at(room);
+            self.slot.input.set(self.slot.input.get() - room as u32);
+            self.tell(|call| ToBroker::Input { call, bytes: now.to_vec() });
+            bytes = later;
+        }
+    }
+
+    /// A connection that has ended says so by the call's outcome, so a failure to send is no news here.
+    fn tell(&self, message: impl FnOnce(CallId) -> ToBroker) {
+        if !self.slot.ended.get() {
+            let _ = self.link.send(&message(self.call));
+        }
+    }
+}

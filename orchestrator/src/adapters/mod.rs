@@ -1,0 +1,4 @@
+//! What touches the outside: the executor on one side, people and programs on the other.
+
+pub mod cli;
+pub mod executor;

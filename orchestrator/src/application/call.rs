@@ -1,0 +1,175 @@
+//! One tool call from name to outcome: the only path. Every front end goes [`plan`], [`begin`], [`Call::finish`].
+
+use crate::domain::answer::{Answer, Asked};
+use crate::domain::catalogue::Tool;
+use crate::domain::request;
+use crate::ports::{Audience, Event, Gone, Running, Sandbox};
+use broker_protocol::{Request, Roots};
+use serde_json::Value;
+
+/// Makes the request that a tool's name and input mean, or the answer that says why they mean none.
+pub fn plan(tool: &str, input: Value, roots: &Roots) -> Result<Request, Box<Answer>> {
+    request::parse(tool, input, roots).map_err(|error| {
+        let name = Tool::find(tool).map_or("", |tool| tool.name);
+        Box::new(Answer::failed(&Asked::only(name), error.into()))
+    })
+}
+
+/// Starts `request`.
+pub async fn begin<S: Sandbox>(sandbox: &S, request: Request) -> Result<Call<S::Call>, Box<Answer>> {
+    let asked = Asked::of(&request);
+    match sandbox.start(request).await {
+        Ok(running) => Ok(Call { asked, roots: sandbox.roots().clone(), running }),
+        Err(failed) => Err(Box::new(Answer::failed(&asked, failed))),
+    }
+}
+
+/// A call under way.
+pub struct Call<R> {
+    asked: Asked,
+    roots: Roots,
+    /// The way to steer it.
+    pub running: R,
+}
+
+impl<R: Running> Call<R> {
+    /// Passes its output on until it ends. Without a listener there is no reason to go on: then it is cancelled.
+    pub async fn finish(mut self, audience: &mut impl Audience) -> Answer {
+        let mut listening = true;
+        loop {
+            match self.running.next().await {
+                Event::Output { stderr, bytes } => {
+                    if listening && let Err(Gone) = audience.hear(stderr, &bytes).await {
+                        listening = false;
+                        self.running.cancel();
+                    }
+                    self.running.taken(bytes.len());
+                }
+                Event::Ended(ended) => {
+                    return match *ended {
+                        Ok(finished) => Answer::of(&self.asked, finished, &self.roots),
+                        Err(failed) => Answer::failed(&self.asked, failed),
+                    };
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::answer::Finished;
+    use broker_protocol::{Captured, Ended, ErrorKind, Failed, LayerSet, Outcome, Ran, Usage};
+    use serde_json::json;
+    use std::cell::{Cell, RefCell};
+    use std::collections::VecDeque;
+    use std::rc::Rc;
+
+    #[derive(Default)]
+    struct Script {
+        events: RefCell<VecDeque<Event>>,
+        taken: Cell<usize>,
+        cancelled: Cell<u32>,
+    }
+
+    struct Scripted {
+        roots: Roots,
+        script: Rc<Script>,
+    }
+
+    impl Sandbox for Scripted {
+        type Call = Rc<Script>;
+        fn roots(&self) -> &Roots {
+            &self.roots
+        }
+        async fn start(&self, _: Request) -> Result<Rc<Script>, Failed> {
+            Ok(self.script.clone())
+        }
+    }
+
+    impl Running for Rc<Script> {
+        async fn next(&mut self) -> Event {
+            self.events.borrow_mut().pop_front().expect("asked after the end")
+        }
+        fn taken(&mut self, bytes: usize) {
+            self.taken.set(self.taken.get() + bytes);
+        }
+        fn cancel(&self) {
+            self.cancelled.set(self.cancelled.get() + 1);
+        }
+    }
+
+    struct Ears {
+        heard: Vec<u8>,
+        patience: usize,
+    }
+
+    impl Audience for Ears {
+        async fn hear(&mut self, _: bool, bytes: &[u8]) -> Result<(), Gone> {
+            self.heard.extend_from_slice(bytes);
+            if self.heard.len() > self.patience { Err(Gone) } else { Ok(()) }
+        }
+    }
+
+    fn scripted(ended: Result<Ended, Failed>) -> Scripted {
+        let script = Rc::new(Script::default());
+        let out = |bytes: &[u8]| Event::Output { stderr: false, bytes: bytes.to_vec() };
+        let done = ended.map(|ended| Finished {
+            outcome: Outcome::Ran(Ran { ended, output: Captured::default(), spill: None, timeout_s: None }),
+            answer: None,
+            usage: Usage::default(),
+            layers: LayerSet::default(),
+        });
+        script.events.borrow_mut().extend([
+            out(b"one"),
+            out(b"two"),
+            out(b"three"),
+            Event::Ended(Box::new(done)),
+        ]);
+        Scripted { roots: Roots { project: "/p".into(), central: "/c".into() }, script }
+    }
+
+    async fn call(sandbox: &Scripted, ears: &mut Ears) -> Answer {
+        let request = plan("bash", json!({"command": "x"}), sandbox.roots()).unwrap();
+        begin(sandbox, request).await.ok().unwrap().finish(ears).await
+    }
+
+    fn block_on<F: Future>(future: F) -> F::Output {
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+    }
+
+    #[test]
+    fn output_is_heard_and_paid_for_and_the_outcome_is_the_answer() {
+        let sandbox = scripted(Ok(Ended::Exited(0)));
+        let mut ears = Ears { heard: vec![], patience: 100 };
+        let answer = block_on(call(&sandbox, &mut ears));
+        assert!(answer.error.is_none());
+        assert_eq!(ears.heard, b"onetwothree");
+        assert_eq!((sandbox.script.taken.get(), sandbox.script.cancelled.get()), (11, 0));
+    }
+
+    #[test]
+    fn without_a_listener_the_call_is_cancelled_once_and_drained() {
+        let sandbox = scripted(Ok(Ended::Cancelled));
+        let mut ears = Ears { heard: vec![], patience: 4 };
+        let answer = block_on(call(&sandbox, &mut ears));
+        assert_eq!(answer.error.unwrap().kind, ErrorKind::Cancelled);
+        assert_eq!(ears.heard, b"onetwo");
+        assert_eq!((sandbox.script.taken.get(), sandbox.script.cancelled.get()), (11, 1));
+    }
+
+    #[test]
+    fn a_lost_executor_is_an_answer() {
+        let sandbox = scripted(Err(Failed { kind: ErrorKind::ExecutorLost, message: "gone".into() }));
+        let answer = block_on(call(&sandbox, &mut Ears { heard: vec![], patience: 100 }));
+        assert_eq!(answer.error.unwrap().kind, ErrorKind::ExecutorLost);
+    }
+
+    #[test]
+    fn what_is_no_request_never_starts() {
+        let sandbox = scripted(Ok(Ended::Exited(0)));
+        let answer = plan("shell", json!({}), sandbox.roots()).unwrap_err();
+        assert_eq!((answer.about.tool, answer.error.unwrap().kind), ("bash", ErrorKind::InvalidInput));
+    }
+}

@@ -1,0 +1,3 @@
+//! What lazaret does, whatever asks for it and whatever carries it out.
+
+pub mod call;

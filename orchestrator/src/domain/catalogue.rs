@@ -1,0 +1,336 @@
+//! The tools as the model sees them: data. Policies, results and the audit know a tool by its one canonical name, so
+//! aliases end here.
+//!
+//! To add a tool: a row here, a variant of [`Request`](broker_protocol::Request), and its builder in
+//! [`request`].
+
+use super::field::{Field, Kind, object_schema};
+use super::request::{self, Build, Rewrite};
+use broker_protocol::limit;
+use serde_json::{Value, json};
+
+/// What a tool works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Category {
+    /// Files of the two zones.
+    File,
+    /// Programs.
+    Exec,
+    /// Names and contents of many files.
+    Search,
+}
+
+impl Category {
+    /// The name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Category::File => "file",
+            Category::Exec => "exec",
+            Category::Search => "search",
+        }
+    }
+}
+
+/// How much harm a call can do inside the zones. A tool is called dangerous from `medium` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Risk {
+    /// It only looks.
+    Low,
+    /// It changes files.
+    Medium,
+    /// It runs programs.
+    High,
+}
+
+impl Risk {
+    /// The name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Risk::Low => "low",
+            Risk::Medium => "medium",
+            Risk::High => "high",
+        }
+    }
+}
+
+/// One tool.
+pub struct Tool {
+    /// The canonical name.
+    pub name: &'static str,
+    /// Names of other systems for the same thing.
+    pub aliases: &'static [&'static str],
+    /// For the model: what it does, and when to take it.
+    pub description: &'static str,
+    /// What it works on.
+    pub category: Category,
+    /// How much harm it can do.
+    pub risk: Risk,
+    /// Its input.
+    pub fields: &'static [Field],
+    /// Turns forms of other systems that are more than another name into ours.
+    pub rewrite: Rewrite,
+    /// Makes the request from checked input.
+    pub build: Build,
+}
+
+impl Tool {
+    /// The tool called `name`, or one of its aliases.
+    pub fn find(name: &str) -> Option<&'static Tool> {
+        TOOLS.iter().find(|tool| tool.name == name || tool.aliases.contains(&name))
+    }
+
+    /// Its input as JSON Schema 2020-12.
+    pub fn schema(&self) -> Value {
+        let mut schema = object_schema(self.fields);
+        schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
+        schema
+    }
+
+    /// The tool as it stands in a list of tools.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "name": self.name,
+            "description": self.description,
+            "inputSchema": self.schema(),
+            "category": self.category.name(),
+            "risk": self.risk.name(),
+            "aliases": self.aliases,
+        })
+    }
+}
+
+const SECONDS: Kind = Kind::Whole { least: 1, most: limit::TIMEOUT_S as u64 };
+const COUNT: Kind = Kind::Whole { least: 1, most: limit::ENTRIES as u64 };
+const LINES: Kind = Kind::Whole { least: 1, most: u64::MAX };
+
+const PATH: &str = "Absolute, or relative to the project root; `central:` before it means the central root.";
+
+/// The path of one file.
+const FILE: Field = Field::must("path", Kind::Path, PATH).or(&["file_path", "filePath"]);
+/// A directory to look in.
+const DIRECTORY: Field =
+    Field::may("path", Kind::Path, "Where to look; the project root if absent.").or(&["directory", "dir"]);
+const SHA256: Field = Field::may(
+    "expected_sha256",
+    Kind::Digest,
+    "SHA-256 that the file must still have, in hexadecimal; else nothing is changed.",
+)
+.or(&["expectedSha256"]);
+const HIDDEN: Field = Field::may("hidden", Kind::Flag, "Also names that begin with a dot.")
+    .or(&["includeHidden", "include_hidden"]);
+const IGNORED: Field =
+    Field::may("ignored", Kind::Flag, "Also files that ignore files such as .gitignore name.")
+        .or(&["ignore_gitignore"]);
+const LIMIT_ALIASES: &[&str] = &["max_results", "maxResults", "max_files"];
+
+/// Fields of one replacement of `file_edit`.
+pub const EDIT: &[Field] =
+    &[
+        Field::must("old", Kind::Text, "The text that is there, exactly, with its line ends; not empty.")
+            .or(&["old_text", "old_string", "target"]),
+        Field::must("new", Kind::Text, "The text that shall be there.").or(&[
+            "new_text",
+            "new_string",
+            "replacement",
+        ]),
+        Field::may(
+            "occurrence",
+            Kind::Whole { least: 1, most: limit::CONTENT as u64 },
+            "Replace exactly this many places; without it and without `all` there must be exactly one.",
+        ),
+        Field::may("all", Kind::Flag, "Replace every place.").or(&["replace_all"]),
+    ];
+
+/// All tools, in the order in which they are shown.
+pub static TOOLS: [Tool; 7] = [
+    Tool {
+        name: "bash",
+        aliases: &["shell"],
+        description: "Runs a command in a sandboxed cell and returns its output and exit code. A string runs with \
+                      `bash -c`; a list of strings runs as a program with its arguments, without a shell. The project \
+                      is writable, system files can only be read, and there is no network. Processes left behind are \
+                      killed when the command ends.",
+        category: Category::Exec,
+        risk: Risk::High,
+        fields: &[
+            Field::must("command", Kind::Command, "A shell command, or a program and its arguments.")
+                .or(&["cmd"]),
+            Field::may("timeout", SECONDS, "Time limit in seconds; the policy's maximum is never exceeded.")
+                .or(&["timeout_s", "timeoutS"]),
+            Field::may("idle_timeout", SECONDS, "Ends the command after this many seconds without output.")
+                .or(&["idleTimeout", "idle_timeout_s"]),
+            Field::may("cwd", Kind::Path, "Working directory; the project root if absent.")
+                .or(&["directory", "workdir"]),
+            Field::may("description", Kind::Text, "What the command is for, in a few words, for the user."),
+            Field::may("stdin", Kind::Flag, "Give the command a standard input that the caller feeds."),
+        ],
+        rewrite: request::as_it_is,
+        build: request::bash,
+    },
+    Tool {
+        name: "file_read",
+        aliases: &["read_file", "read"],
+        description: "Reads a file, or some lines of it. At most 1 MiB is returned, with a note where it was cut.",
+        category: Category::File,
+        risk: Risk::Low,
+        fields: &[
+            FILE,
+            Field::may("offset", LINES, "First line to read, counted from 1."),
+            Field::may("limit", LINES, "How many lines to read.").or(&["line_limit", "lineLimit"]),
+        ],
+        rewrite: request::lines_from_to,
+        build: request::file_read,
+    },
+    Tool {
+        name: "file_write",
+        aliases: &["write_file", "write"],
+        description: "Writes a whole file. Missing directories are made, an existing file keeps its mode, and the change \
+                      happens at once or not at all.",
+        category: Category::File,
+        risk: Risk::Medium,
+        fields: &[
+            FILE,
+            Field::must("content", Kind::Text, "The whole new content; may be empty.").or(&["text"]),
+            Field::may("overwrite", Kind::Flag, "Whether an existing file may be replaced; true if absent."),
+            SHA256,
+        ],
+        rewrite: request::as_it_is,
+        build: request::file_write,
+    },
+    Tool {
+        name: "file_edit",
+        aliases: &["edit_file", "edit", "file_multi_edit"],
+        description: "Replaces exact texts in a file, all of them or none. A text that is absent, or ambiguous, is an error \
+                      that says how often it is there.",
+        category: Category::File,
+        risk: Risk::Medium,
+        fields: &[
+            FILE,
+            Field::must(
+                "edits",
+                Kind::List { fields: EDIT, most: limit::EDITS },
+                "The replacements, each made in the result of the one before.",
+            ),
+            SHA256,
+        ],
+        rewrite: request::flat_edit,
+        build: request::file_edit,
+    },
+    Tool {
+        name: "file_list",
+        aliases: &["list_files", "ls", "list"],
+        description: "Lists a directory, sorted. Directories end with `/`, symbolic links with `@`, other things that are not \
+                      files with `|`.",
+        category: Category::File,
+        risk: Risk::Low,
+        fields: &[
+            DIRECTORY,
+            Field::may("depth", Kind::Whole { least: 1, most: 64 }, "How many levels down; 1 if absent.")
+                .or(&["maxDepth", "max_depth"]),
+            HIDDEN,
+            Field::may("limit", COUNT, "At most this many entries; 1000 if absent.").or(LIMIT_ALIASES),
+        ],
+        rewrite: request::recursive,
+        build: request::file_list,
+    },
+    Tool {
+        name: "glob",
+        aliases: &["glob_tool"],
+        description: "Finds files by a pattern of their path, newest first. `*` stays within a name, `**` crosses \
+                      directories, `{a,b}` and `[a-z]` choose.",
+        category: Category::Search,
+        risk: Risk::Low,
+        fields: &[
+            Field::must("pattern", Kind::Text, "Such as `src/**/*.rs`."),
+            DIRECTORY,
+            HIDDEN,
+            IGNORED,
+            Field::may("limit", COUNT, "At most this many files; 100 if absent.").or(LIMIT_ALIASES),
+        ],
+        rewrite: request::as_it_is,
+        build: request::glob,
+    },
+    Tool {
+        name: "grep",
+        aliases: &["grep_tool"],
+        description: "Finds lines by a regular expression, as `path:line:text`. Files that ignore files name, and binary files, \
+                      are passed over.",
+        category: Category::Search,
+        risk: Risk::Low,
+        fields: &[
+            Field::must("pattern", Kind::Text, "A regular expression, in the syntax of Rust's regex crate."),
+            Field::may("path", Kind::Path, "A directory, or one file; the project root if absent.").or(&[
+                "directory",
+                "dir",
+                "file_path",
+            ]),
+            Field::may(
+                "include",
+                Kind::Text,
+                "Only files whose name or path matches this glob, such as `*.rs`.",
+            )
+            .or(&["filePattern", "file_pattern"]),
+            Field::may("literal", Kind::Flag, "The pattern is plain text.").or(&["fixed_strings"]),
+            Field::may("ignore_case", Kind::Flag, "The case of letters does not matter.").or(&["ignoreCase"]),
+            IGNORED,
+            Field::may(
+                "context",
+                Kind::Whole { least: 0, most: 20 },
+                "Lines to show before and after each match.",
+            )
+            .or(&["surround_lines"]),
+            Field::may("limit", COUNT, "At most this many matching lines; 100 if absent.").or(LIMIT_ALIASES),
+        ],
+        rewrite: request::case_sensitive,
+        build: request::grep,
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn no_name_means_two_tools_and_no_field_name_two_fields() {
+        let mut names = HashSet::new();
+        for tool in &TOOLS {
+            assert!(names.insert(tool.name), "{}", tool.name);
+            assert!(tool.aliases.iter().all(|alias| names.insert(alias)), "{}", tool.name);
+            for fields in [tool.fields, EDIT] {
+                let mut names = HashSet::new();
+                for field in fields {
+                    assert!(names.insert(field.name), "{}.{}", tool.name, field.name);
+                    assert!(
+                        field.aliases.iter().all(|alias| names.insert(alias)),
+                        "{}.{}",
+                        tool.name,
+                        field.name
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn aliases_lead_to_the_canonical_tool() {
+        for (alias, name) in
+            [("read_file", "file_read"), ("ls", "file_list"), ("shell", "bash"), ("grep", "grep")]
+        {
+            assert_eq!(Tool::find(alias).unwrap().name, name);
+        }
+        assert!(Tool::find("Bash").is_none());
+    }
+
+    #[test]
+    fn a_schema_says_what_is_required_and_refuses_the_rest() {
+        let json = Tool::find("file_edit").unwrap().to_json();
+        let schema = &json["inputSchema"];
+        assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+        assert_eq!(schema["required"], json!(["path", "edits"]));
+        assert_eq!(schema["additionalProperties"], false);
+        assert_eq!(schema["properties"]["edits"]["items"]["required"], json!(["old", "new"]));
+        assert_eq!(schema["properties"]["edits"]["items"]["additionalProperties"], false);
+        assert_eq!(json["risk"], "medium");
+    }
+}

@@ -1,0 +1,8 @@
+//! What is true without a process, a socket or a terminal: the tools as data, their input, their answer.
+
+pub mod catalogue;
+pub mod field;
+pub mod request;
+pub mod answer;
+pub mod file_answer;
+pub mod text;

@@ -1,0 +1,364 @@
+//! A tool's name and its JSON input become one [`Request`]: aliases first, then the check, then the request. Nothing
+//! that fails here reaches the executor.
+
+use super::catalogue::{TOOLS, Tool};
+use super::field::{FieldError, Input};
+use broker_protocol::{
+    Bash, Command, Digest, Edit, ErrorKind, Failed, FileEdit, FileList, FileRead, FileWrite, Glob, Grep,
+    Occurrence, PathError, Request, Roots, Stdin, TooLarge, Zone, ZonePath, limit,
+};
+use serde_json::{Map, Value, json};
+use thiserror::Error;
+
+/// Turns foreign forms of an input into ours.
+pub type Rewrite = fn(&mut Map<String, Value>) -> Result<(), FieldError>;
+/// Makes a request from checked input.
+pub type Build = fn(Input, &Roots) -> Result<Request, InputError>;
+
+/// Why a call is not a request.
+#[derive(Debug, Error)]
+pub enum InputError {
+    /// No such tool.
+    #[error("there is no tool {0:?}; there are {known}", known = TOOLS.iter().map(|tool| tool.name).collect::<Vec<_>>().join(", "))]
+    UnknownTool(String),
+    /// A field is wrong.
+    #[error(transparent)]
+    Field(#[from] FieldError),
+    /// A path is wrong.
+    #[error(transparent)]
+    Path(#[from] PathError),
+    /// A limit of the border is passed.
+    #[error("field `{}`: {}", .0.field, .0.rule)]
+    TooLarge(#[from] TooLarge),
+}
+
+impl From<InputError> for Failed {
+    fn from(error: InputError) -> Self {
+        let kind = match &error {
+            InputError::UnknownTool(_) => ErrorKind::UnknownTool,
+            InputError::Path(PathError::Outside(_)) => ErrorKind::Violation,
+            InputError::Path(_) | InputError::Field(_) | InputError::TooLarge(_) => ErrorKind::InvalidInput,
+        };
+        Failed { kind, message: error.to_string() }
+    }
+}
+
+/// Parses one call.
+pub fn parse(tool: &str, mut input: Value, roots: &Roots) -> Result<Request, InputError> {
+    let tool = Tool::find(tool).ok_or_else(|| InputError::UnknownTool(tool.to_owned()))?;
+    if let Value::Object(values) = &mut input {
+        (tool.rewrite)(values)?;
+    }
+    let request = (tool.build)(Input::check(tool.fields, input)?, roots)?;
+    request.check()?;
+    Ok(request)
+}
+
+/// The same request, with the output of a command sent while it comes.
+pub fn live(mut request: Request) -> Request {
+    if let Request::Bash(bash) = &mut request {
+        bash.live = true;
+    }
+    request
+}
+
+/// No foreign form but names.
+pub fn as_it_is(_: &mut Map<String, Value>) -> Result<(), FieldError> {
+    Ok(())
+}
+
+/// `startLine` and `endLine`, both counted in, become `offset` and `limit`.
+pub fn lines_from_to(values: &mut Map<String, Value>) -> Result<(), FieldError> {
+    let start = take_either(values, "startLine", "start_line")?;
+    let end = take_either(values, "endLine", "end_line")?;
+    let first = start.as_ref().map_or(Some(1), Value::as_u64);
+    if let Some(end) = end {
+        let lines = end.as_u64().zip(first).and_then(|(end, first)| end.checked_sub(first)?.checked_add(1));
+        let lines = lines.ok_or_else(|| FieldError::Rule {
+            name: "endLine".into(),
+            rule: "a whole number, not less than startLine".into(),
+            found: end.to_string(),
+        })?;
+        put(values, "limit", json!(lines))?;
+    }
+    start.map_or(Ok(()), |start| put(values, "offset", start))
+}
+
+/// One replacement beside the path becomes a list of one.
+pub fn flat_edit(values: &mut Map<String, Value>) -> Result<(), FieldError> {
+    let flat = |name: &&String| {
+        super::catalogue::EDIT
+            .iter()
+            .any(|field| field.name == name.as_str() || field.aliases.contains(&name.as_str()))
+    };
+    let names: Vec<String> = values.keys().filter(flat).cloned().collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    let edit: Map<_, _> = names.iter().filter_map(|name| values.remove_entry(name)).collect();
+    put(values, "edits", json!([edit]))
+}
+
+/// `recursive` says all levels, or one; a depth beside it wins.
+pub fn recursive(values: &mut Map<String, Value>) -> Result<(), FieldError> {
+    let deep =
+        ["depth", "maxDepth", "max_depth"].iter().any(|name| values.get(*name).is_some_and(|v| !v.is_null()));
+    match values.remove("recursive") {
+        Some(Value::Bool(false)) => {
+            ["depth", "maxDepth", "max_depth"].iter().for_each(|name| drop(values.remove(*name)));
+            Ok(())
+        }
+        Some(Value::Bool(true)) if !deep => put(values, "depth", json!(64)),
+        None | Some(Value::Null | Value::Bool(true)) => Ok(()),
+        Some(other) => Err(FieldError::Rule {
+            name: "recursive".into(),
+            rule: "true or false".into(),
+            found: other.to_string(),
+        }),
+    }
+}
+
+/// `caseSensitive` is the opposite of `ignore_case`.
+pub fn case_sensitive(values: &mut Map<String, Value>) -> Result<(), FieldError> {
+    match take_either(values, "caseSensitive", "case_sensitive")? {
+        None => Ok(()),
+        Some(Value::Bool(sensitive)) => put(values, "ignore_case", json!(!sensitive)),
+        Some(other) => Err(FieldError::Rule {
+            name: "caseSensitive".into(),
+            rule: "true or false".into(),
+            found: other.to_string(),
+        }),
+    }
+}
+
+fn take_either(
+    values: &mut Map<String, Value>,
+    name: &str,
+    alias: &str,
+) -> Result<Option<Value>, FieldError> {
+    let taken = [name, alias].map(|name| values.remove(name).filter(|value| !value.is_null()));
+    match taken {
+        [Some(_), Some(_)] => Err(FieldError::Twice(name.to_owned())),
+        [first, second] => Ok(first.or(second)),
+    }
+}
+
+fn put(values: &mut Map<String, Value>, name: &str, value: Value) -> Result<(), FieldError> {
+    match values.insert(name.to_owned(), value) {
+        Some(old) if !old.is_null() => Err(FieldError::Twice(name.to_owned())),
+        _ => Ok(()),
+    }
+}
+
+/// Builds a [`Bash`] without live output; see [`live`].
+pub fn bash(mut input: Input, roots: &Roots) -> Result<Request, InputError> {
+    let command = match input.value("command") {
+        Some(Value::Array(items)) => Command::Arguments(items.into_iter().filter_map(argument).collect()),
+        Some(Value::String(text)) => Command::Shell(text),
+        _ => return Err(FieldError::Missing("command".into()).into()),
+    };
+    Ok(Request::Bash(Bash {
+        command,
+        directory: input.text("cwd").map(|path| roots.parse(&path)).transpose()?,
+        timeout_s: input.small("timeout"),
+        idle_timeout_s: input.small("idle_timeout"),
+        stdin: if input.flag("stdin") { Stdin::Stream } else { Stdin::Null },
+        live: false,
+    }))
+}
+
+fn argument<B: From<Vec<u8>>>(item: Value) -> Option<B> {
+    match item {
+        Value::String(text) => Some(text.into_bytes().into()),
+        _ => None,
+    }
+}
+
+/// Builds a [`FileRead`].
+pub fn file_read(mut input: Input, roots: &Roots) -> Result<Request, InputError> {
+    let (offset, limit) = (input.whole("offset"), input.whole("limit"));
+    Ok(Request::FileRead(FileRead { path: required_path(&mut input, roots)?, offset, limit }))
+}
+
+/// Builds a [`FileWrite`].
+pub fn file_write(mut input: Input, roots: &Roots) -> Result<Request, InputError> {
+    Ok(Request::FileWrite(FileWrite {
+        path: required_path(&mut input, roots)?,
+        content: required_text(&mut input, "content")?.into_bytes(),
+        overwrite: input.value("overwrite") != Some(Value::Bool(false)),
+        expected_sha256: digest(&mut input),
+    }))
+}
+
+/// Builds a [`FileEdit`].
+pub fn file_edit(mut input: Input, roots: &Roots) -> Result<Request, InputError> {
+    Ok(Request::FileEdit(FileEdit {
+        path: required_path(&mut input, roots)?,
+        edits: input.list("edits").into_iter().map(edit).collect::<Result<_, _>>()?,
+        expected_sha256: digest(&mut input),
+    }))
+}
+
+fn edit(mut input: Input) -> Result<Edit, InputError> {
+    let occurrence = match (input.small("occurrence"), input.flag("all")) {
+        (None, false) => Occurrence::Only,
+        (None, true) => Occurrence::All,
+        (Some(count), false) => Occurrence::Exactly(count),
+        (Some(count), true) => {
+            let rule = "either `occurrence` or `all`, not both".to_owned();
+            return Err(
+                FieldError::Rule { name: "edits.occurrence".into(), rule, found: count.to_string() }.into()
+            );
+        }
+    };
+    Ok(Edit { old: required_text(&mut input, "old")?, new: required_text(&mut input, "new")?, occurrence })
+}
+
+/// Builds a [`FileList`].
+pub fn file_list(mut input: Input, roots: &Roots) -> Result<Request, InputError> {
+    Ok(Request::FileList(FileList {
+        path: path_or_project(&mut input, roots)?,
+        depth: input.small("depth").unwrap_or(1).try_into().unwrap_or(u16::MAX),
+        hidden: input.flag("hidden"),
+        limit: input.small("limit").unwrap_or(1000).min(limit::ENTRIES),
+    }))
+}
+
+/// Builds a [`Glob`].
+pub fn glob(mut input: Input, roots: &Roots) -> Result<Request, InputError> {
+    Ok(Request::Glob(Glob {
+        pattern: required_text(&mut input, "pattern")?,
+        path: path_or_project(&mut input, roots)?,
+        hidden: input.flag("hidden"),
+        ignored: input.flag("ignored"),
+        limit: input.small("limit").unwrap_or(100),
+    }))
+}
+
+/// Builds a [`Grep`].
+pub fn grep(mut input: Input, roots: &Roots) -> Result<Request, InputError> {
+    Ok(Request::Grep(Grep {
+        pattern: required_text(&mut input, "pattern")?,
+        literal: input.flag("literal"),
+        ignore_case: input.flag("ignore_case"),
+        path: path_or_project(&mut input, roots)?,
+        include: input.text("include"),
+        ignored: input.flag("ignored"),
+        context: input.small("context").unwrap_or(0).try_into().unwrap_or(u16::MAX),
+        limit: input.small("limit").unwrap_or(100),
+    }))
+}
+
+fn required_text(input: &mut Input, name: &str) -> Result<String, InputError> {
+    input.text(name).ok_or_else(|| FieldError::Missing(name.to_owned()).into())
+}
+
+fn required_path(input: &mut Input, roots: &Roots) -> Result<ZonePath, InputError> {
+    Ok(roots.parse(&required_text(input, "path")?)?)
+}
+
+fn path_or_project(input: &mut Input, roots: &Roots) -> Result<ZonePath, InputError> {
+    match input.text("path") {
+        Some(path) => Ok(roots.parse(&path)?),
+        None => Ok(ZonePath::root(Zone::Project)),
+    }
+}
+
+fn digest(input: &mut Input) -> Option<Digest> {
+    input.text("expected_sha256").and_then(|text| text.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn roots() -> Roots {
+        Roots { project: "/p".into(), central: "/c".into() }
+    }
+
+    fn ok(tool: &str, input: Value) -> Request {
+        parse(tool, input, &roots()).unwrap()
+    }
+
+    fn error(tool: &str, input: Value) -> Failed {
+        parse(tool, input, &roots()).unwrap_err().into()
+    }
+
+    #[test]
+    fn a_command_is_for_the_shell_or_for_a_program() {
+        let Request::Bash(bash) = ok("bash", json!({"command": "echo hi", "timeout": 5, "cwd": "/c/x"}))
+        else {
+            panic!()
+        };
+        assert_eq!(bash.command, Command::Shell("echo hi".into()));
+        assert_eq!(bash.timeout_s, Some(5));
+        assert_eq!(bash.directory.unwrap().to_string(), "central:x");
+        assert_eq!(bash.stdin, Stdin::Null);
+        let Request::Bash(bash) = ok("shell", json!({"cmd": ["ls", "-l"], "timeout_s": 7, "stdin": true}))
+        else {
+            panic!()
+        };
+        assert_eq!(bash.command, Command::Arguments(vec![b"ls".to_vec().into(), b"-l".to_vec().into()]));
+        assert_eq!((bash.timeout_s, bash.stdin), (Some(7), Stdin::Stream));
+    }
+
+    #[test]
+    fn forms_of_other_systems_mean_the_same() {
+        let want = ok("file_read", json!({"path": "a", "offset": 3, "limit": 5}));
+        assert_eq!(ok("read_file", json!({"file_path": "/p/a", "startLine": 3, "endLine": 7})), want);
+        let want = ok("file_edit", json!({"path": "a", "edits": [{"old": "x", "new": "y"}]}));
+        assert_eq!(ok("edit_file", json!({"file_path": "a", "old_text": "x", "new_text": "y"})), want);
+        assert_eq!(ok("edit", json!({"path": "a", "edits": [{"target": "x", "replacement": "y"}]})), want);
+        let want = ok("file_list", json!({"path": "d", "depth": 64, "hidden": true}));
+        assert_eq!(ok("ls", json!({"directory": "d", "recursive": true, "includeHidden": true})), want);
+        assert_eq!(
+            ok("ls", json!({"path": ".", "recursive": false, "maxDepth": 9})),
+            ok("file_list", json!({}))
+        );
+        let want =
+            ok("grep", json!({"pattern": "x", "ignore_case": true, "literal": true, "include": "*.rs"}));
+        let foreign =
+            json!({"pattern": "x", "caseSensitive": false, "fixed_strings": true, "filePattern": "*.rs"});
+        assert_eq!(ok("grep_tool", foreign), want);
+        let want = ok("file_write", json!({"path": "a", "content": "t", "overwrite": true}));
+        assert_eq!(ok("write_file", json!({"path": "a", "text": "t"})), want);
+    }
+
+    #[test]
+    fn what_is_wrong_has_its_kind() {
+        let cases = [
+            ("nope", json!({}), ErrorKind::UnknownTool),
+            ("file_read", json!({"path": "../../etc/passwd"}), ErrorKind::Violation),
+            ("file_read", json!({"path": "/etc/passwd"}), ErrorKind::Violation),
+            ("bash", json!({"command": "x", "cwd": "/etc"}), ErrorKind::Violation),
+            ("file_read", json!({"path": "a\u{0}"}), ErrorKind::InvalidInput),
+            ("file_read", json!({"path": "a", "startLine": 5, "endLine": 3}), ErrorKind::InvalidInput),
+            ("file_read", json!({"path": "a", "startLine": 5, "offset": 3}), ErrorKind::InvalidInput),
+            ("bash", json!({"command": "x".repeat(limit::COMMAND + 1)}), ErrorKind::InvalidInput),
+            ("bash", json!({"command": "a\u{0}b"}), ErrorKind::InvalidInput),
+            ("bash", json!({"command": "x", "background": true}), ErrorKind::InvalidInput),
+            ("file_edit", json!({"path": "a", "edits": [{"old": "", "new": "y"}]}), ErrorKind::InvalidInput),
+            ("file_edit", json!({"path": "a", "old": "x", "edits": []}), ErrorKind::InvalidInput),
+            (
+                "file_edit",
+                json!({"path": "a", "edits": [{"old": "x", "new": "y", "all": true, "occurrence": 2}]}),
+                ErrorKind::InvalidInput,
+            ),
+            ("file_list", json!({"recursive": 1}), ErrorKind::InvalidInput),
+            ("grep", json!({"pattern": "x".repeat(limit::PATTERN + 1)}), ErrorKind::InvalidInput),
+            ("glob", json!("*.rs"), ErrorKind::InvalidInput),
+        ];
+        for (tool, input, kind) in cases {
+            let error = error(tool, input.clone());
+            assert_eq!(error.kind, kind, "{tool} {input}: {}", error.message);
+        }
+    }
+
+    #[test]
+    fn limits_are_named_with_their_field() {
+        let message = error("bash", json!({"command": "x".repeat(limit::COMMAND + 1)})).message;
+        assert_eq!(message, "field `command`: at most 131071 bytes, this has 131072");
+        let message = error("bash", json!({"command": "x", "timeout": 0})).message;
+        assert_eq!(message, "field `timeout`: between 1 and 86400, this is 0");
+    }
+}

@@ -1,0 +1,163 @@
+//! `lazaret call`, `tools` and `doctor`: what they print and their exit codes.
+
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
+
+mod fake_broker;
+
+use broker_protocol::{
+    Broken, Ended, ErrorKind, Failed, FileAnswer, FileReply, FromBroker, Hello, Listed, ListedEntry,
+    ListedKind, Machine, Outcome, Read, Refused, Tier, ToBroker,
+};
+use fake_broker::{Broker, Peer};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+fn call(arguments: &[&str], script: impl FnOnce(&mut Peer, u64) + Send + 'static) -> (i32, String, String) {
+    let broker = Broker::start(move |peer| {
+        peer.open();
+        let (call, _) = peer.call();
+        script(peer, call);
+    });
+    let output = broker.lazaret("call").args(arguments).output().unwrap();
+    broker.join();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+fn file(answer: FileAnswer) -> impl FnOnce(&mut Peer, u64) + Send + 'static {
+    move |peer, call| peer.answer(call, &answer, 1000)
+}
+
+fn outcome(outcome: Outcome) -> impl FnOnce(&mut Peer, u64) + Send + 'static {
+    move |peer, call| peer.done(call, outcome)
+}
+
+#[test]
+fn a_result_is_printed_as_it_is() {
+    let read =
+        Read { content: b"hello".to_vec(), first_line: 1, lines: 1, size: 5, truncated: None, sha256: None };
+    let got = call(&["file_read", r#"{"path":"a"}"#], file(Ok(FileReply::Read(read))));
+    assert_eq!(got, (0, "hello".into(), "".into()));
+    let entries = vec![ListedEntry { path: "x\ny".into(), kind: ListedKind::File, size: 1 }];
+    let got = call(&["ls", "{}"], file(Ok(FileReply::Listed(Listed { entries, truncated: None }))));
+    assert_eq!(got, (0, "\"x\\ny\"\n".into(), "".into()));
+    let got =
+        call(&["bash", r#"{"command":"x"}"#], |peer, call| peer.ended(call, Ended::Exited(42), b"out\n"));
+    assert_eq!(got, (1, "out\n".into(), "lazaret: exit_nonzero: the command exited with code 42\n".into()));
+}
+
+#[test]
+fn each_kind_of_error_has_its_code() {
+    let read = ["file_read", r#"{"path":"a"}"#];
+    let failed = |kind| Failed { kind, message: "why".into() };
+    let code = |(code, out, said): (i32, String, String)| {
+        assert_eq!(out, "");
+        assert!(said.starts_with("lazaret: "), "{said}");
+        code
+    };
+    assert_eq!(code(call(&read, file(Err(failed(ErrorKind::NotFound))))), 1);
+    assert_eq!(code(call(&read, file(Err(failed(ErrorKind::Io))))), 1);
+    let refused = |violation| Outcome::Refused(Refused { rule: "r".into(), why: "w".into(), violation });
+    assert_eq!(code(call(&read, outcome(refused(true)))), 3);
+    assert_eq!(code(call(&read, outcome(refused(false)))), 126);
+    assert_eq!(code(call(&read, outcome(Outcome::Broken(Broken { message: "m".into() })))), 125);
+    assert_eq!(code(call(&read, |_, _| {})), 125);
+    let bash = ["bash", r#"{"command":"x"}"#];
+    assert_eq!(code(call(&bash, |peer, call| peer.ended(call, Ended::TimedOut, b""))), 124);
+}
+
+#[test]
+fn what_is_no_call_never_reaches_the_executor() {
+    let refused = |arguments: &[&str]| {
+        let broker = Broker::start(|peer| {
+            peer.open();
+            assert_eq!(peer.hear(), None);
+        });
+        let output = broker.lazaret("call").args(arguments).output().unwrap();
+        broker.join();
+        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, said) = refused(&["file_read", r#"{"path":"../../etc/passwd"}"#]);
+    assert_eq!(code, 3);
+    assert!(said.contains("violation: outside sandbox"), "{said}");
+    assert_eq!(refused(&["nope", "{}"]).0, 2);
+    let (code, said) = refused(&["bash", r#"{"command":"x","timeout":0}"#]);
+    assert_eq!(
+        (code, said.as_str()),
+        (2, "lazaret: invalid_input: field `timeout`: between 1 and 86400, this is 0\n")
+    );
+}
+
+#[test]
+fn the_input_may_come_from_standard_input_and_the_result_go_out_as_json() {
+    let broker = Broker::start(Peer::echo);
+    let mut lazaret = broker.lazaret("call");
+    let lazaret = lazaret.args(["bash", "-", "--json"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = lazaret.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(br#"{"command":"said"}"#).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&result["event"], &result["result"]), (&json!("result"), &json!("said")));
+    broker.join();
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_lazaret")).args(["call", "bash", "{", "--json"]).output().unwrap();
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &result["error"]["kind"]), (Some(2), &json!("invalid_input")));
+}
+
+#[test]
+fn tools_need_no_executor() {
+    let tools = |arguments: &[&str]| {
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_lazaret")).arg("tools").args(arguments).output().unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let json: Value = serde_json::from_str(&tools(&["--json"])).unwrap();
+    let names: Vec<_> = json.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["bash", "file_read", "file_write", "file_edit", "file_list", "glob", "grep"]);
+    assert!(json.as_array().unwrap().iter().all(|tool| tool["inputSchema"]["type"] == "object"));
+    assert!(names.iter().all(|name| tools(&[]).contains(name)));
+}
+
+#[test]
+fn doctor_says_whether_a_session_opens() {
+    let doctor = |fault: Option<Failed>| {
+        let broker = Broker::start(move |peer| {
+            assert!(matches!(peer.hear(), Some(ToBroker::Hello(_))));
+            peer.say(&FromBroker::Hello(Hello::ours(None)));
+            assert_eq!(peer.hear(), Some(ToBroker::Probe));
+            let layers = fake_broker::opened().layers;
+            peer.say(&FromBroker::Probed(Machine {
+                kernel: "6.18".into(),
+                landlock_abi: 7,
+                tier: Tier::Flat,
+                layers,
+            }));
+            assert!(matches!(peer.hear(), Some(ToBroker::Open(_))));
+            peer.say(&fault.map_or(FromBroker::Opened(fake_broker::opened()), FromBroker::Fault));
+        });
+        let output = broker.lazaret("doctor").arg("--json").output().unwrap();
+        broker.join();
+        (output.status.code(), serde_json::from_slice::<Value>(&output.stdout).unwrap())
+    };
+    let (code, report) = doctor(None);
+    assert_eq!((code, &report["session"]["ok"], &report["landlockAbi"]), (Some(0), &json!(true), &json!(7)));
+    assert_eq!(report["layers"][1], json!({"name": "cgroup", "inForce": false, "why": "w", "lost": "l"}));
+    let (code, report) =
+        doctor(Some(Failed { kind: ErrorKind::Internal, message: "cgroup is required".into() }));
+    assert_eq!((code, &report["session"]["error"]["message"]), (Some(1), &json!("cgroup is required")));
+}
+
+#[test]
+fn another_version_is_told_apart() {
+    let broker = Broker::start(|peer| {
+        peer.hear();
+        peer.say(&FromBroker::Hello(Hello { version: 999, ..Hello::ours(None) }));
+    });
+    let output = broker.lazaret("call").args(["ls", "{}"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("install both programs from one release"));
+    broker.join();
+}

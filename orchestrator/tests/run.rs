@@ -1,0 +1,323 @@
+//! `lazaret run`: the command's streams, signals and codes are its own.
+
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
+
+mod fake_broker;
+
+use broker_protocol::{
+    Bash, Captured, Command, Ended, ErrorKind, Failed, FromBroker, Outcome, Ran, Refused, Request, Signal,
+    Stdin, ToBroker, limit,
+};
+use fake_broker::{Broker, PATIENCE, Peer};
+use nix::sys::signal::{self, kill};
+use nix::sys::termios::{LocalFlags, tcgetattr};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::process::{Output, Stdio};
+use std::time::Instant;
+
+/// What `lazaret run ARGUMENTS` does with a broker that does `script` with the call.
+fn run(
+    arguments: &[&str],
+    script: impl FnOnce(&mut Peer, u64, Bash) + Send + 'static,
+) -> (Option<i32>, String, String) {
+    let broker = Broker::start(move |peer| {
+        assert_eq!(peer.open().spare, 0);
+        let (call, Request::Bash(bash)) = peer.call() else { panic!("no command") };
+        script(peer, call, bash);
+    });
+    let Output { status, stdout, stderr } = broker.lazaret("run").args(arguments).output().unwrap();
+    broker.join();
+    (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+}
+
+fn words(bash: &Bash) -> Vec<&[u8]> {
+    match &bash.command {
+        Command::Arguments(words) => words.iter().map(|word| word.as_slice()).collect(),
+        Command::Shell(_) => panic!("through a shell"),
+    }
+}
+
+#[test]
+fn words_go_as_they_are_and_streams_come_apart() {
+    let got = run(&["--", "printf", "%s", "a b", "--", ""], |peer, call, bash| {
+        assert_eq!(words(&bash), [&b"printf"[..], b"%s", b"a b", b"--", b""]);
+        assert_eq!((&bash.stdin, bash.live), (&Stdin::Null, true));
+        assert_eq!((bash.timeout_s, bash.idle_timeout_s), (Some(limit::TIMEOUT_S), None));
+        peer.output(call, false, b"out");
+        peer.output(call, true, b"err");
+        peer.ended(call, Ended::Exited(42), b"outerr");
+    });
+    assert_eq!(got, (Some(42), "out".into(), "err".into()));
+}
+
+#[test]
+fn each_end_has_its_code_and_says_what_the_command_cannot() {
+    let ended = |end| move |peer: &mut Peer, call, _| peer.ended(call, end, b"");
+    assert_eq!(run(&["x"], ended(Ended::Signalled(9))), (Some(137), "".into(), "".into()));
+    let (code, _, said) = run(&["x"], ended(Ended::TimedOut));
+    assert_eq!(code, Some(124));
+    let limit = "lazaret: the command ran into its time limit of 10 s and was killed";
+    assert_eq!(said, format!("{limit} (raise the policy's timeout_max_s)\n"));
+    let (_, _, said) = run(&["--timeout", "10", "x"], ended(Ended::TimedOut));
+    assert_eq!(said, format!("{limit} (raise it with --timeout)\n"));
+    let (_, _, said) = run(&["--timeout", "99", "x"], ended(Ended::TimedOut));
+    assert_eq!(said, format!("{limit} (99 s were asked for; raise the policy's timeout_max_s)\n"));
+    let (code, _, said) = run(&["--idle-timeout", "3", "x"], ended(Ended::Idle));
+    assert_eq!(code, Some(124));
+    assert!(said.contains("printed nothing for its idle time of 3 s"), "{said}");
+    let (code, _, said) = run(&["nope"], ended(Ended::NotStarted(nix::libc::ENOENT)));
+    assert_eq!(
+        (code, said.as_str()),
+        (Some(127), "lazaret: \"nope\" cannot be started: No such file or directory (os error 2)\n")
+    );
+    let (code, ..) = run(&["x"], ended(Ended::NotStarted(nix::libc::EACCES)));
+    assert_eq!(code, Some(126));
+    let refused = Refused { rule: "no-x".into(), why: "because".into(), violation: false };
+    let (code, _, said) = run(&["x"], move |peer, call, _| peer.done(call, Outcome::Refused(refused)));
+    assert_eq!((code, said.as_str()), (Some(126), "lazaret: refused by policy rule `no-x`: because\n"));
+    let (code, _, said) = run(&["x"], |_, _, _| {});
+    assert_eq!(
+        (code, said.as_str()),
+        (
+            Some(125),
+            "lazaret: the executor has ended unexpectedly; its reason, if it gave one, is on standard error\n"
+        )
+    );
+    let fault = Failed { kind: ErrorKind::Protocol, message: "bad \x1b frame".into() };
+    let (code, _, said) = run(&["x"], move |peer, _, _| peer.say(&FromBroker::Fault(fault)));
+    assert_eq!((code, said.as_str()), (Some(125), "lazaret: bad \\u{1b} frame\n"));
+}
+
+#[test]
+fn input_reaches_the_command_and_its_end_too() {
+    let broker = Broker::start(|peer| {
+        peer.open();
+        let (call, Request::Bash(bash)) = peer.call() else { panic!() };
+        assert_eq!(bash.stdin, Stdin::Stream);
+        let mut got = Vec::new();
+        while let Some(ToBroker::Input { bytes, .. }) = peer.hear() {
+            peer.say(&FromBroker::InputCredit { call, bytes: bytes.len() as u32 });
+            got.extend(bytes);
+        }
+        peer.output(call, false, got.len().to_string().as_bytes());
+        peer.ended(call, Ended::Exited(0), b"");
+    });
+    let mut lazaret = broker.lazaret("run");
+    lazaret.args(["--timeout", "5", "cat"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = lazaret.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(&vec![b'x'; 1_000_000]).unwrap();
+    assert_eq!(child.wait_with_output().unwrap().stdout, b"1000000");
+    broker.join();
+}
+
+#[test]
+fn sockets_and_files_serve_as_streams_too() {
+    let script = |peer: &mut Peer| {
+        peer.open();
+        let (call, _) = peer.call();
+        let mut got = Vec::new();
+        while let Some(ToBroker::Input { bytes, .. }) = peer.hear() {
+            got.extend(bytes);
+        }
+        peer.output(call, false, &got);
+        peer.ended(call, Ended::Exited(0), b"");
+    };
+    let broker = Broker::serving(vec![Box::new(script), Box::new(script)]);
+    let (mut ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    let mut child = broker.lazaret("run");
+    child
+        .arg("cat")
+        .stdin(Stdio::from(OwnedFd::from(theirs.try_clone().unwrap())))
+        .stdout(Stdio::from(OwnedFd::from(theirs)));
+    let mut started = child.spawn().unwrap();
+    drop(child);
+    ours.write_all(&[b'y'; 50_000]).unwrap();
+    ours.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut back = Vec::new();
+    ours.read_to_end(&mut back).unwrap();
+    assert!(back == [b'y'; 50_000] && started.wait().unwrap().success());
+    // A regular file keeps its place and its end: what was there before stays.
+    let path = std::env::temp_dir().join(format!("lazaret-run-{}", std::process::id()));
+    std::fs::write(&path, "first\n").unwrap();
+    let out = File::options().append(true).open(&path).unwrap();
+    let code =
+        broker.lazaret("run").arg("cat").stdin(File::open(&path).unwrap()).stdout(out).status().unwrap();
+    assert_eq!((code.code(), std::fs::read_to_string(&path).unwrap()), (Some(0), "first\nfirst\n".into()));
+    std::fs::remove_file(path).unwrap();
+    broker.join();
+}
+
+#[test]
+fn a_reader_that_is_gone_cancels_the_command() {
+    let broker = Broker::start(|peer| {
+        peer.open();
+        let (call, _) = peer.call();
+        peer.output(call, false, b"x");
+        assert_eq!(peer.hear(), Some(ToBroker::Cancel { call }));
+        peer.ended(call, Ended::Cancelled, b"");
+    });
+    let mut child = broker.lazaret("run").args(["yes"]).stdout(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(141));
+    broker.join();
+}
+
+#[test]
+fn the_first_interrupt_is_for_the_command_and_the_second_ends_it() {
+    let (started, start) = std::sync::mpsc::channel();
+    let broker = Broker::start(move |peer| {
+        peer.open();
+        let (call, _) = peer.call();
+        started.send(()).unwrap();
+        assert_eq!(peer.hear(), Some(ToBroker::Signal { call, signal: Signal::Interrupt }));
+        started.send(()).unwrap();
+        assert_eq!(peer.hear(), Some(ToBroker::Signal { call, signal: Signal::Terminate }));
+        started.send(()).unwrap();
+        assert_eq!(peer.hear(), Some(ToBroker::Cancel { call }));
+        peer.ended(call, Ended::Cancelled, b"");
+    });
+    let mut child = broker.lazaret("run").args(["sleep", "9"]).spawn().unwrap();
+    for signal in [signal::SIGINT, signal::SIGTERM, signal::SIGINT] {
+        start.recv_timeout(PATIENCE).unwrap();
+        kill(Pid::from_raw(child.id() as i32), signal).unwrap();
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    broker.join();
+}
+
+#[test]
+fn an_interrupt_before_there_is_a_session_is_for_us() {
+    let (reached, reach) = std::sync::mpsc::channel();
+    let broker = Broker::start(move |peer| {
+        while peer.hear().is_some() {
+            reached.send(()).unwrap();
+        }
+    });
+    let mut child = broker.lazaret("run").args(["sleep", "9"]).spawn().unwrap();
+    (0..2).for_each(|_| reach.recv_timeout(PATIENCE).unwrap());
+    // It is there, but its handlers need a moment: without them the signal itself ends it.
+    kill(Pid::from_raw(child.id() as i32), signal::SIGINT).unwrap();
+    assert!([Some(130), None].contains(&child.wait().unwrap().code()));
+    broker.join();
+}
+
+#[test]
+fn json_is_one_object_with_everything() {
+    let (code, out, said) = run(&["--json", "--", "x"], |peer, call, bash| {
+        assert!(!bash.live);
+        let output = Captured { head: b"a\xff".to_vec(), tail: b"z".to_vec(), omitted: 5 };
+        peer.done(
+            call,
+            Outcome::Ran(Ran { ended: Ended::Exited(1), output, spill: None, timeout_s: Some(600) }),
+        );
+    });
+    assert_eq!((code, said.as_str(), out.lines().count()), (Some(1), "", 1));
+    let result: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(result["result"], "a\u{fffd}\n[truncated: total=8 shown=3 strategy=both]\nz");
+    assert!(result["resultBase64"].is_string());
+    assert_eq!(result["error"]["kind"], "exit_nonzero");
+    assert_eq!(result["metadata"]["timeout"], 600);
+    assert_eq!(result.get("id"), None);
+}
+
+#[test]
+fn on_a_terminal_keys_pass_untouched_and_its_mode_comes_back() {
+    let size = nix::pty::Winsize { ws_row: 33, ws_col: 99, ws_xpixel: 0, ws_ypixel: 0 };
+    let pty = nix::pty::openpty(&size, None).unwrap();
+    let (raw, is_raw) = std::sync::mpsc::channel();
+    let broker = Broker::start(move |peer| {
+        peer.open();
+        let (call, Request::Bash(bash)) = peer.call() else { panic!() };
+        let Stdin::Terminal(terminal) = &bash.stdin else { panic!("{:?}", bash.stdin) };
+        assert_eq!((terminal.rows, terminal.columns, terminal.term.as_str()), (33, 99, "vt-test"));
+        assert_eq!(bash.timeout_s, None);
+        raw.send(()).unwrap();
+        assert_eq!(peer.hear(), Some(ToBroker::Input { call, bytes: vec![3] }));
+        raw.send(()).unwrap();
+        assert_eq!(peer.hear(), Some(ToBroker::Resize { call, rows: 33, columns: 99 }));
+        peer.output(call, false, b"bye");
+        peer.ended(call, Ended::Exited(5), b"");
+    });
+    let before = tcgetattr(&pty.slave).unwrap();
+    let end = |fd: &OwnedFd| Stdio::from(fd.try_clone().unwrap());
+    let mut command = broker.lazaret("run");
+    command.arg("bash").env("TERM", "vt-test").stdin(end(&pty.slave)).stdout(end(&pty.slave));
+    let mut child = command.spawn().unwrap();
+    is_raw.recv_timeout(PATIENCE).unwrap();
+    let local = tcgetattr(&pty.slave).unwrap().local_flags;
+    assert!(!local.intersects(LocalFlags::ICANON | LocalFlags::ECHO | LocalFlags::ISIG));
+    let mut keys = File::from(pty.master);
+    keys.write_all(&[3]).unwrap();
+    is_raw.recv_timeout(PATIENCE).unwrap();
+    kill(Pid::from_raw(child.id() as i32), signal::SIGWINCH).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(5));
+    assert_eq!(tcgetattr(&pty.slave).unwrap(), before);
+    let mut shown = [0; 3];
+    keys.read_exact(&mut shown).unwrap();
+    assert_eq!(&shown, b"bye");
+    broker.join();
+}
+
+#[test]
+fn wrong_arguments_are_our_failure_and_not_the_commands() {
+    let lazaret = |arguments: &[&str]| {
+        let output =
+            std::process::Command::new(env!("CARGO_BIN_EXE_lazaret")).args(arguments).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(lazaret(&["run"]).0, Some(125));
+    assert_eq!(lazaret(&["run", "--timeout", "0", "x"]).0, Some(125));
+    assert_eq!(lazaret(&["run", "--nonsense", "--", "x"]).0, Some(125));
+    assert_eq!(lazaret(&["doctor", "--nonsense"]).0, Some(2));
+    assert_eq!(lazaret(&["--help"]).0, Some(0));
+    let (code, said) = lazaret(&["run", "--executor", "/nowhere/executor", "--", "true"]);
+    assert_eq!(
+        (code, said.as_str()),
+        (Some(125), "lazaret: cannot start /nowhere/executor: No such file or directory (os error 2)\n")
+    );
+    let (code, said) = lazaret(&["run", "--project", "/nowhere", "--", "true"]);
+    assert_eq!(code, Some(125));
+    assert!(said.contains("name another with --project"), "{said}");
+}
+
+/// Started as `EXECUTOR broker`, this test program plays the executor: the harness takes the argument for a filter.
+#[test]
+fn plays_broker_when_started_as_the_executor() {
+    if std::env::var_os("LAZARET_TEST_EXECUTOR").is_none() {
+        return;
+    }
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let socket = nix::unistd::dup(std::io::stdin()).unwrap();
+    let mut peer = Peer::new(socket.into());
+    peer.open();
+    let (call, _) = peer.call();
+    let open: Vec<_> = std::fs::read_dir("/proc/self/fd").unwrap().map(|entry| entry.unwrap()).collect();
+    let targets = open.iter().filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    let sockets = targets.filter(|target| target.to_string_lossy().starts_with("socket:")).count();
+    let group = nix::unistd::getpgrp() == nix::unistd::getpid();
+    let report = json!({"arguments": arguments, "sockets": sockets, "ownGroup": group});
+    peer.output(call, false, report.to_string().as_bytes());
+    peer.ended(call, Ended::Exited(0), b"");
+    // We end when lazaret does.
+    assert_eq!(peer.hear(), None);
+}
+
+#[test]
+fn the_executor_is_started_with_its_socket_and_nothing_else() {
+    let begin = Instant::now();
+    let mut lazaret = std::process::Command::new(env!("CARGO_BIN_EXE_lazaret"));
+    lazaret
+        .args(["run", "--central", "/c", "--executor"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--", "x"]);
+    let output = lazaret.env("LAZARET_TEST_EXECUTOR", "1").stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    // Its standard input, and the copy that the test made of it.
+    assert_eq!(report, json!({"arguments": ["broker"], "sockets": 2, "ownGroup": true}));
+    assert!(begin.elapsed() < PATIENCE);
+}

@@ -1,0 +1,518 @@
+//! The session's promises, with a broker that misbehaves on purpose.
+
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
+
+mod fake_broker;
+
+use broker_protocol::{
+    CallId, Ended, ErrorKind, Failed, FileReply, FromBroker, Outcome, Read, Refused, Request, Stdin,
+    ToBroker, limit,
+};
+use fake_broker::{Broker, Peer, shell};
+use serde_json::{Value, json};
+use std::sync::mpsc::channel;
+use std::thread::sleep;
+use std::time::Duration;
+
+fn bash(id: impl Into<Value>, command: &str) -> Value {
+    json!({"id": id.into(), "tool": "bash", "input": {"command": command}})
+}
+
+#[test]
+fn the_first_line_says_what_was_opened() {
+    let broker = Broker::start(|peer| {
+        let open = peer.open();
+        assert!((1..=4).contains(&open.spare));
+        assert_eq!(peer.hear(), None);
+    });
+    let mut client = fake_broker::Client::start(&mut broker.lazaret("session"));
+    let policy = "07".repeat(32);
+    let session = json!({"project": "/p", "central": "/c", "profile": "default", "policy": policy,
+        "tier": "namespaced", "layers": ["seccomp"]});
+    assert_eq!(client.hear(), json!({"event": "ready", "session": session}));
+    assert_eq!(client.end(), (vec![], 0));
+    broker.join();
+}
+
+#[test]
+fn many_calls_run_at_once_and_each_has_one_result() {
+    let broker = Broker::start(|peer| {
+        peer.open();
+        let calls: Vec<_> = (0..10).map(|_| peer.call()).collect();
+        for (call, request) in calls.iter().rev() {
+            peer.output(*call, false, shell(request).as_bytes());
+        }
+        for (call, request) in calls.iter().rev() {
+            peer.ended(*call, Ended::Exited(0), shell(request).as_bytes());
+        }
+    });
+    let mut client = broker.session();
+    for id in 0..10 {
+        client.say(bash(id, &format!("echo {id}")));
+    }
+    let events: Vec<Value> = (0..20).map(|_| client.hear()).collect();
+    for id in 0..10 {
+        let of_id: Vec<_> = events.iter().filter(|event| event["id"] == id).collect();
+        let text = format!("echo {id}");
+        let output = json!({"id": id, "event": "output", "stream": "stdout", "chunk": text});
+        assert_eq!(*of_id[0], output);
+        let result = of_id[1];
+        assert_eq!((&result["status"], &result["result"]), (&json!("success"), &json!(text)));
+        assert_eq!(result["metadata"]["exitCode"], 0);
+        assert_eq!(result["metadata"]["usage"]["wallUs"], 7);
+        assert_eq!(result["metadata"]["layers"], json!(["seccomp"]));
+        assert_eq!(result["metadata"]["tool"], "bash");
+        assert_eq!(of_id.len(), 2);
+    }
+    assert_eq!(client.end(), (vec![], 0));
+    broker.join();
+}
+
+#[test]
+fn characters_split_over_chunks_are_joined_and_other_bytes_come_as_base64() {
+    let broker = Broker::start(|peer| {
+        peer.open();
+        let (call, _) = peer.call();
+        peer.output(call, false, b"a\xe2\x82");
+        peer.output(call, true, b"\xf0\x9f");
+        peer.output(call, false, b"\xacb");
+        peer.output(call, true, b"\x98\x80");
+        peer.output(call, false, b"x\xffy");
+        peer.output(call, false, b"\xe2\x82");
+        peer.ended(call, Ended::Exited(0), b"\xff");
+    });
+    let mut client = broker.session();
+    client.say(bash("u", "x"));
+    let (events, code) = client.end();
+    let pieces: Vec<_> = events.iter().map(|e| (&e["stream"], &e["chunk"], &e["chunkBase64"])).collect();
+    let (out, err, none) = (json!("stdout"), json!("stderr"), Value::Null);
+    assert_eq!(pieces[0], (&out, &json!("a"), &none));
+    assert_eq!(pieces[1], (&out, &json!("€b"), &none));
+    assert_eq!(pieces[2], (&err, &json!("😀"), &none));
+    assert_eq!(pieces[3], (&out, &none, &json!("eP95")));
+    assert_eq!(pieces[4], (&out, &none, &json!("4oI=")));
+    assert_eq!((&events[5]["result"], &events[5]["resultBase64"]), (&json!("\u{fffd}"), &json!("/w==")));
+    assert_eq!((events.len(), code), (6, 0));
+    broker.join();
+}
+
+#[test]
+fn cancel_reaches_the_broker_and_the_result_says_so() {
+    let broker = Broker::start(|peer| {
+        peer.open();
+        let (call, _) = peer.call();
+        peer.output(call, true, b"begun");
+        assert_eq!(peer.hear(), Some(ToBroker::Cancel { call }));
+        peer.ended(call, Ended::Cancelled, b"some");
+        assert_eq!(peer.hear(), None);
+    });
+    let mut client = broker.session();
+    client.say(bash("c", "sleep 9"));
+    assert_eq!(client.hear()["chunk"], "begun");
+    client.say(json!({"id": "never", "cancel": true}));
+    client.say(json!({"id": "c", "cancel": true}));
+    let result = client.hear();
+    assert_eq!(
+        result["error"],
+        json!({"kind": "cancelled", "layer": "execution", "message": "the call was cancelled"})
+    );
+    assert_eq!((&result["id"], &result["result"]), (&json!("c"), &json!("some")));
+    // Its result is out: another cancel is late, not wrong.
+    client.say(json!({"id": "c", "cancel": true}));
+    assert_eq!(client.end(), (vec![], 0));
+    broker.join();
+}
+
+#[test]
+fn a_lost_executor_ends_each_call_once_and_the_next_call_gets_a_new_session() {
+    let lost = |peer: &mut Peer| {
+        peer.open();
+        let (call, _) = peer.call();
+        peer.call();
+        peer.output(call, false, b"half");
+    };
+    let broker = Broker::serving(vec![Box::new(lost), Box::new(Peer::echo)]);
+    let mut client = broker.session();
+    client.say(bash(1, "one"));
+    client.say(bash(2, "two"));
+    assert_eq!(client.hear()["chunk"], "half");
+    let mut ids = vec![];
+    for _ in 0..2 {
+        let result = client.hear();
+        assert_eq!(result["error"]["kind"], "executor_lost");
+        ids.push(result["id"].as_u64().unwrap());
+    }
+    ids.sort();
+    assert_eq!(ids, [1, 2]);
+    client.say(bash(3, "three"));
+    assert_eq!(client.hear()["event"], "ready");
+    assert_eq!(client.hear()["result"], "three");
+    assert_eq!(client.end(), (vec![], 0));
+    broker.join();
+}
+
+#[test]
+fn a_fault_gives_its_own_kind_to_every_call() {
+    let broker = Broker::start(|peer| {
+        peer.open();
+        peer.call();
+        peer.say(&FromBroker::Fault(Failed {
+            kind: ErrorKind::ResourceLimit,
+            message: "no more cells".into(),
+        }));
+    });
+    let mut client = broker.session();
+    client.say(bash(1, "x"));
+    let result = client.hear();
+    assert_eq!(
+        result["error"],
+        json!({"kind": "resource_limit", "layer": "execution", "message": "no more cells"})
+    );
+    drop(client);
+    broker.join();
+}
+
+#[test]
+fn an_executor_that_breaks_the_protocol_is_not_believed() {
+    type Breach = fn(&mut Peer, CallId);
+    let breaches: [Breach; 5] = [
+        |peer, call| peer.say(&FromBroker::Output { call, stderr: false, sequence: 5, bytes: vec![1] }),
+        |peer, call| {
+            // Nobody reads yet, so at most one chunk finds its reader and is paid for.
+            let chunks = limit::OUTPUT_WINDOW as usize / limit::CHUNK + 3;
+            (0..chunks).for_each(|_| peer.output(call, false, &[b'x'; limit::CHUNK]))
+        },
+        |peer, call| peer.done(call + 1, Outcome::Answered),
+        |peer, _| peer.say(&FromBroker::Opened(fake_broker::opened())),
+        |peer, call| (0..5).for_each(|_| peer.say(&FromBroker::Part { call, bytes: vec![0; 1_000_000] })),
+    ];
+    for (index, breach) in breaches.into_iter().enumerate() {
+        let broker = Broker::start(move |peer| {
+            peer.open();
+            let (call, _) = peer.call();
+            breach(peer, call);
+            // The connection ends, with or without a reset.
+            while peer.hear().is_some() {}
+        });
+        let mut client = broker.session();
+        client.say(bash(1, "x"));
+        sleep(Duration::from_millis(200));
+        let result =
+            std::iter::repeat_with(|| client.hear()).find(|event| event["event"] == "result").unwrap();
+        assert_eq!(result["error"]["kind"], "protocol", "breach {index}: {result}");
+        drop(client);
+        broker.join();
+    }
+}
+
+#[test]
+fn a_file_answer_that_is_none_fails_its_call_only() {
+    let broker = Broker::start(|peer| {
+        peer.open();
+        let (call, _) = peer.call();
+        peer.say(&FromBroker::Part { call, bytes: vec![0xff; 9] });
+        peer.done(call, Outcome::Answered);
+        let (call, request) = peer.call();
+        assert!(matches!(request, Request::FileRead(read) if read.path.relative() == "a"));
+        let (content, size) = (b"hello".to_vec(), 5);
+        let read = Read { content, first_line: 1, lines: 1, size, truncated: None, sha256: None };
+        peer.answer(call, &Ok(FileReply::Read(read)), 3);
+        let (call, _) = peer.call();
+        peer.answer(call, &Err(Failed { kind: ErrorKind::NotFound, message: "file not found".into() }), 64);
+        let (call, _) = peer.call();
+        peer.done(
+            call,
+            Outcome::Refused(Refused { rule: "r".into(), why: "because".into(), violation: true }),
+        );
+    });
+    let mut client = broker.session();
+    let mut read = |path: &str| {
+        client.say(json!({"id": 1, "tool": "read_file", "input": {"file_path": path}}));
+        client.hear()
+    };
+    assert_eq!(read("a")["error"]["kind"], "protocol");
+    let result = read("/p/a");
+    assert_eq!(result["result"], "hello");
+    assert_eq!(
+        (&result["metadata"]["tool"], &result["metadata"]["path"]),
+        (&json!("file_read"), &json!("/p/a"))
+    );
+    assert_eq!(
+        read("b")["error"],
+        json!({"kind": "not_found", "layer": "result", "message": "file not found"})
+    );
+    let refused = read(".git/config");
+    assert_eq!(
+        (&refused["error"]["kind"], &refused["error"]["layer"]),
+        (&json!("violation"), &json!("policy"))
+    );
+    assert_eq!(refused["result"], "refused by policy rule `r`: because");
+    broker.join();
+}
+
+#[test]
+fn wrong_lines_are_answered_and_the_session_goes_on() {
+    let broker = Broker::start(Peer::echo);
+    let mut client = broker.session();
+    let cases = [
+        ("nonsense".into(), Value::Null, "invalid_input"),
+        ("[1,2]".into(), Value::Null, "invalid_input"),
+        (r#"{"tool":"bash"}"#.into(), Value::Null, "invalid_input"),
+        (r#"{"id":"a"}"#.into(), json!("a"), "invalid_input"),
+        (r#"{"id":1.5,"tool":"nope"}"#.into(), json!(1.5), "unknown_tool"),
+        (r#"{"id":"a","tool":"bash","input":{}}"#.into(), json!("a"), "invalid_input"),
+        (r#"{"id":"a","tool":"bash","input":"x"}"#.into(), json!("a"), "invalid_input"),
+        (
+            r#"{"id":"a","tool":"bash","input":{"command":"x","timeout":0}}"#.into(),
+            json!("a"),
+            "invalid_input",
+        ),
+        (r#"{"id":"a","tool":"file_read","input":{"path":"/etc/passwd"}}"#.into(), json!("a"), "violation"),
+        (r#"{"id":"a","tool":"bash","input":{"command":"\ud800"}}"#.into(), Value::Null, "invalid_input"),
+        ("[".repeat(100_000), Value::Null, "invalid_input"),
+        ("x".repeat((4 << 20) + 1), Value::Null, "invalid_input"),
+    ];
+    for (line, id, kind) in cases {
+        client.say(&line);
+        let result = client.hear();
+        let shown = &line[..line.len().min(80)];
+        assert_eq!((&result["event"], &result["status"]), (&json!("result"), &json!("error")), "{shown}");
+        assert_eq!((&result["id"], &result["error"]["kind"]), (&id, &json!(kind)), "{shown}");
+        assert_eq!(
+            result["error"]["layer"],
+            if kind == "violation" { "policy" } else { "validation" },
+            "{shown}"
+        );
+    }
+    client.say("\n  \r");
+    client.say(bash("still", "here"));
+    assert_eq!(client.hear()["result"], "here");
+    assert_eq!(client.end(), (vec![], 0));
+    broker.join();
+}
+
+#[test]
+fn an_id_means_one_call_at_a_time_and_text_and_number_differ() {
+    let (go, wait) = channel::<()>();
+    let broker = Broker::start(move |peer| {
+        peer.open();
+        let calls = [peer.call(), peer.call()];
+        wait.recv().unwrap();
+        calls
+            .iter()
+            .for_each(|(call, request)| peer.ended(*call, Ended::Exited(0), shell(request).as_bytes()));
+        let (call, _) = peer.call();
+        peer.ended(call, Ended::Exited(0), b"again");
+    });
+    let mut client = broker.session();
+    client.say(bash("1", "text"));
+    client.say(bash("1", "twice"));
+    let refused = client.hear();
+    assert_eq!((&refused["id"], &refused["error"]["kind"]), (&json!("1"), &json!("invalid_input")));
+    client.say(bash(1, "number"));
+    client.say(json!({"id": 1, "stdin": "no"}));
+    // A call under way keeps its one result: what is wrong about it besides is only a notice.
+    let notice = client.hear();
+    assert_eq!((&notice["event"], &notice["error"]["kind"]), (&json!("notice"), &json!("invalid_input")));
+    go.send(()).unwrap();
+    let mut results =
+        [client.hear(), client.hear()].map(|result| (result["id"].clone(), result["result"].clone()));
+    results.sort_by_key(|(id, _)| id.is_string());
+    assert_eq!(results, [(json!(1), json!("number")), (json!("1"), json!("text"))]);
+    client.say(bash("1", "x"));
+    assert_eq!(client.hear()["result"], "again");
+    assert_eq!(client.end(), (vec![], 0));
+    broker.join();
+}
+
+#[test]
+fn input_is_fed_in_order_within_its_window() {
+    let (arrived, arrival) = channel();
+    let broker = Broker::start(move |peer| {
+        peer.open();
+        let (call, request) = peer.call();
+        assert!(matches!(request, Request::Bash(bash) if bash.stdin == Stdin::Stream && bash.live));
+        let (mut got, mut credited) = (Vec::new(), false);
+        loop {
+            match peer.hear() {
+                Some(ToBroker::Input { bytes, .. }) => {
+                    assert!(bytes.len() <= limit::CHUNK);
+                    got.extend(bytes);
+                }
+                Some(ToBroker::InputEnd { .. }) => break,
+                other => panic!("{other:?}"),
+            }
+            assert!(credited || got.len() <= limit::INPUT_WINDOW as usize);
+            if !credited && got.len() == limit::INPUT_WINDOW as usize {
+                // Nothing more may come before there is credit.
+                sleep(Duration::from_millis(50));
+                peer.say(&FromBroker::InputCredit { call, bytes: 1_000_000 });
+                credited = true;
+            }
+        }
+        arrived.send(got).unwrap();
+        peer.ended(call, Ended::Exited(0), b"");
+    });
+    let mut client = broker.session();
+    client.say(json!({"id": 1, "tool": "bash", "input": {"command": "cat", "stdin": true}}));
+    client.say(json!({"id": 1, "stdin": "é".repeat(200_000)}));
+    client.say(json!({"id": 1, "stdinBase64": "AP8="}));
+    client.say(json!({"id": 1, "stdinEnd": true}));
+    let mut want = "é".repeat(200_000).into_bytes();
+    want.extend(b"\x00\xff");
+    assert!(arrival.recv().unwrap() == want);
+    assert_eq!(client.end().0.len(), 1);
+    broker.join();
+}
+
+#[test]
+fn the_end_of_our_input_is_the_end_of_theirs_and_calls_are_waited_for() {
+    let broker = Broker::start(|peer| {
+        peer.open();
+        let (call, _) = peer.call();
+        assert_eq!(peer.hear(), Some(ToBroker::InputEnd { call }));
+        sleep(Duration::from_millis(100));
+        peer.ended(call, Ended::Exited(3), b"");
+    });
+    let mut client = broker.session();
+    client.say(json!({"id": 1, "tool": "bash", "input": {"command": "cat", "stdin": true}}));
+    let (events, code) = client.end();
+    assert_eq!(events[0]["metadata"]["exitCode"], 3);
+    assert_eq!(events[0]["error"]["kind"], "exit_nonzero");
+    assert_eq!(events[0]["result"], "the command exited with code 3");
+    assert_eq!((events.len(), code), (1, 0));
+    broker.join();
+}
+
+#[test]
+fn no_more_calls_than_the_border_allows_are_under_way() {
+    const CALLS: usize = limit::CALLS * 3 + 5;
+    let broker = Broker::start(|peer| {
+        peer.open();
+        let mut under_way = Vec::new();
+        for _ in 0..limit::CALLS {
+            under_way.push(peer.call().0);
+        }
+        for _ in limit::CALLS..CALLS {
+            peer.ended(under_way.pop().unwrap(), Ended::Exited(0), b"");
+            under_way.push(peer.call().0);
+        }
+        under_way.into_iter().for_each(|call| peer.ended(call, Ended::Exited(0), b""));
+        assert_eq!(peer.hear(), None);
+    });
+    let mut client = broker.session();
+    for id in 0..CALLS {
+        client.say(bash(id, "x"));
+    }
+    let (events, code) = client.end();
+    assert_eq!((events.len(), code), (CALLS, 0));
+    broker.join();
+}
+
+#[test]
+fn a_call_that_waits_for_its_turn_can_be_cancelled() {
+    let broker = Broker::start(|peer| {
+        peer.open();
+        let calls: Vec<_> = (0..limit::CALLS).map(|_| peer.call().0).collect();
+        sleep(Duration::from_millis(200));
+        calls.into_iter().for_each(|call| peer.ended(call, Ended::Exited(0), b""));
+        assert_eq!(peer.hear(), None);
+    });
+    let mut client = broker.session();
+    for id in 0..limit::CALLS {
+        client.say(bash(id, "x"));
+    }
+    client.say(bash("late", "x"));
+    client.say(json!({"id": "late", "cancel": true}));
+    let result = client.hear();
+    assert_eq!((&result["id"], &result["error"]["kind"]), (&json!("late"), &json!("cancelled")));
+    assert_eq!(client.end().0.len(), limit::CALLS);
+    broker.join();
+}
+
+#[test]
+fn a_slow_reader_stops_the_flow_and_loses_nothing() {
+    const TOTAL: usize = 4 << 20;
+    let (stalled, stall) = channel();
+    let broker = Broker::start(move |peer| {
+        peer.open();
+        let (call, _) = peer.call();
+        let (mut sent, mut paid) = (0, limit::OUTPUT_WINDOW as usize);
+        while sent < TOTAL {
+            if paid - sent >= 32 * 1024 {
+                peer.output(call, false, &[b'x'; 32 * 1024]);
+                sent += 32 * 1024;
+                continue;
+            }
+            let _ = stalled.send(sent);
+            match peer.hear() {
+                Some(ToBroker::Credit { bytes, .. }) => {
+                    assert!(bytes >= 64 * 1024);
+                    paid += bytes as usize;
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        peer.ended(call, Ended::Exited(0), b"");
+    });
+    let mut client = broker.session();
+    client.say(bash(1, "yes"));
+    // Nobody reads: the pipe fills, then the window is used up, and there it stays.
+    let mut sent = 0;
+    while let Ok(more) = stall.recv_timeout(Duration::from_millis(300)) {
+        sent = more;
+    }
+    assert!(sent <= limit::OUTPUT_WINDOW as usize + 256 * 1024, "{sent}");
+    let mut got = 0;
+    loop {
+        let event = client.hear();
+        match event["chunk"].as_str() {
+            Some(chunk) => got += chunk.len(),
+            None => break assert_eq!(event["status"], "success"),
+        }
+    }
+    assert_eq!(got, TOTAL);
+    assert_eq!(client.end(), (vec![], 0));
+    broker.join();
+}
+
+#[test]
+fn a_reader_that_is_gone_ends_the_session() {
+    let broker = Broker::start(|peer| {
+        peer.open();
+        let (call, _) = peer.call();
+        sleep(Duration::from_millis(100));
+        peer.output(call, false, b"x");
+        while peer.hear().is_some() {}
+    });
+    let mut client = broker.session();
+    client.say(bash(1, "x"));
+    let stdout = std::mem::replace(&mut client.stdout, std::io::BufReader::new(empty()));
+    drop(stdout);
+    assert_eq!(client.child.wait().unwrap().code(), Some(141));
+    broker.join();
+}
+
+/// The output of a program that has none.
+fn empty() -> std::process::ChildStdout {
+    let mut child = std::process::Command::new("true").stdout(std::process::Stdio::piped()).spawn().unwrap();
+    child.wait().unwrap();
+    child.stdout.take().unwrap()
+}
+
+#[test]
+fn without_a_session_there_is_a_fault_and_code_125() {
+    let broker = Broker::start(|peer| {
+        peer.hear();
+        peer.hear();
+        peer.say(&FromBroker::Hello(broker_protocol::Hello::ours(None)));
+        let message = "layer seccomp is required and missing".to_owned();
+        peer.say(&FromBroker::Fault(Failed { kind: ErrorKind::Internal, message }));
+    });
+    let output = broker.lazaret("session").output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    let line: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&line["event"], &line["error"]["kind"]), (&json!("fault"), &json!("internal")));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("layer seccomp is required"));
+    broker.join();
+}

@@ -1,0 +1,22 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod model;
+pub mod value;
+pub mod quantity;
+pub mod host;
+pub mod resolve;
+pub mod effective;
+pub mod names;
+pub mod pattern;
+pub mod decide;
+pub mod error;
+
+pub use decide::{Verdict, decide};
+pub use effective::{Access, EffectivePolicy, EnvironmentRules, Grant, Limits, ProtectedName, Protection};
+pub use error::PolicyError;
+pub use host::{Host, HostPath, HostPathError};
+pub use names::Matcher;
+pub use pattern::PatternError;
+pub use resolve::{Policies, Source, SourceKind};

@@ -1,0 +1,250 @@
+//! A policy file as it is written: TOML, where every key is known and every value is checked while it is read.
+//!
+//! Comes from texts the broker has read; goes to [`resolve`](crate::resolve). A value that is here is well-formed; what
+//! it means together with other files is decided there.
+
+use crate::effective::{Access, Protection};
+use crate::error::PolicyError;
+use crate::host::HostPath;
+use crate::quantity;
+use crate::value::{
+    self, ExceptPattern, LayerName, NamePattern, PassName, ProfileName, SetValue, VariableName, Version,
+};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// Largest policy file, in bytes.
+pub const FILE_MAX: usize = 1 << 20;
+
+/// One policy file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyFile {
+    /// Version of the format.
+    pub version: Version,
+    /// In the administrator's file: users may define no profiles.
+    #[serde(default)]
+    pub lock: bool,
+    /// Layers without which no session opens, whatever its profile.
+    #[serde(default)]
+    pub required: Vec<LayerName>,
+    /// Limits no profile exceeds: what a profile has is lowered to them.
+    #[serde(default)]
+    pub ceiling: LimitsTable,
+    /// Profiles by name.
+    #[serde(default)]
+    pub profile: BTreeMap<ProfileName, Profile>,
+    /// Names that are closed in every profile.
+    #[serde(default)]
+    pub protect: Vec<Protect>,
+}
+
+impl PolicyFile {
+    /// Reads `text`, which people know as `file`.
+    pub fn parse(file: &str, text: &str) -> Result<Self, PolicyError> {
+        if text.len() > FILE_MAX {
+            return Err(PolicyError::TooLarge { file: file.to_owned(), bytes: text.len() });
+        }
+        toml::from_str(text).map_err(|error| {
+            let (line, column) = place(text, error.span().map_or(0, |span| span.start));
+            PolicyError::Text { file: file.to_owned(), line, column, message: error.message().to_owned() }
+        })
+    }
+}
+
+/// Line and column of a byte of `text`, both from 1.
+fn place(text: &str, byte: usize) -> (usize, usize) {
+    let before = text.get(..byte).unwrap_or(text);
+    let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
+    (line, column)
+}
+
+/// A profile: what a session that names it may do.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// Profiles this one starts from, in order; `default` where the key is absent.
+    #[serde(default, deserialize_with = "value::one_or_many")]
+    pub extends: Option<Vec<ProfileName>>,
+    /// What a cell may do in the project root.
+    pub project: Option<Access>,
+    /// What a cell may do in the central root.
+    pub central: Option<Access>,
+    /// Host paths outside the zones to add.
+    #[serde(default)]
+    pub grants: Vec<GrantEntry>,
+    /// Host directories of which only the names may be listed.
+    #[serde(default)]
+    pub listed: Vec<HostPath>,
+    /// What to add to the environment.
+    #[serde(default)]
+    pub environment: Environment,
+    /// Limits to set.
+    #[serde(default)]
+    pub limits: LimitsTable,
+    /// Layers to require.
+    #[serde(default)]
+    pub required: Vec<LayerName>,
+}
+
+/// A host path to grant, read-only.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GrantEntry {
+    /// Which.
+    pub path: HostPath,
+    /// Whether it may be missing.
+    #[serde(default)]
+    pub optional: bool,
+    /// Why, for people who read the file.
+    pub why: Option<String>,
+}
+
+/// Additions to a cell's environment.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Environment {
+    /// Names to take over.
+    #[serde(default)]
+    pub pass: Vec<PassName>,
+    /// Names to set. A value that begins with `~` or `${` is a host path and is expanded.
+    #[serde(default)]
+    pub set: BTreeMap<VariableName, SetValue>,
+    /// Directories to put in front of `PATH`, before those of the profiles this one extends.
+    #[serde(default)]
+    pub path: Vec<HostPath>,
+}
+
+/// Limits as they are written: an absent key changes nothing.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)] // Each is the field of its name in `Limits`; `Some(None)` is a written `"none"`.
+pub struct LimitsTable {
+    #[serde(default, deserialize_with = "quantity::seconds")]
+    pub timeout_s: Option<u32>,
+    #[serde(default, deserialize_with = "quantity::seconds")]
+    pub timeout_max_s: Option<u32>,
+    #[serde(default, deserialize_with = "quantity::capture")]
+    pub capture: Option<u64>,
+    #[serde(default, deserialize_with = "quantity::size")]
+    pub spill: Option<u64>,
+    #[serde(default, deserialize_with = "quantity::size_or_none")]
+    pub output: Option<Option<u64>>,
+    #[serde(default, deserialize_with = "quantity::count_or_none")]
+    pub processes: Option<Option<u64>>,
+    #[serde(default, deserialize_with = "quantity::size_or_none")]
+    pub memory: Option<Option<u64>>,
+    #[serde(default, deserialize_with = "quantity::count_or_none")]
+    pub cpu_s: Option<Option<u64>>,
+    #[serde(default, deserialize_with = "quantity::size_or_none")]
+    pub file_size: Option<Option<u64>>,
+    #[serde(default, deserialize_with = "quantity::count_or_none")]
+    pub open_files: Option<Option<u64>>,
+    #[serde(default, deserialize_with = "quantity::size")]
+    pub scratch: Option<u64>,
+}
+
+/// Names to close, for one reason.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Protect {
+    /// The names.
+    pub names: Vec<NamePattern>,
+    /// Single names that stay open though one of `names` matches them.
+    #[serde(default)]
+    pub except: Vec<ExceptPattern>,
+    /// What is closed.
+    pub protection: Protection,
+    /// Why, for the user and the model.
+    pub why: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use broker_protocol::Layer;
+
+    fn fault(text: &str) -> (usize, usize, String) {
+        match PolicyFile::parse("p.toml", text) {
+            Err(PolicyError::Text { file, line, column, message }) => {
+                assert_eq!(file, "p.toml");
+                (line, column, message)
+            }
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_full_file_reads() {
+        let file = PolicyFile::parse("p", include_str!("../tests/full.toml")).unwrap();
+        assert!(file.lock);
+        assert_eq!(file.required, [LayerName(Layer::Cgroup)]);
+        assert_eq!(file.ceiling.timeout_max_s, Some(300));
+        assert_eq!(file.ceiling.memory, Some(Some(4 << 30)));
+        let (name, profile) = file.profile.iter().next().unwrap();
+        assert_eq!(name.as_str(), "site");
+        assert_eq!(profile.extends.as_ref().unwrap().len(), 2);
+        assert_eq!(profile.project, Some(Access::Read));
+        assert_eq!(profile.grants[0].path.text(), "${JAVA_HOME:-/opt/java}");
+        assert_eq!(profile.limits.cpu_s, Some(None));
+        assert_eq!(profile.environment.pass[1].as_str(), "MAVEN_*");
+        assert_eq!(file.protect[0].protection, Protection::All);
+        assert_eq!(file.protect[0].except[0].as_str(), "*.pub");
+    }
+
+    #[test]
+    fn every_fault_has_its_place() {
+        for (text, line, column, words) in [
+            ("version = 1\n[profile.a]\nprojekt = \"read\"\n", 3, 1, "unknown field `projekt`"),
+            ("version = 1\ncolour = 1\n", 2, 1, "unknown field `colour`"),
+            ("version = 1\n[profile.a]\nproject = \"rw\"\n", 3, 11, "unknown variant `rw`"),
+            ("version = 1\n[profile.a]\n  grants = [{ path = \"usr\" }]\n", 3, 22, "a host path begins"),
+            (
+                "version = 1\n[profile.a]\ngrants = [{ path = \"/usr\", mode = 1 }]\n",
+                3,
+                28,
+                "unknown field `mode`",
+            ),
+            ("version = 1\n[profile.a.limits]\nspill = \"1 MB\"\n", 3, 9, "expected a size"),
+            ("version = 1\n[profile.a.limits]\nfiles = 1\n", 3, 1, "unknown field `files`"),
+            ("version = 1\n[profile.a.environment.set]\nPATH = \"/x\"\n", 3, 1, "sets this variable itself"),
+            ("version = 1\n[profile.a.environment]\npass = [\"LANG\", \"*\"]\n", 3, 17, "a name to pass"),
+            ("version = 1\n[profile.\"a b\"]\n", 2, 10, "a profile's name"),
+            ("version = 1\nrequired = [\"seccomb\"]\n", 2, 13, "no layer of this name"),
+            (
+                "version = 1\n[[protect]]\nnames = [\"é\", \"[\"]\nprotection = \"all\"\nwhy = \"\"",
+                3,
+                15,
+                "without its partner",
+            ),
+            ("version = 2\n", 1, 11, "`version = 1`"),
+            ("lock = true\n", 1, 1, "missing field `version`"),
+            ("version = 1\nversion = 1\n", 2, 1, "duplicate key"),
+            ("version = \n", 1, 11, ""),
+            ("version = 1\n[profile.a]\nextends = 3\n", 3, 11, "a profile's name, or a list"),
+        ] {
+            let (at_line, at_column, message) = fault(text);
+            assert_eq!((at_line, at_column), (line, column), "{text}: {message}");
+            assert!(message.contains(words), "{text}: {message}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_refused_above_its_largest_size() {
+        let mut text = String::from("version = 1\n#");
+        text.extend(std::iter::repeat_n('x', FILE_MAX - text.len()));
+        assert!(PolicyFile::parse("p", &text).is_ok());
+        text.push('x');
+        let want = PolicyError::TooLarge { file: "p".into(), bytes: FILE_MAX + 1 };
+        assert_eq!(PolicyFile::parse("p", &text).unwrap_err(), want);
+    }
+
+    #[test]
+    fn hostile_nesting_is_an_error_and_not_a_crash() {
+        let deep = format!("version = {}", "[".repeat(FILE_MAX / 2));
+        assert!(PolicyFile::parse("p", &deep).is_err());
+        let dotted = format!("version = 1\n{}a = 1", "a.".repeat(FILE_MAX / 4));
+        assert!(PolicyFile::parse("p", &dotted).is_err());
+    }
+}

@@ -1,0 +1,376 @@
+//! Protected names, compiled once for a session: is this name closed, by which rule?
+//!
+//! Paths come as bytes, relative to a zone's root, as the disk or a request has them; nothing about them is believed. A
+//! name that is not UTF-8 is matched like any other. Letters are compared without case, beyond ASCII as well, and
+//! characters that case-insensitive file systems leave out of a comparison are left out here.
+
+use crate::effective::ProtectedName;
+use crate::error::PolicyError;
+use crate::pattern::{Pattern, PatternError};
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Answers for one list of protected names. A clone shares the compiled patterns.
+///
+/// A pattern of several names, such as `.git/hooks`, matches where its names follow each other, at any depth. What
+/// lies below a protected name is protected with it.
+#[derive(Clone, Debug)]
+pub struct Matcher(Arc<Compiled>);
+
+#[derive(Debug)]
+struct Compiled {
+    names: Vec<ProtectedName>,
+    /// What stands before the last name of each pattern, and its exceptions: in the order of `names`.
+    contexts: Vec<Context>,
+    /// Last names that are no patterns, in lower case and sorted, each with its index in `names`.
+    literals: Vec<(Vec<u8>, usize)>,
+    /// All other last names, likewise, by the byte they end with where that is fixed: a walk asks about each name of a
+    /// tree, and nearly all are refused by the first or the last byte.
+    patterns: BTreeMap<Option<u8>, Vec<(Pattern, usize)>>,
+}
+
+#[derive(Debug)]
+struct Context {
+    parents: Vec<Component>,
+    except: Vec<Pattern>,
+}
+
+/// One name of a pattern.
+#[derive(Debug)]
+enum Component {
+    Name(Vec<Pattern>),
+    /// `**`: any number of names, none too.
+    Deep,
+}
+
+impl Matcher {
+    /// Compiles `names`.
+    pub fn new(names: &[ProtectedName]) -> Result<Self, PolicyError> {
+        let mut compiled =
+            Compiled { names: names.to_vec(), contexts: vec![], literals: vec![], patterns: BTreeMap::new() };
+        for (index, name) in names.iter().enumerate() {
+            let error = |why| PolicyError::Name { pattern: name.pattern.clone(), why };
+            compiled.add(index, name).map_err(error)?;
+        }
+        compiled.literals.sort();
+        Ok(Self(Arc::new(compiled)))
+    }
+
+    /// The strongest rule for `relative` or for a directory above it; the one nearest the root where several are
+    /// equal. The empty path is the root of a zone, which no rule protects.
+    pub fn protection(&self, relative: &[u8]) -> Option<&ProtectedName> {
+        let path = fold(relative);
+        let rules = prefixes(&path).filter_map(|(parent, name)| self.0.find(parent, name));
+        rules.reduce(|first, next| if next.protection > first.protection { next } else { first })
+    }
+
+    /// The strongest rule that ends at `name`, an entry of the directory `parent` (relative to the zone's root, empty
+    /// for it). For a walk, which asks this of each entry and does not go below what is closed to it. Takes no memory
+    /// where both are ASCII.
+    pub fn name(&self, parent: &[u8], name: &[u8]) -> Option<&ProtectedName> {
+        self.0.find(&fold(parent), &fold(name))
+    }
+
+    /// A rule that has names below `relative`: `.git` leads to `.git/hooks`. A file in the place of such a directory
+    /// undoes the rule (a `.git` file points to another repository), so none may be written there.
+    pub fn leads_to(&self, relative: &[u8]) -> Option<&ProtectedName> {
+        let path = fold(relative);
+        let leads = |context: &Context| {
+            let beginnings = (1..=context.parents.len()).map(|length| &context.parents[..length]);
+            // One that ends in `**` would be every path below the names before it.
+            beginnings
+                .filter(|names| !matches!(names.last(), Some(Component::Deep)))
+                .any(|names| ends(names, &path))
+        };
+        let index = self.0.contexts.iter().position(leads)?;
+        self.0.names.get(index)
+    }
+}
+
+impl Compiled {
+    fn add(&mut self, index: usize, name: &ProtectedName) -> Result<(), PatternError> {
+        let (parents, last) = name.pattern.rsplit_once('/').unwrap_or(("", &name.pattern));
+        self.contexts.push(Context::new(parents, &name.except)?);
+        for pattern in Pattern::parse(&fold_pattern(last))? {
+            match pattern.literal().map(<[u8]>::to_vec) {
+                Some(text) => self.literals.push((text, index)),
+                None => self.patterns.entry(pattern.last_byte()).or_default().push((pattern, index)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The strongest rule that ends at `name` in `parent`, both folded; the first of equals.
+    fn find(&self, parent: &[u8], name: &[u8]) -> Option<&ProtectedName> {
+        let literals = self.literals_of(name).iter().map(|(_, index)| *index);
+        let ends = [None, name.last().map(u8::to_ascii_lowercase)];
+        let patterns = ends.iter().filter_map(|end| self.patterns.get(end)).flatten();
+        let patterns = patterns.filter(|(pattern, _)| pattern.matches(name)).map(|(_, index)| *index);
+        let rules = literals.chain(patterns).filter(|index| self.contexts[*index].holds(parent, name));
+        let strongest = rules.max_by_key(|index| (self.names[*index].protection, Reverse(*index)))?;
+        self.names.get(strongest)
+    }
+
+    fn literals_of(&self, name: &[u8]) -> &[(Vec<u8>, usize)] {
+        let lower = || name.iter().map(u8::to_ascii_lowercase);
+        let start = self.literals.partition_point(|(text, _)| text.iter().copied().lt(lower()));
+        let equal = self.literals[start..].partition_point(|(text, _)| text.iter().copied().eq(lower()));
+        &self.literals[start..start + equal]
+    }
+}
+
+impl Context {
+    fn new(parents: &str, except: &[String]) -> Result<Self, PatternError> {
+        let parents = parents
+            .split('/')
+            .filter(|name| !name.is_empty())
+            .map(Component::new)
+            .collect::<Result<_, _>>()?;
+        let mut patterns = Vec::new();
+        for name in except {
+            patterns.extend(Pattern::parse(&fold_pattern(name))?);
+        }
+        Ok(Self { parents, except: patterns })
+    }
+
+    fn holds(&self, parent: &[u8], name: &[u8]) -> bool {
+        ends(&self.parents, parent) && !self.except.iter().any(|pattern| pattern.matches(name))
+    }
+}
+
+impl Component {
+    fn new(name: &str) -> Result<Self, PatternError> {
+        if name == "**" {
+            Ok(Component::Deep)
+        } else {
+            Pattern::parse(&fold_pattern(name)).map(Component::Name)
+        }
+    }
+}
+
+/// Whether the last names of `path` are `pattern`.
+fn ends(pattern: &[Component], path: &[u8]) -> bool {
+    let Some((component, before)) = pattern.split_last() else { return true };
+    let split = split_last(path);
+    match component {
+        // No name, or the last one and perhaps more. A pattern has one `**`, so this is linear.
+        Component::Deep => ends(before, path) || split.is_some_and(|(parent, _)| ends(pattern, parent)),
+        Component::Name(patterns) => split.is_some_and(|(parent, name)| {
+            patterns.iter().any(|pattern| pattern.matches(name)) && ends(before, parent)
+        }),
+    }
+}
+
+/// The directory and the last name of a path; `None` for the root.
+fn split_last(path: &[u8]) -> Option<(&[u8], &[u8])> {
+    match path.iter().rposition(|byte| *byte == b'/') {
+        Some(slash) => Some((&path[..slash], &path[slash + 1..])),
+        None if path.is_empty() => None,
+        None => Some((&[], path)),
+    }
+}
+
+/// Each name of `path` with the directory it is in, from the root down.
+fn prefixes(path: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(slash, _)| slash);
+    ends.chain([path.len()]).filter_map(|end| split_last(&path[..end]))
+}
+
+/// Bytes in which ASCII stands as it is (the patterns fold its case) and everything else has one form for each letter.
+/// Directories with case folding (ext4, f2fs) compare so: to them `.e\u{200c}nv` and `.env` are one name.
+fn fold(bytes: &[u8]) -> Cow<'_, [u8]> {
+    if bytes.is_ascii() {
+        return Cow::Borrowed(bytes);
+    }
+    let text = String::from_utf8_lossy(bytes);
+    Cow::Owned(fold_text(&text).into_bytes())
+}
+
+fn fold_pattern(pattern: &str) -> Cow<'_, str> {
+    if pattern.is_ascii() { Cow::Borrowed(pattern) } else { Cow::Owned(fold_text(pattern)) }
+}
+
+fn fold_text(text: &str) -> String {
+    let kept = text.chars().filter(|c| !is_ignorable(*c));
+    // To upper case first: the long s and the Kelvin sign have a small letter of their own.
+    kept.flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
+}
+
+/// Unicode's Default_Ignorable_Code_Point.
+fn is_ignorable(c: char) -> bool {
+    matches!(u32::from(c), 0xad | 0x34f | 0x61c | 0x115f..=0x1160 | 0x17b4..=0x17b5 | 0x180b..=0x180f | 0x200b..=0x200f
+        | 0x202a..=0x202e | 0x2060..=0x206f | 0x3164 | 0xfe00..=0xfe0f | 0xfeff | 0xffa0 | 0xfff0..=0xfff8
+        | 0x1bca0..=0x1bca3 | 0x1d173..=0x1d17a | 0xe0000..=0xe0fff)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::effective::Protection;
+
+    fn protected(pattern: &str, protection: Protection) -> ProtectedName {
+        ProtectedName { pattern: pattern.into(), except: vec![], protection, why: "why".into() }
+    }
+
+    fn matcher(patterns: &[&str]) -> Matcher {
+        let names: Vec<_> = patterns.iter().map(|pattern| protected(pattern, Protection::All)).collect();
+        Matcher::new(&names).unwrap()
+    }
+
+    fn hits(matcher: &Matcher, path: impl AsRef<[u8]>) -> bool {
+        matcher.protection(path.as_ref()).is_some()
+    }
+
+    #[test]
+    fn a_name_is_protected_at_any_depth_and_with_all_below_it() {
+        let matcher = matcher(&[".env", "*.pem"]);
+        for path in [".env", "a/.env", "a/b/.env", ".env/x/y", "x.pem", "a/x.pem/y", "a//.env"] {
+            assert!(hits(&matcher, path), "{path}");
+        }
+        for path in ["", "env", ".envy", "a.env", "a/.env2", "pem", "x.pem2", "a/b"] {
+            assert!(!hits(&matcher, path), "{path}");
+        }
+    }
+
+    #[test]
+    fn several_names_match_where_they_follow_each_other() {
+        let matcher = matcher(&[".git/hooks", ".git/modules/**/config", "a*/b"]);
+        for path in [
+            ".git/hooks",
+            "sub/.git/hooks/pre-commit",
+            ".git/modules/config",
+            ".git/modules/x/config",
+            "s/.git/modules/libs/x/y/config",
+            "abc/b",
+            "x/a/b/c",
+        ] {
+            assert!(hits(&matcher, path), "{path}");
+        }
+        for path in [
+            ".git",
+            "hooks",
+            ".git/x/hooks",
+            "x.git/hooks",
+            ".git/config",
+            "modules/x/config",
+            ".git/xmodules/config",
+            "xa/b",
+        ] {
+            assert!(!hits(&matcher, path), "{path}");
+        }
+    }
+
+    #[test]
+    fn case_does_not_matter_in_any_alphabet() {
+        let matcher = matcher(&[".Env", ".GIT/hooks", "*.Key", "Schlüssel", ".kube/config"]);
+        for path in [
+            ".ENV",
+            ".eNv/x",
+            ".git/HOOKS",
+            ".Git/Hooks",
+            "A.KEY",
+            "SCHLÜSSEL",
+            "schlüssel",
+            ".\u{212a}ube/config",
+        ] {
+            assert!(hits(&matcher, path), "{path}");
+        }
+    }
+
+    #[test]
+    fn characters_that_a_folding_file_system_skips_hide_nothing() {
+        let matcher = matcher(&[".env", ".git/hooks", "*secret*.txt"]);
+        for path in [".e\u{200c}nv", "\u{feff}.env", ".g\u{200b}it/ho\u{ad}oks/x", "client_\u{17f}ecret.txt"]
+        {
+            assert!(hits(&matcher, path), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_not_utf8_are_matched_like_others() {
+        let matcher = matcher(&[".env", "*credential*.json", ".git/hooks"]);
+        assert!(hits(&matcher, b"\xff\xfe/.env"));
+        assert!(hits(&matcher, b".env/\xff"));
+        assert!(hits(&matcher, b"\xffcredential\xfe.json"));
+        assert!(hits(&matcher, b"\xff/.git/HOOKS/\xfe"));
+        assert!(!hits(&matcher, b".env\xff"));
+        assert!(matcher.name(b"\xff", b".env").is_some());
+    }
+
+    #[test]
+    fn an_exception_holds_for_its_rule_and_its_name_only() {
+        let open = ProtectedName {
+            except: vec!["*.example".into(), ".env.dist".into()],
+            ..protected(".env.*", Protection::All)
+        };
+        let matcher = Matcher::new(&[open.clone(), protected("*.key.example", Protection::Write)]).unwrap();
+        for path in [".env.example", ".ENV.LOCAL.EXAMPLE", "a/.env.dist"] {
+            assert!(!hits(&matcher, path), "{path}");
+        }
+        for path in [".env.local", ".env.example.local", ".env.d/example", ".env.x.key.example"] {
+            assert!(hits(&matcher, path), "{path}");
+        }
+    }
+
+    #[test]
+    fn the_strongest_rule_answers_and_of_equals_the_first() {
+        let names = [
+            protected(".claude", Protection::Write),
+            protected("*.json", Protection::Write),
+            protected("*credential*.json", Protection::All),
+        ];
+        let matcher = Matcher::new(&names).unwrap();
+        let rule = |path: &str| matcher.protection(path.as_bytes()).unwrap().pattern.as_str();
+        assert_eq!(rule("credentials.json"), "*credential*.json");
+        assert_eq!(rule(".claude/x.json"), ".claude");
+        assert_eq!(rule(".claude/credentials.json"), "*credential*.json");
+        assert_eq!(matcher.name(b".claude", b"x.json").unwrap().pattern, "*.json");
+        assert!(matcher.name(b".claude", b"x").is_none());
+    }
+
+    #[test]
+    fn a_directory_that_leads_to_a_protected_name_is_known() {
+        let matcher = matcher(&[".git/modules/**/hooks", ".github/workflows", ".env"]);
+        for path in [".git", "a/.GIT", ".git/modules", ".github"] {
+            assert!(matcher.leads_to(path.as_bytes()).is_some(), "{path}");
+        }
+        for path in
+            ["", ".git/modules/x", ".git/HEAD", ".git/modules/x/hooks", "git", ".env", ".github/workflows"]
+        {
+            assert!(matcher.leads_to(path.as_bytes()).is_none(), "{path}");
+        }
+    }
+
+    #[test]
+    fn walking_and_asking_once_agree() {
+        let matcher =
+            matcher(&[".env", ".env.*", ".git/hooks", ".git/modules/**/config", "*.{pem,key}", "a/b/c"]);
+        let names =
+            [".env", ".ENV.x", ".git", "hooks", "modules", "config", "x.KEY", "a", "b", "c", "\u{e9}"];
+        for first in names {
+            for second in names {
+                for third in names {
+                    let path = format!("{first}/{second}/{third}");
+                    let walked =
+                        prefixes(path.as_bytes()).any(|(parent, name)| matcher.name(parent, name).is_some());
+                    assert_eq!(walked, hits(&matcher, &path), "{path}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_path_is_no_trouble() {
+        let matcher = matcher(&["a/**/b/c", "x"]);
+        let path = "a/".repeat(2000);
+        assert!(!hits(&matcher, &path));
+        assert!(hits(&matcher, format!("{path}b/c")));
+    }
+
+    #[test]
+    fn no_names_protect_nothing() {
+        assert!(!hits(&matcher(&[]), ".env"));
+    }
+}

@@ -1,0 +1,291 @@
+//! One name as a pattern: `*`, `?`, `[a-z]`, `[!a-z]` and `{a,b}`.
+//!
+//! Comes from a policy file, where a bad one is refused; goes to [`names`](crate::names). A session must not wait for
+//! patterns: regular expressions for the shipped names cost 2 to 6 ms to compile, these cost none, and reject a
+//! name at its last letters.
+
+use thiserror::Error;
+
+/// Most plain patterns that the braces of one may stand for.
+pub const ALTERNATIVES_MAX: usize = 256;
+
+/// Why a text is not a pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum PatternError {
+    /// A bracket or brace is without its partner, or empty, or inside another.
+    #[error("a `[`, `]`, `{{` or `}}` is without its partner, is empty, or stands inside another")]
+    Unpaired,
+    /// A class holds something other than ASCII characters and ranges upwards.
+    #[error("`[…]` holds ASCII characters and ranges such as `a-z`, after `!` if they are not to be")]
+    Class,
+    /// A backslash has no meaning here.
+    #[error("a `\\` has no meaning in a pattern; `[*]` is a star")]
+    Backslash,
+    /// The braces stand for too much.
+    #[error("the braces stand for more than {ALTERNATIVES_MAX} patterns")]
+    Alternatives,
+}
+
+/// A pattern without braces. It matches bytes, ASCII letters without case; `?` and a class are one byte.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pattern {
+    /// Bytes at the beginning, in lower case.
+    head: Vec<u8>,
+    middle: Vec<Sign>,
+    /// Bytes at the end, in lower case.
+    tail: Vec<u8>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Sign {
+    Byte(u8),
+    One,
+    Many,
+    Class { ranges: Vec<(u8, u8)>, negated: bool },
+}
+
+impl Pattern {
+    /// The plain patterns that `text` stands for: one, if it has no braces.
+    pub(crate) fn parse(text: &str) -> Result<Vec<Self>, PatternError> {
+        let text = text.to_ascii_lowercase();
+        expand(&text)?.iter().map(|plain| signs(plain.as_bytes()).map(Self::new)).collect()
+    }
+
+    fn new(mut signs: Vec<Sign>) -> Self {
+        let plain = |sign: &Sign| matches!(sign, Sign::Byte(_));
+        let head = signs.iter().take_while(|sign| plain(sign)).count();
+        let middle = signs.split_off(head);
+        let tail = middle.iter().rev().take_while(|sign| plain(sign)).count();
+        let (middle, tail) = middle.split_at(middle.len() - tail);
+        Self { head: bytes(&signs), middle: middle.to_vec(), tail: bytes(tail) }
+    }
+
+    /// The text in lower case, if it is a name and no pattern.
+    pub(crate) fn literal(&self) -> Option<&[u8]> {
+        self.middle.is_empty().then_some(&self.head)
+    }
+
+    /// The last byte of every name that matches, in lower case, if they have one in common.
+    pub(crate) fn last_byte(&self) -> Option<u8> {
+        self.tail.last().copied()
+    }
+
+    /// Whether `name` matches.
+    pub(crate) fn matches(&self, name: &[u8]) -> bool {
+        let Some(end) = name.len().checked_sub(self.tail.len()).filter(|end| *end >= self.head.len()) else {
+            return false;
+        };
+        name[end..].eq_ignore_ascii_case(&self.tail)
+            && name[..self.head.len()].eq_ignore_ascii_case(&self.head)
+            && wild(&self.middle, &name[self.head.len()..end])
+    }
+}
+
+fn bytes(signs: &[Sign]) -> Vec<u8> {
+    signs.iter().filter_map(|sign| if let Sign::Byte(byte) = sign { Some(*byte) } else { None }).collect()
+}
+
+/// The usual walk: on a mismatch the last `*` takes one byte more. Never more steps than signs times bytes.
+fn wild(signs: &[Sign], text: &[u8]) -> bool {
+    let (mut sign, mut at) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    loop {
+        match (signs.get(sign), text.get(at)) {
+            (Some(Sign::Many), _) => {
+                star = Some((sign, at));
+                sign += 1;
+                continue;
+            }
+            (Some(one), Some(byte)) if one.takes(byte.to_ascii_lowercase()) => {
+                (sign, at) = (sign + 1, at + 1);
+                continue;
+            }
+            (None, None) => return true,
+            _ => {}
+        }
+        match star {
+            Some((many, from)) if from < text.len() => {
+                star = Some((many, from + 1));
+                (sign, at) = (many + 1, from + 1);
+            }
+            _ => return false,
+        }
+    }
+}
+
+impl Sign {
+    /// Whether this sign is `byte`, which is in lower case.
+    fn takes(&self, byte: u8) -> bool {
+        match self {
+            Sign::Byte(own) => *own == byte,
+            Sign::One => true,
+            Sign::Many => false,
+            Sign::Class { ranges, negated } => {
+                ranges.iter().any(|(low, high)| (*low..=*high).contains(&byte)) != *negated
+            }
+        }
+    }
+}
+
+/// `a{b,c}` as `ab` and `ac`.
+fn expand(text: &str) -> Result<Vec<String>, PatternError> {
+    let mut plain = vec![String::new()];
+    let mut rest = text;
+    while let Some(open) = rest.find(['{', '}']) {
+        let inner = rest[open..].strip_prefix('{').ok_or(PatternError::Unpaired)?;
+        let (inner, after) = inner.split_once('}').ok_or(PatternError::Unpaired)?;
+        if inner.is_empty() || inner.contains(['{', '[', ']']) {
+            return Err(PatternError::Unpaired);
+        }
+        let (before, choices) = (&rest[..open], inner.split(','));
+        plain = choices
+            .flat_map(|choice| plain.iter().map(move |start| format!("{start}{before}{choice}")))
+            .collect();
+        if plain.len() > ALTERNATIVES_MAX {
+            return Err(PatternError::Alternatives);
+        }
+        rest = after;
+    }
+    plain.iter_mut().for_each(|start| start.push_str(rest));
+    Ok(plain)
+}
+
+fn signs(text: &[u8]) -> Result<Vec<Sign>, PatternError> {
+    let mut signs = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((first, after)) = rest.split_first() {
+        rest = after;
+        signs.push(match first {
+            b'*' => Sign::Many,
+            b'?' => Sign::One,
+            b'\\' => return Err(PatternError::Backslash),
+            b']' => return Err(PatternError::Unpaired),
+            b'[' => {
+                let close = after.iter().position(|byte| *byte == b']').ok_or(PatternError::Unpaired)?;
+                rest = &after[close + 1..];
+                class(&after[..close])?
+            }
+            byte => Sign::Byte(*byte),
+        });
+    }
+    Ok(signs)
+}
+
+/// What stands between `[` and `]`.
+fn class(inner: &[u8]) -> Result<Sign, PatternError> {
+    let (negated, mut inner) = inner.strip_prefix(b"!").map_or((false, inner), |rest| (true, rest));
+    if inner.is_empty() || inner.contains(&b'[') {
+        return Err(PatternError::Unpaired);
+    }
+    let mut ranges = Vec::new();
+    while let [low, rest @ ..] = inner {
+        // A `-` at an end is itself.
+        let (high, rest) = if let [b'-', high, rest @ ..] = rest { (high, rest) } else { (low, rest) };
+        if low > high || !inner.is_ascii() || inner.contains(&b'^') || inner.contains(&b'\\') {
+            return Err(PatternError::Class);
+        }
+        ranges.push((*low, *high));
+        inner = rest;
+    }
+    Ok(Sign::Class { ranges, negated })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(pattern: &str, name: impl AsRef<[u8]>) -> bool {
+        let plain = Pattern::parse(pattern).unwrap_or_else(|error| panic!("{pattern}: {error}"));
+        plain.iter().any(|pattern| pattern.matches(name.as_ref()))
+    }
+
+    #[test]
+    fn each_sign_means_what_it_says() {
+        for (pattern, yes, no) in [
+            ("a", vec!["a", "A"], vec!["", "b", "aa"]),
+            ("*", vec!["", "a", ".x"], vec![]),
+            ("a*", vec!["a", "ab", "A.b"], vec!["", "ba"]),
+            ("*a", vec!["a", "ba", "aa"], vec!["ab"]),
+            ("*.pem", vec![".pem", "x.PEM", "x.pem.pem"], vec!["pem", "x.pem2"]),
+            ("a*a", vec!["aa", "aba", "aaa"], vec!["a", "ab"]),
+            ("*ab*ab*", vec!["abab", "xabxabx", "aabab"], vec!["ab", "aba"]),
+            ("a?c", vec!["abc", "a.c"], vec!["ac", "abbc"]),
+            ("a[-_.]b", vec!["a-b", "a_b", "a.b"], vec!["ab", "a b"]),
+            ("[a-cx]", vec!["a", "B", "x"], vec!["d", "-", ""]),
+            ("[!a-c]", vec!["d", "-"], vec!["a", "C", ""]),
+            ("[a-]", vec!["a", "-"], vec!["b"]),
+            ("{a,bc}.{x,y}", vec!["a.x", "BC.Y"], vec!["a.z", "abc.x"]),
+            ("*c*.{j,t}", vec!["c.j", "acd.t"], vec!["c.jt", "a.j"]),
+            ("[*]", vec!["*"], vec!["a"]),
+        ] {
+            yes.iter().for_each(|name| assert!(matches(pattern, name), "{pattern} {name}"));
+            no.iter().for_each(|name| assert!(!matches(pattern, name), "{pattern} {name}"));
+        }
+        assert!(matches("*x", b"\xff\xfex") && matches("?", b"\xff") && !matches("a", b"\xff"));
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_refused() {
+        for (text, want) in [
+            ("[", PatternError::Unpaired),
+            ("a]", PatternError::Unpaired),
+            ("[]", PatternError::Unpaired),
+            ("[!]", PatternError::Unpaired),
+            ("[[a]]", PatternError::Unpaired),
+            ("{", PatternError::Unpaired),
+            ("}", PatternError::Unpaired),
+            ("{}", PatternError::Unpaired),
+            ("{a,{b,c}}", PatternError::Unpaired),
+            ("{a,[b]}", PatternError::Unpaired),
+            ("[z-a]", PatternError::Class),
+            ("[é]", PatternError::Class),
+            ("[^a]", PatternError::Class),
+            ("\\*", PatternError::Backslash),
+        ] {
+            assert_eq!(Pattern::parse(text), Err(want), "{text}");
+        }
+        assert_eq!(Pattern::parse(&"{a,b}".repeat(8)).unwrap().len(), ALTERNATIVES_MAX);
+        assert_eq!(Pattern::parse(&"{a,b}".repeat(9)), Err(PatternError::Alternatives));
+        assert_eq!(Pattern::parse(&"{a,b}".repeat(50)), Err(PatternError::Alternatives));
+    }
+
+    #[test]
+    fn a_hostile_name_costs_no_more_than_its_length() {
+        let pattern = &Pattern::parse(&"*a".repeat(100)).unwrap()[0];
+        assert!(!pattern.matches(&[b'a'; 99]));
+        assert!(!pattern.matches("ab".repeat(127).as_bytes()));
+    }
+
+    /// Against an engine that is not ours: every short pattern of these signs on every short name of these bytes.
+    #[test]
+    fn it_agrees_with_globset() {
+        let signs = ["a", "b", "*", "?", "[ab]", "[!b]", "{a,bb}"];
+        let names: Vec<String> = words(&["a", "B", "."], 4).collect();
+        for text in words(&signs, 4) {
+            let theirs = globset::GlobBuilder::new(&text)
+                .case_insensitive(true)
+                .literal_separator(true)
+                .build()
+                .unwrap();
+            // To globset a name of two stars and no more is a path.
+            if text == "**" {
+                continue;
+            }
+            let theirs = theirs.compile_matcher();
+            let ours = Pattern::parse(&text).unwrap();
+            for name in &names {
+                let matched = ours.iter().any(|pattern| pattern.matches(name.as_bytes()));
+                assert_eq!(matched, theirs.is_match(name), "{text} {name}");
+            }
+        }
+    }
+
+    /// All texts of 1 to `length` of `parts`.
+    fn words<'a>(parts: &'a [&'a str], length: u32) -> impl Iterator<Item = String> + 'a {
+        let count = parts.len();
+        (1..=length).flat_map(move |length| {
+            (0..count.pow(length))
+                .map(move |number| (0..length).map(|at| parts[number / count.pow(at) % count]).collect())
+        })
+    }
+}

@@ -1,0 +1,383 @@
+//! From policy files to the policy of a session. Later files only narrow what earlier ones say.
+//!
+//! Comes from texts the broker has read, in the order shipped, the administrator's, the user's; goes to the executor as
+//! one [`EffectivePolicy`]. What keeps a later file from widening:
+//!
+//! - it cannot define a profile that an earlier one defines, nor change what such a profile extends;
+//! - protected names, required layers and ceilings of all files count together, and none can be taken back;
+//! - under an administrator's `lock` a user's file defines no profiles.
+
+use crate::effective::{Access, EffectivePolicy, EnvironmentRules, Grant, Limits, ProtectedName};
+use crate::error::PolicyError;
+use crate::host::{Host, HostPath, HostPathError};
+use crate::model::{LimitsTable, PolicyFile, Profile, Protect};
+use crate::names::Matcher;
+use crate::value::SetValue;
+use broker_protocol::{Digest, Layer};
+use sha2::{Digest as _, Sha256};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+/// Most levels of profiles that extend each other.
+pub const LEVELS_MAX: usize = 16;
+
+/// The profile that others extend where they do not say, and that a session without a name gets.
+const DEFAULT: &str = "default";
+
+/// The files of `policies/profiles`, in the order in which they are read.
+const SHIPPED: [(&str, &str); 8] = [
+    ("protected.toml", include_str!("../profiles/protected.toml")),
+    ("default.toml", include_str!("../profiles/default.toml")),
+    ("read-only.toml", include_str!("../profiles/read-only.toml")),
+    ("rust.toml", include_str!("../profiles/rust.toml")),
+    ("node.toml", include_str!("../profiles/node.toml")),
+    ("python.toml", include_str!("../profiles/python.toml")),
+    ("go.toml", include_str!("../profiles/go.toml")),
+    ("dev.toml", include_str!("../profiles/dev.toml")),
+];
+
+/// Whose file it is; an earlier kind is narrowed by a later one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SourceKind {
+    /// Built into this program.
+    Shipped,
+    /// The administrator's: `/etc/lazaret/policy.toml`.
+    System,
+    /// The user's: `$XDG_CONFIG_HOME/lazaret/policy.toml`.
+    User,
+}
+
+/// A policy file that has been read.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// What people know it as: its path.
+    pub name: String,
+    /// Whose it is.
+    pub kind: SourceKind,
+    /// Its text.
+    pub text: String,
+}
+
+impl Source {
+    fn shipped() -> impl Iterator<Item = Source> {
+        SHIPPED.into_iter().map(|(name, text)| Source {
+            name: format!("shipped {name}"),
+            kind: SourceKind::Shipped,
+            text: text.to_owned(),
+        })
+    }
+}
+
+/// All policy files of a machine and a user, read and found to agree.
+#[derive(Clone, Debug)]
+pub struct Policies {
+    /// In order of kind.
+    files: Vec<(Source, PolicyFile)>,
+}
+
+impl Policies {
+    /// Reads the shipped files and `sources`, which may stand in any order. One bad file is an error for all: a session
+    /// without the administrator's or the user's part would be a weaker one.
+    pub fn load(sources: Vec<Source>) -> Result<Self, PolicyError> {
+        let mut sources: Vec<Source> = Source::shipped().chain(sources).collect();
+        sources.sort_by_key(|source| source.kind);
+        let read = |source: Source| PolicyFile::parse(&source.name, &source.text).map(|file| (source, file));
+        let policies = Self { files: sources.into_iter().map(read).collect::<Result<_, _>>()? };
+        policies.check_lock()?;
+        policies.check_taken()?;
+        Ok(policies)
+    }
+
+    /// Digest of all files: kinds, names and texts, in order.
+    pub fn digest(&self) -> Digest {
+        let mut hash = Sha256::new();
+        for (source, _) in &self.files {
+            hash.update([source.kind as u8]);
+            for part in [&source.name, &source.text] {
+                hash.update((part.len() as u64).to_le_bytes());
+                hash.update(part);
+            }
+        }
+        Digest(hash.finalize().into())
+    }
+
+    /// The names of all profiles, in the order of the files.
+    pub fn profiles(&self) -> impl Iterator<Item = &str> {
+        self.files.iter().flat_map(|(_, file)| file.profile.keys().map(|name| name.as_str()))
+    }
+
+    /// The policy of a session with `profile` (empty for `default`) on `host`.
+    pub fn resolve(&self, profile: &str, host: &Host) -> Result<EffectivePolicy, PolicyError> {
+        let name = if profile.is_empty() { DEFAULT } else { profile };
+        let mut draft = Draft::default();
+        for profile in self.line(name)? {
+            draft.add(profile, host).map_err(|fault| fault.in_profile(name))?;
+        }
+        draft.required.extend(self.files.iter().flat_map(|(_, file)| &file.required).map(|layer| layer.0));
+        let mut limits = draft.limits.complete(name)?;
+        self.files.iter().for_each(|(_, file)| limits.lower_to(&file.ceiling));
+        draft.finish(name, limits, self.protected())
+    }
+
+    fn check_lock(&self) -> Result<(), PolicyError> {
+        let locked = |(_, file): &&(Source, PolicyFile)| file.lock;
+        if let Some((source, _)) =
+            self.files.iter().filter(locked).find(|(source, _)| source.kind != SourceKind::System)
+        {
+            return Err(PolicyError::LockMisplaced { file: source.name.clone() });
+        }
+        let Some((by, _)) = self.files.iter().find(locked) else { return Ok(()) };
+        let users = self.files.iter().filter(|(source, _)| source.kind == SourceKind::User);
+        let Some((source, profile)) =
+            users.flat_map(|(source, file)| file.profile.keys().map(move |p| (source, p))).next()
+        else {
+            return Ok(());
+        };
+        let (file, profile, by) = (source.name.clone(), profile.as_str().to_owned(), by.name.clone());
+        Err(PolicyError::Locked { file, profile, by })
+    }
+
+    fn check_taken(&self) -> Result<(), PolicyError> {
+        let mut taken: BTreeMap<&str, &Source> = BTreeMap::new();
+        for (source, file) in &self.files {
+            for name in file.profile.keys() {
+                if let Some(earlier) = taken.insert(name.as_str(), source) {
+                    let (file, profile) = (source.name.clone(), name.as_str().to_owned());
+                    return Err(PolicyError::Taken { file, profile, earlier: earlier.name.clone() });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// `name` after all it extends, each once: what comes later overrides.
+    fn line(&self, name: &str) -> Result<Vec<&Profile>, PolicyError> {
+        let Some((file, profile)) = self.find(name, self.files.len()) else {
+            let known = self.profiles().collect::<Vec<_>>().join(", ");
+            return Err(PolicyError::NoProfile { profile: name.to_owned(), known });
+        };
+        let mut line = Line { policies: self, seen: BTreeSet::new(), profiles: Vec::new() };
+        line.add(name, file, profile, 1)?;
+        Ok(line.profiles)
+    }
+
+    /// The profile and the index of its file, among the first `files` files.
+    fn find(&self, name: &str, files: usize) -> Option<(usize, &Profile)> {
+        self.files[..files].iter().enumerate().find_map(|(index, (_, file))| {
+            let found = file.profile.iter().find(|(key, _)| key.as_str() == name);
+            found.map(|(_, profile)| (index, profile))
+        })
+    }
+
+    fn protected(&self) -> Vec<ProtectedName> {
+        self.files.iter().flat_map(|(_, file)| &file.protect).flat_map(names_of).collect()
+    }
+}
+
+fn names_of(protect: &Protect) -> impl Iterator<Item = ProtectedName> {
+    protect.names.iter().map(|pattern| ProtectedName {
+        pattern: pattern.as_str().to_owned(),
+        except: protect.except.iter().map(|except| except.as_str().to_owned()).collect(),
+        protection: protect.protection,
+        why: protect.why.clone(),
+    })
+}
+
+/// Profiles in the order in which they apply.
+struct Line<'a> {
+    policies: &'a Policies,
+    seen: BTreeSet<&'a str>,
+    profiles: Vec<&'a Profile>,
+}
+
+impl<'a> Line<'a> {
+    /// Adds `profile` of file number `file` after its bases. A base stands in the same file or an earlier one: a user
+    /// must not fill in what an administrator's profile starts from.
+    fn add(
+        &mut self,
+        name: &str,
+        file: usize,
+        profile: &'a Profile,
+        level: usize,
+    ) -> Result<(), PolicyError> {
+        if level > LEVELS_MAX {
+            return Err(PolicyError::Levels { profile: name.to_owned() });
+        }
+        for base in bases(name, profile) {
+            let no_base = || PolicyError::NoBase { profile: name.to_owned(), base: base.to_owned() };
+            let (index, found) = self.policies.find(base, file + 1).ok_or_else(no_base)?;
+            if !self.seen.contains(base) {
+                self.add(base, index, found, level + 1)?;
+                self.seen.insert(base);
+            }
+        }
+        self.profiles.push(profile);
+        Ok(())
+    }
+}
+
+fn bases<'a>(name: &str, profile: &'a Profile) -> Vec<&'a str> {
+    match &profile.extends {
+        Some(names) => names.iter().map(|name| name.as_str()).collect(),
+        None if name == DEFAULT => vec![],
+        None => vec![DEFAULT],
+    }
+}
+
+/// A policy while its profiles are added to it. Empty, it allows nothing.
+#[derive(Default)]
+struct Draft {
+    project: Option<Access>,
+    central: Option<Access>,
+    grants: BTreeMap<PathBuf, bool>,
+    listed: BTreeSet<PathBuf>,
+    pass: Vec<String>,
+    set: BTreeMap<String, String>,
+    path: Vec<PathBuf>,
+    limits: LimitsTable,
+    required: BTreeSet<Layer>,
+}
+
+/// A host path that cannot be used.
+struct PathFault(HostPath, HostPathError);
+
+impl PathFault {
+    fn in_profile(self, profile: &str) -> PolicyError {
+        PolicyError::Path { profile: profile.to_owned(), path: self.0.text().to_owned(), why: self.1 }
+    }
+}
+
+fn expand(path: &HostPath, host: &Host) -> Result<PathBuf, PathFault> {
+    path.expand(host).map_err(|why| PathFault(path.clone(), why))
+}
+
+/// A path to grant. One that would open the home directory, as `/opt` does where `/opt/app` is the home, is an error;
+/// an optional one is left out, as if it were missing on this machine.
+fn expand_narrow(path: &HostPath, optional: bool, host: &Host) -> Result<Option<PathBuf>, PathFault> {
+    let expanded = expand(path, host)?;
+    match host.narrow(&expanded) {
+        Ok(()) => Ok(Some(expanded)),
+        Err(HostPathError::TooWide) if optional => Ok(None),
+        Err(why) => Err(PathFault(path.clone(), why)),
+    }
+}
+
+impl Draft {
+    fn add(&mut self, profile: &Profile, host: &Host) -> Result<(), PathFault> {
+        self.project = profile.project.or(self.project);
+        self.central = profile.central.or(self.central);
+        for grant in &profile.grants {
+            let Some(path) = expand_narrow(&grant.path, grant.optional, host)? else { continue };
+            // A path that one profile must have is not optional because another could do without it.
+            *self.grants.entry(path).or_insert(true) &= grant.optional;
+        }
+        for path in &profile.listed {
+            self.listed.extend(expand_narrow(path, true, host)?);
+        }
+        self.limits.set(&profile.limits);
+        self.required.extend(profile.required.iter().map(|layer| layer.0));
+        self.add_environment(profile, host)
+    }
+
+    fn add_environment(&mut self, profile: &Profile, host: &Host) -> Result<(), PathFault> {
+        for name in &profile.environment.pass {
+            if !self.pass.iter().any(|known| known == name.as_str()) {
+                self.pass.push(name.as_str().to_owned());
+            }
+        }
+        for (name, value) in &profile.environment.set {
+            let value = match value {
+                SetValue::Text(text) => text.clone(),
+                SetValue::Path(path) => expand(path, host)?.to_string_lossy().into_owned(),
+            };
+            self.set.insert(name.as_str().to_owned(), value);
+        }
+        let front = profile.environment.path.iter().map(|path| expand(path, host));
+        let front = front.collect::<Result<Vec<_>, _>>()?;
+        self.path.retain(|old| !front.contains(old));
+        self.path.splice(0..0, front);
+        Ok(())
+    }
+
+    fn finish(
+        self,
+        name: &str,
+        limits: Limits,
+        protected: Vec<ProtectedName>,
+    ) -> Result<EffectivePolicy, PolicyError> {
+        let mut policy = EffectivePolicy {
+            profile: name.to_owned(),
+            digest: Digest([0; 32]),
+            project: self.project.unwrap_or(Access::Read),
+            central: self.central.unwrap_or(Access::Read),
+            grants: self.grants.into_iter().map(|(path, optional)| Grant { path, optional }).collect(),
+            listed: self.listed.into_iter().collect(),
+            environment: EnvironmentRules { pass: self.pass, set: self.set, path: self.path },
+            matcher: Matcher::new(&protected)?,
+            protected,
+            limits,
+            required: self.required.into_iter().collect(),
+        };
+        policy.digest = policy.compute_digest();
+        Ok(policy)
+    }
+}
+
+impl LimitsTable {
+    /// Takes over what `later` says.
+    fn set(&mut self, later: &LimitsTable) {
+        self.timeout_s = later.timeout_s.or(self.timeout_s);
+        self.timeout_max_s = later.timeout_max_s.or(self.timeout_max_s);
+        self.capture = later.capture.or(self.capture);
+        self.spill = later.spill.or(self.spill);
+        self.output = later.output.or(self.output);
+        self.processes = later.processes.or(self.processes);
+        self.memory = later.memory.or(self.memory);
+        self.cpu_s = later.cpu_s.or(self.cpu_s);
+        self.file_size = later.file_size.or(self.file_size);
+        self.open_files = later.open_files.or(self.open_files);
+        self.scratch = later.scratch.or(self.scratch);
+    }
+
+    fn complete(&self, profile: &str) -> Result<Limits, PolicyError> {
+        let missing = |limit| move || PolicyError::NoLimit { profile: profile.to_owned(), limit };
+        let limits = Limits {
+            timeout_s: self.timeout_s.ok_or_else(missing("timeout_s"))?,
+            timeout_max_s: self.timeout_max_s.ok_or_else(missing("timeout_max_s"))?,
+            capture: self.capture.ok_or_else(missing("capture"))?,
+            spill: self.spill.ok_or_else(missing("spill"))?,
+            output: self.output.flatten(),
+            processes: self.processes.flatten(),
+            memory: self.memory.flatten(),
+            cpu_s: self.cpu_s.flatten(),
+            file_size: self.file_size.flatten(),
+            open_files: self.open_files.flatten(),
+            scratch: self.scratch.ok_or_else(missing("scratch"))?,
+        };
+        let (timeout_s, max_s) = (limits.timeout_s, limits.timeout_max_s);
+        if timeout_s > max_s {
+            return Err(PolicyError::Timeout { profile: profile.to_owned(), timeout_s, max_s });
+        }
+        Ok(limits)
+    }
+}
+
+impl Limits {
+    /// Lowers what is above `ceiling`; no limit is above every ceiling.
+    fn lower_to(&mut self, ceiling: &LimitsTable) {
+        let lower = |limit: &mut Option<u64>, ceiling: Option<Option<u64>>| {
+            *limit = [*limit, ceiling.flatten()].into_iter().flatten().min();
+        };
+        self.timeout_max_s = self.timeout_max_s.min(ceiling.timeout_max_s.unwrap_or(u32::MAX));
+        self.timeout_s = self.timeout_s.min(ceiling.timeout_s.unwrap_or(u32::MAX)).min(self.timeout_max_s);
+        self.capture = self.capture.min(ceiling.capture.unwrap_or(u64::MAX));
+        self.spill = self.spill.min(ceiling.spill.unwrap_or(u64::MAX));
+        self.scratch = self.scratch.min(ceiling.scratch.unwrap_or(u64::MAX));
+        lower(&mut self.output, ceiling.output);
+        lower(&mut self.processes, ceiling.processes);
+        lower(&mut self.memory, ceiling.memory);
+        lower(&mut self.cpu_s, ceiling.cpu_s);
+        lower(&mut self.file_size, ceiling.file_size);
+        lower(&mut self.open_files, ceiling.open_files);
+    }
+}

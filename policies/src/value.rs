@@ -1,0 +1,275 @@
+//! Single values of a policy file, each checked while it is read.
+
+use crate::host::HostPath;
+use crate::pattern::{Pattern, PatternError};
+use broker_protocol::Layer;
+use serde::Deserialize;
+use serde::de::{self, Deserializer, SeqAccess, Visitor};
+use std::fmt;
+use std::marker::PhantomData;
+use thiserror::Error;
+
+/// Longest pattern of a protected name, in bytes.
+pub const PATTERN_MAX: usize = 255;
+/// Longest name of a profile, in bytes.
+pub const PROFILE_NAME_MAX: usize = 64;
+
+/// Why a value is not what its key takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs)] // The messages say it.
+pub enum ValueError {
+    #[error("this build reads `version = 1`")]
+    Version,
+    #[error("a profile's name is 1 to {PROFILE_NAME_MAX} letters, digits, `-`, `_` and `.`")]
+    ProfileName,
+    #[error("there is no layer of this name")]
+    Layer,
+    #[error("a variable's name is letters, digits and `_`, and begins with no digit")]
+    VariableName,
+    #[error("a name to pass is letters, digits and `_`, begins with no digit, and may end with `*`")]
+    PassName,
+    #[error("the executor sets this variable itself")]
+    Reserved,
+    #[error("a variable's value has no NUL byte")]
+    Nul,
+    #[error("a value that begins with `~` or `${{` is a host path, and this is not one")]
+    Path,
+    #[error(
+        "a protected name is 1 to {PATTERN_MAX} bytes: names between `/`, without `.` or `..`; `**` stands for any number of names, once, and not at an end"
+    )]
+    Pattern,
+    #[error("{0}")]
+    Glob(PatternError),
+    #[error("an exception is one name, without `/`")]
+    Except,
+}
+
+/// The format's version, which is 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "i64")]
+pub struct Version;
+
+impl TryFrom<i64> for Version {
+    type Error = ValueError;
+
+    fn try_from(version: i64) -> Result<Self, ValueError> {
+        if version == 1 { Ok(Self) } else { Err(ValueError::Version) }
+    }
+}
+
+/// Reads a type from a string by its `TryFrom<String>`. Not serde's `try_from`: its errors have no place in a list.
+macro_rules! read_from_text {
+    ($name:ident) => {
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+                input.deserialize_str(Text(PhantomData))
+            }
+        }
+    };
+}
+
+/// Makes a checked text type: it is read from a string by `$check`, and read out with `as_str`.
+macro_rules! checked_text {
+    ($(#[$doc:meta])* $name:ident, $check:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub struct $name(String);
+
+        impl $name {
+            /// The text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = ValueError;
+
+            fn try_from(text: String) -> Result<Self, ValueError> {
+                let check: fn(&str) -> Result<(), ValueError> = $check;
+                check(&text).map(|()| Self(text))
+            }
+        }
+
+        read_from_text!($name);
+    };
+}
+
+struct Text<T>(PhantomData<T>);
+
+impl<T: TryFrom<String, Error: fmt::Display>> Visitor<'_> for Text<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        T::try_from(text.to_owned()).map_err(E::custom)
+    }
+}
+
+read_from_text!(LayerName);
+read_from_text!(SetValue);
+read_from_text!(HostPath);
+
+checked_text!(
+    /// The name of a profile.
+    ProfileName,
+    |text| {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        let fits = (1..=PROFILE_NAME_MAX).contains(&text.len());
+        if fits && text.bytes().all(allowed) { Ok(()) } else { Err(ValueError::ProfileName) }
+    }
+);
+
+checked_text!(
+    /// The name of an environment variable that a profile sets.
+    VariableName,
+    |text| {
+        if !is_variable(text) {
+            return Err(ValueError::VariableName);
+        }
+        // What the executor sets after the profile would make these a lie.
+        if ["PATH", "HOME", "TMPDIR"].contains(&text) { Err(ValueError::Reserved) } else { Ok(()) }
+    }
+);
+
+checked_text!(
+    /// The name of an environment variable to take over, or its beginning and a `*`. A `*` alone is none: a cell's
+    /// environment is built from nothing.
+    PassName,
+    |text| {
+        if is_variable(text.strip_suffix('*').unwrap_or(text)) { Ok(()) } else { Err(ValueError::PassName) }
+    }
+);
+
+checked_text!(
+    /// One or more names between slashes, each with `*`, `?`, `[a-z]` and `{a,b}`; `**` for any number of names.
+    NamePattern,
+    |text| {
+        let names: Vec<&str> = text.split('/').collect();
+        let deep = names.iter().filter(|name| **name == "**").count();
+        let at_an_end = names.first() == Some(&"**") || names.last() == Some(&"**");
+        let odd = names.iter().any(|name| ["", ".", ".."].contains(name));
+        if text.len() > PATTERN_MAX || text.contains('\0') || odd || deep > 1 || at_an_end {
+            return Err(ValueError::Pattern);
+        }
+        names.iter().filter(|name| **name != "**").try_for_each(|name| check_glob(name))
+    }
+);
+
+checked_text!(
+    /// One name with `*`, `?`, `[a-z]` and `{a,b}`.
+    ExceptPattern,
+    |text| {
+        if text.is_empty() || text.len() > PATTERN_MAX || text.contains(['/', '\0']) {
+            return Err(ValueError::Except);
+        }
+        check_glob(text)
+    }
+);
+
+fn check_glob(name: &str) -> Result<(), ValueError> {
+    Pattern::parse(name).map(drop).map_err(ValueError::Glob)
+}
+
+fn is_variable(text: &str) -> bool {
+    let named = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    named && text.bytes().next().is_some_and(|byte| !byte.is_ascii_digit())
+}
+
+/// A layer by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LayerName(pub Layer);
+
+impl TryFrom<String> for LayerName {
+    type Error = ValueError;
+
+    fn try_from(text: String) -> Result<Self, ValueError> {
+        Layer::ALL.into_iter().find(|layer| layer.name() == text).map(Self).ok_or(ValueError::Layer)
+    }
+}
+
+/// The value of a variable that a profile sets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SetValue {
+    /// The text as it stands.
+    Text(String),
+    /// A path of this machine.
+    Path(HostPath),
+}
+
+impl TryFrom<String> for SetValue {
+    type Error = ValueError;
+
+    fn try_from(text: String) -> Result<Self, ValueError> {
+        if text.contains('\0') {
+            return Err(ValueError::Nul);
+        }
+        if text.starts_with('~') || text.starts_with("${") {
+            return HostPath::try_from(text).map(Self::Path).map_err(|_| ValueError::Path);
+        }
+        Ok(Self::Text(text))
+    }
+}
+
+/// `"a"` or `["a", "b"]`. Not an untagged enum: its errors would lose their place and their words.
+pub(crate) fn one_or_many<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Vec<ProfileName>>, D::Error> {
+    struct Names;
+
+    impl<'de> Visitor<'de> for Names {
+        type Value = Vec<ProfileName>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a profile's name, or a list of them")
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+            ProfileName::try_from(text.to_owned()).map(|name| vec![name]).map_err(E::custom)
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+            let mut names = Vec::new();
+            while let Some(name) = list.next_element()? {
+                names.push(name);
+            }
+            Ok(names)
+        }
+    }
+
+    input.deserialize_any(Names).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_hold_what_they_promise() {
+        let pattern = |text: &str| NamePattern::try_from(text.to_owned());
+        for text in
+            [".env", ".git/hooks", ".git/modules/**/hooks", "*.{pem,key}", "a b", &"n".repeat(PATTERN_MAX)]
+        {
+            assert!(pattern(text).is_ok(), "{text}");
+        }
+        for text in ["", "/", "/a", "a/", "a//b", "a/../b", "./a", "**", "**/a", "a/**", "a/**/b/**/c", "a\0"]
+        {
+            assert_eq!(pattern(text), Err(ValueError::Pattern), "{text}");
+        }
+        assert_eq!(pattern(&"n".repeat(PATTERN_MAX + 1)), Err(ValueError::Pattern));
+        assert_eq!(pattern("a[b"), Err(ValueError::Glob(PatternError::Unpaired)));
+        assert_eq!(pattern("x/{a,b/y"), Err(ValueError::Glob(PatternError::Unpaired)));
+        assert_eq!(ExceptPattern::try_from("a/b".to_owned()), Err(ValueError::Except));
+    }
+
+    #[test]
+    fn a_profile_name_is_short_and_plain() {
+        let name = |text: &str| ProfileName::try_from(text.to_owned());
+        assert!(name("read-only").is_ok());
+        assert!(name(&"n".repeat(PROFILE_NAME_MAX)).is_ok());
+        for text in ["", "a/b", "a b", "é", &"n".repeat(PROFILE_NAME_MAX + 1)] {
+            assert_eq!(name(text), Err(ValueError::ProfileName), "{text}");
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! How policy files make one policy, and that later ones only narrow.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use broker_protocol::Layer;
+use policies::{
+    Access, EffectivePolicy, Host, HostPathError, Policies, PolicyError, Protection, Source, SourceKind,
+};
+use std::path::Path;
+
+fn source(kind: SourceKind, text: &str) -> Source {
+    let name = match kind {
+        SourceKind::Shipped => "shipped",
+        SourceKind::System => "/etc/lazaret/policy.toml",
+        SourceKind::User => "policy.toml",
+    };
+    Source { name: name.into(), kind, text: format!("version = 1\n{text}") }
+}
+
+fn system(text: &str) -> Source {
+    source(SourceKind::System, text)
+}
+
+fn user(text: &str) -> Source {
+    source(SourceKind::User, text)
+}
+
+fn host() -> Host {
+    Host { home: "/home/u".into(), ..Host::default() }
+}
+
+fn resolve(sources: &[Source], profile: &str) -> Result<EffectivePolicy, PolicyError> {
+    Policies::load(sources.to_vec())?.resolve(profile, &host())
+}
+
+fn granted(policy: &EffectivePolicy, path: &str) -> Option<bool> {
+    policy.grants.iter().find(|grant| grant.path == Path::new(path)).map(|grant| grant.optional)
+}
+
+#[test]
+fn the_empty_name_is_the_default_profile() {
+    let policy = resolve(&[], "").unwrap();
+    assert_eq!(
+        (policy.profile.as_str(), policy.project, policy.central),
+        ("default", Access::Write, Access::Write)
+    );
+    assert_eq!(policy.digest, resolve(&[], "default").unwrap().digest);
+}
+
+#[test]
+fn a_profile_starts_from_default_unless_it_says_otherwise() {
+    let mine = user(
+        "[profile.mine]\nproject = 'read'\ngrants = [{ path = '~/tool//bin/' }]\n[profile.mine.limits]\ntimeout_s = 5",
+    );
+    let policy = resolve(&[mine], "mine").unwrap();
+    assert_eq!((policy.project, policy.central), (Access::Read, Access::Write));
+    assert_eq!((policy.limits.timeout_s, policy.limits.timeout_max_s), (5, 600));
+    assert_eq!(granted(&policy, "/home/u/tool/bin"), Some(false));
+    assert_eq!(granted(&policy, "/usr"), Some(false));
+    assert!(policy.required.contains(&Layer::Seccomp));
+}
+
+#[test]
+fn a_profile_that_extends_nothing_allows_nothing_it_does_not_say() {
+    let empty = "[profile.bare]\nextends = []\n[profile.bare.limits]\ntimeout_s = 1\ntimeout_max_s = 1\ncapture = 1\nspill = 1\n";
+    let missing = resolve(&[user(empty)], "bare").unwrap_err();
+    assert_eq!(missing, PolicyError::NoLimit { profile: "bare".into(), limit: "scratch" });
+    let policy = resolve(&[user(&format!("{empty}scratch = 1"))], "bare").unwrap();
+    assert_eq!((policy.project, policy.central), (Access::Read, Access::Read));
+    assert!(policy.grants.is_empty() && policy.environment.pass.is_empty() && policy.required.is_empty());
+    // But what is protected is protected everywhere.
+    assert!(policy.matcher.protection(b".env").is_some());
+}
+
+#[test]
+fn later_bases_override_earlier_ones_and_each_applies_once() {
+    let text = "[profile.a]\nproject = 'read'\n[profile.a.environment]\nset = { X = 'a', A = '1' }\npath = ['/a']\n\
+                [profile.b]\n[profile.b.environment]\nset = { X = 'b' }\npath = ['/b', '/a']\n\
+                [profile.c]\nextends = ['a', 'b']\n[profile.c.environment]\npass = ['LANG', 'C']\npath = ['/c']";
+    let policy = resolve(&[user(text)], "c").unwrap();
+    // `default`, which `b` extends too, does not come again after `a`.
+    assert_eq!(policy.project, Access::Read);
+    assert_eq!(policy.environment.set["X"], "b");
+    assert_eq!(policy.environment.set["A"], "1");
+    assert_eq!(policy.environment.path, ["/c", "/b", "/a"].map(Path::new));
+    assert_eq!(policy.environment.pass.iter().filter(|name| *name == "LANG").count(), 1);
+}
+
+#[test]
+fn a_grant_is_optional_only_if_everyone_says_so() {
+    let text = "[profile.a]\ngrants = [{ path = '/x', optional = true }, { path = '/x' }, { path = '/y', optional = true }]";
+    let policy = resolve(&[user(text)], "a").unwrap();
+    assert_eq!(granted(&policy, "/x"), Some(false));
+    assert_eq!(granted(&policy, "/y"), Some(true));
+    assert!(policy.grants.is_sorted_by(|a, b| a.path < b.path));
+}
+
+#[test]
+fn no_file_redefines_a_profile_of_an_earlier_one() {
+    for kind in [SourceKind::System, SourceKind::User] {
+        let error = resolve(&[source(kind, "[profile.default]\nproject = 'write'")], "default").unwrap_err();
+        assert!(
+            matches!(&error, PolicyError::Taken { profile, earlier, .. } if profile == "default" && earlier == "shipped default.toml")
+        );
+    }
+    let error = resolve(&[user("[profile.site]"), system("[profile.site]")], "site").unwrap_err();
+    let want = "policy.toml: profile `site` is already defined by /etc/lazaret/policy.toml; define one of another name that extends it";
+    assert_eq!(error.to_string(), want);
+}
+
+#[test]
+fn an_earlier_files_profile_cannot_start_from_a_later_files() {
+    let sources =
+        [system("[profile.site]\nextends = 'mine'"), user("[profile.mine]\ngrants = [{ path = '/srv' }]")];
+    let want = PolicyError::NoBase { profile: "site".into(), base: "mine".into() };
+    assert_eq!(resolve(&sources, "site").unwrap_err(), want);
+    let sources = [system("[profile.site]\nproject = 'read'"), user("[profile.mine]\nextends = 'site'")];
+    assert_eq!(resolve(&sources, "mine").unwrap().project, Access::Read);
+}
+
+#[test]
+fn ceilings_lower_every_profile_and_none_raises_another() {
+    let limits = "[profile.mine]\n[profile.mine.limits]\ntimeout_s = 500\ntimeout_max_s = 3600\nmemory = '8 GiB'\nscratch = '8 GiB'";
+    let etc = system(
+        "[ceiling]\ntimeout_max_s = 300\nmemory = '4 GiB'\nscratch = '2 GiB'\ncpu_s = 100\nprocesses = 100",
+    );
+    let own = user(&format!(
+        "{limits}\n[ceiling]\ntimeout_max_s = 3600\nmemory = 'none'\nscratch = '1 GiB'\ncapture = '1 KiB'"
+    ));
+    let policy = resolve(&[etc, own], "mine").unwrap();
+    assert_eq!((policy.limits.timeout_s, policy.limits.timeout_max_s), (300, 300));
+    assert_eq!(policy.limits.memory, Some(4 << 30));
+    assert_eq!(policy.limits.scratch, 1 << 30);
+    assert_eq!(policy.limits.capture, 1 << 10);
+    assert_eq!((policy.limits.cpu_s, policy.limits.processes), (Some(100), Some(100)));
+    assert_eq!(policy.limits.file_size, None);
+}
+
+#[test]
+fn the_default_time_is_not_over_the_longest() {
+    let at = |seconds| resolve(&[user(&format!("[profile.a.limits]\ntimeout_s = {seconds}"))], "a");
+    assert_eq!(at(600).unwrap().limits.timeout_s, 600);
+    assert_eq!(
+        at(601).unwrap_err(),
+        PolicyError::Timeout { profile: "a".into(), timeout_s: 601, max_s: 600 }
+    );
+}
+
+#[test]
+fn under_a_lock_users_only_narrow() {
+    let etc = || system("lock = true\n[profile.site]\nproject = 'read'");
+    let error = resolve(&[etc(), user("[profile.mine]")], "site").unwrap_err();
+    assert!(
+        matches!(&error, PolicyError::Locked { profile, by, .. } if profile == "mine" && by == "/etc/lazaret/policy.toml")
+    );
+    let own = user(
+        "required = ['cgroup']\n[ceiling]\ncpu_s = 1\n[[protect]]\nnames = ['x']\nprotection = 'all'\nwhy = ''",
+    );
+    let policy = resolve(&[etc(), own], "site").unwrap();
+    assert_eq!(policy.limits.cpu_s, Some(1));
+    assert!(policy.matcher.protection(b"x").is_some() && policy.required.contains(&Layer::Cgroup));
+    let error = resolve(&[user("lock = true")], "default").unwrap_err();
+    assert_eq!(error, PolicyError::LockMisplaced { file: "policy.toml".into() });
+}
+
+#[test]
+fn protected_names_of_all_files_hold_together() {
+    let weaker =
+        user("[[protect]]\nnames = ['.env', 'notes']\nexcept = ['.env']\nprotection = 'write'\nwhy = 'mine'");
+    let etc = system("[[protect]]\nnames = ['*.licence']\nprotection = 'all'\nwhy = 'site'");
+    let policy = resolve(&[weaker, etc], "default").unwrap();
+    for (name, protection) in
+        [(".env", Protection::All), ("notes", Protection::Write), ("a.licence", Protection::All)]
+    {
+        assert_eq!(policy.matcher.protection(name.as_bytes()).unwrap().protection, protection, "{name}");
+    }
+    let order: Vec<_> = policy.protected.iter().rev().take(3).map(|name| name.pattern.as_str()).collect();
+    assert_eq!(order, ["notes", ".env", "*.licence"]);
+}
+
+#[test]
+fn a_circle_and_a_long_line_of_profiles_are_errors() {
+    let circle = user("[profile.a]\nextends = ['b', 'b']\n[profile.b]\nextends = ['a', 'a']");
+    assert!(matches!(resolve(&[circle], "a"), Err(PolicyError::Levels { .. })));
+    let line = |levels: usize| {
+        let text: String = (2..levels).map(|n| format!("[profile.p{n}]\nextends = 'p{}'\n", n - 1)).collect();
+        resolve(&[user(&format!("[profile.p1]\n{text}"))], &format!("p{}", levels - 1)).map(drop)
+    };
+    assert_eq!(line(policies::resolve::LEVELS_MAX), Ok(()));
+    assert!(matches!(line(policies::resolve::LEVELS_MAX + 1), Err(PolicyError::Levels { .. })));
+}
+
+#[test]
+fn unknown_profiles_are_named() {
+    let error = resolve(&[], "nope").unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "there is no profile `nope`; there are: default, read-only, rust, node, python, go, dev"
+    );
+    let error = resolve(&[user("[profile.a]\nextends = 'nope'")], "a").unwrap_err();
+    assert_eq!(error, PolicyError::NoBase { profile: "a".into(), base: "nope".into() });
+}
+
+#[test]
+fn no_grant_opens_the_home_directory() {
+    let wide = |path: &str, optional: bool| {
+        resolve(
+            &[user(&format!("[profile.a]\ngrants = [{{ path = '{path}', optional = {optional} }}]"))],
+            "a",
+        )
+    };
+    for path in ["/", "/home", "~"] {
+        let want = PolicyError::Path { profile: "a".into(), path: path.into(), why: HostPathError::TooWide };
+        assert_eq!(wide(path, false).unwrap_err(), want);
+        let policy = wide(path, true).unwrap();
+        assert_eq!(granted(&policy, path), None);
+    }
+    // A home below a system path closes that path, and a variable cannot point a grant at the home directory.
+    let mut odd = Host { home: "/opt/app".into(), ..Host::default() };
+    odd.variables.insert("NVM_DIR".into(), "/opt".into());
+    let policy = Policies::load(vec![]).unwrap().resolve("node", &odd).unwrap();
+    assert_eq!(granted(&policy, "/opt"), None);
+    odd.home = "/usr/share/app".into();
+    assert!(matches!(
+        Policies::load(vec![]).unwrap().resolve("default", &odd),
+        Err(PolicyError::Path { .. })
+    ));
+}
+
+#[test]
+fn variables_move_toolchains() {
+    let mut host = host();
+    host.variables.insert("CARGO_HOME".into(), "/data/cargo".into());
+    let policy = Policies::load(vec![]).unwrap().resolve("rust", &host).unwrap();
+    assert_eq!(granted(&policy, "/data/cargo/registry"), Some(true));
+    assert_eq!(policy.environment.set["CARGO_HOME"], "/data/cargo");
+    assert_eq!(policy.environment.path, [Path::new("/data/cargo/bin")]);
+    host.variables.insert("CARGO_HOME".into(), "data".into());
+    let error = Policies::load(vec![]).unwrap().resolve("rust", &host).unwrap_err();
+    assert!(matches!(error, PolicyError::Path { why: HostPathError::Relative, .. }));
+}
+
+#[test]
+fn the_files_digest_knows_every_text_and_whose_it_is() {
+    let digest = |sources: &[Source]| Policies::load(sources.to_vec()).unwrap().digest();
+    let (etc, own) = (system("# etc"), user("# own"));
+    assert_eq!(digest(&[etc.clone(), own.clone()]), digest(&[own.clone(), etc.clone()]));
+    let mut seen = vec![
+        digest(&[]),
+        digest(std::slice::from_ref(&etc)),
+        digest(std::slice::from_ref(&own)),
+        digest(&[etc, own]),
+    ];
+    seen.push(digest(&[source(SourceKind::User, "# etc")]));
+    seen.sort_by_key(|digest| digest.0);
+    assert!(seen.windows(2).all(|pair| pair[0] != pair[1]));
+}
+
+#[test]
+fn one_bad_file_is_an_error_for_all() {
+    let error = Policies::load(vec![system("colour = 1"), user("")]).unwrap_err();
+    assert_eq!(
+        error.to_string().lines().next().unwrap(),
+        "/etc/lazaret/policy.toml:2:1: unknown field `colour`, expected one of `version`, `lock`, `required`, `ceiling`, `profile`, `protect`"
+    );
+}
+
+#[test]
+fn the_example_of_the_page_is_a_policy() {
+    let page = include_str!("../README.md");
+    let text = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let example = Source { name: "README.md".into(), kind: SourceKind::User, text: text.into() };
+    let policy = resolve(&[example], "java").unwrap();
+    assert_eq!((policy.limits.timeout_s, policy.limits.memory), (120, Some(8 << 30)));
+    assert_eq!(granted(&policy, "/home/u/.m2/repository"), Some(true));
+    assert!(policy.matcher.protection(b"deploy/eu/prod/token").is_some());
+    assert!(policy.matcher.protection(b"example.license").is_none());
+}

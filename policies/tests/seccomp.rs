@@ -1,0 +1,643 @@
+//! The lists of `seccomp/`: each compiles on both architectures, and does what it says. The compiled program is run
+//! here on calls that are never made.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use seccompiler::{BpfProgram, TargetArch};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+const LISTS: [&str; 5] = ["session", "cell", "absent", "flat", "worker"];
+const EPERM: Answer = Answer::Errno(1);
+const ENOSYS: Answer = Answer::Errno(38);
+use Answer::Allow;
+
+fn read(file: &str) -> Option<Value> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("seccomp").join(file);
+    let text = std::fs::read_to_string(path).ok()?;
+    Some(serde_json::from_str(&text).unwrap_or_else(|error| panic!("{file}: {error}")))
+}
+
+/// NAME.json, with the entries of NAME.ARCH.json after its own where there is one.
+fn merged(name: &str, arch: &str) -> Value {
+    let mut list = read(&format!("{name}.json")).unwrap();
+    if let Some(mut more) = read(&format!("{name}.{arch}.json")) {
+        for action in ["mismatch_action", "match_action"] {
+            assert_eq!(list["main"][action], more["main"][action], "{name}.{arch}.json");
+        }
+        let more = more["main"]["filter"].as_array_mut().unwrap().drain(..).collect::<Vec<_>>();
+        list["main"]["filter"].as_array_mut().unwrap().extend(more);
+    }
+    list
+}
+
+fn compile(name: &str, arch: &str) -> BpfProgram {
+    let text = merged(name, arch).to_string();
+    let target = TargetArch::try_from(arch).unwrap();
+    let mut programs = seccompiler::compile_from_json(text.as_bytes(), target)
+        .unwrap_or_else(|e| panic!("{name} {arch}: {e}"));
+    programs.remove("main").unwrap()
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Allow,
+    Errno(u32),
+    Kill,
+}
+
+impl Answer {
+    fn of(value: u32) -> Self {
+        match value & 0xffff_0000 {
+            0x7fff_0000 => Answer::Allow,
+            0x0005_0000 => Answer::Errno(value & 0xffff),
+            0x8000_0000 => Answer::Kill,
+            other => panic!("an action no list has: {other:#x}"),
+        }
+    }
+}
+
+/// What the kernel gives a filter: `struct seccomp_data`, as 32-bit words.
+fn data(arch: u32, call: i64, arguments: &[u64]) -> [u32; 16] {
+    let mut words = [0; 16];
+    words[0] = call as u32;
+    words[1] = arch;
+    for (index, argument) in arguments.iter().enumerate() {
+        words[4 + 2 * index] = *argument as u32;
+        words[5 + 2 * index] = (*argument >> 32) as u32;
+    }
+    words
+}
+
+/// Runs a classic BPF program, of which seccompiler writes these instructions and no others.
+fn run(program: &BpfProgram, data: &[u32; 16]) -> Answer {
+    let (mut at, mut a) = (0, 0);
+    loop {
+        let op = &program[at];
+        at += 1;
+        let jump = |taken: bool| usize::from(if taken { op.jt } else { op.jf });
+        match op.code {
+            0x20 => a = data[op.k as usize / 4], // ld [k]
+            0x54 => a &= op.k,                   // and #k
+            0x05 => at += op.k as usize,         // ja k
+            0x15 => at += jump(a == op.k),       // jeq
+            0x25 => at += jump(a > op.k),        // jgt
+            0x35 => at += jump(a >= op.k),       // jge
+            0x06 => return Answer::of(op.k),     // ret #k
+            other => panic!("instruction {other:#x}"),
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+const NATIVE: u32 = 0xc000_003e;
+#[cfg(target_arch = "aarch64")]
+const NATIVE: u32 = 0xc000_00b7;
+
+/// Programs of lists, in the order in which they are put on.
+struct Stack(Vec<BpfProgram>);
+
+impl Stack {
+    fn of(names: &[&str]) -> Self {
+        Self(names.iter().map(|name| compile(name, std::env::consts::ARCH)).collect())
+    }
+
+    /// As the kernel: the newest filter first; a later answer wins only if it is stricter.
+    fn answer(&self, call: i64, arguments: &[u64]) -> Answer {
+        let data = data(NATIVE, call, arguments);
+        let answers = self.0.iter().rev().map(|program| run(program, &data));
+        answers.fold(Allow, |before, next| match (before, next) {
+            (Answer::Kill, _) | (Answer::Errno(_), Answer::Allow | Answer::Errno(_)) => before,
+            (_, next) => next,
+        })
+    }
+
+    fn check(&self, call: i64, arguments: &[u64], want: Answer) {
+        assert_eq!(self.answer(call, arguments), want, "call {call} {arguments:x?}");
+    }
+}
+
+fn warden() -> Stack {
+    Stack::of(&["session"])
+}
+
+fn cell() -> Stack {
+    Stack::of(&["session", "cell", "absent"])
+}
+
+fn flat_cell() -> Stack {
+    Stack::of(&["session", "cell", "absent", "flat"])
+}
+
+fn worker() -> Stack {
+    Stack::of(&["session", "worker"])
+}
+
+/// A signed argument as it stands in a register.
+fn minus(number: i64) -> u64 {
+    (-number) as u64
+}
+
+#[test]
+fn every_list_compiles_for_both_architectures() {
+    for name in LISTS {
+        for arch in ["x86_64", "aarch64"] {
+            assert!(compile(name, arch).len() < 4096, "{name} {arch}");
+        }
+    }
+}
+
+#[test]
+fn every_file_of_the_folder_is_known() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seccomp");
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let list = name.strip_suffix(".json").unwrap();
+        let list = list.strip_suffix(".x86_64").unwrap_or(list);
+        assert!(LISTS.contains(&list), "{name}");
+    }
+}
+
+/// seccompiler takes a call that stands both with and without arguments as one with arguments only, and says nothing.
+#[test]
+fn no_call_stands_twice_without_arguments_or_both_ways() {
+    for name in LISTS {
+        let list = merged(name, "x86_64");
+        let mut bare: BTreeMap<&str, bool> = BTreeMap::new();
+        for rule in list["main"]["filter"].as_array().unwrap() {
+            let call = rule["syscall"].as_str().unwrap();
+            let without = rule.get("args").is_none();
+            if let Some(before) = bare.insert(call, without) {
+                assert!(!before && !without, "{name}: {call}");
+            }
+        }
+        assert_eq!(list.as_object().unwrap().len(), 1, "{name}: one thread");
+    }
+}
+
+#[test]
+fn every_group_says_who_needs_it() {
+    for file in [
+        "session.json",
+        "session.x86_64.json",
+        "cell.json",
+        "absent.json",
+        "flat.json",
+        "worker.json",
+        "worker.x86_64.json",
+    ] {
+        let list = read(file).unwrap();
+        let first = &list["main"]["filter"][0];
+        assert!(first["comment"].as_str().is_some_and(|words| words.len() > 10), "{file}");
+    }
+}
+
+#[test]
+fn another_architecture_is_killed() {
+    let i386 = data(0x4000_0003, libc::SYS_read, &[]);
+    for name in LISTS {
+        assert_eq!(run(&compile(name, std::env::consts::ARCH), &i386), Answer::Kill, "{name}");
+    }
+}
+
+#[test]
+fn sockets_are_chosen_by_family_type_and_protocol() {
+    const FLAGS: u64 = (libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) as u64;
+    let cell = cell();
+    let allowed = [
+        (1, 1, 0),
+        (1, 2, 0),
+        (1, 5, 0),
+        (2, 1, 0),
+        (2, 1, 6),
+        (2, 2, 0),
+        (2, 2, 17),
+        (10, 1, 0),
+        (10, 1, 6),
+        (10, 2, 0),
+        (10, 2, 17),
+        (16, 3, 0),
+        (16, 2, 0),
+    ];
+    for family in 0..=46 {
+        for kind in 0..=15 {
+            for protocol in [0, 1, 6, 15, 16, 17, 33, 58, 132, 136, 255, 256, 262] {
+                let want = if allowed.contains(&(family, kind, protocol)) { Allow } else { EPERM };
+                cell.check(libc::SYS_socket, &[family, kind, protocol], want);
+                cell.check(libc::SYS_socket, &[family, kind | FLAGS, protocol], want);
+            }
+        }
+    }
+    // The kernel looks at 32 bits of each.
+    cell.check(libc::SYS_socket, &[1 << 32 | 2, 1, 1 << 32 | 262], EPERM);
+    for (family, want) in [(1, Allow), (2, EPERM), (30, EPERM)] {
+        cell.check(libc::SYS_socketpair, &[family, 1, 0], want);
+    }
+}
+
+#[test]
+fn a_flat_cell_has_socket_pairs_only() {
+    let flat = flat_cell();
+    for (family, kind, protocol) in
+        [(1, 1, 0), (1, 2, 0), (2, 1, 0), (2, 1, 262), (2, 2, 17), (10, 1, 6), (16, 3, 0), (40, 1, 0)]
+    {
+        flat.check(libc::SYS_socket, &[family, kind, protocol], EPERM);
+    }
+    flat.check(libc::SYS_socketpair, &[1, 1, 0], Allow);
+    for call in [libc::SYS_bind, libc::SYS_connect, libc::SYS_sendmsg, libc::SYS_recvmsg] {
+        flat.check(call, &[3], Allow);
+    }
+}
+
+const NEW: [u64; 8] =
+    [0x80, 0x2_0000, 0x200_0000, 0x400_0000, 0x800_0000, 0x1000_0000, 0x2000_0000, 0x4000_0000];
+
+#[test]
+fn namespaces_are_made_by_the_warden_only() {
+    const SIGCHLD: u64 = 17;
+    const THREAD: u64 = 0x003d_0f00; // what pthread_create asks for
+    let (warden, cell) = (warden(), cell());
+    for flags in [SIGCHLD, THREAD, 0x4100 | SIGCHLD, 0x0120_0000 | SIGCHLD] {
+        cell.check(libc::SYS_clone, &[flags], Allow);
+    }
+    for flag in &NEW[1..] {
+        for flags in [*flag, flag | SIGCHLD, flag | THREAD, flag | 1 << 40] {
+            cell.check(libc::SYS_clone, &[flags], EPERM);
+            warden.check(libc::SYS_clone, &[flags], Allow);
+        }
+    }
+    for flag in NEW {
+        for stack in [&warden, &cell] {
+            stack.check(libc::SYS_unshare, &[flag], EPERM);
+            stack.check(libc::SYS_unshare, &[flag | 0x200], EPERM);
+        }
+    }
+    cell.check(libc::SYS_unshare, &[0x200 | 0x400], Allow);
+    for (call, of_warden, of_cell) in [
+        (libc::SYS_clone3, Allow, ENOSYS),
+        (libc::SYS_openat2, Allow, ENOSYS),
+        (libc::SYS_mount, Allow, EPERM),
+        (libc::SYS_umount2, Allow, EPERM),
+        (libc::SYS_setns, EPERM, EPERM),
+        (libc::SYS_pivot_root, EPERM, EPERM),
+        (libc::SYS_chroot, EPERM, EPERM),
+    ] {
+        warden.check(call, &[], of_warden);
+        cell.check(call, &[], of_cell);
+    }
+}
+
+#[test]
+fn setuid_and_setgid_bits_are_never_set() {
+    const CREATE: u64 = libc::O_CREAT as u64 | 1;
+    const TEMPORARY: u64 = libc::O_TMPFILE as u64 | 1;
+    let cell = cell();
+    for (mode, want) in
+        [(0o644, Allow), (0o1777, Allow), (0o4755, EPERM), (0o2755, EPERM), (0o6755, EPERM), (0o7777, EPERM)]
+    {
+        cell.check(libc::SYS_fchmod, &[3, mode], want);
+        cell.check(libc::SYS_fchmodat, &[3, 0, mode], want);
+        cell.check(libc::SYS_openat, &[3, 0, CREATE, mode], want);
+        cell.check(libc::SYS_openat, &[3, 0, TEMPORARY, mode], want);
+        cell.check(libc::SYS_mknodat, &[3, 0, 0o10_0000 | mode], want);
+        cell.check(452, &[3, 0, mode, 0x100], want); // fchmodat2
+        // What the register held when no mode was given.
+        cell.check(libc::SYS_openat, &[3, 0, libc::O_RDONLY as u64, mode], Allow);
+    }
+}
+
+#[test]
+fn no_device_is_made() {
+    let cell = cell();
+    for (kind, want) in [
+        (0, Allow),
+        (libc::S_IFREG, Allow),
+        (libc::S_IFIFO, Allow),
+        (libc::S_IFSOCK, Allow),
+        (libc::S_IFCHR, EPERM),
+        (libc::S_IFBLK, EPERM),
+        (libc::S_IFDIR, EPERM),
+    ] {
+        cell.check(libc::SYS_mknodat, &[3, 0, u64::from(kind | 0o600)], want);
+    }
+}
+
+#[test]
+fn terminals_are_not_typed_into_and_inode_flags_not_set() {
+    let cell = cell();
+    for command in [0x5412, 0x541c, 0x5423, 0x4008_6602, 0x401c_5820] {
+        cell.check(libc::SYS_ioctl, &[0, command], EPERM);
+        // The kernel ignores the upper half of the command.
+        cell.check(libc::SYS_ioctl, &[0, 1 << 32 | command], EPERM);
+    }
+    for command in [0x5401, 0x5413, 0x5410, 0x5421, 0x5450, 0x8008_6601, 0x4004_9409] {
+        cell.check(libc::SYS_ioctl, &[0, command], Allow);
+    }
+}
+
+#[test]
+fn only_the_personalities_of_debuggers_are_taken() {
+    for (persona, want) in [
+        (0, Allow),
+        (0x40000, Allow),
+        (0xffff_ffff, Allow),
+        (u64::MAX, Allow),
+        (8, EPERM),
+        (0x40_0000, EPERM),
+        (0x44_0000, EPERM),
+        (0x8_0000, EPERM),
+        (1, EPERM),
+    ] {
+        cell().check(libc::SYS_personality, &[persona], want);
+    }
+}
+
+#[test]
+fn doors_into_the_kernel_and_into_other_processes_are_closed() {
+    for stack in [warden(), cell(), flat_cell(), worker()] {
+        for call in [
+            libc::SYS_io_uring_setup,
+            libc::SYS_io_uring_enter,
+            libc::SYS_io_uring_register,
+            libc::SYS_userfaultfd,
+            libc::SYS_bpf,
+            libc::SYS_add_key,
+            libc::SYS_request_key,
+            libc::SYS_keyctl,
+            libc::SYS_perf_event_open,
+            libc::SYS_process_vm_readv,
+            libc::SYS_process_vm_writev,
+            libc::SYS_pidfd_getfd,
+            libc::SYS_kcmp,
+            libc::SYS_name_to_handle_at,
+            libc::SYS_open_by_handle_at,
+            libc::SYS_kexec_load,
+            libc::SYS_kexec_file_load,
+            libc::SYS_init_module,
+            libc::SYS_finit_module,
+            libc::SYS_delete_module,
+            libc::SYS_reboot,
+            libc::SYS_swapon,
+            libc::SYS_swapoff,
+            libc::SYS_acct,
+            libc::SYS_quotactl,
+            libc::SYS_fsopen,
+            libc::SYS_fsmount,
+            libc::SYS_fsconfig,
+            libc::SYS_fspick,
+            libc::SYS_move_mount,
+            libc::SYS_open_tree,
+            libc::SYS_mount_setattr,
+            libc::SYS_fanotify_init,
+            libc::SYS_fanotify_mark,
+            libc::SYS_settimeofday,
+            libc::SYS_clock_settime,
+            libc::SYS_adjtimex,
+            libc::SYS_clock_adjtime,
+            libc::SYS_sethostname,
+            libc::SYS_setdomainname,
+            libc::SYS_syslog,
+            libc::SYS_vhangup,
+            libc::SYS_move_pages,
+            libc::SYS_migrate_pages,
+            libc::SYS_mbind,
+            libc::SYS_io_setup,
+            libc::SYS_io_submit,
+            libc::SYS_remap_file_pages,
+            libc::SYS_memfd_secret,
+            457,
+            458, // statmount, listmount
+            463,
+            467,
+            500,
+            4095, // newer than the tables
+        ] {
+            stack.check(call, &[], EPERM);
+        }
+    }
+}
+
+#[test]
+fn what_a_flat_cell_may_not_do_to_others_it_may_do_to_itself() {
+    let (cell, flat) = (cell(), flat_cell());
+    for call in [
+        libc::SYS_prlimit64,
+        libc::SYS_sched_setaffinity,
+        libc::SYS_sched_setparam,
+        libc::SYS_sched_setscheduler,
+        libc::SYS_sched_setattr,
+    ] {
+        flat.check(call, &[0], Allow);
+        flat.check(call, &[1], EPERM);
+        flat.check(call, &[minus(1)], EPERM);
+        cell.check(call, &[1], Allow);
+    }
+    for (call, user) in [(libc::SYS_setpriority, 2), (libc::SYS_ioprio_set, 3)] {
+        flat.check(call, &[0, 0], Allow);
+        flat.check(call, &[0, 77], EPERM);
+        flat.check(call, &[user, 0], EPERM);
+        cell.check(call, &[user, 77], Allow);
+    }
+    for call in [
+        libc::SYS_ptrace,
+        libc::SYS_process_madvise,
+        libc::SYS_process_mrelease,
+        libc::SYS_shmget,
+        libc::SYS_shmat,
+        libc::SYS_shmctl,
+        libc::SYS_semget,
+        libc::SYS_semop,
+        libc::SYS_semtimedop,
+        libc::SYS_semctl,
+        libc::SYS_msgget,
+        libc::SYS_msgsnd,
+        libc::SYS_msgrcv,
+        libc::SYS_msgctl,
+        libc::SYS_mq_open,
+        libc::SYS_mq_unlink,
+        libc::SYS_mq_timedsend,
+        libc::SYS_mq_timedreceive,
+        libc::SYS_mq_notify,
+        libc::SYS_mq_getsetattr,
+    ] {
+        flat.check(call, &[], EPERM);
+        cell.check(call, &[], Allow);
+    }
+    flat.check(libc::SYS_kill, &[77, 9], Allow);
+}
+
+#[test]
+fn programs_have_what_they_call() {
+    for stack in [cell(), flat_cell()] {
+        for call in [
+            libc::SYS_read,
+            libc::SYS_write,
+            libc::SYS_openat,
+            libc::SYS_close,
+            libc::SYS_close_range,
+            libc::SYS_mmap,
+            libc::SYS_mprotect,
+            libc::SYS_brk,
+            libc::SYS_execve,
+            libc::SYS_execveat,
+            libc::SYS_wait4,
+            libc::SYS_waitid,
+            libc::SYS_exit_group,
+            libc::SYS_futex,
+            libc::SYS_rseq,
+            libc::SYS_set_robust_list,
+            libc::SYS_getrandom,
+            libc::SYS_statx,
+            libc::SYS_newfstatat,
+            libc::SYS_getdents64,
+            libc::SYS_renameat2,
+            libc::SYS_unlinkat,
+            libc::SYS_fchmodat,
+            libc::SYS_utimensat,
+            libc::SYS_faccessat2,
+            libc::SYS_inotify_init1,
+            libc::SYS_epoll_pwait2,
+            libc::SYS_pidfd_open,
+            libc::SYS_pidfd_send_signal,
+            libc::SYS_memfd_create,
+            libc::SYS_copy_file_range,
+            libc::SYS_setpgid,
+            libc::SYS_setsid,
+            libc::SYS_kill,
+            libc::SYS_prctl,
+            libc::SYS_seccomp,
+            libc::SYS_setuid,
+            libc::SYS_setxattr,
+            libc::SYS_landlock_restrict_self,
+            libc::SYS_timerfd_create,
+            libc::SYS_sched_getaffinity,
+        ] {
+            stack.check(call, &[], Allow);
+        }
+    }
+    cell().check(libc::SYS_ptrace, &[], Allow);
+}
+
+#[test]
+fn the_worker_reads_and_writes_files_and_nothing_else() {
+    let worker = worker();
+    for call in [
+        libc::SYS_read,
+        libc::SYS_sendmsg,
+        libc::SYS_recvmsg,
+        libc::SYS_openat2,
+        libc::SYS_getdents64,
+        libc::SYS_renameat2,
+        libc::SYS_unlinkat,
+        libc::SYS_linkat,
+        libc::SYS_fsync,
+        libc::SYS_futex,
+        libc::SYS_getrandom,
+        libc::SYS_exit_group,
+    ] {
+        worker.check(call, &[], Allow);
+    }
+    for call in [
+        libc::SYS_execve,
+        libc::SYS_execveat,
+        libc::SYS_clone,
+        libc::SYS_clone3,
+        libc::SYS_socket,
+        libc::SYS_socketpair,
+        libc::SYS_connect,
+        libc::SYS_bind,
+        libc::SYS_ptrace,
+        libc::SYS_kill,
+        libc::SYS_ioctl,
+        libc::SYS_mount,
+        libc::SYS_symlinkat,
+        libc::SYS_mknodat,
+        libc::SYS_fchownat,
+        libc::SYS_fchmodat,
+        libc::SYS_utimensat,
+        libc::SYS_setxattr,
+        libc::SYS_memfd_create,
+        libc::SYS_setuid,
+        libc::SYS_unshare,
+        libc::SYS_seccomp,
+        libc::SYS_pkey_mprotect,
+        libc::SYS_rt_sigqueueinfo,
+        libc::SYS_setpriority,
+        libc::SYS_inotify_init1,
+    ] {
+        worker.check(call, &[], EPERM);
+    }
+    for (protection, want) in [(0, Allow), (1, Allow), (3, Allow), (4, EPERM), (5, EPERM), (7, EPERM)] {
+        worker.check(libc::SYS_mmap, &[0, 4096, protection], want);
+        worker.check(libc::SYS_mprotect, &[0, 4096, protection], want);
+    }
+    for (mode, want) in [(0o644, Allow), (0o4755, EPERM), (0o2755, EPERM)] {
+        worker.check(libc::SYS_openat, &[3, 0, libc::O_CREAT as u64, mode], want);
+        worker.check(libc::SYS_fchmod, &[3, mode], want);
+    }
+    for (command, want) in
+        [(0, Allow), (1030, Allow), (3, Allow), (8, EPERM), (10, EPERM), (1024, EPERM), (1026, EPERM)]
+    {
+        worker.check(libc::SYS_fcntl, &[3, command], want);
+    }
+    for (option, want) in
+        [(15, Allow), (21, Allow), (39, Allow), (4, EPERM), (22, EPERM), (38, EPERM), (0x5961_6d61, EPERM)]
+    {
+        worker.check(libc::SYS_prctl, &[option], want);
+    }
+    worker.check(libc::SYS_prlimit64, &[0, 7, 0, 1], Allow);
+    worker.check(libc::SYS_prlimit64, &[0, 7, 1, 0], EPERM);
+    worker.check(libc::SYS_prlimit64, &[0, 7, 1 << 32, 0], EPERM);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn the_old_calls_of_x86_64_follow_the_new() {
+    let (cell, worker) = (cell(), worker());
+    for call in [
+        libc::SYS_open,
+        libc::SYS_stat,
+        libc::SYS_lstat,
+        libc::SYS_access,
+        libc::SYS_fork,
+        libc::SYS_vfork,
+        libc::SYS_pipe,
+        libc::SYS_poll,
+        libc::SYS_select,
+        libc::SYS_dup2,
+        libc::SYS_getdents,
+        libc::SYS_epoll_wait,
+        libc::SYS_arch_prctl,
+        libc::SYS_readlink,
+        libc::SYS_rename,
+        libc::SYS_mkdir,
+        libc::SYS_rmdir,
+        libc::SYS_utimes,
+        libc::SYS_alarm,
+    ] {
+        cell.check(call, &[], Allow);
+    }
+    for call in [
+        libc::SYS_iopl,
+        libc::SYS_ioperm,
+        libc::SYS_modify_ldt,
+        libc::SYS_uselib,
+        libc::SYS_sysfs,
+        libc::SYS_lookup_dcookie,
+    ] {
+        cell.check(call, &[], EPERM);
+    }
+    for (mode, want) in [(0o755, Allow), (0o4755, EPERM), (0o2755, EPERM)] {
+        cell.check(libc::SYS_chmod, &[0, mode], want);
+        cell.check(libc::SYS_creat, &[0, mode], want);
+        cell.check(libc::SYS_open, &[0, libc::O_CREAT as u64, mode], want);
+        cell.check(libc::SYS_open, &[0, libc::O_RDONLY as u64, mode], Allow);
+        cell.check(libc::SYS_mknod, &[0, u64::from(libc::S_IFIFO) | mode], want);
+    }
+    cell.check(libc::SYS_mknod, &[0, u64::from(libc::S_IFCHR) | 0o600], EPERM);
+    worker.check(libc::SYS_open, &[0, libc::O_CREAT as u64, 0o644], Allow);
+    worker.check(libc::SYS_open, &[0, libc::O_CREAT as u64, 0o4755], EPERM);
+    worker.check(libc::SYS_fork, &[], EPERM);
+    // The x32 numbers meet no entry of an allow-list.
+    cell.check(0x4000_0000 | libc::SYS_openat, &[], EPERM);
+}

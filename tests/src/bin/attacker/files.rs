@@ -1,0 +1,86 @@
+//! Attacks on files outside the zones.
+
+use crate::{Loot, denied, sys};
+use std::fs::{self, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+
+pub fn attack(words: &[&str]) -> Option<Loot> {
+    Some(match *words {
+        ["read", path] => read(path),
+        ["write", path, text] => write(path, text),
+        ["truncate", path] => truncate(path),
+        ["list", path] => list(path),
+        ["unlink", path] => fs::remove_file(path).map(|()| "unlinked".into()),
+        ["make-folder", path] => fs::create_dir(path).map(|()| "made".into()),
+        ["rename", from, to] => fs::rename(from, to).map(|()| "renamed".into()),
+        ["link", from, to] => fs::hard_link(from, to).map(|()| "linked".into()),
+        ["link-and-read", target, link] => link_and_read(target, link),
+        ["run", path] => run(path),
+        ["chmod", path, mode] => chmod(path, mode),
+        ["utime", path] => utime(path),
+        ["chown", path] => chown(path),
+        ["setxattr", path] => sys::set_xattr(path, "user.lazaret", b"x").map(|()| "set".into()),
+        ["make-device", path] => sys::make_device(path).map(|()| "made".into()),
+        ["open-by-handle", path] => sys::open_by_handle(path).and_then(contents),
+        _ => return None,
+    })
+}
+
+fn read(path: &str) -> Loot {
+    contents(fs::File::open(path)?)
+}
+
+/// The first bytes, since nothing read is nothing got.
+fn contents(mut file: fs::File) -> Loot {
+    let mut buffer = [0; 256];
+    match file.read(&mut buffer)? {
+        0 => Err(denied("the file is empty")),
+        length => Ok(String::from_utf8_lossy(&buffer[..length]).into_owned()),
+    }
+}
+
+fn write(path: &str, text: &str) -> Loot {
+    OpenOptions::new().append(true).create(true).open(path)?.write_all(text.as_bytes())?;
+    Ok("written".into())
+}
+
+fn truncate(path: &str) -> Loot {
+    sys::truncate(path)?;
+    Ok("truncated".into())
+}
+
+fn list(path: &str) -> Loot {
+    let names: Vec<_> = fs::read_dir(path)?.flatten().map(|entry| entry.file_name()).collect();
+    if names.is_empty() { Err(denied("the folder is empty")) } else { Ok(format!("{names:?}")) }
+}
+
+fn link_and_read(target: &str, link: &str) -> Loot {
+    std::os::unix::fs::symlink(target, link)?;
+    read(link)
+}
+
+fn run(path: &str) -> Loot {
+    let output = std::process::Command::new(path).output()?;
+    let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    if text.is_empty() { Err(denied("it printed nothing")) } else { Ok(text) }
+}
+
+fn chmod(path: &str, mode: &str) -> Loot {
+    let mode = u32::from_str_radix(mode, 8).map_err(std::io::Error::other)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+    Ok("changed".into())
+}
+
+fn utime(path: &str) -> Loot {
+    sys::set_time(path, 86_400)?;
+    Ok("changed".into())
+}
+
+/// Gives the file to its owner again: allowed to an owner, and a change of metadata all the same.
+fn chown(path: &str) -> Loot {
+    use std::os::unix::fs::MetadataExt;
+    let metadata = fs::metadata(path)?;
+    std::os::unix::fs::chown(path, Some(metadata.uid()), Some(metadata.gid()))?;
+    Ok("changed".into())
+}

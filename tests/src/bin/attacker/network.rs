@@ -1,0 +1,82 @@
+//! Attacks through sockets. A connection counts when the peer has answered through it.
+
+use crate::{Loot, denied, number, sys};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddr, UnixDatagram, UnixStream};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(2);
+
+pub fn attack(words: &[&str]) -> Option<Loot> {
+    Some(match *words {
+        ["connect", "tcp", address] => tcp(address),
+        ["connect", "mptcp", address] => mptcp(address),
+        ["connect", "udp", address] => udp(address),
+        ["connect", "unix", path] => unix(UnixAddr::from_pathname(path)),
+        ["connect", "abstract", name] => unix(UnixAddr::from_abstract_name(name)),
+        ["connect", "abstract-datagram", name] => datagram(name),
+        ["socket", family, kind, protocol] => socket(family, kind, protocol),
+        _ => return None,
+    })
+}
+
+fn tcp(address: &str) -> Loot {
+    exchange(TcpStream::connect_timeout(&parsed(address)?, PATIENCE)?)
+}
+
+fn mptcp(address: &str) -> Loot {
+    let SocketAddr::V4(address) = parsed(address)? else { return Err(denied("an IPv4 address, please")) };
+    let socket = sys::socket(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_MPTCP)?;
+    sys::connect_v4(&socket, address)?;
+    exchange(TcpStream::from(socket))
+}
+
+fn exchange(mut stream: TcpStream) -> Loot {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut buffer = [0; 64];
+    stream.write_all(b"attack\n")?;
+    heard(stream.read(&mut buffer)?, &buffer)
+}
+
+fn udp(address: &str) -> Loot {
+    let address = parsed(address)?;
+    let socket = UdpSocket::bind(if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" })?;
+    socket.set_read_timeout(Some(Duration::from_millis(500)))?;
+    socket.send_to(b"attack\n", address)?;
+    let mut buffer = [0; 64];
+    heard(socket.recv(&mut buffer)?, &buffer)
+}
+
+fn unix(address: std::io::Result<UnixAddr>) -> Loot {
+    let mut stream = UnixStream::connect_addr(&address?)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(b"attack\n")?;
+    let mut buffer = [0; 64];
+    heard(stream.read(&mut buffer)?, &buffer)
+}
+
+/// A datagram has no answer without an address of our own; that the kernel took it is all there is to see here.
+fn datagram(name: &str) -> Loot {
+    let socket = UnixDatagram::unbound()?;
+    socket.send_to_addr(b"attack\n", &UnixAddr::from_abstract_name(name)?)?;
+    Ok("sent".into())
+}
+
+fn socket(family: &str, kind: &str, protocol: &str) -> Loot {
+    sys::socket(number(family)? as i32, number(kind)? as i32, number(protocol)? as i32)?;
+    Ok("a socket".into())
+}
+
+fn heard(length: usize, buffer: &[u8]) -> Loot {
+    if length == 0 {
+        Err(denied("no answer"))
+    } else {
+        Ok(String::from_utf8_lossy(&buffer[..length]).into_owned())
+    }
+}
+
+fn parsed(address: &str) -> std::io::Result<SocketAddr> {
+    address.parse().map_err(std::io::Error::other)
+}

@@ -1,0 +1,460 @@
+//! What Lazaret costs, measured beside what it is compared with: contenders take turns in one run, so that a busy machine
+//! is unfair to all alike. `cargo run --release -p lazaret-tests --bin bench`.
+//!
+//! Plain spawning goes through the standard library, which uses `posix_spawn` here: an absolute program, no change of
+//! user or folder, nothing to do between fork and exec.
+
+use broker_protocol::{FileRead, Outcome, Request, Zone, ZonePath};
+use lazaret_tests::process::{self, figure};
+use lazaret_tests::wire::shell;
+use lazaret_tests::{Broker, Place, User, World, programs};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+const HELP: &str = "\
+usage: bench [--n COUNT] [--only a,b,c,d,e,f] [--place TIER/USER] [--json]
+
+  a  bash -c true: plain, as a call of a warm session, on the raw protocol
+  b  calls a second, two at once
+  c  cold start: plain, lazaret run, bubblewrap
+  d  file_read of 4 KiB and 1 MiB against open and read; a bare socket round trip
+  e  memory of an idle session
+  f  peak memory while a gigabyte of output passes
+";
+
+/// One line of the table.
+struct Row {
+    part: char,
+    name: String,
+    value: String,
+    /// The same as numbers, for `--json`.
+    figures: Value,
+    /// What the main job asks for, and whether it holds.
+    goal: Option<(String, bool)>,
+}
+
+/// Measures one part of the table.
+type Part = fn(&Options) -> Vec<Row>;
+
+/// What the command line asks for.
+struct Options {
+    count: usize,
+    only: String,
+    json: bool,
+    place: Place,
+}
+
+fn main() -> ExitCode {
+    let options = match parse(std::env::args().skip(1).collect()) {
+        Ok(options) => options,
+        Err(message) => {
+            eprintln!("{message}\n{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    if options.place.account().uid != nix::unistd::geteuid() {
+        return again_as_user(options.place);
+    }
+    let rows = measure(&options);
+    if options.json {
+        let rows: Vec<Value> = rows.iter().map(Row::to_json).collect();
+        println!("{}", json!({"place": options.place.to_string(), "count": options.count, "rows": rows}));
+    } else {
+        println!("{}, {} rounds", options.place, options.count);
+        rows.iter().for_each(Row::print);
+    }
+    ExitCode::SUCCESS
+}
+
+fn parse(words: Vec<String>) -> Result<Options, String> {
+    let mut options = Options { count: 300, only: "abcdef".into(), json: false, place: Place::any() };
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        if word == "--json" {
+            options.json = true;
+            continue;
+        }
+        let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
+        match word.as_str() {
+            "--n" => options.count = value.parse().map_err(|_| "--n takes a number".to_owned())?,
+            "--only" => options.only = value,
+            "--place" => {
+                let place = Place::all().into_iter().find(|place| place.to_string() == value);
+                options.place = place.ok_or_else(|| format!("{value} is not a place of this machine"))?;
+            }
+            _ => return Err(format!("unknown option {word}")),
+        }
+    }
+    if options.count < 10 { Err("fewer than 10 rounds say nothing".into()) } else { Ok(options) }
+}
+
+/// Runs this program once more as the ordinary user, so that nothing measured has to change users first.
+fn again_as_user(place: Place) -> ExitCode {
+    assert!(place.user == User::Ordinary, "only root becomes another user");
+    let copy = programs::folder().join("bench");
+    let copied = std::env::current_exe().and_then(|own| std::fs::copy(own, &copy));
+    copied.expect("our own folder takes a copy");
+    let account = place.account();
+    let mut command = Command::new(copy);
+    command
+        .args(std::env::args_os().skip(1))
+        .env("LAZARET_BIN", programs::folder())
+        .env("HOME", &account.home);
+    let status = command.uid(account.uid.as_raw()).gid(account.gid.as_raw()).status();
+    ExitCode::from(status.ok().and_then(|status| status.code()).unwrap_or(1) as u8)
+}
+
+fn measure(options: &Options) -> Vec<Row> {
+    let parts: [(char, Part); 6] = [
+        ('a', warm_calls),
+        ('b', two_at_once),
+        ('c', cold_start),
+        ('d', file_reads),
+        ('e', idle_memory),
+        ('f', flood_memory),
+    ];
+    parts
+        .iter()
+        .filter(|(name, _)| options.only.contains(*name))
+        .flat_map(|(_, part)| part(options))
+        .collect()
+}
+
+/// `bash -c true` three ways, in turns.
+fn warm_calls(options: &Options) -> Vec<Row> {
+    let world = World::new(options.place);
+    let mut session = Lines::open(&world);
+    let (mut broker, _) = Broker::open(&world);
+    let [mut plain, mut lines, mut raw] = [const { Times(Vec::new()) }; 3];
+    for round in 0..options.count + 20 {
+        let times =
+            [time(plain_bash), time(|| session.bash("true")), time(|| raw_bash(&mut broker, round as u64))];
+        // The first rounds fill caches and pools.
+        if round >= 20 {
+            [&mut plain, &mut lines, &mut raw].into_iter().zip(times).for_each(|(all, one)| all.0.push(one));
+        }
+    }
+    let ratio = lines.median() / plain.median();
+    vec![
+        plain.row('a', "bash -c true, plain posix_spawn", None),
+        lines
+            .row('a', "bash -c true, warm session", Some(&plain))
+            .goal("at most 1.25 × plain", ratio <= 1.25),
+        raw.row('a', "bash -c true, raw protocol", Some(&plain)),
+    ]
+}
+
+/// Two clients at once, each in a loop, against two plain spawners; three turns of two seconds each.
+fn two_at_once(options: &Options) -> Vec<Row> {
+    let worlds = [World::new(options.place), World::new(options.place)];
+    let mut sessions = worlds.each_ref().map(Lines::open);
+    let (mut plain, mut calls) = (0.0, 0.0);
+    for _ in 0..3 {
+        plain += rate(&mut [(), ()], |()| plain_bash());
+        calls += rate(&mut sessions, |session| session.bash("true"));
+    }
+    let (plain, calls) = (plain / 3.0, calls / 3.0);
+    let row = |name: &str, rate: f64| Row {
+        part: 'b',
+        name: name.into(),
+        value: format!("{rate:.0} calls/s ({:.2} of plain)", rate / plain),
+        figures: json!({"perSecond": rate, "ofPlain": rate / plain}),
+        goal: None,
+    };
+    vec![
+        row("two plain spawners of bash -c true", plain),
+        row("two warm sessions", calls).goal("at least 0.5 of plain", calls >= plain / 2.0),
+    ]
+}
+
+/// Calls a second of several clients together.
+fn rate<C: Send>(clients: &mut [C], call: impl Fn(&mut C) + Copy + Send) -> f64 {
+    let window = Duration::from_secs(2);
+    let count: u32 = std::thread::scope(|scope| {
+        let running: Vec<_> = clients
+            .iter_mut()
+            .map(|client| {
+                scope.spawn(move || {
+                    let end = Instant::now() + window;
+                    let mut count = 0;
+                    while Instant::now() < end {
+                        call(client);
+                        count += 1;
+                    }
+                    count
+                })
+            })
+            .collect();
+        running.into_iter().map(|client| client.join().expect("a client runs to its end")).sum()
+    });
+    f64::from(count) / window.as_secs_f64()
+}
+
+/// `true` from nothing, in turns.
+fn cold_start(options: &Options) -> Vec<Row> {
+    let world = World::new(options.place);
+    let project = world.project.display().to_string();
+    let mut bwrap = bubblewrap(&world, &project);
+    let has_bwrap = bwrap.output().is_ok_and(|output| output.status.success());
+    let mut lazaret = world.lazaret_run(&["true"]);
+    let [mut plain, mut ours, mut theirs] = [const { Times(Vec::new()) }; 3];
+    for round in 0..options.count.min(150) + 5 {
+        let mut times = [time(|| spawn(&mut Command::new("/bin/true"))), time(|| spawn(&mut lazaret)), 0.0];
+        if has_bwrap {
+            times[2] = time(|| spawn(&mut bwrap));
+        }
+        if round >= 5 {
+            [&mut plain, &mut ours, &mut theirs]
+                .into_iter()
+                .zip(times)
+                .for_each(|(all, one)| all.0.push(one));
+        }
+    }
+    let mut ours_row = ours.row('c', "lazaret run -- true, cold", Some(&plain));
+    let mut rows = vec![plain.row('c', "true, plain", None)];
+    if has_bwrap {
+        ours_row = ours_row.goal("at most 2 × bwrap", ours.median() <= 2.0 * theirs.median());
+        rows.push(theirs.row('c', "bwrap, all namespaces, true", Some(&plain)));
+    }
+    rows.push(ours_row);
+    rows
+}
+
+fn bubblewrap(world: &World, project: &str) -> Command {
+    let mut bwrap = world.host("bwrap");
+    bwrap.args(["--ro-bind", "/", "/", "--bind", project, project, "--dev", "/dev", "--proc", "/proc"]);
+    bwrap.args(["--tmpfs", "/tmp", "--unshare-all", "--die-with-parent", "--new-session", "true"]);
+    bwrap
+}
+
+/// Reads through the broker against reads of our own, and against what a socket costs.
+fn file_reads(options: &Options) -> Vec<Row> {
+    let world = World::new(options.place);
+    let (mut broker, _) = Broker::open(&world);
+    let mut rows = Vec::new();
+    let mut echo = Echo::start();
+    let mut bare = Times(Vec::new());
+    for (name, size) in [("4 KiB", 4096), ("1 MiB", 1 << 20)] {
+        let path = world.put(name, vec![b'x'; size]);
+        let [mut plain, mut ours] = [const { Times(Vec::new()) }; 2];
+        for round in 0..options.count + 20 {
+            let times = [
+                time(|| assert_eq!(std::fs::read(&path).map_or(0, |bytes| bytes.len()), size)),
+                time(|| raw_read(&mut broker, round as u64, name, size)),
+                time(|| echo.round_trip()),
+            ];
+            if round >= 20 {
+                [&mut plain, &mut ours, &mut bare]
+                    .into_iter()
+                    .zip(times)
+                    .for_each(|(all, one)| all.0.push(one));
+            }
+        }
+        rows.push(plain.row('d', &format!("open and read {name}, plain"), None));
+        let row = ours.row('d', &format!("file_read {name}, raw protocol"), Some(&plain));
+        let small = size == 4096;
+        rows.push(if small { row.goal("at most 150 µs", ours.median() <= 150.0) } else { row });
+    }
+    rows.push(bare.row('d', "100 bytes over a socket and back", None));
+    rows
+}
+
+/// Proportional memory of what waits for a call.
+fn idle_memory(options: &Options) -> Vec<Row> {
+    let world = World::new(options.place);
+    world.put("file", "text");
+    let mut session = Lines::open(&world);
+    session.bash("true");
+    session.call("file_read", &json!({"path": "file"}));
+    std::thread::sleep(Duration::from_millis(300));
+    let pss = |pid: i32| figure(pid, "smaps_rollup", "Pss").unwrap_or(0) as f64 / 1024.0;
+    let executor: f64 = process::below(session.pid()).iter().map(|process| pss(process.pid)).sum();
+    let all = executor + pss(session.pid());
+    let processes = process::below(session.pid()).len();
+    let row = |name: String, mib: f64| Row {
+        part: 'e',
+        name,
+        value: format!("{mib:.1} MiB"),
+        figures: json!({"mib": mib}),
+        goal: None,
+    };
+    // A process that may not be looked at would count as nothing.
+    let readable = process::below(session.pid()).iter().all(|process| pss(process.pid) > 0.0);
+    vec![
+        row(format!("idle: {processes} executor processes"), executor)
+            .goal("at most 4 MiB", readable && executor <= 4.0),
+        row("idle: with lazaret session".into(), all).goal("at most 20 MiB", readable && all <= 20.0),
+    ]
+}
+
+/// Peak memory of every process of ours while a gigabyte passes.
+fn flood_memory(options: &Options) -> Vec<Row> {
+    let world = World::new(options.place);
+    let started = Instant::now();
+    let mut command = world.cell("yes | head -c 1000000000");
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("lazaret starts");
+    let pid = child.id() as i32;
+    let mut peak = 0;
+    while child.try_wait().expect("a child of ours").is_none() {
+        let ours = process::tree(pid).into_iter().filter(|process| process.name.starts_with("lazaret"));
+        peak = peak.max(ours.filter_map(|process| figure(process.pid, "status", "VmHWM")).sum::<u64>());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let (mib, seconds) = (peak as f64 / 1024.0, started.elapsed().as_secs_f64());
+    let row = Row {
+        part: 'f',
+        name: "peak while 1 GB of output passes".into(),
+        value: format!("{mib:.1} MiB, {seconds:.1} s"),
+        figures: json!({"mib": mib, "seconds": seconds}),
+        goal: None,
+    };
+    vec![row.goal("at most 64 MiB", peak > 0 && mib <= 64.0)]
+}
+
+fn plain_bash() {
+    spawn(Command::new("/bin/bash").args(["-c", "true"]));
+}
+
+fn spawn(command: &mut Command) {
+    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    assert!(status.is_ok_and(|status| status.success()), "{command:?} failed");
+}
+
+fn raw_bash(broker: &mut Broker, round: u64) {
+    let done = broker.call(2 * round, Request::Bash(shell("true")));
+    assert!(matches!(done.outcome, Outcome::Ran(_)), "{done:?}");
+}
+
+fn raw_read(broker: &mut Broker, round: u64, name: &str, size: usize) {
+    let path = ZonePath::new(Zone::Project, name).expect("a name of ours");
+    let done = broker.call(2 * round, Request::FileRead(FileRead { path, offset: None, limit: None }));
+    assert!(matches!(done.outcome, Outcome::Answered) && done.parts.len() > size, "{:?}", done.outcome);
+}
+
+/// Runs something and says how long it took, in microseconds.
+fn time(action: impl FnOnce()) -> f64 {
+    let started = Instant::now();
+    action();
+    started.elapsed().as_secs_f64() * 1e6
+}
+
+/// Measured times, in microseconds.
+struct Times(Vec<f64>);
+
+impl Times {
+    fn at(&self, part: f64) -> f64 {
+        let mut sorted = self.0.clone();
+        sorted.sort_by(f64::total_cmp);
+        sorted[((sorted.len() - 1) as f64 * part) as usize]
+    }
+
+    fn median(&self) -> f64 {
+        self.at(0.5)
+    }
+
+    fn row(&self, part: char, name: &str, base: Option<&Times>) -> Row {
+        let (median, p95) = (self.median(), self.at(0.95));
+        let ratio = base.map(|base| median / base.median());
+        let suffix = ratio.map_or(String::new(), |ratio| format!("   {ratio:.2} ×"));
+        let value = format!("{median:.0} µs, p95 {p95:.0}{suffix}");
+        let figures = json!({"medianUs": median, "p95Us": p95, "ratio": ratio});
+        Row { part, name: name.into(), value, figures, goal: None }
+    }
+}
+
+impl Row {
+    fn goal(mut self, goal: &str, holds: bool) -> Self {
+        self.goal = Some((goal.into(), holds));
+        self
+    }
+
+    fn print(&self) {
+        let goal = self.goal.as_ref().map_or(String::new(), |(goal, holds)| {
+            format!("   {goal}: {}", if *holds { "yes" } else { "NO" })
+        });
+        println!("  {}  {:<38} {}{goal}", self.part, self.name, self.value);
+    }
+
+    fn to_json(&self) -> Value {
+        let goal = self.goal.as_ref().map(|(goal, holds)| json!({"goal": goal, "holds": holds}));
+        json!({"part": self.part.to_string(), "name": self.name, "figures": self.figures, "goal": goal})
+    }
+}
+
+/// A client of `lazaret session` without a thread: what it measures is the session.
+struct Lines {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Lines {
+    fn open(world: &World) -> Self {
+        let mut command = world.lazaret("session");
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("lazaret starts");
+        let stdin = child.stdin.take().expect("stdin is a pipe");
+        let stdout = BufReader::new(child.stdout.take().expect("stdout is a pipe"));
+        let mut lines = Self { child, stdin, stdout };
+        let first = lines.line();
+        assert!(first.contains("\"ready\""), "the session did not open: {first}");
+        lines
+    }
+
+    fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    fn bash(&mut self, command: &str) {
+        self.call("bash", &json!({ "command": command }));
+    }
+
+    fn call(&mut self, tool: &str, input: &Value) {
+        let line = format!("{}\n", json!({"id": "1", "tool": tool, "input": input}));
+        self.stdin.write_all(line.as_bytes()).expect("the session takes a line");
+        loop {
+            let line = self.line();
+            if line.contains("\"event\":\"result\"") {
+                assert!(line.contains("\"success\""), "{line}");
+                return;
+            }
+        }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        let length = self.stdout.read_line(&mut line).expect("the session answers");
+        assert!(length > 0, "the session has ended");
+        line
+    }
+}
+
+impl Drop for Lines {
+    fn drop(&mut self) {
+        process::kill_tree(self.pid());
+        let _ = self.child.wait();
+    }
+}
+
+/// Something at the other end of a socket that sends back what it gets.
+struct Echo(UnixStream);
+
+impl Echo {
+    fn start() -> Self {
+        let (ours, mut theirs) = UnixStream::pair().expect("a socketpair can be had");
+        std::thread::spawn(move || {
+            let mut buffer = [0; 100];
+            while theirs.read_exact(&mut buffer).and_then(|()| theirs.write_all(&buffer)).is_ok() {}
+        });
+        Self(ours)
+    }
+
+    fn round_trip(&mut self) {
+        let mut buffer = [7; 100];
+        let sent = self.0.write_all(&buffer).and_then(|()| self.0.read_exact(&mut buffer));
+        assert!(sent.is_ok(), "the echo is gone");
+    }
+}

@@ -1,0 +1,227 @@
+//! Runs the containment corpus against Lazaret: both tiers, as an ordinary user and as root.
+//!
+//! It installs the programs where every user can run them, fills in `corpus/adapters.toml`, starts the corpus' own runner
+//! (which decides from outside who got out), and compares with `corpus/open.toml`. It ends with 1 when a core probe gets
+//! out that is not listed, when one that is listed is held, when a probe could not be run, or when a control is broken.
+
+use lazaret_tests::programs;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+const HELP: &str = "\
+usage: corpus [--corpus DIR] [--tier namespaced|flat] [--mode user|root] [--only GLOBS] [--out DIR] [--user NAME]
+
+Without options: all probes and controls in both tiers, as an ordinary user and (when started as root) as root.
+  --corpus DIR    the corpus [default: ../shared/escape-corpus beside the workspace]
+  --only GLOBS    a part, such as 'FS-*,NET-0*'
+  --out DIR       where the runner's JSON results go [default: a folder below target]
+  --user NAME     the dedicated ordinary user [default: ctktest]
+";
+
+/// What the command line asks for.
+struct Options {
+    corpus: PathBuf,
+    tiers: Vec<&'static str>,
+    modes: Vec<&'static str>,
+    only: Option<String>,
+    out: PathBuf,
+    user: Option<String>,
+}
+
+fn main() -> ExitCode {
+    let options = match parse(std::env::args().skip(1).collect()) {
+        Ok(options) => options,
+        Err(message) => {
+            eprintln!("{message}\n{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    match run(&options) {
+        Ok(complaints) if complaints.is_empty() => {
+            println!("\nThe corpus holds.");
+            ExitCode::SUCCESS
+        }
+        Ok(complaints) => {
+            println!("\n{} complaints:\n  {}", complaints.len(), complaints.join("\n  "));
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("corpus: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn parse(words: Vec<String>) -> Result<Options, String> {
+    let is_root = nix::unistd::geteuid().is_root();
+    let mut options = Options {
+        corpus: programs::workspace().join("../shared/escape-corpus"),
+        tiers: vec!["namespaced", "flat"],
+        modes: if is_root { vec!["user", "root"] } else { vec!["user"] },
+        only: None,
+        out: programs::built().join("corpus-results"),
+        user: None,
+    };
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
+        let choose = |known: &[&'static str]| {
+            let found = known.iter().find(|name| **name == value);
+            found.map(|name| vec![*name]).ok_or_else(|| format!("{word} is one of {known:?}"))
+        };
+        match word.as_str() {
+            "--corpus" => options.corpus = value.into(),
+            "--tier" => options.tiers = choose(&["namespaced", "flat"])?,
+            "--mode" => options.modes = choose(if is_root { &["user", "root"] } else { &["user"] })?,
+            "--only" => options.only = Some(value),
+            "--out" => options.out = value.into(),
+            "--user" => options.user = Some(value),
+            _ => return Err(format!("unknown option {word}")),
+        }
+    }
+    Ok(options)
+}
+
+fn run(options: &Options) -> Result<Vec<String>, String> {
+    let adapters = adapters()?;
+    let open = open_list()?;
+    fs::create_dir_all(&options.out).map_err(|error| format!("{}: {error}", options.out.display()))?;
+    let mut complaints = Vec::new();
+    let mut totals = Vec::new();
+    for tier in &options.tiers {
+        for mode in &options.modes {
+            let name = format!("{tier}-{mode}");
+            println!("\n=== {name} ===");
+            let results = run_once(options, &adapters, tier, mode)?;
+            totals.push(format!("{name:<18} {}", summary(&results)));
+            complaints.extend(judge(&name, &results, &open));
+        }
+    }
+    println!("\n{}", totals.join("\n"));
+    Ok(complaints)
+}
+
+/// Runs the corpus' runner once and reads its results.
+fn run_once(options: &Options, adapters: &Path, tier: &str, mode: &str) -> Result<Vec<Probe>, String> {
+    let launcher = if tier == "flat" { "lazaret-flat" } else { "lazaret" };
+    let mut runner = Command::new("/usr/bin/python3");
+    runner.arg(options.corpus.join("run.py")).arg(launcher).args(["--mode", mode]);
+    runner.arg("--adapters").arg(adapters).arg("--out").arg(&options.out);
+    if let Some(only) = &options.only {
+        runner.args(["--only", only]);
+    }
+    if let Some(user) = &options.user {
+        runner.args(["--user", user]);
+    }
+    let status = runner.status().map_err(|error| format!("the corpus' runner does not start: {error}"))?;
+    if !status.success() {
+        return Err(format!("the corpus' runner ended with {status}"));
+    }
+    let part = if options.only.is_some() { "-partial" } else { "" };
+    let file = options.out.join(format!("{launcher}-{mode}{part}.json"));
+    let text = fs::read(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let report: Value =
+        serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", file.display()))?;
+    Ok(report["results"].as_array().into_iter().flatten().map(Probe::from).collect())
+}
+
+/// One probe or control, as the runner judged it.
+struct Probe {
+    id: String,
+    name: String,
+    tier: String,
+    verdict: String,
+    detail: String,
+}
+
+impl From<&Value> for Probe {
+    fn from(result: &Value) -> Self {
+        let text = |key: &str| result[key].as_str().unwrap_or_default().to_owned();
+        Self {
+            id: text("id"),
+            name: text("name"),
+            tier: if text("category") == "CTL" { "control".into() } else { text("tier") },
+            verdict: text("verdict"),
+            detail: format!("{} {} {}", text("detail"), text("note"), result["evidence"]),
+        }
+    }
+}
+
+fn summary(results: &[Probe]) -> String {
+    let mut counts: BTreeMap<(&str, &str), u32> = BTreeMap::new();
+    results.iter().for_each(|probe| *counts.entry((&probe.tier, &probe.verdict)).or_default() += 1);
+    let group = |tier: &str| {
+        let of_tier = counts.iter().filter(|((of, _), _)| *of == tier);
+        let parts: Vec<String> =
+            of_tier.map(|((_, verdict), count)| format!("{count} {}", verdict.to_lowercase())).collect();
+        format!("{tier}: {}", parts.join(", "))
+    };
+    ["core", "hardening", "debatable", "control"].map(group).join("; ")
+}
+
+/// What is wrong in one run. Escapes of the other tiers are shown and are no complaint.
+fn judge(run: &str, results: &[Probe], open: &[Open]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for probe in results {
+        let known = open.iter().find(|open| open.probe == probe.id && open.covers(run));
+        let says = |what: &str| format!("{run}: {what} {}: {}", probe.name, probe.detail);
+        match (probe.tier.as_str(), probe.verdict.as_str()) {
+            ("core", "ESCAPED") => match known {
+                Some(open) => println!("{} (known: {})", says("escaped"), open.why),
+                None => complaints.push(says("ESCAPED")),
+            },
+            ("core", "CONTAINED") if known.is_some() => {
+                complaints.push(says("holds now, take it off open.toml:"))
+            }
+            ("control", "BROKEN" | "ERROR") => complaints.push(says("broken control")),
+            (_, "ERROR") => complaints.push(says("could not run")),
+            (_, "ESCAPED") => println!("{}", says(&format!("{} escape", probe.tier))),
+            _ => {}
+        }
+    }
+    complaints
+}
+
+/// A core probe that is known to get out.
+struct Open {
+    probe: String,
+    runs: Vec<String>,
+    why: String,
+}
+
+impl Open {
+    fn covers(&self, run: &str) -> bool {
+        self.runs.is_empty() || self.runs.iter().any(|one| one == run)
+    }
+}
+
+fn open_list() -> Result<Vec<Open>, String> {
+    let file = programs::workspace().join("tests/corpus/open.toml");
+    let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let table: toml::Table = text.parse().map_err(|error| format!("{}: {error}", file.display()))?;
+    let entries = table.get("open").and_then(toml::Value::as_array).cloned().unwrap_or_default();
+    entries
+        .iter()
+        .map(|entry| open_entry(entry).ok_or_else(|| format!("open.toml: {entry} needs probe and why")))
+        .collect()
+}
+
+fn open_entry(entry: &toml::Value) -> Option<Open> {
+    let text = |key: &str| entry.get(key)?.as_str().map(str::to_owned);
+    let runs = entry.get("runs").and_then(toml::Value::as_array).cloned().unwrap_or_default();
+    let runs = runs.iter().filter_map(|run| run.as_str().map(str::to_owned)).collect();
+    Some(Open { probe: text("probe")?, runs, why: text("why")? })
+}
+
+/// The adapters with the folder of the programs filled in.
+fn adapters() -> Result<PathBuf, String> {
+    let template = programs::workspace().join("tests/corpus/adapters.toml");
+    let text = fs::read_to_string(&template).map_err(|error| format!("{}: {error}", template.display()))?;
+    let filled = programs::scratch().join("adapters.toml");
+    let text = text.replace("@BIN@", &programs::folder().display().to_string());
+    fs::write(&filled, text).map_err(|error| format!("{}: {error}", filled.display()))?;
+    Ok(filled)
+}

@@ -1,0 +1,102 @@
+//! Seccomp filters by hand, for helpers that play an older or a stricter machine.
+//!
+//! Written as instructions, not with a compiler: a compiler's preamble kills foreign ABIs, and a helper that does so
+//! would win fights that the product must win by itself.
+
+use seccompiler::{BpfProgram, sock_filter};
+
+/// `LANDLOCK_CREATE_RULESET_VERSION` of `linux/landlock.h`.
+const LANDLOCK_VERSION: u32 = 1;
+/// `LANDLOCK_CREATE_RULESET_ERRATA` of `linux/landlock.h`.
+const LANDLOCK_ERRATA: u32 = 2;
+/// The flags that ask for a new namespace: mount, cgroup, UTS, IPC, user, PID, network. `CLONE_NEWTIME` shares its bit
+/// with the exit signal of `clone` and is asked for with other flags.
+const NEW_NAMESPACES: u32 = 0x7e02_0000;
+
+const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
+const NOTIFY: u32 = libc::SECCOMP_RET_USER_NOTIF;
+
+#[cfg(target_arch = "x86_64")]
+const ARCHITECTURE: u32 = 0xc000_003e;
+#[cfg(target_arch = "aarch64")]
+const ARCHITECTURE: u32 = 0xc000_00b7;
+
+/// A machine whose namespaces are refused, as by AppArmor on Ubuntu or in a container: `clone` and `unshare` with a
+/// namespace flag answer `EPERM`, and `clone3`, whose flags a filter cannot see, `ENOSYS`.
+pub fn without_namespaces() -> BpfProgram {
+    let mut program = preamble();
+    program.extend(when_call(libc::SYS_clone3, &[answer(fail(libc::ENOSYS))]));
+    for call in [libc::SYS_clone, libc::SYS_unshare] {
+        let has_flag = jump(libc::BPF_JSET, NEW_NAMESPACES, 0, 1);
+        program.extend(when_call(
+            call,
+            &[load(argument(0)), has_flag, answer(fail(libc::EPERM)), answer(ALLOW)],
+        ));
+    }
+    program.push(answer(ALLOW));
+    program
+}
+
+/// A machine without Landlock.
+pub fn without_landlock() -> BpfProgram {
+    let mut program = preamble();
+    let calls =
+        [libc::SYS_landlock_create_ruleset, libc::SYS_landlock_add_rule, libc::SYS_landlock_restrict_self];
+    for call in calls {
+        program.extend(when_call(call, &[answer(fail(libc::ENOSYS))]));
+    }
+    program.push(answer(ALLOW));
+    program
+}
+
+/// Sends the question for Landlock's version to a supervisor and lets everything else pass.
+pub fn asking_for_landlock_version() -> BpfProgram {
+    let body = [
+        load(argument(2)),
+        // A kernel that lacks the question for errata refuses its flag.
+        jump(libc::BPF_JEQ, LANDLOCK_ERRATA, 0, 1),
+        answer(fail(libc::EINVAL)),
+        jump(libc::BPF_JEQ, LANDLOCK_VERSION, 0, 1),
+        answer(NOTIFY),
+        answer(ALLOW),
+    ];
+    let mut program = preamble();
+    program.extend(when_call(libc::SYS_landlock_create_ruleset, &body));
+    program.push(answer(ALLOW));
+    program
+}
+
+/// Lets other ABIs pass, then loads the number of the call.
+fn preamble() -> BpfProgram {
+    const NUMBER: u32 = 0;
+    const ABI: u32 = 4;
+    vec![load(ABI), jump(libc::BPF_JEQ, ARCHITECTURE, 1, 0), answer(ALLOW), load(NUMBER)]
+}
+
+/// Goes through `body` for one system call; `body` ends with an answer.
+fn when_call(number: libc::c_long, body: &[sock_filter]) -> BpfProgram {
+    let mut program = vec![jump(libc::BPF_JEQ, number as u32, 0, body.len() as u8)];
+    program.extend_from_slice(body);
+    program
+}
+
+/// Offset of the lower half of an argument in `struct seccomp_data`, on a little-endian machine.
+fn argument(index: u32) -> u32 {
+    16 + 8 * index
+}
+
+fn fail(errno: i32) -> u32 {
+    libc::SECCOMP_RET_ERRNO | errno as u32
+}
+
+fn load(offset: u32) -> sock_filter {
+    sock_filter { code: (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16, jt: 0, jf: 0, k: offset }
+}
+
+fn jump(test: u32, value: u32, jt: u8, jf: u8) -> sock_filter {
+    sock_filter { code: (libc::BPF_JMP | test | libc::BPF_K) as u16, jt, jf, k: value }
+}
+
+fn answer(action: u32) -> sock_filter {
+    sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: action }
+}

@@ -1,0 +1,21 @@
+#![doc = include_str!("../README.md")]
+
+pub mod place;
+pub mod world;
+pub mod session;
+pub mod wire;
+pub mod terminal;
+pub mod process;
+pub mod programs;
+pub mod filter;
+pub mod laws;
+pub mod chance;
+pub mod sys;
+
+pub use chance::Chance;
+pub use place::{Place, User, matrix};
+pub use process::{Finished, run, run_with_input};
+pub use session::Session;
+pub use terminal::Terminal;
+pub use wire::Broker;
+pub use world::World;

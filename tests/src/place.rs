@@ -1,0 +1,175 @@
+//! Where a test runs: a tier of the sandbox and a user of the machine, in every combination the machine has.
+
+use crate::programs;
+use broker_protocol::Tier;
+use nix::unistd::{Gid, Uid, geteuid};
+use std::os::unix::process::CommandExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// The ordinary user that a run as root makes for itself.
+const ORDINARY: &str = "lazaret-test";
+
+/// Who starts Lazaret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum User {
+    /// Whoever runs the tests; when that is root, a user made for this.
+    Ordinary,
+    /// Root.
+    Root,
+}
+
+/// One combination of tier and user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The tier the session must get.
+    pub tier: Tier,
+    /// Who starts it.
+    pub user: User,
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let user = match self.user {
+            User::Ordinary => "ordinary",
+            User::Root => "root",
+        };
+        write!(f, "{}/{user}", self.tier.name())
+    }
+}
+
+/// A user of this machine.
+#[derive(Clone, Debug)]
+pub struct Account {
+    /// User id.
+    pub uid: Uid,
+    /// Group id.
+    pub gid: Gid,
+    /// Login name.
+    pub name: String,
+    /// The home directory of the real account; worlds have their own.
+    pub home: PathBuf,
+}
+
+impl Place {
+    /// Every place of this machine, narrowed by `LAZARET_PLACES` (a list such as `flat/root,namespaced/ordinary`).
+    pub fn all() -> Vec<Place> {
+        let users = if geteuid().is_root() { vec![User::Ordinary, User::Root] } else { vec![User::Ordinary] };
+        let tiers = [Tier::Namespaced, Tier::Flat];
+        let places = users.iter().flat_map(|&user| tiers.map(|tier| Place { tier, user }));
+        let wanted = std::env::var("LAZARET_PLACES").unwrap_or_default();
+        places
+            .filter(|place| place.exists())
+            .filter(|place| wanted.is_empty() || wanted.split(',').any(|name| name == place.to_string()))
+            .collect()
+    }
+
+    /// The first place of [`Place::all`], for what does not depend on the place.
+    pub fn any() -> Place {
+        *Place::all().first().expect("LAZARET_PLACES leaves no place to run in")
+    }
+
+    /// Whether the machine has this place. The flat tier can be had anywhere: it is simulated by a filter.
+    fn exists(&self) -> bool {
+        self.tier == Tier::Flat || self.user == User::Root || namespaces_for_ordinary()
+    }
+
+    /// The account behind [`Place::user`].
+    pub fn account(&self) -> &'static Account {
+        match self.user {
+            User::Ordinary => ordinary(),
+            User::Root => root(),
+        }
+    }
+
+    /// A command that starts `program` (a name of [`programs`]) in this place: as its user, and without namespaces in
+    /// the flat tier. Nothing is added between the caller and the program that stays: the pid is the program's own.
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = match self.tier {
+            Tier::Namespaced => Command::new(programs::path(program)),
+            Tier::Flat => {
+                let mut command = Command::new(programs::path("without-namespaces"));
+                command.arg(programs::path(program));
+                command
+            }
+        };
+        self.as_user(&mut command);
+        command
+    }
+
+    /// Makes `command` run as the place's user. Supplementary groups go too: the standard library drops them with the
+    /// user id of root.
+    pub fn as_user(&self, command: &mut Command) {
+        let account = self.account();
+        if account.uid != geteuid() {
+            command.uid(account.uid.as_raw()).gid(account.gid.as_raw());
+        }
+    }
+}
+
+/// Runs `test` in every place of this machine, says which, and fails when it failed in any.
+pub fn matrix(test: impl Fn(Place)) {
+    let failed: Vec<String> = Place::all()
+        .into_iter()
+        .filter_map(|place| {
+            let outcome = catch_unwind(AssertUnwindSafe(|| test(place)));
+            println!("{place}: {}", if outcome.is_ok() { "ok" } else { "FAILED" });
+            outcome.is_err().then(|| place.to_string())
+        })
+        .collect();
+    assert!(failed.is_empty(), "failed in {}", failed.join(", "));
+}
+
+/// The accounts are looked up once; a run as root makes the ordinary one if it is missing.
+fn ordinary() -> &'static Account {
+    static ACCOUNT: OnceLock<Account> = OnceLock::new();
+    ACCOUNT.get_or_init(|| {
+        if !geteuid().is_root() {
+            return account_of(geteuid()).expect("the current user has no entry in the user database");
+        }
+        if named(ORDINARY).is_none() {
+            let made =
+                Command::new("useradd").args(["--create-home", "--shell", "/bin/bash", ORDINARY]).status();
+            assert!(made.is_ok_and(|status| status.success()), "useradd could not make the user {ORDINARY}");
+        }
+        named(ORDINARY).expect("useradd made no entry")
+    })
+}
+
+fn root() -> &'static Account {
+    static ACCOUNT: OnceLock<Account> = OnceLock::new();
+    ACCOUNT.get_or_init(|| account_of(Uid::from_raw(0)).expect("root has no entry in the user database"))
+}
+
+fn named(name: &str) -> Option<Account> {
+    nix::unistd::User::from_name(name).ok().flatten().map(Account::from)
+}
+
+fn account_of(uid: Uid) -> Option<Account> {
+    nix::unistd::User::from_uid(uid).ok().flatten().map(Account::from)
+}
+
+impl From<nix::unistd::User> for Account {
+    fn from(user: nix::unistd::User) -> Self {
+        Self { uid: user.uid, gid: user.gid, name: user.name, home: user.dir }
+    }
+}
+
+/// Asks the kernel by trying, not a setting: some systems have the namespaces and a rule that takes them back.
+fn namespaces_for_ordinary() -> bool {
+    static ANSWER: OnceLock<bool> = OnceLock::new();
+    *ANSWER.get_or_init(|| {
+        let place = Place { tier: Tier::Flat, user: User::Ordinary };
+        let mut command = Command::new(programs::path("attacker"));
+        place.as_user(command.arg("mount").arg("/"));
+        let finished = crate::run(&mut command, Duration::from_secs(10));
+        let answer = finished.text().starts_with("GOT");
+        if !answer {
+            println!("no namespaces for an ordinary user here: the namespaced tier is not tested for one");
+        }
+        answer
+    })
+}

@@ -1,0 +1,330 @@
+//! Starting programs with a bound on everything, and looking at processes from outside through `/proc`.
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long output may stay open after its program has ended.
+const END_OF_OUTPUT: Duration = Duration::from_secs(3);
+
+/// A program that has ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// How.
+    pub status: ExitStatus,
+    /// What it wrote to standard output.
+    pub stdout: Vec<u8>,
+    /// What it wrote to standard error.
+    pub stderr: Vec<u8>,
+    /// How long it ran.
+    pub took: Duration,
+    /// Whether standard output and error were closed soon after its end: if not, something still holds them.
+    pub closed: bool,
+}
+
+impl Finished {
+    /// The exit code, or 128 and the signal, as a shell would say.
+    pub fn code(&self) -> i32 {
+        self.status.code().unwrap_or_else(|| 128 + self.status.signal().unwrap_or(0))
+    }
+
+    /// Standard output as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
+    /// Standard error as text.
+    pub fn errors(&self) -> String {
+        String::from_utf8_lossy(&self.stderr).into_owned()
+    }
+
+    /// Standard output, after a check that the program said it went well.
+    #[track_caller]
+    pub fn success(&self) -> String {
+        self.expect(0)
+    }
+
+    /// Standard output, after a check of the exit code.
+    #[track_caller]
+    pub fn expect(&self, code: i32) -> String {
+        assert_eq!(
+            self.code(),
+            code,
+            "exit code\n--- stdout\n{}\n--- stderr\n{}",
+            self.text(),
+            self.errors()
+        );
+        self.text()
+    }
+}
+
+/// Runs a command to its end, without input. Panics when it is not over within `limit`.
+#[track_caller]
+pub fn run(command: &mut Command, limit: Duration) -> Finished {
+    run_with_input(command, b"", limit)
+}
+
+/// Runs a command with `input` on its standard input.
+#[track_caller]
+pub fn run_with_input(command: &mut Command, input: &[u8], limit: Duration) -> Finished {
+    let mut running = Running::start(command);
+    let mut stdin = running.child.stdin.take().expect("stdin is a pipe");
+    let input = input.to_vec();
+    // The program may end without reading all of it; that is no failure of the test.
+    thread::spawn(move || stdin.write_all(&input));
+    running.finish(limit)
+}
+
+/// A program that is running, with its output being collected.
+pub struct Running {
+    /// The program.
+    pub child: Child,
+    started: Instant,
+    stdout: Collector,
+    stderr: Collector,
+    described: String,
+}
+
+impl Running {
+    /// Starts a command in a process group of its own, all its streams piped.
+    #[track_caller]
+    pub fn start(command: &mut Command) -> Self {
+        let described = format!("{command:?}");
+        let started = Instant::now();
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("cannot start {described}: {error}"));
+        let stdout = Collector::start(child.stdout.take().expect("stdout is a pipe"));
+        let stderr = Collector::start(child.stderr.take().expect("stderr is a pipe"));
+        Self { child, started, stdout, stderr, described }
+    }
+
+    /// The process id of the program.
+    pub fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    /// Waits for the end. Panics, and kills what was started, when it does not come within `limit`.
+    #[track_caller]
+    pub fn finish(mut self, limit: Duration) -> Finished {
+        let Some(status) = wait(&mut self.child, limit) else {
+            kill_tree(self.pid());
+            let _ = self.child.wait();
+            let (out, _) = self.stdout.end(END_OF_OUTPUT);
+            let (err, _) = self.stderr.end(END_OF_OUTPUT);
+            let show = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(2000)]).into_owned();
+            panic!(
+                "not over after {limit:?}: {}\n--- stdout\n{}\n--- stderr\n{}",
+                self.described,
+                show(&out),
+                show(&err)
+            );
+        };
+        let took = self.started.elapsed();
+        let (stdout, stdout_closed) = self.stdout.end(END_OF_OUTPUT);
+        let (stderr, stderr_closed) = self.stderr.end(END_OF_OUTPUT);
+        Finished { status, stdout, stderr, took, closed: stdout_closed && stderr_closed }
+    }
+
+    /// What came on standard output so far, once it holds `text`. Panics when it does not within `limit`.
+    #[track_caller]
+    pub fn wait_for(&mut self, text: &str, limit: Duration) -> Vec<u8> {
+        let found = until(limit, || {
+            self.stdout.take();
+            contains(&self.stdout.bytes, text.as_bytes())
+        });
+        let got = String::from_utf8_lossy(&self.stdout.bytes);
+        assert!(found, "no {text:?} from {} within {limit:?}, only {got:?}", self.described);
+        self.stdout.bytes.clone()
+    }
+}
+
+/// Reads a stream on a thread, so that nobody waits for it.
+struct Collector {
+    chunks: Receiver<Vec<u8>>,
+    bytes: Vec<u8>,
+}
+
+impl Collector {
+    fn start(mut stream: impl Read + Send + 'static) -> Self {
+        let (sender, chunks) = channel();
+        thread::spawn(move || {
+            let mut buffer = [0; 64 * 1024];
+            while let Ok(length @ 1..) = stream.read(&mut buffer) {
+                if sender.send(buffer[..length].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { chunks, bytes: Vec::new() }
+    }
+
+    fn take(&mut self) {
+        self.bytes.extend(self.chunks.try_iter().flatten());
+    }
+
+    /// Everything, and whether the stream ended within `limit`.
+    fn end(mut self, limit: Duration) -> (Vec<u8>, bool) {
+        let end = Instant::now() + limit;
+        loop {
+            match self.chunks.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(chunk) => self.bytes.extend(chunk),
+                Err(error) => {
+                    return (self.bytes, error == std::sync::mpsc::RecvTimeoutError::Disconnected);
+                }
+            }
+        }
+    }
+}
+
+/// Waits for a child, at most `limit`.
+pub fn wait(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
+    let end = Instant::now() + limit;
+    let mut pause = Duration::from_micros(200);
+    loop {
+        if let Some(status) = child.try_wait().expect("a child of ours can be waited for") {
+            return Some(status);
+        }
+        if Instant::now() > end {
+            return None;
+        }
+        thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(10));
+    }
+}
+
+/// Whether `condition` becomes true within `limit`.
+pub fn until(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + limit;
+    loop {
+        if condition() {
+            return true;
+        }
+        if Instant::now() > end {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whether `part` is in `whole`.
+pub fn contains(whole: &[u8], part: &[u8]) -> bool {
+    whole.windows(part.len()).any(|window| window == part)
+}
+
+/// A process as `/proc` shows it. The start time tells it from a later one with the same number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its number.
+    pub pid: i32,
+    /// Its parent's number.
+    pub parent: i32,
+    /// Its name, at most 15 bytes.
+    pub name: String,
+    /// Its command line, blanks between the words.
+    pub command: String,
+    started: u64,
+}
+
+impl Process {
+    /// The process with this number, unless it is gone or only waits to be reaped.
+    pub fn look(pid: i32) -> Option<Self> {
+        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        let stat = String::from_utf8_lossy(&stat).into_owned();
+        let (head, rest) = stat.rsplit_once(')')?;
+        let name = head.split_once('(')?.1.to_owned();
+        let fields: Vec<&str> = rest.split_whitespace().collect();
+        if matches!(*fields.first()?, "Z" | "X") {
+            return None;
+        }
+        let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let command = String::from_utf8_lossy(&command).replace('\0', " ").trim_end().to_owned();
+        let (parent, started) = (fields.get(1)?.parse().ok()?, fields.get(19)?.parse().ok()?);
+        Some(Self { pid, parent, name, command, started })
+    }
+
+    /// Whether it is still the same process, and alive.
+    pub fn is_alive(&self) -> bool {
+        Process::look(self.pid).is_some_and(|now| now.started == self.started)
+    }
+
+    /// Kills it, if it still is what it was.
+    pub fn kill(&self) {
+        if self.is_alive() {
+            let _ = kill(Pid::from_raw(self.pid), Signal::SIGKILL);
+        }
+    }
+}
+
+/// Every process that can be seen.
+pub fn all() -> Vec<Process> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter_map(Process::look).collect()
+}
+
+/// A process and everything below it, parents first.
+pub fn tree(root: i32) -> Vec<Process> {
+    let all = all();
+    let mut found: Vec<Process> = all.iter().filter(|process| process.pid == root).cloned().collect();
+    let mut next = 0;
+    while next < found.len() {
+        let parent = found[next].pid;
+        found.extend(all.iter().filter(|process| process.parent == parent).cloned());
+        next += 1;
+    }
+    found
+}
+
+/// Everything below a process, itself left out.
+pub fn below(root: i32) -> Vec<Process> {
+    tree(root).into_iter().filter(|process| process.pid != root).collect()
+}
+
+/// Live processes with `marker` in their command line; the caller itself and its `lazaret` are asked to be told apart
+/// by the marker's place.
+pub fn with_marker(marker: &str) -> Vec<Process> {
+    all().into_iter().filter(|process| process.command.contains(marker)).collect()
+}
+
+/// Live processes that were started with `text` somewhere in their environment, where that can be read.
+pub fn with_environment(text: &str) -> Vec<Process> {
+    let has_it = |process: &Process| {
+        fs::read(format!("/proc/{}/environ", process.pid))
+            .is_ok_and(|bytes| contains(&bytes, text.as_bytes()))
+    };
+    all().into_iter().filter(has_it).collect()
+}
+
+/// Those of `processes` that are still alive after `limit`.
+pub fn left_after(processes: &[Process], limit: Duration) -> Vec<Process> {
+    let alive = || processes.iter().filter(|process| process.is_alive()).cloned().collect::<Vec<_>>();
+    until(limit, || alive().is_empty());
+    alive()
+}
+
+/// Fails when a process with `marker` is alive after `limit`, and kills it, since it comes from the failing test.
+#[track_caller]
+pub fn assert_gone(marker: &str, limit: Duration) {
+    until(limit, || with_marker(marker).is_empty());
+    let left = with_marker(marker);
+    left.iter().for_each(Process::kill);
+    assert!(left.is_empty(), "still alive after {limit:?}: {left:#?}");
+}
+
+/// Kills a process that we started and everything below it.
+pub fn kill_tree(root: i32) {
+    tree(root).iter().for_each(Process::kill);
+}
+
+/// A line of `/proc/PID/FILE` that begins with `key`, as a number; sizes are in KiB.
+pub fn figure(pid: i32, file: &str, key: &str) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':').map(str::trim))?;
+    line.split_whitespace().next()?.parse().ok()
+}

@@ -1,0 +1,131 @@
+//! Where the programs under test are, and a copy of them that every user can run.
+//!
+//! `LAZARET_BIN` names a folder with `lazaret` and `lazaret-executor`; without it they are built first, in the profile
+//! of the running test, so that a test never meets an old program. All are copied to a folder that any user can read,
+//! because a target folder below a home directory often cannot be. A folder that has our helpers too is taken as it is.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The product.
+const PRODUCT: [&str; 2] = ["lazaret", "lazaret-executor"];
+/// The programs of this crate that tests start.
+const HELPERS: [&str; 4] = ["attacker", "without-namespaces", "landlock-abi", "read-path"];
+
+/// The path of an installed program.
+pub fn path(program: &str) -> PathBuf {
+    let path = folder().join(program);
+    assert!(path.exists(), "there is no program {program}: build it, or name its folder in LAZARET_BIN");
+    path
+}
+
+/// A folder that every user can read, with all programs in it.
+pub fn folder() -> &'static Path {
+    static FOLDER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    // Kept even when it fails, so that a workspace that does not build says so once and not once a test.
+    FOLDER.get_or_init(prepare).as_deref().unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn prepare() -> Result<PathBuf, String> {
+    let given = std::env::var_os("LAZARET_BIN").map(PathBuf::from);
+    if let Some(folder) =
+        given.as_ref().filter(|folder| HELPERS.iter().all(|helper| folder.join(helper).exists()))
+    {
+        return Ok(folder.clone());
+    }
+    build(given.is_some())?;
+    let folder = scratch().join("bin");
+    make_folder(&folder);
+    install(given.as_deref().unwrap_or(built()), &PRODUCT, &folder);
+    install(built(), &HELPERS, &folder);
+    Ok(folder)
+}
+
+/// A folder of this test process that every user can enter, removed when the process ends.
+pub fn scratch() -> &'static Path {
+    static SCRATCH: OnceLock<PathBuf> = OnceLock::new();
+    SCRATCH.get_or_init(|| {
+        sweep();
+        let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
+        let path = std::env::temp_dir().join(format!("{PREFIX}{}-{nanos}", std::process::id()));
+        make_folder(&path);
+        crate::sys::at_exit(remove_scratch);
+        path
+    })
+}
+
+const PREFIX: &str = "lazaret-tests-";
+
+extern "C" fn remove_scratch() {
+    let _ = fs::remove_dir_all(scratch());
+}
+
+/// Removes what earlier test processes left that were killed.
+fn sweep() {
+    let Ok(entries) = fs::read_dir(std::env::temp_dir()) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { continue };
+        let owner = rest.split('-').next().unwrap_or_default();
+        if !Path::new("/proc").join(owner).exists() {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+fn make_folder(path: &Path) {
+    fs::create_dir(path).unwrap_or_else(|error| panic!("cannot make {}: {error}", path.display()));
+    // The umask of the caller must not decide whether another user can enter.
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a folder we made is ours");
+}
+
+/// The target folder of the running profile: that of this executable, or its parent's when this is a test.
+pub fn built() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let exe = std::env::current_exe().expect("an executable knows its path");
+        let beside = exe.parent().expect("an executable is in a folder");
+        let folder = if beside.ends_with("deps") { beside.parent().unwrap_or(beside) } else { beside };
+        folder.to_owned()
+    })
+}
+
+/// Builds what is about to be installed. A build with nothing to do takes a tenth of a second.
+fn build(product_is_given: bool) -> Result<(), String> {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(workspace()).args(["build", "--quiet", "--locked", "--bins"]);
+    cargo.args(if product_is_given { ["--package", "lazaret-tests"].as_slice() } else { &["--workspace"] });
+    if built().ends_with("release") {
+        cargo.arg("--release");
+    }
+    if let Some(target) = built().parent() {
+        cargo.env("CARGO_TARGET_DIR", target);
+    }
+    match cargo.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(_) => Err("the programs under test do not build".to_owned()),
+        Err(error) => Err(format!("cargo does not start: {error}")),
+    }
+}
+
+/// The folder of the workspace.
+pub fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this crate is in a workspace")
+}
+
+fn install(from: &Path, programs: &[&str], to: &Path) {
+    for program in programs {
+        let source = from.join(program);
+        if !source.exists() {
+            continue; // Said by `path`, if it is asked for.
+        }
+        let target = to.join(program);
+        fs::copy(&source, &target)
+            .unwrap_or_else(|error| panic!("cannot copy {}: {error}", source.display()));
+        fs::set_permissions(&target, fs::Permissions::from_mode(0o755)).expect("a file we made is ours");
+    }
+}

@@ -1,0 +1,88 @@
+//! Every `unsafe` block of the harness: thin, each with its reason.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// Runs `action` when this process ends by returning from `main` or by `exit`.
+pub fn at_exit(action: extern "C" fn()) {
+    // SAFETY: `atexit` keeps a pointer to a function of this program, which is there as long as the process is.
+    unsafe { libc::atexit(action) };
+}
+
+/// Makes the command the leader of a new session whose controlling terminal is its standard input.
+pub fn with_controlling_terminal(command: &mut Command) {
+    let take_terminal = || {
+        // SAFETY: `setsid` takes no argument and touches no memory of ours.
+        if unsafe { libc::setsid() } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: TIOCSCTTY takes an integer argument; descriptor 0 is the terminal that the command was given.
+        if unsafe { libc::ioctl(0, libc::TIOCSCTTY, 0) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec the closure makes two system calls and reads errno; it takes no lock and no memory.
+    unsafe { command.pre_exec(take_terminal) };
+}
+
+/// Sets the size of a terminal; the kernel tells its foreground processes.
+pub fn set_terminal_size(terminal: BorrowedFd<'_>, rows: u16, columns: u16) -> io::Result<()> {
+    let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: TIOCSWINSZ reads one `winsize`, which lives until the call returns.
+    if unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSWINSZ, &size) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Lets what this process starts inherit a descriptor: the careless caller of a test.
+pub fn let_inherit(descriptor: impl AsFd) -> io::Result<()> {
+    // SAFETY: F_SETFD takes a number.
+    if unsafe { libc::fcntl(descriptor.as_fd().as_raw_fd(), libc::F_SETFD, 0) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// A System V shared memory segment that every user may read; removed with the value.
+#[derive(Debug)]
+pub struct SharedSegment {
+    /// Its key.
+    pub key: i32,
+    id: i32,
+}
+
+impl SharedSegment {
+    /// Makes one of a page.
+    pub fn make(key: i32) -> io::Result<Self> {
+        // SAFETY: `shmget` takes plain numbers.
+        let id = unsafe { libc::shmget(key, 4096, libc::IPC_CREAT | libc::IPC_EXCL | 0o666) };
+        if id < 0 { Err(io::Error::last_os_error()) } else { Ok(Self { key, id }) }
+    }
+}
+
+impl Drop for SharedSegment {
+    fn drop(&mut self) {
+        // SAFETY: IPC_RMID ignores its third argument.
+        unsafe { libc::shmctl(self.id, libc::IPC_RMID, std::ptr::null_mut()) };
+    }
+}
+
+/// A connected pair whose maker, as each end sees it, is the user `uid` of group `gid`. Needs root where that is another.
+pub fn socket_pair_of(uid: u32, gid: u32) -> io::Result<(UnixStream, UnixStream)> {
+    const SAME: libc::uid_t = u32::MAX;
+    let made = std::thread::spawn(move || {
+        // SAFETY: plain numbers. The bare system calls change this thread only, which ends below; the library's own
+        // functions would change every thread.
+        let changed = unsafe {
+            libc::syscall(libc::SYS_setresgid, SAME, gid, SAME) == 0
+                && libc::syscall(libc::SYS_setresuid, SAME, uid, SAME) == 0
+        };
+        if changed { UnixStream::pair() } else { Err(io::Error::last_os_error()) }
+    });
+    made.join().unwrap_or_else(|_| Err(io::Error::other("the thread that makes a socket pair has panicked")))
+}

@@ -1,0 +1,211 @@
+//! A client of `lazaret-executor broker` that speaks raw frames, good and bad, over a socketpair.
+
+use crate::process::{self, Process};
+use crate::sys;
+use crate::world::World;
+use broker_protocol::{
+    Bash, CallId, Command, Decoder, FromBroker, Hello, Open, Opened, Outcome, Request, Stdin, ToBroker,
+    Usage, encode,
+};
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a good broker may take for any one answer.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A broker that the test started, and its end of the connection.
+pub struct Broker {
+    /// The broker.
+    pub child: Child,
+    /// The test's end.
+    pub stream: UnixStream,
+    decoder: Decoder,
+}
+
+/// What came, or did not.
+#[derive(Debug)]
+pub enum Received {
+    /// A message.
+    Message(FromBroker),
+    /// The broker closed the connection.
+    Closed,
+    /// Nothing whole within the time.
+    Nothing,
+}
+
+/// How a call ended, with what came before.
+#[derive(Debug)]
+pub struct Done {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What it used.
+    pub usage: Usage,
+    /// Live output, both streams as they came.
+    pub output: Vec<u8>,
+    /// The parts of a file tool's answer, joined.
+    pub parts: Vec<u8>,
+}
+
+impl Broker {
+    /// Starts a broker in the world's place. Nothing is said yet.
+    pub fn start(world: &World) -> Self {
+        let account = world.place.account();
+        // The broker serves its own user only, and asks the kernel who made the connection.
+        let pair = sys::socket_pair_of(account.uid.as_raw(), account.gid.as_raw());
+        let (ours, theirs) = pair.expect("a socketpair can be had");
+        let mut command = world.program("lazaret-executor");
+        command.arg("broker").stdin(OwnedFd::from(theirs)).stdout(Stdio::null());
+        let child = command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
+        ours.set_write_timeout(Some(PATIENCE)).expect("a socket has a timeout");
+        Self { child, stream: ours, decoder: Decoder::new() }
+    }
+
+    /// Starts a broker and exchanges greetings.
+    #[track_caller]
+    pub fn greeted(world: &World) -> Self {
+        let mut broker = Self::start(world);
+        broker.send(&ToBroker::Hello(Hello::ours(None)));
+        let hello = broker.message();
+        assert!(matches!(hello, FromBroker::Hello(_)), "the first answer is {hello:?}");
+        broker
+    }
+
+    /// Starts a broker with an open session.
+    #[track_caller]
+    pub fn open(world: &World) -> (Self, Opened) {
+        let mut broker = Self::greeted(world);
+        broker.send(&ToBroker::Open(opening(world)));
+        match broker.message() {
+            FromBroker::Opened(opened) => (broker, opened),
+            other => panic!("the session did not open: {other:?}"),
+        }
+    }
+
+    /// The broker's process id.
+    pub fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    /// Sends a message; panics when the broker does not take it.
+    #[track_caller]
+    pub fn send(&mut self, message: &ToBroker) {
+        self.send_bytes(&framed(message)).expect("the broker takes a frame");
+    }
+
+    /// Sends bytes as they are.
+    pub fn send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes)
+    }
+
+    /// Sends a body under a length that fits it.
+    pub fn send_body(&mut self, body: &[u8]) -> io::Result<()> {
+        let mut frame = (body.len() as u32).to_le_bytes().to_vec();
+        frame.extend_from_slice(body);
+        self.send_bytes(&frame)
+    }
+
+    /// What comes within `limit`.
+    #[track_caller]
+    pub fn receive(&mut self, limit: Duration) -> Received {
+        let end = Instant::now() + limit;
+        let mut buffer = [0; 64 * 1024];
+        loop {
+            if let Some(message) = self.decoder.next().expect("the broker sends whole messages") {
+                return Received::Message(message);
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Received::Nothing;
+            }
+            self.stream.set_read_timeout(Some(left)).expect("a socket has a timeout");
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return Received::Closed,
+                Ok(length) => self.decoder.push(&buffer[..length]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Received::Nothing,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Received::Closed,
+            }
+        }
+    }
+
+    /// The next message, which must come.
+    #[track_caller]
+    pub fn message(&mut self) -> FromBroker {
+        match self.receive(PATIENCE) {
+            Received::Message(message) => message,
+            other => panic!("no message from the broker: {other:?}; it {:?}", self.child.try_wait()),
+        }
+    }
+
+    /// Runs a call to its end, giving credit for output as it comes.
+    #[track_caller]
+    pub fn call(&mut self, call: CallId, request: Request) -> Done {
+        self.send(&ToBroker::Call { call, request });
+        self.done(call)
+    }
+
+    /// Waits for the end of a call, giving credit for output as it comes; other calls' messages are dropped.
+    #[track_caller]
+    pub fn done(&mut self, call: CallId) -> Done {
+        let (mut output, mut parts) = (Vec::new(), Vec::new());
+        loop {
+            match self.message() {
+                FromBroker::Output { call: of, bytes, .. } if of == call => {
+                    output.extend_from_slice(&bytes);
+                    self.send(&ToBroker::Credit { call, bytes: bytes.len() as u32 });
+                }
+                FromBroker::Part { call: of, bytes } if of == call => parts.extend_from_slice(&bytes),
+                FromBroker::Done { call: of, outcome, usage, .. } if of == call => {
+                    return Done { outcome, usage, output, parts };
+                }
+                FromBroker::Fault(failed) => panic!("the broker ended the connection: {failed:?}"),
+                _ => {}
+            }
+        }
+    }
+
+    /// Waits for the broker's end.
+    #[track_caller]
+    pub fn ended(&mut self, limit: Duration) -> ExitStatus {
+        process::wait(&mut self.child, limit)
+            .unwrap_or_else(|| panic!("the broker is not over after {limit:?}"))
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+        if process::wait(&mut self.child, Duration::from_secs(3)).is_none() {
+            process::tree(self.pid()).iter().for_each(Process::kill);
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// The opening of a world's session, with one spare cell.
+pub fn opening(world: &World) -> Open {
+    let text = |path: &std::path::Path| path.to_str().expect("our paths are text").to_owned();
+    Open { project: text(&world.project), central: text(&world.central), profile: String::new(), spare: 1 }
+}
+
+/// A message as a frame.
+pub fn framed(message: &ToBroker) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode(message, &mut bytes).expect("our messages fit in a frame");
+    bytes
+}
+
+/// A shell command without input and live output.
+pub fn shell(command: &str) -> Bash {
+    Bash {
+        command: Command::Shell(command.to_owned()),
+        directory: None,
+        timeout_s: None,
+        idle_timeout_s: None,
+        stdin: Stdin::Null,
+        live: false,
+    }
+}

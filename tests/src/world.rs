@@ -1,0 +1,184 @@
+//! A world for one test: a project, a central root, a home with secrets in it, and things outside that must not be
+//! touched. Everything belongs to the user of the place and is removed with the value.
+
+use crate::place::Place;
+use crate::programs;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Where a test's files are.
+#[derive(Debug)]
+pub struct World {
+    /// Who runs in it, and in which tier.
+    pub place: Place,
+    /// The project root.
+    pub project: PathBuf,
+    /// The central root.
+    pub central: PathBuf,
+    /// A home with `.ssh/id_rsa` and other secrets.
+    pub home: PathBuf,
+    /// A folder of the same user that is in neither root.
+    pub outside: PathBuf,
+    /// The secret of this world: in every file that must not be read, and in the environment as `MY_API_KEY`.
+    pub canary: String,
+    base: PathBuf,
+}
+
+impl World {
+    /// A fresh world of `place`.
+    pub fn new(place: Place) -> Self {
+        let base = programs::scratch().join(format!("world-{}", unique()));
+        let canary = format!("CANARY-{}", unique());
+        let [project, central, home, outside] =
+            ["project", "central", "home", "outside"].map(|name| base.join(name));
+        let world = Self { place, project, central, home, outside, canary, base };
+        for folder in [&world.base, &world.project, &world.central, &world.home, &world.outside] {
+            world.make_folder(folder);
+        }
+        world.write(&world.home.join(".ssh/id_rsa"), &world.canary);
+        world.write(&world.home.join(".aws/credentials"), &world.canary);
+        world.write(&world.outside.join("secret.txt"), &world.canary);
+        world
+    }
+
+    /// Writes a file that belongs to the world's user, with its folders.
+    pub fn write(&self, path: &Path, content: impl AsRef<[u8]>) {
+        self.make_folder(path.parent().expect("a file is in a folder"));
+        fs::write(path, content).unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
+        self.own(path);
+    }
+
+    /// Writes a file of the project.
+    pub fn put(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.project.join(name);
+        self.write(&path, content);
+        path
+    }
+
+    /// Writes an executable file of the project.
+    pub fn put_program(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.put(name, content);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a file we made is ours");
+        path
+    }
+
+    /// Puts a helper program of this crate into the project, where a cell can run it.
+    pub fn put_helper(&self, program: &str) -> PathBuf {
+        let bytes = fs::read(programs::path(program)).expect("an installed program can be read");
+        self.put_program(program, bytes)
+    }
+
+    /// What a file of the project holds.
+    pub fn get(&self, name: &str) -> Vec<u8> {
+        let path = self.project.join(name);
+        fs::read(&path).unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()))
+    }
+
+    /// Gives a path to the world's user.
+    pub fn own(&self, path: &Path) {
+        let account = self.place.account();
+        if account.uid != nix::unistd::geteuid() {
+            chown_link(path, account.uid.as_raw(), account.gid.as_raw());
+        }
+    }
+
+    /// Makes a folder of the world's user, with its parents inside the world.
+    pub fn make_folder(&self, path: &Path) {
+        if path.exists() {
+            return;
+        }
+        if path != self.base {
+            self.make_folder(path.parent().expect("a path inside a world"));
+        }
+        fs::create_dir(path).unwrap_or_else(|error| panic!("cannot make {}: {error}", path.display()));
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a folder we made is ours");
+        self.own(path);
+    }
+
+    /// A command of the host in this world: its user and environment, no cell.
+    pub fn host(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new(program);
+        self.place.as_user(&mut command);
+        self.dress(&mut command);
+        command
+    }
+
+    /// A program of ours in this world, in the tier of its place.
+    pub fn program(&self, program: &str) -> Command {
+        let mut command = self.place.command(program);
+        self.dress(&mut command);
+        command
+    }
+
+    /// `lazaret SUBCOMMAND --project … --central …`; the caller adds the rest.
+    pub fn lazaret(&self, subcommand: &str) -> Command {
+        let mut command = self.program("lazaret");
+        command.arg(subcommand);
+        command.arg("--project").arg(&self.project).arg("--central").arg(&self.central);
+        command
+    }
+
+    /// `lazaret run … -- WORDS`.
+    pub fn lazaret_run(&self, words: &[&str]) -> Command {
+        let mut command = self.lazaret("run");
+        command.arg("--").args(words);
+        command
+    }
+
+    /// `lazaret run … -- bash -c SCRIPT`.
+    pub fn cell(&self, script: &str) -> Command {
+        self.lazaret_run(&["bash", "-c", script])
+    }
+
+    /// `lazaret call … TOOL JSON`.
+    pub fn lazaret_call(&self, tool: &str, input: &serde_json::Value) -> Command {
+        let mut command = self.lazaret("call");
+        command.arg(tool).arg(input.to_string());
+        command
+    }
+
+    /// The environment of a person at work: a path, a home, and secrets.
+    fn dress(&self, command: &mut Command) {
+        let name = &self.place.account().name;
+        command
+            .env_clear()
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")
+            .env("HOME", &self.home)
+            .envs([("USER", name), ("LOGNAME", name)])
+            .envs([("SHELL", "/bin/bash"), ("LANG", "C.UTF-8"), ("TERM", "xterm")])
+            .envs([("MY_API_KEY", &self.canary), ("PLAIN_NAME", &self.canary)])
+            .current_dir(&self.project);
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        // A cell may have left folders without the right to enter them; only root is not stopped by that.
+        let _ = fs::remove_dir_all(&self.base);
+    }
+}
+
+fn chown_link(path: &Path, uid: u32, gid: u32) {
+    let changed = if path.is_symlink() {
+        std::os::unix::fs::lchown(path, Some(uid), Some(gid))
+    } else {
+        chown(path, Some(uid), Some(gid))
+    };
+    changed.unwrap_or_else(|error| panic!("cannot chown {}: {error}", path.display()));
+}
+
+/// Digits that nobody else on this machine uses.
+pub fn unique() -> String {
+    static COUNTER: AtomicU32 = AtomicU32::new(0);
+    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
+    format!("{}{nanos:09}{:04}", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A time for `sleep` that is five minutes, and by its digits a marker in the process list.
+pub fn long_sleep() -> String {
+    format!("300.{}", unique())
+}

@@ -1,0 +1,162 @@
+//! The programs' own manners: exit codes of `call`, lists, help, and what `doctor` finds.
+
+use crate::LIMIT;
+use lazaret_tests::{Place, Session, World, matrix, programs, run};
+use serde_json::{Value, json};
+
+#[test]
+fn call_says_by_its_code_how_it_went() {
+    matrix(|place| {
+        let world = World::new(place);
+        world.put("file", "text");
+        let code = |tool: &str, input: Value| run(&mut world.lazaret_call(tool, &input), LIMIT).code();
+        assert_eq!(code("file_read", json!({"path": "file"})), 0);
+        assert_eq!(code("file_read", json!({"path": "missing"})), 1);
+        assert_eq!(code("bash", json!({"command": "exit 5"})), 1);
+        assert_eq!(code("file_read", json!({"path": 5})), 2);
+        assert_eq!(code("file_read", json!({})), 2);
+        assert_eq!(code("no_such_tool", json!({})), 2);
+        assert_eq!(code("file_read", json!({"path": "../../etc/passwd"})), 3);
+        assert_eq!(code("file_read", json!({"path": "/etc/passwd"})), 3);
+        assert_eq!(code("bash", json!({"command": "sleep 20", "timeout": 1})), 124);
+    });
+}
+
+#[test]
+fn call_prints_the_result() {
+    let world = World::new(Place::any());
+    world.put("file", "text without end");
+    let call = |tool: &str, input: Value| run(&mut world.lazaret_call(tool, &input), LIMIT).success();
+    assert_eq!(call("file_read", json!({"path": "file"})).trim_end(), "text without end");
+    assert_eq!(call("bash", json!({"command": "echo hello"})).trim_end(), "hello");
+    assert!(call("file_write", json!({"path": "new/file", "content": "x"})).contains("new/file"));
+    assert_eq!(world.get("new/file"), b"x");
+}
+
+#[test]
+fn when_lazaret_itself_fails_it_says_so_with_its_own_code() {
+    let world = World::new(Place::any());
+    let mut lost = world.cell("true");
+    lost.env("LAZARET_EXECUTOR", "/nonexistent/lazaret-executor");
+    let finished = run(&mut lost, LIMIT);
+    finished.expect(125);
+    assert!(finished.errors().contains("/nonexistent/lazaret-executor"), "{}", finished.errors());
+    let mut nowhere = world.program("lazaret");
+    nowhere.args(["run", "--project", "/nonexistent", "--", "true"]);
+    run(&mut nowhere, LIMIT).expect(125);
+    let mut unknown = world.lazaret("run");
+    let finished = run(unknown.args(["--profile", "no-such-profile", "--", "true"]), LIMIT);
+    finished.expect(125);
+    assert!(finished.errors().contains("no-such-profile"), "{}", finished.errors());
+}
+
+#[test]
+fn the_tools_are_listed_with_their_schemas() {
+    let world = World::new(Place::any());
+    let listed = run(world.program("lazaret").args(["tools", "--json"]), LIMIT).success();
+    let listed: Value = serde_json::from_str(&listed).unwrap();
+    let tools = listed.as_array().or_else(|| listed["tools"].as_array()).unwrap();
+    for name in ["bash", "file_read", "file_write", "file_edit", "file_list", "glob", "grep"] {
+        let tool = tools.iter().find(|tool| tool["name"] == name).unwrap();
+        assert_eq!(tool["inputSchema"]["type"], "object", "{name}");
+        assert!(tool["description"].as_str().is_some_and(|text| text.len() > 20), "{name}");
+    }
+    let text = run(world.program("lazaret").arg("tools"), LIMIT).success();
+    assert!(text.contains("file_edit"));
+}
+
+#[test]
+fn everything_has_help() {
+    let world = World::new(Place::any());
+    for command in [
+        &["--help"][..],
+        &["run", "--help"],
+        &["call", "--help"],
+        &["session", "--help"],
+        &["tools", "--help"],
+        &["doctor", "--help"],
+        &["--version"],
+    ] {
+        assert!(run(world.program("lazaret").args(command), LIMIT).success().len() > 10, "{command:?}");
+    }
+    assert_ne!(run(world.program("lazaret").arg("--no-such-option"), LIMIT).code(), 0);
+    assert!(run(world.program("lazaret-executor").arg("--help"), LIMIT).text().len() > 10);
+}
+
+#[test]
+fn doctor_says_what_this_machine_has() {
+    matrix(|place| {
+        let world = World::new(place);
+        let report = run(world.program("lazaret").args(["doctor", "--json"]), LIMIT).success();
+        let report: Value = serde_json::from_str(&report).unwrap();
+        assert!(report.to_string().contains(place.tier.name()), "{report}");
+        for layer in broker_protocol::Layer::ALL {
+            assert!(report.to_string().contains(layer.name()), "no word about {} in {report}", layer.name());
+        }
+        let text = run(world.program("lazaret").arg("doctor"), LIMIT).success();
+        assert!(text.contains("landlock"), "{text}");
+    });
+}
+
+/// On a machine without Landlock nothing runs, and the reason is said: fail closed.
+#[test]
+fn without_landlock_nothing_runs() {
+    let world = World::new(Place::any());
+    let on_old_machine = |version: &str, words: &[&str]| {
+        let mut command = world.host(programs::path("landlock-abi"));
+        command.arg(version).arg(programs::path("lazaret")).args(words);
+        run(&mut command, LIMIT)
+    };
+    let finished = on_old_machine("0", &["run", "--", "echo", "ran"]);
+    finished.expect(125);
+    assert!(finished.errors().to_lowercase().contains("landlock"), "{}", finished.errors());
+    assert_eq!(on_old_machine("0", &["doctor"]).code(), 1);
+    let report = on_old_machine("3", &["doctor", "--json"]);
+    assert!(report.text().contains("landlock"), "{report:?}");
+}
+
+#[test]
+fn a_session_takes_bad_lines_in_its_stride() {
+    let world = World::new(Place::any());
+    let mut session = Session::open(&world);
+    for line in
+        [json!(5), json!({}), json!({"id": "x"}), json!({"id": "y", "cancel": true}), json!({"tool": "bash"})]
+    {
+        session.send(&line);
+    }
+    let unknown = session.call("no_such_tool", json!({}));
+    assert_eq!(unknown.kind(), "unknown_tool");
+    let invalid = session.call("bash", json!({"command": "true", "timeout": 0}));
+    assert_eq!(invalid.kind(), "invalid_input");
+    assert_eq!(session.bash("echo on").success(), "on\n");
+    assert!(session.close(LIMIT).success());
+}
+
+/// The socket of an executor that listens serves two clients with a session each.
+#[test]
+fn an_executor_that_listens_serves_several_sessions() {
+    matrix(|place| {
+        let world = World::new(place);
+        let folder = world.home.join("run");
+        world.make_folder(&folder);
+        std::fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+        let socket = folder.join("executor.sock");
+        let mut listener = world.program("lazaret-executor");
+        let listener = listener.arg("listen").arg("--socket").arg(&socket);
+        let mut listener = lazaret_tests::process::Running::start(listener);
+        let up = lazaret_tests::process::until(LIMIT, || socket.exists());
+        assert!(up, "no socket; the executor {:?}", listener.child.try_wait());
+        let session = || {
+            let mut command = world.lazaret("session");
+            Session::start(command.arg("--socket").arg(&socket))
+        };
+        let (mut one, mut two) = (session(), session());
+        assert_eq!(one.bash("echo one").success(), "one\n");
+        assert_eq!(two.bash("echo two").success(), "two\n");
+        assert!(one.close(LIMIT).success());
+        assert_eq!(two.bash("echo still").success(), "still\n");
+        drop(two);
+        lazaret_tests::process::kill_tree(listener.pid());
+        let _ = listener.child.wait();
+    });
+}

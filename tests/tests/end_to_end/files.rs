@@ -1,0 +1,424 @@
+//! The file tools: exact bytes, whole or not at all, and an answer to every odd thing that a folder can hold.
+
+use crate::LIMIT;
+use lazaret_tests::process::until;
+use lazaret_tests::session::Answer;
+use lazaret_tests::{Place, Session, World, matrix, run};
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// A world and its session.
+struct Files {
+    world: World,
+    session: Session,
+}
+
+impl Files {
+    fn new(place: Place) -> Self {
+        let world = World::new(place);
+        let session = Session::open(&world);
+        Self { world, session }
+    }
+
+    #[track_caller]
+    fn call(&mut self, tool: &str, input: Value) -> Answer {
+        self.session.call(tool, input)
+    }
+
+    #[track_caller]
+    fn read(&mut self, path: &str) -> Answer {
+        self.call("file_read", json!({"path": path}))
+    }
+
+    #[track_caller]
+    fn write(&mut self, path: &str, content: &str) -> Answer {
+        self.call("file_write", json!({"path": path, "content": content}))
+    }
+
+    #[track_caller]
+    fn edit(&mut self, path: &str, edits: Value) -> Answer {
+        self.call("file_edit", json!({"path": path, "edits": edits}))
+    }
+
+    /// Names in the project's top folder: what a write must not add to.
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.world.project).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+}
+
+#[test]
+fn a_file_reads_as_it_is() {
+    matrix(|place| {
+        let mut files = Files::new(place);
+        for content in ["plain\n", "no end", "one\r\ntwo\r\n", "mixed\r\nends\n", "", "é€😀\n"] {
+            files.world.put("file", content);
+            assert_eq!(files.read("file").success(), content);
+        }
+        files.world.put("lines", "1\n2\n3\n4\n5");
+        let part = files.call("file_read", json!({"path": "lines", "offset": 2, "limit": 2}));
+        assert!(part.success().starts_with("2\n3"), "{}", part.result);
+        assert!(!part.success().contains('4') || part.success().contains("[truncated"), "{}", part.result);
+        let absolute = files.world.project.join("lines").display().to_string();
+        assert_eq!(files.read(&absolute).success(), "1\n2\n3\n4\n5");
+        let missing = files.read("missing");
+        assert_eq!((missing.kind(), missing.ok()), ("not_found", false));
+        assert!(missing.text().contains("not found"), "{}", missing.result);
+        assert!(
+            !files.read(".").ok() || files.read(".").text().contains("lines"),
+            "a folder is an error or a list"
+        );
+    });
+}
+
+#[test]
+fn a_large_file_is_cut_with_a_note() {
+    matrix(|place| {
+        let mut files = Files::new(place);
+        files.world.put("large", "0123456789abcde\n".repeat(200_000));
+        let answer = files.read("large");
+        let text = answer.success();
+        assert!(text.len() <= (1 << 20) + 200, "{} bytes", text.len());
+        assert!(text.contains("[truncated: file is 3200000 bytes"), "{}", &text[text.len() - 200..]);
+        // Far beyond the cap there is still a way to read.
+        let late = files.call("file_read", json!({"path": "large", "offset": 199_999, "limit": 1}));
+        assert!(late.success().starts_with("0123456789abcde"));
+    });
+}
+
+#[test]
+fn a_write_is_whole_keeps_the_mode_and_makes_parents() {
+    matrix(|place| {
+        let mut files = Files::new(place);
+        let text = "line\r\nno end";
+        assert!(files.write("a/b/c.txt", text).success().contains("a/b/c.txt"));
+        assert_eq!(files.world.get("a/b/c.txt"), text.as_bytes());
+        let script = files.world.put_program("script", "#!/bin/sh\n");
+        files.write("script", "#!/bin/sh\necho new\n").success();
+        assert_eq!(fs::metadata(&script).unwrap().permissions().mode() & 0o7777, 0o755);
+        let owner =
+            |path: &std::path::Path| std::os::unix::fs::MetadataExt::uid(&fs::metadata(path).unwrap());
+        let user = place.account().uid.as_raw();
+        assert_eq!((owner(&script), owner(&files.world.project.join("a/b/c.txt"))), (user, user));
+        files.write("empty", "").success();
+        assert_eq!(files.world.get("empty"), b"");
+        files.write("central:note", "kept").success();
+        assert_eq!(fs::read(files.world.central.join("note")).unwrap(), b"kept");
+        assert_eq!(files.names(), ["a", "empty", "script"], "a write has left something behind");
+    });
+}
+
+#[test]
+fn a_write_that_expects_something_else_changes_nothing() {
+    matrix(|place| {
+        let mut files = Files::new(place);
+        let first = files.write("file", "first");
+        let sha256 = first.result["metadata"]["sha256"].as_str().unwrap().to_owned();
+        let write = |content: &str, sha256: &str| json!({"path": "file", "content": content, "expected_sha256": sha256});
+        files.call("file_write", write("second", &sha256)).success();
+        let stale = files.call("file_write", write("third", &sha256));
+        assert!(!stale.ok(), "{}", stale.result);
+        let careful =
+            files.call("file_write", json!({"path": "file", "content": "fourth", "overwrite": false}));
+        assert!(!careful.ok(), "{}", careful.result);
+        assert_eq!(files.world.get("file"), b"second");
+        files.call("file_write", json!({"path": "new", "content": "x", "overwrite": false})).success();
+        assert_eq!(files.names(), ["file", "new"]);
+    });
+}
+
+/// A reader beside the writer sees one content or the other, never a piece.
+#[test]
+fn a_reader_never_sees_half_a_file() {
+    let mut files = Files::new(Place::any());
+    let contents = ["a", "b"].map(|letter| letter.repeat(400_000));
+    let path = files.world.put("file", &contents[0]);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut reads = 0;
+            while !over.load(Ordering::Relaxed) {
+                let bytes = fs::read(&path).expect("the file is always there");
+                assert!(
+                    contents.iter().any(|content| content.as_bytes() == bytes),
+                    "{} bytes seen",
+                    bytes.len()
+                );
+                reads += 1;
+            }
+            reads
+        });
+        for round in 0..40 {
+            files.write("file", &contents[round % 2]).success();
+        }
+        over.store(true, Ordering::Relaxed);
+        assert!(reader.join().unwrap() > 5);
+    });
+    assert_eq!(files.names(), ["file"]);
+}
+
+#[test]
+fn an_edit_changes_what_was_meant_and_nothing_else() {
+    matrix(|place| {
+        let mut files = Files::new(place);
+        let text = "one\r\ntwo\r\ntwo\r\nthree";
+        files.world.put("file", text);
+        files.edit("file", json!([{"old": "one", "new": "1"}])).success();
+        assert_eq!(files.world.get("file"), b"1\r\ntwo\r\ntwo\r\nthree");
+        let ambiguous = files.edit("file", json!([{"old": "two", "new": "2"}]));
+        assert!(!ambiguous.ok() && ambiguous.text().contains('2'), "{}", ambiguous.result);
+        let absent = files.edit("file", json!([{"old": "four", "new": "4"}]));
+        assert!(!absent.ok(), "{}", absent.result);
+        let partly = files.edit("file", json!([{"old": "three", "new": "3"}, {"old": "four", "new": "4"}]));
+        assert!(!partly.ok(), "{}", partly.result);
+        assert_eq!(
+            files.world.get("file"),
+            b"1\r\ntwo\r\ntwo\r\nthree",
+            "a failed edit has changed the file"
+        );
+        let wrong = files.edit("file", json!([{"old": "two", "new": "2", "occurrence": 3}]));
+        assert!(!wrong.ok(), "{}", wrong.result);
+        let right = files.edit("file", json!([{"old": "two", "new": "2", "occurrence": 2}]));
+        assert_eq!(right.result["metadata"]["replaced"], json!([2]), "{}", right.result);
+        files
+            .edit(
+                "file",
+                json!([{"old": "2", "new": "two", "all": true}, {"old": "two\r\nthree", "new": "end"}]),
+            )
+            .success();
+        assert_eq!(files.world.get("file"), b"1\r\ntwo\r\nend");
+        assert_eq!(files.names(), ["file"]);
+    });
+}
+
+#[test]
+fn odd_things_get_an_answer_and_never_a_hang() {
+    matrix(|place| {
+        let mut files = Files::new(place);
+        let project = files.world.project.clone();
+        nix::unistd::mkfifo(&project.join("fifo"), nix::sys::stat::Mode::from_bits_truncate(0o666)).unwrap();
+        files.world.own(&project.join("fifo"));
+        let _socket = std::os::unix::net::UnixListener::bind(project.join("socket")).unwrap();
+        let sparse = fs::File::create(project.join("sparse")).unwrap();
+        sparse.set_len(1 << 40).unwrap();
+        for (target, link) in [
+            ("loop-b", "loop-a"),
+            ("loop-a", "loop-b"),
+            ("/dev/zero", "zero"),
+            ("/dev/tty", "tty"),
+            ("/proc/kmsg", "kmsg"),
+        ] {
+            symlink(target, project.join(link)).unwrap();
+        }
+        for path in [
+            "fifo",
+            "socket",
+            "loop-a",
+            "zero",
+            "tty",
+            "kmsg",
+            "missing/x",
+            "file/x",
+            &"n".repeat(255),
+            &"d/".repeat(1000),
+        ] {
+            let id = files.session.start_call("file_read", json!({"path": path}));
+            let answer = files.session.answer_within(&id, Duration::from_secs(10));
+            assert!(!answer.ok(), "{path:.40}: {:.300}", answer.result);
+        }
+        let id = files.session.start_call("file_read", json!({"path": "sparse"}));
+        let answer = files.session.answer_within(&id, Duration::from_secs(10));
+        assert!(answer.text().len() < 8 << 20);
+        for path in ["fifo", "socket", "loop-a"] {
+            let id = files
+                .session
+                .start_call("file_edit", json!({"path": path, "edits": [{"old": "a", "new": "b"}]}));
+            assert!(!files.session.answer_within(&id, Duration::from_secs(10)).ok(), "edit {path}");
+        }
+        for (tool, input) in [
+            ("grep", json!({"pattern": "needle"})),
+            ("glob", json!({"pattern": "**/*"})),
+            ("file_list", json!({"depth": 5, "hidden": true})),
+        ] {
+            let id = files.session.start_call(tool, input);
+            let answer = files.session.answer_within(&id, Duration::from_secs(20));
+            assert!(answer.ok(), "{tool}: {}", answer.result);
+        }
+        assert_eq!(files.session.bash("echo on").success(), "on\n");
+    });
+}
+
+#[test]
+fn odd_names_stay_one_name() {
+    matrix(|place| {
+        let mut files = Files::new(place);
+        for name in ["two\nlines", "-rf", "a b", "*", "$HOME", "é", "\u{1b}[31mred", "'quoted\""] {
+            files.write(name, name).success();
+            assert_eq!(files.read(name).success(), name);
+            assert_eq!(files.world.get(name), name.as_bytes());
+        }
+        let listed = files.call("file_list", json!({"path": "."}));
+        assert_eq!(listed.success().lines().count(), 8, "{}", listed.text());
+        assert!(!listed.text().contains('\u{1b}'), "a name steers the terminal: {:?}", listed.text());
+    });
+}
+
+#[test]
+fn links_inside_work_and_links_out_do_not() {
+    matrix(|place| {
+        let mut files = Files::new(place);
+        let project = files.world.project.clone();
+        let secret = files.world.outside.join("secret.txt");
+        files.world.put("real/file", "inside");
+        for (target, link) in [("real/file", "to-file"), ("real", "to-folder")] {
+            symlink(target, project.join(link)).unwrap();
+        }
+        symlink(&secret, project.join("out")).unwrap();
+        symlink(&files.world.outside, project.join("out-folder")).unwrap();
+        symlink("../outside/secret.txt", project.join("out-relative")).unwrap();
+        symlink("/proc/self/root", project.join("magic")).unwrap();
+        assert_eq!(files.read("to-file").success(), "inside");
+        assert_eq!(files.read("to-folder/file").success(), "inside");
+        let through = format!("magic{}", secret.display());
+        for path in ["out", "out-folder/secret.txt", "out-relative", &through] {
+            for answer in [
+                files.read(path),
+                files.write(path, "mine"),
+                files.edit(path, json!([{"old": "CANARY", "new": "x"}])),
+            ] {
+                assert!(
+                    !answer.result.to_string().contains(&files.world.canary),
+                    "{path}: {}",
+                    answer.result
+                );
+                assert!(!answer.ok() || !path.contains("out-folder"), "{path}: {}", answer.result);
+            }
+        }
+        files.write("out-folder/planted", "x");
+        assert!(!files.world.outside.join("planted").exists());
+        assert_eq!(fs::read_to_string(&secret).unwrap(), files.world.canary, "the file outside has changed");
+        assert_eq!(files.read("out").kind(), "violation", "{}", files.read("out").result);
+        let found = files.call("grep", json!({"pattern": "CANARY"}));
+        assert!(!found.result.to_string().contains(&files.world.canary), "{}", found.result);
+    });
+}
+
+#[test]
+fn paths_that_climb_are_violations() {
+    matrix(|place| {
+        let mut files = Files::new(place);
+        let secret = files.world.outside.join("secret.txt").display().to_string();
+        let sibling = format!("{}-private/x", files.world.project.display());
+        for path in [
+            "../outside/secret.txt",
+            "a/../../outside/secret.txt",
+            "/etc/passwd",
+            &secret,
+            &sibling,
+            "central:../outside/secret.txt",
+            "/",
+        ] {
+            for tool in ["file_read", "file_write", "file_list"] {
+                let input = match tool {
+                    "file_write" => json!({"path": path, "content": "x"}),
+                    _ => json!({"path": path}),
+                };
+                assert_eq!(files.call(tool, input).kind(), "violation", "{tool} {path}");
+            }
+        }
+    });
+}
+
+#[test]
+fn searches_find_what_is_there_and_pass_over_the_rest() {
+    matrix(|place| {
+        let mut files = Files::new(place);
+        for (name, text) in [
+            ("src/a.rs", "fn needle() {}\n"),
+            ("src/deep/b.rs", "// nothing\n"),
+            ("notes.txt", "a Needle in text\nneedle again\n"),
+            (".hidden", "needle\n"),
+            ("target/out.rs", "needle\n"),
+            (".gitignore", "target/\n"),
+        ] {
+            files.world.put(name, text);
+        }
+        files.world.put("binary", b"needle\0needle");
+        files.world.make_folder(&files.world.project.join(".git"));
+        let grep = files.call("grep", json!({"pattern": "needle"}));
+        let found = grep.success();
+        assert!(found.contains("src/a.rs:1:fn needle() {}") && found.contains("notes.txt:2:"), "{found}");
+        assert!(!found.contains("target") && !found.contains("binary"), "{found}");
+        let included = files.call("grep", json!({"pattern": "(?i)NEEDLE", "include": "*.txt"}));
+        assert_eq!(included.success().lines().count(), 2, "{}", included.text());
+        let glob = files.call("glob", json!({"pattern": "**/*.rs"}));
+        let mut paths: Vec<&str> = glob.success().lines().collect();
+        paths.sort_unstable();
+        assert_eq!(paths, ["src/a.rs", "src/deep/b.rs"]);
+        let list = files.call("file_list", json!({"path": "src", "depth": 3}));
+        assert_eq!(list.success().lines().collect::<Vec<_>>(), ["a.rs", "deep/", "deep/b.rs"]);
+        let hidden = files.call("file_list", json!({"hidden": true}));
+        assert!(
+            hidden.success().contains(".gitignore")
+                && !files.call("file_list", json!({})).text().contains(".gitignore")
+        );
+        assert!(!files.call("grep", json!({"pattern": "("})).ok(), "a broken expression is an error");
+        let none = files.call("grep", json!({"pattern": "no such text"}));
+        assert!(none.ok() && !none.text().is_empty());
+    });
+}
+
+/// A million names and a pattern that explodes: an answer in time, cut where it must be.
+#[test]
+fn a_large_tree_is_answered_in_time() {
+    let mut files = Files::new(Place::any());
+    for folder in 0..40 {
+        let folder = files.world.project.join(format!("d{folder}"));
+        files.world.make_folder(&folder);
+        for file in 0..500 {
+            fs::write(folder.join(format!("f{file}")), "text\n").unwrap();
+        }
+    }
+    let started = Instant::now();
+    let answer = files.call("glob", json!({"pattern": "**/f*", "limit": 10_000}));
+    assert!(answer.text().contains("[truncated"), "{:.300}", answer.text());
+    files.call("grep", json!({"pattern": "(a|a|aa|e)*x$", "limit": 10_000}));
+    assert!(started.elapsed() < Duration::from_secs(20), "took {:?}", started.elapsed());
+}
+
+/// Bash and the file tools work on one disk, and a file tool does not wait for a long command.
+#[test]
+fn files_and_commands_see_each_other_at_once() {
+    matrix(|place| {
+        let mut files = Files::new(place);
+        files.write("in", "from the tool").success();
+        assert_eq!(files.session.bash("cat in; echo from bash > out").success(), "from the tool");
+        assert_eq!(files.read("out").success(), "from bash\n");
+        let id = files.session.start_call("bash", json!({"command": "sleep 3"}));
+        let started = Instant::now();
+        files.read("out").success();
+        assert!(started.elapsed() < Duration::from_secs(2), "a read waited for a command");
+        files.session.cancel(&id);
+        files.session.answer_within(&id, LIMIT);
+    });
+}
+
+#[test]
+fn the_answer_of_call_is_the_file() {
+    matrix(|place| {
+        let world = World::new(place);
+        world.put("file", "a\r\nb");
+        let finished = run(&mut world.lazaret_call("file_read", &json!({"path": "file"})), LIMIT);
+        assert!(finished.success().starts_with("a\r\nb"), "{:?}", finished.text());
+        assert!(until(Duration::from_secs(1), || lazaret_tests::process::with_marker(
+            world.project.to_str().unwrap()
+        )
+        .is_empty()));
+    });
+}

@@ -1,0 +1,289 @@
+//! Parts of Lazaret are killed at bad moments: within a second nothing of the session is alive, no half-written or
+//! temporary file stands in the project, and what can go on goes on. Criterion 6 of the main job.
+#![allow(clippy::unwrap_used)]
+
+use broker_protocol::{FileWrite, Outcome, Request, ToBroker, Zone, ZonePath};
+use lazaret_tests::process::{self, Process, until};
+use lazaret_tests::wire::{Received, shell};
+use lazaret_tests::world::long_sleep;
+use lazaret_tests::{Broker, Chance, Place, Session, World, matrix};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::json;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::time::Duration;
+
+const SOON: Duration = Duration::from_secs(10);
+/// What the main job allows between a kill and the end of everything.
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A part of a running session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Broker,
+    Warden,
+    Cell,
+    Worker,
+}
+
+impl Part {
+    /// Whether a process plays this part. Names are those that `ps` shows, at most 15 bytes.
+    fn is(self, process: &Process) -> bool {
+        match self {
+            Part::Broker => process.name == "lazaret-executo",
+            Part::Warden => process.name == "lazaret-warden",
+            Part::Cell => process.name == "lazaret-cell",
+            Part::Worker => process.name == "lazaret-worker",
+        }
+    }
+
+    /// The processes below `root` that play it.
+    #[track_caller]
+    fn find(self, root: i32) -> Vec<Process> {
+        let tree = process::tree(root);
+        let found: Vec<Process> = tree.iter().filter(|process| self.is(process)).cloned().collect();
+        assert!(!found.is_empty(), "no {self:?} in {tree:#?}");
+        found
+    }
+}
+
+/// Starts a command that would rather live on, and waits until it does.
+fn start_stubborn(session: &mut Session) -> (String, String) {
+    let marker = long_sleep();
+    let command = format!("trap '' HUP INT TERM; setsid sleep {marker} & sleep {marker}");
+    let id = session.start_call("bash", json!({"command": command}));
+    let sleeps = format!("sleep {marker}");
+    assert!(until(SOON, || process::with_marker(&sleeps).iter().filter(|p| p.name == "sleep").count() == 2));
+    (id, sleeps)
+}
+
+/// Checks that a whole session is gone within a second: what was seen of it, and what carries its home.
+#[track_caller]
+fn assert_all_gone(seen: &[Process], world: &World) {
+    let left = process::left_after(seen, SECOND);
+    assert!(left.is_empty(), "alive a second after the kill: {left:#?}");
+    let home = world.home.to_str().unwrap();
+    let late = process::with_environment(home);
+    assert!(late.is_empty(), "alive a second after the kill: {late:#?}");
+}
+
+#[test]
+fn without_the_orchestrator_nothing_lives_on() {
+    matrix(|place| {
+        for signal in [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGHUP] {
+            let world = World::new(place);
+            let mut session = Session::open(&world);
+            session.call("file_write", json!({"path": "file", "content": "x"})).success();
+            let (_, sleeps) = start_stubborn(&mut session);
+            let seen = process::tree(session.pid());
+            kill(Pid::from_raw(session.pid()), signal).unwrap();
+            assert!(process::wait(&mut session.child, SECOND).is_some(), "{signal} did not end it");
+            process::assert_gone(&sleeps, SECOND);
+            assert_all_gone(&seen, &world);
+        }
+    });
+}
+
+#[test]
+fn without_the_broker_nothing_below_lives_and_the_session_can_begin_again() {
+    matrix(|place| {
+        let world = World::new(place);
+        let mut session = Session::open(&world);
+        session.call("file_write", json!({"path": "file", "content": "x"})).success();
+        let (id, sleeps) = start_stubborn(&mut session);
+        let broker = &Part::Broker.find(session.pid())[0];
+        let seen = process::tree(broker.pid);
+        broker.kill();
+        process::assert_gone(&sleeps, SECOND);
+        let left = process::left_after(&seen, SECOND);
+        assert!(left.is_empty(), "alive a second after the kill: {left:#?}");
+        assert_eq!(session.answer_within(&id, SOON).kind(), "executor_lost");
+        assert_eq!(session.bash("echo on").success(), "on\n");
+    });
+}
+
+#[test]
+fn without_the_warden_no_cell_lives() {
+    matrix(|place| {
+        let world = World::new(place);
+        let mut session = Session::open(&world);
+        let (id, sleeps) = start_stubborn(&mut session);
+        Part::Warden.find(session.pid())[0].kill();
+        process::assert_gone(&sleeps, SECOND);
+        let answer = session.answer_within(&id, SOON);
+        assert!(!answer.ok(), "{}", answer.result);
+        assert!(until(SOON, || session.bash("echo on").ok()), "no session after the warden's end");
+        let seen = process::tree(session.pid());
+        assert!(session.close(SOON).success());
+        assert_all_gone(&seen, &world);
+    });
+}
+
+#[test]
+fn a_killed_cell_is_one_broken_call() {
+    matrix(|place| {
+        let world = World::new(place);
+        let mut session = Session::open(&world);
+        for _ in 0..5 {
+            let (id, sleeps) = start_stubborn(&mut session);
+            let sleep =
+                process::with_marker(&sleeps).into_iter().find(|process| process.name == "sleep").unwrap();
+            let cells = Part::Cell.find(session.pid());
+            let cell =
+                cells.iter().find(|cell| process::tree(cell.pid).contains(&sleep)).unwrap_or(&cells[0]);
+            cell.kill();
+            process::assert_gone(&sleeps, SECOND);
+            let answer = session.answer_within(&id, SOON);
+            assert!(!answer.ok(), "{}", answer.result);
+            assert_eq!(session.bash("echo on").success(), "on\n");
+        }
+        // Cells that wait for an order are killed too, and nobody notices.
+        process::tree(session.pid()).iter().filter(|process| Part::Cell.is(process)).for_each(Process::kill);
+        std::thread::sleep(Duration::from_millis(50));
+        let first = session.bash("echo on");
+        let next = session.bash("echo on");
+        assert!(next.ok(), "after idle cells were killed: {} then {}", first.result, next.result);
+    });
+}
+
+#[test]
+fn a_killed_worker_is_one_broken_call_at_most() {
+    matrix(|place| {
+        let world = World::new(place);
+        let mut session = Session::open(&world);
+        session.call("file_write", json!({"path": "file", "content": "x"})).success();
+        for round in 0..10 {
+            Part::Worker.find(session.pid()).iter().for_each(Process::kill);
+            // The kill may be noticed only when the next call has been handed down.
+            let first = session.call("file_read", json!({"path": "file"}));
+            assert!(first.ok() || first.kind() == "internal", "{}", first.result);
+            let next = session.call("file_write", json!({"path": "file", "content": round.to_string()}));
+            next.success();
+            assert_eq!(world.get("file"), round.to_string().as_bytes());
+        }
+    });
+}
+
+/// A hundred writes, each cut short at a moment of chance by the death of one part.
+#[test]
+fn no_kill_leaves_half_a_file() {
+    matrix(|place| {
+        let world = World::new(place);
+        let mut chance = Chance(0x5eed);
+        let parts = [Part::Broker, Part::Warden, Part::Worker];
+        let contents = [b'a', b'b'].map(|letter| vec![letter; 900_000]);
+        world.put("file", &contents[0]);
+        for round in 0..100 {
+            let part = parts[round % parts.len()];
+            let (mut broker, _) = Broker::open(&world);
+            // One small write first, so that the worker is there.
+            broker.call(1, write("small", b"x"));
+            let seen = process::tree(broker.pid());
+            let victim = Part::find(part, broker.pid())[0].clone();
+            broker.send(&ToBroker::Call { call: 2, request: write("file", &contents[(round + 1) % 2]) });
+            std::thread::sleep(Duration::from_micros(chance.below(6000)));
+            victim.kill();
+            if part == Part::Worker {
+                wait_for_call(&mut broker, 2);
+                let next = broker.call(3, Request::Bash(shell("true")));
+                assert!(matches!(next.outcome, Outcome::Ran(_)), "{next:?}");
+            }
+            drop(broker);
+            let left = process::left_after(&seen, SECOND);
+            assert!(left.is_empty(), "round {round}, {part:?} killed: {left:#?}");
+            assert_whole(&world, &contents, &format!("round {round}, {part:?} killed"));
+        }
+    });
+}
+
+/// The same with the orchestrator.
+#[test]
+fn no_kill_of_the_orchestrator_leaves_half_a_file() {
+    let world = World::new(Place::any());
+    let mut chance = Chance(0xfeed);
+    let contents = ["a", "b"].map(|letter| letter.repeat(900_000));
+    let bytes = contents.clone().map(String::into_bytes);
+    world.put("file", &contents[0]);
+    for round in 0..20 {
+        let mut session = Session::open(&world);
+        session.call("file_write", json!({"path": "small", "content": "x"})).success();
+        let seen = process::tree(session.pid());
+        session.start_call("file_write", json!({"path": "file", "content": contents[(round + 1) % 2]}));
+        std::thread::sleep(Duration::from_micros(chance.below(20_000)));
+        session.child.kill().unwrap();
+        let left = process::left_after(&seen[1..], SECOND);
+        assert!(left.is_empty(), "round {round}: {left:#?}");
+        assert_whole(&world, &bytes, &format!("round {round}"));
+    }
+}
+
+/// A parent that dies takes `lazaret run` and its cell along, as a desktop application expects of its sidecar.
+#[test]
+fn a_run_dies_with_its_cell() {
+    matrix(|place| {
+        let world = World::new(place);
+        let marker = long_sleep();
+        let mut command = world.cell(&format!("setsid sleep {marker} & sleep {marker}"));
+        let mut child = command.process_group(0).spawn().unwrap();
+        let sleeps = format!("sleep {marker}");
+        assert!(
+            until(SOON, || process::with_marker(&sleeps).iter().filter(|p| p.name == "sleep").count() == 2)
+        );
+        let seen = process::below(child.id() as i32);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        process::assert_gone(&sleeps, SECOND);
+        assert_all_gone(&seen, &world);
+    });
+}
+
+/// A session that ends in an orderly way leaves no process and no file of its own in the project.
+#[test]
+fn an_orderly_end_leaves_nothing() {
+    matrix(|place| {
+        let world = World::new(place);
+        let mut session = Session::open(&world);
+        session.bash("echo x > made; true & true").success();
+        session.call("file_read", json!({"path": "made"})).success();
+        let seen = process::tree(session.pid());
+        assert!(session.close(SOON).success());
+        assert_all_gone(&seen, &world);
+        let names: Vec<_> =
+            fs::read_dir(&world.project).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["made"]);
+    });
+}
+
+fn write(path: &str, content: &[u8]) -> Request {
+    Request::FileWrite(FileWrite {
+        path: ZonePath::new(Zone::Project, path).unwrap(),
+        content: content.to_vec(),
+        overwrite: true,
+        expected_sha256: None,
+    })
+}
+
+/// Waits for the end of a call, however it ends.
+#[track_caller]
+fn wait_for_call(broker: &mut Broker, call: u64) {
+    loop {
+        match broker.receive(SOON) {
+            Received::Message(broker_protocol::FromBroker::Done { call: of, .. }) if of == call => return,
+            Received::Message(_) => {}
+            other => panic!("no end of call {call}: {other:?}"),
+        }
+    }
+}
+
+/// The file holds one content or the other, and nothing else stands beside it.
+#[track_caller]
+fn assert_whole(world: &World, contents: &[Vec<u8>], when: &str) {
+    let now = world.get("file");
+    let described = format!("{} bytes, first {:?}, last {:?}", now.len(), now.first(), now.last());
+    assert!(contents.contains(&now), "{when}: the file is {described}");
+    let mut names: Vec<_> =
+        fs::read_dir(&world.project).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["file", "small"], "{when}");
+}

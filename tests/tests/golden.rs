@@ -1,0 +1,432 @@
+//! The bytes of the wire, pinned: one example of every frame, and of every shape inside, in `golden/frames.txt`.
+//!
+//! A change of these bytes without a change of `VERSION` would let two programs of different releases misunderstand each
+//! other. When both have changed, `LAZARET_GOLDEN=write cargo test -p lazaret-tests --test golden` writes the file again.
+#![allow(clippy::unwrap_used)]
+
+use broker_protocol::*;
+use serde_bytes::ByteBuf;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/frames.txt");
+
+#[test]
+fn the_bytes_are_what_they_were() {
+    let now = render();
+    if std::env::var_os("LAZARET_GOLDEN").is_some() {
+        std::fs::write(FILE, &now).unwrap();
+    }
+    let then = std::fs::read_to_string(FILE).unwrap_or_default();
+    assert_eq!(judge(&then, &now), Ok(()));
+}
+
+/// The check bites: one changed byte under the same version, and a new version with the old file.
+#[test]
+fn a_changed_byte_is_seen() {
+    let then = render();
+    let at = then.rfind('0').unwrap();
+    let changed = format!("{}1{}", &then[..at], &then[at + 1..]);
+    assert!(judge(&then, &changed).unwrap_err().contains("without a change of VERSION"));
+    let newer = then.replace(&format!("version {VERSION}"), &format!("version {}", VERSION + 1));
+    assert!(judge(&then, &newer).unwrap_err().contains("LAZARET_GOLDEN=write"));
+    assert!(judge("", &then).is_err());
+}
+
+#[test]
+fn every_example_reads_back() {
+    for (name, message) in to_broker() {
+        assert_eq!(reread(&message), message, "{name}");
+    }
+    for (name, message) in from_broker() {
+        assert_eq!(reread(&message), message, "{name}");
+    }
+    for (name, answer) in answers() {
+        let bytes = frame::encode_whole(&answer).unwrap();
+        assert_eq!(frame::decode_whole::<FileAnswer>(&bytes).unwrap(), answer, "{name}");
+    }
+}
+
+/// A variant without an example would change unseen. The matches below do not compile when one is added.
+#[test]
+fn every_variant_has_an_example() {
+    let seen = |examples: Vec<&'static str>, all: &[&str]| {
+        all.iter().for_each(|name| assert!(examples.contains(name), "no golden frame of {name}"));
+    };
+    let to = to_broker();
+    seen(to.iter().map(|(_, message)| variant_to(message)).collect(), &TO);
+    let requests = to.iter().filter_map(|(_, message)| match message {
+        ToBroker::Call { request, .. } => Some(request.tool()),
+        _ => None,
+    });
+    seen(requests.collect(), &["bash", "file_read", "file_write", "file_edit", "file_list", "glob", "grep"]);
+    let from = from_broker();
+    seen(from.iter().map(|(_, message)| variant_from(message)).collect(), &FROM);
+    let outcomes: Vec<&Outcome> = from.iter().filter_map(|(_, message)| outcome(message)).collect();
+    seen(outcomes.iter().map(|outcome| variant_outcome(outcome)).collect(), &OUTCOMES);
+    let ends = outcomes.iter().filter_map(|outcome| match outcome {
+        Outcome::Ran(ran) => Some(variant_end(ran.ended)),
+        _ => None,
+    });
+    seen(ends.collect(), &ENDS);
+    let replies = answers();
+    seen(
+        replies.iter().filter_map(|(_, answer)| answer.as_ref().ok().map(variant_reply)).collect(),
+        &REPLIES,
+    );
+}
+
+const TO: [&str; 10] =
+    ["hello", "probe", "open", "call", "input", "input end", "resize", "signal", "credit", "cancel"];
+
+fn variant_to(message: &ToBroker) -> &'static str {
+    match message {
+        ToBroker::Hello(_) => "hello",
+        ToBroker::Probe => "probe",
+        ToBroker::Open(_) => "open",
+        ToBroker::Call { .. } => "call",
+        ToBroker::Input { .. } => "input",
+        ToBroker::InputEnd { .. } => "input end",
+        ToBroker::Resize { .. } => "resize",
+        ToBroker::Signal { .. } => "signal",
+        ToBroker::Credit { .. } => "credit",
+        ToBroker::Cancel { .. } => "cancel",
+    }
+}
+
+const FROM: [&str; 8] = ["hello", "probed", "opened", "output", "input credit", "part", "done", "fault"];
+
+fn variant_from(message: &FromBroker) -> &'static str {
+    match message {
+        FromBroker::Hello(_) => "hello",
+        FromBroker::Probed(_) => "probed",
+        FromBroker::Opened(_) => "opened",
+        FromBroker::Output { .. } => "output",
+        FromBroker::InputCredit { .. } => "input credit",
+        FromBroker::Part { .. } => "part",
+        FromBroker::Done { .. } => "done",
+        FromBroker::Fault(_) => "fault",
+    }
+}
+
+const OUTCOMES: [&str; 5] = ["ran", "answered", "refused", "failed", "broken"];
+
+fn variant_outcome(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Ran(_) => "ran",
+        Outcome::Answered => "answered",
+        Outcome::Refused(_) => "refused",
+        Outcome::Failed(_) => "failed",
+        Outcome::Broken(_) => "broken",
+    }
+}
+
+const ENDS: [&str; 7] = ["exited", "signalled", "timed out", "idle", "cancelled", "limited", "not started"];
+
+fn variant_end(ended: Ended) -> &'static str {
+    match ended {
+        Ended::Exited(_) => "exited",
+        Ended::Signalled(_) => "signalled",
+        Ended::TimedOut => "timed out",
+        Ended::Idle => "idle",
+        Ended::Cancelled => "cancelled",
+        Ended::Limited(_) => "limited",
+        Ended::NotStarted(_) => "not started",
+    }
+}
+
+const REPLIES: [&str; 6] = ["read", "written", "edited", "listed", "walked", "grepped"];
+
+fn variant_reply(reply: &FileReply) -> &'static str {
+    match reply {
+        FileReply::Read(_) => "read",
+        FileReply::Written(_) => "written",
+        FileReply::Edited(_) => "edited",
+        FileReply::Listed(_) => "listed",
+        FileReply::Walked(_) => "walked",
+        FileReply::Grepped(_) => "grepped",
+    }
+}
+
+fn outcome(message: &FromBroker) -> Option<&Outcome> {
+    match message {
+        FromBroker::Done { outcome, .. } => Some(outcome),
+        _ => None,
+    }
+}
+
+/// Compares two renderings; the first line of each is its version.
+fn judge(then: &str, now: &str) -> Result<(), String> {
+    if then == now {
+        return Ok(());
+    }
+    let file = Path::new(FILE).file_name().unwrap().display();
+    if then.lines().next() != now.lines().next() {
+        return Err(format!(
+            "VERSION has changed: write {file} again with LAZARET_GOLDEN=write, and look at its diff"
+        ));
+    }
+    let lines: BTreeMap<&str, &str> = then.lines().filter_map(|line| line.split_once(" = ")).collect();
+    let mut changes = String::new();
+    for (name, bytes) in now.lines().filter_map(|line| line.split_once(" = ")) {
+        match lines.get(name) {
+            None => writeln!(changes, "new: {name}").unwrap(),
+            Some(old) if *old != bytes => writeln!(changes, "{name}\n  was {old}\n  is  {bytes}").unwrap(),
+            Some(_) => {}
+        }
+    }
+    Err(format!(
+        "the wire has changed without a change of VERSION (or an example has; see {file}):\n{changes}"
+    ))
+}
+
+fn render() -> String {
+    let mut text = format!("version {VERSION}\n");
+    for (name, message) in to_broker() {
+        writeln!(text, "to broker, {name} = {}", hex(&framed(&message))).unwrap();
+    }
+    for (name, message) in from_broker() {
+        writeln!(text, "from broker, {name} = {}", hex(&framed(&message))).unwrap();
+    }
+    for (name, answer) in answers() {
+        writeln!(text, "answer, {name} = {}", hex(&frame::encode_whole(&answer).unwrap())).unwrap();
+    }
+    text
+}
+
+fn framed<T: serde::Serialize>(message: &T) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode(message, &mut bytes).unwrap();
+    bytes
+}
+
+fn reread<T: serde::Serialize + serde::de::DeserializeOwned>(message: &T) -> T {
+    let mut decoder = Decoder::new();
+    decoder.push(&framed(message));
+    decoder.next().unwrap().unwrap()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn zone(path: &str) -> ZonePath {
+    ZonePath::new(Zone::Project, path).unwrap()
+}
+
+fn to_broker() -> Vec<(&'static str, ToBroker)> {
+    let call = |request| ToBroker::Call { call: 7, request };
+    let open = Open { project: "/p".into(), central: "/c".into(), profile: "rust".into(), spare: 2 };
+    vec![
+        ("hello", ToBroker::Hello(Hello { version: 0x0102, ..Hello::ours(Some(Digest([0xab; 32]))) })),
+        ("hello without digest", ToBroker::Hello(Hello { version: 0x0102, ..Hello::ours(None) })),
+        ("probe", ToBroker::Probe),
+        ("open", ToBroker::Open(open)),
+        ("bash", call(Request::Bash(bash(Command::Shell("true".into()), Stdin::Null)))),
+        ("bash by arguments, streamed", call(Request::Bash(streamed()))),
+        ("bash on a terminal", call(Request::Bash(bash(Command::Shell("sh".into()), terminal())))),
+        ("file_read", call(Request::FileRead(FileRead { path: zone("a"), offset: Some(1), limit: None }))),
+        ("file_write", call(Request::FileWrite(file_write()))),
+        ("file_edit", call(Request::FileEdit(file_edit()))),
+        ("file_list", call(Request::FileList(FileList { path: zone(""), depth: 1, hidden: true, limit: 9 }))),
+        ("glob", call(Request::Glob(glob()))),
+        ("grep", call(Request::Grep(grep()))),
+        ("input", ToBroker::Input { call: 7, bytes: b"in".into() }),
+        ("input end", ToBroker::InputEnd { call: 7 }),
+        ("resize", ToBroker::Resize { call: 7, rows: 24, columns: 80 }),
+        ("signal interrupt", ToBroker::Signal { call: 7, signal: Signal::Interrupt }),
+        ("signal terminate", ToBroker::Signal { call: 7, signal: Signal::Terminate }),
+        ("signal hangup", ToBroker::Signal { call: 7, signal: Signal::Hangup }),
+        ("signal quit", ToBroker::Signal { call: 7, signal: Signal::Quit }),
+        ("credit", ToBroker::Credit { call: 7, bytes: 65_536 }),
+        ("cancel", ToBroker::Cancel { call: 7 }),
+    ]
+}
+
+fn bash(command: Command, stdin: Stdin) -> Bash {
+    Bash { command, directory: None, timeout_s: None, idle_timeout_s: None, stdin, live: false }
+}
+
+fn streamed() -> Bash {
+    Bash {
+        directory: Some(ZonePath::new(Zone::Central, "notes").unwrap()),
+        timeout_s: Some(60),
+        idle_timeout_s: Some(5),
+        live: true,
+        ..bash(
+            Command::Arguments(vec![ByteBuf::from("cat"), ByteBuf::from(b"\xff".as_slice())]),
+            Stdin::Stream,
+        )
+    }
+}
+
+fn terminal() -> Stdin {
+    Stdin::Terminal(Terminal { rows: 24, columns: 80, term: "xterm".into() })
+}
+
+fn file_write() -> FileWrite {
+    FileWrite {
+        path: zone("a/b"),
+        content: b"text".into(),
+        overwrite: true,
+        expected_sha256: Some(Digest([1; 32])),
+    }
+}
+
+fn file_edit() -> FileEdit {
+    let edit = |occurrence| Edit { old: "old".into(), new: "new".into(), occurrence };
+    let edits = [Occurrence::Only, Occurrence::All, Occurrence::Exactly(3)].map(edit).into();
+    FileEdit { path: zone("a"), edits, expected_sha256: None }
+}
+
+fn glob() -> Glob {
+    Glob { pattern: "**/*.rs".into(), path: zone("src"), hidden: false, ignored: true, limit: 100 }
+}
+
+fn grep() -> Grep {
+    Grep {
+        pattern: "fn".into(),
+        literal: true,
+        ignore_case: false,
+        path: zone(""),
+        include: Some("*.rs".into()),
+        ignored: false,
+        context: 2,
+        limit: 50,
+    }
+}
+
+fn from_broker() -> Vec<(&'static str, FromBroker)> {
+    let mut frames = vec![
+        ("hello", FromBroker::Hello(Hello { version: 0x0102, ..Hello::ours(Some(Digest([0xcd; 32]))) })),
+        ("probed", FromBroker::Probed(machine())),
+        ("opened", FromBroker::Opened(opened())),
+        ("output", FromBroker::Output { call: 7, stderr: true, sequence: 3, bytes: b"out".into() }),
+        ("input credit", FromBroker::InputCredit { call: 7, bytes: 65_536 }),
+        ("part", FromBroker::Part { call: 7, bytes: b"part".into() }),
+        ("done, answered", done(Outcome::Answered)),
+        ("done, spilled", done(Outcome::Ran(spilled()))),
+        (
+            "done, refused",
+            done(Outcome::Refused(Refused { rule: "r".into(), why: "w".into(), violation: true })),
+        ),
+        ("done, failed", done(Outcome::Failed(failed()))),
+        ("done, broken", done(Outcome::Broken(Broken { message: "m".into() }))),
+        ("fault", FromBroker::Fault(failed())),
+    ];
+    frames.extend(ends().map(|(name, ended)| (name, done(Outcome::Ran(ran(ended))))));
+    frames
+}
+
+fn ends() -> impl Iterator<Item = (&'static str, Ended)> {
+    [
+        ("done, exited", Ended::Exited(1)),
+        ("done, signalled", Ended::Signalled(9)),
+        ("done, timed out", Ended::TimedOut),
+        ("done, idle", Ended::Idle),
+        ("done, cancelled", Ended::Cancelled),
+        ("done, over its output", Ended::Limited(Limit::Output)),
+        ("done, over its CPU time", Ended::Limited(Limit::Cpu)),
+        ("done, over its memory", Ended::Limited(Limit::Memory)),
+        ("done, over its file size", Ended::Limited(Limit::FileSize)),
+        ("done, not started", Ended::NotStarted(2)),
+    ]
+    .into_iter()
+}
+
+fn ran(ended: Ended) -> Ran {
+    Ran { ended, output: Captured::default(), spill: None, timeout_s: None }
+}
+
+fn spilled() -> Ran {
+    Ran {
+        output: Captured { head: b"head".into(), tail: b"tail".into(), omitted: 1 << 40 },
+        spill: Some(Spill { path: ZonePath::new(Zone::Central, "o/7.log").unwrap(), bytes: 9, whole: false }),
+        timeout_s: Some(60),
+        ..ran(Ended::Exited(0))
+    }
+}
+
+fn done(outcome: Outcome) -> FromBroker {
+    let usage = Usage {
+        wall_us: 1,
+        user_us: 2,
+        system_us: 3,
+        peak_kib: 4,
+        stdin_bytes: 5,
+        stdout_bytes: 6,
+        stderr_bytes: 7,
+    };
+    FromBroker::Done { call: 7, outcome, usage, layers: Layer::ALL.into_iter().collect() }
+}
+
+fn failed() -> Failed {
+    Failed { kind: ErrorKind::Protocol, message: "m".into() }
+}
+
+fn layers() -> Vec<LayerReport> {
+    let missing = LayerState::Missing { why: "w".into(), lost: "l".into() };
+    vec![
+        LayerReport { layer: Layer::Environment, state: LayerState::InForce("all".into()) },
+        LayerReport { layer: Layer::Seccomp, state: missing },
+    ]
+}
+
+fn opened() -> Opened {
+    Opened {
+        project: "/p".into(),
+        central: "/c".into(),
+        profile: "default".into(),
+        policy: Digest([2; 32]),
+        tier: Tier::Flat,
+        layers: layers(),
+    }
+}
+
+fn machine() -> Machine {
+    Machine { kernel: "6.1".into(), landlock_abi: 7, tier: Tier::Namespaced, layers: layers() }
+}
+
+fn answers() -> Vec<(&'static str, FileAnswer)> {
+    let sha256 = Digest([3; 32]);
+    let truncated = Some(Truncated { total: Some(9), shown: 1 });
+    let read =
+        Read { content: b"a\r\n".into(), first_line: 1, lines: 1, size: 9, truncated, sha256: Some(sha256) };
+    let kinds = [ListedKind::File, ListedKind::Directory, ListedKind::Link, ListedKind::Other];
+    let entries = kinds.map(|kind| ListedEntry { path: "a".into(), kind, size: 1 }).into();
+    let line = MatchLine { number: 4, matched: true, text: "x".into() };
+    let matches = vec![Match { path: "a".into(), lines: vec![line] }];
+    let mut answers = vec![
+        ("read", Ok(FileReply::Read(read))),
+        ("written", Ok(FileReply::Written(Written { bytes: 4, created: true, sha256 }))),
+        ("edited", Ok(FileReply::Edited(Edited { replaced: vec![1, 2], bytes: 5, sha256 }))),
+        (
+            "listed",
+            Ok(FileReply::Listed(Listed { entries, truncated: Some(Truncated { total: None, shown: 4 }) })),
+        ),
+        ("walked", Ok(FileReply::Walked(Walked { paths: vec!["a".into()], truncated: None }))),
+        ("grepped", Ok(FileReply::Grepped(Grepped { matches, truncated: None, binary: 2 }))),
+    ];
+    answers.extend(KINDS.map(|kind| (kind.name(), Err(Failed { kind, message: "m".into() }))));
+    answers
+}
+
+const KINDS: [ErrorKind; 16] = [
+    ErrorKind::InvalidInput,
+    ErrorKind::UnknownTool,
+    ErrorKind::DeniedPolicy,
+    ErrorKind::DeniedUser,
+    ErrorKind::ApprovalTimeout,
+    ErrorKind::Violation,
+    ErrorKind::NotFound,
+    ErrorKind::Io,
+    ErrorKind::ExitNonzero,
+    ErrorKind::Timeout,
+    ErrorKind::IdleTimeout,
+    ErrorKind::Cancelled,
+    ErrorKind::ResourceLimit,
+    ErrorKind::ExecutorLost,
+    ErrorKind::Protocol,
+    ErrorKind::Internal,
+];

@@ -1,0 +1,438 @@
+//! Clients that do not keep to the protocol: the broker ends the connection with a word or without, never hangs, never
+//! takes memory for what was only announced, leaves nothing running, and the next session works.
+#![allow(clippy::unwrap_used)]
+
+use broker_protocol::*;
+use lazaret_tests::process::{self, figure, until};
+use lazaret_tests::wire::{Received, framed, opening, shell};
+use lazaret_tests::world::long_sleep;
+use lazaret_tests::{Broker, Chance, Place, World, matrix};
+use serde_bytes::ByteBuf;
+use std::io::Write;
+use std::net::Shutdown;
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+/// How long a broker may take to end a connection that it cannot go on with.
+const SOON: Duration = Duration::from_secs(5);
+/// More than this a broker never needs, in KiB.
+const MEMORY: u64 = 32 * 1024;
+
+#[test]
+fn strangers_are_sent_away() {
+    let world = World::new(Place::any());
+    for hello in [
+        Hello { magic: *b"HTTP/1.1", ..Hello::ours(None) },
+        Hello { version: VERSION + 1, ..Hello::ours(None) },
+    ] {
+        let mut broker = Broker::start(&world);
+        broker.send(&ToBroker::Hello(hello));
+        expect_end(broker, &world);
+    }
+    let other_policy = Hello::ours(Some(Digest([0; 32])));
+    let mut broker = Broker::start(&world);
+    broker.send(&ToBroker::Hello(other_policy));
+    expect_end(broker, &world);
+}
+
+#[test]
+fn what_comes_too_early_or_twice_ends_the_connection() {
+    let world = World::new(Place::any());
+    let call = || ToBroker::Call { call: 1, request: Request::Bash(shell("true")) };
+    let hello = || ToBroker::Hello(Hello::ours(None));
+    for early in [call(), ToBroker::Probe, ToBroker::Open(opening(&world))] {
+        let mut broker = Broker::start(&world);
+        broker.send(&early);
+        expect_end(broker, &world);
+    }
+    let mut broker = Broker::greeted(&world);
+    broker.send(&call());
+    expect_end(broker, &world);
+    for late in [hello(), ToBroker::Probe, ToBroker::Open(opening(&world))] {
+        let (mut broker, _) = Broker::open(&world);
+        broker.send(&late);
+        expect_end(broker, &world);
+    }
+}
+
+#[test]
+fn hostile_lengths_end_the_connection_at_once() {
+    let world = World::new(Place::any());
+    for length in [0, FRAME_MAX as u32 + 1, u32::MAX] {
+        for open in [false, true] {
+            let mut broker = if open { Broker::open(&world).0 } else { Broker::start(&world) };
+            // Nothing follows: a broker that waits for the body would never end.
+            broker.send_bytes(&length.to_le_bytes()).unwrap();
+            expect_end(broker, &world);
+        }
+    }
+}
+
+#[test]
+fn frames_that_are_cut_or_too_long_end_the_connection() {
+    let world = World::new(Place::any());
+    let whole = framed(&ToBroker::Cancel { call: 1 });
+    let body = &whole[4..];
+    let mut longer = body.to_vec();
+    longer.push(0);
+    let mut unknown = body.to_vec();
+    unknown[0] = 0xee;
+    for bad in [&body[..body.len() - 1], &longer, &unknown, &[0xff; 64]] {
+        let (mut broker, _) = Broker::open(&world);
+        broker.send_body(bad).unwrap();
+        expect_end(broker, &world);
+    }
+    // A list that says it holds more than there is memory.
+    let huge = framed(&ToBroker::Input { call: 1, bytes: vec![7; 16] });
+    let at = huge.windows(8).position(|window| window == 16u64.to_le_bytes()).unwrap();
+    let mut huge = huge[4..].to_vec();
+    huge[at - 4..at + 4].copy_from_slice(&(1u64 << 60).to_le_bytes());
+    let (mut broker, _) = Broker::open(&world);
+    broker.send_body(&huge).unwrap();
+    expect_end(broker, &world);
+}
+
+#[test]
+fn a_client_that_stops_in_mid_frame_harms_nobody() {
+    let world = World::new(Place::any());
+    let (mut broker, _) = Broker::open(&world);
+    let frame = framed(&ToBroker::Call { call: 1, request: Request::Bash(shell("true")) });
+    broker.send_bytes(&frame[..frame.len() - 3]).unwrap();
+    assert!(matches!(broker.receive(Duration::from_millis(300)), Received::Nothing));
+    assert_healthy(&world);
+    broker.stream.shutdown(Shutdown::Both).unwrap();
+    broker.ended(SOON);
+}
+
+/// Seeded, so that a failure can be repeated: bytes of chance, and good frames with bytes of chance in them.
+#[test]
+fn garbage_ends_the_connection() {
+    let world = World::new(Place::any());
+    let mut chance = Chance(0x1a2a_2e7d);
+    for round in 0..60 {
+        let mut broker = if round % 2 == 0 { Broker::start(&world) } else { Broker::open(&world).0 };
+        let body: Vec<u8> = (0..1 + chance.below(300)).map(|_| chance.below(256) as u8).collect();
+        // Chance may have hit a good message; then nothing is expected but that the broker lives or ends.
+        let _ = broker.send_body(&body);
+        let _ = broker.send_body(&[0xff; 40]);
+        expect_end(broker, &world);
+    }
+    for _ in 0..60 {
+        let (mut broker, _) = Broker::open(&world);
+        let request = Request::FileRead(FileRead { path: zone("file"), offset: Some(1), limit: Some(9) });
+        let mut frame = framed(&ToBroker::Call { call: 1, request });
+        let at = 4 + chance.below(frame.len() as u64 - 4) as usize;
+        frame[at] ^= 1 << chance.below(8);
+        let _ = broker.send_bytes(&frame);
+        let _ = broker.send_body(&[0xff; 40]);
+        expect_end(broker, &world);
+    }
+    assert_healthy(&world);
+}
+
+/// Late words about a call that has just ended are no offence: the client could not know.
+#[test]
+fn words_about_unknown_calls_are_let_pass() {
+    let world = World::new(Place::any());
+    let (mut broker, _) = Broker::open(&world);
+    broker.send(&ToBroker::Cancel { call: 99 });
+    broker.send(&ToBroker::Credit { call: 99, bytes: 10 });
+    broker.send(&ToBroker::Input { call: 99, bytes: b"x".into() });
+    broker.send(&ToBroker::InputEnd { call: 99 });
+    broker.send(&ToBroker::Resize { call: 99, rows: 1, columns: 1 });
+    broker.send(&ToBroker::Signal { call: 99, signal: Signal::Quit });
+    let done = broker.call(1, Request::Bash(shell("exit 3")));
+    assert_eq!(end_of(&done.outcome), Some(Ended::Exited(3)), "{done:?}");
+}
+
+#[test]
+fn a_hundred_thousand_small_frames_cost_no_memory() {
+    let world = World::new(Place::any());
+    let (mut broker, _) = Broker::open(&world);
+    let frame = framed(&ToBroker::Cancel { call: 99 });
+    let thousand = frame.repeat(1000);
+    let started = Instant::now();
+    for _ in 0..100 {
+        broker.send_bytes(&thousand).unwrap();
+    }
+    let done = broker.call(1, Request::Bash(shell("true")));
+    assert_eq!(end_of(&done.outcome), Some(Ended::Exited(0)));
+    assert!(started.elapsed() < Duration::from_secs(20), "took {:?}", started.elapsed());
+    assert_small(&broker);
+}
+
+#[test]
+fn a_call_id_in_use_is_not_taken_twice() {
+    let world = World::new(Place::any());
+    let (mut broker, _) = Broker::open(&world);
+    let marker = long_sleep();
+    let call = |command: &str| ToBroker::Call { call: 1, request: Request::Bash(shell(command)) };
+    broker.send(&call(&format!("sleep {marker}")));
+    assert!(until(SOON, || !process::with_marker(&marker).is_empty()));
+    broker.send(&call("true"));
+    expect_refusal_or_end(broker, 1, &world);
+    process::assert_gone(&marker, SOON);
+}
+
+#[test]
+fn more_calls_than_allowed_are_refused() {
+    let world = World::new(Place::any());
+    let (mut broker, _) = Broker::open(&world);
+    let marker = long_sleep();
+    let sleep = |call| ToBroker::Call { call, request: Request::Bash(shell(&format!("sleep {marker}"))) };
+    (0..limit::CALLS as u64).for_each(|call| broker.send(&sleep(call)));
+    broker.send(&sleep(1000));
+    expect_refusal_or_end(broker, 1000, &world);
+    process::assert_gone(&marker, SOON);
+}
+
+#[test]
+fn requests_over_a_limit_are_refused_and_the_session_goes_on() {
+    let world = World::new(Place::any());
+    let (mut broker, _) = Broker::open(&world);
+    let long = Bash { timeout_s: Some(1_000_000_000), ..shell("true") };
+    let idle = Bash { idle_timeout_s: Some(0), ..shell("true") };
+    let empty = Bash { command: Command::Arguments(vec![]), ..shell("") };
+    let nul = Bash { command: Command::Arguments(vec![ByteBuf::from(b"a\0b".as_slice())]), ..shell("") };
+    let huge = shell(&"x".repeat(limit::COMMAND + 1));
+    let strange = Terminal { rows: 1, columns: 1, term: "x;rm -rf".into() };
+    let terminal = Bash { stdin: Stdin::Terminal(strange), ..shell("true") };
+    let mut requests: Vec<Request> = [long, idle, empty, nul, huge, terminal].map(Request::Bash).into();
+    requests.push(Request::FileRead(FileRead { path: zone("a"), offset: Some(0), limit: None }));
+    requests.push(Request::FileEdit(FileEdit { path: zone("a"), edits: vec![], expected_sha256: None }));
+    let list = FileList { path: zone(""), depth: 0, hidden: false, limit: limit::ENTRIES + 1 };
+    requests.push(Request::FileList(list));
+    for (call, request) in requests.into_iter().enumerate() {
+        let described = format!("{request:?}");
+        let done = broker.call(call as u64, request);
+        let kind = done.outcome.error();
+        assert_eq!(kind, Some(ErrorKind::InvalidInput), "{:.200} gave {done:?}", described);
+    }
+    let done = broker.call(100, Request::Bash(shell("exit 4")));
+    assert_eq!(end_of(&done.outcome), Some(Ended::Exited(4)));
+}
+
+/// The type of a path cannot be made to hold these; the bytes on the wire can.
+#[test]
+fn a_path_that_climbs_is_no_message() {
+    let world = World::new(Place::any());
+    world.write(&world.project.parent().unwrap().join("x"), "not yours");
+    for (good, bad) in
+        [("aa/x", "../x"), ("abc/d", "a/../"), ("ab/c", "/etc"), ("abcd", "a\0bc"), ("ab/cd", "ab//c")]
+    {
+        let request = Request::FileRead(FileRead { path: zone(good), offset: None, limit: None });
+        let frame = framed(&ToBroker::Call { call: 1, request });
+        let at = frame.windows(good.len()).position(|window| window == good.as_bytes()).unwrap();
+        let mut frame = frame;
+        frame[at..at + good.len()].copy_from_slice(bad.as_bytes());
+        let (mut broker, _) = Broker::open(&world);
+        broker.send_bytes(&frame).unwrap();
+        expect_end(broker, &world);
+    }
+}
+
+#[test]
+fn input_beyond_its_window_ends_the_connection() {
+    let world = World::new(Place::any());
+    let marker = long_sleep();
+    let sleeper = || Bash { stdin: Stdin::Stream, ..shell(&format!("sleep {marker}")) };
+    let chunk = || ToBroker::Input { call: 1, bytes: vec![b'x'; limit::CHUNK] };
+    let (mut broker, _) = Broker::open(&world);
+    broker.send(&ToBroker::Call { call: 1, request: Request::Bash(sleeper()) });
+    // A pipe takes 64 KiB of it at most, so twice the window is always beyond it.
+    let frames = 2 * limit::INPUT_WINDOW as usize / limit::CHUNK;
+    let _ = (0..frames).try_for_each(|_| broker.send_bytes(&framed(&chunk())));
+    expect_end(broker, &world);
+    let (mut broker, _) = Broker::open(&world);
+    broker.send(&ToBroker::Call { call: 1, request: Request::Bash(sleeper()) });
+    let _ = broker.send_bytes(&framed(&ToBroker::Input { call: 1, bytes: vec![b'x'; limit::CHUNK + 1] }));
+    expect_end(broker, &world);
+    process::assert_gone(&marker, SOON);
+}
+
+/// Without credit the cell is stopped, not the broker's memory filled; and it can still be cancelled.
+#[test]
+fn a_reader_that_gives_no_credit_stops_the_cell() {
+    matrix(|place| {
+        let world = World::new(place);
+        let (mut broker, _) = Broker::open(&world);
+        let flood = Bash { live: true, ..shell("yes") };
+        broker.send(&ToBroker::Call { call: 1, request: Request::Bash(flood) });
+        let mut got = 0;
+        while let Received::Message(message) = broker.receive(Duration::from_millis(700)) {
+            let FromBroker::Output { bytes, .. } = message else { panic!("{message:?}") };
+            assert!(bytes.len() <= limit::CHUNK);
+            got += bytes.len();
+            assert!(got <= limit::OUTPUT_WINDOW as usize, "{got} bytes came without credit");
+        }
+        assert!(got > 0, "nothing came at all");
+        assert_small(&broker);
+        broker.send(&ToBroker::Cancel { call: 1 });
+        let cancelled = Instant::now();
+        let done = broker.done(1);
+        assert_eq!(end_of(&done.outcome), Some(Ended::Cancelled));
+        assert!(
+            cancelled.elapsed() < Duration::from_secs(2),
+            "a stopped cell took {:?}",
+            cancelled.elapsed()
+        );
+    });
+}
+
+/// All the credit in the world, and nobody reads: the socket fills, not the memory.
+#[test]
+fn credit_without_end_costs_no_memory() {
+    let world = World::new(Place::any());
+    let (mut broker, _) = Broker::open(&world);
+    let flood = Bash { live: true, ..shell("yes") };
+    broker.send(&ToBroker::Call { call: 1, request: Request::Bash(flood) });
+    let credit = framed(&ToBroker::Credit { call: 1, bytes: u32::MAX });
+    let _ = broker.send_bytes(&credit.repeat(100));
+    std::thread::sleep(Duration::from_secs(2));
+    assert_small(&broker);
+    drop(broker);
+    assert_healthy(&world);
+}
+
+/// A client that is gone takes its calls with it, whichever half of the connection it closes.
+#[test]
+fn a_half_open_connection_ends_its_cells() {
+    matrix(|place| {
+        let world = World::new(place);
+        for half in [Shutdown::Write, Shutdown::Both] {
+            let (mut broker, _) = Broker::open(&world);
+            let marker = long_sleep();
+            let request = Request::Bash(shell(&format!("setsid sleep {marker} & sleep {marker}")));
+            broker.send(&ToBroker::Call { call: 1, request });
+            assert!(until(SOON, || process::with_marker(&format!("sleep {marker}")).len() >= 2));
+            broker.stream.shutdown(half).unwrap();
+            process::assert_gone(&marker, Duration::from_secs(2));
+            broker.ended(SOON);
+        }
+    });
+}
+
+#[test]
+fn descriptors_sent_along_are_not_kept() {
+    use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+    let world = World::new(Place::any());
+    let (mut broker, _) = Broker::open(&world);
+    let open = |broker: &Broker| std::fs::read_dir(format!("/proc/{}/fd", broker.pid())).unwrap().count();
+    let done = broker.call(1, Request::Bash(shell("true")));
+    assert_eq!(end_of(&done.outcome), Some(Ended::Exited(0)));
+    let before = open(&broker);
+    let secret = std::fs::File::open(world.outside.join("secret.txt")).unwrap();
+    let frame = framed(&ToBroker::Cancel { call: 99 });
+    for _ in 0..50 {
+        let descriptors = [secret.as_raw_fd(); 8];
+        let with = [ControlMessage::ScmRights(&descriptors)];
+        let bytes = [std::io::IoSlice::new(&frame)];
+        sendmsg::<()>(broker.stream.as_raw_fd(), &bytes, &with, MsgFlags::empty(), None).unwrap();
+    }
+    let done = broker.call(2, Request::Bash(shell("ls -l /proc/self/fd")));
+    assert!(end_of(&done.outcome) == Some(Ended::Exited(0)), "{done:?}");
+    let Outcome::Ran(ran) = &done.outcome else { panic!("{done:?}") };
+    assert!(!process::contains(&ran.output.head, b"secret.txt"), "a cell has the descriptor");
+    assert!(until(SOON, || open(&broker) <= before), "{} descriptors were {before}", open(&broker));
+}
+
+/// Paths of another session's project, given as this one's: the roots are those of the opening, and names are below them.
+#[test]
+fn a_root_that_is_not_a_folder_of_the_user_opens_nothing() {
+    let world = World::new(Place::any());
+    let text = |path: &std::path::Path| path.to_str().unwrap().to_owned();
+    let missing = text(&world.project.join("missing"));
+    let file = text(&world.put("file", "x"));
+    for project in [missing, file, "relative".into(), String::new(), "/proc/self/fd".into(), "/".into()] {
+        let mut broker = Broker::greeted(&world);
+        broker.send(&ToBroker::Open(Open { project: project.clone(), ..opening(&world) }));
+        match broker.receive(SOON) {
+            Received::Message(FromBroker::Fault(_)) | Received::Closed => {}
+            other => panic!("{project:?} was answered with {other:?}"),
+        }
+    }
+    let mut broker = Broker::greeted(&world);
+    broker.send(&ToBroker::Open(Open { profile: "../../etc/passwd".into(), ..opening(&world) }));
+    expect_end(broker, &world);
+}
+
+/// However many spare cells a client asks for, it gets a few.
+#[test]
+fn spare_cells_are_few() {
+    let world = World::new(Place::any());
+    let mut broker = Broker::greeted(&world);
+    broker.send(&ToBroker::Open(Open { spare: 255, ..opening(&world) }));
+    match broker.message() {
+        FromBroker::Fault(_) => return,
+        FromBroker::Opened(_) => {}
+        other => panic!("{other:?}"),
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    let processes = process::tree(broker.pid()).len();
+    assert!(processes < 12, "{processes} processes");
+}
+
+/// The connection ends with a fault or without a word, the broker is gone, and another session works.
+#[track_caller]
+fn expect_end(mut broker: Broker, world: &World) {
+    loop {
+        match broker.receive(SOON) {
+            Received::Message(FromBroker::Fault(_)) | Received::Closed => break,
+            Received::Message(_) => {}
+            Received::Nothing => panic!("the broker neither answers nor ends"),
+        }
+    }
+    assert_small(&broker);
+    let _ = broker.stream.flush();
+    let status = broker.ended(SOON);
+    assert!(!is_crash(status), "the broker ended with {status:?}");
+    assert_healthy(world);
+}
+
+/// A call is refused by name, or the connection ends.
+#[track_caller]
+fn expect_refusal_or_end(mut broker: Broker, call: CallId, world: &World) {
+    loop {
+        match broker.receive(SOON) {
+            Received::Message(FromBroker::Fault(_)) | Received::Closed => break,
+            Received::Message(FromBroker::Done { call: of, outcome, .. }) if of == call => {
+                assert!(matches!(outcome, Outcome::Failed(_) | Outcome::Refused(_)), "{outcome:?}");
+                break;
+            }
+            Received::Message(_) => {}
+            Received::Nothing => panic!("the broker neither refuses nor ends"),
+        }
+    }
+    drop(broker);
+    assert_healthy(world);
+}
+
+#[track_caller]
+fn assert_healthy(world: &World) {
+    let (mut broker, _) = Broker::open(world);
+    let done = broker.call(1, Request::Bash(shell("exit 3")));
+    assert_eq!(end_of(&done.outcome), Some(Ended::Exited(3)), "the next session: {done:?}");
+}
+
+/// A broker that has ended has no figure; that is small too.
+#[track_caller]
+fn assert_small(broker: &Broker) {
+    let peak = figure(broker.pid(), "status", "VmHWM").unwrap_or(0);
+    assert!(peak < MEMORY, "the broker has taken {peak} KiB");
+}
+
+fn is_crash(status: std::process::ExitStatus) -> bool {
+    use std::os::unix::process::ExitStatusExt;
+    status.signal().is_some() || status.code() == Some(101)
+}
+
+fn end_of(outcome: &Outcome) -> Option<Ended> {
+    match outcome {
+        Outcome::Ran(ran) => Some(ran.ended),
+        _ => None,
+    }
+}
+
+fn zone(path: &str) -> ZonePath {
+    ZonePath::new(Zone::Project, path).unwrap()
+}
