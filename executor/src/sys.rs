@@ -88,6 +88,8 @@ impl Program {
 pub struct Spawn<'a> {
     /// The program.
     pub program: &'a Program,
+    /// Whether it ends just before its program would start.
+    pub rehearsal: bool,
     /// Its descriptors 0, 1 and 2; all others are closed.
     pub stdio: [RawFd; 3],
     /// Whether descriptor 0 becomes its controlling terminal.
@@ -134,7 +136,11 @@ pub fn spawn(spawn: &Spawn) -> io::Result<i32> {
 extern "C" fn child(argument: *mut c_void) -> c_int {
     // SAFETY: `spawn` passes a pointer to its `Start` and waits.
     let start = unsafe { &mut *argument.cast::<Start>() };
-    start.error = prepare(start.spawn).map_or_else(|errno| errno, |()| exec(start.spawn.program));
+    start.error = match prepare(start.spawn) {
+        Err(errno) => errno,
+        Ok(()) if start.spawn.rehearsal => 0,
+        Ok(()) => exec(start.spawn.program),
+    };
     // SAFETY: ends the child without running the parent's exit handlers.
     unsafe { libc::_exit(127) }
 }
@@ -402,6 +408,15 @@ pub fn wipe_environment() {
             entry = entry.add(1);
         }
         environ = std::ptr::null_mut();
+    }
+}
+
+/// Gives memory that is free back to the kernel, where the C library can.
+pub fn trim_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: takes a number only.
+    unsafe {
+        libc::malloc_trim(0);
     }
 }
 

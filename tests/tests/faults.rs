@@ -276,14 +276,20 @@ fn wait_for_call(broker: &mut Broker, call: u64) {
     }
 }
 
-/// The file holds one content or the other, and nothing else stands beside it.
+/// The file holds one content or the other, and within a second nothing else stands beside it.
 #[track_caller]
 fn assert_whole(world: &World, contents: &[Vec<u8>], when: &str) {
     let now = world.get("file");
     let described = format!("{} bytes, first {:?}, last {:?}", now.len(), now.first(), now.last());
     assert!(contents.contains(&now), "{when}: the file is {described}");
-    let mut names: Vec<_> =
-        fs::read_dir(&world.project).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    until(SECOND, || names(world) == ["file", "small"]);
+    assert_eq!(names(world), ["file", "small"], "{when}");
+}
+
+fn names(world: &World) -> Vec<String> {
+    let entries = fs::read_dir(&world.project).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
     names.sort();
-    assert_eq!(names, ["file", "small"], "{when}");
+    names
 }

@@ -1,12 +1,13 @@
 //! A cell's first process: it confines itself, waits for one order, starts the program, and ends everything.
 //!
-//! It stands between the broker and the stranger's program: confined like it, but one Landlock domain above, so that
-//! the program can neither signal nor trace it. It runs our code only.
+//! It stands between the broker and the stranger's program, confined like it, and runs our code only. The program can
+//! neither signal nor trace it: it is PID 1 of the program's namespace and not dumpable; in the flat tier the program is
+//! in a Landlock domain below its own.
 
 use crate::cell::plan::{CellPlan, Walls};
 use crate::cell::{At, Confined, LayerError, NoNewPrivileges, confine, descriptors, landlock, limits};
 use crate::sys::{self, Program, Spawn};
-use broker_protocol::{Layer, Tier, limit};
+use broker_protocol::{Layer, Tier, frame, limit};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
@@ -16,10 +17,11 @@ use nix::sys::signalfd::SignalFd;
 use nix::sys::time::TimeValLike;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::exit;
 
 /// Bytes of the longest order: the arguments, their lengths, and the rest.
@@ -158,16 +160,28 @@ fn prepare<'a>(
     let confined = confine(walls, rules, nnp)?;
     // The rules' paths, the warden's socket and its other children's are not for this cell.
     descriptors::keep_only(&[socket.as_fd(), confined.ruleset.as_fd()])?;
-    Ok(Cell {
-        walls,
-        confined,
-        signals: super::child_signals()?,
-        limits: limits::rlimits(&walls.policy.limits),
-        sweep,
-    })
+    let limits = limits::rlimits(&walls.policy.limits);
+    let cell = Cell { walls, confined, signals: super::child_signals()?, limits, sweep };
+    cell.rehearse().at(Layer::PidNamespace, step)?;
+    Ok(cell)
 }
 
 impl Cell<'_> {
+    /// Goes through an order before it comes: a page that is first touched after a fork costs a fault, and these
+    /// faults together a tenth of starting bash.
+    fn rehearse(&self) -> io::Result<()> {
+        let arguments = ["bash", "-c", "true"].map(|word| serde_bytes::ByteBuf::from(word.as_bytes()));
+        let plan = CellPlan { arguments: arguments.into(), directory: "/".into(), terminal: None };
+        let mut order = Vec::new();
+        frame::encode(&plan, &mut order).map_err(io::Error::other)?;
+        let program = self.program(&frame::decode(&order[frame::PREFIX..]).map_err(io::Error::other)?)?;
+        sys::spawn(&self.spawn(&program, true, [0, 1, 2], false)).map(drop)?;
+        while waitpid(None::<Pid>, None).is_ok() {}
+        while let Ok(Some(_)) = self.signals.read_signal() {}
+        let _ = report(End::Exited(0)).encode();
+        Ok(())
+    }
+
     fn serve(&self, socket: &OwnedFd) -> End {
         match self.start(socket) {
             Ok(program) => {
@@ -187,19 +201,27 @@ impl Cell<'_> {
             exit(0); // The session is over, and this cell was not needed.
         }
         order.truncate(length);
-        let plan: CellPlan = broker_protocol::frame::decode(&order).map_err(io::Error::other)?;
+        let plan: CellPlan = frame::decode(&order).map_err(io::Error::other)?;
         drop(order);
         let [stdin, stdout, stderr] =
             <[OwnedFd; 3]>::try_from(stdio).map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
         let program = self.program(&plan)?;
-        let pid = sys::spawn(&Spawn {
-            program: &program,
-            stdio: [stdin.as_raw_fd(), stdout.as_raw_fd(), stderr.as_raw_fd()],
-            terminal: plan.terminal.is_some(),
-            limits: &self.limits,
-            ruleset: Some(self.confined.ruleset.as_raw_fd()),
-        })?;
+        let stdio = [stdin.as_raw_fd(), stdout.as_raw_fd(), stderr.as_raw_fd()];
+        let pid = sys::spawn(&self.spawn(&program, false, stdio, plan.terminal.is_some()))?;
         Ok(Pid::from_raw(pid))
+    }
+
+    fn spawn<'s>(
+        &'s self,
+        program: &'s Program,
+        rehearsal: bool,
+        stdio: [RawFd; 3],
+        terminal: bool,
+    ) -> Spawn<'s> {
+        // Where no PID namespace protects this process from what it starts, a domain below its own does. It costs each
+        // file that is opened in the cell a second walk.
+        let ruleset = (self.walls.tier == Tier::Flat).then(|| self.confined.ruleset.as_raw_fd());
+        Spawn { program, rehearsal, stdio, terminal, limits: &self.limits, ruleset }
     }
 
     fn program(&self, plan: &CellPlan) -> io::Result<Program> {
@@ -293,17 +315,18 @@ fn forward(program: Pid, socket: &OwnedFd) -> bool {
 
 /// Where a program may be: its own path, or each directory of `PATH`.
 fn candidates(name: CString, environment: &[CString]) -> io::Result<Vec<CString>> {
-    use std::os::unix::ffi::OsStrExt;
     if name.as_bytes().contains(&b'/') {
         return Ok(vec![name]);
     }
     let path =
         environment.iter().find_map(|entry| entry.as_bytes().strip_prefix(b"PATH=")).unwrap_or_default();
-    let in_directory = |directory: PathBuf| {
-        let file = directory.join(Path::new(std::ffi::OsStr::from_bytes(name.as_bytes())));
-        Ok(CString::new(file.into_os_string().as_bytes())?)
-    };
-    std::env::split_paths(std::ffi::OsStr::from_bytes(path)).map(in_directory).collect()
+    let name = Path::new(OsStr::from_bytes(name.as_bytes()));
+    // A look costs a microsecond, an `execve` that fails ten.
+    let files = std::env::split_paths(OsStr::from_bytes(path)).map(|directory| directory.join(name));
+    files
+        .filter(|file| file.exists())
+        .map(|file| Ok(CString::new(file.into_os_string().as_bytes())?))
+        .collect()
 }
 
 #[cfg(test)]

@@ -85,13 +85,21 @@ fn serve(worker: &Worker, socket: &OwnedFd) -> io::Result<()> {
 
 fn answer(worker: &Worker, request: &[u8], socket: &OwnedFd) -> io::Result<()> {
     let before = getrusage(UsageWho::RUSAGE_SELF)?;
-    let answer: FileAnswer = match frame::decode::<Request>(request) {
-        Ok(request) => worker.answer(&request),
+    let request = frame::decode::<Request>(request);
+    let answer: FileAnswer = match &request {
+        Ok(request) => worker.answer(request),
         Err(error) => Err(Failed { kind: ErrorKind::Internal, message: error.to_string() }),
     };
     let bytes = frame::encode_whole(&answer).map_err(io::Error::other)?;
     drop(answer);
-    send(socket, &bytes, &usage(&before, &getrusage(UsageWho::RUSAGE_SELF)?))
+    let large = bytes.len() > CHUNK;
+    send(socket, &bytes, &usage(&before, &getrusage(UsageWho::RUSAGE_SELF)?))?;
+    // A search takes memory that an idle worker should not keep.
+    if large || matches!(request, Ok(Request::FileList(_) | Request::Glob(_) | Request::Grep(_))) {
+        drop(bytes);
+        sys::trim_memory();
+    }
+    Ok(())
 }
 
 fn usage(before: &Rusage, after: &Rusage) -> [u8; USAGE] {

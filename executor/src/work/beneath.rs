@@ -20,7 +20,8 @@ use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 use thiserror::Error;
 
-/// How a file is opened to be read: a FIFO does not make us wait, a terminal does not become ours.
+/// How a file is opened to be read: a FIFO does not make us wait (though a writer that waits there is let go), and a
+/// terminal does not become ours.
 pub(super) const READING: OFlag = OFlag::O_RDONLY.union(OFlag::O_NONBLOCK).union(OFlag::O_NOCTTY);
 /// How a directory is opened to be read.
 pub(super) const LISTING: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY);
@@ -237,14 +238,14 @@ impl Worker {
             Err(Errno::ELOOP) => {}
             Ok(Some(stat)) if is(&stat, libc::S_IFLNK) => {}
             Ok(stat) => return Ok((asked, stat)),
-            Err(errno) => return Err(refused(path, errno)),
+            Err(errno) => return Err(unplaceable(path, errno)),
         }
         let place = self.follow(&asked).map_err(|lost| lost.on(path))?;
         self.permit(path, &place, Intent::Write)?;
         match self.look(&place) {
             Ok(Some(stat)) if is(&stat, libc::S_IFLNK) => Err(OpenError::Moved { path: path.to_string() }),
             Ok(stat) => Ok((place, stat)),
-            Err(errno) => Err(refused(path, errno)),
+            Err(errno) => Err(unplaceable(path, errno)),
         }
     }
 
@@ -350,6 +351,14 @@ fn refused(path: &ZonePath, errno: Errno) -> OpenError {
         Errno::ELOOP | Errno::EXDEV => OpenError::Moved { path },
         Errno::ENXIO => OpenError::NotAFile { path, is: "a socket or a device" },
         errno => OpenError::System(SystemError::new("open", path, errno)),
+    }
+}
+
+/// What the kernel's refusal to look for a place to write `path` means: that it is not there is no refusal.
+fn unplaceable(path: &ZonePath, errno: Errno) -> OpenError {
+    match errno {
+        Errno::ENOTDIR => OpenError::System(SystemError::new("write", path, errno)),
+        errno => refused(path, errno),
     }
 }
 

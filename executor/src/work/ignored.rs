@@ -16,6 +16,7 @@ use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use nix::libc;
 use nix::sys::stat::fstat;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -38,14 +39,15 @@ struct Directory {
     above: Rules,
 }
 
-/// The ignore files, the one that is asked first first. The name of their first directory must be there.
+/// The ignore files of a directory, in the order in which they are asked.
 const FILES: [&str; 3] = [".ignore", ".gitignore", ".git/info/exclude"];
+/// What makes a directory the top of a repository: a directory, or a file that names one.
 const REPOSITORY: &str = ".git";
 
 impl Rules {
-    /// These rules and those of the directory `place`, which `has` certain names.
+    /// These rules and those of the directory `place`. `has` says which names are, or may be, in it.
     pub(super) fn and_in(self, worker: &Worker, place: &Place, has: &dyn Fn(&str) -> bool) -> Self {
-        if ![".ignore", ".gitignore", REPOSITORY].into_iter().any(has) {
+        if ![FILES[0], FILES[1], REPOSITORY].into_iter().any(has) {
             return self;
         }
         let mut bytes = self.0.as_ref().map_or(0, |directory| directory.bytes);
@@ -88,7 +90,7 @@ impl Directory {
         let Some(rules) = &self.files[file] else { return Match::None };
         let below = path.as_os_str().as_bytes().get(self.path..).unwrap_or_default();
         let below = below.strip_prefix(b"/").unwrap_or(below);
-        rules.matched(Path::new(std::ffi::OsStr::from_bytes(below)), directory).map(|_| ())
+        rules.matched(Path::new(OsStr::from_bytes(below)), directory).map(|_| ())
     }
 }
 

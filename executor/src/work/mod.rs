@@ -13,8 +13,8 @@
 //! - **Everything is bounded**: bytes read, entries walked, patterns compiled, seconds spent, bytes answered
 //!   (`bounds`). What is cut says so.
 //!
-//! It does not know hard links: a protected file that has a second name can be reached by that name, here as with
-//! `cat`. Names are protected by the mounts that pin them, which also keep a second name from being made.
+//! It does not see hard links: a protected file that already has a second name can be reached by that name, here as
+//! with `cat`. That a cell makes such a name is kept off by the mounts that pin protected names: no link crosses one.
 //!
 //! No thread, no `unsafe`, nothing kept between calls but the two descriptors.
 

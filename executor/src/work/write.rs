@@ -23,7 +23,7 @@ use std::path::Path;
 use thiserror::Error;
 
 /// Attempts at a write whose target comes and goes meanwhile.
-const ATTEMPTS: usize = 8;
+const ATTEMPTS: usize = 32;
 
 /// Why a file was not written.
 #[derive(Debug, Error)]
@@ -218,6 +218,8 @@ fn writable(path: &ZonePath, directory: &OwnedFd, name: &OsStr) -> Result<(), Wo
     let bits = fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW).map_or(0, |stat| stat.st_mode & 0o222);
     match faccessat(directory, name, AccessFlags::W_OK, AtFlags::empty()) {
         Ok(()) if bits != 0 => Ok(()),
+        // It is gone meanwhile, and nothing is to be kept.
+        Err(Errno::ENOENT) => Ok(()),
         Ok(()) | Err(Errno::EACCES | Errno::EPERM) => {
             Err(WriteError::Unwritable { path: path.to_string() }.into())
         }

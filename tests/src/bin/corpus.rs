@@ -168,24 +168,23 @@ fn judge(run: &str, results: &[Probe], open: &[Open]) -> Vec<String> {
     for probe in results {
         let known = open.iter().find(|open| open.probe == probe.id && open.covers(run));
         let says = |what: &str| format!("{run}: {what} {}: {}", probe.name, probe.detail);
-        match (probe.tier.as_str(), probe.verdict.as_str()) {
-            ("core", "ESCAPED") => match known {
-                Some(open) => println!("{} (known: {})", says("escaped"), open.why),
-                None => complaints.push(says("ESCAPED")),
-            },
-            ("core", "CONTAINED") if known.is_some() => {
-                complaints.push(says("holds now, take it off open.toml:"))
+        match (probe.tier.as_str(), probe.verdict.as_str(), known) {
+            ("core", "ESCAPED", Some(open)) => println!("{} (known: {})", says("escaped"), open.why),
+            ("control", "BROKEN", Some(open)) => println!("{} (known: {})", says("broken"), open.why),
+            ("core", "CONTAINED", Some(_)) | ("control", "OK", Some(_)) => {
+                complaints.push(says("holds now, take it off open.toml:"));
             }
-            ("control", "BROKEN" | "ERROR") => complaints.push(says("broken control")),
-            (_, "ERROR") => complaints.push(says("could not run")),
-            (_, "ESCAPED") => println!("{}", says(&format!("{} escape", probe.tier))),
+            ("core", "ESCAPED", None) => complaints.push(says("ESCAPED")),
+            ("control", "BROKEN", None) => complaints.push(says("broken control")),
+            (_, "ERROR", _) => complaints.push(says("could not run")),
+            (_, "ESCAPED", _) => println!("{}", says(&format!("{} escape", probe.tier))),
             _ => {}
         }
     }
     complaints
 }
 
-/// A core probe that is known to get out.
+/// A core probe that is known to get out, or a control that is known to be broken.
 struct Open {
     probe: String,
     runs: Vec<String>,

@@ -99,37 +99,62 @@ fn a_closed_name_is_closed_by_whatever_link() {
     assert_eq!(message, "notes leads by a link to project:.env, which must not be read: it holds secrets");
 }
 
-/// Attack: RDR-010-toctou-swap. The control: opening by the path alone does give it away.
-#[test]
-fn a_file_that_becomes_a_link_while_it_is_read_gives_nothing_away() {
-    use std::sync::atomic::{AtomicBool, Ordering};
-    let ground = Ground::new();
-    let (file, link) = (ground.put("project/file", "harmless\n"), ground.path("project/link"));
-    symlink(ground.path("outside/canary"), &link).unwrap();
+/// Exchanges two names for as long as `work` runs. It runs until it says so, and ten seconds at most.
+fn swapping(one: &Path, other: &Path, mut work: impl FnMut() -> bool) {
+    use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                let flags = nix::fcntl::RenameFlags::RENAME_EXCHANGE;
-                let here = nix::fcntl::AT_FDCWD;
-                nix::fcntl::renameat2(here, &file, here, &link, flags).unwrap();
+                renameat2(AT_FDCWD, one, AT_FDCWD, other, RenameFlags::RENAME_EXCHANGE).unwrap();
             }
         });
-        let (mut fooled, mut read) = (0, 0);
+        let _stop = Stop(&done);
         let end = Instant::now() + Duration::from_secs(10);
-        while (fooled == 0 || read < 1000) && Instant::now() < end {
-            fooled += usize::from(fs::read(&file).is_ok_and(|content| content == b"OUTSIDE\n"));
-            match ground.read("file") {
-                Ok(answer) => assert_eq!(answer.content, b"harmless\n"),
-                Err(error) => {
-                    assert!(matches!(error.kind, ErrorKind::Violation | ErrorKind::Io), "{error:?}")
-                }
-            }
-            read += 1;
-        }
-        done.store(true, Ordering::Relaxed);
-        assert!(fooled > 0, "the attack did not work on the control");
+        while work() && Instant::now() < end {}
     });
+}
+
+/// Attack: RDR-010-toctou-swap. The control: opening by the path alone does give it away.
+#[test]
+fn a_file_that_becomes_a_link_while_it_is_read_gives_nothing_away() {
+    let ground = Ground::new();
+    let (file, link) = (ground.put("project/file", "harmless\n"), ground.path("project/link"));
+    symlink(ground.path("outside/canary"), &link).unwrap();
+    let (mut fooled, mut reads) = (0, 0);
+    swapping(&file, &link, || {
+        fooled += usize::from(fs::read(&file).is_ok_and(|content| content == b"OUTSIDE\n"));
+        match ground.read("file") {
+            Ok(answer) => assert_eq!(answer.content, b"harmless\n"),
+            Err(error) => assert!(matches!(error.kind, ErrorKind::Violation | ErrorKind::Io), "{error:?}"),
+        }
+        reads += 1;
+        fooled == 0 || reads < 2000
+    });
+    assert!(fooled > 0, "the attack did not work on the control");
+}
+
+/// Attack: RACE-001-symlink-dir-swap. The control: writing by the path alone does reach the outside.
+#[test]
+fn a_directory_that_becomes_a_link_while_it_is_used_leads_nowhere() {
+    let ground = Ground::new();
+    let (directory, link) = (ground.path("project/directory"), ground.path("project/link"));
+    fs::create_dir(&directory).unwrap();
+    symlink(ground.path("outside"), &link).unwrap();
+    let (mut fooled, mut turns) = (0, 0);
+    swapping(&directory, &link, || {
+        let _ = fs::write(directory.join("control"), "");
+        fooled += usize::from(fs::remove_file(ground.path("outside/control")).is_ok());
+        let _ = ground.write(&format!("directory/new{}/file", turns % 3), "written");
+        let _ = ground.write("directory/canary", "written");
+        assert_eq!(searching::found(&ground, "OUTSIDE"), [""; 0]);
+        turns += 1;
+        fooled == 0 || turns < 300
+    });
+    let _ = fs::remove_file(ground.path("outside/control"));
+    assert!(fooled > 0, "the attack did not work on the control");
+    assert_eq!(ground.names("outside"), ["canary"]);
+    assert_eq!(ground.content("outside/canary"), "OUTSIDE\n");
 }
 
 #[test]

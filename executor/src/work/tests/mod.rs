@@ -7,6 +7,7 @@ mod reading;
 mod writing;
 mod editing;
 mod searching;
+mod grepping;
 
 use super::{Intent, Protected, Root, Roots, Worker};
 use broker_protocol::{
@@ -15,6 +16,7 @@ use broker_protocol::{
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -132,6 +134,15 @@ fn zoned(path: &str) -> ZonePath {
     }
 }
 
+/// Ends what runs beside a test, also when the test fails.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 fn kind<T: std::fmt::Debug>(answer: Result<T, Failed>) -> ErrorKind {
     answer.unwrap_err().kind
 }
@@ -159,4 +170,17 @@ fn a_request_over_a_limit_is_refused_here_too() {
     let ground = Ground::new();
     ground.put("project/a", "x\n");
     assert_eq!(kind(ground.read_lines("a", Some(0), None)), ErrorKind::InvalidInput);
+}
+
+#[test]
+fn what_a_call_may_spend_ends() {
+    use super::bounds::{Allowance, ENTRIES, NAMES, Room};
+    let mut room = Room::new();
+    assert!(!room.take(limit::ANSWER));
+    assert!(room.take(limit::ANSWER - 4096));
+    assert!(!room.take(4096));
+    let mut allowance = Allowance::new();
+    assert!((0..ENTRIES).all(|_| allowance.take(1)) && !allowance.take(1));
+    let mut allowance = Allowance::new();
+    assert!(allowance.take(NAMES) && !allowance.take(1) && !allowance.late());
 }

@@ -29,7 +29,7 @@ const HELD: usize = 8 << 20;
 /// What holding a line costs besides its bytes.
 const LINE_COST: usize = 1024;
 /// Cells to keep ready between calls.
-const SPARE: u8 = 2;
+const SPARE: u8 = 1;
 
 const EXAMPLES: &str = r#"In, one object a line:
   {"id":"1","tool":"bash","input":{"command":"make","timeout":60}}

@@ -1,0 +1,154 @@
+//! `grep`.
+
+use super::searching::grep;
+use super::*;
+use broker_protocol::Grep;
+
+#[test]
+fn lines_are_found_in_the_order_of_paths() {
+    let ground = Ground::new();
+    ground.put("project/b.rs", "fn Needle()\nother\nneedle");
+    ground.put("project/a/x.rs", "needle\r\n");
+    ground.put("project/a/y.txt", "a.needle(\n");
+    ground.put("project/.github/z", "needle\n");
+    ground.put("project/.git/config", "needle\n");
+    let lower = [".github/z:1:needle", "a/x.rs:1:needle", "a/y.txt:1:a.needle(", "b.rs:3:needle"];
+    assert_eq!(ground.grepped(grep("needle")), lower);
+    let include = |glob: &str| ground.grepped(Grep { include: Some(glob.into()), ..grep("needle") });
+    assert_eq!(include("*.rs"), [lower[1], lower[3]]);
+    assert_eq!(include("a/*"), lower[1..3]);
+    assert_eq!(ground.grepped(Grep { ignore_case: true, ..grep("NEEDLE$") }).len(), 3);
+    assert_eq!(ground.grepped(Grep { literal: true, ..grep("a.needle(") }), [lower[2]]);
+    assert_eq!(ground.grepped(Grep { path: zoned("a"), ..grep("needle") }), lower[1..3]);
+    assert_eq!(ground.grepped(Grep { path: zoned("b.rs"), ..grep("Needle") }), ["b.rs:1:fn Needle()"]);
+    assert_eq!(ground.grepped(Grep { path: zoned(".git"), ..grep("needle") }), [".git/config:1:needle"]);
+    assert_eq!(ground.grepped(grep(r"needle\r")), ["a/x.rs:1:needle"]);
+    assert_eq!(ground.grepped(grep("^needle$")).len(), 3);
+    assert_eq!(kind(ground.grep(Grep { path: zoned("none"), ..grep("x") })), ErrorKind::NotFound);
+}
+
+#[test]
+fn context_stands_around_matches_and_nowhere_else() {
+    let ground = Ground::new();
+    ground.put("project/a", "1\n2\nhit 3\n4\n5\n6\n7\nhit 8\n9\n");
+    let found = |context, limit| ground.grepped(Grep { context, limit, ..grep("hit") });
+    assert_eq!(found(1, 10), ["a-2-2", "a:3:hit 3", "a-4-4", "a-7-7", "a:8:hit 8", "a-9-9"]);
+    assert_eq!(found(1, 1), ["a-2-2", "a:3:hit 3", "a-4-4"]);
+    assert_eq!(found(20, 1), ["a-1-1", "a-2-2", "a:3:hit 3", "a-4-4", "a-5-5", "a-6-6", "a-7-7"]);
+}
+
+#[test]
+fn matching_lines_are_counted() {
+    let ground = Ground::new();
+    ground.put("project/a", "hit\nhit\n");
+    ground.put("project/b", "hit\n");
+    let answer = |limit| ground.grep(Grep { limit, ..grep("hit") }).unwrap();
+    assert_eq!(answer(3).truncated, None);
+    let cut = answer(2);
+    assert_eq!((cut.matches.len(), cut.truncated.unwrap().shown), (1, 2));
+    assert_eq!(answer(1).matches[0].lines.len(), 1);
+}
+
+#[test]
+fn a_pattern_that_is_none_is_an_error() {
+    let ground = Ground::new();
+    for bad in ["(", "a\nb", r"\p{nonsense}", "(((a{100}){100}){100})", "a{4294967296}"] {
+        assert_eq!(kind(ground.grep(grep(bad))), ErrorKind::InvalidInput, "{bad}");
+    }
+    assert_eq!(kind(ground.grep(Grep { include: Some("[".into()), ..grep("a") })), ErrorKind::InvalidInput);
+    ground.put("project/a", "0123456-89ab-cdef-0123-456789abcdef\n(\n");
+    assert_eq!(ground.grepped(grep(r"[\w-]{35}")).len(), 1);
+    assert_eq!(ground.grepped(Grep { literal: true, ..grep("(") }), ["a:2:("]);
+}
+
+#[test]
+fn binary_files_are_counted_and_passed_over() {
+    let ground = Ground::new();
+    ground.put("project/a", "hit\0");
+    ground.put("project/late", format!("hit\n{}\0", "text\n".repeat(100_000)));
+    ground.put("project/text", b"hit \xff\n");
+    ground.put("project/utf16", b"\xff\xfeh\0i\0t\0\n\0");
+    let answer = ground.grep(grep("hit")).unwrap();
+    assert_eq!(answer.binary, 2);
+    assert_eq!(ground.grepped(grep("hit")), ["text:1:hit \u{fffd}", "utf16:1:hit"]);
+    assert_eq!(answer.truncated, None);
+}
+
+#[test]
+fn long_lines_are_cut_at_a_character() {
+    let ground = Ground::new();
+    ground.put("project/a", format!("{}\n", "x".repeat(500)));
+    ground.put("project/b", format!("{}\n", "x".repeat(501)));
+    ground.put("project/c", format!("x{}\n", "\u{e9}".repeat(400)));
+    ground.put("project/d", [b'x'].iter().chain([0xff; 2000].iter()).copied().collect::<Vec<u8>>());
+    let lengths: Vec<_> =
+        ground.grep(grep("x")).unwrap().matches.iter().map(|found| found.lines[0].text.len()).collect();
+    assert_eq!(lengths, [500, 500, 499, 499]);
+}
+
+#[test]
+fn files_that_never_end_are_searched_within_bounds() {
+    let ground = Ground::new();
+    fs::File::create(ground.path("project/sparse")).unwrap().set_len(1 << 40).unwrap();
+    ground.put("project/line", vec![b'x'; 20 << 20]);
+    ground.put("project/z", "hit\n");
+    fifo(&ground.path("project/fifo"));
+    let answer = ground.grep(grep("hit")).unwrap();
+    assert_eq!(answer.binary, 1);
+    assert_eq!(answer.matches[0].path, "z");
+    assert!(answer.truncated.is_some(), "one file was not searched to its end");
+}
+
+#[test]
+fn lines_at_the_edge_of_a_piece_are_found_once() {
+    use crate::work::bounds::PIECE;
+    let ground = Ground::new();
+    for end in ["\n", "\r\n"] {
+        let filler = format!("{}{end}", "x".repeat(99 - end.len())).repeat(PIECE / 50);
+        ground.put("project/a", format!("{filler}hit{end}{end}{filler}hit"));
+        let lines = ground.grep(Grep { context: 1, ..grep("^hit$|^$") }).unwrap();
+        assert_eq!(lines.truncated, None);
+        let first = filler.lines().count() as u64 + 1;
+        let numbers: Vec<_> =
+            lines.matches[0].lines.iter().filter(|line| line.matched).map(|line| line.number).collect();
+        assert_eq!(numbers, [first, first + 1, 2 * first + 1]);
+    }
+}
+
+#[test]
+fn of_a_long_line_the_beginning_is_searched() {
+    use crate::work::bounds::PIECE;
+    let ground = Ground::new();
+    let line = |before: usize| format!("first\n{}hit\nlast\n", "x".repeat(before));
+    ground.put("project/a", line(PIECE - 4));
+    assert_eq!(ground.grep(grep("hit")).unwrap().matches[0].lines[0].number, 2);
+    ground.put("project/a", line(PIECE));
+    let answer = ground.grep(grep("hit|last")).unwrap();
+    assert_eq!(answer.matches[0].lines[0].number, 3);
+    assert!(answer.truncated.is_some());
+}
+
+#[test]
+fn a_pattern_that_takes_for_ever_is_given_up() {
+    use crate::work::patient::Patient;
+    use grep_matcher::Matcher;
+    let pattern = grep_regex::RegexMatcher::new("x").unwrap();
+    let late = Patient::new(pattern, Instant::now());
+    assert!(late.find_candidate_line(b"x\n").is_err());
+    assert!(late.is_match(b"x").is_err());
+}
+
+#[test]
+fn closed_files_are_not_searched() {
+    let ground = Ground::new();
+    ground.put("project/.env", "SECRET\n");
+    ground.put("project/.env.d/x", "SECRET\n");
+    ground.link(".env", "project/alias");
+    ground.link(ground.path("outside"), "project/out");
+    assert_eq!(ground.grepped(grep("SECRET|OUTSIDE")), [""; 0]);
+    assert_eq!(kind(ground.grep(Grep { path: zoned(".env"), ..grep("x") })), ErrorKind::DeniedPolicy);
+    assert_eq!(kind(ground.grep(Grep { path: zoned("alias"), ..grep("x") })), ErrorKind::Violation);
+    assert_eq!(kind(ground.grep(Grep { path: zoned("out"), ..grep("x") })), ErrorKind::Violation);
+    fifo(&ground.path("project/fifo"));
+    assert_eq!(kind(ground.grep(Grep { path: zoned("fifo"), ..grep("x") })), ErrorKind::InvalidInput);
+}
