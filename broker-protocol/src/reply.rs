@@ -114,6 +114,10 @@ pub enum Limit {
     Memory,
     /// Size of one file.
     FileSize,
+    /// Processes and threads.
+    Processes,
+    /// Bytes written.
+    Written,
 }
 
 impl Limit {
@@ -124,6 +128,8 @@ impl Limit {
             Limit::Cpu => "cpu_s",
             Limit::Memory => "memory",
             Limit::FileSize => "file_size",
+            Limit::Processes => "processes",
+            Limit::Written => "written",
         }
     }
 }

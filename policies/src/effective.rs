@@ -125,13 +125,16 @@ impl Canon {
             memory,
             cpu_s,
             file_size,
+            written,
             open_files,
             scratch,
         } = *limits;
         [timeout_s.into(), timeout_max_s.into(), capture, spill, scratch]
             .into_iter()
             .for_each(|n| self.number(n));
-        [output, processes, memory, cpu_s, file_size, open_files].into_iter().for_each(|n| self.option(n));
+        [output, processes, memory, cpu_s, file_size, written, open_files]
+            .into_iter()
+            .for_each(|n| self.option(n));
     }
 }
 
@@ -213,14 +216,17 @@ pub struct Limits {
     pub spill: u64,
     /// Bytes of output after which a command is ended; `None`: no limit.
     pub output: Option<u64>,
-    /// Processes and threads of a session (`RLIMIT_NPROC`, `pids.max`).
+    /// Processes and threads of a call, looked at ten times a second, and of a session (`RLIMIT_NPROC`, `pids.max`).
     pub processes: Option<u64>,
-    /// Bytes of memory of a call (`memory.max`; the address space of each process where there is no cgroup).
+    /// Bytes of resident memory of a call, looked at ten times a second; of private memory of each process
+    /// (`RLIMIT_DATA`); of a session's memory (`memory.max`) where there is a cgroup.
     pub memory: Option<u64>,
     /// CPU seconds of each process.
     pub cpu_s: Option<u64>,
     /// Bytes of one file that a cell writes.
     pub file_size: Option<u64>,
+    /// Bytes that the processes of a call write together, to files and pipes; looked at ten times a second.
+    pub written: Option<u64>,
     /// Open descriptors of each process.
     pub open_files: Option<u64>,
     /// Bytes of the session's private `/tmp`, home and `/dev/shm` together.
@@ -268,7 +274,7 @@ mod tests {
     fn every_field_is_in_the_digest() {
         let base = policy();
         assert_eq!(base.digest, base.compute_digest());
-        let changes: [fn(&mut EffectivePolicy); 20] = [
+        let changes: [fn(&mut EffectivePolicy); 21] = [
             |p| p.profile.push('x'),
             |p| p.project = Access::Read,
             |p| p.central = Access::Read,
@@ -288,6 +294,7 @@ mod tests {
             |p| p.limits.scratch += 1,
             |p| p.limits.output = Some(0),
             |p| p.limits.cpu_s = Some(1),
+            |p| p.limits.written = Some(1),
             |p| p.limits.memory = Some(1),
         ];
         for (number, change) in changes.iter().enumerate() {

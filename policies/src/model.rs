@@ -139,6 +139,8 @@ pub struct LimitsTable {
     pub cpu_s: Option<Option<u64>>,
     #[serde(default, deserialize_with = "quantity::size_or_none")]
     pub file_size: Option<Option<u64>>,
+    #[serde(default, deserialize_with = "quantity::size_or_none")]
+    pub written: Option<Option<u64>>,
     #[serde(default, deserialize_with = "quantity::count_or_none")]
     pub open_files: Option<Option<u64>>,
     #[serde(default, deserialize_with = "quantity::size")]

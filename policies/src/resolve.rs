@@ -335,6 +335,7 @@ impl LimitsTable {
         self.memory = later.memory.or(self.memory);
         self.cpu_s = later.cpu_s.or(self.cpu_s);
         self.file_size = later.file_size.or(self.file_size);
+        self.written = later.written.or(self.written);
         self.open_files = later.open_files.or(self.open_files);
         self.scratch = later.scratch.or(self.scratch);
     }
@@ -351,6 +352,7 @@ impl LimitsTable {
             memory: self.memory.flatten(),
             cpu_s: self.cpu_s.flatten(),
             file_size: self.file_size.flatten(),
+            written: self.written.flatten(),
             open_files: self.open_files.flatten(),
             scratch: self.scratch.ok_or_else(missing("scratch"))?,
         };
@@ -378,6 +380,7 @@ impl Limits {
         lower(&mut self.memory, ceiling.memory);
         lower(&mut self.cpu_s, ceiling.cpu_s);
         lower(&mut self.file_size, ceiling.file_size);
+        lower(&mut self.written, ceiling.written);
         lower(&mut self.open_files, ceiling.open_files);
     }
 }

@@ -330,6 +330,8 @@ fn ends() -> impl Iterator<Item = (&'static str, Ended)> {
         ("done, over its CPU time", Ended::Limited(Limit::Cpu)),
         ("done, over its memory", Ended::Limited(Limit::Memory)),
         ("done, over its file size", Ended::Limited(Limit::FileSize)),
+        ("done, over its processes", Ended::Limited(Limit::Processes)),
+        ("done, over its written bytes", Ended::Limited(Limit::Written)),
         ("done, not started", Ended::NotStarted(2)),
     ]
     .into_iter()

@@ -1,5 +1,6 @@
 //! One running command: its descriptors, its clocks, its output and its end.
 
+use super::account::Account;
 use super::capture::Capture;
 use super::connection::set_nonblocking;
 use crate::sys;
@@ -62,6 +63,7 @@ pub struct Command {
     clocks: Clocks,
     output_cap: Option<u64>,
     cpu_s: Option<u64>,
+    account: Option<Account>,
     usage: Usage,
     /// Why the broker ended the command, if it did.
     ended: Option<Ended>,
@@ -101,6 +103,7 @@ impl Command {
         let ours = [Some(&streams.stdout), streams.stderr.as_ref(), streams.stdin.as_ref()];
         ours.into_iter().flatten().try_for_each(set_nonblocking)?;
         let now = Instant::now();
+        let account = Account::open(cell.pidfd.as_fd(), limits);
         let seconds = |seconds: u32| Duration::from_secs(seconds.into());
         Ok(Self {
             cell,
@@ -124,6 +127,7 @@ impl Command {
             },
             output_cap: limits.output,
             cpu_s: limits.cpu_s,
+            account,
             usage: Usage::default(),
             ended: None,
             report: None,
@@ -154,7 +158,8 @@ impl Command {
     pub fn deadline(&self) -> Option<Instant> {
         let idle = self.clocks.idle.map(|idle| self.clocks.last_output + idle);
         let running = self.report.is_none() && self.ended.is_none();
-        let watched = if running { [self.clocks.wall, idle] } else { [None, None] };
+        let look = self.account.as_ref().map(Account::due);
+        let watched = if running { [self.clocks.wall, idle, look] } else { [None; 3] };
         watched.into_iter().chain([self.clocks.kill]).flatten().min()
     }
 
@@ -169,6 +174,16 @@ impl Command {
             self.end(Ended::TimedOut);
         } else if over(self.clocks.idle.map(|idle| self.clocks.last_output + idle)) {
             self.end(Ended::Idle);
+        } else if over(self.account.as_ref().map(Account::due)) {
+            self.look(now);
+        }
+    }
+
+    fn look(&mut self, now: Instant) {
+        if self.ended.is_none()
+            && let Some(limit) = self.account.as_mut().and_then(|account| account.look(now))
+        {
+            self.end(Ended::Limited(limit));
         }
     }
 

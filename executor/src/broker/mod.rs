@@ -10,6 +10,7 @@ mod open;
 mod session;
 mod command;
 mod capture;
+mod account;
 mod files;
 
 pub use open::User;

@@ -147,6 +147,7 @@ mod tests {
             memory: Some(4096),
             cpu_s: None,
             file_size: None,
+            written: None,
             open_files: None,
             scratch: 1,
         }

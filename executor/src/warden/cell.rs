@@ -160,7 +160,7 @@ fn prepare<'a>(
     let confined = confine(walls, rules, nnp)?;
     // The rules' paths, the warden's socket and its other children's are not for this cell.
     descriptors::keep_only(&[socket.as_fd(), confined.ruleset.as_fd()])?;
-    let limits = limits::rlimits(&walls.policy.limits);
+    let limits = limits::rlimits(&walls.policy.limits, walls.tier);
     let cell = Cell { walls, confined, signals: super::child_signals()?, limits, sweep };
     cell.rehearse().at(Layer::PidNamespace, step)?;
     Ok(cell)

@@ -1,0 +1,145 @@
+//! Adds up what the processes of a call use together, where the kernel bounds only single ones.
+//!
+//! A look costs some microseconds a process, so it is taken ten times a second, and only where the policy has a limit
+//! to compare with. What comes and goes between two looks is not seen: the machine stays usable, a quota is not kept
+//! to the byte. A cgroup, where there is one, bounds memory and processes exactly.
+
+use broker_protocol::Limit;
+use policies::Limits;
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+/// Time between two looks, and before the first.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// Processes looked at; more are over any limit.
+const PROCESSES_MAX: usize = 20_000;
+
+/// The account of one call.
+#[derive(Debug)]
+pub struct Account {
+    /// The cell's first process, which is not counted itself.
+    cell: i32,
+    bounds: Bounds,
+    /// Bytes written by each process that was ever seen.
+    written: BTreeMap<i32, u64>,
+    next: Instant,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    processes: Option<u64>,
+    memory: Option<u64>,
+    written: Option<u64>,
+}
+
+/// What one look found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sum {
+    threads: u64,
+    memory: u64,
+    written: u64,
+}
+
+impl Account {
+    /// An account for the cell behind `pidfd`; `None` if there is nothing to compare with, or the cell is gone.
+    pub fn open(pidfd: BorrowedFd, limits: &Limits) -> Option<Self> {
+        let bounds = Bounds { processes: limits.processes, memory: limits.memory, written: limits.written };
+        if [bounds.processes, bounds.memory, bounds.written].iter().all(Option::is_none) {
+            return None;
+        }
+        let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
+        let cell = info.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok())?;
+        Some(Self { cell, bounds, written: BTreeMap::new(), next: Instant::now() + INTERVAL })
+    }
+
+    /// When the next look is due.
+    pub fn due(&self) -> Instant {
+        self.next
+    }
+
+    /// Takes a look; returns the limit that is exceeded.
+    pub fn look(&mut self, now: Instant) -> Option<Limit> {
+        self.next = now + INTERVAL;
+        let mut sum = Sum::default();
+        for pid in descendants(self.cell) {
+            let (threads, memory) = stat(pid).unwrap_or_default();
+            sum.threads += threads;
+            sum.memory += memory;
+            if self.bounds.written.is_some() {
+                self.written.insert(pid, written(pid).unwrap_or_default());
+            }
+        }
+        sum.written = self.written.values().sum();
+        self.bounds.exceeded(sum)
+    }
+}
+
+impl Bounds {
+    fn exceeded(&self, sum: Sum) -> Option<Limit> {
+        let over = |used: u64, bound: Option<u64>| bound.is_some_and(|bound| used > bound);
+        let limits = [
+            (over(sum.memory, self.memory), Limit::Memory),
+            (over(sum.written, self.written), Limit::Written),
+            (over(sum.threads, self.processes), Limit::Processes),
+        ];
+        limits.into_iter().find_map(|(over, limit)| over.then_some(limit))
+    }
+}
+
+/// Every process below `root`, as this process numbers them.
+fn descendants(root: i32) -> Vec<i32> {
+    let mut all = children(root);
+    let mut next = 0;
+    while next < all.len() && all.len() < PROCESSES_MAX {
+        all.extend(children(all[next]));
+        next += 1;
+    }
+    all
+}
+
+/// The children of all threads of a process (`CONFIG_PROC_CHILDREN`).
+fn children(pid: i32) -> Vec<i32> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    lists
+        .flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+        .collect()
+}
+
+/// Threads of a process and its resident bytes, from `/proc/PID/stat` (`man 5 proc_pid_stat`).
+fn stat(pid: i32) -> Option<(u64, u64)> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in parentheses, may hold anything; fields are counted from the third, which follows it.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
+    Some((field(20)?, field(24)? * 4096))
+}
+
+/// Bytes that a process has passed to `write` and its kin.
+fn written(pid: i32) -> Option<u64> {
+    let io = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
+    io.lines().find_map(|line| line.strip_prefix("wchar:")?.trim().parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_exceeded_one_above_it() {
+        let bounds = Bounds { processes: Some(2), memory: Some(10), written: None };
+        let sum = |threads, memory| Sum { threads, memory, written: u64::MAX };
+        assert_eq!(bounds.exceeded(sum(2, 10)), None);
+        assert_eq!(bounds.exceeded(sum(3, 10)), Some(Limit::Processes));
+        assert_eq!(bounds.exceeded(sum(2, 11)), Some(Limit::Memory));
+    }
+
+    #[test]
+    fn this_process_can_be_read() {
+        let (threads, memory) = stat(std::process::id() as i32).unwrap();
+        assert!(threads >= 1 && memory > 100_000, "{threads} {memory}");
+        assert!(written(std::process::id() as i32).is_some());
+    }
+}
