@@ -15,7 +15,8 @@ const MAY_USE: [(&str, &[&str]); 4] = [
     ("policies", &["broker-protocol"]),
     ("executor", &["broker-protocol", "policies"]),
     ("orchestrator", &["broker-protocol", "policies"]),
-    ("lazaret-tests", &["broker-protocol"]),
+    // `policies` to fuzz its parsers; the programs are driven from outside.
+    ("lazaret-tests", &["broker-protocol", "policies"]),
 ];
 
 /// What the trusted computing base is built without: threads for others' work, and the network.

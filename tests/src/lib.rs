@@ -10,6 +10,7 @@ pub mod programs;
 pub mod filter;
 pub mod laws;
 pub mod chance;
+pub mod fuzz;
 pub mod sys;
 
 pub use chance::Chance;
