@@ -142,10 +142,16 @@ impl Command {
 
     /// A stream to read now, if the client takes its output.
     pub fn output_fd(&self, stderr: bool) -> Option<BorrowedFd<'_>> {
-        if self.live && self.credit == 0 {
+        if self.is_live() && self.credit == 0 {
             return None;
         }
         if stderr { self.stderr.as_ref() } else { self.stdout.as_ref() }.map(AsFd::as_fd)
+    }
+
+    /// Whether output is sent while it comes. Once the broker has ended the command, a client that gives no credit
+    /// does not hold up the end: what is left goes into the result only.
+    fn is_live(&self) -> bool {
+        self.live && (self.credit > 0 || self.ended.is_none())
     }
 
     /// Standard input, if there is something for it.
@@ -287,7 +293,8 @@ impl Command {
 
     /// Reads one piece of output.
     pub fn read(&mut self, stderr: bool, buffer: &mut [u8], central: &Path) -> Option<Chunk> {
-        let most = if self.live { buffer.len().min(self.credit as usize) } else { buffer.len() };
+        let live = self.is_live();
+        let most = if live { buffer.len().min(self.credit as usize) } else { buffer.len() };
         if most == 0 {
             return None;
         }
@@ -302,10 +309,10 @@ impl Command {
                 return None;
             }
         };
-        self.took(stderr, &buffer[..length], central)
+        self.took(stderr, live, &buffer[..length], central)
     }
 
-    fn took(&mut self, stderr: bool, bytes: &[u8], central: &Path) -> Option<Chunk> {
+    fn took(&mut self, stderr: bool, live: bool, bytes: &[u8], central: &Path) -> Option<Chunk> {
         self.clocks.last_output = Instant::now();
         self.capture.push(bytes, central);
         let counter = if stderr { &mut self.usage.stderr_bytes } else { &mut self.usage.stdout_bytes };
@@ -314,7 +321,7 @@ impl Command {
             self.end(Ended::Limited(Limit::Output));
         }
         self.bound_last_bytes(bytes.len());
-        if !self.live {
+        if !live {
             return None;
         }
         self.credit -= bytes.len() as u32;

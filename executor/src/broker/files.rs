@@ -4,6 +4,7 @@ use super::connection::set_nonblocking;
 use crate::sys;
 use crate::warden::worker::{CHUNK, LAST, MESSAGE_MAX, MORE, USAGE};
 use broker_protocol::{CallId, Request, Usage, frame, limit};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -104,6 +105,21 @@ impl Files {
     pub fn tick(&mut self, now: Instant) -> Option<CallId> {
         let late = self.current.as_ref().filter(|current| current.deadline <= now)?.call;
         self.cancel(late).then_some(late)
+    }
+
+    /// Waits until the worker is done with the call it has, at most `patience`: a write that is under way ends whole.
+    pub fn settle(&mut self, patience: Duration) {
+        let until = Instant::now() + patience;
+        let mut buffer = Vec::new();
+        while self.current.is_some() && Instant::now() < until {
+            let Some((fd, _)) = self.fd() else { return };
+            let mut ready = [PollFd::new(fd, PollFlags::POLLIN)];
+            let left = PollTimeout::try_from(until.saturating_duration_since(Instant::now()));
+            if poll(&mut ready, left.unwrap_or(PollTimeout::ZERO)).is_err() {
+                return;
+            }
+            self.hear(&mut buffer);
+        }
     }
 
     fn end_worker(&mut self) {

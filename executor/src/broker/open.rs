@@ -7,6 +7,7 @@ use crate::cell::protected::{self, ProtectError};
 use crate::cell::{environment, probe};
 use crate::sys;
 use crate::warden::{self, Told, Warden};
+use crate::work::litter;
 use broker_protocol::{ErrorKind, Failed, Layer, LayerSet, Machine, Open, Opened, Tier, Zone};
 use policies::{EffectivePolicy, Host, Policies, PolicyError, Source, SourceKind};
 use std::collections::BTreeMap;
@@ -222,9 +223,7 @@ fn build(
     let environment = build_environment(policy, user, &scratch, zones);
     let mut walls = Walls::plan(policy.clone(), tier, abi, zones.clone(), scratch, environment)
         .map_err(OpenError::Plan)?;
-    if tier == Tier::Namespaced {
-        walls.pins = pins(policy, &walls)?;
-    }
+    walls.pins = look_through(policy, &walls)?;
     let started = start(&walls);
     if started.is_err() {
         walls.scratch.remove();
@@ -250,12 +249,13 @@ fn start_error(tier: Tier, source: io::Error) -> OpenError {
     }
 }
 
-fn pins(policy: &EffectivePolicy, walls: &Walls) -> Result<Vec<protected::Pin>, OpenError> {
-    let mut pins = protected::find(&walls.project, &policy.matcher)?;
-    for pin in protected::find(&walls.central, &policy.matcher)? {
-        if !pins.contains(&pin) {
-            pins.push(pin);
-        }
+/// Looks through both zones, removes what writes that were cut short have left, and returns what is to be pinned.
+fn look_through(policy: &EffectivePolicy, walls: &Walls) -> Result<Vec<protected::Pin>, OpenError> {
+    let mut pins = Vec::new();
+    for zone in [&walls.project, &walls.central] {
+        let found = protected::find(zone, &policy.matcher)?;
+        litter::remove(zone, &found.litter);
+        pins.extend(found.pins.into_iter().filter(|pin| !pins.contains(pin)).collect::<Vec<_>>());
     }
     Ok(pins)
 }

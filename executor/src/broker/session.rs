@@ -24,8 +24,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+/// How long a file call that is under way may take to end when the client has left.
+const LAST_WRITE: Duration = Duration::from_millis(300);
 /// Most cells kept ready between calls.
 const SPARE_MAX: u8 = 4;
 
@@ -109,7 +111,8 @@ impl Session {
 
     /// Ends everything. In the flat tier cells and the warden see the end of their sockets, and sweep. What is returned
     /// is to be removed when they are gone.
-    pub fn close(self) -> Scratch {
+    pub fn close(mut self) -> Scratch {
+        self.files.settle(LAST_WRITE);
         if self.walls.tier == Tier::Namespaced {
             // PID 1 of the session: the kernel ends the rest. It is gone already if this fails.
             let _ = sys::pidfd_signal(self.warden.child.pidfd.as_fd(), libc::SIGKILL);
@@ -431,6 +434,13 @@ impl Session {
 
     /// Takes input for a command. Input for a call that has just ended is dropped: the client cannot have known.
     pub fn input(&mut self, call: CallId, bytes: &[u8], connection: &mut Connection) -> Result<(), Failed> {
+        if bytes.len() > limit::CHUNK {
+            return Err(protocol(format!(
+                "{} bytes of input in one frame, at most {} are allowed",
+                bytes.len(),
+                limit::CHUNK
+            )));
+        }
         let within = match self.calls.get_mut(&call).map(|entry| &mut entry.work) {
             Some(Work::Waiting { input, .. }) => {
                 input.extend_from_slice(bytes);

@@ -7,6 +7,7 @@
 //! namespace. *Order*: with the mounts. *Fails*: the session does not open. *Tested by*: `protected_names`, corpus
 //! `SEC-*`.
 
+use crate::work::litter;
 use policies::{Matcher, Protection};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirEntry};
@@ -61,14 +62,24 @@ pub enum ProtectError {
     TooMany(usize),
 }
 
-/// Finds the protected names that exist below `zone`, and the mounts that hold them, parents first.
+/// What a look through a zone found.
+#[derive(Debug)]
+pub struct Found {
+    /// The mounts that hold the protected names that exist, parents first.
+    pub pins: Vec<Pin>,
+    /// Files that may be left of a write that was cut short, below the zone's root.
+    pub litter: Vec<PathBuf>,
+}
+
+/// Finds the protected names that exist below `zone`.
 ///
 /// A directory that cannot be read is passed over: a cell cannot read it either.
 ///
 /// # Errors
 /// More entries or names than the bounds.
-pub fn find(zone: &Path, names: &Matcher) -> Result<Vec<Pin>, ProtectError> {
-    let mut search = Search { zone, names, pins: BTreeMap::new(), linked: BTreeMap::new(), seen: 0 };
+pub fn find(zone: &Path, names: &Matcher) -> Result<Found, ProtectError> {
+    let (pins, linked) = (BTreeMap::new(), BTreeMap::new());
+    let mut search = Search { zone, names, pins, linked, litter: Vec::new(), seen: 0 };
     search.walk(&mut |search, entry| search.look(entry))?;
     if !search.linked.is_empty() {
         search.seen = 0;
@@ -78,7 +89,7 @@ pub fn find(zone: &Path, names: &Matcher) -> Result<Vec<Pin>, ProtectError> {
     if pins.len() > PINS_MAX {
         return Err(ProtectError::TooMany(pins.len()));
     }
-    Ok(pins)
+    Ok(Found { pins, litter: search.litter })
 }
 
 struct Search<'a> {
@@ -87,6 +98,7 @@ struct Search<'a> {
     pins: BTreeMap<PathBuf, Closing>,
     /// Inodes of protected files that have other names too.
     linked: BTreeMap<u64, Closing>,
+    litter: Vec<PathBuf>,
     seen: usize,
 }
 
@@ -118,6 +130,9 @@ impl<'a> Search<'a> {
         // Names in it are digests: there is nothing to find, and there are many.
         if entry.file_name() == "objects" && parent.ends_with(".git") {
             return false;
+        }
+        if litter::is_named_like(&entry.file_name()) {
+            self.litter.push(parent.join(entry.file_name()));
         }
         let found = self.names.name(parent.as_os_str().as_bytes(), entry.file_name().as_bytes());
         let Some(name) = found else { return true };
@@ -188,7 +203,7 @@ mod tests {
             why: String::new(),
         };
         let names: Vec<ProtectedName> = names.iter().map(protect).collect();
-        let found = find(zone.path(), &Matcher::new(&names).unwrap()).unwrap();
+        let found = find(zone.path(), &Matcher::new(&names).unwrap()).unwrap().pins;
         let short = |path: &Path| path.strip_prefix(zone.path()).unwrap().display().to_string();
         found.iter().map(|pin| (short(&pin.path), pin.closing)).collect()
     }

@@ -22,6 +22,7 @@ pub mod beneath;
 mod read;
 mod write;
 mod temporary;
+pub mod litter;
 mod edit;
 mod list;
 mod glob;

@@ -6,6 +6,7 @@
 
 use super::beneath::open_beneath;
 use super::failure::errno;
+use super::litter::{DIGITS, PREFIX};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, renameat};
 use nix::sys::stat::{Mode, fchmod};
@@ -152,5 +153,5 @@ fn new_file() -> Mode {
 
 /// A name that nobody guesses; that it is free is seen by making it.
 fn random_name() -> String {
-    format!(".lazaret-{:016x}", RandomState::new().build_hasher().finish())
+    format!("{PREFIX}{:0DIGITS$x}", RandomState::new().build_hasher().finish())
 }
