@@ -4,9 +4,11 @@
 pub mod hello;
 pub mod request;
 pub mod reply;
+pub mod attack;
 pub mod path;
 pub mod frame;
 
+pub use attack::{AttackReport, Attempt, Holds};
 pub use frame::{Decoder, FRAME_MAX, FrameError, encode};
 pub use hello::{
     Digest, FEATURES, Hello, HelloError, Layer, LayerReport, LayerSet, LayerState, MAGIC, Machine, Open,

@@ -1,6 +1,6 @@
 //! What the broker answers.
 
-use crate::{CallId, Digest, Hello, LayerSet, Machine, Opened, ZonePath};
+use crate::{AttackReport, CallId, Digest, Hello, LayerSet, Machine, Opened, ZonePath};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -54,6 +54,13 @@ pub enum FromBroker {
     },
     /// The connection ends: the client broke the protocol, or the session cannot go on.
     Fault(Failed),
+    /// A self-attack has ended.
+    Attacked {
+        /// Which call it was.
+        call: CallId,
+        /// Every attack and what came of it.
+        reports: Vec<AttackReport>,
+    },
 }
 
 /// How a call ended.

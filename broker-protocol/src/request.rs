@@ -96,6 +96,12 @@ pub enum ToBroker {
         /// Which call.
         call: CallId,
     },
+    /// Has the broker attack a cell of this session. Allowed while no call is under way; it is a call itself until
+    /// [`FromBroker::Attacked`](crate::FromBroker::Attacked), or a `Done` that says why not, ends it.
+    Attack {
+        /// The client's number for it.
+        call: CallId,
+    },
 }
 
 /// Signals a client may send to what it started.

@@ -4,6 +4,7 @@ mod broker;
 mod warden;
 mod cell;
 mod work;
+mod attack;
 mod listen;
 mod sys;
 
@@ -102,8 +103,9 @@ fn serve(socket: OwnedFd, user: User) -> io::Result<()> {
 
 /// Takes what is needed from the environment and overwrites the rest of it.
 fn user() -> io::Result<User> {
-    let variables: cell::environment::Variables = std::env::vars_os().collect();
+    let mut variables: cell::environment::Variables = std::env::vars_os().collect();
     sys::wipe_environment();
+    variables.insert(attack::VARIABLE.into(), "canary".into());
     // The account's home and not `HOME`: where the user's policy lies is not for the caller to say.
     let home = match Account::from_uid(Uid::effective())? {
         Some(account) => account.dir,

@@ -1,7 +1,8 @@
-//! Every `unsafe` block of this crate: system calls that nix does not wrap, each as a thin function whose error is the
-//! kernel's. Nothing here decides anything.
+//! Every `unsafe` block of this crate but those of the self-attack (`attack/sys.rs`): system calls that nix does not wrap,
+//! each as a thin function whose error is the kernel's. Nothing here decides anything.
 
 use libc::{c_char, c_int, c_long, c_uint, c_void};
+use nix::errno::Errno;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -132,6 +133,20 @@ pub fn spawn(spawn: &Spawn) -> io::Result<i32> {
     Ok(pid)
 }
 
+/// Starts our own code as a child, in a copy of this process, prepared as [`spawn`] prepares for a program.
+///
+/// # Errors
+/// The fork's. A preparation that fails is the child's exit code 1.
+pub fn spawn_own(spawn: &Spawn, work: impl FnOnce() -> io::Result<()>) -> io::Result<i32> {
+    match fork(0)? {
+        Fork::Parent(child) => Ok(child.pid),
+        Fork::Child => {
+            let done = prepare(spawn).map_err(io::Error::from_raw_os_error).and_then(|()| work());
+            std::process::exit(i32::from(done.is_err()))
+        }
+    }
+}
+
 /// The child's side of [`spawn`]. It shares the parent's memory: it calls the kernel only, and allocates nothing.
 extern "C" fn child(argument: *mut c_void) -> c_int {
     // SAFETY: `spawn` passes a pointer to its `Start` and waits.
@@ -229,6 +244,20 @@ pub fn seccomp(filter: &[libc::sock_filter]) -> io::Result<()> {
 pub fn seccomp_mode() -> io::Result<c_int> {
     // SAFETY: takes no pointer.
     check(unsafe { libc::prctl(libc::PR_GET_SECCOMP) }.into()).map(|mode| mode as c_int)
+}
+
+/// Tries to make a stream socket, and closes it again.
+pub fn try_socket(family: c_int, protocol: c_int) -> Result<(), Errno> {
+    // SAFETY: takes numbers only; the descriptor is new and nobody else's.
+    let made = unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, protocol) };
+    // SAFETY: see above.
+    Errno::result(made).map(|fd| drop(unsafe { OwnedFd::from_raw_fd(fd) }))
+}
+
+/// Tries to call `clone3`, with arguments of no size, which a kernel that has it refuses with `EINVAL`.
+pub fn try_clone3() -> Result<(), Errno> {
+    // SAFETY: the kernel reads nothing from arguments of no size, and starts nothing.
+    Errno::result(unsafe { libc::syscall(libc::SYS_clone3, std::ptr::null::<c_void>(), 0usize) }).map(drop)
 }
 
 /// Closes every descriptor from `first` on.

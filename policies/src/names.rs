@@ -188,14 +188,16 @@ fn fold(bytes: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(fold_text(&text).into_bytes())
 }
 
-fn fold_pattern(pattern: &str) -> Cow<'_, str> {
+/// A pattern as names are compared with it.
+pub(crate) fn fold_pattern(pattern: &str) -> Cow<'_, str> {
     if pattern.is_ascii() { Cow::Borrowed(pattern) } else { Cow::Owned(fold_text(pattern)) }
 }
 
 fn fold_text(text: &str) -> String {
     let kept = text.chars().filter(|c| !is_ignorable(*c));
-    // To upper case first: the long s and the Kelvin sign have a small letter of their own.
-    kept.flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
+    // To upper case in between: the long s and the Kelvin sign have a small letter of their own. To lower case before:
+    // the capital sharp s is two letters only by way of the small one.
+    kept.flat_map(char::to_lowercase).flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
 }
 
 /// Unicode's Default_Ignorable_Code_Point.
@@ -285,6 +287,18 @@ mod tests {
         for path in [".e\u{200c}nv", "\u{feff}.env", ".g\u{200b}it/ho\u{ad}oks/x", "client_\u{17f}ecret.txt"]
         {
             assert!(hits(&matcher, path), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn every_letter_has_one_form() {
+        assert!(hits(&matcher(&[".ssh"]), ".\u{1e9e}h"));
+        // No letter above these has another case.
+        for letter in (0..0x2_0000).filter_map(char::from_u32).map(String::from) {
+            let form = fold_text(&letter);
+            for other in [letter.to_lowercase(), letter.to_uppercase(), form.clone()] {
+                assert_eq!(fold_text(&other), form, "{letter} and {other}");
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! Single values of a policy file, each checked while it is read.
 
 use crate::host::HostPath;
+use crate::names;
 use crate::pattern::{Pattern, PatternError};
 use broker_protocol::Layer;
 use serde::Deserialize;
@@ -170,8 +171,13 @@ checked_text!(
     }
 );
 
+/// Both as written and as it will be compared: characters that are left out of a comparison may have been all of it.
 fn check_glob(name: &str) -> Result<(), ValueError> {
-    Pattern::parse(name).map(drop).map_err(ValueError::Glob)
+    let folded = names::fold_pattern(name);
+    if folded.is_empty() {
+        return Err(ValueError::Pattern);
+    }
+    [name, &folded].into_iter().try_for_each(|text| Pattern::parse(text).map(drop)).map_err(ValueError::Glob)
 }
 
 fn is_variable(text: &str) -> bool {
@@ -260,6 +266,8 @@ mod tests {
         assert_eq!(pattern(&"n".repeat(PATTERN_MAX + 1)), Err(ValueError::Pattern));
         assert_eq!(pattern("a[b"), Err(ValueError::Glob(PatternError::Unpaired)));
         assert_eq!(pattern("x/{a,b/y"), Err(ValueError::Glob(PatternError::Unpaired)));
+        assert_eq!(pattern("{\u{200b}}"), Err(ValueError::Glob(PatternError::Unpaired)));
+        assert_eq!(pattern("a/\u{200b}"), Err(ValueError::Pattern));
         assert_eq!(ExceptPattern::try_from("a/b".to_owned()), Err(ValueError::Except));
     }
 

@@ -49,6 +49,14 @@ pub fn without_landlock() -> BpfProgram {
     program
 }
 
+/// A machine whose Landlock says yes and does nothing: `landlock_restrict_self` answers 0 and is not carried out.
+pub fn pretending_landlock() -> BpfProgram {
+    let mut program = preamble();
+    program.extend(when_call(libc::SYS_landlock_restrict_self, &[answer(fail(0))]));
+    program.push(answer(ALLOW));
+    program
+}
+
 /// Sends the question for Landlock's version to a supervisor and lets everything else pass.
 pub fn asking_for_landlock_version() -> BpfProgram {
     let body = [

@@ -77,8 +77,19 @@ fn every_variant_has_an_example() {
     );
 }
 
-const TO: [&str; 10] =
-    ["hello", "probe", "open", "call", "input", "input end", "resize", "signal", "credit", "cancel"];
+const TO: [&str; 11] = [
+    "hello",
+    "probe",
+    "open",
+    "call",
+    "input",
+    "input end",
+    "resize",
+    "signal",
+    "credit",
+    "cancel",
+    "attack",
+];
 
 fn variant_to(message: &ToBroker) -> &'static str {
     match message {
@@ -92,10 +103,12 @@ fn variant_to(message: &ToBroker) -> &'static str {
         ToBroker::Signal { .. } => "signal",
         ToBroker::Credit { .. } => "credit",
         ToBroker::Cancel { .. } => "cancel",
+        ToBroker::Attack { .. } => "attack",
     }
 }
 
-const FROM: [&str; 8] = ["hello", "probed", "opened", "output", "input credit", "part", "done", "fault"];
+const FROM: [&str; 9] =
+    ["hello", "probed", "opened", "output", "input credit", "part", "done", "fault", "attacked"];
 
 fn variant_from(message: &FromBroker) -> &'static str {
     match message {
@@ -107,6 +120,7 @@ fn variant_from(message: &FromBroker) -> &'static str {
         FromBroker::Part { .. } => "part",
         FromBroker::Done { .. } => "done",
         FromBroker::Fault(_) => "fault",
+        FromBroker::Attacked { .. } => "attacked",
     }
 }
 
@@ -241,6 +255,7 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
         ("signal quit", ToBroker::Signal { call: 7, signal: Signal::Quit }),
         ("credit", ToBroker::Credit { call: 7, bytes: 65_536 }),
         ("cancel", ToBroker::Cancel { call: 7 }),
+        ("attack", ToBroker::Attack { call: 7 }),
     ]
 }
 
@@ -314,6 +329,7 @@ fn from_broker() -> Vec<(&'static str, FromBroker)> {
         ("done, failed", done(Outcome::Failed(failed()))),
         ("done, broken", done(Outcome::Broken(Broken { message: "m".into() }))),
         ("fault", FromBroker::Fault(failed())),
+        ("attacked", FromBroker::Attacked { call: 7, reports: attacks() }),
     ];
     frames.extend(ends().map(|(name, ended)| (name, done(Outcome::Ran(ran(ended))))));
     frames
@@ -365,6 +381,21 @@ fn done(outcome: Outcome) -> FromBroker {
 
 fn failed() -> Failed {
     Failed { kind: ErrorKind::Protocol, message: "m".into() }
+}
+
+fn attacks() -> Vec<AttackReport> {
+    let report = |control, inside, known: Option<&str>| AttackReport {
+        class: "files".into(),
+        name: "read".into(),
+        control,
+        inside,
+        core: known.is_none(),
+        known: known.map(str::to_owned),
+    };
+    vec![
+        report(Attempt::Got, Attempt::Refused(13), None),
+        report(Attempt::Killed(31), Attempt::Unknown, Some("w")),
+    ]
 }
 
 fn layers() -> Vec<LayerReport> {

@@ -31,6 +31,18 @@ pub struct CellHandle {
     pub pidfd: OwnedFd,
 }
 
+impl CellHandle {
+    /// Why the cell has ended before its order came, if it says so: a layer that could not be put up, or does not bite.
+    pub fn refusal(&self) -> Option<Outcome> {
+        let mut buffer = [0; REPORT_LEN];
+        let (length, _) = sys::receive(self.socket.as_fd(), &mut buffer, libc::MSG_DONTWAIT).ok()?;
+        match Report::decode(&buffer[..length])?.end {
+            End::Unconfined { layer, errno } => Some(unconfined(layer.name(), errno)),
+            End::Exited(_) | End::Signalled(_) | End::NotStarted(_) => None,
+        }
+    }
+}
+
 /// The broker's ends of a command's standard streams.
 #[derive(Debug)]
 pub struct Streams {
@@ -195,7 +207,12 @@ impl Command {
 
     /// Ends the command: the cell kills everything in it and reports.
     pub fn end(&mut self, why: Ended) {
-        if self.ended.is_some() || self.report.is_some() {
+        if self.report.is_some() {
+            // It has ended by itself; a client that wants no more of it need not take the rest of its output.
+            self.live = false;
+            return;
+        }
+        if self.ended.is_some() {
             return;
         }
         self.ended = Some(why);
@@ -341,7 +358,13 @@ impl Command {
     /// Reads the cell's report.
     pub fn hear(&mut self) {
         let mut buffer = [0; REPORT_LEN];
-        self.report = match sys::receive(self.cell.socket.as_fd(), &mut buffer, libc::MSG_DONTWAIT) {
+        let mut receive = || sys::receive(self.cell.socket.as_fd(), &mut buffer, libc::MSG_DONTWAIT);
+        let heard = match receive() {
+            // The cell left a signal of ours unread: the kernel says so first, and gives the report after that.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => receive(),
+            heard => heard,
+        };
+        self.report = match heard {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
             Err(error) => Some(Err(error.kind())),
             Ok((length, _)) => Some(Report::decode(&buffer[..length]).ok_or(io::ErrorKind::UnexpectedEof)),

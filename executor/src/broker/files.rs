@@ -10,6 +10,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+/// Bytes of requests that may wait for the worker before the client is not listened to.
+const WAITING_FULL: usize = 8 << 20;
 /// How long one file call may take; the tools bound themselves well below it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -58,6 +60,11 @@ impl Files {
         self.waiting.push_back((call, frame::encode_whole(request)?));
         self.advance();
         Ok(())
+    }
+
+    /// Whether enough waits for the worker.
+    pub fn is_full(&self) -> bool {
+        self.waiting.iter().map(|(_, request)| request.len()).sum::<usize>() > WAITING_FULL
     }
 
     /// Whether a worker is needed and has not been asked for. Counts as asking.

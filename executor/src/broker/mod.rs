@@ -98,6 +98,8 @@ fn protocol(message: impl Into<String>) -> Failed {
 impl Broker {
     /// Waits for something to happen and acts on it; false when the client has left.
     fn turn(&mut self) -> Result<bool, Failed> {
+        // Frames that had to wait when they came.
+        self.take_frames()?;
         let ready = self.wait().map_err(|error| protocol(format!("waiting failed: {error}")))?;
         for (token, flags) in ready {
             if token == Token::Client {
@@ -117,7 +119,7 @@ impl Broker {
 
     fn wait(&self) -> io::Result<Vec<(Token, PollFlags)>> {
         let mut client = PollFlags::empty();
-        client.set(PollFlags::POLLIN, !self.connection.is_full());
+        client.set(PollFlags::POLLIN, !self.is_full());
         client.set(PollFlags::POLLOUT, self.connection.has_output());
         let mut waited = vec![(Token::Client, PollFd::new(self.connection.fd(), client))];
         let mut timeout = PollTimeout::NONE;
@@ -140,12 +142,26 @@ impl Broker {
         {
             return Ok(false);
         }
-        while !self.connection.is_full() {
+        self.take_frames()?;
+        Ok(true)
+    }
+
+    /// Takes the frames that have come whole, until enough waits to be sent or done.
+    fn take_frames(&mut self) -> Result<(), Failed> {
+        while !self.is_full() {
             let next = self.connection.next().map_err(|error| protocol(error.to_string()))?;
             let Some(frame) = next else { break };
             self.take(frame)?;
         }
-        Ok(true)
+        Ok(())
+    }
+
+    fn is_full(&self) -> bool {
+        let session_full = match &self.phase {
+            Phase::Open(session) => session.is_full(),
+            Phase::Greeting | Phase::Greeted { .. } => false,
+        };
+        session_full || self.connection.is_full()
     }
 
     /// Every frame, when it is allowed, and who answers it.
@@ -184,6 +200,9 @@ impl Broker {
                 Ok(())
             }
             (Phase::Open(session), ToBroker::Cancel { call }) => session.cancel(call, &mut self.connection),
+            (Phase::Open(session), ToBroker::Attack { call }) => {
+                session.attack(call, &self.user.variables, &mut self.connection)
+            }
             (Phase::Greeting, _) => Err(protocol("the first frame of a connection is a Hello")),
             (Phase::Greeted { .. }, _) => Err(protocol("after the Hello come Probe and Open")),
             (Phase::Open(_), ToBroker::Hello(_) | ToBroker::Probe | ToBroker::Open(_)) => {

@@ -6,8 +6,10 @@ use super::connection::Connection;
 use super::files::{Files, Heard};
 use super::open::Ready;
 use super::{protocol, send};
+use crate::attack::{Siege, siege};
 use crate::cell::cgroup::Cgroup;
-use crate::cell::plan::{CellPlan, Scratch, Walls};
+use crate::cell::environment::Variables;
+use crate::cell::plan::{CellPlan, Scratch, Task, Walls};
 use crate::sys;
 use crate::warden::{Ask, Told, Warden};
 use broker_protocol::{
@@ -71,6 +73,8 @@ pub struct Session {
 struct Call {
     started: Instant,
     work: Work,
+    /// The self-attack that this call is, if it is one and no tool call.
+    siege: Option<Box<Siege>>,
 }
 
 /// Who has a call.
@@ -159,6 +163,11 @@ impl Session {
         }
     }
 
+    /// Whether so much waits for the file worker that nothing more should be taken from the client.
+    pub fn is_full(&self) -> bool {
+        self.files.is_full()
+    }
+
     /// When something happens by itself.
     pub fn deadline(&self) -> Option<Instant> {
         self.commands().filter_map(|(_, command)| command.deadline()).chain(self.files.deadline()).min()
@@ -201,7 +210,30 @@ impl Session {
             Request::Bash(bash) => self.queue(call, bash)?,
             request => self.queue_file(call, &request)?,
         };
-        self.calls.insert(call, Call { started, work });
+        self.calls.insert(call, Call { started, work, siege: None });
+        self.dispatch(connection)
+    }
+
+    /// Starts a self-attack. It runs our own code only, so no policy is asked; its cell is like any other.
+    pub fn attack(
+        &mut self,
+        call: CallId,
+        variables: &Variables,
+        connection: &mut Connection,
+    ) -> Result<(), Failed> {
+        if !self.calls.is_empty() {
+            return Err(protocol("a session is attacked only while no call is under way"));
+        }
+        let started = Instant::now();
+        let siege = match Siege::begin(&self.walls, variables) {
+            Ok(siege) => Some(Box::new(siege)),
+            Err(error) => {
+                let broken = Broken { message: format!("the self-attack cannot be prepared: {error}") };
+                return self.send_done(call, Outcome::Broken(broken), Usage::default(), connection);
+            }
+        };
+        let work = self.queue(call, Siege::request())?;
+        self.calls.insert(call, Call { started, work, siege });
         self.dispatch(connection)
     }
 
@@ -283,13 +315,18 @@ impl Session {
         let Some(entry) = self.calls.get_mut(&call) else { return Ok(()) };
         let Work::Waiting { bash, terminal, input, input_ended } = &mut entry.work else { return Ok(()) };
         let timeout_s = time_limit(&self.walls.policy, bash);
-        let capture =
-            Capture::new(self.walls.policy.limits.capture, self.walls.policy.limits.spill, spill_name(call));
+        let (plan, capture) = match &entry.siege {
+            None => (plan(&self.walls, bash), capture(&self.walls.policy, call)),
+            Some(siege) => (siege.plan(&self.walls), Capture::new(2 * siege::OUTPUT, 0, String::new())),
+        };
         let (input, input_ended) = (std::mem::take(input), *input_ended);
-        let command =
-            order(&self.walls, bash, terminal.take(), &cell, self.null.as_fd()).and_then(|streams| {
-                Command::new(cell, streams, bash, timeout_s, &self.walls.policy.limits, capture)
-            });
+        let command = match order(&plan, bash, terminal.take(), &cell, self.null.as_fd()) {
+            Ok(streams) => Command::new(cell, streams, bash, timeout_s, &self.walls.policy.limits, capture),
+            Err(error) => match cell.refusal() {
+                Some(outcome) => return self.done(call, outcome, Usage::default(), connection),
+                None => Err(error),
+            },
+        };
         match command {
             Ok(mut command) => {
                 // What has waited here was within the window when it came.
@@ -402,10 +439,19 @@ impl Session {
     }
 
     fn finish(&mut self, call: CallId, connection: &mut Connection) -> Result<(), Failed> {
-        let Some(Call { started, work: Work::Command(command) }) = self.calls.remove(&call) else {
+        let Some(Call { started, work: Work::Command(command), siege }) = self.calls.remove(&call) else {
             return Ok(());
         };
-        let (outcome, usage) = command.finish();
+        let (mut outcome, usage) = command.finish();
+        if let Some(siege) = siege {
+            match siege.finish(outcome, self.walls.tier, self.layers) {
+                Ok(reports) => {
+                    send(connection, &FromBroker::Attacked { call, reports })?;
+                    return self.ask_for_cells();
+                }
+                Err(other) => outcome = other,
+            }
+        }
         self.send_done(call, outcome, Usage { wall_us: micros(started), ..usage }, connection)?;
         self.ask_for_cells()
     }
@@ -508,7 +554,7 @@ impl Session {
         match self.calls.get_mut(&call).map(|entry| &mut entry.work) {
             Some(Work::Command(command)) => {
                 command.end(Ended::Cancelled);
-                Ok(())
+                self.pass_output(call, connection)
             }
             Some(Work::Waiting { .. }) => self.done(call, never_started(), Usage::default(), connection),
             Some(Work::File) => {
@@ -552,15 +598,14 @@ fn pass(
 
 /// Sends a cell its order, with the far ends of the streams whose near ends are returned.
 fn order(
-    walls: &Walls,
+    plan: &CellPlan,
     bash: &Bash,
     terminal: Option<(OwnedFd, OwnedFd)>,
     cell: &CellHandle,
     null: BorrowedFd,
 ) -> io::Result<Streams> {
-    let plan = plan(walls, bash);
     let mut bytes = Vec::new();
-    frame::encode(&plan, &mut bytes).map_err(io::Error::other)?;
+    frame::encode(plan, &mut bytes).map_err(io::Error::other)?;
     let order = &bytes[frame::PREFIX..];
     if let (Stdin::Terminal(size), Some((master, slave))) = (&bash.stdin, terminal) {
         sys::terminal_size(master.as_fd(), size.rows, size.columns)?;
@@ -602,7 +647,7 @@ fn plan(walls: &Walls, bash: &Bash) -> CellPlan {
     };
     // `join` with an empty path would add a slash.
     let directory = if path.relative().is_empty() { root.clone() } else { root.join(path.relative()) };
-    CellPlan { arguments, directory: directory.display().to_string(), terminal }
+    CellPlan { task: Task::Program { arguments, terminal }, directory: directory.display().to_string() }
 }
 
 /// The wall time of a command. One at a terminal has none unless it asks: a person is there to end it.
@@ -611,6 +656,11 @@ fn time_limit(policy: &EffectivePolicy, bash: &Bash) -> Option<u32> {
         (Stdin::Terminal(_), None) => None,
         (_, asked) => Some(policy.timeout(asked)),
     }
+}
+
+/// What is kept of a command's output.
+fn capture(policy: &EffectivePolicy, call: CallId) -> Capture {
+    Capture::new(policy.limits.capture, policy.limits.spill, spill_name(call))
 }
 
 /// Unique in a central root that many sessions share, one after the other and side by side.

@@ -14,6 +14,7 @@ pub mod protected;
 pub mod capabilities;
 pub mod landlock;
 pub mod seccomp;
+pub mod bite;
 
 use broker_protocol::{Layer, Tier};
 use nix::sys::prctl;
@@ -74,6 +75,8 @@ pub fn confine(walls: &Walls, rules: &landlock::Rules, nnp: NoNewPrivileges) -> 
     landlock::restrict(&ruleset, nnp)?;
     seccomp::confine_cell(walls.tier, nnp)?;
     check()?;
+    // Of what cannot be asked, a sample is tried.
+    bite::cell(walls)?;
     Ok(Confined { ruleset })
 }
 

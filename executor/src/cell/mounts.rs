@@ -31,6 +31,9 @@ const SCRATCH: [(&str, &str); 3] = [("var-tmp", "/var/tmp"), ("shm", "/dev/shm")
 /// Where the new root is put together: the first of these that exists. What it hides is already held by descriptors.
 const BASES: [&str; 4] = ["/tmp", "/mnt", "/var", "/usr"];
 
+/// An empty file of the root that every user may read and no rule names: `bite` tries to open it.
+pub const OUTSIDE: &str = "/.outside";
+
 /// Builds the session's root and makes it the root.
 pub fn build(walls: &Walls) -> Result<(), LayerError> {
     let mask = umask(Mode::empty());
@@ -43,6 +46,7 @@ pub fn build(walls: &Walls) -> Result<(), LayerError> {
     root.scratch(walls)?;
     root.own_filesystems()?;
     trees.iter().try_for_each(|(view, tree)| root.view(view, tree.as_ref()))?;
+    File::create(root.place(Path::new(OUTSIDE))).at(Layer::MountNamespace, || format!("make {OUTSIDE}"))?;
     enter(base)?;
     namespaces::close_user_namespaces()?;
     pin_all(&walls.pins)?;

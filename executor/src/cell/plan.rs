@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::protected::Pin;
+use crate::attack::Targets;
 
 /// Everything about a session's cells that does not depend on the call.
 #[derive(Debug)]
@@ -152,10 +153,22 @@ fn is_absent(error: &io::Error) -> bool {
 /// One call's work, for a cell: what the walls leave open.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct CellPlan {
-    /// The program and its arguments.
-    pub arguments: Vec<serde_bytes::ByteBuf>,
+    /// What is started.
+    pub task: Task,
     /// Absolute path of the working directory.
     pub directory: String,
-    /// `TERM` of the terminal that descriptor 0 is, if it is one.
-    pub terminal: Option<String>,
+}
+
+/// What a cell starts.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Task {
+    /// A stranger's program.
+    Program {
+        /// The program and its arguments.
+        arguments: Vec<serde_bytes::ByteBuf>,
+        /// `TERM` of the terminal that descriptor 0 is, if it is one.
+        terminal: Option<String>,
+    },
+    /// Our own attacks, in its place.
+    Attack(Targets),
 }

@@ -4,7 +4,8 @@
 //! neither signal nor trace it: it is PID 1 of the program's namespace and not dumpable; in the flat tier the program is
 //! in a Landlock domain below its own.
 
-use crate::cell::plan::{CellPlan, Walls};
+use crate::attack::{self, Targets};
+use crate::cell::plan::{CellPlan, Task, Walls};
 use crate::cell::{At, Confined, LayerError, NoNewPrivileges, confine, descriptors, landlock, limits};
 use crate::sys::{self, Program, Spawn};
 use broker_protocol::{Layer, Tier, frame, limit};
@@ -17,6 +18,7 @@ use nix::sys::signalfd::SignalFd;
 use nix::sys::time::TimeValLike;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
+use serde_bytes::ByteBuf;
 use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -170,11 +172,14 @@ impl Cell<'_> {
     /// Goes through an order before it comes: a page that is first touched after a fork costs a fault, and these
     /// faults together a tenth of starting bash.
     fn rehearse(&self) -> io::Result<()> {
-        let arguments = ["bash", "-c", "true"].map(|word| serde_bytes::ByteBuf::from(word.as_bytes()));
-        let plan = CellPlan { arguments: arguments.into(), directory: "/".into(), terminal: None };
+        let arguments = ["bash", "-c", "true"].map(|word| ByteBuf::from(word.as_bytes()));
+        let task = Task::Program { arguments: arguments.into(), terminal: None };
+        let plan = CellPlan { task, directory: "/".into() };
         let mut order = Vec::new();
         frame::encode(&plan, &mut order).map_err(io::Error::other)?;
-        let program = self.program(&frame::decode(&order[frame::PREFIX..]).map_err(io::Error::other)?)?;
+        let plan: CellPlan = frame::decode(&order[frame::PREFIX..]).map_err(io::Error::other)?;
+        let Task::Program { arguments, terminal } = &plan.task else { return Ok(()) };
+        let program = self.program(arguments, terminal.as_deref(), &plan.directory)?;
         sys::spawn(&self.spawn(&program, true, [0, 1, 2], false)).map(drop)?;
         while waitpid(None::<Pid>, None).is_ok() {}
         while let Ok(Some(_)) = self.signals.read_signal() {}
@@ -205,10 +210,24 @@ impl Cell<'_> {
         drop(order);
         let [stdin, stdout, stderr] =
             <[OwnedFd; 3]>::try_from(stdio).map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
-        let program = self.program(&plan)?;
         let stdio = [stdin.as_raw_fd(), stdout.as_raw_fd(), stderr.as_raw_fd()];
-        let pid = sys::spawn(&self.spawn(&program, false, stdio, plan.terminal.is_some()))?;
+        let pid = match &plan.task {
+            Task::Program { arguments, terminal } => {
+                let program = self.program(arguments, terminal.as_deref(), &plan.directory)?;
+                sys::spawn(&self.spawn(&program, false, stdio, terminal.is_some()))?
+            }
+            Task::Attack(targets) => self.attack(targets.clone(), &plan.directory, stdio)?,
+        };
         Ok(Pid::from_raw(pid))
+    }
+
+    /// Starts our own attacks where a program would start, prepared as it would be.
+    fn attack(&self, mut targets: Targets, directory: &str, stdio: [RawFd; 3]) -> io::Result<i32> {
+        let names =
+            self.walls.environment.iter().filter_map(|entry| entry.as_bytes().split(|c| *c == b'=').next());
+        targets.variables = names.map(<[u8]>::to_vec).collect();
+        let none = Program::new(Vec::new(), Vec::new(), Vec::new(), CString::new(directory)?);
+        sys::spawn_own(&self.spawn(&none, false, stdio, false), || attack::run(&targets))
     }
 
     fn spawn<'s>(
@@ -224,25 +243,17 @@ impl Cell<'_> {
         Spawn { program, rehearsal, stdio, terminal, limits: &self.limits, ruleset }
     }
 
-    fn program(&self, plan: &CellPlan) -> io::Result<Program> {
+    fn program(&self, arguments: &[ByteBuf], terminal: Option<&str>, directory: &str) -> io::Result<Program> {
         let mut environment = self.walls.environment.clone();
-        environment.push(CString::new(format!("PWD={}", plan.directory))?);
-        if let Some(term) = &plan.terminal {
+        environment.push(CString::new(format!("PWD={directory}"))?);
+        if let Some(term) = terminal {
             environment.retain(|entry| !entry.as_bytes().starts_with(b"TERM="));
             environment.push(CString::new(format!("TERM={term}"))?);
         }
-        let arguments: Vec<CString> = plan
-            .arguments
-            .iter()
-            .map(|argument| CString::new(argument.as_slice()))
-            .collect::<Result<_, _>>()?;
+        let arguments: Vec<CString> =
+            arguments.iter().map(|argument| CString::new(argument.as_slice())).collect::<Result<_, _>>()?;
         let name = arguments.first().ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?.clone();
-        Ok(Program::new(
-            candidates(name, &environment)?,
-            arguments,
-            environment,
-            CString::new(plan.directory.as_str())?,
-        ))
+        Ok(Program::new(candidates(name, &environment)?, arguments, environment, CString::new(directory)?))
     }
 
     /// Reaps, and obeys, until the program has ended or the broker has had enough.

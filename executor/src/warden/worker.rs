@@ -3,7 +3,7 @@
 //! Requests come down its socket and answers go up, both cut into messages of at most [`CHUNK`] bytes.
 
 use crate::cell::plan::Walls;
-use crate::cell::{At, LayerError, NoNewPrivileges, capabilities, descriptors, landlock, seccomp};
+use crate::cell::{At, LayerError, NoNewPrivileges, bite, capabilities, descriptors, landlock, seccomp};
 use crate::sys;
 use crate::work::{Intent, Protected, Root, Roots, Worker};
 use broker_protocol::{ErrorKind, Failed, FileAnswer, Layer, Request, Zone, frame, limit};
@@ -45,6 +45,7 @@ fn prepare(walls: &Walls, socket: &OwnedFd, nnp: NoNewPrivileges) -> Result<Work
     capabilities::drop_all()?;
     landlock::restrict(&landlock::worker_ruleset(walls)?, nnp)?;
     seccomp::confine_worker(nnp)?;
+    bite::worker(walls)?;
     Ok(worker)
 }
 

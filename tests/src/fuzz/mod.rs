@@ -111,7 +111,7 @@ pub fn path(data: &[u8]) {
         Ok(path) => check_path(&roots, &path),
         Err(PathError::Nul) => assert!(text.contains('\0')),
         Err(PathError::TooLong) => assert!(text.len() > path::NAME_MAX),
-        Err(PathError::Outside(shown)) => assert_eq!(shown, text, "the error shows another path"),
+        Err(PathError::Outside(shown)) => assert!(text.ends_with(&shown), "the error shows another path"),
     }
     for zone in [Zone::Project, Zone::Central] {
         if let Ok(path) = ZonePath::new(zone, &text) {
@@ -138,15 +138,14 @@ fn check_path(roots: &Roots, path: &ZonePath) {
 /// A policy file as the administrator or a user might have it.
 pub fn policy(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    let parsed = PolicyFile::parse("p.toml", &text);
-    if let Err(error) = &parsed {
-        check_place(error, &text);
+    if let Err(error) = PolicyFile::parse("p.toml", &text) {
+        return check_place(&error, &text);
     }
     for kind in [SourceKind::System, SourceKind::User] {
         let source = Source { name: "p.toml".into(), kind, text: text.to_string() };
         match Policies::load(vec![source]) {
             Ok(policies) => check_narrowing(&policies),
-            Err(error) => check_error(&error, parsed.is_err()),
+            Err(error) => check_error(&error),
         }
     }
 }
@@ -166,11 +165,10 @@ fn check_place(error: &PolicyError, text: &str) {
     }
 }
 
-/// Where the text is no policy the error says so; where it is, the error names what does not fit the other files.
-fn check_error(error: &PolicyError, text_is_bad: bool) {
+/// Where a text is a policy, the error names what does not fit the other files.
+fn check_error(error: &PolicyError) {
     let of_text = matches!(error, PolicyError::Text { .. } | PolicyError::TooLarge { .. });
-    assert_eq!(of_text, text_is_bad, "{error}");
-    assert!(error.to_string().contains("p.toml"), "no file in {error}");
+    assert!(!of_text && error.to_string().contains("p.toml"), "{error}");
 }
 
 /// No file takes back what the shipped ones close, or what they require.
@@ -187,10 +185,11 @@ fn check_narrowing(policies: &Policies) {
 }
 
 /// Protected names. Before the first NUL a list of patterns, one a line, `!` before an exception for the one above;
-/// after it a path as the disk may have it.
+/// after it a path as the disk may have it, as long as the kernel takes one.
 pub fn names(data: &[u8]) {
     let split = data.iter().position(|byte| *byte == 0).unwrap_or(data.len());
     let (list, path) = (String::from_utf8_lossy(&data[..split]), data.get(split + 1..).unwrap_or_default());
+    let path = &path[..path.len().min(path::PATH_MAX)];
     let names = protected_names(&list);
     let matcher = match Matcher::new(&names) {
         Ok(matcher) => matcher,
@@ -198,7 +197,7 @@ pub fn names(data: &[u8]) {
     };
     let answer = matcher.protection(path);
     assert_eq!(answer, strongest_by_name(&matcher, path), "as a whole and name by name");
-    assert_eq!(matcher.clone().leads_to(path), matcher.leads_to(path));
+    let _ = matcher.leads_to(path);
     // No two spellings of a name that a file system without case takes for one.
     let text = String::from_utf8_lossy(path);
     for other in [text.to_lowercase(), text.to_uppercase(), path_without_case(&text)] {
@@ -228,20 +227,21 @@ fn protected_names(list: &str) -> Vec<ProtectedName> {
 
 /// As a walk finds it, name by name; the one nearest the root where several are equal.
 fn strongest_by_name<'a>(matcher: &'a Matcher, path: &[u8]) -> Option<&'a ProtectedName> {
+    let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
     let mut strongest: Option<&ProtectedName> = None;
-    let mut parent: &[u8] = &[];
-    for name in path.split(|byte| *byte == b'/') {
-        if let Some(rule) = matcher.name(parent, name).filter(|_| !path.is_empty()) {
-            strongest = strongest.filter(|first| first.protection >= rule.protection).or(Some(rule));
-        }
-        let end = parent.len() + usize::from(!parent.is_empty() || path[0] == b'/') + name.len();
-        parent = &path[..end.min(path.len())];
+    for end in slashes.chain([path.len()]).filter(|end| *end > 0) {
+        let start = path[..end].iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+        let rule = matcher.name(&path[..start.saturating_sub(1)], &path[start..end]);
+        let stronger =
+            |rule: &&ProtectedName| strongest.is_none_or(|first| rule.protection > first.protection);
+        strongest = rule.filter(stronger).or(strongest);
     }
     strongest
 }
 
 /// Every other letter in upper case.
 fn path_without_case(text: &str) -> String {
-    let flip = |(at, c): (usize, char)| if at % 2 == 0 { c.to_ascii_uppercase() } else { c.to_ascii_lowercase() };
+    let flip =
+        |(at, c): (usize, char)| if at % 2 == 0 { c.to_ascii_uppercase() } else { c.to_ascii_lowercase() };
     text.chars().enumerate().map(flip).collect()
 }

@@ -144,8 +144,10 @@ fn an_executor_that_listens_serves_several_sessions() {
         let mut listener = world.program("lazaret-executor");
         let listener = listener.arg("listen").arg("--socket").arg(&socket);
         let mut listener = lazaret_tests::process::Running::start(listener);
-        let up = lazaret_tests::process::until(LIMIT, || socket.exists());
-        assert!(up, "no socket; the executor {:?}", listener.child.try_wait());
+        // Its name is there before it listens. This client leaves at once, which must not be the end of the service.
+        let up =
+            lazaret_tests::process::until(LIMIT, || std::os::unix::net::UnixStream::connect(&socket).is_ok());
+        assert!(up, "nobody listens; the executor {:?}", listener.child.try_wait());
         let session = || {
             let mut command = world.lazaret("session");
             Session::start(command.arg("--socket").arg(&socket))
@@ -155,6 +157,7 @@ fn an_executor_that_listens_serves_several_sessions() {
         assert_eq!(two.bash("echo two").success(), "two\n");
         assert!(one.close(LIMIT).success());
         assert_eq!(two.bash("echo still").success(), "still\n");
+        assert_eq!(session().bash("echo three").success(), "three\n");
         drop(two);
         lazaret_tests::process::kill_tree(listener.pid());
         let _ = listener.child.wait();

@@ -3,7 +3,7 @@
 use super::event::ErrorBody;
 use super::place::Place;
 use super::say::{self, Colour, paint};
-use super::{exit, runtime};
+use super::{attack, exit, runtime};
 use crate::adapters::executor::Greeting;
 use broker_protocol::{Failed, LayerReport, LayerState, Machine, Opened};
 use clap::Args;
@@ -12,19 +12,31 @@ use std::io::{self, IsTerminal};
 
 /// Say which layers this machine has, and what is lost without each
 ///
-/// Asks the executor what the kernel offers, then tries whether a session opens for this project and profile.
+/// Asks the executor what the kernel offers, then tries whether a session opens for this project and profile. With
+/// --attack, tries real attacks instead, each without a cell first and then in a cell of an empty project, and prints
+/// what came of each. An attack that does not work without a cell either is untested; what a tier is known not to hold
+/// is named with the reason.
 #[derive(Args)]
-#[command(after_help = "Examples:\n  lazaret doctor\n  lazaret doctor --profile rust --json\n\n\
-                        Exit code: 0 if a session opens with every layer that its profile requires, else 1.")]
+#[command(
+    after_help = "Examples:\n  lazaret doctor\n  lazaret doctor --profile rust --json\n  lazaret doctor --attack\n\n\
+                        Exit code: 0 if a session opens with every layer that its profile requires, and with\n\
+                        --attack if its cell holds all that is not named as known; else 1."
+)]
 pub struct Doctor {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    /// Attack a cell with this profile, in an empty project of its own
+    #[arg(long)]
+    attack: bool,
 }
 
 impl Doctor {
     /// Asks and prints; returns our exit code.
     pub fn main(self, place: &Place) -> Result<u8, Failed> {
+        if self.attack {
+            return attack::main(place, self.json);
+        }
         let examined = examine(place);
         match &examined {
             Ok((machine, opened)) if self.json => say::json(&to_json(machine, opened))?,

@@ -5,6 +5,7 @@ mod call;
 mod tools;
 mod session;
 mod doctor;
+mod attack;
 mod place;
 mod event;
 mod streams;
@@ -50,14 +51,16 @@ Exit codes:
   call     0 done; 1 the tool failed; 2 wrong input, or no such tool;
            3 violation; 124 time limit; 125 lazaret failed; 126 refused
   session  0 at the end of its input; 125 no session; 141 nobody reads
-  doctor   0 if a session can open here, else 1
+  doctor   0 if a session can open here (with --attack: and its cell holds),
+           else 1
   others   0, or 2 for wrong arguments
 
 Examples:
   lazaret run -- make test     a command of this project, in a cell
   lazaret run -- bash          a shell in a cell
   lazaret call file_read '{\"path\":\"src/main.rs\"}'
-  lazaret doctor               what this machine can keep closed";
+  lazaret doctor               what this machine can keep closed
+  lazaret doctor --attack      the same, proved by attacks";
 
 /// Runs the tool calls of AI agents in cells that the kernel keeps closed.
 #[derive(Parser)]

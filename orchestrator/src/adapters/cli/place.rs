@@ -48,6 +48,11 @@ impl Place {
             Some(central) => std::path::absolute(central).map_err(|error| internal(error.to_string()))?,
             None => data_home()?.join("lazaret/projects").join(own_name(&project)),
         };
+        self.open_in(project, central, spare)
+    }
+
+    /// The same for other roots.
+    pub fn open_in(&self, project: PathBuf, central: PathBuf, spare: u8) -> Result<Open, Failed> {
         let [project, central] = [text(project)?, text(central)?];
         Ok(Open { project, central, profile: self.profile.clone(), spare })
     }

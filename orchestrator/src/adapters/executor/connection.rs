@@ -248,9 +248,10 @@ impl Link {
                 Ok(())
             }
             FromBroker::Fault(failed) => Err(ExecutorError::Fault(failed)),
-            FromBroker::Hello(_) | FromBroker::Probed(_) | FromBroker::Opened(_) => {
-                Err(ExecutorError::Protocol("a message out of turn"))
-            }
+            FromBroker::Hello(_)
+            | FromBroker::Probed(_)
+            | FromBroker::Opened(_)
+            | FromBroker::Attacked { .. } => Err(ExecutorError::Protocol("a message out of turn")),
         }
     }
 

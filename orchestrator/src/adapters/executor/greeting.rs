@@ -2,7 +2,10 @@
 //! [`Connection`], so nothing can be called before.
 
 use super::{Connection, Endpoint, ExecutorError, socket, start};
-use broker_protocol::{Decoder, FromBroker, Hello, Machine, Open, Opened, ToBroker, encode};
+use broker_protocol::{
+    AttackReport, Decoder, ErrorKind, Failed, FromBroker, Hello, Machine, Open, Opened, Outcome, ToBroker,
+    encode,
+};
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -61,6 +64,18 @@ impl Greeting {
         greeted.send(&ToBroker::Open(open)).await?;
         let opened = greeted.opened().await;
         Ok((machine, opened))
+    }
+
+    /// Waits for the session, has it attacked and waits for what came of that. Needs the runtime.
+    pub async fn attacked(self) -> Result<(Opened, Vec<AttackReport>), ExecutorError> {
+        let mut greeted = self.greeted().await?;
+        let opened = greeted.opened().await?;
+        greeted.send(&ToBroker::Attack { call: 1 }).await?;
+        match greeted.next().await? {
+            FromBroker::Attacked { call: 1, reports } => Ok((opened, reports)),
+            FromBroker::Done { call: 1, outcome, .. } => Err(ExecutorError::Fault(not_attacked(outcome))),
+            other => Err(out_of_turn(other)),
+        }
     }
 
     async fn greeted(self) -> Result<Greeted, ExecutorError> {
@@ -127,6 +142,17 @@ impl Greeted {
         }
         Ok(())
     }
+}
+
+/// Why a cell was not attacked.
+fn not_attacked(outcome: Outcome) -> Failed {
+    let message = match outcome {
+        Outcome::Failed(failed) => return failed,
+        Outcome::Broken(broken) => broken.to_string(),
+        Outcome::Refused(refused) => refused.to_string(),
+        Outcome::Ran(_) | Outcome::Answered => "the executor did not attack its cell".into(),
+    };
+    Failed { kind: ErrorKind::Internal, message }
 }
 
 fn out_of_turn(message: FromBroker) -> ExecutorError {

@@ -1,4 +1,5 @@
-//! `landlock-abi N CMD…` runs a command on a machine whose Landlock has version N; 0 is a machine without Landlock.
+//! `landlock-abi N CMD…` runs a command on a machine whose Landlock has version N; 0 is a machine without Landlock, and
+//! `pretended` one whose Landlock says yes and does nothing.
 //!
 //! For N of 1 and more a supervisor answers the question for the version (`landlock_create_ruleset(NULL, 0, VERSION)`).
 //! Rulesets are made by the kernel that is really there: the supervisor cannot look at their bits without a race, so a
@@ -16,14 +17,19 @@ use std::process::{Command, ExitCode, ExitStatus};
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
-    let version = words.next().and_then(|word| word.to_str()?.parse::<u32>().ok());
-    let (Some(version), Some(program)) = (version, words.next()) else {
-        eprintln!("usage: landlock-abi N CMD…");
+    let machine = words.next().and_then(|word| Machine::parse(word.to_str()?));
+    let (Some(machine), Some(program)) = (machine, words.next()) else {
+        eprintln!("usage: landlock-abi N|pretended CMD…");
         return ExitCode::from(2);
     };
     let mut command = Command::new(program);
     command.args(words);
-    match if version == 0 { without(&mut command) } else { with(version, &mut command) } {
+    let done = match machine {
+        Machine::Version(0) => behind(&filter::without_landlock(), &mut command),
+        Machine::Version(version) => with(version, &mut command),
+        Machine::Pretended => behind(&filter::pretending_landlock(), &mut command),
+    };
+    match done {
         Ok(status) => {
             ExitCode::from(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)) as u8)
         }
@@ -34,10 +40,22 @@ fn main() -> ExitCode {
     }
 }
 
-/// Becomes the command on a machine without Landlock.
-fn without(command: &mut Command) -> std::io::Result<ExitStatus> {
+/// What is played.
+enum Machine {
+    Version(u32),
+    Pretended,
+}
+
+impl Machine {
+    fn parse(word: &str) -> Option<Self> {
+        if word == "pretended" { Some(Self::Pretended) } else { word.parse().ok().map(Self::Version) }
+    }
+}
+
+/// Becomes the command behind a filter.
+fn behind(filter: &seccompiler::BpfProgram, command: &mut Command) -> std::io::Result<ExitStatus> {
     use std::os::unix::process::CommandExt;
-    seccompiler::apply_filter(&filter::without_landlock()).map_err(std::io::Error::other)?;
+    seccompiler::apply_filter(filter).map_err(std::io::Error::other)?;
     Err(command.exec())
 }
 

@@ -1,0 +1,116 @@
+//! The attacks, as a table. To add one: a function in its class's file and a row here.
+
+use super::scene::Scene;
+use super::{Targets, files, kernel, network, processes};
+use broker_protocol::{Layer, LayerSet, Tier};
+use std::io;
+
+/// One attack.
+pub struct Attack {
+    /// What it reaches for.
+    pub class: &'static str,
+    /// What it does.
+    pub name: &'static str,
+    /// Tries it: `Ok` when it has got what it wanted, else the kernel's refusal.
+    pub run: fn(&Targets) -> io::Result<()>,
+    /// Whether without a cell it must work everywhere.
+    pub core: bool,
+    /// What shows outside that it worked, where something does. It counts, and not what the attack says.
+    pub evidence: Option<fn(&Scene) -> bool>,
+    /// Where it is known to get through.
+    pub gap: Option<Gap>,
+}
+
+/// Where an attack is known to get through, and why.
+pub enum Gap {
+    /// In the flat tier.
+    Flat(&'static str),
+    /// In the flat tier where it has not this layer.
+    FlatWithout(Layer, &'static str),
+}
+
+impl Attack {
+    /// Why a session is known not to hold this attack, if it is.
+    pub fn known(&self, tier: Tier, layers: LayerSet) -> Option<&'static str> {
+        match (&self.gap, tier) {
+            (Some(Gap::Flat(why)), Tier::Flat) => Some(why),
+            (Some(Gap::FlatWithout(layer, why)), Tier::Flat) if !layers.has(*layer) => Some(why),
+            _ => None,
+        }
+    }
+
+    const fn new(class: &'static str, name: &'static str, run: fn(&Targets) -> io::Result<()>) -> Self {
+        Self { class, name, run, core: false, evidence: None, gap: None }
+    }
+
+    const fn core(self) -> Self {
+        Self { core: true, ..self }
+    }
+
+    const fn seen_by(self, evidence: fn(&Scene) -> bool) -> Self {
+        Self { evidence: Some(evidence), ..self }
+    }
+
+    const fn gap(self, gap: Gap) -> Self {
+        Self { gap: Some(gap), ..self }
+    }
+}
+
+const METADATA: Gap =
+    Gap::Flat("Landlock has no right for metadata, and without namespaces there is no mount in front of it");
+const SIGNALS: Gap =
+    Gap::FlatWithout(Layer::LandlockScopes, "before Linux 6.12 Landlock does not scope signals");
+
+const FILES: &str = "files";
+const PROCESSES: &str = "processes";
+const NETWORK: &str = "network";
+const KERNEL: &str = "kernel";
+const INHERITED: &str = "inherited";
+
+/// Every attack. The last ends the bystander, which others need.
+pub const ATTACKS: &[Attack] = &[
+    Attack::new(FILES, "read a file outside", files::read).core(),
+    Attack::new(FILES, "read it through a link", files::read_through_link).core(),
+    Attack::new(FILES, "list a directory outside", files::list).core(),
+    Attack::new(FILES, "write to a file outside", files::write).core().seen_by(Scene::is_written),
+    Attack::new(FILES, "create a file outside", files::create).core().seen_by(Scene::has_new_file),
+    Attack::new(FILES, "move a file in", files::move_in).core().seen_by(Scene::has_lost_a_file),
+    Attack::new(FILES, "link a file in", files::link_in).seen_by(Scene::has_a_linked_file),
+    Attack::new(FILES, "change a mode outside", files::change_mode)
+        .core()
+        .seen_by(Scene::has_another_mode)
+        .gap(METADATA),
+    Attack::new(FILES, "change a time outside", files::change_time)
+        .core()
+        .seen_by(Scene::has_another_time)
+        .gap(METADATA),
+    Attack::new(FILES, "set a set-user-ID bit", files::set_user_id),
+    Attack::new(PROCESSES, "read another's environment", processes::read_environment),
+    Attack::new(PROCESSES, "read another's memory", processes::read_memory),
+    Attack::new(PROCESSES, "trace another", processes::trace),
+    Attack::new(NETWORK, "connect to a TCP port", network::tcp),
+    Attack::new(NETWORK, "exchange UDP messages", network::udp),
+    Attack::new(NETWORK, "make an MPTCP socket", network::mptcp),
+    Attack::new(NETWORK, "make a VSOCK socket", network::vsock),
+    Attack::new(NETWORK, "connect to an abstract socket", network::abstract_socket).core(),
+    Attack::new(NETWORK, "connect to a socket file", network::socket_file).core(),
+    Attack::new(KERNEL, "unshare a user namespace", kernel::unshare_user),
+    Attack::new(KERNEL, "clone3 a user namespace", kernel::clone3_user),
+    Attack::new(KERNEL, "mount a filesystem", kernel::mount_tmpfs),
+    Attack::new(KERNEL, "enter a namespace", kernel::enter_namespace),
+    Attack::new(KERNEL, "set up io_uring", kernel::io_uring),
+    Attack::new(KERNEL, "make a BPF map", kernel::bpf),
+    Attack::new(KERNEL, "add a key", kernel::add_key),
+    Attack::new(KERNEL, "open userfaultfd", kernel::userfaultfd),
+    Attack::new(KERNEL, "open a perf event", kernel::perf),
+    Attack::new(KERNEL, "call by the x32 ABI", kernel::x32),
+    Attack::new(KERNEL, "call by the i386 entry", kernel::int80),
+    Attack::new(KERNEL, "type into a terminal", kernel::type_into_terminal),
+    Attack::new(INHERITED, "use a descriptor of the broker", kernel::use_descriptor).core(),
+    Attack::new(INHERITED, "read a secret variable", kernel::read_variable).core(),
+    Attack::new(INHERITED, "use a capability", kernel::use_capability),
+    Attack::new(PROCESSES, "kill another", processes::kill)
+        .core()
+        .seen_by(Scene::bystander_is_dead)
+        .gap(SIGNALS),
+];

@@ -1,0 +1,106 @@
+//! Whether the layers bite: a few forbidden things, tried from inside by every process that has just confined itself.
+//!
+//! That a call to switch a layer on has succeeded is the kernel's word; this is the proof. It costs some microseconds, and
+//! a cell pays them before its call comes. What the layers hold in full is tried by the self-attack (`attack/`).
+
+use super::plan::{ViewKind, Walls};
+use super::{At, LayerError, mounts};
+use crate::sys;
+use broker_protocol::{Layer, Tier};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::sys::signal::kill;
+use nix::sys::stat::Mode;
+use nix::unistd::getppid;
+use std::io;
+use std::path::Path;
+
+/// Tries a cell's layers.
+///
+/// # Errors
+/// The first layer that does not bite.
+pub fn cell(walls: &Walls) -> Result<(), LayerError> {
+    files(walls)?;
+    calls(walls.tier)?;
+    signals(walls)
+}
+
+/// Tries the file worker's.
+pub fn worker(walls: &Walls) -> Result<(), LayerError> {
+    files(walls)?;
+    refused(Layer::Seccomp, "make a socket", sys::try_socket(libc::AF_UNIX, 0), Errno::EPERM)
+}
+
+/// A path that is there, and that every user may read, but that no rule names.
+fn files(walls: &Walls) -> Result<(), LayerError> {
+    let outside = match (walls.tier, &walls.scratch.host) {
+        (Tier::Namespaced, _) => Path::new(mounts::OUTSIDE),
+        // It holds the private directories, which the rules name, and is not one.
+        (Tier::Flat, Some(host)) if !is_seen(walls, host) => host.as_path(),
+        (Tier::Flat, _) => return Ok(()),
+    };
+    let opened = open(outside, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()).map(drop);
+    refused(Layer::LandlockFiles, "open a path outside", opened, Errno::EACCES)
+}
+
+fn is_seen(walls: &Walls, path: &Path) -> bool {
+    let views = walls.views.iter().filter(|view| matches!(view.kind, ViewKind::Zone(_) | ViewKind::System));
+    let listed = walls.policy.listed.iter().map(|path| path.as_path());
+    views.map(|view| view.path.as_path()).chain(listed).any(|seen| path.starts_with(seen))
+}
+
+/// Calls that every kernel knows and answers otherwise without the lists: each list has one of its own.
+fn calls(tier: Tier) -> Result<(), LayerError> {
+    let mptcp = sys::try_socket(libc::AF_INET, libc::IPPROTO_MPTCP);
+    refused(Layer::Seccomp, "make an MPTCP socket", mptcp, Errno::EPERM)?;
+    refused(Layer::Seccomp, "call clone3", sys::try_clone3(), Errno::ENOSYS)?;
+    if tier == Tier::Flat {
+        refused(Layer::Seccomp, "make a socket", sys::try_socket(libc::AF_UNIX, 0), Errno::EPERM)?;
+    }
+    Ok(())
+}
+
+/// In the flat tier the warden is there to be signalled, and outside.
+fn signals(walls: &Walls) -> Result<(), LayerError> {
+    if walls.tier == Tier::Namespaced || walls.landlock_abi < 6 {
+        return Ok(());
+    }
+    refused(Layer::LandlockScopes, "signal the warden", kill(getppid(), None), Errno::EPERM)
+}
+
+/// The attempt must have failed, and in the way of the layer.
+fn refused(layer: Layer, what: &str, attempt: Result<(), Errno>, expected: Errno) -> Result<(), LayerError> {
+    if attempt == Err(expected) {
+        return Ok(());
+    }
+    let how = attempt.err().map_or("it was let pass".to_owned(), |errno| errno.desc().to_owned());
+    Err(io::Error::other(how)).at(layer, || format!("check by trying to {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// This process has no layer: each check must say so, with its layer.
+    #[test]
+    fn a_layer_that_is_not_there_is_missed() {
+        for tier in [Tier::Namespaced, Tier::Flat] {
+            assert_eq!(calls(tier).unwrap_err().layer, Layer::Seccomp);
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let opened = open(folder.path(), OFlag::O_RDONLY, Mode::empty()).map(drop);
+        let error = refused(Layer::LandlockFiles, "open a path outside", opened, Errno::EACCES).unwrap_err();
+        assert_eq!(error.layer, Layer::LandlockFiles);
+        assert!(error.to_string().contains("it was let pass"), "{error}");
+        let signalled = kill(getppid(), None);
+        assert!(refused(Layer::LandlockScopes, "signal", signalled, Errno::EPERM).is_err());
+    }
+
+    /// A refusal of another kind is not the layer's.
+    #[test]
+    fn only_the_layers_own_refusal_counts() {
+        let missing = Err(Errno::ENOENT);
+        assert!(refused(Layer::LandlockFiles, "open", missing, Errno::EACCES).is_err());
+        assert!(refused(Layer::LandlockFiles, "open", Err(Errno::EACCES), Errno::EACCES).is_ok());
+    }
+}

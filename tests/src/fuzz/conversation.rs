@@ -1,0 +1,383 @@
+//! The broker's state machine: a conversation of chance with a real broker, first in good frames and then in a bad one.
+//!
+//! The [`Ledger`] says whether what comes back is right. Everything else is looked at from outside: that the broker does
+//! not hang, stays small, does not crash, and that nothing it started outlives it.
+
+use super::ledger::Ledger;
+use super::mutate::{body, pick};
+use crate::process::{self, Process, figure};
+use crate::wire::{framed, opening, shell};
+use crate::{Broker, Chance, World};
+use broker_protocol::*;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use serde_bytes::ByteBuf;
+use std::io::{ErrorKind as IoError, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+/// How long the broker may take for anything.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// More than this a broker never needs, in KiB.
+pub const MEMORY: u64 = 32 * 1024;
+/// Most frames before the bad one.
+const FRAMES: u64 = 60;
+
+/// What a conversation was.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Told {
+    /// Frames sent.
+    pub frames: u64,
+    /// Calls whose end came.
+    pub done: u64,
+    /// Whether the broker ended it with a Fault.
+    pub faults: u64,
+    /// The broker's largest resident memory, in KiB.
+    pub peak_kib: u64,
+}
+
+/// Holds one conversation; an error says what the broker did wrong, and what was said before.
+pub fn hold(world: &World, marker: &str, chance: &mut Chance) -> Result<Told, String> {
+    let script = [prefix(world, chance), frames(marker, chance)].concat();
+    play(world, marker, &script, chance).map_err(|wrong| format!("{wrong}\n{}", shown(&script)))
+}
+
+fn play(world: &World, marker: &str, script: &[ToBroker], chance: &mut Chance) -> Result<Told, String> {
+    let mut talk = Talk::start(world)?;
+    talk.say_all(script, chance)?;
+    if chance.below(3) > 0 {
+        talk.settle()?;
+    }
+    let started = process::below(talk.broker.pid());
+    if chance.below(4) > 0 {
+        talk.say(&bad_frame(chance))?;
+    }
+    talk.leave()?;
+    talk.look(started, marker)
+}
+
+fn shown(script: &[ToBroker]) -> String {
+    let line = |message: &ToBroker| format!("  {:.300}\n", format!("{message:?}"));
+    script.iter().map(line).collect()
+}
+
+/// How a connection begins: mostly as it should.
+fn prefix(world: &World, chance: &mut Chance) -> Vec<ToBroker> {
+    let hello = ToBroker::Hello(Hello::ours(None));
+    let open = ToBroker::Open(Open { spare: chance.below(6) as u8, ..opening(world) });
+    match chance.below(20) {
+        0 => vec![open],
+        1 => vec![hello],
+        2 => vec![hello.clone(), hello, open],
+        3 => vec![hello, open.clone(), open],
+        4 => vec![hello, ToBroker::Probe, open],
+        5 => vec![],
+        _ => vec![hello, open],
+    }
+}
+
+/// Up to 60 frames of an open session, rarely with a mistake.
+fn frames(marker: &str, chance: &mut Chance) -> Vec<ToBroker> {
+    let mut next = 0;
+    let count = chance.below(FRAMES + 1);
+    (0..count)
+        .map(|_| {
+            if chance.below(5) < 2 {
+                // A number in use ends the connection, so this is rare.
+                next += u64::from(chance.below(100) > 0);
+                ToBroker::Call { call: next, request: request(marker, chance) }
+            } else {
+                let call = if chance.below(10) == 0 { chance.below(u64::MAX) } else { recent(next, chance) };
+                word(call, chance)
+            }
+        })
+        .collect()
+}
+
+fn recent(next: CallId, chance: &mut Chance) -> CallId {
+    next.saturating_sub(chance.below(4))
+}
+
+/// Something about a call that is, was or never was under way.
+fn word(call: CallId, chance: &mut Chance) -> ToBroker {
+    let number = |chance: &mut Chance| *pick(&[0, 1, 80, 4096, 65_536, u32::MAX], chance);
+    match chance.below(12) {
+        0..3 => {
+            let length = *pick(&[0, 1, 100, 5000, limit::CHUNK], chance);
+            ToBroker::Input { call, bytes: vec![b'a'; length] }
+        }
+        3 => ToBroker::Input { call, bytes: b"\x03\x04\x1a\n".into() },
+        4..6 => ToBroker::InputEnd { call },
+        6 => ToBroker::Resize { call, rows: number(chance) as u16, columns: number(chance) as u16 },
+        7 => {
+            let all = [Signal::Interrupt, Signal::Terminate, Signal::Hangup, Signal::Quit];
+            ToBroker::Signal { call, signal: *pick(&all, chance) }
+        }
+        8..10 => ToBroker::Credit { call, bytes: number(chance) },
+        _ => ToBroker::Cancel { call },
+    }
+}
+
+fn request(marker: &str, chance: &mut Chance) -> Request {
+    if chance.below(3) == 0 { file_request(chance) } else { Request::Bash(command(marker, chance)) }
+}
+
+/// A command that costs little, or waits until it is ended.
+fn command(marker: &str, chance: &mut Chance) -> Bash {
+    let sleep = format!("sleep {marker}");
+    let left = format!("setsid sleep {marker} & exit 0");
+    let all = [
+        "true",
+        "exit 3",
+        "echo a; echo b >&2",
+        "cat",
+        "head -c 300000 /dev/zero",
+        "kill -9 $$",
+        "read x; echo $x",
+        "no-such-program",
+        "trap '' INT TERM; cat >/dev/null",
+        &sleep,
+        &left,
+    ];
+    let bash = shell(pick::<&str>(&all, chance));
+    let terminal = Terminal { rows: 24, columns: 80, term: pick(&["xterm", "x;rm"], chance).to_string() };
+    let words = [vec!["true"], vec!["cat"], vec!["/nowhere"], vec![]];
+    let arguments = pick(&words, chance).iter().map(|word| ByteBuf::from(word.as_bytes())).collect();
+    let command = if chance.below(4) == 0 { Command::Arguments(arguments) } else { bash.command };
+    let stdin = match chance.below(6) {
+        0 => Stdin::Terminal(terminal),
+        1 | 2 => Stdin::Stream,
+        _ => Stdin::Null,
+    };
+    let timeout_s = *pick(&[None, None, Some(1), Some(600), Some(0), Some(1_000_000_000)], chance);
+    let idle_timeout_s = *pick(&[None, None, Some(1)], chance);
+    let directory = *pick(&[None, None, None, Some("nowhere"), Some(".git/hooks")], chance);
+    let directory = directory.map(|path| zone(path, chance));
+    Bash { command, directory, timeout_s, idle_timeout_s, stdin, live: chance.below(2) == 0 }
+}
+
+fn file_request(chance: &mut Chance) -> Request {
+    let path = zone(pick::<&str>(&["a", "b/c", "", ".env", ".git", "nowhere/x"], chance), chance);
+    let limit = *pick(&[0, 1, 100, limit::ENTRIES + 1], chance);
+    let expected_sha256 = if chance.below(8) == 0 { Some(Digest([0; 32])) } else { None };
+    match chance.below(6) {
+        0 => Request::FileRead(FileRead {
+            path,
+            offset: *pick(&[None, Some(0), Some(2)], chance),
+            limit: None,
+        }),
+        1 => {
+            let content = vec![b'x'; *pick(&[0, 10, 70_000], chance)];
+            Request::FileWrite(FileWrite { path, content, overwrite: chance.below(2) == 0, expected_sha256 })
+        }
+        2 => {
+            let edit = Edit { old: "x".into(), new: "yy".into(), occurrence: Occurrence::All };
+            Request::FileEdit(FileEdit { path, edits: vec![edit; chance.below(3) as usize], expected_sha256 })
+        }
+        3 => Request::FileList(FileList { path, depth: chance.below(4) as u16, hidden: true, limit }),
+        4 => {
+            let pattern = pick(&["**/*", "[", "{a,b}*", ""], chance).to_string();
+            Request::Glob(Glob { pattern, path, hidden: true, ignored: true, limit })
+        }
+        _ => {
+            let pattern = pick(&["x+", "(", "a{1000}{1000}", ""], chance).to_string();
+            let (literal, ignore_case, ignored) = (chance.below(2) == 0, chance.below(2) == 0, true);
+            Request::Grep(Grep {
+                pattern,
+                literal,
+                ignore_case,
+                path,
+                include: None,
+                ignored,
+                context: 1,
+                limit,
+            })
+        }
+    }
+}
+
+fn zone(path: &str, chance: &mut Chance) -> ZonePath {
+    let zone = *pick(&[Zone::Project, Zone::Project, Zone::Central], chance);
+    ZonePath::new(zone, path).expect("a path of ours")
+}
+
+/// A frame that is mostly no message: its length lies, or what it holds is mangled.
+fn bad_frame(chance: &mut Chance) -> Vec<u8> {
+    let body = body(chance);
+    let length = match chance.below(8) {
+        0 => 0,
+        1 => FRAME_MAX as u32 + 1 + chance.below(1 << 20) as u32,
+        2 => body.len() as u32 / 2,
+        3 => body.len() as u32 + 1,
+        _ => body.len() as u32,
+    };
+    [&length.to_le_bytes(), body.as_slice()].concat()
+}
+
+/// A client that writes the books.
+struct Talk<'w> {
+    broker: Broker,
+    world: &'w World,
+    /// Reads what we send as the broker should.
+    mirror: Decoder,
+    decoder: Decoder,
+    ledger: Ledger,
+    told: Told,
+    /// The broker has closed its end, or we ours.
+    closed: bool,
+    left: bool,
+}
+
+impl<'w> Talk<'w> {
+    fn start(world: &'w World) -> Result<Self, String> {
+        let broker = Broker::start(world);
+        broker.stream.set_nonblocking(true).map_err(|error| error.to_string())?;
+        let (mirror, decoder, ledger) = Default::default();
+        Ok(Self { broker, world, mirror, decoder, ledger, told: Told::default(), closed: false, left: false })
+    }
+
+    /// Sends frames one by one, and listens now and then.
+    fn say_all(&mut self, messages: &[ToBroker], chance: &mut Chance) -> Result<(), String> {
+        for message in messages {
+            self.say(&framed(message))?;
+            match chance.below(16) {
+                0 => self.listen(Duration::from_millis(15))?,
+                1..5 => self.listen(Duration::ZERO)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends bytes; what they mean goes into the books first.
+    fn say(&mut self, bytes: &[u8]) -> Result<(), String> {
+        self.note(bytes);
+        self.told.frames += 1;
+        let (mut rest, end) = (bytes, Instant::now() + PATIENCE);
+        while !rest.is_empty() && !self.closed {
+            match self.broker.stream.write(rest) {
+                Ok(length) => rest = &rest[length..],
+                Err(error) if error.kind() == IoError::WouldBlock => self.wait(PollFlags::POLLOUT, end)?,
+                // It has closed; what it has said before is still there.
+                Err(_) => return self.hear(),
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, bytes: &[u8]) {
+        self.mirror.push(bytes);
+        loop {
+            match self.mirror.next() {
+                Ok(Some(message)) => {
+                    if let ToBroker::Open(open) = &message
+                        && (Open { spare: 0, ..open.clone() }) != (Open { spare: 0, ..opening(self.world) })
+                    {
+                        self.ledger.sent_odd_open();
+                    }
+                    self.ledger.sent(&message);
+                }
+                Ok(None) => return,
+                Err(error) => return self.ledger.sent_nonsense(&error.to_string()),
+            }
+        }
+    }
+
+    /// Waits for the socket and reads what has come; an error after `end`, when the broker owes something.
+    fn wait(&mut self, flags: PollFlags, end: Instant) -> Result<(), String> {
+        if Instant::now() > end {
+            return Err(format!("nothing for {PATIENCE:?}; under way: {:?}", self.ledger.outstanding()));
+        }
+        self.pause(flags, end)
+    }
+
+    /// Waits until the socket is ready or has something to read, at most to `end`, and reads that.
+    fn pause(&mut self, flags: PollFlags, end: Instant) -> Result<(), String> {
+        let left = end.saturating_duration_since(Instant::now());
+        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+        let mut asked = [PollFd::new(self.broker.stream.as_fd(), flags | PollFlags::POLLIN)];
+        poll(&mut asked, timeout).map_err(|error| error.to_string())?;
+        self.hear()
+    }
+
+    /// Reads for a while.
+    fn listen(&mut self, limit: Duration) -> Result<(), String> {
+        let end = Instant::now() + limit;
+        self.hear()?;
+        while !self.closed && !self.ledger.outstanding().is_empty() && Instant::now() < end {
+            self.pause(PollFlags::empty(), end)?;
+        }
+        Ok(())
+    }
+
+    /// Reads what has come.
+    fn hear(&mut self) -> Result<(), String> {
+        self.measure()?;
+        let mut buffer = [0; 64 * 1024];
+        while !self.closed {
+            match self.broker.stream.read(&mut buffer) {
+                Ok(0) => self.closed = true,
+                Ok(length) => self.decoder.push(&buffer[..length]),
+                Err(error) if error.kind() == IoError::WouldBlock => break,
+                Err(error) if error.kind() == IoError::Interrupted => {}
+                Err(_) => self.closed = true,
+            }
+            while let Some(message) =
+                self.decoder.next().map_err(|error| format!("the broker sends: {error}"))?
+            {
+                self.told.done += u64::from(matches!(message, FromBroker::Done { .. }));
+                self.told.faults += u64::from(matches!(message, FromBroker::Fault(_)));
+                self.ledger.received(&message)?;
+            }
+        }
+        if self.closed { self.ledger.closed(self.left) } else { Ok(()) }
+    }
+
+    /// Ends every call and waits for each end.
+    fn settle(&mut self) -> Result<(), String> {
+        self.listen(Duration::from_millis(10))?;
+        for call in self.ledger.outstanding() {
+            self.say(&framed(&ToBroker::Cancel { call }))?;
+            // A command that has ended by itself, and whose last output waits for credit, hears no cancel.
+            self.say(&framed(&ToBroker::Credit { call, bytes: limit::OUTPUT_WINDOW }))?;
+        }
+        let end = Instant::now() + PATIENCE;
+        let waits = |ledger: &Ledger| ledger.must_end() || !ledger.outstanding().is_empty();
+        while !self.closed && !self.ledger.has_ended() && waits(&self.ledger) {
+            self.wait(PollFlags::empty(), end)?;
+        }
+        Ok(())
+    }
+
+    /// Closes our end; the broker must end, with a word where it owes one.
+    fn leave(&mut self) -> Result<(), String> {
+        let end = Instant::now() + PATIENCE;
+        while self.ledger.must_end() && !self.closed {
+            self.wait(PollFlags::empty(), end)?;
+        }
+        self.left = true;
+        let _ = self.broker.stream.shutdown(Shutdown::Write);
+        while !self.closed {
+            self.wait(PollFlags::empty(), end)?;
+        }
+        Ok(())
+    }
+
+    fn measure(&mut self) -> Result<(), String> {
+        let peak = figure(self.broker.pid(), "status", "VmHWM").unwrap_or(0);
+        self.told.peak_kib = self.told.peak_kib.max(peak);
+        if peak > MEMORY { Err(format!("the broker has taken {peak} KiB")) } else { Ok(()) }
+    }
+
+    /// After the end: no crash, and nothing left of what it started.
+    fn look(mut self, started: Vec<Process>, marker: &str) -> Result<Told, String> {
+        let status = process::wait(&mut self.broker.child, PATIENCE).ok_or("the broker is not over")?;
+        if status.code() != Some(0) {
+            return Err(format!("the broker ended with {status}"));
+        }
+        let mut left = process::left_after(&started, Duration::from_secs(2));
+        left.extend(process::with_marker(&format!("sleep {marker}")));
+        left.iter().for_each(Process::kill);
+        if left.is_empty() { Ok(self.told) } else { Err(format!("left running: {left:#?}")) }
+    }
+}

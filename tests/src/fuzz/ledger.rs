@@ -1,0 +1,327 @@
+//! What a client may expect of a broker, kept frame by frame: each call has one end, nothing comes unasked, output
+//! stays within its window, and the connection ends only for a reason.
+//!
+//! It sees what was sent and what was received, not when: a broker that has not read yet is right too.
+
+use broker_protocol::{CallId, Ended, ErrorKind, FromBroker, Outcome, ToBroker, limit};
+use std::collections::BTreeMap;
+
+/// How far the connection has come, by what was sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    #[default]
+    Greeting,
+    Greeted,
+    Open,
+}
+
+/// What is known of one call number.
+#[derive(Clone, Debug, Default)]
+struct Entry {
+    asked: u64,
+    done: u64,
+    /// Bytes of live output that may have come so far.
+    allowed: u64,
+    output: u64,
+    sequence: u64,
+    /// Bytes of input sent and credited.
+    input: u64,
+    credited: u64,
+    /// The number was used again before its end was seen: which output belongs to which cannot be told.
+    muddled: bool,
+}
+
+/// The books of one connection.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    phase: Phase,
+    /// What the broker has said of the phase.
+    heard: Phase,
+    probes: u64,
+    calls: BTreeMap<CallId, Entry>,
+    /// Why the broker must end the connection.
+    must_end: Option<String>,
+    /// Why it may.
+    may_end: Option<String>,
+    fault: bool,
+}
+
+impl Ledger {
+    /// The client has sent a frame.
+    pub fn sent(&mut self, message: &ToBroker) {
+        match (self.phase, message) {
+            _ if self.must_end.is_some() => {}
+            (Phase::Greeting, ToBroker::Hello(hello)) if hello.check().is_ok() => {
+                self.phase = Phase::Greeted;
+                // An expected policy may be another.
+                self.may_end_if(hello.policy.is_some(), "a Hello with a digest");
+            }
+            (Phase::Greeted, ToBroker::Probe) => self.probes += 1,
+            (Phase::Greeted, ToBroker::Open(_)) => self.phase = Phase::Open,
+            (Phase::Open, ToBroker::Hello(_) | ToBroker::Probe | ToBroker::Open(_))
+            | (Phase::Greeting | Phase::Greeted, _) => {
+                self.sent_nonsense(&format!("{message:?} too early or late"))
+            }
+            (Phase::Open, ToBroker::Call { call, .. }) => self.asked(*call),
+            (Phase::Open, ToBroker::Input { call, bytes }) => self.gave(*call, bytes.len()),
+            (Phase::Open, ToBroker::Credit { call, bytes }) => {
+                if let Some(entry) = self.calls.get_mut(call) {
+                    entry.allowed = entry.allowed.saturating_add(u64::from(*bytes));
+                }
+            }
+            (Phase::Open, ToBroker::Attack { call }) => {
+                let busy = !self.outstanding().is_empty();
+                self.asked(*call);
+                self.may_end_if(busy, "an Attack while a call may be under way");
+            }
+            (
+                Phase::Open,
+                ToBroker::InputEnd { .. }
+                | ToBroker::Resize { .. }
+                | ToBroker::Signal { .. }
+                | ToBroker::Cancel { .. },
+            ) => {}
+        }
+    }
+
+    /// The client has sent something after which the broker cannot go on.
+    pub fn sent_nonsense(&mut self, what: &str) {
+        self.must_end.get_or_insert_with(|| what.to_owned());
+    }
+
+    /// The client has sent an Open that may be refused.
+    pub fn sent_odd_open(&mut self) {
+        self.may_end_if(true, "an Open of other roots");
+    }
+
+    fn may_end_if(&mut self, condition: bool, what: &str) {
+        if condition {
+            self.may_end.get_or_insert_with(|| what.to_owned());
+        }
+    }
+
+    fn asked(&mut self, call: CallId) {
+        let entry = self.calls.entry(call).or_default();
+        let under_way = entry.asked > entry.done;
+        if under_way {
+            entry.muddled = true;
+        } else {
+            let (asked, done, muddled) = (entry.asked, entry.done, entry.muddled);
+            *entry = Entry { asked, done, muddled, ..Entry::default() };
+            entry.allowed = u64::from(limit::OUTPUT_WINDOW);
+        }
+        entry.asked += 1;
+        self.may_end_if(under_way, "a call number in use");
+    }
+
+    fn gave(&mut self, call: CallId, bytes: usize) {
+        let entry = self.calls.entry(call).or_default();
+        entry.input += bytes as u64;
+        let beyond = entry.input - entry.credited > u64::from(limit::INPUT_WINDOW) || bytes > limit::CHUNK;
+        self.may_end_if(beyond, "input beyond its window");
+    }
+
+    /// Notes what the broker has sent; an error says what is wrong with it.
+    pub fn received(&mut self, message: &FromBroker) -> Result<(), String> {
+        if self.fault {
+            return Err(format!("after the Fault came {message:?}"));
+        }
+        match message {
+            FromBroker::Hello(_) => self.step(Phase::Greeting, Phase::Greeted),
+            FromBroker::Opened(_) => self.step(Phase::Greeted, Phase::Open),
+            FromBroker::Probed(_) => {
+                self.probes = self.probes.checked_sub(1).ok_or("an answer to no Probe")?;
+                Ok(())
+            }
+            FromBroker::Output { call, sequence, bytes, .. } => {
+                self.under_way(*call, "Output")?.output(*sequence, bytes.len())
+            }
+            FromBroker::InputCredit { call, bytes } => self.under_way(*call, "InputCredit")?.credit(*bytes),
+            FromBroker::Part { call, .. } => self.under_way(*call, "Part").map(drop),
+            FromBroker::Done { call, outcome, .. } => {
+                let entry = self.under_way(*call, "Done")?;
+                entry.done += 1;
+                sound(outcome).map_err(|wrong| format!("the call {call}: {wrong}"))
+            }
+            FromBroker::Attacked { call, .. } => {
+                self.under_way(*call, "Attacked")?.done += 1;
+                Ok(())
+            }
+            FromBroker::Fault(failed) => {
+                self.fault = true;
+                let why = self.must_end.as_ref().or(self.may_end.as_ref());
+                let known = failed.kind == ErrorKind::Protocol || self.may_end.is_some();
+                why.filter(|_| known).map(drop).ok_or_else(|| format!("a Fault without a reason: {failed:?}"))
+            }
+        }
+    }
+
+    fn step(&mut self, from: Phase, to: Phase) -> Result<(), String> {
+        if self.heard != from || self.phase < to {
+            return Err(format!(
+                "the broker says {to:?} after {:?}; it was asked for {:?}",
+                self.heard, self.phase
+            ));
+        }
+        self.heard = to;
+        Ok(())
+    }
+
+    fn under_way(&mut self, call: CallId, what: &str) -> Result<&mut Entry, String> {
+        let entry = self.calls.get_mut(&call).filter(|entry| entry.asked > entry.done);
+        entry.ok_or_else(|| format!("{what} of the call {call}, which is not under way"))
+    }
+
+    /// The calls whose end has not come.
+    pub fn outstanding(&self) -> Vec<CallId> {
+        self.calls.iter().filter(|(_, entry)| entry.asked > entry.done).map(|(call, _)| *call).collect()
+    }
+
+    /// Whether the broker has ended the connection with a word.
+    pub fn has_ended(&self) -> bool {
+        self.fault
+    }
+
+    /// Whether it must.
+    pub fn must_end(&self) -> bool {
+        self.must_end.is_some()
+    }
+
+    /// The broker has closed its end; `left` says whether the client had closed its own before.
+    pub fn closed(&self, left: bool) -> Result<(), String> {
+        match &self.must_end {
+            Some(why) if !self.fault => Err(format!("no Fault after {why}")),
+            _ if !self.fault && !left => Err("closed without a word".to_owned()),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Entry {
+    fn output(&mut self, sequence: u64, bytes: usize) -> Result<(), String> {
+        if bytes > limit::CHUNK || bytes == 0 {
+            return Err(format!("a chunk of {bytes} bytes"));
+        }
+        if self.muddled {
+            return Ok(());
+        }
+        if sequence != self.sequence {
+            return Err(format!("the chunk {sequence} came where {} was due", self.sequence));
+        }
+        self.sequence += 1;
+        self.output += bytes as u64;
+        if self.output > self.allowed {
+            return Err(format!("{} bytes of output, {} were allowed", self.output, self.allowed));
+        }
+        Ok(())
+    }
+
+    fn credit(&mut self, bytes: u32) -> Result<(), String> {
+        self.credited += u64::from(bytes);
+        if self.credited > self.input && !self.muddled {
+            return Err(format!("credit for {} bytes of input, {} were sent", self.credited, self.input));
+        }
+        Ok(())
+    }
+}
+
+/// An outcome that our own machinery may have without anything having been done to it.
+fn sound(outcome: &Outcome) -> Result<(), String> {
+    match outcome {
+        Outcome::Broken(broken) => Err(format!("nobody broke it: {broken}")),
+        Outcome::Failed(failed) if matches!(failed.kind, ErrorKind::Internal | ErrorKind::ExecutorLost) => {
+            Err(format!("our machinery failed: {failed:?}"))
+        }
+        Outcome::Ran(ran) if ran.ended == Ended::Exited(-1) => Err("no exit code is -1".to_owned()),
+        Outcome::Ran(_) | Outcome::Answered | Outcome::Refused(_) | Outcome::Failed(_) => Ok(()),
+    }
+}
+
+/// The books can show a fault: a stream of each kind that a good broker never sends.
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::shell;
+    use broker_protocol::{Broken, Failed, Hello, LayerSet, Open, Request, Usage};
+
+    fn opened() -> Ledger {
+        let mut ledger = Ledger::default();
+        ledger.sent(&ToBroker::Hello(Hello::ours(None)));
+        let (project, central, profile) = Default::default();
+        ledger.sent(&ToBroker::Open(Open { project, central, profile, spare: 0 }));
+        ledger.heard = Phase::Open;
+        ledger.sent(&ToBroker::Call { call: 1, request: Request::Bash(shell("true")) });
+        ledger
+    }
+
+    fn done(call: CallId) -> FromBroker {
+        let layers = LayerSet::default();
+        FromBroker::Done { call, outcome: Outcome::Answered, usage: Usage::default(), layers }
+    }
+
+    fn output(sequence: u64, length: usize) -> FromBroker {
+        FromBroker::Output { call: 1, stderr: false, sequence, bytes: vec![0; length] }
+    }
+
+    fn fault(kind: ErrorKind) -> FromBroker {
+        FromBroker::Fault(Failed { kind, message: String::new() })
+    }
+
+    fn judge(messages: &[FromBroker]) -> Result<(), String> {
+        let mut ledger = opened();
+        messages.iter().try_for_each(|message| ledger.received(message))?;
+        ledger.closed(true)
+    }
+
+    #[test]
+    fn a_good_stream_passes() {
+        assert_eq!(judge(&[output(0, 9), output(1, 9), done(1)]), Ok(()));
+        assert_eq!(opened().outstanding(), [1]);
+    }
+
+    #[test]
+    fn two_ends_of_one_call_are_seen() {
+        assert!(judge(&[done(1), done(1)]).is_err());
+    }
+
+    #[test]
+    fn what_was_not_asked_for_is_seen() {
+        for stray in
+            [done(2), FromBroker::InputCredit { call: 1, bytes: 1 }, FromBroker::Hello(Hello::ours(None))]
+        {
+            assert!(judge(std::slice::from_ref(&stray)).is_err(), "{stray:?}");
+        }
+        assert!(judge(&[done(1), output(0, 1)]).is_err());
+        assert!(judge(&[done(1), FromBroker::Part { call: 1, bytes: vec![] }]).is_err());
+    }
+
+    #[test]
+    fn output_out_of_order_or_beyond_its_window_is_seen() {
+        assert!(judge(&[output(1, 1)]).is_err());
+        assert!(judge(&[output(0, 1), output(0, 1)]).is_err());
+        assert!(judge(&[output(0, limit::CHUNK + 1)]).is_err());
+        let chunks: Vec<_> = (0..5).map(|sequence| output(sequence, limit::CHUNK)).collect();
+        assert_eq!(judge(&chunks[..4]), Ok(()));
+        assert!(judge(&chunks).is_err());
+    }
+
+    #[test]
+    fn a_fault_needs_a_reason_and_nonsense_a_fault() {
+        assert!(judge(&[fault(ErrorKind::Protocol)]).is_err());
+        assert!(opened().closed(false).is_err());
+        let mut ledger = opened();
+        ledger.sent_nonsense("a bad frame");
+        assert!(ledger.closed(true).is_err());
+        assert!(ledger.clone().received(&fault(ErrorKind::ExecutorLost)).is_err());
+        assert_eq!(ledger.received(&fault(ErrorKind::Protocol)), Ok(()));
+        assert_eq!(ledger.closed(false), Ok(()));
+        assert!(ledger.received(&done(1)).is_err());
+    }
+
+    #[test]
+    fn broken_machinery_is_seen() {
+        let outcome = Outcome::Broken(Broken { message: String::new() });
+        let (usage, layers) = Default::default();
+        assert!(judge(&[FromBroker::Done { call: 1, outcome, usage, layers }]).is_err());
+    }
+}
