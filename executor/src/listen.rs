@@ -13,6 +13,11 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
+use std::process::exit;
+use std::time::Duration;
+
+/// How long to wait when a client cannot be served.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves clients until it is ended.
 ///
@@ -24,17 +29,27 @@ pub fn serve(path: &Path, user: &User) -> io::Result<()> {
         ListenerOptions::new().name(path.to_fs_name::<GenericFilePath>()?).mode(0o600).create_sync()?;
     for client in listener.incoming() {
         while waitpid(None::<Pid>, Some(WaitPidFlag::WNOHANG)).is_ok_and(|status| status.pid().is_some()) {}
-        let Stream::UdSocket(client) = client?;
-        match sys::fork(0)? {
-            Fork::Parent(_) => {}
-            Fork::Child => {
-                let own = User { variables: user.variables.clone(), home: user.home.clone() };
-                crate::serve(OwnedFd::from(client), own)?;
-                return Ok(());
-            }
+        let served = client.and_then(|client| serve_apart(client, user));
+        if let Err(error) = served {
+            // One client that could not be served is not the end for the others; descriptors or processes may have
+            // run out, and come back.
+            eprintln!("lazaret-executor: a client was not served: {error}");
+            std::thread::sleep(PAUSE);
         }
     }
     Ok(())
+}
+
+/// Serves a client in a process of its own.
+fn serve_apart(client: Stream, user: &User) -> io::Result<()> {
+    let Stream::UdSocket(client) = client;
+    if let Fork::Parent(_) = sys::fork(0)? {
+        return Ok(());
+    }
+    let own = User { variables: user.variables.clone(), home: user.home.clone() };
+    let served = crate::serve(OwnedFd::from(client), own);
+    // Not by return: the listener, which is the parent's, would remove the socket's name.
+    exit(i32::from(served.is_err()))
 }
 
 /// The directory of a socket, made if it is missing: its owner is who runs this, and nobody else may enter.

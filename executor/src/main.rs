@@ -106,7 +106,7 @@ fn user() -> io::Result<User> {
     let mut variables: cell::environment::Variables = std::env::vars_os().collect();
     sys::wipe_environment();
     variables.insert(attack::VARIABLE.into(), "canary".into());
-    // The account's home and not `HOME`: where the user's policy lies is not for the caller to say.
+    // The account's home and not `HOME`, which programs point elsewhere for those that they start.
     let home = match Account::from_uid(Uid::effective())? {
         Some(account) => account.dir,
         None => "/".into(),
