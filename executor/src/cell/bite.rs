@@ -8,38 +8,45 @@ use super::{At, LayerError, mounts};
 use crate::sys;
 use broker_protocol::{Layer, Tier};
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open};
+use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, open, openat2};
 use nix::sys::signal::kill;
 use nix::sys::stat::Mode;
 use nix::unistd::getppid;
 use std::io;
 use std::path::Path;
 
+/// Mode of a file that is not to be made.
+const MODE: Mode = Mode::S_IRUSR;
+
 /// Tries a cell's layers.
 ///
 /// # Errors
 /// The first layer that does not bite.
 pub fn cell(walls: &Walls) -> Result<(), LayerError> {
-    files(walls)?;
+    files(walls, |path, flags| open(path, flags, MODE).map(drop))?;
     calls(walls.tier)?;
     signals(walls)
 }
 
 /// Tries the file worker's.
 pub fn worker(walls: &Walls) -> Result<(), LayerError> {
-    files(walls)?;
+    // Its list has the newer call only.
+    let how = |flags| OpenHow::new().flags(flags).mode(MODE);
+    files(walls, |path, flags| openat2(AT_FDCWD, path, how(flags)).map(drop))?;
     refused(Layer::Seccomp, "make a socket", sys::try_socket(libc::AF_UNIX, 0), Errno::EPERM)
 }
 
-/// A path that is there, and that every user may read, but that no rule names.
-fn files(walls: &Walls) -> Result<(), LayerError> {
-    let outside = match (walls.tier, &walls.scratch.host) {
-        (Tier::Namespaced, _) => Path::new(mounts::OUTSIDE),
+/// What mode and mount would allow, and no rule does: to make a file in a place of the root's own, or to list a
+/// directory outside.
+fn files(walls: &Walls, open: impl Fn(&Path, OFlag) -> Result<(), Errno>) -> Result<(), LayerError> {
+    let (path, flags) = match (walls.tier, &walls.scratch.host) {
+        // Without a name: nothing is left when it is let pass.
+        (Tier::Namespaced, _) => (Path::new(mounts::OUTSIDE), OFlag::O_WRONLY | OFlag::O_TMPFILE),
         // It holds the private directories, which the rules name, and is not one.
-        (Tier::Flat, Some(host)) if !is_seen(walls, host) => host.as_path(),
+        (Tier::Flat, Some(host)) if !is_seen(walls, host) => (host.as_path(), OFlag::O_RDONLY),
         (Tier::Flat, _) => return Ok(()),
     };
-    let opened = open(outside, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()).map(drop);
+    let opened = open(path, flags | OFlag::O_CLOEXEC);
     refused(Layer::LandlockFiles, "open a path outside", opened, Errno::EACCES)
 }
 

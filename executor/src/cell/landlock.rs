@@ -76,8 +76,9 @@ impl Rules {
             for path in ["/var/tmp", "/dev/shm", "/run"] {
                 self.add(Path::new(path), all)?;
             }
-            // The root is a session's own and holds nothing that is not listed: its names may be read.
-            self.add(Path::new("/"), AccessFs::ReadDir.into())?;
+            // The root is a session's own and holds nothing that is not listed, so it may be read; that goes for each
+            // cell's own `/proc` too, which is not there yet.
+            self.add(Path::new("/"), AccessFs::ReadFile | AccessFs::ReadDir)?;
         }
         Ok(())
     }
@@ -112,7 +113,7 @@ impl Rules {
         Ok(())
     }
 
-    /// A new ruleset, with the `/proc` that this process sees now.
+    /// The ruleset, to be made once and used by each cell.
     pub fn ruleset(&self) -> Result<OwnedFd, LayerError> {
         let proc = PathFd::new("/proc")
             .map_err(io::Error::other)

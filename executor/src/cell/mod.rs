@@ -65,18 +65,18 @@ pub struct Confined {
 
 /// The ladder: what a cell does to itself before it waits for its order. The warden has done before what does not
 /// depend on the cell: namespaces, mounts, the bounding set, `no_new_privs`, the session's filter.
-pub fn confine(walls: &Walls, rules: &landlock::Rules, nnp: NoNewPrivileges) -> Result<Confined, LayerError> {
+pub fn confine(walls: &Walls, ruleset: &OwnedFd, nnp: NoNewPrivileges) -> Result<Confined, LayerError> {
     if walls.tier == Tier::Namespaced {
         mounts::own_proc()?;
     }
     prctl::set_dumpable(false).at(Layer::Capabilities, || "PR_SET_DUMPABLE".into())?;
     capabilities::drop_all()?;
-    let ruleset = rules.ruleset()?;
-    landlock::restrict(&ruleset, nnp)?;
+    landlock::restrict(ruleset, nnp)?;
     seccomp::confine_cell(walls.tier, nnp)?;
     check()?;
     // Of what cannot be asked, a sample is tried.
     bite::cell(walls)?;
+    let ruleset = ruleset.try_clone().at(Layer::Descriptors, || "keep the ruleset".into())?;
     Ok(Confined { ruleset })
 }
 

@@ -31,7 +31,8 @@ const SCRATCH: [(&str, &str); 3] = [("var-tmp", "/var/tmp"), ("shm", "/dev/shm")
 /// Where the new root is put together: the first of these that exists. What it hides is already held by descriptors.
 const BASES: [&str; 4] = ["/tmp", "/mnt", "/var", "/usr"];
 
-/// An empty file of the root that every user may read and no rule names: `bite` tries to open it.
+/// An empty directory that every user may write by its mode and its mount, and that no rule lets be written: `bite`
+/// tries to.
 pub const OUTSIDE: &str = "/.outside";
 
 /// Builds the session's root and makes it the root.
@@ -46,7 +47,7 @@ pub fn build(walls: &Walls) -> Result<(), LayerError> {
     root.scratch(walls)?;
     root.own_filesystems()?;
     trees.iter().try_for_each(|(view, tree)| root.view(view, tree.as_ref()))?;
-    File::create(root.place(Path::new(OUTSIDE))).at(Layer::MountNamespace, || format!("make {OUTSIDE}"))?;
+    tmpfs(&root.directory(Path::new(OUTSIDE))?, "mode=777,size=4k,nr_inodes=4")?;
     enter(base)?;
     namespaces::close_user_namespaces()?;
     pin_all(&walls.pins)?;

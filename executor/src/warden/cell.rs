@@ -6,7 +6,7 @@
 
 use crate::attack::{self, Targets};
 use crate::cell::plan::{CellPlan, Task, Walls};
-use crate::cell::{At, Confined, LayerError, NoNewPrivileges, confine, descriptors, landlock, limits};
+use crate::cell::{At, Confined, LayerError, NoNewPrivileges, confine, descriptors, limits};
 use crate::sys::{self, Program, Spawn};
 use broker_protocol::{Layer, Tier, frame, limit};
 use nix::errno::Errno;
@@ -98,8 +98,8 @@ impl Report {
 }
 
 /// A cell's life, in its own process.
-pub fn run(walls: &Walls, rules: &landlock::Rules, socket: OwnedFd, nnp: NoNewPrivileges) -> ! {
-    let end = match prepare(walls, rules, &socket, nnp) {
+pub fn run(walls: &Walls, ruleset: &OwnedFd, socket: OwnedFd, nnp: NoNewPrivileges) -> ! {
+    let end = match prepare(walls, ruleset, &socket, nnp) {
         Ok(cell) => cell.serve(&socket),
         Err(error) => {
             End::Unconfined { layer: error.layer, errno: error.source.raw_os_error().unwrap_or(libc::EPERM) }
@@ -143,7 +143,7 @@ enum Sweep {
 
 fn prepare<'a>(
     walls: &'a Walls,
-    rules: &landlock::Rules,
+    ruleset: &OwnedFd,
     socket: &OwnedFd,
     nnp: NoNewPrivileges,
 ) -> Result<Cell<'a>, LayerError> {
@@ -159,7 +159,7 @@ fn prepare<'a>(
             if walls.landlock_abi >= 6 { Sweep::All } else { Sweep::Descendants }
         }
     };
-    let confined = confine(walls, rules, nnp)?;
+    let confined = confine(walls, ruleset, nnp)?;
     // The rules' paths, the warden's socket and its other children's are not for this cell.
     descriptors::keep_only(&[socket.as_fd(), confined.ruleset.as_fd()])?;
     let limits = limits::rlimits(&walls.policy.limits, walls.tier);

@@ -149,11 +149,11 @@ impl Told {
 fn run(walls: &Walls, socket: &OwnedFd, uid: Uid, gid: Gid) -> Result<(), LayerError> {
     descriptors::keep_only(&[socket.as_fd()])?;
     let nnp = settle(walls, uid, gid)?;
-    let rules = landlock::Rules::open(walls)?;
+    let ruleset = landlock::Rules::open(walls)?.ruleset()?;
     seccomp::confine_session(nnp)?;
     let signals = child_signals()?;
     tell(socket, &[READY], &[])?;
-    let mut keeper = Keeper { walls, rules, nnp, socket, signals, children: Vec::new() };
+    let mut keeper = Keeper { walls, ruleset, nnp, socket, signals, children: Vec::new() };
     keeper.serve()?;
     walls.scratch.remove();
     exit(0)
@@ -197,7 +197,7 @@ fn tell(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd]) -> Result<(), LayerE
 /// A warden at work.
 struct Keeper<'a> {
     walls: &'a Walls,
-    rules: landlock::Rules,
+    ruleset: OwnedFd,
     nnp: NoNewPrivileges,
     socket: &'a OwnedFd,
     signals: SignalFd,
@@ -250,7 +250,7 @@ impl Keeper<'_> {
             Fork::Parent(child) => child,
             Fork::Child => match what {
                 Ask::Worker => worker::run(self.walls, ours, self.nnp),
-                Ask::Cell | Ask::Terminal => cell::run(self.walls, &self.rules, ours, self.nnp),
+                Ask::Cell | Ask::Terminal => cell::run(self.walls, &self.ruleset, ours, self.nnp),
             },
         };
         self.children.push(child.pid);
