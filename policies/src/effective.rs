@@ -218,7 +218,7 @@ pub struct Limits {
     pub output: Option<u64>,
     /// Processes and threads of a call, looked at ten times a second, and of a session (`RLIMIT_NPROC`, `pids.max`).
     pub processes: Option<u64>,
-    /// Bytes of resident memory of a call, looked at ten times a second; of private memory of each process
+    /// Bytes of resident memory of a call that are no file's, looked at ten times a second; of private memory of each process
     /// (`RLIMIT_DATA`); of a session's memory (`memory.max`) where there is a cgroup.
     pub memory: Option<u64>,
     /// CPU seconds of each process.

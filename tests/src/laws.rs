@@ -159,6 +159,26 @@ pub fn layers_do_not_depend_on_the_build(root: &Path) -> Violations {
     scan(root, &["executor/src/cell".into()], |_, code| conditional_lines(code))
 }
 
+/// What a layer's contract names behind *Tested by* is there: a test of the suites or of the crate.
+pub fn contracts_name_their_tests(root: &Path) -> Violations {
+    let mut tests = String::new();
+    for folder in ["tests/tests", "executor/src"] {
+        for file in rust_files(&root.join(folder)) {
+            tests.push_str(&fs::read_to_string(file).unwrap_or_default());
+        }
+    }
+    let mut violations = Violations::new();
+    for file in rust_files(&root.join("executor/src/cell")) {
+        let text = fs::read_to_string(&file).unwrap_or_default();
+        let contract: String = text.lines().map_while(|line| line.strip_prefix("//!")).collect();
+        let Some((_, named)) = contract.split_once("*Tested by*:") else { continue };
+        let names = named.split('`').skip(1).step_by(2).filter(|name| !name.contains(['*', '-']));
+        let missing = names.filter(|name| !tests.contains(&format!("fn {name}(")));
+        violations.extend(missing.map(|name| format!("{}: no test `{name}`", file.display())));
+    }
+    violations
+}
+
 /// The page in the folder and the documentation of the crate are one text.
 pub fn every_crate_includes_its_readme(root: &Path) -> Violations {
     let mut violations = Violations::new();

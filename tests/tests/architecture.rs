@@ -54,6 +54,14 @@ fn the_executors_dependencies_have_reasons() {
 }
 
 #[test]
+fn contracts_name_their_tests() {
+    expect_kept(laws::contracts_name_their_tests);
+    expect_caught(laws::contracts_name_their_tests, |copy| {
+        copy.change("executor/src/cell/limits.rs", |text| text.replace("`a_limit_ends", "`no_limit_ends"));
+    });
+}
+
+#[test]
 fn unsafe_stays_in_sys() {
     expect_kept(laws::unsafe_stays_in_sys);
     expect_caught(laws::unsafe_stays_in_sys, |copy| {

@@ -64,9 +64,8 @@ impl Account {
         self.next = now + INTERVAL;
         let mut sum = Sum::default();
         for pid in descendants(self.cell) {
-            let (threads, memory) = stat(pid).unwrap_or_default();
-            sum.threads += threads;
-            sum.memory += memory;
+            sum.threads += threads(pid).unwrap_or_default();
+            sum.memory += memory(pid).unwrap_or_default();
             if self.bounds.written.is_some() {
                 self.written.insert(pid, written(pid).unwrap_or_default());
             }
@@ -108,13 +107,20 @@ fn children(pid: i32) -> Vec<i32> {
         .collect()
 }
 
-/// Threads of a process and its resident bytes, from `/proc/PID/stat` (`man 5 proc_pid_stat`).
-fn stat(pid: i32) -> Option<(u64, u64)> {
+/// Threads of a process, from `/proc/PID/stat` (`man 5 proc_pid_stat`).
+fn threads(pid: i32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name, in parentheses, may hold anything; fields are counted from the third, which follows it.
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
-    Some((field(20)?, field(24)? * 4096))
+    stat.rsplit_once(')')?.1.split_whitespace().nth(20 - 3)?.parse().ok()
+}
+
+/// Resident bytes of a process that are no file's, from `/proc/PID/statm`: libraries are shared by all.
+fn memory(pid: i32) -> Option<u64> {
+    const PAGE: u64 = 4096;
+    let pages = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
+    let mut pages = pages.split_whitespace().skip(1).map(|number| number.parse::<u64>().ok());
+    let (resident, shared) = (pages.next()??, pages.next()??);
+    Some(resident.saturating_sub(shared) * PAGE)
 }
 
 /// Bytes that a process has passed to `write` and its kin.
@@ -138,8 +144,9 @@ mod tests {
 
     #[test]
     fn this_process_can_be_read() {
-        let (threads, memory) = stat(std::process::id() as i32).unwrap();
-        assert!(threads >= 1 && memory > 100_000, "{threads} {memory}");
-        assert!(written(std::process::id() as i32).is_some());
+        let ours = std::process::id() as i32;
+        assert!(threads(ours).is_some_and(|threads| threads >= 1));
+        assert!(memory(ours).is_some_and(|bytes| bytes > 100_000));
+        assert!(written(ours).is_some());
     }
 }

@@ -5,7 +5,7 @@
 //! bound). Started as root, a cell is uid 0 without a single capability. *Does not*: change what uid 0 may do as the
 //! owner of files; mounts and Landlock stand in front of those. *Needs*: nothing. *Order*: the bounding set in the
 //! warden, the others last before Landlock, after the last mount. *Fails*: the session does not open. *Tested by*:
-//! `capabilities_are_gone`, corpus `NS-*`, `DEV-*`.
+//! `other_processes_are_out_of_reach`, corpus `NS-*`, `DEV-*`.
 
 use super::{At, LayerError};
 use broker_protocol::Layer;

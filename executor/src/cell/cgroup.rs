@@ -4,8 +4,8 @@
 //! `processes`, counted together, and what is left of them is killed with the session. *Does not*: bound single calls,
 //! CPU time or disks. *Needs*: cgroup v2 with the controllers `memory` and `pids` in a group that the user may write, as
 //! systemd gives with `Delegate=yes`. *Order*: the broker moves the warden in before it makes anything. *Fails*: the
-//! session opens without it, which it says; it does not open if the policy requires the layer. *Tested by*: this file's
-//! tests, on a directory that looks like a group.
+//! session opens without it, which it says; it does not open if the policy requires the layer. *Tested by*:
+//! `bounds_are_written_as_the_kernel_reads_them`, on a directory that looks like a group.
 
 use policies::Limits;
 use std::fs;

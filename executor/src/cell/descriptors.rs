@@ -3,7 +3,7 @@
 //! *Guarantees*: what the executor was started with (sockets of a desktop, files of a terminal) reaches no cell; a cell
 //! has 0, 1, 2 and nothing else. *Does not*: say what those three are connected to. *Needs*: Linux 5.9 (`close_range`).
 //! *Order*: first thing in the executor, in the warden and in each cell, and again just before `execve`. *Fails*: the
-//! program ends. *Tested by*: `leaked_descriptor`, corpus `FD-*`.
+//! program ends. *Tested by*: `other_processes_are_out_of_reach`, corpus `FD-*`.
 
 use super::{At, LayerError};
 use crate::sys;

@@ -2,7 +2,7 @@
 //!
 //! *Guarantees*: a variable is there because the policy names it; one whose name looks like a secret is not, even
 //! then. *Does not*: look at values. *Needs*: nothing. *Order*: before the session; the executor's own block is
-//! overwritten. *Fails*: never. *Tested by*: `environment_secrets`, corpus `ENV-*`.
+//! overwritten. *Fails*: never. *Tested by*: `the_environment_has_no_secret`, corpus `ENV-*`.
 
 use super::plan::Scratch;
 use policies::EnvironmentRules;

@@ -7,7 +7,7 @@
 //! itself, and the network namespace is the wall. *Does not*: cover metadata (`chmod`, `stat`, `utime`), UDP or other
 //! families, pathname sockets before ABI 9. *Needs*: Linux 5.13; every right of the running kernel is asked for, and
 //! nothing less is accepted. *Order*: after the mounts, before seccomp. *Fails*: the session does not open. *Tested by*:
-//! `files_outside`, `signals_outside`, corpus `FS-*`, `PROC-*`, `NET-013`.
+//! `files_outside_stay_closed`, `other_processes_are_out_of_reach`, corpus `FS-*`, `PROC-*`, `NET-013`.
 
 use super::plan::{DEVICES, ViewKind, Walls};
 use super::{At, LayerError, NoNewPrivileges};

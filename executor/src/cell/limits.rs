@@ -3,7 +3,7 @@
 //! *Guarantees*: no core files; the policy's bounds on open descriptors, file size, CPU seconds, processes and private
 //! memory hold for every process of a cell. *Does not*: add up over processes: the cgroup layer does, where there is
 //! one, and the broker's account (`broker/account.rs`) ten times a second everywhere. *Needs*: nothing. *Order*: in the new process, just before its program. *Fails*: the
-//! call is not started. *Tested by*: `limits_bite`, corpus `RES-*`.
+//! call is not started. *Tested by*: `a_limit_ends_the_call_by_its_name`, corpus `RES-*`.
 
 use broker_protocol::Tier;
 use libc::{c_uint, rlimit};

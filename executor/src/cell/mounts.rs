@@ -5,7 +5,7 @@
 //! exist are pinned with all their parents. *Does not*: stand alone: Landlock is behind every mount, and refuses to
 //! change them. *Needs*: Linux 5.12 (`mount_setattr`) and a user namespace with capabilities in it. *Order*: after the
 //! namespaces, before Landlock. *Fails*: the session opens in the flat tier, which says so. *Tested by*:
-//! `files_outside`, `protected_names`, corpus `FS-*`, `SEC-*`, `NS-*`.
+//! `files_outside_stay_closed`, `the_shell_neither_reads_nor_changes_them`, corpus `FS-*`, `SEC-*`, `NS-*`.
 
 use super::plan::{View, ViewKind, Walls};
 use super::protected::{Closing, Pin};

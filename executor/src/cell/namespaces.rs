@@ -6,7 +6,8 @@
 //! *Does not*: close files (mounts and Landlock do). *Needs*: user namespaces for the user who runs the executor.
 //! *Order*: first, by `clone` of the warden; what stands here runs in it before the mounts. *Fails*: the session opens
 //! in the flat tier, which says so, or not at all if the policy requires a namespace. *Tested by*:
-//! `processes_outside`, `no_network`, `no_new_namespaces`, corpus `NS-*`, `NET-*`, `IPC-*`, `PROC-*`.
+//! `other_processes_are_out_of_reach`, `no_socket_leads_out`, `the_kernel_is_not_reached`,
+//!, corpus `NS-*`, `NET-*`, `IPC-*`, `PROC-*`.
 
 use super::{At, LayerError};
 use crate::sys;

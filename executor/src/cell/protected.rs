@@ -4,7 +4,7 @@
 //! replaced, renamed or removed (nor read, where the policy says so), under any other name of the same file in the
 //! zone, and its parents cannot be moved away: each is a mount of its own. *Does not*: cover names made later, links
 //! with a protected name, or the shell in the flat tier; file tools check names in both tiers. *Needs*: the mount
-//! namespace. *Order*: with the mounts. *Fails*: the session does not open. *Tested by*: `protected_names`, corpus
+//! namespace. *Order*: with the mounts. *Fails*: the session does not open. *Tested by*: `the_shell_neither_reads_nor_changes_them`, corpus
 //! `SEC-*`.
 
 use crate::work::litter;

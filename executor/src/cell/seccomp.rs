@@ -4,7 +4,7 @@
 //! warden needs (`cell.json`); foreign ABIs (i386, x32) kill the process; what libc can do without is absent
 //! (`absent.json`, `ENOSYS`); without namespaces sockets are closed too (`flat.json`). *Does not*: read memory, so it
 //! knows no paths and no addresses. *Needs*: Linux 4.14 with `CONFIG_SECCOMP_FILTER`. *Order*: last; the session's list
-//! in the warden, the rest in each cell. *Fails*: the session does not open. *Tested by*: `system_calls_are_closed`,
+//! in the warden, the rest in each cell. *Fails*: the session does not open. *Tested by*: `the_kernel_is_not_reached`, `no_socket_leads_out`,
 //! corpus `SYS-*`, `NET-*`, `NS-*`.
 
 use super::{At, LayerError, NoNewPrivileges};

@@ -6,6 +6,7 @@ mod command_line;
 mod files;
 mod protected;
 mod secrets;
+mod limits;
 mod projects;
 mod interactive;
 

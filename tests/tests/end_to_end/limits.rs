@@ -1,0 +1,53 @@
+//! The limits that a policy sets: each is met, has its name in the result, and the session goes on.
+
+use crate::LIMIT;
+use lazaret_tests::{World, matrix, run};
+use serde_json::Value;
+
+const POLICY: &str = r#"
+version = 1
+[profile.tight.limits]
+processes = 64
+memory = "256 MiB"
+output = "1 MiB"
+file_size = "8 MiB"
+written = "64 MiB"
+open_files = 256
+"#;
+
+/// What goes beyond each limit, if nothing holds it: bounded, and it ends by itself.
+const ATTACKS: [(&str, &str); 5] = [
+    ("output", "head -c 20000000 /dev/zero | tr '\\0' x; sleep 3"),
+    ("file_size", "exec head -c 20000000 /dev/zero > big"),
+    ("written", "for i in $(seq 40); do head -c 4000000 /dev/zero > part; done; sleep 3"),
+    ("memory", "python3 -c 'import time; b = [bytearray(60 << 20) for _ in range(8)]; time.sleep(3)'"),
+    ("processes", "for i in $(seq 200); do sleep 3 & done; wait"),
+];
+
+fn tight(world: &World, script: &str) -> std::process::Command {
+    let mut command = world.lazaret("run");
+    command.env("XDG_CONFIG_HOME", world.home.join("settings"));
+    command.args(["--profile", "tight", "--json", "--", "bash", "-c", script]);
+    command
+}
+
+#[test]
+fn a_limit_ends_the_call_by_its_name() {
+    matrix(|place| {
+        let world = World::new(place);
+        world.make_folder(&world.home.join("settings/lazaret"));
+        world.write(&world.home.join("settings/lazaret/policy.toml"), POLICY);
+        for (limit, attack) in ATTACKS {
+            let finished = run(&mut tight(&world, attack), LIMIT);
+            let result: Value = serde_json::from_str(&finished.text()).unwrap();
+            // The kernel holds memory and processes for each process too, and then the program fails by itself.
+            let held = ["memory", "processes"].contains(&limit) && result["error"]["kind"] == "exit_nonzero"
+                || result["result"].as_str().unwrap_or_default().contains("Resource temporarily unavailable");
+            let message = result["error"]["message"].as_str().unwrap_or_default();
+            assert!(held || message.contains(limit), "{limit}: {result}");
+            assert!(held || result["error"]["kind"] == "resource_limit", "{limit}: {result}");
+        }
+        // The control: what stays within them works.
+        run(&mut tight(&world, "head -c 1000000 /dev/zero > small"), LIMIT).success();
+    });
+}
