@@ -30,8 +30,9 @@ pub fn cell(walls: &Walls) -> Result<(), LayerError> {
 
 /// Tries the file worker's.
 pub fn worker(walls: &Walls) -> Result<(), LayerError> {
-    // Its list has the newer call only.
-    let how = |flags| OpenHow::new().flags(flags).mode(MODE);
+    // Its list has the newer call only, which takes a mode only for a file that is to be made.
+    let mode = |flags: OFlag| if flags.contains(OFlag::O_TMPFILE) { MODE } else { Mode::empty() };
+    let how = |flags| OpenHow::new().flags(flags).mode(mode(flags));
     files(walls, |path, flags| openat2(AT_FDCWD, path, how(flags)).map(drop))?;
     refused(Layer::Seccomp, "make a socket", sys::try_socket(libc::AF_UNIX, 0), Errno::EPERM)
 }
