@@ -7,18 +7,29 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// The lists, in the order in which a cell meets them.
-const LISTS: [&str; 5] = ["session", "cell", "absent", "flat", "worker"];
+/// The lists, in the order in which a cell meets them, each with the files it is made of.
+const LISTS: [(&str, &[&str]); 8] = [
+    ("session", &["session"]),
+    ("session_flat", &["session", "supervisor"]),
+    ("cell", &["cell"]),
+    ("absent", &["absent", "clone3"]),
+    ("clone3", &["clone3"]),
+    ("flat", &["flat"]),
+    ("supervised", &["supervised"]),
+    ("worker", &["worker"]),
+];
 
 fn main() {
     let folder = Path::new(&variable("CARGO_MANIFEST_DIR")).join("../policies/seccomp");
     println!("cargo::rerun-if-changed={}", folder.display());
     let arch = variable("CARGO_CFG_TARGET_ARCH");
     let mut code = String::new();
-    for list in LISTS {
-        let program = compile(&folder, list, &arch);
+    for (list, files) in LISTS {
+        let program = compile(&folder, files, &arch);
         let name = list.to_uppercase();
-        writeln!(code, "/// Compiled from `policies/seccomp/{list}.json`.").expect("a string takes text");
+        let from = files.join(".json` and `");
+        writeln!(code, "/// Compiled from `{from}.json` of `policies/seccomp`.")
+            .expect("a string takes text");
         writeln!(code, "pub static {name}: [libc::sock_filter; {}] = [", program.len())
             .expect("a string takes text");
         for i in &program {
@@ -39,13 +50,17 @@ fn variable(name: &str) -> String {
     env::var(name).unwrap_or_else(|_| panic!("cargo sets {name}"))
 }
 
-/// A list and, where there is one, the part of it that only `arch` has.
-fn compile(folder: &Path, list: &str, arch: &str) -> BpfProgram {
+/// The files of a list and, where there are such, the parts of them that only `arch` has.
+fn compile(folder: &Path, files: &[&str], arch: &str) -> BpfProgram {
+    let list = files[0];
     let mut filter = read(&folder.join(format!("{list}.json")));
-    let own = folder.join(format!("{list}.{arch}.json"));
-    if own.exists() {
-        let mut more = read(&own);
-        rules(&mut filter, list).append(&mut std::mem::take(rules(&mut more, list)));
+    let others = files[1..].iter().map(|file| format!("{file}.json"));
+    for file in others.chain(files.iter().map(|file| format!("{file}.{arch}.json"))) {
+        let own = folder.join(&file);
+        if own.exists() {
+            let mut more = read(&own);
+            rules(&mut filter, list).append(&mut std::mem::take(rules(&mut more, list)));
+        }
     }
     let compile = |rules: &[Value]| {
         let mut part = filter.clone();
@@ -60,7 +75,11 @@ fn compile(folder: &Path, list: &str, arch: &str) -> BpfProgram {
     const LINE: usize = 4;
     let lines: Vec<(u32, BpfProgram)> =
         calls.chunks(LINE).map(|calls| (number(&compile(&calls[0])), compile(&calls.concat()))).collect();
-    search(&lines)
+    let mut program = search(&lines);
+    for step in program.iter_mut().filter(|step| (step.code, step.k) == (RETURN, TRACE)) {
+        step.k = USER_NOTIF;
+    }
+    program
 }
 
 /// The rules of each call, which may be several.
@@ -93,6 +112,11 @@ const LOAD: u16 = 0x20;
 const EQUAL: u16 = 0x15;
 const GREATER_OR_EQUAL: u16 = 0x35;
 const JUMP: u16 = 0x05;
+const RETURN: u16 = 0x06;
+/// `SECCOMP_RET_TRACE` with no data: no tracer is meant, and seccompiler has no word for the next.
+const TRACE: u32 = 0x7ff0_0000;
+/// `SECCOMP_RET_USER_NOTIF`.
+const USER_NOTIF: u32 = 0x7fc0_0000;
 /// `offsetof(struct seccomp_data, nr)`.
 const NUMBER: u32 = 0;
 

@@ -99,6 +99,18 @@ pub struct Spawn<'a> {
     pub limits: &'a [(c_uint, libc::rlimit)],
     /// A Landlock ruleset it confines itself with once more, so that it is below its parent's domain.
     pub ruleset: Option<RawFd>,
+    /// Filters it puts on itself last, one of which its parent answers.
+    pub supervised: Option<Supervised<'a>>,
+}
+
+/// Filters of a program that is supervised.
+pub struct Supervised<'a> {
+    /// Calls that are absent.
+    pub absent: &'a [libc::sock_filter],
+    /// Calls that are answered by whoever holds the listener.
+    pub trapped: &'a [libc::sock_filter],
+    /// Where the listener is sent.
+    pub socket: BorrowedFd<'a>,
 }
 
 /// Shared with the child while the parent waits for it to start.
@@ -181,9 +193,61 @@ fn prepare(spawn: &Spawn) -> Result<(), c_int> {
         if let Some(ruleset) = spawn.ruleset {
             ok(libc::syscall(libc::SYS_landlock_restrict_self, ruleset, 0) as c_int)?;
         }
+        if let Some(supervised) = &spawn.supervised {
+            supervise(supervised)?;
+        }
         ok(libc::syscall(libc::SYS_close_range, 3, c_uint::MAX, 0) as c_int)?;
         reset_signals();
         Ok(())
+    }
+}
+
+/// Puts the filters on, and sends the listener to the parent. In the child of [`spawn`]: calls the kernel only.
+fn supervise(supervised: &Supervised) -> Result<(), c_int> {
+    const SET_MODE_FILTER: c_uint = 1;
+    // A call whose answer is under way is not begun again by a signal that does not kill (Linux 5.19).
+    let steady = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
+    let program = |filter: &[libc::sock_filter]| libc::sock_fprog {
+        len: filter.len() as u16,
+        filter: filter.as_ptr().cast_mut(),
+    };
+    let install = |filter, flags: libc::c_ulong| {
+        let program = program(filter);
+        // SAFETY: the kernel copies the instructions, which are statics, and keeps no pointer. errno is the stopped
+        // parent's.
+        unsafe {
+            let fd = libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, flags, &raw const program);
+            if fd < 0 { Err(*libc::__errno_location()) } else { Ok(fd as RawFd) }
+        }
+    };
+    install(supervised.absent, 0)?;
+    let listener = install(supervised.trapped, steady).or_else(|errno| match errno {
+        libc::EINVAL => install(supervised.trapped, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER),
+        errno => Err(errno),
+    })?;
+    send_descriptor(supervised.socket, listener)
+}
+
+/// Sends one descriptor without taking memory, as the child of [`spawn`] must.
+fn send_descriptor(socket: BorrowedFd, fd: RawFd) -> Result<(), c_int> {
+    let mut control = [0u64; 8];
+    let mut byte = [0u8];
+    let mut part = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
+    // SAFETY: a msghdr of zeros is valid; every pointer in it lives for the call. The control buffer is aligned for
+    // cmsghdr and has room for one descriptor. errno is the stopped parent's.
+    unsafe {
+        let mut header = std::mem::zeroed::<libc::msghdr>();
+        header.msg_iov = &raw mut part;
+        header.msg_iovlen = 1;
+        header.msg_control = control.as_mut_ptr().cast();
+        header.msg_controllen = libc::CMSG_SPACE(size_of::<RawFd>() as c_uint) as _;
+        let message = libc::CMSG_FIRSTHDR(&header);
+        (*message).cmsg_level = libc::SOL_SOCKET;
+        (*message).cmsg_type = libc::SCM_RIGHTS;
+        (*message).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as c_uint) as _;
+        libc::CMSG_DATA(message).cast::<RawFd>().write_unaligned(fd);
+        let sent = libc::sendmsg(socket.as_raw_fd(), &header, libc::MSG_NOSIGNAL);
+        if sent < 0 { Err(*libc::__errno_location()) } else { Ok(()) }
     }
 }
 
@@ -246,10 +310,10 @@ pub fn seccomp_mode() -> io::Result<c_int> {
     check(unsafe { libc::prctl(libc::PR_GET_SECCOMP) }.into()).map(|mode| mode as c_int)
 }
 
-/// Tries to make a stream socket, and closes it again.
-pub fn try_socket(family: c_int, protocol: c_int) -> Result<(), Errno> {
+/// Tries to make a socket, and closes it again.
+pub fn try_socket(family: c_int, kind: c_int, protocol: c_int) -> Result<(), Errno> {
     // SAFETY: takes numbers only; the descriptor is new and nobody else's.
-    let made = unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, protocol) };
+    let made = unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) };
     // SAFETY: see above.
     Errno::result(made).map(|fd| drop(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
@@ -399,6 +463,119 @@ unsafe fn take_fds(header: &libc::msghdr) -> Vec<OwnedFd> {
         }
     }
     fds
+}
+
+/// A call of a supervised program, waiting for its answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Notice {
+    /// The kernel's name for it.
+    pub id: u64,
+    /// The thread that made it.
+    pub thread: i32,
+    /// Its number.
+    pub call: c_long,
+    /// Its arguments.
+    pub arguments: [u64; 6],
+}
+
+/// Asks the kernel to run the caller next when it is answered, where it can (Linux 6.6).
+pub fn notice_switch(listener: BorrowedFd) {
+    const SYNC_WAKE_UP: u64 = 1;
+    // SAFETY: takes a number.
+    unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS, SYNC_WAKE_UP) };
+}
+
+/// Takes the next call. The listener must be readable.
+///
+/// # Errors
+/// `ENOENT` if its caller has died meanwhile.
+pub fn notice_receive(listener: BorrowedFd) -> io::Result<Notice> {
+    // SAFETY: a seccomp_notif of zeros is valid, and the kernel wants it so; it lives for the call.
+    let notif = unsafe {
+        let mut notif = std::mem::zeroed::<libc::seccomp_notif>();
+        let request = libc::SECCOMP_IOCTL_NOTIF_RECV;
+        check(libc::ioctl(listener.as_raw_fd(), request, &raw mut notif).into())?;
+        notif
+    };
+    let (thread, call) = (notif.pid as i32, notif.data.nr.into());
+    Ok(Notice { id: notif.id, thread, call, arguments: notif.data.args })
+}
+
+/// Whether a call still waits: what was read of its caller before was the caller's.
+pub fn notice_waits(listener: BorrowedFd, id: u64) -> bool {
+    // SAFETY: the number lives for the call.
+    unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &raw const id) == 0 }
+}
+
+/// Answers a call with a value, or with an error number. Never lets it go on by itself.
+pub fn notice_answer(listener: BorrowedFd, id: u64, answer: Result<i64, c_int>) -> io::Result<()> {
+    let (val, error) = answer.map_or_else(|errno| (0, -errno), |value| (value, 0));
+    let response = libc::seccomp_notif_resp { id, val, error, flags: 0 };
+    let request = libc::SECCOMP_IOCTL_NOTIF_SEND;
+    // SAFETY: the structure lives for the call.
+    check(unsafe { libc::ioctl(listener.as_raw_fd(), request, &raw const response) }.into()).map(drop)
+}
+
+/// Answers a call with a descriptor of ours, which becomes one of the caller's.
+pub fn notice_descriptor(listener: BorrowedFd, id: u64, fd: BorrowedFd, on_exec: bool) -> io::Result<()> {
+    const FLAG_SEND: u32 = 2;
+    let answer = libc::seccomp_notif_addfd {
+        id,
+        flags: FLAG_SEND,
+        srcfd: fd.as_raw_fd() as u32,
+        newfd: 0,
+        newfd_flags: if on_exec { libc::O_CLOEXEC as u32 } else { 0 },
+    };
+    let request = libc::SECCOMP_IOCTL_NOTIF_ADDFD;
+    // SAFETY: the structure lives for the call.
+    check(unsafe { libc::ioctl(listener.as_raw_fd(), request, &raw const answer) }.into()).map(drop)
+}
+
+/// A copy of descriptor `fd` of the process `pid`.
+pub fn descriptor_of(pid: i32, fd: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: numbers; each result is a new descriptor.
+    unsafe {
+        let process = check(libc::syscall(libc::SYS_pidfd_open, pid, 0))?;
+        let process = OwnedFd::from_raw_fd(process as RawFd);
+        let copy = check(libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), fd, 0))?;
+        Ok(OwnedFd::from_raw_fd(copy as RawFd))
+    }
+}
+
+/// `setxattr`, following links.
+pub fn set_attribute(path: &CStr, name: &CStr, value: &[u8], flags: c_int) -> io::Result<()> {
+    let (path, name) = (path.as_ptr(), name.as_ptr());
+    // SAFETY: C strings, and a value with its length.
+    check(unsafe { libc::setxattr(path, name, value.as_ptr().cast(), value.len(), flags) }.into()).map(drop)
+}
+
+/// `removexattr`, following links.
+pub fn remove_attribute(path: &CStr, name: &CStr) -> io::Result<()> {
+    // SAFETY: C strings.
+    check(unsafe { libc::removexattr(path.as_ptr(), name.as_ptr()) }.into()).map(drop)
+}
+
+/// `utimensat` of the file itself behind a descriptor, which may be one for its path only.
+pub fn set_times(fd: BorrowedFd, times: &[libc::timespec; 2]) -> io::Result<()> {
+    // SAFETY: a C string, and two times that live for the call.
+    check(
+        unsafe { libc::utimensat(fd.as_raw_fd(), c"".as_ptr(), times.as_ptr(), libc::AT_EMPTY_PATH) }.into(),
+    )
+    .map(drop)
+}
+
+/// Adds a watch for the file at `path` to an inotify descriptor.
+pub fn watch(inotify: BorrowedFd, path: &CStr, mask: u32) -> io::Result<i32> {
+    // SAFETY: a C string.
+    check(unsafe { libc::inotify_add_watch(inotify.as_raw_fd(), path.as_ptr(), mask) }.into())
+        .map(|watch| watch as i32)
+}
+
+/// Copies one byte from a pipe to another without taking it out; 0 is the end of the first.
+pub fn tee(from: BorrowedFd, to: BorrowedFd) -> io::Result<usize> {
+    // SAFETY: takes numbers only.
+    let copied = unsafe { libc::tee(from.as_raw_fd(), to.as_raw_fd(), 1, libc::SPLICE_F_NONBLOCK) };
+    check(copied as c_long).map(|copied| copied as usize)
 }
 
 /// Brings up the loopback interface of this process's network namespace.

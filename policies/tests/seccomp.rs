@@ -7,7 +7,8 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-const LISTS: [&str; 5] = ["session", "cell", "absent", "flat", "worker"];
+const LISTS: [&str; 8] =
+    ["session", "supervisor", "cell", "absent", "clone3", "flat", "supervised", "worker"];
 const EPERM: Answer = Answer::Errno(1);
 const ENOSYS: Answer = Answer::Errno(38);
 use Answer::Allow;
@@ -18,8 +19,14 @@ fn read(file: &str) -> Option<Value> {
     Some(serde_json::from_str(&text).unwrap_or_else(|error| panic!("{file}: {error}")))
 }
 
-/// NAME.json, with the entries of NAME.ARCH.json after its own where there is one.
+/// NAME.json, with the entries of NAME.ARCH.json after its own where there is one. `A+B` is A with the entries of B.
 fn merged(name: &str, arch: &str) -> Value {
+    if let Some((name, other)) = name.split_once('+') {
+        let mut list = merged(name, arch);
+        let more = merged(other, arch)["main"]["filter"].as_array().unwrap().clone();
+        list["main"]["filter"].as_array_mut().unwrap().extend(more);
+        return list;
+    }
     let mut list = read(&format!("{name}.json")).unwrap();
     if let Some(mut more) = read(&format!("{name}.{arch}.json")) {
         for action in ["mismatch_action", "match_action"] {
@@ -42,6 +49,8 @@ fn compile(name: &str, arch: &str) -> BpfProgram {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     Allow,
+    /// The cell's first process answers: the executor's build makes these of the action `trace`.
+    Supervised,
     Errno(u32),
     Kill,
 }
@@ -50,6 +59,7 @@ impl Answer {
     fn of(value: u32) -> Self {
         match value & 0xffff_0000 {
             0x7fff_0000 => Answer::Allow,
+            0x7ff0_0000 => Answer::Supervised,
             0x0005_0000 => Answer::Errno(value & 0xffff),
             0x8000_0000 => Answer::Kill,
             other => panic!("an action no list has: {other:#x}"),
@@ -107,7 +117,9 @@ impl Stack {
         let data = data(NATIVE, call, arguments);
         let answers = self.0.iter().rev().map(|program| run(program, &data));
         answers.fold(Allow, |before, next| match (before, next) {
-            (Answer::Kill, _) | (Answer::Errno(_), Answer::Allow | Answer::Errno(_)) => before,
+            (Answer::Kill, _) => before,
+            (Answer::Errno(_), Answer::Allow | Answer::Supervised | Answer::Errno(_)) => before,
+            (Answer::Supervised, Answer::Allow) => before,
             (_, next) => next,
         })
     }
@@ -122,11 +134,17 @@ fn warden() -> Stack {
 }
 
 fn cell() -> Stack {
-    Stack::of(&["session", "cell", "absent"])
+    Stack::of(&["session", "cell", "absent+clone3"])
 }
 
+/// What the first process of a flat cell stands under.
 fn flat_cell() -> Stack {
-    Stack::of(&["session", "cell", "absent", "flat"])
+    Stack::of(&["session+supervisor", "cell", "clone3", "flat"])
+}
+
+/// What the program of a flat cell stands under.
+fn flat_program() -> Stack {
+    Stack::of(&["session+supervisor", "cell", "clone3", "flat", "absent+clone3", "supervised"])
 }
 
 fn worker() -> Stack {
@@ -182,7 +200,11 @@ fn every_group_says_who_needs_it() {
         "session.x86_64.json",
         "cell.json",
         "absent.json",
+        "clone3.json",
         "flat.json",
+        "supervised.json",
+        "supervised.x86_64.json",
+        "supervisor.json",
         "worker.json",
         "worker.x86_64.json",
     ] {
@@ -236,17 +258,92 @@ fn sockets_are_chosen_by_family_type_and_protocol() {
 }
 
 #[test]
-fn a_flat_cell_has_socket_pairs_only() {
+fn a_flat_cell_has_unix_streams_only() {
+    const FLAGS: u64 = (libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) as u64;
     let flat = flat_cell();
     for (family, kind, protocol) in
-        [(1, 1, 0), (1, 2, 0), (2, 1, 0), (2, 1, 262), (2, 2, 17), (10, 1, 6), (16, 3, 0), (40, 1, 0)]
+        [(1, 2, 0), (1, 3, 0), (2, 1, 0), (2, 1, 262), (2, 2, 17), (10, 1, 6), (16, 3, 0), (40, 1, 0)]
     {
         flat.check(libc::SYS_socket, &[family, kind, protocol], EPERM);
+        flat.check(libc::SYS_socket, &[family, kind | FLAGS, protocol], EPERM);
     }
-    flat.check(libc::SYS_socketpair, &[1, 1, 0], Allow);
-    for call in [libc::SYS_bind, libc::SYS_connect, libc::SYS_sendmsg, libc::SYS_recvmsg] {
-        flat.check(call, &[3], Allow);
+    for (kind, want) in [(1, Allow), (5, Allow), (2, EPERM), (3, EPERM)] {
+        flat.check(libc::SYS_socket, &[1, kind, 0], want);
+        flat.check(libc::SYS_socketpair, &[1, kind | FLAGS, 0], want);
     }
+}
+
+/// A call that takes a path, or changes metadata, and is not here, is not held in the flat tier.
+#[test]
+fn a_flat_program_is_supervised() {
+    use Answer::Supervised;
+    const PATH_ONLY: u64 = libc::O_PATH as u64;
+    let program = flat_program();
+    for call in [
+        libc::SYS_openat,
+        libc::SYS_renameat2,
+        libc::SYS_linkat,
+        libc::SYS_symlinkat,
+        libc::SYS_unlinkat,
+        libc::SYS_mkdirat,
+        libc::SYS_mknodat,
+        libc::SYS_truncate,
+        libc::SYS_fchmod,
+        libc::SYS_fchmodat,
+        libc::SYS_fchmodat2,
+        libc::SYS_fchown,
+        libc::SYS_fchownat,
+        libc::SYS_utimensat,
+        libc::SYS_setxattr,
+        libc::SYS_fsetxattr,
+        libc::SYS_removexattr,
+        libc::SYS_getxattr,
+        libc::SYS_inotify_add_watch,
+        libc::SYS_connect,
+        libc::SYS_bind,
+        libc::SYS_pidfd_getfd,
+    ] {
+        program.check(call, &[], Supervised);
+    }
+    program.check(libc::SYS_openat, &[3, 0, PATH_ONLY], Allow);
+    for (call, of_first) in [(libc::SYS_openat2, Allow), (libc::SYS_clone3, ENOSYS)] {
+        flat_cell().check(call, &[], of_first);
+        program.check(call, &[], ENOSYS);
+    }
+    program.check(libc::SYS_fchmod, &[3, 0o4755], EPERM);
+    for (number, want) in [(1, Allow), (0, EPERM), (2, EPERM)] {
+        program.check(libc::SYS_prctl, &[libc::PR_SET_DUMPABLE as u64, number], want);
+    }
+    program.check(libc::SYS_fcntl, &[3, 1024], EPERM);
+    for call in [libc::SYS_read, libc::SYS_newfstatat, libc::SYS_execve, libc::SYS_close, libc::SYS_chdir] {
+        program.check(call, &[], Allow);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn the_old_calls_of_x86_64_are_supervised_too() {
+    let program = flat_program();
+    for call in [
+        libc::SYS_open,
+        libc::SYS_creat,
+        libc::SYS_rename,
+        libc::SYS_link,
+        libc::SYS_symlink,
+        libc::SYS_unlink,
+        libc::SYS_rmdir,
+        libc::SYS_mkdir,
+        libc::SYS_mknod,
+        libc::SYS_chmod,
+        libc::SYS_chown,
+        libc::SYS_lchown,
+        libc::SYS_utime,
+        libc::SYS_utimes,
+        libc::SYS_futimesat,
+    ] {
+        program.check(call, &[], Answer::Supervised);
+    }
+    program.check(libc::SYS_open, &[0, libc::O_PATH as u64], Allow);
 }
 
 const NEW: [u64; 8] =
@@ -354,6 +451,9 @@ fn only_the_personalities_of_debuggers_are_taken() {
 
 #[test]
 fn doors_into_the_kernel_and_into_other_processes_are_closed() {
+    for stack in [warden(), cell(), worker()] {
+        stack.check(libc::SYS_pidfd_getfd, &[], EPERM);
+    }
     for stack in [warden(), cell(), flat_cell(), worker()] {
         for call in [
             libc::SYS_io_uring_setup,
@@ -367,7 +467,6 @@ fn doors_into_the_kernel_and_into_other_processes_are_closed() {
             libc::SYS_perf_event_open,
             libc::SYS_process_vm_readv,
             libc::SYS_process_vm_writev,
-            libc::SYS_pidfd_getfd,
             libc::SYS_kcmp,
             libc::SYS_name_to_handle_at,
             libc::SYS_open_by_handle_at,

@@ -23,8 +23,6 @@ pub struct Attack {
 
 /// Where an attack is known to get through, and why.
 pub enum Gap {
-    /// In the flat tier.
-    Flat(&'static str),
     /// In the flat tier where it has not this layer.
     FlatWithout(Layer, &'static str),
 }
@@ -33,7 +31,6 @@ impl Attack {
     /// Why a session is known not to hold this attack, if it is.
     pub fn known(&self, tier: Tier, layers: LayerSet) -> Option<&'static str> {
         match (&self.gap, tier) {
-            (Some(Gap::Flat(why)), Tier::Flat) => Some(why),
             (Some(Gap::FlatWithout(layer, why)), Tier::Flat) if !layers.has(*layer) => Some(why),
             _ => None,
         }
@@ -56,8 +53,6 @@ impl Attack {
     }
 }
 
-const METADATA: Gap =
-    Gap::Flat("Landlock has no right for metadata, and without namespaces there is no mount in front of it");
 const SIGNALS: Gap =
     Gap::FlatWithout(Layer::LandlockScopes, "before Linux 6.12 Landlock does not scope signals");
 
@@ -76,14 +71,8 @@ pub const ATTACKS: &[Attack] = &[
     Attack::new(FILES, "create a file outside", files::create).core().seen_by(Scene::has_new_file),
     Attack::new(FILES, "move a file in", files::move_in).core().seen_by(Scene::has_lost_a_file),
     Attack::new(FILES, "link a file in", files::link_in).seen_by(Scene::has_a_linked_file),
-    Attack::new(FILES, "change a mode outside", files::change_mode)
-        .core()
-        .seen_by(Scene::has_another_mode)
-        .gap(METADATA),
-    Attack::new(FILES, "change a time outside", files::change_time)
-        .core()
-        .seen_by(Scene::has_another_time)
-        .gap(METADATA),
+    Attack::new(FILES, "change a mode outside", files::change_mode).core().seen_by(Scene::has_another_mode),
+    Attack::new(FILES, "change a time outside", files::change_time).core().seen_by(Scene::has_another_time),
     Attack::new(FILES, "set a set-user-ID bit", files::set_user_id),
     Attack::new(PROCESSES, "read another's environment", processes::read_environment),
     Attack::new(PROCESSES, "read another's memory", processes::read_memory),

@@ -34,7 +34,8 @@ pub fn worker(walls: &Walls) -> Result<(), LayerError> {
     let mode = |flags: OFlag| if flags.contains(OFlag::O_TMPFILE) { MODE } else { Mode::empty() };
     let how = |flags| OpenHow::new().flags(flags).mode(mode(flags));
     files(walls, |path, flags| openat2(AT_FDCWD, path, how(flags)).map(drop))?;
-    refused(Layer::Seccomp, "make a socket", sys::try_socket(libc::AF_UNIX, 0), Errno::EPERM)
+    let socket = sys::try_socket(libc::AF_UNIX, libc::SOCK_STREAM, 0);
+    refused(Layer::Seccomp, "make a socket", socket, Errno::EPERM)
 }
 
 /// What mode and mount would allow, and no rule does: to make a file in a place of the root's own, or to list a
@@ -59,11 +60,12 @@ fn is_seen(walls: &Walls, path: &Path) -> bool {
 
 /// Calls that every kernel knows and answers otherwise without the lists: each list has one of its own.
 fn calls(tier: Tier) -> Result<(), LayerError> {
-    let mptcp = sys::try_socket(libc::AF_INET, libc::IPPROTO_MPTCP);
+    let mptcp = sys::try_socket(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_MPTCP);
     refused(Layer::Seccomp, "make an MPTCP socket", mptcp, Errno::EPERM)?;
     refused(Layer::Seccomp, "call clone3", sys::try_clone3(), Errno::ENOSYS)?;
     if tier == Tier::Flat {
-        refused(Layer::Seccomp, "make a socket", sys::try_socket(libc::AF_UNIX, 0), Errno::EPERM)?;
+        let datagram = sys::try_socket(libc::AF_UNIX, libc::SOCK_DGRAM, 0);
+        refused(Layer::Seccomp, "make a datagram socket", datagram, Errno::EPERM)?;
     }
     Ok(())
 }

@@ -49,7 +49,7 @@ pub fn namespaces() -> io::Result<()> {
 /// The layers a session of `tier` has on this kernel, apart from the cgroup, which is tried when it is made.
 pub fn layers(tier: Tier, landlock_abi: u32) -> LayerSet {
     use Layer::*;
-    let always = [Environment, Descriptors, Rlimits, Capabilities, NoNewPrivileges, Seccomp];
+    let always = [Environment, Descriptors, Rlimits, ProtectedNames, Capabilities, NoNewPrivileges, Seccomp];
     let namespaced = [
         UserNamespace,
         MountNamespace,
@@ -58,7 +58,6 @@ pub fn layers(tier: Tier, landlock_abi: u32) -> LayerSet {
         IpcNamespace,
         UtsNamespace,
         CgroupNamespace,
-        ProtectedNames,
     ];
     let mut set: LayerSet = always.into_iter().collect();
     if tier == Tier::Namespaced {
@@ -86,19 +85,23 @@ pub fn can_have(tier: Tier, layer: Layer) -> bool {
 pub fn report(set: LayerSet, tier: Tier, landlock_abi: u32, refusal: Option<&str>) -> Vec<LayerReport> {
     let state = |layer: Layer| {
         if set.has(layer) {
-            return LayerState::InForce(detail(layer, landlock_abi));
+            return LayerState::InForce(detail(layer, tier, landlock_abi));
         }
         LayerState::Missing { why: why_missing(layer, tier, landlock_abi, refusal), lost: lost(layer).into() }
     };
     Layer::ALL.into_iter().map(|layer| LayerReport { layer, state: state(layer) }).collect()
 }
 
-fn detail(layer: Layer, abi: u32) -> String {
+fn detail(layer: Layer, tier: Tier, abi: u32) -> String {
     match layer {
         Layer::LandlockFiles | Layer::LandlockNetwork | Layer::LandlockScopes => {
             format!("Landlock ABI {abi}")
         }
         Layer::Seccomp => "allow-list".into(),
+        Layer::ProtectedNames => match tier {
+            Tier::Namespaced => "those that exist when the session opens are pinned".into(),
+            Tier::Flat => "existing and new ones; metadata outside the zones is held too".into(),
+        },
         _ => String::new(),
     }
 }
@@ -134,10 +137,14 @@ fn lost(layer: Layer) -> &'static str {
         }
         Layer::UserNamespace => "no own root: the layers below rest on Landlock and seccomp",
         Layer::MountNamespace => {
-            "files outside exist, though they cannot be opened; their metadata is visible"
+            "files outside exist, though they can be neither opened nor marked; their metadata is visible"
         }
-        Layer::PidNamespace => "other processes of this machine are visible by name",
-        Layer::NetworkNamespace => "no own loopback: sockets are closed altogether",
+        Layer::PidNamespace => {
+            "the numbers of other processes of this machine are visible, and nothing else of them"
+        }
+        Layer::NetworkNamespace => {
+            "no own loopback: all sockets are closed but Unix streams by paths inside the zones"
+        }
         Layer::IpcNamespace => "no own System V IPC: it is closed altogether",
         Layer::UtsNamespace => "the host's name is visible",
         Layer::CgroupNamespace => "the host's cgroup paths are visible",

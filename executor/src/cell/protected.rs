@@ -2,9 +2,12 @@
 //!
 //! *Guarantees*: in the namespaced tier, a protected name that exists when the session opens cannot be written,
 //! replaced, renamed or removed (nor read, where the policy says so), under any other name of the same file in the
-//! zone, and its parents cannot be moved away: each is a mount of its own. *Does not*: cover names made later, links
-//! with a protected name, or the shell in the flat tier; file tools check names in both tiers. *Needs*: the mount
-//! namespace. *Order*: with the mounts. *Fails*: the session does not open. *Tested by*: `the_shell_neither_reads_nor_changes_them`, corpus
+//! zone, and its parents cannot be moved away: each is a mount of its own. In the flat tier the cell's first process makes
+//! the calls that take paths (`warden/supervisor`), and refuses these names whether they exist or not. *Does not*: cover
+//! names made later in the namespaced tier, or what a link with a protected name points to; file tools check names in
+//! both tiers. *Needs*: the mount namespace, or Linux 5.14. *Order*: with the mounts, or in the program's start. *Fails*:
+//! the session does not open, or the program does not start. *Tested by*: `the_shell_neither_reads_nor_changes_them`,
+//! `nothing_is_planted_in_protected_names`, `protected_files_are_not_read_by_any_name`, corpus
 //! `SEC-*`.
 
 use crate::work::litter;

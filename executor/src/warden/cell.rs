@@ -4,10 +4,11 @@
 //! neither signal nor trace it: it is PID 1 of the program's namespace and not dumpable; in the flat tier the program is
 //! in a Landlock domain below its own.
 
+use super::supervisor::{self, Supervisor};
 use crate::attack::{self, Targets};
 use crate::cell::plan::{CellPlan, Task, Walls};
-use crate::cell::{At, Confined, LayerError, NoNewPrivileges, confine, descriptors, limits};
-use crate::sys::{self, Program, Spawn};
+use crate::cell::{At, Confined, LayerError, NoNewPrivileges, confine, descriptors, limits, seccomp};
+use crate::sys::{self, Program, Spawn, Supervised};
 use broker_protocol::{Layer, Tier, frame, limit};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -97,9 +98,17 @@ impl Report {
     }
 }
 
+/// What the cells of a session go by, made once.
+pub struct Rules<'a> {
+    /// For the kernel.
+    pub ruleset: &'a OwnedFd,
+    /// For this process, where it supervises its program.
+    pub supervision: Option<&'a supervisor::Rules>,
+}
+
 /// A cell's life, in its own process.
-pub fn run(walls: &Walls, ruleset: &OwnedFd, socket: OwnedFd, nnp: NoNewPrivileges) -> ! {
-    let end = match prepare(walls, ruleset, &socket, nnp) {
+pub fn run(walls: &Walls, rules: &Rules, socket: OwnedFd, nnp: NoNewPrivileges) -> ! {
+    let end = match prepare(walls, rules, &socket, nnp) {
         Ok(cell) => cell.serve(&socket),
         Err(error) => {
             End::Unconfined { layer: error.layer, errno: error.source.raw_os_error().unwrap_or(libc::EPERM) }
@@ -129,6 +138,7 @@ struct Cell<'a> {
     confined: Confined,
     signals: SignalFd,
     limits: Vec<(libc::c_uint, libc::rlimit)>,
+    supervision: Option<&'a supervisor::Rules>,
     sweep: Sweep,
 }
 
@@ -143,7 +153,7 @@ enum Sweep {
 
 fn prepare<'a>(
     walls: &'a Walls,
-    ruleset: &OwnedFd,
+    rules: &Rules<'a>,
     socket: &OwnedFd,
     nnp: NoNewPrivileges,
 ) -> Result<Cell<'a>, LayerError> {
@@ -159,11 +169,12 @@ fn prepare<'a>(
             if walls.landlock_abi >= 6 { Sweep::All } else { Sweep::Descendants }
         }
     };
-    let confined = confine(walls, ruleset, nnp)?;
+    let confined = confine(walls, rules.ruleset, nnp)?;
     // The rules' paths, the warden's socket and its other children's are not for this cell.
     descriptors::keep_only(&[socket.as_fd(), confined.ruleset.as_fd()])?;
     let limits = limits::rlimits(&walls.policy.limits, walls.tier);
-    let cell = Cell { walls, confined, signals: super::child_signals()?, limits, sweep };
+    let supervision = rules.supervision;
+    let cell = Cell { walls, confined, signals: super::child_signals()?, limits, supervision, sweep };
     cell.rehearse().at(Layer::PidNamespace, step)?;
     Ok(cell)
 }
@@ -189,17 +200,20 @@ impl Cell<'_> {
 
     fn serve(&self, socket: &OwnedFd) -> End {
         match self.start(socket) {
-            Ok(program) => {
-                let end = self.watch(program, socket);
+            Ok((program, supervisor)) => {
+                let end = self.watch(program, socket, supervisor);
                 self.sweep();
                 end
             }
-            Err(error) => End::NotStarted(error.raw_os_error().unwrap_or(libc::EINVAL)),
+            Err(error) => {
+                self.sweep();
+                End::NotStarted(error.raw_os_error().unwrap_or(libc::EINVAL))
+            }
         }
     }
 
     /// Waits for the order and carries it out.
-    fn start(&self, socket: &OwnedFd) -> io::Result<Pid> {
+    fn start(&self, socket: &OwnedFd) -> io::Result<(Pid, Option<Supervisor<'_>>)> {
         let mut order = vec![0; ORDER_MAX];
         let (length, stdio) = sys::receive(socket.as_fd(), &mut order, 0)?;
         if length == 0 {
@@ -211,23 +225,44 @@ impl Cell<'_> {
         let [stdin, stdout, stderr] =
             <[OwnedFd; 3]>::try_from(stdio).map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
         let stdio = [stdin.as_raw_fd(), stdout.as_raw_fd(), stderr.as_raw_fd()];
+        let listener = self.supervision.map(|_| super::pair()).transpose()?;
+        let supervised = listener.as_ref().map(|(_, child)| seccomp::supervised(child.as_fd()));
         let pid = match &plan.task {
             Task::Program { arguments, terminal } => {
                 let program = self.program(arguments, terminal.as_deref(), &plan.directory)?;
-                sys::spawn(&self.spawn(&program, false, stdio, terminal.is_some()))?
+                let spawn = self.spawn(&program, false, stdio, terminal.is_some());
+                sys::spawn(&Spawn { supervised, ..spawn })?
             }
-            Task::Attack(targets) => self.attack(targets.clone(), &plan.directory, stdio)?,
+            Task::Attack(targets) => self.attack(targets.clone(), &plan.directory, stdio, supervised)?,
         };
-        Ok(Pid::from_raw(pid))
+        // Our copy of the child's end goes first: if the child ends without sending, that is seen. A program without its
+        // supervisor is swept away.
+        let ours = listener.map(|(ours, _)| ours);
+        let supervisor = self.supervision.zip(ours).map(|(rules, ours)| Supervisor::new(rules, &ours));
+        Ok((Pid::from_raw(pid), supervisor.transpose()?))
     }
 
     /// Starts our own attacks where a program would start, prepared as it would be.
-    fn attack(&self, mut targets: Targets, directory: &str, stdio: [RawFd; 3]) -> io::Result<i32> {
+    fn attack(
+        &self,
+        mut targets: Targets,
+        directory: &str,
+        stdio: [RawFd; 3],
+        supervised: Option<Supervised>,
+    ) -> io::Result<i32> {
         let names =
             self.walls.environment.iter().filter_map(|entry| entry.as_bytes().split(|c| *c == b'=').next());
         targets.variables = names.map(<[u8]>::to_vec).collect();
         let none = Program::new(Vec::new(), Vec::new(), Vec::new(), CString::new(directory)?);
-        sys::spawn_own(&self.spawn(&none, false, stdio, false), || attack::run(&targets))
+        let spawn = self.spawn(&none, false, stdio, false);
+        let watched = supervised.is_some();
+        sys::spawn_own(&Spawn { supervised, ..spawn }, || {
+            // The supervisor reads the paths of a call from its caller's memory, as it can from a program's.
+            if watched {
+                prctl::set_dumpable(true)?;
+            }
+            attack::run(&targets)
+        })
     }
 
     fn spawn<'s>(
@@ -240,7 +275,7 @@ impl Cell<'_> {
         // Where no PID namespace protects this process from what it starts, a domain below its own does. It costs each
         // file that is opened in the cell a second walk.
         let ruleset = (self.walls.tier == Tier::Flat).then(|| self.confined.ruleset.as_raw_fd());
-        Spawn { program, rehearsal, stdio, terminal, limits: &self.limits, ruleset }
+        Spawn { program, rehearsal, stdio, terminal, limits: &self.limits, ruleset, supervised: None }
     }
 
     fn program(&self, arguments: &[ByteBuf], terminal: Option<&str>, directory: &str) -> io::Result<Program> {
@@ -256,27 +291,57 @@ impl Cell<'_> {
         Ok(Program::new(candidates(name, &environment)?, arguments, environment, CString::new(directory)?))
     }
 
-    /// Reaps, and obeys, until the program has ended or the broker has had enough.
-    fn watch(&self, program: Pid, socket: &OwnedFd) -> End {
+    /// Reaps, obeys and answers, until the program has ended or the broker has had enough.
+    fn watch(&self, program: Pid, socket: &OwnedFd, mut supervisor: Option<Supervisor>) -> End {
+        let mut ended = true;
         loop {
-            if let Some(end) = self.reap(program) {
+            if ended && let Some(end) = self.reap(program) {
                 return end;
             }
-            let mut ready = [
-                PollFd::new(socket.as_fd(), PollFlags::POLLIN),
-                PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
-            ];
-            match poll(&mut ready, PollTimeout::NONE) {
-                Ok(_) | Err(Errno::EINTR) => {}
-                Err(_) => return End::Signalled(libc::SIGKILL),
-            }
-            if ready[1].any() == Some(true) {
+            let Ok(ready) = self.wait(socket, supervisor.as_ref()) else {
+                return End::Signalled(libc::SIGKILL);
+            };
+            ended = ready.ended;
+            if ended {
                 while let Ok(Some(_)) = self.signals.read_signal() {}
             }
-            if ready[0].any() == Some(true) && !forward(program, socket) {
+            if ready.ordered && !forward(program, socket) {
                 return End::Signalled(libc::SIGKILL);
             }
+            match &mut supervisor {
+                // The last process that could call is gone.
+                _ if ready.deserted => supervisor = None,
+                Some(supervisor) if ready.called => supervisor.answer(),
+                Some(supervisor) => supervisor.look_again(),
+                None => {}
+            }
         }
+    }
+
+    /// Waits until there is something to do.
+    fn wait(&self, socket: &OwnedFd, supervisor: Option<&Supervisor>) -> nix::Result<Ready> {
+        /// How soon a call that waits for another process is tried again.
+        const AGAIN_MS: u8 = 10;
+        let input = |fd| PollFd::new(fd, PollFlags::POLLIN);
+        let listener = supervisor.map(|supervisor| input(supervisor.listener().as_fd()));
+        let own = [input(socket.as_fd()), input(self.signals.as_fd())];
+        let mut ready: Vec<PollFd> = own.into_iter().chain(listener).collect();
+        let patience =
+            if supervisor.is_some_and(Supervisor::waits) { AGAIN_MS.into() } else { PollTimeout::NONE };
+        match poll(&mut ready, patience) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno),
+        }
+        let has = |at: usize, flag| {
+            ready.get(at).and_then(PollFd::revents).is_some_and(|events| events.intersects(flag))
+        };
+        let called = has(2, PollFlags::POLLIN);
+        Ok(Ready {
+            ordered: has(0, PollFlags::all()),
+            ended: has(1, PollFlags::all()),
+            called,
+            deserted: !called && has(2, PollFlags::all()),
+        })
     }
 
     /// Takes note of every child that has ended; `Some` when the program has.
@@ -306,6 +371,18 @@ impl Cell<'_> {
             }
         }
     }
+}
+
+/// What there is to do.
+struct Ready {
+    /// The broker has an order, or is gone.
+    ordered: bool,
+    /// A child has ended.
+    ended: bool,
+    /// The program has made a call.
+    called: bool,
+    /// Nobody is left to make one.
+    deserted: bool,
 }
 
 /// Passes one signal on; false when the broker is gone.

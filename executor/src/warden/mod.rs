@@ -5,6 +5,7 @@
 //! filter, and parses nothing.
 
 pub mod cell;
+pub mod supervisor;
 pub mod worker;
 mod descendants;
 
@@ -150,10 +151,14 @@ fn run(walls: &Walls, socket: &OwnedFd, uid: Uid, gid: Gid) -> Result<(), LayerE
     descriptors::keep_only(&[socket.as_fd()])?;
     let nnp = settle(walls, uid, gid)?;
     let ruleset = landlock::Rules::open(walls)?.ruleset()?;
-    seccomp::confine_session(nnp)?;
+    let supervision = match walls.tier {
+        Tier::Namespaced => None,
+        Tier::Flat => Some(supervisor::Rules::new(walls)?),
+    };
+    seccomp::confine_session(walls.tier, nnp)?;
     let signals = child_signals()?;
     tell(socket, &[READY], &[])?;
-    let mut keeper = Keeper { walls, ruleset, nnp, socket, signals, children: Vec::new() };
+    let mut keeper = Keeper { walls, ruleset, supervision, nnp, socket, signals, children: Vec::new() };
     keeper.serve()?;
     walls.scratch.remove();
     exit(0)
@@ -198,6 +203,8 @@ fn tell(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd]) -> Result<(), LayerE
 struct Keeper<'a> {
     walls: &'a Walls,
     ruleset: OwnedFd,
+    /// What the supervisors of flat cells go by.
+    supervision: Option<supervisor::Rules>,
     nnp: NoNewPrivileges,
     socket: &'a OwnedFd,
     signals: SignalFd,
@@ -250,7 +257,11 @@ impl Keeper<'_> {
             Fork::Parent(child) => child,
             Fork::Child => match what {
                 Ask::Worker => worker::run(self.walls, ours, self.nnp),
-                Ask::Cell | Ask::Terminal => cell::run(self.walls, &self.ruleset, ours, self.nnp),
+                Ask::Cell | Ask::Terminal => {
+                    let rules =
+                        cell::Rules { ruleset: &self.ruleset, supervision: self.supervision.as_ref() };
+                    cell::run(self.walls, &rules, ours, self.nnp)
+                }
             },
         };
         self.children.push(child.pid);

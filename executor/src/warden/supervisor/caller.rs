@@ -1,0 +1,123 @@
+//! The caller of a supervised call: its memory, descriptors and places, read through `/proc`.
+
+use super::Result;
+use crate::sys;
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+
+/// A descriptor for a place, with which nothing can be read or written.
+pub const PLACE: OFlag = OFlag::O_PATH.union(OFlag::O_CLOEXEC);
+
+/// A thread that waits for an answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller {
+    /// Its number.
+    pub thread: i32,
+}
+
+impl Caller {
+    /// Up to `length` bytes at `address`; fewer where its memory ends.
+    pub fn bytes(&self, address: u64, length: usize) -> Result<Vec<u8>> {
+        if address == 0 {
+            return Err(Errno::EFAULT);
+        }
+        let memory = File::open(format!("/proc/{}/mem", self.thread)).map_err(|_| Errno::EPERM)?;
+        let mut bytes = vec![0; length];
+        let read = memory.read_at(&mut bytes, address).map_err(|_| Errno::EFAULT)?;
+        bytes.truncate(read);
+        Ok(bytes)
+    }
+
+    /// Exactly `N` numbers of 64 bits at `address`.
+    pub fn numbers<const N: usize>(&self, address: u64) -> Result<[i64; N]> {
+        let bytes = self.bytes(address, N * 8)?;
+        let mut numbers = [0; N];
+        let mut chunks = bytes.chunks_exact(8);
+        for number in &mut numbers {
+            let chunk = chunks.next().and_then(<[u8]>::first_chunk).ok_or(Errno::EFAULT)?;
+            *number = i64::from_le_bytes(*chunk);
+        }
+        Ok(numbers)
+    }
+
+    /// The C string at `address`, shorter than `PATH_MAX`.
+    pub fn text(&self, address: u64) -> Result<CString> {
+        const MOST: usize = libc::PATH_MAX as usize;
+        // Most paths are short.
+        for length in [256, MOST] {
+            let mut bytes = self.bytes(address, length)?;
+            if let Some(end) = bytes.iter().position(|byte| *byte == 0) {
+                bytes.truncate(end);
+                return CString::new(bytes).map_err(|_| Errno::EINVAL);
+            }
+            if bytes.len() < length {
+                return Err(Errno::EFAULT);
+            }
+        }
+        Err(Errno::ENAMETOOLONG)
+    }
+
+    /// The file behind its descriptor `fd`, or its working directory.
+    pub fn place(&self, fd: i32) -> Result<OwnedFd> {
+        let link = match fd {
+            libc::AT_FDCWD => format!("/proc/{}/cwd", self.thread),
+            fd => format!("/proc/{}/fd/{fd}", self.thread),
+        };
+        open(link.as_str(), PLACE, Mode::empty()).map_err(|errno| match errno {
+            Errno::ENOENT => Errno::EBADF,
+            errno => errno,
+        })
+    }
+
+    /// A copy of its descriptor.
+    pub fn descriptor(&self, fd: i32) -> Result<OwnedFd> {
+        sys::descriptor_of(self.process()?, fd).map_err(errno)
+    }
+
+    /// Its process.
+    pub fn process(&self) -> Result<i32> {
+        status(self.thread, "Tgid:").and_then(|text| text.parse().ok()).ok_or(Errno::ESRCH)
+    }
+
+    /// Its file mode mask.
+    pub fn mask(&self) -> Result<Mode> {
+        let mask = status(self.thread, "Umask:").and_then(|text| libc::mode_t::from_str_radix(&text, 8).ok());
+        mask.map(Mode::from_bits_truncate).ok_or(Errno::ESRCH)
+    }
+
+    /// Its controlling terminal, where one of its first three descriptors is that.
+    pub fn terminal(&self) -> Result<OwnedFd> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.thread)).map_err(|_| Errno::ESRCH)?;
+        // After the name, which may hold anything: state, parent, group, session, terminal.
+        let (_, fields) = stat.rsplit_once(')').ok_or(Errno::ESRCH)?;
+        let number: u64 =
+            fields.split_whitespace().nth(4).and_then(|text| text.parse().ok()).ok_or(Errno::ENXIO)?;
+        // The kernel's old form of a device number: the minor's upper bits stand above the major.
+        let (major, minor) = (number >> 8 & 0xfff, number & 0xff | number >> 12 & 0xfff00);
+        let is_it = |fd: &OwnedFd| {
+            nix::sys::stat::fstat(fd.as_fd()).is_ok_and(|stat| {
+                stat.st_mode & libc::S_IFMT == libc::S_IFCHR
+                    && (u64::from(libc::major(stat.st_rdev)), u64::from(libc::minor(stat.st_rdev)))
+                        == (major, minor)
+            })
+        };
+        (0..3).filter_map(|fd| self.descriptor(fd).ok()).find(is_it).ok_or(Errno::ENXIO)
+    }
+}
+
+/// One line of `/proc/N/status`.
+pub fn status(number: i32, name: &str) -> Option<String> {
+    let status = fs::read_to_string(format!("/proc/{number}/status")).ok()?;
+    let value = status.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(value.trim().to_owned())
+}
+
+/// The kernel's error number.
+pub fn errno(error: std::io::Error) -> Errno {
+    error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)
+}

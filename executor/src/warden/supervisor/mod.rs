@@ -1,0 +1,130 @@
+//! The supervisor of a flat cell: it makes the calls that take paths in its caller's place, and never lets one go on.
+//!
+//! It is the cell's own first process, under the cell's own Landlock rules and filters: what it could be talked into, the
+//! program could have done but for protected names, metadata, other processes and socket files. It comes from
+//! `warden/cell.rs`, which polls its listener; calls come up from the kernel (`policies/seccomp/supervised.json`), answers
+//! and descriptors go down. It does not believe the caller: a path is read once from the caller's memory, found once as a
+//! descriptor, and it is the file behind that descriptor that is asked about and then used.
+
+mod call;
+mod caller;
+mod find;
+mod rules;
+mod open;
+mod names;
+mod metadata;
+mod sockets;
+mod waiting;
+
+pub use rules::Rules;
+
+use crate::sys;
+use caller::Caller;
+use nix::errno::Errno;
+use nix::sys::stat::{Mode, umask};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use waiting::Waiting;
+
+type Result<T> = std::result::Result<T, Errno>;
+
+/// How the caller is answered.
+enum Answer {
+    /// The call's result.
+    Value(i64),
+    /// A descriptor, closed on exec or not.
+    Descriptor(OwnedFd, bool),
+    /// Not yet.
+    Later(Waiting),
+}
+
+/// Calls that may wait for another process at one time.
+const WAITING_MAX: usize = 64;
+
+/// What a supervisor knows while its cell lives.
+pub struct Supervisor<'a> {
+    rules: &'a Rules,
+    listener: OwnedFd,
+    /// Calls that wait for another process, with the kernel's name for each.
+    waiting: Vec<(u64, Waiting)>,
+}
+
+impl<'a> Supervisor<'a> {
+    /// One for the program whose listener came down `socket`.
+    ///
+    /// # Errors
+    /// None came: the program must not run.
+    pub fn new(rules: &'a Rules, socket: &OwnedFd) -> io::Result<Self> {
+        let (_, listener) = sys::receive(socket.as_fd(), &mut [0], 0)?;
+        let listener =
+            listener.into_iter().next().ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))?;
+        sys::notice_switch(listener.as_fd());
+        Ok(Self { rules, listener, waiting: Vec::new() })
+    }
+
+    /// Readable when a call waits.
+    pub fn listener(&self) -> &OwnedFd {
+        &self.listener
+    }
+
+    /// Whether calls wait for another process, so that [`Self::look_again`] must be called soon.
+    pub fn waits(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Answers one call.
+    pub fn answer(&mut self) {
+        // Its caller may have been killed meanwhile.
+        let Ok(notice) = sys::notice_receive(self.listener.as_fd()) else { return };
+        let caller = Caller { thread: notice.thread };
+        let still = || sys::notice_waits(self.listener.as_fd(), notice.id);
+        let answer = call::Call { rules: self.rules, caller, still: &still }.make(&notice);
+        match answer {
+            Ok(Answer::Later(_)) if self.waiting.len() >= WAITING_MAX => {
+                self.reply(notice.id, Err(Errno::EAGAIN));
+            }
+            Ok(Answer::Later(waiting)) => self.waiting.push((notice.id, waiting)),
+            answer => self.reply(notice.id, answer),
+        }
+        self.look_again();
+    }
+
+    /// Tries the calls that wait once more.
+    pub fn look_again(&mut self) {
+        for (id, waiting) in std::mem::take(&mut self.waiting) {
+            if !sys::notice_waits(self.listener.as_fd(), id) {
+                continue;
+            }
+            match waiting.look() {
+                Ok(Answer::Later(waiting)) => self.waiting.push((id, waiting)),
+                answer => self.reply(id, answer),
+            }
+        }
+    }
+
+    fn reply(&self, id: u64, answer: Result<Answer>) {
+        let listener = self.listener.as_fd();
+        let answer = match answer {
+            Ok(Answer::Value(value)) => Ok(value),
+            Ok(Answer::Descriptor(fd, on_exec)) => {
+                match sys::notice_descriptor(listener, id, fd.as_fd(), on_exec) {
+                    Ok(()) => return,
+                    // The caller has too many descriptors, or is gone.
+                    Err(error) => Err(error.raw_os_error().unwrap_or(libc::EMFILE)),
+                }
+            }
+            Ok(Answer::Later(_)) => Err(libc::EAGAIN),
+            Err(errno) => Err(errno as i32),
+        };
+        // A caller that is gone needs no answer.
+        let _ = sys::notice_answer(listener, id, answer);
+    }
+}
+
+/// Runs `make` with the file mode mask of a caller.
+fn with_mask<T>(mask: Mode, make: impl FnOnce() -> T) -> T {
+    let before = umask(mask);
+    let made = make();
+    umask(before);
+    made
+}

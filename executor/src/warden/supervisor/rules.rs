@@ -1,0 +1,224 @@
+//! What a supervised call may touch: areas, protected names, and which processes exist.
+
+use super::Result;
+use super::caller::status;
+use super::find::{by_descriptor, is};
+use crate::cell::plan::Walls;
+use crate::cell::protected::{Closing, Pin};
+use crate::cell::{At, LayerError};
+use broker_protocol::Layer;
+use nix::dir::Dir;
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, readlink};
+use nix::sys::stat::{FileStat, Mode, stat};
+use policies::{Access, Matcher, Protection};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Most entries below a directory that is renamed.
+const ENTRIES_MAX: usize = 10_000;
+/// Most processes between a program and one it started.
+const GENERATIONS_MAX: usize = 4096;
+
+/// A place whose files a cell may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Area {
+    /// The project root.
+    Project,
+    /// The central root.
+    Central,
+    /// The session's private storage.
+    Scratch,
+}
+
+/// The rules of a session.
+pub struct Rules {
+    names: Matcher,
+    areas: Vec<(PathBuf, Area, Access)>,
+    /// What may be read outside.
+    views: Vec<PathBuf>,
+    /// Protected files that have other names too: device, inode, and whether they may be read.
+    linked: Vec<(u64, u64, Closing)>,
+    file_size: Option<u64>,
+    proc: u64,
+}
+
+impl Rules {
+    /// The rules for these walls.
+    pub fn new(walls: &Walls) -> std::result::Result<Self, LayerError> {
+        let step = || "look at /proc".to_owned();
+        let scratch = |path: &Path| (resolved(path), Area::Scratch, Access::Write);
+        let areas = vec![
+            (walls.project.clone(), Area::Project, walls.policy.project),
+            (walls.central.clone(), Area::Central, walls.policy.central),
+            scratch(&walls.scratch.home),
+            scratch(&walls.scratch.tmp),
+        ];
+        Ok(Self {
+            names: walls.policy.matcher.clone(),
+            areas,
+            views: walls.views.iter().map(|view| resolved(&view.path)).collect(),
+            linked: walls.pins.iter().filter_map(with_other_names).collect(),
+            file_size: walls.policy.limits.file_size,
+            proc: stat("/proc").at(Layer::ProtectedNames, step)?.st_dev,
+        })
+    }
+
+    /// The area a path is in, and what may be done there.
+    pub fn area(&self, real: &Path) -> Option<(Area, Access)> {
+        let mut areas = self.areas.iter().filter(|(root, ..)| real.starts_with(root));
+        areas.next().map(|(_, area, access)| (*area, *access))
+    }
+
+    /// Whether a path may be looked at.
+    pub fn seen(&self, real: &Path) -> bool {
+        self.area(real).is_some() || self.views.iter().any(|view| real.starts_with(view))
+    }
+
+    /// Whether a file may grow to this size.
+    pub fn fits(&self, size: i64) -> bool {
+        self.file_size.is_none_or(|limit| u64::try_from(size).is_ok_and(|size| size <= limit))
+    }
+
+    /// Whether a file is on `/proc`.
+    pub fn in_proc(&self, stat: &FileStat) -> bool {
+        stat.st_dev == self.proc
+    }
+
+    /// May this file be opened, to be changed or only read?
+    pub fn may_open(&self, real: &Path, stat: &FileStat, write: bool) -> Result<()> {
+        self.visible(real)?;
+        let closed = [self.protection(real), self.protection_of_inode(stat)].into_iter().flatten().max();
+        match closed {
+            Some(Protection::All) => Err(Errno::EACCES),
+            Some(Protection::Write) if write => Err(Errno::EACCES),
+            _ => Ok(()),
+        }
+    }
+
+    /// May this name be made, replaced, moved or removed?
+    pub fn may_change(&self, real: &Path) -> Result<()> {
+        self.visible(real)?;
+        self.protection(real).map_or(Ok(()), |_| Err(Errno::EACCES))
+    }
+
+    /// May anything but a directory made here have this name?
+    pub fn may_make(&self, real: &Path) -> Result<()> {
+        self.may_change(real)?;
+        if self.in_zones(real).any(|name| self.names.leads_to(name).is_some()) {
+            return Err(Errno::EACCES);
+        }
+        Ok(())
+    }
+
+    /// May the directory `name` of `parent` be moved from one path to another? Neither may hold, or come to hold, a
+    /// protected name.
+    pub fn may_move(&self, parent: &OwnedFd, name: &OsStr, from: &Path, to: &Path) -> Result<()> {
+        self.may_make(to)?;
+        let mut left = vec![(Dir::openat(parent, name, DIRECTORY, Mode::empty())?, PathBuf::new())];
+        let mut seen = 0;
+        while let Some((mut directory, below)) = left.pop() {
+            let entries: Vec<_> = directory.iter().collect::<Result<_>>()?;
+            for entry in entries.iter().filter(|entry| !matches!(entry.file_name().to_bytes(), b"." | b".."))
+            {
+                seen += 1;
+                if seen > ENTRIES_MAX {
+                    return Err(Errno::EBUSY);
+                }
+                let name = OsStr::from_bytes(entry.file_name().to_bytes());
+                let path = below.join(name);
+                self.may_change(&from.join(&path))?;
+                self.may_change(&to.join(&path))?;
+                match Dir::openat(&directory, name, DIRECTORY, Mode::empty()) {
+                    Ok(directory) => left.push((directory, path)),
+                    Err(Errno::ENOTDIR | Errno::ELOOP) => {}
+                    Err(errno) => return Err(errno),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// May this file be linked to another name?
+    pub fn may_link(&self, real: &Path, stat: &FileStat) -> Result<()> {
+        self.may_change(real)?;
+        self.protection_of_inode(stat).map_or(Ok(()), |_| Err(Errno::EACCES))
+    }
+
+    /// May the metadata of this file be changed?
+    pub fn may_mark(&self, real: &Path, stat: &FileStat) -> Result<()> {
+        self.may_open(real, stat, true).map_err(|_| Errno::EPERM)?;
+        match self.area(real) {
+            Some((_, Access::Write)) => Ok(()),
+            _ => Err(Errno::EPERM),
+        }
+    }
+
+    /// Processes that are not below this one are not there, nor are the sockets of the machine.
+    pub fn visible(&self, real: &Path) -> Result<()> {
+        let Ok(below) = real.strip_prefix("/proc") else { return Ok(()) };
+        let mut names = below.iter().map(OsStr::as_bytes);
+        let first = names.next().unwrap_or_default();
+        if !first.first().is_some_and(u8::is_ascii_digit) {
+            return Ok(());
+        }
+        let number = std::str::from_utf8(first).ok().and_then(|text| text.parse().ok());
+        let sockets = names.any(|name| name == b"net");
+        let ours = number.is_some_and(is_ours);
+        if ours && !sockets { Ok(()) } else { Err(Errno::ENOENT) }
+    }
+
+    fn protection(&self, real: &Path) -> Option<Protection> {
+        self.in_zones(real).filter_map(|name| self.names.protection(name)).map(|name| name.protection).max()
+    }
+
+    fn protection_of_inode(&self, stat: &FileStat) -> Option<Protection> {
+        if !is(stat, libc::S_IFREG) {
+            return None;
+        }
+        let linked = self.linked.iter().find(|(dev, ino, _)| (*dev, *ino) == (stat.st_dev, stat.st_ino));
+        linked.map(|(_, _, closing)| match closing {
+            Closing::Closed { .. } => Protection::All,
+            Closing::Hold | Closing::ReadOnly => Protection::Write,
+        })
+    }
+
+    /// A path as each zone that holds it names it; the name a removed file had, too.
+    fn in_zones<'p>(&self, real: &'p Path) -> impl Iterator<Item = &'p [u8]> {
+        let zones = self.areas.iter().filter(|(_, area, _)| *area != Area::Scratch);
+        let relative = zones.filter_map(|(root, ..)| real.strip_prefix(root).ok());
+        relative.map(|path| path.as_os_str().as_bytes()).flat_map(|path| {
+            let removed = path.strip_suffix(b" (deleted)");
+            [Some(path), removed].into_iter().flatten()
+        })
+    }
+}
+
+const DIRECTORY: OFlag = OFlag::O_DIRECTORY.union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
+
+/// The path of the file behind a descriptor, as the kernel names it.
+pub fn real(fd: &OwnedFd) -> Result<PathBuf> {
+    readlink(by_descriptor(fd).as_str()).map(PathBuf::from)
+}
+
+fn resolved(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+fn with_other_names(pin: &Pin) -> Option<(u64, u64, Closing)> {
+    let file = fs::symlink_metadata(&pin.path).ok()?;
+    let linked = file.is_file() && file.nlink() > 1 && pin.closing != Closing::Hold;
+    linked.then(|| (file.dev(), file.ino(), pin.closing))
+}
+
+/// Whether a process is below this one: all that a program starts is, as this process is their subreaper.
+fn is_ours(process: i32) -> bool {
+    let us = std::process::id() as i32;
+    let parent = |child: &i32| status(*child, "PPid:").and_then(|text| text.parse().ok());
+    let mut above = std::iter::successors(parent(&process), parent).take(GENERATIONS_MAX);
+    above.any(|above| above == us)
+}

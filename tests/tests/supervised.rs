@@ -1,0 +1,399 @@
+//! The flat tier's supervisor: what it refuses, each tried without a cell first, and what must go on working under it.
+#![allow(clippy::unwrap_used)]
+
+use lazaret_tests::process::Finished;
+use lazaret_tests::{Place, World, run};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Runs a test in the flat tier, as each user there is.
+fn flat(test: impl Fn(&World)) {
+    let places = Place::all().into_iter().filter(|place| place.to_string().starts_with("flat"));
+    let failed: Vec<String> = places
+        .filter(|place| catch_unwind(AssertUnwindSafe(|| test(&scene(*place)))).is_err())
+        .map(|place| place.to_string())
+        .collect();
+    assert!(failed.is_empty(), "failed in {}", failed.join(", "));
+}
+
+/// A project with secrets and a repository, and things outside.
+fn scene(place: Place) -> World {
+    let world = World::new(place);
+    for name in [".env", "sub/.env", "linked/.env", ".kube/config"] {
+        world.put(name, &world.canary);
+    }
+    let old = world.project.join("old-name");
+    fs::hard_link(world.project.join("linked/.env"), &old).unwrap();
+    let repository = "git init -q . && git config user.name t && git config user.email t@t.invalid &&
+        echo one > file && git add file && git commit -qm one";
+    run(world.host("bash").args(["-c", repository]), LIMIT).success();
+    world.write(&world.outside.join("file"), "x");
+    world
+}
+
+fn cell(world: &World, script: &str) -> Finished {
+    // A cell that does not start refuses everything, and proves nothing.
+    run(&mut world.cell("cat /proc/self/comm && echo x > .started && rm .started"), LIMIT).success();
+    run(&mut world.cell(script), LIMIT)
+}
+
+/// Ways to read a protected file. Each ends in `cat`, and must say the secret without a cell.
+const READS: &[&str] = &[
+    "cat .env",
+    "cat sub/.env",
+    "ln -s .env alias && cat alias",
+    "ln -s sub way && cat way/.env",
+    "mv .env other && cat other",
+    "ln .env other && cat other",
+    "mv sub other && cat other/.env",
+    "mv .kube kube && cat kube/config",
+    "cat old-name",
+    "cd sub && cat .env",
+    "cat /proc/self/cwd/sub/.env",
+    "exec 9<sub && cat /proc/self/fd/9/.env",
+    "python3 -c 'import os; d = os.open(\"sub\", os.O_PATH); print(os.read(os.open(\".env\", 0, dir_fd=d), 99))'",
+    "python3 -c 'import os; d = os.open(\".env\", os.O_PATH); print(os.read(os.open(f\"/proc/self/fd/{d}\", 0), 99))'",
+    "mv sub $HOME/ && cat $HOME/sub/.env",
+    "ln .env $HOME/x && cat $HOME/x",
+    "chmod 0 .kube; mv .kube k; chmod 755 k; cat k/config",
+    "tar c .env",
+    "python3 -c 'import os; os.rename(\".env\", \"z\"); print(open(\"z\").read())'",
+    "bash -c '. /dev/stdin <<<\"$(<.env)\"' 2>&1; mv -T .env z && cat z",
+];
+
+#[test]
+fn protected_files_are_not_read_by_any_name() {
+    for script in READS {
+        flat(|world| {
+            let inside = cell(world, script);
+            let said = inside.text() + &inside.errors();
+            assert!(!said.contains(&world.canary), "{script}\n{said}");
+            let fresh = scene(world.place);
+            let control = run(fresh.host("bash").args(["-c", script]), LIMIT);
+            assert!(control.text().contains(&fresh.canary), "the control of {script}\n{}", control.errors());
+        });
+    }
+}
+
+/// Ways to plant what git or an editor runs, each with the file that then holds `planted`.
+const PLANTS: &[(&str, &str)] = &[
+    ("echo planted > .git/hooks/pre-commit", ".git/hooks/pre-commit"),
+    ("echo planted >> .git/config", ".git/config"),
+    ("echo planted > .git/new && mv .git/new .git/config", ".git/config"),
+    ("mv .git/config .git/old; echo planted > .git/config", ".git/config"),
+    ("rm .git/config; echo planted > .git/config", ".git/config"),
+    ("cp -r .git git && echo planted > git/config && mv .git old && mv git .git", ".git/config"),
+    ("mkdir -p x && echo planted > x/config && rm -rf .git && mv x .git", ".git/config"),
+    ("rm -rf .git; mkdir x; echo planted > x/config; ln -s x .git", ".git/config"),
+    ("mkdir -p nested/.git && echo planted > nested/.git/config", "nested/.git/config"),
+    ("mkdir -p n/g/hooks && echo planted > n/g/hooks/x && mv n/g n/.git", "n/.git/hooks/x"),
+    ("ln .git/config alias && echo planted >> alias", ".git/config"),
+    ("ln -s .git/hooks hooks && echo planted > hooks/x", ".git/hooks/x"),
+    ("exec 9<>.git/config && echo planted >&9", ".git/config"),
+    ("exec 9<.git/config && echo planted >> /proc/self/fd/9", ".git/config"),
+    (
+        "mkdir new && exec 9<new && echo planted > new/config && mv new N && mv N M/.git || mkdir M && mv N M/.git",
+        "M/.git/config",
+    ),
+    ("echo planted > x && ln x .npmrc", ".npmrc"),
+    ("echo planted > .NPMRC && mv .NPMRC .npmrc", ".npmrc"),
+    ("echo planted > x && python3 -c 'import os; os.rename(\"x\", \".envrc\")'", ".envrc"),
+    (
+        "python3 -c 'import os; f = os.open(\".\", os.O_TMPFILE | os.O_RDWR); os.write(f, b\"planted\"); \
+      os.link(f\"/proc/self/fd/{f}\", \".envrc\", src_dir_fd=f, follow_symlinks=True)'",
+        ".envrc",
+    ),
+    ("echo planted > .envrc", ".envrc"),
+    ("echo planted | tee .envrc", ".envrc"),
+    ("ln -s .envrc x && echo planted > x", ".envrc"),
+];
+
+#[test]
+fn nothing_is_planted_in_protected_names() {
+    for (script, file) in PLANTS {
+        flat(|world| {
+            let planted = || {
+                fs::read(world.project.join(file))
+                    .is_ok_and(|text| String::from_utf8_lossy(&text).contains("planted"))
+            };
+            let said = cell(world, script).errors();
+            assert!(!planted(), "{script}\n{said}");
+            let fresh = scene(world.place);
+            let control = run(fresh.host("bash").args(["-c", script]), LIMIT);
+            let text = fs::read_to_string(fresh.project.join(file)).unwrap_or_default();
+            assert!(text.contains("planted"), "the control of {script}\n{}", control.errors());
+        });
+    }
+}
+
+#[test]
+fn metadata_outside_stays_as_it_is() {
+    flat(|world| {
+        let file = world.outside.join("file");
+        let name = file.display();
+        let state = || {
+            let stat = nix::sys::stat::stat(&file).unwrap();
+            (stat.st_mode, stat.st_mtime, stat.st_atime, attributes(&file))
+        };
+        let scripts = [
+            format!("chmod 777 {name}"),
+            format!("touch -d 2001-01-01 {name}"),
+            format!("python3 -c 'import os; os.setxattr(\"{name}\", \"user.x\", b\"1\")'"),
+            format!(
+                "python3 -c 'import os; f = os.open(\"{name}\", os.O_PATH); os.chmod(f\"/proc/self/fd/{{f}}\", 0o777)'"
+            ),
+            format!("ln -sf {name} there && chmod 755 there"),
+            format!("python3 -c 'import os; os.utime(os.open(\"{name}\", os.O_PATH))'; touch -h {name}"),
+        ];
+        for script in scripts {
+            let before = state();
+            cell(world, &script);
+            assert_eq!(state(), before, "{script}");
+            run(world.host("bash").args(["-c", &script]), LIMIT);
+            if before.3.is_some() {
+                assert_ne!(state(), before, "the control of {script}");
+            }
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+        }
+    });
+}
+
+/// The names of a file's attributes; `None` where the file system has none to give.
+fn attributes(file: &std::path::Path) -> Option<String> {
+    let script = "import os, sys; print(os.listxattr(sys.argv[1]))";
+    let out = std::process::Command::new("python3").args(["-c", script]).arg(file).output().ok()?;
+    out.status.success().then(|| String::from_utf8_lossy(&out.stdout).into_owned())
+}
+
+#[test]
+fn metadata_inside_changes() {
+    flat(|world| {
+        let script = "touch f && chmod 640 f && stat -c %a f && touch -d 2001-01-01 f && stat -c %Y f &&
+            python3 -c 'import os; f = os.open(\"f\", os.O_RDWR); os.fchmod(f, 0o600); os.utime(f, (1, 2)); \
+                os.chown(\"f\", os.getuid(), -1); os.lchown(\"f\", -1, os.getgid()); os.fchown(f, -1, -1)' &&
+            stat -c '%a %X %Y' f && ln -s f l && touch -h -d @7 l && stat -c %Y l f && chmod 700 $HOME $TMPDIR";
+        let said = cell(world, script).success();
+        assert_eq!(said, "640\n978307200\n600 1 2\n7\n2\n");
+    });
+}
+
+#[test]
+fn other_processes_are_not_there_and_its_own_are() {
+    flat(|world| {
+        let outside = std::process::id();
+        let control = run(world.host("cat").arg(format!("/proc/{outside}/stat")), LIMIT);
+        control.success();
+        for way in [
+            format!("cat /proc/{outside}/stat"),
+            format!("cat /proc/{outside}/cmdline"),
+            format!("cd /proc/{outside} && cat comm"),
+            format!("cat /proc/self/../{outside}/status"),
+            format!("ln -s /proc/{outside} p && cat p/maps"),
+            format!("cat /proc/{outside}/task/{outside}/stat"),
+            format!("ls /proc/{outside}/fd"),
+            "cat /proc/$PPID/cmdline".into(),
+            "cat /proc/net/unix".into(),
+            "cat /proc/thread-self/net/tcp".into(),
+        ] {
+            let inside = cell(world, &way);
+            assert_ne!(inside.code(), 0, "{way}\n{}", inside.text());
+            assert_eq!(inside.text(), "", "{way}");
+        }
+        let own = "cat /proc/self/comm /proc/thread-self/comm && cat /proc/$$/status | head -1 && ls /proc/self/fd >&2 &&
+            cat /proc/self/environ >/dev/null && cat /proc/meminfo | grep -c MemTotal && cat /proc/self/mounts > /dev/null
+            sleep 5 & cat /proc/$!/comm; kill $!";
+        let said = cell(world, own).text();
+        assert!(said.starts_with("cat\ncat\nName:\tbash\n1\n"), "{said}");
+        assert!(said.ends_with("sleep\n") || said.ends_with("bash\n"), "{said}");
+    });
+}
+
+const SOCKETS: &str = "
+import os, socket, sys, tempfile
+def listener(path):
+    s = socket.socket(socket.AF_UNIX); s.bind(path); s.listen(1); return s
+for path in ['own.sock', os.path.abspath('abs.sock'), os.environ['TMPDIR'] + '/tmp.sock']:
+    s = listener(path)
+    for blocking in [True, False]:
+        c = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM); c.setblocking(blocking); c.connect(path)
+        a, _ = s.accept(); c.send(b'x'); assert a.recv(1) == b'x'
+    try: listener(path); print('twice')
+    except OSError as e: assert e.errno == 98, e
+a, b = socket.socketpair(); a.send(b'x'); b.recv(1)
+try: socket.socket(socket.AF_UNIX).connect(sys.argv[1]); print('REACHED')
+except PermissionError: pass
+try: socket.socket(socket.AF_UNIX).connect('missing.sock')
+except FileNotFoundError: print('ok')
+for refused in [lambda: socket.socket(socket.AF_INET), lambda: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM),
+                lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM),
+                lambda: socket.socket(socket.AF_UNIX).bind('\\0abstract'),
+                lambda: socket.socket(socket.AF_UNIX).connect('\\0abstract'),
+                lambda: socket.socket(socket.AF_UNIX).bind(sys.argv[1] + '2'),
+                lambda: socket.socket(socket.AF_UNIX).bind('.env.sock')]:
+    try: refused(); print('ALLOWED')
+    except PermissionError: pass
+";
+
+#[test]
+fn own_socket_files_work_and_those_of_the_machine_do_not() {
+    flat(|world| {
+        let path = world.outside.join("host.sock");
+        let _listener = UnixListener::bind(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+        let reach = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])";
+        run(world.host("python3").arg("-c").arg(reach).arg(&path), LIMIT).success();
+        world.put("sockets.py", SOCKETS);
+        let inside = cell(world, &format!("python3 sockets.py {}", path.display()));
+        assert_eq!(inside.success(), "ok\n", "{}", inside.errors());
+        let linked = format!("ln -s {} s && python3 -c '{reach}' s", path.display());
+        assert_ne!(cell(world, &linked).code(), 0);
+    });
+}
+
+const OPENS: &str = "
+import errno, os, stat, sys
+def fails(want, *a, **k):
+    try: os.open(*a, **k)
+    except OSError as e: assert e.errno == want, (a, e)
+    else: raise AssertionError(a)
+W = os.O_WRONLY | os.O_CREAT
+for mask in [0o077, 0o002, 0]:
+    os.umask(mask); os.close(os.open(f'u{mask}', W, 0o666)); os.mkdir(f'd{mask}', 0o777); os.mkfifo(f'q{mask}', 0o666)
+    for name, mode in [('u', 0o666), ('d', 0o777), ('q', 0o666)]:
+        got = stat.S_IMODE(os.stat(f'{name}{mask}').st_mode); assert got == mode & ~mask, (name, oct(got))
+os.umask(0o022)
+f = os.open('x', W | os.O_EXCL); os.write(f, b'one')
+fails(errno.EEXIST, 'x', W | os.O_EXCL)
+f = os.open('x', os.O_WRONLY | os.O_APPEND); os.write(f, b'two'); assert open('x').read() == 'onetwo'
+f = os.open('x', os.O_WRONLY | os.O_TRUNC); assert os.path.getsize('x') == 0
+fails(errno.ENOENT, 'missing', os.O_RDONLY); fails(errno.ENOENT, 'missing/', os.O_RDONLY); fails(errno.ENOENT, '', 0)
+fails(errno.ENOTDIR, 'x/', os.O_RDONLY); fails(errno.ENOTDIR, 'x', os.O_DIRECTORY); fails(errno.EISDIR, '.', W)
+fails(errno.EISDIR, 'd0', os.O_WRONLY); fails(errno.ENOTDIR, 'x/y', os.O_RDONLY)
+os.symlink('x', 'l'); fails(errno.ELOOP, 'l', os.O_NOFOLLOW); fails(errno.EEXIST, 'l', W | os.O_EXCL)
+os.symlink('late', 'dangling'); os.close(os.open('dangling', W)); assert os.path.exists('late')
+os.symlink('b', 'a'); os.symlink('a', 'b'); fails(errno.ELOOP, 'a', os.O_RDONLY)
+fails(errno.ENAMETOOLONG, 'n' * 300, W)
+t = os.open('.', os.O_TMPFILE | os.O_RDWR, 0o640); os.write(t, b'tmp')
+os.link(f'/proc/self/fd/{t}', 'given', src_dir_fd=t, follow_symlinks=True); assert open('given').read() == 'tmp'
+d = os.open('d0', os.O_RDONLY | os.O_DIRECTORY); os.close(os.open('in', W, dir_fd=d)); assert os.path.exists('d0/in')
+p = os.open('d0', os.O_PATH); os.close(os.open('in', os.O_RDONLY, dir_fd=p))
+os.rename('in', 'out', src_dir_fd=d, dst_dir_fd=d); os.unlink('out', dir_fd=d); os.rmdir('d0')
+f = os.open('x', os.O_RDONLY); assert os.get_inheritable(f) is False
+r = os.open(f'/proc/self/fd/{f}', os.O_RDWR); os.write(r, b'again'); assert os.read(f, 9) == b'again'
+os.truncate('x', 2); assert os.path.getsize('x') == 2
+os.link('x', 'y'); os.rename('y', 'z'); os.unlink('z')
+fails(errno.EACCES, '/etc/shadow', os.O_RDONLY)
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.open(ctypes.c_void_p(8), 0) == -1 and ctypes.get_errno() == errno.EFAULT
+fails(errno.EBADF, 'x', os.O_RDONLY, dir_fd=77)
+try: os.rename('x', os.environ['TMPDIR'] + '/x')
+except OSError as e: assert e.errno == errno.EXDEV, e
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))
+try:
+    while True: os.open('x', os.O_RDONLY)
+except OSError as e: assert e.errno == errno.EMFILE, e
+print('ok')
+";
+
+#[test]
+fn files_open_as_they_do_without_a_supervisor() {
+    flat(|world| {
+        world.put("opens.py", OPENS);
+        let folder = |name: &str| {
+            format!("mkdir {name} && cd {name} && TMPDIR=${{TMPDIR:-/dev/shm}} python3 ../opens.py")
+        };
+        let inside = cell(world, &folder("inside"));
+        assert_eq!(inside.success(), "ok\n", "{}", inside.errors());
+    });
+}
+
+#[test]
+fn shells_and_fifos_work() {
+    flat(|world| {
+        let script = "diff <(echo a) <(echo b); cat <<< here; cat <<END\nthere\nEND
+            mkfifo q r; (echo one > q) & cat q; wait
+            (read x < q; echo got $x > r) & echo two > q; cat r; wait
+            (sleep 0.2; exec 3>q; sleep 0.2; echo three >&3) & cat q; wait
+            (exec 3<q; echo open > r; cat <&3) & (exec 3>q; cat r; echo four >&3); wait
+            timeout -s KILL 0.3 cat q; echo $?
+            echo out > /dev/stdout; echo err 2>&1 >/dev/stderr; echo x | cat /dev/stdin; : < /dev/tty || echo no terminal";
+        let said = cell(world, script).text();
+        let want = "1c1\n< a\n---\n> b\nhere\nthere\none\ngot two\nthree\nopen\nfour\n137\nout\nerr\nx\nno terminal\n";
+        assert_eq!(said, want);
+    });
+}
+
+#[test]
+fn a_flood_of_calls_and_a_full_queue_starve_nothing() {
+    flat(|world| {
+        let threads = "
+import os, threading
+def work(n):
+    for i in range(3):
+        with open(f't{n}', 'w') as f: f.write('x')
+        os.rename(f't{n}', f'r{n}'); os.unlink(f'r{n}')
+threads = [threading.Thread(target=work, args=(n,)) for n in range(1000)]
+[t.start() for t in threads]; [t.join() for t in threads]; print('ok')
+";
+        world.put("threads.py", threads);
+        assert_eq!(cell(world, "python3 threads.py").success(), "ok\n");
+        let fifos = "mkfifo q; for i in $(seq 100); do cat q & done; sleep 1; echo done; kill -9 $(jobs -p); wait; echo x > f; cat f";
+        assert!(cell(world, fifos).text().ends_with("done\nx\n"));
+        let mut endless = world.lazaret("run");
+        endless.args([
+            "--timeout",
+            "2",
+            "--",
+            "bash",
+            "-c",
+            "for i in 1 2 3 4; do (while :; do : < f; done) & done; wait",
+        ]);
+        world.put("f", "x");
+        let ended = run(&mut endless, Duration::from_secs(20));
+        assert!(ended.took < Duration::from_secs(10), "{:?}", ended.took);
+    });
+}
+
+#[test]
+fn projects_are_worked_on() {
+    flat(|world| {
+        world.put(
+            "test_x.py",
+            "import unittest\nclass T(unittest.TestCase):\n    def test(self): self.assertEqual(1, 1)\n",
+        );
+        world.put("Makefile", "all: a.o b.o\n\tcat a.o b.o > all\n%.o:\n\techo $@ > $@\n");
+        world.put("hello.c", "#include <stdio.h>\nint main(void) { puts(\"hello\"); }\n");
+        let script = "set -e; export GIT_CONFIG_GLOBAL=/dev/null
+            git status --short >/dev/null; git add test_x.py; git commit -qm two; git checkout -q -b topic; echo two > file
+            git commit -qam three; git checkout -q -; git merge -q topic; git stash -q || true; git log --oneline | wc -l
+            make -s; cat all; cc hello.c -o hello; ./hello; python3 -m unittest -q 2>&1 | tail -1
+            cd $TMPDIR; git init -q repo; cd repo; git -c user.name=t -c user.email=t@t commit -q --allow-empty -m x; git log --format=%s";
+        let said = cell(world, script);
+        assert_eq!(said.success(), "3\na.o\nb.o\nhello\nOK\nx\n", "{}", said.errors());
+        let many = "set -e; mkdir -p node_modules; for i in $(seq 300); do mkdir -p node_modules/.x-$i/lib
+            echo \"module.exports=$i\" > node_modules/.x-$i/lib/i.js; done
+            for i in $(seq 300); do mv node_modules/.x-$i node_modules/p$i; done
+            cat node_modules/p*/lib/i.js | wc -l; cp -r node_modules copy; rm -r node_modules; ls copy | wc -l";
+        assert_eq!(cell(world, many).success(), "300\n300\n");
+        if run(world.host("node").args(["-e", "1"]), LIMIT).code() == 0 {
+            let node =
+                "node -e 'fs.writeFileSync(\"n\", \"x\"); console.log(fs.readFileSync(\"n\", \"utf8\"))'";
+            assert_eq!(cell(world, node).success(), "x\n");
+        }
+    });
+}
+
+#[test]
+fn no_descriptor_of_the_supervisor_is_inherited() {
+    flat(|world| {
+        let said = cell(world, "ls -l /proc/self/fd | grep -c -E 'seccomp|socket'").text();
+        assert_eq!(said, "0\n");
+    });
+}
