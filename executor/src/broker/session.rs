@@ -30,6 +30,8 @@ use std::time::{Duration, Instant};
 
 /// How long a file call that is under way may take to end when the client has left.
 const LAST_WRITE: Duration = Duration::from_millis(300);
+/// A call that follows another within this time is one of a row.
+const AT_ONCE: Duration = Duration::from_millis(1);
 /// Most cells kept ready between calls.
 const SPARE_MAX: u8 = 4;
 
@@ -67,6 +69,9 @@ pub struct Session {
     spare: usize,
     null: OwnedFd,
     buffer: Vec<u8>,
+    last_start: Instant,
+    /// When the last command ended.
+    last_end: Option<Instant>,
 }
 
 /// A call under way.
@@ -105,11 +110,13 @@ impl Session {
             spare: spare.min(SPARE_MAX).into(),
             null,
             buffer: Vec::new(),
+            last_start: Instant::now(),
+            last_end: None,
         };
         // A session is opened to be used: its first cell is made while the client still reads the answer.
         session.ask(Ask::Cell)?;
         session.asked = 1;
-        session.ask_for_cells()?;
+        session.ask_for_cells(true)?;
         Ok(session)
     }
 
@@ -274,9 +281,10 @@ impl Session {
         self.warden.ask(what).map_err(|error| lost(&format!("the warden does not listen: {error}")))
     }
 
-    /// Keeps as many cells on their way or ready as calls wait for, and the spare ones.
-    fn ask_for_cells(&mut self) -> Result<(), Failed> {
-        while self.asked + self.ready.len() < self.waiting.len() + self.spare {
+    /// Keeps as many cells on their way or ready as calls wait for, and the spare ones if it is time for them.
+    fn ask_for_cells(&mut self, spare: bool) -> Result<(), Failed> {
+        let spare = if spare { self.spare } else { 0 };
+        while self.asked + self.ready.len() < self.waiting.len() + spare {
             self.ask(Ask::Cell)?;
             self.asked += 1;
         }
@@ -307,7 +315,14 @@ impl Session {
         }
         passed_over.append(&mut self.waiting);
         self.waiting = passed_over;
-        self.ask_for_cells()
+        self.ask_for_cells(self.is_busy())
+    }
+
+    /// Whether the next call will follow at once. Then its cell is made while this one runs; else when this one has
+    /// ended, because what is made beside a command slows it down.
+    fn is_busy(&self) -> bool {
+        let running = self.commands().count();
+        running > 1 || self.last_end.is_some_and(|end| self.last_start.duration_since(end) < AT_ONCE)
     }
 
     /// Hands a call to a cell.
@@ -447,13 +462,14 @@ impl Session {
             match siege.finish(outcome, self.walls.tier, self.layers) {
                 Ok(reports) => {
                     send(connection, &FromBroker::Attacked { call, reports })?;
-                    return self.ask_for_cells();
+                    return self.ask_for_cells(true);
                 }
                 Err(other) => outcome = other,
             }
         }
         self.send_done(call, outcome, Usage { wall_us: micros(started), ..usage }, connection)?;
-        self.ask_for_cells()
+        self.last_end = Some(Instant::now());
+        self.ask_for_cells(true)
     }
 
     fn done(

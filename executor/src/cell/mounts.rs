@@ -72,7 +72,20 @@ fn clone_views(views: &[View]) -> Result<Vec<(&View, Option<OwnedFd>)>, LayerErr
     views.iter().map(|view| Ok((view, clone_view(view)?))).collect()
 }
 
+/// Whether a view is a small file of the system's settings: it is copied. Each mount is made and undone again with every
+/// cell, and these would be half of them.
+fn is_copied(view: &View) -> bool {
+    const SMALL: u64 = 256 * 1024;
+    let small = |metadata: fs::Metadata| metadata.is_file() && metadata.len() <= SMALL;
+    // One that may not be read cannot be copied; its mount is as closed as the file.
+    let file = || File::open(&view.path).and_then(|file| file.metadata());
+    view.kind == ViewKind::System && view.path.starts_with("/etc") && file().is_ok_and(small)
+}
+
 fn clone_view(view: &View) -> Result<Option<OwnedFd>, LayerError> {
+    if is_copied(view) {
+        return Ok(None);
+    }
     let attributes = match &view.kind {
         ViewKind::Link(_) => return Ok(None),
         ViewKind::Zone(Access::Write) => MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
@@ -153,8 +166,17 @@ impl Root<'_> {
         match (&view.kind, tree) {
             (ViewKind::Link(target), _) => self.link(&view.path, target),
             (_, Some(tree)) => self.attach(&view.path, tree, view.path.is_dir_of(tree)?),
-            (_, None) => Ok(()),
+            (_, None) => self.copy(&view.path),
         }
+    }
+
+    /// A copy of a small file, with its mode: the host's tree can still be seen.
+    fn copy(&self, path: &Path) -> Result<(), LayerError> {
+        if let Some(parent) = path.parent() {
+            self.directory(parent)?;
+        }
+        let copied = fs::copy(path, self.place(path)).map(drop);
+        copied.at(Layer::MountNamespace, || format!("copy {}", path.display()))
     }
 
     fn link(&self, path: &Path, target: &Path) -> Result<(), LayerError> {
