@@ -65,6 +65,7 @@ impl Rules {
         }
         rules.add_scratch(walls)?;
         rules.add_devices()?;
+        rules.add_proc()?;
         Ok(rules)
     }
 
@@ -115,25 +116,23 @@ impl Rules {
 
     /// The ruleset, to be made once and used by each cell.
     pub fn ruleset(&self) -> Result<OwnedFd, LayerError> {
-        let proc = PathFd::new("/proc")
-            .map_err(io::Error::other)
-            .at(Layer::LandlockFiles, || "open /proc".into())?;
-        self.build(Some(&proc))
-            .map_err(io::Error::other)
+        let built = self.build().map_err(io::Error::other);
+        built
             .at(Layer::LandlockFiles, || "build the ruleset".into())?
             .ok_or_else(|| io::Error::from_raw_os_error(libc::ENOSYS))
             .at(Layer::LandlockFiles, || "the kernel made no ruleset".into())
     }
 
-    fn build(&self, proc: Option<&PathFd>) -> Result<Option<OwnedFd>, RulesetError> {
+    fn build(&self) -> Result<Option<OwnedFd>, RulesetError> {
         let mut ruleset = empty(self.abi, self.tier)?;
         for (path, access) in &self.paths {
             ruleset = ruleset.add_rule(PathBeneath::new(path, *access))?;
         }
-        if let Some(proc) = proc {
-            ruleset = ruleset.add_rule(PathBeneath::new(proc, AccessFs::ReadFile | AccessFs::ReadDir))?;
-        }
         Ok(ruleset.into())
+    }
+
+    fn add_proc(&mut self) -> Result<(), LayerError> {
+        self.add(Path::new("/proc"), AccessFs::ReadFile | AccessFs::ReadDir)
     }
 }
 
@@ -149,6 +148,7 @@ pub fn worker_ruleset(walls: &Walls) -> Result<OwnedFd, LayerError> {
             rules.add(&view.path, zone(access, abi) & !BitFlags::from(AccessFs::Execute))?;
         }
     }
+    rules.add_proc()?;
     rules.ruleset()
 }
 
