@@ -7,16 +7,18 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// The lists, in the order in which a cell meets them, each with the files it is made of.
-const LISTS: [(&str, &[&str]); 8] = [
-    ("session", &["session"]),
-    ("session_flat", &["session", "supervisor"]),
-    ("cell", &["cell"]),
-    ("absent", &["absent", "clone3"]),
-    ("clone3", &["clone3"]),
-    ("flat", &["flat"]),
-    ("supervised", &["supervised"]),
-    ("worker", &["worker"]),
+/// Lists that make one program, each with the files it is made of. What one list lets pass, the next is asked about: the
+/// kernel would ask each of several programs, for every call and whenever one is installed.
+type Lists = &'static [&'static [&'static str]];
+
+/// The programs, in the order in which a cell meets them.
+const PROGRAMS: [(&str, Lists); 6] = [
+    ("session", &[&["session"]]),
+    ("session_flat", &[&["session", "supervisor"]]),
+    ("cell", &[&["absent", "clone3"], &["cell"]]),
+    ("cell_flat", &[&["clone3"], &["flat"], &["cell"]]),
+    ("supervised", &[&["absent"], &["supervised"]]),
+    ("worker", &[&["worker"]]),
 ];
 
 fn main() {
@@ -24,10 +26,10 @@ fn main() {
     println!("cargo::rerun-if-changed={}", folder.display());
     let arch = variable("CARGO_CFG_TARGET_ARCH");
     let mut code = String::new();
-    for (list, files) in LISTS {
-        let program = compile(&folder, files, &arch);
-        let name = list.to_uppercase();
-        let from = files.join(".json` and `");
+    for (name, lists) in PROGRAMS {
+        let program = chain(&arch, lists.iter().map(|files| compile(&folder, files, &arch)));
+        let name = name.to_uppercase();
+        let from = lists.concat().join(".json`, `");
         writeln!(code, "/// Compiled from `{from}.json` of `policies/seccomp`.")
             .expect("a string takes text");
         writeln!(code, "pub static {name}: [libc::sock_filter; {}] = [", program.len())
@@ -82,6 +84,37 @@ fn compile(folder: &Path, files: &[&str], arch: &str) -> BpfProgram {
     program
 }
 
+/// One program that asks each of `lists`, in this order, about what those before it let pass.
+fn chain(arch: &str, lists: impl DoubleEndedIterator<Item = BpfProgram>) -> BpfProgram {
+    let mut chain = Vec::new();
+    for mut list in lists.rev() {
+        let length = list.len();
+        for (at, step) in list.iter_mut().enumerate() {
+            if !chain.is_empty() && (step.code, step.k) == (RETURN, ALLOW) {
+                *step = sock_filter { code: JUMP, jt: 0, jf: 0, k: (length - at - 1) as u32 };
+            }
+        }
+        list.append(&mut chain);
+        chain = list;
+    }
+    let mut program = foreign(arch);
+    program.append(&mut chain);
+    program
+}
+
+/// Kills the process on an x32 call. seccompiler tells architectures apart, and x32 has that of x86_64.
+fn foreign(arch: &str) -> BpfProgram {
+    let step = |code, jt, jf, k| sock_filter { code, jt, jf, k };
+    match arch {
+        "x86_64" => vec![
+            step(LOAD, 0, 0, NUMBER),
+            step(GREATER_OR_EQUAL, 0, 1, X32_BIT),
+            step(RETURN, 0, 0, KILL_PROCESS),
+        ],
+        _ => Vec::new(),
+    }
+}
+
 /// The rules of each call, which may be several.
 fn calls(rules: &[Value]) -> Vec<Vec<Value>> {
     let mut calls: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
@@ -113,6 +146,11 @@ const EQUAL: u16 = 0x15;
 const GREATER_OR_EQUAL: u16 = 0x35;
 const JUMP: u16 = 0x05;
 const RETURN: u16 = 0x06;
+/// `SECCOMP_RET_ALLOW` and `SECCOMP_RET_KILL_PROCESS` (`linux/seccomp.h`).
+const ALLOW: u32 = 0x7fff_0000;
+const KILL_PROCESS: u32 = 0x8000_0000;
+/// x32 calls have the number of an x86_64 call with this bit set (`arch/x86/include/uapi/asm/unistd.h`).
+const X32_BIT: u32 = 0x4000_0000;
 /// `SECCOMP_RET_TRACE` with no data: no tracer is meant, and seccompiler has no word for the next.
 const TRACE: u32 = 0x7ff0_0000;
 /// `SECCOMP_RET_USER_NOTIF`.

@@ -3,6 +3,7 @@
 
 use libc::{c_char, c_int, c_long, c_uint, c_void};
 use nix::errno::Errno;
+use std::borrow::Cow;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -59,27 +60,27 @@ unsafe fn clone_raw(flags: u64, pidfd: &mut c_int) -> c_long {
 }
 
 /// A program ready to be started by [`spawn`]: nothing is allocated between fork and exec.
-pub struct Program {
+pub struct Program<'a> {
     candidates: Vec<CString>,
     _arguments: Vec<CString>,
     argv: Vec<*const c_char>,
-    _environment: Vec<CString>,
+    _environment: Vec<Cow<'a, CStr>>,
     envp: Vec<*const c_char>,
     directory: CString,
 }
 
-impl Program {
+impl<'a> Program<'a> {
     /// `candidates` are tried in order, as `execvp` does along `PATH`.
     pub fn new(
         candidates: Vec<CString>,
         arguments: Vec<CString>,
-        environment: Vec<CString>,
+        environment: Vec<Cow<'a, CStr>>,
         directory: CString,
     ) -> Self {
-        let pointers = |texts: &[CString]| {
-            texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect::<Vec<_>>()
-        };
-        // The text of a CString lies on the heap: moving the CString does not move it.
+        fn pointers<T: AsRef<CStr>>(texts: &[T]) -> Vec<*const c_char> {
+            texts.iter().map(|text| text.as_ref().as_ptr()).chain([std::ptr::null()]).collect()
+        }
+        // The text of a CString lies on the heap, that of a borrowed one elsewhere: moving what holds it moves neither.
         let (argv, envp) = (pointers(&arguments), pointers(&environment));
         Self { candidates, _arguments: arguments, argv, _environment: environment, envp, directory }
     }
@@ -88,7 +89,7 @@ impl Program {
 /// What a new process does between its start and its program.
 pub struct Spawn<'a> {
     /// The program.
-    pub program: &'a Program,
+    pub program: &'a Program<'a>,
     /// Whether it ends just before its program would start.
     pub rehearsal: bool,
     /// Its descriptors 0, 1 and 2; all others are closed.
@@ -99,15 +100,13 @@ pub struct Spawn<'a> {
     pub limits: &'a [(c_uint, libc::rlimit)],
     /// A Landlock ruleset it confines itself with once more, so that it is below its parent's domain.
     pub ruleset: Option<RawFd>,
-    /// Filters it puts on itself last, one of which its parent answers.
+    /// The filter it puts on itself last, whose calls its parent answers.
     pub supervised: Option<Supervised<'a>>,
 }
 
-/// Filters of a program that is supervised.
+/// How a program is supervised.
 pub struct Supervised<'a> {
-    /// Calls that are absent.
-    pub absent: &'a [libc::sock_filter],
-    /// Calls that are answered by whoever holds the listener.
+    /// Traps the calls that are answered by whoever holds the listener.
     pub trapped: &'a [libc::sock_filter],
     /// Where the listener is sent.
     pub socket: BorrowedFd<'a>,
@@ -202,17 +201,16 @@ fn prepare(spawn: &Spawn) -> Result<(), c_int> {
     }
 }
 
-/// Puts the filters on, and sends the listener to the parent. In the child of [`spawn`]: calls the kernel only.
+/// Puts the filter on, and sends the listener to the parent. In the child of [`spawn`]: calls the kernel only.
 fn supervise(supervised: &Supervised) -> Result<(), c_int> {
     const SET_MODE_FILTER: c_uint = 1;
     // A call whose answer is under way is not begun again by a signal that does not kill (Linux 5.19).
     let steady = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
-    let program = |filter: &[libc::sock_filter]| libc::sock_fprog {
-        len: filter.len() as u16,
-        filter: filter.as_ptr().cast_mut(),
+    let program = libc::sock_fprog {
+        len: supervised.trapped.len() as u16,
+        filter: supervised.trapped.as_ptr().cast_mut(),
     };
-    let install = |filter, flags: libc::c_ulong| {
-        let program = program(filter);
+    let install = |flags: libc::c_ulong| {
         // SAFETY: the kernel copies the instructions, which are statics, and keeps no pointer. errno is the stopped
         // parent's.
         unsafe {
@@ -220,9 +218,8 @@ fn supervise(supervised: &Supervised) -> Result<(), c_int> {
             if fd < 0 { Err(*libc::__errno_location()) } else { Ok(fd as RawFd) }
         }
     };
-    install(supervised.absent, 0)?;
-    let listener = install(supervised.trapped, steady).or_else(|errno| match errno {
-        libc::EINVAL => install(supervised.trapped, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER),
+    let listener = install(steady).or_else(|errno| match errno {
+        libc::EINVAL => install(libc::SECCOMP_FILTER_FLAG_NEW_LISTENER),
         errno => Err(errno),
     })?;
     send_descriptor(supervised.socket, listener)
@@ -402,6 +399,12 @@ pub fn pidfd_signal(pidfd: BorrowedFd, signal: c_int) -> io::Result<()> {
 pub fn kill_all(signal: c_int) -> io::Result<()> {
     // SAFETY: takes numbers only.
     check(unsafe { libc::kill(-1, signal) }.into()).map(drop)
+}
+
+/// Ends this process, and runs nothing on the way: it has no files to flush, and the kernel takes the rest.
+pub fn leave(code: c_int) -> ! {
+    // SAFETY: takes a number only and does not return.
+    unsafe { libc::_exit(code) }
 }
 
 /// Sends a message with descriptors.

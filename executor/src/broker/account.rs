@@ -19,8 +19,6 @@ const PROCESSES_MAX: usize = 20_000;
 /// The account of one call.
 #[derive(Debug)]
 pub struct Account {
-    /// The cell's first process, which is not counted itself.
-    cell: i32,
     bounds: Bounds,
     /// Bytes written by each process that was ever seen.
     written: BTreeMap<i32, u64>,
@@ -43,15 +41,13 @@ struct Sum {
 }
 
 impl Account {
-    /// An account for the cell behind `pidfd`; `None` if there is nothing to compare with, or the cell is gone.
-    pub fn open(pidfd: BorrowedFd, limits: &Limits) -> Option<Self> {
+    /// An account for one cell; `None` if there is nothing to compare with.
+    pub fn open(limits: &Limits) -> Option<Self> {
         let bounds = Bounds { processes: limits.processes, memory: limits.memory, written: limits.written };
         if [bounds.processes, bounds.memory, bounds.written].iter().all(Option::is_none) {
             return None;
         }
-        let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
-        let cell = info.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok())?;
-        Some(Self { cell, bounds, written: BTreeMap::new(), next: Instant::now() + INTERVAL })
+        Some(Self { bounds, written: BTreeMap::new(), next: Instant::now() + INTERVAL })
     }
 
     /// When the next look is due.
@@ -59,11 +55,12 @@ impl Account {
         self.next
     }
 
-    /// Takes a look; returns the limit that is exceeded.
-    pub fn look(&mut self, now: Instant) -> Option<Limit> {
+    /// Takes a look at the cell behind `pidfd`; returns the limit that is exceeded. A cell that is gone exceeds none.
+    pub fn look(&mut self, pidfd: BorrowedFd, now: Instant) -> Option<Limit> {
         self.next = now + INTERVAL;
         let mut sum = Sum::default();
-        for pid in descendants(self.cell) {
+        // The cell's first process is not counted itself.
+        for pid in descendants(number(pidfd)?) {
             sum.threads += threads(pid).unwrap_or_default();
             sum.memory += memory(pid).unwrap_or_default();
             if self.bounds.written.is_some() {
@@ -85,6 +82,12 @@ impl Bounds {
         ];
         limits.into_iter().find_map(|(over, limit)| over.then_some(limit))
     }
+}
+
+/// The number of the process behind `pidfd`.
+fn number(pidfd: BorrowedFd) -> Option<i32> {
+    let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
+    info.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok())
 }
 
 /// Every process below `root`, as this process numbers them.

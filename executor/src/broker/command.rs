@@ -115,7 +115,6 @@ impl Command {
         let ours = [Some(&streams.stdout), streams.stderr.as_ref(), streams.stdin.as_ref()];
         ours.into_iter().flatten().try_for_each(set_nonblocking)?;
         let now = Instant::now();
-        let account = Account::open(cell.pidfd.as_fd(), limits);
         let seconds = |seconds: u32| Duration::from_secs(seconds.into());
         Ok(Self {
             cell,
@@ -139,7 +138,7 @@ impl Command {
             },
             output_cap: limits.output,
             cpu_s: limits.cpu_s,
-            account,
+            account: Account::open(limits),
             usage: Usage::default(),
             ended: None,
             report: None,
@@ -198,8 +197,9 @@ impl Command {
     }
 
     fn look(&mut self, now: Instant) {
+        let pidfd = self.cell.pidfd.as_fd();
         if self.ended.is_none()
-            && let Some(limit) = self.account.as_mut().and_then(|account| account.look(now))
+            && let Some(limit) = self.account.as_mut().and_then(|account| account.look(pidfd, now))
         {
             self.end(Ended::Limited(limit));
         }

@@ -16,16 +16,17 @@ use nix::sys::prctl;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::signalfd::SignalFd;
+use nix::sys::socket::{MsgFlags, recv};
 use nix::sys::time::TimeValLike;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use serde_bytes::ByteBuf;
-use std::ffi::{CString, OsStr};
+use std::borrow::Cow;
+use std::ffi::{CStr, CString, OsStr};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::process::exit;
 
 /// Bytes of the longest order: the arguments, their lengths, and the rest.
 pub const ORDER_MAX: usize = limit::COMMAND + limit::ARGUMENTS * 8 + 16 * 1024;
@@ -116,7 +117,7 @@ pub fn run(walls: &Walls, rules: &Rules, socket: OwnedFd, nnp: NoNewPrivileges) 
     };
     // The broker may be gone: then nobody is left to be told.
     let _ = sys::send(socket.as_fd(), &report(end).encode(), &[]);
-    exit(0)
+    sys::leave(0)
 }
 
 fn report(end: End) -> Report {
@@ -214,12 +215,13 @@ impl Cell<'_> {
 
     /// Waits for the order and carries it out.
     fn start(&self, socket: &OwnedFd) -> io::Result<(Pid, Option<Supervisor<'_>>)> {
-        let mut order = vec![0; ORDER_MAX];
-        let (length, stdio) = sys::receive(socket.as_fd(), &mut order, 0)?;
+        // Most orders are some hundred bytes; room for the longest would cost more than this question.
+        let length = recv(socket.as_raw_fd(), &mut [], MsgFlags::MSG_PEEK | MsgFlags::MSG_TRUNC)?;
         if length == 0 {
-            exit(0); // The session is over, and this cell was not needed.
+            sys::leave(0); // The session is over, and this cell was not needed.
         }
-        order.truncate(length);
+        let mut order = vec![0; length.min(ORDER_MAX)];
+        let (_, stdio) = sys::receive(socket.as_fd(), &mut order, 0)?;
         let plan: CellPlan = frame::decode(&order).map_err(io::Error::other)?;
         drop(order);
         let [stdin, stdout, stderr] =
@@ -267,7 +269,7 @@ impl Cell<'_> {
 
     fn spawn<'s>(
         &'s self,
-        program: &'s Program,
+        program: &'s Program<'s>,
         rehearsal: bool,
         stdio: [RawFd; 3],
         terminal: bool,
@@ -278,12 +280,18 @@ impl Cell<'_> {
         Spawn { program, rehearsal, stdio, terminal, limits: &self.limits, ruleset, supervised: None }
     }
 
-    fn program(&self, arguments: &[ByteBuf], terminal: Option<&str>, directory: &str) -> io::Result<Program> {
-        let mut environment = self.walls.environment.clone();
-        environment.push(CString::new(format!("PWD={directory}"))?);
+    fn program(
+        &self,
+        arguments: &[ByteBuf],
+        terminal: Option<&str>,
+        directory: &str,
+    ) -> io::Result<Program<'_>> {
+        let entries = self.walls.environment.iter().map(CString::as_c_str);
+        let kept = entries.filter(|entry| terminal.is_none() || !entry.to_bytes().starts_with(b"TERM="));
+        let mut environment: Vec<Cow<CStr>> = kept.map(Cow::Borrowed).collect();
+        environment.push(CString::new(format!("PWD={directory}"))?.into());
         if let Some(term) = terminal {
-            environment.retain(|entry| !entry.as_bytes().starts_with(b"TERM="));
-            environment.push(CString::new(format!("TERM={term}"))?);
+            environment.push(CString::new(format!("TERM={term}"))?.into());
         }
         let arguments: Vec<CString> =
             arguments.iter().map(|argument| CString::new(argument.as_slice())).collect::<Result<_, _>>()?;
@@ -402,12 +410,12 @@ fn forward(program: Pid, socket: &OwnedFd) -> bool {
 }
 
 /// Where a program may be: its own path, or each directory of `PATH`.
-fn candidates(name: CString, environment: &[CString]) -> io::Result<Vec<CString>> {
+fn candidates(name: CString, environment: &[Cow<CStr>]) -> io::Result<Vec<CString>> {
     if name.as_bytes().contains(&b'/') {
         return Ok(vec![name]);
     }
     let path =
-        environment.iter().find_map(|entry| entry.as_bytes().strip_prefix(b"PATH=")).unwrap_or_default();
+        environment.iter().find_map(|entry| entry.to_bytes().strip_prefix(b"PATH=")).unwrap_or_default();
     let name = Path::new(OsStr::from_bytes(name.as_bytes()));
     // A look costs a microsecond, an `execve` that fails ten.
     let files = std::env::split_paths(OsStr::from_bytes(path)).map(|directory| directory.join(name));
