@@ -232,7 +232,7 @@ fn build(
 }
 
 fn start(walls: &Walls) -> Result<Warden, OpenError> {
-    let warden = warden::start(walls).map_err(|source| start_error(walls.tier, source))?;
+    let mut warden = warden::start(walls).map_err(|source| start_error(walls.tier, source))?;
     match warden.hear(true).map_err(OpenError::Warden)? {
         Told::Ready => Ok(warden),
         Told::Failed { layer, errno, step } => {

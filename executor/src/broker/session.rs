@@ -177,7 +177,11 @@ impl Session {
 
     /// When something happens by itself.
     pub fn deadline(&self) -> Option<Instant> {
-        self.commands().filter_map(|(_, command)| command.deadline()).chain(self.files.deadline()).min()
+        let others = [self.files.deadline(), self.warden.deadline()];
+        self.commands()
+            .filter_map(|(_, command)| command.deadline())
+            .chain(others.into_iter().flatten())
+            .min()
     }
 
     /// Acts on clocks that have run out.
@@ -186,6 +190,11 @@ impl Session {
             if let Work::Command(command) = &mut entry.work {
                 command.tick(now);
             }
+        }
+        if self.warden.deadline().is_some_and(|late| late <= now) {
+            // It would not hear that the session is over either.
+            let _ = sys::pidfd_signal(self.warden.child.pidfd.as_fd(), libc::SIGKILL);
+            return Err(lost("the warden does not answer"));
         }
         if let Some(call) = self.files.tick(now) {
             let message = "the file tool took too long and was ended".to_owned();
@@ -277,7 +286,7 @@ impl Session {
         Ok(Work::File)
     }
 
-    fn ask(&self, what: Ask) -> Result<(), Failed> {
+    fn ask(&mut self, what: Ask) -> Result<(), Failed> {
         self.warden.ask(what).map_err(|error| lost(&format!("the warden does not listen: {error}")))
     }
 

@@ -201,8 +201,9 @@ impl Cell<'_> {
 
     fn serve(&self, socket: &OwnedFd) -> End {
         match self.start(socket) {
-            Ok((program, supervisor)) => {
-                let end = self.watch(program, socket, supervisor);
+            Ok((program, mut supervisor)) => {
+                let end = self.watch(program, socket, &mut supervisor);
+                // The supervisor goes after them: what is left would be told that its calls do not exist.
                 self.sweep();
                 end
             }
@@ -300,7 +301,7 @@ impl Cell<'_> {
     }
 
     /// Reaps, obeys and answers, until the program has ended or the broker has had enough.
-    fn watch(&self, program: Pid, socket: &OwnedFd, mut supervisor: Option<Supervisor>) -> End {
+    fn watch(&self, program: Pid, socket: &OwnedFd, supervisor: &mut Option<Supervisor>) -> End {
         let mut ended = true;
         loop {
             if ended && let Some(end) = self.reap(program) {
@@ -316,9 +317,9 @@ impl Cell<'_> {
             if ready.ordered && !forward(program, socket) {
                 return End::Signalled(libc::SIGKILL);
             }
-            match &mut supervisor {
+            match supervisor {
                 // The last process that could call is gone.
-                _ if ready.deserted => supervisor = None,
+                _ if ready.deserted => *supervisor = None,
                 Some(supervisor) if ready.called => supervisor.answer(),
                 Some(supervisor) => supervisor.look_again(),
                 None => {}

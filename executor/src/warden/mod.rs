@@ -26,6 +26,7 @@ use nix::unistd::{Gid, Pid, Uid, getgid, getuid};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::exit;
+use std::time::{Duration, Instant};
 
 /// What the broker may ask of the warden, one byte each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +70,14 @@ pub struct Warden {
     pub socket: OwnedFd,
     /// The process.
     pub child: Child,
+    /// Orders that are not carried out yet.
+    owed: u32,
+    /// Since when the oldest of them could have been.
+    owed_since: Instant,
 }
+
+/// How long a warden may take for an order, which is some milliseconds of work: one that does not answer was stopped.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Makes the warden of a session. It reports [`Told::Ready`] or [`Told::Failed`] by itself.
 pub fn start(walls: &Walls) -> io::Result<Warden> {
@@ -77,7 +85,7 @@ pub fn start(walls: &Walls) -> io::Result<Warden> {
     let (uid, gid) = (getuid(), getgid());
     let flags = if walls.tier == Tier::Namespaced { namespaces::SESSION } else { 0 };
     match sys::fork(flags)? {
-        Fork::Parent(child) => Ok(Warden { socket: ours, child }),
+        Fork::Parent(child) => Ok(Warden { socket: ours, child, owed: 0, owed_since: Instant::now() }),
         Fork::Child => {
             if let Err(error) = run(walls, &theirs, uid, gid) {
                 walls.scratch.remove();
@@ -96,19 +104,33 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 
 impl Warden {
     /// Sends an order.
-    pub fn ask(&self, ask: Ask) -> io::Result<()> {
+    pub fn ask(&mut self, ask: Ask) -> io::Result<()> {
+        if self.owed == 0 {
+            self.owed_since = Instant::now();
+        }
+        self.owed += 1;
         sys::send(self.socket.as_fd(), &[ask as u8], &[])
+    }
+
+    /// When an order that is not carried out yet is late.
+    pub fn deadline(&self) -> Option<Instant> {
+        (self.owed > 0).then(|| self.owed_since + PATIENCE)
     }
 
     /// Receives one message.
     ///
     /// # Errors
     /// `WouldBlock` if none has come, `UnexpectedEof` if the warden is gone, `InvalidData` if it is not one of ours.
-    pub fn hear(&self, wait: bool) -> io::Result<Told> {
+    pub fn hear(&mut self, wait: bool) -> io::Result<Told> {
         let mut buffer = [0; TOLD_MAX];
         let flags = if wait { 0 } else { libc::MSG_DONTWAIT };
         let (length, fds) = sys::receive(self.socket.as_fd(), &mut buffer, flags)?;
-        Told::decode(&buffer[..length], fds)
+        let told = Told::decode(&buffer[..length], fds)?;
+        if let Told::Made(..) = told {
+            self.owed = self.owed.saturating_sub(1);
+            self.owed_since = Instant::now();
+        }
+        Ok(told)
     }
 }
 
