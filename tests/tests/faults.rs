@@ -141,9 +141,9 @@ fn a_killed_cell_is_one_broken_call() {
         // Cells that wait for an order are killed too, and nobody notices.
         process::tree(session.pid()).iter().filter(|process| Part::Cell.is(process)).for_each(Process::kill);
         std::thread::sleep(Duration::from_millis(50));
-        let first = session.bash("echo on");
-        let next = session.bash("echo on");
-        assert!(next.ok(), "after idle cells were killed: {} then {}", first.result, next.result);
+        for _ in 0..3 {
+            session.bash("echo on").success();
+        }
     });
 }
 

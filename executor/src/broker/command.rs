@@ -7,7 +7,7 @@ use crate::sys;
 use crate::warden::cell::{End, REPORT_LEN, Report};
 use broker_protocol::{Bash, Broken, Ended, Limit, Outcome, Ran, Stdin, Usage, limit};
 use nix::errno::Errno;
-use nix::sys::socket::{Shutdown, shutdown};
+use nix::sys::socket::{MsgFlags, Shutdown, recv, shutdown};
 use nix::unistd::{read, write};
 use policies::Limits;
 use std::collections::VecDeque;
@@ -32,6 +32,12 @@ pub struct CellHandle {
 }
 
 impl CellHandle {
+    /// Whether the cell has ended and says nothing: it was killed while it waited.
+    pub fn is_gone(&self) -> bool {
+        let peeked = recv(self.socket.as_raw_fd(), &mut [0], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT);
+        matches!(peeked, Ok(0) | Err(Errno::ECONNRESET))
+    }
+
     /// Why the cell has ended before its order came, if it says so: a layer that could not be put up, or does not bite.
     pub fn refusal(&self) -> Option<Outcome> {
         let mut buffer = [0; REPORT_LEN];

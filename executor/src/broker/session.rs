@@ -32,6 +32,8 @@ use std::time::{Duration, Instant};
 const LAST_WRITE: Duration = Duration::from_millis(300);
 /// A call that follows another within this time is one of a row.
 const AT_ONCE: Duration = Duration::from_millis(1);
+/// Most cells in a row that may end before they are used: something here kills every one.
+const GONE_MAX: u32 = 16;
 /// Most cells kept ready between calls.
 const SPARE_MAX: u8 = 4;
 
@@ -67,6 +69,8 @@ pub struct Session {
     /// Cells the warden was asked for that have not come.
     asked: usize,
     spare: usize,
+    /// Cells in a row that ended while they waited.
+    gone: u32,
     null: OwnedFd,
     buffer: Vec<u8>,
     last_start: Instant,
@@ -107,6 +111,7 @@ impl Session {
             waiting: VecDeque::new(),
             ready: VecDeque::new(),
             asked: 0,
+            gone: 0,
             spare: spare.min(SPARE_MAX).into(),
             null,
             buffer: Vec::new(),
@@ -312,7 +317,7 @@ impl Session {
             };
             match self.calls.get(&call) {
                 Some(entry) if !has_terminal(&entry.work) => passed_over.push_back(call),
-                Some(_) => match self.ready.pop_front() {
+                Some(_) => match self.ready_cell()? {
                     Some(cell) => self.start(call, cell, connection)?,
                     None => {
                         passed_over.push_back(call);
@@ -325,6 +330,21 @@ impl Session {
         passed_over.append(&mut self.waiting);
         self.waiting = passed_over;
         self.ask_for_cells(self.is_busy())
+    }
+
+    /// A cell that waits for its order. What has been killed while it waited is passed over: no call has met it.
+    fn ready_cell(&mut self) -> Result<Option<CellHandle>, Failed> {
+        while let Some(cell) = self.ready.pop_front() {
+            if !cell.is_gone() {
+                self.gone = 0;
+                return Ok(Some(cell));
+            }
+            self.gone += 1;
+            if self.gone > GONE_MAX {
+                return Err(lost("one cell after the other ends before it is used"));
+            }
+        }
+        Ok(None)
     }
 
     /// Whether the next call will follow at once. Then its cell is made while this one runs; else when this one has
