@@ -1,5 +1,6 @@
 //! How a connection begins: both sides say who they are, then the client opens its one session.
 
+use crate::{Scope, TooLarge, Trust};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use thiserror::Error;
@@ -7,7 +8,7 @@ use thiserror::Error;
 /// First bytes of a [`Hello`], so that a stray client is told apart from an old one.
 pub const MAGIC: [u8; 8] = *b"LAZARET\0";
 /// Version of everything in this crate. Any change of a wire type raises it: bincode does not describe itself.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// Optional abilities this build knows, one bit each. None is defined yet.
 pub const FEATURES: u64 = 0;
 
@@ -109,6 +110,17 @@ pub struct Open {
     pub profile: String,
     /// How many cells to keep ready between calls, 0 to 4. A session that runs one command needs none.
     pub spare: u8,
+    /// The tools to narrow the session to; absent, it may use every tool the policy allows.
+    pub scope: Option<Scope>,
+    /// How much to ask. A policy may have it ask more.
+    pub trust: Trust,
+}
+
+impl Open {
+    /// Checks every limit that the type does not hold by itself.
+    pub fn check(&self) -> Result<(), TooLarge> {
+        self.scope.as_ref().map_or(Ok(()), Scope::check)
+    }
 }
 
 /// How much of the kernel's means a session has.

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod hello;
+pub mod scope;
 pub mod request;
 pub mod reply;
 pub mod attack;
@@ -24,3 +25,4 @@ pub use request::{
     Bash, CallId, Command, Edit, FileEdit, FileList, FileRead, FileWrite, Glob, Grep, Occurrence, Request,
     Signal, Stdin, Terminal, ToBroker, TooLarge, limit,
 };
+pub use scope::{Permission, Risk, Scope, Trust};

@@ -1,6 +1,6 @@
 //! What may be asked of the broker. The broker answers each of these in one place, `executor/src/broker/session.rs`.
 
-use crate::{Digest, Hello, Open, ZonePath};
+use crate::{Digest, Hello, Open, Risk, ZonePath};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use thiserror::Error;
@@ -34,6 +34,14 @@ pub mod limit {
     pub const CHUNK: usize = 64 * 1024;
     /// Longest time limit, in seconds; a policy may set a shorter one.
     pub const TIMEOUT_S: u32 = 86_400;
+    /// Permissions of a scope.
+    pub const PERMISSIONS: usize = 256;
+    /// Globs of one permission.
+    pub const SCOPE_PATHS: usize = 64;
+    /// Bytes of one such glob.
+    pub const SCOPE_PATH: usize = 1024;
+    /// Bytes of a tool's name.
+    pub const TOOL_NAME: usize = 128;
 }
 
 /// A client's number for one call, unique on its connection while the call is under way.
@@ -335,6 +343,15 @@ impl Request {
             Request::Grep(_) => "grep",
         }
     }
+
+    /// How much harm the tool can do.
+    pub fn risk(&self) -> Risk {
+        match self {
+            Request::Bash(_) => Risk::High,
+            Request::FileWrite(_) | Request::FileEdit(_) => Risk::Medium,
+            Request::FileRead(_) | Request::FileList(_) | Request::Glob(_) | Request::Grep(_) => Risk::Low,
+        }
+    }
 }
 
 impl Bash {
@@ -389,14 +406,14 @@ impl FileEdit {
     }
 }
 
-fn at_most(field: &'static str, got: usize, most: usize, unit: &str) -> Result<(), TooLarge> {
+pub(crate) fn at_most(field: &'static str, got: usize, most: usize, unit: &str) -> Result<(), TooLarge> {
     if got <= most {
         return Ok(());
     }
     Err(TooLarge { field, rule: format!("at most {most} {unit}, this has {got}") })
 }
 
-fn in_range(field: &'static str, got: u64, least: u64, most: u64) -> Result<(), TooLarge> {
+pub(crate) fn in_range(field: &'static str, got: u64, least: u64, most: u64) -> Result<(), TooLarge> {
     if (least..=most).contains(&got) {
         return Ok(());
     }

@@ -5,7 +5,7 @@
 //! layers around the cell and the worker, and a request that passes here meets them all.
 
 use crate::effective::{Access, EffectivePolicy, ProtectedName, Protection};
-use broker_protocol::{Refused, Request, Zone, ZonePath};
+use broker_protocol::{Permission, Refused, Request, Risk, Zone, ZonePath};
 
 /// The answer to a request.
 #[must_use]
@@ -15,28 +15,71 @@ pub enum Verdict {
     Allow,
     /// It may not.
     Deny(Refused),
+    /// It may, if who is asked says so.
+    Ask(Question),
 }
 
-impl From<Option<Refused>> for Verdict {
-    fn from(refused: Option<Refused>) -> Self {
-        refused.map_or(Verdict::Allow, Verdict::Deny)
+/// What has to be asked before a call runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// The rule that asks.
+    pub rule: String,
+    /// Its reason, for who is asked.
+    pub why: String,
+    /// How much harm the call can do.
+    pub risk: Risk,
+}
+
+impl Question {
+    /// The refusal where nobody can be asked.
+    pub fn unanswered(self) -> Refused {
+        Refused {
+            rule: self.rule,
+            why: format!("{} Nobody is there to be asked.", self.why),
+            violation: false,
+        }
     }
 }
 
 /// Decides on `request`. Time limits are not refused: see [`EffectivePolicy::timeout`].
 pub fn decide(policy: &EffectivePolicy, request: &Request) -> Verdict {
+    match out_of_scope(policy, request).or_else(|| closed(policy, request)) {
+        Some(refused) => Verdict::Deny(refused),
+        None => ask(policy, request).map_or(Verdict::Allow, Verdict::Ask),
+    }
+}
+
+fn out_of_scope(policy: &EffectivePolicy, request: &Request) -> Option<Refused> {
+    let scope = policy.scope.as_ref()?;
+    let tool = request.tool();
+    let narrowed = |permission: &&Permission| permission.tool == tool && !permission.paths.is_empty();
+    if scope.permits(tool) && !scope.permissions.iter().any(|permission| narrowed(&permission)) {
+        return None;
+    }
+    let why = format!("The session's scope does not permit `{tool}` here.");
+    Some(Refused { rule: format!("scope:{tool}"), why, violation: false })
+}
+
+fn closed(policy: &EffectivePolicy, request: &Request) -> Option<Refused> {
     match request {
         // What a command may touch is held by its cell.
-        Request::Bash(bash) => {
-            bash.directory.as_ref().and_then(|directory| reading(policy, directory)).into()
-        }
-        Request::FileRead(read) => reading(policy, &read.path).into(),
-        Request::FileList(list) => reading(policy, &list.path).into(),
-        Request::Glob(glob) => reading(policy, &glob.path).into(),
-        Request::Grep(grep) => reading(policy, &grep.path).into(),
-        Request::FileWrite(write) => writing(policy, &write.path).into(),
-        Request::FileEdit(edit) => writing(policy, &edit.path).into(),
+        Request::Bash(bash) => bash.directory.as_ref().and_then(|directory| reading(policy, directory)),
+        Request::FileRead(read) => reading(policy, &read.path),
+        Request::FileList(list) => reading(policy, &list.path),
+        Request::Glob(glob) => reading(policy, &glob.path),
+        Request::Grep(grep) => reading(policy, &grep.path),
+        Request::FileWrite(write) => writing(policy, &write.path),
+        Request::FileEdit(edit) => writing(policy, &edit.path),
     }
+}
+
+fn ask(policy: &EffectivePolicy, request: &Request) -> Option<Question> {
+    let (trust, risk) = (policy.trust, request.risk());
+    trust.asks(risk).then(|| Question {
+        rule: format!("trust:{}", trust.name()),
+        why: format!("A {} session asks before calls of {} risk.", trust.name(), risk.name()),
+        risk,
+    })
 }
 
 fn reading(policy: &EffectivePolicy, path: &ZonePath) -> Option<Refused> {
@@ -81,11 +124,14 @@ fn read_only(policy: &EffectivePolicy, zone: Zone) -> Option<Refused> {
 mod tests {
     use super::*;
     use crate::{Host, Policies};
-    use broker_protocol::{Bash, Command, FileEdit, FileList, FileRead, FileWrite, Glob, Grep, Stdin};
+    use broker_protocol::{
+        Bash, Command, FileEdit, FileList, FileRead, FileWrite, Glob, Grep, Scope, Stdin, Trust,
+    };
 
     fn policy(profile: &str) -> EffectivePolicy {
         let host = Host { home: "/home/u".into(), ..Host::default() };
-        Policies::load(vec![]).unwrap().resolve(profile, &host).unwrap()
+        let policy = Policies::load(vec![]).unwrap().resolve(profile, &host).unwrap();
+        policy.narrow(None, Trust::Autonomous).unwrap()
     }
 
     fn path(text: &str) -> ZonePath {
@@ -151,6 +197,7 @@ mod tests {
         match decide(policy, request) {
             Verdict::Allow => None,
             Verdict::Deny(refused) => Some(refused),
+            Verdict::Ask(question) => panic!("{question:?}"),
         }
     }
 
@@ -205,5 +252,40 @@ mod tests {
         assert!(writers("central:x").iter().all(|request| refusal(&policy, request).is_none()));
         // The name weighs more than the profile.
         assert!(refusal(&policy, &writers(".env")[0]).unwrap().violation);
+    }
+
+    #[test]
+    fn each_trust_asks_about_its_risks() {
+        let requests = [
+            bash(None),
+            writers("a").remove(0),
+            Request::FileRead(FileRead { path: path("a"), offset: None, limit: None }),
+        ];
+        for (trust, asked) in
+            Trust::ALL.into_iter().zip([[true, true, true], [true, true, false], [false; 3]])
+        {
+            let policy = policy("default").narrow(None, trust).unwrap();
+            for (request, asked) in requests.iter().zip(asked) {
+                match decide(&policy, request) {
+                    Verdict::Ask(question) => {
+                        assert!(asked, "{trust:?} {}", request.tool());
+                        assert_eq!(
+                            (question.rule, question.risk),
+                            (format!("trust:{}", trust.name()), request.risk())
+                        );
+                    }
+                    verdict => assert!(!asked && verdict == Verdict::Allow, "{trust:?} {}", request.tool()),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_scope_closes_what_it_does_not_name() {
+        let policy = policy("default").narrow(Some(&Scope::default()), Trust::Autonomous).unwrap();
+        assert_eq!(refusal(&policy, &bash(None)).unwrap().rule, "scope:bash");
+        assert!(writers("a").iter().all(|request| refusal(&policy, request).is_some()));
+        let read = Request::FileRead(FileRead { path: path("a"), offset: None, limit: None });
+        assert_eq!(refusal(&policy, &read), None);
     }
 }

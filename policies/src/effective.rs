@@ -2,8 +2,9 @@
 //!
 //! Only [`resolve`](crate::resolve) makes one.
 
+use crate::error::PolicyError;
 use crate::names::Matcher;
-use broker_protocol::{Digest, Layer};
+use broker_protocol::{Digest, Layer, Permission, Scope, Trust};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
@@ -35,7 +36,43 @@ pub struct EffectivePolicy {
     pub limits: Limits,
     /// Layers without which no session opens, in the tier that could have them; sorted, each once.
     pub required: Vec<Layer>,
+    /// How calls are approved.
+    pub approval: Approval,
+    /// How much is asked; never more trusting than `approval` lets a session be.
+    pub trust: Trust,
+    /// The tools the session is narrowed to, if it is.
+    pub scope: Option<Scope>,
 }
+
+/// How calls are approved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Approval {
+    /// The most trust a session may have.
+    pub ceiling: Trust,
+    /// Seconds that a question waits for its answer; then it is a no.
+    pub timeout_s: u32,
+    /// Where answers come from.
+    pub channel: Channel,
+}
+
+impl Default for Approval {
+    fn default() -> Self {
+        Self { ceiling: Trust::Autonomous, timeout_s: 30, channel: Channel::Relay }
+    }
+}
+
+/// Where the answers to questions come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Channel {
+    /// From the client of the session, which relays the user's.
+    Relay,
+    /// From a second socket only, which the client of the session cannot answer on.
+    Separate,
+}
+
+/// The trust of a session that nobody has chosen one for.
+pub const TRUST: Trust = Trust::Guided;
 
 impl EffectivePolicy {
     /// Wall seconds for a command that asks for `asked`: at least 1, at most the policy's maximum, the policy's
@@ -44,11 +81,19 @@ impl EffectivePolicy {
         asked.unwrap_or(self.limits.timeout_s).clamp(1, self.limits.timeout_max_s.max(1))
     }
 
+    /// The same policy, narrowed to `scope`, with as much of `trust` as it lets a session have.
+    pub fn narrow(mut self, scope: Option<&Scope>, trust: Trust) -> Result<Self, PolicyError> {
+        self.scope = scope.cloned();
+        self.trust = trust.min(self.approval.ceiling);
+        self.digest = self.compute_digest();
+        Ok(self)
+    }
+
     /// The digest of all fields but `digest` and `matcher` (which is `protected` again). Each value is hashed with its
     /// length before it and each list with its count, so that no two policies read the same.
     pub fn compute_digest(&self) -> Digest {
         let mut canon = Canon(Sha256::new());
-        canon.text("lazaret policy 1");
+        canon.text("lazaret policy 2");
         canon.text(&self.profile);
         canon.number(self.project as u64);
         canon.number(self.central as u64);
@@ -61,6 +106,12 @@ impl EffectivePolicy {
         canon.list(&self.protected, Canon::protected);
         canon.limits(&self.limits);
         canon.list(&self.required, |canon, layer| canon.text(layer.name()));
+        canon.number(self.approval.ceiling as u64);
+        canon.number(self.approval.timeout_s.into());
+        canon.number(self.approval.channel as u64);
+        canon.number(self.trust as u64);
+        canon.number(self.scope.is_some().into());
+        canon.list(self.scope.as_ref().map_or(&[], |scope| &scope.permissions), Canon::permission);
         Digest(canon.0.finalize().into())
     }
 }
@@ -111,6 +162,15 @@ impl Canon {
         self.list(&name.except, |canon, except| canon.text(except));
         self.number(name.protection as u64);
         self.text(&name.why);
+    }
+
+    fn permission(&mut self, permission: &Permission) {
+        let Permission { tool, allowed, paths, timeout_s, network } = permission;
+        self.text(tool);
+        self.number((*allowed).into());
+        self.list(paths, |canon, path| canon.text(path));
+        self.option(timeout_s.map(Into::into));
+        self.number((*network).into());
     }
 
     fn limits(&mut self, limits: &Limits) {
@@ -243,6 +303,41 @@ mod tests {
         Policies::load(vec![]).unwrap().resolve("default", &host).unwrap()
     }
 
+    fn bash() -> Scope {
+        let paths = vec!["src/**".into()];
+        let bash =
+            Permission { tool: "bash".into(), allowed: true, paths, timeout_s: Some(1), network: true };
+        Scope { permissions: vec![bash] }
+    }
+
+    #[test]
+    fn every_field_of_a_scope_is_in_the_digest() {
+        let narrowed = |scope: &Scope| policy().narrow(Some(scope), TRUST).unwrap().digest;
+        let changes: [fn(&mut Permission); 5] = [
+            |p| p.tool.push('x'),
+            |p| p.allowed = false,
+            |p| p.paths.clear(),
+            |p| p.timeout_s = None,
+            |p| p.network = false,
+        ];
+        for (number, change) in changes.iter().enumerate() {
+            let mut changed = bash();
+            change(&mut changed.permissions[0]);
+            assert_ne!(narrowed(&changed), narrowed(&bash()), "change {number}");
+        }
+    }
+
+    #[test]
+    fn a_session_has_no_more_trust_than_the_policy_lets_it() {
+        let mut policy = policy();
+        assert_eq!(policy.trust, Trust::Guided);
+        let of = |policy: &EffectivePolicy, asked| policy.clone().narrow(None, asked).unwrap().trust;
+        assert_eq!(Trust::ALL.map(|asked| of(&policy, asked)), Trust::ALL);
+        policy.approval.ceiling = Trust::Guided;
+        let want = [Trust::Supervised, Trust::Guided, Trust::Guided];
+        assert_eq!(Trust::ALL.map(|asked| of(&policy, asked)), want);
+    }
+
     #[test]
     fn a_timeout_is_the_default_what_was_asked_or_the_maximum() {
         let policy = policy();
@@ -274,7 +369,7 @@ mod tests {
     fn every_field_is_in_the_digest() {
         let base = policy();
         assert_eq!(base.digest, base.compute_digest());
-        let changes: [fn(&mut EffectivePolicy); 21] = [
+        let changes: [fn(&mut EffectivePolicy); 27] = [
             |p| p.profile.push('x'),
             |p| p.project = Access::Read,
             |p| p.central = Access::Read,
@@ -296,6 +391,12 @@ mod tests {
             |p| p.limits.cpu_s = Some(1),
             |p| p.limits.written = Some(1),
             |p| p.limits.memory = Some(1),
+            |p| p.approval.ceiling = Trust::Guided,
+            |p| p.approval.timeout_s += 1,
+            |p| p.approval.channel = Channel::Separate,
+            |p| p.trust = Trust::Supervised,
+            |p| p.scope = Some(Scope::default()),
+            |p| p.scope = Some(bash()),
         ];
         for (number, change) in changes.iter().enumerate() {
             let mut changed = base.clone();

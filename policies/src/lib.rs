@@ -13,8 +13,10 @@ pub mod pattern;
 pub mod decide;
 pub mod error;
 
-pub use decide::{Verdict, decide};
-pub use effective::{Access, EffectivePolicy, EnvironmentRules, Grant, Limits, ProtectedName, Protection};
+pub use decide::{Question, Verdict, decide};
+pub use effective::{
+    Access, Approval, Channel, EffectivePolicy, EnvironmentRules, Grant, Limits, ProtectedName, Protection,
+};
 pub use error::PolicyError;
 pub use host::{Host, HostPath, HostPathError};
 pub use names::Matcher;

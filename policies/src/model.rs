@@ -3,12 +3,13 @@
 //! Comes from texts the broker has read; goes to [`resolve`](crate::resolve). A value that is here is well-formed; what
 //! it means together with other files is decided there.
 
-use crate::effective::{Access, Protection};
+use crate::effective::{Access, Channel, Protection};
 use crate::error::PolicyError;
 use crate::host::HostPath;
 use crate::quantity;
 use crate::value::{
-    self, ExceptPattern, LayerName, NamePattern, PassName, ProfileName, SetValue, VariableName, Version,
+    self, ExceptPattern, LayerName, NamePattern, PassName, ProfileName, SetValue, TrustName, VariableName,
+    Version,
 };
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -31,6 +32,9 @@ pub struct PolicyFile {
     /// Limits no profile exceeds: what a profile has is lowered to them.
     #[serde(default)]
     pub ceiling: LimitsTable,
+    /// How calls are approved, in every profile.
+    #[serde(default)]
+    pub approval: ApprovalTable,
     /// Profiles by name.
     #[serde(default)]
     pub profile: BTreeMap<ProfileName, Profile>,
@@ -147,6 +151,19 @@ pub struct LimitsTable {
     pub scratch: Option<u64>,
 }
 
+/// How calls are approved, as it is written: an absent key changes nothing.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ApprovalTable {
+    /// The most trust a session may have.
+    pub trust: Option<TrustName>,
+    /// Seconds that a question waits for its answer.
+    #[serde(default, deserialize_with = "quantity::seconds")]
+    pub timeout_s: Option<u32>,
+    /// Where answers come from.
+    pub channel: Option<Channel>,
+}
+
 /// Names to close, for one reason.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -220,6 +237,8 @@ mod tests {
                 15,
                 "without its partner",
             ),
+            ("version = 1\n[approval]\ntrust = \"none\"\n", 3, 9, "a trust is `supervised`"),
+            ("version = 1\n[approval]\nchanel = \"relay\"\n", 3, 1, "unknown field `chanel`"),
             ("version = 2\n", 1, 11, "`version = 1`"),
             ("lock = true\n", 1, 1, "missing field `version`"),
             ("version = 1\nversion = 1\n", 2, 1, "duplicate key"),

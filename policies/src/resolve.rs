@@ -7,7 +7,9 @@
 //! - protected names, required layers and ceilings of all files count together, and none can be taken back;
 //! - under an administrator's `lock` a user's file defines no profiles.
 
-use crate::effective::{Access, EffectivePolicy, EnvironmentRules, Grant, Limits, ProtectedName};
+use crate::effective::{
+    Access, Approval, EffectivePolicy, EnvironmentRules, Grant, Limits, ProtectedName, TRUST,
+};
 use crate::error::PolicyError;
 use crate::host::{Host, HostPath, HostPathError};
 use crate::model::{LimitsTable, PolicyFile, Profile, Protect};
@@ -116,7 +118,7 @@ impl Policies {
         draft.required.extend(self.files.iter().flat_map(|(_, file)| &file.required).map(|layer| layer.0));
         let mut limits = draft.limits.complete(name)?;
         self.files.iter().for_each(|(_, file)| limits.lower_to(&file.ceiling));
-        draft.finish(name, limits, self.protected())
+        draft.finish(name, limits, self.protected(), self.approval())
     }
 
     fn check_lock(&self) -> Result<(), PolicyError> {
@@ -167,6 +169,18 @@ impl Policies {
             let found = file.profile.iter().find(|(key, _)| key.as_str() == name);
             found.map(|(_, profile)| (index, profile))
         })
+    }
+
+    /// The most careful of what the files say.
+    fn approval(&self) -> Approval {
+        let mut approval = Approval::default();
+        for (_, file) in &self.files {
+            let table = &file.approval;
+            approval.ceiling = table.trust.map_or(approval.ceiling, |trust| trust.0.min(approval.ceiling));
+            approval.timeout_s = table.timeout_s.map_or(approval.timeout_s, |s| s.min(approval.timeout_s));
+            approval.channel = table.channel.map_or(approval.channel, |c| c.max(approval.channel));
+        }
+        approval
     }
 
     fn protected(&self) -> Vec<ProtectedName> {
@@ -304,6 +318,7 @@ impl Draft {
         name: &str,
         limits: Limits,
         protected: Vec<ProtectedName>,
+        approval: Approval,
     ) -> Result<EffectivePolicy, PolicyError> {
         let mut policy = EffectivePolicy {
             profile: name.to_owned(),
@@ -317,6 +332,9 @@ impl Draft {
             protected,
             limits,
             required: self.required.into_iter().collect(),
+            trust: TRUST.min(approval.ceiling),
+            approval,
+            scope: None,
         };
         policy.digest = policy.compute_digest();
         Ok(policy)

@@ -3,7 +3,7 @@
 use crate::host::HostPath;
 use crate::names;
 use crate::pattern::{Pattern, PatternError};
-use broker_protocol::Layer;
+use broker_protocol::{Layer, Trust};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use std::fmt;
@@ -25,6 +25,8 @@ pub enum ValueError {
     ProfileName,
     #[error("there is no layer of this name")]
     Layer,
+    #[error("a trust is `supervised` (or `ask`), `guided` (or `auto`) or `autonomous` (or `yolo`)")]
+    Trust,
     #[error("a variable's name is letters, digits and `_`, and begins with no digit")]
     VariableName,
     #[error("a name to pass is letters, digits and `_`, begins with no digit, and may end with `*`")]
@@ -111,6 +113,7 @@ impl<T: TryFrom<String, Error: fmt::Display>> Visitor<'_> for Text<T> {
 }
 
 read_from_text!(LayerName);
+read_from_text!(TrustName);
 read_from_text!(SetValue);
 read_from_text!(HostPath);
 
@@ -194,6 +197,23 @@ impl TryFrom<String> for LayerName {
 
     fn try_from(text: String) -> Result<Self, ValueError> {
         Layer::ALL.into_iter().find(|layer| layer.name() == text).map(Self).ok_or(ValueError::Layer)
+    }
+}
+
+/// A trust by its name, or by the one that other systems have for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrustName(pub Trust);
+
+impl TryFrom<String> for TrustName {
+    type Error = ValueError;
+
+    fn try_from(text: String) -> Result<Self, ValueError> {
+        match text.as_str() {
+            "supervised" | "ask" => Ok(Self(Trust::Supervised)),
+            "guided" | "auto" => Ok(Self(Trust::Guided)),
+            "autonomous" | "yolo" => Ok(Self(Trust::Autonomous)),
+            _ => Err(ValueError::Trust),
+        }
     }
 }
 

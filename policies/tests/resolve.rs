@@ -1,9 +1,10 @@
 //! How policy files make one policy, and that later ones only narrow.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use broker_protocol::Layer;
+use broker_protocol::{Layer, Trust};
 use policies::{
-    Access, EffectivePolicy, Host, HostPathError, Policies, PolicyError, Protection, Source, SourceKind,
+    Access, Channel, EffectivePolicy, Host, HostPathError, Policies, PolicyError, Protection, Source,
+    SourceKind,
 };
 use std::path::Path;
 
@@ -256,11 +257,25 @@ fn the_files_digest_knows_every_text_and_whose_it_is() {
 }
 
 #[test]
+fn the_most_careful_approval_of_all_files_holds() {
+    let approval = |sources: &[Source]| {
+        let policy = resolve(sources, "").unwrap();
+        (policy.trust, policy.approval.ceiling, policy.approval.timeout_s, policy.approval.channel)
+    };
+    assert_eq!(approval(&[]), (Trust::Guided, Trust::Autonomous, 30, Channel::Relay));
+    let careful = system("[approval]\ntrust = 'ask'\ntimeout_s = 10\nchannel = 'separate'\n");
+    let careless = user("[approval]\ntrust = 'yolo'\ntimeout_s = 600\nchannel = 'relay'\n");
+    let want = (Trust::Supervised, Trust::Supervised, 10, Channel::Separate);
+    assert_eq!(approval(&[careless.clone(), careful]), want);
+    assert_eq!(approval(&[careless]), (Trust::Guided, Trust::Autonomous, 30, Channel::Relay));
+}
+
+#[test]
 fn one_bad_file_is_an_error_for_all() {
     let error = Policies::load(vec![system("colour = 1"), user("")]).unwrap_err();
     assert_eq!(
         error.to_string().lines().next().unwrap(),
-        "/etc/lazaret/policy.toml:2:1: unknown field `colour`, expected one of `version`, `lock`, `required`, `ceiling`, `profile`, `protect`"
+        "/etc/lazaret/policy.toml:2:1: unknown field `colour`, expected one of `version`, `lock`, `required`, `ceiling`, `approval`, `profile`, `protect`"
     );
 }
 

@@ -5,7 +5,7 @@ use crate::sys;
 use crate::world::World;
 use broker_protocol::{
     Bash, CallId, Command, Decoder, FromBroker, Hello, Open, Opened, Outcome, Request, Stdin, ToBroker,
-    Usage, encode,
+    Trust, Usage, encode,
 };
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -188,7 +188,8 @@ impl Drop for Broker {
 /// The opening of a world's session, with one spare cell.
 pub fn opening(world: &World) -> Open {
     let text = |path: &std::path::Path| path.to_str().expect("our paths are text").to_owned();
-    Open { project: text(&world.project), central: text(&world.central), profile: String::new(), spare: 1 }
+    let (project, central) = (text(&world.project), text(&world.central));
+    Open { project, central, profile: String::new(), spare: 1, scope: None, trust: Trust::Autonomous }
 }
 
 /// A message as a frame.

@@ -231,12 +231,23 @@ fn zone(path: &str) -> ZonePath {
 
 fn to_broker() -> Vec<(&'static str, ToBroker)> {
     let call = |request| ToBroker::Call { call: 7, request };
-    let open = Open { project: "/p".into(), central: "/c".into(), profile: "rust".into(), spare: 2 };
+    let open = Open {
+        project: "/p".into(),
+        central: "/c".into(),
+        profile: "rust".into(),
+        spare: 2,
+        scope: None,
+        trust: Trust::Guided,
+    };
+    let scoped = Open { scope: Some(scope()), trust: Trust::Supervised, ..open.clone() };
+    let autonomous = Open { trust: Trust::Autonomous, ..open.clone() };
     vec![
         ("hello", ToBroker::Hello(Hello { version: 0x0102, ..Hello::ours(Some(Digest([0xab; 32]))) })),
         ("hello without digest", ToBroker::Hello(Hello { version: 0x0102, ..Hello::ours(None) })),
         ("probe", ToBroker::Probe),
         ("open", ToBroker::Open(open)),
+        ("open, scoped", ToBroker::Open(scoped)),
+        ("open, autonomous", ToBroker::Open(autonomous)),
         ("bash", call(Request::Bash(bash(Command::Shell("true".into()), Stdin::Null)))),
         ("bash by arguments, streamed", call(Request::Bash(streamed()))),
         ("bash on a terminal", call(Request::Bash(bash(Command::Shell("sh".into()), terminal())))),
@@ -257,6 +268,24 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
         ("cancel", ToBroker::Cancel { call: 7 }),
         ("attack", ToBroker::Attack { call: 7 }),
     ]
+}
+
+fn scope() -> Scope {
+    let read = Permission {
+        tool: "file_read".into(),
+        allowed: true,
+        paths: vec!["src/**".into(), "central:**".into()],
+        timeout_s: None,
+        network: false,
+    };
+    let bash = Permission {
+        tool: "bash".into(),
+        allowed: false,
+        paths: vec![],
+        timeout_s: Some(120),
+        network: true,
+    };
+    Scope { permissions: vec![read, bash] }
 }
 
 fn bash(command: Command, stdin: Stdin) -> Bash {

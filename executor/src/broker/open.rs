@@ -8,7 +8,7 @@ use crate::cell::{environment, probe};
 use crate::sys;
 use crate::warden::{self, Told, Warden};
 use crate::work::litter;
-use broker_protocol::{ErrorKind, Failed, Layer, LayerSet, Machine, Open, Opened, Tier, Zone};
+use broker_protocol::{ErrorKind, Failed, Layer, LayerSet, Machine, Open, Opened, Tier, TooLarge, Zone};
 use policies::{EffectivePolicy, Host, Policies, PolicyError, Source, SourceKind};
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -44,6 +44,9 @@ pub enum OpenError {
     /// A policy is not valid, or has no such profile.
     #[error(transparent)]
     Policy(#[from] PolicyError),
+    /// What was asked for is over a limit.
+    #[error(transparent)]
+    Limit(#[from] TooLarge),
     /// A root cannot be used.
     #[error("the {} root {path:?} cannot be used: {why}", .zone.name())]
     Root {
@@ -82,9 +85,10 @@ impl OpenError {
     /// The error as the client is told it.
     pub fn failed(&self) -> Failed {
         let kind = match self {
-            OpenError::ReadPolicy { .. } | OpenError::Policy(_) | OpenError::Root { .. } => {
-                ErrorKind::InvalidInput
-            }
+            OpenError::ReadPolicy { .. }
+            | OpenError::Policy(_)
+            | OpenError::Limit(_)
+            | OpenError::Root { .. } => ErrorKind::InvalidInput,
             OpenError::Required(_) | OpenError::Protect(_) => ErrorKind::DeniedPolicy,
             OpenError::Plan(_) | OpenError::Layer { .. } | OpenError::Warden(_) => ErrorKind::Internal,
         };
@@ -128,8 +132,9 @@ fn config_home(user: &User) -> PathBuf {
 
 /// Opens a session.
 pub fn open(request: &Open, policies: &Policies, user: &User) -> Result<Ready, OpenError> {
+    request.check()?;
     let profile = if request.profile.is_empty() { "default" } else { &request.profile };
-    let policy = policies.resolve(profile, &host(user))?;
+    let policy = policies.resolve(profile, &host(user))?.narrow(request.scope.as_ref(), request.trust)?;
     let zones = roots(request, user)?;
     let abi = sys::landlock_abi();
     let (walls, warden, refusal) = match build(&policy, Tier::Namespaced, abi, &zones, user) {

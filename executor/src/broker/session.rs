@@ -270,6 +270,8 @@ impl Session {
         }
         match decide(&self.walls.policy, request) {
             Verdict::Allow => None,
+            // Nobody can be asked yet.
+            Verdict::Ask(question) => Some(Outcome::Refused(question.unanswered())),
             Verdict::Deny(refused) => Some(Outcome::Refused(refused)),
         }
     }

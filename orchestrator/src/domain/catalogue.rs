@@ -6,7 +6,7 @@
 
 use super::field::{Field, Kind, object_schema};
 use super::request::{self, Build, Rewrite};
-use broker_protocol::limit;
+use broker_protocol::{Risk, limit};
 use serde_json::{Value, json};
 
 /// What a tool works on.
@@ -27,28 +27,6 @@ impl Category {
             Category::File => "file",
             Category::Exec => "exec",
             Category::Search => "search",
-        }
-    }
-}
-
-/// How much harm a call can do inside the zones. A tool is called dangerous from `medium` on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Risk {
-    /// It only looks.
-    Low,
-    /// It changes files.
-    Medium,
-    /// It runs programs.
-    High,
-}
-
-impl Risk {
-    /// The name in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Risk::Low => "low",
-            Risk::Medium => "medium",
-            Risk::High => "high",
         }
     }
 }

@@ -242,13 +242,20 @@ fn sound(outcome: &Outcome) -> Result<(), String> {
 mod tests {
     use super::*;
     use crate::wire::shell;
-    use broker_protocol::{Broken, Failed, Hello, LayerSet, Open, Request, Usage};
+    use broker_protocol::{Broken, Failed, Hello, LayerSet, Open, Request, Trust, Usage};
 
     fn opened() -> Ledger {
         let mut ledger = Ledger::default();
         ledger.sent(&ToBroker::Hello(Hello::ours(None)));
         let (project, central, profile) = Default::default();
-        ledger.sent(&ToBroker::Open(Open { project, central, profile, spare: 0 }));
+        ledger.sent(&ToBroker::Open(Open {
+            project,
+            central,
+            profile,
+            spare: 0,
+            scope: None,
+            trust: Trust::Autonomous,
+        }));
         ledger.heard = Phase::Open;
         ledger.sent(&ToBroker::Call { call: 1, request: Request::Bash(shell("true")) });
         ledger

@@ -2,7 +2,7 @@
 
 use super::say::{internal, invalid};
 use crate::adapters::executor::Endpoint;
-use broker_protocol::{Failed, Open};
+use broker_protocol::{Failed, Open, Trust};
 use clap::Args;
 use std::ffi::OsString;
 use std::fs;
@@ -54,7 +54,9 @@ impl Place {
     /// The same for other roots.
     pub fn open_in(&self, project: PathBuf, central: PathBuf, spare: u8) -> Result<Open, Failed> {
         let [project, central] = [text(project)?, text(central)?];
-        Ok(Open { project, central, profile: self.profile.clone(), spare })
+        let profile = self.profile.clone();
+        // What a person types, or a program sends that decides for itself, is not asked about again.
+        Ok(Open { project, central, profile, spare, scope: None, trust: Trust::Autonomous })
     }
 
     /// The project root without links, so that one project has one central root however it is reached.
