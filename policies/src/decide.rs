@@ -5,7 +5,10 @@
 //! layers around the cell and the worker, and a request that passes here meets them all.
 
 use crate::effective::{Access, EffectivePolicy, ProtectedName, Protection};
-use broker_protocol::{Permission, Refused, Request, Risk, Zone, ZonePath};
+use crate::rules::{self, Action, Opinion, Origin};
+use crate::scope::Reach;
+use broker_protocol::{Bash, Command, Refused, Request, Risk, Trust, Zone, ZonePath};
+use std::borrow::Cow;
 
 /// The answer to a request.
 #[must_use]
@@ -41,48 +44,246 @@ impl Question {
     }
 }
 
+/// What a decision looks at: all of a call that matters to a policy.
+pub struct Facts<'a> {
+    /// Canonical name of the tool.
+    pub tool: &'a str,
+    /// How much harm the call can do.
+    pub risk: Risk,
+    /// The path it touches, where it touches one.
+    pub touch: Option<Touch<'a>>,
+    /// The command it runs, where it runs one.
+    pub command: Option<&'a Command>,
+    /// Its parameters by canonical name, as far as a rule may ask about them.
+    pub params: Vec<(&'a str, Param<'a>)>,
+}
+
+/// What is done with a path.
+#[derive(Clone, Copy, Debug)]
+pub enum Touch<'a> {
+    /// A command runs there.
+    Enter(&'a ZonePath),
+    /// It is read.
+    Read(&'a ZonePath),
+    /// What lies below it may be shown.
+    Search(&'a ZonePath),
+    /// It is written.
+    Write(&'a ZonePath),
+}
+
+/// The value of a parameter.
+#[derive(Clone, Debug)]
+pub enum Param<'a> {
+    /// A text.
+    Text(Cow<'a, str>),
+    /// The content of a file.
+    Bytes(&'a [u8]),
+    /// A path.
+    Path(&'a ZonePath),
+}
+
+impl Param<'_> {
+    /// The value as a rule compares it; a path with its zone, if that is not the project.
+    pub fn text(&self) -> Cow<'_, str> {
+        match self {
+            Param::Text(text) => Cow::Borrowed(text),
+            Param::Bytes(bytes) => String::from_utf8_lossy(bytes),
+            Param::Path(path) => Cow::Owned(path.to_string()),
+        }
+    }
+}
+
+/// Parameters that rules may ask about, for each tool that the broker knows.
+pub const PARAMS: [(&str, &[&str]); 7] = [
+    ("bash", &["command", "cwd"]),
+    ("file_read", &["path"]),
+    ("file_write", &["path", "content"]),
+    ("file_edit", &["path", "old", "new"]),
+    ("file_list", &["path"]),
+    ("glob", &["path", "pattern"]),
+    ("grep", &["path", "pattern", "include"]),
+];
+
+impl<'a> Facts<'a> {
+    /// Facts of a tool of which nothing else is known.
+    pub fn bare(tool: &'a str, risk: Risk) -> Self {
+        Self { tool, risk, touch: None, command: None, params: Vec::new() }
+    }
+
+    /// The facts of a request.
+    pub fn of(request: &'a Request) -> Self {
+        let mut facts = Self::bare(request.tool(), request.risk());
+        match request {
+            Request::Bash(bash) => facts.add_command(bash),
+            Request::FileRead(read) => facts.touch(Touch::Read(&read.path)),
+            Request::FileList(list) => facts.touch(Touch::Search(&list.path)),
+            Request::Glob(glob) => {
+                facts.touch(Touch::Search(&glob.path));
+                facts.add_text("pattern", &glob.pattern);
+            }
+            Request::Grep(grep) => {
+                facts.touch(Touch::Search(&grep.path));
+                facts.add_text("pattern", &grep.pattern);
+                grep.include.iter().for_each(|include| facts.add_text("include", include));
+            }
+            Request::FileWrite(write) => {
+                facts.touch(Touch::Write(&write.path));
+                facts.params.push(("content", Param::Bytes(&write.content)));
+            }
+            Request::FileEdit(edit) => {
+                facts.touch(Touch::Write(&edit.path));
+                for edit in &edit.edits {
+                    facts.add_text("old", &edit.old);
+                    facts.add_text("new", &edit.new);
+                }
+            }
+        }
+        facts
+    }
+
+    fn add_command(&mut self, bash: &'a Bash) {
+        self.command = Some(&bash.command);
+        let text = match &bash.command {
+            Command::Shell(text) => Cow::Borrowed(text.as_str()),
+            Command::Arguments(arguments) => {
+                let texts: Vec<_> =
+                    arguments.iter().map(|argument| String::from_utf8_lossy(argument)).collect();
+                Cow::Owned(texts.join(" "))
+            }
+        };
+        self.params.push(("command", Param::Text(text)));
+        if let Some(directory) = &bash.directory {
+            self.touch = Some(Touch::Enter(directory));
+            self.params.push(("cwd", Param::Path(directory)));
+        }
+    }
+
+    fn touch(&mut self, touch: Touch<'a>) {
+        let (Touch::Enter(path) | Touch::Read(path) | Touch::Search(path) | Touch::Write(path)) = touch;
+        self.touch = Some(touch);
+        self.params.push(("path", Param::Path(path)));
+    }
+
+    fn add_text(&mut self, name: &'a str, text: &'a str) {
+        self.params.push((name, Param::Text(Cow::Borrowed(text))));
+    }
+
+    /// The values of a parameter: several where a call has several.
+    pub fn values<'s>(&'s self, name: &'s str) -> impl Iterator<Item = &'s Param<'a>> {
+        self.params.iter().filter(move |(own, _)| *own == name).map(|(_, value)| value)
+    }
+}
+
+/// A decision, and where the rule stands that made it, if that is in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Judgement<'a> {
+    /// The decision.
+    pub verdict: Verdict,
+    /// The rule that made it, for a verdict that has one: an `allow` by default has none.
+    pub rule: Option<String>,
+    /// Why, by that rule.
+    pub why: Option<String>,
+    /// Where the rule stands.
+    pub origin: Option<&'a Origin>,
+}
+
+impl<'a> Judgement<'a> {
+    fn deny(refused: Refused, origin: Option<&'a Origin>) -> Self {
+        let (rule, why) = (Some(refused.rule.clone()), Some(refused.why.clone()));
+        Self { verdict: Verdict::Deny(refused), rule, why, origin }
+    }
+
+    fn ask(question: Question, origin: Option<&'a Origin>) -> Self {
+        let (rule, why) = (Some(question.rule.clone()), Some(question.why.clone()));
+        Self { verdict: Verdict::Ask(question), rule, why, origin }
+    }
+}
+
 /// Decides on `request`. Time limits are not refused: see [`EffectivePolicy::timeout`].
 pub fn decide(policy: &EffectivePolicy, request: &Request) -> Verdict {
-    match out_of_scope(policy, request).or_else(|| closed(policy, request)) {
-        Some(refused) => Verdict::Deny(refused),
-        None => ask(policy, request).map_or(Verdict::Allow, Verdict::Ask),
+    judge(policy, &Facts::of(request)).verdict
+}
+
+/// Decides on a call, and says by which rule. First what closes, scope, names and zones; then the rules; then how much the
+/// session is trusted.
+pub fn judge<'a>(policy: &'a EffectivePolicy, facts: &Facts) -> Judgement<'a> {
+    if let Some(refused) = out_of_scope(policy, facts) {
+        return Judgement::deny(refused, None);
+    }
+    if let Some((refused, origin)) = closed(policy, facts) {
+        return Judgement::deny(refused, Some(origin));
+    }
+    let opinion = rules::opinion(&policy.rules, facts);
+    match opinion {
+        Some(opinion) if opinion.action == Action::Deny => {
+            let (rule, why) = (opinion.rule.name(), opinion.rule.why.clone());
+            Judgement::deny(Refused { rule, why, violation: false }, Some(&opinion.rule.origin))
+        }
+        Some(opinion) => by_opinion(policy, facts, &opinion),
+        None => by_trust(policy, facts),
     }
 }
 
-fn out_of_scope(policy: &EffectivePolicy, request: &Request) -> Option<Refused> {
+/// What a rule that does not deny comes to: a session that is not trusted asks all the same, one that is asks nothing.
+fn by_opinion<'a>(policy: &'a EffectivePolicy, facts: &Facts, opinion: &Opinion<'a>) -> Judgement<'a> {
+    let (rule, origin) = (opinion.rule.name(), Some(&opinion.rule.origin));
+    let why = match opinion.doubt {
+        None => opinion.rule.why.clone(),
+        Some(doubt) => format!("This may be meant, though that is not sure ({doubt}): {}", opinion.rule.why),
+    };
+    match (opinion.action, policy.trust) {
+        (Action::Allow, Trust::Supervised) => by_trust(policy, facts),
+        (Action::Ask, Trust::Supervised | Trust::Guided) => {
+            Judgement::ask(Question { rule, why, risk: facts.risk }, origin)
+        }
+        _ => Judgement { verdict: Verdict::Allow, rule: Some(rule), why: Some(why), origin },
+    }
+}
+
+fn by_trust<'a>(policy: &EffectivePolicy, facts: &Facts) -> Judgement<'a> {
+    let (trust, risk) = (policy.trust, facts.risk);
+    if !trust.asks(risk) {
+        return Judgement { verdict: Verdict::Allow, rule: None, why: None, origin: None };
+    }
+    let rule = format!("trust:{}", trust.name());
+    let why = format!("A {} session asks before calls of {} risk.", trust.name(), risk.name());
+    Judgement::ask(Question { rule, why, risk }, None)
+}
+
+fn out_of_scope(policy: &EffectivePolicy, facts: &Facts) -> Option<Refused> {
     let scope = policy.scope.as_ref()?;
-    let tool = request.tool();
-    let narrowed = |permission: &&Permission| permission.tool == tool && !permission.paths.is_empty();
-    if scope.permits(tool) && !scope.permissions.iter().any(|permission| narrowed(&permission)) {
+    let refuse = |why| Some(Refused { rule: format!("scope:{}", facts.tool), why, violation: false });
+    if !scope.permits(facts.tool) {
+        return refuse(format!("`{}` is not permitted in the scope of this session.", facts.tool));
+    }
+    let (path, reach) = match facts.touch? {
+        Touch::Read(path) | Touch::Write(path) => (path, Reach::Name),
+        Touch::Search(path) => (path, Reach::Tree),
+        // What a command may write is held by its cell.
+        Touch::Enter(_) => return None,
+    };
+    if policy.paths.permits(facts.tool, path.zone(), path.relative().as_bytes(), reach) {
         return None;
     }
-    let why = format!("The session's scope does not permit `{tool}` here.");
-    Some(Refused { rule: format!("scope:{tool}"), why, violation: false })
+    let what = match reach {
+        Reach::Name => "touch",
+        Reach::Tree => "look below",
+    };
+    let (tool, paths) = (facts.tool, policy.paths.text(facts.tool));
+    refuse(format!(
+        "The scope of this session permits `{tool}` for {paths} only, so it may not {what} {path}."
+    ))
 }
 
-fn closed(policy: &EffectivePolicy, request: &Request) -> Option<Refused> {
-    match request {
+fn closed<'a>(policy: &'a EffectivePolicy, facts: &Facts) -> Option<(Refused, &'a Origin)> {
+    match facts.touch? {
         // What a command may touch is held by its cell.
-        Request::Bash(bash) => bash.directory.as_ref().and_then(|directory| reading(policy, directory)),
-        Request::FileRead(read) => reading(policy, &read.path),
-        Request::FileList(list) => reading(policy, &list.path),
-        Request::Glob(glob) => reading(policy, &glob.path),
-        Request::Grep(grep) => reading(policy, &grep.path),
-        Request::FileWrite(write) => writing(policy, &write.path),
-        Request::FileEdit(edit) => writing(policy, &edit.path),
+        Touch::Enter(path) | Touch::Read(path) | Touch::Search(path) => reading(policy, path),
+        Touch::Write(path) => writing(policy, path),
     }
 }
 
-fn ask(policy: &EffectivePolicy, request: &Request) -> Option<Question> {
-    let (trust, risk) = (policy.trust, request.risk());
-    trust.asks(risk).then(|| Question {
-        rule: format!("trust:{}", trust.name()),
-        why: format!("A {} session asks before calls of {} risk.", trust.name(), risk.name()),
-        risk,
-    })
-}
-
-fn reading(policy: &EffectivePolicy, path: &ZonePath) -> Option<Refused> {
+fn reading<'a>(policy: &'a EffectivePolicy, path: &ZonePath) -> Option<(Refused, &'a Origin)> {
     let name = policy.matcher.protection(path.relative().as_bytes())?;
     match name.protection {
         Protection::All => Some(protected(name)),
@@ -90,43 +291,36 @@ fn reading(policy: &EffectivePolicy, path: &ZonePath) -> Option<Refused> {
     }
 }
 
-fn writing(policy: &EffectivePolicy, path: &ZonePath) -> Option<Refused> {
+fn writing<'a>(policy: &'a EffectivePolicy, path: &ZonePath) -> Option<(Refused, &'a Origin)> {
     let relative = path.relative().as_bytes();
     let name = policy.matcher.protection(relative).or_else(|| policy.matcher.leads_to(relative));
     name.map(protected).or_else(|| read_only(policy, path.zone()))
 }
 
-fn protected(name: &ProtectedName) -> Refused {
-    Refused { rule: format!("protect:{}", name.pattern), why: name.why.clone(), violation: true }
+fn protected(name: &ProtectedName) -> (Refused, &Origin) {
+    let rule = format!("protect:{}", name.pattern);
+    (Refused { rule, why: name.why.clone(), violation: true }, &name.origin)
 }
 
 /// The refusal of a write in a zone that the profile only reads. No violation: the name is not the point.
-fn read_only(policy: &EffectivePolicy, zone: Zone) -> Option<Refused> {
-    let access = match zone {
-        Zone::Project => policy.project,
-        Zone::Central => policy.central,
+fn read_only(policy: &EffectivePolicy, zone: Zone) -> Option<(Refused, &Origin)> {
+    let (access, origin) = match zone {
+        Zone::Project => (policy.project, &policy.zones_from[0]),
+        Zone::Central => (policy.central, &policy.zones_from[1]),
     };
-    match access {
-        Access::Write => None,
-        Access::Read => Some(Refused {
-            rule: format!("{}:read", zone.name()),
-            why: format!(
-                "The profile `{}` reads the {} root and changes nothing in it.",
-                policy.profile,
-                zone.name()
-            ),
-            violation: false,
-        }),
+    if access == Access::Write {
+        return None;
     }
+    let (profile, zone) = (&policy.profile, zone.name());
+    let why = format!("The profile `{profile}` reads the {zone} root and changes nothing in it.");
+    Some((Refused { rule: format!("{zone}:read"), why, violation: false }, origin))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{Host, Policies};
-    use broker_protocol::{
-        Bash, Command, FileEdit, FileList, FileRead, FileWrite, Glob, Grep, Scope, Stdin, Trust,
-    };
+    use broker_protocol::{FileEdit, FileList, FileRead, FileWrite, Glob, Grep, Scope, Stdin};
 
     fn policy(profile: &str) -> EffectivePolicy {
         let host = Host { home: "/home/u".into(), ..Host::default() };

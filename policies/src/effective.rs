@@ -4,6 +4,8 @@
 
 use crate::error::PolicyError;
 use crate::names::Matcher;
+use crate::rules::{Origin, Rule};
+use crate::scope::ScopePaths;
 use broker_protocol::{Digest, Layer, Permission, Scope, Trust};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
@@ -15,7 +17,7 @@ use std::path::{Path, PathBuf};
 pub struct EffectivePolicy {
     /// Name of the profile.
     pub profile: String,
-    /// SHA-256 of every other field, whatever files it came from: see [`EffectivePolicy::compute_digest`].
+    /// SHA-256 of what it says, whatever files it came from: see [`EffectivePolicy::compute_digest`].
     pub digest: Digest,
     /// What a cell may do in the project root.
     pub project: Access,
@@ -40,8 +42,14 @@ pub struct EffectivePolicy {
     pub approval: Approval,
     /// How much is asked; never more trusting than `approval` lets a session be.
     pub trust: Trust,
+    /// What the policy files say about single calls, in the order of their sources.
+    pub rules: Vec<Rule>,
     /// The tools the session is narrowed to, if it is.
     pub scope: Option<Scope>,
+    /// The globs of `scope`, compiled once for the session.
+    pub paths: ScopePaths,
+    /// Where it stands what a cell may do in the project root and in the central root.
+    pub zones_from: [Origin; 2],
 }
 
 /// How calls are approved.
@@ -75,21 +83,30 @@ pub enum Channel {
 pub const TRUST: Trust = Trust::Guided;
 
 impl EffectivePolicy {
-    /// Wall seconds for a command that asks for `asked`: at least 1, at most the policy's maximum, the policy's
-    /// default if it asks for none.
+    /// Wall seconds for a command that asks for `asked`: at least 1, at most the policy's maximum and the scope's, the
+    /// scope's or else the policy's default if it asks for none.
     pub fn timeout(&self, asked: Option<u32>) -> u32 {
-        asked.unwrap_or(self.limits.timeout_s).clamp(1, self.limits.timeout_max_s.max(1))
+        let scope = self.scope_timeout("bash");
+        let most = self.limits.timeout_max_s.min(scope.unwrap_or(u32::MAX));
+        asked.or(scope).unwrap_or(self.limits.timeout_s).clamp(1, most.max(1))
+    }
+
+    /// Most wall seconds that the scope lets a call of `tool` take, if it says so.
+    pub fn scope_timeout(&self, tool: &str) -> Option<u32> {
+        self.scope.as_ref()?.permissions.iter().find(|permission| permission.tool == tool)?.timeout_s
     }
 
     /// The same policy, narrowed to `scope`, with as much of `trust` as it lets a session have.
     pub fn narrow(mut self, scope: Option<&Scope>, trust: Trust) -> Result<Self, PolicyError> {
+        self.paths = scope.map_or(Ok(ScopePaths::default()), ScopePaths::new)?;
         self.scope = scope.cloned();
         self.trust = trust.min(self.approval.ceiling);
         self.digest = self.compute_digest();
         Ok(self)
     }
 
-    /// The digest of all fields but `digest` and `matcher` (which is `protected` again). Each value is hashed with its
+    /// The digest of all fields but `digest`, `matcher` (which is `protected` again), `paths` (which is `scope`), and where
+    /// things stand. Each value is hashed with its
     /// length before it and each list with its count, so that no two policies read the same.
     pub fn compute_digest(&self) -> Digest {
         let mut canon = Canon(Sha256::new());
@@ -110,6 +127,7 @@ impl EffectivePolicy {
         canon.number(self.approval.timeout_s.into());
         canon.number(self.approval.channel as u64);
         canon.number(self.trust as u64);
+        canon.list(&self.rules, Canon::rule);
         canon.number(self.scope.is_some().into());
         canon.list(self.scope.as_ref().map_or(&[], |scope| &scope.permissions), Canon::permission);
         Digest(canon.0.finalize().into())
@@ -162,6 +180,21 @@ impl Canon {
         self.list(&name.except, |canon, except| canon.text(except));
         self.number(name.protection as u64);
         self.text(&name.why);
+    }
+
+    fn rule(&mut self, rule: &Rule) {
+        self.number(rule.source as u64);
+        [&rule.tool, &rule.why].into_iter().for_each(|text| self.text(text));
+        self.number(rule.action as u64);
+        self.list(&rule.when, |canon, condition| {
+            canon.text(&condition.param);
+            canon.number(condition.test as u64);
+            canon.list(&condition.values, |canon, value| canon.text(value));
+        });
+        self.list(rule.command.as_slice(), |canon, command| {
+            canon.text(&command.program);
+            canon.list(&command.args, |canon, arg| canon.text(arg));
+        });
     }
 
     fn permission(&mut self, permission: &Permission) {
@@ -250,6 +283,8 @@ pub struct ProtectedName {
     pub protection: Protection,
     /// Why, for the user and the model.
     pub why: String,
+    /// Where it stands.
+    pub origin: Origin,
 }
 
 /// What is closed about a protected name.

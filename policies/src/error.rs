@@ -108,6 +108,16 @@ pub enum PolicyError {
         #[source]
         why: HostPathError,
     },
+    /// A session asks for a scope that cannot be held.
+    #[error("the scope's path `{glob}` for `{tool}`: {why}")]
+    Scope {
+        /// The tool.
+        tool: String,
+        /// The glob as written.
+        glob: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A protected name is not a pattern. Policy files are checked before; only other code can cause this.
     #[error("protected name `{pattern}`: {why}")]
     Name {

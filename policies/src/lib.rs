@@ -10,10 +10,14 @@ pub mod resolve;
 pub mod effective;
 pub mod names;
 pub mod pattern;
+pub mod paths;
+pub mod scope;
+pub mod rules;
+pub mod shell;
 pub mod decide;
 pub mod error;
 
-pub use decide::{Question, Verdict, decide};
+pub use decide::{Facts, Judgement, Param, Question, Touch, Verdict, decide, judge};
 pub use effective::{
     Access, Approval, Channel, EffectivePolicy, EnvironmentRules, Grant, Limits, ProtectedName, Protection,
 };
@@ -22,3 +26,5 @@ pub use host::{Host, HostPath, HostPathError};
 pub use names::Matcher;
 pub use pattern::PatternError;
 pub use resolve::{Policies, Source, SourceKind};
+pub use rules::{Action, Origin, Rule};
+pub use scope::{Reach, ScopePaths};

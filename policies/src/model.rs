@@ -7,13 +7,18 @@ use crate::effective::{Access, Channel, Protection};
 use crate::error::PolicyError;
 use crate::host::HostPath;
 use crate::quantity;
+use crate::resolve::SourceKind;
+use crate::rules::{Action, Origin, Rule};
 use crate::value::{
-    self, ExceptPattern, LayerName, NamePattern, PassName, ProfileName, SetValue, TrustName, VariableName,
-    Version,
+    self, ExceptPattern, LayerName, NamePattern, PassName, ProfileName, RuleTool, SetValue, TrustName,
+    VariableName, Version,
 };
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use toml::Spanned;
 
+/// Most rules of one file.
+pub const RULES_MAX: usize = 1024;
 /// Largest policy file, in bytes.
 pub const FILE_MAX: usize = 1 << 20;
 
@@ -41,6 +46,9 @@ pub struct PolicyFile {
     /// Names that are closed in every profile.
     #[serde(default)]
     pub protect: Vec<Protect>,
+    /// What is allowed, asked or denied call by call, in every profile.
+    #[serde(default)]
+    pub rule: Vec<Spanned<RuleEntry>>,
 }
 
 impl PolicyFile {
@@ -49,15 +57,25 @@ impl PolicyFile {
         if text.len() > FILE_MAX {
             return Err(PolicyError::TooLarge { file: file.to_owned(), bytes: text.len() });
         }
-        toml::from_str(text).map_err(|error| {
-            let (line, column) = place(text, error.span().map_or(0, |span| span.start));
-            PolicyError::Text { file: file.to_owned(), line, column, message: error.message().to_owned() }
-        })
+        let fault = |byte, message: String| {
+            let (line, column) = place(text, byte);
+            PolicyError::Text { file: file.to_owned(), line, column, message }
+        };
+        let read: Self = toml::from_str(text)
+            .map_err(|error| fault(error.span().map_or(0, |span| span.start), error.message().to_owned()))?;
+        if let Some(rule) = read.rule.get(RULES_MAX) {
+            return Err(fault(rule.span().start, format!("a policy file has at most {RULES_MAX} rules")));
+        }
+        for rule in &read.rule {
+            Rule::new(rule.get_ref(), SourceKind::Shipped, Origin::default())
+                .map_err(|wrong| fault(rule.span().start, wrong.to_string()))?;
+        }
+        Ok(read)
     }
 }
 
 /// Line and column of a byte of `text`, both from 1.
-fn place(text: &str, byte: usize) -> (usize, usize) {
+pub(crate) fn place(text: &str, byte: usize) -> (usize, usize) {
     let before = text.get(..byte).unwrap_or(text);
     let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
     let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
@@ -72,9 +90,9 @@ pub struct Profile {
     #[serde(default, deserialize_with = "value::one_or_many")]
     pub extends: Option<Vec<ProfileName>>,
     /// What a cell may do in the project root.
-    pub project: Option<Access>,
+    pub project: Option<Spanned<Access>>,
     /// What a cell may do in the central root.
-    pub central: Option<Access>,
+    pub central: Option<Spanned<Access>>,
     /// Host paths outside the zones to add.
     #[serde(default)]
     pub grants: Vec<GrantEntry>,
@@ -169,7 +187,7 @@ pub struct ApprovalTable {
 #[serde(deny_unknown_fields)]
 pub struct Protect {
     /// The names.
-    pub names: Vec<NamePattern>,
+    pub names: Vec<Spanned<NamePattern>>,
     /// Single names that stay open though one of `names` matches them.
     #[serde(default)]
     pub except: Vec<ExceptPattern>,
@@ -177,6 +195,41 @@ pub struct Protect {
     pub protection: Protection,
     /// Why, for the user and the model.
     pub why: String,
+}
+
+/// What is said about some calls. What it means together is checked when the file is read, too.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RuleEntry {
+    /// A tool's canonical name, or `*` for all.
+    pub tool: RuleTool,
+    /// What is said.
+    pub action: Action,
+    /// Why, for the user and the model.
+    pub why: String,
+    /// For `bash`: a pattern of a program in the command line.
+    pub program: Option<String>,
+    /// Patterns of the program's first arguments.
+    pub args: Option<Vec<String>>,
+    /// What must hold of the parameters, all together.
+    #[serde(default)]
+    pub when: Vec<ConditionEntry>,
+}
+
+/// What must hold of one parameter: one test, with one value or several of which one must fit.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)] // Each is the test of its name.
+pub struct ConditionEntry {
+    pub param: String,
+    #[serde(default, deserialize_with = "value::one_or_many")]
+    pub equals: Option<Vec<String>>,
+    #[serde(default, deserialize_with = "value::one_or_many")]
+    pub contains: Option<Vec<String>>,
+    #[serde(default, deserialize_with = "value::one_or_many")]
+    pub starts_with: Option<Vec<String>>,
+    #[serde(default, deserialize_with = "value::one_or_many")]
+    pub matches: Option<Vec<String>>,
 }
 
 #[cfg(test)]
@@ -204,12 +257,27 @@ mod tests {
         let (name, profile) = file.profile.iter().next().unwrap();
         assert_eq!(name.as_str(), "site");
         assert_eq!(profile.extends.as_ref().unwrap().len(), 2);
-        assert_eq!(profile.project, Some(Access::Read));
+        assert_eq!(*profile.project.as_ref().unwrap().get_ref(), Access::Read);
         assert_eq!(profile.grants[0].path.text(), "${JAVA_HOME:-/opt/java}");
         assert_eq!(profile.limits.cpu_s, Some(None));
         assert_eq!(profile.environment.pass[1].as_str(), "MAVEN_*");
         assert_eq!(file.protect[0].protection, Protection::All);
         assert_eq!(file.protect[0].except[0].as_str(), "*.pub");
+    }
+
+    /// A rule for `bash` with `more` on its eighth line.
+    fn rule(more: &str) -> String {
+        format!("version = 1\n\n[[rule]]\ntool = 'bash'\naction = 'ask'\nwhy = 'w'\n\n{more}\n")
+    }
+
+    #[test]
+    fn rules_are_counted() {
+        let rules =
+            |count| format!("version = 1\n{}", "[[rule]]\ntool='*'\naction='ask'\nwhy='w'\n".repeat(count));
+        assert_eq!(PolicyFile::parse("p", &rules(RULES_MAX)).unwrap().rule.len(), RULES_MAX);
+        let (line, _, message) = fault(&rules(RULES_MAX + 1));
+        assert_eq!(line, 2 + 4 * RULES_MAX);
+        assert!(message.contains("at most 1024 rules"), "{message}");
     }
 
     #[test]
@@ -239,11 +307,42 @@ mod tests {
             ),
             ("version = 1\n[approval]\ntrust = \"none\"\n", 3, 9, "a trust is `supervised`"),
             ("version = 1\n[approval]\nchanel = \"relay\"\n", 3, 1, "unknown field `chanel`"),
+            ("version = 1\n[[rule]]\ntool = \"a b\"\n", 3, 8, "a tool's name is"),
+            (
+                "version = 1\n[[rule]]\ntool = \"bash\"\naction = \"maybe\"\n",
+                4,
+                10,
+                "unknown variant `maybe`",
+            ),
+            ("version = 1\n[[rule]]\ntool = \"bash\"\naction = \"ask\"\n", 2, 1, "missing field `why`"),
+            (
+                "version = 1\n[[rule]]\nwhy = \"\"\ntool = \"bash\"\naction = \"ask\"\n",
+                2,
+                1,
+                "a rule has a `why`",
+            ),
+            ("version = 1\n[[rule]]\ntool = \"*\"\nprogramm = \"git\"\n", 4, 1, "unknown field `programm`"),
+            (&rule("args = ['push']"), 3, 1, "`args` for those with `program`"),
+            (&rule("program = ''"), 3, 1, "`program` and `args` are"),
+            (&rule("program = '[a'"), 3, 1, "without its partner"),
+            (&rule("program = 'a'\nargs = ['a]']"), 3, 1, "without its partner"),
+            (&rule("when = [{ param = 'path', equals = 'a' }]"), 3, 1, "`bash` has no parameter `path`"),
+            (&rule("when = [{ param = 'cwd' }]"), 3, 1, "a condition has one of"),
+            (&rule("when = [{ param = 'cwd', equals = [] }]"), 3, 1, "at least one value"),
+            (
+                &rule("when = [{ param = 'cwd', equals = 'a', contains = 'b' }]"),
+                3,
+                1,
+                "a condition has one of",
+            ),
+            (&rule("when = [{ param = 'cwd', matches = '../a' }]"), 3, 1, "a glob of paths is"),
+            (&rule("when = [{ param = 'cwd', equal = 'a' }]"), 8, 26, "unknown field `equal`"),
+            (&rule("when = [{ param = 'cwd', equals = 1 }]"), 8, 35, "a text, or a list"),
             ("version = 2\n", 1, 11, "`version = 1`"),
             ("lock = true\n", 1, 1, "missing field `version`"),
             ("version = 1\nversion = 1\n", 2, 1, "duplicate key"),
             ("version = \n", 1, 11, ""),
-            ("version = 1\n[profile.a]\nextends = 3\n", 3, 11, "a profile's name, or a list"),
+            ("version = 1\n[profile.a]\nextends = 3\n", 3, 11, "a text, or a list"),
         ] {
             let (at_line, at_column, message) = fault(text);
             assert_eq!((at_line, at_column), (line, column), "{text}: {message}");

@@ -6,7 +6,7 @@
 
 use crate::effective::ProtectedName;
 use crate::error::PolicyError;
-use crate::pattern::{Pattern, PatternError};
+use crate::pattern::{Case, Pattern, PatternError};
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -93,7 +93,7 @@ impl Compiled {
     fn add(&mut self, index: usize, name: &ProtectedName) -> Result<(), PatternError> {
         let (parents, last) = name.pattern.rsplit_once('/').unwrap_or(("", &name.pattern));
         self.contexts.push(Context::new(parents, &name.except)?);
-        for pattern in Pattern::parse(&fold_pattern(last))? {
+        for pattern in Pattern::parse(&fold_pattern(last), Case::Ignored)? {
             match pattern.literal().map(<[u8]>::to_vec) {
                 Some(text) => self.literals.push((text, index)),
                 None => self.patterns.entry(pattern.last_byte()).or_default().push((pattern, index)),
@@ -130,7 +130,7 @@ impl Context {
             .collect::<Result<_, _>>()?;
         let mut patterns = Vec::new();
         for name in except {
-            patterns.extend(Pattern::parse(&fold_pattern(name))?);
+            patterns.extend(Pattern::parse(&fold_pattern(name), Case::Ignored)?);
         }
         Ok(Self { parents, except: patterns })
     }
@@ -145,7 +145,7 @@ impl Component {
         if name == "**" {
             Ok(Component::Deep)
         } else {
-            Pattern::parse(&fold_pattern(name)).map(Component::Name)
+            Pattern::parse(&fold_pattern(name), Case::Ignored).map(Component::Name)
         }
     }
 }
@@ -211,9 +211,16 @@ fn is_ignorable(c: char) -> bool {
 mod tests {
     use super::*;
     use crate::effective::Protection;
+    use crate::rules::Origin;
 
     fn protected(pattern: &str, protection: Protection) -> ProtectedName {
-        ProtectedName { pattern: pattern.into(), except: vec![], protection, why: "why".into() }
+        ProtectedName {
+            pattern: pattern.into(),
+            except: vec![],
+            protection,
+            why: "why".into(),
+            origin: Origin::default(),
+        }
     }
 
     fn matcher(patterns: &[&str]) -> Matcher {

@@ -26,13 +26,41 @@ pub enum PatternError {
     Alternatives,
 }
 
-/// A pattern without braces. It matches bytes, ASCII letters without case; `?` and a class are one byte.
+/// Whether the case of ASCII letters matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Case {
+    /// It does: for what is opened.
+    Exact,
+    /// It does not: for what is closed, as some file systems do not see it either.
+    Ignored,
+}
+
+impl Case {
+    /// `byte` as it is compared.
+    fn fold(self, byte: u8) -> u8 {
+        match self {
+            Case::Exact => byte,
+            Case::Ignored => byte.to_ascii_lowercase(),
+        }
+    }
+
+    /// Whether two texts are the same.
+    pub(crate) fn same(self, one: &[u8], other: &[u8]) -> bool {
+        match self {
+            Case::Exact => one == other,
+            Case::Ignored => one.eq_ignore_ascii_case(other),
+        }
+    }
+}
+
+/// A pattern without braces. It matches bytes; `?` and a class are one byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pattern {
-    /// Bytes at the beginning, in lower case.
+    case: Case,
+    /// Bytes at the beginning, folded.
     head: Vec<u8>,
     middle: Vec<Sign>,
-    /// Bytes at the end, in lower case.
+    /// Bytes at the end, folded.
     tail: Vec<u8>,
 }
 
@@ -46,26 +74,29 @@ enum Sign {
 
 impl Pattern {
     /// The plain patterns that `text` stands for: one, if it has no braces.
-    pub(crate) fn parse(text: &str) -> Result<Vec<Self>, PatternError> {
-        let text = text.to_ascii_lowercase();
-        expand(&text)?.iter().map(|plain| signs(plain.as_bytes()).map(Self::new)).collect()
+    pub(crate) fn parse(text: &str, case: Case) -> Result<Vec<Self>, PatternError> {
+        let text: String = match case {
+            Case::Exact => text.to_owned(),
+            Case::Ignored => text.to_ascii_lowercase(),
+        };
+        expand(&text)?.iter().map(|plain| Ok(Self::new(signs(plain.as_bytes())?, case))).collect()
     }
 
-    fn new(mut signs: Vec<Sign>) -> Self {
+    fn new(mut signs: Vec<Sign>, case: Case) -> Self {
         let plain = |sign: &Sign| matches!(sign, Sign::Byte(_));
         let head = signs.iter().take_while(|sign| plain(sign)).count();
         let middle = signs.split_off(head);
         let tail = middle.iter().rev().take_while(|sign| plain(sign)).count();
         let (middle, tail) = middle.split_at(middle.len() - tail);
-        Self { head: bytes(&signs), middle: middle.to_vec(), tail: bytes(tail) }
+        Self { case, head: bytes(&signs), middle: middle.to_vec(), tail: bytes(tail) }
     }
 
-    /// The text in lower case, if it is a name and no pattern.
+    /// The text, folded, if it is a name and no pattern.
     pub(crate) fn literal(&self) -> Option<&[u8]> {
         self.middle.is_empty().then_some(&self.head)
     }
 
-    /// The last byte of every name that matches, in lower case, if they have one in common.
+    /// The last byte of every name that matches, folded, if they have one in common.
     pub(crate) fn last_byte(&self) -> Option<u8> {
         self.tail.last().copied()
     }
@@ -75,9 +106,9 @@ impl Pattern {
         let Some(end) = name.len().checked_sub(self.tail.len()).filter(|end| *end >= self.head.len()) else {
             return false;
         };
-        name[end..].eq_ignore_ascii_case(&self.tail)
-            && name[..self.head.len()].eq_ignore_ascii_case(&self.head)
-            && wild(&self.middle, &name[self.head.len()..end])
+        self.case.same(&name[end..], &self.tail)
+            && self.case.same(&name[..self.head.len()], &self.head)
+            && wild(&self.middle, &name[self.head.len()..end], self.case)
     }
 }
 
@@ -86,7 +117,7 @@ fn bytes(signs: &[Sign]) -> Vec<u8> {
 }
 
 /// The usual walk: on a mismatch the last `*` takes one byte more. Never more steps than signs times bytes.
-fn wild(signs: &[Sign], text: &[u8]) -> bool {
+fn wild(signs: &[Sign], text: &[u8], case: Case) -> bool {
     let (mut sign, mut at) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
     loop {
@@ -96,7 +127,7 @@ fn wild(signs: &[Sign], text: &[u8]) -> bool {
                 sign += 1;
                 continue;
             }
-            (Some(one), Some(byte)) if one.takes(byte.to_ascii_lowercase()) => {
+            (Some(one), Some(byte)) if one.takes(case.fold(*byte)) => {
                 (sign, at) = (sign + 1, at + 1);
                 continue;
             }
@@ -114,7 +145,7 @@ fn wild(signs: &[Sign], text: &[u8]) -> bool {
 }
 
 impl Sign {
-    /// Whether this sign is `byte`, which is in lower case.
+    /// Whether this sign is `byte`, which is folded.
     fn takes(&self, byte: u8) -> bool {
         match self {
             Sign::Byte(own) => *own == byte,
@@ -195,7 +226,8 @@ mod tests {
     use super::*;
 
     fn matches(pattern: &str, name: impl AsRef<[u8]>) -> bool {
-        let plain = Pattern::parse(pattern).unwrap_or_else(|error| panic!("{pattern}: {error}"));
+        let plain =
+            Pattern::parse(pattern, Case::Ignored).unwrap_or_else(|error| panic!("{pattern}: {error}"));
         plain.iter().any(|pattern| pattern.matches(name.as_ref()))
     }
 
@@ -225,6 +257,16 @@ mod tests {
     }
 
     #[test]
+    fn case_matters_where_it_is_to() {
+        for (pattern, yes, no) in [("Ab*[c-d]?E", "Ab-cxE", "ab-cxE"), ("a*", "a", "A"), ("[a-c]", "b", "B")]
+        {
+            let exact = Pattern::parse(pattern, Case::Exact).unwrap();
+            assert!(exact[0].matches(yes.as_bytes()) && !exact[0].matches(no.as_bytes()), "{pattern}");
+            assert!(matches(pattern, yes) && matches(pattern, no), "{pattern}");
+        }
+    }
+
+    #[test]
     fn what_is_no_pattern_is_refused() {
         for (text, want) in [
             ("[", PatternError::Unpaired),
@@ -242,16 +284,16 @@ mod tests {
             ("[^a]", PatternError::Class),
             ("\\*", PatternError::Backslash),
         ] {
-            assert_eq!(Pattern::parse(text), Err(want), "{text}");
+            assert_eq!(Pattern::parse(text, Case::Ignored), Err(want), "{text}");
         }
-        assert_eq!(Pattern::parse(&"{a,b}".repeat(8)).unwrap().len(), ALTERNATIVES_MAX);
-        assert_eq!(Pattern::parse(&"{a,b}".repeat(9)), Err(PatternError::Alternatives));
-        assert_eq!(Pattern::parse(&"{a,b}".repeat(50)), Err(PatternError::Alternatives));
+        assert_eq!(Pattern::parse(&"{a,b}".repeat(8), Case::Ignored).unwrap().len(), ALTERNATIVES_MAX);
+        assert_eq!(Pattern::parse(&"{a,b}".repeat(9), Case::Ignored), Err(PatternError::Alternatives));
+        assert_eq!(Pattern::parse(&"{a,b}".repeat(50), Case::Ignored), Err(PatternError::Alternatives));
     }
 
     #[test]
     fn a_hostile_name_costs_no_more_than_its_length() {
-        let pattern = &Pattern::parse(&"*a".repeat(100)).unwrap()[0];
+        let pattern = &Pattern::parse(&"*a".repeat(100), Case::Ignored).unwrap()[0];
         assert!(!pattern.matches(&[b'a'; 99]));
         assert!(!pattern.matches("ab".repeat(127).as_bytes()));
     }
@@ -272,7 +314,7 @@ mod tests {
                 continue;
             }
             let theirs = theirs.compile_matcher();
-            let ours = Pattern::parse(&text).unwrap();
+            let ours = Pattern::parse(&text, Case::Ignored).unwrap();
             for name in &names {
                 let matched = ours.iter().any(|pattern| pattern.matches(name.as_bytes()));
                 assert_eq!(matched, theirs.is_match(name), "{text} {name}");

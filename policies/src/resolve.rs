@@ -12,13 +12,16 @@ use crate::effective::{
 };
 use crate::error::PolicyError;
 use crate::host::{Host, HostPath, HostPathError};
-use crate::model::{LimitsTable, PolicyFile, Profile, Protect};
+use crate::model::{LimitsTable, PolicyFile, Profile, Protect, place};
 use crate::names::Matcher;
+use crate::rules::{Origin, Rule};
+use crate::scope::ScopePaths;
 use crate::value::SetValue;
 use broker_protocol::{Digest, Layer};
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use toml::Spanned;
 
 /// Most levels of profiles that extend each other.
 pub const LEVELS_MAX: usize = 16;
@@ -27,7 +30,8 @@ pub const LEVELS_MAX: usize = 16;
 const DEFAULT: &str = "default";
 
 /// The files of `policies/profiles`, in the order in which they are read.
-const SHIPPED: [(&str, &str); 8] = [
+const SHIPPED: [(&str, &str); 9] = [
+    ("rules.toml", include_str!("../profiles/rules.toml")),
     ("protected.toml", include_str!("../profiles/protected.toml")),
     ("default.toml", include_str!("../profiles/default.toml")),
     ("read-only.toml", include_str!("../profiles/read-only.toml")),
@@ -60,7 +64,28 @@ pub struct Source {
     pub text: String,
 }
 
+impl SourceKind {
+    /// The name in rules' names and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            SourceKind::Shipped => "shipped",
+            SourceKind::System => "system",
+            SourceKind::User => "user",
+        }
+    }
+}
+
 impl Source {
+    /// Where a byte of its text stands.
+    fn origin(&self, byte: usize) -> Origin {
+        Origin { file: self.name.clone(), line: place(&self.text, byte).0 }
+    }
+
+    fn fault(&self, byte: usize, message: String) -> PolicyError {
+        let (line, column) = place(&self.text, byte);
+        PolicyError::Text { file: self.name.clone(), line, column, message }
+    }
+
     fn shipped() -> impl Iterator<Item = Source> {
         SHIPPED.into_iter().map(|(name, text)| Source {
             name: format!("shipped {name}"),
@@ -112,13 +137,16 @@ impl Policies {
     pub fn resolve(&self, profile: &str, host: &Host) -> Result<EffectivePolicy, PolicyError> {
         let name = if profile.is_empty() { DEFAULT } else { profile };
         let mut draft = Draft::default();
-        for profile in self.line(name)? {
-            draft.add(profile, host).map_err(|fault| fault.in_profile(name))?;
+        for (source, profile) in self.line(name)? {
+            draft.add(source, profile, host).map_err(|fault| fault.in_profile(name))?;
         }
         draft.required.extend(self.files.iter().flat_map(|(_, file)| &file.required).map(|layer| layer.0));
         let mut limits = draft.limits.complete(name)?;
         self.files.iter().for_each(|(_, file)| limits.lower_to(&file.ceiling));
-        draft.finish(name, limits, self.protected(), self.approval())
+        let mut policy = draft.finish(name, limits, self.protected(), self.approval())?;
+        policy.rules = self.rules()?;
+        policy.digest = policy.compute_digest();
+        Ok(policy)
     }
 
     fn check_lock(&self) -> Result<(), PolicyError> {
@@ -153,7 +181,7 @@ impl Policies {
     }
 
     /// `name` after all it extends, each once: what comes later overrides.
-    fn line(&self, name: &str) -> Result<Vec<&Profile>, PolicyError> {
+    fn line(&self, name: &str) -> Result<Vec<(&Source, &Profile)>, PolicyError> {
         let Some((file, profile)) = self.find(name, self.files.len()) else {
             let known = self.profiles().collect::<Vec<_>>().join(", ");
             return Err(PolicyError::NoProfile { profile: name.to_owned(), known });
@@ -184,13 +212,30 @@ impl Policies {
     }
 
     fn protected(&self) -> Vec<ProtectedName> {
-        self.files.iter().flat_map(|(_, file)| &file.protect).flat_map(names_of).collect()
+        let of = |(source, file): &'_ (Source, PolicyFile)| -> Vec<ProtectedName> {
+            file.protect.iter().flat_map(|protect| names_of(source, protect)).collect()
+        };
+        self.files.iter().flat_map(of).collect()
+    }
+
+    /// The rules of all files, in order of kind.
+    fn rules(&self) -> Result<Vec<Rule>, PolicyError> {
+        let mut rules = Vec::new();
+        for (source, file) in &self.files {
+            for entry in &file.rule {
+                let origin = source.origin(entry.span().start);
+                let rule = Rule::new(entry.get_ref(), source.kind, origin);
+                rules.push(rule.map_err(|fault| source.fault(entry.span().start, fault.to_string()))?);
+            }
+        }
+        Ok(rules)
     }
 }
 
-fn names_of(protect: &Protect) -> impl Iterator<Item = ProtectedName> {
+fn names_of(source: &Source, protect: &Protect) -> impl Iterator<Item = ProtectedName> {
     protect.names.iter().map(|pattern| ProtectedName {
-        pattern: pattern.as_str().to_owned(),
+        origin: source.origin(pattern.span().start),
+        pattern: pattern.get_ref().as_str().to_owned(),
         except: protect.except.iter().map(|except| except.as_str().to_owned()).collect(),
         protection: protect.protection,
         why: protect.why.clone(),
@@ -201,7 +246,7 @@ fn names_of(protect: &Protect) -> impl Iterator<Item = ProtectedName> {
 struct Line<'a> {
     policies: &'a Policies,
     seen: BTreeSet<&'a str>,
-    profiles: Vec<&'a Profile>,
+    profiles: Vec<(&'a Source, &'a Profile)>,
 }
 
 impl<'a> Line<'a> {
@@ -225,7 +270,7 @@ impl<'a> Line<'a> {
                 self.seen.insert(base);
             }
         }
-        self.profiles.push(profile);
+        self.profiles.push((&self.policies.files[file].0, profile));
         Ok(())
     }
 }
@@ -241,8 +286,8 @@ fn bases<'a>(name: &str, profile: &'a Profile) -> Vec<&'a str> {
 /// A policy while its profiles are added to it. Empty, it allows nothing.
 #[derive(Default)]
 struct Draft {
-    project: Option<Access>,
-    central: Option<Access>,
+    project: Option<(Access, Origin)>,
+    central: Option<(Access, Origin)>,
     grants: BTreeMap<PathBuf, bool>,
     listed: BTreeSet<PathBuf>,
     pass: Vec<String>,
@@ -277,9 +322,10 @@ fn expand_narrow(path: &HostPath, optional: bool, host: &Host) -> Result<Option<
 }
 
 impl Draft {
-    fn add(&mut self, profile: &Profile, host: &Host) -> Result<(), PathFault> {
-        self.project = profile.project.or(self.project);
-        self.central = profile.central.or(self.central);
+    fn add(&mut self, source: &Source, profile: &Profile, host: &Host) -> Result<(), PathFault> {
+        let access = |written: &Spanned<Access>| (*written.get_ref(), source.origin(written.span().start));
+        self.project = profile.project.as_ref().map(access).or(self.project.take());
+        self.central = profile.central.as_ref().map(access).or(self.central.take());
         for grant in &profile.grants {
             let Some(path) = expand_narrow(&grant.path, grant.optional, host)? else { continue };
             // A path that one profile must have is not optional because another could do without it.
@@ -320,11 +366,15 @@ impl Draft {
         protected: Vec<ProtectedName>,
         approval: Approval,
     ) -> Result<EffectivePolicy, PolicyError> {
-        let mut policy = EffectivePolicy {
+        let closed = || (Access::Read, Origin::default());
+        let (project, project_from) = self.project.unwrap_or_else(closed);
+        let (central, central_from) = self.central.unwrap_or_else(closed);
+        Ok(EffectivePolicy {
             profile: name.to_owned(),
             digest: Digest([0; 32]),
-            project: self.project.unwrap_or(Access::Read),
-            central: self.central.unwrap_or(Access::Read),
+            project,
+            central,
+            zones_from: [project_from, central_from],
             grants: self.grants.into_iter().map(|(path, optional)| Grant { path, optional }).collect(),
             listed: self.listed.into_iter().collect(),
             environment: EnvironmentRules { pass: self.pass, set: self.set, path: self.path },
@@ -334,10 +384,10 @@ impl Draft {
             required: self.required.into_iter().collect(),
             trust: TRUST.min(approval.ceiling),
             approval,
+            rules: Vec::new(),
             scope: None,
-        };
-        policy.digest = policy.compute_digest();
-        Ok(policy)
+            paths: ScopePaths::default(),
+        })
     }
 }
 

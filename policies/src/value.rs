@@ -2,8 +2,8 @@
 
 use crate::host::HostPath;
 use crate::names;
-use crate::pattern::{Pattern, PatternError};
-use broker_protocol::{Layer, Trust};
+use crate::pattern::{Case, Pattern, PatternError};
+use broker_protocol::{Layer, Trust, limit};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use std::fmt;
@@ -43,6 +43,8 @@ pub enum ValueError {
     Pattern,
     #[error("{0}")]
     Glob(PatternError),
+    #[error("a tool's name is 1 to {most} letters, digits, `_`, `-` and `.`; `*` means all", most = limit::TOOL_NAME)]
+    Tool,
     #[error("an exception is one name, without `/`")]
     Except,
 }
@@ -180,13 +182,26 @@ fn check_glob(name: &str) -> Result<(), ValueError> {
     if folded.is_empty() {
         return Err(ValueError::Pattern);
     }
-    [name, &folded].into_iter().try_for_each(|text| Pattern::parse(text).map(drop)).map_err(ValueError::Glob)
+    [name, &folded]
+        .into_iter()
+        .try_for_each(|text| Pattern::parse(text, Case::Ignored).map(drop))
+        .map_err(ValueError::Glob)
 }
 
 fn is_variable(text: &str) -> bool {
     let named = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     named && text.bytes().next().is_some_and(|byte| !byte.is_ascii_digit())
 }
+
+checked_text!(
+    /// The tool of a rule: its name, or `*`.
+    RuleTool,
+    |text| {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+        let named = (1..=limit::TOOL_NAME).contains(&text.len()) && text.bytes().all(plain);
+        if named || text == "*" { Ok(()) } else { Err(ValueError::Tool) }
+    }
+);
 
 /// A layer by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -241,30 +256,34 @@ impl TryFrom<String> for SetValue {
 }
 
 /// `"a"` or `["a", "b"]`. Not an untagged enum: its errors would lose their place and their words.
-pub(crate) fn one_or_many<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Vec<ProfileName>>, D::Error> {
-    struct Names;
+pub(crate) fn one_or_many<'de, D, T>(input: D) -> Result<Option<Vec<T>>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: TryFrom<String, Error: fmt::Display> + Deserialize<'de>,
+{
+    struct Texts<T>(PhantomData<T>);
 
-    impl<'de> Visitor<'de> for Names {
-        type Value = Vec<ProfileName>;
+    impl<'de, T: TryFrom<String, Error: fmt::Display> + Deserialize<'de>> Visitor<'de> for Texts<T> {
+        type Value = Vec<T>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a profile's name, or a list of them")
+            f.write_str("a text, or a list of them")
         }
 
         fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
-            ProfileName::try_from(text.to_owned()).map(|name| vec![name]).map_err(E::custom)
+            T::try_from(text.to_owned()).map(|one| vec![one]).map_err(E::custom)
         }
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-            let mut names = Vec::new();
-            while let Some(name) = list.next_element()? {
-                names.push(name);
+            let mut many = Vec::new();
+            while let Some(one) = list.next_element()? {
+                many.push(one);
             }
-            Ok(names)
+            Ok(many)
         }
     }
 
-    input.deserialize_any(Names).map(Some)
+    input.deserialize_any(Texts(PhantomData)).map(Some)
 }
 
 #[cfg(test)]

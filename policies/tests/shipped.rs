@@ -31,6 +31,7 @@ fn every_file_of_the_folder_is_shipped() {
             "protected.toml",
             "python.toml",
             "read-only.toml",
+            "rules.toml",
             "rust.toml"
         ]
     );

@@ -204,6 +204,7 @@ mod tests {
             protection: *protection,
             except: vec![],
             why: String::new(),
+            origin: Default::default(),
         };
         let names: Vec<ProtectedName> = names.iter().map(protect).collect();
         let found = find(zone.path(), &Matcher::new(&names).unwrap()).unwrap().pins;

@@ -8,6 +8,7 @@ pub mod ledger;
 pub mod mutate;
 pub mod seeds;
 
+use crate::wire::shell;
 use broker_protocol::{
     Decoder, FRAME_MAX, FileAnswer, FromBroker, PathError, Request, Roots, ToBroker, Zone, ZonePath, encode,
     frame, path,
@@ -16,7 +17,7 @@ use policies::model::{FILE_MAX, PolicyFile};
 use policies::value::{ExceptPattern, NamePattern};
 use policies::{
     EffectivePolicy, Host, Matcher, Policies, PolicyError, ProtectedName, Protection, Source, SourceKind,
-    decide,
+    Verdict, decide,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -178,6 +179,11 @@ fn check_narrowing(policies: &Policies) {
         let closed = |name: &ProtectedName| policy.protected.contains(name);
         assert!(shipped().protected.iter().all(closed), "profile {profile} opens a protected name");
         assert_eq!(policy.digest, policy.compute_digest());
+        let kept = policy.rules.iter().filter(|rule| rule.source == SourceKind::Shipped);
+        assert!(kept.eq(&shipped().rules), "profile {profile} drops a shipped rule");
+        assert!(policy.trust <= shipped().trust, "profile {profile} trusts more");
+        let push = decide(&policy, &Request::Bash(shell("a; git push")));
+        assert!(push != Verdict::Allow, "profile {profile} lifts what a shipped rule asks");
         assert!(policy.limits.timeout_s <= policy.limits.timeout_max_s, "profile {profile}");
         let wide = |grant: &policies::Grant| host().narrow(&grant.path).is_err();
         assert!(!policy.grants.iter().any(wide), "profile {profile} grants the home");
@@ -219,7 +225,13 @@ fn protected_names(list: &str) -> Vec<ProtectedName> {
         } else if let Ok(pattern) = NamePattern::try_from(line.to_owned()) {
             let protection = if line.len() % 2 == 0 { Protection::All } else { Protection::Write };
             let (pattern, why) = (pattern.as_str().to_owned(), String::new());
-            names.push(ProtectedName { pattern, except: vec![], protection, why });
+            names.push(ProtectedName {
+                pattern,
+                except: vec![],
+                protection,
+                why,
+                origin: Default::default(),
+            });
         }
     }
     names

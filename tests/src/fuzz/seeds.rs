@@ -14,7 +14,10 @@ pub struct Seeds {
 const GOLDEN: &str = include_str!("../../golden/frames.txt");
 
 /// Policy files: all that is shipped, one that uses everything, and small ones with a fault.
-const POLICIES: [&str; 9] = [
+const POLICIES: [&str; 12] = [
+    include_str!("../../../policies/profiles/rules.toml"),
+    "version = 1\n[approval]\ntrust = \"ask\"\ntimeout_s = 5\nchannel = \"separate\"\n",
+    "version = 1\n[[rule]]\ntool = \"*\"\naction = \"allow\"\nwhy = \"w\"\nwhen = [{ param = \"path\", matches = [\"a/**\", \"central:*\"] }]\n",
     include_str!("../../../policies/profiles/protected.toml"),
     include_str!("../../../policies/profiles/default.toml"),
     include_str!("../../../policies/profiles/dev.toml"),
@@ -26,7 +29,16 @@ const POLICIES: [&str; 9] = [
     "version = 1\n[[protect]]\nnames = [\"*.{a,b}\", \"x/**/y\"]\nexcept = [\"[!a-z]?\"]\nprotection = \"all\"\nwhy = \"w\"\n",
 ];
 
-const POLICY_TOKENS: [&str; 32] = [
+const POLICY_TOKENS: [&str; 41] = [
+    "[[rule]]\n",
+    "tool = \"bash\"\n",
+    "action = \"deny\"\n",
+    "program = \"git\"\nargs = [\"push\"]\n",
+    "why = \"w\"\n",
+    "when = [{ param = \"command\", contains = \"x\" }]\n",
+    "[approval]\n",
+    "trust = \"yolo\"\n",
+    "channel = \"relay\"\n",
     "version = 1\n",
     "[profile.a]\n",
     "[[protect]]\n",

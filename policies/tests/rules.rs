@@ -1,0 +1,438 @@
+//! What rules, scopes and trust come to, through the policy files they are written in.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use broker_protocol::{
+    Bash, Command, Edit, FileEdit, FileList, FileRead, FileWrite, Glob, Grep, Occurrence, Permission,
+    Request, Risk, Scope, Stdin, Trust, Zone, ZonePath,
+};
+use policies::{EffectivePolicy, Facts, Host, Policies, Source, SourceKind, Verdict, decide, judge};
+
+fn source(kind: SourceKind, text: &str) -> Source {
+    let name = match kind {
+        SourceKind::System => "/etc/lazaret/policy.toml",
+        _ => "policy.toml",
+    };
+    Source { name: name.into(), kind, text: format!("version = 1\n{text}") }
+}
+
+fn policy(system: &str, user: &str, trust: Trust) -> EffectivePolicy {
+    let sources = vec![source(SourceKind::System, system), source(SourceKind::User, user)];
+    let host = Host { home: "/home/u".into(), ..Host::default() };
+    Policies::load(sources).unwrap().resolve("", &host).unwrap().narrow(None, trust).unwrap()
+}
+
+/// The same without the shipped rules.
+fn own(system: &str, user: &str, trust: Trust) -> EffectivePolicy {
+    let mut policy = policy(system, user, trust);
+    policy.rules.retain(|rule| rule.source != SourceKind::Shipped);
+    policy
+}
+
+fn narrowed(permissions: Vec<Permission>) -> EffectivePolicy {
+    policy("", "", Trust::Autonomous).narrow(Some(&Scope { permissions }), Trust::Autonomous).unwrap()
+}
+
+fn permission(tool: &str, paths: &[&str]) -> Permission {
+    let paths = paths.iter().map(ToString::to_string).collect();
+    Permission { tool: tool.into(), allowed: true, paths, timeout_s: None, network: false }
+}
+
+fn bash(command: Command) -> Request {
+    Request::Bash(Bash {
+        command,
+        directory: None,
+        timeout_s: None,
+        idle_timeout_s: None,
+        stdin: Stdin::Null,
+        live: false,
+    })
+}
+
+fn shell(text: &str) -> Request {
+    bash(Command::Shell(text.into()))
+}
+
+fn path(text: &str) -> ZonePath {
+    match text.strip_prefix("central:") {
+        Some(rest) => ZonePath::new(Zone::Central, rest).unwrap(),
+        None => ZonePath::new(Zone::Project, text).unwrap(),
+    }
+}
+
+fn read(at: &str) -> Request {
+    Request::FileRead(FileRead { path: path(at), offset: None, limit: None })
+}
+
+fn write(at: &str, content: &str) -> Request {
+    Request::FileWrite(FileWrite {
+        path: path(at),
+        content: content.into(),
+        overwrite: true,
+        expected_sha256: None,
+    })
+}
+
+fn edit(at: &str, news: &[&str]) -> Request {
+    let edit = |new: &&str| Edit { old: "x".into(), new: (*new).into(), occurrence: Occurrence::All };
+    Request::FileEdit(FileEdit {
+        path: path(at),
+        edits: news.iter().map(edit).collect(),
+        expected_sha256: None,
+    })
+}
+
+fn list(at: &str) -> Request {
+    Request::FileList(FileList { path: path(at), depth: 1, hidden: false, limit: 1 })
+}
+
+fn glob(at: &str) -> Request {
+    Request::Glob(Glob { pattern: "*".into(), path: path(at), hidden: false, ignored: false, limit: 1 })
+}
+
+fn grep(at: &str, pattern: &str) -> Request {
+    Request::Grep(Grep {
+        pattern: pattern.into(),
+        literal: false,
+        ignore_case: false,
+        path: path(at),
+        include: None,
+        ignored: false,
+        context: 0,
+        limit: 1,
+    })
+}
+
+/// `allow`, or the verdict and its rule.
+fn said(policy: &EffectivePolicy, request: &Request) -> String {
+    match decide(policy, request) {
+        Verdict::Allow => "allow".into(),
+        Verdict::Ask(question) => format!("ask {}", question.rule),
+        Verdict::Deny(refused) => format!("deny {}", refused.rule),
+    }
+}
+
+/// Three trusts by three risks.
+#[test]
+fn the_risk_matrix() {
+    for (trust, want) in [
+        (Trust::Supervised, ["ask", "ask", "ask"]),
+        (Trust::Guided, ["allow", "ask", "ask"]),
+        (Trust::Autonomous, ["allow", "allow", "allow"]),
+    ] {
+        let policy = policy("", "", trust);
+        for (risk, want) in Risk::ALL.into_iter().zip(want) {
+            let got = match judge(&policy, &Facts::bare("some_tool", risk)).verdict {
+                Verdict::Allow => "allow",
+                Verdict::Ask(question) => {
+                    assert_eq!((question.rule, question.risk), (format!("trust:{}", trust.name()), risk));
+                    "ask"
+                }
+                Verdict::Deny(_) => "deny",
+            };
+            assert_eq!(got, want, "{trust:?} {risk:?}");
+        }
+    }
+}
+
+#[test]
+fn the_first_rule_of_a_tool_counts_and_before_those_of_all() {
+    // Lines, from 1: `version` is the first, and each rule has four.
+    let rules = "[[rule]]\ntool = '*'\naction = 'deny'\nwhy = 'a'\n\
+        [[rule]]\ntool = 'file_read'\naction = 'ask'\nwhy = 'b'\n\
+        [[rule]]\ntool = 'file_read'\naction = 'allow'\nwhy = 'c'\n";
+    let policy = policy("", rules, Trust::Guided);
+    assert_eq!(said(&policy, &read("a")), "ask rule:user:6");
+    assert_eq!(said(&policy, &list("")), "deny rule:user:2");
+    assert_eq!(said(&policy, &shell("a")), "deny rule:user:2");
+}
+
+#[test]
+fn a_later_source_narrows_and_never_widens() {
+    let rule = |action: &str| format!("[[rule]]\ntool = 'file_write'\naction = '{action}'\nwhy = 'w'\n");
+    for (system, user, want) in [
+        ("allow", "allow", "allow"),
+        ("allow", "ask", "ask rule:user:2"),
+        ("allow", "deny", "deny rule:user:2"),
+        ("ask", "allow", "ask rule:system:2"),
+        ("ask", "ask", "ask rule:system:2"),
+        ("ask", "deny", "deny rule:user:2"),
+        ("deny", "allow", "deny rule:system:2"),
+        ("deny", "ask", "deny rule:system:2"),
+        ("deny", "deny", "deny rule:system:2"),
+    ] {
+        let policy = policy(&rule(system), &rule(user), Trust::Guided);
+        assert_eq!(said(&policy, &write("a", "")), want, "{system} {user}");
+    }
+}
+
+#[test]
+fn each_trust_takes_each_action_its_own_way() {
+    for (action, want) in [
+        ("allow", ["ask trust:supervised", "allow", "allow"]),
+        ("ask", ["ask rule:user:2", "ask rule:user:2", "allow"]),
+        ("deny", ["deny rule:user:2", "deny rule:user:2", "deny rule:user:2"]),
+    ] {
+        let rule = format!("[[rule]]\ntool = 'bash'\naction = '{action}'\nwhy = 'w'\n");
+        for (trust, want) in Trust::ALL.into_iter().zip(want) {
+            assert_eq!(said(&policy("", &rule, trust), &shell("a")), want, "{action} {trust:?}");
+        }
+    }
+}
+
+#[test]
+fn conditions_are_about_parameters() {
+    let fits = |tool: &str, action: &str, when: &str, request: &Request| {
+        let rule = format!("[[rule]]\ntool = '{tool}'\naction = '{action}'\nwhy = 'w'\nwhen = [{when}]\n");
+        let trust = if action == "allow" { Trust::Guided } else { Trust::Autonomous };
+        match said(&own("", &rule, trust), request).as_str() {
+            "deny rule:user:2" => true,
+            "allow" => action == "allow",
+            "ask trust:guided" if action == "allow" => false,
+            other => panic!("{other}"),
+        }
+    };
+    for (tool, when, request, want) in [
+        ("file_write", "{ param = 'path', matches = 'src/**' }", write("src/a", ""), true),
+        ("file_write", "{ param = 'path', matches = 'src/**' }", write("docs/a", ""), false),
+        (
+            "file_write",
+            "{ param = 'path', matches = ['a/**', 'central:b/*'] }",
+            write("central:b/c", ""),
+            true,
+        ),
+        ("file_write", "{ param = 'path', equals = 'central:b' }", write("central:b", ""), true),
+        ("file_write", "{ param = 'path', starts_with = 'central:' }", write("b", ""), false),
+        ("file_write", "{ param = 'content', contains = 'BEGIN KEY' }", write("a", "x BEGIN KEY y"), true),
+        ("file_write", "{ param = 'content', contains = 'BEGIN KEY' }", write("a", "BEGIN-KEY"), false),
+        ("file_edit", "{ param = 'new', contains = 'k' }", edit("a", &["l", "k"]), true),
+        ("bash", "{ param = 'command', matches = '*curl*|*sh' }", shell("curl x | sh"), true),
+        ("bash", "{ param = 'command', starts_with = 'make' }", shell("cmake"), false),
+        ("bash", "{ param = 'cwd', equals = '.' }", shell("a"), false),
+        (
+            "grep",
+            "{ param = 'path', equals = '.' }, { param = 'pattern', contains = 'pass' }",
+            grep("", "pass"),
+            true,
+        ),
+        (
+            "grep",
+            "{ param = 'path', equals = 'a' }, { param = 'pattern', contains = 'pass' }",
+            grep("", "pass"),
+            false,
+        ),
+    ] {
+        assert_eq!(fits(tool, "deny", when, &request), want, "deny {when}");
+        // A search is not asked about anyway; and an `allow` is about every edit.
+        if tool != "grep" && tool != "file_edit" {
+            assert_eq!(fits(tool, "allow", when, &request), want, "allow {when}");
+        }
+    }
+    // What closes does not see case; what opens does.
+    let when = "{ param = 'path', matches = 'src/**' }";
+    assert!(fits("file_write", "deny", when, &write("SRC/a", "")));
+    assert!(!fits("file_write", "allow", when, &write("SRC/a", "")));
+    assert!(!fits("file_edit", "allow", "{ param = 'new', contains = 'k' }", &edit("a", &["k", "l"])));
+    assert!(fits("file_edit", "allow", "{ param = 'new', contains = 'k' }", &edit("a", &["k", "ok"])));
+}
+
+/// `rules` are program, arguments and action; the verdict for each line is by the last of its words.
+#[test]
+fn commands_are_judged_one_by_one() {
+    let rules = "[[rule]]\ntool = 'bash'\naction = 'deny'\nprogram = 'git'\nargs = ['push', '--force*']\nwhy = 'w'\n\
+        [[rule]]\ntool = 'bash'\naction = 'ask'\nprogram = 'git'\nargs = ['push']\nwhy = 'w'\n\
+        [[rule]]\ntool = 'bash'\naction = 'allow'\nprogram = '{git,ls,cat}'\nwhy = 'w'\n";
+    let policy = own("", rules, Trust::Guided);
+    let (deny, ask, trust) = ("deny rule:user:2", "ask rule:user:8", "ask trust:guided");
+    for (text, want) in [
+        ("ls", "allow"),
+        ("ls -la && cat a | cat; git status", "allow"),
+        ("git push", ask),
+        ("git push --force-with-lease origin", deny),
+        ("git pull; git push", ask),
+        ("ls && (git push --force)", deny),
+        ("ls; make", trust),
+        ("make; git push", ask),
+        ("echo $(git push --force)", deny),
+        ("'gi't \"push\" --for\\ce", deny),
+        ("/usr/bin/git push --force", deny),
+        ("GIT PUSH --FORCE", deny),
+        ("A=1 git push --force", deny),
+        ("git push --force >log", deny),
+        // What opens is meant exactly, and of nothing that is not seen whole.
+        ("/tmp/ls", trust),
+        ("LS", trust),
+        ("PATH=/tmp ls", trust),
+        ("ls > .bashrc", trust),
+        ("ls 2>&1 >/dev/null", "allow"),
+        ("PATH=/tmp; ls", trust),
+        ("ls; $x", "ask rule:user:2"),
+        ("ls `a`", "ask rule:user:2"),
+        ("sh -c ls", "ask rule:user:2"),
+        // It may be a push, with force or without.
+        ("git $x", "ask rule:user:2"),
+        ("git push $x", "ask rule:user:2"),
+        ("git status $x", "allow"),
+        ("", trust),
+    ] {
+        assert_eq!(said(&policy, &shell(text)), want, "{text}");
+    }
+    let arguments = |words: &[&str]| {
+        bash(Command::Arguments(words.iter().map(|word| (*word).as_bytes().to_vec().into()).collect()))
+    };
+    assert_eq!(said(&policy, &arguments(&["git", "push", "--force"])), deny);
+    assert_eq!(said(&policy, &arguments(&["ls", "; git push"])), "allow");
+}
+
+#[test]
+fn a_doubt_is_said() {
+    let rules = "[[rule]]\ntool = 'bash'\naction = 'deny'\nprogram = 'git'\nwhy = 'No git here.'\n";
+    let Verdict::Ask(question) = decide(&own("", rules, Trust::Guided), &shell("$x push")) else { panic!() };
+    assert!(question.why.contains("not sure (a program whose name is not known)"), "{}", question.why);
+    assert!(question.why.ends_with("No git here."), "{}", question.why);
+}
+
+#[test]
+fn a_judgement_knows_its_file_and_line() {
+    let guided = policy("", "[[rule]]\ntool = 'grep'\naction = 'deny'\nwhy = 'w'\n", Trust::Guided);
+    let place = |request: &Request| judge(&guided, &Facts::of(request)).origin.map(ToString::to_string);
+    assert_eq!(place(&grep("", "x")).unwrap(), "policy.toml:2");
+    assert!(place(&shell("rm -rf x")).unwrap().starts_with("shipped rules.toml:"));
+    assert!(place(&read(".env")).unwrap().starts_with("shipped protected.toml:"));
+    assert_eq!(place(&read("a")), None);
+    let host = Host { home: "/home/u".into(), ..Host::default() };
+    let reading = Policies::load(vec![]).unwrap().resolve("read-only", &host).unwrap();
+    let request = write("a", "");
+    let judgement = judge(&reading, &Facts::of(&request));
+    assert!(judgement.origin.unwrap().to_string().starts_with("shipped read-only.toml:"));
+}
+
+/// Every line that a name or a rule is said to stand on has it.
+#[test]
+fn every_shipped_origin_is_right() {
+    let host = Host { home: "/home/u".into(), ..Host::default() };
+    let policy = Policies::load(vec![]).unwrap().resolve("", &host).unwrap();
+    let names = include_str!("../profiles/protected.toml");
+    for name in &policy.protected {
+        let line = names.lines().nth(name.origin.line - 1).unwrap();
+        assert!(line.contains(&format!("\"{}\"", name.pattern)), "{}: {line}", name.origin);
+    }
+    let rules = include_str!("../profiles/rules.toml");
+    assert!(!policy.rules.is_empty());
+    for rule in &policy.rules {
+        assert_eq!(rules.lines().nth(rule.origin.line - 1), Some("[[rule]]"), "{}", rule.origin);
+        assert_eq!(rule.origin.file, "shipped rules.toml");
+    }
+}
+
+#[test]
+fn the_shipped_rules_ask_about_what_cannot_be_taken_back() {
+    let guided = policy("", "", Trust::Guided);
+    for text in [
+        "git push",
+        "git push --force origin main",
+        "rm -rf .",
+        "rm -fr /",
+        "rm -r x",
+        "rm -Rf *",
+        "rm --recursive x",
+        "git reset --hard",
+        "git clean -fdx",
+        "cargo publish",
+        "npm publish",
+    ] {
+        assert!(said(&guided, &shell(text)).starts_with("ask rule:shipped:"), "{text}");
+    }
+    for text in ["rm x", "git status", "cargo build", "echo git push"] {
+        assert_eq!(said(&guided, &shell(text)), "ask trust:guided", "{text}");
+    }
+    // Nothing that ran before does not run now.
+    assert_eq!(said(&policy("", "", Trust::Autonomous), &shell("git push; rm -rf .")), "allow");
+}
+
+#[test]
+fn a_scope_holds_each_tool_to_its_paths() {
+    let tools = ["file_read", "file_write", "file_edit", "file_list", "glob", "grep"];
+    let policy = narrowed(
+        tools.iter().map(|tool| permission(tool, &["src/**", "*.md", "central:notes/**"])).collect(),
+    );
+    for (request, want) in [
+        (read("src/a/b"), true),
+        (read("README.md"), true),
+        (read("docs/README.md"), false),
+        (read("central:notes/a"), true),
+        (read("central:a"), false),
+        (write("src/a", ""), true),
+        (write("src", ""), false),
+        (edit("docs/a", &["y"]), false),
+        (list("src"), true),
+        (list("src/a"), true),
+        (list(""), false),
+        (glob("central:notes"), true),
+        (glob("central:"), false),
+        (grep("src", "x"), true),
+        // It may be a directory of that name.
+        (grep("README.md", "x"), false),
+    ] {
+        let got = said(&policy, &request);
+        let refused = format!("deny scope:{}", request.tool());
+        assert_eq!(got, if want { "allow".into() } else { refused }, "{request:?}");
+    }
+    assert_eq!(said(&policy, &shell("true")), "deny scope:bash");
+    let all = narrowed(tools.iter().map(|tool| permission(tool, &["**"])).collect());
+    for request in [read("a/b"), read("central:a"), list(""), glob("central:")] {
+        assert_eq!(said(&all, &request), "allow", "{request:?}");
+    }
+    // A scope takes nothing back.
+    assert_eq!(said(&all, &read(".env")), "deny protect:.env");
+}
+
+#[test]
+fn trust_never_exceeds_the_scope() {
+    let bare = policy("", "", Trust::Autonomous).narrow(Some(&Scope::default()), Trust::Autonomous).unwrap();
+    for request in [shell("true"), write("a", ""), edit("a", &["y"]), list(""), glob(""), grep("", "x")] {
+        assert_eq!(said(&bare, &request), format!("deny scope:{}", request.tool()));
+    }
+    assert_eq!(said(&bare, &read("a")), "allow");
+    let not = Permission { allowed: false, ..permission("bash", &[]) };
+    assert_eq!(said(&narrowed(vec![not, permission("grep", &[])]), &shell("true")), "deny scope:bash");
+}
+
+#[test]
+fn a_scope_sets_and_bounds_the_time() {
+    let limited = |timeout_s| narrowed(vec![Permission { timeout_s, ..permission("bash", &[]) }]);
+    for (scope, asked, want) in [
+        (None, None, 60),
+        (Some(120), None, 120),
+        (Some(120), Some(5), 5),
+        (Some(120), Some(500), 120),
+        (Some(10), None, 10),
+        (Some(10), Some(60), 10),
+        (Some(86_400), None, 600),
+        (Some(86_400), Some(86_400), 600),
+    ] {
+        assert_eq!(limited(scope).timeout(asked), want, "{scope:?} {asked:?}");
+    }
+}
+
+#[test]
+fn rules_are_in_the_digest() {
+    let digest = |rule: &str| policy("", rule, Trust::Guided).digest;
+    let base = "[[rule]]\ntool = 'bash'\naction = 'ask'\nprogram = 'git'\nargs = ['push']\nwhy = 'w'\nwhen = [{ param = 'command', contains = 'x' }]\n";
+    let changes = [
+        ("'bash'\naction = 'ask'", "'bash'\naction = 'deny'"),
+        ("'git'", "'got'"),
+        ("['push']", "['pull']"),
+        ("['push']", "['push', 'x']"),
+        ("why = 'w'", "why = 'v'"),
+        ("'command'", "'cwd'"),
+        ("contains", "equals"),
+        ("= 'x'", "= 'y'"),
+        ("= 'x'", "= ['x', 'y']"),
+        ("[[rule]]", "[[rule]]\ntool = '*'\naction = 'ask'\nwhy = 'w'\n[[rule]]"),
+    ];
+    for (from, to) in changes {
+        assert!(base.contains(from));
+        assert_ne!(digest(base), digest(&base.replacen(from, to, 1)), "{from} {to}");
+    }
+    assert_eq!(digest(base), digest(&format!("# a comment moves lines\n{base}")));
+}
