@@ -3,12 +3,17 @@
 
 pub mod hello;
 pub mod scope;
+pub mod approval;
 pub mod request;
 pub mod reply;
 pub mod attack;
 pub mod path;
 pub mod frame;
 
+pub use approval::{
+    Challenge, Channel, Decision, Extent, FromApprover, Grant, GrantFault, Nonce, Standing, ToApprover,
+    Ungranted,
+};
 pub use attack::{AttackReport, Attempt, Holds};
 pub use frame::{Decoder, FRAME_MAX, FrameError, encode};
 pub use hello::{

@@ -1,6 +1,8 @@
 //! What the broker answers.
 
-use crate::{AttackReport, CallId, Digest, Hello, LayerSet, Machine, Opened, ZonePath};
+use crate::{
+    AttackReport, CallId, Challenge, Digest, Hello, LayerSet, Machine, Opened, Standing, Ungranted, ZonePath,
+};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -61,6 +63,17 @@ pub enum FromBroker {
         /// Every attack and what came of it.
         reports: Vec<AttackReport>,
     },
+    /// A call waits for an answer; nothing of it has started. A call is asked about at most once.
+    Asked {
+        /// Which call.
+        call: CallId,
+        /// What is asked.
+        challenge: Challenge,
+    },
+    /// An answer was not taken.
+    Ungranted(Ungranted),
+    /// The grants that last for the session.
+    Grants(Vec<Standing>),
 }
 
 /// How a call ended.

@@ -1,6 +1,6 @@
 //! What may be asked of the broker. The broker answers each of these in one place, `executor/src/broker/session.rs`.
 
-use crate::{Digest, Hello, Open, Risk, ZonePath};
+use crate::{Digest, Grant, Hello, Open, Risk, ZonePath};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use thiserror::Error;
@@ -109,6 +109,21 @@ pub enum ToBroker {
     Attack {
         /// The client's number for it.
         call: CallId,
+    },
+    /// Says yes to a call that waits for an answer. One that is not taken is answered by
+    /// [`FromBroker::Ungranted`](crate::FromBroker::Ungranted).
+    Grant(Grant),
+    /// Says no to a call that waits for an answer.
+    Refuse {
+        /// Which call.
+        call: CallId,
+    },
+    /// Asks for the grants that last for the session.
+    Grants,
+    /// Takes one of them back; answered like [`ToBroker::Grants`].
+    Revoke {
+        /// Which, by its number.
+        grant: u64,
     },
 }
 

@@ -53,7 +53,7 @@ fn serve_apart(client: Stream, user: &User) -> io::Result<()> {
 }
 
 /// The directory of a socket, made if it is missing: its owner is who runs this, and nobody else may enter.
-fn private_directory(path: &Path) -> io::Result<()> {
+pub fn private_directory(path: &Path) -> io::Result<()> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !directory.exists() {
         DirBuilder::new().mode(0o700).create(directory)?;

@@ -1,7 +1,7 @@
 //! What the application needs from outside, said without a process, a socket or a terminal.
 
 use crate::domain::answer::Finished;
-use broker_protocol::{Failed, Request, Roots};
+use broker_protocol::{Challenge, Extent, Failed, GrantFault, Request, Roots};
 
 /// The one door to the machine.
 pub trait Sandbox {
@@ -25,6 +25,9 @@ pub trait Running {
 
     /// Asks for its end; that comes as its outcome.
     fn cancel(&self);
+
+    /// Answers its question.
+    fn answer(&self, challenge: &Challenge, approval: Approval);
 }
 
 /// What happens in a call.
@@ -37,6 +40,10 @@ pub enum Event {
         /// What, as it came.
         bytes: Vec<u8>,
     },
+    /// It waits for an answer; nothing of it has started.
+    Asked(Box<Challenge>),
+    /// The answer was not taken, and it waits for another.
+    NotTaken(GrantFault),
     /// The call has ended: by itself, or because the executor is gone.
     Ended(Box<Result<Finished, Failed>>),
 }
@@ -45,6 +52,25 @@ pub enum Event {
 pub trait Audience {
     /// Takes output.
     async fn hear(&mut self, stderr: bool, bytes: &[u8]) -> Result<(), Gone>;
+}
+
+/// Who answers for the user when the policy asks about a call.
+pub trait Approver {
+    /// Answers a question; `not_taken` says why the answer before was none. Dropped when the call ends first, and never
+    /// asked where answers are taken elsewhere.
+    async fn approve(&self, challenge: &Challenge, not_taken: Option<GrantFault>) -> Approval;
+
+    /// Says that a question waits for an answer elsewhere.
+    async fn elsewhere(&self, challenge: &Challenge);
+}
+
+/// An answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Approval {
+    /// The call may run.
+    Yes(Extent),
+    /// It may not.
+    No,
 }
 
 /// Nobody listens any more.

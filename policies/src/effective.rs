@@ -6,7 +6,7 @@ use crate::error::PolicyError;
 use crate::names::Matcher;
 use crate::rules::{Origin, Rule};
 use crate::scope::ScopePaths;
-use broker_protocol::{Digest, Layer, Permission, Scope, Trust};
+use broker_protocol::{Channel, Digest, Layer, Permission, Scope, Trust};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
@@ -67,16 +67,6 @@ impl Default for Approval {
     fn default() -> Self {
         Self { ceiling: Trust::Autonomous, timeout_s: 30, channel: Channel::Relay }
     }
-}
-
-/// Where the answers to questions come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Channel {
-    /// From the client of the session, which relays the user's.
-    Relay,
-    /// From a second socket only, which the client of the session cannot answer on.
-    Separate,
 }
 
 /// The trust of a session that nobody has chosen one for.

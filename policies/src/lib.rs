@@ -17,9 +17,10 @@ pub mod shell;
 pub mod decide;
 pub mod error;
 
+pub use broker_protocol::Channel;
 pub use decide::{Facts, Judgement, Param, Question, Touch, Verdict, decide, judge};
 pub use effective::{
-    Access, Approval, Channel, EffectivePolicy, EnvironmentRules, Grant, Limits, ProtectedName, Protection,
+    Access, Approval, EffectivePolicy, EnvironmentRules, Grant, Limits, ProtectedName, Protection,
 };
 pub use error::PolicyError;
 pub use host::{Host, HostPath, HostPathError};

@@ -3,7 +3,7 @@
 //! Comes from texts the broker has read; goes to [`resolve`](crate::resolve). A value that is here is well-formed; what
 //! it means together with other files is decided there.
 
-use crate::effective::{Access, Channel, Protection};
+use crate::effective::{Access, Protection};
 use crate::error::PolicyError;
 use crate::host::HostPath;
 use crate::quantity;
@@ -13,6 +13,7 @@ use crate::value::{
     self, ExceptPattern, LayerName, NamePattern, PassName, ProfileName, RuleTool, SetValue, TrustName,
     VariableName, Version,
 };
+use broker_protocol::Channel;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::Spanned;

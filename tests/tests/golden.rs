@@ -4,6 +4,9 @@
 //! other. When both have changed, `LAZARET_GOLDEN=write cargo test -p lazaret-tests --test golden` writes the file again.
 #![allow(clippy::unwrap_used)]
 
+#[path = "golden/approval.rs"]
+mod approval;
+
 use broker_protocol::*;
 use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
@@ -42,6 +45,12 @@ fn every_example_reads_back() {
     for (name, message) in from_broker() {
         assert_eq!(reread(&message), message, "{name}");
     }
+    for (name, message) in approval::from_approver() {
+        assert_eq!(reread(&message), message, "{name}");
+    }
+    for (name, message) in approval::to_approver(opened()) {
+        assert_eq!(reread(&message), message, "{name}");
+    }
     for (name, answer) in answers() {
         let bytes = frame::encode_whole(&answer).unwrap();
         assert_eq!(frame::decode_whole::<FileAnswer>(&bytes).unwrap(), answer, "{name}");
@@ -77,7 +86,7 @@ fn every_variant_has_an_example() {
     );
 }
 
-const TO: [&str; 11] = [
+const TO: [&str; 15] = [
     "hello",
     "probe",
     "open",
@@ -89,6 +98,10 @@ const TO: [&str; 11] = [
     "credit",
     "cancel",
     "attack",
+    "grant",
+    "refuse",
+    "grants",
+    "revoke",
 ];
 
 fn variant_to(message: &ToBroker) -> &'static str {
@@ -104,11 +117,27 @@ fn variant_to(message: &ToBroker) -> &'static str {
         ToBroker::Credit { .. } => "credit",
         ToBroker::Cancel { .. } => "cancel",
         ToBroker::Attack { .. } => "attack",
+        ToBroker::Grant(_) => "grant",
+        ToBroker::Refuse { .. } => "refuse",
+        ToBroker::Grants => "grants",
+        ToBroker::Revoke { .. } => "revoke",
     }
 }
 
-const FROM: [&str; 9] =
-    ["hello", "probed", "opened", "output", "input credit", "part", "done", "fault", "attacked"];
+const FROM: [&str; 12] = [
+    "hello",
+    "probed",
+    "opened",
+    "output",
+    "input credit",
+    "part",
+    "done",
+    "fault",
+    "attacked",
+    "asked",
+    "ungranted",
+    "grants",
+];
 
 fn variant_from(message: &FromBroker) -> &'static str {
     match message {
@@ -121,6 +150,9 @@ fn variant_from(message: &FromBroker) -> &'static str {
         FromBroker::Done { .. } => "done",
         FromBroker::Fault(_) => "fault",
         FromBroker::Attacked { .. } => "attacked",
+        FromBroker::Asked { .. } => "asked",
+        FromBroker::Ungranted(_) => "ungranted",
+        FromBroker::Grants(_) => "grants",
     }
 }
 
@@ -203,6 +235,12 @@ fn render() -> String {
     for (name, message) in from_broker() {
         writeln!(text, "from broker, {name} = {}", hex(&framed(&message))).unwrap();
     }
+    for (name, message) in approval::from_approver() {
+        writeln!(text, "from approver, {name} = {}", hex(&framed(&message))).unwrap();
+    }
+    for (name, message) in approval::to_approver(opened()) {
+        writeln!(text, "to approver, {name} = {}", hex(&framed(&message))).unwrap();
+    }
     for (name, answer) in answers() {
         writeln!(text, "answer, {name} = {}", hex(&frame::encode_whole(&answer).unwrap())).unwrap();
     }
@@ -241,7 +279,7 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
     };
     let scoped = Open { scope: Some(scope()), trust: Trust::Supervised, ..open.clone() };
     let autonomous = Open { trust: Trust::Autonomous, ..open.clone() };
-    vec![
+    let mut frames = vec![
         ("hello", ToBroker::Hello(Hello { version: 0x0102, ..Hello::ours(Some(Digest([0xab; 32]))) })),
         ("hello without digest", ToBroker::Hello(Hello { version: 0x0102, ..Hello::ours(None) })),
         ("probe", ToBroker::Probe),
@@ -267,7 +305,9 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
         ("credit", ToBroker::Credit { call: 7, bytes: 65_536 }),
         ("cancel", ToBroker::Cancel { call: 7 }),
         ("attack", ToBroker::Attack { call: 7 }),
-    ]
+    ];
+    frames.extend(approval::to_broker());
+    frames
 }
 
 fn scope() -> Scope {
@@ -360,6 +400,7 @@ fn from_broker() -> Vec<(&'static str, FromBroker)> {
         ("fault", FromBroker::Fault(failed())),
         ("attacked", FromBroker::Attacked { call: 7, reports: attacks() }),
     ];
+    frames.extend(approval::from_broker());
     frames.extend(ends().map(|(name, ended)| (name, done(Outcome::Ran(ran(ended))))));
     frames
 }

@@ -1,8 +1,10 @@
-//! The client's side of a broker: frames in, frames out, both bounded.
+//! A client's or an approver's side of a broker: frames in, frames out, both bounded.
 
-use broker_protocol::{Decoder, FrameError, FromBroker, ToBroker, encode};
+use broker_protocol::{Decoder, FrameError, encode};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::socket::{MsgFlags, recv, send};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -11,7 +13,7 @@ const QUEUE_FULL: usize = 512 * 1024;
 /// Bytes read at once.
 const READ: usize = 64 * 1024;
 
-/// A client's socket.
+/// The socket of a client, or of an approver.
 #[derive(Debug)]
 pub struct Connection {
     socket: OwnedFd,
@@ -40,7 +42,17 @@ impl Connection {
 
     /// Whether so much waits that nothing more should be made.
     pub fn is_full(&self) -> bool {
-        self.out.len() - self.sent >= QUEUE_FULL
+        self.waiting() >= QUEUE_FULL
+    }
+
+    /// Bytes that wait to be sent.
+    pub fn waiting(&self) -> usize {
+        self.out.len() - self.sent
+    }
+
+    /// Bytes of a frame that has not come whole.
+    pub fn pending(&self) -> usize {
+        self.decoder.pending()
     }
 
     /// Reads what has come; false when the client has closed.
@@ -59,12 +71,13 @@ impl Connection {
     }
 
     /// The next whole frame.
-    pub fn next(&mut self) -> Result<Option<ToBroker>, FrameError> {
+    #[expect(clippy::should_implement_trait, reason = "the type of the frame is the caller's to choose")]
+    pub fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, FrameError> {
         self.decoder.next()
     }
 
     /// Queues a frame. One that does not fit is our mistake; it is said in its place.
-    pub fn send(&mut self, message: &FromBroker) -> Result<(), FrameError> {
+    pub fn send<T: Serialize>(&mut self, message: &T) -> Result<(), FrameError> {
         encode(message, &mut self.out)
     }
 

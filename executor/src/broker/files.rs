@@ -15,13 +15,27 @@ const WAITING_FULL: usize = 8 << 20;
 /// How long one file call may take; the tools bound themselves well below it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Who asked the file worker for something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Errand {
+    /// A tool call.
+    Call(CallId),
+    /// An approver that looks at the file which a waiting call would change.
+    Look {
+        /// Which approver.
+        approver: u64,
+        /// Which call.
+        call: CallId,
+    },
+}
+
 /// The file worker and what waits for it.
 #[derive(Debug, Default)]
 pub struct Files {
     worker: Option<Process>,
     /// Whether the warden has been asked for a worker that has not come yet.
     asked: bool,
-    waiting: VecDeque<(CallId, Vec<u8>)>,
+    waiting: VecDeque<(Errand, Vec<u8>)>,
     current: Option<Current>,
 }
 
@@ -34,7 +48,7 @@ struct Process {
 /// The call that the worker has.
 #[derive(Debug)]
 struct Current {
-    call: CallId,
+    errand: Errand,
     request: Vec<u8>,
     sent: usize,
     answered: usize,
@@ -47,17 +61,17 @@ pub enum Heard {
     /// Nothing yet.
     Nothing,
     /// A piece of an answer.
-    Part(CallId, Vec<u8>),
+    Part(Errand, Vec<u8>),
     /// The last piece, and what the call used.
-    Last(CallId, Vec<u8>, Usage),
-    /// The worker is gone; the call it had, if any, is lost.
-    Gone(Option<CallId>),
+    Last(Errand, Vec<u8>, Usage),
+    /// The worker is gone; what it was at, if anything, is lost.
+    Gone(Option<Errand>),
 }
 
 impl Files {
     /// Queues a request.
-    pub fn push(&mut self, call: CallId, request: &Request) -> Result<(), frame::FrameError> {
-        self.waiting.push_back((call, frame::encode_whole(request)?));
+    pub fn push(&mut self, errand: Errand, request: &Request) -> Result<(), frame::FrameError> {
+        self.waiting.push_back((errand, frame::encode_whole(request)?));
         self.advance();
         Ok(())
     }
@@ -94,23 +108,23 @@ impl Files {
         self.current.as_ref().map(|current| current.deadline)
     }
 
-    /// Gives up on `call`: returns true if it was here. A worker at work on it is ended; the next call gets a new one.
-    pub fn cancel(&mut self, call: CallId) -> bool {
+    /// Gives up on `errand`: returns true if it was here. A worker at work on it is ended; the next one gets a new one.
+    pub fn cancel(&mut self, errand: Errand) -> bool {
         let before = self.waiting.len();
-        self.waiting.retain(|(waiting, _)| *waiting != call);
+        self.waiting.retain(|(waiting, _)| *waiting != errand);
         if self.waiting.len() < before {
             return true;
         }
-        let current = self.current.take_if(|current| current.call == call).is_some();
+        let current = self.current.take_if(|current| current.errand == errand).is_some();
         if current {
             self.end_worker();
         }
         current
     }
 
-    /// Gives up on the current call if its time is over.
-    pub fn tick(&mut self, now: Instant) -> Option<CallId> {
-        let late = self.current.as_ref().filter(|current| current.deadline <= now)?.call;
+    /// Gives up on the current errand if its time is over.
+    pub fn tick(&mut self, now: Instant) -> Option<Errand> {
+        let late = self.current.as_ref().filter(|current| current.deadline <= now)?.errand;
         self.cancel(late).then_some(late)
     }
 
@@ -140,9 +154,9 @@ impl Files {
     pub fn advance(&mut self) {
         let Some(worker) = &self.worker else { return };
         if self.current.is_none() {
-            let Some((call, request)) = self.waiting.pop_front() else { return };
+            let Some((errand, request)) = self.waiting.pop_front() else { return };
             let deadline = Instant::now() + PATIENCE;
-            self.current = Some(Current { call, request, sent: 0, answered: 0, deadline });
+            self.current = Some(Current { errand, request, sent: 0, answered: 0, deadline });
         }
         let Some(current) = &mut self.current else { return };
         while current.sent < current.request.len() {
@@ -168,7 +182,7 @@ impl Files {
             _ => return self.gone(),
         };
         let Some(current) = &mut self.current else { return self.gone() };
-        let call = current.call;
+        let errand = current.errand;
         let (part, usage) = match &buffer[..length] {
             [MORE, part @ ..] => (part, None),
             [LAST, rest @ ..] if rest.len() >= USAGE => (&rest[USAGE..], Some(usage(rest))),
@@ -179,15 +193,15 @@ impl Files {
             return self.gone();
         }
         let part = part.to_vec();
-        let Some(usage) = usage else { return Heard::Part(call, part) };
+        let Some(usage) = usage else { return Heard::Part(errand, part) };
         let usage = Usage { stdout_bytes: current.answered as u64, ..usage };
         self.current = None;
-        Heard::Last(call, part, usage)
+        Heard::Last(errand, part, usage)
     }
 
     fn gone(&mut self) -> Heard {
         self.end_worker();
-        Heard::Gone(self.current.take().map(|current| current.call))
+        Heard::Gone(self.current.take().map(|current| current.errand))
     }
 }
 

@@ -8,10 +8,12 @@
 mod connection;
 mod open;
 mod session;
+mod order;
 mod command;
 mod capture;
 mod account;
 mod files;
+mod approval;
 
 pub use open::User;
 
@@ -175,7 +177,8 @@ impl Broker {
             (Phase::Greeted { policies, .. }, ToBroker::Open(request)) => {
                 let ready = open(&request, policies, &self.user).map_err(|error| error.failed())?;
                 send(&mut self.connection, &FromBroker::Opened(ready.opened.clone()))?;
-                self.phase = Phase::Open(Box::new(Session::new(ready, request.spare)?));
+                let session = Session::new(ready, request.spare, self.connection.fd(), &self.user)?;
+                self.phase = Phase::Open(Box::new(session));
                 Ok(())
             }
             (Phase::Open(session), ToBroker::Call { call, request }) => {
@@ -202,6 +205,14 @@ impl Broker {
             (Phase::Open(session), ToBroker::Cancel { call }) => session.cancel(call, &mut self.connection),
             (Phase::Open(session), ToBroker::Attack { call }) => {
                 session.attack(call, &self.user.variables, &mut self.connection)
+            }
+            (Phase::Open(session), ToBroker::Grant(grant)) => session.grant(&grant, &mut self.connection),
+            (Phase::Open(session), ToBroker::Refuse { call }) => {
+                session.refuse_asked(call, &mut self.connection)
+            }
+            (Phase::Open(session), ToBroker::Grants) => session.grants(None, &mut self.connection),
+            (Phase::Open(session), ToBroker::Revoke { grant }) => {
+                session.grants(Some(grant), &mut self.connection)
             }
             (Phase::Greeting, _) => Err(protocol("the first frame of a connection is a Hello")),
             (Phase::Greeted { .. }, _) => Err(protocol("after the Hello come Probe and Open")),

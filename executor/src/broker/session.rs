@@ -1,27 +1,31 @@
 //! An open session: its calls, its cells, its file worker.
 
+mod asked;
+mod steer;
+
+use super::approval::Approvals;
+use super::approval::approvers::Approvers;
 use super::capture::Capture;
-use super::command::{CellHandle, Command, Streams};
+use super::command::{CellHandle, Command};
 use super::connection::Connection;
-use super::files::{Files, Heard};
-use super::open::Ready;
+use super::files::{Errand, Files, Heard};
+use super::open::{Ready, User};
+use super::order::{capture, order, plan, time_limit};
 use super::{protocol, send};
 use crate::attack::{Siege, siege};
 use crate::cell::cgroup::Cgroup;
 use crate::cell::environment::Variables;
-use crate::cell::plan::{CellPlan, Scratch, Task, Walls};
+use crate::cell::plan::{Scratch, Walls};
 use crate::sys;
 use crate::warden::{Ask, Told, Warden};
 use broker_protocol::{
-    Bash, Broken, CallId, Captured, Ended, ErrorKind, Failed, FromBroker, LayerSet, Outcome, Ran, Request,
-    Signal, Stdin, Tier, Usage, Zone, ZonePath, frame, limit,
+    Bash, Broken, CallId, Captured, Channel, Ended, ErrorKind, Failed, FromBroker, LayerSet, Outcome, Ran,
+    Request, Stdin, Tier, Usage, limit,
 };
 use nix::fcntl::{OFlag, open};
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::stat::Mode;
-use nix::unistd::pipe2;
-use policies::{EffectivePolicy, Verdict, decide};
-use serde_bytes::ByteBuf;
+use policies::{Verdict, decide};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -52,6 +56,10 @@ pub enum Token {
     Output(CallId, bool),
     /// A command's standard input.
     Input(CallId),
+    /// The socket that approvers connect to.
+    Approvers,
+    /// An approver's socket.
+    Approver(u64),
 }
 
 /// A session.
@@ -62,6 +70,9 @@ pub struct Session {
     /// Ends with the session.
     _cgroup: Option<Cgroup>,
     files: Files,
+    approvals: Approvals,
+    /// Where answers come from, if not from the client.
+    approvers: Option<Approvers>,
     calls: BTreeMap<CallId, Call>,
     /// Commands without a cell, in order.
     waiting: VecDeque<CallId>,
@@ -88,6 +99,8 @@ struct Call {
 
 /// Who has a call.
 enum Work {
+    /// It waits for an answer, in [`Approvals`].
+    Asked,
     /// It waits for a cell (and a terminal, if it wants one).
     Waiting { bash: Box<Bash>, terminal: Option<(OwnedFd, OwnedFd)>, input: Vec<u8>, input_ended: bool },
     /// A cell has it.
@@ -97,16 +110,27 @@ enum Work {
 }
 
 impl Session {
-    /// A session whose warden is ready.
-    pub fn new(ready: Ready, spare: u8) -> Result<Self, Failed> {
+    /// A session whose warden is ready, and whose client is at the other end of `client`.
+    pub fn new(ready: Ready, spare: u8, client: BorrowedFd, user: &User) -> Result<Self, Failed> {
+        let internal = |message: String| Failed { kind: ErrorKind::Internal, message };
+        let policy = &ready.walls.policy.approval;
+        let approvals =
+            Approvals::new(policy).map_err(|error| internal(format!("no random bytes: {error}")))?;
+        let listen = || Approvers::listen(&ready.walls, ready.opened.clone(), client, user);
+        let approvers = match policy.channel {
+            Channel::Relay => None,
+            Channel::Separate => Some(listen().map_err(|error| internal(error.to_string()))?),
+        };
         let null = open("/dev/null", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
-            .map_err(|error| Failed { kind: ErrorKind::Internal, message: format!("/dev/null: {error}") })?;
+            .map_err(|error| internal(format!("/dev/null: {error}")))?;
         let mut session = Self {
             walls: ready.walls,
             layers: ready.layers,
             warden: ready.warden,
             _cgroup: ready.cgroup,
             files: Files::default(),
+            approvals,
+            approvers,
             calls: BTreeMap::new(),
             waiting: VecDeque::new(),
             ready: VecDeque::new(),
@@ -146,6 +170,10 @@ impl Session {
             flags.set(PollFlags::POLLOUT, sending);
             add(Token::Worker, fd, flags);
         }
+        if let Some(approvers) = &self.approvers {
+            add(Token::Approvers, approvers.fd(), PollFlags::POLLIN);
+            approvers.fds().for_each(|(number, fd, flags)| add(Token::Approver(number), fd, flags));
+        }
         for (call, command) in self.commands() {
             if let Some(fd) = command.report_fd() {
                 add(Token::Report(call), fd, PollFlags::POLLIN);
@@ -164,14 +192,14 @@ impl Session {
     fn commands(&self) -> impl Iterator<Item = (CallId, &Command)> {
         self.calls.iter().filter_map(|(call, entry)| match &entry.work {
             Work::Command(command) => Some((*call, &**command)),
-            Work::Waiting { .. } | Work::File => None,
+            Work::Asked | Work::Waiting { .. } | Work::File => None,
         })
     }
 
     fn command(&mut self, call: CallId) -> Option<&mut Command> {
         match &mut self.calls.get_mut(&call)?.work {
             Work::Command(command) => Some(command),
-            Work::Waiting { .. } | Work::File => None,
+            Work::Asked | Work::Waiting { .. } | Work::File => None,
         }
     }
 
@@ -182,11 +210,9 @@ impl Session {
 
     /// When something happens by itself.
     pub fn deadline(&self) -> Option<Instant> {
-        let others = [self.files.deadline(), self.warden.deadline()];
-        self.commands()
-            .filter_map(|(_, command)| command.deadline())
-            .chain(others.into_iter().flatten())
-            .min()
+        let commands = self.commands().filter_map(|(_, command)| command.deadline());
+        let others = [self.files.deadline(), self.warden.deadline(), self.approvals.deadline()];
+        commands.chain(others.into_iter().flatten()).min()
     }
 
     /// Acts on clocks that have run out.
@@ -201,9 +227,17 @@ impl Session {
             let _ = sys::pidfd_signal(self.warden.child.pidfd.as_fd(), libc::SIGKILL);
             return Err(lost("the warden does not answer"));
         }
-        if let Some(call) = self.files.tick(now) {
-            let message = "the file tool took too long and was ended".to_owned();
-            self.done(call, failed(ErrorKind::Timeout, message), Usage::default(), connection)?;
+        match self.files.tick(now) {
+            Some(Errand::Call(call)) => {
+                let message = "the file tool took too long and was ended".to_owned();
+                self.done(call, failed(ErrorKind::Timeout, message), Usage::default(), connection)?;
+            }
+            Some(Errand::Look { approver, call }) => self.seen(approver, call),
+            None => {}
+        }
+        self.expire(now, connection)?;
+        if let Some(approvers) = &mut self.approvers {
+            approvers.flush();
         }
         Ok(())
     }
@@ -219,17 +253,34 @@ impl Session {
             return Err(protocol(format!("the call {call} is under way already")));
         }
         let started = Instant::now();
-        if let Some(outcome) = self.refuse(&request) {
-            return self.send_done(
-                call,
-                outcome,
-                Usage { wall_us: micros(started), ..Usage::default() },
-                connection,
-            );
-        }
+        let outcome = match self.refuse(&request) {
+            Some(outcome) => outcome,
+            None => match decide(&self.walls.policy, &request) {
+                Verdict::Allow => return self.begin(call, request, started, connection),
+                Verdict::Ask(question) => {
+                    return self.ask_about(call, request, question, started, connection);
+                }
+                Verdict::Deny(refused) => Outcome::Refused(refused),
+            },
+        };
+        let usage = Usage { wall_us: micros(started), ..Usage::default() };
+        self.send_done(call, outcome, usage, connection)
+    }
+
+    /// Hands a call that may run to who does its work.
+    fn begin(
+        &mut self,
+        call: CallId,
+        request: Request,
+        started: Instant,
+        connection: &mut Connection,
+    ) -> Result<(), Failed> {
         let work = match request {
             Request::Bash(bash) => self.queue(call, bash)?,
-            request => self.queue_file(call, &request)?,
+            request => {
+                self.send_to_worker(Errand::Call(call), &request)?;
+                Work::File
+            }
         };
         self.calls.insert(call, Call { started, work, siege: None });
         self.dispatch(connection)
@@ -268,12 +319,7 @@ impl Session {
                 format!("{} calls are under way, no more at once; wait for one to end", limit::CALLS);
             return Some(failed(ErrorKind::ResourceLimit, message));
         }
-        match decide(&self.walls.policy, request) {
-            Verdict::Allow => None,
-            // Nobody can be asked yet.
-            Verdict::Ask(question) => Some(Outcome::Refused(question.unanswered())),
-            Verdict::Deny(refused) => Some(Outcome::Refused(refused)),
-        }
+        None
     }
 
     fn queue(&mut self, call: CallId, bash: Bash) -> Result<Work, Failed> {
@@ -285,12 +331,9 @@ impl Session {
         Ok(Work::Waiting { bash: Box::new(bash), terminal: None, input: Vec::new(), input_ended: false })
     }
 
-    fn queue_file(&mut self, call: CallId, request: &Request) -> Result<Work, Failed> {
-        self.files.push(call, request).map_err(|error| protocol(error.to_string()))?;
-        if self.files.ask() {
-            self.ask(Ask::Worker)?;
-        }
-        Ok(Work::File)
+    fn send_to_worker(&mut self, errand: Errand, request: &Request) -> Result<(), Failed> {
+        self.files.push(errand, request).map_err(|error| protocol(error.to_string()))?;
+        if self.files.ask() { self.ask(Ask::Worker) } else { Ok(()) }
     }
 
     fn ask(&mut self, what: Ask) -> Result<(), Failed> {
@@ -315,7 +358,7 @@ impl Session {
                 Work::Waiting { bash, terminal, .. } => {
                     terminal.is_some() || !matches!(bash.stdin, Stdin::Terminal(_))
                 }
-                Work::Command(_) | Work::File => false,
+                Work::Asked | Work::Command(_) | Work::File => false,
             };
             match self.calls.get(&call) {
                 Some(entry) if !has_terminal(&entry.work) => passed_over.push_back(call),
@@ -405,6 +448,11 @@ impl Session {
                 self.pass_output(call, connection)
             }
             Token::Output(call, _) => self.pass_output(call, connection),
+            Token::Approvers => {
+                self.approvers.iter_mut().for_each(Approvers::admit);
+                Ok(())
+            }
+            Token::Approver(number) => self.hear_approver(number, connection),
         }
     }
 
@@ -438,7 +486,7 @@ impl Session {
             Work::Waiting { bash, terminal, .. } => {
                 terminal.is_none() && matches!(bash.stdin, Stdin::Terminal(_))
             }
-            Work::Command(_) | Work::File => false,
+            Work::Asked | Work::Command(_) | Work::File => false,
         };
         let mut works = self.calls.values_mut().map(|entry| &mut entry.work);
         if let Some(Work::Waiting { terminal, .. }) = works.find(wanting) {
@@ -453,21 +501,56 @@ impl Session {
         self.buffer = buffer;
         match heard {
             Heard::Nothing => Ok(()),
-            Heard::Part(call, bytes) => send(connection, &FromBroker::Part { call, bytes }),
-            Heard::Last(call, bytes, usage) => {
-                self.files.advance();
-                send(connection, &FromBroker::Part { call, bytes })?;
-                self.done(call, Outcome::Answered, usage, connection)
+            Heard::Part(Errand::Call(call), bytes) => send(connection, &FromBroker::Part { call, bytes }),
+            Heard::Part(Errand::Look { approver, call }, bytes) => {
+                self.show_before(approver, call, bytes);
+                Ok(())
             }
-            Heard::Gone(call) => {
+            Heard::Last(errand, bytes, usage) => {
+                self.files.advance();
+                self.answered(errand, bytes, usage, connection)
+            }
+            Heard::Gone(errand) => {
                 if self.files.ask() {
                     self.ask(Ask::Worker)?;
                 }
+                self.lost_errand(errand, connection)
+            }
+        }
+    }
+
+    fn answered(
+        &mut self,
+        errand: Errand,
+        bytes: Vec<u8>,
+        usage: Usage,
+        connection: &mut Connection,
+    ) -> Result<(), Failed> {
+        match errand {
+            Errand::Call(call) => {
+                send(connection, &FromBroker::Part { call, bytes })?;
+                self.done(call, Outcome::Answered, usage, connection)
+            }
+            Errand::Look { approver, call } => {
+                self.show_before(approver, call, bytes);
+                self.seen(approver, call);
+                Ok(())
+            }
+        }
+    }
+
+    fn lost_errand(&mut self, errand: Option<Errand>, connection: &mut Connection) -> Result<(), Failed> {
+        match errand {
+            Some(Errand::Call(call)) => {
                 let message =
                     "the file worker ended in the middle of the call; the next call gets a new one".into();
-                let broken = Outcome::Broken(Broken { message });
-                call.map_or(Ok(()), |call| self.done(call, broken, Usage::default(), connection))
+                self.done(call, Outcome::Broken(Broken { message }), Usage::default(), connection)
             }
+            Some(Errand::Look { approver, call }) => {
+                self.seen(approver, call);
+                Ok(())
+            }
+            None => Ok(()),
         }
     }
 
@@ -524,97 +607,6 @@ impl Session {
     ) -> Result<(), Failed> {
         send(connection, &FromBroker::Done { call, outcome, usage, layers: self.layers })
     }
-
-    /// Takes input for a command. Input for a call that has just ended is dropped: the client cannot have known.
-    pub fn input(&mut self, call: CallId, bytes: &[u8], connection: &mut Connection) -> Result<(), Failed> {
-        if bytes.len() > limit::CHUNK {
-            return Err(protocol(format!(
-                "{} bytes of input in one frame, at most {} are allowed",
-                bytes.len(),
-                limit::CHUNK
-            )));
-        }
-        let within = match self.calls.get_mut(&call).map(|entry| &mut entry.work) {
-            Some(Work::Waiting { input, .. }) => {
-                input.extend_from_slice(bytes);
-                input.len() <= limit::INPUT_WINDOW as usize
-            }
-            Some(Work::Command(command)) => command.take_input(bytes),
-            Some(Work::File) | None => true,
-        };
-        if !within {
-            return Err(protocol(format!("more input for the call {call} than its window allows")));
-        }
-        self.feed(call, connection)
-    }
-
-    /// No more input will come for a command.
-    pub fn input_end(&mut self, call: CallId, connection: &mut Connection) -> Result<(), Failed> {
-        match self.calls.get_mut(&call).map(|entry| &mut entry.work) {
-            Some(Work::Waiting { input_ended, .. }) => *input_ended = true,
-            Some(Work::Command(command)) => command.end_input(),
-            Some(Work::File) | None => {}
-        }
-        self.feed(call, connection)
-    }
-
-    fn feed(&mut self, call: CallId, connection: &mut Connection) -> Result<(), Failed> {
-        let bytes = self.command(call).map_or(0, Command::feed);
-        if bytes == 0 { Ok(()) } else { send(connection, &FromBroker::InputCredit { call, bytes }) }
-    }
-
-    /// Sets the size of a command's terminal.
-    pub fn resize(&mut self, call: CallId, rows: u16, columns: u16) {
-        match self.calls.get_mut(&call).map(|entry| &mut entry.work) {
-            Some(Work::Waiting { bash, .. }) => {
-                if let Stdin::Terminal(terminal) = &mut bash.stdin {
-                    (terminal.rows, terminal.columns) = (rows, columns);
-                }
-            }
-            Some(Work::Command(command)) => command.resize(rows, columns),
-            Some(Work::File) | None => {}
-        }
-    }
-
-    /// Sends a signal to a command.
-    pub fn signal(&mut self, call: CallId, signal: Signal) {
-        let number = match signal {
-            Signal::Interrupt => libc::SIGINT,
-            Signal::Terminate => libc::SIGTERM,
-            Signal::Hangup => libc::SIGHUP,
-            Signal::Quit => libc::SIGQUIT,
-        };
-        if let Some(command) = self.command(call) {
-            command.signal(number);
-        }
-    }
-
-    /// Gives credit for live output.
-    pub fn credit(&mut self, call: CallId, bytes: u32) {
-        if let Some(command) = self.command(call) {
-            command.give_credit(bytes);
-        }
-    }
-
-    /// Ends a call. One that has ended meanwhile is answered already.
-    pub fn cancel(&mut self, call: CallId, connection: &mut Connection) -> Result<(), Failed> {
-        match self.calls.get_mut(&call).map(|entry| &mut entry.work) {
-            Some(Work::Command(command)) => {
-                command.end(Ended::Cancelled);
-                self.pass_output(call, connection)
-            }
-            Some(Work::Waiting { .. }) => self.done(call, never_started(), Usage::default(), connection),
-            Some(Work::File) => {
-                self.files.cancel(call);
-                if self.files.ask() {
-                    self.ask(Ask::Worker)?;
-                }
-                let outcome = failed(ErrorKind::Cancelled, "the client ended the call".into());
-                self.done(call, outcome, Usage::default(), connection)
-            }
-            None => Ok(()),
-        }
-    }
 }
 
 /// Reads what there is, stream by stream; true when the command is over.
@@ -641,79 +633,6 @@ fn pass(
         }
     }
     Ok(command.is_over())
-}
-
-/// Sends a cell its order, with the far ends of the streams whose near ends are returned.
-fn order(
-    plan: &CellPlan,
-    bash: &Bash,
-    terminal: Option<(OwnedFd, OwnedFd)>,
-    cell: &CellHandle,
-    null: BorrowedFd,
-) -> io::Result<Streams> {
-    let mut bytes = Vec::new();
-    frame::encode(plan, &mut bytes).map_err(io::Error::other)?;
-    let order = &bytes[frame::PREFIX..];
-    if let (Stdin::Terminal(size), Some((master, slave))) = (&bash.stdin, terminal) {
-        sys::terminal_size(master.as_fd(), size.rows, size.columns)?;
-        sys::send(cell.socket.as_fd(), order, &[slave.as_fd(), slave.as_fd(), slave.as_fd()])?;
-        let stdin = Some(master.try_clone()?);
-        return Ok(Streams { stdout: master, stderr: None, stdin });
-    }
-    let (stdout, out) = pipe2(OFlag::O_CLOEXEC)?;
-    let (stderr, err) = pipe2(OFlag::O_CLOEXEC)?;
-    let (stdin, input) = match bash.stdin {
-        Stdin::Stream => {
-            let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
-            (Some(read), Some(write))
-        }
-        Stdin::Null | Stdin::Terminal(_) => (None, None),
-    };
-    let stdin = stdin.as_ref().map_or(null, AsFd::as_fd);
-    sys::send(cell.socket.as_fd(), order, &[stdin, out.as_fd(), err.as_fd()])?;
-    Ok(Streams { stdout, stderr: Some(stderr), stdin: input })
-}
-
-/// One call's work as data.
-fn plan(walls: &Walls, bash: &Bash) -> CellPlan {
-    let arguments = match &bash.command {
-        broker_protocol::Command::Shell(text) => {
-            ["bash", "-c", text].map(|argument| ByteBuf::from(argument.as_bytes())).into()
-        }
-        broker_protocol::Command::Arguments(arguments) => arguments.clone(),
-    };
-    let project = ZonePath::root(Zone::Project);
-    let path = bash.directory.as_ref().unwrap_or(&project);
-    let root = match path.zone() {
-        Zone::Project => &walls.project,
-        Zone::Central => &walls.central,
-    };
-    let terminal = match &bash.stdin {
-        Stdin::Terminal(terminal) => Some(terminal.term.clone()),
-        Stdin::Null | Stdin::Stream => None,
-    };
-    // `join` with an empty path would add a slash.
-    let directory = if path.relative().is_empty() { root.clone() } else { root.join(path.relative()) };
-    CellPlan { task: Task::Program { arguments, terminal }, directory: directory.display().to_string() }
-}
-
-/// The wall time of a command. One at a terminal has none unless it asks: a person is there to end it.
-fn time_limit(policy: &EffectivePolicy, bash: &Bash) -> Option<u32> {
-    match (&bash.stdin, bash.timeout_s) {
-        (Stdin::Terminal(_), None) => None,
-        (_, asked) => Some(policy.timeout(asked)),
-    }
-}
-
-/// What is kept of a command's output.
-fn capture(policy: &EffectivePolicy, call: CallId) -> Capture {
-    Capture::new(policy.limits.capture, policy.limits.spill, spill_name(call))
-}
-
-/// Unique in a central root that many sessions share, one after the other and side by side.
-fn spill_name(call: CallId) -> String {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    format!("{}-{}-{call}.log", now.as_micros(), std::process::id())
 }
 
 fn never_started() -> Outcome {

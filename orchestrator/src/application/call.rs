@@ -3,8 +3,8 @@
 use crate::domain::answer::{Answer, Asked};
 use crate::domain::catalogue::Tool;
 use crate::domain::request;
-use crate::ports::{Audience, Event, Gone, Running, Sandbox};
-use broker_protocol::{Request, Roots};
+use crate::ports::{Approver, Audience, Event, Gone, Running, Sandbox};
+use broker_protocol::{Challenge, Channel, GrantFault, Request, Roots};
 use serde_json::Value;
 
 /// Makes the request that a tool's name and input mean, or the answer that says why they mean none.
@@ -33,11 +33,24 @@ pub struct Call<R> {
 }
 
 impl<R: Running> Call<R> {
-    /// Passes its output on until it ends. Without a listener there is no reason to go on: then it is cancelled.
-    pub async fn finish(mut self, audience: &mut impl Audience) -> Answer {
+    /// Passes its output on until it ends, and its question, if the policy has one. Without a listener there is no reason
+    /// to go on: then it is cancelled.
+    pub async fn finish(mut self, audience: &mut impl Audience, approver: &impl Approver) -> Answer {
         let mut listening = true;
+        let mut question = None;
         loop {
-            match self.running.next().await {
+            match self.next(&mut question, approver).await {
+                Event::Asked(challenge) if challenge.channel == Channel::Separate => {
+                    approver.elsewhere(&challenge).await;
+                }
+                Event::Asked(challenge) => {
+                    question = Some(Question { challenge, not_taken: None, asked: true })
+                }
+                Event::NotTaken(fault) => {
+                    if let Some(question) = &mut question {
+                        (question.not_taken, question.asked) = (Some(fault), true);
+                    }
+                }
                 Event::Output { stderr, bytes } => {
                     if listening && let Err(Gone) = audience.hear(stderr, &bytes).await {
                         listening = false;
@@ -54,13 +67,39 @@ impl<R: Running> Call<R> {
             }
         }
     }
+
+    /// What happens next. An open question is asked meanwhile, and its answer sent.
+    async fn next(&mut self, question: &mut Option<Question>, approver: &impl Approver) -> Event {
+        if let Some(Question { challenge, not_taken, asked }) = question.as_mut().filter(|open| open.asked) {
+            tokio::select! {
+                event = self.running.next() => return event,
+                approval = approver.approve(challenge, *not_taken) => {
+                    *asked = false;
+                    self.running.answer(challenge, approval);
+                }
+            }
+        }
+        self.running.next().await
+    }
+}
+
+/// What a call waits for.
+struct Question {
+    challenge: Box<Challenge>,
+    /// Why the answer before was none.
+    not_taken: Option<GrantFault>,
+    /// Whether nobody has answered yet.
+    asked: bool,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::domain::answer::Finished;
-    use broker_protocol::{Captured, Ended, ErrorKind, Failed, LayerSet, Outcome, Ran, Usage};
+    use crate::ports::Approval;
+    use broker_protocol::{
+        Captured, Digest, Ended, ErrorKind, Extent, Failed, LayerSet, Nonce, Outcome, Ran, Risk, Usage,
+    };
     use serde_json::json;
     use std::cell::{Cell, RefCell};
     use std::collections::VecDeque;
@@ -68,9 +107,11 @@ mod tests {
 
     #[derive(Default)]
     struct Script {
-        events: RefCell<VecDeque<Event>>,
+        /// What happens; nothing until there is an answer.
+        events: RefCell<VecDeque<Option<Event>>>,
         taken: Cell<usize>,
         cancelled: Cell<u32>,
+        answers: RefCell<Vec<Approval>>,
     }
 
     struct Scripted {
@@ -90,13 +131,26 @@ mod tests {
 
     impl Running for Rc<Script> {
         async fn next(&mut self) -> Event {
-            self.events.borrow_mut().pop_front().expect("asked after the end")
+            loop {
+                let next = self.events.borrow_mut().pop_front().expect("asked after the end");
+                match next {
+                    Some(event) => return event,
+                    None if self.answers.borrow().is_empty() => {
+                        self.events.borrow_mut().push_front(None);
+                        std::future::pending().await
+                    }
+                    None => {}
+                }
+            }
         }
         fn taken(&mut self, bytes: usize) {
             self.taken.set(self.taken.get() + bytes);
         }
         fn cancel(&self) {
             self.cancelled.set(self.cancelled.get() + 1);
+        }
+        fn answer(&self, _: &Challenge, approval: Approval) {
+            self.answers.borrow_mut().push(approval);
         }
     }
 
@@ -112,6 +166,28 @@ mod tests {
         }
     }
 
+    /// Answers everything alike, and counts.
+    struct Always(Approval);
+
+    impl Approver for Always {
+        async fn approve(&self, _: &Challenge, _: Option<GrantFault>) -> Approval {
+            self.0
+        }
+        async fn elsewhere(&self, _: &Challenge) {}
+    }
+
+    fn asked(channel: Channel) -> Event {
+        Event::Asked(Box::new(Challenge {
+            digest: Digest([0; 32]),
+            nonce: Nonce([0; 16]),
+            rule: "r".into(),
+            why: "w".into(),
+            risk: Risk::High,
+            expires_s: 30,
+            channel,
+        }))
+    }
+
     fn scripted(ended: Result<Ended, Failed>) -> Scripted {
         let script = Rc::new(Script::default());
         let out = |bytes: &[u8]| Event::Output { stderr: false, bytes: bytes.to_vec() };
@@ -121,18 +197,14 @@ mod tests {
             usage: Usage::default(),
             layers: LayerSet::default(),
         });
-        script.events.borrow_mut().extend([
-            out(b"one"),
-            out(b"two"),
-            out(b"three"),
-            Event::Ended(Box::new(done)),
-        ]);
+        let events = [out(b"one"), out(b"two"), out(b"three"), Event::Ended(Box::new(done))];
+        script.events.borrow_mut().extend(events.map(Some));
         Scripted { roots: Roots { project: "/p".into(), central: "/c".into() }, script }
     }
 
     async fn call(sandbox: &Scripted, ears: &mut Ears) -> Answer {
         let request = plan("bash", json!({"command": "x"}), sandbox.roots()).unwrap();
-        begin(sandbox, request).await.ok().unwrap().finish(ears).await
+        begin(sandbox, request).await.ok().unwrap().finish(ears, &Always(Approval::Yes(Extent::Once))).await
     }
 
     fn block_on<F: Future>(future: F) -> F::Output {
@@ -157,6 +229,21 @@ mod tests {
         assert_eq!(answer.error.unwrap().kind, ErrorKind::Cancelled);
         assert_eq!(ears.heard, b"onetwo");
         assert_eq!((sandbox.script.taken.get(), sandbox.script.cancelled.get()), (11, 1));
+    }
+
+    #[test]
+    fn a_question_is_answered_once_and_again_where_the_answer_was_not_taken() {
+        let answers = |events: Vec<Option<Event>>| {
+            let sandbox = scripted(Ok(Ended::Exited(0)));
+            events.into_iter().rev().for_each(|event| sandbox.script.events.borrow_mut().push_front(event));
+            block_on(call(&sandbox, &mut Ears { heard: vec![], patience: 100 }));
+            sandbox.script.answers.take().len()
+        };
+        assert_eq!(answers(vec![]), 0);
+        assert_eq!(answers(vec![Some(asked(Channel::Separate))]), 0);
+        assert_eq!(answers(vec![Some(asked(Channel::Relay)), None]), 1);
+        let again = Event::NotTaken(GrantFault::TooMany);
+        assert!(answers(vec![Some(asked(Channel::Relay)), None, Some(again)]) >= 1);
     }
 
     #[test]

@@ -64,7 +64,8 @@ fn shown(script: &[ToBroker]) -> String {
 /// How a connection begins: mostly as it should.
 fn prefix(world: &World, chance: &mut Chance) -> Vec<ToBroker> {
     let hello = ToBroker::Hello(Hello::ours(None));
-    let open = ToBroker::Open(Open { spare: chance.below(6) as u8, ..opening(world) });
+    let trust = *pick(&[Trust::Autonomous, Trust::Autonomous, Trust::Guided, Trust::Supervised], chance);
+    let open = ToBroker::Open(Open { spare: chance.below(6) as u8, trust, ..opening(world) });
     match chance.below(20) {
         0 => vec![open],
         1 => vec![hello],
@@ -101,7 +102,7 @@ fn recent(next: CallId, chance: &mut Chance) -> CallId {
 /// Something about a call that is, was or never was under way.
 fn word(call: CallId, chance: &mut Chance) -> ToBroker {
     let number = |chance: &mut Chance| *pick(&[0, 1, 80, 4096, 65_536, u32::MAX], chance);
-    match chance.below(12) {
+    match chance.below(13) {
         0..3 => {
             let length = *pick(&[0, 1, 100, 5000, limit::CHUNK], chance);
             ToBroker::Input { call, bytes: vec![b'a'; length] }
@@ -114,8 +115,23 @@ fn word(call: CallId, chance: &mut Chance) -> ToBroker {
             ToBroker::Signal { call, signal: *pick(&all, chance) }
         }
         8..10 => ToBroker::Credit { call, bytes: number(chance) },
+        10 => pick(
+            &[
+                ToBroker::Grants,
+                ToBroker::Revoke { grant: call % 3 },
+                ToBroker::Refuse { call },
+                ToBroker::Grant(forged(call)),
+            ],
+            chance,
+        )
+        .clone(),
         _ => ToBroker::Cancel { call },
     }
+}
+
+/// A yes to a question that nobody has asked.
+fn forged(call: CallId) -> Grant {
+    Grant { call, digest: Digest([7; 32]), nonce: Nonce([7; 16]), extent: Extent::Session }
 }
 
 fn request(marker: &str, chance: &mut Chance) -> Request {
@@ -243,8 +259,36 @@ impl<'w> Talk<'w> {
             match chance.below(16) {
                 0 => self.listen(Duration::from_millis(15))?,
                 1..5 => self.listen(Duration::ZERO)?,
+                5..8 => self.answer(chance)?,
                 _ => {}
             }
+        }
+        Ok(())
+    }
+
+    /// Answers the questions that have come, mostly as they should be.
+    fn answer(&mut self, chance: &mut Chance) -> Result<(), String> {
+        self.hear()?;
+        let asked: Vec<Grant> = self
+            .ledger
+            .questions()
+            .map(|(call, asked)| Grant {
+                call,
+                digest: asked.digest,
+                nonce: asked.nonce,
+                extent: Extent::Once,
+            })
+            .collect();
+        for grant in asked {
+            let answer = match chance.below(12) {
+                0 => ToBroker::Refuse { call: grant.call },
+                1 => ToBroker::Grant(Grant { digest: Digest([0; 32]), ..grant }),
+                2 => ToBroker::Grant(Grant { nonce: Nonce([0; 16]), ..grant }),
+                3 => ToBroker::Grant(Grant { extent: Extent::Session, ..grant }),
+                4 => continue,
+                _ => ToBroker::Grant(grant),
+            };
+            self.say(&framed(&answer))?;
         }
         Ok(())
     }
@@ -271,7 +315,8 @@ impl<'w> Talk<'w> {
             match self.mirror.next() {
                 Ok(Some(message)) => {
                     if let ToBroker::Open(open) = &message
-                        && (Open { spare: 0, ..open.clone() }) != (Open { spare: 0, ..opening(self.world) })
+                        && (Open { spare: 0, trust: Trust::Guided, ..open.clone() })
+                            != (Open { spare: 0, trust: Trust::Guided, ..opening(self.world) })
                     {
                         self.ledger.sent_odd_open();
                     }

@@ -1,9 +1,9 @@
 //! What a client may expect of a broker, kept frame by frame: each call has one end, nothing comes unasked, output
-//! stays within its window, and the connection ends only for a reason.
+//! stays within its window, nothing runs that was asked about and not granted, and the connection ends only for a reason.
 //!
 //! It sees what was sent and what was received, not when: a broker that has not read yet is right too.
 
-use broker_protocol::{CallId, Ended, ErrorKind, FromBroker, Outcome, ToBroker, limit};
+use broker_protocol::{CallId, Challenge, Ended, ErrorKind, FromBroker, Outcome, ToBroker, limit};
 use std::collections::BTreeMap;
 
 /// How far the connection has come, by what was sent.
@@ -29,6 +29,10 @@ struct Entry {
     credited: u64,
     /// The number was used again before its end was seen: which output belongs to which cannot be told.
     muddled: bool,
+    /// What the broker asked about it.
+    challenge: Option<Challenge>,
+    /// Whether the question was answered with a grant that names it.
+    granted: bool,
 }
 
 /// The books of one connection.
@@ -38,6 +42,9 @@ pub struct Ledger {
     /// What the broker has said of the phase.
     heard: Phase,
     probes: u64,
+    /// Answers and questions about grants that were sent and not answered; most answers are not.
+    answers: u64,
+    lists: u64,
     calls: BTreeMap<CallId, Entry>,
     /// Why the broker must end the connection.
     must_end: Option<String>,
@@ -74,6 +81,16 @@ impl Ledger {
                 self.asked(*call);
                 self.may_end_if(busy, "an Attack while a call may be under way");
             }
+            (Phase::Open, ToBroker::Grant(grant)) => {
+                self.answers += 1;
+                if let Some(entry) = self.calls.get_mut(&grant.call) {
+                    let named =
+                        |asked: &Challenge| (asked.digest, asked.nonce) == (grant.digest, grant.nonce);
+                    entry.granted |= entry.challenge.as_ref().is_some_and(named);
+                }
+            }
+            (Phase::Open, ToBroker::Refuse { .. }) => self.answers += 1,
+            (Phase::Open, ToBroker::Grants | ToBroker::Revoke { .. }) => self.lists += 1,
             (
                 Phase::Open,
                 ToBroker::InputEnd { .. }
@@ -134,12 +151,26 @@ impl Ledger {
                 Ok(())
             }
             FromBroker::Output { call, sequence, bytes, .. } => {
-                self.under_way(*call, "Output")?.output(*sequence, bytes.len())
+                let entry = self.under_way(*call, "Output")?;
+                entry.may_run()?;
+                entry.output(*sequence, bytes.len())
             }
             FromBroker::InputCredit { call, bytes } => self.under_way(*call, "InputCredit")?.credit(*bytes),
-            FromBroker::Part { call, .. } => self.under_way(*call, "Part").map(drop),
+            FromBroker::Part { call, .. } => self.under_way(*call, "Part")?.may_run(),
+            FromBroker::Asked { call, challenge } => self.under_way(*call, "Asked")?.ask(challenge),
+            FromBroker::Ungranted(_) => {
+                self.answers = self.answers.checked_sub(1).ok_or("an answer to no Grant or Refuse")?;
+                Ok(())
+            }
+            FromBroker::Grants(_) => {
+                self.lists = self.lists.checked_sub(1).ok_or("a list that nobody asked for")?;
+                Ok(())
+            }
             FromBroker::Done { call, outcome, .. } => {
                 let entry = self.under_way(*call, "Done")?;
+                if ran(outcome) {
+                    entry.may_run()?;
+                }
                 entry.done += 1;
                 sound(outcome).map_err(|wrong| format!("the call {call}: {wrong}"))
             }
@@ -177,6 +208,12 @@ impl Ledger {
         self.calls.iter().filter(|(_, entry)| entry.asked > entry.done).map(|(call, _)| *call).collect()
     }
 
+    /// The questions that wait for an answer.
+    pub fn questions(&self) -> impl Iterator<Item = (CallId, &Challenge)> {
+        let waiting = self.calls.iter().filter(|(_, entry)| entry.asked > entry.done && !entry.granted);
+        waiting.filter_map(|(call, entry)| Some((*call, entry.challenge.as_ref()?)))
+    }
+
     /// Whether the broker has ended the connection with a word.
     pub fn has_ended(&self) -> bool {
         self.fault
@@ -198,6 +235,25 @@ impl Ledger {
 }
 
 impl Entry {
+    fn ask(&mut self, challenge: &Challenge) -> Result<(), String> {
+        if self.challenge.is_some() && !self.muddled {
+            return Err("asked twice about one call".to_owned());
+        }
+        if self.sequence > 0 && !self.muddled {
+            return Err("asked about a call that runs".to_owned());
+        }
+        self.challenge = Some(challenge.clone());
+        Ok(())
+    }
+
+    /// An error where the call was asked about and nobody has granted it.
+    fn may_run(&self) -> Result<(), String> {
+        if self.challenge.is_none() || self.granted || self.muddled {
+            return Ok(());
+        }
+        Err("a call runs that was asked about and not granted".to_owned())
+    }
+
     fn output(&mut self, sequence: u64, bytes: usize) -> Result<(), String> {
         if bytes > limit::CHUNK || bytes == 0 {
             return Err(format!("a chunk of {bytes} bytes"));
@@ -225,6 +281,15 @@ impl Entry {
     }
 }
 
+/// Whether something was done for a call that ended so.
+fn ran(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Ran(ran) => ran.ended != Ended::Cancelled,
+        Outcome::Answered => true,
+        Outcome::Refused(_) | Outcome::Failed(_) | Outcome::Broken(_) => false,
+    }
+}
+
 /// An outcome that our own machinery may have without anything having been done to it.
 fn sound(outcome: &Outcome) -> Result<(), String> {
     match outcome {
@@ -242,7 +307,10 @@ fn sound(outcome: &Outcome) -> Result<(), String> {
 mod tests {
     use super::*;
     use crate::wire::shell;
-    use broker_protocol::{Broken, Failed, Hello, LayerSet, Open, Request, Trust, Usage};
+    use broker_protocol::{
+        Broken, Channel, Digest, Extent, Failed, Grant, GrantFault, Hello, LayerSet, Nonce, Open, Request,
+        Risk, Trust, Ungranted, Usage,
+    };
 
     fn opened() -> Ledger {
         let mut ledger = Ledger::default();
@@ -323,6 +391,37 @@ mod tests {
         assert_eq!(ledger.received(&fault(ErrorKind::Protocol)), Ok(()));
         assert_eq!(ledger.closed(false), Ok(()));
         assert!(ledger.received(&done(1)).is_err());
+    }
+
+    #[test]
+    fn what_runs_without_a_grant_is_seen() {
+        let challenge = Challenge {
+            digest: Digest([1; 32]),
+            nonce: Nonce([2; 16]),
+            rule: String::new(),
+            why: String::new(),
+            risk: Risk::High,
+            expires_s: 30,
+            channel: Channel::Relay,
+        };
+        let asked = FromBroker::Asked { call: 1, challenge };
+        let granted = |grant: Option<Grant>, then: FromBroker| {
+            let mut ledger = opened();
+            ledger.received(&asked)?;
+            grant.into_iter().for_each(|grant| ledger.sent(&ToBroker::Grant(grant)));
+            ledger.received(&then)
+        };
+        let right = Grant { call: 1, digest: Digest([1; 32]), nonce: Nonce([2; 16]), extent: Extent::Once };
+        for then in [done(1), output(0, 1)] {
+            assert_eq!(granted(Some(right), then.clone()), Ok(()));
+            assert!(granted(None, then.clone()).is_err());
+            assert!(granted(Some(Grant { digest: Digest([9; 32]), ..right }), then.clone()).is_err());
+            assert!(granted(Some(Grant { nonce: Nonce([9; 16]), ..right }), then).is_err());
+        }
+        assert!(judge(&[asked.clone(), asked]).is_err());
+        let ungranted = Ungranted { call: 1, fault: GrantFault::NotWaiting, violations: 0 };
+        assert!(judge(&[FromBroker::Ungranted(ungranted)]).is_err());
+        assert!(judge(&[FromBroker::Grants(vec![])]).is_err());
     }
 
     #[test]

@@ -10,8 +10,8 @@ pub mod seeds;
 
 use crate::wire::shell;
 use broker_protocol::{
-    Decoder, FRAME_MAX, FileAnswer, FromBroker, PathError, Request, Roots, ToBroker, Zone, ZonePath, encode,
-    frame, path,
+    Decoder, FRAME_MAX, FileAnswer, FromApprover, FromBroker, PathError, Request, Roots, ToApprover,
+    ToBroker, Zone, ZonePath, encode, frame, path,
 };
 use policies::model::{FILE_MAX, PolicyFile};
 use policies::value::{ExceptPattern, NamePattern};
@@ -42,6 +42,8 @@ pub fn decoder(data: &[u8]) {
         }
     }
     decode_both_ways::<FromBroker>(stream, cut);
+    decode_both_ways::<FromApprover>(stream, cut);
+    decode_both_ways::<ToApprover>(stream, cut);
 }
 
 /// Decodes `stream` whole and cut into pieces.

@@ -1,5 +1,6 @@
 //! `lazaret call`: one tool, once.
 
+use super::approver::Typed;
 use super::event::ResultEvent;
 use super::place::Place;
 use super::streams::Input;
@@ -98,7 +99,7 @@ async fn perform(tool: &str, input: Value, greeting: Greeting) -> Result<Answer,
     let control = call.running.control();
     let mut nobody = Nobody;
     tokio::select! {
-        answer = call.finish(&mut nobody) => Ok(answer),
+        answer = call.finish(&mut nobody, &Typed) => Ok(answer),
         never = pass_input(&control, input) => match never {},
     }
 }

@@ -4,7 +4,7 @@ use crate::domain::answer::{About, Answer};
 use crate::domain::text::unfinished;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker_protocol::{Failed, Opened};
+use broker_protocol::{Challenge, Failed, GrantFault, Opened};
 use serde::Serialize;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -108,6 +108,61 @@ pub struct Notice<'a> {
     pub event: &'static str,
     /// What is wrong.
     pub error: ErrorBody<'a>,
+}
+
+/// A call waits for an answer.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApprovalEvent<'a> {
+    id: &'a Value,
+    event: &'static str,
+    approval: Question<'a>,
+    tool: &'a str,
+    /// Absent where it is too long to be said twice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input: Option<&'a Value>,
+    /// Why the answer before was none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_taken: Option<&'static str>,
+}
+
+/// A [`Challenge`] in JSON.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Question<'a> {
+    digest: String,
+    rule: &'a str,
+    why: &'a str,
+    risk: &'static str,
+    expires_s: u32,
+    channel: &'static str,
+}
+
+impl<'a> From<&'a Challenge> for Question<'a> {
+    fn from(challenge: &'a Challenge) -> Self {
+        Self {
+            digest: challenge.digest.to_string(),
+            rule: &challenge.rule,
+            why: &challenge.why,
+            risk: challenge.risk.name(),
+            expires_s: challenge.expires_s,
+            channel: challenge.channel.name(),
+        }
+    }
+}
+
+impl<'a> ApprovalEvent<'a> {
+    /// Puts `challenge` into JSON.
+    pub fn new(
+        id: &'a Value,
+        challenge: &'a Challenge,
+        tool: &'a str,
+        input: Option<&'a Value>,
+        not_taken: Option<GrantFault>,
+    ) -> Self {
+        let not_taken = not_taken.map(GrantFault::name);
+        Self { id, event: "approval", approval: challenge.into(), tool, input, not_taken }
+    }
 }
 
 /// A piece of live output.

@@ -6,6 +6,7 @@ mod tools;
 mod session;
 mod doctor;
 mod attack;
+mod approver;
 mod place;
 mod event;
 mod streams;

@@ -1,5 +1,6 @@
 //! `lazaret run`: one command in a cell, as if it ran here.
 
+use super::approver::Typed;
 use super::event::ResultEvent;
 use super::place::Place;
 use super::streams::{Input, Output};
@@ -174,7 +175,7 @@ async fn follow(
     };
     let control = call.running.control();
     tokio::select! {
-        answer = call.finish(out) => Ok(answer),
+        answer = call.finish(out, &Typed) => Ok(answer),
         never = pass_input(&control, input) => match never {},
         never = signals.pass(&control, raw.as_ref()) => match never {},
     }

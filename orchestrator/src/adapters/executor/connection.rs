@@ -5,10 +5,10 @@
 
 use super::ExecutorError;
 use crate::domain::answer::Finished;
-use crate::ports::{Event, Running, Sandbox};
+use crate::ports::{Approval, Event, Running, Sandbox};
 use broker_protocol::{
-    CallId, Decoder, ErrorKind, Failed, FileAnswer, FromBroker, Opened, Outcome, Request, Roots, Signal,
-    ToBroker, encode, frame, limit,
+    CallId, Challenge, Decoder, ErrorKind, Failed, FileAnswer, FromBroker, Grant, Opened, Outcome, Request,
+    Roots, Signal, ToBroker, encode, frame, limit,
 };
 use nix::sys::socket::{Shutdown, shutdown};
 use std::cell::{Cell, RefCell};
@@ -247,10 +247,20 @@ impl Link {
                 slot.push_end(answer.map(|answer| Finished { outcome, answer, usage, layers }));
                 Ok(())
             }
+            FromBroker::Asked { call, challenge } => {
+                self.slot(call)?.push(Event::Asked(Box::new(challenge)));
+                Ok(())
+            }
+            // The call may have ended while our answer was on its way.
+            FromBroker::Ungranted(not) => {
+                self.slot(not.call).into_iter().for_each(|slot| slot.push(Event::NotTaken(not.fault)));
+                Ok(())
+            }
             FromBroker::Fault(failed) => Err(ExecutorError::Fault(failed)),
             FromBroker::Hello(_)
             | FromBroker::Probed(_)
             | FromBroker::Opened(_)
+            | FromBroker::Grants(_)
             | FromBroker::Attacked { .. } => Err(ExecutorError::Protocol("a message out of turn")),
         }
     }
@@ -366,6 +376,14 @@ impl Running for RunningCall {
 
     fn cancel(&self) {
         self.control.cancel();
+    }
+
+    fn answer(&self, challenge: &Challenge, approval: Approval) {
+        let Challenge { digest, nonce, .. } = *challenge;
+        self.control.tell(|call| match approval {
+            Approval::Yes(extent) => ToBroker::Grant(Grant { call, digest, nonce, extent }),
+            Approval::No => ToBroker::Refuse { call },
+        });
     }
 }
 

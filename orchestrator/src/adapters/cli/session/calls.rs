@@ -1,6 +1,7 @@
 //! The calls of a session: each has an id until its one result is on its way.
 
 use super::Reopening;
+use super::asked::{ByLine, Slot};
 use super::line::{LineError, Wrong};
 use super::writer::Writer;
 use crate::adapters::cli::event::{ErrorBody, Notice, OutputEvent, ResultEvent, Whole};
@@ -9,7 +10,7 @@ use crate::application::call;
 use crate::domain::answer::{Answer, Asked};
 use crate::domain::catalogue::Tool;
 use crate::domain::request::live;
-use crate::ports::{Audience, Gone, Sandbox};
+use crate::ports::{Approval, Audience, Gone, Sandbox};
 use broker_protocol::{ErrorKind, Failed, limit};
 use serde_json::Value;
 use std::cell::{Cell, RefCell};
@@ -19,6 +20,9 @@ use std::future::pending;
 use std::rc::Rc;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+
+/// Longest line of a call whose question says its input, in bytes: that much is kept for each call under way.
+const SAID_TWICE: usize = 64 * 1024;
 
 /// All calls of a session.
 pub struct Calls(Rc<Shared>);
@@ -40,6 +44,8 @@ struct Entry {
     control: RefCell<Option<Control>>,
     is_cancelled: Cell<bool>,
     cancelling: Notify,
+    /// Where the answer to its question comes.
+    question: Slot,
     /// The way to its standard input, if it has one that has not ended.
     input: RefCell<Option<UnboundedSender<Fed>>>,
 }
@@ -95,6 +101,14 @@ impl Calls {
     pub fn cancel(&self, id: &Value) {
         if let Some(entry) = self.0.entry(id) {
             entry.cancel();
+        }
+    }
+
+    /// Answers a call's question. An answer to a call that has its result already is late, and not worth a word.
+    pub fn approve(&self, id: Value, approval: Approval) -> Result<(), Wrong> {
+        match self.0.entry(&id) {
+            Some(entry) if !entry.question.answer(approval) => Err(Wrong { id, error: LineError::NotAsked }),
+            Some(_) | None => Ok(()),
         }
     }
 
@@ -154,6 +168,7 @@ impl Shared {
         entry: &Entry,
         fed: Option<UnboundedReceiver<Fed>>,
     ) -> Answer {
+        let said_twice = (held.num_permits() <= SAID_TWICE).then(|| input.clone());
         let begun = async {
             let place = self.places.acquire().await;
             (place, self.begin(tool, input).await)
@@ -170,9 +185,16 @@ impl Shared {
         };
         let control = call.running.control();
         entry.steer(control.clone());
+        let approver = ByLine {
+            id,
+            tool: Tool::find(tool).map_or(tool, |tool| tool.name),
+            input: said_twice,
+            writer: &self.writer,
+            slot: &entry.question,
+        };
         let mut listener = Listener { id, writer: &self.writer, streams: Default::default() };
         tokio::select! {
-            answer = call.finish(&mut listener) => {
+            answer = call.finish(&mut listener, &approver) => {
                 listener.rest().await;
                 answer
             }
@@ -206,6 +228,7 @@ impl Entry {
             control: RefCell::default(),
             is_cancelled: Cell::new(false),
             cancelling: Notify::new(),
+            question: Slot::default(),
             input: RefCell::new(input),
         };
         (Rc::new(entry), fed)

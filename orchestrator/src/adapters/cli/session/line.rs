@@ -2,6 +2,8 @@
 
 use crate::adapters::cli::event;
 use crate::adapters::cli::session::reader::LINE_MAX;
+use crate::ports::Approval;
+use broker_protocol::Extent;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
@@ -29,6 +31,8 @@ pub enum Order {
     },
     /// End a call.
     Cancel,
+    /// Answer a call's question.
+    Approve(Approval),
     /// Feed a call's standard input.
     Feed {
         /// With this.
@@ -54,7 +58,7 @@ pub enum LineError {
     #[error("the line needs an `id`: a text or a number of at most {ID_MAX} bytes")]
     Id,
     /// It asks for nothing.
-    #[error("the line needs `tool`, `cancel`, `stdin`, `stdinBase64` or `stdinEnd`")]
+    #[error("the line needs `tool`, `cancel`, `approve`, `stdin`, `stdinBase64` or `stdinEnd`")]
     Order,
     /// A field has no place in it.
     #[error("field `{0}` has no place in this line")]
@@ -70,6 +74,9 @@ pub enum LineError {
     /// Another call has this id.
     #[error("the id is that of a call under way")]
     IdInUse,
+    /// The call has no question that can be answered here.
+    #[error("the call does not wait for an answer, or takes it from `lazaret approve` only")]
+    NotAsked,
     /// The call has no standard input to feed.
     #[error("the call was not started with \"stdin\": true in its input, or its input has ended")]
     NoInput,
@@ -115,12 +122,27 @@ fn order(mut fields: Map<String, Value>) -> Result<Order, LineError> {
         Order::Call { tool, input: fields.remove("input").unwrap_or_else(|| Value::Object(Map::new())) }
     } else if is_true(&mut fields, "cancel")? {
         Order::Cancel
+    } else if let Some(answer) = fields.remove("approve") {
+        Order::Approve(approval(&answer)?)
     } else {
         feed(&mut fields)?
     };
     match fields.keys().next() {
         Some(name) => Err(LineError::Surplus(name.clone())),
         None => Ok(order),
+    }
+}
+
+fn approval(answer: &Value) -> Result<Approval, LineError> {
+    match answer {
+        Value::Bool(true) => Ok(Approval::Yes(Extent::Once)),
+        Value::Bool(false) => Ok(Approval::No),
+        answer => match answer.as_str() {
+            Some("once") => Ok(Approval::Yes(Extent::Once)),
+            Some("session") => Ok(Approval::Yes(Extent::Session)),
+            Some("no") => Ok(Approval::No),
+            _ => Err(LineError::Field { name: "approve", rule: "\"once\", \"session\" or \"no\"" }),
+        },
     }
 }
 
@@ -166,6 +188,11 @@ mod tests {
         let cases = [
             (r#"{"id":1,"tool":"ls"}"#, json!(1), Order::Call { tool: "ls".into(), input: json!({}) }),
             (r#"{"id":"a","cancel":true}"#, json!("a"), Order::Cancel),
+            (r#"{"id":"a","approve":"once"}"#, json!("a"), Order::Approve(Approval::Yes(Extent::Once))),
+            (r#"{"id":"a","approve":true}"#, json!("a"), Order::Approve(Approval::Yes(Extent::Once))),
+            (r#"{"id":"a","approve":"session"}"#, json!("a"), Order::Approve(Approval::Yes(Extent::Session))),
+            (r#"{"id":"a","approve":"no"}"#, json!("a"), Order::Approve(Approval::No)),
+            (r#"{"id":"a","approve":false}"#, json!("a"), Order::Approve(Approval::No)),
             (r#"{"id":"a","stdin":"é"}"#, json!("a"), feed("é".as_bytes(), false)),
             (r#"{"id":"a","stdinBase64":"AP8="}"#, json!("a"), feed(b"\x00\xff", false)),
             (r#"{"id":1.5,"stdinEnd":true}"#, json!(1.5), feed(b"", true)),
@@ -195,6 +222,8 @@ mod tests {
             (r#"{"id":"a","stdin":"x","stdinBase64":""}"#, json!("a"), "`stdinBase64` has no place"),
             (r#"{"id":"a","stdinBase64":"?"}"#, json!("a"), "base64"),
             (r#"{"id":"a","stdin":1}"#, json!("a"), "field `stdin`: a text"),
+            (r#"{"id":"a","approve":"always"}"#, json!("a"), "field `approve`: \"once\""),
+            (r#"{"id":"a","approve":null}"#, json!("a"), "field `approve`: \"once\""),
         ];
         for (text, id, message) in cases {
             let wrong = parse(text.as_bytes()).unwrap_err();

@@ -8,6 +8,7 @@ mod line;
 mod reader;
 mod writer;
 mod calls;
+mod asked;
 
 use super::event::{ErrorBody, Notice, Ready};
 use super::place::Place;
@@ -37,12 +38,19 @@ const EXAMPLES: &str = r#"In, one object a line:
   {"id":"2","stdin":"text"}   {"id":"2","stdinBase64":"AP8="}
   {"id":"2","stdinEnd":true}
   {"id":"1","cancel":true}
+  {"id":"1","approve":"once"}   or "session", "no", true, false
 Out:
   {"event":"ready","session":{...}}
   {"id":"1","event":"output","stream":"stdout","chunk":"..."}
       (with "chunkBase64" instead where it is not UTF-8)
+  {"id":"1","event":"approval","approval":{"digest":"...","rule":"...",
+      "why":"...","risk":"high","expiresS":30,"channel":"relay"},
+      "tool":"bash","input":{...}}
   {"id":"1","event":"result","status":"success","result":"...",
       "metadata":{...}}
+A call that the policy asks about waits for "approve"; without an answer in
+time its result is the error approval_timeout, and it was not started. With
+"channel":"separate" the answer is taken from `lazaret approve` only.
 Each call ends with exactly one result. A wrong line gets a result with
 status "error" and its id, or null. A line for a call that has ended is
 ignored. At the end of the input, calls under way are waited for.
@@ -106,16 +114,20 @@ impl Desk {
         let cost = (bytes.len() + LINE_COST).min(HELD) as u32;
         let Line { id, order } = line::parse(&bytes)?;
         drop(bytes);
-        if let Order::Cancel = order {
-            self.calls.cancel(&id);
-            return Ok(());
+        match order {
+            Order::Cancel => {
+                self.calls.cancel(&id);
+                return Ok(());
+            }
+            Order::Approve(approval) => return self.calls.approve(id, approval),
+            Order::Call { .. } | Order::Feed { .. } => {}
         }
         // Never closed, so there is always a permit in the end.
         let Ok(held) = self.held.clone().acquire_many_owned(cost).await else { return Ok(()) };
         match order {
             Order::Call { tool, input } => self.calls.start(id, tool, input, held),
             Order::Feed { bytes, end } => self.calls.feed(id, bytes, end, held).await,
-            Order::Cancel => Ok(()),
+            Order::Cancel | Order::Approve(_) => Ok(()),
         }
     }
 }

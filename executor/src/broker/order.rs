@@ -1,0 +1,92 @@
+//! From a command's request to the order that a cell gets: what to run, where, for how long, with which streams.
+
+use super::capture::Capture;
+use super::command::{CellHandle, Streams};
+use crate::cell::plan::{CellPlan, Task, Walls};
+use crate::sys;
+use broker_protocol::{Bash, CallId, Stdin, Zone, ZonePath, frame};
+use nix::fcntl::OFlag;
+use nix::unistd::pipe2;
+use policies::EffectivePolicy;
+use serde_bytes::ByteBuf;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+
+/// Sends a cell its order, with the far ends of the streams whose near ends are returned.
+pub fn order(
+    plan: &CellPlan,
+    bash: &Bash,
+    terminal: Option<(OwnedFd, OwnedFd)>,
+    cell: &CellHandle,
+    null: BorrowedFd,
+) -> io::Result<Streams> {
+    let mut bytes = Vec::new();
+    frame::encode(plan, &mut bytes).map_err(io::Error::other)?;
+    let order = &bytes[frame::PREFIX..];
+    if let (Stdin::Terminal(size), Some((master, slave))) = (&bash.stdin, terminal) {
+        sys::terminal_size(master.as_fd(), size.rows, size.columns)?;
+        sys::send(cell.socket.as_fd(), order, &[slave.as_fd(), slave.as_fd(), slave.as_fd()])?;
+        let stdin = Some(master.try_clone()?);
+        return Ok(Streams { stdout: master, stderr: None, stdin });
+    }
+    let (stdout, out) = pipe2(OFlag::O_CLOEXEC)?;
+    let (stderr, err) = pipe2(OFlag::O_CLOEXEC)?;
+    let (stdin, input) = match bash.stdin {
+        Stdin::Stream => {
+            let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
+            (Some(read), Some(write))
+        }
+        Stdin::Null | Stdin::Terminal(_) => (None, None),
+    };
+    let stdin = stdin.as_ref().map_or(null, AsFd::as_fd);
+    sys::send(cell.socket.as_fd(), order, &[stdin, out.as_fd(), err.as_fd()])?;
+    Ok(Streams { stdout, stderr: Some(stderr), stdin: input })
+}
+
+/// One call's work as data.
+pub fn plan(walls: &Walls, bash: &Bash) -> CellPlan {
+    let arguments = match &bash.command {
+        broker_protocol::Command::Shell(text) => {
+            ["bash", "-c", text].map(|argument| ByteBuf::from(argument.as_bytes())).into()
+        }
+        broker_protocol::Command::Arguments(arguments) => arguments.clone(),
+    };
+    let terminal = match &bash.stdin {
+        Stdin::Terminal(terminal) => Some(terminal.term.clone()),
+        Stdin::Null | Stdin::Stream => None,
+    };
+    let directory = directory(walls, bash).display().to_string();
+    CellPlan { task: Task::Program { arguments, terminal }, directory }
+}
+
+/// Where a command starts.
+pub fn directory(walls: &Walls, bash: &Bash) -> PathBuf {
+    let project = ZonePath::root(Zone::Project);
+    let path = bash.directory.as_ref().unwrap_or(&project);
+    let root = match path.zone() {
+        Zone::Project => &walls.project,
+        Zone::Central => &walls.central,
+    };
+    // `join` with an empty path would add a slash.
+    if path.relative().is_empty() { root.clone() } else { root.join(path.relative()) }
+}
+
+/// The wall time of a command. One at a terminal has none unless it asks: a person is there to end it.
+pub fn time_limit(policy: &EffectivePolicy, bash: &Bash) -> Option<u32> {
+    match (&bash.stdin, bash.timeout_s) {
+        (Stdin::Terminal(_), None) => None,
+        (_, asked) => Some(policy.timeout(asked)),
+    }
+}
+
+/// What is kept of a command's output.
+pub fn capture(policy: &EffectivePolicy, call: CallId) -> Capture {
+    Capture::new(policy.limits.capture, policy.limits.spill, spill_name(call))
+}
+
+/// Unique in a central root that many sessions share, one after the other and side by side.
+fn spill_name(call: CallId) -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    format!("{}-{}-{call}.log", now.as_micros(), std::process::id())
+}

@@ -1,0 +1,104 @@
+//! The frames of approval, on the client's connection and on an approver's.
+
+use broker_protocol::*;
+
+pub fn challenge(channel: Channel) -> Challenge {
+    Challenge {
+        digest: Digest([0xd1; 32]),
+        nonce: Nonce([0x0e; 16]),
+        rule: "trust:guided".into(),
+        why: "w".into(),
+        risk: Risk::High,
+        expires_s: 30,
+        channel,
+    }
+}
+
+pub fn grant(extent: Extent) -> Grant {
+    Grant { call: 7, digest: Digest([0xd1; 32]), nonce: Nonce([0x0e; 16]), extent }
+}
+
+fn standing() -> Vec<Standing> {
+    vec![Standing { grant: 1, rule: "trust:guided".into(), tool: "bash".into(), calls: 3 }]
+}
+
+pub fn to_broker() -> Vec<(&'static str, ToBroker)> {
+    vec![
+        ("grant once", ToBroker::Grant(grant(Extent::Once))),
+        ("grant for the session", ToBroker::Grant(grant(Extent::Session))),
+        ("refuse", ToBroker::Refuse { call: 7 }),
+        ("grants", ToBroker::Grants),
+        ("revoke", ToBroker::Revoke { grant: 1 }),
+    ]
+}
+
+pub fn from_broker() -> Vec<(&'static str, FromBroker)> {
+    let ungranted = |fault| FromBroker::Ungranted(Ungranted { call: 7, fault, violations: 2 });
+    vec![
+        ("asked", FromBroker::Asked { call: 7, challenge: challenge(Channel::Relay) }),
+        ("ungranted, not waiting", ungranted(GrantFault::NotWaiting)),
+        ("ungranted, other call", ungranted(GrantFault::OtherCall)),
+        ("ungranted, other question", ungranted(GrantFault::OtherQuestion)),
+        ("ungranted, other channel", ungranted(GrantFault::OtherChannel)),
+        ("ungranted, too many", ungranted(GrantFault::TooMany)),
+        ("grants", FromBroker::Grants(standing())),
+    ]
+}
+
+pub fn from_approver() -> Vec<(&'static str, FromApprover)> {
+    let examples = vec![
+        ("hello", FromApprover::Hello(Hello { version: 0x0102, ..Hello::ours(None) })),
+        ("look", FromApprover::Look { call: 7 }),
+        ("grant", FromApprover::Grant(grant(Extent::Once))),
+        ("refuse", FromApprover::Refuse { call: 7, nonce: Nonce([0x0e; 16]) }),
+        ("grants", FromApprover::Grants),
+        ("revoke", FromApprover::Revoke { grant: 1 }),
+    ];
+    // A new variant does not compile here until it has an example above.
+    examples.iter().for_each(|(_, message)| match message {
+        FromApprover::Hello(_)
+        | FromApprover::Look { .. }
+        | FromApprover::Grant(_)
+        | FromApprover::Refuse { .. }
+        | FromApprover::Grants
+        | FromApprover::Revoke { .. } => {}
+    });
+    examples
+}
+
+pub fn to_approver(opened: Opened) -> Vec<(&'static str, ToApprover)> {
+    let ended = |decision| ToApprover::Ended { call: 7, decision };
+    let request = Request::FileRead(FileRead { path: super::zone("a"), offset: None, limit: None });
+    let ungranted = Ungranted { call: 7, fault: GrantFault::NotWaiting, violations: 0 };
+    let asked = ToApprover::Asked { call: 7, challenge: challenge(Channel::Separate), tool: "bash".into() };
+    let examples = vec![
+        ("hello", ToApprover::Hello(Hello { version: 0x0102, ..Hello::ours(None) })),
+        ("session", ToApprover::Session { opened, client: 42 }),
+        ("asked", asked),
+        ("request", ToApprover::Request { call: 7, request }),
+        ("before", ToApprover::Before { call: 7, bytes: b"old".into() }),
+        ("seen", ToApprover::Seen { call: 7 }),
+        ("ended, granted once", ended(Decision::Granted(Extent::Once))),
+        ("ended, granted for the session", ended(Decision::Granted(Extent::Session))),
+        ("ended, refused", ended(Decision::Refused)),
+        ("ended, expired", ended(Decision::Expired)),
+        ("ended, cancelled", ended(Decision::Cancelled)),
+        ("ungranted", ToApprover::Ungranted(ungranted)),
+        ("grants", ToApprover::Grants(standing())),
+        ("fault", ToApprover::Fault(super::failed())),
+    ];
+    // As above.
+    examples.iter().for_each(|(_, message)| match message {
+        ToApprover::Hello(_)
+        | ToApprover::Session { .. }
+        | ToApprover::Asked { .. }
+        | ToApprover::Request { .. }
+        | ToApprover::Before { .. }
+        | ToApprover::Seen { .. }
+        | ToApprover::Ended { .. }
+        | ToApprover::Ungranted(_)
+        | ToApprover::Grants(_)
+        | ToApprover::Fault(_) => {}
+    });
+    examples
+}
