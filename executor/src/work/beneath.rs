@@ -93,7 +93,7 @@ pub(super) fn open_beneath(
 }
 
 /// A name in a zone, which may have bytes that are not UTF-8.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Place {
     pub(super) zone: Zone,
     pub(super) path: PathBuf,

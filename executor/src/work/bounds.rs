@@ -13,6 +13,8 @@ pub(super) const CHUNK: usize = 64 * 1024;
 pub(super) const SKIPPED: u64 = 64 << 20;
 /// Bytes of a file that are hashed to compare it with a digest.
 pub(super) const HASHED: u64 = 64 << 20;
+/// Bytes of a file that is replaced and held meanwhile, to be compared with what was read, and to be kept for undo.
+pub(super) const KEPT: usize = 16 << 20;
 /// Bytes of a file that is edited, before and after.
 pub(super) const EDITED: usize = 4 << 20;
 /// Directory entries that one walk reads.

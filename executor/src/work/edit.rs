@@ -12,7 +12,8 @@ use super::beneath::{READING, regular};
 use super::bounds::EDITED;
 use super::failure::{SystemError, WorkError};
 use super::read::{digest, read_at_most};
-use super::write::{Before, changed};
+use super::seen::Known;
+use super::write::Current;
 use super::{Intent, Worker};
 use broker_protocol::{Edit, Edited, FileEdit, Occurrence};
 use memchr::memchr_iter;
@@ -75,17 +76,19 @@ impl Worker {
         if content.len() > EDITED {
             return Err(EditError::TooLarge { path: path.to_string() }.into());
         }
-        if request.expected_sha256.is_some_and(|expected| expected != digest(&content)) {
-            return Err(changed(path));
-        }
-        let (content, replaced) = apply(content, request)?;
-        self.put(path, &found.place, &content, Some(Before::just(&stat)))?;
-        Ok(Edited { replaced, bytes: content.len() as u64, sha256: digest(&content) })
+        let before = Current::of(stat, content);
+        self.admit(path, &found.place, &before, request.expected_sha256)?;
+        let (content, replaced) = apply(before.content.as_deref().unwrap_or_default(), request)?;
+        self.put(path, &found.place, &content, Some(&before))?;
+        let sha256 = digest(&content);
+        self.seen.borrow_mut().note(found.place, Known::Whole(sha256));
+        Ok(Edited { replaced, bytes: content.len() as u64, sha256 })
     }
 }
 
 /// `content` with every edit made, and how many places each replaced.
-fn apply(mut content: Vec<u8>, request: &FileEdit) -> Result<(Vec<u8>, Vec<u32>), EditError> {
+fn apply(content: &[u8], request: &FileEdit) -> Result<(Vec<u8>, Vec<u32>), EditError> {
+    let mut content = Cow::Borrowed(content);
     let mut replaced = Vec::with_capacity(request.edits.len());
     for (at, edit) in request.edits.iter().enumerate() {
         let (old, new) = texts(&content, edit);
@@ -95,10 +98,10 @@ fn apply(mut content: Vec<u8>, request: &FileEdit) -> Result<(Vec<u8>, Vec<u32>)
         if size > EDITED {
             return Err(EditError::TooLarge { path: request.path.to_string() });
         }
-        content = replace(&content, &old, &new, size);
+        content = Cow::Owned(replace(&content, &old, &new, size));
         replaced.push(places as u32);
     }
-    Ok((content, replaced))
+    Ok((content.into_owned(), replaced))
 }
 
 fn check(

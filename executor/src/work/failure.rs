@@ -103,7 +103,10 @@ impl OpenError {
 impl WriteError {
     fn kind(&self) -> ErrorKind {
         match self {
-            WriteError::Exists { .. } | WriteError::Changed { .. } => ErrorKind::InvalidInput,
+            WriteError::Exists { .. }
+            | WriteError::Unread { .. }
+            | WriteError::Modified { .. }
+            | WriteError::Changed { .. } => ErrorKind::InvalidInput,
             WriteError::TooLarge { .. } => ErrorKind::ResourceLimit,
             WriteError::Unwritable { .. } | WriteError::System(_) => ErrorKind::Io,
         }

@@ -9,6 +9,8 @@
 //!   opened is looked at. A link is followed only where each step of it lies in one of the two zones, and then the
 //!   name it leads to is asked about like the name that was given.
 //! - **Only regular files are read**, and nothing is opened in a way that waits.
+//! - **Nothing is changed unseen**: an existing file is edited or replaced only if this session has read it, or wrote it
+//!   (`seen`).
 //! - **A write is whole or not there**: a temporary file beside the target, `fsync`, then one `link` or `rename`.
 //! - **Everything is bounded**: bytes read, entries walked, patterns compiled, seconds spent, bytes answered
 //!   (`bounds`). What is cut says so.
@@ -16,9 +18,10 @@
 //! It does not see hard links: a protected file that already has a second name can be reached by that name, here as
 //! with `cat`. That a cell makes such a name is kept off by the mounts that pin protected names: no link crosses one.
 //!
-//! No thread, no `unsafe`, nothing kept between calls but the two descriptors.
+//! No thread, no `unsafe`, nothing kept between calls but the two descriptors and what has been read.
 
 pub mod beneath;
+mod seen;
 mod read;
 mod write;
 mod temporary;
@@ -37,6 +40,8 @@ mod failure;
 mod tests;
 
 use broker_protocol::{FileAnswer, FileReply, Request, Zone};
+use seen::Seen;
+use std::cell::RefCell;
 use std::path::Path;
 
 pub use beneath::{Root, Roots};
@@ -62,12 +67,13 @@ pub trait Protected {
 pub struct Worker {
     roots: Roots,
     protected: Box<dyn Protected>,
+    seen: RefCell<Seen>,
 }
 
 impl Worker {
     /// A worker on `roots`, which are opened before the process is confined.
     pub fn new(roots: Roots, protected: Box<dyn Protected>) -> Self {
-        Self { roots, protected }
+        Self { roots, protected, seen: RefCell::default() }
     }
 
     /// Does what `request` asks. It always comes back, within the times and sizes of `bounds`.

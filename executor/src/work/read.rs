@@ -1,8 +1,9 @@
 //! Reads a regular file, whole or by lines. A small file costs one open, one look, one read.
 
 use super::beneath::{READING, regular};
-use super::bounds::{CHUNK, SKIPPED};
+use super::bounds::{CHUNK, HASHED, SKIPPED};
 use super::failure::{SystemError, WorkError};
+use super::seen::Known;
 use super::{Intent, Worker};
 use broker_protocol::{Digest, FileRead, Truncated, limit};
 use memchr::memchr_iter;
@@ -40,19 +41,27 @@ impl Worker {
     /// Answers `file_read`.
     pub(super) fn read(&self, request: &FileRead) -> Result<broker_protocol::Read, WorkError> {
         let found = self.open(&request.path, READING, Intent::Read)?;
-        let size = regular(&request.path, &found.file)?.st_size as u64;
-        let file = File::from(found.file);
-        match (request.offset.unwrap_or(1), request.limit) {
-            (1, None) => {
-                Ok(whole(file, size).map_err(|error| SystemError::new("read", &request.path, error))?)
-            }
-            (first, limit) => lines(file, size, first, limit, request),
+        let stat = regular(&request.path, &found.file)?;
+        let size = stat.st_size as u64;
+        let mut file = File::from(found.file);
+        let failed = |error| SystemError::new("read", &request.path, error);
+        let read = match (request.offset.unwrap_or(1), request.limit) {
+            (1, None) => whole(&file, size).map_err(failed)?,
+            (first, limit) => lines(&file, size, first, limit, request)?,
+        };
+        let known = match read.sha256 {
+            Some(digest) => Some(Known::Whole(digest)),
+            None => Known::part(&mut file, &stat).map_err(failed)?,
+        };
+        if let Some(known) = known {
+            self.seen.borrow_mut().note(found.place, known);
         }
+        Ok(read)
     }
 }
 
 /// A file from its first byte, up to [`limit::READ`].
-fn whole(file: File, size: u64) -> io::Result<broker_protocol::Read> {
+fn whole(file: &File, size: u64) -> io::Result<broker_protocol::Read> {
     let mut content = read_at_most(file, size, limit::READ)?;
     let size = size.max(content.len() as u64);
     let cut = content.len() > limit::READ;
@@ -62,7 +71,7 @@ fn whole(file: File, size: u64) -> io::Result<broker_protocol::Read> {
 
 /// Lines from `first` on, up to `most` of them and to [`limit::READ`] bytes.
 fn lines(
-    file: File,
+    file: &File,
     size: u64,
     first: u64,
     most: Option<u64>,
@@ -94,7 +103,7 @@ fn answer(content: Vec<u8>, first_line: u64, size: u64, cut: bool) -> broker_pro
 }
 
 fn nothing_there(
-    source: &BufReader<Take<File>>,
+    source: &BufReader<Take<&File>>,
     skipped: Skipped,
     first: u64,
     request: &FileRead,
@@ -208,4 +217,20 @@ pub(super) fn read_at_most(mut file: impl Read, size: u64, most: usize) -> io::R
 /// The digest of `content`.
 pub(super) fn digest(content: &[u8]) -> Digest {
     Digest(Sha256::digest(content).into())
+}
+
+/// The digest of a file of at most [`HASHED`] bytes.
+pub(super) fn file_digest(file: impl Read) -> io::Result<Option<Digest>> {
+    let mut source = file.take(HASHED + 1);
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        match source.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(bytes) => hash.update(&buffer[..bytes]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((source.limit() > 0).then(|| Digest(hash.finalize().into())))
 }

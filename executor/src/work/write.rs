@@ -5,19 +5,18 @@
 
 use super::Worker;
 use super::beneath::{ENTERING, OpenError, Place, READING, open_beneath, regular, regular_stat};
-use super::bounds::{CHUNK, HASHED};
+use super::bounds::{HASHED, KEPT};
 use super::failure::{SystemError, WorkError};
-use super::read::digest;
+use super::read::{digest, file_digest, read_at_most};
+use super::seen::{Known, Stamp, Unknown};
 use super::temporary::Temporary;
 use broker_protocol::{Digest, FileWrite, Written, ZonePath};
 use nix::errno::Errno;
 use nix::fcntl::AtFlags;
 use nix::sys::stat::{FileStat, Mode, fstatat, mkdirat};
 use nix::unistd::{AccessFlags, faccessat};
-use sha2::{Digest as _, Sha256};
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use thiserror::Error;
@@ -34,7 +33,19 @@ pub enum WriteError {
         /// The file.
         path: String,
     },
-    /// It is not what the caller has read.
+    /// The session does not know what is in it.
+    #[error("{path} has not been read in this session; read it first, it may hold what you do not expect")]
+    Unread {
+        /// The file.
+        path: String,
+    },
+    /// It is not what the session has read or written.
+    #[error("{path} was modified since the last read; read it again")]
+    Modified {
+        /// The file.
+        path: String,
+    },
+    /// It is not what the caller expects, or it has changed in this moment.
     #[error("{path} has changed since it was read; read it again")]
     Changed {
         /// The file.
@@ -57,42 +68,38 @@ pub enum WriteError {
     System(#[from] SystemError),
 }
 
-/// A file that is to be replaced.
-pub(super) struct Before {
-    mode: Mode,
-    /// What must still be there when it is replaced, where its content was looked at.
-    seen: Option<Stamp>,
+/// What stands where a write goes.
+pub(super) struct Current {
+    stat: FileStat,
+    /// Its bytes, where they are few enough to be held.
+    pub(super) content: Option<Vec<u8>>,
+    digest: Option<Digest>,
 }
 
-/// What changes when a file changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
-    file: (u64, u64),
-    size: i64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-impl Before {
-    /// A file in the state `stat`, to be replaced whatever becomes of it.
-    fn any(stat: &FileStat) -> Self {
-        Self { mode: Mode::from_bits_truncate(stat.st_mode & 0o777), seen: None }
+impl Current {
+    /// The file of `content`, in the state `stat`.
+    pub(super) fn of(stat: FileStat, content: Vec<u8>) -> Self {
+        Self { stat, digest: Some(digest(&content)), content: Some(content) }
     }
 
-    /// A file in the state `stat`, to be replaced only in that state.
-    pub(super) fn just(stat: &FileStat) -> Self {
-        Self { seen: Some(Stamp::of(stat)), ..Self::any(stat) }
-    }
-}
-
-impl Stamp {
-    fn of(stat: &FileStat) -> Self {
-        Self {
-            file: (stat.st_dev, stat.st_ino),
-            size: stat.st_size,
-            modified: (stat.st_mtime, stat.st_mtime_nsec),
-            changed: (stat.st_ctime, stat.st_ctime_nsec),
+    /// Reads a file, and if it is too large to be held, hashes it where that is `wanted`.
+    fn read(path: &ZonePath, file: OwnedFd, wanted: bool) -> Result<Self, WorkError> {
+        let failed = |error| SystemError::new("read", path, error);
+        let stat = regular(path, &file)?;
+        let file = File::from(file);
+        if stat.st_size as u64 <= KEPT as u64 {
+            let content = read_at_most(&file, stat.st_size as u64, KEPT).map_err(failed)?;
+            if content.len() <= KEPT {
+                return Ok(Self::of(stat, content));
+            }
+            return Err(changed(path));
         }
+        let digest = if wanted { file_digest(file).map_err(failed)? } else { None };
+        Ok(Self { stat, content: None, digest })
+    }
+
+    fn mode(&self) -> Mode {
+        Mode::from_bits_truncate(self.stat.st_mode & 0o777)
     }
 }
 
@@ -112,9 +119,10 @@ impl Worker {
     fn write_once(&self, request: &FileWrite) -> Result<Written, WorkError> {
         let (place, stat) = self.locate(&request.path)?;
         let before = self.before(request, &place, stat)?;
-        let created = before.is_none();
-        self.put(&request.path, &place, &request.content, before)?;
-        Ok(Written { bytes: request.content.len() as u64, created, sha256: digest(&request.content) })
+        self.put(&request.path, &place, &request.content, before.as_ref())?;
+        let sha256 = digest(&request.content);
+        self.seen.borrow_mut().note(place, Known::Whole(sha256));
+        Ok(Written { bytes: request.content.len() as u64, created: before.is_none(), sha256 })
     }
 
     /// Checks what stands at the target against what the request says about it.
@@ -123,36 +131,46 @@ impl Worker {
         request: &FileWrite,
         place: &Place,
         stat: Option<FileStat>,
-    ) -> Result<Option<Before>, WorkError> {
-        let path = || request.path.to_string();
+    ) -> Result<Option<Current>, WorkError> {
+        let path = &request.path;
         let Some(stat) = stat else {
             return match request.expected_sha256 {
-                Some(_) => Err(WriteError::Changed { path: path() }.into()),
+                Some(_) => Err(changed(path)),
                 None => Ok(None),
             };
         };
-        let stat = regular_stat(&request.path, stat)?;
+        regular_stat(path, stat)?;
         if !request.overwrite {
-            return Err(WriteError::Exists { path: path() }.into());
+            return Err(WriteError::Exists { path: path.to_string() }.into());
         }
-        match request.expected_sha256 {
-            Some(expected) => self.compared(&request.path, place, expected).map(Some),
-            None => Ok(Some(Before::any(&stat))),
-        }
-    }
-
-    /// The file at `place`, if its digest is `expected`.
-    fn compared(&self, path: &ZonePath, place: &Place, expected: Digest) -> Result<Before, WorkError> {
-        let failed = |error| SystemError::new("read", path, error);
         let file = match self.root(place.zone).open_beneath(&place.path, READING) {
             Err(Errno::ENOENT | Errno::ELOOP) => return Err(changed(path)),
-            opened => opened.map_err(|errno| failed(errno.into()))?,
+            opened => opened.map_err(|errno| SystemError::new("read", path, errno))?,
         };
-        let stat = regular(path, &file)?;
-        match file_digest(file.into()).map_err(failed)? {
-            None => Err(WriteError::TooLarge { path: path.to_string() }.into()),
-            Some(found) if found == expected => Ok(Before::just(&stat)),
-            Some(_) => Err(changed(path)),
+        let current = Current::read(path, file, request.expected_sha256.is_some())?;
+        self.admit(path, place, &current, request.expected_sha256)?;
+        Ok(Some(current))
+    }
+
+    /// Refuses to change what this session does not know. Whoever names the digest of the content knows it.
+    pub(super) fn admit(
+        &self,
+        path: &ZonePath,
+        place: &Place,
+        current: &Current,
+        expected: Option<Digest>,
+    ) -> Result<(), WriteError> {
+        let path = || path.to_string();
+        match (expected, current.digest) {
+            (Some(expected), Some(found)) if expected == found => Ok(()),
+            (Some(_), Some(_)) => Err(WriteError::Changed { path: path() }),
+            (Some(_), None) => Err(WriteError::TooLarge { path: path() }),
+            (None, digest) => {
+                self.seen.borrow().check(place, &current.stat, digest).map_err(|unknown| match unknown {
+                    Unknown::Unread => WriteError::Unread { path: path() },
+                    Unknown::Modified => WriteError::Modified { path: path() },
+                })
+            }
         }
     }
 
@@ -162,7 +180,7 @@ impl Worker {
         path: &ZonePath,
         place: &Place,
         content: &[u8],
-        before: Option<Before>,
+        before: Option<&Current>,
     ) -> Result<(), WorkError> {
         let failed = |errno| SystemError::new("write", path, errno);
         let (Some(parent), Some(name)) = (place.path.parent(), place.path.file_name()) else {
@@ -172,7 +190,7 @@ impl Worker {
         if before.is_some() {
             writable(path, &directory, name)?;
         }
-        let mode = before.as_ref().map(|before| before.mode);
+        let mode = before.map(Current::mode);
         let file = Temporary::new(&directory, content, mode).map_err(failed)?;
         let Some(before) = before else {
             return file.create(name).map_err(|errno| match errno {
@@ -180,7 +198,7 @@ impl Worker {
                 errno => failed(errno).into(),
             });
         };
-        if before.seen.is_some_and(|seen| now(&directory, name) != Some(seen)) {
+        if now(&directory, name) != Some(Stamp::of(&before.stat)) {
             return Err(changed(path));
         }
         Ok(file.replace(name).map_err(failed)?)
@@ -236,20 +254,4 @@ fn now(directory: &OwnedFd, name: &OsStr) -> Option<Stamp> {
 /// The error of a file that is not what was read.
 pub(super) fn changed(path: &ZonePath) -> WorkError {
     WriteError::Changed { path: path.to_string() }.into()
-}
-
-/// The digest of a file of at most [`HASHED`] bytes.
-fn file_digest(file: File) -> io::Result<Option<Digest>> {
-    let mut source = file.take(HASHED + 1);
-    let mut hash = Sha256::new();
-    let mut buffer = vec![0; CHUNK];
-    loop {
-        match source.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(bytes) => hash.update(&buffer[..bytes]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok((source.limit() > 0).then(|| Digest(hash.finalize().into())))
 }

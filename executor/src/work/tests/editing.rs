@@ -28,7 +28,7 @@ impl Ground {
 
     /// Edits a file of `content` and returns what becomes of it.
     fn edited(&self, content: &str, edits: Vec<Edit>) -> String {
-        self.put("project/edited", content);
+        self.put_known("edited", content);
         self.edit("edited", edits).unwrap();
         self.content("project/edited")
     }
@@ -37,7 +37,7 @@ impl Ground {
 #[test]
 fn each_edit_is_made_in_the_result_of_the_one_before() {
     let ground = Ground::new();
-    let path = ground.put("project/a", "one two two");
+    let path = ground.put_known("a", "one two two");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o750)).unwrap();
     let edited = ground.edit("a", vec![only("one", "two"), edit("two", "3", Occurrence::All)]).unwrap();
     assert_eq!((edited.replaced, edited.bytes), (vec![1, 3], 5));
@@ -50,7 +50,7 @@ fn each_edit_is_made_in_the_result_of_the_one_before() {
 #[test]
 fn counts_that_do_not_fit_are_said_and_nothing_is_written() {
     let ground = Ground::new();
-    ground.put("project/a", "x x x y");
+    ground.put_known("a", "x x x y");
     let message = |edits| {
         let error = ground.edit("a", edits).unwrap_err();
         assert_eq!(error.kind, ErrorKind::InvalidInput);
@@ -96,7 +96,7 @@ fn the_end_of_the_file_stays_as_it_is() {
 #[test]
 fn bytes_that_are_not_text_stay_as_they_are() {
     let ground = Ground::new();
-    ground.put("project/a", b"\xff\0old\xfe");
+    ground.put_known("a", b"\xff\0old\xfe");
     ground.edit("a", vec![only("old", "n\u{e9}w")]).unwrap();
     assert_eq!(fs::read(ground.path("project/a")).unwrap(), b"\xff\0n\xc3\xa9w\xfe");
 }
@@ -104,9 +104,9 @@ fn bytes_that_are_not_text_stay_as_they_are() {
 #[test]
 fn size_is_bounded_before_and_after() {
     let ground = Ground::new();
-    ground.put("project/a", vec![b'x'; EDITED]);
-    ground.put("project/b", vec![b'x'; EDITED + 1]);
-    ground.put("project/c", vec![b'x'; 5000]);
+    ground.put_known("a", vec![b'x'; EDITED]);
+    ground.put_known("b", vec![b'x'; EDITED + 1]);
+    ground.put_known("c", vec![b'x'; 5000]);
     assert_eq!(kind(ground.edit("a", vec![only("y", "")])), ErrorKind::InvalidInput);
     assert_eq!(kind(ground.edit("b", vec![only("y", "")])), ErrorKind::ResourceLimit);
     let grow = edit("x", &"y".repeat(1000), Occurrence::All);
@@ -132,7 +132,7 @@ fn a_digest_guards_what_was_read() {
 fn what_may_not_be_written_may_not_be_edited() {
     let ground = Ground::new();
     ground.put("project/locked", "old");
-    let path = ground.put("project/fixed", "old");
+    let path = ground.put_known("fixed", "old");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
     fifo(&ground.path("project/fifo"));
     let try_one = |path: &str| kind(ground.edit(path, vec![only("old", "new")]));

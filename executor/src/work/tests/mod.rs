@@ -4,6 +4,7 @@
 
 mod links;
 mod reading;
+mod knowing;
 mod writing;
 mod editing;
 mod searching;
@@ -67,6 +68,13 @@ impl Ground {
         let path = self.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, content).unwrap();
+        path
+    }
+
+    /// A file of the project that the session has read.
+    fn put_known(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.put(&format!("project/{name}"), content);
+        self.read(name).unwrap();
         path
     }
 
