@@ -22,12 +22,12 @@ pub use hello::{
 };
 pub use path::{PathError, Roots, Zone, ZonePath};
 pub use reply::{
-    Broken, Captured, Edited, Ended, ErrorKind, ErrorLayer, Failed, FileAnswer, FileReply, FromBroker,
-    Grepped, Limit, Listed, ListedEntry, ListedKind, Match, MatchLine, Outcome, Ran, Read, Refused, Spill,
-    Truncated, Usage, Walked, Written,
+    Background, Broken, Captured, Change, Changes, Edited, Ended, ErrorKind, ErrorLayer, Failed, FileAnswer,
+    FileReply, FromBroker, Grepped, Limit, Listed, ListedEntry, ListedKind, Logged, Match, MatchLine,
+    Outcome, Ran, Read, Refused, Spill, Started, Truncated, Undone, Usage, Walked, Written,
 };
 pub use request::{
-    Bash, CallId, Command, Edit, FileEdit, FileList, FileRead, FileWrite, Glob, Grep, Occurrence, Request,
-    Signal, Stdin, Terminal, ToBroker, TooLarge, limit,
+    BackgroundKill, BackgroundLog, Bash, CallId, Command, Edit, FileEdit, FileList, FileRead, FileWrite,
+    Glob, Grep, History, Occurrence, Request, Signal, Stdin, Terminal, ToBroker, TooLarge, Undo, limit,
 };
 pub use scope::{Permission, Risk, Scope, Trust};

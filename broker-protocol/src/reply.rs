@@ -43,7 +43,7 @@ pub enum FromBroker {
         #[serde(with = "serde_bytes")]
         bytes: Vec<u8>,
     },
-    /// A call has ended. Its process tree is dead.
+    /// A call has ended. Its process tree is dead, unless it is in the background now.
     Done {
         /// Which call.
         call: CallId,
@@ -314,10 +314,10 @@ impl ErrorLayer {
     }
 }
 
-/// What the parts of a file tool's answer decode to.
+/// What the parts of an answer decode to: a file tool's, or one about background processes.
 pub type FileAnswer = Result<FileReply, Failed>;
 
-/// The answer of a file tool that did its work.
+/// The answer of a tool that did its work.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)] // Each variant carries the type of its request's answer.
 pub enum FileReply {
@@ -327,6 +327,12 @@ pub enum FileReply {
     Listed(Listed),
     Walked(Walked),
     Grepped(Grepped),
+    Started(Started),
+    Background(Vec<Background>),
+    Logged(Logged),
+    Killed(Background),
+    History(Changes),
+    Undone(Undone),
 }
 
 /// Lines of a file.
@@ -365,6 +371,8 @@ pub struct Written {
     pub created: bool,
     /// Digest of its content.
     pub sha256: Digest,
+    /// Number of the change, to undo it; `None` if what was there before could not be kept.
+    pub change: Option<u64>,
 }
 
 /// A file was edited.
@@ -376,6 +384,8 @@ pub struct Edited {
     pub bytes: u64,
     /// Digest of the new content.
     pub sha256: Digest,
+    /// Number of the change, to undo it; `None` if what was there before could not be kept.
+    pub change: Option<u64>,
 }
 
 /// The entries of a directory, sorted by path.
@@ -449,6 +459,85 @@ pub struct MatchLine {
     pub matched: bool,
     /// Its text without the line end, bytes that are not UTF-8 replaced, cut at 500 bytes.
     pub text: String,
+}
+
+/// A background process has been started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Started {
+    /// Its number in this session.
+    pub id: u64,
+    /// The file its output goes to, if one could be made.
+    pub log: Option<ZonePath>,
+    /// Its time limit in seconds, if it has one; it may be less than was asked for.
+    pub timeout_s: Option<u32>,
+}
+
+/// A background process, at work or ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Background {
+    /// Its number in this session.
+    pub id: u64,
+    /// The beginning of its command, bytes that are not UTF-8 replaced; at most 1 KiB.
+    pub command: String,
+    /// When it was started, in milliseconds since 1970.
+    pub started_ms: u64,
+    /// The file its output goes to, if one could be made.
+    pub log: Option<ZonePath>,
+    /// How it ended; `None` while it is alive. [`Err`] if our own machinery failed.
+    pub ended: Option<Result<Ended, Broken>>,
+    /// What it has used. CPU and memory of a living one are what a look at its processes shows.
+    pub usage: Usage,
+}
+
+/// A piece of a background process's output, both streams as they came.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Logged {
+    /// Number of its first byte, from 0. It is not the one that was asked for where that is not kept.
+    pub from: u64,
+    /// The piece.
+    #[serde(with = "serde_bytes")]
+    pub bytes: Vec<u8>,
+    /// Bytes the process has printed so far.
+    pub total: u64,
+    /// Whether it is alive.
+    pub alive: bool,
+}
+
+/// What the file tools have changed, newest first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Changes {
+    /// The changes.
+    pub changes: Vec<Change>,
+    /// Where the list stops, if there is more.
+    pub truncated: Option<Truncated>,
+}
+
+/// A change that a file tool has made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// Its number.
+    pub number: u64,
+    /// The call that made it; numbers of calls begin anew with each session.
+    pub call: CallId,
+    /// When, in milliseconds since 1970.
+    pub time_ms: u64,
+    /// The file.
+    pub path: ZonePath,
+    /// Digest of what was there before; `None` if there was no file.
+    pub before: Option<Digest>,
+    /// Digest of what was there afterwards; `None` if there was no file.
+    pub after: Option<Digest>,
+}
+
+/// A change was undone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Undone {
+    /// Digest of what the file holds now; `None` if it is removed.
+    pub sha256: Option<Digest>,
+    /// Bytes of it.
+    pub bytes: u64,
+    /// Number of this change, to undo it; `None` if what was there before could not be kept.
+    pub change: Option<u64>,
 }
 
 impl Ended {

@@ -32,6 +32,14 @@ pub mod limit {
     pub const INPUT_WINDOW: u32 = 256 * 1024;
     /// Bytes of output or input in one frame.
     pub const CHUNK: usize = 64 * 1024;
+    /// Background processes alive at once in one session.
+    pub const BACKGROUND: usize = 16;
+    /// Background processes that a session lists; of more, the one that ended longest ago is forgotten.
+    pub const BACKGROUND_LISTED: usize = 64;
+    /// Bytes of a background process's output that one answer holds.
+    pub const LOG: u32 = 64 * 1024;
+    /// Changes that one `history` answers with.
+    pub const CHANGES: u32 = 1000;
     /// Longest time limit, in seconds; a policy may set a shorter one.
     pub const TIMEOUT_S: u32 = 86_400;
     /// Permissions of a scope.
@@ -151,6 +159,11 @@ pub enum Request {
     FileList(FileList),
     Glob(Glob),
     Grep(Grep),
+    BackgroundList,
+    BackgroundLog(BackgroundLog),
+    BackgroundKill(BackgroundKill),
+    History(History),
+    Undo(Undo),
 }
 
 /// Runs a command in a cell.
@@ -169,6 +182,9 @@ pub struct Bash {
     pub stdin: Stdin,
     /// Whether output is also sent while it comes, as [`FromBroker::Output`](crate::FromBroker::Output).
     pub live: bool,
+    /// Whether the call is answered at once and its processes live on, until they end, are killed, or the session ends.
+    /// Then there is no time limit unless `timeout_s` asks for one, no standard input, and no live output.
+    pub background: bool,
 }
 
 /// A command line.
@@ -309,6 +325,42 @@ pub struct Grep {
     pub limit: u32,
 }
 
+/// Reads the output of a background process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackgroundLog {
+    /// Which one, by the number it was given.
+    pub id: u64,
+    /// First byte, counted from 0; the last `most` bytes if absent.
+    pub from: Option<u64>,
+    /// At most this many bytes, 1 to [`limit::LOG`].
+    pub most: u32,
+}
+
+/// Ends a background process and everything it started; answered when all of it is dead.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackgroundKill {
+    /// Which one, by the number it was given.
+    pub id: u64,
+}
+
+/// Lists what the file tools have changed below these roots, newest first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct History {
+    /// At most this many changes, 1 to [`limit::CHANGES`].
+    pub limit: u32,
+}
+
+/// Brings back what a change of a file tool has replaced. It is a change itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Undo {
+    /// Which change, by its number.
+    pub change: u64,
+    /// The file it was; named here so that it is decided on like the path of any write.
+    pub path: ZonePath,
+    /// Whether the file may be replaced though it is no longer what the change left.
+    pub force: bool,
+}
+
 /// A request is over one of the limits of [`limit`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{field}: {rule}")]
@@ -343,6 +395,9 @@ impl Request {
                 in_range("context", grep.context.into(), 0, 20)?;
                 in_range("limit", grep.limit.into(), 1, limit::ENTRIES.into())
             }
+            Request::BackgroundLog(log) => in_range("most", log.most.into(), 1, limit::LOG.into()),
+            Request::History(history) => in_range("limit", history.limit.into(), 1, limit::CHANGES.into()),
+            Request::BackgroundList | Request::BackgroundKill(_) | Request::Undo(_) => Ok(()),
         }
     }
 
@@ -356,6 +411,11 @@ impl Request {
             Request::FileList(_) => "file_list",
             Request::Glob(_) => "glob",
             Request::Grep(_) => "grep",
+            Request::BackgroundList => "background_list",
+            Request::BackgroundLog(_) => "background_log",
+            Request::BackgroundKill(_) => "background_kill",
+            Request::History(_) => "history",
+            Request::Undo(_) => "undo",
         }
     }
 
@@ -363,8 +423,11 @@ impl Request {
     pub fn risk(&self) -> Risk {
         match self {
             Request::Bash(_) => Risk::High,
-            Request::FileWrite(_) | Request::FileEdit(_) => Risk::Medium,
+            Request::FileWrite(_) | Request::FileEdit(_) | Request::Undo(_) => Risk::Medium,
             Request::FileRead(_) | Request::FileList(_) | Request::Glob(_) | Request::Grep(_) => Risk::Low,
+            // They reach only what the session has started.
+            Request::BackgroundList | Request::BackgroundLog(_) | Request::BackgroundKill(_) => Risk::Low,
+            Request::History(_) => Risk::Low,
         }
     }
 }
@@ -389,6 +452,10 @@ impl Bash {
             }
         }
         match &self.stdin {
+            Stdin::Stream | Stdin::Terminal(_) if self.background => Err(TooLarge {
+                field: "background",
+                rule: "a background process has no standard input".into(),
+            }),
             Stdin::Null | Stdin::Stream => Ok(()),
             Stdin::Terminal(terminal) => terminal.check(),
         }
@@ -459,6 +526,7 @@ mod tests {
             idle_timeout_s: None,
             stdin: Stdin::Null,
             live: false,
+            background: false,
         })
     }
 
@@ -494,6 +562,20 @@ mod tests {
         let none = Bash { command: Command::Arguments(vec![]), ..bash.clone() };
         assert!(none.check().is_err());
         let terminal = Terminal { rows: 1, columns: 1, term: "x;rm".into() };
-        assert!(Bash { stdin: Stdin::Terminal(terminal), ..bash }.check().is_err());
+        assert!(Bash { stdin: Stdin::Terminal(terminal), ..bash.clone() }.check().is_err());
+        let background = Bash { background: true, ..bash };
+        assert!(background.check().is_ok());
+        assert!(Bash { stdin: Stdin::Stream, ..background }.check().is_err());
+    }
+
+    #[test]
+    fn what_is_asked_of_a_log_and_a_history_is_bounded() {
+        for (most, fine) in [(0, false), (1, true), (limit::LOG, true), (limit::LOG + 1, false)] {
+            let log = Request::BackgroundLog(BackgroundLog { id: 1, from: None, most });
+            assert_eq!(log.check().is_ok(), fine, "{most}");
+        }
+        for (limit, fine) in [(0, false), (1, true), (limit::CHANGES, true), (limit::CHANGES + 1, false)] {
+            assert_eq!(Request::History(History { limit }).check().is_ok(), fine, "{limit}");
+        }
     }
 }

@@ -137,6 +137,12 @@ impl<'a> Facts<'a> {
                     facts.add_text("new", &edit.new);
                 }
             }
+            Request::Undo(undo) => facts.touch(Touch::Write(&undo.path)),
+            // They name no path, and show what the session's own calls did.
+            Request::BackgroundList
+            | Request::BackgroundLog(_)
+            | Request::BackgroundKill(_)
+            | Request::History(_) => {}
         }
         facts
     }
@@ -320,7 +326,7 @@ fn read_only(policy: &EffectivePolicy, zone: Zone) -> Option<(Refused, &Origin)>
 mod tests {
     use super::*;
     use crate::{Host, Policies};
-    use broker_protocol::{FileEdit, FileList, FileRead, FileWrite, Glob, Grep, Scope, Stdin};
+    use broker_protocol::{FileEdit, FileList, FileRead, FileWrite, Glob, Grep, Scope, Stdin, Undo};
 
     fn policy(profile: &str) -> EffectivePolicy {
         let host = Host { home: "/home/u".into(), ..Host::default() };
@@ -345,6 +351,7 @@ mod tests {
             idle_timeout_s: None,
             stdin: Stdin::Null,
             live: false,
+            background: false,
         })
     }
 
@@ -384,6 +391,7 @@ mod tests {
                 expected_sha256: None,
             }),
             Request::FileEdit(FileEdit { path: path(at), edits: vec![], expected_sha256: None }),
+            Request::Undo(Undo { change: 1, path: path(at), force: true }),
         ]
     }
 

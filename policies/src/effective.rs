@@ -211,8 +211,9 @@ impl Canon {
             written,
             open_files,
             scratch,
+            undo,
         } = *limits;
-        [timeout_s.into(), timeout_max_s.into(), capture, spill, scratch]
+        [timeout_s.into(), timeout_max_s.into(), capture, spill, scratch, undo]
             .into_iter()
             .for_each(|n| self.number(n));
         [output, processes, memory, cpu_s, file_size, written, open_files]
@@ -287,7 +288,7 @@ pub enum Protection {
     All,
 }
 
-/// Resource limits of a call, and of a session where it says so. None is 0.
+/// Resource limits of a call, and of a session where it says so. None but `undo` is 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Wall seconds of a command that asks for nothing else; not more than `timeout_max_s`.
@@ -316,6 +317,9 @@ pub struct Limits {
     pub open_files: Option<u64>,
     /// Bytes of the session's private `/tmp`, home and `/dev/shm` together.
     pub scratch: u64,
+    /// Bytes on the disk of what is kept to undo the changes of file tools; the oldest is dropped. 0 in a profile that
+    /// starts from nothing and says nothing of it: then nothing is kept.
+    pub undo: u64,
 }
 
 #[cfg(test)]
@@ -394,7 +398,7 @@ mod tests {
     fn every_field_is_in_the_digest() {
         let base = policy();
         assert_eq!(base.digest, base.compute_digest());
-        let changes: [fn(&mut EffectivePolicy); 27] = [
+        let changes: [fn(&mut EffectivePolicy); 28] = [
             |p| p.profile.push('x'),
             |p| p.project = Access::Read,
             |p| p.central = Access::Read,
@@ -412,6 +416,7 @@ mod tests {
             |p| p.limits.timeout_s += 1,
             |p| p.limits.spill += 1,
             |p| p.limits.scratch += 1,
+            |p| p.limits.undo += 1,
             |p| p.limits.output = Some(0),
             |p| p.limits.cpu_s = Some(1),
             |p| p.limits.written = Some(1),

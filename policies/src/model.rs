@@ -168,6 +168,8 @@ pub struct LimitsTable {
     pub open_files: Option<Option<u64>>,
     #[serde(default, deserialize_with = "quantity::size")]
     pub scratch: Option<u64>,
+    #[serde(default, deserialize_with = "quantity::size")]
+    pub undo: Option<u64>,
 }
 
 /// How calls are approved, as it is written: an absent key changes nothing.

@@ -406,6 +406,7 @@ impl LimitsTable {
         self.written = later.written.or(self.written);
         self.open_files = later.open_files.or(self.open_files);
         self.scratch = later.scratch.or(self.scratch);
+        self.undo = later.undo.or(self.undo);
     }
 
     fn complete(&self, profile: &str) -> Result<Limits, PolicyError> {
@@ -423,6 +424,7 @@ impl LimitsTable {
             written: self.written.flatten(),
             open_files: self.open_files.flatten(),
             scratch: self.scratch.ok_or_else(missing("scratch"))?,
+            undo: self.undo.unwrap_or(0),
         };
         let (timeout_s, max_s) = (limits.timeout_s, limits.timeout_max_s);
         if timeout_s > max_s {
@@ -443,6 +445,7 @@ impl Limits {
         self.capture = self.capture.min(ceiling.capture.unwrap_or(u64::MAX));
         self.spill = self.spill.min(ceiling.spill.unwrap_or(u64::MAX));
         self.scratch = self.scratch.min(ceiling.scratch.unwrap_or(u64::MAX));
+        self.undo = self.undo.min(ceiling.undo.unwrap_or(u64::MAX));
         lower(&mut self.output, ceiling.output);
         lower(&mut self.processes, ceiling.processes);
         lower(&mut self.memory, ceiling.memory);

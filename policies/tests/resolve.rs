@@ -67,6 +67,7 @@ fn a_profile_that_extends_nothing_allows_nothing_it_does_not_say() {
     assert_eq!(missing, PolicyError::NoLimit { profile: "bare".into(), limit: "scratch" });
     let policy = resolve(&[user(&format!("{empty}scratch = 1"))], "bare").unwrap();
     assert_eq!((policy.project, policy.central), (Access::Read, Access::Read));
+    assert_eq!(policy.limits.undo, 0);
     assert!(policy.grants.is_empty() && policy.environment.pass.is_empty() && policy.required.is_empty());
     // But what is protected is protected everywhere.
     assert!(policy.matcher.protection(b".env").is_some());

@@ -329,6 +329,7 @@ fn the_limits_are_those_of_the_documentation() {
     let limits = policy("default").limits;
     assert_eq!((limits.timeout_s, limits.timeout_max_s), (60, 600));
     assert_eq!((limits.capture, limits.spill, limits.scratch), (102_400, 10 << 20, 1 << 30));
+    assert_eq!(limits.undo, 100 << 20);
     assert_eq!((limits.processes, limits.open_files), (Some(4096), Some(16_384)));
     assert_eq!([limits.output, limits.memory, limits.cpu_s, limits.file_size], [None; 4]);
 }

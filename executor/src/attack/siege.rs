@@ -67,6 +67,7 @@ impl Siege {
             idle_timeout_s: None,
             stdin: Stdin::Null,
             live: false,
+            background: false,
         }
     }
 

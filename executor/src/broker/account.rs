@@ -4,7 +4,7 @@
 //! to compare with. What comes and goes between two looks is not seen: the machine stays usable, a quota is not kept
 //! to the byte. A cgroup, where there is one, bounds memory and processes exactly.
 
-use broker_protocol::Limit;
+use broker_protocol::{Limit, Usage};
 use policies::Limits;
 use std::collections::BTreeMap;
 use std::fs;
@@ -72,6 +72,19 @@ impl Account {
     }
 }
 
+/// What the processes of the cell behind `pidfd` have used, as far as they are alive or were waited for by one that is: CPU
+/// of all, memory of the largest.
+pub fn usage(pidfd: BorrowedFd) -> Usage {
+    let mut usage = Usage::default();
+    for pid in number(pidfd).map(descendants).unwrap_or_default() {
+        let (user_us, system_us) = cpu(pid).unwrap_or_default();
+        usage.user_us += user_us;
+        usage.system_us += system_us;
+        usage.peak_kib = usage.peak_kib.max(memory(pid).unwrap_or_default() / 1024);
+    }
+    usage
+}
+
 impl Bounds {
     fn exceeded(&self, sum: Sum) -> Option<Limit> {
         let over = |used: u64, bound: Option<u64>| bound.is_some_and(|bound| used > bound);
@@ -117,6 +130,17 @@ fn threads(pid: i32) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(20 - 3)?.parse().ok()
 }
 
+/// Microseconds of CPU of a process and of those it has waited for, in user mode and in the kernel.
+fn cpu(pid: i32) -> Option<(u64, u64)> {
+    /// Microseconds of the clock that `/proc` counts CPU in: `USER_HZ` is 100 on every architecture of ours.
+    const TICK: u64 = 10_000;
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut ticks = stat.rsplit_once(')')?.1.split_whitespace().skip(14 - 3).map(str::parse::<u64>);
+    let [user, system, waited_user, waited_system] =
+        [ticks.next()?, ticks.next()?, ticks.next()?, ticks.next()?];
+    Some((TICK * (user.ok()? + waited_user.ok()?), TICK * (system.ok()? + waited_system.ok()?)))
+}
+
 /// Resident bytes of a process that are no file's, from `/proc/PID/statm`: libraries are shared by all.
 fn memory(pid: i32) -> Option<u64> {
     const PAGE: u64 = 4096;
@@ -151,5 +175,6 @@ mod tests {
         assert!(threads(ours).is_some_and(|threads| threads >= 1));
         assert!(memory(ours).is_some_and(|bytes| bytes > 100_000));
         assert!(written(ours).is_some());
+        assert!(cpu(ours).is_some());
     }
 }

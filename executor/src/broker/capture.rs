@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// Directory of the central root that spill files stand in.
@@ -70,6 +71,44 @@ impl Capture {
         self.tail.extend(rest);
     }
 
+    /// Opens the file at once, and says where it is; `None` if it cannot be made.
+    pub fn open(&mut self, central: &Path) -> Option<ZonePath> {
+        self.spill.open(central, [&[], &[], &[]]);
+        self.spill.path()
+    }
+
+    /// At most `most` bytes from `from` on, or the last ones, and the number of the first. It is a later one than was
+    /// asked for where that is kept nowhere. The file may have been changed by a cell: then it says what stands there.
+    pub fn piece(&self, from: Option<u64>, most: usize) -> (u64, Vec<u8>) {
+        let from = from.unwrap_or(self.total.saturating_sub(most as u64)).min(self.total);
+        let (from, mut bytes) = self.kept(from, most);
+        while bytes.len() < most {
+            let next = from + bytes.len() as u64;
+            match self.kept(next, most - bytes.len()) {
+                (at, more) if at == next && !more.is_empty() => bytes.extend(more),
+                _ => break,
+            }
+        }
+        (from, bytes)
+    }
+
+    /// The same from one of the places where output is kept: the beginning, the end, the file.
+    fn kept(&self, from: u64, most: usize) -> (u64, Vec<u8>) {
+        let last = self.total - self.tail.len() as u64;
+        if let Some(head) = usize::try_from(from).ok().and_then(|from| self.head.get(from..))
+            && !head.is_empty()
+        {
+            return (from, head[..head.len().min(most)].to_vec());
+        }
+        if from < last
+            && let Some(bytes) = self.spill.piece(from, most.min((last - from) as usize))
+        {
+            return (from, bytes);
+        }
+        let from = from.max(last);
+        (from, self.tail.iter().skip((from - last) as usize).take(most).copied().collect())
+    }
+
     /// Bytes taken so far.
     pub fn total(&self) -> u64 {
         self.total
@@ -111,9 +150,24 @@ impl SpillFile {
         *written += bytes.len() as u64;
     }
 
+    fn path(&self) -> Option<ZonePath> {
+        let SpillFile::Open { name, .. } = self else { return None };
+        ZonePath::new(Zone::Central, &format!("{DIRECTORY}/{name}")).ok()
+    }
+
+    /// Some of what was written, if it is there.
+    fn piece(&self, from: u64, most: usize) -> Option<Vec<u8>> {
+        let SpillFile::Open { file, written, .. } = self else { return None };
+        let most = usize::try_from(written.checked_sub(from)?).unwrap_or(most).min(most);
+        let mut bytes = vec![0; most];
+        let length = file.read_at(&mut bytes, from).ok().filter(|length| *length > 0)?;
+        bytes.truncate(length);
+        Some(bytes)
+    }
+
     fn finish(self, total: u64) -> Option<Spill> {
-        let SpillFile::Open { name, written, .. } = self else { return None };
-        let path = ZonePath::new(Zone::Central, &format!("{DIRECTORY}/{name}")).ok()?;
+        let path = self.path()?;
+        let SpillFile::Open { written, .. } = self else { return None };
         Some(Spill { path, bytes: written, whole: written == total })
     }
 }
@@ -127,7 +181,7 @@ fn create(central: &Path, name: &str) -> io::Result<File> {
         Err(error) => return Err(error.into()),
     }
     let folder = beneath(&root, DIRECTORY, OFlag::O_PATH | directory, Mode::empty())?;
-    let new = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
+    let new = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
     Ok(beneath(&folder, name, new, Mode::S_IRUSR | Mode::S_IWUSR)?.into())
 }
 
@@ -169,6 +223,34 @@ mod tests {
         assert_eq!(captured, Captured { head: b"12".into(), tail: b"89".into(), omitted: 5 });
         assert_eq!(file.unwrap(), b"123456");
         assert!(spill.is_some_and(|spill| !spill.whole && spill.bytes == 6));
+    }
+
+    #[test]
+    fn every_byte_that_is_kept_can_be_had() {
+        let central = tempfile::tempdir().unwrap();
+        let mut kept = Capture::new(8, 10, "1.log".into());
+        assert!(kept.open(central.path()).is_some());
+        let text = b"0123456789abcdef";
+        for (taken, byte) in text.iter().enumerate() {
+            kept.push(&[*byte], central.path());
+            let so_far = &text[..=taken];
+            for from in 0..=taken {
+                // Behind the file and before the last four bytes nothing is kept.
+                let gap = (from as u64) >= 10 && from + 4 <= taken;
+                let want = if gap { taken - 3 } else { from };
+                let (at, bytes) = kept.piece(Some(from as u64), 3);
+                assert_eq!(at, want as u64, "from {from} of {so_far:?}");
+                let end = so_far.len().min(want + 3);
+                let whole = end <= 10 || end + 4 > so_far.len() && want + 4 >= so_far.len();
+                assert!(!bytes.is_empty() && so_far[want..end].starts_with(&bytes));
+                assert!(!whole || bytes == so_far[want..end], "from {from} of {so_far:?}: {bytes:?}");
+            }
+            let last = so_far.len().saturating_sub(4);
+            assert_eq!(kept.piece(None, 4), (last as u64, so_far[last..].to_vec()));
+        }
+        assert_eq!(kept.piece(Some(99), 4), (16, vec![]));
+        std::fs::write(central.path().join("outputs/1.log"), "").unwrap();
+        assert_eq!(kept.piece(Some(5), 9), (12, b"cdef".to_vec()), "a cell has emptied the file");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::capture::Capture;
 use super::connection::set_nonblocking;
 use crate::sys;
 use crate::warden::cell::{End, REPORT_LEN, Report};
-use broker_protocol::{Bash, Broken, Ended, Limit, Outcome, Ran, Stdin, Usage, limit};
+use broker_protocol::{Bash, Broken, Ended, Limit, Outcome, Ran, Stdin, Usage, ZonePath, limit};
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, Shutdown, recv, shutdown};
 use nix::unistd::{read, write};
@@ -128,7 +128,7 @@ impl Command {
             stderr: streams.stderr,
             stdin: streams.stdin,
             terminal: matches!(request.stdin, Stdin::Terminal(_)),
-            live: request.live,
+            live: request.live && !request.background,
             input: VecDeque::new(),
             input_ended: false,
             input_window: limit::INPUT_WINDOW,
@@ -150,6 +150,36 @@ impl Command {
             report: None,
             after_report: 0,
         })
+    }
+
+    /// Has all output written to its file, not only where it is too much for the result; says where.
+    pub fn open_spill(&mut self, central: &Path) -> Option<ZonePath> {
+        self.capture.open(central)
+    }
+
+    /// What is kept of its output.
+    pub fn capture(&self) -> &Capture {
+        &self.capture
+    }
+
+    /// Takes what is kept of its output, for one whose result is not wanted.
+    pub fn take_capture(&mut self) -> Capture {
+        std::mem::replace(&mut self.capture, Capture::new(0, 0, String::new()))
+    }
+
+    /// Its time limit in seconds.
+    pub fn timeout_s(&self) -> Option<u32> {
+        self.timeout_s
+    }
+
+    /// Its cell's first process.
+    pub fn pidfd(&self) -> BorrowedFd<'_> {
+        self.cell.pidfd.as_fd()
+    }
+
+    /// What it has used so far, with CPU and memory from `seen`.
+    pub fn usage(&self, seen: Usage) -> Usage {
+        Usage { user_us: seen.user_us, system_us: seen.system_us, peak_kib: seen.peak_kib, ..self.usage }
     }
 
     /// The cell's socket, readable when it reports; `None` once it has.
@@ -363,6 +393,9 @@ impl Command {
 
     /// Reads the cell's report.
     pub fn hear(&mut self) {
+        if self.report.is_some() {
+            return;
+        }
         let mut buffer = [0; REPORT_LEN];
         let mut receive = || sys::receive(self.cell.socket.as_fd(), &mut buffer, libc::MSG_DONTWAIT);
         let heard = match receive() {

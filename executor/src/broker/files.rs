@@ -3,6 +3,7 @@
 use super::connection::set_nonblocking;
 use crate::sys;
 use crate::warden::worker::{CHUNK, LAST, MESSAGE_MAX, MORE, USAGE};
+use crate::work::LOOK;
 use broker_protocol::{CallId, Request, Usage, frame, limit};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::VecDeque;
@@ -27,6 +28,16 @@ pub enum Errand {
         /// Which call.
         call: CallId,
     },
+}
+
+impl Errand {
+    /// The call it is for, as the worker knows it.
+    fn call(self) -> CallId {
+        match self {
+            Errand::Call(call) => call,
+            Errand::Look { .. } => LOOK,
+        }
+    }
 }
 
 /// The file worker and what waits for it.
@@ -71,7 +82,9 @@ pub enum Heard {
 impl Files {
     /// Queues a request.
     pub fn push(&mut self, errand: Errand, request: &Request) -> Result<(), frame::FrameError> {
-        self.waiting.push_back((errand, frame::encode_whole(request)?));
+        let mut bytes = errand.call().to_le_bytes().to_vec();
+        bytes.extend(frame::encode_whole(request)?);
+        self.waiting.push_back((errand, bytes));
         self.advance();
         Ok(())
     }

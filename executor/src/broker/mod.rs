@@ -14,6 +14,7 @@ mod capture;
 mod account;
 mod files;
 mod approval;
+mod background;
 
 pub use open::User;
 

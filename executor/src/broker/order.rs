@@ -1,5 +1,6 @@
 //! From a command's request to the order that a cell gets: what to run, where, for how long, with which streams.
 
+use super::background;
 use super::capture::Capture;
 use super::command::{CellHandle, Streams};
 use crate::cell::plan::{CellPlan, Task, Walls};
@@ -72,17 +73,20 @@ pub fn directory(walls: &Walls, bash: &Bash) -> PathBuf {
     if path.relative().is_empty() { root.clone() } else { root.join(path.relative()) }
 }
 
-/// The wall time of a command. One at a terminal has none unless it asks: a person is there to end it.
+/// The wall time of a command. One at a terminal has none unless it asks: a person is there to end it. Nor has one in the
+/// background, which the session's end ends.
 pub fn time_limit(policy: &EffectivePolicy, bash: &Bash) -> Option<u32> {
     match (&bash.stdin, bash.timeout_s) {
         (Stdin::Terminal(_), None) => None,
+        (_, None) if bash.background => None,
         (_, asked) => Some(policy.timeout(asked)),
     }
 }
 
 /// What is kept of a command's output.
-pub fn capture(policy: &EffectivePolicy, call: CallId) -> Capture {
-    Capture::new(policy.limits.capture, policy.limits.spill, spill_name(call))
+pub fn capture(policy: &EffectivePolicy, bash: &Bash, call: CallId) -> Capture {
+    let kept = if bash.background { background::KEPT } else { policy.limits.capture };
+    Capture::new(kept, policy.limits.spill, spill_name(call))
 }
 
 /// Unique in a central root that many sessions share, one after the other and side by side.

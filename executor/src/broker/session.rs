@@ -1,10 +1,12 @@
-//! An open session: its calls, its cells, its file worker.
+//! An open session: its calls, its cells, its file worker, its background processes.
 
 mod asked;
+mod processes;
 mod steer;
 
 use super::approval::Approvals;
 use super::approval::approvers::Approvers;
+use super::background::Background;
 use super::capture::Capture;
 use super::command::{CellHandle, Command};
 use super::connection::Connection;
@@ -19,8 +21,8 @@ use crate::cell::plan::{Scratch, Walls};
 use crate::sys;
 use crate::warden::{Ask, Told, Warden};
 use broker_protocol::{
-    Bash, Broken, CallId, Captured, Channel, Ended, ErrorKind, Failed, FromBroker, LayerSet, Outcome, Ran,
-    Request, Stdin, Tier, Usage, limit,
+    Bash, Broken, CallId, Captured, Channel, Ended, ErrorKind, Failed, FileReply, FromBroker, LayerSet,
+    Outcome, Ran, Request, Stdin, Tier, Usage, limit,
 };
 use nix::fcntl::{OFlag, open};
 use nix::poll::{PollFd, PollFlags};
@@ -60,6 +62,8 @@ pub enum Token {
     Approvers,
     /// An approver's socket.
     Approver(u64),
+    /// The output or the report of a background process.
+    Background(u64),
 }
 
 /// A session.
@@ -73,6 +77,7 @@ pub struct Session {
     approvals: Approvals,
     /// Where answers come from, if not from the client.
     approvers: Option<Approvers>,
+    background: Background,
     calls: BTreeMap<CallId, Call>,
     /// Commands without a cell, in order.
     waiting: VecDeque<CallId>,
@@ -107,6 +112,8 @@ enum Work {
     Command(Box<Command>),
     /// The file worker has it.
     File,
+    /// It is answered when this background process has ended.
+    Kill(u64),
 }
 
 impl Session {
@@ -131,6 +138,7 @@ impl Session {
             files: Files::default(),
             approvals,
             approvers,
+            background: Background::default(),
             calls: BTreeMap::new(),
             waiting: VecDeque::new(),
             ready: VecDeque::new(),
@@ -170,6 +178,7 @@ impl Session {
             flags.set(PollFlags::POLLOUT, sending);
             add(Token::Worker, fd, flags);
         }
+        self.background.wait_for(&mut add);
         if let Some(approvers) = &self.approvers {
             add(Token::Approvers, approvers.fd(), PollFlags::POLLIN);
             approvers.fds().for_each(|(number, fd, flags)| add(Token::Approver(number), fd, flags));
@@ -192,14 +201,14 @@ impl Session {
     fn commands(&self) -> impl Iterator<Item = (CallId, &Command)> {
         self.calls.iter().filter_map(|(call, entry)| match &entry.work {
             Work::Command(command) => Some((*call, &**command)),
-            Work::Asked | Work::Waiting { .. } | Work::File => None,
+            Work::Asked | Work::Waiting { .. } | Work::File | Work::Kill(_) => None,
         })
     }
 
     fn command(&mut self, call: CallId) -> Option<&mut Command> {
         match &mut self.calls.get_mut(&call)?.work {
             Work::Command(command) => Some(command),
-            Work::Asked | Work::Waiting { .. } | Work::File => None,
+            Work::Asked | Work::Waiting { .. } | Work::File | Work::Kill(_) => None,
         }
     }
 
@@ -211,7 +220,12 @@ impl Session {
     /// When something happens by itself.
     pub fn deadline(&self) -> Option<Instant> {
         let commands = self.commands().filter_map(|(_, command)| command.deadline());
-        let others = [self.files.deadline(), self.warden.deadline(), self.approvals.deadline()];
+        let others = [
+            self.files.deadline(),
+            self.background.deadline(),
+            self.warden.deadline(),
+            self.approvals.deadline(),
+        ];
         commands.chain(others.into_iter().flatten()).min()
     }
 
@@ -222,6 +236,7 @@ impl Session {
                 command.tick(now);
             }
         }
+        self.background.tick(now);
         if self.warden.deadline().is_some_and(|late| late <= now) {
             // It would not hear that the session is over either.
             let _ = sys::pidfd_signal(self.warden.child.pidfd.as_fd(), libc::SIGKILL);
@@ -277,12 +292,21 @@ impl Session {
     ) -> Result<(), Failed> {
         let work = match request {
             Request::Bash(bash) => self.queue(call, bash)?,
+            Request::BackgroundKill(kill) => Work::Kill(kill.id),
+            Request::BackgroundList | Request::BackgroundLog(_) => {
+                let usage = Usage { wall_us: micros(started), ..Usage::default() };
+                let answer = self.inspect(&request);
+                return self.send_answer(call, &answer, usage, connection);
+            }
             request => {
                 self.send_to_worker(Errand::Call(call), &request)?;
                 Work::File
             }
         };
         self.calls.insert(call, Call { started, work, siege: None });
+        if let Some(Work::Kill(id)) = self.calls.get(&call).map(|entry| &entry.work) {
+            return self.kill(*id, connection);
+        }
         self.dispatch(connection)
     }
 
@@ -293,8 +317,10 @@ impl Session {
         variables: &Variables,
         connection: &mut Connection,
     ) -> Result<(), Failed> {
-        if !self.calls.is_empty() {
-            return Err(protocol("a session is attacked only while no call is under way"));
+        if !(self.calls.is_empty() && self.background.is_idle()) {
+            return Err(protocol(
+                "a session is attacked only while no call and no background process is under way",
+            ));
         }
         let started = Instant::now();
         let siege = match Siege::begin(&self.walls, variables) {
@@ -318,6 +344,11 @@ impl Session {
             let message =
                 format!("{} calls are under way, no more at once; wait for one to end", limit::CALLS);
             return Some(failed(ErrorKind::ResourceLimit, message));
+        }
+        if let Request::Bash(Bash { background: true, .. }) = request
+            && let Some(failed) = self.background.refusal(self.waiting_in_background())
+        {
+            return Some(Outcome::Failed(failed));
         }
         None
     }
@@ -358,7 +389,7 @@ impl Session {
                 Work::Waiting { bash, terminal, .. } => {
                     terminal.is_some() || !matches!(bash.stdin, Stdin::Terminal(_))
                 }
-                Work::Asked | Work::Command(_) | Work::File => false,
+                Work::Asked | Work::Command(_) | Work::File | Work::Kill(_) => false,
             };
             match self.calls.get(&call) {
                 Some(entry) if !has_terminal(&entry.work) => passed_over.push_back(call),
@@ -405,7 +436,7 @@ impl Session {
         let Work::Waiting { bash, terminal, input, input_ended } = &mut entry.work else { return Ok(()) };
         let timeout_s = time_limit(&self.walls.policy, bash);
         let (plan, capture) = match &entry.siege {
-            None => (plan(&self.walls, bash), capture(&self.walls.policy, call)),
+            None => (plan(&self.walls, bash), capture(&self.walls.policy, bash, call)),
             Some(siege) => (siege.plan(&self.walls), Capture::new(2 * siege::OUTPUT, 0, String::new())),
         };
         let (input, input_ended) = (std::mem::take(input), *input_ended);
@@ -417,6 +448,12 @@ impl Session {
             },
         };
         match command {
+            Ok(command) if bash.background => {
+                let started = self.background.add(command, bash, &self.walls.central);
+                self.answer(call, &Ok(FileReply::Started(started)), connection)?;
+                self.last_end = Some(Instant::now());
+                self.ask_for_cells(true)
+            }
             Ok(mut command) => {
                 // What has waited here was within the window when it came.
                 let _ = command.take_input(&input);
@@ -441,6 +478,7 @@ impl Session {
             Token::Warden => self.hear_warden(connection),
             Token::Worker => self.hear_worker(connection),
             Token::Input(call) => self.feed(call, connection),
+            Token::Background(id) => self.hear_background(id, connection),
             Token::Report(call) => {
                 if let Some(command) = self.command(call) {
                     command.hear();
@@ -486,7 +524,7 @@ impl Session {
             Work::Waiting { bash, terminal, .. } => {
                 terminal.is_none() && matches!(bash.stdin, Stdin::Terminal(_))
             }
-            Work::Asked | Work::Command(_) | Work::File => false,
+            Work::Asked | Work::Command(_) | Work::File | Work::Kill(_) => false,
         };
         let mut works = self.calls.values_mut().map(|entry| &mut entry.work);
         if let Some(Work::Waiting { terminal, .. }) = works.find(wanting) {

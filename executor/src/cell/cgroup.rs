@@ -150,6 +150,7 @@ mod tests {
             written: None,
             open_files: None,
             scratch: 1,
+            undo: 1,
         }
     }
 }

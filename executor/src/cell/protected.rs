@@ -11,6 +11,7 @@
 //! `SEC-*`.
 
 use crate::work::litter;
+use crate::work::undo::store::DIRECTORY;
 use policies::{Matcher, Protection};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirEntry};
@@ -130,8 +131,9 @@ impl<'a> Search<'a> {
         let path = entry.path();
         let parent =
             path.parent().and_then(|parent| parent.strip_prefix(self.zone).ok()).unwrap_or(Path::new(""));
-        // Names in it are digests: there is nothing to find, and there are many.
-        if entry.file_name() == "objects" && parent.ends_with(".git") {
+        // Names in them are digests and numbers: there is nothing to find, and there are many.
+        let git = entry.file_name() == "objects" && parent.ends_with(".git");
+        if git || (entry.file_name() == "undo" && parent == Path::new(DIRECTORY)) {
             return false;
         }
         if litter::is_named_like(&entry.file_name()) {

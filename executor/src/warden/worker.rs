@@ -1,12 +1,13 @@
 //! The file worker's process: confined like a cell, without the right to run anything, for as long as the session.
 //!
-//! Requests come down its socket and answers go up, both cut into messages of at most [`CHUNK`] bytes.
+//! Requests come down its socket, each after the eight bytes of its call's number, and answers go up; both are cut into
+//! messages of at most [`CHUNK`] bytes.
 
 use crate::cell::plan::Walls;
 use crate::cell::{At, LayerError, NoNewPrivileges, bite, capabilities, descriptors, landlock, seccomp};
 use crate::sys;
 use crate::work::{Intent, Protected, Root, Roots, Worker};
-use broker_protocol::{ErrorKind, Failed, FileAnswer, Layer, Request, Zone, frame, limit};
+use broker_protocol::{CallId, ErrorKind, Failed, FileAnswer, Layer, Request, Zone, frame, limit};
 use nix::sys::prctl;
 use nix::sys::resource::{Usage as Rusage, UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
@@ -55,7 +56,8 @@ fn open(walls: &Walls) -> io::Result<Worker> {
         project: root(&walls.project, walls.policy.project)?,
         central: root(&walls.central, walls.policy.central)?,
     };
-    Ok(Worker::new(roots, Box::new(Names(walls.policy.matcher.clone()))))
+    let names = Box::new(Names(walls.policy.matcher.clone()));
+    Ok(Worker::new(roots, names, walls.policy.limits.undo))
 }
 
 /// The policy's protected names, as the file tools ask for them.
@@ -86,9 +88,10 @@ fn serve(worker: &Worker, socket: &OwnedFd) -> io::Result<()> {
 
 fn answer(worker: &Worker, request: &[u8], socket: &OwnedFd) -> io::Result<()> {
     let before = getrusage(UsageWho::RUSAGE_SELF)?;
+    let (call, request) = request.split_first_chunk().unwrap_or((&[0; 8], request));
     let request = frame::decode::<Request>(request);
     let answer: FileAnswer = match &request {
-        Ok(request) => worker.answer(request),
+        Ok(request) => worker.answer(CallId::from_le_bytes(*call), request),
         Err(error) => Err(Failed { kind: ErrorKind::Internal, message: error.to_string() }),
     };
     let bytes = frame::encode_whole(&answer).map_err(io::Error::other)?;
@@ -96,7 +99,12 @@ fn answer(worker: &Worker, request: &[u8], socket: &OwnedFd) -> io::Result<()> {
     let large = bytes.len() > CHUNK;
     send(socket, &bytes, &usage(&before, &getrusage(UsageWho::RUSAGE_SELF)?))?;
     // A search takes memory that an idle worker should not keep.
-    if large || matches!(request, Ok(Request::FileList(_) | Request::Glob(_) | Request::Grep(_))) {
+    if large
+        || matches!(
+            request,
+            Ok(Request::FileList(_) | Request::Glob(_) | Request::Grep(_) | Request::History(_))
+        )
+    {
         drop(bytes);
         sys::trim_memory();
     }

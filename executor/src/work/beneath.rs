@@ -7,6 +7,7 @@
 //! is swapped meanwhile makes that call fail; it cannot make it open something else.
 
 use super::failure::SystemError;
+use super::undo::store::DIRECTORY;
 use super::{Intent, Worker};
 use broker_protocol::{Zone, ZonePath};
 use nix::errno::Errno;
@@ -66,6 +67,11 @@ impl Root {
         Self { directory, path: path.into(), writable }
     }
 
+    /// Whether it takes writes.
+    pub(super) fn is_writable(&self) -> bool {
+        self.writable
+    }
+
     /// Opens `path` below this root.
     pub(super) fn open_beneath(&self, path: &Path, flags: OFlag) -> Result<OwnedFd, Errno> {
         open_beneath(&self.directory, path, flags, Mode::empty())
@@ -102,6 +108,13 @@ pub(super) struct Place {
 impl From<&ZonePath> for Place {
     fn from(path: &ZonePath) -> Self {
         Self { zone: path.zone(), path: path.relative().into() }
+    }
+}
+
+impl Place {
+    /// The same as text, where it is text.
+    pub(super) fn to_zone_path(&self) -> Option<ZonePath> {
+        ZonePath::new(self.zone, self.path.to_str()?).ok()
     }
 }
 
@@ -163,6 +176,12 @@ pub enum OpenError {
         path: String,
         /// Which root.
         zone: Zone,
+    },
+    /// It is, or leads into, what Lazaret keeps for itself.
+    #[error("{path} is Lazaret's own: what it keeps to undo changes is not written by tools")]
+    Own {
+        /// The path.
+        path: String,
     },
     /// It is something else than a regular file.
     #[error("{path} is {is}, not a regular file")]
@@ -263,12 +282,23 @@ impl Worker {
         if intent == Intent::Write && !self.root(place.zone).writable {
             return Err(OpenError::ReadOnly { path: path.to_string(), zone: place.zone });
         }
+        if intent == Intent::Write && self.is_own(place) {
+            return Err(OpenError::Own { path: path.to_string() });
+        }
         let Some(why) = self.protected.closed(place.zone, &place.path, intent) else { return Ok(()) };
         let (path, why, asked) = (path.to_string(), why.to_owned(), *place == Place::from(path));
         Err(match asked {
             true => OpenError::Closed { path, intent, why },
             false => OpenError::ClosedByLink { path, real: place.to_string(), intent, why },
         })
+    }
+
+    /// Whether `place` lies in Lazaret's own directory, whichever root it is named by and in whatever case.
+    fn is_own(&self, place: &Place) -> bool {
+        let absolute = self.root(place.zone).path.join(&place.path);
+        let below = absolute.strip_prefix(&self.roots.central.path).ok();
+        let first = below.and_then(|below| below.components().next());
+        first.is_some_and(|first| first.as_os_str().eq_ignore_ascii_case(DIRECTORY))
     }
 
     /// Resolves every link of `asked` that exists. The result is a name only; it is opened like any other.

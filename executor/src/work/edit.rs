@@ -12,7 +12,6 @@ use super::beneath::{READING, regular};
 use super::bounds::EDITED;
 use super::failure::{SystemError, WorkError};
 use super::read::{digest, read_at_most};
-use super::seen::Known;
 use super::write::Current;
 use super::{Intent, Worker};
 use broker_protocol::{Edit, Edited, FileEdit, Occurrence};
@@ -79,10 +78,9 @@ impl Worker {
         let before = Current::of(stat, content);
         self.admit(path, &found.place, &before, request.expected_sha256)?;
         let (content, replaced) = apply(before.content.as_deref().unwrap_or_default(), request)?;
-        self.put(path, &found.place, &content, Some(&before))?;
         let sha256 = digest(&content);
-        self.seen.borrow_mut().note(found.place, Known::Whole(sha256));
-        Ok(Edited { replaced, bytes: content.len() as u64, sha256 })
+        let change = self.replace(path, found.place, Some(&before), &content, sha256)?;
+        Ok(Edited { replaced, bytes: content.len() as u64, sha256, change })
     }
 }
 

@@ -7,6 +7,7 @@ use super::beneath::OpenError;
 use super::edit::EditError;
 use super::glob::PatternError;
 use super::read::ReadError;
+use super::undo::UndoError;
 use super::write::WriteError;
 use broker_protocol::{ErrorKind, Failed, TooLarge};
 use nix::errno::Errno;
@@ -34,6 +35,9 @@ pub enum WorkError {
     /// An edit does not fit the file.
     #[error(transparent)]
     Edit(#[from] EditError),
+    /// A change cannot be undone.
+    #[error(transparent)]
+    Undo(#[from] UndoError),
     /// A pattern is not one.
     #[error(transparent)]
     Pattern(#[from] PatternError),
@@ -83,6 +87,8 @@ impl WorkError {
             WorkError::Write(error) => error.kind(),
             WorkError::Edit(EditError::TooLarge { .. }) => ErrorKind::ResourceLimit,
             WorkError::Edit(_) => ErrorKind::InvalidInput,
+            WorkError::Undo(UndoError::Unknown(_) | UndoError::Lost(_)) => ErrorKind::NotFound,
+            WorkError::Undo(_) => ErrorKind::InvalidInput,
             WorkError::System(_) => ErrorKind::Io,
         }
     }
@@ -93,7 +99,9 @@ impl OpenError {
         match self {
             OpenError::NotFound { .. } => ErrorKind::NotFound,
             OpenError::Outside { .. } | OpenError::ClosedByLink { .. } => ErrorKind::Violation,
-            OpenError::Closed { .. } | OpenError::ReadOnly { .. } => ErrorKind::DeniedPolicy,
+            OpenError::Closed { .. } | OpenError::ReadOnly { .. } | OpenError::Own { .. } => {
+                ErrorKind::DeniedPolicy
+            }
             OpenError::NotAFile { .. } | OpenError::NotADirectory { .. } => ErrorKind::InvalidInput,
             OpenError::Loop { .. } | OpenError::Moved { .. } | OpenError::System(_) => ErrorKind::Io,
         }

@@ -11,6 +11,7 @@
 //! - **Only regular files are read**, and nothing is opened in a way that waits.
 //! - **Nothing is changed unseen**: an existing file is edited or replaced only if this session has read it, or wrote it
 //!   (`seen`).
+//! - **What is changed is kept** first, so that it can be undone (`undo`).
 //! - **A write is whole or not there**: a temporary file beside the target, `fsync`, then one `link` or `rename`.
 //! - **Everything is bounded**: bytes read, entries walked, patterns compiled, seconds spent, bytes answered
 //!   (`bounds`). What is cut says so.
@@ -25,6 +26,7 @@ mod seen;
 mod read;
 mod write;
 mod temporary;
+pub mod undo;
 pub mod litter;
 mod edit;
 mod list;
@@ -39,10 +41,11 @@ mod failure;
 #[cfg(test)]
 mod tests;
 
-use broker_protocol::{FileAnswer, FileReply, Request, Zone};
+use broker_protocol::{CallId, FileAnswer, FileReply, Request, Zone};
 use seen::Seen;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::Path;
+use undo::store::Store;
 
 pub use beneath::{Root, Roots};
 pub use failure::WorkError;
@@ -63,34 +66,47 @@ pub trait Protected {
     fn closed(&self, zone: Zone, path: &Path, intent: Intent) -> Option<&str>;
 }
 
+/// In the place of a call's number: a read for who is asked about a change. The session has not seen the file by it.
+pub const LOOK: CallId = CallId::MAX;
+
 /// The file tools over two roots.
 pub struct Worker {
     roots: Roots,
     protected: Box<dyn Protected>,
     seen: RefCell<Seen>,
+    store: RefCell<Store>,
+    /// The call under way.
+    call: Cell<CallId>,
 }
 
 impl Worker {
-    /// A worker on `roots`, which are opened before the process is confined.
-    pub fn new(roots: Roots, protected: Box<dyn Protected>) -> Self {
-        Self { roots, protected, seen: RefCell::default() }
+    /// A worker on `roots`, which are opened before the process is confined. It keeps `undo` bytes of changes.
+    pub fn new(roots: Roots, protected: Box<dyn Protected>, undo: u64) -> Self {
+        let (seen, store, call) = (RefCell::default(), RefCell::new(Store::new(undo)), Cell::new(0));
+        Self { roots, protected, seen, store, call }
     }
 
     /// Does what `request` asks. It always comes back, within the times and sizes of `bounds`.
-    pub fn answer(&self, request: &Request) -> FileAnswer {
+    pub fn answer(&self, call: CallId, request: &Request) -> FileAnswer {
+        self.call.set(call);
         Ok(self.reply(request)?)
     }
 
     fn reply(&self, request: &Request) -> Result<FileReply, WorkError> {
         request.check()?;
         match request {
-            Request::Bash(_) => Err(WorkError::Misdirected),
+            Request::Bash(_)
+            | Request::BackgroundList
+            | Request::BackgroundLog(_)
+            | Request::BackgroundKill(_) => Err(WorkError::Misdirected),
             Request::FileRead(read) => self.read(read).map(FileReply::Read),
             Request::FileWrite(write) => self.write(write).map(FileReply::Written),
             Request::FileEdit(edit) => self.edit(edit).map(FileReply::Edited),
             Request::FileList(list) => self.list(list).map(FileReply::Listed),
             Request::Glob(glob) => self.glob(glob).map(FileReply::Walked),
             Request::Grep(grep) => self.grep(grep).map(FileReply::Grepped),
+            Request::History(history) => self.history(history).map(FileReply::History),
+            Request::Undo(undo) => self.undo(undo).map(FileReply::Undone),
         }
     }
 }

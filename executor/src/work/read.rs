@@ -1,5 +1,6 @@
 //! Reads a regular file, whole or by lines. A small file costs one open, one look, one read.
 
+use super::LOOK;
 use super::beneath::{READING, regular};
 use super::bounds::{CHUNK, HASHED, SKIPPED};
 use super::failure::{SystemError, WorkError};
@@ -53,7 +54,7 @@ impl Worker {
             Some(digest) => Some(Known::Whole(digest)),
             None => Known::part(&mut file, &stat).map_err(failed)?,
         };
-        if let Some(known) = known {
+        if let Some(known) = known.filter(|_| self.call.get() != LOOK) {
             self.seen.borrow_mut().note(found.place, known);
         }
         Ok(read)

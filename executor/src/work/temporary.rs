@@ -27,6 +27,8 @@ pub(super) struct Temporary<'a> {
     content: &'a [u8],
     /// Permissions it shall have; those of a new file if absent.
     mode: Option<Mode>,
+    /// Whether it shall outlast a power cut.
+    durable: bool,
     file: File,
     /// The random name it has beside its target, to be removed.
     name: Option<String>,
@@ -35,13 +37,27 @@ pub(super) struct Temporary<'a> {
 impl<'a> Temporary<'a> {
     /// Writes `content` to a new file and to the disk.
     pub(super) fn new(directory: &'a OwnedFd, content: &'a [u8], mode: Option<Mode>) -> Result<Self, Errno> {
+        Self::begin(directory, content, mode, true)
+    }
+
+    /// Writes `content` to a new file that only its owner may read, and that a power cut may take away.
+    pub(super) fn passing(directory: &'a OwnedFd, content: &'a [u8]) -> Result<Self, Errno> {
+        Self::begin(directory, content, Some(private_file()), false)
+    }
+
+    fn begin(
+        directory: &'a OwnedFd,
+        content: &'a [u8],
+        mode: Option<Mode>,
+        durable: bool,
+    ) -> Result<Self, Errno> {
         let flags = OFlag::O_TMPFILE | OFlag::O_WRONLY;
         match open_beneath(directory, Path::new(""), flags, new_file()) {
             // Kernels and file systems without it say one of these.
             Err(Errno::EOPNOTSUPP | Errno::EISDIR | Errno::EINVAL | Errno::ENOENT) => {
-                Self::with_name(directory, content, mode)
+                Self::with_name(directory, content, mode, durable)
             }
-            opened => Self { directory, content, mode, file: opened?.into(), name: None }.filled(),
+            opened => Self { directory, content, mode, durable, file: opened?.into(), name: None }.filled(),
         }
     }
 
@@ -50,6 +66,7 @@ impl<'a> Temporary<'a> {
         directory: &'a OwnedFd,
         content: &'a [u8],
         mode: Option<Mode>,
+        durable: bool,
     ) -> Result<Self, Errno> {
         let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY;
         for _ in 0..ATTEMPTS {
@@ -57,8 +74,8 @@ impl<'a> Temporary<'a> {
             match open_beneath(directory, Path::new(&name), flags, new_file()) {
                 Err(Errno::EEXIST) => {}
                 opened => {
-                    return Self { directory, content, mode, file: opened?.into(), name: Some(name) }
-                        .filled();
+                    let file = opened?.into();
+                    return Self { directory, content, mode, durable, file, name: Some(name) }.filled();
                 }
             }
         }
@@ -70,7 +87,9 @@ impl<'a> Temporary<'a> {
         if let Some(mode) = self.mode {
             fchmod(&self.file, mode)?;
         }
-        self.file.sync_all().map_err(|error| errno(&error))?;
+        if self.durable {
+            self.file.sync_all().map_err(|error| errno(&error))?;
+        }
         Ok(self)
     }
 
@@ -78,7 +97,7 @@ impl<'a> Temporary<'a> {
     pub(super) fn create(self, name: &OsStr) -> Result<(), Errno> {
         match self.link(name) {
             Err(errno) if self.name.is_none() && cannot_link(errno) => {
-                Self::with_name(self.directory, self.content, self.mode)?.create(name)
+                Self::with_name(self.directory, self.content, self.mode, self.durable)?.create(name)
             }
             // No links here at all. A file that took the name in this instant is lost.
             Err(Errno::EPERM | Errno::EOPNOTSUPP) => self.rename(name),
@@ -102,7 +121,7 @@ impl<'a> Temporary<'a> {
                 Ok(()) => self.name = Some(name),
                 Err(Errno::EEXIST) => {}
                 Err(errno) if cannot_link(errno) => {
-                    return Self::with_name(self.directory, self.content, self.mode);
+                    return Self::with_name(self.directory, self.content, self.mode, self.durable);
                 }
                 Err(errno) => return Err(errno),
             }
@@ -149,6 +168,11 @@ fn cannot_link(errno: Errno) -> bool {
 /// Permissions of a new file, before the umask.
 fn new_file() -> Mode {
     Mode::from_bits_truncate(0o666)
+}
+
+/// Permissions of what only its owner may read.
+pub(super) fn private_file() -> Mode {
+    Mode::S_IRUSR | Mode::S_IWUSR
 }
 
 /// A name that nobody guesses; that it is free is seen by making it.

@@ -14,7 +14,7 @@ use broker_protocol::{Digest, FileWrite, Written, ZonePath};
 use nix::errno::Errno;
 use nix::fcntl::AtFlags;
 use nix::sys::stat::{FileStat, Mode, fstatat, mkdirat};
-use nix::unistd::{AccessFlags, faccessat};
+use nix::unistd::{AccessFlags, UnlinkatFlags, faccessat, unlinkat};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -73,7 +73,7 @@ pub(super) struct Current {
     stat: FileStat,
     /// Its bytes, where they are few enough to be held.
     pub(super) content: Option<Vec<u8>>,
-    digest: Option<Digest>,
+    pub(super) digest: Option<Digest>,
 }
 
 impl Current {
@@ -83,7 +83,7 @@ impl Current {
     }
 
     /// Reads a file, and if it is too large to be held, hashes it where that is `wanted`.
-    fn read(path: &ZonePath, file: OwnedFd, wanted: bool) -> Result<Self, WorkError> {
+    pub(super) fn read(path: &ZonePath, file: OwnedFd, wanted: bool) -> Result<Self, WorkError> {
         let failed = |error| SystemError::new("read", path, error);
         let stat = regular(path, &file)?;
         let file = File::from(file);
@@ -98,7 +98,8 @@ impl Current {
         Ok(Self { stat, content: None, digest })
     }
 
-    fn mode(&self) -> Mode {
+    /// Its permissions.
+    pub(super) fn mode(&self) -> Mode {
         Mode::from_bits_truncate(self.stat.st_mode & 0o777)
     }
 }
@@ -119,10 +120,9 @@ impl Worker {
     fn write_once(&self, request: &FileWrite) -> Result<Written, WorkError> {
         let (place, stat) = self.locate(&request.path)?;
         let before = self.before(request, &place, stat)?;
-        self.put(&request.path, &place, &request.content, before.as_ref())?;
         let sha256 = digest(&request.content);
-        self.seen.borrow_mut().note(place, Known::Whole(sha256));
-        Ok(Written { bytes: request.content.len() as u64, created: before.is_none(), sha256 })
+        let change = self.replace(&request.path, place, before.as_ref(), &request.content, sha256)?;
+        Ok(Written { bytes: request.content.len() as u64, created: before.is_none(), sha256, change })
     }
 
     /// Checks what stands at the target against what the request says about it.
@@ -174,23 +174,51 @@ impl Worker {
         }
     }
 
-    /// Makes `content` the file at `place`, with all directories on the way there.
+    /// Puts `content` in the place of `before`, which is kept, and remembers what is there now. Says the number of the
+    /// change, if it could be kept.
+    pub(super) fn replace(
+        &self,
+        path: &ZonePath,
+        place: Place,
+        before: Option<&Current>,
+        content: &[u8],
+        digest: Digest,
+    ) -> Result<Option<u64>, WorkError> {
+        let kept = self.keep(path, &place, before, Some(digest));
+        self.keeping(kept, || self.put(path, &place, content, before, None))?;
+        self.seen.borrow_mut().note(place, Known::Whole(digest));
+        Ok(kept)
+    }
+
+    /// Removes the file at `place`, if it is still `before`.
+    pub(super) fn remove(&self, path: &ZonePath, place: &Place, before: &Current) -> Result<(), WorkError> {
+        let failed = |errno| SystemError::new("remove", path, errno);
+        let (parent, name) = named(path, place)?;
+        let directory = self.root(place.zone).open_beneath(parent, ENTERING).map_err(failed)?;
+        writable(path, &directory, name)?;
+        if now(&directory, name) != Some(Stamp::of(&before.stat)) {
+            return Err(changed(path));
+        }
+        Ok(unlinkat(&directory, name, UnlinkatFlags::NoRemoveDir).map_err(failed)?)
+    }
+
+    /// Makes `content` the file at `place`, with all directories on the way there. It has the mode of what it replaces;
+    /// a new one has `mode`, or that of a new file.
     pub(super) fn put(
         &self,
         path: &ZonePath,
         place: &Place,
         content: &[u8],
         before: Option<&Current>,
+        mode: Option<Mode>,
     ) -> Result<(), WorkError> {
         let failed = |errno| SystemError::new("write", path, errno);
-        let (Some(parent), Some(name)) = (place.path.parent(), place.path.file_name()) else {
-            return Err(OpenError::NotAFile { path: path.to_string(), is: "a directory" }.into());
-        };
+        let (parent, name) = named(path, place)?;
         let directory = self.directory(place, parent).map_err(failed)?;
         if before.is_some() {
             writable(path, &directory, name)?;
         }
-        let mode = before.map(Current::mode);
+        let mode = before.map(Current::mode).or(mode);
         let file = Temporary::new(&directory, content, mode).map_err(failed)?;
         let Some(before) = before else {
             return file.create(name).map_err(|errno| match errno {
@@ -220,6 +248,12 @@ impl Worker {
         }
         Ok(at)
     }
+}
+
+/// The directory and the name of `place`.
+fn named<'p>(path: &ZonePath, place: &'p Place) -> Result<(&'p Path, &'p OsStr), OpenError> {
+    let whole = place.path.parent().zip(place.path.file_name());
+    whole.ok_or_else(|| OpenError::NotAFile { path: path.to_string(), is: "a directory" })
 }
 
 /// Makes the directory `name` in `at` and opens it; that somebody else makes it first is as good.

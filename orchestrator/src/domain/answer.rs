@@ -34,6 +34,11 @@ impl Asked {
             Request::FileList(list) => (Some(&list.path), None, None),
             Request::Glob(glob) => (Some(&glob.path), None, None),
             Request::Grep(grep) => (Some(&grep.path), None, None),
+            Request::Undo(undo) => (Some(&undo.path), None, None),
+            Request::BackgroundList
+            | Request::BackgroundLog(_)
+            | Request::BackgroundKill(_)
+            | Request::History(_) => (None, None, None),
         };
         Self { tool: request.tool(), path: path.cloned(), program, idle_s }
     }
@@ -157,12 +162,17 @@ pub enum Details {
         bytes: u64,
         created: bool,
         sha256: String,
+        /// Number of the change; absent where it cannot be undone.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        change: Option<u64>,
     },
     Edited {
         path: String,
         replaced: Vec<u32>,
         bytes: u64,
         sha256: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        change: Option<u64>,
     },
     Found {
         path: String,
@@ -170,6 +180,64 @@ pub enum Details {
         #[serde(skip_serializing_if = "Option::is_none")]
         binary: Option<u64>,
     },
+    Started {
+        background: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        log: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        timeout: Option<u32>,
+    },
+    Background {
+        processes: Vec<Process>,
+    },
+    Logged {
+        /// Number of the first byte of the text.
+        offset: u64,
+        /// The offset to go on with.
+        next: u64,
+        total: u64,
+        alive: bool,
+    },
+    Changes {
+        changes: Vec<Changed>,
+    },
+    Undone {
+        path: String,
+        bytes: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        sha256: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        change: Option<u64>,
+    },
+}
+
+/// A background process.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[allow(missing_docs)] // Field names are those of the protocol.
+pub struct Process {
+    pub id: u64,
+    pub command: String,
+    pub started_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log: Option<String>,
+    /// `alive`, or how it ended.
+    pub state: String,
+    pub usage: Used,
+}
+
+/// A change of a file tool.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[allow(missing_docs)] // Field names are those of the protocol.
+pub struct Changed {
+    pub number: u64,
+    pub call: u64,
+    pub time_ms: u64,
+    pub path: String,
+    /// Digest; `null` where there was no file.
+    pub before: Option<String>,
+    pub after: Option<String>,
 }
 
 fn nothing<S: serde::Serializer>(serializer: S) -> Result<S::Ok, S::Error> {
@@ -236,13 +304,14 @@ impl Answer {
         };
         let path = asked.path.clone().unwrap_or_else(|| ZonePath::root(Zone::Project));
         let place = Place { absolute: roots.absolute(&path), path };
-        let (text, truncated, details) = place.tell(reply);
+        let (text, truncated, details) = place.tell(reply, roots);
         let about = About { tool: asked.tool, truncated, details, ..About::default() };
         Self { text, error: None, ended: None, about }
     }
 }
 
-fn used(usage: Usage) -> Used {
+/// `usage` in JSON.
+pub(super) fn used(usage: Usage) -> Used {
     Used {
         wall_us: usage.wall_us,
         user_us: usage.user_us,
@@ -432,10 +501,15 @@ mod tests {
     #[test]
     fn writes_and_edits_say_where() {
         let sha256 = Digest([0; 32]);
-        let (text, about) = file(FileReply::Written(Written { bytes: 5, created: true, sha256 }), "d/f");
+        let (text, about) =
+            file(FileReply::Written(Written { bytes: 5, created: true, sha256, change: Some(3) }), "d/f");
         assert_eq!((text.as_str(), &about["path"]), ("wrote 5 bytes to d/f", &json!("/p/d/f")));
-        let (text, about) = file(FileReply::Edited(Edited { replaced: vec![1, 2], bytes: 5, sha256 }), "f");
-        assert_eq!((text.as_str(), &about["replaced"]), ("replaced 3 places in f", &json!([1, 2])));
+        let (text, about) =
+            file(FileReply::Edited(Edited { replaced: vec![1, 2], bytes: 5, sha256, change: None }), "f");
+        assert_eq!(
+            (text.as_str(), &about["replaced"]),
+            ("replaced 3 places in f (this cannot be undone)", &json!([1, 2]))
+        );
     }
 
     #[test]

@@ -101,6 +101,10 @@ const IGNORED: Field =
         .or(&["ignore_gitignore"]);
 const LIMIT_ALIASES: &[&str] = &["max_results", "maxResults", "max_files"];
 
+/// A background process.
+const PROCESS: Field =
+    Field::must("id", Kind::Whole { least: 1, most: u64::MAX }, "The number that `bash` returned.");
+
 /// Fields of one replacement of `file_edit`.
 pub const EDIT: &[Field] =
     &[
@@ -120,14 +124,15 @@ pub const EDIT: &[Field] =
     ];
 
 /// All tools, in the order in which they are shown.
-pub static TOOLS: [Tool; 7] = [
+pub static TOOLS: [Tool; 10] = [
     Tool {
         name: "bash",
         aliases: &["shell"],
         description: "Runs a command in a sandboxed cell and returns its output and exit code. A string runs with \
                       `bash -c`; a list of strings runs as a program with its arguments, without a shell. The project \
                       is writable, system files can only be read, and there is no network. Processes left behind are \
-                      killed when the command ends.",
+                      killed when the command ends. With `background` the call returns at once with a number, and \
+                      the command runs on until it ends or is killed, or the session ends.",
         category: Category::Exec,
         risk: Risk::High,
         fields: &[
@@ -141,6 +146,11 @@ pub static TOOLS: [Tool; 7] = [
                 .or(&["directory", "workdir"]),
             Field::may("description", Kind::Text, "What the command is for, in a few words, for the user."),
             Field::may("stdin", Kind::Flag, "Give the command a standard input that the caller feeds."),
+            Field::may(
+                "background",
+                Kind::Flag,
+                "Return at once and let the command run on, as for a server.",
+            ),
         ],
         rewrite: request::as_it_is,
         build: request::bash,
@@ -162,7 +172,7 @@ pub static TOOLS: [Tool; 7] = [
     Tool {
         name: "file_write",
         aliases: &["write_file", "write"],
-        description: "Writes a whole file. Missing directories are made, an existing file keeps its mode, and the change \
+        description: "Writes a whole file. One that exists must have been read before. Missing directories are made, an existing file keeps its mode, and the change \
                       happens at once or not at all.",
         category: Category::File,
         risk: Risk::Medium,
@@ -178,7 +188,7 @@ pub static TOOLS: [Tool; 7] = [
     Tool {
         name: "file_edit",
         aliases: &["edit_file", "edit", "file_multi_edit"],
-        description: "Replaces exact texts in a file, all of them or none. A text that is absent, or ambiguous, is an error \
+        description: "Replaces exact texts in a file that has been read before, all of them or none. A text that is absent, or ambiguous, is an error \
                       that says how often it is there.",
         category: Category::File,
         risk: Risk::Medium,
@@ -261,6 +271,45 @@ pub static TOOLS: [Tool; 7] = [
         ],
         rewrite: request::case_sensitive,
         build: request::grep,
+    },
+    Tool {
+        name: "background_list",
+        aliases: &["view_background_processes"],
+        description: "Lists the session's background processes, those that have ended too.",
+        category: Category::Exec,
+        risk: Risk::Low,
+        fields: &[],
+        rewrite: request::as_it_is,
+        build: request::background_list,
+    },
+    Tool {
+        name: "background_log",
+        aliases: &[],
+        description: "Reads what a background process has printed: the last of it, or from an offset on.",
+        category: Category::Exec,
+        risk: Risk::Low,
+        fields: &[
+            PROCESS,
+            Field::may("offset", Kind::Whole { least: 0, most: u64::MAX }, "First byte, counted from 0."),
+            Field::may(
+                "bytes",
+                Kind::Whole { least: 1, most: limit::LOG as u64 },
+                "At most this many bytes; 8192 if absent.",
+            )
+            .or(&["tail"]),
+        ],
+        rewrite: request::as_it_is,
+        build: request::background_log,
+    },
+    Tool {
+        name: "background_kill",
+        aliases: &[],
+        description: "Ends a background process and everything it has started.",
+        category: Category::Exec,
+        risk: Risk::Low,
+        fields: &[PROCESS],
+        rewrite: request::as_it_is,
+        build: request::background_kill,
     },
 ];
 

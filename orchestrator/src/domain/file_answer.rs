@@ -2,9 +2,10 @@
 
 use super::answer::{Cut, Details};
 use super::text::{name, unfinished};
+use super::{background, changes};
 use broker_protocol::{
-    Edited, FileReply, Grepped, Listed, ListedKind, Match, MatchLine, Read, Truncated, Walked, Written,
-    ZonePath,
+    Edited, FileReply, Grepped, Listed, ListedKind, Match, MatchLine, Read, Roots, Truncated, Walked,
+    Written, ZonePath,
 };
 
 /// Where a file tool worked.
@@ -20,7 +21,7 @@ pub type Told = (Vec<u8>, Option<Cut>, Details);
 
 impl Place {
     /// Puts `reply` into words.
-    pub fn tell(self, reply: FileReply) -> Told {
+    pub fn tell(self, reply: FileReply, roots: &Roots) -> Told {
         match reply {
             FileReply::Read(read) => self.read(read),
             FileReply::Written(written) => self.written(&written),
@@ -28,6 +29,12 @@ impl Place {
             FileReply::Listed(listed) => self.listed(&listed),
             FileReply::Walked(walked) => self.walked(&walked),
             FileReply::Grepped(grepped) => self.grepped(&grepped),
+            FileReply::Started(started) => background::started(&started, roots),
+            FileReply::Background(processes) => background::listed(&processes, roots),
+            FileReply::Logged(logged) => background::logged(logged),
+            FileReply::Killed(process) => background::killed(&process, roots),
+            FileReply::History(changes) => changes::listed(&changes),
+            FileReply::Undone(undone) => changes::undone(&undone, &self),
         }
     }
 
@@ -46,18 +53,21 @@ impl Place {
     }
 
     fn written(self, written: &Written) -> Told {
-        let text = format!("wrote {} bytes to {}", written.bytes, name(&self.path.to_string()));
-        let (bytes, created, sha256) = (written.bytes, written.created, written.sha256.to_string());
-        (text.into_bytes(), None, Details::Written { path: self.absolute, bytes, created, sha256 })
+        let kept = changes::note(written.change);
+        let text = format!("wrote {} bytes to {}{kept}", written.bytes, name(&self.path.to_string()));
+        let Written { bytes, created, sha256, change } = *written;
+        let sha256 = sha256.to_string();
+        (text.into_bytes(), None, Details::Written { path: self.absolute, bytes, created, sha256, change })
     }
 
     fn edited(self, edited: Edited) -> Told {
         let places: u32 = edited.replaced.iter().fold(0, |sum, count| sum.saturating_add(*count));
         let noun = if places == 1 { "place" } else { "places" };
-        let text = format!("replaced {places} {noun} in {}", name(&self.path.to_string()));
-        let Edited { replaced, bytes, sha256 } = edited;
+        let kept = changes::note(edited.change);
+        let text = format!("replaced {places} {noun} in {}{kept}", name(&self.path.to_string()));
+        let Edited { replaced, bytes, sha256, change } = edited;
         let sha256 = sha256.to_string();
-        (text.into_bytes(), None, Details::Edited { path: self.absolute, replaced, bytes, sha256 })
+        (text.into_bytes(), None, Details::Edited { path: self.absolute, replaced, bytes, sha256, change })
     }
 
     fn listed(self, listed: &Listed) -> Told {
@@ -117,6 +127,7 @@ impl Place {
     }
 }
 
-fn head(truncated: Truncated) -> Cut {
+/// A list that stops before its end.
+pub(super) fn head(truncated: Truncated) -> Cut {
     Cut { total: truncated.total, shown: truncated.shown, strategy: "head" }
 }

@@ -5,4 +5,6 @@ pub mod field;
 pub mod request;
 pub mod answer;
 pub mod file_answer;
+pub mod background;
+pub mod changes;
 pub mod text;

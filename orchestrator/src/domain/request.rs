@@ -4,11 +4,15 @@
 use super::catalogue::{TOOLS, Tool};
 use super::field::{FieldError, Input};
 use broker_protocol::{
-    Bash, Command, Digest, Edit, ErrorKind, Failed, FileEdit, FileList, FileRead, FileWrite, Glob, Grep,
-    Occurrence, PathError, Request, Roots, Stdin, TooLarge, Zone, ZonePath, limit,
+    BackgroundKill, BackgroundLog, Bash, Command, Digest, Edit, ErrorKind, Failed, FileEdit, FileList,
+    FileRead, FileWrite, Glob, Grep, Occurrence, PathError, Request, Roots, Stdin, TooLarge, Zone, ZonePath,
+    limit,
 };
 use serde_json::{Map, Value, json};
 use thiserror::Error;
+
+/// Bytes of a background process's output that are shown where nothing else is asked for.
+const LOG_BYTES: u32 = 8 * 1024;
 
 /// Turns foreign forms of an input into ours.
 pub type Rewrite = fn(&mut Map<String, Value>) -> Result<(), FieldError>;
@@ -164,7 +168,26 @@ pub fn bash(mut input: Input, roots: &Roots) -> Result<Request, InputError> {
         idle_timeout_s: input.small("idle_timeout"),
         stdin: if input.flag("stdin") { Stdin::Stream } else { Stdin::Null },
         live: false,
+        background: input.flag("background"),
     }))
+}
+
+/// Builds a [`Request::BackgroundList`].
+pub fn background_list(_: Input, _: &Roots) -> Result<Request, InputError> {
+    Ok(Request::BackgroundList)
+}
+
+/// Builds a [`BackgroundLog`].
+pub fn background_log(input: Input, _: &Roots) -> Result<Request, InputError> {
+    let id = input.whole("id").ok_or_else(|| FieldError::Missing("id".into()))?;
+    let most = input.small("bytes").unwrap_or(LOG_BYTES);
+    Ok(Request::BackgroundLog(BackgroundLog { id, from: input.whole("offset"), most }))
+}
+
+/// Builds a [`BackgroundKill`].
+pub fn background_kill(input: Input, _: &Roots) -> Result<Request, InputError> {
+    let id = input.whole("id").ok_or_else(|| FieldError::Missing("id".into()))?;
+    Ok(Request::BackgroundKill(BackgroundKill { id }))
 }
 
 fn argument<B: From<Vec<u8>>>(item: Value) -> Option<B> {
@@ -325,6 +348,24 @@ mod tests {
     }
 
     #[test]
+    fn background_processes_are_asked_about_by_their_number() {
+        let Request::Bash(bash) = ok("bash", json!({"command": "x", "background": true})) else { panic!() };
+        assert!(bash.background && bash.timeout_s.is_none());
+        assert_eq!(ok("view_background_processes", json!({})), Request::BackgroundList);
+        let log = BackgroundLog { id: 3, from: None, most: 8192 };
+        assert_eq!(ok("background_log", json!({"id": 3})), Request::BackgroundLog(log.clone()));
+        let log = BackgroundLog { from: Some(0), most: 5, ..log };
+        assert_eq!(
+            ok("background_log", json!({"id": 3, "offset": 0, "bytes": 5})),
+            Request::BackgroundLog(log)
+        );
+        assert_eq!(
+            ok("background_kill", json!({"id": 3})),
+            Request::BackgroundKill(BackgroundKill { id: 3 })
+        );
+    }
+
+    #[test]
     fn what_is_wrong_has_its_kind() {
         let cases = [
             ("nope", json!({}), ErrorKind::UnknownTool),
@@ -336,7 +377,9 @@ mod tests {
             ("file_read", json!({"path": "a", "startLine": 5, "offset": 3}), ErrorKind::InvalidInput),
             ("bash", json!({"command": "x".repeat(limit::COMMAND + 1)}), ErrorKind::InvalidInput),
             ("bash", json!({"command": "a\u{0}b"}), ErrorKind::InvalidInput),
-            ("bash", json!({"command": "x", "background": true}), ErrorKind::InvalidInput),
+            ("bash", json!({"command": "x", "background": true, "stdin": true}), ErrorKind::InvalidInput),
+            ("background_log", json!({"id": 1, "bytes": limit::LOG + 1}), ErrorKind::InvalidInput),
+            ("background_kill", json!({}), ErrorKind::InvalidInput),
             ("file_edit", json!({"path": "a", "edits": [{"old": "", "new": "y"}]}), ErrorKind::InvalidInput),
             ("file_edit", json!({"path": "a", "old": "x", "edits": []}), ErrorKind::InvalidInput),
             (

@@ -33,7 +33,7 @@ impl Session {
                 input.len() <= limit::INPUT_WINDOW as usize
             }
             Some(Work::Command(command)) => command.take_input(bytes),
-            Some(Work::File) | None => true,
+            Some(Work::File | Work::Kill(_)) | None => true,
         }
     }
 
@@ -45,7 +45,7 @@ impl Session {
             }
             Some(Work::Waiting { input_ended, .. }) => *input_ended = true,
             Some(Work::Command(command)) => command.end_input(),
-            Some(Work::File) | None => {}
+            Some(Work::File | Work::Kill(_)) | None => {}
         }
         self.feed(call, connection)
     }
@@ -67,7 +67,7 @@ impl Session {
             Some(Work::Asked) => {
                 self.approvals.get(call).into_iter().for_each(|asked| asked.resize(rows, columns));
             }
-            Some(Work::File) | None => {}
+            Some(Work::File | Work::Kill(_)) | None => {}
         }
     }
 
@@ -102,6 +102,11 @@ impl Session {
             Some(Work::Asked) => {
                 self.approvals.forget(call);
                 self.end_asked(call, Decision::Cancelled, connection)
+            }
+            // The process is ended all the same; only its end is not waited for.
+            Some(Work::Kill(_)) => {
+                let outcome = failed(ErrorKind::Cancelled, "the client ended the call".into());
+                self.done(call, outcome, Usage::default(), connection)
             }
             Some(Work::File) => {
                 self.files.cancel(Errand::Call(call));

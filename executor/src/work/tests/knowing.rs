@@ -1,6 +1,7 @@
 //! Read before edit: what a session has not read it does not change.
 
 use super::*;
+use crate::work::LOOK;
 use crate::work::bounds::KEPT;
 use crate::work::read::digest;
 use crate::work::seen::FILES;
@@ -170,4 +171,16 @@ fn a_search_is_no_reading() {
     };
     ground.answer(Request::Grep(grep)).unwrap();
     assert_eq!(ground.refusal().as_deref(), Some(UNREAD));
+}
+
+/// Who is asked about a change looks at the file; the session does not come to know it by that.
+#[test]
+fn a_look_for_who_is_asked_is_no_read() {
+    let ground = Ground::new();
+    ground.put("project/a", "old\n");
+    let read = Request::FileRead(FileRead { path: zoned("a"), offset: None, limit: None });
+    ground.worker.answer(LOOK, &read).unwrap();
+    assert!(ground.write("a", "new").unwrap_err().message.contains(UNREAD));
+    ground.worker.answer(7, &read).unwrap();
+    ground.write("a", "new").unwrap();
 }

@@ -5,6 +5,7 @@
 mod links;
 mod reading;
 mod knowing;
+mod undoing;
 mod writing;
 mod editing;
 mod searching;
@@ -36,6 +37,9 @@ impl Protected for Names {
     }
 }
 
+/// Bytes that a worker keeps of changes.
+const UNDO: u64 = 100 << 20;
+
 /// Two roots beside a directory that is in neither, and a worker on them.
 struct Ground {
     home: PathBuf,
@@ -57,7 +61,7 @@ impl Ground {
         fs::write(home.join("outside/canary"), "OUTSIDE\n").unwrap();
         let open = |name: &str, writable| Root::open(home.join(name).to_str().unwrap(), writable).unwrap();
         let roots = Roots { project: open("project", project_writable), central: open("central", true) };
-        Self { worker: Worker::new(roots, Box::new(Names)), home, _keep: keep }
+        Self { worker: Worker::new(roots, Box::new(Names), UNDO), home, _keep: keep }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -91,7 +95,7 @@ impl Ground {
     /// Does it, within the time and the size that every answer has.
     fn answer(&self, request: Request) -> Result<FileReply, Failed> {
         let start = Instant::now();
-        let answer = self.worker.answer(&request);
+        let answer = self.worker.answer(7, &request);
         assert!(start.elapsed() < Duration::from_secs(30), "{request:?}");
         assert!(frame::encode_whole(&answer).unwrap().len() <= limit::ANSWER);
         answer
@@ -169,6 +173,7 @@ fn a_command_is_not_for_the_file_worker() {
         idle_timeout_s: None,
         stdin: Stdin::Null,
         live: false,
+        background: false,
     };
     assert_eq!(kind(Ground::new().answer(Request::Bash(bash))), ErrorKind::Internal);
 }

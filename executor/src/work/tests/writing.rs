@@ -163,7 +163,7 @@ fn where_files_without_a_name_cannot_be_had_the_write_is_the_same() {
     use crate::work::temporary::Temporary;
     let ground = Ground::new();
     let directory = fs::File::open(ground.path("project")).unwrap().into();
-    let named = |content| Temporary::with_name(&directory, content, None).unwrap();
+    let named = |content| Temporary::with_name(&directory, content, None, true).unwrap();
     let file = named(b"new");
     assert_eq!(ground.names("project").len(), 1);
     file.create("a".as_ref()).unwrap();
@@ -185,7 +185,7 @@ fn a_file_that_changes_between_look_and_rename_is_not_lost() {
     let (path, place) = (zoned("a"), Place::from(&zoned("a")));
     let before = Current::of(ground.worker.look(&place).unwrap().unwrap(), b"old".to_vec());
     ground.put("project/a", "theirs");
-    let error = ground.worker.put(&path, &place, b"ours", Some(&before)).unwrap_err();
+    let error = ground.worker.put(&path, &place, b"ours", Some(&before), None).unwrap_err();
     assert_eq!(Failed::from(error).kind, ErrorKind::InvalidInput);
     assert_eq!(ground.content("project/a"), "theirs");
     assert_eq!(ground.names("project"), ["a"]);

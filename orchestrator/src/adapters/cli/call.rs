@@ -9,7 +9,7 @@ use crate::adapters::executor::Greeting;
 use crate::application::call;
 use crate::domain::answer::{Answer, Asked};
 use crate::ports::{Audience, Gone, Sandbox};
-use broker_protocol::{Bash, ErrorKind, Failed, Request, Stdin};
+use broker_protocol::{Bash, ErrorKind, Failed, FileEdit, FileRead, FileWrite, Request, Stdin};
 use clap::Args;
 use serde_json::Value;
 use std::io::{self, IsTerminal, Read};
@@ -31,7 +31,8 @@ The tools and their input: `lazaret tools`.";
 
 /// Call one tool and print its result
 ///
-/// The result goes to standard output, an error to standard error. On a terminal, control characters are shown escaped.
+/// The result goes to standard output, an error to standard error. On a terminal, control characters are shown escaped. A file
+/// that is written or edited is read first, as a session would have to.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Call {
@@ -55,8 +56,7 @@ impl Call {
             }
             Err(failed) => Answer::failed(&Asked::only(""), failed),
         };
-        self.report(&answer)?;
-        Ok(code(&answer))
+        report(&answer, self.json)
     }
 
     fn read_input(&self) -> Result<Value, Failed> {
@@ -71,16 +71,26 @@ impl Call {
         };
         serde_json::from_str(json).map_err(|error| say::invalid(format!("the input is not JSON: {error}")))
     }
+}
 
-    fn report(&self, answer: &Answer) -> Result<(), Failed> {
-        if self.json {
-            return say::json(&ResultEvent::new(None, answer));
-        }
-        say::result(&shown(answer, io::stdout().is_terminal()))?;
-        if let Some(error) = &answer.error {
-            say::problem(&format!("{}: {}", error.kind.name(), error.message));
-        }
-        Ok(())
+/// Prints the result of one call; returns our exit code.
+pub fn report(answer: &Answer, json: bool) -> Result<u8, Failed> {
+    if json {
+        say::json(&ResultEvent::new(None, answer))?;
+        return Ok(code(answer));
+    }
+    say::result(&shown(answer, io::stdout().is_terminal()))?;
+    if let Some(error) = &answer.error {
+        say::problem(&format!("{}: {}", error.kind.name(), error.message));
+    }
+    Ok(code(answer))
+}
+
+/// Makes one call that prints nothing before its end.
+pub async fn ask(sandbox: &impl Sandbox, request: Request) -> Answer {
+    match call::begin(sandbox, request).await {
+        Ok(call) => call.finish(&mut Nobody).await,
+        Err(answer) => *answer,
     }
 }
 
@@ -90,6 +100,14 @@ async fn perform(tool: &str, input: Value, greeting: Greeting) -> Result<Answer,
         Ok(request) => request,
         Err(answer) => return Ok(*answer),
     };
+    if let Request::Bash(Bash { background: true, .. }) = &request {
+        let rule = "a background process ends with its session, and this one has a single call; use `lazaret session`";
+        return Ok(Answer::failed(&Asked::of(&request), say::invalid(rule.into())));
+    }
+    if let Some(read) = read_before(&request) {
+        // What cannot be read is refused by the call itself, with its reason.
+        ask(&sandbox, read).await;
+    }
     let fed = matches!(&request, Request::Bash(Bash { stdin: Stdin::Stream, .. }));
     let input = fed.then(Input::stdin).transpose().map_err(|error| say::internal(error.to_string()))?;
     let call = match call::begin(&sandbox, request).await {
@@ -102,6 +120,17 @@ async fn perform(tool: &str, input: Value, greeting: Greeting) -> Result<Answer,
         answer = call.finish(&mut nobody, &Typed) => Ok(answer),
         never = pass_input(&control, input) => match never {},
     }
+}
+
+/// The read that a write or an edit needs before it. Who types one call knows what it does, and its session ends with it.
+fn read_before(request: &Request) -> Option<Request> {
+    let path = match request {
+        Request::FileWrite(FileWrite { path, expected_sha256: None, overwrite: true, .. })
+        | Request::FileEdit(FileEdit { path, expected_sha256: None, .. }) => path.clone(),
+        _ => return None,
+    };
+    // A part is enough, as long as the file stays as it is.
+    Some(Request::FileRead(FileRead { path, offset: None, limit: Some(1) }))
 }
 
 /// Nothing is shown before the end.

@@ -2,6 +2,8 @@
 
 mod run;
 mod call;
+mod history;
+mod undo;
 mod tools;
 mod session;
 mod doctor;
@@ -51,6 +53,7 @@ Exit codes:
            not executable; 127 program not found
   call     0 done; 1 the tool failed; 2 wrong input, or no such tool;
            3 violation; 124 time limit; 125 lazaret failed; 126 refused
+  history, undo  as call
   session  0 at the end of its input; 125 no session; 141 nobody reads
   doctor   0 if a session can open here (with --attack: and its cell holds),
            else 1
@@ -77,6 +80,8 @@ struct Cli {
 enum Command {
     Run(run::Run),
     Call(call::Call),
+    History(history::History),
+    Undo(undo::Undo),
     Tools(tools::Tools),
     Session(session::Session),
     Doctor(doctor::Doctor),
@@ -91,6 +96,8 @@ pub fn main() -> ExitCode {
     let result = match cli.command {
         Command::Run(run) => run.main(&cli.place),
         Command::Call(call) => call.main(&cli.place),
+        Command::History(history) => history.main(&cli.place),
+        Command::Undo(undo) => undo.main(&cli.place),
         Command::Tools(tools) => tools.main(),
         Command::Session(session) => session.main(cli.place),
         Command::Doctor(doctor) => doctor.main(&cli.place),
@@ -108,7 +115,7 @@ fn usage(error: &clap::Error) -> ExitCode {
     if shown.is_ok() && matches!(error.kind(), DisplayHelp | DisplayVersion) {
         return ExitCode::SUCCESS;
     }
-    let commands = ["run", "call", "tools", "session", "doctor"].map(OsStr::new);
+    let commands = ["run", "call", "history", "undo", "tools", "session", "doctor"].map(OsStr::new);
     let first = std::env::args_os().skip(1).find(|word| commands.contains(&word.as_os_str()));
     ExitCode::from(if first.is_some_and(|word| word == "run") { exit::LAZARET } else { exit::USAGE })
 }

@@ -105,6 +105,7 @@ impl Run {
             idle_timeout_s: self.idle_timeout,
             stdin,
             live: !self.json,
+            background: false,
         })
     }
 

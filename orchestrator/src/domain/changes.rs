@@ -1,0 +1,118 @@
+//! What the file tools have changed, in words.
+
+use super::answer::{Changed, Details};
+use super::file_answer::{Place, Told, head};
+use super::text::name;
+use broker_protocol::{Change, Changes, Undone};
+
+/// What the result of a change says of it beside what was done.
+pub fn note(change: Option<u64>) -> &'static str {
+    if change.is_some() { "" } else { " (this cannot be undone)" }
+}
+
+/// All of them, one a line, newest first.
+pub fn listed(changes: &Changes) -> Told {
+    let mut lines: Vec<String> = changes.changes.iter().map(line).collect();
+    if lines.is_empty() {
+        lines.push("no change is kept".to_owned());
+    }
+    let cut = changes.truncated.map(head);
+    if let Some(cut) = cut {
+        let total = cut.total.map_or("unknown".to_owned(), |total| total.to_string());
+        lines.push(format!("[truncated: total={total} shown={} strategy=head]", cut.shown));
+    }
+    let changes = changes.changes.iter().map(describe).collect();
+    (lines.join("\n").into_bytes(), cut, Details::Changes { changes })
+}
+
+/// One is undone.
+pub fn undone(undone: &Undone, place: &Place) -> Told {
+    let path = name(&place.path.to_string());
+    let kept = undone.change.map_or(note(None).to_owned(), |change| format!(" (change {change})"));
+    let text = match undone.sha256 {
+        Some(_) => format!("restored {} bytes of {path}{kept}", undone.bytes),
+        None => format!("removed {path}{kept}"),
+    };
+    let sha256 = undone.sha256.map(|digest| digest.to_string());
+    let details =
+        Details::Undone { path: place.absolute.clone(), bytes: undone.bytes, sha256, change: undone.change };
+    (text.into_bytes(), None, details)
+}
+
+fn line(change: &Change) -> String {
+    let what = match (change.before, change.after) {
+        (None, _) => "made",
+        (Some(_), Some(_)) => "changed",
+        (Some(_), None) => "removed",
+    };
+    let (number, time, path) = (change.number, utc(change.time_ms), name(&change.path.to_string()));
+    format!("{number}  {time}  {what:<7}  {path}")
+}
+
+fn describe(change: &Change) -> Changed {
+    Changed {
+        number: change.number,
+        call: change.call,
+        time_ms: change.time_ms,
+        path: change.path.to_string(),
+        before: change.before.map(|digest| digest.to_string()),
+        after: change.after.map(|digest| digest.to_string()),
+    }
+}
+
+/// A time in milliseconds since 1970 as people read it. The calendar is Howard Hinnant's `civil_from_days`.
+fn utc(time_ms: u64) -> String {
+    let seconds = time_ms / 1000;
+    let (days, second) = (seconds / 86_400 + 719_468, seconds % 86_400);
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year + era * 400 + u64::from(month <= 2);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use broker_protocol::{Digest, Truncated, Zone, ZonePath};
+
+    #[test]
+    fn a_time_is_that_of_the_calendar() {
+        for (seconds, want) in [
+            (0, "1970-01-01 00:00:00Z"),
+            (951_782_399, "2000-02-28 23:59:59Z"),
+            (951_782_400, "2000-02-29 00:00:00Z"),
+            (1_735_689_599, "2024-12-31 23:59:59Z"),
+            (4_107_542_400, "2100-03-01 00:00:00Z"),
+        ] {
+            assert_eq!(utc(seconds * 1000 + 999), want);
+        }
+    }
+
+    #[test]
+    fn a_change_is_one_line() {
+        let change = |before, after| Change {
+            number: 7,
+            call: 1,
+            time_ms: 0,
+            path: ZonePath::new(Zone::Project, "a\nb").unwrap(),
+            before,
+            after,
+        };
+        let digest = Some(Digest([1; 32]));
+        let changes = vec![change(None, digest), change(digest, digest), change(digest, None)];
+        let truncated = Some(Truncated { total: Some(9), shown: 3 });
+        let (text, _, _) = listed(&Changes { changes, truncated });
+        let want = "7  1970-01-01 00:00:00Z  made     \"a\\nb\"\n\
+                    7  1970-01-01 00:00:00Z  changed  \"a\\nb\"\n\
+                    7  1970-01-01 00:00:00Z  removed  \"a\\nb\"\n\
+                    [truncated: total=9 shown=3 strategy=head]";
+        assert_eq!(String::from_utf8(text).unwrap(), want);
+        let none = Changes { changes: vec![], truncated: None };
+        assert_eq!(listed(&none).0, b"no change is kept");
+    }
+}
