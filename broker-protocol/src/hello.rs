@@ -287,6 +287,8 @@ pub struct Opened {
     pub tier: Tier,
     /// Every layer and its state.
     pub layers: Vec<LayerReport>,
+    /// What the audit calls the session: 32 hexadecimal digits, never used twice.
+    pub session: String,
 }
 
 /// What this machine offers, found by trying.

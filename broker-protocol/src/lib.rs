@@ -8,6 +8,7 @@ pub mod request;
 pub mod reply;
 pub mod attack;
 pub mod path;
+pub mod chain;
 pub mod frame;
 
 pub use approval::{

@@ -9,6 +9,7 @@ pub mod host;
 pub mod resolve;
 pub mod effective;
 pub mod names;
+pub mod secret;
 pub mod pattern;
 pub mod paths;
 pub mod scope;

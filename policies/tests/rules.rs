@@ -45,6 +45,7 @@ fn bash(command: Command) -> Request {
         idle_timeout_s: None,
         stdin: Stdin::Null,
         live: false,
+        background: false,
     })
 }
 

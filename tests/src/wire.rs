@@ -208,5 +208,6 @@ pub fn shell(command: &str) -> Bash {
         idle_timeout_s: None,
         stdin: Stdin::Null,
         live: false,
+        background: false,
     }
 }

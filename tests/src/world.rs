@@ -23,6 +23,8 @@ pub struct World {
     pub home: PathBuf,
     /// A folder of the same user that is in neither root.
     pub outside: PathBuf,
+    /// Where this user's programs keep state: the records are in `lazaret` there.
+    pub state: PathBuf,
     /// The secret of this world: in every file that must not be read, and in the environment as `MY_API_KEY`.
     pub canary: String,
     base: PathBuf,
@@ -33,10 +35,11 @@ impl World {
     pub fn new(place: Place) -> Self {
         let base = programs::scratch().join(format!("world-{}", unique()));
         let canary = format!("CANARY-{}", unique());
-        let [project, central, home, outside] =
-            ["project", "central", "home", "outside"].map(|name| base.join(name));
-        let world = Self { place, project, central, home, outside, canary, base };
-        for folder in [&world.base, &world.project, &world.central, &world.home, &world.outside] {
+        let [project, central, home, outside, state] =
+            ["project", "central", "home", "outside", "state"].map(|name| base.join(name));
+        let world = Self { place, project, central, home, outside, state, canary, base };
+        for folder in [&world.base, &world.project, &world.central, &world.home, &world.outside, &world.state]
+        {
             world.make_folder(folder);
         }
         world.write(&world.home.join(".ssh/id_rsa"), &world.canary);
@@ -148,6 +151,7 @@ impl World {
             .env_clear()
             .env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")
             .env("HOME", &self.home)
+            .env("XDG_STATE_HOME", &self.state)
             .envs([("USER", name), ("LOGNAME", name)])
             .envs([("SHELL", "/bin/bash"), ("LANG", "C.UTF-8"), ("TERM", "xterm")])
             .envs([("MY_API_KEY", &self.canary), ("PLAIN_NAME", &self.canary)])

@@ -484,6 +484,7 @@ fn opened() -> Opened {
         policy: Digest([2; 32]),
         tier: Tier::Flat,
         layers: layers(),
+        session: "5e".repeat(16),
     }
 }
 

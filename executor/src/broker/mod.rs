@@ -15,6 +15,8 @@ mod account;
 mod files;
 mod approval;
 mod background;
+mod audit;
+mod record;
 
 pub use open::User;
 
@@ -25,7 +27,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
-use open::{open, read_policies};
+use open::{open, open_audit, read_policies};
 use policies::Policies;
 use session::{Session, Token};
 use std::io;
@@ -68,6 +70,9 @@ pub fn serve(socket: OwnedFd, user: User) -> io::Result<()> {
             Err(fault) => break Some(fault),
         }
     };
+    if let Some(fault) = &fault {
+        broker.record_fault(fault);
+    }
     let scratch = match broker.phase {
         Phase::Open(session) => Some(session.close()),
         Phase::Greeting | Phase::Greeted { .. } => None,
@@ -99,6 +104,17 @@ fn protocol(message: impl Into<String>) -> Failed {
 }
 
 impl Broker {
+    /// Records why the connection ends. Nothing is held back for it: what follows is the end in any case.
+    fn record_fault(&mut self, fault: &Failed) {
+        let event = record::fault(fault);
+        let _ = match &mut self.phase {
+            Phase::Open(session) => session.audit().note(event),
+            Phase::Greeting | Phase::Greeted { .. } => {
+                open_audit(&self.user).and_then(|mut audit| audit.note(event))
+            }
+        };
+    }
+
     /// Waits for something to happen and acts on it; false when the client has left.
     fn turn(&mut self) -> Result<bool, Failed> {
         // Frames that had to wait when they came.

@@ -1,5 +1,7 @@
 //! Opens a session: policy, roots, walls, warden. Everything that does not depend on a call happens here.
 
+use super::audit::{Audit, AuditError};
+use super::record::{Event, names};
 use crate::cell::cgroup::{self, Cgroup};
 use crate::cell::environment::Variables;
 use crate::cell::plan::{Scratch, Walls};
@@ -9,6 +11,7 @@ use crate::sys;
 use crate::warden::{self, Told, Warden};
 use crate::work::litter;
 use broker_protocol::{ErrorKind, Failed, Layer, LayerSet, Machine, Open, Opened, Tier, TooLarge, Zone};
+use policies::secret::secrets;
 use policies::{EffectivePolicy, Host, Policies, PolicyError, Source, SourceKind};
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -57,6 +60,14 @@ pub enum OpenError {
         /// Why, and what to do.
         why: String,
     },
+    /// A policy grants what no cell may see.
+    #[error("the policy grants {}, which would show the records in {} to what runs in a cell", .grant.display(), .state.display())]
+    Shown {
+        /// What it grants.
+        grant: PathBuf,
+        /// Where the records are.
+        state: PathBuf,
+    },
     /// Protected names cannot be held.
     #[error(transparent)]
     Protect(#[from] ProtectError),
@@ -76,6 +87,9 @@ pub enum OpenError {
     /// A layer that the policy requires is not to be had here.
     #[error("the policy requires the layer {}, which this machine does not have; see `lazaret doctor`", .0.name())]
     Required(Layer),
+    /// Nothing can be recorded.
+    #[error(transparent)]
+    Audit(#[from] AuditError),
     /// The warden cannot be made, or ended.
     #[error("the session's warden cannot be made: {0}")]
     Warden(io::Error),
@@ -88,9 +102,12 @@ impl OpenError {
             OpenError::ReadPolicy { .. }
             | OpenError::Policy(_)
             | OpenError::Limit(_)
+            | OpenError::Shown { .. }
             | OpenError::Root { .. } => ErrorKind::InvalidInput,
             OpenError::Required(_) | OpenError::Protect(_) => ErrorKind::DeniedPolicy,
-            OpenError::Plan(_) | OpenError::Layer { .. } | OpenError::Warden(_) => ErrorKind::Internal,
+            OpenError::Plan(_) | OpenError::Layer { .. } | OpenError::Audit(_) | OpenError::Warden(_) => {
+                ErrorKind::Internal
+            }
         };
         Failed { kind, message: self.to_string() }
     }
@@ -109,6 +126,8 @@ pub struct Ready {
     pub warden: Warden,
     /// The group that bounds the session as a whole, where there is one.
     pub cgroup: Option<Cgroup>,
+    /// The audit, in which the session stands.
+    pub audit: Audit,
 }
 
 /// Reads the policy files of this machine and user.
@@ -130,11 +149,44 @@ fn config_home(user: &User) -> PathBuf {
     named.filter(|path| path.is_absolute()).unwrap_or_else(|| user.home.join(".config"))
 }
 
+/// Where records are kept.
+fn state(user: &User) -> PathBuf {
+    let named = user.variables.get(std::ffi::OsStr::new("XDG_STATE_HOME")).map(PathBuf::from);
+    let home = named.filter(|path| path.is_absolute()).unwrap_or_else(|| user.home.join(".local/state"));
+    home.join("lazaret")
+}
+
+/// Opens the audit of this user.
+pub fn open_audit(user: &User) -> Result<Audit, AuditError> {
+    Audit::open(&state(user).join("audit"), secrets(&user.variables))
+}
+
+/// Refuses a policy that would show the records to a cell.
+fn hide_state(policy: &EffectivePolicy, user: &User) -> Result<(), OpenError> {
+    let state = real(&state(user));
+    let shows = |path: &Path| state.starts_with(path) || path.starts_with(&state);
+    match policy.grants.iter().find(|grant| shows(&real(&grant.path))) {
+        Some(grant) => Err(OpenError::Shown { grant: grant.path.clone(), state }),
+        None => Ok(()),
+    }
+}
+
+/// `path` without links, as far as it exists.
+fn real(path: &Path) -> PathBuf {
+    let real = |exists: &Path| {
+        let rest = path.strip_prefix(exists).ok()?;
+        Some(fs::canonicalize(exists).ok()?.join(rest))
+    };
+    // `join` with an empty path would add a slash, which components do not see.
+    path.ancestors().find_map(real).unwrap_or_else(|| path.to_owned())
+}
+
 /// Opens a session.
 pub fn open(request: &Open, policies: &Policies, user: &User) -> Result<Ready, OpenError> {
     request.check()?;
     let profile = if request.profile.is_empty() { "default" } else { &request.profile };
     let policy = policies.resolve(profile, &host(user))?.narrow(request.scope.as_ref(), request.trust)?;
+    hide_state(&policy, user)?;
     let zones = roots(request, user)?;
     let abi = sys::landlock_abi();
     let (walls, warden, refusal) = match build(&policy, Tier::Namespaced, abi, &zones, user) {
@@ -156,7 +208,10 @@ pub fn open(request: &Open, policies: &Policies, user: &User) -> Result<Ready, O
     let layers = if cgroup.is_some() { layers.with(Layer::Cgroup) } else { layers };
     require(&policy, walls.tier, layers)?;
     let policy = &walls.policy;
+    // After the warden, which must not inherit it.
+    let mut audit = open_audit(user)?;
     let opened = Opened {
+        session: audit.begin_session()?,
         project: walls.project.display().to_string(),
         central: walls.central.display().to_string(),
         profile: policy.profile.clone(),
@@ -164,7 +219,22 @@ pub fn open(request: &Open, policies: &Policies, user: &User) -> Result<Ready, O
         tier: walls.tier,
         layers: probe::report(layers, walls.tier, abi, refusal.as_deref()),
     };
-    Ok(Ready { opened, walls, layers, warden, cgroup })
+    record(&mut audit, &opened, layers)?;
+    Ok(Ready { opened, walls, layers, warden, cgroup, audit })
+}
+
+/// Records that a session is open.
+fn record(audit: &mut Audit, opened: &Opened, layers: LayerSet) -> Result<(), AuditError> {
+    let [project, central] = [&opened.project, &opened.central].map(|root| audit.redacted(root));
+    audit.append(Event::Opened {
+        project: &project,
+        central: &central,
+        profile: &opened.profile,
+        policy: opened.policy.to_string(),
+        tier: opened.tier.name(),
+        layers: names(layers),
+        broker: std::process::id(),
+    })
 }
 
 /// What this machine offers, with the default profile.
@@ -353,9 +423,11 @@ fn closed_to_roots(path: &Path, user: &User) -> Option<String> {
         "/var/lib",
         "/var/run",
     ];
-    let rules = config_home(user).join("lazaret");
-    if path.starts_with(&rules) || rules.starts_with(path) {
-        return Some(format!("it would open your policy in {} to what runs in a cell", rules.display()));
+    for (what, ours) in [("your policy", config_home(user).join("lazaret")), ("the records", state(user))] {
+        let ours = real(&ours);
+        if path.starts_with(&ours) || ours.starts_with(path) {
+            return Some(format!("it would open {what} in {} to what runs in a cell", ours.display()));
+        }
     }
     let inside = |system: &&&str| path.starts_with(system) || Path::new(system).starts_with(path);
     SYSTEM.iter().find(inside).map(|system| format!("it would open {system} to what runs in a cell"))

@@ -6,6 +6,7 @@ mod steer;
 
 use super::approval::Approvals;
 use super::approval::approvers::Approvers;
+use super::audit::{Audit, AuditError};
 use super::background::Background;
 use super::capture::Capture;
 use super::command::{CellHandle, Command};
@@ -13,6 +14,7 @@ use super::connection::Connection;
 use super::files::{Errand, Files, Heard};
 use super::open::{Ready, User};
 use super::order::{capture, order, plan, time_limit};
+use super::record::{self, Around, Ending, Event};
 use super::{protocol, send};
 use crate::attack::{Siege, siege};
 use crate::cell::cgroup::Cgroup;
@@ -73,6 +75,7 @@ pub struct Session {
     warden: Warden,
     /// Ends with the session.
     _cgroup: Option<Cgroup>,
+    audit: Audit,
     files: Files,
     approvals: Approvals,
     /// Where answers come from, if not from the client.
@@ -100,6 +103,8 @@ struct Call {
     work: Work,
     /// The self-attack that this call is, if it is one and no tool call.
     siege: Option<Box<Siege>>,
+    /// What the audit says of it.
+    filed: record::Asked,
 }
 
 /// Who has a call.
@@ -135,6 +140,7 @@ impl Session {
             layers: ready.layers,
             warden: ready.warden,
             _cgroup: ready.cgroup,
+            audit: ready.audit,
             files: Files::default(),
             approvals,
             approvers,
@@ -165,7 +171,35 @@ impl Session {
             // PID 1 of the session: the kernel ends the rest. It is gone already if this fails.
             let _ = sys::pidfd_signal(self.warden.child.pidfd.as_fd(), libc::SIGKILL);
         }
+        // Nobody is left to be told that this fails.
+        let _ = self.record_end();
         self.walls.scratch
+    }
+
+    /// Records that the session is over, and with it what is under way.
+    fn record_end(&mut self) -> Result<(), AuditError> {
+        let outcome = failed(ErrorKind::Cancelled, "the client has left".into());
+        for (call, entry) in std::mem::take(&mut self.calls) {
+            self.record(call, &entry.filed, &outcome, &used(entry.started, Usage::default()))?;
+        }
+        self.audit.close()
+    }
+
+    /// The audit of this session.
+    pub fn audit(&mut self) -> &mut Audit {
+        &mut self.audit
+    }
+
+    /// Records how a request has ended.
+    fn record(
+        &mut self,
+        call: CallId,
+        filed: &record::Asked,
+        outcome: &Outcome,
+        usage: &Usage,
+    ) -> Result<(), AuditError> {
+        let around = Around { policy: self.walls.policy.digest, tier: self.walls.tier, layers: self.layers };
+        self.audit.ended(Ending::new(call, filed, around, outcome, usage))
     }
 
     /// Adds everything this session waits for. A client that takes no more stops the output, and so the cells.
@@ -225,6 +259,7 @@ impl Session {
             self.background.deadline(),
             self.warden.deadline(),
             self.approvals.deadline(),
+            self.audit.deadline(),
         ];
         commands.chain(others.into_iter().flatten()).min()
     }
@@ -254,7 +289,7 @@ impl Session {
         if let Some(approvers) = &mut self.approvers {
             approvers.flush();
         }
-        Ok(())
+        Ok(self.audit.tick(now)?)
     }
 
     /// Starts a call.
@@ -268,18 +303,18 @@ impl Session {
             return Err(protocol(format!("the call {call} is under way already")));
         }
         let started = Instant::now();
+        let filed = self.audit.asked(&request);
         let outcome = match self.refuse(&request) {
             Some(outcome) => outcome,
             None => match decide(&self.walls.policy, &request) {
-                Verdict::Allow => return self.begin(call, request, started, connection),
+                Verdict::Allow => return self.begin(call, request, filed, started, connection),
                 Verdict::Ask(question) => {
-                    return self.ask_about(call, request, question, started, connection);
+                    return self.ask_about(call, request, filed, question, started, connection);
                 }
                 Verdict::Deny(refused) => Outcome::Refused(refused),
             },
         };
-        let usage = Usage { wall_us: micros(started), ..Usage::default() };
-        self.send_done(call, outcome, usage, connection)
+        self.send_done(call, &filed, outcome, used(started, Usage::default()), connection)
     }
 
     /// Hands a call that may run to who does its work.
@@ -287,6 +322,7 @@ impl Session {
         &mut self,
         call: CallId,
         request: Request,
+        filed: record::Asked,
         started: Instant,
         connection: &mut Connection,
     ) -> Result<(), Failed> {
@@ -294,16 +330,15 @@ impl Session {
             Request::Bash(bash) => self.queue(call, bash)?,
             Request::BackgroundKill(kill) => Work::Kill(kill.id),
             Request::BackgroundList | Request::BackgroundLog(_) => {
-                let usage = Usage { wall_us: micros(started), ..Usage::default() };
                 let answer = self.inspect(&request);
-                return self.send_answer(call, &answer, usage, connection);
+                return self.send_answer(call, &filed, &answer, started, connection);
             }
             request => {
                 self.send_to_worker(Errand::Call(call), &request)?;
                 Work::File
             }
         };
-        self.calls.insert(call, Call { started, work, siege: None });
+        self.calls.insert(call, Call { started, work, siege: None, filed });
         if let Some(Work::Kill(id)) = self.calls.get(&call).map(|entry| &entry.work) {
             return self.kill(*id, connection);
         }
@@ -327,11 +362,12 @@ impl Session {
             Ok(siege) => Some(Box::new(siege)),
             Err(error) => {
                 let broken = Broken { message: format!("the self-attack cannot be prepared: {error}") };
-                return self.send_done(call, Outcome::Broken(broken), Usage::default(), connection);
+                let (filed, outcome) = (record::Asked::attack(), Outcome::Broken(broken));
+                return self.send_done(call, &filed, outcome, Usage::default(), connection);
             }
         };
         let work = self.queue(call, Siege::request())?;
-        self.calls.insert(call, Call { started, work, siege });
+        self.calls.insert(call, Call { started, work, siege, filed: record::Asked::attack() });
         self.dispatch(connection)
     }
 
@@ -440,6 +476,7 @@ impl Session {
             Some(siege) => (siege.plan(&self.walls), Capture::new(2 * siege::OUTPUT, 0, String::new())),
         };
         let (input, input_ended) = (std::mem::take(input), *input_ended);
+        self.audit.started(call, &entry.filed)?;
         let command = match order(&plan, bash, terminal.take(), &cell, self.null.as_fd()) {
             Ok(streams) => Command::new(cell, streams, bash, timeout_s, &self.walls.policy.limits, capture),
             Err(error) => match cell.refusal() {
@@ -606,20 +643,21 @@ impl Session {
     }
 
     fn finish(&mut self, call: CallId, connection: &mut Connection) -> Result<(), Failed> {
-        let Some(Call { started, work: Work::Command(command), siege }) = self.calls.remove(&call) else {
-            return Ok(());
-        };
+        let Some(entry) = self.calls.remove(&call) else { return Ok(()) };
+        let Call { started, work: Work::Command(command), siege, filed } = entry else { return Ok(()) };
         let (mut outcome, usage) = command.finish();
         if let Some(siege) = siege {
             match siege.finish(outcome, self.walls.tier, self.layers) {
                 Ok(reports) => {
+                    let failed = reports.iter().filter(|report| !report.passes()).count();
+                    self.audit.note(Event::Attack { call, tried: reports.len(), failed })?;
                     send(connection, &FromBroker::Attacked { call, reports })?;
                     return self.ask_for_cells(true);
                 }
                 Err(other) => outcome = other,
             }
         }
-        self.send_done(call, outcome, Usage { wall_us: micros(started), ..usage }, connection)?;
+        self.send_done(call, &filed, outcome, used(started, usage), connection)?;
         self.last_end = Some(Instant::now());
         self.ask_for_cells(true)
     }
@@ -633,16 +671,19 @@ impl Session {
     ) -> Result<(), Failed> {
         let Some(entry) = self.calls.remove(&call) else { return Ok(()) };
         self.waiting.retain(|waiting| *waiting != call);
-        self.send_done(call, outcome, Usage { wall_us: micros(entry.started), ..usage }, connection)
+        self.send_done(call, &entry.filed, outcome, used(entry.started, usage), connection)
     }
 
+    /// Ends a call: first for the audit, then for the client.
     fn send_done(
-        &self,
+        &mut self,
         call: CallId,
+        filed: &record::Asked,
         outcome: Outcome,
         usage: Usage,
         connection: &mut Connection,
     ) -> Result<(), Failed> {
+        self.record(call, filed, &outcome, &usage)?;
         send(connection, &FromBroker::Done { call, outcome, usage, layers: self.layers })
     }
 }
@@ -685,6 +726,6 @@ fn lost(message: &str) -> Failed {
     Failed { kind: ErrorKind::ExecutorLost, message: format!("the session cannot go on: {message}") }
 }
 
-fn micros(since: Instant) -> u64 {
-    u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX)
+fn used(since: Instant, usage: Usage) -> Usage {
+    Usage { wall_us: u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX), ..usage }
 }

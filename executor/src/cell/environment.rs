@@ -6,26 +6,11 @@
 
 use super::plan::Scratch;
 use policies::EnvironmentRules;
+use policies::secret::looks_secret;
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-
-/// Words that make a name look like a secret's, compared without case.
-const SECRET_WORDS: [&str; 12] = [
-    "KEY",
-    "TOKEN",
-    "SECRET",
-    "PASSWORD",
-    "PASSWD",
-    "CREDENTIAL",
-    "PRIVATE",
-    "AUTH",
-    "COOKIE",
-    "SESSION",
-    "DATABASE_URL",
-    "CONNECTION_STRING",
-];
 
 const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
 
@@ -64,11 +49,6 @@ fn passed<'a>(
 ) -> impl Iterator<Item = (OsString, OsString)> + 'a {
     let named = |name: &OsString| name.to_str().is_some_and(|name| rules.passes(name));
     ours.iter().filter(move |(name, _)| named(name)).map(|(name, value)| (name.clone(), value.clone()))
-}
-
-fn looks_secret(name: &OsString) -> bool {
-    let name = name.to_string_lossy().to_uppercase();
-    SECRET_WORDS.iter().any(|word| name.contains(word))
 }
 
 /// The policy's directories, then those of the executor's own `PATH` that a cell can see.

@@ -198,6 +198,7 @@ pub fn opened() -> Opened {
         policy: Digest([7; 32]),
         tier: Tier::Namespaced,
         layers: vec![in_force, LayerReport { layer: Layer::Cgroup, state }],
+        session: "5e".repeat(16),
     }
 }
 

@@ -169,7 +169,15 @@ fn command(marker: &str, chance: &mut Chance) -> Bash {
     let idle_timeout_s = *pick(&[None, None, Some(1)], chance);
     let directory = *pick(&[None, None, None, Some("nowhere"), Some(".git/hooks")], chance);
     let directory = directory.map(|path| zone(path, chance));
-    Bash { command, directory, timeout_s, idle_timeout_s, stdin, live: chance.below(2) == 0 }
+    Bash {
+        command,
+        directory,
+        timeout_s,
+        idle_timeout_s,
+        stdin,
+        live: chance.below(2) == 0,
+        background: false,
+    }
 }
 
 fn file_request(chance: &mut Chance) -> Request {

@@ -2,11 +2,12 @@
 
 use super::super::approval::Asked;
 use super::super::files::Errand;
+use super::super::record;
 use super::super::send;
 use super::{Call, Session, Work, failed};
 use crate::broker::connection::Connection;
 use broker_protocol::{
-    CallId, Channel, Decision, ErrorKind, Failed, FileRead, FromApprover, FromBroker, Grant, Outcome,
+    CallId, Channel, Decision, ErrorKind, Extent, Failed, FileRead, FromApprover, FromBroker, Grant, Outcome,
     Request, ToApprover, Ungranted, Usage,
 };
 use policies::Question;
@@ -18,19 +19,24 @@ impl Session {
         &mut self,
         call: CallId,
         request: Request,
+        mut filed: record::Asked,
         question: Question,
         started: Instant,
         connection: &mut Connection,
     ) -> Result<(), Failed> {
         let tool = request.tool();
+        filed.ask(question.rule.clone());
         if self.approvals.covers(&question, tool) {
-            return self.begin(call, request, started, connection);
+            filed.grant(Extent::Session);
+            return self.begin(call, request, filed, started, connection);
         }
         let challenge = match self.approvals.ask(call, request, question, &self.walls) {
             Ok(challenge) => challenge.clone(),
-            Err(why) => return self.send_done(call, Outcome::Failed(why), Usage::default(), connection),
+            Err(why) => {
+                return self.send_done(call, &filed, Outcome::Failed(why), Usage::default(), connection);
+            }
         };
-        self.calls.insert(call, Call { started, work: Work::Asked, siege: None });
+        self.calls.insert(call, Call { started, work: Work::Asked, siege: None, filed });
         let asked = ToApprover::Asked { call, challenge: challenge.clone(), tool: tool.to_owned() };
         self.tell_approvers(&asked);
         send(connection, &FromBroker::Asked { call, challenge })
@@ -68,13 +74,15 @@ impl Session {
         };
         let decision = Decision::Granted(grant.extent);
         self.tell_approvers(&ToApprover::Ended { call: grant.call, decision });
-        self.resume(grant.call, asked, connection).map(Ok)
+        self.resume(grant, asked, connection).map(Ok)
     }
 
     /// Starts a call that was granted: the request that was asked about, as it was kept.
-    fn resume(&mut self, call: CallId, asked: Asked, connection: &mut Connection) -> Result<(), Failed> {
-        let Some(entry) = self.calls.remove(&call) else { return Ok(()) };
-        self.begin(call, asked.request, entry.started, connection)?;
+    fn resume(&mut self, grant: &Grant, asked: Asked, connection: &mut Connection) -> Result<(), Failed> {
+        let call = grant.call;
+        let Some(mut entry) = self.calls.remove(&call) else { return Ok(()) };
+        entry.filed.grant(grant.extent);
+        self.begin(call, asked.request, entry.filed, entry.started, connection)?;
         if !asked.input.is_empty() {
             self.give(call, &asked.input);
         }

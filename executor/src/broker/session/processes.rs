@@ -1,11 +1,13 @@
 //! Background processes: what is asked of them, and calls that end with an answer of the broker's own.
 
-use super::{Call, Session, Work, micros};
+use super::{Call, Session, Work, used};
 use crate::broker::connection::Connection;
+use crate::broker::record;
 use crate::broker::{protocol, send};
 use broker_protocol::{
     CallId, Failed, FileAnswer, FileReply, FromBroker, Outcome, Request, Usage, frame, limit,
 };
+use std::time::Instant;
 
 impl Session {
     /// Background processes that wait for a cell.
@@ -60,26 +62,22 @@ impl Session {
         connection: &mut Connection,
     ) -> Result<(), Failed> {
         let Some(entry) = self.calls.remove(&call) else { return Ok(()) };
-        self.send_answer(
-            call,
-            answer,
-            Usage { wall_us: micros(entry.started), ..Usage::default() },
-            connection,
-        )
+        self.send_answer(call, &entry.filed, answer, entry.started, connection)
     }
 
     pub(super) fn send_answer(
-        &self,
+        &mut self,
         call: CallId,
+        filed: &record::Asked,
         answer: &FileAnswer,
-        usage: Usage,
+        started: Instant,
         connection: &mut Connection,
     ) -> Result<(), Failed> {
         let bytes = frame::encode_whole(answer).map_err(|error| protocol(error.to_string()))?;
-        let usage = Usage { stdout_bytes: bytes.len() as u64, ..usage };
+        let usage = Usage { stdout_bytes: bytes.len() as u64, ..Usage::default() };
         for part in bytes.chunks(limit::CHUNK) {
             send(connection, &FromBroker::Part { call, bytes: part.to_vec() })?;
         }
-        self.send_done(call, Outcome::Answered, usage, connection)
+        self.send_done(call, filed, Outcome::Answered, used(started, usage), connection)
     }
 }

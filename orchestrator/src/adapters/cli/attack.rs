@@ -250,6 +250,7 @@ mod tests {
             policy: Digest([0; 32]),
             tier: Tier::Flat,
             layers: Vec::new(),
+            session: String::new(),
         };
         let page = page(&opened, &good(), false);
         let row = page.lines().find(|line| line.contains("read")).unwrap();

@@ -89,7 +89,7 @@ pub fn report(answer: &Answer, json: bool) -> Result<u8, Failed> {
 /// Makes one call that prints nothing before its end.
 pub async fn ask(sandbox: &impl Sandbox, request: Request) -> Answer {
     match call::begin(sandbox, request).await {
-        Ok(call) => call.finish(&mut Nobody).await,
+        Ok(call) => call.finish(&mut Nobody, &Typed).await,
         Err(answer) => *answer,
     }
 }

@@ -1,0 +1,120 @@
+//! What in an environment is a secret: by the names of its variables, because values tell nothing.
+
+use std::ffi::{OsStr, OsString};
+
+/// Words that make a name look like a secret's, compared without case.
+const WORDS: [&str; 12] = [
+    "KEY",
+    "TOKEN",
+    "SECRET",
+    "PASSWORD",
+    "PASSWD",
+    "CREDENTIAL",
+    "PRIVATE",
+    "AUTH",
+    "COOKIE",
+    "SESSION",
+    "DATABASE_URL",
+    "CONNECTION_STRING",
+];
+
+/// Names with one of these words, and beginnings of names, whose values everybody may know: those of a desktop, of git and
+/// of files. They reach no cell either, but to blot them out of a result would only make it wrong.
+const OPEN_WORDS: [&str; 2] = ["AUTHOR", "KEYBOARD"];
+const OPEN_BEGINNINGS: [&str; 6] =
+    ["XDG_SESSION_", "DESKTOP_SESSION", "DBUS_SESSION_", "SESSION_MANAGER", "SSH_AUTH_SOCK", "GDMSESSION"];
+const OPEN_ENDINGS: [&str; 3] = ["_FILE", "_PATH", "_DIR"];
+
+/// Shortest value that is looked for, in bytes: a shorter one is found in innocent text.
+pub const VALUE_MIN: usize = 8;
+
+/// Whether a variable's name looks like a secret's: then it reaches no cell.
+pub fn looks_secret(name: &OsStr) -> bool {
+    let name = name.to_string_lossy().to_uppercase();
+    WORDS.iter().any(|word| name.contains(word))
+}
+
+/// A value that must not be shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret {
+    /// The variable that holds it.
+    pub name: String,
+    /// The value; [`VALUE_MIN`] bytes or more.
+    pub value: Vec<u8>,
+}
+
+// A secret is not shown by mistake.
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Secret({})", self.name)
+    }
+}
+
+/// The secrets of an environment, longest first; of one value the first name.
+pub fn secrets<'a>(variables: impl IntoIterator<Item = (&'a OsString, &'a OsString)>) -> Vec<Secret> {
+    let held = variables.into_iter().filter(|(name, value)| value.len() >= VALUE_MIN && holds_secret(name));
+    let mut secrets: Vec<Secret> = held
+        .map(|(name, value)| Secret {
+            name: name.to_string_lossy().into_owned(),
+            value: value.as_encoded_bytes().to_vec(),
+        })
+        .collect();
+    secrets.sort_by(|a, b| (b.value.len(), &a.value, &a.name).cmp(&(a.value.len(), &b.value, &b.name)));
+    secrets.dedup_by(|second, first| second.value == first.value);
+    secrets
+}
+
+fn holds_secret(name: &OsStr) -> bool {
+    let upper = name.to_string_lossy().to_uppercase();
+    let open = OPEN_WORDS.iter().any(|word| upper.contains(word))
+        || OPEN_BEGINNINGS.iter().any(|beginning| upper.starts_with(beginning))
+        || OPEN_ENDINGS.iter().any(|ending| upper.ends_with(ending));
+    looks_secret(name) && !open
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(variables: &[(&str, &str)]) -> Vec<(String, String)> {
+        let variables: Vec<(OsString, OsString)> =
+            variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
+        let pairs = variables.iter().map(|(name, value)| (name, value));
+        let text = |secret: Secret| (secret.name, String::from_utf8(secret.value).unwrap());
+        secrets(pairs).into_iter().map(text).collect()
+    }
+
+    #[test]
+    fn secrets_are_told_by_their_names_and_are_no_shorter_than_eight_bytes() {
+        let got = found(&[
+            ("A_TOKEN", "12345678"),
+            ("B_TOKEN", "1234567"),
+            ("PLAIN", "123456789"),
+            ("brave_search_api_key", "longest-of-them"),
+        ]);
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(got, [pair("brave_search_api_key", "longest-of-them"), pair("A_TOKEN", "12345678")]);
+    }
+
+    #[test]
+    fn one_value_has_one_name() {
+        let got = found(&[("B_KEY", "same-value"), ("A_KEY", "same-value")]);
+        assert_eq!(got, [("A_KEY".to_owned(), "same-value".to_owned())]);
+    }
+
+    #[test]
+    fn what_a_desktop_and_git_set_is_no_secret() {
+        let open = ["SSH_AUTH_SOCK", "XDG_SESSION_TYPE", "GIT_AUTHOR_NAME", "TOKEN_FILE", "XAUTHORITY"];
+        for name in open {
+            assert_eq!(found(&[(name, "/some/long/value")]), [], "{name}");
+            assert!(looks_secret(OsStr::new(name)), "{name} may reach no cell all the same");
+        }
+        assert_eq!(found(&[("AWS_SESSION_TOKEN", "a-long-value")]).len(), 1);
+    }
+
+    #[test]
+    fn a_secret_does_not_print_itself() {
+        let secret = Secret { name: "A_KEY".into(), value: b"value".to_vec() };
+        assert_eq!(format!("{secret:?}"), "Secret(A_KEY)");
+    }
+}
