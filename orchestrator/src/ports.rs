@@ -1,6 +1,7 @@
 //! What the application needs from outside, said without a process, a socket or a terminal.
 
 use crate::domain::answer::Finished;
+use crate::domain::web::{Fetch, Found, Page, Search, WebError};
 use broker_protocol::{Challenge, Extent, Failed, GrantFault, Request, Roots};
 
 /// The one door to the machine.
@@ -71,6 +72,15 @@ pub enum Approval {
     Yes(Extent),
     /// It may not.
     No,
+}
+
+/// The web, as far as the policy lets it be reached.
+pub trait Web {
+    /// Asks the search engines.
+    async fn search(&self, asked: &Search) -> Result<Found, WebError>;
+
+    /// Fetches a page as text.
+    async fn fetch(&self, asked: &Fetch) -> Result<Page, WebError>;
 }
 
 /// Nobody listens any more.

@@ -116,7 +116,18 @@ fn tools_need_no_executor() {
     };
     let json: Value = serde_json::from_str(&tools(&["--json"])).unwrap();
     let names: Vec<_> = json.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["bash", "file_read", "file_write", "file_edit", "file_list", "glob", "grep"]);
+    let want = [
+        "bash",
+        "file_read",
+        "file_write",
+        "file_edit",
+        "file_list",
+        "glob",
+        "grep",
+        "web_search",
+        "web_fetch",
+    ];
+    assert_eq!(names, want);
     assert!(json.as_array().unwrap().iter().all(|tool| tool["inputSchema"]["type"] == "object"));
     assert!(names.iter().all(|name| tools(&[]).contains(name)));
 }

@@ -6,6 +6,7 @@ use crate::error::PolicyError;
 use crate::names::Matcher;
 use crate::rules::{Origin, Rule};
 use crate::scope::ScopePaths;
+use crate::web::{WebPolicy, WebTable};
 use broker_protocol::{Channel, Digest, Layer, Permission, Scope, Trust};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
@@ -34,6 +35,8 @@ pub struct EffectivePolicy {
     pub protected: Vec<ProtectedName>,
     /// `protected`, compiled once for the session.
     pub matcher: Matcher,
+    /// What the web tools may reach. The executor has no network; this is for the orchestrator.
+    pub web: WebPolicy,
     /// Resource limits.
     pub limits: Limits,
     /// Layers without which no session opens, in the tier that could have them; sorted, each once.
@@ -111,6 +114,8 @@ impl EffectivePolicy {
         canon.list(&self.listed, |canon, path| canon.path(path));
         canon.environment(&self.environment);
         canon.list(&self.protected, Canon::protected);
+        canon.web(&self.web.own);
+        canon.list(&self.web.bounds, Canon::web);
         canon.limits(&self.limits);
         canon.list(&self.required, |canon, layer| canon.text(layer.name()));
         canon.number(self.approval.ceiling as u64);
@@ -194,6 +199,18 @@ impl Canon {
         self.list(paths, |canon, path| canon.text(path));
         self.option(timeout_s.map(Into::into));
         self.number((*network).into());
+    }
+
+    fn web(&mut self, table: &WebTable) {
+        // By name, so that a new key cannot be forgotten here.
+        let WebTable { search, allow, http, private } = table;
+        self.option(search.map(u64::from));
+        for hosts in [allow, http] {
+            self.number(hosts.is_some().into());
+            self.list(hosts.as_deref().unwrap_or_default(), |canon, host| canon.text(host.text()));
+        }
+        self.number(private.is_some().into());
+        self.list(private.as_deref().unwrap_or_default(), |canon, place| canon.text(place.text()));
     }
 
     fn limits(&mut self, limits: &Limits) {
@@ -398,7 +415,7 @@ mod tests {
     fn every_field_is_in_the_digest() {
         let base = policy();
         assert_eq!(base.digest, base.compute_digest());
-        let changes: [fn(&mut EffectivePolicy); 28] = [
+        let changes: [fn(&mut EffectivePolicy); 33] = [
             |p| p.profile.push('x'),
             |p| p.project = Access::Read,
             |p| p.central = Access::Read,
@@ -413,6 +430,11 @@ mod tests {
             |p| p.protected[0].protection = Protection::Write,
             |p| p.protected[0].why.push('x'),
             |p| p.required.truncate(1),
+            |p| p.web.own.search = None,
+            |p| p.web.own.allow = Some(vec![]),
+            |p| p.web.own.http = Some(vec![]),
+            |p| p.web.own.private = Some(vec![]),
+            |p| p.web.bounds.push(Default::default()),
             |p| p.limits.timeout_s += 1,
             |p| p.limits.spill += 1,
             |p| p.limits.scratch += 1,

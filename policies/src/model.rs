@@ -13,6 +13,7 @@ use crate::value::{
     self, ExceptPattern, LayerName, NamePattern, PassName, ProfileName, RuleTool, SetValue, TrustName,
     VariableName, Version,
 };
+use crate::web::WebTable;
 use broker_protocol::Channel;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -41,6 +42,9 @@ pub struct PolicyFile {
     /// How calls are approved, in every profile.
     #[serde(default)]
     pub approval: ApprovalTable,
+    /// What bounds the web tools in every profile.
+    #[serde(default)]
+    pub web: WebTable,
     /// Profiles by name.
     #[serde(default)]
     pub profile: BTreeMap<ProfileName, Profile>,
@@ -103,6 +107,9 @@ pub struct Profile {
     /// What to add to the environment.
     #[serde(default)]
     pub environment: Environment,
+    /// What the web tools may reach.
+    #[serde(default)]
+    pub web: WebTable,
     /// Limits to set.
     #[serde(default)]
     pub limits: LimitsTable,
@@ -263,6 +270,8 @@ mod tests {
         assert_eq!(*profile.project.as_ref().unwrap().get_ref(), Access::Read);
         assert_eq!(profile.grants[0].path.text(), "${JAVA_HOME:-/opt/java}");
         assert_eq!(profile.limits.cpu_s, Some(None));
+        assert_eq!((file.web.search, profile.web.search), (Some(false), Some(true)));
+        assert_eq!(profile.web.private.as_ref().unwrap()[0].text(), "localhost:8080");
         assert_eq!(profile.environment.pass[1].as_str(), "MAVEN_*");
         assert_eq!(file.protect[0].protection, Protection::All);
         assert_eq!(file.protect[0].except[0].as_str(), "*.pub");
@@ -341,6 +350,9 @@ mod tests {
             (&rule("when = [{ param = 'cwd', matches = '../a' }]"), 3, 1, "a glob of paths is"),
             (&rule("when = [{ param = 'cwd', equal = 'a' }]"), 8, 26, "unknown field `equal`"),
             (&rule("when = [{ param = 'cwd', equals = 1 }]"), 8, 35, "a text, or a list"),
+            ("version = 1\n[web]\nallow = [\"*\", \"A.example\"]\n", 3, 15, "a host is `*`"),
+            ("version = 1\n[web]\nprivate = [\"localhost\"]\n", 3, 12, "a private place is"),
+            ("version = 1\n[profile.a.web]\nallowed = []\n", 3, 1, "unknown field `allowed`"),
             ("version = 2\n", 1, 11, "`version = 1`"),
             ("lock = true\n", 1, 1, "missing field `version`"),
             ("version = 1\nversion = 1\n", 2, 1, "duplicate key"),

@@ -17,6 +17,7 @@ use crate::names::Matcher;
 use crate::rules::{Origin, Rule};
 use crate::scope::ScopePaths;
 use crate::value::SetValue;
+use crate::web::{WebPolicy, WebTable};
 use broker_protocol::{Digest, Layer};
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
@@ -143,7 +144,7 @@ impl Policies {
         draft.required.extend(self.files.iter().flat_map(|(_, file)| &file.required).map(|layer| layer.0));
         let mut limits = draft.limits.complete(name)?;
         self.files.iter().for_each(|(_, file)| limits.lower_to(&file.ceiling));
-        let mut policy = draft.finish(name, limits, self.protected(), self.approval())?;
+        let mut policy = draft.finish(name, limits, self.protected(), self.approval(), self.web_bounds())?;
         policy.rules = self.rules()?;
         policy.digest = policy.compute_digest();
         Ok(policy)
@@ -209,6 +210,11 @@ impl Policies {
             approval.channel = table.channel.map_or(approval.channel, |c| c.max(approval.channel));
         }
         approval
+    }
+
+    fn web_bounds(&self) -> Vec<WebTable> {
+        let bounds = self.files.iter().map(|(_, file)| &file.web);
+        bounds.filter(|web| **web != WebTable::default()).cloned().collect()
     }
 
     fn protected(&self) -> Vec<ProtectedName> {
@@ -293,6 +299,7 @@ struct Draft {
     pass: Vec<String>,
     set: BTreeMap<String, String>,
     path: Vec<PathBuf>,
+    web: WebTable,
     limits: LimitsTable,
     required: BTreeSet<Layer>,
 }
@@ -334,6 +341,7 @@ impl Draft {
         for path in &profile.listed {
             self.listed.extend(expand_narrow(path, true, host)?);
         }
+        self.web.set(&profile.web);
         self.limits.set(&profile.limits);
         self.required.extend(profile.required.iter().map(|layer| layer.0));
         self.add_environment(profile, host)
@@ -365,6 +373,7 @@ impl Draft {
         limits: Limits,
         protected: Vec<ProtectedName>,
         approval: Approval,
+        bounds: Vec<WebTable>,
     ) -> Result<EffectivePolicy, PolicyError> {
         let closed = || (Access::Read, Origin::default());
         let (project, project_from) = self.project.unwrap_or_else(closed);
@@ -380,6 +389,7 @@ impl Draft {
             environment: EnvironmentRules { pass: self.pass, set: self.set, path: self.path },
             matcher: Matcher::new(&protected)?,
             protected,
+            web: WebPolicy { own: self.web, bounds },
             limits,
             required: self.required.into_iter().collect(),
             trust: TRUST.min(approval.ceiling),

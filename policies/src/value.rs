@@ -3,6 +3,7 @@
 use crate::host::HostPath;
 use crate::names;
 use crate::pattern::{Case, Pattern, PatternError};
+use crate::web::{HostPattern, PrivatePlace};
 use broker_protocol::{Layer, Trust, limit};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
@@ -118,6 +119,8 @@ read_from_text!(LayerName);
 read_from_text!(TrustName);
 read_from_text!(SetValue);
 read_from_text!(HostPath);
+read_from_text!(HostPattern);
+read_from_text!(PrivatePlace);
 
 checked_text!(
     /// The name of a profile.

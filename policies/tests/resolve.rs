@@ -272,11 +272,31 @@ fn the_most_careful_approval_of_all_files_holds() {
 }
 
 #[test]
+fn the_web_is_what_the_profile_says_within_what_every_file_says() {
+    let reach = |sources: &[Source], profile: &str| {
+        let web = resolve(sources, profile).unwrap().web;
+        let host = |host| (web.allows(host, 443), web.opens(host, 80, "127.0.0.1".parse().unwrap()));
+        (web.searches(), host("docs.rs"), host("localhost"))
+    };
+    let open = "[profile.open.web]\nprivate = ['127.0.0.0/8']\n";
+    assert_eq!(reach(&[], "default"), (true, (true, false), (true, false)));
+    assert_eq!(reach(&[user(open)], "open"), (true, (true, true), (true, true)));
+    let etc = system("[web]\nsearch = false\nallow = ['docs.rs']\nprivate = []");
+    assert_eq!(reach(&[etc, user(open)], "open"), (false, (true, false), (false, false)));
+    assert_eq!(
+        reach(&[user("[profile.none]\nextends = 'default'\nweb.allow = []")], "none").1,
+        (false, false)
+    );
+    let digest = |text: &str| resolve(&[user(text)], "default").unwrap().digest;
+    assert_ne!(digest(""), digest("[web]\nallow = ['*']"));
+}
+
+#[test]
 fn one_bad_file_is_an_error_for_all() {
     let error = Policies::load(vec![system("colour = 1"), user("")]).unwrap_err();
     assert_eq!(
         error.to_string().lines().next().unwrap(),
-        "/etc/lazaret/policy.toml:2:1: unknown field `colour`, expected one of `version`, `lock`, `required`, `ceiling`, `approval`, `profile`, `protect`, `rule`"
+        "/etc/lazaret/policy.toml:2:1: unknown field `colour`, expected one of `version`, `lock`, `required`, `ceiling`, `approval`, `web`, `profile`, `protect`, `rule`"
     );
 }
 

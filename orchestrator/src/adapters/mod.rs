@@ -2,3 +2,5 @@
 
 pub mod cli;
 pub mod executor;
+pub mod policy;
+pub mod web;

@@ -1,18 +1,34 @@
-//! One tool call from name to outcome: the only path. Every front end goes [`plan`], [`begin`], [`Call::finish`].
+//! One tool call from name to outcome: the only path. Every front end goes [`plan`], [`begin`], [`Call::finish`]; for what
+//! the web tools do, which needs no executor, [`web`].
 
 use crate::domain::answer::{Answer, Asked};
-use crate::domain::catalogue::Tool;
+use crate::domain::catalogue::{Tool, canonical};
 use crate::domain::request;
-use crate::ports::{Approver, Audience, Event, Gone, Running, Sandbox};
-use broker_protocol::{Challenge, Channel, GrantFault, Request, Roots};
+use crate::domain::web::{self, Ask};
+use crate::ports::{Approver, Audience, Event, Gone, Running, Sandbox, Web};
+use broker_protocol::{Challenge, Channel, Failed, GrantFault, Request, Roots};
 use serde_json::Value;
+use std::time::Instant;
 
 /// Makes the request that a tool's name and input mean, or the answer that says why they mean none.
 pub fn plan(tool: &str, input: Value, roots: &Roots) -> Result<Request, Box<Answer>> {
-    request::parse(tool, input, roots).map_err(|error| {
-        let name = Tool::find(tool).map_or("", |tool| tool.name);
-        Box::new(Answer::failed(&Asked::only(name), error.into()))
-    })
+    request::parse(tool, input, roots)
+        .map_err(|error| Box::new(Answer::failed(&Asked::only(canonical(tool)), error.into())))
+}
+
+/// Makes the call that a web tool's input means, to its end.
+pub async fn web(web: &impl Web, tool: &Tool<web::Build>, input: Value) -> Answer {
+    let begun = Instant::now();
+    let told = match web::parse(tool, input) {
+        Ok(Ask::Search(asked)) => web.search(&asked).await.map(|found| found.tell()).map_err(Failed::from),
+        Ok(Ask::Fetch(asked)) => {
+            web.fetch(&asked).await.map(|page| page.tell(asked.shown)).map_err(Failed::from)
+        }
+        Err(error) => Err(error.into()),
+    };
+    let mut answer = told.unwrap_or_else(|failed| Answer::failed(&Asked::only(tool.name), failed));
+    answer.about.usage.wall_us = begun.elapsed().as_micros() as u64;
+    answer
 }
 
 /// Starts `request`.

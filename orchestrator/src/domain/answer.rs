@@ -174,6 +174,17 @@ pub enum Details {
         #[serde(skip_serializing_if = "Option::is_none")]
         change: Option<u64>,
     },
+    Searched {
+        provider: &'static str,
+        result_count: u64,
+    },
+    Fetched {
+        url: String,
+        media_type: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        title: Option<String>,
+        bytes: u64,
+    },
     Found {
         path: String,
         count: u64,

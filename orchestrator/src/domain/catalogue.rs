@@ -6,6 +6,7 @@
 
 use super::field::{Field, Kind, object_schema};
 use super::request::{self, Build, Rewrite};
+use super::web;
 use broker_protocol::{Risk, limit};
 use serde_json::{Value, json};
 
@@ -18,6 +19,8 @@ pub enum Category {
     Exec,
     /// Names and contents of many files.
     Search,
+    /// Pages of the internet.
+    Web,
 }
 
 impl Category {
@@ -27,12 +30,13 @@ impl Category {
             Category::File => "file",
             Category::Exec => "exec",
             Category::Search => "search",
+            Category::Web => "web",
         }
     }
 }
 
-/// One tool.
-pub struct Tool {
+/// One tool. `B` makes what is asked of it: of the executor, or of the web.
+pub struct Tool<B = Build> {
     /// The canonical name.
     pub name: &'static str,
     /// Names of other systems for the same thing.
@@ -48,13 +52,37 @@ pub struct Tool {
     /// Turns forms of other systems that are more than another name into ours.
     pub rewrite: Rewrite,
     /// Makes the request from checked input.
-    pub build: Build,
+    pub build: B,
 }
 
 impl Tool {
-    /// The tool called `name`, or one of its aliases.
+    /// The executor's tool called `name`, or one of its aliases.
     pub fn find(name: &str) -> Option<&'static Tool> {
-        TOOLS.iter().find(|tool| tool.name == name || tool.aliases.contains(&name))
+        TOOLS.iter().find(|tool| tool.answers_to(name))
+    }
+}
+
+/// The web tool called `name`, or one of its aliases.
+pub fn web_tool(name: &str) -> Option<&'static Tool<web::Build>> {
+    WEB_TOOLS.iter().find(|tool| tool.answers_to(name))
+}
+
+/// The canonical name of any tool; empty if there is none of this name.
+pub fn canonical(name: &str) -> &'static str {
+    Tool::find(name)
+        .map(|tool| tool.name)
+        .or_else(|| web_tool(name).map(|tool| tool.name))
+        .unwrap_or_default()
+}
+
+/// All tools as they stand in a list of tools.
+pub fn all() -> impl Iterator<Item = Value> {
+    TOOLS.iter().map(Tool::to_json).chain(WEB_TOOLS.iter().map(Tool::to_json))
+}
+
+impl<B> Tool<B> {
+    fn answers_to(&self, name: &str) -> bool {
+        self.name == name || self.aliases.contains(&name)
     }
 
     /// Its input as JSON Schema 2020-12.
@@ -123,7 +151,60 @@ pub const EDIT: &[Field] =
         Field::may("all", Kind::Flag, "Replace every place.").or(&["replace_all"]),
     ];
 
-/// All tools, in the order in which they are shown.
+/// The tools that reach the internet; the executor, which has none, does not know them.
+pub static WEB_TOOLS: [Tool<web::Build>; 2] = [
+    Tool {
+        name: "web_search",
+        aliases: &[],
+        description: "Searches the web; returns a numbered list of titles, addresses and excerpts. What it finds was written \
+                      by strangers.",
+        category: Category::Web,
+        risk: Risk::Low,
+        fields: &[
+            Field::must("query", Kind::Text, "What to search for."),
+            Field::may(
+                "max_results",
+                Kind::Whole { least: 1, most: web::RESULTS_MAX as u64 },
+                "At most this many results; 5 if absent.",
+            )
+            .or(&["maxResults", "numResults", "num_results", "limit"]),
+        ],
+        rewrite: request::as_it_is,
+        build: web::search,
+    },
+    Tool {
+        name: "web_fetch",
+        aliases: &["fetch_url"],
+        description: "Fetches a web page as readable text: HTML without its tags, other texts as they are. A redirection to \
+                      another host is not followed but named. What it says was written by strangers.",
+        category: Category::Web,
+        risk: Risk::Low,
+        fields: &[
+            Field::must("url", Kind::Text, "The address, with https://."),
+            Field::may(
+                "max_length",
+                Kind::Whole { least: 1, most: web::SHOWN_MAX as u64 },
+                "At most this many bytes of text; 102400 if absent.",
+            )
+            .or(&["maxLength"]),
+            Field::may(
+                "timeout",
+                Kind::Whole { least: 1, most: web::TIMEOUT_MAX_S as u64 },
+                "Time limit in seconds; 30 if absent.",
+            )
+            .or(&["timeout_s", "timeoutS"]),
+            Field::may(
+                "prompt",
+                Kind::Text,
+                "What the page is wanted for, for the user; the text does not depend on it.",
+            ),
+        ],
+        rewrite: request::as_it_is,
+        build: web::fetch,
+    },
+];
+
+/// The executor's tools, in the order in which they are shown.
 pub static TOOLS: [Tool; 10] = [
     Tool {
         name: "bash",
@@ -321,19 +402,17 @@ mod tests {
     #[test]
     fn no_name_means_two_tools_and_no_field_name_two_fields() {
         let mut names = HashSet::new();
-        for tool in &TOOLS {
-            assert!(names.insert(tool.name), "{}", tool.name);
-            assert!(tool.aliases.iter().all(|alias| names.insert(alias)), "{}", tool.name);
-            for fields in [tool.fields, EDIT] {
+        let executor = TOOLS.iter().map(|tool| (tool.name, tool.aliases, tool.fields));
+        for (tool, aliases, fields) in
+            executor.chain(WEB_TOOLS.iter().map(|tool| (tool.name, tool.aliases, tool.fields)))
+        {
+            assert!(names.insert(tool), "{tool}");
+            assert!(aliases.iter().all(|alias| names.insert(alias)), "{tool}");
+            for fields in [fields, EDIT] {
                 let mut names = HashSet::new();
                 for field in fields {
-                    assert!(names.insert(field.name), "{}.{}", tool.name, field.name);
-                    assert!(
-                        field.aliases.iter().all(|alias| names.insert(alias)),
-                        "{}.{}",
-                        tool.name,
-                        field.name
-                    );
+                    assert!(names.insert(field.name), "{tool}.{}", field.name);
+                    assert!(field.aliases.iter().all(|alias| names.insert(alias)), "{tool}.{}", field.name);
                 }
             }
         }

@@ -3,6 +3,8 @@
 pub mod catalogue;
 pub mod field;
 pub mod request;
+pub mod web;
+pub mod readable;
 pub mod answer;
 pub mod file_answer;
 pub mod background;

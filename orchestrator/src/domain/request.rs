@@ -1,7 +1,7 @@
 //! A tool's name and its JSON input become one [`Request`]: aliases first, then the check, then the request. Nothing
 //! that fails here reaches the executor.
 
-use super::catalogue::{TOOLS, Tool};
+use super::catalogue::{TOOLS, Tool, WEB_TOOLS};
 use super::field::{FieldError, Input};
 use broker_protocol::{
     BackgroundKill, BackgroundLog, Bash, Command, Digest, Edit, ErrorKind, Failed, FileEdit, FileList,
@@ -23,7 +23,7 @@ pub type Build = fn(Input, &Roots) -> Result<Request, InputError>;
 #[derive(Debug, Error)]
 pub enum InputError {
     /// No such tool.
-    #[error("there is no tool {0:?}; there are {known}", known = TOOLS.iter().map(|tool| tool.name).collect::<Vec<_>>().join(", "))]
+    #[error("there is no tool {0:?}; there are {known}", known = known())]
     UnknownTool(String),
     /// A field is wrong.
     #[error(transparent)]
@@ -34,6 +34,12 @@ pub enum InputError {
     /// A limit of the border is passed.
     #[error("field `{}`: {}", .0.field, .0.rule)]
     TooLarge(#[from] TooLarge),
+}
+
+/// The names of all tools.
+fn known() -> String {
+    let names = TOOLS.iter().map(|tool| tool.name).chain(WEB_TOOLS.iter().map(|tool| tool.name));
+    names.collect::<Vec<_>>().join(", ")
 }
 
 impl From<InputError> for Failed {

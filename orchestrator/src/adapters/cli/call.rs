@@ -8,6 +8,7 @@ use super::{exit, run::pass_input, runtime, say};
 use crate::adapters::executor::Greeting;
 use crate::application::call;
 use crate::domain::answer::{Answer, Asked};
+use crate::domain::catalogue::web_tool;
 use crate::ports::{Audience, Gone, Sandbox};
 use broker_protocol::{Bash, ErrorKind, Failed, FileEdit, FileRead, FileWrite, Request, Stdin};
 use clap::Args;
@@ -23,6 +24,7 @@ Examples:
   lazaret call file_read '{\"path\":\"src/main.rs\",\"offset\":10,\"limit\":20}'
   lazaret call grep '{\"pattern\":\"TODO\",\"include\":\"*.rs\"}' --json
   lazaret call file_write - < input.json
+  lazaret call web_fetch '{\"url\":\"https://www.rust-lang.org/\"}'
 
 Exit code: 0 done; 1 the tool failed (not found, input or output, a command's
 code that is not 0); 2 wrong input, or no such tool; 3 violation; 124 time
@@ -50,6 +52,10 @@ impl Call {
     /// Makes the call; returns our exit code.
     pub fn main(self, place: &Place) -> Result<u8, Failed> {
         let answer = match self.read_input() {
+            Ok(input) if let Some(tool) = web_tool(&self.tool) => {
+                let web = place.web();
+                runtime()?.block_on(call::web(&web, tool, input))
+            }
             Ok(input) => {
                 let greeting = Greeting::open(&place.endpoint(), place.open(0)?)?;
                 runtime()?.block_on(perform(&self.tool, input, greeting))?

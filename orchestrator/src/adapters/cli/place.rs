@@ -2,6 +2,8 @@
 
 use super::say::{internal, invalid};
 use crate::adapters::executor::Endpoint;
+use crate::adapters::policy;
+use crate::adapters::web::{Settings, WebClient};
 use broker_protocol::{Failed, Open, Trust};
 use clap::Args;
 use std::ffi::OsString;
@@ -39,6 +41,11 @@ impl Place {
             Some(socket) => Endpoint::Socket(socket.clone()),
             None => Endpoint::Program(self.executor.clone().or_else(named)),
         }
+    }
+
+    /// The web as the policy of this profile lets it be reached. Reads the policy files: before we confine ourselves.
+    pub fn web(&self) -> WebClient {
+        WebClient::new(policy::web(&self.profile), Settings::from_environment())
     }
 
     /// The session to ask for, with `spare` cells kept ready.

@@ -1,7 +1,7 @@
 //! `lazaret tools`: the catalogue.
 
 use super::{exit, say};
-use crate::domain::catalogue::TOOLS;
+use crate::domain::catalogue::{self, TOOLS, Tool, WEB_TOOLS};
 use broker_protocol::Failed;
 use clap::Args;
 use serde_json::Value;
@@ -19,7 +19,7 @@ impl Tools {
     /// Prints the list.
     pub fn main(self) -> Result<u8, Failed> {
         match self.json {
-            true => say::json(&TOOLS.iter().map(|tool| tool.to_json()).collect::<Vec<Value>>())?,
+            true => say::json(&catalogue::all().collect::<Vec<Value>>())?,
             false => say::result(table().as_bytes())?,
         }
         Ok(exit::OK)
@@ -31,15 +31,17 @@ fn table() -> String {
         "{:<11}{:<9}{:<8}{}\n",
         "TOOL", "CATEGORY", "RISK", "INPUT (* required)  [other names of the tool]"
     );
-    for tool in &TOOLS {
-        let name = |field: &crate::domain::field::Field| match field.required {
-            true => format!("{}*", field.name),
-            false => field.name.to_owned(),
-        };
-        let fields = tool.fields.iter().map(name).collect::<Vec<_>>().join(", ");
-        let (category, risk) = (tool.category.name(), tool.risk.name());
-        let aliases = tool.aliases.join(", ");
-        table.push_str(&format!("{:<11}{category:<9}{risk:<8}{fields}  [{aliases}]\n", tool.name));
-    }
+    table.extend(TOOLS.iter().map(row).chain(WEB_TOOLS.iter().map(row)));
     table
+}
+
+fn row<B>(tool: &Tool<B>) -> String {
+    let name = |field: &crate::domain::field::Field| match field.required {
+        true => format!("{}*", field.name),
+        false => field.name.to_owned(),
+    };
+    let fields = tool.fields.iter().map(name).collect::<Vec<_>>().join(", ");
+    let (category, risk) = (tool.category.name(), tool.risk.name());
+    let aliases = tool.aliases.join(", ");
+    format!("{:<11}{category:<9}{risk:<8}{fields}  [{aliases}]\n", tool.name)
 }

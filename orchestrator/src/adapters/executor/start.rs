@@ -1,6 +1,7 @@
 //! Starts the executor: the only place of this program that starts another one, and the only one it starts.
 
 use super::ExecutorError;
+use crate::adapters::web::BRAVE_KEY;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -47,6 +48,8 @@ fn spawn(program: &Path) -> io::Result<UnixStream> {
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .stdout(Stdio::null())
         .process_group(0)
+        // The keys of search engines are for us: who holds the user's files has no network, and no use for them.
+        .env_remove(BRAVE_KEY)
         .spawn()?;
     Ok(ours)
 }

@@ -6,10 +6,12 @@ use super::line::{LineError, Wrong};
 use super::writer::Writer;
 use crate::adapters::cli::event::{ErrorBody, Notice, OutputEvent, ResultEvent, Whole};
 use crate::adapters::executor::{Control, RunningCall};
+use crate::adapters::web::WebClient;
 use crate::application::call;
 use crate::domain::answer::{Answer, Asked};
-use crate::domain::catalogue::Tool;
+use crate::domain::catalogue::{Tool, canonical, web_tool};
 use crate::domain::request::live;
+use crate::domain::web;
 use crate::ports::{Approval, Audience, Gone, Sandbox};
 use broker_protocol::{ErrorKind, Failed, limit};
 use serde_json::Value;
@@ -29,6 +31,7 @@ pub struct Calls(Rc<Shared>);
 
 struct Shared {
     sandbox: Reopening,
+    web: WebClient,
     writer: Rc<Writer>,
     /// Calls that have no result yet, by the JSON of their id.
     by_id: RefCell<HashMap<String, Rc<Entry>>>,
@@ -58,9 +61,10 @@ struct Fed {
 
 impl Calls {
     /// No calls yet.
-    pub fn new(sandbox: Reopening, writer: Rc<Writer>) -> Self {
+    pub fn new(sandbox: Reopening, web: WebClient, writer: Rc<Writer>) -> Self {
         Self(Rc::new(Shared {
             sandbox,
+            web,
             writer,
             by_id: RefCell::default(),
             places: Semaphore::new(limit::CALLS),
@@ -168,6 +172,9 @@ impl Shared {
         entry: &Entry,
         fed: Option<UnboundedReceiver<Fed>>,
     ) -> Answer {
+        if let Some(tool) = web_tool(tool) {
+            return self.browse(tool, input, held, entry).await;
+        }
         let said_twice = (held.num_permits() <= SAID_TWICE).then(|| input.clone());
         let begun = async {
             let place = self.places.acquire().await;
@@ -202,6 +209,27 @@ impl Shared {
         }
     }
 
+    /// One call of a web tool. There is nothing to steer: cancelled, it is dropped.
+    async fn browse(
+        &self,
+        tool: &Tool<web::Build>,
+        input: Value,
+        held: OwnedSemaphorePermit,
+        entry: &Entry,
+    ) -> Answer {
+        let answered = async {
+            let _place = self.places.acquire().await;
+            drop(held);
+            call::web(&self.web, tool, input).await
+        };
+        tokio::select! {
+            answer = answered => answer,
+            () = entry.cancelled() => {
+                never_run(tool.name, Failed { kind: ErrorKind::Cancelled, message: "the call was cancelled".into() })
+            }
+        }
+    }
+
     async fn begin(&self, tool: &str, input: Value) -> Result<call::Call<RunningCall>, Box<Answer>> {
         let sandbox = self
             .sandbox
@@ -214,7 +242,7 @@ impl Shared {
 }
 
 fn never_run(tool: &str, failed: Failed) -> Answer {
-    Answer::failed(&Asked::only(Tool::find(tool).map_or("", |tool| tool.name)), failed)
+    Answer::failed(&Asked::only(canonical(tool)), failed)
 }
 
 fn cancelled() -> Failed {

@@ -14,6 +14,7 @@ use super::event::{ErrorBody, Notice, Ready};
 use super::place::Place;
 use super::{exit, runtime, say};
 use crate::adapters::executor::{Connection, Endpoint, Greeting};
+use crate::adapters::web::WebClient;
 use broker_protocol::{ErrorKind, Failed, Open};
 use calls::Calls;
 use clap::Args;
@@ -67,11 +68,12 @@ impl Session {
     /// Serves standard input until it ends; returns our exit code.
     pub fn main(self, place: Place) -> Result<u8, Failed> {
         let sandbox = Reopening::new(place.endpoint(), place.open(SPARE)?);
-        runtime()?.block_on(serve(sandbox))
+        let web = place.web();
+        runtime()?.block_on(serve(sandbox, web))
     }
 }
 
-async fn serve(sandbox: Reopening) -> Result<u8, Failed> {
+async fn serve(sandbox: Reopening, web: WebClient) -> Result<u8, Failed> {
     let streams = |error| say::internal(format!("cannot use the standard streams: {error}"));
     let mut lines = Lines::new(super::streams::Input::stdin().map_err(streams)?);
     let writer = Rc::new(Writer::new(super::streams::Output::stdout().map_err(streams)?));
@@ -80,7 +82,7 @@ async fn serve(sandbox: Reopening) -> Result<u8, Failed> {
         let _ = writer.line(&fault).await;
         return Err(failed);
     }
-    let desk = Desk { calls: Calls::new(sandbox, writer.clone()), held: Arc::new(Semaphore::new(HELD)) };
+    let desk = Desk { calls: Calls::new(sandbox, web, writer.clone()), held: Arc::new(Semaphore::new(HELD)) };
     tokio::select! {
         () = desk.serve(&mut lines) => Ok(exit::OK),
         () = writer.closed() => Ok(exit::SIGNAL + nix::libc::SIGPIPE as u8),

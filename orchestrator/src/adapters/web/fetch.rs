@@ -1,0 +1,99 @@
+//! `web_fetch`: a page as text. Each redirection is a new target, judged from the beginning.
+
+use super::WebClient;
+use super::guard::{self, Resolve};
+use super::http::{self, BODY_MAX, Body};
+use crate::domain::readable::{self, Kind};
+use crate::domain::web::{Fetch, HttpError, Page, REDIRECTS_MAX, Target, WebError};
+use policies::WebPolicy;
+use reqwest::Response;
+use reqwest::header::{CONTENT_TYPE, LOCATION};
+
+/// What we can show, best first.
+const WANTED: &str =
+    "text/html, application/xhtml+xml;q=0.9, text/*;q=0.8, application/json;q=0.8, */*;q=0.1";
+
+/// Fetches a page, in whatever time the caller leaves.
+pub async fn fetch<R: Resolve>(client: &WebClient<R>, fetch: &Fetch) -> Result<Page, WebError> {
+    let policy = client.policy()?;
+    let mut target = fetch.target.clone();
+    for _ in 0..=REDIRECTS_MAX {
+        let addresses = guard::admit(policy, &client.resolver, &target).await?;
+        let response = client.http.get(&target, &addresses, http::accepting(WANTED)).await?;
+        match leads_to(&response, &target)? {
+            Some(next) => target = followed(policy, &target, next)?,
+            None => return page(response, target).await,
+        }
+    }
+    Err(WebError::Redirects)
+}
+
+/// Where an answer sends us, if it does.
+fn leads_to(response: &Response, from: &Target) -> Result<Option<Target>, WebError> {
+    if ![301, 302, 303, 307, 308].contains(&response.status().as_u16()) {
+        return Ok(None);
+    }
+    let Some(location) = response.headers().get(LOCATION) else { return Ok(None) };
+    let location = String::from_utf8_lossy(location.as_bytes());
+    from.join(&location).map(Some).map_err(WebError::Redirect)
+}
+
+/// Another host is the model's choice, not the page's, unless the policy has named it.
+fn followed(policy: &WebPolicy, from: &Target, next: Target) -> Result<Target, WebError> {
+    if next.host() == from.host() || policy.names(next.host(), next.port()) {
+        return Ok(next);
+    }
+    Err(WebError::OtherHost { to: next })
+}
+
+async fn page(response: Response, target: Target) -> Result<Page, WebError> {
+    let status = response.status();
+    if !status.is_success() {
+        return Err(HttpError::Status(status.as_u16()).into());
+    }
+    let said = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let (media, charset) = media_type(said);
+    let declared = readable::kind(&media);
+    if declared.is_none() && !media.is_empty() {
+        return Err(WebError::NotText(media.chars().take(100).collect()));
+    }
+    let Body { bytes, whole } = http::read(response, BODY_MAX).await?;
+    let kind = declared.unwrap_or(Kind::Plain);
+    // UTF-16 has them too, but nobody who sends it leaves out to say so.
+    if charset.is_none() && kind == Kind::Plain && !bytes.starts_with(b"\xff\xfe") && bytes.contains(&0) {
+        return Err(WebError::NotText("binary, whatever it is called".into()));
+    }
+    let text = readable::decode(&bytes, charset.as_deref(), kind, !whole);
+    let read = match kind {
+        Kind::Html => readable::html(&text, &target),
+        Kind::Plain => readable::Readable { title: None, text, whole: true },
+    };
+    let (title, whole) = (read.title, read.whole && whole);
+    Ok(Page { target, media, title, text: read.text, bytes: bytes.len() as u64, whole })
+}
+
+/// The media type in lower case, and the `charset` that is said with it.
+fn media_type(said: &str) -> (String, Option<String>) {
+    let mut parts = said.split(';').map(str::trim);
+    let media = parts.next().unwrap_or_default().to_ascii_lowercase();
+    let charset =
+        parts.filter_map(|part| part.split_once('=')).find(|(name, _)| name.eq_ignore_ascii_case("charset"));
+    (media, charset.map(|(_, value)| value.trim_matches('"').to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_media_type_is_read_with_its_charset() {
+        for (said, media, charset) in [
+            ("text/html", "text/html", None),
+            ("Text/HTML; charset=UTF-8", "text/html", Some("UTF-8")),
+            ("text/plain;a=b; Charset=\"latin1\" ", "text/plain", Some("latin1")),
+            ("", "", None),
+        ] {
+            assert_eq!(media_type(said), (media.to_owned(), charset.map(str::to_owned)), "{said}");
+        }
+    }
+}

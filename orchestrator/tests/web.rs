@@ -1,0 +1,299 @@
+//! The web tools from the command line, with engines and pages on this machine.
+
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
+
+use serde_json::{Value, json};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+const KEY: &str = "brave-key-5e0c";
+
+/// What a server answers: status, media type, body.
+type Answer = (u16, &'static str, Vec<u8>);
+
+/// A server that answers every request alike, and what it has seen.
+struct Server {
+    address: SocketAddr,
+    seen: Arc<Mutex<Vec<String>>>,
+}
+
+impl Server {
+    fn start(answer: Answer) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let requests = seen.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                serve(stream.unwrap(), &answer, &requests);
+            }
+        });
+        Self { address, seen }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    fn seen(&self) -> Vec<String> {
+        self.seen.lock().unwrap().clone()
+    }
+}
+
+fn serve(mut stream: TcpStream, (status, media, body): &Answer, seen: &Mutex<Vec<String>>) {
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|count| count > 0) {
+        head.push(byte[0]);
+    }
+    seen.lock().unwrap().push(String::from_utf8_lossy(&head).into_owned());
+    let head =
+        format!("HTTP/1.1 {status} X\r\nContent-Type: {media}\r\nContent-Length: {}\r\n\r\n", body.len());
+    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
+}
+
+/// A configuration directory of a test.
+struct Configuration(PathBuf);
+
+impl Configuration {
+    fn new(policy: &str) -> Self {
+        static LAST: AtomicU32 = AtomicU32::new(0);
+        let name = format!("lazaret-web-{}-{}", std::process::id(), LAST.fetch_add(1, Ordering::Relaxed));
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir_all(folder.join("lazaret")).unwrap();
+        fs::write(folder.join("lazaret/policy.toml"), format!("version = 1\n{policy}")).unwrap();
+        Self(folder)
+    }
+}
+
+impl Drop for Configuration {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What `lazaret` said: exit code, standard output, standard error.
+type Said = (i32, String, String);
+
+fn lazaret(configuration: &Configuration, environment: &[(&str, &str)], arguments: &[&str]) -> Said {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lazaret"));
+    for name in ["SEARXNG_URL", "BRAVE_SEARCH_API_KEY", "BRAVE_SEARCH_URL"] {
+        command.env_remove(name);
+    }
+    command.env("XDG_CONFIG_HOME", &configuration.0).envs(environment.iter().copied());
+    let output = command.args(arguments).stdin(Stdio::null()).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    let said = (output.status.code().unwrap(), text(output.stdout), text(output.stderr));
+    assert!(!said.1.contains(KEY) && !said.2.contains(KEY), "the key is in what is said: {said:?}");
+    said
+}
+
+fn search(environment: &[(&str, &str)], arguments: &[&str]) -> Said {
+    let all = [&["call", "web_search", r#"{"query":"sandbox rust","max_results":2}"#], arguments].concat();
+    lazaret(&Configuration::new(""), environment, &all)
+}
+
+fn searxng(results: Value) -> Server {
+    Server::start((
+        200,
+        "application/json",
+        json!({"query": "x", "results": results}).to_string().into_bytes(),
+    ))
+}
+
+fn brave(results: Value) -> Server {
+    Server::start((200, "application/json", json!({"web": {"results": results}}).to_string().into_bytes()))
+}
+
+fn three() -> Value {
+    json!([
+        {"title": "One", "url": "https://one.example/", "content": "First <b>page</b>", "engine": "bing"},
+        {"title": "Two", "url": "https://two.example/", "content": "Second"},
+        {"title": "Three", "url": "https://three.example/", "content": "Third"},
+    ])
+}
+
+const TWO: &str =
+    "1. One\n   https://one.example/\n   First page\n\n2. Two\n   https://two.example/\n   Second\n";
+
+#[test]
+fn ac_18_searxng_answers_and_its_results_are_formatted() {
+    let engine = searxng(three());
+    let (code, out, said) = search(&[("SEARXNG_URL", &engine.url())], &[]);
+    assert_eq!((code, out.as_str(), said.as_str()), (0, TWO, ""));
+    let first = engine.seen()[0].lines().next().unwrap().to_owned();
+    assert_eq!(first, "GET /search?q=sandbox+rust&format=json&engines=bing%2Cduckduckgo%2Cbrave HTTP/1.1");
+    let (_, out, _) = search(&[("SEARXNG_URL", &engine.url())], &["--json"]);
+    let result: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(result["status"], "success");
+    assert_eq!(
+        (&result["metadata"]["provider"], &result["metadata"]["resultCount"]),
+        (&json!("searxng"), &json!(2))
+    );
+}
+
+#[test]
+fn ac_19_brave_is_asked_where_searxng_has_nothing() {
+    let results =
+        json!([{"title": "B", "url": "https://b.example/", "description": "from <strong>Brave</strong>"}]);
+    let down = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let failing = Server::start((500, "text/plain", b"oops".to_vec()));
+    let empty = searxng(json!([]));
+    let no_json = Server::start((200, "text/html", b"<html>".to_vec()));
+    let mut asked = 0;
+    for (name, base) in [
+        ("down", format!("http://{down}")),
+        ("failing", failing.url()),
+        ("empty", empty.url()),
+        ("no JSON", no_json.url()),
+        ("not set up", String::new()),
+    ] {
+        let engine = brave(results.clone());
+        let environment = [
+            ("SEARXNG_URL", base.as_str()),
+            ("BRAVE_SEARCH_API_KEY", KEY),
+            ("BRAVE_SEARCH_URL", &engine.url()),
+        ];
+        let (code, out, said) = search(&environment, &["--json"]);
+        let result: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!((code, said.as_str()), (0, ""), "{name}");
+        assert_eq!(result["result"], "1. B\n   https://b.example/\n   from Brave", "{name}");
+        assert_eq!(
+            (&result["metadata"]["provider"], &result["metadata"]["resultCount"]),
+            (&json!("brave"), &json!(1))
+        );
+        let head = engine.seen()[0].clone();
+        assert!(head.starts_with("GET /res/v1/web/search?q=sandbox+rust&count=2 HTTP/1.1\r\n"), "{head}");
+        assert!(head.to_lowercase().contains(&format!("x-subscription-token: {KEY}\r\n")), "{head}");
+        asked += 1;
+    }
+    for server in [failing, empty, no_json] {
+        assert!(!server.seen()[0].contains(KEY), "the key went to SearXNG");
+    }
+    println!("Brave was asked in {asked} cases");
+}
+
+#[test]
+fn ac_20_where_both_fail_the_error_says_why_each() {
+    let down = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let telling = Server::start((403, "text/plain", format!("your key {KEY} is wrong").into_bytes()));
+    let (code, out, said) = search(
+        &[
+            ("SEARXNG_URL", &format!("http://{down}")),
+            ("BRAVE_SEARCH_API_KEY", KEY),
+            ("BRAVE_SEARCH_URL", &telling.url()),
+        ],
+        &["--json"],
+    );
+    let result: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        (code, said.as_str(), &result["status"], &result["error"]["kind"]),
+        (1, "", &json!("error"), &json!("io"))
+    );
+    let message = result["error"]["message"].as_str().unwrap();
+    assert!(message.contains("SearXNG: cannot connect: Connection refused"), "{message}");
+    assert!(message.contains("Brave: HTTP status 403"), "{message}");
+    let (code, _, said) = search(&[], &[]);
+    assert_eq!(code, 1);
+    assert!(
+        said.contains("SEARXNG_URL is not set") && said.contains("BRAVE_SEARCH_API_KEY is not set"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_key_is_not_said_by_whoever_learns_it() {
+    let hit = json!([{"title": KEY, "url": format!("https://b.example/{KEY}"), "description": format!("<b>{KEY}</b>")}]);
+    let engine = brave(hit);
+    let environment = [("BRAVE_SEARCH_API_KEY", KEY), ("BRAVE_SEARCH_URL", engine.url().as_str())]
+        .map(|(a, b)| (a, b.to_owned()));
+    let environment: Vec<_> = environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let (code, out, _) = search(&environment, &[]);
+    assert_eq!(code, 0);
+    assert_eq!(out, "1. [redacted]\n   https://b.example/[redacted]\n   [redacted]\n");
+    // A redirection does not carry it elsewhere, and an address without TLS never gets it.
+    let (code, _, said) =
+        search(&[("BRAVE_SEARCH_API_KEY", KEY), ("BRAVE_SEARCH_URL", "http://brave.example")], &[]);
+    assert_eq!(code, 1);
+    assert!(said.contains("unprotected"), "{said}");
+}
+
+#[test]
+fn a_page_is_fetched_where_a_line_opens_it_and_refused_where_none_does() {
+    let page = Server::start((200, "text/html", b"<title>T</title><h1>Hi</h1><p>there".to_vec()));
+    let input = json!({"url": page.url(), "max_length": 8}).to_string();
+    let call = ["call", "web_fetch", &input];
+    let (code, out, said) = lazaret(&Configuration::new(""), &[], &call);
+    assert_eq!((code, out.as_str()), (3, ""));
+    assert!(said.contains("violation: 127.0.0.1 is at 127.0.0.1, a loopback address"), "{said}");
+    assert!(page.seen().is_empty());
+
+    let open = Configuration::new(&format!("[profile.local.web]\nprivate = [\"{}\"]", page.address));
+    let (code, out, _) = lazaret(&open, &[], &[&call[..], &["--profile", "local", "--json"]].concat());
+    let result: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        (code, &result["result"]),
+        (0, &json!("# Hi\n\nth\n[truncated: total=11 shown=8 strategy=head]"))
+    );
+    assert_eq!(result["metadata"]["truncated"], json!({"total": 11, "shown": 8, "strategy": "head"}));
+    assert_eq!(
+        (&result["metadata"]["title"], &result["metadata"]["mediaType"]),
+        (&json!("T"), &json!("text/html"))
+    );
+    // A file's own table only bounds.
+    let bounded = format!("[web]\nprivate = []\n[profile.local.web]\nprivate = [\"{}\"]", page.address);
+    assert_eq!(
+        lazaret(&Configuration::new(&bounded), &[], &[&call[..], &["--profile", "local"]].concat()).0,
+        3
+    );
+    // A policy that cannot be read is no policy.
+    assert_eq!(lazaret(&Configuration::new("[wbe]"), &[], &call).0, 125);
+    assert_eq!(page.seen().len(), 1);
+}
+
+#[test]
+fn refusals_have_their_codes() {
+    let listed = Configuration::new("[web]\nallow = [\"docs.rs\"]\nsearch = false");
+    let fetch = |configuration: &Configuration, url: &str| {
+        let input = json!({"url": url}).to_string();
+        lazaret(configuration, &[], &["call", "web_fetch", &input]).0
+    };
+    let default = Configuration::new("");
+    assert_eq!(fetch(&default, "http://169.254.169.254/latest/meta-data/"), 3);
+    assert_eq!(fetch(&default, "https://[fd00:ec2::254]/"), 3);
+    assert_eq!(fetch(&default, "https://localhost./"), 3);
+    assert_eq!(fetch(&default, "file:///etc/passwd"), 2);
+    assert_eq!(fetch(&default, "https://u:p@docs.rs/"), 2);
+    assert_eq!(fetch(&listed, "https://example.org/"), 126);
+    let engine = searxng(three());
+    let (code, _, said) =
+        lazaret(&listed, &[("SEARXNG_URL", &engine.url())], &["call", "web_search", r#"{"query":"x"}"#]);
+    assert_eq!((code, engine.seen().len()), (126, 0), "{said}");
+    assert_eq!(lazaret(&default, &[], &["call", "web_search", r#"{"query":""}"#]).0, 2);
+}
+
+#[test]
+fn a_proxy_of_the_environment_is_not_asked() {
+    let (page, proxy) = (
+        Server::start((200, "text/plain", b"page".to_vec())),
+        Server::start((200, "text/plain", b"proxy".to_vec())),
+    );
+    let open = Configuration::new(&format!("[profile.local.web]\nprivate = [\"{}\"]", page.address));
+    let at = proxy.url();
+    let names = ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
+    let environment: Vec<_> = names.iter().map(|name| (*name, at.as_str())).collect();
+    let input = json!({"url": page.url()}).to_string();
+    let (code, out, said) =
+        lazaret(&open, &environment, &["call", "web_fetch", &input, "--profile", "local"]);
+    assert_eq!((code, out.as_str(), said.as_str()), (0, "page\n", ""));
+    let engine = searxng(three());
+    let base = engine.url();
+    let environment: Vec<_> = environment.into_iter().chain([("SEARXNG_URL", base.as_str())]).collect();
+    assert_eq!(search(&environment, &[]).1, TWO);
+    assert!(proxy.seen().is_empty());
+}

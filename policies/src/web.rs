@@ -1,0 +1,388 @@
+//! Which hosts the web tools may reach. The executor has no network; it is the orchestrator that asks here.
+//!
+//! A profile's table says what may be reached, a file's own `[web]` bounds every profile: what is asked for has to be
+//! on the list of each. Addresses that are not public are closed unless a line of `private` opens them.
+
+use crate::address::{Class, Net, class};
+use serde::Deserialize;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use thiserror::Error;
+
+/// Longest name of a host, in bytes (RFC 1035).
+pub const HOST_MAX: usize = 253;
+
+/// Why a value is no host or place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs)] // The messages say it.
+pub enum WebValueError {
+    #[error(
+        "a host is `*`, `*.NAME`, a NAME in lower case (other alphabets as `xn--…`) or an address, with `:PORT` or without"
+    )]
+    Host,
+    #[error("a private place is NAME:PORT, ADDRESS:PORT, [ADDRESS]:PORT, or a network such as `10.0.0.0/8`")]
+    Private,
+}
+
+/// Hosts: all, one name, or all names below one; at one port, or at any.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostPattern {
+    text: String,
+    host: Hosts,
+    port: Option<u16>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Hosts {
+    All,
+    Below(String),
+    One(String),
+    At(IpAddr),
+}
+
+impl HostPattern {
+    /// The pattern as the policy has it.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether it means all hosts.
+    fn is_all(&self) -> bool {
+        self.host == Hosts::All
+    }
+
+    fn matches(&self, host: &str, port: u16) -> bool {
+        let named = match &self.host {
+            Hosts::All => true,
+            Hosts::Below(name) => {
+                host.strip_suffix(name.as_str()).is_some_and(|rest| rest.ends_with('.') && rest.len() > 1)
+            }
+            Hosts::One(name) => host == name,
+            Hosts::At(address) => {
+                literal(host).is_some_and(|host| host.to_canonical() == address.to_canonical())
+            }
+        };
+        named && self.port.is_none_or(|own| own == port)
+    }
+}
+
+impl TryFrom<String> for HostPattern {
+    type Error = WebValueError;
+
+    fn try_from(text: String) -> Result<Self, WebValueError> {
+        let (host, port) = split_port(&text).ok_or(WebValueError::Host)?;
+        let host = match host.strip_prefix("*.") {
+            Some(name) if is_name(name) => Hosts::Below(name.to_owned()),
+            Some(_) => return Err(WebValueError::Host),
+            None if host == "*" => Hosts::All,
+            None if is_name(host) => Hosts::One(host.to_owned()),
+            None => Hosts::At(literal(host).ok_or(WebValueError::Host)?),
+        };
+        Ok(Self { host, port, text })
+    }
+}
+
+/// A place that may be reached though its address is not public.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrivatePlace {
+    text: String,
+    place: Place,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    /// A host by its name: see [`Class::opens_by_name`] for the addresses it may have.
+    Name(String, u16),
+    /// Addresses, at one port or at any.
+    Net(Net, Option<u16>),
+}
+
+impl PrivatePlace {
+    /// The place as the policy has it.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    fn matches(&self, host: &str, port: u16, address: IpAddr) -> bool {
+        match &self.place {
+            Place::Name(name, own) => name == host && *own == port && class(address).opens_by_name(),
+            Place::Net(net, own) => net.holds(address) && own.is_none_or(|own| own == port),
+        }
+    }
+}
+
+impl TryFrom<String> for PrivatePlace {
+    type Error = WebValueError;
+
+    fn try_from(text: String) -> Result<Self, WebValueError> {
+        let place = place(&text).ok_or(WebValueError::Private)?;
+        Ok(Self { place, text })
+    }
+}
+
+fn place(text: &str) -> Option<Place> {
+    if text.contains('/') {
+        return text.parse().ok().map(|net| Place::Net(net, None));
+    }
+    let (host, port) = split_port(text)?;
+    if is_name(host) {
+        return Some(Place::Name(host.to_owned(), port?));
+    }
+    Some(Place::Net(literal(host)?.into(), Some(port?)))
+}
+
+/// What stands before a last `:`, and the port behind it. The colons of an address stand in brackets.
+fn split_port(text: &str) -> Option<(&str, Option<u16>)> {
+    match text.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => {
+            let digits = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+            let number: u16 = port.parse().ok().filter(|port| digits && *port != 0)?;
+            Some((host, Some(number)))
+        }
+        _ => Some((text, None)),
+    }
+}
+
+/// A name as a URL has it after parsing: not a number, which would be an address in disguise.
+fn is_name(text: &str) -> bool {
+    let label = |label: &str| {
+        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
+        (1..=63).contains(&label.len()) && label.bytes().all(plain)
+    };
+    let last = text.rsplit('.').next().unwrap_or_default();
+    let number = last.bytes().all(|byte| byte.is_ascii_digit()) || last.starts_with("0x");
+    text.len() <= HOST_MAX && text.split('.').all(label) && !number
+}
+
+/// An address as a URL has it: IPv6 in brackets.
+fn literal(text: &str) -> Option<IpAddr> {
+    match text.strip_prefix('[').and_then(|text| text.strip_suffix(']')) {
+        Some(inner) => inner.parse::<Ipv6Addr>().ok().map(IpAddr::from),
+        None => text.parse::<Ipv4Addr>().ok().map(IpAddr::from),
+    }
+}
+
+/// A `web` table as it is written: an absent key changes nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WebTable {
+    /// Whether `web_search` may be used.
+    pub search: Option<bool>,
+    /// Hosts that may be reached.
+    pub allow: Option<Vec<HostPattern>>,
+    /// Hosts that may be spoken to without TLS.
+    pub http: Option<Vec<HostPattern>>,
+    /// Places that may be reached though their addresses are not public, and without TLS.
+    pub private: Option<Vec<PrivatePlace>>,
+}
+
+impl WebTable {
+    /// Takes over what `later` says.
+    pub fn set(&mut self, later: &WebTable) {
+        let WebTable { search, allow, http, private } = later.clone();
+        self.search = search.or(self.search);
+        self.allow = allow.or(self.allow.take());
+        self.http = http.or(self.http.take());
+        self.private = private.or(self.private.take());
+    }
+}
+
+/// What the web tools of a session may do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WebPolicy {
+    /// What the profile says. A key that it does not have allows nothing.
+    pub own: WebTable,
+    /// What each file, and a session, bounds it with. A key that is absent bounds nothing.
+    pub bounds: Vec<WebTable>,
+}
+
+impl WebPolicy {
+    /// Whether `web_search` may be used.
+    pub fn searches(&self) -> bool {
+        self.own.search == Some(true) && self.bounds.iter().all(|bound| bound.search != Some(false))
+    }
+
+    /// Whether `host` at `port` is on every list of hosts.
+    pub fn allows(&self, host: &str, port: u16) -> bool {
+        self.on_all(|table| table.allow.as_deref(), |pattern| pattern.matches(host, port))
+    }
+
+    /// The same, and by more than a `*`: somebody has thought of this host.
+    pub fn names(&self, host: &str, port: u16) -> bool {
+        let named = |table: &WebTable| {
+            let patterns = table.allow.iter().flatten();
+            patterns.filter(|pattern| !pattern.is_all()).any(|pattern| pattern.matches(host, port))
+        };
+        let tables = std::iter::once(&self.own).chain(&self.bounds);
+        self.allows(host, port) && tables.into_iter().any(named)
+    }
+
+    /// Whether `host` at `port` may be spoken to without TLS.
+    pub fn allows_plain(&self, host: &str, port: u16) -> bool {
+        self.on_all(|table| table.http.as_deref(), |pattern| pattern.matches(host, port))
+    }
+
+    /// Whether `address`, at which `host` was found, may be reached at `port` though it is not public.
+    pub fn opens(&self, host: &str, port: u16, address: IpAddr) -> bool {
+        self.on_all(|table| table.private.as_deref(), |place| place.matches(host, port, address))
+    }
+
+    /// Whether a private place has this name and port, whatever its address is.
+    pub fn names_private(&self, host: &str, port: u16) -> bool {
+        let places = self.own.private.iter().flatten();
+        places.into_iter().any(|entry| entry.place == Place::Name(host.to_owned(), port))
+    }
+
+    /// Whether one of the profile's list matches, and one of each bound's.
+    fn on_all<T: 'static>(&self, list: fn(&WebTable) -> Option<&[T]>, matches: impl Fn(&T) -> bool) -> bool {
+        list(&self.own).is_some_and(|own| own.iter().any(&matches))
+            && self.bounds.iter().filter_map(list).all(|bound| bound.iter().any(&matches))
+    }
+}
+
+/// The class of `address`, where that is a reason to refuse it.
+pub fn not_public(address: IpAddr) -> Option<Class> {
+    Some(class(address)).filter(|class| *class != Class::Public)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(text: &str) -> WebTable {
+        toml::from_str(text).unwrap()
+    }
+
+    fn policy(own: &str, bounds: &[&str]) -> WebPolicy {
+        WebPolicy { own: table(own), bounds: bounds.iter().map(|text| table(text)).collect() }
+    }
+
+    #[test]
+    fn hosts_and_places_are_written_exactly() {
+        let host = |text: &str| HostPattern::try_from(text.to_owned());
+        let long = format!("{}.example", "a".repeat(63));
+        for text in [
+            "*",
+            "*:443",
+            "docs.rs",
+            "*.docs.rs",
+            "docs.rs:8443",
+            "xn--bcher-kva.example",
+            "1.1.1.1",
+            "[::1]",
+            "[::1]:80",
+            "localhost",
+            &long,
+        ] {
+            assert!(host(text).is_ok(), "{text}");
+        }
+        let too_long = format!("{}.example", "a".repeat(64));
+        for text in [
+            "",
+            "Docs.rs",
+            "docs.rs.",
+            ".docs.rs",
+            "docs..rs",
+            "**",
+            "*docs.rs",
+            "a.*.rs",
+            "docs.rs:",
+            "docs.rs:0",
+            "docs.rs:65536",
+            "docs.rs:+1",
+            "https://docs.rs",
+            "docs.rs/x",
+            "u@docs.rs",
+            "bücher.example",
+            "::1",
+            "127.1",
+            "0x7f.0.0.1",
+            "2130706433",
+            "127.0.0.0x1",
+            &too_long,
+        ] {
+            assert_eq!(host(text), Err(WebValueError::Host), "{text}");
+        }
+        let place = |text: &str| PrivatePlace::try_from(text.to_owned());
+        for text in ["localhost:8080", "127.0.0.1:80", "[::1]:80", "10.0.0.0/8", "fd00::/8", "10.0.0.1/32"] {
+            assert!(place(text).is_ok(), "{text}");
+        }
+        for text in
+            ["localhost", "127.0.0.1", "[::1]", "10.0.0.1/8", "10.0.0.0/8:80", "*:80", "*", "0x7f.1:80", ""]
+        {
+            assert_eq!(place(text), Err(WebValueError::Private), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_means_what_it_says_and_nothing_beside() {
+        let matches = |pattern: &str, host: &str, port| {
+            HostPattern::try_from(pattern.to_owned()).unwrap().matches(host, port)
+        };
+        assert!(matches("*", "a.example", 1) && matches("*", "[::1]", 1));
+        assert!(matches("*.a.example", "x.a.example", 1) && matches("*.a.example", "x.y.a.example", 1));
+        for host in ["a.example", "xa.example", ".a.example", "a.example.evil", "x.a.example."] {
+            assert!(!matches("*.a.example", host, 1), "{host}");
+        }
+        assert!(matches("a.example:8443", "a.example", 8443) && !matches("a.example:8443", "a.example", 443));
+        assert!(matches("1.1.1.1", "1.1.1.1", 443) && matches("[0:0::1]", "[::1]", 443));
+        assert!(
+            matches("[::ffff:1.1.1.1]", "[::ffff:101:101]", 443)
+                && matches("[::ffff:1.1.1.1]", "1.1.1.1", 443)
+        );
+    }
+
+    #[test]
+    fn without_a_line_nothing_is_allowed_and_a_bound_only_narrows() {
+        let nothing = WebPolicy::default();
+        assert!(
+            !nothing.searches()
+                && !nothing.allows("a.example", 443)
+                && !nothing.allows_plain("a.example", 80)
+        );
+        let all = policy("search = true\nallow = ['*']\nhttp = ['*']\nprivate = ['0.0.0.0/0']", &[]);
+        assert!(all.searches() && all.allows("a.example", 443) && all.allows_plain("a.example", 80));
+        let bounded = policy(
+            "search = true\nallow = ['*']\nhttp = ['*']\nprivate = ['0.0.0.0/0']",
+            &[
+                "allow = ['*.a.example']\nhttp = []",
+                "search = false\nprivate = ['10.0.0.0/8']",
+                "allow = ['x.a.example', 'b.example']",
+            ],
+        );
+        assert!(!bounded.searches() && !bounded.allows_plain("x.a.example", 80));
+        for (host, want) in [("x.a.example", true), ("y.a.example", false), ("b.example", false)] {
+            assert_eq!(bounded.allows(host, 443), want, "{host}");
+        }
+        assert!(
+            bounded.opens("h", 1, "10.0.0.1".parse().unwrap())
+                && !bounded.opens("h", 1, "127.0.0.1".parse().unwrap())
+        );
+        // What a bound has, and the profile has not, is not opened by the bound.
+        assert!(!policy("allow = []", &["allow = ['*']"]).allows("a.example", 443));
+    }
+
+    #[test]
+    fn a_name_opens_machines_and_not_metadata() {
+        let policy = policy("private = ['box:80', '169.254.169.254:80']", &[]);
+        let opens = |host: &str, port, address: &str| policy.opens(host, port, address.parse().unwrap());
+        assert!(opens("box", 80, "127.0.0.1") && opens("box", 80, "192.168.1.1") && opens("box", 80, "::1"));
+        assert!(opens("box", 80, "fd00::1") && opens("box", 80, "100.64.0.1"));
+        for address in
+            ["0.0.0.0", "224.0.0.1", "fe80::1", "fd00:ec2::254", "255.255.255.255", "2002:7f00:1::"]
+        {
+            assert!(!opens("box", 80, address), "{address}");
+        }
+        assert!(!opens("box", 81, "127.0.0.1") && !opens("fox", 80, "127.0.0.1"));
+        // The line with the address itself opens it, under any name.
+        assert!(opens("box", 80, "169.254.169.254") && !opens("box", 443, "169.254.169.254"));
+        assert!(policy.names_private("box", 80) && !policy.names_private("box", 81));
+    }
+
+    #[test]
+    fn a_star_names_nobody() {
+        let star = policy("allow = ['*', 'a.example']", &[]);
+        assert!(star.names("a.example", 443) && !star.names("b.example", 443));
+        let bound = policy("allow = ['*']", &["allow = ['b.example']"]);
+        assert!(bound.names("b.example", 443) && !bound.names("a.example", 443));
+    }
+}
