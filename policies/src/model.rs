@@ -80,7 +80,7 @@ impl PolicyFile {
 }
 
 /// Line and column of a byte of `text`, both from 1.
-pub(crate) fn place(text: &str, byte: usize) -> (usize, usize) {
+pub fn place(text: &str, byte: usize) -> (usize, usize) {
     let before = text.get(..byte).unwrap_or(text);
     let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
     let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;

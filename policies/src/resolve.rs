@@ -21,7 +21,7 @@ use crate::web::{WebPolicy, WebTable};
 use broker_protocol::{Digest, Layer};
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use toml::Spanned;
 
 /// Most levels of profiles that extend each other.
@@ -52,6 +52,16 @@ pub enum SourceKind {
     System,
     /// The user's: `$XDG_CONFIG_HOME/lazaret/policy.toml`.
     User,
+}
+
+/// The administrator's policy.
+const SYSTEM_POLICY: &str = "/etc/lazaret/policy.toml";
+
+/// The policy files of a machine and a user, whether they exist or not. A relative `config_home` counts as none.
+pub fn files(home: &Path, config_home: Option<&Path>) -> [(PathBuf, SourceKind); 2] {
+    let config =
+        config_home.filter(|path| path.is_absolute()).map_or_else(|| home.join(".config"), Path::to_owned);
+    [(SYSTEM_POLICY.into(), SourceKind::System), (config.join("lazaret/policy.toml"), SourceKind::User)]
 }
 
 /// A policy file that has been read.

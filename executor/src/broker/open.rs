@@ -12,7 +12,7 @@ use crate::warden::{self, Told, Warden};
 use crate::work::litter;
 use broker_protocol::{ErrorKind, Failed, Layer, LayerSet, Machine, Open, Opened, Tier, TooLarge, Zone};
 use policies::secret::secrets;
-use policies::{EffectivePolicy, Host, Policies, PolicyError, Source, SourceKind};
+use policies::{EffectivePolicy, Host, Policies, PolicyError, Source, resolve};
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fs::{self, DirBuilder};
@@ -20,9 +20,6 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
-
-/// The administrator's policy.
-const SYSTEM_POLICY: &str = "/etc/lazaret/policy.toml";
 
 /// What the executor knows of the user it runs for.
 #[derive(Debug)]
@@ -132,9 +129,8 @@ pub struct Ready {
 
 /// Reads the policy files of this machine and user.
 pub fn read_policies(user: &User) -> Result<Policies, OpenError> {
-    let own = config_home(user).join("lazaret/policy.toml");
     let mut sources = Vec::new();
-    for (path, kind) in [(PathBuf::from(SYSTEM_POLICY), SourceKind::System), (own, SourceKind::User)] {
+    for (path, kind) in resolve::files(&user.home, Some(&config_home(user))) {
         match fs::read_to_string(&path) {
             Ok(text) => sources.push(Source { name: path.display().to_string(), kind, text }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}

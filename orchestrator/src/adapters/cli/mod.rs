@@ -7,6 +7,7 @@ mod undo;
 mod tools;
 mod session;
 mod doctor;
+mod policy;
 mod attack;
 mod approver;
 mod place;
@@ -57,6 +58,7 @@ Exit codes:
   session  0 at the end of its input; 125 no session; 141 nobody reads
   doctor   0 if a session can open here (with --attack: and its cell holds),
            else 1
+  policy   0; 1 a file is wrong; 2 wrong input; 125 no policy
   others   0, or 2 for wrong arguments
 
 Examples:
@@ -85,6 +87,7 @@ enum Command {
     Tools(tools::Tools),
     Session(session::Session),
     Doctor(doctor::Doctor),
+    Policy(policy::Policy),
 }
 
 /// The program.
@@ -98,9 +101,10 @@ pub fn main() -> ExitCode {
         Command::Call(call) => call.main(&cli.place),
         Command::History(history) => history.main(&cli.place),
         Command::Undo(undo) => undo.main(&cli.place),
-        Command::Tools(tools) => tools.main(),
+        Command::Tools(tools) => tools.main(&cli.place),
         Command::Session(session) => session.main(cli.place),
         Command::Doctor(doctor) => doctor.main(&cli.place),
+        Command::Policy(policy) => policy.main(&cli.place),
     };
     let code = result.unwrap_or_else(|failed| {
         say::problem(&failed.message);
@@ -115,7 +119,7 @@ fn usage(error: &clap::Error) -> ExitCode {
     if shown.is_ok() && matches!(error.kind(), DisplayHelp | DisplayVersion) {
         return ExitCode::SUCCESS;
     }
-    let commands = ["run", "call", "history", "undo", "tools", "session", "doctor"].map(OsStr::new);
+    let commands = ["run", "call", "history", "undo", "tools", "session", "doctor", "policy"].map(OsStr::new);
     let first = std::env::args_os().skip(1).find(|word| commands.contains(&word.as_os_str()));
     ExitCode::from(if first.is_some_and(|word| word == "run") { exit::LAZARET } else { exit::USAGE })
 }

@@ -4,11 +4,17 @@ use super::say::{internal, invalid};
 use crate::adapters::executor::Endpoint;
 use crate::adapters::policy;
 use crate::adapters::web::{Settings, WebClient};
-use broker_protocol::{Failed, Open, Trust};
+use crate::domain::scope_file;
+use broker_protocol::{Failed, Open, Scope, Trust};
 use clap::Args;
+use policies::value::{TrustName, ValueError};
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::path::{Path, PathBuf};
+
+/// Most bytes that are read of a policy or scope, one more than either may have.
+const TEXT_MAX: u64 = policies::model::FILE_MAX as u64 + 1;
 
 /// Options of every command.
 #[derive(Args, Clone)]
@@ -30,6 +36,16 @@ pub struct Place {
     /// The socket of an executor that listens already
     #[arg(long, global = true, value_name = "PATH")]
     socket: Option<PathBuf>,
+    /// A file of tool permissions (YAML or TOML) that narrows the session; `none` for no scope
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Narrowing")]
+    scope: Option<PathBuf>,
+    /// How much is asked before a call: supervised (or ask), guided (or auto), autonomous (or yolo)
+    #[arg(long, global = true, value_name = "LEVEL", help_heading = "Narrowing", value_parser = trust)]
+    trust: Option<Trust>,
+}
+
+fn trust(text: &str) -> Result<Trust, ValueError> {
+    TrustName::try_from(text.to_owned()).map(|trust| trust.0)
 }
 
 impl Place {
@@ -63,7 +79,28 @@ impl Place {
         let [project, central] = [text(project)?, text(central)?];
         let profile = self.profile.clone();
         // What a person types, or a program sends that decides for itself, is not asked about again.
-        Ok(Open { project, central, profile, spare, scope: None, trust: Trust::Autonomous })
+        let trust = self.trust.unwrap_or(Trust::Autonomous);
+        Ok(Open { project, central, profile, spare, scope: self.scope()?, trust })
+    }
+
+    /// The scope of the session, if there is to be one.
+    pub fn scope(&self) -> Result<Option<Scope>, Failed> {
+        let Some(path) = self.scope.as_ref().filter(|path| path.as_os_str() != "none") else {
+            return Ok(None);
+        };
+        let text = read_text(path)?;
+        let scope = scope_file::parse(&path.to_string_lossy(), &text);
+        scope.map(Some).map_err(|error| invalid(error.to_string()))
+    }
+
+    /// The trust that was asked for, if one was.
+    pub fn trust(&self) -> Option<Trust> {
+        self.trust
+    }
+
+    /// The name of the policy profile.
+    pub fn profile(&self) -> &str {
+        &self.profile
     }
 
     /// The project root without links, so that one project has one central root however it is reached.
@@ -76,6 +113,15 @@ impl Place {
             ))
         })
     }
+}
+
+/// The text of a file that the user has named. What is longer than any such file may be is not read to its end.
+#[expect(clippy::disallowed_methods, reason = "the user's own configuration, and no file of a project")]
+pub fn read_text(path: &Path) -> Result<String, Failed> {
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| file.take(TEXT_MAX).read_to_string(&mut text));
+    read.map_err(|error| invalid(format!("cannot read {}: {error}", path.display())))?;
+    Ok(text)
 }
 
 fn text(path: PathBuf) -> Result<String, Failed> {

@@ -1,14 +1,18 @@
 //! `lazaret tools`: the catalogue.
 
+use super::place::Place;
 use super::{exit, say};
 use crate::domain::catalogue::{self, TOOLS, Tool, WEB_TOOLS};
 use broker_protocol::Failed;
 use clap::Args;
 use serde_json::Value;
 
-/// List the tools and their input
+/// List the tools and their input, with --scope only those that it permits
 #[derive(Args)]
-#[command(after_help = "Example:\n  lazaret tools --json | jq '.[].name'\n\nExit code: 0.")]
+#[command(
+    after_help = "Examples:\n  lazaret tools --json | jq '.[].name'\n  lazaret tools --scope agent.yaml\n\n\
+                        Exit code: 0; 125 if the scope is no scope."
+)]
 pub struct Tools {
     /// Print a JSON array with the schema of each tool's input
     #[arg(long)]
@@ -17,21 +21,28 @@ pub struct Tools {
 
 impl Tools {
     /// Prints the list.
-    pub fn main(self) -> Result<u8, Failed> {
+    pub fn main(self, place: &Place) -> Result<u8, Failed> {
+        let scope = place.scope()?;
+        let permitted = |tool: &str| scope.as_ref().is_none_or(|scope| scope.permits(tool));
         match self.json {
-            true => say::json(&catalogue::all().collect::<Vec<Value>>())?,
-            false => say::result(table().as_bytes())?,
+            true => say::json(
+                &catalogue::all()
+                    .filter(|tool| permitted(tool["name"].as_str().unwrap_or_default()))
+                    .collect::<Vec<Value>>(),
+            )?,
+            false => say::result(table(permitted).as_bytes())?,
         }
         Ok(exit::OK)
     }
 }
 
-fn table() -> String {
+fn table(permitted: impl Fn(&str) -> bool) -> String {
     let mut table = format!(
         "{:<11}{:<9}{:<8}{}\n",
         "TOOL", "CATEGORY", "RISK", "INPUT (* required)  [other names of the tool]"
     );
-    table.extend(TOOLS.iter().map(row).chain(WEB_TOOLS.iter().map(row)));
+    table.extend(TOOLS.iter().filter(|tool| permitted(tool.name)).map(row));
+    table.extend(WEB_TOOLS.iter().filter(|tool| permitted(tool.name)).map(row));
     table
 }
 
