@@ -18,6 +18,16 @@ pub enum Reach {
     Tree,
 }
 
+impl Reach {
+    /// What a file tool does with the path it is given.
+    pub fn of(tool: &str) -> Self {
+        match tool {
+            "file_list" | "glob" | "grep" => Reach::Tree,
+            _ => Reach::Name,
+        }
+    }
+}
+
 /// The globs of each tool that has some. A clone shares them.
 #[derive(Clone, Debug, Default)]
 pub struct ScopePaths(Arc<BTreeMap<String, Vec<PathGlob>>>);

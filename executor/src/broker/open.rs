@@ -4,13 +4,15 @@ use super::audit::{Audit, AuditError};
 use super::record::{Event, names};
 use crate::cell::cgroup::{self, Cgroup};
 use crate::cell::environment::Variables;
-use crate::cell::plan::{Scratch, Walls};
+use crate::cell::plan::{Held, Scratch, Walls};
 use crate::cell::protected::{self, ProtectError};
 use crate::cell::{environment, probe};
 use crate::sys;
 use crate::warden::{self, Told, Warden};
 use crate::work::litter;
-use broker_protocol::{ErrorKind, Failed, Layer, LayerSet, Machine, Open, Opened, Tier, TooLarge, Zone};
+use broker_protocol::{
+    ErrorKind, Failed, Layer, LayerSet, Machine, Open, Opened, Tier, TooLarge, Zone, ZonePath,
+};
 use policies::secret::secrets;
 use policies::{EffectivePolicy, Host, Policies, PolicyError, Source, resolve};
 use std::collections::BTreeMap;
@@ -65,6 +67,16 @@ pub enum OpenError {
         /// Where the records are.
         state: PathBuf,
     },
+    /// A directory of the session's scope cannot be used.
+    #[error(
+        "commands cannot be held to {directory}, as the scope says: {source}; it must be a directory that exists, without links"
+    )]
+    Held {
+        /// Which.
+        directory: ZonePath,
+        /// Why.
+        source: io::Error,
+    },
     /// Protected names cannot be held.
     #[error(transparent)]
     Protect(#[from] ProtectError),
@@ -100,6 +112,7 @@ impl OpenError {
             | OpenError::Policy(_)
             | OpenError::Limit(_)
             | OpenError::Shown { .. }
+            | OpenError::Held { .. }
             | OpenError::Root { .. } => ErrorKind::InvalidInput,
             OpenError::Required(_) | OpenError::Protect(_) => ErrorKind::DeniedPolicy,
             OpenError::Plan(_) | OpenError::Layer { .. } | OpenError::Audit(_) | OpenError::Warden(_) => {
@@ -295,11 +308,38 @@ fn build(
     let mut walls = Walls::plan(policy.clone(), tier, abi, zones.clone(), scratch, environment)
         .map_err(OpenError::Plan)?;
     walls.pins = look_through(policy, &walls)?;
+    walls.held = hold(policy, &walls)?;
     let started = start(&walls);
     if started.is_err() {
         walls.scratch.remove();
     }
     Ok((walls, started?))
+}
+
+/// The directories to which the scope holds commands. One that is not there, or is reached by a link, cannot be held.
+fn hold(policy: &EffectivePolicy, walls: &Walls) -> Result<Option<Held>, OpenError> {
+    let Some(directories) = policy.paths.directories("bash") else { return Ok(None) };
+    for directory in &directories {
+        let refuse = |error: io::Error| OpenError::Held { directory: directory.clone(), source: error };
+        walls.open_held(directory).map_err(refuse)?;
+    }
+    // File tools write through the same mounts.
+    let scope = policy.scope.as_ref();
+    let elsewhere = ["file_write", "file_edit"].into_iter().any(|tool| {
+        let permitted = scope.is_some_and(|scope| scope.permits(tool));
+        let own = policy.paths.directories(tool);
+        let inside = |path: &ZonePath| {
+            path.zone() == Zone::Central || directories.iter().any(|held| covers(held, path))
+        };
+        permitted && !own.is_some_and(|own| own.iter().all(inside))
+    });
+    // And through those of a central root inside the project.
+    let mounted = !elsewhere && !walls.central.starts_with(&walls.project);
+    Ok(Some(Held { directories, mounted }))
+}
+
+fn covers(directory: &ZonePath, path: &ZonePath) -> bool {
+    directory.zone() == path.zone() && Path::new(path.relative()).starts_with(directory.relative())
 }
 
 fn start(walls: &Walls) -> Result<Warden, OpenError> {

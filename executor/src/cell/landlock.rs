@@ -12,11 +12,13 @@
 use super::plan::{DEVICES, ViewKind, Walls};
 use super::{At, LayerError, NoNewPrivileges};
 use crate::sys;
-use broker_protocol::{Layer, Tier};
+use broker_protocol::{Layer, Tier, Zone};
 use landlock::{
-    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset,
     RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, Scope,
 };
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
 use policies::Access;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -26,7 +28,7 @@ use std::path::Path;
 pub struct Rules {
     abi: ABI,
     tier: Tier,
-    paths: Vec<(PathFd, BitFlags<AccessFs>)>,
+    paths: Vec<(OwnedFd, BitFlags<AccessFs>)>,
 }
 
 /// The newest ABI that both the kernel and this build know.
@@ -54,11 +56,19 @@ impl Rules {
         let mut rules = Self { abi, tier: walls.tier, paths: Vec::new() };
         for view in &walls.views {
             match view.kind {
-                ViewKind::Zone(access) => rules.add(&view.path, zone(access, abi))?,
+                ViewKind::Zone(_) => {}
                 ViewKind::System => rules.add(&view.path, AccessFs::from_read(abi))?,
                 ViewKind::Link(_) => rules.add_link(&view.path)?,
                 ViewKind::Device => {}
             }
+        }
+        for which in [Zone::Project, Zone::Central] {
+            rules.add(walls.zone(which).0, zone(walls.commands(which), abi))?;
+        }
+        for directory in walls.held() {
+            let step = || format!("open {directory} for a rule");
+            let fd = walls.open_held(directory).at(Layer::LandlockFiles, step)?;
+            rules.paths.push((fd, zone(Access::Write, abi)));
         }
         for path in walls.policy.listed.iter().filter(|path| walls.tier == Tier::Flat && path.is_dir()) {
             rules.add(path, AccessFs::ReadDir.into())?;
@@ -106,7 +116,8 @@ impl Rules {
 
     fn add(&mut self, path: &Path, access: BitFlags<AccessFs>) -> Result<(), LayerError> {
         let step = || format!("open {} for a rule", path.display());
-        let fd = PathFd::new(path).map_err(io::Error::other).at(Layer::LandlockFiles, step)?;
+        let fd =
+            open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()).at(Layer::LandlockFiles, step)?;
         let stat = nix::sys::stat::fstat(&fd).at(Layer::LandlockFiles, step)?;
         let directory = stat.st_mode & libc::S_IFMT == libc::S_IFDIR;
         let access = if directory { access } else { access & AccessFs::from_file(self.abi) };

@@ -11,7 +11,7 @@ use super::plan::{View, ViewKind, Walls};
 use super::protected::{Closing, Pin};
 use super::{At, LayerError, namespaces};
 use crate::sys;
-use broker_protocol::Layer;
+use broker_protocol::{Layer, Zone};
 use libc::{MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::stat::{Mode, umask};
@@ -20,7 +20,7 @@ use policies::Access;
 use std::ffi::CString;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -50,6 +50,7 @@ pub fn build(walls: &Walls) -> Result<(), LayerError> {
     tmpfs(&root.directory(Path::new(OUTSIDE))?, "mode=777,size=4k,nr_inodes=4")?;
     enter(base)?;
     namespaces::close_user_namespaces()?;
+    hold(walls)?;
     pin_all(&walls.pins)?;
     read_only("/proc")?;
     read_only("/")?;
@@ -232,6 +233,29 @@ fn read_only(path: &str) -> Result<(), LayerError> {
     let step = || format!("make {path} read-only");
     let fd = File::open(path).at(Layer::MountNamespace, step)?;
     sys::mount_attributes(fd.as_fd(), MOUNT_ATTR_RDONLY, false).at(Layer::MountNamespace, step)
+}
+
+/// Makes the project read-only around the directories to which commands are held, where nothing else writes there.
+fn hold(walls: &Walls) -> Result<(), LayerError> {
+    if !walls.held.as_ref().is_some_and(|held| held.mounted) {
+        return Ok(());
+    }
+    let mut trees = Vec::new();
+    for directory in walls.held().filter(|directory| directory.zone() == Zone::Project) {
+        let step = || format!("take hold of {directory}");
+        let fd = walls.open_held(directory).at(Layer::MountNamespace, step)?;
+        let path = Path::new("/proc/self/fd").join(fd.as_raw_fd().to_string());
+        trees.push((directory, sys::open_tree(&c_path(&path)).at(Layer::MountNamespace, step)?));
+    }
+    let project = File::open(&walls.project).at(Layer::MountNamespace, || "open the project".into())?;
+    sys::mount_attributes(project.as_fd(), MOUNT_ATTR_RDONLY, true)
+        .at(Layer::MountNamespace, || "make the project read-only".into())?;
+    for (directory, tree) in trees {
+        let place = walls.project.join(directory.relative());
+        sys::move_mount(tree.as_fd(), &c_path(&place))
+            .at(Layer::MountNamespace, || format!("attach {directory}"))?;
+    }
+    Ok(())
 }
 
 /// Pins protected names. Runs inside the new root: whatever a hostile link in a zone points at, only what a cell may

@@ -1,11 +1,14 @@
 //! The walls of a session and the work of a call, as data: printable, and complete before anything is touched.
 
-use broker_protocol::Tier;
+use broker_protocol::{Tier, Zone, ZonePath};
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
+use nix::sys::stat::Mode;
 use policies::{Access, EffectivePolicy};
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use super::protected::Pin;
@@ -28,6 +31,8 @@ pub struct Walls {
     pub scratch: Scratch,
     /// Protected names that exist, for the tier that can pin them.
     pub pins: Vec<Pin>,
+    /// Where commands may write, if the session's scope holds them to directories.
+    pub held: Option<Held>,
     /// A cell's environment, `NAME=value` each.
     pub environment: Vec<CString>,
     /// The session's policy: its limits, and the names the file worker asks about.
@@ -112,11 +117,55 @@ impl Walls {
             views: views.0.into_iter().map(|(path, kind)| View { path, kind }).collect(),
             scratch,
             pins: Vec::new(),
+            held: None,
             environment,
             policy,
         })
     }
 }
+
+/// The directories of the zones in which commands may write, below a zone's root each. They read both zones.
+///
+/// *Guarantees*: Landlock lets a command write nowhere else in the zones; in the flat tier its metadata calls are held too, in
+/// the namespaced tier those in the project where `mounted` is. *Tested by*: `a_command_writes_only_where_its_scope_says`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The directories.
+    pub directories: Vec<ZonePath>,
+    /// Whether the project is mounted read-only around them: not where file tools may write elsewhere.
+    pub mounted: bool,
+}
+
+impl Walls {
+    /// The root of `zone`, and what the policy lets be done there.
+    pub fn zone(&self, zone: Zone) -> (&Path, Access) {
+        match zone {
+            Zone::Project => (&self.project, self.policy.project),
+            Zone::Central => (&self.central, self.policy.central),
+        }
+    }
+
+    /// The directories to which commands are held, in zones that may be written.
+    pub fn held(&self) -> impl Iterator<Item = &ZonePath> {
+        let directories = self.held.iter().flat_map(|held| &held.directories);
+        directories.filter(|directory| self.zone(directory.zone()).1 == Access::Write)
+    }
+
+    /// What commands may do in all of `zone`.
+    pub fn commands(&self, zone: Zone) -> Access {
+        if self.held.is_some() { Access::Read } else { self.zone(zone).1 }
+    }
+
+    /// Opens a held directory beneath its root, by this name and no link: another session may be at work in the zone.
+    pub fn open_held(&self, directory: &ZonePath) -> io::Result<OwnedFd> {
+        let root = open(self.zone(directory.zone()).0, DIRECTORY, Mode::empty())?;
+        let links = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS;
+        let path = if directory.relative().is_empty() { "." } else { directory.relative() };
+        Ok(openat2(root, path, OpenHow::new().flags(DIRECTORY).resolve(links))?)
+    }
+}
+
+const DIRECTORY: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
 
 /// Views by path: a sorted map has parents before children.
 #[derive(Default)]

@@ -11,7 +11,7 @@ use broker_protocol::{CallId, ErrorKind, Failed, FileAnswer, Layer, Request, Zon
 use nix::sys::prctl;
 use nix::sys::resource::{Usage as Rusage, UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
-use policies::{Access, Matcher, Protection};
+use policies::{Access, Matcher, Protection, Reach, ScopePaths};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -56,18 +56,28 @@ fn open(walls: &Walls) -> io::Result<Worker> {
         project: root(&walls.project, walls.policy.project)?,
         central: root(&walls.central, walls.policy.central)?,
     };
-    let names = Box::new(Names(walls.policy.matcher.clone()));
-    Ok(Worker::new(roots, names, walls.policy.limits.undo))
+    let names = Names { matcher: walls.policy.matcher.clone(), paths: walls.policy.paths.clone() };
+    Ok(Worker::new(roots, Box::new(names), walls.policy.limits.undo))
 }
 
-/// The policy's protected names, as the file tools ask for them.
-struct Names(Matcher);
+/// The policy's protected names and the session's scope, as the file tools ask for them. The broker has asked about the
+/// name in the request; this is for those that links lead to.
+struct Names {
+    matcher: Matcher,
+    paths: ScopePaths,
+}
 
 impl Protected for Names {
     fn closed(&self, _: Zone, path: &Path, intent: Intent) -> Option<&str> {
-        let name = self.0.protection(path.as_os_str().as_bytes())?;
+        let name = self.matcher.protection(path.as_os_str().as_bytes())?;
         let closed = intent == Intent::Write || name.protection == Protection::All;
         closed.then_some(name.why.as_str())
+    }
+
+    fn out_of_scope(&self, tool: &str, zone: Zone, path: &Path) -> Option<String> {
+        let reach = Reach::of(tool);
+        let permitted = self.paths.permits(tool, zone, path.as_os_str().as_bytes(), reach);
+        (!permitted).then(|| format!("the session's scope permits {tool} for {} only", self.paths.text(tool)))
     }
 }
 

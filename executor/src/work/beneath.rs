@@ -285,8 +285,10 @@ impl Worker {
         if intent == Intent::Write && self.is_own(place) {
             return Err(OpenError::Own { path: path.to_string() });
         }
-        let Some(why) = self.protected.closed(place.zone, &place.path, intent) else { return Ok(()) };
-        let (path, why, asked) = (path.to_string(), why.to_owned(), *place == Place::from(path));
+        let closed = self.protected.closed(place.zone, &place.path, intent).map(str::to_owned);
+        let out_of_scope = || self.protected.out_of_scope(self.tool.get(), place.zone, &place.path);
+        let Some(why) = closed.or_else(out_of_scope) else { return Ok(()) };
+        let (path, asked) = (path.to_string(), *place == Place::from(path));
         Err(match asked {
             true => OpenError::Closed { path, intent, why },
             false => OpenError::ClosedByLink { path, real: place.to_string(), intent, why },

@@ -64,6 +64,11 @@ pub trait Protected {
     /// Why `path`, below the root of `zone`, is closed for `intent`; `None` where it is open. What is closed for
     /// reading is closed for writing too, and what lies below a closed name is closed with it.
     fn closed(&self, zone: Zone, path: &Path, intent: Intent) -> Option<&str>;
+
+    /// Why `tool` may not touch `path` in this session, whatever it wants there; `None` where it may.
+    fn out_of_scope(&self, _tool: &str, _zone: Zone, _path: &Path) -> Option<String> {
+        None
+    }
 }
 
 /// In the place of a call's number: a read for who is asked about a change. The session has not seen the file by it.
@@ -77,13 +82,15 @@ pub struct Worker {
     store: RefCell<Store>,
     /// The call under way.
     call: Cell<CallId>,
+    /// The tool at work.
+    tool: Cell<&'static str>,
 }
 
 impl Worker {
     /// A worker on `roots`, which are opened before the process is confined. It keeps `undo` bytes of changes.
     pub fn new(roots: Roots, protected: Box<dyn Protected>, undo: u64) -> Self {
         let (seen, store, call) = (RefCell::default(), RefCell::new(Store::new(undo)), Cell::new(0));
-        Self { roots, protected, seen, store, call }
+        Self { roots, protected, seen, store, call, tool: Cell::new("") }
     }
 
     /// Does what `request` asks. It always comes back, within the times and sizes of `bounds`.
@@ -94,6 +101,7 @@ impl Worker {
 
     fn reply(&self, request: &Request) -> Result<FileReply, WorkError> {
         request.check()?;
+        self.tool.set(request.tool());
         match request {
             Request::Bash(_)
             | Request::BackgroundList

@@ -8,6 +8,7 @@ use super::{Answer, Result, rules, with_mask};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open, openat};
 use nix::sys::stat::{Mode, fstat};
+use policies::Access;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
@@ -125,7 +126,10 @@ impl Call<'_> {
         let (stat, real) = (fstat(&object)?, rules::real(&object)?);
         self.rules.may_open(&real, &stat, true)?;
         // Before Landlock's third ABI nothing else holds this.
-        self.rules.area(&real).ok_or(Errno::EACCES)?;
+        let may = self.rules.area(&real).is_some_and(|(_, access)| access == Access::Write);
+        if !may {
+            return Err(Errno::EACCES);
+        }
         if !self.rules.fits(length as i64) {
             return Err(Errno::EFBIG);
         }

@@ -6,7 +6,7 @@ use super::find::{by_descriptor, is};
 use crate::cell::plan::Walls;
 use crate::cell::protected::{Closing, Pin};
 use crate::cell::{At, LayerError};
-use broker_protocol::Layer;
+use broker_protocol::{Layer, Zone};
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, readlink};
@@ -52,12 +52,19 @@ impl Rules {
     pub fn new(walls: &Walls) -> std::result::Result<Self, LayerError> {
         let step = || "look at /proc".to_owned();
         let scratch = |path: &Path| (resolved(path), Area::Scratch, Access::Write);
-        let areas = vec![
-            (walls.project.clone(), Area::Project, walls.policy.project),
-            (walls.central.clone(), Area::Central, walls.policy.central),
-            scratch(&walls.scratch.home),
-            scratch(&walls.scratch.tmp),
-        ];
+        let area = |zone| match zone {
+            Zone::Project => Area::Project,
+            Zone::Central => Area::Central,
+        };
+        let held = walls.held().map(|directory| {
+            let (root, access) = walls.zone(directory.zone());
+            (root.join(directory.relative()), area(directory.zone()), access)
+        });
+        let zones = [Zone::Project, Zone::Central];
+        let zones = zones.map(|zone| (walls.zone(zone).0.to_owned(), area(zone), walls.commands(zone)));
+        // The first that holds a path counts.
+        let mut areas: Vec<_> = held.chain(zones).collect();
+        areas.extend([scratch(&walls.scratch.home), scratch(&walls.scratch.tmp)]);
         Ok(Self {
             names: walls.policy.matcher.clone(),
             areas,
