@@ -46,7 +46,7 @@ fn serve_apart(client: Stream, user: &User) -> io::Result<()> {
     if let Fork::Parent(_) = sys::fork(0)? {
         return Ok(());
     }
-    let own = User { variables: user.variables.clone(), home: user.home.clone() };
+    let own = user.clone();
     let served = crate::serve(OwnedFd::from(client), own);
     // Not by return: the listener, which is the parent's, would remove the socket's name.
     exit(i32::from(served.is_err()))

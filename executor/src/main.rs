@@ -9,6 +9,8 @@ mod listen;
 mod sys;
 
 use broker::User;
+use broker_protocol::Layer;
+use cell::ablation::Ablation;
 use cell::descriptors;
 use nix::sys::prctl;
 use nix::unistd::{Uid, User as Account};
@@ -77,14 +79,16 @@ fn run(task: Task) -> io::Result<()> {
             Ok(())
         }
         Task::Broker => {
-            descriptors::keep_only(&[]).map_err(other)?;
+            let ablation = Ablation::read()?;
+            descriptors::keep_only(&[], ablation.descriptors()).map_err(other)?;
             let socket = sys::inherited(0)?;
             descriptors::null_stdio(1).map_err(other)?;
-            serve(socket, user()?)
+            serve(socket, user(ablation)?)
         }
         Task::Listen(path) => {
-            descriptors::keep_only(&[]).map_err(other)?;
-            listen::serve(&path, &user()?)
+            let ablation = Ablation::read()?;
+            descriptors::keep_only(&[], ablation.descriptors()).map_err(other)?;
+            listen::serve(&path, &user(ablation)?)
         }
     }
 }
@@ -102,14 +106,16 @@ fn serve(socket: OwnedFd, user: User) -> io::Result<()> {
 }
 
 /// Takes what is needed from the environment and overwrites the rest of it.
-fn user() -> io::Result<User> {
+fn user(ablation: Ablation) -> io::Result<User> {
     let mut variables: cell::environment::Variables = std::env::vars_os().collect();
-    sys::wipe_environment();
+    if !ablation.is_off(Layer::Environment) {
+        sys::wipe_environment();
+    }
     variables.insert(attack::VARIABLE.into(), "canary".into());
     // The account's home and not `HOME`, which programs point elsewhere for those that they start.
     let home = match Account::from_uid(Uid::effective())? {
         Some(account) => account.dir,
         None => "/".into(),
     };
-    Ok(User { variables, home })
+    Ok(User { variables, home, ablation })
 }

@@ -92,8 +92,10 @@ pub struct Spawn<'a> {
     pub program: &'a Program<'a>,
     /// Whether it ends just before its program would start.
     pub rehearsal: bool,
-    /// Its descriptors 0, 1 and 2; all others are closed.
+    /// Its descriptors 0, 1 and 2.
     pub stdio: [RawFd; 3],
+    /// The first of the descriptors that are closed.
+    pub closed: c_uint,
     /// Whether descriptor 0 becomes its controlling terminal.
     pub terminal: bool,
     /// Limits it sets on itself.
@@ -195,7 +197,7 @@ fn prepare(spawn: &Spawn) -> Result<(), c_int> {
         if let Some(supervised) = &spawn.supervised {
             supervise(supervised)?;
         }
-        ok(libc::syscall(libc::SYS_close_range, 3, c_uint::MAX, 0) as c_int)?;
+        ok(libc::syscall(libc::SYS_close_range, spawn.closed, c_uint::MAX, 0) as c_int)?;
         reset_signals();
         Ok(())
     }

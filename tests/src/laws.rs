@@ -156,7 +156,54 @@ pub fn layers_do_not_depend_on_the_build(root: &Path) -> Violations {
     if !folder.is_dir() {
         return vec!["executor/src/cell is missing".into()];
     }
-    scan(root, &["executor/src/cell".into()], |_, code| conditional_lines(code))
+    let check = |path: &Path, code: &str| match path.ends_with(SWITCH) {
+        true => Vec::new(),
+        false => conditional_lines(code),
+    };
+    scan(root, &["executor/src/cell".into()], check)
+}
+
+/// The file of the switch for layer ablation.
+const SWITCH: &str = "executor/src/cell/ablation.rs";
+
+/// The one switch for layer ablation: a feature that nothing turns on, in one file, which does not compile in a release.
+pub fn the_switch_stands_alone(root: &Path) -> Violations {
+    let mut violations = Violations::new();
+    for member in members(root) {
+        let manifest = fs::read_to_string(root.join(&member).join("Cargo.toml")).unwrap_or_default();
+        let Ok(manifest) = manifest.parse::<toml::Table>() else {
+            violations.push(format!("{member}/Cargo.toml cannot be read"));
+            continue;
+        };
+        let features = manifest.get("features").map(ToString::to_string).unwrap_or_default();
+        let wanted = if member == "executor" { "{ ablation = [] }" } else { "" };
+        if features != wanted {
+            violations.push(format!("{member}: features {features:?}, and not {wanted:?}"));
+        }
+        if manifest.get("dependencies").is_some_and(|used| used.to_string().contains("ablation")) {
+            violations.push(format!("{member} turns the switch on"));
+        }
+        for file in
+            rust_files(&root.join(&member)).iter().filter(|file| !file.starts_with(root.join("tests")))
+        {
+            let text = fs::read_to_string(file).unwrap_or_default();
+            let names = ["feature = \"ablation\"", "LAZARET_ABLATE"].iter().any(|name| text.contains(name));
+            if names && !file.ends_with(SWITCH) {
+                violations.push(format!("{}: it knows the switch", file.display()));
+            }
+        }
+    }
+    let switch = fs::read_to_string(root.join(SWITCH)).unwrap_or_default();
+    const CONDITIONS: [&str; 3] = [
+        "#[cfg(all(feature = \"ablation\", not(debug_assertions)))]\ncompile_error!(",
+        "#[cfg(not(feature = \"ablation\"))]\nmod switch {",
+        "#[cfg(feature = \"ablation\")]\nmod switch {",
+    ];
+    let kept = CONDITIONS.iter().filter(|condition| switch.contains(**condition)).count();
+    if kept != CONDITIONS.len() || conditional_lines(&code_only(&switch)).len() != CONDITIONS.len() {
+        violations.push(format!("{SWITCH}: its conditions are not {CONDITIONS:?}"));
+    }
+    violations
 }
 
 /// What a layer's contract names behind *Tested by* is there: a test of the suites or of the crate.

@@ -8,6 +8,8 @@ pub mod terminal;
 pub mod process;
 pub mod programs;
 pub mod filter;
+pub mod rows;
+pub mod corpus;
 pub mod laws;
 pub mod chance;
 pub mod fuzz;

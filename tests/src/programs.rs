@@ -12,7 +12,8 @@ use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The product.
-const PRODUCT: [&str; 2] = ["lazaret", "lazaret-executor"];
+const PRODUCT: [&str; 2] = ["lazaret", EXECUTOR];
+const EXECUTOR: &str = "lazaret-executor";
 /// The programs of this crate that tests start.
 const HELPERS: [&str; 4] = ["attacker", "without-namespaces", "landlock-abi", "read-path"];
 
@@ -28,6 +29,29 @@ pub fn folder() -> &'static Path {
     static FOLDER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     // Kept even when it fails, so that a workspace that does not build says so once and not once a test.
     FOLDER.get_or_init(prepare).as_deref().unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The executor as a test build, which goes without a layer when it is told to (`executor/src/cell/ablation.rs`). It is
+/// built in a target folder of its own, so that nobody takes it for the product.
+pub fn ablation_executor() -> &'static Path {
+    static EXECUTOR: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    EXECUTOR.get_or_init(prepare_ablation).as_deref().unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn prepare_ablation() -> Result<PathBuf, String> {
+    let target = built().parent().unwrap_or(built()).join("ablation");
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(workspace()).args(["build", "--quiet", "--locked", "--package", "executor"]);
+    cargo.args(["--features", "ablation", "--target-dir"]).arg(&target);
+    match cargo.status() {
+        Ok(status) if status.success() => {}
+        Ok(_) => return Err("the executor does not build with the feature `ablation`".into()),
+        Err(error) => return Err(format!("cargo does not start: {error}")),
+    }
+    let folder = scratch().join("ablation");
+    make_folder(&folder);
+    install(&target.join("debug"), &[EXECUTOR], &folder);
+    Ok(folder.join(EXECUTOR))
 }
 
 fn prepare() -> Result<PathBuf, String> {

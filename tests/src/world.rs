@@ -3,6 +3,7 @@
 
 use crate::place::Place;
 use crate::programs;
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -28,7 +29,13 @@ pub struct World {
     /// The secret of this world: in every file that must not be read, and in the environment as `MY_API_KEY`.
     pub canary: String,
     base: PathBuf,
+    /// Which executor is started, and what it goes without.
+    executor: Vec<(&'static str, OsString)>,
 }
+
+/// What says to `lazaret` which executor it starts, and to a test build of it what it goes without. A run of the tests
+/// with these set tests that executor.
+const EXECUTOR: [&str; 2] = ["LAZARET_EXECUTOR", "LAZARET_ABLATE"];
 
 impl World {
     /// A fresh world of `place`.
@@ -37,7 +44,8 @@ impl World {
         let canary = format!("CANARY-{}", unique());
         let [project, central, home, outside, state] =
             ["project", "central", "home", "outside", "state"].map(|name| base.join(name));
-        let world = Self { place, project, central, home, outside, state, canary, base };
+        let executor = EXECUTOR.iter().filter_map(|name| Some((*name, std::env::var_os(name)?))).collect();
+        let world = Self { place, project, central, home, outside, state, canary, base, executor };
         for folder in [&world.base, &world.project, &world.central, &world.home, &world.outside, &world.state]
         {
             world.make_folder(folder);
@@ -46,6 +54,19 @@ impl World {
         world.write(&world.home.join(".aws/credentials"), &world.canary);
         world.write(&world.outside.join("secret.txt"), &world.canary);
         world
+    }
+
+    /// A world whose executor is a test build that goes without something.
+    pub fn ablated(place: Place, switch: &str) -> Self {
+        let mut world = Self::new(place);
+        let executor = programs::ablation_executor().as_os_str().to_owned();
+        world.executor = EXECUTOR.into_iter().zip([executor, switch.into()]).collect();
+        world
+    }
+
+    /// The variables that say which executor is started.
+    pub fn executor(&self) -> &[(&'static str, OsString)] {
+        &self.executor
     }
 
     /// Writes a file that belongs to the world's user, with its folders.
@@ -155,6 +176,7 @@ impl World {
             .envs([("USER", name), ("LOGNAME", name)])
             .envs([("SHELL", "/bin/bash"), ("LANG", "C.UTF-8"), ("TERM", "xterm")])
             .envs([("MY_API_KEY", &self.canary), ("PLAIN_NAME", &self.canary)])
+            .envs(self.executor.iter().map(|(name, value)| (name, value)))
             .current_dir(&self.project);
     }
 }

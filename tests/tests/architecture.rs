@@ -2,10 +2,12 @@
 #![allow(clippy::unwrap_used)]
 
 use lazaret_tests::laws::{self, Violations};
-use lazaret_tests::programs;
 use lazaret_tests::world::unique;
+use lazaret_tests::{Place, World, programs, run};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
 
 /// Checks a law on the real tree.
 fn expect_kept(law: fn(&Path) -> Violations) {
@@ -121,6 +123,69 @@ fn layers_do_not_depend_on_the_build() {
         "what is allowed was called a violation"
     );
 }
+
+#[test]
+fn the_switch_for_ablation_stands_alone() {
+    expect_kept(laws::the_switch_stands_alone);
+    let switch = "executor/src/cell/ablation.rs";
+    for text in ["#[cfg(feature = \"ablation\")]\nfn f() {}", "fn f() { std::env::var(\"LAZARET_ABLATE\"); }"]
+    {
+        expect_caught(laws::the_switch_stands_alone, |copy| {
+            copy.write("executor/src/warden/planted.rs", text)
+        });
+    }
+    expect_caught(laws::the_switch_stands_alone, |copy| {
+        copy.change(switch, |text| text.replace("not(debug_assertions)", "not(windows)"));
+    });
+    expect_caught(laws::the_switch_stands_alone, |copy| {
+        copy.change(switch, |text| text + "\n#[cfg(test)]\nfn f() {}\n");
+    });
+    expect_caught(laws::the_switch_stands_alone, |copy| {
+        copy.change("executor/Cargo.toml", |text| {
+            text.replace("ablation = []", "ablation = []\ndefault = [\"ablation\"]")
+        });
+    });
+    expect_caught(laws::the_switch_stands_alone, |copy| {
+        copy.depend("tests", "executor = { path = \"../executor\", features = [\"ablation\"] }");
+    });
+}
+
+/// The compiler's own word: with the feature, the file of the switch is an error in a release and only there.
+#[test]
+fn no_release_has_the_switch() {
+    let errors = |release: bool| {
+        let mut rustc = Command::new("rustc");
+        rustc.args(["--edition", "2024", "--crate-type", "lib", "--cfg", "feature=\"ablation\""]);
+        rustc.args(["-C", if release { "debug-assertions=no" } else { "debug-assertions=yes" }]);
+        rustc.arg("--out-dir").arg(programs::scratch());
+        let output = rustc.arg(programs::workspace().join("executor/src/cell/ablation.rs")).output().unwrap();
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let ours = "no release may have it";
+    assert!(errors(true).contains(ours), "{}", errors(true));
+    assert!(!errors(false).contains(ours), "{}", errors(false));
+}
+
+/// What is shipped does not know the word for the switch, and does not listen to it; what tests are run with does.
+#[test]
+fn what_is_shipped_does_not_know_the_switch() {
+    let knows = |program: &Path| {
+        let bytes = fs::read(program).unwrap();
+        bytes.windows(SWITCH.len()).any(|window| window == SWITCH.as_bytes())
+    };
+    assert!(knows(programs::ablation_executor()));
+    assert!(!knows(&programs::path("lazaret-executor")));
+    let layers = |world: &World| {
+        let done = run(world.lazaret("run").env(SWITCH, "rlimits").args(["--json", "--", "true"]), LIMIT);
+        let result: serde_json::Value = serde_json::from_str(&done.success()).unwrap();
+        result["metadata"]["layers"].to_string()
+    };
+    assert!(layers(&World::new(Place::any())).contains("rlimits"));
+    assert!(!layers(&World::ablated(Place::any(), "rlimits")).contains("rlimits"));
+}
+
+const SWITCH: &str = "LAZARET_ABLATE";
+const LIMIT: Duration = Duration::from_secs(30);
 
 #[test]
 fn every_crate_includes_its_readme() {

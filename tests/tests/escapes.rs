@@ -5,12 +5,15 @@
 //! this machine are named and not counted.
 #![allow(clippy::unwrap_used)]
 
+use broker_protocol::Tier;
 use lazaret_tests::process::{self, Process, Running};
+use lazaret_tests::rows::{self, Verdict};
 use lazaret_tests::sys::{SharedSegment, let_inherit};
 use lazaret_tests::world::unique;
 use lazaret_tests::{Place, Session, User, World, matrix, run};
 use serde_json::json;
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{TcpListener, UdpSocket};
@@ -302,27 +305,60 @@ const SURVIVORS: &[Attack] = &[
 
 #[test]
 fn files_outside_stay_closed() {
-    matrix(|place| Scene::new(place).expect_held(FILES));
+    matrix(|place| Scene::new(place).expect_held("files", FILES));
 }
 
 #[test]
 fn no_socket_leads_out() {
-    matrix(|place| Scene::new(place).expect_held(NETWORK));
+    matrix(|place| Scene::new(place).expect_held("network", NETWORK));
 }
 
 #[test]
 fn other_processes_are_out_of_reach() {
-    matrix(|place| Scene::new(place).expect_held(PROCESSES));
+    matrix(|place| Scene::new(place).expect_held("processes", PROCESSES));
 }
 
 #[test]
 fn the_kernel_is_not_reached() {
-    matrix(|place| Scene::new(place).expect_held(KERNEL));
+    matrix(|place| Scene::new(place).expect_held("kernel", KERNEL));
 }
 
 #[test]
 fn nothing_outlives_its_call() {
-    matrix(|place| Scene::new(place).expect_held(SURVIVORS));
+    matrix(|place| Scene::new(place).expect_held("survivors", SURVIVORS));
+}
+
+/// With every older Landlock, what gets out of a session is what the table of `SECURITY.md` says, and nothing else.
+#[test]
+fn an_older_landlock_loses_what_is_said() {
+    for place in Place::all().into_iter().filter(|place| place.user == User::Ordinary) {
+        for abi in 1..=6 {
+            let scene = Scene::of(World::ablated(place, &format!("landlock-abi={abi}")));
+            let session = RefCell::new(Session::open(&scene.world));
+            let in_session = |words: &[String]| scene.in_session(&mut session.borrow_mut(), words);
+            let mut out = BTreeSet::new();
+            for attacks in [FILES, NETWORK, PROCESSES] {
+                let judged = scene.judge(attacks, &[("session", &in_session)]);
+                assert!(judged.not_run.is_empty(), "{place}, ABI {abi}: {:?}", judged.not_run);
+                let open = |name: &str| OPEN.iter().any(|(known, ..)| *known == name);
+                let escaped = judged
+                    .verdicts
+                    .iter()
+                    .filter(|(name, verdict)| *verdict == Verdict::Escaped && !open(name));
+                out.extend(escaped.map(|(name, _)| (*name).to_owned()));
+            }
+            assert_eq!(out, said_to_be_lost(place, abi), "{place}, ABI {abi}");
+            println!("{place}, ABI {abi}: {out:?}");
+        }
+    }
+}
+
+/// What stands in backticks in the row of an ABI: names of the attacks that get out with it.
+fn said_to_be_lost(place: Place, abi: u32) -> BTreeSet<String> {
+    let page = fs::read_to_string(lazaret_tests::programs::workspace().join("SECURITY.md")).unwrap();
+    let row = page.lines().find(|line| line.starts_with(&format!("| {abi} ("))).unwrap();
+    let cell = row.split('|').nth(if place.tier == Tier::Namespaced { 2 } else { 3 }).unwrap();
+    cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
 /// The judge itself: a sandbox that holds nothing must be called open in every row, and one that starts nothing must not
@@ -362,6 +398,8 @@ struct Judged {
     held: Vec<String>,
     impossible: Vec<&'static str>,
     not_run: Vec<String>,
+    /// The same for programs: each attack, as often as it was tried.
+    verdicts: Vec<(&'static str, Verdict)>,
 }
 
 /// Everything around the attacks: things to steal, peers to reach, a bystander to harm.
@@ -397,7 +435,10 @@ struct Victim {
 
 impl Scene {
     fn new(place: Place) -> Self {
-        let world = World::new(place);
+        Self::of(World::new(place))
+    }
+
+    fn of(world: World) -> Self {
         let attacker = world.put_helper("attacker");
         let secret = world.canary.clone();
         for name in ["mine", "other"] {
@@ -438,7 +479,7 @@ impl Scene {
     }
 
     /// Runs attacks in a fresh cell each and in the warm cells of one session, and fails for each that gets through.
-    fn expect_held(&self, attacks: &[Attack]) {
+    fn expect_held(&self, class: &str, attacks: &[Attack]) {
         let session = RefCell::new(Session::open(&self.world));
         let in_session = |words: &[String]| self.in_session(&mut session.borrow_mut(), words);
         let judged = self.judge(attacks, &[("run", &|words| self.in_cell(words)), ("session", &in_session)]);
@@ -448,6 +489,7 @@ impl Scene {
             judged.held.len(),
             judged.impossible
         );
+        rows::write(class, &judged.verdicts);
         let place = self.world.place.to_string();
         let known = |row: &str| {
             OPEN.iter().any(|(name, at, _)| at.contains(&place.as_str()) && row.starts_with(name))
@@ -471,11 +513,13 @@ impl Scene {
             for (way, cell) in cells {
                 let (reply, worked) = self.attempt(attack, cell);
                 let row = format!("{} by {way}: {reply:?}", attack.name);
-                match (reply, worked) {
-                    (_, true) => judged.escaped.push(row),
-                    (Reply::NotRun(_), false) => judged.not_run.push(row),
-                    (_, false) => judged.held.push(row),
-                }
+                let verdict = match (reply, worked) {
+                    (_, true) => (&mut judged.escaped, Verdict::Escaped),
+                    (Reply::NotRun(_), false) => (&mut judged.not_run, Verdict::NotRun),
+                    (_, false) => (&mut judged.held, Verdict::Held),
+                };
+                verdict.0.push(row);
+                judged.verdicts.push((attack.name, verdict.1));
             }
         }
         judged

@@ -169,7 +169,7 @@ fn stand_by(broker: Pid, folder: &Path, secret: &str, ready: OwnedFd) -> io::Res
     if getppid() != broker {
         return Ok(());
     }
-    descriptors::keep_only(&[ready.as_fd()]).map_err(|error| error.source)?;
+    descriptors::keep_only(&[ready.as_fd()], &[]).map_err(|error| error.source)?;
     prctl::set_name(c"lazaret-canary")?;
     prctl::set_dumpable(true)?;
     raw::let_be_traced();

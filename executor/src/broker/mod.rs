@@ -188,7 +188,7 @@ impl Broker {
         match (&mut self.phase, frame) {
             (Phase::Greeting, ToBroker::Hello(hello)) => self.greet(&hello),
             (Phase::Greeted { machine, .. }, ToBroker::Probe) => {
-                let machine = machine.get_or_insert_with(|| Box::new(open::machine()));
+                let machine = machine.get_or_insert_with(|| Box::new(open::machine(&self.user)));
                 send(&mut self.connection, &FromBroker::Probed((**machine).clone()))
             }
             (Phase::Greeted { policies, .. }, ToBroker::Open(request)) => {

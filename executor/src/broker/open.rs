@@ -2,6 +2,7 @@
 
 use super::audit::{Audit, AuditError};
 use super::record::{Event, names};
+use crate::cell::ablation::Ablation;
 use crate::cell::cgroup::{self, Cgroup};
 use crate::cell::environment::Variables;
 use crate::cell::plan::{Held, Scratch, Walls};
@@ -24,12 +25,14 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// What the executor knows of the user it runs for.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct User {
     /// The environment it was started with.
     pub variables: Variables,
     /// The user's home directory.
     pub home: PathBuf,
+    /// What this build goes without, if it is for tests.
+    pub ablation: Ablation,
 }
 
 /// Why a session does not open.
@@ -197,7 +200,7 @@ pub fn open(request: &Open, policies: &Policies, user: &User) -> Result<Ready, O
     let policy = policies.resolve(profile, &host(user))?.narrow(request.scope.as_ref(), request.trust)?;
     hide_state(&policy, user)?;
     let zones = roots(request, user)?;
-    let abi = sys::landlock_abi();
+    let abi = user.ablation.landlock_abi(sys::landlock_abi());
     let (walls, warden, refusal) = match build(&policy, Tier::Namespaced, abi, &zones, user) {
         Err(OpenError::Layer { layer, step, source }) if is_refusal(layer, &source) => {
             let refusal = format!("{step}: {source}");
@@ -209,13 +212,15 @@ pub fn open(request: &Open, policies: &Policies, user: &User) -> Result<Ready, O
             (walls, warden, None)
         }
     };
-    let cgroup = cgroup::make(&policy.limits).ok();
+    let cgroup = match user.ablation.is_off(Layer::Cgroup) {
+        true => None,
+        false => cgroup::make(&policy.limits).ok(),
+    };
     if let Some(cgroup) = &cgroup {
         cgroup.add(warden.child.pid).map_err(OpenError::Warden)?;
     }
-    let layers = probe::layers(walls.tier, abi);
-    let layers = if cgroup.is_some() { layers.with(Layer::Cgroup) } else { layers };
-    require(&policy, walls.tier, layers)?;
+    let layers = if cgroup.is_some() { walls.layers.with(Layer::Cgroup) } else { walls.layers };
+    require(&policy, walls.tier, layers, &user.ablation)?;
     let policy = &walls.policy;
     // After the warden, which must not inherit it.
     let mut audit = open_audit(user)?;
@@ -226,7 +231,7 @@ pub fn open(request: &Open, policies: &Policies, user: &User) -> Result<Ready, O
         profile: policy.profile.clone(),
         policy: policy.digest,
         tier: walls.tier,
-        layers: probe::report(layers, walls.tier, abi, refusal.as_deref()),
+        layers: probe::report(layers, walls.tier, abi, refusal.as_deref(), &user.ablation),
     };
     record(&mut audit, &opened, layers)?;
     Ok(Ready { opened, walls, layers, warden, cgroup, audit })
@@ -247,17 +252,23 @@ fn record(audit: &mut Audit, opened: &Opened, layers: LayerSet) -> Result<(), Au
 }
 
 /// What this machine offers, with the default profile.
-pub fn machine() -> Machine {
+pub fn machine(user: &User) -> Machine {
     let kernel = probe::kernel();
+    let abi = user.ablation.landlock_abi(kernel.landlock_abi);
     let refusal = probe::namespaces().err().map(|error| error.to_string());
     let tier = if refusal.is_none() { Tier::Namespaced } else { Tier::Flat };
-    let layers = probe::layers(tier, kernel.landlock_abi);
+    let layers = planned(tier, abi, &user.ablation);
     Machine {
-        landlock_abi: kernel.landlock_abi,
+        landlock_abi: abi,
         tier,
-        layers: probe::report(layers, tier, kernel.landlock_abi, refusal.as_deref()),
+        layers: probe::report(layers, tier, abi, refusal.as_deref(), &user.ablation),
         kernel: kernel.release,
     }
+}
+
+/// The layers that a session puts up on this kernel.
+fn planned(tier: Tier, landlock_abi: u32, ablation: &Ablation) -> LayerSet {
+    probe::layers(tier, landlock_abi).iter().filter(|layer| !ablation.is_off(*layer)).collect()
 }
 
 fn host(user: &User) -> Host {
@@ -285,10 +296,16 @@ fn is_refusal(layer: Layer, error: &io::Error) -> bool {
 
 /// Asks for the layers that the policy requires, as far as `tier` can have them. It can always have these two, and
 /// without them there is no cell, whatever a policy says.
-fn require(policy: &EffectivePolicy, tier: Tier, layers: LayerSet) -> Result<(), OpenError> {
+fn require(
+    policy: &EffectivePolicy,
+    tier: Tier,
+    layers: LayerSet,
+    ablation: &Ablation,
+) -> Result<(), OpenError> {
     let floor = [Layer::LandlockFiles, Layer::Seccomp];
     let required = policy.required.iter().filter(|layer| probe::can_have(tier, **layer));
-    match floor.iter().chain(required).find(|layer| !layers.has(**layer)) {
+    let missing = |layer: &&Layer| !layers.has(**layer) && !ablation.is_off(**layer);
+    match floor.iter().chain(required).find(missing) {
         Some(layer) => Err(OpenError::Required(*layer)),
         None => Ok(()),
     }
@@ -302,13 +319,18 @@ fn build(
     user: &User,
 ) -> Result<(Walls, Warden), OpenError> {
     // Before anything is made; the cgroup is asked for later, when it has been tried.
-    require(policy, tier, probe::layers(tier, abi).with(Layer::Cgroup))?;
-    let scratch = scratch(tier, user).map_err(OpenError::Plan)?;
+    let (layers, ablation) = (planned(tier, abi, &user.ablation), user.ablation.clone());
+    require(policy, tier, layers.with(Layer::Cgroup), &ablation)?;
+    let scratch = scratch(layers, user).map_err(OpenError::Plan)?;
     let environment = build_environment(policy, user, &scratch, zones);
-    let mut walls = Walls::plan(policy.clone(), tier, abi, zones.clone(), scratch, environment)
+    let policy = policy.clone();
+    let mut walls = Walls::plan(policy, (tier, layers), ablation, abi, zones.clone(), scratch, environment)
         .map_err(OpenError::Plan)?;
-    walls.pins = look_through(policy, &walls)?;
-    walls.held = hold(policy, &walls)?;
+    let pins = look_through(&walls)?;
+    if walls.has(Layer::ProtectedNames) {
+        walls.pins = pins;
+    }
+    walls.held = hold(&walls)?;
     let started = start(&walls);
     if started.is_err() {
         walls.scratch.remove();
@@ -317,7 +339,8 @@ fn build(
 }
 
 /// The directories to which the scope holds commands. One that is not there, or is reached by a link, cannot be held.
-fn hold(policy: &EffectivePolicy, walls: &Walls) -> Result<Option<Held>, OpenError> {
+fn hold(walls: &Walls) -> Result<Option<Held>, OpenError> {
+    let policy = &walls.policy;
     let Some(directories) = policy.paths.directories("bash") else { return Ok(None) };
     for directory in &directories {
         let refuse = |error: io::Error| OpenError::Held { directory: directory.clone(), source: error };
@@ -361,10 +384,10 @@ fn start_error(tier: Tier, source: io::Error) -> OpenError {
 }
 
 /// Looks through both zones, removes what writes that were cut short have left, and returns what is to be pinned.
-fn look_through(policy: &EffectivePolicy, walls: &Walls) -> Result<Vec<protected::Pin>, OpenError> {
+fn look_through(walls: &Walls) -> Result<Vec<protected::Pin>, OpenError> {
     let mut pins = Vec::new();
     for zone in [&walls.project, &walls.central] {
-        let found = protected::find(zone, &policy.matcher)?;
+        let found = protected::find(zone, &walls.policy.matcher)?;
         litter::remove(zone, &found.litter);
         pins.extend(found.pins.into_iter().filter(|pin| !pins.contains(pin)).collect::<Vec<_>>());
     }
@@ -384,12 +407,13 @@ fn build_environment(
         .chain([zones.0.as_path(), zones.1.as_path()])
         .collect();
     let visible = |directory: &Path| seen.iter().any(|path| directory.starts_with(path));
-    environment::build(&policy.environment, &user.variables, scratch, visible)
+    let built = environment::build(&policy.environment, &user.variables, scratch, visible);
+    user.ablation.environment(built, &user.variables)
 }
 
 /// Where private files lie: in mounts of the session's own, or in a directory of the host that only the user can enter.
-fn scratch(tier: Tier, user: &User) -> io::Result<Scratch> {
-    if tier == Tier::Namespaced {
+fn scratch(layers: LayerSet, user: &User) -> io::Result<Scratch> {
+    if layers.has(Layer::MountNamespace) {
         return Ok(Scratch { home: user.home.clone(), tmp: "/tmp".into(), host: None });
     }
     let runtime = user.variables.get(std::ffi::OsStr::new("XDG_RUNTIME_DIR")).map(PathBuf::from);

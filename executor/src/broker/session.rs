@@ -23,8 +23,8 @@ use crate::cell::plan::{Scratch, Walls};
 use crate::sys;
 use crate::warden::{Ask, Told, Warden};
 use broker_protocol::{
-    Bash, Broken, CallId, Captured, Channel, Ended, ErrorKind, Failed, FileReply, FromBroker, LayerSet,
-    Outcome, Ran, Request, Stdin, Tier, Usage, limit,
+    Bash, Broken, CallId, Captured, Channel, Ended, ErrorKind, Failed, FileReply, FromBroker, Layer,
+    LayerSet, Outcome, Ran, Request, Stdin, Usage, limit,
 };
 use nix::fcntl::{OFlag, open};
 use nix::poll::{PollFd, PollFlags};
@@ -163,11 +163,11 @@ impl Session {
         Ok(session)
     }
 
-    /// Ends everything. In the flat tier cells and the warden see the end of their sockets, and sweep. What is returned
-    /// is to be removed when they are gone.
+    /// Ends everything. Without a PID namespace cells and the warden see the end of their sockets, and sweep. What is
+    /// returned is to be removed when they are gone.
     pub fn close(mut self) -> Scratch {
         self.files.settle(LAST_WRITE);
-        if self.walls.tier == Tier::Namespaced {
+        if self.walls.has(Layer::PidNamespace) {
             // PID 1 of the session: the kernel ends the rest. It is gone already if this fails.
             let _ = sys::pidfd_signal(self.warden.child.pidfd.as_fd(), libc::SIGKILL);
         }

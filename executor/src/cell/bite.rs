@@ -24,7 +24,9 @@ const MODE: Mode = Mode::S_IRUSR;
 /// The first layer that does not bite.
 pub fn cell(walls: &Walls) -> Result<(), LayerError> {
     files(walls, |path, flags| open(path, flags, MODE).map(drop))?;
-    calls(walls.tier)?;
+    if walls.has(Layer::Seccomp) {
+        calls(walls.tier)?;
+    }
     signals(walls)
 }
 
@@ -34,6 +36,9 @@ pub fn worker(walls: &Walls) -> Result<(), LayerError> {
     let mode = |flags: OFlag| if flags.contains(OFlag::O_TMPFILE) { MODE } else { Mode::empty() };
     let how = |flags| OpenHow::new().flags(flags).mode(mode(flags));
     files(walls, |path, flags| openat2(AT_FDCWD, path, how(flags)).map(drop))?;
+    if !walls.has(Layer::Seccomp) {
+        return Ok(());
+    }
     let socket = sys::try_socket(libc::AF_UNIX, libc::SOCK_STREAM, 0);
     refused(Layer::Seccomp, "make a socket", socket, Errno::EPERM)
 }
@@ -41,12 +46,13 @@ pub fn worker(walls: &Walls) -> Result<(), LayerError> {
 /// What mode and mount would allow, and no rule does: to make a file in a place of the root's own, or to list a
 /// directory outside.
 fn files(walls: &Walls, open: impl Fn(&Path, OFlag) -> Result<(), Errno>) -> Result<(), LayerError> {
-    let (path, flags) = match (walls.tier, &walls.scratch.host) {
+    let (path, flags) = match &walls.scratch.host {
+        _ if !walls.has(Layer::LandlockFiles) => return Ok(()),
         // Without a name: nothing is left when it is let pass.
-        (Tier::Namespaced, _) => (Path::new(mounts::OUTSIDE), OFlag::O_WRONLY | OFlag::O_TMPFILE),
+        None => (Path::new(mounts::OUTSIDE), OFlag::O_WRONLY | OFlag::O_TMPFILE),
         // It holds the private directories, which the rules name, and is not one.
-        (Tier::Flat, Some(host)) if !is_seen(walls, host) => (host.as_path(), OFlag::O_RDONLY),
-        (Tier::Flat, _) => return Ok(()),
+        Some(host) if !is_seen(walls, host) => (host.as_path(), OFlag::O_RDONLY),
+        Some(_) => return Ok(()),
     };
     let opened = open(path, flags | OFlag::O_CLOEXEC);
     refused(Layer::LandlockFiles, "open a path outside", opened, Errno::EACCES)
@@ -70,9 +76,9 @@ fn calls(tier: Tier) -> Result<(), LayerError> {
     Ok(())
 }
 
-/// In the flat tier the warden is there to be signalled, and outside.
+/// Without a PID namespace the warden is there to be signalled, and outside.
 fn signals(walls: &Walls) -> Result<(), LayerError> {
-    if walls.tier == Tier::Namespaced || walls.landlock_abi < 6 {
+    if walls.has(Layer::PidNamespace) || !walls.has(Layer::LandlockScopes) {
         return Ok(());
     }
     refused(Layer::LandlockScopes, "signal the warden", kill(getppid(), None), Errno::EPERM)

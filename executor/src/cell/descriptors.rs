@@ -12,11 +12,12 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-/// Closes all descriptors but 0, 1, 2 and `kept`.
+/// Closes all descriptors but 0, 1, 2 and `kept`; `foreign` are those that a test build lets through.
 ///
 /// The caller goes on only with what it kept: values that own other descriptors must not be dropped afterwards.
-pub fn keep_only(kept: &[BorrowedFd]) -> Result<(), LayerError> {
-    let mut numbers: Vec<u32> = kept.iter().map(|fd| fd.as_raw_fd() as u32).collect();
+pub fn keep_only(kept: &[BorrowedFd], foreign: &[u32]) -> Result<(), LayerError> {
+    let kept = kept.iter().map(|fd| fd.as_raw_fd() as u32);
+    let mut numbers: Vec<u32> = kept.chain(foreign.iter().copied()).collect();
     numbers.sort_unstable();
     let mut next = 3;
     for number in numbers {

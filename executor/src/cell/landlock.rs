@@ -12,7 +12,7 @@
 use super::plan::{DEVICES, ViewKind, Walls};
 use super::{At, LayerError, NoNewPrivileges};
 use crate::sys;
-use broker_protocol::{Layer, Tier, Zone};
+use broker_protocol::{Layer, LayerSet, Zone};
 use landlock::{
     ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset,
     RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, Scope,
@@ -27,7 +27,7 @@ use std::path::Path;
 /// A session's rules, with their paths opened once.
 pub struct Rules {
     abi: ABI,
-    tier: Tier,
+    layers: LayerSet,
     paths: Vec<(OwnedFd, BitFlags<AccessFs>)>,
 }
 
@@ -53,7 +53,7 @@ impl Rules {
         let abi = known(walls.landlock_abi)
             .ok_or_else(|| io::Error::from_raw_os_error(libc::ENOSYS))
             .at(Layer::LandlockFiles, || "the kernel has no Landlock".into())?;
-        let mut rules = Self { abi, tier: walls.tier, paths: Vec::new() };
+        let mut rules = Self { abi, layers: walls.layers, paths: Vec::new() };
         for view in &walls.views {
             match view.kind {
                 ViewKind::Zone(_) => {}
@@ -70,7 +70,8 @@ impl Rules {
             let fd = walls.open_held(directory).at(Layer::LandlockFiles, step)?;
             rules.paths.push((fd, zone(Access::Write, abi)));
         }
-        for path in walls.policy.listed.iter().filter(|path| walls.tier == Tier::Flat && path.is_dir()) {
+        let listed = walls.policy.listed.iter().filter(|_| !walls.has(Layer::MountNamespace));
+        for path in listed.filter(|path| path.is_dir()) {
             rules.add(path, AccessFs::ReadDir.into())?;
         }
         rules.add_scratch(walls)?;
@@ -79,11 +80,16 @@ impl Rules {
         Ok(rules)
     }
 
+    /// Whether these are rules for a root of the session's own, and not for the host's.
+    fn own_root(&self) -> bool {
+        self.layers.has(Layer::MountNamespace)
+    }
+
     fn add_scratch(&mut self, walls: &Walls) -> Result<(), LayerError> {
         let all = zone(Access::Write, self.abi);
         self.add(&walls.scratch.home, all)?;
         self.add(&walls.scratch.tmp, all)?;
-        if self.tier == Tier::Namespaced {
+        if self.own_root() {
             for path in ["/var/tmp", "/dev/shm", "/run"] {
                 self.add(Path::new(path), all)?;
             }
@@ -99,7 +105,7 @@ impl Rules {
         for path in DEVICES {
             self.add(Path::new(path), device & AccessFs::from_all(self.abi))?;
         }
-        if self.tier == Tier::Namespaced {
+        if self.own_root() {
             // An instance of its own: the terminals in it are the session's.
             self.add(Path::new("/dev/pts"), (device | AccessFs::ReadDir) & AccessFs::from_all(self.abi))?;
         }
@@ -108,7 +114,7 @@ impl Rules {
 
     /// A link in the flat tier stands for what it points at; in the namespaced tier its target is seen or not by itself.
     fn add_link(&mut self, path: &Path) -> Result<(), LayerError> {
-        if self.tier == Tier::Flat && path.exists() {
+        if !self.own_root() && path.exists() {
             self.add(path, AccessFs::from_read(self.abi))?;
         }
         Ok(())
@@ -135,8 +141,8 @@ impl Rules {
     }
 
     fn build(&self) -> Result<Option<OwnedFd>, RulesetError> {
-        let mut ruleset = empty(self.abi, self.tier)?;
-        for (path, access) in &self.paths {
+        let mut ruleset = empty(self.abi, self.layers)?;
+        for (path, access) in self.paths.iter().filter(|_| self.layers.has(Layer::LandlockFiles)) {
             ruleset = ruleset.add_rule(PathBeneath::new(path, *access))?;
         }
         Ok(ruleset.into())
@@ -153,7 +159,8 @@ pub fn worker_ruleset(walls: &Walls) -> Result<OwnedFd, LayerError> {
         .ok_or_else(|| io::Error::from_raw_os_error(libc::ENOSYS))
         .at(Layer::LandlockFiles, || "the kernel has no Landlock".into())?;
     // Without a network of any kind, whatever the tier.
-    let mut rules = Rules { abi, tier: Tier::Flat, paths: Vec::new() };
+    let layers = walls.layers.with(Layer::LandlockNetwork);
+    let mut rules = Rules { abi, layers, paths: Vec::new() };
     for view in &walls.views {
         if let ViewKind::Zone(access) = view.kind {
             rules.add(&view.path, zone(access, abi) & !BitFlags::from(AccessFs::Execute))?;
@@ -164,14 +171,15 @@ pub fn worker_ruleset(walls: &Walls) -> Result<OwnedFd, LayerError> {
 }
 
 /// A ruleset that handles every right the ABI has, or an error: never silently fewer.
-fn empty(abi: ABI, tier: Tier) -> Result<RulesetCreated, RulesetError> {
-    let mut ruleset = Ruleset::default()
-        .set_compatibility(CompatLevel::HardRequirement)
-        .handle_access(AccessFs::from_all(abi))?;
-    if tier == Tier::Flat && abi >= ABI::V4 {
+fn empty(abi: ABI, layers: LayerSet) -> Result<RulesetCreated, RulesetError> {
+    let mut ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    if layers.has(Layer::LandlockFiles) {
+        ruleset = ruleset.handle_access(AccessFs::from_all(abi))?;
+    }
+    if layers.has(Layer::LandlockNetwork) && abi >= ABI::V4 {
         ruleset = ruleset.handle_access(AccessNet::from_all(abi))?;
     }
-    if abi >= ABI::V6 {
+    if layers.has(Layer::LandlockScopes) {
         ruleset = ruleset.scope(Scope::from_all(abi))?;
     }
     ruleset.create()

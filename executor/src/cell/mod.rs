@@ -4,6 +4,7 @@
 
 pub mod plan;
 pub mod probe;
+pub mod ablation;
 pub mod environment;
 pub mod descriptors;
 pub mod limits;
@@ -16,7 +17,7 @@ pub mod landlock;
 pub mod seccomp;
 pub mod bite;
 
-use broker_protocol::{Layer, Tier};
+use broker_protocol::{Layer, LayerSet};
 use nix::sys::prctl;
 use plan::Walls;
 use std::io;
@@ -52,8 +53,10 @@ impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
 pub struct NoNewPrivileges(());
 
 /// Gives up, for ever and for all descendants, what set-user-ID programs and file capabilities could add.
-pub fn no_new_privileges() -> Result<NoNewPrivileges, LayerError> {
-    prctl::set_no_new_privs().at(Layer::NoNewPrivileges, || "PR_SET_NO_NEW_PRIVS".into())?;
+pub fn no_new_privileges(layers: LayerSet) -> Result<NoNewPrivileges, LayerError> {
+    if layers.has(Layer::NoNewPrivileges) {
+        prctl::set_no_new_privs().at(Layer::NoNewPrivileges, || "PR_SET_NO_NEW_PRIVS".into())?;
+    }
     Ok(NoNewPrivileges(()))
 }
 
@@ -66,14 +69,18 @@ pub struct Confined {
 /// The ladder: what a cell does to itself before it waits for its order. The warden has done before what does not
 /// depend on the cell: namespaces, mounts, the bounding set, `no_new_privs`, the session's filter.
 pub fn confine(walls: &Walls, ruleset: &OwnedFd, nnp: NoNewPrivileges) -> Result<Confined, LayerError> {
-    if walls.tier == Tier::Namespaced {
+    if walls.has(Layer::MountNamespace) && walls.has(Layer::PidNamespace) {
         mounts::own_proc()?;
     }
-    prctl::set_dumpable(false).at(Layer::Capabilities, || "PR_SET_DUMPABLE".into())?;
-    capabilities::drop_all()?;
+    if walls.has(Layer::Capabilities) {
+        prctl::set_dumpable(false).at(Layer::Capabilities, || "PR_SET_DUMPABLE".into())?;
+        capabilities::drop_all()?;
+    }
     landlock::restrict(ruleset, nnp)?;
-    seccomp::confine_cell(walls.tier, nnp)?;
-    check()?;
+    if walls.has(Layer::Seccomp) {
+        seccomp::confine_cell(walls.tier, nnp)?;
+    }
+    check(walls.layers)?;
     // Of what cannot be asked, a sample is tried.
     bite::cell(walls)?;
     let ruleset = ruleset.try_clone().at(Layer::Descriptors, || "keep the ruleset".into())?;
@@ -81,13 +88,13 @@ pub fn confine(walls: &Walls, ruleset: &OwnedFd, nnp: NoNewPrivileges) -> Result
 }
 
 /// Looks from inside whether the layers that can be asked are on.
-fn check() -> Result<(), LayerError> {
+fn check(layers: LayerSet) -> Result<(), LayerError> {
     let missing = |what: &str| io::Error::other(format!("{what} is not on after it was switched on"));
-    if !prctl::get_no_new_privs().unwrap_or(false) {
+    if layers.has(Layer::NoNewPrivileges) && !prctl::get_no_new_privs().unwrap_or(false) {
         return Err(missing("no_new_privs")).at(Layer::NoNewPrivileges, || "check".into());
     }
-    if crate::sys::seccomp_mode().ok() != Some(2) {
+    if layers.has(Layer::Seccomp) && crate::sys::seccomp_mode().ok() != Some(2) {
         return Err(missing("the filter")).at(Layer::Seccomp, || "check".into());
     }
-    capabilities::check_none()
+    if layers.has(Layer::Capabilities) { capabilities::check_none() } else { Ok(()) }
 }

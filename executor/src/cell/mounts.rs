@@ -45,11 +45,11 @@ pub fn build(walls: &Walls) -> Result<(), LayerError> {
     tmpfs(base, "mode=755,size=16m")?;
     let root = Root(base);
     root.scratch(walls)?;
-    root.own_filesystems()?;
+    root.own_filesystems(walls)?;
     trees.iter().try_for_each(|(view, tree)| root.view(view, tree.as_ref()))?;
     tmpfs(&root.directory(Path::new(OUTSIDE))?, "mode=777,size=4k,nr_inodes=4")?;
     enter(base)?;
-    namespaces::close_user_namespaces()?;
+    namespaces::close_user_namespaces(walls.layers)?;
     hold(walls)?;
     pin_all(&walls.pins)?;
     read_only("/proc")?;
@@ -142,10 +142,16 @@ impl Root<'_> {
     }
 
     /// `/proc`, an instance of `devpts`, and the usual links in `/dev`.
-    fn own_filesystems(&self) -> Result<(), LayerError> {
+    fn own_filesystems(&self, walls: &Walls) -> Result<(), LayerError> {
         let proc = self.directory(Path::new("/proc"))?;
-        mount(Some("proc"), &proc, Some("proc"), proc_flags(), None::<&str>)
-            .at(Layer::MountNamespace, || "mount /proc".into())?;
+        let mounted = match walls.has(Layer::PidNamespace) {
+            true => mount(Some("proc"), &proc, Some("proc"), proc_flags(), None::<&str>),
+            // Only the owner of a PID namespace may mount its `/proc`.
+            false => {
+                mount(Some("/proc"), &proc, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)
+            }
+        };
+        mounted.at(Layer::MountNamespace, || "mount /proc".into())?;
         let pts = self.directory(Path::new("/dev/pts"))?;
         let options = "newinstance,ptmxmode=0666,mode=620";
         mount(Some("devpts"), &pts, Some("devpts"), MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC, Some(options))

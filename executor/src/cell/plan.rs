@@ -1,6 +1,6 @@
 //! The walls of a session and the work of a call, as data: printable, and complete before anything is touched.
 
-use broker_protocol::{Tier, Zone, ZonePath};
+use broker_protocol::{Layer, LayerSet, Tier, Zone, ZonePath};
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::stat::Mode;
 use policies::{Access, EffectivePolicy};
@@ -11,6 +11,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use super::ablation::Ablation;
 use super::protected::Pin;
 use crate::attack::Targets;
 
@@ -19,6 +20,10 @@ use crate::attack::Targets;
 pub struct Walls {
     /// The tier.
     pub tier: Tier,
+    /// The layers that are put up; the cgroup is the broker's.
+    pub layers: LayerSet,
+    /// What a test build goes without.
+    pub ablation: Ablation,
     /// The kernel's Landlock ABI.
     pub landlock_abi: u32,
     /// The project root, without links.
@@ -93,7 +98,8 @@ impl Walls {
     /// A granted path that is not optional cannot be looked at.
     pub fn plan(
         policy: EffectivePolicy,
-        tier: Tier,
+        (tier, layers): (Tier, LayerSet),
+        ablation: Ablation,
         landlock_abi: u32,
         zones: (PathBuf, PathBuf),
         scratch: Scratch,
@@ -111,6 +117,8 @@ impl Walls {
         views.add(&central, ViewKind::Zone(policy.central));
         Ok(Self {
             tier,
+            layers,
+            ablation,
             landlock_abi,
             project,
             central,
@@ -121,6 +129,16 @@ impl Walls {
             environment,
             policy,
         })
+    }
+
+    /// Whether a layer is put up.
+    pub fn has(&self, layer: Layer) -> bool {
+        self.layers.has(layer)
+    }
+
+    /// Whether a cell's first process answers its program's calls.
+    pub fn is_supervised(&self) -> bool {
+        self.tier == Tier::Flat && self.has(Layer::ProtectedNames)
     }
 }
 

@@ -7,6 +7,7 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{Pid, getgid, getuid};
 use std::io;
 
+use super::ablation::Ablation;
 use super::namespaces;
 
 /// The kernel as it was found.
@@ -30,9 +31,10 @@ pub fn kernel() -> Kernel {
 /// The kernel's or a security module's refusal.
 pub fn namespaces() -> io::Result<()> {
     let (uid, gid) = (getuid(), getgid());
-    match sys::fork(namespaces::SESSION)? {
+    let all = layers(Tier::Namespaced, 0);
+    match sys::fork(namespaces::session(all))? {
         Fork::Child => {
-            let code = match namespaces::settle(uid, gid) {
+            let code = match namespaces::settle(all, uid, gid) {
                 Ok(()) => 0,
                 Err(error) => error.source.raw_os_error().unwrap_or(libc::EPERM),
             };
@@ -82,21 +84,30 @@ pub fn can_have(tier: Tier, layer: Layer) -> bool {
 }
 
 /// A report on every layer, for people.
-pub fn report(set: LayerSet, tier: Tier, landlock_abi: u32, refusal: Option<&str>) -> Vec<LayerReport> {
+pub fn report(
+    set: LayerSet,
+    tier: Tier,
+    landlock_abi: u32,
+    refusal: Option<&str>,
+    ablation: &Ablation,
+) -> Vec<LayerReport> {
     let state = |layer: Layer| {
         if set.has(layer) {
             return LayerState::InForce(detail(layer, tier, landlock_abi));
         }
-        LayerState::Missing { why: why_missing(layer, tier, landlock_abi, refusal), lost: lost(layer).into() }
+        let why = match ablation.is_off(layer) {
+            true => "it is switched off in this test build".into(),
+            false => why_missing(layer, tier, landlock_abi, refusal),
+        };
+        LayerState::Missing { why, lost: lost(layer).into() }
     };
     Layer::ALL.into_iter().map(|layer| LayerReport { layer, state: state(layer) }).collect()
 }
 
 fn detail(layer: Layer, tier: Tier, abi: u32) -> String {
     match layer {
-        Layer::LandlockFiles | Layer::LandlockNetwork | Layer::LandlockScopes => {
-            format!("Landlock ABI {abi}")
-        }
+        Layer::LandlockFiles => format!("Landlock ABI {abi}{}", lacking(abi)),
+        Layer::LandlockNetwork | Layer::LandlockScopes => format!("Landlock ABI {abi}"),
         Layer::Seccomp => "allow-list".into(),
         Layer::ProtectedNames => match tier {
             Tier::Namespaced => "those that exist when the session opens are pinned".into(),
@@ -104,6 +115,18 @@ fn detail(layer: Layer, tier: Tier, abi: u32) -> String {
         },
         _ => String::new(),
     }
+}
+
+/// Rights of files that came after the first ABI, and what is lost before.
+const LATER: [(u32, &str); 3] = [
+    (2, "files cannot be moved from one directory to another"),
+    (3, "truncation is held by other layers alone"),
+    (5, "calls of their own kind to devices are not held"),
+];
+
+fn lacking(abi: u32) -> String {
+    let lost = LATER.iter().filter(|(since, _)| abi < *since);
+    lost.map(|(since, lost)| format!("; not ABI {since}: {lost}")).collect()
 }
 
 fn why_missing(layer: Layer, tier: Tier, abi: u32, refusal: Option<&str>) -> String {

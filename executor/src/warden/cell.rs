@@ -9,7 +9,7 @@ use crate::attack::{self, Targets};
 use crate::cell::plan::{CellPlan, Task, Walls};
 use crate::cell::{At, Confined, LayerError, NoNewPrivileges, confine, descriptors, limits, seccomp};
 use crate::sys::{self, Program, Spawn, Supervised};
-use broker_protocol::{Layer, Tier, frame, limit};
+use broker_protocol::{Layer, frame, limit};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
@@ -160,20 +160,20 @@ fn prepare<'a>(
 ) -> Result<Cell<'a>, LayerError> {
     let step = || "prepare the cell".to_owned();
     prctl::set_name(c"lazaret-cell").at(Layer::PidNamespace, step)?;
-    let sweep = match walls.tier {
-        Tier::Namespaced => {
-            prctl::set_pdeathsig(Signal::SIGKILL).at(Layer::PidNamespace, step)?;
-            Sweep::All
-        }
-        Tier::Flat => {
-            prctl::set_child_subreaper(true).at(Layer::PidNamespace, step)?;
-            if walls.landlock_abi >= 6 { Sweep::All } else { Sweep::Descendants }
-        }
+    let sweep = if walls.has(Layer::PidNamespace) {
+        prctl::set_pdeathsig(Signal::SIGKILL).at(Layer::PidNamespace, step)?;
+        Sweep::All
+    } else {
+        prctl::set_child_subreaper(true).at(Layer::PidNamespace, step)?;
+        if walls.has(Layer::LandlockScopes) { Sweep::All } else { Sweep::Descendants }
     };
     let confined = confine(walls, rules.ruleset, nnp)?;
     // The rules' paths, the warden's socket and its other children's are not for this cell.
-    descriptors::keep_only(&[socket.as_fd(), confined.ruleset.as_fd()])?;
-    let limits = limits::rlimits(&walls.policy.limits, walls.tier);
+    descriptors::keep_only(&[socket.as_fd(), confined.ruleset.as_fd()], walls.ablation.descriptors())?;
+    let limits = match walls.has(Layer::Rlimits) {
+        true => limits::rlimits(&walls.policy.limits, walls.tier),
+        false => Vec::new(),
+    };
     let supervision = rules.supervision;
     let cell = Cell { walls, confined, signals: super::child_signals()?, limits, supervision, sweep };
     cell.rehearse().at(Layer::PidNamespace, step)?;
@@ -277,8 +277,10 @@ impl Cell<'_> {
     ) -> Spawn<'s> {
         // Where no PID namespace protects this process from what it starts, a domain below its own does. It costs each
         // file that is opened in the cell a second walk.
-        let ruleset = (self.walls.tier == Tier::Flat).then(|| self.confined.ruleset.as_raw_fd());
-        Spawn { program, rehearsal, stdio, terminal, limits: &self.limits, ruleset, supervised: None }
+        let ruleset = (!self.walls.has(Layer::PidNamespace)).then(|| self.confined.ruleset.as_raw_fd());
+        let closed = if self.walls.has(Layer::Descriptors) { 3 } else { libc::c_uint::MAX };
+        let limits = &self.limits;
+        Spawn { program, rehearsal, stdio, closed, terminal, limits, ruleset, supervised: None }
     }
 
     fn program(

@@ -14,7 +14,7 @@ use crate::cell::{
     At, LayerError, NoNewPrivileges, capabilities, descriptors, landlock, mounts, namespaces, seccomp,
 };
 use crate::sys::{self, Child, Fork};
-use broker_protocol::{Layer, Tier};
+use broker_protocol::Layer;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
@@ -83,8 +83,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub fn start(walls: &Walls) -> io::Result<Warden> {
     let (ours, theirs) = pair()?;
     let (uid, gid) = (getuid(), getgid());
-    let flags = if walls.tier == Tier::Namespaced { namespaces::SESSION } else { 0 };
-    match sys::fork(flags)? {
+    match sys::fork(namespaces::session(walls.layers))? {
         Fork::Parent(child) => Ok(Warden { socket: ours, child, owed: 0, owed_since: Instant::now() }),
         Fork::Child => {
             if let Err(error) = run(walls, &theirs, uid, gid) {
@@ -170,14 +169,13 @@ impl Told {
 
 /// The warden's life, in its own process.
 fn run(walls: &Walls, socket: &OwnedFd, uid: Uid, gid: Gid) -> Result<(), LayerError> {
-    descriptors::keep_only(&[socket.as_fd()])?;
+    descriptors::keep_only(&[socket.as_fd()], walls.ablation.descriptors())?;
     let nnp = settle(walls, uid, gid)?;
     let ruleset = landlock::Rules::open(walls)?.ruleset()?;
-    let supervision = match walls.tier {
-        Tier::Namespaced => None,
-        Tier::Flat => Some(supervisor::Rules::new(walls)?),
-    };
-    seccomp::confine_session(walls.tier, nnp)?;
+    let supervision = walls.is_supervised().then(|| supervisor::Rules::new(walls)).transpose()?;
+    if walls.has(Layer::Seccomp) {
+        seccomp::confine_session(walls.tier, nnp)?;
+    }
     let signals = child_signals()?;
     tell(socket, &[READY], &[])?;
     let mut keeper = Keeper { walls, ruleset, supervision, nnp, socket, signals, children: Vec::new() };
@@ -190,20 +188,23 @@ fn run(walls: &Walls, socket: &OwnedFd, uid: Uid, gid: Gid) -> Result<(), LayerE
 fn settle(walls: &Walls, uid: Uid, gid: Gid) -> Result<NoNewPrivileges, LayerError> {
     let process = |step: &'static str| move || step.to_owned();
     prctl::set_name(c"lazaret-warden").at(Layer::Rlimits, process("name the warden"))?;
-    let nnp = crate::cell::no_new_privileges()?;
-    match walls.tier {
-        Tier::Namespaced => {
-            // The broker's death ends the warden, and the warden's death, as PID 1, everything else.
-            prctl::set_pdeathsig(Signal::SIGKILL).at(Layer::PidNamespace, process("PR_SET_PDEATHSIG"))?;
-            namespaces::settle(uid, gid)?;
-            mounts::build(walls)?;
-        }
+    let nnp = crate::cell::no_new_privileges(walls.layers)?;
+    if walls.has(Layer::PidNamespace) {
+        // The broker's death ends the warden, and the warden's death, as PID 1, everything else.
+        prctl::set_pdeathsig(Signal::SIGKILL).at(Layer::PidNamespace, process("PR_SET_PDEATHSIG"))?;
+    } else {
         // What outlives its cell's first process comes to the warden, which ends it.
-        Tier::Flat => {
-            prctl::set_child_subreaper(true).at(Layer::Rlimits, process("PR_SET_CHILD_SUBREAPER"))?
-        }
+        prctl::set_child_subreaper(true).at(Layer::Rlimits, process("PR_SET_CHILD_SUBREAPER"))?;
     }
-    capabilities::drop_bounding()?;
+    namespaces::settle(walls.layers, uid, gid)?;
+    if walls.has(Layer::MountNamespace) {
+        mounts::build(walls)?;
+    } else {
+        namespaces::close_user_namespaces(walls.layers)?;
+    }
+    if walls.has(Layer::Capabilities) {
+        capabilities::drop_bounding()?;
+    }
     prctl::set_dumpable(false).at(Layer::Capabilities, process("PR_SET_DUMPABLE"))?;
     Ok(nnp)
 }
@@ -273,8 +274,7 @@ impl Keeper<'_> {
 
     fn make(&mut self, what: Ask) -> Result<(), LayerError> {
         let (theirs, ours) = pair().at(Layer::PidNamespace, || "socketpair".into())?;
-        let namespaced = self.walls.tier == Tier::Namespaced && what == Ask::Cell;
-        let flags = if namespaced { namespaces::CELL } else { 0 };
+        let flags = if what == Ask::Cell { namespaces::cell(self.walls.layers) } else { 0 };
         let child = match sys::fork(flags).at(Layer::PidNamespace, || "fork".into())? {
             Fork::Parent(child) => child,
             Fork::Child => match what {
@@ -304,7 +304,8 @@ impl Keeper<'_> {
         tell(self.socket, &[Ask::Terminal as u8], &[master.as_fd(), slave.as_fd()])
     }
 
-    /// Takes note of dead children. In the flat tier a stranger among the living is what a killed cell left behind.
+    /// Takes note of dead children. Where no PID namespace ends it, a stranger among the living is what a killed cell left
+    /// behind.
     fn reap(&mut self) {
         while let Ok(Some(_)) = self.signals.read_signal() {}
         loop {
@@ -312,7 +313,7 @@ impl Keeper<'_> {
                 let Some(pid) = status.pid() else { break };
                 self.children.retain(|child| *child != pid.as_raw());
             }
-            if self.walls.tier == Tier::Namespaced || !descendants::kill_strangers(&self.children) {
+            if self.walls.has(Layer::PidNamespace) || !descendants::kill_strangers(&self.children) {
                 return;
             }
         }

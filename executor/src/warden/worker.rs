@@ -40,12 +40,16 @@ pub fn run(walls: &Walls, socket: OwnedFd, nnp: NoNewPrivileges) -> ! {
 fn prepare(walls: &Walls, socket: &OwnedFd, nnp: NoNewPrivileges) -> Result<Worker, LayerError> {
     let step = || "prepare the file worker".to_owned();
     prctl::set_name(c"lazaret-worker").at(Layer::PidNamespace, step)?;
-    descriptors::keep_only(&[socket.as_fd()])?;
+    descriptors::keep_only(&[socket.as_fd()], walls.ablation.descriptors())?;
     let worker = open(walls).at(Layer::LandlockFiles, step)?;
-    prctl::set_dumpable(false).at(Layer::Capabilities, step)?;
-    capabilities::drop_all()?;
+    if walls.has(Layer::Capabilities) {
+        prctl::set_dumpable(false).at(Layer::Capabilities, step)?;
+        capabilities::drop_all()?;
+    }
     landlock::restrict(&landlock::worker_ruleset(walls)?, nnp)?;
-    seccomp::confine_worker(nnp)?;
+    if walls.has(Layer::Seccomp) {
+        seccomp::confine_worker(nnp)?;
+    }
     bite::worker(walls)?;
     Ok(worker)
 }
@@ -56,20 +60,21 @@ fn open(walls: &Walls) -> io::Result<Worker> {
         project: root(&walls.project, walls.policy.project)?,
         central: root(&walls.central, walls.policy.central)?,
     };
-    let names = Names { matcher: walls.policy.matcher.clone(), paths: walls.policy.paths.clone() };
+    let matcher = walls.has(Layer::ProtectedNames).then(|| walls.policy.matcher.clone());
+    let names = Names { matcher, paths: walls.policy.paths.clone() };
     Ok(Worker::new(roots, Box::new(names), walls.policy.limits.undo))
 }
 
 /// The policy's protected names and the session's scope, as the file tools ask for them. The broker has asked about the
 /// name in the request; this is for those that links lead to.
 struct Names {
-    matcher: Matcher,
+    matcher: Option<Matcher>,
     paths: ScopePaths,
 }
 
 impl Protected for Names {
     fn closed(&self, _: Zone, path: &Path, intent: Intent) -> Option<&str> {
-        let name = self.matcher.protection(path.as_os_str().as_bytes())?;
+        let name = self.matcher.as_ref()?.protection(path.as_os_str().as_bytes())?;
         let closed = intent == Intent::Write || name.protection == Protection::All;
         closed.then_some(name.why.as_str())
     }

@@ -4,12 +4,11 @@
 //! (which decides from outside who got out), and compares with `corpus/open.toml`. It ends with 1 when a core probe gets
 //! out that is not listed, when one that is listed is held, when a probe could not be run, or when a control is broken.
 
+use lazaret_tests::corpus::{self, Probe, Runner};
 use lazaret_tests::programs;
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 const HELP: &str = "\
 usage: corpus [--corpus DIR] [--tier namespaced|flat] [--mode user|root] [--only GLOBS] [--out DIR] [--user NAME]
@@ -23,12 +22,9 @@ Without options: all probes and controls in both tiers, as an ordinary user and 
 
 /// What the command line asks for.
 struct Options {
-    corpus: PathBuf,
+    runner: Runner,
     tiers: Vec<&'static str>,
     modes: Vec<&'static str>,
-    only: Option<String>,
-    out: PathBuf,
-    user: Option<String>,
 }
 
 fn main() -> ExitCode {
@@ -58,12 +54,16 @@ fn main() -> ExitCode {
 fn parse(words: Vec<String>) -> Result<Options, String> {
     let is_root = nix::unistd::geteuid().is_root();
     let mut options = Options {
-        corpus: programs::workspace().join("../shared/escape-corpus"),
+        runner: Runner {
+            corpus: corpus::beside(),
+            only: None,
+            out: programs::built().join("corpus-results"),
+            user: None,
+            environment: Vec::new(),
+            quiet: false,
+        },
         tiers: vec!["namespaced", "flat"],
         modes: if is_root { vec!["user", "root"] } else { vec!["user"] },
-        only: None,
-        out: programs::built().join("corpus-results"),
-        user: None,
     };
     let mut words = words.into_iter();
     while let Some(word) = words.next() {
@@ -73,12 +73,12 @@ fn parse(words: Vec<String>) -> Result<Options, String> {
             found.map(|name| vec![*name]).ok_or_else(|| format!("{word} is one of {known:?}"))
         };
         match word.as_str() {
-            "--corpus" => options.corpus = value.into(),
+            "--corpus" => options.runner.corpus = value.into(),
             "--tier" => options.tiers = choose(&["namespaced", "flat"])?,
             "--mode" => options.modes = choose(if is_root { &["user", "root"] } else { &["user"] })?,
-            "--only" => options.only = Some(value),
-            "--out" => options.out = value.into(),
-            "--user" => options.user = Some(value),
+            "--only" => options.runner.only = Some(value),
+            "--out" => options.runner.out = value.into(),
+            "--user" => options.runner.user = Some(value),
             _ => return Err(format!("unknown option {word}")),
         }
     }
@@ -86,68 +86,20 @@ fn parse(words: Vec<String>) -> Result<Options, String> {
 }
 
 fn run(options: &Options) -> Result<Vec<String>, String> {
-    let adapters = adapters()?;
     let open = open_list()?;
-    fs::create_dir_all(&options.out).map_err(|error| format!("{}: {error}", options.out.display()))?;
     let mut complaints = Vec::new();
     let mut totals = Vec::new();
     for tier in &options.tiers {
         for mode in &options.modes {
             let name = format!("{tier}-{mode}");
             println!("\n=== {name} ===");
-            let results = run_once(options, &adapters, tier, mode)?;
+            let results = options.runner.run(tier, mode)?;
             totals.push(format!("{name:<18} {}", summary(&results)));
             complaints.extend(judge(&name, &results, &open));
         }
     }
     println!("\n{}", totals.join("\n"));
     Ok(complaints)
-}
-
-/// Runs the corpus' runner once and reads its results.
-fn run_once(options: &Options, adapters: &Path, tier: &str, mode: &str) -> Result<Vec<Probe>, String> {
-    let launcher = if tier == "flat" { "lazaret-flat" } else { "lazaret" };
-    let mut runner = Command::new("/usr/bin/python3");
-    runner.arg(options.corpus.join("run.py")).arg(launcher).args(["--mode", mode]);
-    runner.arg("--adapters").arg(adapters).arg("--out").arg(&options.out);
-    if let Some(only) = &options.only {
-        runner.args(["--only", only]);
-    }
-    if let Some(user) = &options.user {
-        runner.args(["--user", user]);
-    }
-    let status = runner.status().map_err(|error| format!("the corpus' runner does not start: {error}"))?;
-    if !status.success() {
-        return Err(format!("the corpus' runner ended with {status}"));
-    }
-    let part = if options.only.is_some() { "-partial" } else { "" };
-    let file = options.out.join(format!("{launcher}-{mode}{part}.json"));
-    let text = fs::read(&file).map_err(|error| format!("{}: {error}", file.display()))?;
-    let report: Value =
-        serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", file.display()))?;
-    Ok(report["results"].as_array().into_iter().flatten().map(Probe::from).collect())
-}
-
-/// One probe or control, as the runner judged it.
-struct Probe {
-    id: String,
-    name: String,
-    tier: String,
-    verdict: String,
-    detail: String,
-}
-
-impl From<&Value> for Probe {
-    fn from(result: &Value) -> Self {
-        let text = |key: &str| result[key].as_str().unwrap_or_default().to_owned();
-        Self {
-            id: text("id"),
-            name: text("name"),
-            tier: if text("category") == "CTL" { "control".into() } else { text("tier") },
-            verdict: text("verdict"),
-            detail: format!("{} {} {}", text("detail"), text("note"), result["evidence"]),
-        }
-    }
 }
 
 fn summary(results: &[Probe]) -> String {
@@ -213,14 +165,4 @@ fn open_entry(entry: &toml::Value) -> Option<Open> {
     let runs = entry.get("runs").and_then(toml::Value::as_array).cloned().unwrap_or_default();
     let runs = runs.iter().filter_map(|run| run.as_str().map(str::to_owned)).collect();
     Some(Open { probe: text("probe")?, runs, why: text("why")? })
-}
-
-/// The adapters with the folder of the programs filled in.
-fn adapters() -> Result<PathBuf, String> {
-    let template = programs::workspace().join("tests/corpus/adapters.toml");
-    let text = fs::read_to_string(&template).map_err(|error| format!("{}: {error}", template.display()))?;
-    let filled = programs::scratch().join("adapters.toml");
-    let text = text.replace("@BIN@", &programs::folder().display().to_string());
-    fs::write(&filled, text).map_err(|error| format!("{}: {error}", filled.display()))?;
-    Ok(filled)
 }

@@ -115,6 +115,37 @@ fn without_landlock_nothing_runs() {
     assert!(report.text().contains("landlock"), "{report:?}");
 }
 
+/// With an older Landlock `doctor` says what is lost, and a result does not name what is not there.
+#[test]
+fn an_older_landlock_says_what_is_lost() {
+    matrix(|place| {
+        for abi in 1..=6 {
+            let world = World::ablated(place, &format!("landlock-abi={abi}"));
+            let report = run(world.program("lazaret").args(["doctor", "--json"]), LIMIT).success();
+            let report: Value = serde_json::from_str(&report).unwrap();
+            assert_eq!(report["landlockAbi"], abi);
+            let layers = report["layers"].as_array().unwrap();
+            let of = |name: &str| layers.iter().find(|layer| layer["name"] == name).unwrap();
+            let files = of("landlock-files")["detail"].as_str().unwrap();
+            for (since, lost) in [(2, "moved"), (3, "truncation"), (5, "devices")] {
+                assert_eq!(files.contains(lost), abi < since, "ABI {abi}: {files}");
+            }
+            let done = run(world.lazaret("run").args(["--json", "--", "true"]), LIMIT).success();
+            let done: Value = serde_json::from_str(&done).unwrap();
+            let flat = place.tier == broker_protocol::Tier::Flat;
+            for (name, there) in [
+                ("landlock-files", true),
+                ("landlock-network", abi >= 4 && flat),
+                ("landlock-scopes", abi >= 6),
+            ] {
+                let named = done["metadata"]["layers"].as_array().unwrap().iter().any(|layer| layer == name);
+                assert_eq!((of(name)["inForce"] == true, named), (there, there), "ABI {abi}: {name}");
+                assert!(there || of(name)["lost"].as_str().unwrap().len() > 10, "ABI {abi}: {name}");
+            }
+        }
+    });
+}
+
 #[test]
 fn a_session_takes_bad_lines_in_its_stride() {
     let world = World::new(Place::any());

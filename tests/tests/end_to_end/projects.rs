@@ -2,6 +2,7 @@
 
 use crate::LIMIT;
 use lazaret_tests::{Finished, Place, User, World, matrix, programs, run};
+use serde_json::json;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -36,6 +37,27 @@ fn git_status_and_commit_work() {
         let litter = on_host(&world, "git status --porcelain --ignored; ls -A").text();
         assert_eq!(litter, "!! .env\n.env\n.git\n.gitignore\nfile\nother\n", "left in the project");
     });
+}
+
+/// Ordinary work does not need a new Landlock.
+#[test]
+fn work_goes_on_with_an_older_landlock() {
+    for place in Place::all().into_iter().filter(|place| place.user == User::Ordinary) {
+        for abi in 1..=6 {
+            let world = World::ablated(place, &format!("landlock-abi={abi}"));
+            world.put("file", "one\n");
+            let identify = "git config user.name T; git config user.email t@t.invalid";
+            on_host(&world, &format!("git init -q -b main; {identify}; git add -A; git commit -qm first"));
+            let script = "echo two >> file && git commit -qam second && git log --format=%s && \
+                          mkdir -p a b && echo moved > a/x && mv a/x b/y && cat b/y && : > file && wc -c < file && \
+                          echo 'int main(void){return 0;}' > c.c && gcc -o c c.c && ./c";
+            let finished = run(&mut world.cell(script), LIMIT);
+            assert_eq!(finished.success(), "second\nfirst\nmoved\n0\n", "{place}, ABI {abi}");
+            let edit = json!({"path": "b/y", "edits": [{"old": "moved", "new": "edited"}]});
+            run(&mut world.lazaret_call("file_edit", &edit), LIMIT).success();
+            assert_eq!(world.get("b/y"), b"edited\n", "{place}, ABI {abi}");
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,195 @@
+//! The table of attacks that get out, by class and layer, and what is said to it.
+
+use crate::step::{NONE, Outcome, Step};
+use lazaret_tests::programs;
+use lazaret_tests::rows::Verdict;
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+
+/// Between these lines of the README the table stands.
+const MARKS: [&str; 2] = ["<!-- ablation: written by the command -->\n", "<!-- /ablation -->\n"];
+const TIERS: [&str; 2] = ["namespaced", "flat"];
+
+/// Attacks that one layer alone holds, and layers without which no session opens.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Named {
+    single: Vec<Single>,
+    closed: Vec<Closed>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Single {
+    tier: String,
+    layer: String,
+    probes: Vec<String>,
+    why: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Closed {
+    tier: String,
+    layer: String,
+    why: String,
+}
+
+/// All outcomes.
+pub struct Table {
+    named: Named,
+    columns: Vec<(String, String, Outcome)>,
+    missing: Vec<String>,
+}
+
+impl Table {
+    /// An empty one, with what `corpus/single.toml` names.
+    pub fn new() -> Result<Self, String> {
+        let file = programs::workspace().join("tests/corpus/single.toml");
+        let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let named = toml::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))?;
+        Ok(Self { named, columns: Vec::new(), missing: Vec::new() })
+    }
+
+    /// Adds a step.
+    pub fn add(&mut self, step: &Step, outcome: Outcome) {
+        self.columns.push((step.tier().into(), step.layer().into(), outcome));
+    }
+
+    /// Takes note of a step of which nothing is known.
+    pub fn miss(&mut self, step: &Step) {
+        self.missing.push(format!("{step}: never run"));
+    }
+
+    fn column(&self, tier: &str, layer: &str) -> Option<&Outcome> {
+        self.columns.iter().find(|(t, l, _)| t == tier && l == layer).map(|(_, _, outcome)| outcome)
+    }
+
+    /// Attacks that get out without a layer and do not with it, each with its class.
+    fn lost<'t>(&'t self, tier: &str, layer: &str) -> BTreeSet<(&'t str, &'t str)> {
+        let out = |layer: &str| -> BTreeSet<(&'t str, &'t str)> {
+            let column = self.column(tier, layer).into_iter().flat_map(Outcome::verdicts);
+            let out = column.filter(|(_, _, verdict)| *verdict == Some(Verdict::Escaped));
+            out.map(|(class, attack, _)| (class, attack)).collect()
+        };
+        let anyway = if layer == NONE { BTreeSet::new() } else { out(NONE) };
+        out(layer).difference(&anyway).copied().collect()
+    }
+
+    /// What is wrong.
+    pub fn complaints(&self) -> Vec<String> {
+        let mut complaints = self.missing.clone();
+        for (tier, layer, outcome) in self.columns.iter().filter(|(_, layer, _)| layer != NONE) {
+            let mut says = |what: &str, attack: &str| {
+                complaints.push(format!("{tier} without {layer}: {what} {attack}"))
+            };
+            let of = |single: &&Single| single.tier == *tier && single.layer == *layer;
+            let named: BTreeSet<&str> = self
+                .named
+                .single
+                .iter()
+                .filter(of)
+                .flat_map(|single| single.probes.iter().map(String::as_str))
+                .collect();
+            let closed =
+                self.named.closed.iter().any(|closed| closed.tier == *tier && closed.layer == *layer);
+            match &outcome.closed {
+                Some(why) if !closed => says("no session opens:", why),
+                None if closed => says("a session opens, take it off single.toml", ""),
+                _ => {}
+            }
+            let lost = self.lost(tier, layer);
+            lost.iter()
+                .filter(|(_, attack)| !named.contains(attack))
+                .for_each(|(_, attack)| says("ESCAPED", attack));
+            for (_, attack, verdict) in outcome.verdicts() {
+                match verdict {
+                    Some(Verdict::Held) if named.contains(attack) => {
+                        says("holds, take it off single.toml:", attack)
+                    }
+                    Some(Verdict::NotRun) | None => says("could not run", attack),
+                    _ => {}
+                }
+            }
+        }
+        complaints
+    }
+
+    /// The text for the README.
+    pub fn page(&self) -> String {
+        let mut page = String::new();
+        for tier in TIERS {
+            self.table(tier, &mut page);
+            self.reasons(tier, &mut page);
+        }
+        page
+    }
+
+    fn table(&self, tier: &str, page: &mut String) {
+        let columns: Vec<&(String, String, Outcome)> =
+            self.columns.iter().filter(|(t, ..)| t == tier).collect();
+        let classes: BTreeSet<&str> =
+            columns.iter().flat_map(|(_, _, outcome)| outcome.attacks.keys().map(String::as_str)).collect();
+        let cells: BTreeMap<&str, Vec<usize>> = classes
+            .into_iter()
+            .map(|class| {
+                (class, columns.iter().map(|(_, layer, _)| self.count(tier, layer, class)).collect())
+            })
+            .collect();
+        let is_open = |column: usize| cells.values().any(|row| row[column] > 0);
+        let (open, held): (Vec<usize>, Vec<usize>) = (0..columns.len()).partition(|column| is_open(*column));
+        let name = |column: &usize| format!("`{}`", columns[*column].1);
+        let heads: Vec<String> = open.iter().map(name).collect();
+        let _ = writeln!(
+            page,
+            "\n**{tier} tier**\n\n| class | {} |\n|---|{}",
+            heads.join(" | "),
+            "--:|".repeat(open.len())
+        );
+        let (rows, rest): (Vec<_>, Vec<_>) =
+            cells.iter().partition(|(_, row)| row.iter().any(|count| *count > 0));
+        for (class, row) in rows {
+            let row: Vec<String> = open.iter().map(|column| row[*column].to_string()).collect();
+            let _ = writeln!(page, "| {class} | {} |", row.join(" | "));
+        }
+        let (closed, held): (Vec<usize>, Vec<usize>) =
+            held.into_iter().partition(|column| columns[*column].2.closed.is_some());
+        let list = |names: Vec<String>| names.join(", ");
+        let rest: Vec<String> = rest.iter().map(|(class, _)| class.to_string()).collect();
+        let _ = writeln!(
+            page,
+            "\nNothing more gets out with any of these off: {}.",
+            list(held.iter().map(name).collect())
+        );
+        let _ = writeln!(page, "Nothing gets out with any layer off in the classes {}.", list(rest));
+        for column in closed {
+            let _ = writeln!(page, "Without {} no session opens.", name(&column));
+        }
+    }
+
+    fn count(&self, tier: &str, layer: &str, class: &str) -> usize {
+        self.lost(tier, layer).iter().filter(|(of, _)| *of == class).count()
+    }
+
+    fn reasons(&self, tier: &str, page: &mut String) {
+        page.push('\n');
+        let closed = self.named.closed.iter().map(|closed| (&closed.tier, &closed.layer, &closed.why));
+        let single = self.named.single.iter().map(|single| (&single.tier, &single.layer, &single.why));
+        for (_, layer, why) in single.chain(closed).filter(|(of, ..)| *of == tier) {
+            let _ = writeln!(page, "- `{layer}`: {why}");
+        }
+    }
+
+    /// Puts the text into the README.
+    pub fn write(&self) -> Result<(), String> {
+        let file = programs::workspace().join("executor/README.md");
+        let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let parts =
+            text.split_once(MARKS[0]).and_then(|(before, rest)| Some((before, rest.split_once(MARKS[1])?.1)));
+        let (before, after) = parts.ok_or_else(|| format!("{}: no {MARKS:?}", file.display()))?;
+        let text = format!("{before}{}{}\n{}{after}", MARKS[0], self.page().trim_start(), MARKS[1]);
+        fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))
+    }
+}
