@@ -5,16 +5,11 @@
 
 use seccompiler::{BpfProgram, sock_filter};
 
-/// `LANDLOCK_CREATE_RULESET_VERSION` of `linux/landlock.h`.
-const LANDLOCK_VERSION: u32 = 1;
-/// `LANDLOCK_CREATE_RULESET_ERRATA` of `linux/landlock.h`.
-const LANDLOCK_ERRATA: u32 = 2;
 /// The flags that ask for a new namespace: mount, cgroup, UTS, IPC, user, PID, network. `CLONE_NEWTIME` shares its bit
 /// with the exit signal of `clone` and is asked for with other flags.
 const NEW_NAMESPACES: u32 = 0x7e02_0000;
 
 const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
-const NOTIFY: u32 = libc::SECCOMP_RET_USER_NOTIF;
 
 #[cfg(target_arch = "x86_64")]
 const ARCHITECTURE: u32 = 0xc000_003e;
@@ -53,23 +48,6 @@ pub fn without_landlock() -> BpfProgram {
 pub fn pretending_landlock() -> BpfProgram {
     let mut program = preamble();
     program.extend(when_call(libc::SYS_landlock_restrict_self, &[answer(fail(0))]));
-    program.push(answer(ALLOW));
-    program
-}
-
-/// Sends the question for Landlock's version to a supervisor and lets everything else pass.
-pub fn asking_for_landlock_version() -> BpfProgram {
-    let body = [
-        load(argument(2)),
-        // A kernel that lacks the question for errata refuses its flag.
-        jump(libc::BPF_JEQ, LANDLOCK_ERRATA, 0, 1),
-        answer(fail(libc::EINVAL)),
-        jump(libc::BPF_JEQ, LANDLOCK_VERSION, 0, 1),
-        answer(NOTIFY),
-        answer(ALLOW),
-    ];
-    let mut program = preamble();
-    program.extend(when_call(libc::SYS_landlock_create_ruleset, &body));
     program.push(answer(ALLOW));
     program
 }

@@ -331,6 +331,7 @@ fn nothing_outlives_its_call() {
 /// With every older Landlock, what gets out of a session is what the table of `SECURITY.md` says, and nothing else.
 #[test]
 fn an_older_landlock_loses_what_is_said() {
+    let mut wrong = Vec::new();
     for place in Place::all().into_iter().filter(|place| place.user == User::Ordinary) {
         for abi in 1..=6 {
             let scene = Scene::of(World::ablated(place, &format!("landlock-abi={abi}")));
@@ -347,18 +348,26 @@ fn an_older_landlock_loses_what_is_said() {
                     .filter(|(name, verdict)| *verdict == Verdict::Escaped && !open(name));
                 out.extend(escaped.map(|(name, _)| (*name).to_owned()));
             }
-            assert_eq!(out, said_to_be_lost(place, abi), "{place}, ABI {abi}");
             println!("{place}, ABI {abi}: {out:?}");
+            let said = said_to_be_lost(place, abi);
+            if out != said {
+                wrong.push(format!("{place}, ABI {abi}: {out:?}, and said is {said:?}"));
+            }
         }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What stands in backticks in the row of an ABI: names of the attacks that get out with it.
+/// What stands in backticks in the rows of an ABI and of those after it: names of the attacks that get out with it.
 fn said_to_be_lost(place: Place, abi: u32) -> BTreeSet<String> {
     let page = fs::read_to_string(lazaret_tests::programs::workspace().join("SECURITY.md")).unwrap();
-    let row = page.lines().find(|line| line.starts_with(&format!("| {abi} ("))).unwrap();
-    let cell = row.split('|').nth(if place.tier == Tier::Namespaced { 2 } else { 3 }).unwrap();
-    cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    let column = if place.tier == Tier::Namespaced { 2 } else { 3 };
+    let lost = |abi: u32| {
+        let row = page.lines().find(|line| line.starts_with(&format!("| {abi} ("))).unwrap();
+        let cell = row.split('|').nth(column).unwrap();
+        cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>()
+    };
+    (abi..=6).flat_map(lost).collect()
 }
 
 /// The judge itself: a sandbox that holds nothing must be called open in every row, and one that starts nothing must not

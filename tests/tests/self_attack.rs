@@ -56,8 +56,8 @@ fn a_person_reads_a_table_and_a_verdict() {
 fn without_landlock_there_is_no_cell_and_the_reason_is_said() {
     matrix(|place| {
         let world = World::new(place);
-        let mut command = place.command("landlock-abi");
-        command.arg("0").arg(programs::path("lazaret")).args(["doctor", "--attack"]);
+        let mut command = place.command("without-landlock");
+        command.arg(programs::path("lazaret")).args(["doctor", "--attack"]);
         command.env("HOME", &world.home).env("TMPDIR", &world.outside).current_dir(&world.project);
         let finished = run(&mut command, LIMIT);
         assert_eq!((finished.code(), finished.text().as_str()), (1, ""), "{}", finished.errors());
@@ -74,8 +74,8 @@ fn a_layer_that_does_not_bite_is_found_before_anything_runs() {
         let world = World::new(place);
         world.put("file", "x");
         let pretended = |words: &[&str]| {
-            let mut command = place.command("landlock-abi");
-            command.arg("pretended").arg(programs::path("lazaret")).args(words);
+            let mut command = place.command("without-landlock");
+            command.arg("--pretended").arg(programs::path("lazaret")).args(words);
             command.env("HOME", &world.home).env("TMPDIR", &world.outside).current_dir(&world.project);
             run(&mut command, LIMIT)
         };

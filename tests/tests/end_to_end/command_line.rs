@@ -102,17 +102,14 @@ fn doctor_says_what_this_machine_has() {
 #[test]
 fn without_landlock_nothing_runs() {
     let world = World::new(Place::any());
-    let on_old_machine = |version: &str, words: &[&str]| {
-        let mut command = world.host(programs::path("landlock-abi"));
-        command.arg(version).arg(programs::path("lazaret")).args(words);
-        run(&mut command, LIMIT)
+    let on_old_machine = |words: &[&str]| {
+        let mut command = world.host(programs::path("without-landlock"));
+        run(command.arg(programs::path("lazaret")).args(words), LIMIT)
     };
-    let finished = on_old_machine("0", &["run", "--", "echo", "ran"]);
+    let finished = on_old_machine(&["run", "--", "echo", "ran"]);
     finished.expect(125);
     assert!(finished.errors().to_lowercase().contains("landlock"), "{}", finished.errors());
-    assert_eq!(on_old_machine("0", &["doctor"]).code(), 1);
-    let report = on_old_machine("3", &["doctor", "--json"]);
-    assert!(report.text().contains("landlock"), "{report:?}");
+    assert_eq!(on_old_machine(&["doctor"]).code(), 1);
 }
 
 /// With an older Landlock `doctor` says what is lost, and a result does not name what is not there.
