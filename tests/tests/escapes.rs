@@ -328,6 +328,17 @@ fn nothing_outlives_its_call() {
     matrix(|place| Scene::new(place).expect_held("survivors", SURVIVORS));
 }
 
+/// Files outside have two walls in each tier: mounts, or the supervisor, and Landlock.
+#[test]
+fn files_outside_stay_closed_without_landlock() {
+    matrix(|place| {
+        let scene = Scene::of(World::ablated(place, "landlock-files"));
+        let judged = scene.judge(FILES, &[("run", &|words| scene.in_cell(words))]);
+        assert!(judged.escaped.is_empty() && judged.not_run.is_empty(), "{:?}", judged.escaped);
+        assert!(judged.held.len() > FILES.len() / 2, "not possible here: {:?}", judged.impossible);
+    });
+}
+
 /// With every older Landlock, what gets out of a session is what the table of `SECURITY.md` says, and nothing else.
 #[test]
 fn an_older_landlock_loses_what_is_said() {

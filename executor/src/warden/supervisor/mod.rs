@@ -4,7 +4,8 @@
 //! program could have done but for protected names, metadata, other processes and socket files. It comes from
 //! `warden/cell.rs`, which polls its listener; calls come up from the kernel (`policies/seccomp/supervised.json`), answers
 //! and descriptors go down. It does not believe the caller: a path is read once from the caller's memory, found once as a
-//! descriptor, and it is the file behind that descriptor that is asked about and then used.
+//! descriptor, and it is the file behind that descriptor that is asked about and then used. What Landlock holds by the file
+//! is asked here by the path: neither is alone in front of files outside.
 
 mod call;
 mod caller;

@@ -15,6 +15,10 @@ impl Call<'_> {
     /// `mkdirat`.
     pub fn make_directory(&self, from: i32, path: u64, mode: u64) -> Result<Answer> {
         let found = self.name(from, path)?;
+        // What makes a way makes each of its directories, those that lie outside too.
+        if found.object.is_some() {
+            return Err(Errno::EEXIST);
+        }
         self.rules.may_change(&found.real()?)?;
         let mode = Mode::from_bits_truncate(mode as libc::mode_t);
         with_mask(self.caller.mask()?, || mkdirat(&found.parent, &found.last(), mode))?;

@@ -8,7 +8,6 @@ use super::{Answer, Result, rules, with_mask};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open, openat};
 use nix::sys::stat::{Mode, fstat};
-use policies::Access;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
@@ -125,11 +124,6 @@ impl Call<'_> {
         let object = self.object(libc::AT_FDCWD, path, true)?;
         let (stat, real) = (fstat(&object)?, rules::real(&object)?);
         self.rules.may_open(&real, &stat, true)?;
-        // Before Landlock's third ABI nothing else holds this.
-        let may = self.rules.area(&real).is_some_and(|(_, access)| access == Access::Write);
-        if !may {
-            return Err(Errno::EACCES);
-        }
         if !self.rules.fits(length as i64) {
             return Err(Errno::EFBIG);
         }

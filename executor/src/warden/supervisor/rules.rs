@@ -12,6 +12,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, readlink};
 use nix::sys::stat::{FileStat, Mode, stat};
 use policies::{Access, Matcher, Protection};
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -40,7 +41,7 @@ pub struct Rules {
     names: Matcher,
     areas: Vec<(PathBuf, Area, Access)>,
     /// What may be read outside.
-    views: Vec<PathBuf>,
+    views: HashSet<PathBuf>,
     /// Protected files that have other names too: device, inode, and whether they may be read.
     linked: Vec<(u64, u64, Closing)>,
     file_size: Option<u64>,
@@ -65,10 +66,11 @@ impl Rules {
         // The first that holds a path counts.
         let mut areas: Vec<_> = held.chain(zones).collect();
         areas.extend([scratch(&walls.scratch.home), scratch(&walls.scratch.tmp)]);
+        let views = walls.views.iter().map(|view| &view.path);
         Ok(Self {
             names: walls.policy.matcher.clone(),
             areas,
-            views: walls.views.iter().map(|view| resolved(&view.path)).collect(),
+            views: views.chain(&walls.policy.listed).map(|path| resolved(path)).collect(),
             linked: walls.pins.iter().filter_map(with_other_names).collect(),
             file_size: walls.policy.limits.file_size,
             proc: stat("/proc").at(Layer::ProtectedNames, step)?.st_dev,
@@ -83,7 +85,7 @@ impl Rules {
 
     /// Whether a path may be looked at.
     pub fn seen(&self, real: &Path) -> bool {
-        self.area(real).is_some() || self.views.iter().any(|view| real.starts_with(view))
+        self.area(real).is_some() || real.ancestors().any(|path| self.views.contains(path))
     }
 
     /// Whether a file may grow to this size.
@@ -99,6 +101,7 @@ impl Rules {
     /// May this file be opened, to be changed or only read?
     pub fn may_open(&self, real: &Path, stat: &FileStat, write: bool) -> Result<()> {
         self.visible(real)?;
+        self.reaches(real, stat, write)?;
         let closed = [self.protection(real), self.protection_of_inode(stat)].into_iter().flatten().max();
         match closed {
             Some(Protection::All) => Err(Errno::EACCES),
@@ -107,9 +110,28 @@ impl Rules {
         }
     }
 
+    /// What Landlock holds by the file, once more by its path: nothing outside the views is opened, and outside the areas
+    /// nothing but devices to be changed.
+    fn reaches(&self, real: &Path, stat: &FileStat, write: bool) -> Result<()> {
+        // A pipe, or memory of its own: it came by a descriptor that the caller has.
+        let unnamed = !real.is_absolute() || real.as_os_str().as_bytes().starts_with(b"/memfd:");
+        let allowed = match self.area(real) {
+            _ if unnamed || self.in_proc(stat) => true,
+            Some((_, access)) => access == Access::Write || !write,
+            None => self.seen(real) && (!write || is(stat, libc::S_IFCHR)),
+        };
+        if allowed { Ok(()) } else { Err(Errno::EACCES) }
+    }
+
     /// May this name be made, replaced, moved or removed?
     pub fn may_change(&self, real: &Path) -> Result<()> {
-        self.visible(real)?;
+        match self.area(real) {
+            Some((_, Access::Write)) => self.unprotected(real),
+            _ => Err(Errno::EACCES),
+        }
+    }
+
+    fn unprotected(&self, real: &Path) -> Result<()> {
         self.protection(real).map_or(Ok(()), |_| Err(Errno::EACCES))
     }
 
@@ -152,7 +174,7 @@ impl Rules {
 
     /// May this file be linked to another name?
     pub fn may_link(&self, real: &Path, stat: &FileStat) -> Result<()> {
-        self.may_change(real)?;
+        self.unprotected(real)?;
         self.protection_of_inode(stat).map_or(Ok(()), |_| Err(Errno::EACCES))
     }
 
