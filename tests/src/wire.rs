@@ -4,8 +4,8 @@ use crate::process::{self, Process};
 use crate::sys;
 use crate::world::World;
 use broker_protocol::{
-    Bash, CallId, Command, Decoder, FromBroker, Hello, Open, Opened, Outcome, Request, Stdin, ToBroker,
-    Trust, Usage, encode,
+    Bash, CallId, Command, Decoder, FileAnswer, FromBroker, Hello, Open, Opened, Outcome, Request, Stdin,
+    ToBroker, Trust, Usage, encode, frame,
 };
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -165,6 +165,14 @@ impl Broker {
                 _ => {}
             }
         }
+    }
+
+    /// The answer of a tool that must have been called.
+    #[track_caller]
+    pub fn ask(&mut self, call: CallId, request: Request) -> FileAnswer {
+        let done = self.call(call, request);
+        assert_eq!(done.outcome, Outcome::Answered);
+        frame::decode_whole(&done.parts).expect("the parts of an answer are an answer")
     }
 
     /// Waits for the broker's end.

@@ -2,7 +2,9 @@
 //! temporary file stands in the project, and what can go on goes on. Criterion 6 of the main job.
 #![allow(clippy::unwrap_used)]
 
-use broker_protocol::{FileWrite, Outcome, Request, ToBroker, Zone, ZonePath};
+use broker_protocol::{
+    FileRead, FileReply, FileWrite, History, Outcome, Request, ToBroker, Undo, Zone, ZonePath,
+};
 use lazaret_tests::process::{self, Process, until};
 use lazaret_tests::wire::{Received, shell};
 use lazaret_tests::world::long_sleep;
@@ -158,6 +160,10 @@ fn a_killed_worker_is_one_broken_call_at_most() {
             // The kill may be noticed only when the next call has been handed down.
             let first = session.call("file_read", json!({"path": "file"}));
             assert!(first.ok() || first.kind() == "internal", "{}", first.result);
+            // The new worker knows nothing of what the session had read.
+            let blind = session.call("file_write", json!({"path": "file", "content": "blind"}));
+            assert_eq!(blind.kind(), if first.ok() { "" } else { "invalid_input" }, "{}", blind.result);
+            session.call("file_read", json!({"path": "file"})).success();
             let next = session.call("file_write", json!({"path": "file", "content": round.to_string()}));
             next.success();
             assert_eq!(world.get("file"), round.to_string().as_bytes());
@@ -178,15 +184,17 @@ fn no_kill_leaves_half_a_file() {
             let part = parts[round % parts.len()];
             let (mut broker, _) = Broker::open(&world);
             // One small write first, so that the worker is there.
-            broker.call(1, write("small", b"x"));
+            broker.call(1, read("small"));
+            broker.call(2, write("small", b"x"));
+            broker.call(3, read("file"));
             let seen = process::tree(broker.pid());
             let victim = Part::find(part, broker.pid())[0].clone();
-            broker.send(&ToBroker::Call { call: 2, request: write("file", &contents[(round + 1) % 2]) });
+            broker.send(&ToBroker::Call { call: 4, request: write("file", &contents[(round + 1) % 2]) });
             std::thread::sleep(Duration::from_micros(chance.below(6000)));
             victim.kill();
             if part == Part::Worker {
-                wait_for_call(&mut broker, 2);
-                let next = broker.call(3, Request::Bash(shell("true")));
+                wait_for_call(&mut broker, 4);
+                let next = broker.call(5, Request::Bash(shell("true")));
                 assert!(matches!(next.outcome, Outcome::Ran(_)), "{next:?}");
             }
             drop(broker);
@@ -194,7 +202,29 @@ fn no_kill_leaves_half_a_file() {
             assert!(left.is_empty(), "round {round}, {part:?} killed: {left:#?}");
             assert_whole(&world, &contents, &format!("round {round}, {part:?} killed"));
         }
+        assert_history_works(&world, &contents);
     });
+}
+
+/// Whatever was killed: every change that is listed can be undone, or is said not to have happened.
+#[track_caller]
+fn assert_history_works(world: &World, contents: &[Vec<u8>]) {
+    let (mut broker, _) = Broker::open(world);
+    let Ok(FileReply::History(history)) = broker.ask(1, Request::History(History { limit: 1000 })) else {
+        panic!("no history");
+    };
+    assert!(history.changes.len() > 100, "{}", history.changes.len());
+    let mut undone = 0;
+    for change in history.changes.into_iter().filter(|change| change.before.is_some()).take(40) {
+        let undo = Undo { change: change.number, path: change.path, force: true };
+        match broker.ask(2, Request::Undo(undo)) {
+            Ok(FileReply::Undone(_)) => undone += 1,
+            Err(failed) if failed.message.contains("already") => {}
+            other => panic!("change {}: {other:?}", change.number),
+        }
+        assert!(contents.contains(&world.get("file")));
+    }
+    assert!(undone > 5, "{undone}");
 }
 
 /// The same with the orchestrator.
@@ -207,7 +237,7 @@ fn no_kill_of_the_orchestrator_leaves_half_a_file() {
     world.put("file", &contents[0]);
     for round in 0..20 {
         let mut session = Session::open(&world);
-        session.call("file_write", json!({"path": "small", "content": "x"})).success();
+        session.call("file_read", json!({"path": "file"})).success();
         let seen = process::tree(session.pid());
         session.start_call("file_write", json!({"path": "file", "content": contents[(round + 1) % 2]}));
         std::thread::sleep(Duration::from_micros(chance.below(20_000)));
@@ -238,6 +268,43 @@ fn a_run_dies_with_its_cell() {
     });
 }
 
+/// A background process is as stubborn as it can be, and ends with its session however that ends.
+#[test]
+fn background_processes_end_with_the_session() {
+    matrix(|place| {
+        for end in [None, Some(Part::Broker), Some(Part::Warden)] {
+            let world = World::new(place);
+            let mut session = Session::open(&world);
+            let marker = long_sleep();
+            let command = format!("trap '' HUP INT TERM; setsid sleep {marker} & sleep {marker}");
+            session.call("bash", json!({"command": command, "background": true})).success();
+            let sleeps = format!("sleep {marker}");
+            let alive = || process::with_marker(&sleeps).iter().filter(|p| p.name == "sleep").count();
+            assert!(until(SOON, || alive() == 2));
+            let seen = process::tree(session.pid());
+            match end {
+                None => assert!(session.close(SOON).success()),
+                Some(part) => part.find(session.pid())[0].kill(),
+            }
+            process::assert_gone(&sleeps, SECOND);
+            if end.is_none() {
+                assert_all_gone(&seen, &world);
+            }
+        }
+        let world = World::new(place);
+        let mut session = Session::open(&world);
+        let marker = long_sleep();
+        let command = format!("trap '' HUP INT TERM; setsid sleep {marker} & sleep {marker}");
+        session.call("bash", json!({"command": command, "background": true})).success();
+        let sleeps = format!("sleep {marker}");
+        assert!(until(SOON, || !process::with_marker(&sleeps).is_empty()));
+        let seen = process::tree(session.pid());
+        session.child.kill().unwrap();
+        process::assert_gone(&sleeps, SECOND);
+        assert_all_gone(&seen[1..], &world);
+    });
+}
+
 /// A session that ends in an orderly way leaves no process and no file of its own in the project.
 #[test]
 fn an_orderly_end_leaves_nothing() {
@@ -253,6 +320,11 @@ fn an_orderly_end_leaves_nothing() {
             fs::read_dir(&world.project).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(names, ["made"]);
     });
+}
+
+fn read(path: &str) -> Request {
+    let path = ZonePath::new(Zone::Project, path).unwrap();
+    Request::FileRead(FileRead { path, offset: None, limit: None })
 }
 
 fn write(path: &str, content: &[u8]) -> Request {

@@ -69,7 +69,7 @@ fn every_variant_has_an_example() {
         ToBroker::Call { request, .. } => Some(request.tool()),
         _ => None,
     });
-    seen(requests.collect(), &["bash", "file_read", "file_write", "file_edit", "file_list", "glob", "grep"]);
+    seen(requests.collect(), &REQUESTS);
     let from = from_broker();
     seen(from.iter().map(|(_, message)| variant_from(message)).collect(), &FROM);
     let outcomes: Vec<&Outcome> = from.iter().filter_map(|(_, message)| outcome(message)).collect();
@@ -85,6 +85,21 @@ fn every_variant_has_an_example() {
         &REPLIES,
     );
 }
+
+const REQUESTS: [&str; 12] = [
+    "bash",
+    "file_read",
+    "file_write",
+    "file_edit",
+    "file_list",
+    "glob",
+    "grep",
+    "background_list",
+    "background_log",
+    "background_kill",
+    "history",
+    "undo",
+];
 
 const TO: [&str; 15] = [
     "hello",
@@ -182,7 +197,20 @@ fn variant_end(ended: Ended) -> &'static str {
     }
 }
 
-const REPLIES: [&str; 6] = ["read", "written", "edited", "listed", "walked", "grepped"];
+const REPLIES: [&str; 12] = [
+    "read",
+    "written",
+    "edited",
+    "listed",
+    "walked",
+    "grepped",
+    "started",
+    "background",
+    "logged",
+    "killed",
+    "history",
+    "undone",
+];
 
 fn variant_reply(reply: &FileReply) -> &'static str {
     match reply {
@@ -192,6 +220,12 @@ fn variant_reply(reply: &FileReply) -> &'static str {
         FileReply::Listed(_) => "listed",
         FileReply::Walked(_) => "walked",
         FileReply::Grepped(_) => "grepped",
+        FileReply::Started(_) => "started",
+        FileReply::Background(_) => "background",
+        FileReply::Logged(_) => "logged",
+        FileReply::Killed(_) => "killed",
+        FileReply::History(_) => "history",
+        FileReply::Undone(_) => "undone",
     }
 }
 
@@ -295,6 +329,12 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
         ("file_list", call(Request::FileList(FileList { path: zone(""), depth: 1, hidden: true, limit: 9 }))),
         ("glob", call(Request::Glob(glob()))),
         ("grep", call(Request::Grep(grep()))),
+        ("bash in the background", call(Request::Bash(in_background()))),
+        ("background_list", call(Request::BackgroundList)),
+        ("background_log", call(Request::BackgroundLog(BackgroundLog { id: 3, from: Some(5), most: 9 }))),
+        ("background_kill", call(Request::BackgroundKill(BackgroundKill { id: 3 }))),
+        ("history", call(Request::History(History { limit: 9 }))),
+        ("undo", call(Request::Undo(Undo { change: 4, path: zone("a"), force: true }))),
         ("input", ToBroker::Input { call: 7, bytes: b"in".into() }),
         ("input end", ToBroker::InputEnd { call: 7 }),
         ("resize", ToBroker::Resize { call: 7, rows: 24, columns: 80 }),
@@ -329,7 +369,15 @@ fn scope() -> Scope {
 }
 
 fn bash(command: Command, stdin: Stdin) -> Bash {
-    Bash { command, directory: None, timeout_s: None, idle_timeout_s: None, stdin, live: false }
+    Bash {
+        command,
+        directory: None,
+        timeout_s: None,
+        idle_timeout_s: None,
+        stdin,
+        live: false,
+        background: false,
+    }
 }
 
 fn streamed() -> Bash {
@@ -343,6 +391,10 @@ fn streamed() -> Bash {
             Stdin::Stream,
         )
     }
+}
+
+fn in_background() -> Bash {
+    Bash { background: true, ..bash(Command::Shell("serve".into()), Stdin::Null) }
 }
 
 fn terminal() -> Stdin {
@@ -503,17 +555,37 @@ fn answers() -> Vec<(&'static str, FileAnswer)> {
     let matches = vec![Match { path: "a".into(), lines: vec![line] }];
     let mut answers = vec![
         ("read", Ok(FileReply::Read(read))),
-        ("written", Ok(FileReply::Written(Written { bytes: 4, created: true, sha256 }))),
-        ("edited", Ok(FileReply::Edited(Edited { replaced: vec![1, 2], bytes: 5, sha256 }))),
+        ("written", Ok(FileReply::Written(Written { bytes: 4, created: true, sha256, change: Some(4) }))),
+        ("edited", Ok(FileReply::Edited(Edited { replaced: vec![1, 2], bytes: 5, sha256, change: None }))),
         (
             "listed",
             Ok(FileReply::Listed(Listed { entries, truncated: Some(Truncated { total: None, shown: 4 }) })),
         ),
         ("walked", Ok(FileReply::Walked(Walked { paths: vec!["a".into()], truncated: None }))),
         ("grepped", Ok(FileReply::Grepped(Grepped { matches, truncated: None, binary: 2 }))),
+        ("started", Ok(FileReply::Started(Started { id: 3, log: Some(zone("a")), timeout_s: Some(9) }))),
+        (
+            "background",
+            Ok(FileReply::Background(vec![background(None), background(Some(Ok(Ended::Exited(1))))])),
+        ),
+        ("logged", Ok(FileReply::Logged(Logged { from: 5, bytes: b"log".into(), total: 8, alive: true }))),
+        ("killed", Ok(FileReply::Killed(background(Some(Err(Broken { message: "m".into() })))))),
+        ("history", Ok(FileReply::History(Changes { changes: vec![change()], truncated }))),
+        ("undone", Ok(FileReply::Undone(Undone { sha256: Some(sha256), bytes: 5, change: Some(6) }))),
+        ("undone, removed", Ok(FileReply::Undone(Undone { sha256: None, bytes: 0, change: None }))),
     ];
     answers.extend(KINDS.map(|kind| (kind.name(), Err(Failed { kind, message: "m".into() }))));
     answers
+}
+
+fn background(ended: Option<Result<Ended, Broken>>) -> Background {
+    let usage = Usage { wall_us: 5, ..Usage::default() };
+    Background { id: 3, command: "serve".into(), started_ms: 7, log: None, ended, usage }
+}
+
+fn change() -> Change {
+    let digest = Some(Digest([3; 32]));
+    Change { number: 4, call: 7, time_ms: 9, path: zone("a"), before: None, after: digest }
 }
 
 const KINDS: [ErrorKind; 16] = [

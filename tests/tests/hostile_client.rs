@@ -202,6 +202,10 @@ fn requests_over_a_limit_are_refused_and_the_session_goes_on() {
     requests.push(Request::FileEdit(FileEdit { path: zone("a"), edits: vec![], expected_sha256: None }));
     let list = FileList { path: zone(""), depth: 0, hidden: false, limit: limit::ENTRIES + 1 };
     requests.push(Request::FileList(list));
+    let fed = Bash { stdin: Stdin::Stream, background: true, ..shell("true") };
+    requests.push(Request::Bash(fed));
+    requests.push(Request::BackgroundLog(BackgroundLog { id: 1, from: None, most: limit::LOG + 1 }));
+    requests.push(Request::History(History { limit: 0 }));
     for (call, request) in requests.into_iter().enumerate() {
         let described = format!("{request:?}");
         let done = broker.call(call as u64, request);
@@ -210,6 +214,213 @@ fn requests_over_a_limit_are_refused_and_the_session_goes_on() {
     }
     let done = broker.call(100, Request::Bash(shell("exit 4")));
     assert_eq!(end_of(&done.outcome), Some(Ended::Exited(4)));
+}
+
+fn write(path: &str, content: &str) -> Request {
+    let content = content.into();
+    Request::FileWrite(FileWrite { path: zone(path), content, overwrite: true, expected_sha256: None })
+}
+
+fn edit(path: &str, old: &str, new: &str) -> Request {
+    let edits = vec![Edit { old: old.into(), new: new.into(), occurrence: Occurrence::All }];
+    Request::FileEdit(FileEdit { path: zone(path), edits, expected_sha256: None })
+}
+
+/// Attack: a client that does not say what it has read, and one whose worker has forgotten it.
+#[test]
+fn no_client_changes_what_it_has_not_read() {
+    matrix(|place| {
+        let world = World::new(place);
+        world.put("a", "theirs");
+        let (mut broker, _) = Broker::open(&world);
+        let read = || Request::FileRead(FileRead { path: zone("a"), offset: None, limit: None });
+        let refused = |broker: &mut Broker, words: &str| {
+            for request in [write("a", "mine"), edit("a", "e", "x")] {
+                let failed = broker.ask(1, request).unwrap_err();
+                assert_eq!(failed.kind, ErrorKind::InvalidInput);
+                assert!(failed.message.contains(words), "{}", failed.message);
+            }
+        };
+        refused(&mut broker, "has not been read");
+        // Looking at it is not reading it.
+        let list = FileList { path: zone(""), depth: 1, hidden: false, limit: 9 };
+        broker.ask(1, Request::FileList(list)).unwrap();
+        refused(&mut broker, "has not been read");
+        assert_eq!(world.get("a"), b"theirs");
+        // Control: the same frames work once it has been read.
+        broker.ask(1, read()).unwrap();
+        broker.ask(1, edit("a", "theirs", "ours")).unwrap();
+        broker.ask(1, write("a", "mine")).unwrap();
+        assert_eq!(world.get("a"), b"mine");
+        world.put("a", "eels");
+        refused(&mut broker, "was modified since the last read");
+        broker.ask(1, read()).unwrap();
+        let worker =
+            process::tree(broker.pid()).into_iter().find(|part| part.name == "lazaret-worker").unwrap();
+        worker.kill();
+        assert!(until(SOON, || !worker.is_alive()));
+        broker.call(2, Request::Bash(shell("true")));
+        refused(&mut broker, "has not been read");
+        assert_eq!(world.get("a"), b"eels");
+        // Nor does another session know what this one has read.
+        broker.ask(1, read()).unwrap();
+        let (mut other, _) = Broker::open(&world);
+        refused(&mut other, "has not been read");
+    });
+}
+
+/// Attack: a command writes what undo goes by. Nothing of that is let through, in either tier.
+#[test]
+fn no_command_touches_the_history() {
+    matrix(|place| {
+        let world = World::new(place);
+        let (mut broker, _) = Broker::open(&world);
+        let Ok(FileReply::Written(written)) = broker.ask(1, write("a", "mine")) else { panic!() };
+        let change = written.change.unwrap();
+        let store = world.central.join(".lazaret").display().to_string();
+        for script in [
+            "echo forged > STORE/undo/changes/CHANGE",
+            "echo forged > STORE/undo/changes/99",
+            "rm STORE/undo/changes/CHANGE",
+            "mv STORE/undo/changes/CHANGE STORE/undo/changes/9",
+            "mkdir STORE/undo/objects/x",
+            "ln STORE/undo/changes/CHANGE $TMPDIR/l && echo x > $TMPDIR/l",
+            "ln STORE/undo/changes/CHANGE STORE/../l && echo x > STORE/../l",
+            "chmod 777 STORE/undo/changes/CHANGE",
+            "mv STORE STORE-away",
+            "rm -rf STORE",
+            "ln -s STORE/undo/changes/CHANGE by && echo x > by",
+        ] {
+            let script = script.replace("STORE", &store).replace("CHANGE", &change.to_string());
+            let done = broker.call(1, Request::Bash(shell(&script)));
+            assert!(
+                matches!(end_of(&done.outcome), Some(Ended::Exited(1..))),
+                "{script}: {:?}",
+                done.outcome
+            );
+        }
+        // Control: beside it a command writes as it likes, and reads in it.
+        let read = format!("grep -q project:a {store}/undo/changes/{change} && echo x > {store}-beside");
+        let done = broker.call(1, Request::Bash(shell(&read)));
+        assert_eq!(end_of(&done.outcome), Some(Ended::Exited(0)));
+        for name in [".lazaret/undo/changes/1", ".lazaret/x", ".LAZARET/x"] {
+            let path = ZonePath::new(Zone::Central, name).unwrap();
+            let write = FileWrite { path, content: b"x".into(), overwrite: true, expected_sha256: None };
+            let done = broker.call(1, Request::FileWrite(write));
+            assert_eq!(done.outcome.error(), Some(ErrorKind::Violation), "{name}");
+        }
+        let undo = Request::Undo(Undo { change, path: zone("a"), force: false });
+        broker.ask(1, undo).unwrap();
+        assert!(!world.project.join("a").exists());
+    });
+}
+
+/// Attack: a program outside a cell forges what undo goes by, and the client asks for it.
+#[test]
+fn forged_history_restores_nothing_it_should_not() {
+    matrix(|place| {
+        let world = World::new(place);
+        world.put("a", "old");
+        world.put(".env", "SECRET=1");
+        world.put(".git/hooks/post-commit", "theirs");
+        let (mut broker, _) = Broker::open(&world);
+        broker.ask(1, Request::FileRead(FileRead { path: zone("a"), offset: None, limit: None })).unwrap();
+        let Ok(FileReply::Written(written)) = broker.ask(1, write("a", "new")) else { panic!() };
+        let change = written.change.unwrap();
+        let undo = |path: &str| Request::Undo(Undo { change, path: zone(path), force: true });
+        // Control: what is not forged is restored.
+        broker.ask(1, undo("a")).unwrap();
+        assert_eq!(world.get("a"), b"old");
+        let line = world.central.join(format!(".lazaret/undo/changes/{change}"));
+        let written = std::fs::read_to_string(&line).unwrap();
+        let forge = |path: &str| std::fs::write(&line, written.replace("project:a", path)).unwrap();
+        for path in [".env", ".git/hooks/post-commit", "sub/.git/config"] {
+            forge(&format!("project:{path}"));
+            let done = broker.call(1, undo(path));
+            assert_eq!(done.outcome.error(), Some(ErrorKind::Violation), "{path}: {:?}", done.outcome);
+            let failed = broker.ask(1, undo("a")).unwrap_err();
+            assert_eq!(failed.kind, ErrorKind::InvalidInput, "{path} by another name: {}", failed.message);
+        }
+        for path in
+            ["project:../outside/secret.txt", "project:/etc/passwd", "project:x/%2e%2e/%2e%2e/outside/x"]
+        {
+            forge(path);
+            assert_eq!(broker.ask(1, undo("a")).unwrap_err().kind, ErrorKind::NotFound, "{path}");
+        }
+        forge("project:a");
+        let secret = world.outside.join("secret.txt");
+        std::fs::remove_file(world.project.join("a")).unwrap();
+        std::os::unix::fs::symlink(&secret, world.project.join("a")).unwrap();
+        let failed = broker.ask(1, undo("a")).unwrap_err();
+        assert_eq!(failed.kind, ErrorKind::Violation, "through a link: {}", failed.message);
+        std::fs::remove_file(world.project.join("a")).unwrap();
+        let objects: Vec<_> = std::fs::read_dir(world.central.join(".lazaret/undo/objects"))
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect();
+        objects.iter().for_each(|object| std::fs::write(object, "ODD").unwrap());
+        assert_eq!(broker.ask(1, undo("a")).unwrap_err().kind, ErrorKind::NotFound, "forged contents");
+        for object in &objects {
+            std::fs::remove_file(object).unwrap();
+            std::os::unix::fs::symlink(&secret, object).unwrap();
+        }
+        assert_eq!(broker.ask(1, undo("a")).unwrap_err().kind, ErrorKind::NotFound, "links as contents");
+        assert_eq!(std::fs::read_to_string(&secret).unwrap(), world.canary);
+        assert_eq!(
+            (world.get(".env"), world.get(".git/hooks/post-commit")),
+            (b"SECRET=1".into(), b"theirs".into())
+        );
+    });
+}
+
+/// Attack: as many background processes as one likes, and orders to those of others.
+#[test]
+fn background_processes_are_counted_and_are_the_sessions_own() {
+    matrix(|place| {
+        let world = World::new(place);
+        let (mut broker, _) = Broker::open(&world);
+        let marker = long_sleep();
+        let background = || {
+            Request::Bash(Bash {
+                background: true,
+                live: true,
+                ..shell(&format!("setsid sleep {marker} & sleep {marker}"))
+            })
+        };
+        // All at once: those that wait for a cell count too.
+        let asked = limit::BACKGROUND as u64 + 4;
+        (1..=asked).for_each(|call| broker.send(&ToBroker::Call { call, request: background() }));
+        let mut refused = 0;
+        for _ in 0..asked {
+            let outcome = loop {
+                if let FromBroker::Done { outcome, .. } = broker.message() {
+                    break outcome;
+                }
+            };
+            refused += u64::from(outcome.error() == Some(ErrorKind::ResourceLimit));
+        }
+        assert_eq!(refused, 4);
+        let Ok(FileReply::Background(list)) = broker.ask(1, Request::BackgroundList) else { panic!() };
+        assert_eq!(list.len(), limit::BACKGROUND);
+        let mut other = Broker::open(&world).0;
+        assert_eq!(other.ask(1, Request::BackgroundList), Ok(FileReply::Background(vec![])));
+        for id in [0, 1, u64::MAX] {
+            let kill = Request::BackgroundKill(BackgroundKill { id });
+            assert_eq!(other.ask(1, kill).unwrap_err().kind, ErrorKind::NotFound);
+        }
+        for process in &list {
+            let Ok(FileReply::Killed(killed)) =
+                broker.ask(1, Request::BackgroundKill(BackgroundKill { id: process.id }))
+            else {
+                panic!()
+            };
+            assert_eq!(killed.ended, Some(Ok(Ended::Cancelled)));
+        }
+        process::assert_gone(&marker, Duration::ZERO);
+        broker.ask(1, background()).unwrap();
+        let memory = figure(broker.pid(), "status", "VmRSS").unwrap();
+        assert!(memory < MEMORY, "{memory} KiB");
+    });
 }
 
 /// The type of a path cannot be made to hold these; the bytes on the wire can.

@@ -11,11 +11,12 @@ use crate::cell::{environment, probe};
 use crate::sys;
 use crate::warden::{self, Told, Warden};
 use crate::work::litter;
+use crate::work::undo::store;
 use broker_protocol::{
     ErrorKind, Failed, Layer, LayerSet, Machine, Open, Opened, Tier, TooLarge, Zone, ZonePath,
 };
 use policies::secret::secrets;
-use policies::{EffectivePolicy, Host, Policies, PolicyError, Source, resolve};
+use policies::{Access, EffectivePolicy, Host, Policies, PolicyError, Source, resolve};
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fs::{self, DirBuilder};
@@ -326,6 +327,9 @@ fn build(
     let policy = policy.clone();
     let mut walls = Walls::plan(policy, (tier, layers), ablation, abi, zones.clone(), scratch, environment)
         .map_err(OpenError::Plan)?;
+    if walls.policy.central == Access::Write {
+        store::make(&walls.central);
+    }
     let pins = look_through(&walls)?;
     if walls.has(Layer::ProtectedNames) {
         walls.pins = pins;

@@ -11,6 +11,7 @@ use super::plan::{View, ViewKind, Walls};
 use super::protected::{Closing, Pin};
 use super::{At, LayerError, namespaces};
 use crate::sys;
+use crate::work::undo::store;
 use broker_protocol::{Layer, Zone};
 use libc::{MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -35,8 +36,8 @@ const BASES: [&str; 4] = ["/tmp", "/mnt", "/var", "/usr"];
 /// tries to.
 pub const OUTSIDE: &str = "/.outside";
 
-/// Builds the session's root and makes it the root.
-pub fn build(walls: &Walls) -> Result<(), LayerError> {
+/// Builds the session's root and makes it the root. Returns what only the file worker writes, opened before it is pinned.
+pub fn build(walls: &Walls) -> Result<Option<OwnedFd>, LayerError> {
     let mask = umask(Mode::empty());
     mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
         .at(Layer::MountNamespace, || "make the mounts private".into())?;
@@ -50,12 +51,13 @@ pub fn build(walls: &Walls) -> Result<(), LayerError> {
     tmpfs(&root.directory(Path::new(OUTSIDE))?, "mode=777,size=4k,nr_inodes=4")?;
     enter(base)?;
     namespaces::close_user_namespaces(walls.layers)?;
+    let own = store::open(&walls.central);
     hold(walls)?;
     pin_all(&walls.pins)?;
     read_only("/proc")?;
     read_only("/")?;
     umask(mask);
-    Ok(())
+    Ok(own)
 }
 
 /// Mounts a `/proc` of this process's own PID namespace over the session's.

@@ -14,6 +14,7 @@ use crate::cell::{
     At, LayerError, NoNewPrivileges, capabilities, descriptors, landlock, mounts, namespaces, seccomp,
 };
 use crate::sys::{self, Child, Fork};
+use crate::work::undo::store;
 use broker_protocol::Layer;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -170,7 +171,7 @@ impl Told {
 /// The warden's life, in its own process.
 fn run(walls: &Walls, socket: &OwnedFd, uid: Uid, gid: Gid) -> Result<(), LayerError> {
     descriptors::keep_only(&[socket.as_fd()], walls.ablation.descriptors())?;
-    let nnp = settle(walls, uid, gid)?;
+    let (nnp, own) = settle(walls, uid, gid)?;
     let ruleset = landlock::Rules::open(walls)?.ruleset()?;
     let supervision = walls.is_supervised().then(|| supervisor::Rules::new(walls)).transpose()?;
     if walls.has(Layer::Seccomp) {
@@ -178,14 +179,15 @@ fn run(walls: &Walls, socket: &OwnedFd, uid: Uid, gid: Gid) -> Result<(), LayerE
     }
     let signals = child_signals()?;
     tell(socket, &[READY], &[])?;
-    let mut keeper = Keeper { walls, ruleset, supervision, nnp, socket, signals, children: Vec::new() };
+    let children = Vec::new();
+    let mut keeper = Keeper { walls, ruleset, supervision, own, nnp, socket, signals, children };
     keeper.serve()?;
     walls.scratch.remove();
     exit(0)
 }
 
-/// Puts up what is the same for all cells.
-fn settle(walls: &Walls, uid: Uid, gid: Gid) -> Result<NoNewPrivileges, LayerError> {
+/// Puts up what is the same for all cells. Opens what only the worker writes, before its name is pinned.
+fn settle(walls: &Walls, uid: Uid, gid: Gid) -> Result<(NoNewPrivileges, Option<OwnedFd>), LayerError> {
     let process = |step: &'static str| move || step.to_owned();
     prctl::set_name(c"lazaret-warden").at(Layer::Rlimits, process("name the warden"))?;
     let nnp = crate::cell::no_new_privileges(walls.layers)?;
@@ -197,16 +199,17 @@ fn settle(walls: &Walls, uid: Uid, gid: Gid) -> Result<NoNewPrivileges, LayerErr
         prctl::set_child_subreaper(true).at(Layer::Rlimits, process("PR_SET_CHILD_SUBREAPER"))?;
     }
     namespaces::settle(walls.layers, uid, gid)?;
-    if walls.has(Layer::MountNamespace) {
-        mounts::build(walls)?;
+    let own = if walls.has(Layer::MountNamespace) {
+        mounts::build(walls)?
     } else {
         namespaces::close_user_namespaces(walls.layers)?;
-    }
+        store::open(&walls.central)
+    };
     if walls.has(Layer::Capabilities) {
         capabilities::drop_bounding()?;
     }
     prctl::set_dumpable(false).at(Layer::Capabilities, process("PR_SET_DUMPABLE"))?;
-    Ok(nnp)
+    Ok((nnp, own))
 }
 
 /// A descriptor that is readable when a child has ended.
@@ -228,6 +231,8 @@ struct Keeper<'a> {
     ruleset: OwnedFd,
     /// What the supervisors of flat cells go by.
     supervision: Option<supervisor::Rules>,
+    /// Where the worker keeps what it replaces.
+    own: Option<OwnedFd>,
     nnp: NoNewPrivileges,
     socket: &'a OwnedFd,
     signals: SignalFd,
@@ -278,7 +283,7 @@ impl Keeper<'_> {
         let child = match sys::fork(flags).at(Layer::PidNamespace, || "fork".into())? {
             Fork::Parent(child) => child,
             Fork::Child => match what {
-                Ask::Worker => worker::run(self.walls, ours, self.nnp),
+                Ask::Worker => worker::run(self.walls, ours, self.own.as_ref(), self.nnp),
                 Ask::Cell | Ask::Terminal => {
                     let rules =
                         cell::Rules { ruleset: &self.ruleset, supervision: self.supervision.as_ref() };

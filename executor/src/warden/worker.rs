@@ -30,18 +30,25 @@ pub const USAGE: usize = 24;
 pub const MESSAGE_MAX: usize = 1 + USAGE + CHUNK;
 
 /// The worker's life.
-pub fn run(walls: &Walls, socket: OwnedFd, nnp: NoNewPrivileges) -> ! {
-    let done = prepare(walls, &socket, nnp).map_err(|error| io::Error::other(error.to_string()));
+pub fn run(walls: &Walls, socket: OwnedFd, own: Option<&OwnedFd>, nnp: NoNewPrivileges) -> ! {
+    let done = prepare(walls, &socket, own, nnp).map_err(|error| io::Error::other(error.to_string()));
     // A worker that cannot be closed must not work: the broker sees the end of its socket.
     let done = done.and_then(|worker| serve(&worker, &socket));
     exit(i32::from(done.is_err()))
 }
 
-fn prepare(walls: &Walls, socket: &OwnedFd, nnp: NoNewPrivileges) -> Result<Worker, LayerError> {
+fn prepare(
+    walls: &Walls,
+    socket: &OwnedFd,
+    own: Option<&OwnedFd>,
+    nnp: NoNewPrivileges,
+) -> Result<Worker, LayerError> {
     let step = || "prepare the file worker".to_owned();
     prctl::set_name(c"lazaret-worker").at(Layer::PidNamespace, step)?;
-    descriptors::keep_only(&[socket.as_fd()], walls.ablation.descriptors())?;
-    let worker = open(walls).at(Layer::LandlockFiles, step)?;
+    let own = own.map(OwnedFd::try_clone).transpose().at(Layer::Descriptors, step)?;
+    let kept = [Some(socket.as_fd()), own.as_ref().map(AsFd::as_fd)];
+    descriptors::keep_only(&kept.into_iter().flatten().collect::<Vec<_>>(), walls.ablation.descriptors())?;
+    let worker = open(walls, own).at(Layer::LandlockFiles, step)?;
     if walls.has(Layer::Capabilities) {
         prctl::set_dumpable(false).at(Layer::Capabilities, step)?;
         capabilities::drop_all()?;
@@ -54,7 +61,7 @@ fn prepare(walls: &Walls, socket: &OwnedFd, nnp: NoNewPrivileges) -> Result<Work
     Ok(worker)
 }
 
-fn open(walls: &Walls) -> io::Result<Worker> {
+fn open(walls: &Walls, own: Option<OwnedFd>) -> io::Result<Worker> {
     let root = |path: &Path, access| Root::open(&path.to_string_lossy(), access == Access::Write);
     let roots = Roots {
         project: root(&walls.project, walls.policy.project)?,
@@ -62,7 +69,7 @@ fn open(walls: &Walls) -> io::Result<Worker> {
     };
     let matcher = walls.has(Layer::ProtectedNames).then(|| walls.policy.matcher.clone());
     let names = Names { matcher, paths: walls.policy.paths.clone() };
-    Ok(Worker::new(roots, Box::new(names), walls.policy.limits.undo))
+    Ok(Worker::new(roots, Box::new(names), own, walls.policy.limits.undo))
 }
 
 /// The policy's protected names and the session's scope, as the file tools ask for them. The broker has asked about the

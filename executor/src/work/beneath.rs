@@ -7,7 +7,6 @@
 //! is swapped meanwhile makes that call fail; it cannot make it open something else.
 
 use super::failure::SystemError;
-use super::undo::store::DIRECTORY;
 use super::{Intent, Worker};
 use broker_protocol::{Zone, ZonePath};
 use nix::errno::Errno;
@@ -177,12 +176,6 @@ pub enum OpenError {
         /// Which root.
         zone: Zone,
     },
-    /// It is, or leads into, what Lazaret keeps for itself.
-    #[error("{path} is Lazaret's own: what it keeps to undo changes is not written by tools")]
-    Own {
-        /// The path.
-        path: String,
-    },
     /// It is something else than a regular file.
     #[error("{path} is {is}, not a regular file")]
     NotAFile {
@@ -282,9 +275,6 @@ impl Worker {
         if intent == Intent::Write && !self.root(place.zone).writable {
             return Err(OpenError::ReadOnly { path: path.to_string(), zone: place.zone });
         }
-        if intent == Intent::Write && self.is_own(place) {
-            return Err(OpenError::Own { path: path.to_string() });
-        }
         let closed = self.protected.closed(place.zone, &place.path, intent).map(str::to_owned);
         let out_of_scope = || self.protected.out_of_scope(self.tool.get(), place.zone, &place.path);
         let Some(why) = closed.or_else(out_of_scope) else { return Ok(()) };
@@ -293,14 +283,6 @@ impl Worker {
             true => OpenError::Closed { path, intent, why },
             false => OpenError::ClosedByLink { path, real: place.to_string(), intent, why },
         })
-    }
-
-    /// Whether `place` lies in Lazaret's own directory, whichever root it is named by and in whatever case.
-    fn is_own(&self, place: &Place) -> bool {
-        let absolute = self.root(place.zone).path.join(&place.path);
-        let below = absolute.strip_prefix(&self.roots.central.path).ok();
-        let first = below.and_then(|below| below.components().next());
-        first.is_some_and(|first| first.as_os_str().eq_ignore_ascii_case(DIRECTORY))
     }
 
     /// Resolves every link of `asked` that exists. The result is a name only; it is opened like any other.

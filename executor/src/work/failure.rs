@@ -99,9 +99,7 @@ impl OpenError {
         match self {
             OpenError::NotFound { .. } => ErrorKind::NotFound,
             OpenError::Outside { .. } | OpenError::ClosedByLink { .. } => ErrorKind::Violation,
-            OpenError::Closed { .. } | OpenError::ReadOnly { .. } | OpenError::Own { .. } => {
-                ErrorKind::DeniedPolicy
-            }
+            OpenError::Closed { .. } | OpenError::ReadOnly { .. } => ErrorKind::DeniedPolicy,
             OpenError::NotAFile { .. } | OpenError::NotADirectory { .. } => ErrorKind::InvalidInput,
             OpenError::Loop { .. } | OpenError::Moved { .. } | OpenError::System(_) => ErrorKind::Io,
         }

@@ -44,6 +44,7 @@ mod tests;
 use broker_protocol::{CallId, FileAnswer, FileReply, Request, Zone};
 use seen::Seen;
 use std::cell::{Cell, RefCell};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use undo::store::Store;
 
@@ -87,9 +88,9 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// A worker on `roots`, which are opened before the process is confined. It keeps `undo` bytes of changes.
-    pub fn new(roots: Roots, protected: Box<dyn Protected>, undo: u64) -> Self {
-        let (seen, store, call) = (RefCell::default(), RefCell::new(Store::new(undo)), Cell::new(0));
+    /// A worker on `roots`, which are opened before the process is confined. It keeps `undo` bytes of changes in `own`.
+    pub fn new(roots: Roots, protected: Box<dyn Protected>, own: Option<OwnedFd>, undo: u64) -> Self {
+        let (seen, store, call) = (RefCell::default(), RefCell::new(Store::new(own, undo)), Cell::new(0));
         Self { roots, protected, seen, store, call, tool: Cell::new("") }
     }
 

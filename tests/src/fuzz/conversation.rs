@@ -169,22 +169,27 @@ fn command(marker: &str, chance: &mut Chance) -> Bash {
     let idle_timeout_s = *pick(&[None, None, Some(1)], chance);
     let directory = *pick(&[None, None, None, Some("nowhere"), Some(".git/hooks")], chance);
     let directory = directory.map(|path| zone(path, chance));
-    Bash {
-        command,
-        directory,
-        timeout_s,
-        idle_timeout_s,
-        stdin,
-        live: chance.below(2) == 0,
-        background: false,
-    }
+    let (live, background) = (chance.below(2) == 0, chance.below(6) == 0);
+    Bash { command, directory, timeout_s, idle_timeout_s, stdin, live, background }
 }
 
 fn file_request(chance: &mut Chance) -> Request {
     let path = zone(pick::<&str>(&["a", "b/c", "", ".env", ".git", "nowhere/x"], chance), chance);
     let limit = *pick(&[0, 1, 100, limit::ENTRIES + 1], chance);
     let expected_sha256 = if chance.below(8) == 0 { Some(Digest([0; 32])) } else { None };
-    match chance.below(6) {
+    match chance.below(11) {
+        6 => Request::BackgroundList,
+        7 => {
+            let (id, most) = (chance.below(4), *pick(&[0, 1, limit::LOG, u32::MAX], chance));
+            Request::BackgroundLog(BackgroundLog {
+                id,
+                from: *pick(&[None, Some(0), Some(u64::MAX)], chance),
+                most,
+            })
+        }
+        8 => Request::BackgroundKill(BackgroundKill { id: chance.below(4) }),
+        9 => Request::History(History { limit }),
+        10 => Request::Undo(Undo { change: chance.below(9), path, force: chance.below(2) == 0 }),
         0 => Request::FileRead(FileRead {
             path,
             offset: *pick(&[None, Some(0), Some(2)], chance),

@@ -3,7 +3,7 @@
 //!
 //! It sees what was sent and what was received, not when: a broker that has not read yet is right too.
 
-use broker_protocol::{CallId, Challenge, Ended, ErrorKind, FromBroker, Outcome, ToBroker, limit};
+use broker_protocol::{CallId, Challenge, Ended, ErrorKind, FromBroker, Outcome, Request, ToBroker, limit};
 use std::collections::BTreeMap;
 
 /// How far the connection has come, by what was sent.
@@ -45,6 +45,8 @@ pub struct Ledger {
     /// Answers and questions about grants that were sent and not answered; most answers are not.
     answers: u64,
     lists: u64,
+    /// Whether a background process may be alive.
+    background: bool,
     calls: BTreeMap<CallId, Entry>,
     /// Why the broker must end the connection.
     must_end: Option<String>,
@@ -69,7 +71,10 @@ impl Ledger {
             | (Phase::Greeting | Phase::Greeted, _) => {
                 self.sent_nonsense(&format!("{message:?} too early or late"))
             }
-            (Phase::Open, ToBroker::Call { call, .. }) => self.asked(*call),
+            (Phase::Open, ToBroker::Call { call, request }) => {
+                self.background |= matches!(request, Request::Bash(bash) if bash.background);
+                self.asked(*call)
+            }
             (Phase::Open, ToBroker::Input { call, bytes }) => self.gave(*call, bytes.len()),
             (Phase::Open, ToBroker::Credit { call, bytes }) => {
                 if let Some(entry) = self.calls.get_mut(call) {
@@ -77,7 +82,7 @@ impl Ledger {
                 }
             }
             (Phase::Open, ToBroker::Attack { call }) => {
-                let busy = !self.outstanding().is_empty();
+                let busy = self.background || !self.outstanding().is_empty();
                 self.asked(*call);
                 self.may_end_if(busy, "an Attack while a call may be under way");
             }

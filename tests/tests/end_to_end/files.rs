@@ -100,6 +100,7 @@ fn a_write_is_whole_keeps_the_mode_and_makes_parents() {
         assert!(files.write("a/b/c.txt", text).success().contains("a/b/c.txt"));
         assert_eq!(files.world.get("a/b/c.txt"), text.as_bytes());
         let script = files.world.put_program("script", "#!/bin/sh\n");
+        files.read("script").success();
         files.write("script", "#!/bin/sh\necho new\n").success();
         assert_eq!(fs::metadata(&script).unwrap().permissions().mode() & 0o7777, 0o755);
         let owner =
@@ -139,6 +140,7 @@ fn a_reader_never_sees_half_a_file() {
     let mut files = Files::new(Place::any());
     let contents = ["a", "b"].map(|letter| letter.repeat(400_000));
     let path = files.world.put("file", &contents[0]);
+    files.read("file").success();
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
@@ -169,6 +171,7 @@ fn an_edit_changes_what_was_meant_and_nothing_else() {
         let mut files = Files::new(place);
         let text = "one\r\ntwo\r\ntwo\r\nthree";
         files.world.put("file", text);
+        files.read("file").success();
         files.edit("file", json!([{"old": "one", "new": "1"}])).success();
         assert_eq!(files.world.get("file"), b"1\r\ntwo\r\ntwo\r\nthree");
         let ambiguous = files.edit("file", json!([{"old": "two", "new": "2"}]));

@@ -4,6 +4,8 @@
 mod bash;
 mod command_line;
 mod files;
+mod undo;
+mod background;
 mod protected;
 mod secrets;
 mod limits;

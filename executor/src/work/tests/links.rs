@@ -167,7 +167,7 @@ fn one_root_may_lie_inside_the_other() {
     symlink(central.join("note"), home.join("project/link")).unwrap();
     let open = |path: &Path, writable| Root::open(path.to_str().unwrap(), writable).unwrap();
     let roots = Roots { project: open(&home.join("project"), true), central: open(&central, false) };
-    let ground = Ground { worker: Worker::new(roots, Box::new(Names), UNDO), home, _keep: keep };
+    let ground = Ground { worker: Worker::new(roots, Box::new(Names), own(&home), UNDO), home, _keep: keep };
     assert_eq!(ground.read("link").unwrap().content, b"note");
     assert_eq!(kind(ground.write("link", "x")), ErrorKind::DeniedPolicy);
 }

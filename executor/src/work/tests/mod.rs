@@ -40,6 +40,13 @@ impl Protected for Names {
 /// Bytes that a worker keeps of changes.
 const UNDO: u64 = 100 << 20;
 
+/// Lazaret's own directory in the central root of a ground, made as the broker makes it.
+fn own(home: &Path) -> Option<std::os::fd::OwnedFd> {
+    use super::undo::store;
+    store::make(&home.join("central"));
+    store::open(&home.join("central"))
+}
+
 /// Two roots beside a directory that is in neither, and a worker on them.
 struct Ground {
     home: PathBuf,
@@ -61,7 +68,7 @@ impl Ground {
         fs::write(home.join("outside/canary"), "OUTSIDE\n").unwrap();
         let open = |name: &str, writable| Root::open(home.join(name).to_str().unwrap(), writable).unwrap();
         let roots = Roots { project: open("project", project_writable), central: open("central", true) };
-        Self { worker: Worker::new(roots, Box::new(Names), UNDO), home, _keep: keep }
+        Self { worker: Worker::new(roots, Box::new(Names), own(&home), UNDO), home, _keep: keep }
     }
 
     fn path(&self, name: &str) -> PathBuf {

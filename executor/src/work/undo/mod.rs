@@ -15,7 +15,6 @@ use broker_protocol::{Change, Changes, Digest, History, Truncated, Undo, Undone,
 use line::{Entry, State};
 use nix::errno::Errno;
 use std::time::{SystemTime, UNIX_EPOCH};
-use store::Store;
 use thiserror::Error;
 
 /// What a change takes in an answer beside its path.
@@ -66,8 +65,7 @@ impl Worker {
         before: Option<&Current>,
         after: Option<Digest>,
     ) -> Option<u64> {
-        let central = self.root(Zone::Central);
-        if !central.is_writable() {
+        if !self.root(Zone::Central).is_writable() {
             return None;
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -84,7 +82,7 @@ impl Worker {
             after,
         };
         let content = before.and_then(|before| before.content.as_deref());
-        self.store.borrow_mut().keep(central, &entry, content).ok()
+        self.store.borrow_mut().keep(&entry, content).ok()
     }
 
     /// Does `write`, whose change is kept as `kept`. What did not happen is not kept.
@@ -95,20 +93,20 @@ impl Worker {
     ) -> Result<T, WorkError> {
         let written = write();
         if let (Err(_), Some(number)) = (&written, kept) {
-            self.store.borrow().forget(self.root(Zone::Central), number);
+            self.store.borrow().forget(number);
         }
         written
     }
 
     /// Answers `history`.
     pub(super) fn history(&self, request: &History) -> Result<Changes, WorkError> {
-        let central = self.root(Zone::Central);
+        let store = self.store.borrow();
         let failed = |errno| SystemError::new("look through", "the history", errno);
-        let numbers = Store::numbers(central).map_err(failed)?;
+        let numbers = store.numbers().map_err(failed)?;
         let total = numbers.len() as u64;
         let (mut room, mut changes, mut cut) = (Room::new(), Vec::new(), false);
         for number in numbers {
-            let Some(Entry { call, time_ms, path, before, after }) = Store::entry(central, number) else {
+            let Some(Entry { call, time_ms, path, before, after }) = store.entry(number) else {
                 continue;
             };
             cut = changes.len() == request.limit as usize || !room.take(CHANGE + path.relative().len());
@@ -125,7 +123,7 @@ impl Worker {
     /// Answers `undo`.
     pub(super) fn undo(&self, request: &Undo) -> Result<Undone, WorkError> {
         let Undo { change, ref path, force } = *request;
-        let entry = Store::entry(self.root(Zone::Central), change).ok_or(UndoError::Unknown(change))?;
+        let entry = self.store.borrow().entry(change).ok_or(UndoError::Unknown(change))?;
         if entry.path != *path {
             return Err(UndoError::Elsewhere { change, path: entry.path.to_string() }.into());
         }
@@ -163,7 +161,7 @@ impl Worker {
     ) -> Result<Undone, WorkError> {
         let Undo { change, ref path, .. } = *request;
         let content = before.map(|state| {
-            let content = Store::object(self.root(Zone::Central), state.digest);
+            let content = self.store.borrow().object(state.digest);
             content.ok_or(UndoError::Lost(change)).map(|content| (content, state))
         });
         let content = content.transpose()?;

@@ -3,8 +3,11 @@
 //!
 //! Both are there before the file is changed, each whole or without a name, so that whenever the worker dies the file is
 //! whole and what is written down can be used; a change that then did not happen is found out by its digests. Nothing is
-//! made durable here: a power cut may cost history, never a file. All of it may be written by a cell too. That can lose
-//! history, and fill it with lies; so nothing is believed that is read here (`line`, [`object`](Store::object)).
+//! made durable here: a power cut may cost history, never a file.
+//!
+//! The directory is a protected name: no command of a session changes anything in it. The worker does by a descriptor that
+//! was opened before the name was pinned ([`open`]). What programs outside have written there can lose history, and fill it
+//! with lies; so nothing is believed that is read here (`line`, [`object`](Store::object)).
 //!
 //! Two sessions may share a root: numbers are taken by making the file, and what one drops while the other writes is
 //! a change that cannot be undone, and says so.
@@ -28,7 +31,7 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// The directory of the central root that is Lazaret's own. File tools write nothing in it.
+/// The directory of the central root that is Lazaret's own: a protected name of the shipped policy.
 pub const DIRECTORY: &str = ".lazaret";
 /// What a file costs on the disk besides its bytes, and to what its bytes are rounded up.
 const BLOCK: u64 = 4096;
@@ -42,6 +45,8 @@ const ATTEMPTS: usize = 64;
 /// The kept changes of one central root.
 #[derive(Debug)]
 pub(in crate::work) struct Store {
+    /// [`DIRECTORY`], if it is there.
+    own: Option<OwnedFd>,
     budget: u64,
     /// Bytes on the disk and the number to try next, once they have been looked up.
     known: Option<(u64, u64)>,
@@ -54,26 +59,21 @@ struct Folders {
 }
 
 impl Store {
-    /// A store that keeps at most `budget` bytes on the disk.
-    pub(in crate::work) fn new(budget: u64) -> Self {
-        Self { budget, known: None }
+    /// A store in `own`, that keeps at most `budget` bytes on the disk.
+    pub(in crate::work) fn new(own: Option<OwnedFd>, budget: u64) -> Self {
+        Self { own, budget, known: None }
     }
 
     /// Keeps a change and the content it replaces, and says its number.
     ///
     /// # Errors
     /// It does not fit in the budget (`EFBIG`), or the system says no. Then nothing is kept of it.
-    pub(in crate::work) fn keep(
-        &mut self,
-        central: &Root,
-        entry: &Entry,
-        content: Option<&[u8]>,
-    ) -> Result<u64, Errno> {
+    pub(in crate::work) fn keep(&mut self, entry: &Entry, content: Option<&[u8]>) -> Result<u64, Errno> {
         let cost = BLOCK + content.map_or(0, |content| blocks(content.len() as u64));
         if cost > self.budget || entry.before.is_some() != content.is_some() {
             return Err(Errno::EFBIG);
         }
-        let folders = Folders::make(central)?;
+        let folders = Folders::make(self.own()?)?;
         let (used, next) = match self.known {
             Some(known) => known,
             None => folders.look_through()?,
@@ -88,16 +88,16 @@ impl Store {
     }
 
     /// Forgets a change that did not happen.
-    pub(in crate::work) fn forget(&self, central: &Root, number: u64) {
+    pub(in crate::work) fn forget(&self, number: u64) {
         // If it stays, its digests say that it did not happen.
-        if let Ok(folders) = Folders::open(central) {
+        if let Ok(folders) = self.folders() {
             let _ = unlinkat(&folders.changes, number.to_string().as_str(), UnlinkatFlags::NoRemoveDir);
         }
     }
 
     /// Every number that is kept, the newest first.
-    pub(in crate::work) fn numbers(central: &Root) -> Result<Vec<u64>, Errno> {
-        match Folders::open(central) {
+    pub(in crate::work) fn numbers(&self) -> Result<Vec<u64>, Errno> {
+        match self.folders() {
             Err(Errno::ENOENT) => Ok(Vec::new()),
             folders => {
                 let mut numbers = folders?.numbers()?;
@@ -108,35 +108,55 @@ impl Store {
     }
 
     /// A change; `None` where there is no such line.
-    pub(in crate::work) fn entry(central: &Root, number: u64) -> Option<Entry> {
-        Folders::open(central).ok()?.entry(number)
+    pub(in crate::work) fn entry(&self, number: u64) -> Option<Entry> {
+        self.folders().ok()?.entry(number)
     }
 
     /// The content with this digest, if it is kept and is what it should be.
-    pub(in crate::work) fn object(central: &Root, wanted: Digest) -> Option<Vec<u8>> {
-        let content = read_file(&Folders::open(central).ok()?.objects, &wanted.to_string(), KEPT)?;
+    pub(in crate::work) fn object(&self, wanted: Digest) -> Option<Vec<u8>> {
+        let content = read_file(&self.folders().ok()?.objects, &wanted.to_string(), KEPT)?;
         (digest(&content) == wanted).then_some(content)
     }
+
+    fn own(&self) -> Result<&OwnedFd, Errno> {
+        self.own.as_ref().ok_or(Errno::ENOENT)
+    }
+
+    fn folders(&self) -> Result<Folders, Errno> {
+        Folders::open(self.own()?)
+    }
+}
+
+/// Makes [`DIRECTORY`] in `central`, so that it can be pinned. Where that is not to be had, nothing is kept.
+pub fn make(central: &Path) {
+    if let Ok(root) = Root::open(&central.to_string_lossy(), true)
+        .and_then(|root| Ok(root.open_beneath(Path::new(""), ENTERING)?))
+    {
+        let _ = mkdirat(&root, DIRECTORY, Mode::S_IRWXU);
+    }
+}
+
+/// Opens [`DIRECTORY`] in `central`, if it is there and no link.
+pub fn open(central: &Path) -> Option<OwnedFd> {
+    let root = Root::open(&central.to_string_lossy(), false).ok()?;
+    root.open_beneath(Path::new(DIRECTORY), ENTERING).ok()
 }
 
 impl Folders {
     /// Opens both, without following any link.
-    fn open(central: &Root) -> Result<Self, Errno> {
-        let open = |name: &str| central.open_beneath(&Path::new(DIRECTORY).join("undo").join(name), ENTERING);
-        Ok(Self { changes: open("changes")?, objects: open("objects")? })
+    fn open(own: &OwnedFd) -> Result<Self, Errno> {
+        let open = |name| open_beneath(own, Path::new(name), ENTERING, Mode::empty());
+        Ok(Self { changes: open("undo/changes")?, objects: open("undo/objects")? })
     }
 
     /// The same, and makes what is missing.
-    fn make(central: &Root) -> Result<Self, Errno> {
-        match Self::open(central) {
+    fn make(own: &OwnedFd) -> Result<Self, Errno> {
+        match Self::open(own) {
             Err(Errno::ENOENT) => {}
             opened => return opened,
         }
-        let mut at = central.open_beneath(Path::new(""), ENTERING)?;
-        for name in [DIRECTORY, "undo"] {
-            at = make_directory(&at, name)?;
-        }
-        Ok(Self { changes: make_directory(&at, "changes")?, objects: make_directory(&at, "objects")? })
+        let undo = make_directory(own, "undo")?;
+        Ok(Self { changes: make_directory(&undo, "changes")?, objects: make_directory(&undo, "objects")? })
     }
 
     /// What there is: bytes on the disk, and the first number that is free.

@@ -1,0 +1,124 @@
+//! Read before edit, history and undo, as a person and as a model meet them.
+
+use crate::LIMIT;
+use lazaret_tests::{Place, Session, World, matrix, run};
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+/// `lazaret COMMAND --json ARGUMENTS`, and its exit code.
+fn lazaret(world: &World, command: &str, arguments: &[&str]) -> (i32, Value) {
+    let finished = run(world.lazaret(command).arg("--json").args(arguments), LIMIT);
+    (finished.code(), serde_json::from_str(&finished.text()).unwrap_or_default())
+}
+
+fn call(world: &World, tool: &str, input: &Value) -> Value {
+    let (code, result) = lazaret(world, "call", &[tool, &input.to_string()]);
+    assert_eq!(code, 0, "{tool} {input}: {result}");
+    result
+}
+
+#[test]
+fn a_session_reads_before_it_edits() {
+    matrix(|place| {
+        let world = World::new(place);
+        world.put("file", "theirs");
+        let mut session = Session::open(&world);
+        let edit = json!({"path": "file", "edits": [{"old": "theirs", "new": "mine"}]});
+        let write = json!({"path": "file", "content": "mine"});
+        for (tool, input) in [("file_edit", &edit), ("file_write", &write)] {
+            let unread = session.call(tool, input.clone());
+            assert_eq!(unread.kind(), "invalid_input");
+            assert!(unread.text().contains("has not been read"), "{}", unread.result);
+        }
+        session.call("file_read", json!({"path": "file"})).success();
+        session.bash("echo -n 'theirs again' > file").success();
+        for (tool, input) in [("file_edit", &edit), ("file_write", &write)] {
+            let stale = session.call(tool, input.clone());
+            assert_eq!(stale.kind(), "invalid_input");
+            assert!(stale.text().contains("modified since the last read"), "{}", stale.result);
+        }
+        assert_eq!(world.get("file"), b"theirs again");
+        session.call("file_read", json!({"path": "file", "offset": 1, "limit": 1})).success();
+        session.call("file_edit", edit).success();
+        session.call("file_write", write).success();
+        assert_eq!(world.get("file"), b"mine");
+    });
+}
+
+#[test]
+fn each_change_of_a_file_tool_is_undone_by_its_number() {
+    matrix(|place| {
+        let world = World::new(place);
+        let script = world.put_program("script", "old");
+        let written = call(&world, "file_write", &json!({"path": "script", "content": "new"}));
+        let edits = json!([{"old": "new", "new": "newer"}]);
+        let edited = call(&world, "file_edit", &json!({"path": "script", "edits": edits}));
+        let made = call(&world, "file_write", &json!({"path": "dir/made", "content": "x"}));
+        let number = |result: &Value| result["metadata"]["change"].as_u64().unwrap().to_string();
+        let (first, second, third) = (number(&written), number(&edited), number(&made));
+        let (code, history) = lazaret(&world, "history", &[]);
+        let changes = history["metadata"]["changes"].as_array().unwrap();
+        assert_eq!((code, changes.len()), (0, 3), "{history}");
+        assert_eq!(changes[0]["path"], "dir/made");
+        assert_eq!(changes[0]["before"], Value::Null);
+        assert_eq!(changes[1]["before"], changes[2]["after"]);
+        let undo = |change: &str| lazaret(&world, "undo", &[change]);
+        assert_eq!(undo(&first).0, 2, "the edit came after it");
+        assert_eq!(undo(&second).0, 0);
+        assert_eq!(world.get("script"), b"new");
+        assert_eq!(undo(&first).0, 0);
+        assert_eq!(world.get("script"), b"old");
+        assert_eq!(fs::metadata(&script).unwrap().permissions().mode() & 0o777, 0o755);
+        let (code, removed) = undo(&third);
+        assert_eq!((code, world.project.join("dir/made").exists()), (0, false), "{removed}");
+        assert_eq!(undo(&number(&removed)).0, 0, "an undo is a change");
+        assert_eq!(world.get("dir/made"), b"x");
+        // What others have done since stays, unless it shall not.
+        world.put("script", "theirs");
+        let (code, refused) = undo(&first);
+        assert_eq!(code, 2, "{refused}");
+        assert_eq!(world.get("script"), b"theirs");
+        assert_eq!(lazaret(&world, "undo", &[&first, "--force"]).0, 0);
+        assert_eq!(world.get("script"), b"old");
+        assert_eq!(undo("999").0, 1);
+        let history = run(&mut world.lazaret("history"), LIMIT).success();
+        assert_eq!(history.lines().count(), 8, "{history}");
+        assert!(history.lines().all(|line| line.contains("script") || line.contains("dir/made")));
+    });
+}
+
+#[test]
+fn a_profile_that_only_reads_undoes_nothing_and_a_small_budget_keeps_little() {
+    let world = World::new(Place::any());
+    let policy = "version = 1\n[profile.small.limits]\nundo = \"64 KiB\"\n";
+    world.write(&world.home.join("settings/lazaret/policy.toml"), policy);
+    world.put("file", "old");
+    let written = call(&world, "file_write", &json!({"path": "file", "content": "new"}));
+    let change = written["metadata"]["change"].to_string();
+    assert_eq!(lazaret(&world, "undo", &[&change, "--profile", "read-only"]).0, 126);
+    assert_eq!(world.get("file"), b"new");
+    let mut small = world.lazaret("session");
+    small.env("XDG_CONFIG_HOME", world.home.join("settings")).args(["--profile", "small"]);
+    let mut session = Session::start(&mut small);
+    for round in 0..20 {
+        let path = format!("f{round}");
+        world.put(&path, format!("{round}").repeat(6000));
+        session.call("file_read", json!({"path": path})).success();
+        let kept = session.call("file_write", json!({"path": path, "content": "x"}));
+        assert!(kept.result["metadata"]["change"].is_u64(), "{}", kept.result);
+    }
+    world.put("large", "x".repeat(70_000));
+    session.call("file_read", json!({"path": "large"})).success();
+    let large = session.call("file_write", json!({"path": "large", "content": "x"}));
+    assert_eq!(large.result["metadata"]["change"], Value::Null);
+    assert!(large.success().ends_with("(this cannot be undone)"), "{}", large.text());
+    let store = world.central.join(".lazaret/undo");
+    let used: u64 = ["changes", "objects"]
+        .iter()
+        .flat_map(|folder| fs::read_dir(store.join(folder)).unwrap())
+        .map(|entry| entry.unwrap().metadata().unwrap().len() + 4096)
+        .sum();
+    assert!(used <= 64 << 10, "{used} bytes");
+    assert_eq!(lazaret(&world, "undo", &[&change]).0, 1, "the oldest was dropped");
+}
