@@ -3,6 +3,7 @@
 pub mod place;
 pub mod world;
 pub mod session;
+pub mod approval;
 pub mod wire;
 pub mod terminal;
 pub mod process;

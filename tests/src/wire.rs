@@ -52,11 +52,15 @@ pub struct Done {
 impl Broker {
     /// Starts a broker in the world's place. Nothing is said yet.
     pub fn start(world: &World) -> Self {
+        Self::spawn(world, world.program("lazaret-executor"))
+    }
+
+    /// The same by a prepared command.
+    pub fn spawn(world: &World, mut command: std::process::Command) -> Self {
         let account = world.place.account();
         // The broker serves its own user only, and asks the kernel who made the connection.
         let pair = sys::socket_pair_of(account.uid.as_raw(), account.gid.as_raw());
         let (ours, theirs) = pair.expect("a socketpair can be had");
-        let mut command = world.program("lazaret-executor");
         command.arg("broker").stdin(OwnedFd::from(theirs)).stdout(Stdio::null());
         let child = command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
         ours.set_write_timeout(Some(PATIENCE)).expect("a socket has a timeout");
@@ -67,17 +71,29 @@ impl Broker {
     #[track_caller]
     pub fn greeted(world: &World) -> Self {
         let mut broker = Self::start(world);
-        broker.send(&ToBroker::Hello(Hello::ours(None)));
-        let hello = broker.message();
-        assert!(matches!(hello, FromBroker::Hello(_)), "the first answer is {hello:?}");
+        broker.greet();
         broker
+    }
+
+    #[track_caller]
+    fn greet(&mut self) {
+        self.send(&ToBroker::Hello(Hello::ours(None)));
+        let hello = self.message();
+        assert!(matches!(hello, FromBroker::Hello(_)), "the first answer is {hello:?}");
     }
 
     /// Starts a broker with an open session.
     #[track_caller]
     pub fn open(world: &World) -> (Self, Opened) {
-        let mut broker = Self::greeted(world);
-        broker.send(&ToBroker::Open(opening(world)));
+        Self::open_by(world, world.program("lazaret-executor"), opening(world))
+    }
+
+    /// The same by a prepared command, and with another opening.
+    #[track_caller]
+    pub fn open_by(world: &World, command: std::process::Command, opening: Open) -> (Self, Opened) {
+        let mut broker = Self::spawn(world, command);
+        broker.greet();
+        broker.send(&ToBroker::Open(opening));
         match broker.message() {
             FromBroker::Opened(opened) => (broker, opened),
             other => panic!("the session did not open: {other:?}"),

@@ -11,3 +11,5 @@ pub mod file_answer;
 pub mod background;
 pub mod changes;
 pub mod text;
+pub mod visible;
+pub mod proposal;

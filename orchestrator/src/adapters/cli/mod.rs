@@ -10,6 +10,7 @@ mod doctor;
 mod policy;
 mod attack;
 mod approver;
+mod approve;
 mod place;
 mod event;
 mod streams;
@@ -59,6 +60,7 @@ Exit codes:
   doctor   0 if a session can open here (with --attack: and its cell holds),
            else 1
   policy   0; 1 a file is wrong; 2 wrong input; 125 no policy
+  approve  0 at the end of its input; 125 lazaret failed
   others   0, or 2 for wrong arguments
 
 Examples:
@@ -66,7 +68,8 @@ Examples:
   lazaret run -- bash          a shell in a cell
   lazaret call file_read '{\"path\":\"src/main.rs\"}'
   lazaret doctor               what this machine can keep closed
-  lazaret doctor --attack      the same, proved by attacks";
+  lazaret doctor --attack      the same, proved by attacks
+  lazaret approve              answer for the calls that wait";
 
 /// Runs the tool calls of AI agents in cells that the kernel keeps closed.
 #[derive(Parser)]
@@ -88,6 +91,7 @@ enum Command {
     Session(session::Session),
     Doctor(doctor::Doctor),
     Policy(policy::Policy),
+    Approve(approve::Approve),
 }
 
 /// The program.
@@ -105,6 +109,7 @@ pub fn main() -> ExitCode {
         Command::Session(session) => session.main(cli.place),
         Command::Doctor(doctor) => doctor.main(&cli.place),
         Command::Policy(policy) => policy.main(&cli.place),
+        Command::Approve(approve) => approve.main(),
     };
     let code = result.unwrap_or_else(|failed| {
         say::problem(&failed.message);
@@ -119,7 +124,8 @@ fn usage(error: &clap::Error) -> ExitCode {
     if shown.is_ok() && matches!(error.kind(), DisplayHelp | DisplayVersion) {
         return ExitCode::SUCCESS;
     }
-    let commands = ["run", "call", "history", "undo", "tools", "session", "doctor", "policy"].map(OsStr::new);
+    let commands =
+        ["run", "call", "history", "undo", "tools", "session", "doctor", "policy", "approve"].map(OsStr::new);
     let first = std::env::args_os().skip(1).find(|word| commands.contains(&word.as_os_str()));
     ExitCode::from(if first.is_some_and(|word| word == "run") { exit::LAZARET } else { exit::USAGE })
 }

@@ -7,7 +7,9 @@ mod start;
 mod socket;
 mod greeting;
 mod connection;
+mod approvals;
 
+pub use approvals::{Approvals, Heard};
 pub use connection::{Connection, Control, RunningCall};
 pub use greeting::Greeting;
 

@@ -5,7 +5,7 @@
 //! stops the commands), and calls at once (the border's own limit; further ones wait their turn).
 
 mod line;
-mod reader;
+pub mod reader;
 mod writer;
 mod calls;
 mod asked;

@@ -1,0 +1,114 @@
+//! What tests of approval share: a policy, a runtime directory, and `lazaret approve` as a stranger to the client.
+
+use crate::world::World;
+use crate::{process, programs};
+use serde_json::{Value, json};
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Gives a world a user's policy with this `[approval]`, and a runtime directory.
+pub fn set_policy(world: &World, approval: &str) {
+    let text = format!("version = 1\n[approval]\n{approval}\n");
+    world.write(&world.home.join("settings/lazaret/policy.toml"), text);
+    let runtime = runtime(world);
+    world.make_folder(&runtime);
+    fs::set_permissions(&runtime, fs::Permissions::from_mode(0o700)).expect("a folder we made is ours");
+}
+
+/// The runtime directory of the world's user.
+pub fn runtime(world: &World) -> PathBuf {
+    world.home.with_file_name("run")
+}
+
+/// A command that reads that policy.
+pub fn dressed(world: &World, mut command: Command) -> Command {
+    command.env("XDG_CONFIG_HOME", world.home.join("settings")).env("XDG_RUNTIME_DIR", runtime(world));
+    command
+}
+
+/// The sockets for approvals in a world, once there is one.
+pub fn sockets(world: &World) -> Vec<PathBuf> {
+    let directory = runtime(world).join("lazaret-approve");
+    let list =
+        || fs::read_dir(&directory).map(|entries| entries.flatten().map(|entry| entry.path()).collect());
+    let mut found: Vec<PathBuf> = Vec::new();
+    process::until(Duration::from_secs(10), || {
+        found = list().unwrap_or_default();
+        !found.is_empty()
+    });
+    found
+}
+
+/// A running `lazaret approve --json` that nobody of the test's processes is an ancestor of.
+pub struct Approver {
+    /// The `setsid` that let it go, and ends at once.
+    starter: Child,
+    stdin: Option<ChildStdin>,
+    lines: Receiver<Value>,
+}
+
+impl Approver {
+    /// Starts one as the world's user, without the filter that stands for the flat tier.
+    pub fn start(world: &World) -> Self {
+        let command = world.host(programs::path("lazaret"));
+        Self::start_by(world, command)
+    }
+
+    /// The same of a prepared program.
+    pub fn start_by(world: &World, program: Command) -> Self {
+        let mut command = dressed(world, world.host("setsid"));
+        command.arg("--fork").arg(program.get_program()).args(program.get_args()).args(["approve", "--json"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut starter = command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
+        let (stdin, stdout) = (starter.stdin.take(), starter.stdout.take().expect("stdout is a pipe"));
+        let (sender, lines) = channel();
+        thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                let value = serde_json::from_str(&line).unwrap_or_else(|_| json!({ "line": line }));
+                if sender.send(value).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { starter, stdin, lines }
+    }
+
+    /// The next event of this name, if it comes in time; others are passed over.
+    pub fn event(&mut self, name: &str, limit: Duration) -> Option<Value> {
+        let end = Instant::now() + limit;
+        loop {
+            let line = self.lines.recv_timeout(end.saturating_duration_since(Instant::now())).ok()?;
+            if line["event"] == name {
+                return Some(line);
+            }
+        }
+    }
+
+    /// Sends a line.
+    pub fn send(&mut self, line: &Value) {
+        let stdin = self.stdin.as_mut().expect("its input is open");
+        stdin.write_all(format!("{line}\n").as_bytes()).expect("the approver reads");
+    }
+
+    /// Waits for the next call and answers it; returns how it was shown.
+    #[track_caller]
+    pub fn answer(&mut self, answer: &str) -> Value {
+        let asked = self.event("asked", Duration::from_secs(20)).expect("no call was shown");
+        self.send(&json!({ "session": asked["session"], "call": asked["call"], "approve": answer }));
+        asked
+    }
+}
+
+impl Drop for Approver {
+    fn drop(&mut self) {
+        // It ends with its input.
+        drop(self.stdin.take());
+        let _ = process::wait(&mut self.starter, Duration::from_secs(5));
+    }
+}

@@ -1,0 +1,4 @@
+//! The acceptance criteria, each by its number, through the real programs.
+#![allow(clippy::unwrap_used)]
+
+mod approval;

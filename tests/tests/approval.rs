@@ -1,0 +1,640 @@
+//! A client that lies about approvals: whatever it says, no process starts and no file is written that was asked about
+//! and not allowed. Each lie has its control beside it: the same call with an honest answer runs.
+#![allow(clippy::unwrap_used)]
+
+use broker_protocol::approval::STANDING;
+use broker_protocol::*;
+use lazaret_tests::approval::{Approver, dressed, set_policy, sockets};
+use lazaret_tests::process::{self, figure, until};
+use lazaret_tests::wire::{Received, framed, opening, shell};
+use lazaret_tests::world::long_sleep;
+use lazaret_tests::{Broker, Place, Terminal, World, matrix, programs, run};
+use serde_json::json;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::process::Command as Program;
+use std::time::{Duration, Instant};
+
+/// How long what was not allowed gets to show itself all the same.
+const WATCH: Duration = Duration::from_millis(250);
+const SOON: Duration = Duration::from_secs(10);
+/// More than this a broker never needs, in KiB.
+const MEMORY: u64 = 32 * 1024;
+
+const RELAY: &str = "timeout_s = 20";
+const SEPARATE: &str = "timeout_s = 20\nchannel = \"separate\"";
+
+/// A guided session with this `[approval]`.
+fn guided(world: &World, approval: &str) -> Broker {
+    set_policy(world, approval);
+    let open = Open { trust: Trust::Guided, ..opening(world) };
+    Broker::open_by(world, dressed(world, world.program("lazaret-executor")), open).0
+}
+
+/// A call that leaves a process and a file as soon as it runs.
+fn evil(world: &World, marker: &str) -> Request {
+    let file = world.project.join("evil");
+    Request::Bash(shell(&format!("touch '{}'; sleep {marker}", file.display())))
+}
+
+fn write(name: &str) -> Request {
+    let path = ZonePath::new(Zone::Project, name).unwrap();
+    Request::FileWrite(FileWrite { path, content: b"x".into(), overwrite: true, expected_sha256: None })
+}
+
+/// Starts a call that must be asked about.
+#[track_caller]
+fn ask(broker: &mut Broker, call: CallId, request: Request) -> Challenge {
+    broker.send(&ToBroker::Call { call, request });
+    match broker.message() {
+        FromBroker::Asked { call: of, challenge } if of == call => challenge,
+        other => panic!("call {call} was not asked about: {other:?}"),
+    }
+}
+
+fn yes(call: CallId, challenge: &Challenge, extent: Extent) -> Grant {
+    Grant { call, digest: challenge.digest, nonce: challenge.nonce, extent }
+}
+
+#[track_caller]
+fn ungranted(broker: &mut Broker) -> Ungranted {
+    match broker.message() {
+        FromBroker::Ungranted(not) => not,
+        other => panic!("the answer was taken: {other:?}"),
+    }
+}
+
+fn kind(outcome: &Outcome) -> Option<ErrorKind> {
+    outcome.error()
+}
+
+/// Nothing of a call that was not allowed is there, and nothing appears.
+#[track_caller]
+fn assert_nothing(world: &World, marker: &str) {
+    let there = || world.project.join("evil").exists() || !process::with_marker(marker).is_empty();
+    assert!(!until(WATCH, there), "something ran that nobody has allowed");
+}
+
+#[test]
+fn an_honest_yes_runs_the_call_and_nothing_runs_before_it() {
+    matrix(|place| {
+        let world = World::new(place);
+        let mut broker = guided(&world, RELAY);
+        let marker = long_sleep();
+        let challenge = ask(&mut broker, 1, evil(&world, &marker));
+        assert_eq!((challenge.risk, challenge.channel), (Risk::High, Channel::Relay));
+        assert_nothing(&world, &marker);
+        broker.send(&ToBroker::Grant(yes(1, &challenge, Extent::Once)));
+        assert!(until(SOON, || !process::with_marker(&marker).is_empty()), "an honest yes did nothing");
+        broker.send(&ToBroker::Cancel { call: 1 });
+        broker.done(1);
+        let challenge = ask(&mut broker, 2, write("file"));
+        assert!(!world.project.join("file").exists());
+        broker.send(&ToBroker::Grant(yes(2, &challenge, Extent::Once)));
+        assert!(matches!(broker.done(2).outcome, Outcome::Answered));
+        assert_eq!(world.get("file"), b"x");
+        // Reading is of low risk.
+        let path = ZonePath::new(Zone::Project, "file").unwrap();
+        let read = broker.call(3, Request::FileRead(FileRead { path, offset: None, limit: None }));
+        assert!(matches!(read.outcome, Outcome::Answered));
+    });
+}
+
+#[test]
+fn a_no_and_a_silence_end_the_call_before_it_starts() {
+    matrix(|place| {
+        let world = World::new(place);
+        let mut broker = guided(&world, "timeout_s = 1");
+        let marker = long_sleep();
+        ask(&mut broker, 1, evil(&world, &marker));
+        broker.send(&ToBroker::Refuse { call: 1 });
+        assert_eq!(kind(&broker.done(1).outcome), Some(ErrorKind::DeniedUser));
+        let asked = Instant::now();
+        let late = ask(&mut broker, 2, evil(&world, &marker));
+        assert_eq!(kind(&broker.done(2).outcome), Some(ErrorKind::ApprovalTimeout));
+        let waited = asked.elapsed();
+        assert!(waited >= Duration::from_millis(950) && waited < Duration::from_secs(3), "{waited:?}");
+        broker.send(&ToBroker::Grant(yes(2, &late, Extent::Once)));
+        assert_eq!(ungranted(&mut broker).fault, GrantFault::NotWaiting);
+        ask(&mut broker, 3, write("evil"));
+        broker.send(&ToBroker::Cancel { call: 3 });
+        assert_eq!(kind(&broker.done(3).outcome), Some(ErrorKind::Cancelled));
+        assert_nothing(&world, &marker);
+    });
+}
+
+/// Every grant that is not the one for the call that waits.
+#[test]
+fn a_grant_for_anything_else_is_not_taken() {
+    matrix(|place| {
+        let world = World::new(place);
+        let mut broker = guided(&world, RELAY);
+        let marker = long_sleep();
+        let good = ask(&mut broker, 1, Request::Bash(shell("true")));
+        let bad = ask(&mut broker, 2, evil(&world, &marker));
+        let digest = |number: u8| Digest([number; 32]);
+        let nonce = |number: u8| Nonce([number; 16]);
+        let honest = yes(2, &bad, Extent::Once);
+        let lies = [
+            ("a digest of chance", Grant { digest: digest(7), ..honest }, GrantFault::OtherCall),
+            ("a nonce of chance", Grant { nonce: nonce(7), ..honest }, GrantFault::OtherQuestion),
+            (
+                "nothing but zeros",
+                Grant { digest: digest(0), nonce: nonce(0), ..honest },
+                GrantFault::OtherQuestion,
+            ),
+            (
+                "another call's answer",
+                Grant { call: 2, ..yes(1, &good, Extent::Once) },
+                GrantFault::OtherQuestion,
+            ),
+            ("another call's digest", Grant { digest: good.digest, ..honest }, GrantFault::OtherCall),
+            ("another call's nonce", Grant { nonce: good.nonce, ..honest }, GrantFault::OtherQuestion),
+            (
+                "for the session, with a nonce of chance",
+                Grant { nonce: nonce(1), extent: Extent::Session, ..honest },
+                GrantFault::OtherQuestion,
+            ),
+            (
+                "for the session, another call's",
+                Grant { call: 2, ..yes(1, &good, Extent::Session) },
+                GrantFault::OtherQuestion,
+            ),
+            ("for a call that is none", Grant { call: 99, ..honest }, GrantFault::NotWaiting),
+        ];
+        let mut violations = 0;
+        for (lie, grant, want) in lies {
+            broker.send(&ToBroker::Grant(grant));
+            let not = ungranted(&mut broker);
+            violations += u32::from(want.is_violation());
+            assert_eq!((not.fault, not.violations, not.call), (want, violations, grant.call), "{lie}");
+        }
+        assert_nothing(&world, &marker);
+        broker.send(&ToBroker::Grants);
+        assert!(matches!(broker.message(), FromBroker::Grants(none) if none.is_empty()));
+        // The control: what is granted runs, as it was asked about, and what is not still waits.
+        broker.send(&ToBroker::Grant(yes(1, &good, Extent::Once)));
+        assert!(matches!(broker.done(1).outcome, Outcome::Ran(Ran { ended: Ended::Exited(0), .. })));
+        assert_nothing(&world, &marker);
+        broker.send(&ToBroker::Refuse { call: 2 });
+        assert_eq!(kind(&broker.done(2).outcome), Some(ErrorKind::DeniedUser));
+        println!("{place}: {} lies, none taken", lies.len());
+    });
+}
+
+/// A yes is for one question: neither the same call again nor another one under its number runs by it.
+#[test]
+fn a_grant_is_used_once() {
+    matrix(|place| {
+        let world = World::new(place);
+        let mut broker = guided(&world, RELAY);
+        let (marker, mut replays) = (long_sleep(), 0);
+        let first = ask(&mut broker, 1, Request::Bash(shell("true")));
+        let grant = yes(1, &first, Extent::Once);
+        broker.send(&ToBroker::Grant(grant));
+        broker.done(1);
+        for request in [Request::Bash(shell("true")), evil(&world, &marker), write("evil")] {
+            broker.send(&ToBroker::Grant(grant));
+            assert_eq!(ungranted(&mut broker).fault, GrantFault::NotWaiting);
+            let again = ask(&mut broker, 1, request.clone());
+            assert_ne!(again.nonce, first.nonce);
+            assert_eq!(again.digest == first.digest, request == Request::Bash(shell("true")));
+            broker.send(&ToBroker::Grant(grant));
+            assert_eq!(ungranted(&mut broker).fault, GrantFault::OtherQuestion);
+            broker.send(&ToBroker::Cancel { call: 1 });
+            assert_eq!(kind(&broker.done(1).outcome), Some(ErrorKind::Cancelled));
+            replays += 2;
+        }
+        assert_nothing(&world, &marker);
+        println!("{place}: {replays} replays, none taken");
+    });
+}
+
+/// The digest is of everything that decides what runs.
+#[test]
+fn each_part_of_a_call_changes_its_digest() {
+    let world = World::new(Place::any());
+    let mut broker = guided(&world, RELAY);
+    world.make_folder(&world.project.join("sub"));
+    let sub = ZonePath::new(Zone::Project, "sub").unwrap();
+    let requests = [
+        Request::Bash(shell("true")),
+        Request::Bash(shell("true ")),
+        Request::Bash(Bash { directory: Some(sub), ..shell("true") }),
+        Request::Bash(Bash { timeout_s: Some(1), ..shell("true") }),
+        Request::Bash(Bash { stdin: Stdin::Stream, ..shell("true") }),
+        Request::Bash(Bash { command: Command::Arguments(vec![b"true".to_vec().into()]), ..shell("") }),
+        write("a"),
+        write("b"),
+    ];
+    let digest = |broker: &mut Broker, call, request: &Request| ask(broker, call, request.clone()).digest;
+    let digests: Vec<Digest> =
+        requests.iter().zip(1..).map(|(request, call)| digest(&mut broker, call, request)).collect();
+    for (at, one) in digests.iter().enumerate() {
+        assert!(!digests[..at].contains(one), "request {at} has the digest of another");
+    }
+    assert_eq!(digest(&mut broker, 100, &requests[0]), digests[0]);
+    let mut other = guided(&world, RELAY);
+    assert_ne!(digest(&mut other, 1, &requests[0]), digests[0], "two sessions have one digest");
+}
+
+#[test]
+fn a_grant_for_the_session_covers_its_rule_and_tool_until_it_is_revoked() {
+    matrix(|place| {
+        let world = World::new(place);
+        let mut broker = guided(&world, RELAY);
+        let first = ask(&mut broker, 1, Request::Bash(shell("true")));
+        broker.send(&ToBroker::Grant(yes(1, &first, Extent::Session)));
+        broker.done(1);
+        assert!(matches!(broker.call(2, Request::Bash(shell("exit 3"))).outcome, Outcome::Ran(_)));
+        // Another tool is asked about though the rule is the same.
+        ask(&mut broker, 3, write("evil"));
+        broker.send(&ToBroker::Cancel { call: 3 });
+        broker.done(3);
+        broker.send(&ToBroker::Grants);
+        let FromBroker::Grants(standing) = broker.message() else { panic!("no list") };
+        assert_eq!(standing.len(), 1);
+        assert_eq!((standing[0].tool.as_str(), standing[0].calls), ("bash", 2));
+        assert_eq!(standing[0].rule, first.rule);
+        broker.send(&ToBroker::Revoke { grant: 77 });
+        assert!(matches!(broker.message(), FromBroker::Grants(one) if one.len() == 1));
+        broker.send(&ToBroker::Revoke { grant: standing[0].grant });
+        assert!(matches!(broker.message(), FromBroker::Grants(none) if none.is_empty()));
+        let marker = long_sleep();
+        ask(&mut broker, 4, evil(&world, &marker));
+        assert_nothing(&world, &marker);
+    });
+}
+
+#[test]
+fn floods_cost_no_memory_and_the_session_goes_on() {
+    let world = World::new(Place::any());
+    let mut broker = guided(&world, RELAY);
+    let marker = long_sleep();
+    let challenge = ask(&mut broker, 1, evil(&world, &marker));
+    let forged = |number: u64| {
+        let mut nonce = [0; 16];
+        nonce[..8].copy_from_slice(&number.to_le_bytes());
+        framed(&ToBroker::Grant(Grant { nonce: Nonce(nonce), ..yes(1, &challenge, Extent::Session) }))
+    };
+    let (rounds, each) = (20, 1000);
+    for round in 0..rounds {
+        let frames: Vec<u8> = (0..each).flat_map(|number| forged(round * each + number)).collect();
+        broker.send_bytes(&frames).unwrap();
+        for _ in 0..each {
+            assert_eq!(ungranted(&mut broker).fault, GrantFault::OtherQuestion);
+        }
+    }
+    assert_nothing(&world, &marker);
+    // Requests that wait are kept, so there is a bound on what they hold together, and on how many there are.
+    let large = |number: u64| {
+        let content = vec![b'x'; 900_000];
+        let path = ZonePath::new(Zone::Project, &format!("large-{number}")).unwrap();
+        Request::FileWrite(FileWrite { path, content, overwrite: true, expected_sha256: None })
+    };
+    let mut refused = 0;
+    for call in 2..40 {
+        broker.send(&ToBroker::Call { call, request: large(call) });
+        match broker.message() {
+            FromBroker::Asked { .. } => {}
+            FromBroker::Done { outcome, .. } => {
+                assert_eq!(kind(&outcome), Some(ErrorKind::ResourceLimit));
+                refused += 1;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(refused >= 29, "{refused} were refused");
+    let peak = figure(broker.pid(), "status", "VmHWM").unwrap();
+    assert!(peak < MEMORY, "the broker has taken {peak} KiB");
+    let good = ask(&mut broker, 100, Request::Bash(shell("exit 5")));
+    broker.send(&ToBroker::Grant(yes(100, &good, Extent::Once)));
+    assert!(matches!(broker.done(100).outcome, Outcome::Ran(Ran { ended: Ended::Exited(5), .. })));
+    println!("{} forged grants, {refused} of 38 large calls refused, {peak} KiB", rounds * each);
+}
+
+#[test]
+fn a_session_has_so_many_lasting_grants_and_calls_that_wait_count_as_under_way() {
+    let world = World::new(Place::any());
+    let mut broker = guided(&world, RELAY);
+    for call in 0..limit::CALLS as u64 {
+        ask(&mut broker, call, Request::Bash(shell("true")));
+    }
+    let over = broker.call(1000, Request::Bash(shell("true")));
+    assert_eq!(kind(&over.outcome), Some(ErrorKind::ResourceLimit));
+    for call in 0..limit::CALLS as u64 {
+        broker.send(&ToBroker::Refuse { call });
+        broker.done(call);
+    }
+    // Each grant is asked for before the first one covers the rule.
+    let asked: Vec<Challenge> =
+        (0..STANDING as u64).map(|call| ask(&mut broker, call, Request::Bash(shell("true")))).collect();
+    for (call, challenge) in (0..).zip(&asked) {
+        broker.send(&ToBroker::Grant(yes(call, challenge, Extent::Session)));
+        broker.done(call);
+    }
+    let one_more = ask(&mut broker, 2000, write("a"));
+    broker.send(&ToBroker::Grant(yes(2000, &one_more, Extent::Session)));
+    assert_eq!(ungranted(&mut broker).fault, GrantFault::TooMany);
+    broker.send(&ToBroker::Grant(yes(2000, &one_more, Extent::Once)));
+    assert!(matches!(broker.done(2000).outcome, Outcome::Answered));
+}
+
+/// Input and the end of input come before the answer, and reach the command after it.
+#[test]
+fn input_that_came_before_the_answer_is_not_lost() {
+    matrix(|place| {
+        let world = World::new(place);
+        let mut broker = guided(&world, RELAY);
+        let cat = Request::Bash(Bash { stdin: Stdin::Stream, ..shell("cat") });
+        let challenge = ask(&mut broker, 1, cat);
+        broker.send(&ToBroker::Input { call: 1, bytes: b"early".into() });
+        broker.send(&ToBroker::InputEnd { call: 1 });
+        broker.send(&ToBroker::Grant(yes(1, &challenge, Extent::Once)));
+        match broker.done(1).outcome {
+            Outcome::Ran(ran) => assert_eq!(ran.output.head, b"early"),
+            other => panic!("{other:?}"),
+        }
+    });
+}
+
+/// With a channel of its own, the client's most honest yes is a lie.
+#[test]
+fn a_client_cannot_answer_where_answers_are_taken_elsewhere() {
+    matrix(|place| {
+        let world = World::new(place);
+        let mut broker = guided(&world, SEPARATE);
+        let marker = long_sleep();
+        let challenge = ask(&mut broker, 1, evil(&world, &marker));
+        assert_eq!(challenge.channel, Channel::Separate);
+        let mut lies = 0;
+        for extent in [Extent::Once, Extent::Session] {
+            broker.send(&ToBroker::Grant(yes(1, &challenge, extent)));
+            let not = ungranted(&mut broker);
+            lies += 1;
+            assert_eq!((not.fault, not.violations), (GrantFault::OtherChannel, lies));
+        }
+        broker.send(&ToBroker::Refuse { call: 1 });
+        assert_eq!(ungranted(&mut broker).fault, GrantFault::OtherChannel);
+        // The socket is there, and the client may use it as little as what it starts.
+        let socket = sockets(&world).remove(0);
+        assert!(refusal(UnixStream::connect(&socket), place).is_some(), "the client may approve");
+        let started = run(&mut dressed(&world, approve(&world)), SOON);
+        assert!(started.errors().contains("own client may not answer"), "{}", started.errors());
+        assert_nothing(&world, &marker);
+        // The control: a stranger to the client sees all of the call, and its yes counts.
+        let mut approver = Approver::start(&world);
+        let shown = approver.answer("once");
+        assert!(shown["body"][0].as_str().unwrap().contains(&marker), "{shown}");
+        assert!(until(SOON, || !process::with_marker(&marker).is_empty()), "an approver's yes did nothing");
+        broker.send(&ToBroker::Cancel { call: 1 });
+        broker.done(1);
+        println!("{place}: {} answers of the client's and 2 connections, none taken", lies + 1);
+    });
+}
+
+/// `lazaret approve --list` as a child of the test.
+fn approve(world: &World) -> Program {
+    let mut command = world.host(programs::path("lazaret"));
+    command.args(["approve", "--list"]);
+    command
+}
+
+/// Why the broker sends a peer away; none if it is heard. Root's test process has another user id than an ordinary place.
+fn refusal(connected: std::io::Result<UnixStream>, place: Place) -> Option<String> {
+    let mut stream = match connected {
+        Ok(stream) => stream,
+        Err(error) => return Some(format!("{place}: {error}")),
+    };
+    stream.set_read_timeout(Some(SOON)).unwrap();
+    let mut hello = Vec::new();
+    encode(&FromApprover::Hello(Hello::ours(None)), &mut hello).unwrap();
+    // It may have been closed already, with a word before.
+    let _ = stream.write_all(&hello);
+    let mut decoder = Decoder::new();
+    let mut bytes = [0; 4096];
+    loop {
+        match decoder.next::<ToApprover>() {
+            Ok(Some(ToApprover::Fault(failed))) => return Some(failed.message),
+            Ok(Some(_)) => return None,
+            Ok(None) => {}
+            Err(error) => panic!("{error}"),
+        }
+        match stream.read(&mut bytes) {
+            Ok(0) | Err(_) => return Some("closed without a word".into()),
+            Ok(count) => decoder.push(&bytes[..count]),
+        }
+    }
+}
+
+/// What a confined client makes it cannot get rid of its filters, however it hides where it comes from.
+#[test]
+fn a_stranger_with_the_filters_of_the_client_may_not_answer() {
+    for place in Place::all() {
+        let world = World::new(place);
+        set_policy(&world, &format!("{SEPARATE}\ntrust = \"guided\""));
+        // A client that carries a filter.
+        let mut client = world.host(programs::path("without-namespaces"));
+        client.arg(programs::path("lazaret")).args(["run", "--project"]).arg(&world.project);
+        client.arg("--central").arg(&world.central).args(["--", "touch", "evil"]);
+        let mut running = process::Running::start(&mut dressed(&world, client));
+        sockets(&world);
+        let mut filtered = world.host(programs::path("without-namespaces"));
+        filtered.arg(programs::path("lazaret"));
+        let mut liar = Approver::start_by(&world, filtered);
+        let over = liar.event("over", SOON).expect("the liar was not sent away");
+        assert!(over["message"].as_str().unwrap().contains("confined like"), "{over}");
+        assert!(!world.project.join("evil").exists());
+        let mut honest = Approver::start(&world);
+        honest.answer("once");
+        let finished = running_end(&mut running);
+        assert!(finished, "an honest yes did nothing");
+        assert!(world.project.join("evil").exists());
+        running.finish(SOON).success();
+    }
+}
+
+fn running_end(running: &mut process::Running) -> bool {
+    process::wait(&mut running.child, SOON).is_some_and(|status| status.success())
+}
+
+/// What runs in a cell reaches the socket in neither tier; the same program reaches it outside.
+#[test]
+fn a_cell_cannot_reach_the_socket() {
+    const KNOCK: &str = "import socket,sys\ns=socket.socket(socket.AF_UNIX)\ns.settimeout(5)\n\
+                         s.connect(sys.argv[1])\nprint('GOT')\n";
+    matrix(|place| {
+        let world = World::new(place);
+        let mut broker = guided(&world, SEPARATE);
+        world.put("knock.py", KNOCK);
+        let socket = sockets(&world).remove(0);
+        let mut outside = world.host("python3");
+        assert!(run(outside.arg(world.project.join("knock.py")).arg(&socket), SOON).text().contains("GOT"));
+        let knock = format!("python3 knock.py '{}' 2>&1", socket.display());
+        ask(&mut broker, 1, Request::Bash(shell(&knock)));
+        let mut approver = Approver::start(&world);
+        approver.answer("once");
+        let Outcome::Ran(ran) = broker.done(1).outcome else { panic!("the knock did not run") };
+        let said = String::from_utf8_lossy(&ran.output.head).into_owned();
+        assert!(!said.contains("GOT") && said.contains("Error"), "{said}");
+    });
+}
+
+/// An approver that breaks the rules, or does not read, is cut off; the session and other approvers do not notice.
+#[test]
+fn bad_approvers_harm_only_themselves() {
+    const LIAR: &str = r#"
+import os, socket, struct, sys, time
+path, how = sys.argv[1:]
+s = socket.socket(socket.AF_UNIX)
+s.connect(path)
+frame = lambda body: struct.pack('<I', len(body)) + body
+hello = bytes.fromhex(sys.stdin.readline())
+if how == 'garbage': s.sendall(frame(b'\xff' * 40))
+if how == 'long': s.sendall(struct.pack('<I', 1 << 20) + b'x' * 70000)
+if how == 'early': s.sendall(frame(struct.pack('<IQ', 1, 1)))
+if how == 'twice': s.sendall(hello + hello)
+if how == 'two looks': s.sendall(hello + frame(struct.pack('<IQ', 1, 1)) * 2)
+if how == 'silent': s.sendall(hello)
+if how == 'deaf':
+    s.sendall(hello)
+    s.settimeout(1)
+    try:
+        while True: s.sendall(frame(struct.pack('<I', 4)) * 100)
+    except OSError: pass
+    time.sleep(2)
+    print('deaf')
+    sys.exit()
+s.settimeout(3)
+try:
+    while s.recv(65536): pass
+    print('closed')
+except TimeoutError: print('open')
+except OSError: print('closed')
+"#;
+    let world = World::new(Place::any());
+    let mut broker = guided(&world, SEPARATE);
+    let marker = long_sleep();
+    ask(&mut broker, 1, write("evil"));
+    ask(&mut broker, 2, evil(&world, &marker));
+    let socket = sockets(&world).remove(0);
+    world.put("liar.py", LIAR);
+    let mut hello = Vec::new();
+    encode(&FromApprover::Hello(Hello::ours(None)), &mut hello).unwrap();
+    let hex: String = hello.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut counted = 0;
+    for (how, want) in [
+        ("garbage", "closed"),
+        ("long", "closed"),
+        ("early", "closed"),
+        ("twice", "closed"),
+        ("two looks", "closed"),
+        ("silent", "open"),
+        ("deaf", "deaf"),
+    ] {
+        let mut liar = world.host("setsid");
+        liar.args(["--fork", "python3"]).arg(world.project.join("liar.py")).arg(&socket).arg(how);
+        // The starter ends at once; the end of the output is that of the liar.
+        let mut running = process::Running::start(&mut liar);
+        running.child.stdin.take().unwrap().write_all(format!("{hex}\n").as_bytes()).unwrap();
+        running.wait_for(want, Duration::from_secs(20));
+        running.finish(SOON);
+        let peak = figure(broker.pid(), "status", "VmHWM").unwrap();
+        assert!(peak < MEMORY, "{how}: the broker has taken {peak} KiB");
+        counted += 1;
+    }
+    assert_nothing(&world, &marker);
+    let mut approver = Approver::start(&world);
+    for call in [1, 2] {
+        approver.answer("no");
+        assert_eq!(kind(&broker.done(call).outcome), Some(ErrorKind::DeniedUser));
+    }
+    println!("{counted} bad approvers");
+}
+
+/// What an approver is shown of a write is the difference to the file as it is; its lasting grant is listed and revoked.
+#[test]
+fn an_approver_sees_the_difference_and_rules_over_lasting_grants() {
+    matrix(|place| {
+        let world = World::new(place);
+        world.put("file", "one\ntwo\n");
+        let mut broker = guided(&world, SEPARATE);
+        let path = ZonePath::new(Zone::Project, "file").unwrap();
+        let content = "one\n2\u{202e}\n".as_bytes().to_vec();
+        let request = Request::FileWrite(FileWrite { path, content, overwrite: true, expected_sha256: None });
+        ask(&mut broker, 1, request);
+        let mut approver = Approver::start(&world);
+        let shown = approver.answer("session");
+        assert_eq!(shown["body"], json!(["@@ -1,2 +1,2 @@", " one", "-two", "+2\\u{202e}"]), "{shown}");
+        assert!(matches!(broker.done(1).outcome, Outcome::Answered));
+        let again = broker.call(2, write("other"));
+        assert!(matches!(again.outcome, Outcome::Answered), "{again:?}");
+        approver.send(&json!({ "session": shown["session"], "grants": true }));
+        let list = approver.event("grants", SOON).unwrap();
+        assert_eq!(
+            (&list["grants"][0]["tool"], &list["grants"][0]["calls"]),
+            (&json!("file_write"), &json!(2))
+        );
+        approver.send(&json!({ "session": shown["session"], "revoke": list["grants"][0]["grant"] }));
+        assert_eq!(approver.event("grants", SOON).unwrap()["grants"], json!([]));
+        ask(&mut broker, 3, write("evil"));
+        approver.answer("no");
+        assert_eq!(kind(&broker.done(3).outcome), Some(ErrorKind::DeniedUser));
+        assert!(!world.project.join("evil").exists());
+        drop(broker);
+        assert!(
+            until(SOON, || !sockets(&world).first().is_some_and(|socket| socket.exists())),
+            "a socket is left"
+        );
+    });
+}
+
+/// On a terminal: nothing hides, and nothing is allowed before its end has been on the screen.
+#[test]
+fn a_person_sees_the_end_of_a_call_before_a_key_allows_it() {
+    let world = World::new(Place::any());
+    set_policy(&world, &format!("{SEPARATE}\ntrust = \"guided\""));
+    let hidden = format!("true \u{1b}[2J\u{202e}\n{}touch evil", "\n".repeat(100));
+    let mut client = dressed(&world, world.lazaret_run(&["bash", "-c", &hidden]));
+    let mut running = process::Running::start(&mut client);
+    sockets(&world);
+    let mut terminal = Terminal::start(&mut dressed(&world, approve_here(&world)), 24, 80);
+    terminal.expect("page 1 of", SOON);
+    let screen = terminal.screen();
+    assert!(screen.contains("true \\u{1b}[2J\\u{202e}"), "{screen:?}");
+    std::thread::sleep(Duration::from_millis(600));
+    terminal.send("y");
+    terminal.expect("look at its end first", SOON);
+    assert!(!world.project.join("evil").exists());
+    terminal.send("e");
+    terminal.expect("y once", SOON);
+    terminal.send("y");
+    assert!(running_end(&mut running), "the key did nothing");
+    assert!(world.project.join("evil").exists());
+    terminal.expect("nothing waits", SOON);
+    terminal.send("q");
+    assert!(terminal.finish(SOON).success() && terminal.is_restored());
+    let said = running.finish(SOON);
+    assert!(said.errors().contains("waiting for `lazaret approve`"), "{}", said.errors());
+}
+
+fn approve_here(world: &World) -> Program {
+    let mut command = world.host(programs::path("lazaret"));
+    command.arg("approve");
+    command
+}
+
+/// A client that leaves takes its questions with it, and one that stays silent holds nothing.
+#[test]
+fn a_question_ends_with_its_client() {
+    matrix(|place| {
+        let world = World::new(place);
+        let mut broker = guided(&world, RELAY);
+        let marker = long_sleep();
+        ask(&mut broker, 1, evil(&world, &marker));
+        let _ = broker.stream.shutdown(std::net::Shutdown::Both);
+        broker.ended(SOON);
+        assert_nothing(&world, &marker);
+        assert!(matches!(broker.receive(Duration::from_millis(100)), Received::Closed));
+    });
+}
