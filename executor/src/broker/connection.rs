@@ -71,7 +71,6 @@ impl Connection {
     }
 
     /// The next whole frame.
-    #[expect(clippy::should_implement_trait, reason = "the type of the frame is the caller's to choose")]
     pub fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, FrameError> {
         self.decoder.next()
     }

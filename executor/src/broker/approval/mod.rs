@@ -84,7 +84,7 @@ impl Approvals {
         request: Request,
         question: Question,
         walls: &Walls,
-    ) -> Result<&Challenge, Failed> {
+    ) -> Result<Challenge, Failed> {
         let internal = |message: String| Failed { kind: ErrorKind::Internal, message };
         let encoded = frame::encode_whole(&request).map_err(|error| internal(error.to_string()))?;
         let cost = cost(&request, encoded.len());
@@ -102,8 +102,16 @@ impl Approvals {
             channel: self.channel,
         };
         let deadline = Instant::now() + self.timeout;
-        let asked = Asked { request, input: Vec::new(), input_ended: false, challenge, deadline, cost };
-        Ok(&self.asked.entry(call).insert_entry(asked).into_mut().challenge)
+        let asked = Asked {
+            request,
+            input: Vec::new(),
+            input_ended: false,
+            challenge: challenge.clone(),
+            deadline,
+            cost,
+        };
+        self.asked.insert(call, asked);
+        Ok(challenge)
     }
 
     /// The digest of a call in its canonical form. Each part has its length before it, so that no two calls read alike.
@@ -135,14 +143,7 @@ impl Approvals {
     /// # Errors
     /// It is not taken; what waits goes on waiting.
     pub fn grant(&mut self, grant: &Grant, from: Channel) -> Result<Asked, Ungranted> {
-        let checked = self.check(grant.call, grant.nonce, from).and_then(|asked| {
-            if asked.challenge.digest == grant.digest { Ok(()) } else { Err(GrantFault::OtherCall) }
-        });
-        let checked = checked.and_then(|()| match grant.extent {
-            Extent::Session if self.standing.len() >= STANDING => Err(GrantFault::TooMany),
-            Extent::Session | Extent::Once => Ok(()),
-        });
-        checked.map_err(|fault| self.ungranted(grant.call, fault))?;
+        self.may_grant(grant, from).map_err(|fault| self.ungranted(grant.call, fault))?;
         let asked = self.asked.remove(&grant.call);
         let asked = asked.ok_or_else(|| self.ungranted(grant.call, GrantFault::NotWaiting))?;
         if grant.extent == Extent::Session {
@@ -164,6 +165,17 @@ impl Approvals {
         checked.map_err(|fault| self.ungranted(call, fault))?;
         self.asked.remove(&call);
         Ok(())
+    }
+
+    fn may_grant(&self, grant: &Grant, from: Channel) -> Result<(), GrantFault> {
+        let asked = self.check(grant.call, grant.nonce, from)?;
+        if asked.challenge.digest != grant.digest {
+            return Err(GrantFault::OtherCall);
+        }
+        match grant.extent {
+            Extent::Session if self.standing.len() >= STANDING => Err(GrantFault::TooMany),
+            Extent::Session | Extent::Once => Ok(()),
+        }
     }
 
     fn check(&self, call: CallId, nonce: Nonce, from: Channel) -> Result<&Asked, GrantFault> {

@@ -31,7 +31,7 @@ impl Session {
             return self.begin(call, request, filed, started, connection);
         }
         let challenge = match self.approvals.ask(call, request, question, &self.walls) {
-            Ok(challenge) => challenge.clone(),
+            Ok(challenge) => challenge,
             Err(why) => {
                 return self.send_done(call, &filed, Outcome::Failed(why), Usage::default(), connection);
             }
