@@ -213,10 +213,12 @@ impl Policies {
     /// The most careful of what the files say.
     fn approval(&self) -> Approval {
         let mut approval = Approval::default();
+        // Of the times that were written: the default is no ceiling.
+        let written = self.files.iter().filter_map(|(_, file)| file.approval.timeout_s).min();
+        approval.timeout_s = written.unwrap_or(approval.timeout_s);
         for (_, file) in &self.files {
             let table = &file.approval;
             approval.ceiling = table.trust.map_or(approval.ceiling, |trust| trust.0.min(approval.ceiling));
-            approval.timeout_s = table.timeout_s.map_or(approval.timeout_s, |s| s.min(approval.timeout_s));
             approval.channel = table.channel.map_or(approval.channel, |c| c.max(approval.channel));
         }
         approval

@@ -268,7 +268,7 @@ fn the_most_careful_approval_of_all_files_holds() {
     let careless = user("[approval]\ntrust = 'yolo'\ntimeout_s = 600\nchannel = 'relay'\n");
     let want = (Trust::Supervised, Trust::Supervised, 10, Channel::Separate);
     assert_eq!(approval(&[careless.clone(), careful]), want);
-    assert_eq!(approval(&[careless]), (Trust::Guided, Trust::Autonomous, 30, Channel::Relay));
+    assert_eq!(approval(&[careless]), (Trust::Guided, Trust::Autonomous, 600, Channel::Relay));
 }
 
 #[test]

@@ -560,6 +560,11 @@ fn an_approver_sees_the_difference_and_rules_over_lasting_grants() {
         world.put("file", "one\ntwo\n");
         let mut broker = guided(&world, SEPARATE);
         let path = ZonePath::new(Zone::Project, "file").unwrap();
+        let unread = ask_to_write(&mut broker, &world);
+        // That a person has looked does not mean that the session has read.
+        assert!(unread.contains("has not been read"), "{unread}");
+        let read = FileRead { path: path.clone(), offset: None, limit: None };
+        assert!(matches!(broker.call(9, Request::FileRead(read)).outcome, Outcome::Answered));
         let content = "one\n2\u{202e}\n".as_bytes().to_vec();
         let request = Request::FileWrite(FileWrite { path, content, overwrite: true, expected_sha256: None });
         ask(&mut broker, 1, request);
@@ -587,6 +592,17 @@ fn an_approver_sees_the_difference_and_rules_over_lasting_grants() {
             "a socket is left"
         );
     });
+}
+
+/// Has a write of a file allowed that the session has not read, and says what comes of it.
+fn ask_to_write(broker: &mut Broker, world: &World) -> String {
+    ask(broker, 8, write("file"));
+    Approver::start(world).answer("once");
+    let done = broker.done(8);
+    match frame::decode_whole::<FileAnswer>(&done.parts) {
+        Ok(Err(failed)) => failed.message,
+        other => panic!("{other:?}"),
+    }
 }
 
 /// On a terminal: nothing hides, and nothing is allowed before its end has been on the screen.

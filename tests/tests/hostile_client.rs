@@ -40,13 +40,21 @@ fn what_comes_too_early_or_twice_ends_the_connection() {
     let world = World::new(Place::any());
     let call = || ToBroker::Call { call: 1, request: Request::Bash(shell("true")) };
     let hello = || ToBroker::Hello(Hello::ours(None));
-    for early in [call(), ToBroker::Probe, ToBroker::Open(opening(&world))] {
+    let grant = || {
+        let (digest, nonce) = (Digest([0; 32]), Nonce([0; 16]));
+        ToBroker::Grant(Grant { call: 1, digest, nonce, extent: Extent::Session })
+    };
+    let answers = [grant(), ToBroker::Refuse { call: 1 }, ToBroker::Grants, ToBroker::Revoke { grant: 1 }];
+    for early in [call(), ToBroker::Probe, ToBroker::Open(opening(&world))].into_iter().chain(answers) {
         let mut broker = Broker::start(&world);
         broker.send(&early);
         expect_end(broker, &world);
     }
     let mut broker = Broker::greeted(&world);
     broker.send(&call());
+    expect_end(broker, &world);
+    let mut broker = Broker::greeted(&world);
+    broker.send(&grant());
     expect_end(broker, &world);
     for late in [hello(), ToBroker::Probe, ToBroker::Open(opening(&world))] {
         let (mut broker, _) = Broker::open(&world);
@@ -141,6 +149,14 @@ fn words_about_unknown_calls_are_let_pass() {
     broker.send(&ToBroker::InputEnd { call: 99 });
     broker.send(&ToBroker::Resize { call: 99, rows: 1, columns: 1 });
     broker.send(&ToBroker::Signal { call: 99, signal: Signal::Quit });
+    // Answers to what was not asked are said to be that, and no more.
+    let (digest, nonce) = (Digest([0; 32]), Nonce([0; 16]));
+    broker.send(&ToBroker::Grant(Grant { call: 99, digest, nonce, extent: Extent::Session }));
+    broker.send(&ToBroker::Refuse { call: 99 });
+    let want = Ungranted { call: 99, fault: GrantFault::NotWaiting, violations: 0 };
+    assert_eq!([broker.message(), broker.message()], [(); 2].map(|()| FromBroker::Ungranted(want)));
+    broker.send(&ToBroker::Revoke { grant: u64::MAX });
+    assert_eq!(broker.message(), FromBroker::Grants(vec![]));
     let done = broker.call(1, Request::Bash(shell("exit 3")));
     assert_eq!(end_of(&done.outcome), Some(Ended::Exited(3)), "{done:?}");
 }

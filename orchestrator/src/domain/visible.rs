@@ -29,14 +29,15 @@ pub fn lines(text: &str) -> Vec<String> {
     shown
 }
 
-/// Whether a character is not seen as what it is: controls, marks of direction, what has no width, odd spaces.
+/// Whether a character is not seen as what it is: controls, marks of direction, what has no width or is drawn over its
+/// neighbours, odd spaces.
 pub fn hides(c: char) -> bool {
     c.is_control()
         || matches!(c,
-            '\u{a0}' | '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{1680}' | '\u{17b4}'
-            | '\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{2000}'..='\u{200f}' | '\u{2028}'..='\u{202f}'
-            | '\u{205f}'..='\u{206f}' | '\u{2800}' | '\u{3000}' | '\u{3164}' | '\u{e000}'..='\u{f8ff}'
-            | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
+            '\u{a0}' | '\u{ad}' | '\u{300}'..='\u{36f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{1680}' | '\u{17b4}'
+            | '\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}' | '\u{2000}'..='\u{200f}' | '\u{2028}'..='\u{202f}'
+            | '\u{205f}'..='\u{206f}' | '\u{20d0}'..='\u{20ff}' | '\u{2800}' | '\u{3000}' | '\u{3164}' | '\u{e000}'..='\u{f8ff}'
+            | '\u{fe00}'..='\u{fe0f}' | '\u{fe20}'..='\u{fe2f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
             | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{10ffff}')
 }
 
@@ -87,6 +88,7 @@ mod tests {
             ("a\u{200b}b\u{feff}", "a\\u{200b}b\\u{feff}"),
             ("rm\u{a0}-rf", "rm\\u{a0}-rf"),
             ("a\u{e0041}b", "a\\u{e0041}b"),
+            ("e\u{301}", "e\\u{301}"),
             ("a\tb", "a\\tb"),
         ] {
             assert_eq!(line(text), want, "{text:?}");

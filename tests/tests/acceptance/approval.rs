@@ -68,6 +68,16 @@ fn ac_22_a_guided_session_asks_before_bash_and_nothing_runs_until_the_answer() {
         session.send(&json!({ "id": id, "approve": "session" }));
         session.answer_within(&id, SOON).success();
         session.bash("true").success();
+        // What lasts is listed and taken back, and then it is asked again.
+        session.send(&json!({ "id": "g", "grants": true }));
+        let list = session.event("g", SOON).unwrap();
+        assert_eq!((&list["grants"][0]["tool"], &list["grants"][0]["calls"]), (&json!("bash"), &json!(2)));
+        session.send(&json!({ "id": "g", "revoke": list["grants"][0]["grant"] }));
+        assert_eq!(session.event("g", SOON).unwrap()["grants"], json!([]));
+        let id = session.start_call("bash", json!({ "command": "true" }));
+        assert!(is_question(&session.event(&id, SOON).unwrap()));
+        session.cancel(&id);
+        assert_eq!(session.answer_within(&id, SOON).kind(), "cancelled");
     });
 }
 

@@ -265,3 +265,85 @@ fn nonce() -> io::Result<Nonce> {
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(Nonce(bytes))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use broker_protocol::Risk;
+
+    fn approvals(channel: Channel) -> Approvals {
+        let policy = policies::Approval { timeout_s: 1, channel, ..policies::Approval::default() };
+        Approvals::new(&policy).unwrap()
+    }
+
+    /// Puts a question there without the walls of a session.
+    fn ask(approvals: &mut Approvals, call: CallId, rule: &str) -> Challenge {
+        let challenge = Challenge {
+            digest: Digest([call as u8; 32]),
+            nonce: nonce().unwrap(),
+            rule: rule.into(),
+            why: String::new(),
+            risk: Risk::Low,
+            expires_s: 1,
+            channel: approvals.channel,
+        };
+        let path = broker_protocol::ZonePath::root(broker_protocol::Zone::Project);
+        let request = Request::FileRead(broker_protocol::FileRead { path, offset: None, limit: None });
+        let deadline = Instant::now() + approvals.timeout;
+        let (input, challenge_kept) = (Vec::new(), challenge.clone());
+        let asked =
+            Asked { request, input, input_ended: false, challenge: challenge_kept, deadline, cost: 1 };
+        approvals.asked.insert(call, asked);
+        challenge
+    }
+
+    fn yes(call: CallId, challenge: &Challenge) -> Grant {
+        Grant { call, digest: challenge.digest, nonce: challenge.nonce, extent: Extent::Once }
+    }
+
+    #[test]
+    fn an_answer_counts_by_its_channel_nonce_and_digest_and_once() {
+        for channel in [Channel::Relay, Channel::Separate] {
+            let other = if channel == Channel::Relay { Channel::Separate } else { Channel::Relay };
+            let mut approvals = approvals(channel);
+            let challenge = ask(&mut approvals, 1, "r");
+            let honest = yes(1, &challenge);
+            let fault = |approvals: &mut Approvals, grant: Grant, from| {
+                approvals.grant(&grant, from).map(drop).map_err(|not| not.fault)
+            };
+            assert_eq!(fault(&mut approvals, honest, other), Err(GrantFault::OtherChannel));
+            let forged = Grant { nonce: Nonce([0; 16]), ..honest };
+            assert_eq!(fault(&mut approvals, forged, channel), Err(GrantFault::OtherQuestion));
+            let swapped = Grant { digest: Digest([9; 32]), ..honest };
+            assert_eq!(fault(&mut approvals, swapped, channel), Err(GrantFault::OtherCall));
+            assert_eq!(approvals.violations, 3);
+            assert_eq!(fault(&mut approvals, honest, channel), Ok(()));
+            assert_eq!(fault(&mut approvals, honest, channel), Err(GrantFault::NotWaiting));
+        }
+    }
+
+    #[test]
+    fn time_runs_out_whether_or_not_anybody_looks() {
+        let mut approvals = approvals(Channel::Relay);
+        let challenge = ask(&mut approvals, 1, "r");
+        approvals.asked.get_mut(&1).unwrap().deadline = Instant::now();
+        let late = approvals.grant(&yes(1, &challenge), Channel::Relay).map(drop);
+        assert_eq!(late.map_err(|not| not.fault), Err(GrantFault::NotWaiting));
+        assert_eq!(approvals.expired(Instant::now()), Some(1));
+        assert_eq!((approvals.expired(Instant::now()), approvals.deadline()), (None, None));
+    }
+
+    #[test]
+    fn a_lasting_grant_answers_its_rule_for_its_tool() {
+        let mut approvals = approvals(Channel::Relay);
+        let challenge = ask(&mut approvals, 1, "r");
+        let grant = Grant { extent: Extent::Session, ..yes(1, &challenge) };
+        approvals.grant(&grant, Channel::Relay).map(drop).unwrap();
+        let question = |rule: &str| Question { rule: rule.into(), why: String::new(), risk: Risk::Low };
+        assert!(approvals.covers(&question("r"), "file_read"));
+        assert!(!approvals.covers(&question("q"), "file_read") && !approvals.covers(&question("r"), "bash"));
+        assert_eq!(approvals.standing()[0].calls, 2);
+        approvals.revoke(1);
+        assert!(!approvals.covers(&question("r"), "file_read"));
+    }
+}

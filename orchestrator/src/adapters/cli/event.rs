@@ -4,7 +4,7 @@ use crate::domain::answer::{About, Answer};
 use crate::domain::text::unfinished;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker_protocol::{Challenge, Failed, GrantFault, Opened};
+use broker_protocol::{Challenge, Failed, GrantFault, Opened, Standing};
 use serde::Serialize;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -162,6 +162,37 @@ impl<'a> ApprovalEvent<'a> {
     ) -> Self {
         let not_taken = not_taken.map(GrantFault::name);
         Self { id, event: "approval", approval: challenge.into(), tool, input, not_taken }
+    }
+}
+
+/// The grants that last for a session.
+#[derive(Serialize)]
+pub struct GrantsEvent<'a> {
+    id: &'a Value,
+    event: &'static str,
+    grants: Vec<Lasting<'a>>,
+}
+
+/// A [`Standing`] in JSON.
+#[derive(Serialize)]
+pub struct Lasting<'a> {
+    grant: u64,
+    rule: &'a str,
+    tool: &'a str,
+    calls: u64,
+}
+
+impl<'a> From<&'a Standing> for Lasting<'a> {
+    fn from(standing: &'a Standing) -> Self {
+        let Standing { grant, rule, tool, calls } = standing;
+        Self { grant: *grant, rule, tool, calls: *calls }
+    }
+}
+
+impl<'a> GrantsEvent<'a> {
+    /// Puts `standing` into JSON.
+    pub fn new(id: &'a Value, standing: &'a [Standing]) -> Self {
+        Self { id, event: "grants", grants: standing.iter().map(Lasting::from).collect() }
     }
 }
 

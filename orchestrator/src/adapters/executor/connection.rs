@@ -8,7 +8,7 @@ use crate::domain::answer::Finished;
 use crate::ports::{Approval, Event, Running, Sandbox};
 use broker_protocol::{
     CallId, Challenge, Decoder, ErrorKind, Failed, FileAnswer, FromBroker, Grant, Opened, Outcome, Request,
-    Roots, Signal, ToBroker, encode, frame, limit,
+    Roots, Signal, Standing, ToBroker, encode, frame, limit,
 };
 use nix::sys::socket::{Shutdown, shutdown};
 use std::cell::{Cell, RefCell};
@@ -21,7 +21,7 @@ use std::rc::Rc;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
 /// Output that was taken is paid for in pieces of at least this size: a message each would cost more than the output.
@@ -51,6 +51,15 @@ impl Connection {
     /// What the executor said of the session.
     pub fn opened(&self) -> &Opened {
         &self.opened
+    }
+
+    /// The grants that last for the session, after taking back one of them.
+    pub async fn standing(&self, revoke: Option<u64>) -> Result<Vec<Standing>, Failed> {
+        let (told, standing) = oneshot::channel();
+        let message = revoke.map_or(ToBroker::Grants, |grant| ToBroker::Revoke { grant });
+        self.link.send(&message)?;
+        self.link.state.borrow_mut().lists.push_back(told);
+        standing.await.map_err(|_| ExecutorError::Lost.into())
     }
 
     /// Whether calls can still be made.
@@ -102,6 +111,8 @@ struct State {
     outgoing: Vec<u8>,
     calls: HashMap<CallId, Rc<Slot>>,
     last: CallId,
+    /// Who waits for a list of grants; the executor answers in order.
+    lists: VecDeque<oneshot::Sender<Vec<Standing>>>,
     /// Why the connection ended.
     end: Option<Failed>,
 }
@@ -257,10 +268,16 @@ impl Link {
                 Ok(())
             }
             FromBroker::Fault(failed) => Err(ExecutorError::Fault(failed)),
+            FromBroker::Grants(standing) => {
+                let told = self.state.borrow_mut().lists.pop_front();
+                let told = told.ok_or(ExecutorError::Protocol("a list that nobody asked for"))?;
+                // Who asked may have gone.
+                let _ = told.send(standing);
+                Ok(())
+            }
             FromBroker::Hello(_)
             | FromBroker::Probed(_)
             | FromBroker::Opened(_)
-            | FromBroker::Grants(_)
             | FromBroker::Attacked { .. } => Err(ExecutorError::Protocol("a message out of turn")),
         }
     }
@@ -276,6 +293,7 @@ impl Link {
         let mut state = self.state.borrow_mut();
         state.end = Some(failed.clone());
         state.outgoing = Vec::new();
+        state.lists.clear();
         // What we do not believe any more, we do not keep waiting either: the executor ends with its socket.
         let _ = shutdown(self.write.as_ref().as_raw_fd(), Shutdown::Both);
         for (_, slot) in state.calls.drain() {

@@ -1,6 +1,8 @@
 //! The calls that wait, of all sessions, each looked at whole before it is shown.
 
 use crate::adapters::executor::{Approvals, ExecutorError, Heard};
+use crate::domain::proposal::Proposal;
+use crate::ports::Approval;
 use broker_protocol::{
     CallId, Challenge, Decision, FileAnswer, FromApprover, Grant, Opened, Request, Standing, ToApprover,
     Ungranted, frame, limit,
@@ -26,8 +28,8 @@ pub struct Waiting {
     pub until: Instant,
     /// All of it.
     pub request: Request,
-    /// The file it would change.
-    pub before: Option<FileAnswer>,
+    /// The same, as it is shown.
+    pub proposal: Proposal,
 }
 
 /// What has happened.
@@ -146,27 +148,22 @@ impl Desk {
         }
         // Without a request it has ended meanwhile.
         let request = unseen.request?;
-        let before = match unseen.before.is_empty() {
+        let before: Option<FileAnswer> = match unseen.before.is_empty() {
             true => None,
             false => frame::decode_whole(&unseen.before).ok(),
         };
-        let (challenge, until) = (unseen.challenge, unseen.until);
-        Some(News::Asked(Box::new(Waiting {
-            key: (session.to_owned(), call),
-            challenge,
-            until,
-            request,
-            before,
-        })))
+        let proposal = Proposal::new(&request, before.as_ref());
+        let (key, challenge, until) = ((session.to_owned(), call), unseen.challenge, unseen.until);
+        Some(News::Asked(Box::new(Waiting { key, challenge, until, request, proposal })))
     }
 
     /// Answers a question.
-    pub fn answer(&self, waiting: &Waiting, approval: crate::ports::Approval) {
+    pub fn answer(&self, waiting: &Waiting, approval: Approval) {
         let Challenge { digest, nonce, .. } = waiting.challenge;
         let (session, call) = (&waiting.key.0, waiting.key.1);
         let message = match approval {
-            crate::ports::Approval::Yes(extent) => FromApprover::Grant(Grant { call, digest, nonce, extent }),
-            crate::ports::Approval::No => FromApprover::Refuse { call, nonce },
+            Approval::Yes(extent) => FromApprover::Grant(Grant { call, digest, nonce, extent }),
+            Approval::No => FromApprover::Refuse { call, nonce },
         };
         self.approvals.send(session, &message);
     }

@@ -1,7 +1,7 @@
 //! `lazaret approve --json`: lines for a program that asks the user in its own way.
 
 use super::desk::{Desk, News, Waiting};
-use crate::adapters::cli::event::Question;
+use crate::adapters::cli::event::{Lasting, Question};
 use crate::adapters::cli::session::reader::{Lines, Next};
 use crate::adapters::cli::streams::Input;
 use crate::adapters::cli::{event, say};
@@ -20,15 +20,15 @@ pub struct Asked<'a> {
     approval: Question<'a>,
     tool: &'static str,
     input: Value,
-    about: Vec<String>,
-    body: Vec<String>,
+    about: &'a [String],
+    body: &'a [String],
     bytes: usize,
 }
 
 impl<'a> Asked<'a> {
     /// Puts a call into JSON.
     pub fn new(waiting: &'a Waiting) -> Self {
-        let Proposal { about, body, bytes } = Proposal::new(&waiting.request, waiting.before.as_ref());
+        let Proposal { about, body, bytes } = &waiting.proposal;
         Self {
             event: "asked",
             session: &waiting.key.0,
@@ -38,7 +38,7 @@ impl<'a> Asked<'a> {
             input: proposal::input(&waiting.request),
             about,
             body,
-            bytes,
+            bytes: *bytes,
         }
     }
 }
@@ -129,8 +129,7 @@ fn tell(news: News, waiting: &mut Vec<Waiting>) -> Result<(), Failed> {
             "event": "not_taken", "session": session, "call": not.call, "fault": not.fault.name(),
         })),
         News::Grants(session, grants) => {
-            let one = |grant: &broker_protocol::Standing| json!({ "grant": grant.grant, "rule": grant.rule, "tool": grant.tool, "calls": grant.calls });
-            let grants: Vec<Value> = grants.iter().map(one).collect();
+            let grants: Vec<Lasting> = grants.iter().map(Lasting::from).collect();
             say::json(&json!({ "event": "grants", "session": session, "grants": grants }))
         }
     }

@@ -5,6 +5,9 @@ use crate::domain::proposal::Proposal;
 use crate::domain::visible;
 use std::time::Instant;
 
+/// In front of what goes on from the line above.
+const MARK: &str = "> ";
+
 /// One line that says which call it is.
 pub fn title(waiting: &Waiting) -> String {
     let (session, call) = &waiting.key;
@@ -20,29 +23,22 @@ pub fn title(waiting: &Waiting) -> String {
 
 /// All of a call as lines of at most `columns` characters: what it is first.
 pub fn lines(waiting: &Waiting, columns: usize) -> Vec<String> {
-    let proposal = Proposal::new(&waiting.request, waiting.before.as_ref());
+    let Proposal { about, body, bytes } = &waiting.proposal;
     let rule = visible::line(&waiting.challenge.rule);
-    let size = format!("rule `{rule}`; {} bytes, {} lines:", proposal.bytes, proposal.body.len());
-    let all = [title(waiting), size].into_iter().chain(proposal.about).chain(proposal.body);
-    all.flat_map(|line| wrap(&line, columns)).collect()
+    let size = format!("rule `{rule}`; {bytes} bytes, {} lines:", body.len());
+    let head = [title(waiting), size];
+    head.iter().chain(about).chain(body).flat_map(|line| wrap(line, columns)).collect()
 }
 
 /// `line` in pieces of at most `columns` characters; what goes on is marked.
 fn wrap(line: &str, columns: usize) -> Vec<String> {
     let columns = columns.max(10);
     // A character may be two columns wide; half of them always fit.
-    let wide = !line.is_ascii();
-    let room = if wide { columns / 2 } else { columns };
-    let mut rest: Vec<char> = line.chars().collect();
-    if rest.len() <= room {
-        return vec![line.to_owned()];
-    }
-    let mut pieces = vec![rest.drain(..room).collect::<String>()];
-    while !rest.is_empty() {
-        let most = rest.len().min(room - 2);
-        pieces.push(format!("> {}", rest.drain(..most).collect::<String>()));
-    }
-    pieces
+    let room = if line.is_ascii() { columns } else { columns / 2 };
+    let chars: Vec<char> = line.chars().collect();
+    let (first, rest) = chars.split_at(chars.len().min(room));
+    let on = rest.chunks(room - MARK.len()).map(|piece| MARK.chars().chain(piece.iter().copied()).collect());
+    std::iter::once(first.iter().collect()).chain(on).collect()
 }
 
 /// Which part of the lines is on the screen, and whether the end has been.

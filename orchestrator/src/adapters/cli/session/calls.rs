@@ -4,7 +4,7 @@ use super::Reopening;
 use super::asked::{ByLine, Slot};
 use super::line::{LineError, Wrong};
 use super::writer::Writer;
-use crate::adapters::cli::event::{ErrorBody, Notice, OutputEvent, ResultEvent, Whole};
+use crate::adapters::cli::event::{ErrorBody, GrantsEvent, Notice, OutputEvent, ResultEvent, Whole};
 use crate::adapters::executor::{Control, RunningCall};
 use crate::adapters::web::WebClient;
 use crate::application::call;
@@ -114,6 +114,22 @@ impl Calls {
             Some(entry) if !entry.question.answer(approval) => Err(Wrong { id, error: LineError::NotAsked }),
             Some(_) | None => Ok(()),
         }
+    }
+
+    /// Says which grants last for the session, after taking back one of them.
+    pub async fn grants(&self, id: &Value, revoke: Option<u64>) {
+        let told = match self.0.sandbox.connection(&self.0.writer).await {
+            Ok(sandbox) => sandbox.standing(revoke).await,
+            Err(failed) => Err(failed),
+        };
+        // A writer that is closed ends the session.
+        let _ = match &told {
+            Ok(standing) => self.0.writer.line(&GrantsEvent::new(id, standing)).await,
+            Err(failed) => {
+                let error = ErrorBody::new(failed);
+                self.0.writer.line(&Notice { id: Some(id), event: "notice", error }).await
+            }
+        };
     }
 
     /// Feeds a call's standard input.

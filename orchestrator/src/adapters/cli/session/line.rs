@@ -33,6 +33,8 @@ pub enum Order {
     Cancel,
     /// Answer a call's question.
     Approve(Approval),
+    /// List the grants that last for the session, after taking back one of them.
+    Grants(Option<u64>),
     /// Feed a call's standard input.
     Feed {
         /// With this.
@@ -58,7 +60,9 @@ pub enum LineError {
     #[error("the line needs an `id`: a text or a number of at most {ID_MAX} bytes")]
     Id,
     /// It asks for nothing.
-    #[error("the line needs `tool`, `cancel`, `approve`, `stdin`, `stdinBase64` or `stdinEnd`")]
+    #[error(
+        "the line needs `tool`, `cancel`, `approve`, `grants`, `revoke`, `stdin`, `stdinBase64` or `stdinEnd`"
+    )]
     Order,
     /// A field has no place in it.
     #[error("field `{0}` has no place in this line")]
@@ -122,6 +126,12 @@ fn order(mut fields: Map<String, Value>) -> Result<Order, LineError> {
         Order::Call { tool, input: fields.remove("input").unwrap_or_else(|| Value::Object(Map::new())) }
     } else if is_true(&mut fields, "cancel")? {
         Order::Cancel
+    } else if is_true(&mut fields, "grants")? {
+        Order::Grants(None)
+    } else if let Some(grant) = fields.remove("revoke") {
+        let grant =
+            grant.as_u64().ok_or(LineError::Field { name: "revoke", rule: "the number of a grant" })?;
+        Order::Grants(Some(grant))
     } else if let Some(answer) = fields.remove("approve") {
         Order::Approve(approval(&answer)?)
     } else {
@@ -191,6 +201,8 @@ mod tests {
             (r#"{"id":"a","approve":"once"}"#, json!("a"), Order::Approve(Approval::Yes(Extent::Once))),
             (r#"{"id":"a","approve":true}"#, json!("a"), Order::Approve(Approval::Yes(Extent::Once))),
             (r#"{"id":"a","approve":"session"}"#, json!("a"), Order::Approve(Approval::Yes(Extent::Session))),
+            (r#"{"id":"a","grants":true}"#, json!("a"), Order::Grants(None)),
+            (r#"{"id":"a","revoke":2}"#, json!("a"), Order::Grants(Some(2))),
             (r#"{"id":"a","approve":"no"}"#, json!("a"), Order::Approve(Approval::No)),
             (r#"{"id":"a","approve":false}"#, json!("a"), Order::Approve(Approval::No)),
             (r#"{"id":"a","stdin":"é"}"#, json!("a"), feed("é".as_bytes(), false)),
@@ -223,6 +235,7 @@ mod tests {
             (r#"{"id":"a","stdinBase64":"?"}"#, json!("a"), "base64"),
             (r#"{"id":"a","stdin":1}"#, json!("a"), "field `stdin`: a text"),
             (r#"{"id":"a","approve":"always"}"#, json!("a"), "field `approve`: \"once\""),
+            (r#"{"id":"a","revoke":-1}"#, json!("a"), "field `revoke`: the number"),
             (r#"{"id":"a","approve":null}"#, json!("a"), "field `approve`: \"once\""),
         ];
         for (text, id, message) in cases {

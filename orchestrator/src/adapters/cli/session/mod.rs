@@ -40,6 +40,7 @@ const EXAMPLES: &str = r#"In, one object a line:
   {"id":"2","stdinEnd":true}
   {"id":"1","cancel":true}
   {"id":"1","approve":"once"}   or "session", "no", true, false
+  {"id":"3","grants":true}      {"id":"3","revoke":1}
 Out:
   {"event":"ready","session":{...}}
   {"id":"1","event":"output","stream":"stdout","chunk":"..."}
@@ -47,6 +48,8 @@ Out:
   {"id":"1","event":"approval","approval":{"digest":"...","rule":"...",
       "why":"...","risk":"high","expiresS":30,"channel":"relay"},
       "tool":"bash","input":{...}}
+  {"id":"3","event":"grants","grants":[{"grant":1,"rule":"...",
+      "tool":"bash","calls":2}]}
   {"id":"1","event":"result","status":"success","result":"...",
       "metadata":{...}}
 A call that the policy asks about waits for "approve"; without an answer in
@@ -122,6 +125,10 @@ impl Desk {
                 return Ok(());
             }
             Order::Approve(approval) => return self.calls.approve(id, approval),
+            Order::Grants(revoke) => {
+                self.calls.grants(&id, revoke).await;
+                return Ok(());
+            }
             Order::Call { .. } | Order::Feed { .. } => {}
         }
         // Never closed, so there is always a permit in the end.
@@ -129,7 +136,7 @@ impl Desk {
         match order {
             Order::Call { tool, input } => self.calls.start(id, tool, input, held),
             Order::Feed { bytes, end } => self.calls.feed(id, bytes, end, held).await,
-            Order::Cancel | Order::Approve(_) => Ok(()),
+            Order::Cancel | Order::Approve(_) | Order::Grants(_) => Ok(()),
         }
     }
 }
