@@ -32,7 +32,15 @@ impl Proposal {
             Request::Bash(bash) => command(bash),
             Request::FileWrite(write) => file_write(write, before),
             Request::FileEdit(edit) => file_edit(edit, before),
-            Request::FileRead(_) | Request::FileList(_) | Request::Glob(_) | Request::Grep(_) => {
+            Request::FileRead(_)
+            | Request::FileList(_)
+            | Request::Glob(_)
+            | Request::Grep(_)
+            | Request::BackgroundList
+            | Request::BackgroundLog(_)
+            | Request::BackgroundKill(_)
+            | Request::History(_)
+            | Request::Undo(_) => {
                 let input = serde_json::to_string_pretty(&input(request)).unwrap_or_default();
                 let body = visible::lines(&input);
                 Self { about: Vec::new(), body, bytes: input.len() }
@@ -45,6 +53,9 @@ fn command(bash: &Bash) -> Proposal {
     let mut about = Vec::new();
     if let Some(directory) = &bash.directory {
         about.push(format!("in {}", visible::line(&directory.to_string())));
+    }
+    if bash.background {
+        about.push("in the background: it goes on when the call has its answer".into());
     }
     match bash.stdin {
         Stdin::Null => {}
@@ -194,6 +205,7 @@ pub fn input(request: &Request) -> Value {
             "cwd": bash.directory.as_ref().map(ToString::to_string),
             "timeout": bash.timeout_s,
             "idleTimeout": bash.idle_timeout_s,
+            "background": bash.background,
         }),
         Request::FileRead(read) => {
             json!({ "path": read.path.to_string(), "offset": read.offset, "limit": read.limit })
@@ -206,6 +218,13 @@ pub fn input(request: &Request) -> Value {
         Request::FileEdit(edit) => {
             let one = |edit: &Edit| json!({ "old": edit.old, "new": edit.new });
             json!({ "path": edit.path.to_string(), "edits": edit.edits.iter().map(one).collect::<Vec<_>>() })
+        }
+        Request::BackgroundList => json!({}),
+        Request::BackgroundLog(log) => json!({ "id": log.id, "from": log.from, "most": log.most }),
+        Request::BackgroundKill(kill) => json!({ "id": kill.id }),
+        Request::History(history) => json!({ "limit": history.limit }),
+        Request::Undo(undo) => {
+            json!({ "change": undo.change, "path": undo.path.to_string(), "force": undo.force })
         }
         Request::FileList(list) => json!({
             "path": list.path.to_string(), "depth": list.depth, "hidden": list.hidden, "limit": list.limit,
@@ -279,6 +298,7 @@ mod tests {
             idle_timeout_s: None,
             stdin: Stdin::Null,
             live: false,
+            background: false,
         };
         let proposal = Proposal::new(&Request::Bash(bash), None);
         assert_eq!((proposal.body.len(), proposal.body.last().unwrap().as_str()), (5002, "rm -rf x"));
