@@ -307,7 +307,17 @@ fn no_command_touches_the_history() {
             "rm -rf STORE",
             "ln -s STORE/undo/changes/CHANGE by && echo x > by",
         ] {
-            let script = script.replace("STORE", &store).replace("CHANGE", &change.to_string());
+            let script = script.replace("CHANGE", &change.to_string());
+            // Control: where nothing is closed it works.
+            let copy = world.outside.join("copy").display().to_string();
+            let control =
+                script.replace("STORE", &format!("{copy}/store")).replace("by", "../outside/copy/by");
+            let control =
+                format!("mkdir {copy}; cp -r {store} {copy}/store; {{ {control}; }} && rm -rf {copy}");
+            let mut bash = world.host("bash");
+            let worked = lazaret_tests::run(bash.env("TMPDIR", &copy).arg("-c").arg(control), SOON);
+            assert_eq!(worked.code(), 0, "{script} does not work without a cell: {}", worked.errors());
+            let script = script.replace("STORE", &store);
             let done = broker.call(1, Request::Bash(shell(&script)));
             assert!(
                 matches!(end_of(&done.outcome), Some(Ended::Exited(1..))),

@@ -187,6 +187,23 @@ fn what_is_too_large_is_written_and_cannot_be_undone() {
     assert_eq!(none.write("b", "x").unwrap().change, None);
 }
 
+#[test]
+fn two_sessions_share_the_numbers() {
+    let ground = Ground::new();
+    let other = {
+        let open = |name: &str| Root::open(ground.home.join(name).to_str().unwrap(), true).unwrap();
+        let roots = Roots { project: open("project"), central: open("central") };
+        Worker::new(roots, Box::new(Names), own(&ground.home), UNDO)
+    };
+    assert_eq!(ground.write("a", "x").unwrap().change, Some(1));
+    for round in 0..100 {
+        let path = zoned(&format!("b{round}"));
+        let write = FileWrite { path, content: vec![], overwrite: false, expected_sha256: None };
+        other.answer(1, &Request::FileWrite(write)).unwrap();
+    }
+    assert_eq!(ground.write("c", "x").unwrap().change, Some(102));
+}
+
 /// Attack: who may write all of `.lazaret` (a program outside a cell) gains nothing by it.
 #[test]
 fn forged_history_gains_nothing() {

@@ -9,8 +9,8 @@
 //! was opened before the name was pinned ([`open`]). What programs outside have written there can lose history, and fill it
 //! with lies; so nothing is believed that is read here (`line`, [`object`](Store::object)).
 //!
-//! Two sessions may share a root: numbers are taken by making the file, and what one drops while the other writes is
-//! a change that cannot be undone, and says so.
+//! Two sessions may share a root: numbers are taken by making the file, what one drops while the other writes is a change
+//! that cannot be undone, and says so, and each counts what the other keeps only when it looks through everything.
 
 use super::line::{Entry, LINE_MAX};
 use crate::work::beneath::{ENTERING, LISTING, LOOKING, READING, Root, is, open_beneath};
@@ -82,7 +82,12 @@ impl Store {
         if let (Some(state), Some(content)) = (entry.before, content) {
             folders.put_object(state.digest, content)?;
         }
-        let number = folders.put_change(next, &entry.to_line())?;
+        let line = entry.to_line();
+        let number = match folders.put_change(next, &line) {
+            // Another session has taken many numbers meanwhile.
+            Err(Errno::EEXIST) => folders.put_change(folders.look_through()?.1, &line)?,
+            put => put?,
+        };
         self.known = Some((used + cost, number + 1));
         Ok(number)
     }
