@@ -5,7 +5,7 @@ use super::record::{Event, names};
 use crate::cell::ablation::Ablation;
 use crate::cell::cgroup::{self, Cgroup};
 use crate::cell::environment::Variables;
-use crate::cell::plan::{Held, Scratch, Walls};
+use crate::cell::plan::{Scratch, Walls};
 use crate::cell::protected::{self, ProtectError};
 use crate::cell::{environment, probe};
 use crate::sys;
@@ -343,30 +343,14 @@ fn build(
 }
 
 /// The directories to which the scope holds commands. One that is not there, or is reached by a link, cannot be held.
-fn hold(walls: &Walls) -> Result<Option<Held>, OpenError> {
+fn hold(walls: &Walls) -> Result<Option<Vec<ZonePath>>, OpenError> {
     let policy = &walls.policy;
     let Some(directories) = policy.paths.directories("bash") else { return Ok(None) };
     for directory in &directories {
         let refuse = |error: io::Error| OpenError::Held { directory: directory.clone(), source: error };
         walls.open_held(directory).map_err(refuse)?;
     }
-    // File tools write through the same mounts.
-    let scope = policy.scope.as_ref();
-    let elsewhere = ["file_write", "file_edit"].into_iter().any(|tool| {
-        let permitted = scope.is_some_and(|scope| scope.permits(tool));
-        let own = policy.paths.directories(tool);
-        let inside = |path: &ZonePath| {
-            path.zone() == Zone::Central || directories.iter().any(|held| covers(held, path))
-        };
-        permitted && !own.is_some_and(|own| own.iter().all(inside))
-    });
-    // And through those of a central root inside the project.
-    let mounted = !elsewhere && !walls.central.starts_with(&walls.project);
-    Ok(Some(Held { directories, mounted }))
-}
-
-fn covers(directory: &ZonePath, path: &ZonePath) -> bool {
-    directory.zone() == path.zone() && Path::new(path.relative()).starts_with(directory.relative())
+    Ok(Some(directories))
 }
 
 fn start(walls: &Walls) -> Result<Warden, OpenError> {

@@ -71,6 +71,7 @@ pub struct Confined {
 pub fn confine(walls: &Walls, ruleset: &OwnedFd, nnp: NoNewPrivileges) -> Result<Confined, LayerError> {
     if walls.has(Layer::MountNamespace) && walls.has(Layer::PidNamespace) {
         mounts::own_proc()?;
+        mounts::hold(walls)?;
     }
     if walls.has(Layer::Capabilities) {
         prctl::set_dumpable(false).at(Layer::Capabilities, || "PR_SET_DUMPABLE".into())?;

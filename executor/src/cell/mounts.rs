@@ -2,10 +2,12 @@
 //!
 //! *Guarantees*: a path that is not a view does not exist; system paths are read-only, zones hold no set-user-ID
 //! programs or devices; `/proc`, `/dev`, `/tmp`, home, `/run` and `/dev/shm` are the session's own; protected names that
-//! exist are pinned with all their parents. *Does not*: stand alone: Landlock is behind every mount, and refuses to
+//! exist are pinned with all their parents; a command that is held to directories by the session's scope finds the rest of
+//! the zones read-only. *Does not*: stand alone: Landlock is behind every mount, and refuses to
 //! change them. *Needs*: Linux 5.12 (`mount_setattr`) and a user namespace with capabilities in it. *Order*: after the
 //! namespaces, before Landlock. *Fails*: the session opens in the flat tier, which says so. *Tested by*:
-//! `files_outside_stay_closed`, `the_shell_neither_reads_nor_changes_them`, corpus `FS-*`, `SEC-*`, `NS-*`.
+//! `files_outside_stay_closed`, `the_shell_neither_reads_nor_changes_them`,
+//! `a_command_writes_only_where_its_scope_says`, corpus `FS-*`, `SEC-*`, `NS-*`.
 
 use super::plan::{View, ViewKind, Walls};
 use super::protected::{Closing, Pin};
@@ -18,11 +20,11 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{chdir, pivot_root};
 use policies::Access;
-use std::ffi::CString;
+use std::ffi::{CString, OsString};
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
@@ -52,7 +54,6 @@ pub fn build(walls: &Walls) -> Result<Option<OwnedFd>, LayerError> {
     enter(base)?;
     namespaces::close_user_namespaces(walls.layers)?;
     let own = store::open(&walls.central);
-    hold(walls)?;
     pin_all(&walls.pins)?;
     read_only("/proc")?;
     read_only("/")?;
@@ -64,6 +65,68 @@ pub fn build(walls: &Walls) -> Result<Option<OwnedFd>, LayerError> {
 pub fn own_proc() -> Result<(), LayerError> {
     mount(Some("proc"), "/proc", Some("proc"), proc_flags() | MsFlags::MS_RDONLY, None::<&str>)
         .at(Layer::MountNamespace, || "mount /proc".into())
+}
+
+/// Makes the zones read-only around the directories to which commands are held. In a cell's own mount namespace: file tools
+/// have paths of their own. Landlock alone would not do: its rules for the scratch storage go on below where that is mounted, and
+/// a zone may lie there.
+pub fn hold(walls: &Walls) -> Result<(), LayerError> {
+    if walls.held.is_none() {
+        return Ok(());
+    }
+    let step = || "hold commands to their directories".to_owned();
+    let mut held = Vec::new();
+    for directory in walls.held() {
+        let fd = walls.open_held(directory).at(Layer::MountNamespace, step)?;
+        let path = Path::new("/proc/self/fd").join(fd.as_raw_fd().to_string());
+        mount(Some(&path), &path, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)
+            .at(Layer::MountNamespace, || format!("lay {directory} over itself"))?;
+        held.push(walls.zone(directory.zone()).0.join(directory.relative()));
+    }
+    let points = fs::read_to_string("/proc/self/mountinfo").at(Layer::MountNamespace, step)?;
+    let open = |point: &Path| held.iter().any(|directory| point.starts_with(directory));
+    let inside = |point: &Path| {
+        [Zone::Project, Zone::Central].iter().any(|zone| point.starts_with(walls.zone(*zone).0))
+    };
+    for (point, flags) in points.lines().filter_map(mount_point) {
+        if inside(&point) && !open(&point) {
+            let flags = flags | MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
+            mount(None::<&str>, &point, None::<&str>, flags, None::<&str>)
+                .at(Layer::MountNamespace, || format!("make {} read-only", point.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// The place of a mount, and what a remount of it has to say again: a line of `/proc/self/mountinfo` (`proc(5)`).
+fn mount_point(line: &str) -> Option<(PathBuf, MsFlags)> {
+    let mut fields = line.split(' ').skip(4);
+    let (point, options) = (fields.next()?, fields.next()?);
+    let flag = |option| match option {
+        "nosuid" => MsFlags::MS_NOSUID,
+        "nodev" => MsFlags::MS_NODEV,
+        "noexec" => MsFlags::MS_NOEXEC,
+        "noatime" => MsFlags::MS_NOATIME,
+        "nodiratime" => MsFlags::MS_NODIRATIME,
+        "relatime" => MsFlags::MS_RELATIME,
+        _ => MsFlags::empty(),
+    };
+    Some((unescape(point), options.split(',').map(flag).collect()))
+}
+
+/// A path of `mountinfo`, where blanks and backslashes stand as three octal digits.
+fn unescape(text: &str) -> PathBuf {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let code = || {
+            std::str::from_utf8(after.get(..3)?).ok().and_then(|digits| u8::from_str_radix(digits, 8).ok())
+        };
+        let code = if *first == b'\\' { code() } else { None };
+        bytes.push(code.unwrap_or(*first));
+        rest = if code.is_some() { &after[3..] } else { after };
+    }
+    OsString::from_vec(bytes).into()
 }
 
 fn proc_flags() -> MsFlags {
@@ -243,29 +306,6 @@ fn read_only(path: &str) -> Result<(), LayerError> {
     sys::mount_attributes(fd.as_fd(), MOUNT_ATTR_RDONLY, false).at(Layer::MountNamespace, step)
 }
 
-/// Makes the project read-only around the directories to which commands are held, where nothing else writes there.
-fn hold(walls: &Walls) -> Result<(), LayerError> {
-    if !walls.held.as_ref().is_some_and(|held| held.mounted) {
-        return Ok(());
-    }
-    let mut trees = Vec::new();
-    for directory in walls.held().filter(|directory| directory.zone() == Zone::Project) {
-        let step = || format!("take hold of {directory}");
-        let fd = walls.open_held(directory).at(Layer::MountNamespace, step)?;
-        let path = Path::new("/proc/self/fd").join(fd.as_raw_fd().to_string());
-        trees.push((directory, sys::open_tree(&c_path(&path)).at(Layer::MountNamespace, step)?));
-    }
-    let project = File::open(&walls.project).at(Layer::MountNamespace, || "open the project".into())?;
-    sys::mount_attributes(project.as_fd(), MOUNT_ATTR_RDONLY, true)
-        .at(Layer::MountNamespace, || "make the project read-only".into())?;
-    for (directory, tree) in trees {
-        let place = walls.project.join(directory.relative());
-        sys::move_mount(tree.as_fd(), &c_path(&place))
-            .at(Layer::MountNamespace, || format!("attach {directory}"))?;
-    }
-    Ok(())
-}
-
 /// Pins protected names. Runs inside the new root: whatever a hostile link in a zone points at, only what a cell may
 /// see anyway can be reached.
 fn pin_all(pins: &[Pin]) -> Result<(), LayerError> {
@@ -320,4 +360,19 @@ impl Closed {
 /// Paths come from a policy, a session's roots or this file; one with a NUL was refused before.
 fn c_path(path: &Path) -> CString {
     CString::new(path.as_os_str().as_bytes()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_is_read_with_its_place_and_what_it_forbids() {
+        let line = "36 35 98:0 /a /home/u/a\\040b\\134c rw,nosuid,relatime shared:1 - ext3 /dev/root rw,errors=continue";
+        let (point, flags) = mount_point(line).unwrap();
+        assert_eq!(point, Path::new("/home/u/a b\\c"));
+        assert_eq!(flags, MsFlags::MS_NOSUID | MsFlags::MS_RELATIME);
+        assert!(mount_point("36 35").is_none());
+        assert_eq!(unescape("a\\04"), Path::new("a\\04"));
+    }
 }

@@ -36,8 +36,9 @@ pub struct Walls {
     pub scratch: Scratch,
     /// Protected names that exist, for the tier that can pin them.
     pub pins: Vec<Pin>,
-    /// Where commands may write, if the session's scope holds them to directories.
-    pub held: Option<Held>,
+    /// The directories of the zones in which commands may write, if the session's scope holds them to some. They read
+    /// both zones.
+    pub held: Option<Vec<ZonePath>>,
     /// A cell's environment, `NAME=value` each.
     pub environment: Vec<CString>,
     /// The session's policy: its limits, and the names the file worker asks about.
@@ -142,18 +143,6 @@ impl Walls {
     }
 }
 
-/// The directories of the zones in which commands may write, below a zone's root each. They read both zones.
-///
-/// *Guarantees*: Landlock lets a command write nowhere else in the zones; in the flat tier its metadata calls are held too, in
-/// the namespaced tier those in the project where `mounted` is. *Tested by*: `a_command_writes_only_where_its_scope_says`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
-    /// The directories.
-    pub directories: Vec<ZonePath>,
-    /// Whether the project is mounted read-only around them: not where file tools may write elsewhere.
-    pub mounted: bool,
-}
-
 impl Walls {
     /// The root of `zone`, and what the policy lets be done there.
     pub fn zone(&self, zone: Zone) -> (&Path, Access) {
@@ -165,8 +154,7 @@ impl Walls {
 
     /// The directories to which commands are held, in zones that may be written.
     pub fn held(&self) -> impl Iterator<Item = &ZonePath> {
-        let directories = self.held.iter().flat_map(|held| &held.directories);
-        directories.filter(|directory| self.zone(directory.zone()).1 == Access::Write)
+        self.held.iter().flatten().filter(|directory| self.zone(directory.zone()).1 == Access::Write)
     }
 
     /// What commands may do in all of `zone`.

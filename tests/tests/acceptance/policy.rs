@@ -1,0 +1,551 @@
+//! Scopes, trust and rules: B4, B20, B31, AC-8, AC-9, AC-10, and what `lazaret policy` says of them.
+
+use broker_protocol::{
+    Bash, Ended, ErrorKind, FileEdit, FileList, FileRead, FileWrite, FromBroker, Glob, Grep, Open, Outcome,
+    Permission, Request, Scope, ToBroker, Zone, ZonePath, limit,
+};
+use lazaret_tests::wire::{opening, shell};
+use lazaret_tests::{Broker, Place, Session, World, matrix, run};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::Path;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(60);
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/matrix.txt");
+
+/// The names that `lazaret tools` lists with these words after it.
+fn tools(world: &World, words: &[&str]) -> BTreeSet<String> {
+    let listed = run(world.program("lazaret").args(["tools", "--json"]).args(words), LIMIT).success();
+    let listed: Vec<Value> = serde_json::from_str(&listed).unwrap();
+    listed.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+}
+
+fn names(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn ac_08_without_a_scope_the_core_tools_are_there() {
+    let world = World::new(Place::any());
+    let all = tools(&world, &[]);
+    assert_eq!(tools(&world, &["--scope", "none"]), all);
+    assert!(all.is_superset(&names(&["file_read", "file_write", "bash"])), "{all:?}");
+}
+
+#[test]
+fn ac_09_a_scope_of_two_tools_shows_two() {
+    let world = World::new(Place::any());
+    let text = "tool_permissions:\n  file_read: { allowed: true }\n  web_search: { allowed: true }\n  bash: { allowed: false }\n";
+    let yaml = world.put("scope.yaml", text);
+    let toml = "[tool_permissions]\nfile_read = { allowed = true }\nweb_search = { allowed = true }\n";
+    let toml = world.put("scope.toml", toml);
+    let two: BTreeSet<String> = names(&["file_read", "web_search"]);
+    let want: BTreeSet<String> = tools(&world, &[]).intersection(&two).cloned().collect();
+    assert!(want.contains("file_read"));
+    for file in [yaml, toml] {
+        assert_eq!(tools(&world, &["--scope", file.to_str().unwrap()]), want);
+    }
+}
+
+#[test]
+fn ac_10_an_empty_scope_has_the_safe_tools_only() {
+    let world = World::new(Place::any());
+    let two: BTreeSet<String> = names(&["file_read", "web_search"]);
+    let want: BTreeSet<String> = tools(&world, &[]).intersection(&two).cloned().collect();
+    for text in ["", "tool_permissions: {}\n"] {
+        let file = world.put("scope.yaml", text);
+        assert_eq!(tools(&world, &["--scope", file.to_str().unwrap()]), want, "{text:?}");
+        // And the broker agrees.
+        let mut call = world.lazaret("call");
+        call.arg("--scope").arg(&file).args(["bash", r#"{"command":"touch ran"}"#]);
+        run(&mut call, LIMIT).expect(126);
+        assert!(!world.project.join("ran").exists());
+    }
+}
+
+#[test]
+fn b4_a_tool_outside_the_scope_is_refused_and_nothing_runs() {
+    matrix(|place| {
+        let world = World::new(place);
+        let file = world.put("scope.yaml", "tool_permissions:\n  file_read: { allowed: true }\n");
+        world.put("a", "text");
+        let mut session = Session::start(world.lazaret("session").arg("--scope").arg(file));
+        let refused = session.call("bash", json!({ "command": "touch ran" }));
+        assert_eq!(refused.kind(), "denied_policy");
+        assert!(refused.result.to_string().contains("is not permitted in the scope"), "{}", refused.result);
+        assert!(!world.project.join("ran").exists());
+        assert!(session.call("file_read", json!({ "path": "a" })).success().contains("text"));
+        // The control: without the scope it runs.
+        let mut open = Session::open(&world);
+        open.call("bash", json!({ "command": "touch ran" })).success();
+        assert!(world.project.join("ran").exists());
+    });
+}
+
+fn permission(tool: &str, paths: &[&str]) -> Permission {
+    let paths = paths.iter().map(ToString::to_string).collect();
+    Permission { tool: tool.into(), allowed: true, paths, timeout_s: None, network: false }
+}
+
+/// A session that a hostile client has narrowed, and will not keep to.
+fn narrowed(world: &World, permissions: Vec<Permission>) -> Broker {
+    let mut broker = Broker::greeted(world);
+    let scope = Some(Scope { permissions });
+    broker.send(&ToBroker::Open(Open { scope, ..opening(world) }));
+    match broker.message() {
+        FromBroker::Opened(_) => broker,
+        other => panic!("the session did not open: {other:?}"),
+    }
+}
+
+fn zone(path: &str) -> ZonePath {
+    match path.strip_prefix("central:") {
+        Some(rest) => ZonePath::new(Zone::Central, rest).unwrap(),
+        None => ZonePath::new(Zone::Project, path).unwrap(),
+    }
+}
+
+fn read(path: &str) -> Request {
+    Request::FileRead(FileRead { path: zone(path), offset: None, limit: None })
+}
+
+fn write(path: &str) -> Request {
+    Request::FileWrite(FileWrite {
+        path: zone(path),
+        content: b"new".to_vec(),
+        overwrite: true,
+        expected_sha256: None,
+    })
+}
+
+fn list(path: &str) -> Request {
+    Request::FileList(FileList { path: zone(path), depth: 9, hidden: true, limit: 100 })
+}
+
+fn glob(path: &str, pattern: &str) -> Request {
+    let pattern = pattern.into();
+    Request::Glob(Glob { pattern, path: zone(path), hidden: true, ignored: true, limit: 100 })
+}
+
+fn grep(path: &str) -> Request {
+    Request::Grep(Grep {
+        pattern: ".".into(),
+        literal: false,
+        ignore_case: false,
+        path: zone(path),
+        include: None,
+        ignored: true,
+        context: 0,
+        limit: 100,
+    })
+}
+
+/// `ok`, or who refused: the broker before anything was done, or the worker that met a link.
+fn said(broker: &mut Broker, request: Request) -> String {
+    let file = !matches!(request, Request::Bash(_));
+    let done = broker.call(1, request);
+    match done.outcome {
+        Outcome::Refused(refused) => refused.rule,
+        Outcome::Answered if file => {
+            match broker_protocol::frame::decode_whole::<broker_protocol::FileAnswer>(&done.parts).unwrap() {
+                Ok(_) => "ok".into(),
+                Err(failed) => failed.kind.name().into(),
+            }
+        }
+        Outcome::Ran(ran) if ran.ended == Ended::Exited(0) => "ok".into(),
+        other => format!("{other:?}"),
+    }
+}
+
+#[test]
+fn b31_paths_hold_a_client_that_does_not_keep_to_its_scope() {
+    matrix(|place| {
+        let world = World::new(place);
+        for file in ["src/a", "docs/a", "notes.md"] {
+            world.put(file, "text");
+        }
+        world.write(&world.central.join("notes/a"), "text");
+        world.write(&world.central.join("other/a"), "text");
+        symlink("../docs", world.project.join("src/docs")).unwrap();
+        symlink("../docs/a", world.project.join("src/link")).unwrap();
+        symlink(world.central.join("other"), world.project.join("src/other")).unwrap();
+        let cases = [
+            (read("src/a"), "ok"),
+            (read("notes.md"), "ok"),
+            (read("central:notes/a"), "ok"),
+            (write("src/new/b"), "ok"),
+            (list("src"), "ok"),
+            (glob("src", "*"), "ok"),
+            (grep("src"), "ok"),
+            (read("docs/a"), "scope:file_read"),
+            (read("central:other/a"), "scope:file_read"),
+            (read("docs/notes.md"), "scope:file_read"),
+            (write("docs/a"), "scope:file_write"),
+            (write("b"), "scope:file_write"),
+            (write("central:b"), "scope:file_write"),
+            (list(""), "scope:file_list"),
+            (list("docs"), "scope:file_list"),
+            (glob("", "docs/*"), "scope:glob"),
+            (grep("docs"), "scope:grep"),
+            (grep("central:"), "scope:grep"),
+            // A link leads out of the scope, not out of the zones.
+            (read("src/link"), "violation"),
+            (read("src/docs/a"), "violation"),
+            (write("src/docs/b"), "violation"),
+            (write("src/link"), "violation"),
+            (write("src/other/b"), "violation"),
+            (list("src/docs"), "violation"),
+            (glob("src/docs", "*"), "violation"),
+            (glob("src", "docs/*"), "violation"),
+            (grep("src/docs"), "violation"),
+            (grep("src/link"), "violation"),
+            (Request::Bash(shell("true")), "scope:bash"),
+        ];
+        let globs = ["src/**", "*.md", "central:notes/**"];
+        let tools = ["file_read", "file_write", "file_list", "glob", "grep"];
+        let mut broker = narrowed(&world, tools.map(|tool| permission(tool, &globs)).into());
+        for (request, want) in &cases {
+            assert_eq!(said(&mut broker, request.clone()), *want, "{request:?}");
+        }
+        assert_eq!(world.get("docs/a"), b"text");
+        assert!(!world.project.join("docs/b").exists() && !world.project.join("b").exists());
+        // The control: all of it works where the scope is everything.
+        let mut broker = narrowed(&world, tools.map(|tool| permission(tool, &["**"])).into());
+        for (request, want) in cases.iter().filter(|(request, _)| !matches!(request, Request::Bash(_))) {
+            let missing =
+                matches!(request, Request::FileRead(read) if read.path.relative() == "docs/notes.md");
+            let got = said(&mut broker, request.clone());
+            assert_eq!(got, if missing { "not_found" } else { "ok" }, "{want} {request:?}");
+        }
+    });
+}
+
+#[test]
+fn b31_a_scope_sets_and_bounds_the_time_of_a_command() {
+    let world = World::new(Place::any());
+    let limited = |seconds| vec![Permission { timeout_s: Some(seconds), ..permission("bash", &[]) }];
+    let mut broker = narrowed(&world, limited(120));
+    let time = |broker: &mut Broker, asked| {
+        let done = broker.call(1, Request::Bash(Bash { timeout_s: asked, ..shell("true") }));
+        match done.outcome {
+            Outcome::Ran(ran) => ran.timeout_s,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(time(&mut broker, None), Some(120));
+    assert_eq!(time(&mut broker, Some(5)), Some(5));
+    assert_eq!(time(&mut broker, Some(500)), Some(120));
+    let mut broker = narrowed(&world, limited(1));
+    let done = broker.call(1, Request::Bash(Bash { timeout_s: Some(60), ..shell("sleep 30") }));
+    assert!(matches!(&done.outcome, Outcome::Ran(ran) if ran.ended == Ended::TimedOut), "{:?}", done.outcome);
+}
+
+#[test]
+fn a_scope_that_cannot_be_held_opens_no_session() {
+    let world = World::new(Place::any());
+    world.put("docs/a", "");
+    symlink("docs", world.project.join("link")).unwrap();
+    let many =
+        |count: usize| (0..count).map(|number| permission(&format!("t{number}"), &[])).collect::<Vec<_>>();
+    for permissions in [
+        many(limit::PERMISSIONS + 1),
+        vec![permission("bash", &[]), permission("bash", &[])],
+        vec![permission("a b", &[])],
+        vec![permission("grep", &[&"x".repeat(limit::SCOPE_PATH + 1)])],
+        vec![permission("grep", &["../x"])],
+        vec![permission("grep", &["[x"])],
+        vec![Permission { timeout_s: Some(0), ..permission("bash", &[]) }],
+        // Commands are held to directories that exist, by no link.
+        vec![permission("bash", &["*.md"])],
+        vec![permission("bash", &["nowhere/**"])],
+        vec![permission("bash", &["docs/a/**"])],
+        vec![permission("bash", &["link/**"])],
+    ] {
+        let mut broker = Broker::greeted(&world);
+        let scope = Some(Scope { permissions });
+        broker.send(&ToBroker::Open(Open { scope: scope.clone(), ..opening(&world) }));
+        let answer = broker.message();
+        let invalid = matches!(&answer, FromBroker::Fault(failed) if failed.kind == ErrorKind::InvalidInput);
+        assert!(invalid, "{scope:?}: {answer:?}");
+    }
+    drop(narrowed(&world, many(limit::PERMISSIONS)));
+}
+
+/// What a command tries, each with the file that says whether it worked.
+const WRITES: [(&str, &str); 13] = [
+    ("echo x > docs/deep/made", "docs/deep/made"),
+    ("echo x > docs/made", "docs/made"),
+    ("echo x > made", "made"),
+    ("mkdir docs/dir", "docs/dir"),
+    ("echo x >> docs/grown", "docs/grown"),
+    ("truncate -s 0 docs/cut", "docs/cut"),
+    ("rm docs/gone", "docs/gone"),
+    ("mv docs/moved src/moved", "docs/moved"),
+    ("mv src/there docs/there", "docs/there"),
+    ("ln docs/cut docs/linked", "docs/linked"),
+    ("ln -s /etc docs/symbolic", "docs/symbolic"),
+    ("chmod 600 docs/mode", "docs/mode"),
+    ("touch -d 2001-01-01 docs/time", "docs/time"),
+];
+
+/// A picture of one name: it is the same after what did nothing.
+fn picture(path: &Path) -> Option<(u32, i64, u64)> {
+    fs::symlink_metadata(path).ok().map(|file| (file.mode(), file.mtime(), file.len()))
+}
+
+fn furnish(world: &World) {
+    for file in ["grown", "cut", "gone", "moved", "mode", "time"] {
+        world.put(&format!("docs/{file}"), "text");
+    }
+    // The last one makes of each directory above it a mount that holds it.
+    for file in ["src/there", "src/old", "src/.env", "docs/deep/.env"] {
+        world.put(file, "text");
+    }
+    world.write(&world.central.join("notes/a"), "text");
+    world.write(&world.central.join("other/a"), "text");
+}
+
+/// Runs each line of [`WRITES`] and says which changed something.
+fn changed(world: &World, broker: &mut Broker) -> Vec<&'static str> {
+    let tries = WRITES.iter().filter(|(script, file)| {
+        let path = world.project.join(file);
+        let before = picture(&path);
+        said(broker, Request::Bash(shell(script)));
+        picture(&path) != before
+    });
+    tries.map(|(script, _)| *script).collect()
+}
+
+#[test]
+fn a_command_writes_only_where_its_scope_says() {
+    matrix(|place| {
+        for wide in [false, true] {
+            let world = World::new(place);
+            furnish(&world);
+            let globs = ["src/**", "central:notes/**"];
+            let mut permissions = vec![permission("bash", &globs), permission("file_read", &[])];
+            permissions.push(permission("file_write", if wide { &["**"] } else { &globs }));
+            let mut broker = narrowed(&world, permissions);
+            for script in [
+                "echo x > src/made && echo y >> src/old && mkdir -p src/d/e && mv src/made src/d/e && rm src/old",
+                "chmod 600 src/d/e/made && touch -d 2001-01-01 src/d && ln src/d/e/made src/linked",
+                "cat docs/mode && ls docs && test -r src/there",
+                "cp docs/mode src/copy && cp docs/mode \"$TMPDIR/x\" && echo x > ~/x",
+            ] {
+                assert_eq!(said(&mut broker, Request::Bash(shell(script))), "ok", "{script}");
+            }
+            let central = world.central.display();
+            let in_central = |file: &str| Request::Bash(shell(&format!("echo x > '{central}/{file}'")));
+            assert_eq!(said(&mut broker, in_central("notes/b")), "ok");
+            assert_ne!(said(&mut broker, in_central("other/b")), "ok");
+            assert_ne!(said(&mut broker, in_central("b")), "ok");
+            assert!(
+                changed(&world, &mut broker).is_empty(),
+                "{:?}, wide: {wide}",
+                changed(&world, &mut broker)
+            );
+            // A file tool has its own paths.
+            let want = if wide { "ok" } else { "scope:file_write" };
+            assert_eq!(said(&mut broker, write("docs/by-tool")), want);
+            assert_eq!(said(&mut broker, write("src/by-tool")), "ok");
+            assert_eq!(said(&mut broker, write("central:notes/by-tool")), "ok");
+        }
+        // The control: without paths every line of it changes something.
+        let world = World::new(place);
+        furnish(&world);
+        let mut broker = narrowed(&world, vec![permission("bash", &[])]);
+        let all: Vec<&str> = WRITES.iter().map(|(script, _)| *script).collect();
+        assert_eq!(changed(&world, &mut broker), all);
+    });
+}
+
+/// Protected names stay closed inside a directory that the scope opens.
+#[test]
+fn a_scope_opens_no_protected_name() {
+    matrix(|place| {
+        let world = World::new(place);
+        world.put("src/.env", "KEY=1");
+        world.put(".git/hooks/pre-commit", "hook");
+        let globs = ["src/**", ".git/hooks/**"];
+        let tools = ["bash", "file_read", "file_write", "file_edit"];
+        let mut broker = narrowed(&world, tools.map(|tool| permission(tool, &globs)).into());
+        assert_eq!(said(&mut broker, read("src/.env")), "protect:.env");
+        assert_eq!(said(&mut broker, write("src/.env")), "protect:.env");
+        let edits = vec![];
+        let edit = FileEdit { path: zone(".git/hooks/pre-commit"), edits, expected_sha256: None };
+        assert_ne!(said(&mut broker, Request::FileEdit(edit)), "ok");
+        for script in ["cat src/.env", "echo x > src/.env", "echo x > .git/hooks/pre-commit", "rm src/.env"] {
+            assert_ne!(said(&mut broker, Request::Bash(shell(script))), "ok", "{script}");
+        }
+        assert_eq!(
+            (world.get("src/.env"), world.get(".git/hooks/pre-commit")),
+            (b"KEY=1".into(), b"hook".into())
+        );
+    });
+}
+
+// What `lazaret policy` says.
+
+/// `lazaret policy …` with the policy files of `world`.
+fn policy(world: &World, words: &[&str]) -> lazaret_tests::Finished {
+    let mut command = world.lazaret("policy");
+    command.env("XDG_CONFIG_HOME", world.home.join("settings")).args(words);
+    run(&mut command, LIMIT)
+}
+
+fn own_policy(world: &World, text: &str) {
+    world.write(&world.home.join("settings/lazaret/policy.toml"), text);
+}
+
+/// B20: three trusts by every tool. `LAZARET_GOLDEN=write` writes the table again after a change of the catalogue.
+#[test]
+fn b20_the_matrix_is_the_golden_table() {
+    let world = World::new(Place::any());
+    let now = policy(&world, &["matrix"]).success();
+    if std::env::var_os("LAZARET_GOLDEN").is_some() {
+        fs::write(GOLDEN, &now).unwrap();
+    }
+    assert_eq!(
+        fs::read_to_string(GOLDEN).unwrap_or_default(),
+        now,
+        "write it again with LAZARET_GOLDEN=write, and look"
+    );
+    // It has every tool, and the risk decides.
+    let rows: Vec<Value> = serde_json::from_str(&policy(&world, &["matrix", "--json"]).success()).unwrap();
+    let named: BTreeSet<String> = rows.iter().map(|row| row["tool"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(named, tools(&world, &[]));
+    for row in &rows {
+        let low = row["risk"] == "low";
+        assert_eq!(row["supervised"], "ask", "{row}");
+        assert_eq!(row["guided"], if low { "allow" } else { "ask" }, "{row}");
+        assert_eq!(row["autonomous"], "allow", "{row}");
+    }
+}
+
+#[test]
+fn the_matrix_knows_scope_and_rules() {
+    let world = World::new(Place::any());
+    own_policy(&world, "version = 1\n[[rule]]\ntool = 'grep'\naction = 'deny'\nwhy = 'w'\n");
+    let scope =
+        world.put("s.yaml", "tool_permissions:\n  grep: { allowed: true }\n  bash: { allowed: true }\n");
+    let rows = policy(&world, &["matrix", "--json", "--scope", scope.to_str().unwrap()]).success();
+    let rows: Vec<Value> = serde_json::from_str(&rows).unwrap();
+    for row in &rows {
+        let want = if row["tool"] == "bash" { ["ask", "ask", "allow"] } else { ["deny"; 3] };
+        assert_eq!(
+            [&row["supervised"], &row["guided"], &row["autonomous"]].map(|cell| cell.as_str().unwrap()),
+            want,
+            "{row}"
+        );
+    }
+}
+
+#[test]
+fn explain_names_the_rule_its_reason_and_its_place() {
+    let world = World::new(Place::any());
+    let text = policy(&world, &["explain", "bash", r#"{"command":"rm -rf x"}"#]).success();
+    let shipped = include_str!("../../../policies/profiles/rules.toml");
+    let line = text.lines().find_map(|line| line.strip_prefix("where    shipped rules.toml:")).expect(&text);
+    let line: usize = line.parse().unwrap();
+    let rule = shipped.lines().skip(line - 1).take(6).collect::<Vec<_>>().join("\n");
+    assert!(rule.starts_with("[[rule]]") && rule.contains("program = \"rm\""), "{rule}");
+    assert!(text.contains("verdict  ask") && text.contains(&format!("rule:shipped:{line}")), "{text}");
+    let why = rule.lines().find_map(|line| line.strip_prefix("why = ")).unwrap().trim_matches('"');
+    assert!(text.contains(why), "{text}");
+    // One of the user's own, an alias of the tool, as JSON.
+    own_policy(
+        &world,
+        "version = 1\n\n[[rule]]\ntool = 'file_read'\naction = 'deny'\nwhy = 'Not this.'\nwhen = [{ param = 'path', matches = 'x/**' }]\n",
+    );
+    let json = policy(&world, &["explain", "read_file", r#"{"path":"x/y"}"#, "--json"]).success();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let file = world.home.join("settings/lazaret/policy.toml");
+    assert_eq!(
+        (&json["verdict"], &json["why"], &json["line"]),
+        (&json!("deny"), &json!("Not this."), &json!(3))
+    );
+    assert_eq!(json["file"], file.to_str().unwrap());
+    // What is wrong is said with the field, and with a code.
+    let wrong = policy(&world, &["explain", "file_read", r#"{"path":3}"#]);
+    assert_eq!(wrong.code(), 2);
+    assert!(wrong.errors().contains("path"), "{}", wrong.errors());
+}
+
+/// The broker says what `explain` says.
+#[test]
+fn what_is_explained_is_what_happens() {
+    let world = World::new(Place::any());
+    own_policy(
+        &world,
+        "version = 1\n[[rule]]\ntool = 'bash'\naction = 'deny'\nprogram = 'touch'\nwhy = 'No touching.'\n",
+    );
+    for (command, verdict) in
+        [("touch a", "deny"), ("echo a && touch b", "deny"), ("echo touch", "allow"), ("$x; true", "allow")]
+    {
+        let input = json!({ "command": command }).to_string();
+        let said = policy(&world, &["explain", "bash", &input, "--json", "--trust", "autonomous"]).success();
+        let said: Value = serde_json::from_str(&said).unwrap();
+        assert_eq!(said["verdict"], verdict, "{command}");
+        let mut call = world.lazaret("session");
+        call.env("XDG_CONFIG_HOME", world.home.join("settings"));
+        let answer = Session::start(&mut call).call("bash", json!({ "command": command }));
+        let denied = answer.result["status"] == "error" && answer.kind() == "denied_policy";
+        assert_eq!(denied, verdict == "deny", "{command}: {}", answer.result);
+    }
+}
+
+#[test]
+fn check_says_where_a_file_is_wrong() {
+    let world = World::new(Place::any());
+    policy(&world, &["check"]).success();
+    let files = [
+        ("good.toml", "version = 1\n[profile.a]\nproject = 'read'\n", ""),
+        ("good.yaml", "tool_permissions:\n  bash: { allowed: true, timeout: 120s, paths: ['src/**'] }\n", ""),
+        ("good-scope.toml", "[tool_permissions.bash]\nallowed = true\n", ""),
+        ("key.toml", "version = 1\n[[rule]]\ntol = 'bash'\n", "key.toml:3:1: unknown field `tol`"),
+        (
+            "key.yaml",
+            "tool_permissions:\n  bash: { allowed: true, pats: [] }\n",
+            "key.yaml:2:26: unknown field `pats`",
+        ),
+        (
+            "why.toml",
+            "version = 1\n\n[[rule]]\ntool = '*'\naction = 'ask'\nwhy = ' '\n",
+            "why.toml:3:1: a rule has a `why`",
+        ),
+        ("base.toml", "version = 1\n[profile.a]\nextends = 'b'\n", "`b`"),
+        ("held.yaml", "tool_permissions:\n  bash: { allowed: true, paths: ['*.md'] }\n", "`*.md`"),
+    ];
+    for (name, text, words) in files {
+        let file = world.put(name, text);
+        let checked = policy(&world, &["check", file.to_str().unwrap()]);
+        assert_eq!(checked.code(), i32::from(!words.is_empty()), "{name}: {}", checked.text());
+        assert!(checked.text().contains(words), "{name}: {}", checked.text());
+    }
+    let all: Vec<String> =
+        files.iter().map(|(name, ..)| world.project.join(name).display().to_string()).collect();
+    let words: Vec<&str> = ["check", "--json"].into_iter().chain(all.iter().map(String::as_str)).collect();
+    let json: Vec<Value> = serde_json::from_str(&policy(&world, &words).text()).unwrap();
+    let good: Vec<bool> = json.iter().map(|row| row["ok"].as_bool().unwrap()).collect();
+    assert_eq!(good, files.map(|(.., words)| words.is_empty()));
+}
+
+#[test]
+fn show_prints_the_policy_of_a_session() {
+    let world = World::new(Place::any());
+    own_policy(&world, "version = 1\n[approval]\ntrust = 'supervised'\n");
+    let json: Value =
+        serde_json::from_str(&policy(&world, &["show", "--profile", "read-only", "--json"]).success())
+            .unwrap();
+    assert_eq!(
+        (&json["profile"], &json["project"], &json["trust"]),
+        (&json!("read-only"), &json!("read"), &json!("supervised"))
+    );
+    assert!(json["protect"].as_array().unwrap().iter().any(|name| name["name"] == ".env"));
+    let text = policy(&world, &["show"]).success();
+    assert!(text.contains("[[rule]]") && text.contains("where = \"shipped rules.toml:"), "{text}");
+    assert_eq!(policy(&world, &["show", "--profile", "none-of-this"]).code(), 125);
+}
