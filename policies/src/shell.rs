@@ -185,6 +185,8 @@ impl<'a> Parser<'a> {
     /// One simple command, up to what ends it, which is left.
     fn simple(&mut self) -> Parsed<()> {
         let mut simple = Simple::default();
+        // Whether a keyword can stand here: not after a setting or a redirection.
+        let mut fresh = true;
         loop {
             self.blanks();
             match self.peek() {
@@ -204,6 +206,7 @@ impl<'a> Parser<'a> {
                 _ => {}
             }
             if self.redirection(&mut simple)? {
+                fresh = false;
                 continue;
             }
             let word = self.word()?;
@@ -211,23 +214,23 @@ impl<'a> Parser<'a> {
             if matches!(self.peek(), Some('<' | '>')) && word.is_number() {
                 continue;
             }
-            self.take(word, &mut simple)?;
+            fresh = self.take(word, &mut simple, fresh)?;
         }
         self.push(simple)
     }
 
-    /// Adds a word to a command, where it is not the shell's own.
-    fn take(&mut self, word: Word, simple: &mut Simple) -> Parsed<()> {
+    /// Adds a word to a command, where it is not the shell's own. Says whether a keyword can follow.
+    fn take(&mut self, word: Word, simple: &mut Simple, fresh: bool) -> Parsed<bool> {
         if simple.words.is_empty() {
-            if let Some(text) = word.bare().filter(|_| !simple.marked) {
+            if let Some(text) = word.bare().filter(|_| fresh) {
                 if BEFORE.contains(&text) || AFTER.contains(&text) {
-                    return Ok(());
+                    return Ok(true);
                 }
                 if OWN.contains(&text) {
                     return Err(GRAMMAR);
                 }
                 if text == "for" {
-                    return self.names();
+                    return self.names().map(|()| true);
                 }
             }
             if word.text.starts_with("[[") {
@@ -235,11 +238,11 @@ impl<'a> Parser<'a> {
             }
             if word.is_setting() {
                 simple.marked = true;
-                return Ok(());
+                return Ok(false);
             }
         }
         simple.words.push((!word.unknown).then_some(word.text));
-        Ok(())
+        Ok(false)
     }
 
     /// What stands between `for` and `do`: words, and what is run to find them.
@@ -546,6 +549,9 @@ mod tests {
             ("a '2'>y", "!a 2"),
             ("a >&2 b", "a b"),
             ("a <>f", "!a"),
+            ("</dev/null if a", "if a"),
+            ("A=1 if a", "!if a"),
+            ("if </dev/null a; then b", "a|b"),
             ("a>|f", "!a"),
             ("A=$(b) c", "b|!c"),
         ] {
