@@ -4,7 +4,7 @@ use crate::step::{NONE, Outcome, Step};
 use lazaret_tests::programs;
 use lazaret_tests::rows::Verdict;
 use serde::Deserialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 
@@ -16,7 +16,9 @@ const TIERS: [&str; 2] = ["namespaced", "flat"];
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Named {
+    #[serde(default)]
     single: Vec<Single>,
+    #[serde(default)]
     closed: Vec<Closed>,
 }
 
@@ -128,45 +130,41 @@ impl Table {
     }
 
     fn table(&self, tier: &str, page: &mut String) {
-        let columns: Vec<&(String, String, Outcome)> =
-            self.columns.iter().filter(|(t, ..)| t == tier).collect();
-        let classes: BTreeSet<&str> =
-            columns.iter().flat_map(|(_, _, outcome)| outcome.attacks.keys().map(String::as_str)).collect();
-        let cells: BTreeMap<&str, Vec<usize>> = classes
-            .into_iter()
-            .map(|class| {
-                (class, columns.iter().map(|(_, layer, _)| self.count(tier, layer, class)).collect())
-            })
+        let columns: Vec<(&str, &Outcome)> = self
+            .columns
+            .iter()
+            .filter(|(of, layer, _)| of == tier && layer != NONE)
+            .map(|(_, layer, outcome)| (layer.as_str(), outcome))
             .collect();
-        let is_open = |column: usize| cells.values().any(|row| row[column] > 0);
-        let (open, held): (Vec<usize>, Vec<usize>) = (0..columns.len()).partition(|column| is_open(*column));
-        let name = |column: &usize| format!("`{}`", columns[*column].1);
-        let heads: Vec<String> = open.iter().map(name).collect();
-        let _ = writeln!(
-            page,
-            "\n**{tier} tier**\n\n| class | {} |\n|---|{}",
-            heads.join(" | "),
-            "--:|".repeat(open.len())
-        );
-        let (rows, rest): (Vec<_>, Vec<_>) =
-            cells.iter().partition(|(_, row)| row.iter().any(|count| *count > 0));
-        for (class, row) in rows {
-            let row: Vec<String> = open.iter().map(|column| row[*column].to_string()).collect();
-            let _ = writeln!(page, "| {class} | {} |", row.join(" | "));
+        let classes: BTreeSet<&str> =
+            columns.iter().flat_map(|(_, outcome)| outcome.attacks.keys().map(String::as_str)).collect();
+        let (open, held): (Vec<_>, Vec<_>) =
+            columns.into_iter().partition(|(layer, _)| !self.lost(tier, layer).is_empty());
+        let (rows, rest): (Vec<&str>, Vec<&str>) = classes
+            .into_iter()
+            .partition(|class| open.iter().any(|(layer, _)| self.count(tier, layer, class) > 0));
+        let heads: Vec<String> = open.iter().map(|(layer, _)| format!("`{layer}`")).collect();
+        let line = "--:|".repeat(open.len());
+        let _ = writeln!(page, "\n**{tier} tier**\n\n| class | {} |\n|---|{line}", heads.join(" | "));
+        for class in rows {
+            let cells: Vec<String> =
+                open.iter().map(|(layer, _)| self.count(tier, layer, class).to_string()).collect();
+            let _ = writeln!(page, "| {class} | {} |", cells.join(" | "));
         }
-        let (closed, held): (Vec<usize>, Vec<usize>) =
-            held.into_iter().partition(|column| columns[*column].2.closed.is_some());
-        let list = |names: Vec<String>| names.join(", ");
-        let rest: Vec<String> = rest.iter().map(|(class, _)| class.to_string()).collect();
-        let _ = writeln!(
+        let (closed, held): (Vec<_>, Vec<_>) =
+            held.into_iter().partition(|(_, outcome)| outcome.closed.is_some());
+        let names = |columns: &[(&str, &Outcome)]| -> Vec<String> {
+            columns.iter().map(|(layer, _)| format!("`{layer}`")).collect()
+        };
+        let anyway = self.lost(tier, NONE).iter().map(|(_, attack)| format!("`{attack}`")).collect();
+        say(page, "\nNo more get out without", names(&held));
+        say(
             page,
-            "\nNothing more gets out with any of these off: {}.",
-            list(held.iter().map(name).collect())
+            "Without any one layer, none in the classes",
+            rest.iter().map(ToString::to_string).collect(),
         );
-        let _ = writeln!(page, "Nothing gets out with any layer off in the classes {}.", list(rest));
-        for column in closed {
-            let _ = writeln!(page, "Without {} no session opens.", name(&column));
-        }
+        say(page, "No session opens without", names(&closed));
+        say(page, "Known to get out with every layer:", anyway);
     }
 
     fn count(&self, tier: &str, layer: &str, class: &str) -> usize {
@@ -175,10 +173,11 @@ impl Table {
 
     fn reasons(&self, tier: &str, page: &mut String) {
         page.push('\n');
-        let closed = self.named.closed.iter().map(|closed| (&closed.tier, &closed.layer, &closed.why));
-        let single = self.named.single.iter().map(|single| (&single.tier, &single.layer, &single.why));
-        for (_, layer, why) in single.chain(closed).filter(|(of, ..)| *of == tier) {
-            let _ = writeln!(page, "- `{layer}`: {why}");
+        for single in self.named.single.iter().filter(|single| single.tier == tier) {
+            let _ = writeln!(page, "- `{}`, {}: {}", single.layer, single.probes.len(), single.why);
+        }
+        for closed in self.named.closed.iter().filter(|closed| closed.tier == tier) {
+            let _ = writeln!(page, "- `{}`: {}", closed.layer, closed.why);
         }
     }
 
@@ -191,5 +190,12 @@ impl Table {
         let (before, after) = parts.ok_or_else(|| format!("{}: no {MARKS:?}", file.display()))?;
         let text = format!("{before}{}{}\n{}{after}", MARKS[0], self.page().trim_start(), MARKS[1]);
         fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))
+    }
+}
+
+/// A line with a list, if there is anything in it.
+fn say(page: &mut String, what: &str, names: Vec<String>) {
+    if !names.is_empty() {
+        let _ = writeln!(page, "{what} {}.", names.join(", "));
     }
 }
