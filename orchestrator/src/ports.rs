@@ -2,7 +2,7 @@
 
 use crate::domain::answer::Finished;
 use crate::domain::web::{Fetch, Found, Page, Search, WebError};
-use broker_protocol::{Challenge, Extent, Failed, GrantFault, Request, Roots};
+use broker_protocol::{CallId, Challenge, Extent, Failed, GrantFault, Request, Roots};
 
 /// The one door to the machine.
 pub trait Sandbox {
@@ -20,6 +20,9 @@ pub trait Sandbox {
 pub trait Running {
     /// What happens next. [`Event::Ended`] is the last.
     async fn next(&mut self) -> Event;
+
+    /// Its number in the broker's audit.
+    fn number(&self) -> CallId;
 
     /// Says that `bytes` of output have found their reader, so that as many more may come.
     fn taken(&mut self, bytes: usize);

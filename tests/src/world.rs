@@ -26,8 +26,10 @@ pub struct World {
     pub outside: PathBuf,
     /// Where this user's programs keep state: the records are in `lazaret` there.
     pub state: PathBuf,
-    /// The secret of this world: in every file that must not be read, and in the environment as `MY_API_KEY`.
+    /// The secret of this world: in every file that must not be read, and in the environment as `PLAIN_NAME`.
     pub canary: String,
+    /// The value of `MY_API_KEY`, which Lazaret takes out of what it shows; the canary alone it does not know.
+    pub key: String,
     base: PathBuf,
     /// Which executor is started, and what it goes without.
     executor: Vec<(&'static str, OsString)>,
@@ -44,8 +46,9 @@ impl World {
         let canary = format!("CANARY-{}", unique());
         let [project, central, home, outside, state] =
             ["project", "central", "home", "outside", "state"].map(|name| base.join(name));
+        let key = format!("KEY-{canary}");
         let executor = EXECUTOR.iter().filter_map(|name| Some((*name, std::env::var_os(name)?))).collect();
-        let world = Self { place, project, central, home, outside, state, canary, base, executor };
+        let world = Self { place, project, central, home, outside, state, canary, key, base, executor };
         for folder in [&world.base, &world.project, &world.central, &world.home, &world.outside, &world.state]
         {
             world.make_folder(folder);
@@ -175,7 +178,7 @@ impl World {
             .env("XDG_STATE_HOME", &self.state)
             .envs([("USER", name), ("LOGNAME", name)])
             .envs([("SHELL", "/bin/bash"), ("LANG", "C.UTF-8"), ("TERM", "xterm")])
-            .envs([("MY_API_KEY", &self.canary), ("PLAIN_NAME", &self.canary)])
+            .envs([("MY_API_KEY", &self.key), ("PLAIN_NAME", &self.canary)])
             .envs(self.executor.iter().map(|(name, value)| (name, value)))
             .current_dir(&self.project);
     }

@@ -4,3 +4,7 @@ pub mod cli;
 pub mod executor;
 pub mod policy;
 pub mod web;
+pub mod audit;
+pub mod runlog;
+pub mod secrets;
+pub mod state;

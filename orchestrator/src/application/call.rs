@@ -3,10 +3,11 @@
 
 use crate::domain::answer::{Answer, Asked};
 use crate::domain::catalogue::{Tool, canonical};
+use crate::domain::redact::Redactor;
 use crate::domain::request;
 use crate::domain::web::{self, Ask};
 use crate::ports::{Approver, Audience, Event, Gone, Running, Sandbox, Web};
-use broker_protocol::{Challenge, Channel, Failed, GrantFault, Request, Roots};
+use broker_protocol::{Challenge, Channel, Failed, GrantFault, Outcome, Request, Roots};
 use serde_json::Value;
 use std::time::Instant;
 
@@ -51,7 +52,12 @@ pub struct Call<R> {
 impl<R: Running> Call<R> {
     /// Passes its output on until it ends, and its question, if the policy has one. Without a listener there is no reason
     /// to go on: then it is cancelled.
-    pub async fn finish(mut self, audience: &mut impl Audience, approver: &impl Approver) -> Answer {
+    pub async fn finish(
+        mut self,
+        audience: &mut impl Audience,
+        approver: &impl Approver,
+        redactor: &Redactor,
+    ) -> Answer {
         let mut listening = true;
         let mut question = None;
         loop {
@@ -75,10 +81,17 @@ impl<R: Running> Call<R> {
                     self.running.taken(bytes.len());
                 }
                 Event::Ended(ended) => {
-                    return match *ended {
-                        Ok(finished) => Answer::of(&self.asked, finished, &self.roots),
+                    let mut answer = match *ended {
+                        Ok(mut finished) => {
+                            if let Outcome::Ran(ran) = &mut finished.outcome {
+                                redactor.cut(&mut ran.output);
+                            }
+                            Answer::of(&self.asked, finished, &self.roots)
+                        }
                         Err(failed) => Answer::failed(&self.asked, failed),
                     };
+                    answer.about.call = Some(self.running.number());
+                    return answer;
                 }
             }
         }
@@ -114,7 +127,7 @@ mod tests {
     use crate::domain::answer::Finished;
     use crate::ports::Approval;
     use broker_protocol::{
-        Captured, Digest, Ended, ErrorKind, Extent, Failed, LayerSet, Nonce, Outcome, Ran, Risk, Usage,
+        CallId, Captured, Digest, Ended, ErrorKind, Extent, Failed, LayerSet, Nonce, Ran, Risk, Usage,
     };
     use serde_json::json;
     use std::cell::{Cell, RefCell};
@@ -146,6 +159,9 @@ mod tests {
     }
 
     impl Running for Rc<Script> {
+        fn number(&self) -> CallId {
+            7
+        }
         async fn next(&mut self) -> Event {
             loop {
                 let next = self.events.borrow_mut().pop_front().expect("asked after the end");
@@ -220,7 +236,8 @@ mod tests {
 
     async fn call(sandbox: &Scripted, ears: &mut Ears) -> Answer {
         let request = plan("bash", json!({"command": "x"}), sandbox.roots()).unwrap();
-        begin(sandbox, request).await.ok().unwrap().finish(ears, &Always(Approval::Yes(Extent::Once))).await
+        let approver = Always(Approval::Yes(Extent::Once));
+        begin(sandbox, request).await.ok().unwrap().finish(ears, &approver, &Redactor::new(vec![])).await
     }
 
     fn block_on<F: Future>(future: F) -> F::Output {
@@ -233,6 +250,7 @@ mod tests {
         let mut ears = Ears { heard: vec![], patience: 100 };
         let answer = block_on(call(&sandbox, &mut ears));
         assert!(answer.error.is_none());
+        assert_eq!(answer.about.call, Some(7));
         assert_eq!(ears.heard, b"onetwothree");
         assert_eq!((sandbox.script.taken.get(), sandbox.script.cancelled.get()), (11, 0));
     }

@@ -5,8 +5,8 @@
 use super::file_answer::Place;
 use super::text::{continued, unfinished};
 use broker_protocol::{
-    Captured, Command, Ended, ErrorKind, Failed, FileAnswer, LayerSet, Outcome, Ran, Request, Roots, Spill,
-    Usage, Zone, ZonePath,
+    CallId, Captured, Command, Ended, ErrorKind, Failed, FileAnswer, LayerSet, Outcome, Ran, Request, Roots,
+    Spill, Usage, Zone, ZonePath,
 };
 use serde::Serialize;
 
@@ -90,6 +90,9 @@ pub struct Answer {
 pub struct About {
     /// The tool's canonical name.
     pub tool: &'static str,
+    /// The call's number in the broker's audit, if it came that far.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call: Option<CallId>,
     /// The exit code of a command that exited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,

@@ -10,6 +10,8 @@ pub mod answer;
 pub mod file_answer;
 pub mod background;
 pub mod changes;
+pub mod redact;
 pub mod text;
+pub mod time;
 pub mod visible;
 pub mod proposal;

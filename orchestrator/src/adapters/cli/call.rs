@@ -5,10 +5,13 @@ use super::event::ResultEvent;
 use super::place::Place;
 use super::streams::Input;
 use super::{exit, run::pass_input, runtime, say};
-use crate::adapters::executor::Greeting;
+use crate::adapters::executor::{Connection, Greeting};
+use crate::adapters::runlog::RunLog;
+use crate::adapters::secrets::known;
 use crate::application::call;
 use crate::domain::answer::{Answer, Asked};
-use crate::domain::catalogue::web_tool;
+use crate::domain::catalogue::{Tool, web_tool};
+use crate::domain::web;
 use crate::ports::{Audience, Gone, Sandbox};
 use broker_protocol::{Bash, ErrorKind, Failed, FileEdit, FileRead, FileWrite, Request, Stdin};
 use clap::Args;
@@ -52,17 +55,29 @@ impl Call {
     /// Makes the call; returns our exit code.
     pub fn main(self, place: &Place) -> Result<u8, Failed> {
         let answer = match self.read_input() {
-            Ok(input) if let Some(tool) = web_tool(&self.tool) => {
-                let web = place.web();
-                runtime()?.block_on(call::web(&web, tool, input))
-            }
-            Ok(input) => {
-                let greeting = Greeting::open(&place.endpoint(), place.open(0)?)?;
-                runtime()?.block_on(perform(&self.tool, input, greeting))?
-            }
+            Ok(input) if let Some(tool) = web_tool(&self.tool) => self.browse(tool, input, place)?,
+            Ok(input) => self.ask(input, place)?,
             Err(failed) => Answer::failed(&Asked::only(""), failed),
         };
         report(&answer, self.json)
+    }
+
+    fn browse(&self, tool: &Tool<web::Build>, input: Value, place: &Place) -> Result<Answer, Failed> {
+        let web = place.web();
+        let log = place.log();
+        let step = log.call(None, &self.tool, &input);
+        let answer = runtime()?.block_on(call::web(&web, tool, input));
+        log.answer(step, &answer);
+        log.end("the call has ended");
+        Ok(answer)
+    }
+
+    fn ask(&self, input: Value, place: &Place) -> Result<Answer, Failed> {
+        let greeting = Greeting::open(&place.endpoint(), place.open(0)?)?;
+        let log = place.log();
+        let answer = runtime()?.block_on(perform(&self.tool, input, greeting, &log));
+        log.end(if answer.is_ok() { "the call has ended" } else { "no session could be opened" });
+        answer
     }
 
     fn read_input(&self) -> Result<Value, Failed> {
@@ -95,13 +110,22 @@ pub fn report(answer: &Answer, json: bool) -> Result<u8, Failed> {
 /// Makes one call that prints nothing before its end.
 pub async fn ask(sandbox: &impl Sandbox, request: Request) -> Answer {
     match call::begin(sandbox, request).await {
-        Ok(call) => call.finish(&mut Nobody, &Typed).await,
+        Ok(call) => call.finish(&mut Nobody, &Typed, known()).await,
         Err(answer) => *answer,
     }
 }
 
-async fn perform(tool: &str, input: Value, greeting: Greeting) -> Result<Answer, Failed> {
+/// The call, in the log from its beginning to its answer.
+async fn perform(tool: &str, input: Value, greeting: Greeting, log: &RunLog) -> Result<Answer, Failed> {
     let sandbox = greeting.opened().await?;
+    log.session("call", sandbox.opened());
+    let step = log.call(None, tool, &input);
+    let answer = follow(tool, input, &sandbox).await?;
+    log.answer(step, &answer);
+    Ok(answer)
+}
+
+async fn follow(tool: &str, input: Value, sandbox: &Connection) -> Result<Answer, Failed> {
     let request = match call::plan(tool, input, sandbox.roots()) {
         Ok(request) => request,
         Err(answer) => return Ok(*answer),
@@ -112,18 +136,18 @@ async fn perform(tool: &str, input: Value, greeting: Greeting) -> Result<Answer,
     }
     if let Some(read) = read_before(&request) {
         // What cannot be read is refused by the call itself, with its reason.
-        ask(&sandbox, read).await;
+        ask(sandbox, read).await;
     }
     let fed = matches!(&request, Request::Bash(Bash { stdin: Stdin::Stream, .. }));
     let input = fed.then(Input::stdin).transpose().map_err(|error| say::internal(error.to_string()))?;
-    let call = match call::begin(&sandbox, request).await {
+    let call = match call::begin(sandbox, request).await {
         Ok(call) => call,
         Err(answer) => return Ok(*answer),
     };
     let control = call.running.control();
     let mut nobody = Nobody;
     tokio::select! {
-        answer = call.finish(&mut nobody, &Typed) => Ok(answer),
+        answer = call.finish(&mut nobody, &Typed, known()) => Ok(answer),
         never = pass_input(&control, input) => match never {},
     }
 }
@@ -150,7 +174,7 @@ impl Audience for Nobody {
 
 /// The text as it is where it is content; with a last line end where it is a list of lines, or for a person.
 fn shown(answer: &Answer, terminal: bool) -> Vec<u8> {
-    let mut text = answer.text.clone();
+    let mut text = known().bytes(&answer.text).into_owned();
     if terminal {
         text = say::shown(&String::from_utf8_lossy(&text)).into_bytes();
     }

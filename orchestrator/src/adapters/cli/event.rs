@@ -1,12 +1,13 @@
 //! The JSON that `session`, `run --json` and `call --json` write: one object a line.
 
+use crate::adapters::secrets::known;
 use crate::domain::answer::{About, Answer};
 use crate::domain::text::unfinished;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker_protocol::{Challenge, Failed, GrantFault, Opened, Standing};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::borrow::Cow;
 
 /// First line of a session, and of each session after a lost one.
@@ -59,7 +60,21 @@ pub struct ResultEvent<'a> {
     result_base64: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<ErrorBody<'a>>,
-    metadata: &'a About,
+    metadata: Metadata<'a>,
+}
+
+/// What is known of a call: without secrets, where there are any.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Metadata<'a> {
+    Plain(&'a About),
+    Clear(Value),
+}
+
+impl<'a> Metadata<'a> {
+    fn new(about: &'a About) -> Self {
+        if known().is_idle() { Self::Plain(about) } else { Self::Clear(known().value(&json!(about))) }
+    }
 }
 
 /// An error in JSON.
@@ -67,34 +82,47 @@ pub struct ResultEvent<'a> {
 pub struct ErrorBody<'a> {
     kind: &'static str,
     layer: &'static str,
-    message: &'a str,
+    message: Cow<'a, str>,
 }
 
 impl<'a> ErrorBody<'a> {
     /// Puts `failed` into JSON.
     pub fn new(failed: &'a Failed) -> Self {
-        Self { kind: failed.kind.name(), layer: failed.kind.layer().name(), message: &failed.message }
+        Self {
+            kind: failed.kind.name(),
+            layer: failed.kind.layer().name(),
+            message: known().text(&failed.message),
+        }
     }
 }
 
 impl<'a> ResultEvent<'a> {
     /// Puts `answer` into JSON. One with nothing to show shows its error: a model is never told nothing.
     pub fn new(id: Option<&'a Value>, answer: &'a Answer) -> Self {
-        let text = String::from_utf8_lossy(&answer.text);
-        let changed = matches!(text, Cow::Owned(_));
-        let result = match &answer.error {
-            Some(error) if text.is_empty() => Cow::Borrowed(error.message.as_str()),
-            _ => text,
+        let bytes = known().bytes(&answer.text);
+        let error = answer.error.as_ref().map(ErrorBody::new);
+        let is_text = std::str::from_utf8(&bytes).is_ok();
+        let result = match &error {
+            Some(error) if bytes.is_empty() => error.message.clone(),
+            _ => lossy(bytes.clone()),
         };
         Self {
             id,
             event: "result",
             status: if answer.error.is_some() { "error" } else { "success" },
             result,
-            result_base64: changed.then(|| STANDARD.encode(&answer.text)),
-            error: answer.error.as_ref().map(ErrorBody::new),
-            metadata: &answer.about,
+            result_base64: (!is_text).then(|| STANDARD.encode(&bytes)),
+            error,
+            metadata: Metadata::new(&answer.about),
         }
+    }
+}
+
+/// Bytes as text, whatever they are.
+fn lossy(bytes: Cow<[u8]>) -> Cow<str> {
+    match bytes {
+        Cow::Borrowed(bytes) => String::from_utf8_lossy(bytes),
+        Cow::Owned(bytes) => Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()),
     }
 }
 
@@ -265,7 +293,6 @@ mod tests {
     use super::*;
     use crate::domain::answer::Asked;
     use broker_protocol::ErrorKind;
-    use serde_json::json;
 
     #[test]
     fn characters_are_joined_however_they_are_cut() {

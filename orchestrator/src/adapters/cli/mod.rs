@@ -11,11 +11,13 @@ mod policy;
 mod attack;
 mod approver;
 mod approve;
+mod audit;
+mod log;
 mod place;
 mod event;
 mod streams;
 mod terminal;
-mod say;
+pub mod say;
 
 use broker_protocol::Failed;
 use clap::error::ErrorKind::{DisplayHelp, DisplayVersion};
@@ -61,6 +63,8 @@ Exit codes:
            else 1
   policy   0; 1 a file is wrong; 2 wrong input; 125 no policy
   approve  0 at the end of its input; 125 lazaret failed
+  audit    verify: 0 if the audit is whole, else 1
+  log      0; 1 if there is no such run, or nothing was found
   others   0, or 2 for wrong arguments
 
 Examples:
@@ -92,6 +96,8 @@ enum Command {
     Doctor(doctor::Doctor),
     Policy(policy::Policy),
     Approve(approve::Approve),
+    Audit(audit::Audit),
+    Log(log::Log),
 }
 
 /// The program.
@@ -110,6 +116,8 @@ pub fn main() -> ExitCode {
         Command::Doctor(doctor) => doctor.main(&cli.place),
         Command::Policy(policy) => policy.main(&cli.place),
         Command::Approve(approve) => approve.main(),
+        Command::Audit(audit) => audit.main(),
+        Command::Log(log) => log.main(),
     };
     let code = result.unwrap_or_else(|failed| {
         say::problem(&failed.message);
@@ -125,7 +133,8 @@ fn usage(error: &clap::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let commands =
-        ["run", "call", "history", "undo", "tools", "session", "doctor", "policy", "approve"].map(OsStr::new);
+        ["run", "call", "history", "undo", "tools", "session", "doctor", "policy", "approve", "audit", "log"]
+            .map(OsStr::new);
     let first = std::env::args_os().skip(1).find(|word| commands.contains(&word.as_os_str()));
     ExitCode::from(if first.is_some_and(|word| word == "run") { exit::LAZARET } else { exit::USAGE })
 }

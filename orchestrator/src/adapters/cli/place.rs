@@ -3,6 +3,7 @@
 use super::say::{internal, invalid};
 use crate::adapters::executor::Endpoint;
 use crate::adapters::policy;
+use crate::adapters::runlog::RunLog;
 use crate::adapters::web::{Settings, WebClient};
 use crate::domain::scope_file;
 use broker_protocol::{Failed, Open, Scope, Trust};
@@ -42,6 +43,9 @@ pub struct Place {
     /// How much is asked before a call: supervised (or ask), guided (or auto), autonomous (or yolo)
     #[arg(long, global = true, value_name = "LEVEL", help_heading = "Narrowing", value_parser = trust)]
     trust: Option<Trust>,
+    /// Keep no log of this run; the executor's audit is kept all the same
+    #[arg(long, global = true)]
+    no_log: bool,
 }
 
 fn trust(text: &str) -> Result<Trust, ValueError> {
@@ -62,6 +66,11 @@ impl Place {
     /// The web as the policy of this profile lets it be reached. Reads the policy files: before we confine ourselves.
     pub fn web(&self) -> WebClient {
         WebClient::new(policy::web(&self.profile), Settings::from_environment())
+    }
+
+    /// The log of this run.
+    pub fn log(&self) -> RunLog {
+        RunLog::begin(self.no_log)
     }
 
     /// The session to ask for, with `spare` cells kept ready.

@@ -7,11 +7,14 @@ use super::streams::{Input, Output};
 use super::terminal::{self, Raw};
 use super::{exit, runtime, say};
 use crate::adapters::executor::{Connection, Control, Greeting};
+use crate::adapters::runlog::RunLog;
+use crate::adapters::secrets::known;
 use crate::application::call;
 use crate::domain::answer::{Answer, Details};
 use crate::ports::{Audience, Gone};
 use broker_protocol::{Bash, Command, Ended, ErrorKind, Failed, Request, Signal, Stdin, Terminal, limit};
 use clap::Args;
+use serde_json::json;
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::future::pending;
@@ -60,12 +63,17 @@ impl Run {
     /// Runs the command; returns our exit code.
     pub fn main(self, place: &Place) -> Result<u8, Failed> {
         let greeting = Greeting::open(&place.endpoint(), place.open(0)?)?;
-        runtime()?.block_on(self.perform(greeting))
+        let log = place.log();
+        let code = runtime()?.block_on(self.perform(greeting, &log));
+        log.end(if code.is_ok() { "the command has ended" } else { "the command was not run" });
+        code
     }
 
-    async fn perform(mut self, greeting: Greeting) -> Result<u8, Failed> {
+    async fn perform(mut self, greeting: Greeting, log: &RunLog) -> Result<u8, Failed> {
         let mut signals =
             Signals::listen().map_err(|error| say::internal(format!("cannot watch signals: {error}")))?;
+        let asked =
+            json!({ "command": self.command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>() });
         let request = self.request();
         request.check().map_err(|error| say::invalid(error.to_string()))?;
         let Some(sandbox) = unless_interrupted(greeting, &mut signals).await? else {
@@ -73,7 +81,10 @@ impl Run {
         };
         let mut out =
             self.audience().map_err(|error| say::internal(format!("cannot use the output: {error}")))?;
+        log.session("run", sandbox.opened());
+        let step = log.call(None, "bash", &asked);
         let answer = follow(&sandbox, request, signals, &mut out).await?;
+        log.answer(step, &answer);
         self.report(&answer, out.gone())
     }
 
@@ -176,7 +187,7 @@ async fn follow(
     };
     let control = call.running.control();
     tokio::select! {
-        answer = call.finish(out, &Typed) => Ok(answer),
+        answer = call.finish(out, &Typed, known()) => Ok(answer),
         never = pass_input(&control, input) => match never {},
         never = signals.pass(&control, raw.as_ref()) => match never {},
     }

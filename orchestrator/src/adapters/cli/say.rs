@@ -1,5 +1,6 @@
 //! What is said to a person: on standard error, escaped, because a message may quote what a stranger wrote.
 
+use crate::adapters::secrets::known;
 use crate::domain::text::is_unsafe;
 use broker_protocol::{ErrorKind, Failed};
 use std::io::{self, IsTerminal, Write};
@@ -8,7 +9,7 @@ use std::io::{self, IsTerminal, Write};
 pub fn problem(message: &str) {
     let prefix = paint("lazaret:", Colour::Red, io::stderr().is_terminal());
     // With nobody to read it there is nobody to tell.
-    let _ = writeln!(io::stderr().lock(), "{prefix} {}", shown(message));
+    let _ = writeln!(io::stderr().lock(), "{prefix} {}", shown(&known().text(message)));
 }
 
 /// `text` without anything that could move the cursor or turn the direction of writing. Line ends and tabs stay.

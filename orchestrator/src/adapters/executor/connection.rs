@@ -392,6 +392,10 @@ impl Running for RunningCall {
         self.owed = 0;
     }
 
+    fn number(&self) -> CallId {
+        self.control.call
+    }
+
     fn cancel(&self) {
         self.control.cancel();
     }

@@ -6,10 +6,13 @@ use super::line::{LineError, Wrong};
 use super::writer::Writer;
 use crate::adapters::cli::event::{ErrorBody, GrantsEvent, Notice, OutputEvent, ResultEvent, Whole};
 use crate::adapters::executor::{Control, RunningCall};
+use crate::adapters::runlog::RunLog;
+use crate::adapters::secrets::known;
 use crate::adapters::web::WebClient;
 use crate::application::call;
 use crate::domain::answer::{Answer, Asked};
 use crate::domain::catalogue::{Tool, canonical, web_tool};
+use crate::domain::redact::Stream;
 use crate::domain::request::live;
 use crate::domain::web;
 use crate::ports::{Approval, Audience, Gone, Sandbox};
@@ -33,6 +36,7 @@ struct Shared {
     sandbox: Reopening,
     web: WebClient,
     writer: Rc<Writer>,
+    log: Rc<RunLog>,
     /// Calls that have no result yet, by the JSON of their id.
     by_id: RefCell<HashMap<String, Rc<Entry>>>,
     /// As many calls as may be under way at once.
@@ -61,11 +65,12 @@ struct Fed {
 
 impl Calls {
     /// No calls yet.
-    pub fn new(sandbox: Reopening, web: WebClient, writer: Rc<Writer>) -> Self {
+    pub fn new(sandbox: Reopening, web: WebClient, writer: Rc<Writer>, log: Rc<RunLog>) -> Self {
         Self(Rc::new(Shared {
             sandbox,
             web,
             writer,
+            log,
             by_id: RefCell::default(),
             places: Semaphore::new(limit::CALLS),
             unwritten: Cell::new(0),
@@ -90,7 +95,10 @@ impl Calls {
         shared.by_id.borrow_mut().insert(key.clone(), entry.clone());
         shared.unwritten.set(shared.unwritten.get() + 1);
         tokio::task::spawn_local(async move {
+            let step = shared.log.call(Some(&id), &tool, &input);
             let answer = shared.answer(&id, &tool, input, held, &entry, fed).await;
+            // Before the client knows: what it then asks for stands behind it.
+            shared.log.answer(step, &answer);
             // From here on the id is free: who has read the result may use it again at once.
             shared.by_id.borrow_mut().remove(&key);
             // A writer that is closed ends the session.
@@ -215,9 +223,10 @@ impl Shared {
             writer: &self.writer,
             slot: &entry.question,
         };
-        let mut listener = Listener { id, writer: &self.writer, streams: Default::default() };
+        let clear = [known().stream(), known().stream()];
+        let mut listener = Listener { id, writer: &self.writer, clear, streams: Default::default() };
         tokio::select! {
-            answer = call.finish(&mut listener, &approver) => {
+            answer = call.finish(&mut listener, &approver, known()) => {
                 listener.rest().await;
                 answer
             }
@@ -316,13 +325,16 @@ async fn pass_input(control: &Control, fed: Option<UnboundedReceiver<Fed>>) -> I
 struct Listener<'a> {
     id: &'a Value,
     writer: &'a Writer,
+    /// Takes out secrets: of standard output and of standard error.
+    clear: [Stream<'static>; 2],
     /// Standard output and standard error.
     streams: [Whole; 2],
 }
 
 impl Audience for Listener<'_> {
     async fn hear(&mut self, stderr: bool, bytes: &[u8]) -> Result<(), Gone> {
-        let chunk = self.streams[usize::from(stderr)].push(bytes);
+        let clear = self.clear[usize::from(stderr)].push(bytes);
+        let chunk = self.streams[usize::from(stderr)].push(&clear);
         self.say(stderr, &chunk).await
     }
 }
@@ -338,8 +350,11 @@ impl Listener<'_> {
     /// Passes on what never became a whole character.
     async fn rest(&mut self) {
         for stderr in [false, true] {
-            let rest = self.streams[usize::from(stderr)].rest();
-            let _ = self.say(stderr, &rest).await;
+            let number = usize::from(stderr);
+            let held = self.clear[number].rest();
+            let last = self.streams[number].push(&held).into_owned();
+            let rest = self.streams[number].rest();
+            let _ = self.say(stderr, &[last, rest].concat()).await;
         }
     }
 }

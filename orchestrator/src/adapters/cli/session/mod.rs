@@ -14,6 +14,7 @@ use super::event::{ErrorBody, Notice, Ready};
 use super::place::Place;
 use super::{exit, runtime, say};
 use crate::adapters::executor::{Connection, Endpoint, Greeting};
+use crate::adapters::runlog::RunLog;
 use crate::adapters::web::WebClient;
 use broker_protocol::{ErrorKind, Failed, Open};
 use calls::Calls;
@@ -70,13 +71,20 @@ pub struct Session {}
 impl Session {
     /// Serves standard input until it ends; returns our exit code.
     pub fn main(self, place: Place) -> Result<u8, Failed> {
-        let sandbox = Reopening::new(place.endpoint(), place.open(SPARE)?);
+        let log = Rc::new(place.log());
+        let sandbox = Reopening::new(place.endpoint(), place.open(SPARE)?, log.clone());
         let web = place.web();
-        runtime()?.block_on(serve(sandbox, web))
+        let served = runtime()?.block_on(serve(sandbox, web, log.clone()));
+        log.end(match served {
+            Ok(exit::OK) => "the input ended",
+            Ok(_) => "nobody reads the output",
+            Err(_) => "no session could be opened",
+        });
+        served
     }
 }
 
-async fn serve(sandbox: Reopening, web: WebClient) -> Result<u8, Failed> {
+async fn serve(sandbox: Reopening, web: WebClient, log: Rc<RunLog>) -> Result<u8, Failed> {
     let streams = |error| say::internal(format!("cannot use the standard streams: {error}"));
     let mut lines = Lines::new(super::streams::Input::stdin().map_err(streams)?);
     let writer = Rc::new(Writer::new(super::streams::Output::stdout().map_err(streams)?));
@@ -85,7 +93,8 @@ async fn serve(sandbox: Reopening, web: WebClient) -> Result<u8, Failed> {
         let _ = writer.line(&fault).await;
         return Err(failed);
     }
-    let desk = Desk { calls: Calls::new(sandbox, web, writer.clone()), held: Arc::new(Semaphore::new(HELD)) };
+    let desk =
+        Desk { calls: Calls::new(sandbox, web, writer.clone(), log), held: Arc::new(Semaphore::new(HELD)) };
     tokio::select! {
         () = desk.serve(&mut lines) => Ok(exit::OK),
         () = writer.closed() => Ok(exit::SIGNAL + nix::libc::SIGPIPE as u8),
@@ -145,14 +154,15 @@ impl Desk {
 struct Reopening {
     endpoint: Endpoint,
     open: Open,
+    log: Rc<RunLog>,
     current: RefCell<Option<Rc<Connection>>>,
     /// Held while a connection is made, so that only one is.
     opening: Mutex<()>,
 }
 
 impl Reopening {
-    fn new(endpoint: Endpoint, open: Open) -> Self {
-        Self { endpoint, open, current: RefCell::default(), opening: Mutex::new(()) }
+    fn new(endpoint: Endpoint, open: Open, log: Rc<RunLog>) -> Self {
+        Self { endpoint, open, log, current: RefCell::default(), opening: Mutex::new(()) }
     }
 
     /// A connection that is alive, so far as we know. A new one is announced.
@@ -165,6 +175,7 @@ impl Reopening {
             return Ok(connection);
         }
         let connection = Rc::new(Greeting::open(&self.endpoint, self.open.clone())?.opened().await?);
+        self.log.session("session", connection.opened());
         self.current.replace(Some(connection.clone()));
         match writer.line(&Ready::new(connection.opened())).await {
             Ok(()) => Ok(connection),

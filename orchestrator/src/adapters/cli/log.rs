@@ -1,0 +1,199 @@
+//! `lazaret log`: the logs of earlier runs. No session is opened for it.
+
+use super::{exit, say};
+use crate::adapters::runlog;
+use crate::domain::time::Utc;
+use broker_protocol::Failed;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use std::io;
+
+const EXAMPLES: &str = "\
+Examples:
+  lazaret log list
+  lazaret log show 20261120-100234-000001-99
+  lazaret log search 'permission denied' --json
+
+Exit code: 0; show: 1 if there is no such run; search: 1 if nothing was found;
+125 the logs cannot be read.";
+
+/// Show what was asked and answered in earlier runs
+///
+/// A run of `run`, `call` or `session` writes lines of JSON to $XDG_STATE_HOME/lazaret/runs/RUN/runlog.jsonl
+/// (~/.local/state), unless it was told --no-log. Texts are cut at 2000 characters and known secrets taken out. The last
+/// 200 runs are kept, each of at most 8 MiB.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Log {
+    #[command(subcommand)]
+    what: What,
+    /// Print JSON: an array of runs, or the lines as they are
+    #[arg(long, global = true)]
+    json: bool,
+    /// Only lines of this kind
+    #[arg(long, global = true, value_name = "KIND", value_parser = runlog::KINDS)]
+    kind: Option<String>,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// List the runs, oldest first
+    List,
+    /// Print the lines of a run
+    Show {
+        /// Its id
+        run: String,
+    },
+    /// Find lines of all runs that have a text in them, in whatever case
+    Search {
+        /// The text
+        text: String,
+    },
+}
+
+impl Log {
+    /// Does what was asked for; returns our exit code.
+    pub fn main(self) -> Result<u8, Failed> {
+        match &self.what {
+            What::List => self.list(),
+            What::Show { run } => self.show(run),
+            What::Search { text } => self.search(text),
+        }
+    }
+
+    fn list(&self) -> Result<u8, Failed> {
+        let mut runs = Vec::new();
+        for id in runlog::ids().map_err(unreadable)? {
+            // A run whose log went away meanwhile is none.
+            let Some((first, last)) = runlog::ends(&id).map_err(unreadable)? else { continue };
+            runs.push(summary(&id, &first, &last));
+        }
+        if self.json {
+            say::json(&runs)?;
+        } else {
+            for run in &runs {
+                let text = |name: &str| run[name].as_str().unwrap_or("-").to_owned();
+                let row = format!(
+                    "{:<34} {} {:<8} calls={} errors={} {}",
+                    text("run"),
+                    text("started"),
+                    text("command"),
+                    run["calls"],
+                    run["errors"],
+                    text("project"),
+                );
+                say::result(format!("{}\n", say::shown(&row)).as_bytes())?;
+            }
+        }
+        Ok(exit::OK)
+    }
+
+    fn show(&self, run: &str) -> Result<u8, Failed> {
+        let Some(lines) = runlog::lines(run).map_err(unreadable)? else {
+            say::problem(&format!("there is no run {run:?}; `lazaret log list` has them"));
+            return Ok(exit::FAILED);
+        };
+        lines.iter().filter(|line| self.wants(line)).try_for_each(|line| self.print(None, line))?;
+        Ok(exit::OK)
+    }
+
+    fn search(&self, text: &str) -> Result<u8, Failed> {
+        let wanted = text.to_lowercase();
+        let mut found = 0;
+        for id in runlog::ids().map_err(unreadable)? {
+            let lines = runlog::lines(&id).map_err(unreadable)?.unwrap_or_default();
+            for line in lines.iter().filter(|line| self.wants(line) && has(line, &wanted)) {
+                found += 1;
+                self.print(Some(&id), line)?;
+            }
+        }
+        Ok(if found > 0 { exit::OK } else { exit::FAILED })
+    }
+
+    fn wants(&self, line: &Value) -> bool {
+        self.kind.as_deref().is_none_or(|kind| line["kind"] == kind)
+    }
+
+    fn print(&self, run: Option<&str>, line: &Value) -> Result<(), Failed> {
+        if self.json {
+            let mut line = line.clone();
+            if let Some(run) = run {
+                line["run"] = run.into();
+            }
+            return say::json(&line);
+        }
+        let run = run.map_or(String::new(), |run| format!("{run} "));
+        say::result(format!("{run}{}\n", say::shown(&row(line))).as_bytes())
+    }
+}
+
+fn unreadable(error: io::Error) -> Failed {
+    say::internal(format!("the logs cannot be read: {error}"))
+}
+
+/// What a list says of a run. Counts are those of its end, and null where that did not come.
+fn summary(id: &str, first: &Value, last: &Value) -> Value {
+    let started = first["ts"].as_f64().map(|ts| Utc::from_seconds(ts as u64).to_string());
+    let (start, end) = (&first["payload"], &last["payload"]);
+    json!({
+        "run": id, "started": started, "command": start["command"], "project": start["project"],
+        "session": start["session"], "calls": end["calls"], "errors": end["errors"], "reason": end["reason"],
+    })
+}
+
+/// Whether a text stands anywhere in a value.
+fn has(value: &Value, wanted: &str) -> bool {
+    match value {
+        Value::String(text) => text.to_lowercase().contains(wanted),
+        Value::Array(values) => values.iter().any(|value| has(value, wanted)),
+        Value::Object(fields) => {
+            fields.iter().any(|(name, value)| name.contains(wanted) || has(value, wanted))
+        }
+        Value::Number(number) => number.to_string() == wanted,
+        Value::Null | Value::Bool(_) => false,
+    }
+}
+
+/// A line for people: when, which call, what, and the first words of it.
+fn row(line: &Value) -> String {
+    const SHOWN: usize = 160;
+    let at = Utc::from_seconds(line["ts"].as_f64().unwrap_or_default() as u64);
+    let payload = &line["payload"];
+    let text = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    };
+    let said = ["tool", "error", "message", "input", "result", "project", "reason"]
+        .map(|name| text(&payload[name]))
+        .into_iter()
+        .filter(|text| !text.is_empty())
+        .collect::<Vec<_>>()
+        .join("  ");
+    let said: String = said.replace(['\n', '\t'], " ").chars().take(SHOWN).collect();
+    format!("{at} {:>4} {:<14} {said}", line["step"], line["kind"].as_str().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_found_wherever_it_stands() {
+        let line = json!({"kind": "tool_call", "payload": {"input": {"command": ["Make", "x"]}}, "step": 12});
+        for wanted in ["make", "tool_", "12", "command"] {
+            assert!(has(&line, wanted), "{wanted}");
+        }
+        assert!(!has(&line, "1"));
+    }
+
+    #[test]
+    fn a_run_that_did_not_end_has_no_counts() {
+        let start =
+            json!({"ts": 0.5, "kind": "session_start", "payload": {"command": "run", "project": "/p"}});
+        let call = json!({"ts": 1.5, "kind": "tool_call", "payload": {"tool": "bash"}});
+        let summary = summary("1", &start, &call);
+        assert_eq!((&summary["command"], &summary["calls"]), (&json!("run"), &Value::Null));
+        assert_eq!(summary["started"], "1970-01-01 00:00:00");
+    }
+}

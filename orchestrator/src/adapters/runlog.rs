@@ -1,0 +1,317 @@
+//! The run log: what was asked of Lazaret in one run of it, and what it answered, as lines of JSON.
+//!
+//! `runs/RUN/runlog.jsonl` in the state directory, only ever appended to. A line is `{ts, kind, step, payload}`: seconds
+//! since 1970, one of [`KINDS`], the number of the tool call it belongs to (0 for the session), and what there is to say.
+//! `payload.call` is the call's number in the broker's audit, within the session of the last `session_start`.
+//!
+//! A line is one write, so that a death at any time leaves whole lines; it is not brought to disk by us. Texts in it are
+//! without known secrets and at most 2,000 characters long. A log that cannot be written is said once and given up: what
+//! must not be missing stands in the audit.
+
+use super::cli::say;
+use super::secrets::known;
+use super::state;
+use crate::domain::answer::Answer;
+use crate::domain::time::Utc;
+use broker_protocol::{ErrorKind, Opened};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::cell::{Cell, RefCell};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Every kind of line.
+pub const KINDS: [&str; 8] = [
+    "session_start",
+    "tool_call",
+    "tool_result",
+    "tool_error",
+    "security_event",
+    "approval",
+    "session_end",
+    "log_full",
+];
+
+/// Runs that are kept; the oldest go first, and none that is under way.
+pub const RUNS_MAX: usize = 200;
+/// Bytes of one log; then it says that it is full and has no more lines but its end.
+pub const BYTES_MAX: u64 = 8 << 20;
+
+const NAME: &str = "runlog.jsonl";
+
+/// The log of this run.
+pub struct RunLog {
+    file: RefCell<Option<File>>,
+    bytes: Cell<u64>,
+    steps: Cell<u64>,
+    errors: Cell<u64>,
+}
+
+#[derive(Serialize)]
+struct Line {
+    ts: f64,
+    kind: &'static str,
+    step: u64,
+    payload: Value,
+}
+
+impl RunLog {
+    /// Begins the log of a run, or none if it is `off`.
+    pub fn begin(off: bool) -> Self {
+        let file = if off { None } else { create().map_err(|error| complain(&error)).ok() };
+        Self {
+            file: RefCell::new(file),
+            bytes: Cell::default(),
+            steps: Cell::default(),
+            errors: Cell::default(),
+        }
+    }
+
+    /// A session was opened for `command`.
+    pub fn session(&self, command: &str, opened: &Opened) {
+        let layers = opened.layers.iter().filter_map(|report| match report.state {
+            broker_protocol::LayerState::InForce(_) => Some(report.layer.name()),
+            broker_protocol::LayerState::Missing { .. } => None,
+        });
+        let payload = json!({
+            "command": command,
+            "version": env!("CARGO_PKG_VERSION"),
+            "session": opened.session,
+            "project": opened.project,
+            "central": opened.central,
+            "profile": opened.profile,
+            "policy": opened.policy.to_string(),
+            "tier": opened.tier.name(),
+            "layers": layers.collect::<Vec<_>>(),
+        });
+        self.note("session_start", 0, &payload);
+    }
+
+    /// A tool is called; returns the step. `id` is the client's name for the call.
+    pub fn call(&self, id: Option<&Value>, tool: &str, input: &Value) -> u64 {
+        self.steps.set(self.steps.get() + 1);
+        let step = self.steps.get();
+        if self.is_on() {
+            let id = id.map(|id| known().value(id));
+            self.write(
+                "tool_call",
+                step,
+                json!({ "id": id, "tool": known().brief(tool), "input": known().value(input) }),
+            );
+        }
+        step
+    }
+
+    /// It was answered.
+    pub fn answer(&self, step: u64, answer: &Answer) {
+        self.errors.set(self.errors.get() + u64::from(answer.error.is_some()));
+        if !self.is_on() {
+            return;
+        }
+        let about = &answer.about;
+        let mut payload = json!({ "call": about.call, "tool": about.tool, "stage": "result" });
+        if let Some(error) = &answer.error {
+            payload["stage"] = error.kind.layer().name().into();
+            payload["error"] = error.kind.name().into();
+            payload["message"] = known().brief(&error.message).into();
+        }
+        let event = answer.error.as_ref().filter(|error| error.kind == ErrorKind::Violation).map(|_| {
+            let mut event = payload.clone();
+            event["event_type"] = "sandbox_violation".into();
+            event
+        });
+        payload["result"] = known().brief(&String::from_utf8_lossy(&answer.text)).into();
+        payload["metadata"] = known().value(&json!(about));
+        self.write(if answer.error.is_some() { "tool_error" } else { "tool_result" }, step, payload);
+        if let Some(event) = event {
+            self.write("security_event", step, event);
+        }
+    }
+
+    /// The run is over: what is told last.
+    pub fn end(&self, reason: &str) {
+        if !self.is_on() {
+            return;
+        }
+        // A full log has its end all the same.
+        self.bytes.set(0);
+        self.write(
+            "session_end",
+            0,
+            json!({ "reason": reason, "calls": self.steps.get(), "errors": self.errors.get() }),
+        );
+        // A log that is left over is removed by the next run.
+        let _ = prune();
+    }
+
+    /// Writes a line of this kind, one of [`KINDS`], without secrets in it.
+    pub fn note(&self, kind: &'static str, step: u64, payload: &Value) {
+        self.write(kind, step, known().value(payload));
+    }
+
+    fn is_on(&self) -> bool {
+        self.file.borrow().is_some()
+    }
+
+    /// Writes a line as it is.
+    fn write(&self, kind: &'static str, step: u64, payload: Value) {
+        if self.bytes.get() > BYTES_MAX {
+            return;
+        }
+        self.append(kind, step, payload);
+        if self.bytes.get() > BYTES_MAX {
+            self.append("log_full", step, json!({ "bytes": BYTES_MAX }));
+        }
+    }
+
+    fn append(&self, kind: &'static str, step: u64, payload: Value) {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let line = Line { ts: since.as_micros() as f64 / 1e6, kind, step, payload };
+        let mut file = self.file.borrow_mut();
+        let Some(open) = file.as_mut() else { return };
+        let written = serde_json::to_vec(&line).map_err(io::Error::from).and_then(|mut line| {
+            line.push(b'\n');
+            self.bytes.set(self.bytes.get() + line.len() as u64);
+            open.write_all(&line)
+        });
+        if let Err(error) = written {
+            complain(&error);
+            *file = None;
+        }
+    }
+}
+
+fn complain(error: &io::Error) {
+    say::problem(&format!(
+        "this run has no log: {error} in {}; --no-log asks for none",
+        directory().display()
+    ));
+}
+
+fn directory() -> PathBuf {
+    state::directory().join("runs")
+}
+
+#[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
+fn create() -> io::Result<File> {
+    let runs = directory();
+    DirBuilder::new().recursive(true).mode(0o700).create(&runs)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let id = format!(
+        "{}-{:06}-{}",
+        Utc::from_seconds(now.as_secs()).compact(),
+        now.subsec_micros(),
+        std::process::id()
+    );
+    let run = runs.join(id);
+    DirBuilder::new().mode(0o700).create(&run)?;
+    let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(run.join(NAME))?;
+    // Held until we end, however we end: a run that is under way is not removed.
+    file.try_lock_shared()?;
+    Ok(file)
+}
+
+/// Removes the oldest runs beyond those that are kept.
+#[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
+fn prune() -> io::Result<()> {
+    let runs = ids()?;
+    let mut surplus = runs.len().saturating_sub(RUNS_MAX);
+    for id in runs {
+        if surplus == 0 {
+            break;
+        }
+        let run = directory().join(id);
+        let is_over = File::open(run.join(NAME)).is_ok_and(|file| file.try_lock().is_ok());
+        if is_over {
+            std::fs::remove_file(run.join(NAME))?;
+            std::fs::remove_dir(&run)?;
+            surplus -= 1;
+        }
+    }
+    Ok(())
+}
+
+/// The runs there are, oldest first.
+#[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
+pub fn ids() -> io::Result<Vec<String>> {
+    let entries = match std::fs::read_dir(directory()) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut ids: Vec<String> = entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|id| is_id(id))
+        .collect();
+    ids.sort();
+    Ok(ids)
+}
+
+/// A run's id leads to no other place.
+fn is_id(id: &str) -> bool {
+    (1..=64).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
+/// Every whole line of a run, with its JSON; none if there is no such run.
+pub fn lines(id: &str) -> io::Result<Option<Vec<Value>>> {
+    let text = match open(id)? {
+        Some(mut file) => {
+            let mut text = Vec::new();
+            Read::by_ref(&mut file).take(2 * BYTES_MAX).read_to_end(&mut text)?;
+            text
+        }
+        None => return Ok(None),
+    };
+    // What is no JSON was cut off by a death in the middle of a write.
+    Ok(Some(text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()))
+}
+
+/// First and last line of a run.
+pub fn ends(id: &str) -> io::Result<Option<(Value, Value)>> {
+    const END: u64 = 64 * 1024;
+    let Some(mut file) = open(id)? else { return Ok(None) };
+    let mut read = |from: u64| -> io::Result<Vec<u8>> {
+        let mut text = Vec::new();
+        file.seek(SeekFrom::Start(from))?;
+        Read::by_ref(&mut file).take(END).read_to_end(&mut text)?;
+        Ok(text)
+    };
+    let first = read(0)?;
+    let length = file_length(id)?;
+    let last = read(length.saturating_sub(END))?;
+    let value =
+        |line: Option<&[u8]>| line.and_then(|line| serde_json::from_slice(line).ok()).unwrap_or(Value::Null);
+    let last = last.strip_suffix(b"\n").unwrap_or(&last);
+    Ok(Some((value(first.split(|b| *b == b'\n').next()), value(last.rsplit(|b| *b == b'\n').next()))))
+}
+
+fn file_length(id: &str) -> io::Result<u64> {
+    Ok(std::fs::metadata(directory().join(id).join(NAME))?.len())
+}
+
+#[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
+fn open(id: &str) -> io::Result<Option<File>> {
+    if !is_id(id) {
+        return Ok(None);
+    }
+    match File::open(directory().join(id).join(NAME)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        file => file.map(Some),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_id_leads_elsewhere() {
+        for id in ["", ".", "..", "../x", "a/b", "a.b", "a\0", "é", &"a".repeat(65)] {
+            assert!(!is_id(id), "{id}");
+            assert!(open(id).unwrap().is_none());
+        }
+        assert!(is_id("20261120-100234-000001-99"));
+    }
+}

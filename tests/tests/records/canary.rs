@@ -1,0 +1,147 @@
+//! A known secret is in nothing that a model is shown and in nothing that is written down.
+
+use crate::LIMIT;
+use lazaret_tests::process::contains;
+use lazaret_tests::{Session, World, matrix, run};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// What one run of everything that could show the key has shown and recorded.
+struct Shown {
+    /// Where the key is found.
+    places: Vec<String>,
+    /// How many places were looked at.
+    looked: usize,
+}
+
+impl Shown {
+    fn look(&mut self, place: impl Into<String>, bytes: &[u8], world: &World) {
+        self.looked += 1;
+        // The middle of the key, too: no half of it.
+        if contains(bytes, world.key.as_bytes()) || contains(bytes, world.canary.as_bytes()) {
+            self.places.push(place.into());
+        }
+    }
+
+    fn look_below(&mut self, folder: &Path, world: &World) {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                self.look_below(&path, world);
+            } else {
+                self.look(path.display().to_string(), &fs::read(&path).unwrap_or_default(), world);
+            }
+            self.look(format!("name {}", path.display()), path.as_os_str().as_encoded_bytes(), world);
+        }
+    }
+}
+
+/// Has tools print the key in every way that shows it whole. `prepare` decides what Lazaret knows.
+fn everything(world: &World, prepare: impl Fn(&mut Command)) -> Shown {
+    let mut shown = Shown { places: Vec::new(), looked: 0 };
+    let key = &world.key;
+    let (first, second) = key.split_at(key.len() / 2);
+    world.put("leak.txt", format!("before\n{key}\nafter\n"));
+    world.put(&format!("named-{key}"), "x");
+    let letters: String = key.chars().map(|c| format!("printf {c}; sleep 0.01; ")).collect();
+    // The kept output ends in the middle of a key, and begins in the middle of one.
+    let flood = format!("yes {key}{key} | tr -d '\\n' | head -c 300000");
+    let calls = [
+        ("bash", json!({"command": "cat leak.txt; cat leak.txt >&2"})),
+        ("bash", json!({"command": format!("printf {first}; sleep 0.1; printf {second}")})),
+        ("bash", json!({"command": letters})),
+        ("bash", json!({"command": flood})),
+        ("bash", json!({"command": format!("printf '\\xff'; cat leak.txt; {key}")})),
+        ("bash", json!({"command": "ls; exit 1"})),
+        ("file_read", json!({"path": "leak.txt"})),
+        ("grep", json!({"pattern": "KEY"})),
+        ("grep", json!({"pattern": format!("({key}")})),
+        ("glob", json!({"pattern": "named*"})),
+        ("file_list", json!({"path": "."})),
+        ("file_read", json!({"path": format!("absent-{key}")})),
+        ("file_read", json!({"path": format!(".env/{key}")})),
+        ("file_read", json!({"path": format!("/{key}/{key}")})),
+        ("file_edit", json!({"path": "leak.txt", "edits": [{"old": format!("not {key}"), "new": key}]})),
+        ("file_write", json!({"path": format!("new-{key}"), "content": key})),
+        (key.as_str(), json!({key: key})),
+        ("bash", json!({key: key})),
+        ("bash", json!({"command": 1, "timeout": key})),
+    ];
+    let mut command = world.lazaret("session");
+    prepare(&mut command);
+    let mut session = Session::start(&mut command);
+    for (tool, input) in &calls {
+        let answer = session.call(tool, input.clone());
+        let stream = |name: &str| -> String {
+            let of = |event: &&Value| event["stream"] == name;
+            answer.events.iter().filter(of).filter_map(|event| event["chunk"].as_str()).collect()
+        };
+        shown.look(format!("output of {tool} {input}"), stream("stdout").as_bytes(), world);
+        shown.look(format!("errors of {tool} {input}"), stream("stderr").as_bytes(), world);
+        let text = |value: &Value| value.to_string().into_bytes();
+        answer.events.iter().for_each(|event| shown.look(format!("an event of {tool}"), &text(event), world));
+        shown.look(format!("the result of {tool} {input}"), &text(&answer.result), world);
+    }
+    session.send(&json!({"id": "odd", "tool": "bash", key: 1}));
+    let odd = session.answer_within("odd", LIMIT);
+    shown.look("the answer to a wrong line", odd.result.to_string().as_bytes(), world);
+    session.close(LIMIT);
+    for (tool, input) in &calls {
+        for json in [false, true] {
+            let mut command = world.lazaret_call(tool, input);
+            if json {
+                command.arg("--json");
+            }
+            prepare(&mut command);
+            let finished = run(&mut command, LIMIT);
+            shown.look(format!("stdout of call {tool} {input}"), &finished.stdout, world);
+            shown.look(format!("stderr of call {tool} {input}"), &finished.stderr, world);
+        }
+    }
+    let mut command = world.lazaret("run");
+    prepare(command.args(["--json", "--", "cat", "leak.txt", key]));
+    let finished = run(&mut command, LIMIT);
+    shown.look("stdout of run --json", &finished.stdout, world);
+    shown.look("stderr of run --json", &finished.stderr, world);
+    shown.look_below(&world.state, world);
+    shown
+}
+
+#[test]
+fn a_known_secret_is_shown_and_recorded_nowhere() {
+    matrix(|place| {
+        let world = World::new(place);
+        let shown = everything(&world, |_| {});
+        assert!(shown.places.is_empty(), "{:#?}", shown.places);
+        // The control: a Lazaret that does not know the key shows and records it.
+        let control = World::new(place);
+        let found = everything(&control, |command| {
+            command.env_remove("MY_API_KEY").env_remove("PLAIN_NAME");
+        });
+        let has = |part: &str| found.places.iter().any(|place| place.contains(part));
+        for part in
+            ["output of", "the result of", "stdout of call", "stderr of call", "runlog.jsonl", "audit-0"]
+        {
+            assert!(has(part), "the control shows no key in {part}: {:#?}", found.places);
+        }
+        println!(
+            "places looked at: {}, with the key: 0; without redaction: {} of {}",
+            shown.looked,
+            found.places.len(),
+            found.looked
+        );
+    });
+}
+
+#[test]
+fn short_values_and_plain_names_are_left_alone() {
+    let world = World::new(lazaret_tests::Place::any());
+    world.put("text", "1234567 12345678 /run/agent/socket");
+    let mut command = world.lazaret_call("file_read", &json!({"path": "text"}));
+    command.envs([("A_TOKEN", "1234567"), ("PLAIN", "12345678"), ("SSH_AUTH_SOCK", "/run/agent/socket")]);
+    assert_eq!(run(&mut command, LIMIT).success().trim_end(), "1234567 12345678 /run/agent/socket");
+    command.env("B_TOKEN", "12345678");
+    assert_eq!(run(&mut command, LIMIT).success().trim_end(), "1234567 [redacted:B_TOKEN] /run/agent/socket");
+}

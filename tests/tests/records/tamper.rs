@@ -1,0 +1,163 @@
+//! Every change of a small chain is found by `lazaret audit verify`, and every kind is counted.
+
+use crate::{LIMIT, audit_of, of_kind, records, whole};
+use lazaret_tests::{Place, World, process, run};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+/// A world whose audit has `calls` calls in it, each in a session of its own.
+fn chain(calls: usize) -> World {
+    let world = World::new(Place::any());
+    for _ in 0..calls {
+        run(&mut world.lazaret_call("file_list", &serde_json::json!({"path": "."})), LIMIT).success();
+    }
+    assert!(process::until(LIMIT, || of_kind(&records(&world), "closed").len() == calls));
+    whole(&world);
+    world
+}
+
+/// What verification says of an audit with these files; `None` where it calls it whole.
+fn judged(world: &World, files: &[(&str, &[u8])], words: &[&str]) -> Option<Value> {
+    let state = world.state.join(format!("copy-{}", lazaret_tests::world::unique()));
+    for (name, bytes) in files {
+        world.write(&state.join("lazaret/audit").join(name), bytes);
+    }
+    let mut command = world.program("lazaret");
+    command.env("XDG_STATE_HOME", &state).args(["audit", "verify", "--json"]).args(words);
+    let finished = run(&mut command, LIMIT);
+    fs::remove_dir_all(&state).unwrap();
+    let report: Value = serde_json::from_str(&finished.text()).unwrap();
+    assert_eq!(finished.code(), i32::from(report["whole"] == false), "{report}");
+    (finished.code() != 0).then(|| report["bad"].clone())
+}
+
+const FILE: &str = "audit-000001.jsonl";
+
+fn files(world: &World) -> (Vec<u8>, Vec<u8>) {
+    let get = |name: &str| fs::read(Path::new(&audit_of(world)).join(name)).unwrap();
+    (get(FILE), get("head"))
+}
+
+#[test]
+fn no_byte_can_be_flipped() {
+    let world = chain(1);
+    let (text, head) = files(&world);
+    assert_eq!(
+        judged(&world, &[(FILE, &text), ("head", &head)], &[]),
+        None,
+        "the control: untouched it is whole"
+    );
+    let flips = |bytes: &[u8]| -> Vec<Vec<u8>> {
+        let flip = |at: usize| {
+            let mut flipped = bytes.to_vec();
+            flipped[at] ^= 1;
+            flipped
+        };
+        (0..bytes.len()).map(flip).collect()
+    };
+    let cases: Vec<(Vec<u8>, Vec<u8>)> = flips(&text)
+        .into_iter()
+        .map(|text| (text, head.clone()))
+        .chain(flips(&head).into_iter().map(|head| (text.clone(), head)))
+        .collect();
+    let halves = cases.split_at(cases.len() / 2);
+    let (world, text) = (&world, &text);
+    let judge = |cases: &[(Vec<u8>, Vec<u8>)]| -> usize {
+        let found = |case: &&(Vec<u8>, Vec<u8>)| {
+            let bad = judged(world, &[(FILE, &case.0), ("head", &case.1)], &[]);
+            let bad = bad.unwrap_or_else(|| {
+                panic!("a flipped byte is not found: {}", String::from_utf8_lossy(&case.0))
+            });
+            // The place is named: the line with the byte.
+            let at = case.0.iter().zip(text).position(|(ours, theirs)| ours != theirs);
+            let line = at.map_or(0, |at| text[..at].iter().filter(|byte| **byte == b'\n').count() + 1);
+            assert_eq!(bad["line"], line, "{bad}");
+            true
+        };
+        cases.iter().filter(found).count()
+    };
+    let found = std::thread::scope(|scope| {
+        let other = scope.spawn(|| judge(halves.1));
+        judge(halves.0) + other.join().unwrap()
+    });
+    println!("bytes flipped: {} of the chain and {} of the head, found: {found}", text.len(), head.len());
+    assert_eq!(found, text.len() + head.len());
+}
+
+#[test]
+fn no_record_can_go_come_or_change_its_place() {
+    let world = chain(3);
+    let (text, head) = files(&world);
+    let lines: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();
+    let mut counts = Vec::new();
+    let mut all_found = |what: &str, cases: Vec<Vec<u8>>| {
+        for (number, case) in cases.iter().enumerate() {
+            let bad = judged(&world, &[(FILE, case), ("head", &head)], &[]);
+            assert!(bad.is_some(), "{what} {number} is not found");
+        }
+        counts.push(format!("{what} {}", cases.len()));
+    };
+    let without = |gone: usize| {
+        let left = lines.iter().enumerate().filter(|(at, _)| *at != gone);
+        left.flat_map(|(_, line)| line.to_vec()).collect::<Vec<u8>>()
+    };
+    all_found("dropped", (0..lines.len()).map(without).collect());
+    let mut swapped = Vec::new();
+    for first in 0..lines.len() {
+        for second in first + 1..lines.len() {
+            let mut other = lines.clone();
+            other.swap(first, second);
+            swapped.push(other.concat());
+        }
+    }
+    all_found("swapped", swapped);
+    let twice = |at: usize, to: usize| {
+        let mut other = lines.clone();
+        other.insert(to, lines[at]);
+        other.concat()
+    };
+    all_found("doubled", (0..lines.len()).map(|at| twice(at, at + 1)).collect());
+    all_found("put at the end", (0..lines.len()).map(|at| twice(at, lines.len())).collect());
+    all_found("cut at a line", (0..lines.len()).map(|left| lines[..left].concat()).collect());
+    let last = text.len() - lines[lines.len() - 1].len();
+    all_found("cut within the last line", (last + 1..text.len()).map(|end| text[..end].to_vec()).collect());
+    all_found(
+        "something behind it",
+        vec![[&text[..], b"x"].concat(), [&text[..], b"\n"].concat(), [&text[..], b"{}\n"].concat()],
+    );
+    println!("all found: {}", counts.join(", "));
+}
+
+#[test]
+fn files_cannot_go_and_a_kept_hash_finds_an_audit_that_was_replaced() {
+    let world = chain(2);
+    let (text, head) = files(&world);
+    let kept = String::from_utf8(head[63..127].to_vec()).unwrap();
+    let whole = [(FILE, &text[..]), ("head", &head[..])];
+    assert_eq!(judged(&world, &whole, &["--head", &kept]), None, "the control");
+    assert!(judged(&world, &whole[..1], &[]).is_some(), "without its head");
+    assert!(judged(&world, &whole[1..], &[]).is_some(), "without its file");
+    assert!(
+        judged(&world, &[("audit-000002.jsonl", &text), ("head", &head)], &[]).is_some(),
+        "without its first file"
+    );
+    // Who has the user's rights writes a whole new chain: only a hash that was kept elsewhere tells.
+    let other = chain(1);
+    let (text, head) = files(&other);
+    let replaced = [(FILE, &text[..]), ("head", &head[..])];
+    assert_eq!(judged(&world, &replaced, &[]), None, "this is what verification cannot know by itself");
+    assert!(judged(&world, &replaced, &["--head", &kept]).is_some());
+    // A later head is no reason to doubt an earlier one.
+    run(&mut world.cell("true"), LIMIT).success();
+    assert!(process::until(LIMIT, || of_kind(&records(&world), "closed").len() == 3));
+    let mut command = world.program("lazaret");
+    let finished = run(command.args(["audit", "verify", "--head", &kept]), LIMIT).success();
+    assert!(
+        finished.contains("that is kept") || finished.contains("that was kept is that of record"),
+        "{finished}"
+    );
+    // And none at all is not whole.
+    let empty = World::new(Place::any());
+    run(empty.program("lazaret").args(["audit", "verify"]), LIMIT).expect(1);
+}
