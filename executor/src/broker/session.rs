@@ -171,18 +171,14 @@ impl Session {
             // PID 1 of the session: the kernel ends the rest. It is gone already if this fails.
             let _ = sys::pidfd_signal(self.warden.child.pidfd.as_fd(), libc::SIGKILL);
         }
+        // In the flat tier this ends the rest: before the audit waits for the disk.
+        let under_way: Vec<_> =
+            self.calls.into_iter().map(|(call, entry)| (call, entry.started, entry.filed)).collect();
+        drop((self.warden, self.ready, self.files));
+        let around = around(&self.walls, self.layers);
         // Nobody is left to be told that this fails.
-        let _ = self.record_end();
+        let _ = record_end(&mut self.audit, around, under_way);
         self.walls.scratch
-    }
-
-    /// Records that the session is over, and with it what is under way.
-    fn record_end(&mut self) -> Result<(), AuditError> {
-        let outcome = failed(ErrorKind::Cancelled, "the client has left".into());
-        for (call, entry) in std::mem::take(&mut self.calls) {
-            self.record(call, &entry.filed, &outcome, &used(entry.started, Usage::default()))?;
-        }
-        self.audit.close()
     }
 
     /// The audit of this session.
@@ -198,7 +194,7 @@ impl Session {
         outcome: &Outcome,
         usage: &Usage,
     ) -> Result<(), AuditError> {
-        let around = Around { policy: self.walls.policy.digest, tier: self.walls.tier, layers: self.layers };
+        let around = around(&self.walls, self.layers);
         self.audit.ended(Ending::new(call, filed, around, outcome, usage))
     }
 
@@ -686,6 +682,24 @@ impl Session {
         self.record(call, filed, &outcome, &usage)?;
         send(connection, &FromBroker::Done { call, outcome, usage, layers: self.layers })
     }
+}
+
+fn around(walls: &Walls, layers: LayerSet) -> Around {
+    Around { policy: walls.policy.digest, tier: walls.tier, layers }
+}
+
+/// Records that a session is over, and with it the calls that were under way.
+fn record_end(
+    audit: &mut Audit,
+    around: Around,
+    under_way: Vec<(CallId, Instant, record::Asked)>,
+) -> Result<(), AuditError> {
+    let outcome = failed(ErrorKind::Cancelled, "the client has left".into());
+    for (call, started, asked) in under_way {
+        let usage = used(started, Usage::default());
+        audit.ended(Ending::new(call, &asked, around, &outcome, &usage))?;
+    }
+    audit.close()
 }
 
 /// Reads what there is, stream by stream; true when the command is over.

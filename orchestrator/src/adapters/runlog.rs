@@ -303,8 +303,28 @@ fn open(id: &str) -> io::Result<Option<File>> {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods)] // A test may open what it likes.
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_full_log_says_so_once_and_has_its_end() {
+        let file = OpenOptions::new().read(true).write(true).open("/dev/null").unwrap();
+        let log = RunLog {
+            file: RefCell::new(Some(file)),
+            bytes: Cell::default(),
+            steps: Cell::default(),
+            errors: Cell::default(),
+        };
+        let line = json!({ "text": "x".repeat(1900) });
+        while log.bytes.get() <= BYTES_MAX {
+            log.note("approval", 1, &line);
+        }
+        let full = log.bytes.get();
+        assert!(full <= BYTES_MAX + 4096, "{full}");
+        log.note("approval", 1, &line);
+        assert_eq!(log.bytes.get(), full);
+    }
 
     #[test]
     fn no_id_leads_elsewhere() {
