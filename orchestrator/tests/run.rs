@@ -311,7 +311,7 @@ fn the_executor_is_started_with_its_socket_and_nothing_else() {
     let begin = Instant::now();
     let mut lazaret = std::process::Command::new(env!("CARGO_BIN_EXE_lazaret"));
     lazaret
-        .args(["run", "--central", "/c", "--executor"])
+        .args(["run", "--no-log", "--central", "/c", "--executor"])
         .arg(std::env::current_exe().unwrap())
         .args(["--", "x"]);
     let output = lazaret.env("LAZARET_TEST_EXECUTOR", "1").stdin(Stdio::null()).output().unwrap();

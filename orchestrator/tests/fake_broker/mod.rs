@@ -55,7 +55,7 @@ impl Broker {
         let mut lazaret = Command::new(env!("CARGO_BIN_EXE_lazaret"));
         lazaret.arg(command).arg("--socket").arg(self.folder.join("socket"));
         lazaret.arg("--project").arg(&self.folder).arg("--central").arg("/c");
-        lazaret.stdin(Stdio::null());
+        lazaret.env("XDG_STATE_HOME", self.folder.join("state")).stdin(Stdio::null());
         lazaret
     }
 
