@@ -1,10 +1,12 @@
 //! Listening on a socket path, for clients that do not start the executor themselves.
 
 use crate::broker::User;
+use crate::cell::descriptors::keep_only;
 use crate::sys::{self, Fork};
 use interprocess::local_socket::traits::ListenerExt as _;
 use interprocess::local_socket::{GenericFilePath, ListenerOptions, Stream, ToFsName};
 use interprocess::os::unix::local_socket::ListenerOptionsExt;
+use nix::sys::prctl;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
@@ -28,8 +30,8 @@ pub fn serve(path: &Path, user: &User) -> io::Result<()> {
     let listener =
         ListenerOptions::new().name(path.to_fs_name::<GenericFilePath>()?).mode(0o600).create_sync()?;
     for client in listener.incoming() {
-        while waitpid(None::<Pid>, Some(WaitPidFlag::WNOHANG)).is_ok_and(|status| status.pid().is_some()) {}
-        let served = client.and_then(|client| serve_apart(client, user));
+        reap();
+        let served = client.and_then(|Stream::UdSocket(client)| serve_apart(client.into(), user));
         if let Err(error) = served {
             // One client that could not be served is not the end for the others; descriptors or processes may have
             // run out, and come back.
@@ -40,14 +42,39 @@ pub fn serve(path: &Path, user: &User) -> io::Result<()> {
     Ok(())
 }
 
+/// Serves each client whose connected socket is handed over `door`, until nobody can hand one over any more. For a client
+/// that must not start programs and may need a second session.
+///
+/// # Errors
+/// `door` is no socket, or what comes over it is no client.
+pub fn serve_handed(door: OwnedFd, user: &User) -> io::Result<()> {
+    prctl::set_name(c"lazaret-door")?;
+    prctl::set_dumpable(false)?;
+    loop {
+        let (bytes, mut clients) = sys::receive(door.as_fd(), &mut [0], 0)?;
+        reap();
+        match (bytes, clients.pop()) {
+            (0, _) => return Ok(()),
+            (_, Some(client)) => serve_apart(client, user)?,
+            (_, None) => return Err(io::Error::other("a message without a client")),
+        }
+    }
+}
+
+fn reap() {
+    while waitpid(None::<Pid>, Some(WaitPidFlag::WNOHANG)).is_ok_and(|status| status.pid().is_some()) {}
+}
+
 /// Serves a client in a process of its own.
-fn serve_apart(client: Stream, user: &User) -> io::Result<()> {
-    let Stream::UdSocket(client) = client;
+fn serve_apart(client: OwnedFd, user: &User) -> io::Result<()> {
     if let Fork::Parent(_) = sys::fork(0)? {
         return Ok(());
     }
+    // The way to further clients is the parent's.
+    keep_only(&[client.as_fd()], user.ablation.descriptors())
+        .map_err(|error| io::Error::other(error.to_string()))?;
     let own = user.clone();
-    let served = crate::serve(OwnedFd::from(client), own);
+    let served = crate::serve(client, own);
     // Not by return: the listener, which is the parent's, would remove the socket's name.
     exit(i32::from(served.is_err()))
 }

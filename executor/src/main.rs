@@ -25,6 +25,7 @@ lazaret-executor: the privilege broker of Lazaret. `lazaret` starts it; nobody t
 
 Usage:
   lazaret-executor broker                serve one client; the connected socket is standard input
+  lazaret-executor door                  serve every client whose connected socket comes over standard input
   lazaret-executor listen --socket PATH  serve every client that connects to PATH, each in a process of its own
   lazaret-executor --help | --version
 
@@ -38,6 +39,7 @@ Exit codes: 0 the client has left, 1 the executor failed, 2 it was called wrongl
 /// What the command line asks for.
 enum Task {
     Broker,
+    Door,
     Listen(PathBuf),
     Say(String),
 }
@@ -63,6 +65,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Task, String> {
     let words: Vec<&str> = arguments.iter().map(|word| word.to_str().unwrap_or("\u{fffd}")).collect();
     match words[..] {
         ["broker"] => Ok(Task::Broker),
+        ["door"] => Ok(Task::Door),
         ["listen", "--socket", _] => Ok(Task::Listen(PathBuf::from(&arguments[2]))),
         ["--help" | "-h" | "help"] => Ok(Task::Say(HELP.into())),
         ["--version" | "-V"] => Ok(Task::Say(format!("lazaret-executor {}\n", env!("CARGO_PKG_VERSION")))),
@@ -85,6 +88,13 @@ fn run(task: Task) -> io::Result<()> {
             descriptors::null_stdio(1).map_err(other)?;
             serve(socket, user(ablation)?)
         }
+        Task::Door => {
+            let ablation = Ablation::read()?;
+            descriptors::keep_only(&[], ablation.descriptors()).map_err(other)?;
+            let door = sys::inherited(0)?;
+            descriptors::null_stdio(1).map_err(other)?;
+            listen::serve_handed(door, &user(ablation)?)
+        }
         Task::Listen(path) => {
             let ablation = Ablation::read()?;
             descriptors::keep_only(&[], ablation.descriptors()).map_err(other)?;
@@ -96,6 +106,7 @@ fn run(task: Task) -> io::Result<()> {
 /// One client, once its identity is known.
 fn serve(socket: OwnedFd, user: User) -> io::Result<()> {
     listen::check_peer(&socket)?;
+    prctl::set_name(c"lazaret-executor")?;
     // Away from the caller's terminal: its Control-C is for the client, which passes it on. The leader of a group has
     // a session or a shell's job of its own already.
     let _ = nix::unistd::setsid();

@@ -297,3 +297,31 @@ fn a_proxy_of_the_environment_is_not_asked() {
     assert_eq!(search(&environment, &[]).1, TWO);
     assert!(proxy.seen().is_empty());
 }
+
+/// With the system's own resolver, DNS over UDP, and TLS: on a machine of its own.
+#[test]
+fn a_name_server_that_changes_its_answer_gets_nobody_elsewhere() {
+    let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/web");
+    let machine = |arguments: &[&str]| {
+        Command::new("unshare").arg("-rnm").args(arguments).stdin(Stdio::null()).output().unwrap()
+    };
+    if !machine(&["true"]).status.success() {
+        println!("no namespaces here: the system's own resolver is not tested");
+        return;
+    }
+    let script = here.join("machine.py");
+    let words = ["python3", script.to_str().unwrap(), env!("CARGO_BIN_EXE_lazaret"), here.to_str().unwrap()];
+    let output = machine(&words);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let found: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {errors}"));
+    // The attack works on who asks twice; lazaret asks once, and uses that answer.
+    assert_eq!(found["careless"], "SECRET");
+    assert_eq!(found["pinned"], json!({"code": 0, "out": "honest", "said": "", "asked": 1}));
+    assert_eq!(found["refused"]["code"], 3, "{found}");
+    assert_eq!(found["tls"], json!({"code": 0, "out": "over TLS", "said": ""}));
+    for (name, why) in [("stranger", "UnknownIssuer"), ("other name", "not valid for name")] {
+        assert_eq!(found[name]["code"], 1, "{found}");
+        assert!(found[name]["said"].as_str().unwrap().contains(why), "{found}");
+    }
+}

@@ -7,8 +7,19 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-const LISTS: [&str; 8] =
-    ["session", "supervisor", "cell", "absent", "clone3", "flat", "supervised", "worker"];
+const LISTS: [&str; 11] = [
+    "session",
+    "supervisor",
+    "cell",
+    "absent",
+    "clone3",
+    "flat",
+    "supervised",
+    "worker",
+    "orchestrator",
+    "orchestrator-web",
+    "orchestrator-unix",
+];
 const EPERM: Answer = Answer::Errno(1);
 const ENOSYS: Answer = Answer::Errno(38);
 use Answer::Allow;
@@ -207,6 +218,10 @@ fn every_group_says_who_needs_it() {
         "supervisor.json",
         "worker.json",
         "worker.x86_64.json",
+        "orchestrator.json",
+        "orchestrator.x86_64.json",
+        "orchestrator-web.json",
+        "orchestrator-unix.json",
     ] {
         let list = read(file).unwrap();
         let first = &list["main"]["filter"][0];
@@ -739,4 +754,105 @@ fn the_old_calls_of_x86_64_follow_the_new() {
     worker.check(libc::SYS_fork, &[], EPERM);
     // The x32 numbers meet no entry of an allow-list.
     cell.check(0x4000_0000 | libc::SYS_openat, &[], EPERM);
+}
+
+#[test]
+fn the_orchestrator_keeps_what_it_needs_and_no_more() {
+    let bare = Stack::of(&["orchestrator"]);
+    let web = Stack::of(&["orchestrator+orchestrator-web"]);
+    let unix = Stack::of(&["orchestrator+orchestrator-web+orchestrator-unix"]);
+    for list in [&bare, &web, &unix] {
+        for call in [
+            libc::SYS_execve,
+            libc::SYS_execveat,
+            libc::SYS_clone3,
+            libc::SYS_ptrace,
+            libc::SYS_process_vm_readv,
+            libc::SYS_process_vm_writev,
+            libc::SYS_pidfd_open,
+            libc::SYS_pidfd_getfd,
+            libc::SYS_kill,
+            libc::SYS_tkill,
+            libc::SYS_mount,
+            libc::SYS_umount2,
+            libc::SYS_move_mount,
+            libc::SYS_open_tree,
+            libc::SYS_mount_setattr,
+            libc::SYS_pivot_root,
+            libc::SYS_chroot,
+            libc::SYS_unshare,
+            libc::SYS_setns,
+            libc::SYS_bpf,
+            libc::SYS_io_uring_setup,
+            libc::SYS_userfaultfd,
+            libc::SYS_perf_event_open,
+            libc::SYS_keyctl,
+            libc::SYS_add_key,
+            libc::SYS_request_key,
+            libc::SYS_name_to_handle_at,
+            libc::SYS_open_by_handle_at,
+            libc::SYS_memfd_create,
+            libc::SYS_openat2,
+            libc::SYS_fchmodat,
+            libc::SYS_fchownat,
+            libc::SYS_utimensat,
+            libc::SYS_setxattr,
+            libc::SYS_linkat,
+            libc::SYS_symlinkat,
+            libc::SYS_mknodat,
+            libc::SYS_truncate,
+            libc::SYS_setuid,
+            libc::SYS_bind,
+            libc::SYS_listen,
+            libc::SYS_accept4,
+            libc::SYS_seccomp,
+        ] {
+            list.check(call, &[], ENOSYS);
+        }
+        list.check(libc::SYS_openat, &[], Allow);
+        list.check(libc::SYS_mmap, &[0, 4096, 3], Allow);
+        for code in [4, 5, 7] {
+            list.check(libc::SYS_mmap, &[0, 4096, code], ENOSYS);
+            list.check(libc::SYS_mprotect, &[0, 4096, code], ENOSYS);
+        }
+        // TIOCSTI, TIOCLINUX, TIOCSCTTY, TIOCCONS.
+        for request in [0x5412, 0x541c, 0x540e, 0x541d] {
+            list.check(libc::SYS_ioctl, &[0, request], ENOSYS);
+        }
+        list.check(libc::SYS_ioctl, &[0, 0x5413], Allow);
+        list.check(libc::SYS_fcntl, &[0, libc::F_SETOWN as u64], ENOSYS);
+        list.check(libc::SYS_prctl, &[libc::PR_SET_DUMPABLE as u64], ENOSYS);
+        list.check(libc::SYS_prlimit64, &[0, 7, 1], ENOSYS);
+        for (kind, want) in [(1, Allow), (2, ENOSYS), (5, ENOSYS)] {
+            list.check(libc::SYS_socketpair, &[1, kind, 0], want);
+        }
+    }
+    for (family, kind, protocol, want) in [
+        (2, 1, 0, Allow),
+        (2, 1, 6, Allow),
+        (10, 1, 6, Allow),
+        (2, 2, 0, Allow),
+        (10, 2, 17, Allow),
+        (2, 1, 262, ENOSYS),
+        (2, 3, 1, ENOSYS),
+        (2, 2, 136, ENOSYS),
+        (1, 2, 0, ENOSYS),
+        (16, 3, 0, ENOSYS),
+        (17, 3, 0, ENOSYS),
+        (40, 1, 0, ENOSYS),
+    ] {
+        bare.check(libc::SYS_socket, &[family, kind, protocol], ENOSYS);
+        web.check(libc::SYS_socket, &[family, kind, protocol], want);
+        unix.check(libc::SYS_socket, &[family, kind, protocol], want);
+    }
+    bare.check(libc::SYS_connect, &[], ENOSYS);
+    web.check(libc::SYS_socket, &[1, 1, 0], ENOSYS);
+    unix.check(libc::SYS_socket, &[1, 1, 0], Allow);
+    let thread = 0x3d_0f00;
+    bare.check(libc::SYS_clone, &[thread], ENOSYS);
+    web.check(libc::SYS_clone, &[thread], Allow);
+    web.check(libc::SYS_clone, &[libc::SIGCHLD as u64], ENOSYS);
+    for namespace in [0x2_0000, 0x200_0000, 0x400_0000, 0x800_0000, 0x1000_0000, 0x2000_0000, 0x4000_0000] {
+        web.check(libc::SYS_clone, &[thread | namespace], ENOSYS);
+    }
 }

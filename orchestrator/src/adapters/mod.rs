@@ -3,6 +3,7 @@
 pub mod cli;
 pub mod executor;
 pub mod policy;
+pub mod confine;
 pub mod web;
 pub mod audit;
 pub mod runlog;

@@ -4,6 +4,7 @@ use super::event::ErrorBody;
 use super::place::Place;
 use super::say::{self, Colour, paint};
 use super::{exit, runtime};
+use crate::adapters::confine::{Needs, confine};
 use crate::adapters::executor::Greeting;
 use broker_protocol::{AttackReport, Attempt, Failed, Holds, Open, Opened};
 use nix::errno::Errno;
@@ -32,6 +33,8 @@ pub fn main(place: &Place, as_json: bool) -> Result<u8, Failed> {
 fn attack(place: &Place) -> Result<(Opened, Vec<AttackReport>), Failed> {
     let folder = Folder::make()?;
     let greeting = Greeting::open(&place.endpoint(), folder.open(place)?)?;
+    // To remove the directory again.
+    confine(&Needs { write: vec![folder.0.parent().unwrap_or(&folder.0).to_owned()], ..Needs::default() });
     Ok(runtime()?.block_on(greeting.attacked())?)
 }
 

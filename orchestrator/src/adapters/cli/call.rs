@@ -5,6 +5,7 @@ use super::event::ResultEvent;
 use super::place::Place;
 use super::streams::Input;
 use super::{exit, run::pass_input, runtime, say};
+use crate::adapters::confine::{Needs, confine};
 use crate::adapters::executor::{Connection, Greeting};
 use crate::adapters::runlog::RunLog;
 use crate::adapters::secrets::known;
@@ -65,6 +66,7 @@ impl Call {
     fn browse(&self, tool: &Tool<web::Build>, input: Value, place: &Place) -> Result<Answer, Failed> {
         let web = place.web();
         let log = place.log();
+        confine(&Needs { web: true, ..Needs::default() });
         let step = log.call(None, &self.tool, &input);
         let answer = runtime()?.block_on(call::web(&web, tool, input));
         log.answer(step, &answer);
@@ -75,6 +77,7 @@ impl Call {
     fn ask(&self, input: Value, place: &Place) -> Result<Answer, Failed> {
         let greeting = Greeting::open(&place.endpoint(), place.open(0)?)?;
         let log = place.log();
+        confine(&Needs::default());
         let answer = runtime()?.block_on(perform(&self.tool, input, greeting, &log));
         log.end(if answer.is_ok() { "the call has ended" } else { "no session could be opened" });
         answer

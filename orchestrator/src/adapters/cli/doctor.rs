@@ -4,6 +4,7 @@ use super::event::ErrorBody;
 use super::place::Place;
 use super::say::{self, Colour, paint};
 use super::{attack, exit, runtime};
+use crate::adapters::confine::{self, Confinement, Needs, confine};
 use crate::adapters::executor::Greeting;
 use broker_protocol::{Failed, LayerReport, LayerState, Machine, Opened};
 use clap::Args;
@@ -39,9 +40,10 @@ impl Doctor {
         }
         let examined = examine(place);
         match &examined {
-            Ok((machine, opened)) if self.json => say::json(&to_json(machine, opened))?,
+            Ok((machine, opened)) if self.json => say::json(&to_json(machine, opened, confine::in_force()))?,
             Ok((machine, opened)) => {
-                say::result(page(machine, opened, io::stdout().is_terminal()).as_bytes())?
+                let page = page(machine, opened, confine::in_force(), io::stdout().is_terminal());
+                say::result(page.as_bytes())?
             }
             Err(failed) if self.json => say::json(&json!({ "session": session_json(&Err(failed.clone())) }))?,
             Err(failed) => say::problem(&failed.message),
@@ -53,16 +55,18 @@ impl Doctor {
 fn examine(place: &Place) -> Result<(Machine, Result<Opened, Failed>), Failed> {
     let open = place.open(0)?;
     let greeting = Greeting::probe(&place.endpoint())?;
+    confine(&Needs::default());
     let (machine, opened) = runtime()?.block_on(greeting.probed(open))?;
     Ok((machine, opened.map_err(Failed::from)))
 }
 
-fn to_json(machine: &Machine, opened: &Result<Opened, Failed>) -> Value {
+fn to_json(machine: &Machine, opened: &Result<Opened, Failed>, own: Option<&Confinement>) -> Value {
     json!({
         "kernel": machine.kernel,
         "landlockAbi": machine.landlock_abi,
         "tier": machine.tier.name(),
         "layers": machine.layers.iter().map(layer_json).collect::<Vec<_>>(),
+        "orchestrator": own.map(|own| json!({ "inForce": own.missing().is_empty(), "missing": own.missing() })),
         "session": session_json(opened),
     })
 }
@@ -91,7 +95,12 @@ fn session_json(opened: &Result<Opened, Failed>) -> Value {
     }
 }
 
-fn page(machine: &Machine, opened: &Result<Opened, Failed>, colour: bool) -> String {
+fn page(
+    machine: &Machine,
+    opened: &Result<Opened, Failed>,
+    own: Option<&Confinement>,
+    colour: bool,
+) -> String {
     let mut page = format!(
         "kernel  {} (Landlock ABI {})\ntier    {}\n\n",
         say::shown(&machine.kernel),
@@ -99,6 +108,7 @@ fn page(machine: &Machine, opened: &Result<Opened, Failed>, colour: bool) -> Str
         machine.tier.name()
     );
     page.extend(machine.layers.iter().map(|report| row(report, colour)));
+    page.extend(own.map(|own| own_row(own, colour)));
     page.push('\n');
     page.push_str(&match opened {
         Ok(opened) => {
@@ -111,6 +121,22 @@ fn page(machine: &Machine, opened: &Result<Opened, Failed>, colour: bool) -> Str
         }
     });
     page
+}
+
+/// What this very process keeps itself to: that is no layer of a session, and no session waits for it.
+fn own_row(own: &Confinement, colour: bool) -> String {
+    let name = "lazaret itself";
+    match (&own.landlock, &own.seccomp) {
+        (Ok(abi), Ok(_)) => {
+            let state = paint("in force", Colour::Green, colour);
+            format!("{name:<19} {state}  Landlock ABI {abi}, seccomp\n")
+        }
+        _ => {
+            let (state, why) = (paint("missing ", Colour::Red, colour), own.missing().join("; "));
+            let lost = "if the program that listens to the model is taken over, it has your rights";
+            format!("{name:<19} {state}  {}\n{:<31}lost: {lost}\n", say::shown(&why), "")
+        }
+    }
 }
 
 fn row(report: &LayerReport, colour: bool) -> String {
@@ -149,9 +175,20 @@ mod tests {
                     \x20                              lost: a cap on memory\n\
                     seccomp             in force  331 calls\n\n\
                     No session opens here: no profile `x`\n";
-        assert_eq!(page(&machine, &opened, false), want);
-        let json = to_json(&machine, &opened);
+        assert_eq!(page(&machine, &opened, None, false), want);
+        let json = to_json(&machine, &opened, None);
         assert_eq!(json["layers"][0]["inForce"], false);
         assert_eq!(json["session"]["error"]["kind"], "invalid_input");
+        let own = Confinement { landlock: Err("none".into()), seccomp: Ok(7) };
+        let want = "lazaret itself      missing   landlock: none\n\
+                    \x20                              lost: if the program that listens to the model is taken over, it \
+                    has your rights\n";
+        assert_eq!(own_row(&own, false), want);
+        assert_eq!(
+            to_json(&machine, &opened, Some(&own))["orchestrator"]["missing"],
+            json!(["landlock: none"])
+        );
+        let own = Confinement { landlock: Ok(7), seccomp: Ok(7) };
+        assert_eq!(own_row(&own, false), "lazaret itself      in force  Landlock ABI 7, seccomp\n");
     }
 }

@@ -1,5 +1,6 @@
 //! The JSON that `session`, `run --json` and `call --json` write: one object a line.
 
+use crate::adapters::confine::{self, Confinement};
 use crate::adapters::secrets::known;
 use crate::domain::answer::{About, Answer};
 use crate::domain::text::unfinished;
@@ -63,17 +64,34 @@ pub struct ResultEvent<'a> {
     metadata: Metadata<'a>,
 }
 
+/// What is known of a call, and what is not in force.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata<'a> {
+    #[serde(flatten)]
+    about: Clear<'a>,
+    /// What this program should keep itself to and does not, for want of a kernel's help.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    orchestrator_missing: Vec<String>,
+}
+
 /// What is known of a call: without secrets, where there are any.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Metadata<'a> {
+enum Clear<'a> {
     Plain(&'a About),
-    Clear(Value),
+    Redacted(Value),
 }
 
 impl<'a> Metadata<'a> {
     fn new(about: &'a About) -> Self {
-        if known().is_idle() { Self::Plain(about) } else { Self::Clear(known().value(&json!(about))) }
+        let about = if known().is_idle() {
+            Clear::Plain(about)
+        } else {
+            Clear::Redacted(known().value(&json!(about)))
+        };
+        let orchestrator_missing = confine::in_force().map(Confinement::missing).unwrap_or_default();
+        Self { about, orchestrator_missing }
     }
 }
 

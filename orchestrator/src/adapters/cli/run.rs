@@ -6,6 +6,7 @@ use super::place::Place;
 use super::streams::{Input, Output};
 use super::terminal::{self, Raw};
 use super::{exit, runtime, say};
+use crate::adapters::confine::{Needs, confine};
 use crate::adapters::executor::{Connection, Control, Greeting};
 use crate::adapters::runlog::RunLog;
 use crate::adapters::secrets::known;
@@ -64,6 +65,7 @@ impl Run {
     pub fn main(self, place: &Place) -> Result<u8, Failed> {
         let greeting = Greeting::open(&place.endpoint(), place.open(0)?)?;
         let log = place.log();
+        confine(&Needs::default());
         let code = runtime()?.block_on(self.perform(greeting, &log));
         log.end(if code.is_ok() { "the command has ended" } else { "the command was not run" });
         code

@@ -41,6 +41,7 @@ impl Greeting {
         let mut socket = match endpoint {
             Endpoint::Program(program) => start::start(program.as_deref())?,
             Endpoint::Socket(path) => socket::connect(path)?,
+            Endpoint::Door(door) => door.enter()?,
         };
         socket.write_all(&frames)?;
         socket.set_nonblocking(true)?;

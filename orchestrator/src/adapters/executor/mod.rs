@@ -14,8 +14,10 @@ pub use connection::{Connection, Control, RunningCall};
 pub use greeting::Greeting;
 
 use broker_protocol::{ErrorKind, Failed, FrameError, HelloError};
+use start::Door;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use thiserror::Error;
 
 /// Where the executor is.
@@ -25,6 +27,26 @@ pub enum Endpoint {
     Program(Option<PathBuf>),
     /// The socket of one that listens.
     Socket(PathBuf),
+    /// One that was started before, and serves again.
+    Door(Rc<Door>),
+}
+
+impl Endpoint {
+    /// The same for more than one session: what has to be started is started now.
+    pub fn lasting(self) -> Result<Self, ExecutorError> {
+        match self {
+            Self::Program(program) => Door::open(program.as_deref()).map(|door| Self::Door(Rc::new(door))),
+            Self::Socket(_) | Self::Door(_) => Ok(self),
+        }
+    }
+
+    /// The path of the socket, where it is reached by one.
+    pub fn socket(&self) -> Option<&Path> {
+        match self {
+            Self::Socket(path) => Some(path),
+            Self::Program(_) | Self::Door(_) => None,
+        }
+    }
 }
 
 /// Why there is no connection to an executor, or none any more.

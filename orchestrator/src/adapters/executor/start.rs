@@ -2,8 +2,10 @@
 
 use super::ExecutorError;
 use crate::adapters::web::BRAVE_KEY;
-use std::io;
-use std::os::fd::OwnedFd;
+use nix::errno::Errno;
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use std::io::{self, IoSlice};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -11,14 +13,45 @@ use std::process::{Command, Stdio};
 
 const NAME: &str = "lazaret-executor";
 
-/// Starts `program`, or the executor that was installed with us; returns our end of its socket.
+/// Starts `program`, or the executor that was installed with us, to serve one session; returns our end of its socket.
 pub fn start(program: Option<&Path>) -> Result<UnixStream, ExecutorError> {
+    find(program, "broker")
+}
+
+/// An executor that serves as many sessions as it is asked for. A program that has given up starting others can still
+/// get a new session when one is lost.
+#[derive(Debug)]
+pub struct Door(UnixStream);
+
+impl Door {
+    /// Starts one.
+    pub fn open(program: Option<&Path>) -> Result<Self, ExecutorError> {
+        find(program, "door").map(Self)
+    }
+
+    /// A socket whose other end it serves.
+    pub fn enter(&self) -> Result<UnixStream, ExecutorError> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let rights = [theirs.as_raw_fd()];
+        let message = [ControlMessage::ScmRights(&rights)];
+        let sent =
+            sendmsg::<()>(self.0.as_raw_fd(), &[IoSlice::new(&[0])], &message, MsgFlags::MSG_NOSIGNAL, None);
+        match sent {
+            Ok(_) => Ok(ours),
+            Err(Errno::EPIPE | Errno::ECONNRESET) => Err(ExecutorError::Lost),
+            Err(errno) => Err(io::Error::from(errno).into()),
+        }
+    }
+}
+
+fn find(program: Option<&Path>, task: &str) -> Result<UnixStream, ExecutorError> {
     if let Some(program) = program {
-        return spawn(program).map_err(|source| ExecutorError::Start { program: program.to_owned(), source });
+        return spawn(program, task)
+            .map_err(|source| ExecutorError::Start { program: program.to_owned(), source });
     }
     let places = places()?;
     for program in &places {
-        match spawn(program) {
+        match spawn(program, task) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             result => {
                 return result.map_err(|source| ExecutorError::Start { program: program.clone(), source });
@@ -41,10 +74,10 @@ fn places() -> io::Result<[PathBuf; 2]> {
 /// command, which gets it by way of us, and must not kill the broker around it. Nobody waits for it: it ends when
 /// we do, and by then our parent waits for both.
 #[expect(clippy::disallowed_methods, reason = "this is the one place")]
-fn spawn(program: &Path) -> io::Result<UnixStream> {
+fn spawn(program: &Path, task: &str) -> io::Result<UnixStream> {
     let (ours, theirs) = UnixStream::pair()?;
     Command::new(program)
-        .arg("broker")
+        .arg(task)
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .stdout(Stdio::null())
         .process_group(0)

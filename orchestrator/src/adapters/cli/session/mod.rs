@@ -13,6 +13,7 @@ mod asked;
 use super::event::{ErrorBody, Notice, Ready};
 use super::place::Place;
 use super::{exit, runtime, say};
+use crate::adapters::confine::{Needs, confine};
 use crate::adapters::executor::{Connection, Endpoint, Greeting};
 use crate::adapters::runlog::RunLog;
 use crate::adapters::web::WebClient;
@@ -22,6 +23,7 @@ use clap::Args;
 use line::{Line, LineError, Order};
 use reader::{Lines, Next};
 use std::cell::RefCell;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::{Mutex, Semaphore};
@@ -72,8 +74,12 @@ impl Session {
     /// Serves standard input until it ends; returns our exit code.
     pub fn main(self, place: Place) -> Result<u8, Failed> {
         let log = Rc::new(place.log());
-        let sandbox = Reopening::new(place.endpoint(), place.open(SPARE)?, log.clone());
+        let open = place.open(SPARE)?;
+        let endpoint = place.endpoint().lasting();
         let web = place.web();
+        let socket = endpoint.as_ref().ok().and_then(|endpoint| endpoint.socket().map(Path::to_owned));
+        confine(&Needs { web: true, socket, ..Needs::default() });
+        let sandbox = Reopening::new(endpoint.map_err(Failed::from), open, log.clone());
         let served = runtime()?.block_on(serve(sandbox, web, log.clone()));
         log.end(match served {
             Ok(exit::OK) => "the input ended",
@@ -152,7 +158,8 @@ impl Desk {
 
 /// The session's connection. A lost executor ends the calls that were under way; the next call opens a new session.
 struct Reopening {
-    endpoint: Endpoint,
+    /// Where the executor is, or why it is nowhere.
+    endpoint: Result<Endpoint, Failed>,
     open: Open,
     log: Rc<RunLog>,
     current: RefCell<Option<Rc<Connection>>>,
@@ -161,7 +168,7 @@ struct Reopening {
 }
 
 impl Reopening {
-    fn new(endpoint: Endpoint, open: Open, log: Rc<RunLog>) -> Self {
+    fn new(endpoint: Result<Endpoint, Failed>, open: Open, log: Rc<RunLog>) -> Self {
         Self { endpoint, open, log, current: RefCell::default(), opening: Mutex::new(()) }
     }
 
@@ -174,7 +181,8 @@ impl Reopening {
         if let Some(connection) = self.alive() {
             return Ok(connection);
         }
-        let connection = Rc::new(Greeting::open(&self.endpoint, self.open.clone())?.opened().await?);
+        let endpoint = self.endpoint.as_ref().map_err(Failed::clone)?;
+        let connection = Rc::new(Greeting::open(endpoint, self.open.clone())?.opened().await?);
         self.log.session("session", connection.opened());
         self.current.replace(Some(connection.clone()));
         match writer.line(&Ready::new(connection.opened())).await {

@@ -1,0 +1,190 @@
+//! Compiles the lists of `seccomp/` to BPF when a program that uses them is built, so that what runs parses no JSON and
+//! builds no filter. A build script takes this file in with `#[path]`; it needs `seccompiler` and `serde_json`.
+
+use seccompiler::{BpfProgram, sock_filter};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+/// Lists that make one program, each with the files it is made of. What one list lets pass, the next is asked about: the
+/// kernel would ask each of several programs, for every call and whenever one is installed.
+pub type Lists = &'static [&'static [&'static str]];
+
+/// Writes `filters.rs` into the build's folder: for each program a static of `instruction`s.
+pub fn write(programs: &[(&str, Lists)], instruction: &str) {
+    let folder = Path::new(&variable("CARGO_MANIFEST_DIR")).join("../policies/seccomp");
+    println!("cargo::rerun-if-changed={}", folder.display());
+    println!("cargo::rerun-if-changed={}", folder.with_file_name("build").display());
+    let arch = variable("CARGO_CFG_TARGET_ARCH");
+    let mut code = String::new();
+    for (name, lists) in programs {
+        let program = chain(&arch, lists.iter().map(|files| compile(&folder, files, &arch)));
+        let name = name.to_uppercase();
+        let from = lists.concat().join(".json`, `");
+        writeln!(code, "/// Compiled from `{from}.json` of `policies/seccomp`.")
+            .expect("a string takes text");
+        writeln!(code, "pub static {name}: [{instruction}; {}] = [", program.len())
+            .expect("a string takes text");
+        for i in &program {
+            writeln!(
+                code,
+                "    {instruction} {{ code: {}, jt: {}, jf: {}, k: {} }},",
+                i.code, i.jt, i.jf, i.k
+            )
+            .expect("a string takes text");
+        }
+        code.push_str("];\n");
+    }
+    let out = PathBuf::from(variable("OUT_DIR")).join("filters.rs");
+    fs::write(&out, code).unwrap_or_else(|error| panic!("cannot write {}: {error}", out.display()));
+}
+
+fn variable(name: &str) -> String {
+    env::var(name).unwrap_or_else(|_| panic!("cargo sets {name}"))
+}
+
+/// The files of a list and, where there are such, the parts of them that only `arch` has.
+fn compile(folder: &Path, files: &[&str], arch: &str) -> BpfProgram {
+    let list = files[0];
+    let mut filter = read(&folder.join(format!("{list}.json")));
+    let others = files[1..].iter().map(|file| format!("{file}.json"));
+    for file in others.chain(files.iter().map(|file| format!("{file}.{arch}.json"))) {
+        let own = folder.join(&file);
+        if own.exists() {
+            let mut more = read(&own);
+            rules(&mut filter, list).append(&mut std::mem::take(rules(&mut more, list)));
+        }
+    }
+    let compile = |rules: &[Value]| {
+        let mut part = filter.clone();
+        part["main"]["filter"] = rules.into();
+        compile_rules(&part, list, arch)
+    };
+    let mut calls =
+        calls(filter.pointer("/main/filter").and_then(Value::as_array).expect("`rules` has seen it"));
+    calls.sort_by_cached_key(|rules| number(&compile(rules)));
+    // seccompiler puts the calls in one line, and the kernel walks it for each of its calls when the filter is
+    // installed. Short lines behind a search by number take a quarter of the time.
+    const LINE: usize = 4;
+    let lines: Vec<(u32, BpfProgram)> =
+        calls.chunks(LINE).map(|calls| (number(&compile(&calls[0])), compile(&calls.concat()))).collect();
+    let mut program = search(&lines);
+    for step in program.iter_mut().filter(|step| (step.code, step.k) == (RETURN, TRACE)) {
+        step.k = USER_NOTIF;
+    }
+    program
+}
+
+/// One program that asks each of `lists`, in this order, about what those before it let pass.
+fn chain(arch: &str, lists: impl DoubleEndedIterator<Item = BpfProgram>) -> BpfProgram {
+    let mut chain = Vec::new();
+    for mut list in lists.rev() {
+        let length = list.len();
+        for (at, step) in list.iter_mut().enumerate() {
+            if !chain.is_empty() && (step.code, step.k) == (RETURN, ALLOW) {
+                *step = sock_filter { code: JUMP, jt: 0, jf: 0, k: (length - at - 1) as u32 };
+            }
+        }
+        list.append(&mut chain);
+        chain = list;
+    }
+    let mut program = foreign(arch);
+    program.append(&mut chain);
+    program
+}
+
+/// Kills the process on an x32 call. seccompiler tells architectures apart, and x32 has that of x86_64.
+fn foreign(arch: &str) -> BpfProgram {
+    let step = |code, jt, jf, k| sock_filter { code, jt, jf, k };
+    match arch {
+        "x86_64" => vec![
+            step(LOAD, 0, 0, NUMBER),
+            step(GREATER_OR_EQUAL, 0, 1, X32_BIT),
+            step(RETURN, 0, 0, KILL_PROCESS),
+        ],
+        _ => Vec::new(),
+    }
+}
+
+/// The rules of each call, which may be several.
+fn calls(rules: &[Value]) -> Vec<Vec<Value>> {
+    let mut calls: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
+    for rule in rules {
+        calls.entry(rule["syscall"].as_str().unwrap_or_default()).or_default().push(rule.clone());
+    }
+    calls.into_values().collect()
+}
+
+fn compile_rules(filter: &Value, list: &str, arch: &str) -> BpfProgram {
+    let arch =
+        arch.try_into().unwrap_or_else(|_| panic!("seccompiler does not know the architecture {arch}"));
+    let mut filters = seccompiler::compile_from_json(filter.to_string().as_bytes(), arch)
+        .unwrap_or_else(|error| panic!("policies/seccomp/{list}.json does not compile: {error}"));
+    filters.remove("main").unwrap_or_else(|| panic!("policies/seccomp/{list}.json has no filter `main`"))
+}
+
+/// The number of the first call of a program: what is compared after it has been loaded.
+fn number(program: &BpfProgram) -> u32 {
+    let load =
+        program.iter().position(|i| i.code == LOAD && i.k == NUMBER).expect("a program looks at the number");
+    let compare = program[load..].iter().find(|i| i.code == EQUAL).expect("a program compares the number");
+    compare.k
+}
+
+/// `BPF_LD | BPF_W | BPF_ABS` (`linux/bpf_common.h`), and likewise below.
+const LOAD: u16 = 0x20;
+const EQUAL: u16 = 0x15;
+const GREATER_OR_EQUAL: u16 = 0x35;
+const JUMP: u16 = 0x05;
+const RETURN: u16 = 0x06;
+/// `SECCOMP_RET_ALLOW` and `SECCOMP_RET_KILL_PROCESS` (`linux/seccomp.h`).
+const ALLOW: u32 = 0x7fff_0000;
+const KILL_PROCESS: u32 = 0x8000_0000;
+/// x32 calls have the number of an x86_64 call with this bit set (`arch/x86/include/uapi/asm/unistd.h`).
+const X32_BIT: u32 = 0x4000_0000;
+/// `SECCOMP_RET_TRACE` with no data: no tracer is meant, and seccompiler has no word for the next.
+const TRACE: u32 = 0x7ff0_0000;
+/// `SECCOMP_RET_USER_NOTIF`.
+const USER_NOTIF: u32 = 0x7fc0_0000;
+/// `offsetof(struct seccomp_data, nr)`.
+const NUMBER: u32 = 0;
+
+/// A search by the number of the call, then the line it may stand in. Each line is a whole program, so what is in none
+/// gets the mismatch action of whichever line its number leads to.
+fn search(lines: &[(u32, BpfProgram)]) -> BpfProgram {
+    let step = |code, jt, jf, k| sock_filter { code, jt, jf, k };
+    let mut program = vec![step(LOAD, 0, 0, NUMBER)];
+    branch(lines, &mut program);
+    program
+}
+
+fn branch(lines: &[(u32, BpfProgram)], program: &mut BpfProgram) {
+    let (left, right) = lines.split_at(lines.len() / 2);
+    let Some((first, line)) = right.first() else { panic!("a list is empty") };
+    if left.is_empty() {
+        program.extend_from_slice(line);
+        return;
+    }
+    // Conditional jumps reach 255 instructions, unconditional ones any number.
+    program.push(sock_filter { code: GREATER_OR_EQUAL, jt: 0, jf: 1, k: *first });
+    let jump = program.len();
+    program.push(sock_filter { code: JUMP, jt: 0, jf: 0, k: 0 });
+    branch(left, program);
+    program[jump].k = (program.len() - jump - 1) as u32;
+    branch(right, program);
+}
+
+fn read(path: &Path) -> Value {
+    let text =
+        fs::read_to_string(path).unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()));
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{} is not JSON: {error}", path.display()))
+}
+
+fn rules<'a>(filter: &'a mut Value, list: &str) -> &'a mut Vec<Value> {
+    filter
+        .pointer_mut("/main/filter")
+        .and_then(Value::as_array_mut)
+        .unwrap_or_else(|| panic!("policies/seccomp/{list}*.json has no list /main/filter"))
+}

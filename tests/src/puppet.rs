@@ -1,0 +1,102 @@
+//! A running process whose system calls a test makes: what somebody has who has taken it over. Its own calls go on
+//! afterwards as if nothing had been.
+//!
+//! Only on x86_64, whose registers it knows.
+
+use nix::errno::Errno;
+use nix::libc::user_regs_struct;
+use nix::sys::ptrace;
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::Pid;
+
+/// A process that is stopped in a system call of its own.
+pub struct Puppet {
+    pid: Pid,
+    before: user_regs_struct,
+    /// Where a `syscall` instruction stands.
+    call: u64,
+    /// Memory that the process does not use, below its stack.
+    free: u64,
+}
+
+/// One argument of a system call.
+#[derive(Clone, Copy, Debug)]
+pub enum Argument<'a> {
+    /// A number.
+    Number(u64),
+    /// Bytes in the process's memory; what is returned is lost.
+    Bytes(&'a [u8]),
+}
+
+impl Puppet {
+    /// Stops `pid`, which has one thread and waits for something.
+    pub fn take(pid: i32) -> nix::Result<Self> {
+        let pid = Pid::from_raw(pid);
+        ptrace::seize(pid, ptrace::Options::empty())?;
+        ptrace::interrupt(pid)?;
+        waitpid(pid, Some(WaitPidFlag::WUNTRACED))?;
+        let before = ptrace::getregs(pid)?;
+        let call = before.rip - 2;
+        let code = ptrace::read(pid, call as ptrace::AddressType)? as u64 & 0xffff;
+        assert_eq!(code, 0x050f, "it does not wait in a system call");
+        // Beyond the 128 bytes that a function may use below its stack, and a page.
+        Ok(Self { pid, before, call, free: (before.rsp - 8192) & !15 })
+    }
+
+    /// Makes one system call; returns what the kernel returns.
+    pub fn call(&self, number: i64, arguments: &[Argument]) -> Result<u64, Errno> {
+        let mut values = [0; 6];
+        let mut free = self.free;
+        for (value, argument) in values.iter_mut().zip(arguments) {
+            *value = match argument {
+                Argument::Number(number) => *number,
+                Argument::Bytes(bytes) => {
+                    self.put(free, bytes).expect("memory below the stack can be written");
+                    let at = free;
+                    free += (bytes.len() as u64 + 16) & !7;
+                    at
+                }
+            };
+        }
+        let [rdi, rsi, rdx, r10, r8, r9] = values;
+        // No call of its own is to be begun again now.
+        let rax = number as u64;
+        let now = user_regs_struct {
+            rax,
+            orig_rax: u64::MAX,
+            rip: self.call,
+            rdi,
+            rsi,
+            rdx,
+            r10,
+            r8,
+            r9,
+            ..self.before
+        };
+        let stepped = ptrace::setregs(self.pid, now)
+            .and_then(|()| ptrace::step(self.pid, None))
+            .and_then(|()| waitpid(self.pid, None))
+            .and_then(|_| ptrace::getregs(self.pid));
+        let result = stepped.expect("the process takes a step").rax as i64;
+        if (-4095..0).contains(&result) { Err(Errno::from_raw(-result as i32)) } else { Ok(result as u64) }
+    }
+
+    fn put(&self, at: u64, bytes: &[u8]) -> nix::Result<()> {
+        // With a NUL behind, so that any text is a path.
+        for (index, word) in [bytes, &[0; 8]].concat().chunks(8).enumerate() {
+            let mut whole = [0; 8];
+            whole[..word.len()].copy_from_slice(word);
+            let address = at + 8 * index as u64;
+            ptrace::write(self.pid, address as ptrace::AddressType, i64::from_le_bytes(whole))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Puppet {
+    fn drop(&mut self) {
+        // One that has become another program, or is gone, has nothing to go back to.
+        let _ = ptrace::setregs(self.pid, self.before);
+        let _ = ptrace::detach(self.pid, None);
+    }
+}

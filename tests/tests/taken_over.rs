@@ -1,0 +1,231 @@
+//! The orchestrator, taken over: system calls are made in the running process, by the tracer's right that only its user
+//! has. Each is made in a process that is not confined first, and has to work there.
+#![cfg(target_arch = "x86_64")]
+#![allow(clippy::unwrap_used)]
+
+use lazaret_tests::puppet::Argument::{Bytes, Number};
+use lazaret_tests::puppet::{Argument, Puppet};
+use lazaret_tests::world::long_sleep;
+use lazaret_tests::{Place, Session, World, matrix};
+use nix::errno::Errno;
+use nix::libc;
+use serde_json::json;
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixListener;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+const HERE: Argument = Number(libc::AT_FDCWD as u64);
+
+/// What there is to attack besides the world.
+struct Scene {
+    project: Vec<u8>,
+    new: Vec<u8>,
+    gone: Vec<u8>,
+    moved: Vec<u8>,
+    key: Vec<u8>,
+    bus: Vec<u8>,
+    address: Vec<u8>,
+    bystander: u64,
+}
+
+/// One attack: its name, whether it must work without walls, and its calls. The last one's result counts.
+struct Attack {
+    name: &'static str,
+    core: bool,
+    try_it: fn(&Puppet, &Scene) -> Result<u64, Errno>,
+}
+
+const fn core(name: &'static str, try_it: fn(&Puppet, &Scene) -> Result<u64, Errno>) -> Attack {
+    Attack { name, core: true, try_it }
+}
+
+/// A kernel may be set up to refuse these to everybody.
+const fn other(name: &'static str, try_it: fn(&Puppet, &Scene) -> Result<u64, Errno>) -> Attack {
+    Attack { name, core: false, try_it }
+}
+
+fn connect(puppet: &Puppet, family: i32, kind: i32, address: &[u8]) -> Result<u64, Errno> {
+    let socket = puppet.call(libc::SYS_socket, &[Number(family as u64), Number(kind as u64), Number(0)])?;
+    let length = address.len() as u64;
+    let connected = puppet.call(libc::SYS_connect, &[Number(socket), Bytes(address), Number(length)]);
+    puppet.call(libc::SYS_close, &[Number(socket)])?;
+    connected
+}
+
+fn open(puppet: &Puppet, path: &[u8], flags: i32) -> Result<u64, Errno> {
+    let file = puppet.call(libc::SYS_openat, &[HERE, Bytes(path), Number(flags as u64), Number(0o600)])?;
+    puppet.call(libc::SYS_close, &[Number(file)])
+}
+
+/// The last one changes what the process is.
+const ATTACKS: [Attack; 24] = [
+    core("read a project file", |p, s| open(p, &s.project, libc::O_RDONLY)),
+    core("write a project file", |p, s| open(p, &s.project, libc::O_WRONLY)),
+    core("make a project file", |p, s| open(p, &s.new, libc::O_WRONLY | libc::O_CREAT)),
+    core("remove a project file", |p, s| p.call(libc::SYS_unlinkat, &[HERE, Bytes(&s.gone), Number(0)])),
+    core("move a project file", |p, s| {
+        p.call(libc::SYS_renameat2, &[HERE, Bytes(&s.moved), HERE, Bytes(&s.new), Number(0)])
+    }),
+    core("read a key", |p, s| open(p, &s.key, libc::O_RDONLY)),
+    core("read any file", |p, _| open(p, b"/etc/passwd", libc::O_RDONLY)),
+    core("list the root", |p, _| open(p, b"/", libc::O_RDONLY | libc::O_DIRECTORY)),
+    core("change a mode", |p, s| p.call(libc::SYS_fchmodat, &[HERE, Bytes(&s.project), Number(0o777)])),
+    core("change times", |p, s| {
+        p.call(libc::SYS_utimensat, &[HERE, Bytes(&s.project), Number(0), Number(0)])
+    }),
+    core("connect to a bus", |p, s| connect(p, libc::AF_UNIX, libc::SOCK_STREAM, &s.bus)),
+    core("signal a process", |p, s| p.call(libc::SYS_kill, &[Number(s.bystander), Number(0)])),
+    core("look into a process", |p, s| {
+        open(p, format!("/proc/{}/environ", s.bystander).as_bytes(), libc::O_RDONLY)
+    }),
+    core("memory that is code", |p, _| {
+        let code = (libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC) as u64;
+        let own = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
+        p.call(
+            libc::SYS_mmap,
+            &[Number(0), Number(4096), Number(code), Number(own), Number(u64::MAX), Number(0)],
+        )
+    }),
+    core("a file of memory", |p, _| p.call(libc::SYS_memfd_create, &[Bytes(b"x"), Number(0)])),
+    core("listen", |p, _| {
+        let socket = p.call(libc::SYS_socket, &[Number(libc::AF_INET as u64), Number(1), Number(0)])?;
+        p.call(libc::SYS_listen, &[Number(socket), Number(1)])
+    }),
+    other("trace a process", |p, s| {
+        p.call(libc::SYS_ptrace, &[Number(0x4206), Number(s.bystander), Number(0), Number(0)])
+    }),
+    other("a handle of a process", |p, s| p.call(libc::SYS_pidfd_open, &[Number(s.bystander), Number(0)])),
+    other("a keyring", |p, _| p.call(libc::SYS_keyctl, &[Number(0), Number(-3i64 as u64), Number(1)])),
+    other("io_uring", |p, _| p.call(libc::SYS_io_uring_setup, &[Number(1), Bytes(&[0; 120])])),
+    other("a namespace", |p, _| p.call(libc::SYS_unshare, &[Number(libc::CLONE_NEWUSER as u64)])),
+    other("bpf", |p, _| {
+        p.call(
+            libc::SYS_bpf,
+            &[Number(0), Bytes(&[1, 0, 0, 0, 4, 0, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0]), Number(16)],
+        )
+    }),
+    other("mount", |p, _| {
+        p.call(libc::SYS_mount, &[Bytes(b"none"), Bytes(b"/mnt"), Bytes(b"tmpfs"), Number(0), Number(0)])
+    }),
+    core("start a program", |p, _| p.call(libc::SYS_execve, &[Bytes(b"/bin/true"), Number(0), Number(0)])),
+];
+
+fn scene(world: &World, bystander: &Child) -> Scene {
+    let key = world.home.join(".ssh/id_ed25519");
+    world.write(&key, "key");
+    let path = |path: std::path::PathBuf| path.as_os_str().as_bytes().to_vec();
+    let project = path(world.put("attacked", "content"));
+    let bus = [&(libc::AF_UNIX as u16).to_le_bytes()[..], &path(world.home.join("bus")), b"\0"].concat();
+    Scene {
+        project,
+        new: path(world.project.join("new")),
+        gone: path(world.put("gone", "content")),
+        moved: path(world.put("moved", "content")),
+        key: path(key),
+        bus,
+        address: vec![],
+        bystander: bystander.id().into(),
+    }
+}
+
+fn bystander(world: &World) -> Child {
+    world.host("sleep").arg(long_sleep()).stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap()
+}
+
+/// Waits until a process does: then it stands in a system call.
+fn settled(pid: u32) {
+    let begun = Instant::now();
+    loop {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        if stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" S")) {
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "it does not settle: {stat}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_taken_over_orchestrator_gets_nothing() {
+    matrix(|place: Place| {
+        let world = World::new(place);
+        let mut by = bystander(&world);
+        let _bus = UnixListener::bind(world.home.join("bus")).unwrap();
+        world.own(&world.home.join("bus"));
+        let web = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut scene = scene(&world, &by);
+        let port = web.local_addr().unwrap().port().to_be_bytes();
+        scene.address = [&(libc::AF_INET as u16).to_le_bytes()[..], &port, &[127, 0, 0, 1], &[0; 8]].concat();
+
+        let mut session = Session::open(&world);
+        session.bash("true").success();
+        settled(session.pid() as u32);
+        let status = fs::read_to_string(format!("/proc/{}/status", session.pid())).unwrap();
+        for line in ["Seccomp:\t2", "NoNewPrivs:\t1", "Threads:\t1"] {
+            assert!(status.contains(line), "{line} is not in {status}");
+        }
+        let confined: Vec<_> = {
+            let puppet = Puppet::take(session.pid()).unwrap();
+            // What the web tools need is left, and the test can tell a refusal from a call that it makes wrongly.
+            assert_eq!(connect(&puppet, libc::AF_INET, libc::SOCK_STREAM, &scene.address), Ok(0));
+            ATTACKS.iter().map(|attack| (attack.try_it)(&puppet, &scene)).collect()
+        };
+        // It goes on as if nothing had been.
+        assert_eq!(session.call("file_read", json!({"path": "attacked"})).success(), "content");
+        session.close(Duration::from_secs(10));
+
+        let mut free = bystander(&world);
+        settled(free.id());
+        let puppet = Puppet::take(free.id() as i32).unwrap();
+        let (mut held, mut untested) = (0, vec![]);
+        for (attack, confined) in ATTACKS.iter().zip(confined) {
+            match (attack.try_it)(&puppet, &scene) {
+                Ok(_) => held += 1,
+                Err(errno) if attack.core => panic!("{} does not work without walls: {errno}", attack.name),
+                Err(_) => untested.push(attack.name),
+            }
+            let refused = matches!(confined, Err(Errno::EACCES | Errno::EPERM | Errno::ENOSYS));
+            assert!(refused, "{}: {confined:?}", attack.name);
+        }
+        drop(puppet);
+        for child in [&mut by, &mut free] {
+            let _ = child.kill();
+            child.wait().unwrap();
+        }
+        println!("{held} of {} held, untested: {untested:?}", ATTACKS.len());
+    });
+}
+
+/// Commands that need no web have no network at all.
+#[test]
+fn without_the_web_there_is_no_socket() {
+    matrix(|place: Place| {
+        let world = World::new(place);
+        let web = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = web.local_addr().unwrap().port().to_be_bytes();
+        let address = [&(libc::AF_INET as u16).to_le_bytes()[..], &port, &[127, 0, 0, 1], &[0; 8]].concat();
+        let mut command = world.lazaret_run(&["sleep", &long_sleep()]);
+        let mut run = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        // Confined as soon as the executor has been asked.
+        let begun = Instant::now();
+        let status = || fs::read_to_string(format!("/proc/{}/status", run.id())).unwrap();
+        while !status().contains("NoNewPrivs:\t1") || !status().contains("lazaret\n") {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{}", status());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        std::thread::sleep(Duration::from_millis(500));
+        settled(run.id());
+        let puppet = Puppet::take(run.id() as i32).unwrap();
+        for (family, kind) in
+            [(libc::AF_INET, 1), (libc::AF_INET, 2), (libc::AF_INET6, 1), (libc::AF_UNIX, 1)]
+        {
+            assert_eq!(connect(&puppet, family, kind, &address), Err(Errno::ENOSYS), "{family} {kind}");
+        }
+        drop(puppet);
+        let _ = run.kill();
+        run.wait().unwrap();
+    });
+}
