@@ -114,6 +114,9 @@ pub struct Open {
     pub scope: Option<Scope>,
     /// How much to ask. A policy may have it ask more.
     pub trust: Trust,
+    /// Bytes of a command's output to keep in its outcome, where that is less than the policy keeps; the rest stands in a
+    /// file. 0 to the policy's own limit.
+    pub capture: Option<u32>,
 }
 
 impl Open {

@@ -23,12 +23,13 @@ pub use hello::{
 };
 pub use path::{PathError, Roots, Zone, ZonePath};
 pub use reply::{
-    Background, Broken, Captured, Change, Changes, Edited, Ended, ErrorKind, ErrorLayer, Failed, FileAnswer,
-    FileReply, FromBroker, Grepped, Limit, Listed, ListedEntry, ListedKind, Logged, Match, MatchLine,
-    Outcome, Ran, Read, Refused, Spill, Started, Truncated, Undone, Usage, Walked, Written,
+    Background, Broken, Bytes, Captured, Change, Changes, Edited, Ended, ErrorKind, ErrorLayer, Failed,
+    FileAnswer, FileReply, FromBroker, Grepped, Limit, Listed, ListedEntry, ListedKind, Logged, Match,
+    MatchLine, Outcome, Ran, Read, Refused, Spill, Started, Truncated, Undone, Usage, Walked, Written,
 };
 pub use request::{
-    BackgroundKill, BackgroundLog, Bash, CallId, Command, Edit, FileEdit, FileList, FileRead, FileWrite,
-    Glob, Grep, History, Occurrence, Request, Signal, Stdin, Terminal, ToBroker, TooLarge, Undo, limit,
+    BackgroundKill, BackgroundLog, Bash, CallId, Command, Edit, FileBytes, FileEdit, FileList, FileRead,
+    FileWrite, Glob, Grep, History, Occurrence, Request, Signal, State, StateChange, StateTool, Stdin,
+    Terminal, ToBroker, TooLarge, Undo, limit,
 };
 pub use scope::{Permission, Risk, Scope, Trust};

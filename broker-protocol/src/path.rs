@@ -152,6 +152,11 @@ impl ZonePath {
         Ok(Self { zone, relative })
     }
 
+    /// A path that this crate knows.
+    pub(crate) fn known(zone: Zone, relative: &'static str) -> Self {
+        Self { zone, relative: relative.to_owned() }
+    }
+
     /// The root of `zone`.
     pub fn root(zone: Zone) -> Self {
         Self { zone, relative: String::new() }

@@ -333,6 +333,7 @@ pub enum FileReply {
     Killed(Background),
     History(Changes),
     Undone(Undone),
+    Bytes(Bytes),
 }
 
 /// Lines of a file.
@@ -360,6 +361,16 @@ pub struct Truncated {
     pub total: Option<u64>,
     /// How much of it is in the answer.
     pub shown: u64,
+}
+
+/// A piece of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bytes {
+    /// The bytes; fewer than were asked for where the file ends.
+    #[serde(with = "serde_bytes")]
+    pub content: Vec<u8>,
+    /// Size of the whole file in bytes.
+    pub size: u64,
 }
 
 /// A file was written.

@@ -1,6 +1,6 @@
 //! What may be asked of the broker. The broker answers each of these in one place, `executor/src/broker/session.rs`.
 
-use crate::{Digest, Grant, Hello, Open, Risk, ZonePath};
+use crate::{Digest, Grant, Hello, Open, Risk, Zone, ZonePath};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use thiserror::Error;
@@ -50,6 +50,8 @@ pub mod limit {
     pub const SCOPE_PATH: usize = 1024;
     /// Bytes of a tool's name.
     pub const TOOL_NAME: usize = 128;
+    /// Bytes of what one small tool keeps.
+    pub const STATE: usize = 256 * 1024;
 }
 
 /// A client's number for one call, unique on its connection while the call is under way.
@@ -164,6 +166,8 @@ pub enum Request {
     BackgroundKill(BackgroundKill),
     History(History),
     Undo(Undo),
+    FileBytes(FileBytes),
+    State(State),
 }
 
 /// Runs a command in a cell.
@@ -361,6 +365,114 @@ pub struct Undo {
     pub force: bool,
 }
 
+/// Reads a piece of a regular file as bytes: the tool `view_image`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileBytes {
+    /// Which file.
+    pub path: ZonePath,
+    /// First byte, counted from 0.
+    pub offset: u64,
+    /// How many bytes, 1 to [`limit::READ`].
+    pub limit: u32,
+}
+
+/// Reads or replaces what a small tool keeps between calls: one file for each kind, below `central:state`. It is no secret
+/// and no authority: a command may write there too.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct State {
+    /// The tool that asks. It decides which file.
+    pub tool: StateTool,
+    /// What to replace it with; absent, it is read.
+    pub change: Option<StateChange>,
+}
+
+/// The tools that keep something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)] // Each is the tool of its name.
+pub enum StateTool {
+    TodoRead,
+    TodoWrite,
+    Memory,
+    GoalCreate,
+    GoalSwitch,
+    GoalComplete,
+    GoalList,
+    Checkpoint,
+}
+
+/// A new state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateChange {
+    /// All of it, at most [`limit::STATE`] bytes.
+    #[serde(with = "serde_bytes")]
+    pub content: Vec<u8>,
+    /// Digest of the state it replaces; absent, there must be none.
+    pub expected_sha256: Option<Digest>,
+}
+
+impl StateTool {
+    /// Every tool, in the order of their numbers.
+    pub const ALL: [StateTool; 8] = [
+        StateTool::TodoRead,
+        StateTool::TodoWrite,
+        StateTool::Memory,
+        StateTool::GoalCreate,
+        StateTool::GoalSwitch,
+        StateTool::GoalComplete,
+        StateTool::GoalList,
+        StateTool::Checkpoint,
+    ];
+
+    /// The tool's canonical name.
+    pub fn name(self) -> &'static str {
+        match self {
+            StateTool::TodoRead => "todo_read",
+            StateTool::TodoWrite => "todo_write",
+            StateTool::Memory => "memory",
+            StateTool::GoalCreate => "goal_create",
+            StateTool::GoalSwitch => "goal_switch",
+            StateTool::GoalComplete => "goal_complete",
+            StateTool::GoalList => "goal_list",
+            StateTool::Checkpoint => "checkpoint",
+        }
+    }
+
+    /// The file of its state, below the central root.
+    pub fn file(self) -> &'static str {
+        match self {
+            StateTool::TodoRead | StateTool::TodoWrite => "state/todo.json",
+            StateTool::Memory => "state/memory.json",
+            StateTool::GoalCreate
+            | StateTool::GoalSwitch
+            | StateTool::GoalComplete
+            | StateTool::GoalList
+            | StateTool::Checkpoint => "state/goals.json",
+        }
+    }
+
+    /// Whether it only reads.
+    pub fn only_reads(self) -> bool {
+        matches!(self, StateTool::TodoRead | StateTool::GoalList)
+    }
+}
+
+impl State {
+    /// The file of its state.
+    pub fn path(&self) -> ZonePath {
+        ZonePath::known(Zone::Central, self.tool.file())
+    }
+
+    fn check(&self) -> Result<(), TooLarge> {
+        match &self.change {
+            Some(_) if self.tool.only_reads() => {
+                Err(TooLarge { field: "change", rule: format!("`{}` only reads", self.tool.name()) })
+            }
+            Some(change) => at_most("content", change.content.len(), limit::STATE, "bytes"),
+            None => Ok(()),
+        }
+    }
+}
+
 /// A request is over one of the limits of [`limit`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{field}: {rule}")]
@@ -398,6 +510,8 @@ impl Request {
             Request::BackgroundLog(log) => in_range("most", log.most.into(), 1, limit::LOG.into()),
             Request::History(history) => in_range("limit", history.limit.into(), 1, limit::CHANGES.into()),
             Request::BackgroundList | Request::BackgroundKill(_) | Request::Undo(_) => Ok(()),
+            Request::FileBytes(bytes) => in_range("limit", bytes.limit.into(), 1, limit::READ as u64),
+            Request::State(state) => state.check(),
         }
     }
 
@@ -416,6 +530,8 @@ impl Request {
             Request::BackgroundKill(_) => "background_kill",
             Request::History(_) => "history",
             Request::Undo(_) => "undo",
+            Request::FileBytes(_) => "view_image",
+            Request::State(state) => state.tool.name(),
         }
     }
 
@@ -425,6 +541,7 @@ impl Request {
             Request::Bash(_) => Risk::High,
             Request::FileWrite(_) | Request::FileEdit(_) | Request::Undo(_) => Risk::Medium,
             Request::FileRead(_) | Request::FileList(_) | Request::Glob(_) | Request::Grep(_) => Risk::Low,
+            Request::FileBytes(_) | Request::State(_) => Risk::Low,
             // They reach only what the session has started.
             Request::BackgroundList | Request::BackgroundLog(_) | Request::BackgroundKill(_) => Risk::Low,
             Request::History(_) => Risk::Low,

@@ -1,8 +1,11 @@
 //! What the application needs from outside, said without a process, a socket or a terminal.
 
-use crate::domain::answer::Finished;
+use crate::domain::answer::{Answer, Finished};
+use crate::domain::violation::SecurityEvent;
 use crate::domain::web::{Fetch, Found, Page, Search, WebError};
 use broker_protocol::{CallId, Challenge, Extent, Failed, GrantFault, Request, Roots};
+use serde_json::Value;
+use std::pin::Pin;
 
 /// The one door to the machine.
 pub trait Sandbox {
@@ -18,11 +21,17 @@ pub trait Sandbox {
 
 /// A call under way. Dropped before its end, it is cancelled.
 pub trait Running {
+    /// A way to steer it while somebody else follows it.
+    type Control;
+
+    /// The number under which the executor knows it.
+    fn number(&self) -> CallId;
+
+    /// A way to steer it.
+    fn control(&self) -> Self::Control;
+
     /// What happens next. [`Event::Ended`] is the last.
     async fn next(&mut self) -> Event;
-
-    /// Its number in the broker's audit.
-    fn number(&self) -> CallId;
 
     /// Says that `bytes` of output have found their reader, so that as many more may come.
     fn taken(&mut self, bytes: usize);
@@ -84,6 +93,80 @@ pub trait Web {
 
     /// Fetches a page as text.
     async fn fetch(&self, asked: &Fetch) -> Result<Page, WebError>;
+}
+
+/// Who asked for a call: it hears its output, answers its questions and may steer it. One call may be several requests to the executor.
+pub trait Caller<C>: Audience + Approver {
+    /// Whether output is wanted while it comes.
+    fn is_live(&self) -> bool;
+
+    /// A request of the call is under way. What was cancelled before is cancelled here.
+    fn begun(&self, control: C);
+
+    /// Whether the call shall end: nothing new is started for it.
+    fn is_cancelled(&self) -> bool;
+
+    /// Waits until it shall.
+    async fn cancelled(&self);
+}
+
+/// Sees every call that is asked for, whoever asks and whatever comes of it. Told in the order of things, and never
+/// waited for.
+pub trait Observer {
+    /// A call is asked for; nothing of it is checked yet. `batch` is the call that it is part of.
+    fn asked(&self, call: u64, batch: Option<u64>, tool: &str, input: &Value);
+
+    /// The executor has a request of a call, under this number.
+    fn started(&self, call: u64, number: CallId);
+
+    /// A call tried to leave what it may touch. Its answer comes next.
+    fn violated(&self, call: u64, event: &SecurityEvent);
+
+    /// A call has its answer.
+    fn answered(&self, call: u64, answer: &Answer);
+}
+
+/// Nobody looks.
+impl Observer for () {
+    fn asked(&self, _: u64, _: Option<u64>, _: &str, _: &Value) {}
+    fn started(&self, _: u64, _: CallId) {}
+    fn violated(&self, _: u64, _: &SecurityEvent) {}
+    fn answered(&self, _: u64, _: &Answer) {}
+}
+
+/// Carries out a tool that is not built in: one of a server, or of whoever embeds us. Its input was checked against its
+/// schema; what it answers is a stranger's.
+pub trait Remote {
+    /// Makes one call. Dropped before its end, it is to stop.
+    fn call(&self, input: Value) -> Pin<Box<dyn Future<Output = Result<Reply, Failed>> + '_>>;
+}
+
+/// What such a tool answers.
+#[derive(Debug, Default)]
+pub struct Reply {
+    /// For the model.
+    pub text: Vec<u8>,
+    /// For records.
+    pub structured: Option<Value>,
+}
+
+/// Who listens, and who answers: two in one.
+pub struct With<'a, A, P>(pub &'a mut A, pub &'a P);
+
+impl<A: Audience, P> Audience for With<'_, A, P> {
+    async fn hear(&mut self, stderr: bool, bytes: &[u8]) -> Result<(), Gone> {
+        self.0.hear(stderr, bytes).await
+    }
+}
+
+impl<A, P: Approver> Approver for With<'_, A, P> {
+    async fn approve(&self, challenge: &Challenge, not_taken: Option<GrantFault>) -> Approval {
+        self.1.approve(challenge, not_taken).await
+    }
+
+    async fn elsewhere(&self, challenge: &Challenge) {
+        self.1.elsewhere(challenge).await;
+    }
 }
 
 /// Nobody listens any more.

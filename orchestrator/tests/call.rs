@@ -116,7 +116,7 @@ fn tools_need_no_executor() {
     };
     let json: Value = serde_json::from_str(&tools(&["--json"])).unwrap();
     let names: Vec<_> = json.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
-    let want = [
+    let all = [
         "bash",
         "file_read",
         "file_write",
@@ -126,10 +126,66 @@ fn tools_need_no_executor() {
         "grep",
         "web_search",
         "web_fetch",
+        "background_list",
+        "batch",
+        "todo_read",
+        "todo_write",
+        "memory",
+        "goal_create",
+        "goal_switch",
+        "goal_complete",
+        "goal_list",
+        "checkpoint",
+        "thinking",
+        "finish_task",
+        "view_image",
+        "run_tests",
     ];
-    assert_eq!(names, want);
+    assert!(all.iter().all(|name| names.contains(name)), "{names:?}");
+    assert_eq!(names[..2], ["bash", "file_read"]);
     assert!(json.as_array().unwrap().iter().all(|tool| tool["inputSchema"]["type"] == "object"));
     assert!(names.iter().all(|name| tools(&[]).contains(name)));
+}
+
+#[test]
+fn a_tool_can_be_switched_off() {
+    let lazaret = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_lazaret")).args(arguments).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (code, json) = lazaret(&["tools", "--json", "--disable", "shell"]);
+    assert!(code == Some(0) && json.contains("\"name\":\"grep\"") && !json.contains("\"name\":\"bash\""));
+    assert_eq!(lazaret(&["tools", "--disable", "nope"]).0, Some(125));
+}
+
+#[test]
+fn completions_are_there_for_each_shell() {
+    for (shell, part) in
+        [("bash", "_lazaret()"), ("zsh", "#compdef lazaret"), ("fish", "complete -c lazaret")]
+    {
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_lazaret")).args(["completions", shell]).output().unwrap();
+        let script = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            output.status.success() && script.contains(part) && script.contains("model-profile"),
+            "{shell}"
+        );
+    }
+    let other = Command::new(env!("CARGO_BIN_EXE_lazaret")).args(["completions", "tcsh"]).output().unwrap();
+    assert_eq!(other.status.code(), Some(2));
+}
+
+#[test]
+fn json_holds_nothing_that_is_not_seen_and_a_pipe_gets_every_byte() {
+    let bytes = b"a\x1b[31mb\x1b]52;c;aGk=\x07c\xe2\x80\xaed\r\n";
+    let end = |peer: &mut Peer, call| peer.ended(call, Ended::Exited(0), bytes);
+    let bash = ["bash", r#"{"command":"x"}"#];
+    let json = |arguments: &[&str]| -> Value { serde_json::from_str(&call(arguments, end).1).unwrap() };
+    let shown = json(&[&bash[..], &["--json"]].concat());
+    assert_eq!((&shown["result"], &shown["metadata"]["stripped"]), (&json!("abcd\n"), &json!(3)));
+    let raw = json(&[&bash[..], &["--json", "--raw-output"]].concat());
+    assert_eq!(raw["result"], String::from_utf8(bytes.to_vec()).unwrap());
+    assert_eq!(call(&bash, end).1.as_bytes(), bytes);
 }
 
 #[test]

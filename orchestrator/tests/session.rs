@@ -228,7 +228,10 @@ fn a_file_answer_that_is_none_fails_its_call_only() {
     let mut client = broker.session();
     let mut read = |path: &str| {
         client.say(json!({"id": 1, "tool": "read_file", "input": {"file_path": path}}));
-        client.hear()
+        match client.hear() {
+            told if told["event"] == "security_event" => client.hear(),
+            result => result,
+        }
     };
     assert_eq!(read("a")["error"]["kind"], "protocol");
     let result = read("/p/a");
@@ -274,6 +277,9 @@ fn wrong_lines_are_answered_and_the_session_goes_on() {
     ];
     for (line, id, kind) in cases {
         client.say(&line);
+        if kind == "violation" {
+            assert_eq!(client.hear()["event"], "security_event");
+        }
         let result = client.hear();
         let shown = &line[..line.len().min(80)];
         assert_eq!((&result["event"], &result["status"]), (&json!("result"), &json!("error")), "{shown}");
@@ -515,4 +521,145 @@ fn without_a_session_there_is_a_fault_and_code_125() {
     assert_eq!((&line["event"], &line["error"]["kind"]), (&json!("fault"), &json!("internal")));
     assert!(String::from_utf8(output.stderr).unwrap().contains("layer seccomp is required"));
     broker.join();
+}
+
+#[test]
+fn output_is_freed_of_what_is_not_seen_wherever_it_is_cut() {
+    let script = |peer: &mut Peer| {
+        peer.open();
+        let (call, _) = peer.call();
+        for piece in
+            [&b"a\x1b"[..], b"[3", b"1mred\x1b]52;c;", b"aGk=", b"\x07b\xe2\x80", b"\xaec\r", b"\nd\x1b[0m"]
+        {
+            peer.output(call, false, piece);
+        }
+        peer.ended(call, Ended::Exited(0), b"a\x1b[31mred");
+        assert_eq!(peer.hear(), None);
+    };
+    let chunks = |arguments: &[&str]| {
+        let broker = Broker::start(script);
+        let mut client = fake_broker::Client::start(broker.lazaret("session").args(arguments));
+        assert_eq!(client.hear()["event"], "ready");
+        client.say(bash(1, "x"));
+        let (events, _) = client.end();
+        broker.join();
+        let (result, output) = events.split_last().unwrap();
+        let text: String = output.iter().map(|event| event["chunk"].as_str().unwrap()).collect();
+        (text, result["result"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(chunks(&[]), ("aredbc\nd".into(), "ared".into()));
+    let (text, result) = chunks(&["--raw-output"]);
+    assert_eq!(text, "a\u{1b}[31mred\u{1b}]52;c;aGk=\u{7}b\u{202e}c\r\nd\u{1b}[0m");
+    assert_eq!(result, "a\u{1b}[31mred");
+}
+
+#[test]
+fn violations_are_told_counted_and_end_the_session() {
+    let broker = Broker::start(|peer| {
+        peer.open();
+        let (first, _) = peer.call();
+        let refused = Refused { rule: "r".into(), why: "because".into(), violation: true };
+        let (second, _) = peer.call();
+        peer.done(second, Outcome::Refused(refused));
+        assert_eq!(peer.hear(), Some(ToBroker::Cancel { call: first }));
+        peer.ended(first, Ended::Cancelled, b"");
+        assert_eq!(peer.hear(), None);
+    });
+    let mut client = broker.session();
+    client.say(bash("runs", "sleep 9"));
+    let outside = |id: &str| json!({"id": id, "tool": "read", "input": {"path": "/etc/passwd"}});
+    for (id, count) in [("a", 1), ("b", 2)] {
+        client.say(outside(id));
+        let event = client.hear();
+        assert_eq!((&event["id"], &event["event"]), (&json!(id), &json!("security_event")));
+        let event = &event["securityEvent"];
+        assert_eq!((&event["type"], &event["tool"]), (&json!("sandbox_violation"), &json!("file_read")));
+        assert_eq!((&event["violations"], &event["maxViolations"]), (&json!(count), &json!(3)));
+        let result = client.hear();
+        assert_eq!((&result["id"], &result["error"]["kind"]), (&json!(id), &json!("violation")));
+    }
+    client.say(json!({"id": "c", "tool": "ls"}));
+    assert_eq!(client.hear()["event"], "security_event");
+    assert_eq!(client.hear()["id"], "c");
+    let cancelled = client.hear();
+    assert_eq!((&cancelled["id"], &cancelled["error"]["kind"]), (&json!("runs"), &json!("cancelled")));
+    for tool in ["bash", "thinking", "nope"] {
+        client.say(json!({"id": "late", "tool": tool, "input": {}}));
+        let late = client.hear();
+        assert_eq!(
+            (&late["error"]["kind"], &late["error"]["layer"]),
+            (&json!("denied_policy"), &json!("policy"))
+        );
+    }
+    assert_eq!(client.end(), (vec![], 3));
+    broker.join();
+}
+
+#[test]
+fn how_many_violations_end_a_session_can_be_set() {
+    for (most, over_after) in [("1", Some(1)), ("5", Some(5)), ("0", None)] {
+        let broker = Broker::start(|peer| {
+            peer.open();
+            assert_eq!(peer.hear(), None);
+        });
+        let mut client =
+            fake_broker::Client::start(broker.lazaret("session").args(["--max-violations", most]));
+        client.hear();
+        for count in 1..=7 {
+            client.say(json!({"id": count, "tool": "read", "input": {"path": "/etc/passwd"}}));
+            if over_after.is_none_or(|over| count <= over) {
+                assert_eq!(client.hear()["securityEvent"]["violations"], count);
+                assert_eq!(client.hear()["error"]["kind"], "violation");
+            } else {
+                assert_eq!(client.hear()["error"]["kind"], "denied_policy");
+            }
+        }
+        assert_eq!(client.end(), (vec![], if over_after.is_some() { 3 } else { 0 }));
+        broker.join();
+    }
+}
+
+#[test]
+fn a_batch_goes_out_at_once_and_a_cancel_reaches_all_of_it() {
+    let broker = Broker::start(|peer| {
+        peer.open();
+        let calls: Vec<_> = (0..3).map(|_| peer.call().0).collect();
+        for call in &calls {
+            assert_eq!(peer.hear(), Some(ToBroker::Cancel { call: *call }));
+        }
+        calls.iter().for_each(|call| peer.ended(*call, Ended::Cancelled, b""));
+        assert_eq!(peer.hear(), None);
+    });
+    let mut client = broker.session();
+    let call = json!({"tool_name": "bash", "parameters": {"command": "x"}});
+    client.say(json!({"id": 1, "tool": "batch", "input": {"invocations": [call, call, call]}}));
+    sleep(Duration::from_millis(200));
+    client.say(json!({"id": 1, "cancel": true}));
+    let result = client.hear();
+    assert_eq!((&result["metadata"]["failed"], &result["status"]), (&json!(3), &json!("success")));
+    client.end();
+    broker.join();
+}
+
+#[test]
+fn the_small_profile_asks_the_executor_to_keep_less() {
+    for (profile, capture) in [("standard", 102_400), ("compact", 10_240)] {
+        let broker = Broker::start(move |peer| {
+            assert_eq!(peer.open().capture, Some(capture));
+            let (call, _) = peer.call();
+            peer.ended(call, Ended::Exited(0), &vec![b'x'; 10_241]);
+        });
+        let mut client =
+            fake_broker::Client::start(broker.lazaret("session").args(["--model-profile", profile]));
+        client.hear();
+        client.say(bash(1, "x"));
+        let result = client.hear();
+        let cut = result["result"]
+            .as_str()
+            .unwrap()
+            .starts_with("[truncated: total=10241 shown=5120 strategy=tail");
+        assert_eq!(cut, profile == "compact", "{profile}");
+        client.end();
+        broker.join();
+    }
 }

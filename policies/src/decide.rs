@@ -116,6 +116,9 @@ impl<'a> Facts<'a> {
         match request {
             Request::Bash(bash) => facts.add_command(bash),
             Request::FileRead(read) => facts.touch(Touch::Read(&read.path)),
+            Request::FileBytes(bytes) => facts.touch(Touch::Read(&bytes.path)),
+            // Its file is not the client's to choose: nothing of it is a path that a scope or a rule could name.
+            Request::State(_) => {}
             Request::FileList(list) => facts.touch(Touch::Search(&list.path)),
             Request::Glob(glob) => {
                 facts.touch(Touch::Search(&glob.path));

@@ -213,7 +213,15 @@ impl Drop for Broker {
 pub fn opening(world: &World) -> Open {
     let text = |path: &std::path::Path| path.to_str().expect("our paths are text").to_owned();
     let (project, central) = (text(&world.project), text(&world.central));
-    Open { project, central, profile: String::new(), spare: 1, scope: None, trust: Trust::Autonomous }
+    Open {
+        project,
+        central,
+        profile: String::new(),
+        spare: 1,
+        scope: None,
+        trust: Trust::Autonomous,
+        capture: None,
+    }
 }
 
 /// A message as a frame.

@@ -69,7 +69,9 @@ fn every_variant_has_an_example() {
         ToBroker::Call { request, .. } => Some(request.tool()),
         _ => None,
     });
-    seen(requests.collect(), &REQUESTS);
+    let mut tools = REQUESTS.to_vec();
+    tools.extend(StateTool::ALL.map(StateTool::name));
+    seen(requests.collect(), &tools);
     let from = from_broker();
     seen(from.iter().map(|(_, message)| variant_from(message)).collect(), &FROM);
     let outcomes: Vec<&Outcome> = from.iter().filter_map(|(_, message)| outcome(message)).collect();
@@ -86,7 +88,7 @@ fn every_variant_has_an_example() {
     );
 }
 
-const REQUESTS: [&str; 12] = [
+const REQUESTS: [&str; 13] = [
     "bash",
     "file_read",
     "file_write",
@@ -99,6 +101,7 @@ const REQUESTS: [&str; 12] = [
     "background_kill",
     "history",
     "undo",
+    "view_image",
 ];
 
 const TO: [&str; 15] = [
@@ -197,7 +200,7 @@ fn variant_end(ended: Ended) -> &'static str {
     }
 }
 
-const REPLIES: [&str; 12] = [
+const REPLIES: [&str; 13] = [
     "read",
     "written",
     "edited",
@@ -210,6 +213,7 @@ const REPLIES: [&str; 12] = [
     "killed",
     "history",
     "undone",
+    "bytes",
 ];
 
 fn variant_reply(reply: &FileReply) -> &'static str {
@@ -226,6 +230,7 @@ fn variant_reply(reply: &FileReply) -> &'static str {
         FileReply::Killed(_) => "killed",
         FileReply::History(_) => "history",
         FileReply::Undone(_) => "undone",
+        FileReply::Bytes(_) => "bytes",
     }
 }
 
@@ -310,9 +315,10 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
         spare: 2,
         scope: None,
         trust: Trust::Guided,
+        capture: None,
     };
     let scoped = Open { scope: Some(scope()), trust: Trust::Supervised, ..open.clone() };
-    let autonomous = Open { trust: Trust::Autonomous, ..open.clone() };
+    let autonomous = Open { trust: Trust::Autonomous, capture: Some(10_240), ..open.clone() };
     let mut frames = vec![
         ("hello", ToBroker::Hello(Hello { version: 0x0102, ..Hello::ours(Some(Digest([0xab; 32]))) })),
         ("hello without digest", ToBroker::Hello(Hello { version: 0x0102, ..Hello::ours(None) })),
@@ -335,6 +341,15 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
         ("background_kill", call(Request::BackgroundKill(BackgroundKill { id: 3 }))),
         ("history", call(Request::History(History { limit: 9 }))),
         ("undo", call(Request::Undo(Undo { change: 4, path: zone("a"), force: true }))),
+        ("view_image", call(Request::FileBytes(FileBytes { path: zone("a.png"), offset: 3, limit: 2 }))),
+        ("todo_read", call(Request::State(State { tool: StateTool::TodoRead, change: None }))),
+        ("todo_write", call(state(StateTool::TodoWrite, Some(Digest([4; 32]))))),
+        ("memory", call(state(StateTool::Memory, None))),
+        ("goal_create", call(state(StateTool::GoalCreate, None))),
+        ("goal_switch", call(state(StateTool::GoalSwitch, None))),
+        ("goal_complete", call(state(StateTool::GoalComplete, None))),
+        ("goal_list", call(Request::State(State { tool: StateTool::GoalList, change: None }))),
+        ("checkpoint", call(state(StateTool::Checkpoint, None))),
         ("input", ToBroker::Input { call: 7, bytes: b"in".into() }),
         ("input end", ToBroker::InputEnd { call: 7 }),
         ("resize", ToBroker::Resize { call: 7, rows: 24, columns: 80 }),
@@ -348,6 +363,11 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
     ];
     frames.extend(approval::to_broker());
     frames
+}
+
+fn state(tool: StateTool, expected_sha256: Option<Digest>) -> Request {
+    let change = Some(StateChange { content: b"{}".into(), expected_sha256 });
+    Request::State(State { tool, change })
 }
 
 fn scope() -> Scope {
@@ -573,6 +593,7 @@ fn answers() -> Vec<(&'static str, FileAnswer)> {
         ("history", Ok(FileReply::History(Changes { changes: vec![change()], truncated }))),
         ("undone", Ok(FileReply::Undone(Undone { sha256: Some(sha256), bytes: 5, change: Some(6) }))),
         ("undone, removed", Ok(FileReply::Undone(Undone { sha256: None, bytes: 0, change: None }))),
+        ("bytes", Ok(FileReply::Bytes(Bytes { content: b"ab".into(), size: 5 }))),
     ];
     answers.extend(KINDS.map(|kind| (kind.name(), Err(Failed { kind, message: "m".into() }))));
     answers

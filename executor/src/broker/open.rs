@@ -136,6 +136,8 @@ pub struct Ready {
     pub walls: Walls,
     /// The layers in force.
     pub layers: LayerSet,
+    /// Bytes of a command's output that its outcome holds.
+    pub capture: u64,
     /// The warden.
     pub warden: Warden,
     /// The group that bounds the session as a whole, where there is one.
@@ -235,7 +237,8 @@ pub fn open(request: &Open, policies: &Policies, user: &User) -> Result<Ready, O
         layers: probe::report(layers, walls.tier, abi, refusal.as_deref(), &user.ablation),
     };
     record(&mut audit, &opened, layers)?;
-    Ok(Ready { opened, walls, layers, warden, cgroup, audit })
+    let capture = request.capture.map_or(u64::MAX, Into::into).min(walls.policy.limits.capture);
+    Ok(Ready { opened, walls, layers, capture, warden, cgroup, audit })
 }
 
 /// Records that a session is open.

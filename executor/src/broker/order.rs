@@ -84,8 +84,8 @@ pub fn time_limit(policy: &EffectivePolicy, bash: &Bash) -> Option<u32> {
 }
 
 /// What is kept of a command's output.
-pub fn capture(policy: &EffectivePolicy, bash: &Bash, call: CallId) -> Capture {
-    let kept = if bash.background { background::KEPT } else { policy.limits.capture };
+pub fn capture(policy: &EffectivePolicy, kept: u64, bash: &Bash, call: CallId) -> Capture {
+    let kept = if bash.background { background::KEPT } else { kept };
     Capture::new(kept, policy.limits.spill, spill_name(call))
 }
 

@@ -275,7 +275,10 @@ fn path(request: &Request) -> Option<&ZonePath> {
         Request::Glob(glob) => Some(&glob.path),
         Request::Grep(grep) => Some(&grep.path),
         Request::Undo(undo) => Some(&undo.path),
-        Request::BackgroundList
+        Request::FileBytes(bytes) => Some(&bytes.path),
+        // Its tool says which file.
+        Request::State(_)
+        | Request::BackgroundList
         | Request::BackgroundLog(_)
         | Request::BackgroundKill(_)
         | Request::History(_) => None,

@@ -90,6 +90,8 @@ pub struct Session {
     spare: usize,
     /// Cells in a row that ended while they waited.
     gone: u32,
+    /// Bytes of a command's output that its outcome holds.
+    capture: u64,
     null: OwnedFd,
     buffer: Vec<u8>,
     last_start: Instant,
@@ -151,6 +153,7 @@ impl Session {
             asked: 0,
             gone: 0,
             spare: spare.min(SPARE_MAX).into(),
+            capture: ready.capture,
             null,
             buffer: Vec::new(),
             last_start: Instant::now(),
@@ -468,7 +471,7 @@ impl Session {
         let Work::Waiting { bash, terminal, input, input_ended } = &mut entry.work else { return Ok(()) };
         let timeout_s = time_limit(&self.walls.policy, bash);
         let (plan, capture) = match &entry.siege {
-            None => (plan(&self.walls, bash), capture(&self.walls.policy, bash, call)),
+            None => (plan(&self.walls, bash), capture(&self.walls.policy, self.capture, bash, call)),
             Some(siege) => (siege.plan(&self.walls), Capture::new(2 * siege::OUTPUT, 0, String::new())),
         };
         let (input, input_ended) = (std::mem::take(input), *input_ended);

@@ -24,6 +24,7 @@
 pub mod beneath;
 mod seen;
 mod read;
+mod state;
 mod write;
 mod temporary;
 pub mod undo;
@@ -116,6 +117,8 @@ impl Worker {
             Request::Grep(grep) => self.grep(grep).map(FileReply::Grepped),
             Request::History(history) => self.history(history).map(FileReply::History),
             Request::Undo(undo) => self.undo(undo).map(FileReply::Undone),
+            Request::FileBytes(bytes) => self.bytes(bytes).map(FileReply::Bytes),
+            Request::State(state) => self.state(state),
         }
     }
 }

@@ -6,11 +6,11 @@ use super::bounds::{CHUNK, HASHED, SKIPPED};
 use super::failure::{SystemError, WorkError};
 use super::seen::Known;
 use super::{Intent, Worker};
-use broker_protocol::{Digest, FileRead, Truncated, limit};
+use broker_protocol::{Digest, FileBytes, FileRead, Truncated, limit};
 use memchr::memchr_iter;
 use sha2::{Digest as _, Sha256};
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, ErrorKind, Read, Take};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Take};
 use thiserror::Error;
 
 /// Why the asked lines cannot be had.
@@ -58,6 +58,22 @@ impl Worker {
             self.seen.borrow_mut().note(found.place, known);
         }
         Ok(read)
+    }
+}
+
+impl Worker {
+    /// Answers a request for bytes.
+    pub(super) fn bytes(&self, request: &FileBytes) -> Result<broker_protocol::Bytes, WorkError> {
+        let failed = |error| SystemError::new("read", &request.path, error);
+        let found = self.open(&request.path, READING, Intent::Read)?;
+        let size = regular(&request.path, &found.file)?.st_size as u64;
+        let mut file = File::from(found.file);
+        file.seek(SeekFrom::Start(request.offset)).map_err(failed)?;
+        let most = request.limit as usize;
+        let left = size.saturating_sub(request.offset);
+        let mut content = read_at_most(file, left.min(most as u64), most).map_err(failed)?;
+        content.truncate(most);
+        Ok(broker_protocol::Bytes { content, size })
     }
 }
 

@@ -13,7 +13,9 @@ use super::secrets::known;
 use super::state;
 use crate::domain::answer::Answer;
 use crate::domain::time::Utc;
-use broker_protocol::{ErrorKind, Opened};
+use crate::domain::violation::SecurityEvent;
+use crate::ports::Observer;
+use broker_protocol::{CallId, Opened};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};
@@ -58,6 +60,46 @@ struct Line {
     payload: Value,
 }
 
+/// Every call passes here, whoever makes it.
+impl Observer for RunLog {
+    fn asked(&self, call: u64, batch: Option<u64>, tool: &str, input: &Value) {
+        if self.is_on() {
+            let payload =
+                json!({ "batch": batch, "tool": known().brief(tool), "input": known().value(input) });
+            self.write("tool_call", call, payload);
+        }
+    }
+
+    fn started(&self, _: u64, _: CallId) {}
+
+    fn violated(&self, call: u64, event: &SecurityEvent) {
+        if self.is_on() {
+            let mut payload = known().value(&json!(event));
+            payload["event_type"] = "sandbox_violation".into();
+            self.write("security_event", call, payload);
+        }
+    }
+
+    fn answered(&self, call: u64, answer: &Answer) {
+        self.steps.set(self.steps.get() + 1);
+        self.errors.set(self.errors.get() + u64::from(answer.error.is_some()));
+        if !self.is_on() {
+            return;
+        }
+        let about = &answer.about;
+        let mut payload = json!({ "call": about.call, "tool": about.tool, "stage": "result" });
+        if let Some(error) = &answer.error {
+            payload["stage"] = error.kind.layer().name().into();
+            payload["error"] = error.kind.name().into();
+            payload["message"] = known().brief(&error.message).into();
+        }
+        payload["result"] = known().brief(&String::from_utf8_lossy(&answer.text)).into();
+        payload["metadataType"] = about.details.type_name().into();
+        payload["metadata"] = known().value(&json!(about));
+        self.write(if answer.error.is_some() { "tool_error" } else { "tool_result" }, call, payload);
+    }
+}
+
 impl RunLog {
     /// Begins the log of a run, or none if it is `off`.
     pub fn begin(off: bool) -> Self {
@@ -88,47 +130,6 @@ impl RunLog {
             "layers": layers.collect::<Vec<_>>(),
         });
         self.note("session_start", 0, &payload);
-    }
-
-    /// A tool is called; returns the step. `id` is the client's name for the call.
-    pub fn call(&self, id: Option<&Value>, tool: &str, input: &Value) -> u64 {
-        self.steps.set(self.steps.get() + 1);
-        let step = self.steps.get();
-        if self.is_on() {
-            let id = id.map(|id| known().value(id));
-            self.write(
-                "tool_call",
-                step,
-                json!({ "id": id, "tool": known().brief(tool), "input": known().value(input) }),
-            );
-        }
-        step
-    }
-
-    /// It was answered.
-    pub fn answer(&self, step: u64, answer: &Answer) {
-        self.errors.set(self.errors.get() + u64::from(answer.error.is_some()));
-        if !self.is_on() {
-            return;
-        }
-        let about = &answer.about;
-        let mut payload = json!({ "call": about.call, "tool": about.tool, "stage": "result" });
-        if let Some(error) = &answer.error {
-            payload["stage"] = error.kind.layer().name().into();
-            payload["error"] = error.kind.name().into();
-            payload["message"] = known().brief(&error.message).into();
-        }
-        let event = answer.error.as_ref().filter(|error| error.kind == ErrorKind::Violation).map(|_| {
-            let mut event = payload.clone();
-            event["event_type"] = "sandbox_violation".into();
-            event
-        });
-        payload["result"] = known().brief(&String::from_utf8_lossy(&answer.text)).into();
-        payload["metadata"] = known().value(&json!(about));
-        self.write(if answer.error.is_some() { "tool_error" } else { "tool_result" }, step, payload);
-        if let Some(event) = event {
-            self.write("security_event", step, event);
-        }
     }
 
     /// The run is over: what is told last.

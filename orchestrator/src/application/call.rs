@@ -1,69 +1,363 @@
-//! One tool call from name to outcome: the only path. Every front end goes [`plan`], [`begin`], [`Call::finish`]; for what
-//! the web tools do, which needs no executor, [`web`].
+//! One tool call from name to outcome: the only path. Every front end goes [`Tools::call`]; `lazaret run`, which names no
+//! tool, goes [`begin`] and [`Call::finish`].
+//!
+//! A call is looked up (aliases end there), checked field by field, held against the session's scope, and only then
+//! carried out: by the broker, which decides again and for itself, or by a [`Remote`](crate::ports::Remote) tool. What
+//! comes back is cut to the profile and freed of what is not seen. The [`Observer`] sees each call at this one place.
 
-use crate::domain::answer::{Answer, Asked};
-use crate::domain::catalogue::{Tool, canonical};
+use super::registry::{Added, Entry, Registry};
+use crate::domain::answer::{Answer, Asked, Details, Finished};
+use crate::domain::profile::Profile;
 use crate::domain::redact::Redactor;
-use crate::domain::request;
+use crate::domain::request::{Plan, live};
+use crate::domain::violation::SecurityEvent;
 use crate::domain::web::{self, Ask};
-use crate::ports::{Approver, Audience, Event, Gone, Running, Sandbox, Web};
-use broker_protocol::{Challenge, Channel, Failed, GrantFault, Outcome, Request, Roots};
+use crate::ports::{Approver, Audience, Caller, Event, Gone, Observer, Reply, Running, Sandbox, Web, With};
+use broker_protocol::{
+    Challenge, Channel, ErrorKind, Failed, GrantFault, Outcome, Request, Risk, Roots, Scope,
+};
 use serde_json::Value;
-use std::time::Instant;
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use tokio::sync::Mutex;
+use tokio::time::timeout;
 
-/// Makes the request that a tool's name and input mean, or the answer that says why they mean none.
-pub fn plan(tool: &str, input: Value, roots: &Roots) -> Result<Request, Box<Answer>> {
-    request::parse(tool, input, roots)
-        .map_err(|error| Box::new(Answer::failed(&Asked::only(canonical(tool)), error.into())))
+/// How long a tool that is not built in may take.
+const REMOTE_S: u64 = 60;
+
+/// The tools of one session, and what stands around each call.
+pub struct Tools<W> {
+    web: W,
+    /// What there is to call.
+    pub registry: RefCell<Registry>,
+    pub(super) settings: Settings,
+    observer: Rc<dyn Observer>,
+    /// Calls asked for so far, those in batches too.
+    calls: Cell<u64>,
+    violations: Cell<u32>,
+    /// Held while a small tool reads and replaces what it keeps.
+    pub(super) keeping: Mutex<()>,
 }
 
-/// Makes the call that a web tool's input means, to its end.
-pub async fn web(web: &impl Web, tool: &Tool<web::Build>, input: Value) -> Answer {
-    let begun = Instant::now();
-    let told = match web::parse(tool, input) {
-        Ok(Ask::Search(asked)) => web.search(&asked).await.map(|found| found.tell()).map_err(Failed::from),
-        Ok(Ask::Fetch(asked)) => {
-            web.fetch(&asked).await.map(|page| page.tell(asked.shown)).map_err(Failed::from)
+/// What holds for every call of a session.
+pub struct Settings {
+    /// How much of a result is shown.
+    pub profile: &'static Profile,
+    /// Whether text is shown with everything in it, also what is not seen.
+    pub raw: bool,
+    /// What takes known secrets out of what was cut, before the cut hides one.
+    pub redactor: &'static Redactor,
+    /// How many violations end the session; `None`: none does.
+    pub max_violations: Option<u32>,
+    /// The tools that the session may use; the broker holds it to them again.
+    pub scope: Option<Scope>,
+}
+
+/// A call that was looked up, checked and found in scope.
+pub(super) struct Planned {
+    pub(super) name: Cow<'static, str>,
+    pub(super) work: Work,
+    /// Whether it changes files.
+    pub(super) changes: bool,
+}
+
+pub(super) enum Work {
+    BuiltIn(Plan),
+    Web(Ask),
+    Remote(Rc<Added>, Value),
+}
+
+impl<W: Web> Tools<W> {
+    /// Tools for one session.
+    pub fn new(registry: Registry, web: W, settings: Settings, observer: Rc<dyn Observer>) -> Self {
+        Self {
+            web,
+            registry: RefCell::new(registry),
+            settings,
+            observer,
+            calls: Cell::new(0),
+            violations: Cell::new(0),
+            keeping: Mutex::new(()),
         }
-        Err(error) => Err(error.into()),
-    };
-    let mut answer = told.unwrap_or_else(|failed| Answer::failed(&Asked::only(tool.name), failed));
-    answer.about.usage.wall_us = begun.elapsed().as_micros() as u64;
-    answer
+    }
+
+    /// Makes one call. It always comes back with an answer.
+    pub async fn call<S: Sandbox>(
+        &self,
+        sandbox: &S,
+        tool: &str,
+        input: Value,
+        caller: &mut impl Caller<<S::Call as Running>::Control>,
+    ) -> Answer {
+        let call = self.asked(None, tool, &input);
+        let answer = match self.plan(tool, input, sandbox.roots()) {
+            Err(answer) => *answer,
+            Ok(Planned { work: Work::BuiltIn(Plan::Batch(invocations)), .. }) => {
+                self.batch(call, sandbox, invocations, caller).await
+            }
+            Ok(planned) => self.perform(call, sandbox, planned, caller).await,
+        };
+        self.conclude(call, answer)
+    }
+
+    /// Makes one call of a tool that needs no executor.
+    pub async fn browse<C>(&self, tool: &str, input: Value, caller: &impl Caller<C>) -> Answer {
+        let call = self.asked(None, tool, &input);
+        let nowhere = Roots { project: String::new(), central: String::new() };
+        let answer = match self.plan(tool, input, &nowhere) {
+            Err(answer) => *answer,
+            Ok(Planned { name, work: Work::Web(ask), .. }) => {
+                self.search_or_fetch(&Asked::only(name), ask, caller).await
+            }
+            Ok(Planned { name, .. }) => {
+                let message = "this tool needs an executor".into();
+                Answer::failed(&Asked::only(name), Failed { kind: ErrorKind::Internal, message })
+            }
+        };
+        self.conclude(call, answer)
+    }
+
+    /// The answer of a call for which there is no executor.
+    pub fn never_ran(&self, tool: &str, input: &Value, failed: Failed) -> Answer {
+        let call = self.asked(None, tool, input);
+        self.conclude(call, Answer::failed(&Asked::only(self.name(tool)), failed))
+    }
+
+    /// Whether the session has seen more than it bears: no call is made any more.
+    pub fn is_over(&self) -> bool {
+        self.settings.max_violations.is_some_and(|most| self.violations.get() >= most)
+    }
+
+    /// Whether text is shown with everything in it.
+    pub fn is_raw(&self) -> bool {
+        self.settings.raw
+    }
+
+    pub(super) fn asked(&self, batch: Option<u64>, tool: &str, input: &Value) -> u64 {
+        let call = self.calls.get() + 1;
+        self.calls.set(call);
+        self.observer.asked(call, batch, &self.name(tool), input);
+        call
+    }
+
+    /// The canonical name, or what was given, bounded, where there is no such tool.
+    fn name(&self, tool: &str) -> Cow<'static, str> {
+        match self.registry.borrow().get(tool) {
+            Ok(entry) => entry.own_name(),
+            Err(_) => tool.chars().take(2 * crate::domain::tool_name::MOST).collect::<String>().into(),
+        }
+    }
+
+    /// Looks a call up, checks its input and holds it against the scope.
+    pub(super) fn plan(&self, tool: &str, input: Value, roots: &Roots) -> Result<Planned, Box<Answer>> {
+        let refused =
+            |name: Cow<'static, str>, failed: Failed| Box::new(Answer::failed(&Asked::only(name), failed));
+        self.still_open().map_err(|failed| refused("".into(), failed))?;
+        let entry = self.registry.borrow().get(tool);
+        let entry = entry.map_err(|error| refused("".into(), error.into()))?;
+        let name = entry.own_name();
+        let changes = entry.risk() == Risk::Medium;
+        let work = match entry {
+            Entry::BuiltIn(tool) => {
+                let plan = tool.plan(input, roots);
+                Work::BuiltIn(plan.map_err(|error| refused(name.clone(), error.into()))?)
+            }
+            Entry::Web(tool) => {
+                Work::Web(web::parse(tool, input).map_err(|error| refused(name.clone(), error.into()))?)
+            }
+            Entry::Added(added) => {
+                added.check(&input)?;
+                Work::Remote(added, input)
+            }
+        };
+        if self.settings.scope.as_ref().is_some_and(|scope| !scope.permits(&name)) {
+            let message = format!("scope:{name}: the session's scope does not permit this tool");
+            return Err(refused(name, Failed { kind: ErrorKind::DeniedPolicy, message }));
+        }
+        Ok(Planned { name, work, changes })
+    }
+
+    fn still_open(&self) -> Result<(), Failed> {
+        if !self.is_over() {
+            return Ok(());
+        }
+        let message = format!(
+            "the session is over after {} violations: no call is made any more",
+            self.violations.get()
+        );
+        Err(Failed { kind: ErrorKind::DeniedPolicy, message })
+    }
+
+    /// Carries out one call that is no batch.
+    pub(super) async fn perform<S: Sandbox>(
+        &self,
+        call: u64,
+        sandbox: &S,
+        planned: Planned,
+        caller: &mut impl Caller<<S::Call as Running>::Control>,
+    ) -> Answer {
+        let asked = Asked::only(planned.name);
+        if let Err(failed) = self.still_open() {
+            return Answer::failed(&asked, failed);
+        }
+        let plan = match planned.work {
+            Work::BuiltIn(plan) => plan,
+            Work::Web(ask) => return self.search_or_fetch(&asked, ask, caller).await,
+            Work::Remote(added, input) => return self.remote(&asked, &added, input, caller).await,
+        };
+        match plan {
+            Plan::Request(request) => self.request(call, sandbox, request, caller).await,
+            Plan::State(order) => self.keep(call, sandbox, &order, caller).await,
+            Plan::Image(path) => self.image(call, sandbox, &path, caller).await,
+            Plan::Tests { framework, command } => self.tests(call, sandbox, framework, command, caller).await,
+            Plan::Thought => Answer::said(&asked, "noted", Details::None),
+            Plan::Finish(finished) => {
+                Answer::said(&asked, "the task is finished", Details::Finished { finished })
+            }
+            Plan::Batch(_) => Answer::failed(&asked, super::batch::nested()),
+        }
+    }
+
+    /// One request whose answer is shown as it is.
+    pub(super) async fn request<S: Sandbox>(
+        &self,
+        call: u64,
+        sandbox: &S,
+        mut request: Request,
+        caller: &mut impl Caller<<S::Call as Running>::Control>,
+    ) -> Answer {
+        self.settings.profile.widen(&mut request);
+        match self.start(call, sandbox, request, caller).await {
+            Ok(mut under_way) => {
+                let finished = under_way.finished(caller).await;
+                under_way.answer(finished)
+            }
+            Err(answer) => *answer,
+        }
+    }
+
+    /// Starts a request, unless its call was cancelled before.
+    pub(super) async fn start<S: Sandbox>(
+        &self,
+        call: u64,
+        sandbox: &S,
+        request: Request,
+        caller: &impl Caller<<S::Call as Running>::Control>,
+    ) -> Result<Call<S::Call>, Box<Answer>> {
+        if caller.is_cancelled() {
+            return Err(Box::new(Answer::failed(&Asked::of(&request), cancelled())));
+        }
+        let request = if caller.is_live() { live(request) } else { request };
+        let asked = Asked::of(&request);
+        let under_way = tokio::select! {
+            begun = begin(sandbox, request, self.settings.profile, self.settings.redactor) => begun?,
+            () = caller.cancelled() => return Err(Box::new(Answer::failed(&asked, cancelled()))),
+        };
+        self.observer.started(call, under_way.running.number());
+        caller.begun(under_way.running.control());
+        Ok(under_way)
+    }
+
+    /// A call of a web tool. There is nothing to steer: cancelled, it is dropped.
+    async fn search_or_fetch<C>(&self, asked: &Asked, ask: Ask, caller: &impl Caller<C>) -> Answer {
+        let begun = Instant::now();
+        let told = async {
+            match ask {
+                Ask::Search(asked) => self.web.search(&asked).await.map(|found| found.tell()),
+                Ask::Fetch(asked) => self.web.fetch(&asked).await.map(|page| page.tell(asked.shown)),
+            }
+        };
+        let told = tokio::select! {
+            told = told => told.map_err(Failed::from),
+            () = caller.cancelled() => Err(Failed { kind: ErrorKind::Cancelled, message: "the call was cancelled".into() }),
+        };
+        let mut answer = told.unwrap_or_else(|failed| Answer::failed(asked, failed));
+        answer.shorten(self.settings.profile.file.keep);
+        answer.about.usage.wall_us = begun.elapsed().as_micros() as u64;
+        answer
+    }
+
+    /// A call of a tool that is not built in. There is no way to stop it but to listen no longer.
+    async fn remote<C>(&self, asked: &Asked, added: &Added, input: Value, caller: &impl Caller<C>) -> Answer {
+        let failed = |kind, message: String| Answer::failed(asked, Failed { kind, message });
+        let reply = tokio::select! {
+            reply = timeout(Duration::from_secs(REMOTE_S), added.remote.call(input)) => reply,
+            () = caller.cancelled() => return Answer::failed(asked, cancelled()),
+        };
+        let Reply { text, structured } = match reply {
+            Ok(Ok(reply)) => reply,
+            Ok(Err(error)) => return Answer::failed(asked, error),
+            Err(_) => {
+                return failed(ErrorKind::Timeout, format!("the tool did not answer within {REMOTE_S} s"));
+            }
+        };
+        let details = structured.map_or(Details::None, |structured| Details::Other { structured });
+        let mut answer = Answer::said(asked, text, details);
+        answer.shorten(self.settings.profile.file.keep);
+        answer
+    }
+
+    /// The last thing that happens to every answer.
+    pub(super) fn conclude(&self, call: u64, mut answer: Answer) -> Answer {
+        if !self.settings.raw {
+            answer.clean();
+        }
+        let count = self.violations.get() + 1;
+        if let Some(event) = SecurityEvent::of(&answer, count, self.settings.max_violations) {
+            self.violations.set(count);
+            self.observer.violated(call, &event);
+            answer.security.push(event);
+        }
+        self.observer.answered(call, &answer);
+        answer
+    }
+}
+
+fn cancelled() -> Failed {
+    Failed { kind: ErrorKind::Cancelled, message: "the call was cancelled before it began".into() }
 }
 
 /// Starts `request`.
-pub async fn begin<S: Sandbox>(sandbox: &S, request: Request) -> Result<Call<S::Call>, Box<Answer>> {
+pub async fn begin<S: Sandbox>(
+    sandbox: &S,
+    request: Request,
+    profile: &'static Profile,
+    redactor: &'static Redactor,
+) -> Result<Call<S::Call>, Box<Answer>> {
     let asked = Asked::of(&request);
     match sandbox.start(request).await {
-        Ok(running) => Ok(Call { asked, roots: sandbox.roots().clone(), running }),
+        Ok(running) => Ok(Call { asked, roots: sandbox.roots().clone(), profile, redactor, running }),
         Err(failed) => Err(Box::new(Answer::failed(&asked, failed))),
     }
 }
 
-/// A call under way.
+/// A request under way.
 pub struct Call<R> {
     asked: Asked,
     roots: Roots,
+    profile: &'static Profile,
+    redactor: &'static Redactor,
     /// The way to steer it.
     pub running: R,
 }
 
 impl<R: Running> Call<R> {
-    /// Passes its output on until it ends, and its question, if the policy has one. Without a listener there is no reason
-    /// to go on: then it is cancelled.
-    pub async fn finish(
-        mut self,
-        audience: &mut impl Audience,
-        approver: &impl Approver,
-        redactor: &Redactor,
-    ) -> Answer {
+    /// Passes its output on until it ends, and its question, if the policy has one, and says what came of it.
+    pub async fn finish(mut self, audience: &mut impl Audience, approver: &impl Approver) -> Answer {
+        let finished = self.finished(&mut With(audience, approver)).await;
+        self.answer(finished)
+    }
+
+    /// The same, but says only how it ended. Without a listener there is no reason to go on: then it is cancelled.
+    pub async fn finished(&mut self, caller: &mut (impl Audience + Approver)) -> Result<Finished, Failed> {
         let mut listening = true;
         let mut question = None;
         loop {
-            match self.next(&mut question, approver).await {
+            match self.next(&mut question, caller).await {
                 Event::Asked(challenge) if challenge.channel == Channel::Separate => {
-                    approver.elsewhere(&challenge).await;
+                    caller.elsewhere(&challenge).await;
                 }
                 Event::Asked(challenge) => {
                     question = Some(Question { challenge, not_taken: None, asked: true })
@@ -74,25 +368,13 @@ impl<R: Running> Call<R> {
                     }
                 }
                 Event::Output { stderr, bytes } => {
-                    if listening && let Err(Gone) = audience.hear(stderr, &bytes).await {
+                    if listening && let Err(Gone) = caller.hear(stderr, &bytes).await {
                         listening = false;
                         self.running.cancel();
                     }
                     self.running.taken(bytes.len());
                 }
-                Event::Ended(ended) => {
-                    let mut answer = match *ended {
-                        Ok(mut finished) => {
-                            if let Outcome::Ran(ran) = &mut finished.outcome {
-                                redactor.cut(&mut ran.output);
-                            }
-                            Answer::of(&self.asked, finished, &self.roots)
-                        }
-                        Err(failed) => Answer::failed(&self.asked, failed),
-                    };
-                    answer.about.call = Some(self.running.number());
-                    return answer;
-                }
+                Event::Ended(ended) => return *ended,
             }
         }
     }
@@ -110,6 +392,21 @@ impl<R: Running> Call<R> {
         }
         self.running.next().await
     }
+
+    /// Puts its end into words.
+    pub fn answer(&self, finished: Result<Finished, Failed>) -> Answer {
+        let mut answer = match finished {
+            Ok(mut finished) => {
+                if let Outcome::Ran(ran) = &mut finished.outcome {
+                    self.redactor.cut(&mut ran.output);
+                }
+                Answer::of(&self.asked, finished, &self.roots, self.profile)
+            }
+            Err(failed) => Answer::failed(&self.asked, failed),
+        };
+        answer.about.call = Some(self.running.number());
+        answer
+    }
 }
 
 /// What a call waits for.
@@ -122,175 +419,4 @@ struct Question {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::domain::answer::Finished;
-    use crate::ports::Approval;
-    use broker_protocol::{
-        CallId, Captured, Digest, Ended, ErrorKind, Extent, Failed, LayerSet, Nonce, Ran, Risk, Usage,
-    };
-    use serde_json::json;
-    use std::cell::{Cell, RefCell};
-    use std::collections::VecDeque;
-    use std::rc::Rc;
-
-    #[derive(Default)]
-    struct Script {
-        /// What happens; nothing until there is an answer.
-        events: RefCell<VecDeque<Option<Event>>>,
-        taken: Cell<usize>,
-        cancelled: Cell<u32>,
-        answers: RefCell<Vec<Approval>>,
-    }
-
-    struct Scripted {
-        roots: Roots,
-        script: Rc<Script>,
-    }
-
-    impl Sandbox for Scripted {
-        type Call = Rc<Script>;
-        fn roots(&self) -> &Roots {
-            &self.roots
-        }
-        async fn start(&self, _: Request) -> Result<Rc<Script>, Failed> {
-            Ok(self.script.clone())
-        }
-    }
-
-    impl Running for Rc<Script> {
-        fn number(&self) -> CallId {
-            7
-        }
-        async fn next(&mut self) -> Event {
-            loop {
-                let next = self.events.borrow_mut().pop_front().expect("asked after the end");
-                match next {
-                    Some(event) => return event,
-                    None if self.answers.borrow().is_empty() => {
-                        self.events.borrow_mut().push_front(None);
-                        std::future::pending().await
-                    }
-                    None => {}
-                }
-            }
-        }
-        fn taken(&mut self, bytes: usize) {
-            self.taken.set(self.taken.get() + bytes);
-        }
-        fn cancel(&self) {
-            self.cancelled.set(self.cancelled.get() + 1);
-        }
-        fn answer(&self, _: &Challenge, approval: Approval) {
-            self.answers.borrow_mut().push(approval);
-        }
-    }
-
-    struct Ears {
-        heard: Vec<u8>,
-        patience: usize,
-    }
-
-    impl Audience for Ears {
-        async fn hear(&mut self, _: bool, bytes: &[u8]) -> Result<(), Gone> {
-            self.heard.extend_from_slice(bytes);
-            if self.heard.len() > self.patience { Err(Gone) } else { Ok(()) }
-        }
-    }
-
-    /// Answers everything alike, and counts.
-    struct Always(Approval);
-
-    impl Approver for Always {
-        async fn approve(&self, _: &Challenge, _: Option<GrantFault>) -> Approval {
-            self.0
-        }
-        async fn elsewhere(&self, _: &Challenge) {}
-    }
-
-    fn asked(channel: Channel) -> Event {
-        Event::Asked(Box::new(Challenge {
-            digest: Digest([0; 32]),
-            nonce: Nonce([0; 16]),
-            rule: "r".into(),
-            why: "w".into(),
-            risk: Risk::High,
-            expires_s: 30,
-            channel,
-        }))
-    }
-
-    fn scripted(ended: Result<Ended, Failed>) -> Scripted {
-        let script = Rc::new(Script::default());
-        let out = |bytes: &[u8]| Event::Output { stderr: false, bytes: bytes.to_vec() };
-        let done = ended.map(|ended| Finished {
-            outcome: Outcome::Ran(Ran { ended, output: Captured::default(), spill: None, timeout_s: None }),
-            answer: None,
-            usage: Usage::default(),
-            layers: LayerSet::default(),
-        });
-        let events = [out(b"one"), out(b"two"), out(b"three"), Event::Ended(Box::new(done))];
-        script.events.borrow_mut().extend(events.map(Some));
-        Scripted { roots: Roots { project: "/p".into(), central: "/c".into() }, script }
-    }
-
-    async fn call(sandbox: &Scripted, ears: &mut Ears) -> Answer {
-        let request = plan("bash", json!({"command": "x"}), sandbox.roots()).unwrap();
-        let approver = Always(Approval::Yes(Extent::Once));
-        begin(sandbox, request).await.ok().unwrap().finish(ears, &approver, &Redactor::new(vec![])).await
-    }
-
-    fn block_on<F: Future>(future: F) -> F::Output {
-        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
-    }
-
-    #[test]
-    fn output_is_heard_and_paid_for_and_the_outcome_is_the_answer() {
-        let sandbox = scripted(Ok(Ended::Exited(0)));
-        let mut ears = Ears { heard: vec![], patience: 100 };
-        let answer = block_on(call(&sandbox, &mut ears));
-        assert!(answer.error.is_none());
-        assert_eq!(answer.about.call, Some(7));
-        assert_eq!(ears.heard, b"onetwothree");
-        assert_eq!((sandbox.script.taken.get(), sandbox.script.cancelled.get()), (11, 0));
-    }
-
-    #[test]
-    fn without_a_listener_the_call_is_cancelled_once_and_drained() {
-        let sandbox = scripted(Ok(Ended::Cancelled));
-        let mut ears = Ears { heard: vec![], patience: 4 };
-        let answer = block_on(call(&sandbox, &mut ears));
-        assert_eq!(answer.error.unwrap().kind, ErrorKind::Cancelled);
-        assert_eq!(ears.heard, b"onetwo");
-        assert_eq!((sandbox.script.taken.get(), sandbox.script.cancelled.get()), (11, 1));
-    }
-
-    #[test]
-    fn a_question_is_answered_once_and_again_where_the_answer_was_not_taken() {
-        let answers = |events: Vec<Option<Event>>| {
-            let sandbox = scripted(Ok(Ended::Exited(0)));
-            events.into_iter().rev().for_each(|event| sandbox.script.events.borrow_mut().push_front(event));
-            block_on(call(&sandbox, &mut Ears { heard: vec![], patience: 100 }));
-            sandbox.script.answers.take().len()
-        };
-        assert_eq!(answers(vec![]), 0);
-        assert_eq!(answers(vec![Some(asked(Channel::Separate))]), 0);
-        assert_eq!(answers(vec![Some(asked(Channel::Relay)), None]), 1);
-        let again = Event::NotTaken(GrantFault::TooMany);
-        assert!(answers(vec![Some(asked(Channel::Relay)), None, Some(again)]) >= 1);
-    }
-
-    #[test]
-    fn a_lost_executor_is_an_answer() {
-        let sandbox = scripted(Err(Failed { kind: ErrorKind::ExecutorLost, message: "gone".into() }));
-        let answer = block_on(call(&sandbox, &mut Ears { heard: vec![], patience: 100 }));
-        assert_eq!(answer.error.unwrap().kind, ErrorKind::ExecutorLost);
-    }
-
-    #[test]
-    fn what_is_no_request_never_starts() {
-        let sandbox = scripted(Ok(Ended::Exited(0)));
-        let answer = plan("shell", json!({}), sandbox.roots()).unwrap_err();
-        assert_eq!((answer.about.tool, answer.error.unwrap().kind), ("bash", ErrorKind::InvalidInput));
-    }
-}
+mod tests;

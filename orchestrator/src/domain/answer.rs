@@ -2,19 +2,26 @@
 //!
 //! Nothing is decided on a message here, only on the [`ErrorKind`].
 
+use super::clean::Cleaner;
 use super::file_answer::Place;
+use super::image::Image;
+use super::profile::{Ends, Profile, note};
+use super::test_report::Counts;
 use super::text::{continued, unfinished};
+use super::violation::SecurityEvent;
 use broker_protocol::{
     CallId, Captured, Command, Ended, ErrorKind, Failed, FileAnswer, LayerSet, Outcome, Ran, Request, Roots,
     Spill, Usage, Zone, ZonePath,
 };
 use serde::Serialize;
+use serde_json::Value;
+use std::borrow::Cow;
 
 /// What of a request is needed to speak about its answer.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// The tool's canonical name.
-    pub tool: &'static str,
+    pub tool: Cow<'static, str>,
     /// The file or directory it is about.
     pub path: Option<ZonePath>,
     /// The program of a command without a shell.
@@ -39,13 +46,15 @@ impl Asked {
             | Request::BackgroundLog(_)
             | Request::BackgroundKill(_)
             | Request::History(_) => (None, None, None),
+            Request::FileBytes(bytes) => (Some(&bytes.path), None, None),
+            Request::State(_) => (None, None, None),
         };
-        Self { tool: request.tool(), path: path.cloned(), program, idle_s }
+        Self { tool: request.tool().into(), path: path.cloned(), program, idle_s }
     }
 
     /// For a call that never became a request.
-    pub fn only(tool: &'static str) -> Self {
-        Self { tool, path: None, program: None, idle_s: None }
+    pub fn only(tool: impl Into<Cow<'static, str>>) -> Self {
+        Self { tool: tool.into(), path: None, program: None, idle_s: None }
     }
 }
 
@@ -80,8 +89,12 @@ pub struct Answer {
     pub error: Option<Failed>,
     /// How a command ended.
     pub ended: Option<Ended>,
+    /// An image for the model.
+    pub image: Option<Image>,
     /// What is known about the call.
     pub about: About,
+    /// What of it, or of the calls in it, tried to leave what it may touch.
+    pub security: Vec<SecurityEvent>,
 }
 
 /// What is known about a call besides its text.
@@ -89,7 +102,7 @@ pub struct Answer {
 #[serde(rename_all = "camelCase")]
 pub struct About {
     /// The tool's canonical name.
-    pub tool: &'static str,
+    pub tool: Cow<'static, str>,
     /// The call's number in the broker's audit, if it came that far.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub call: Option<CallId>,
@@ -106,6 +119,9 @@ pub struct About {
     /// What was left out of the text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub truncated: Option<Cut>,
+    /// Characters and sequences that were taken out of the text, because they are not seen.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub stripped: u64,
     /// What only this tool knows.
     #[serde(flatten)]
     pub details: Details,
@@ -126,15 +142,22 @@ pub struct Used {
 }
 
 /// What was left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Cut {
     /// How much there is; absent where it was not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
     /// How much of it is in the text.
     pub shown: u64,
-    /// Which part: `head`, or `both` ends.
+    /// Which part: `head`, `tail`, or `both` ends.
     pub strategy: &'static str,
+    /// Where all of it stands, absolute.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub full: Option<String>,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// What only one tool knows of its call.
@@ -223,6 +246,34 @@ pub enum Details {
         #[serde(skip_serializing_if = "Option::is_none")]
         change: Option<u64>,
     },
+    Image {
+        path: String,
+        media_type: &'static str,
+        size: u64,
+    },
+    Kept {
+        count: u64,
+    },
+    Tests {
+        framework: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        tests: Option<Counts>,
+        partial: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        timeout: Option<u32>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        spill: Option<Spilled>,
+    },
+    Batch {
+        invocations: Vec<Value>,
+        failed: u64,
+    },
+    Finished {
+        finished: Value,
+    },
+    Other {
+        structured: Value,
+    },
 }
 
 /// A background process.
@@ -254,6 +305,33 @@ pub struct Changed {
     pub after: Option<String>,
 }
 
+impl Details {
+    /// The name of this shape in records.
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Details::None => "none",
+            Details::Command { .. } => "command",
+            Details::Read { .. } => "read",
+            Details::Written { .. } => "written",
+            Details::Edited { .. } => "edited",
+            Details::Found { .. } => "found",
+            Details::Searched { .. } => "searched",
+            Details::Fetched { .. } => "fetched",
+            Details::Started { .. } => "started",
+            Details::Background { .. } => "background",
+            Details::Logged { .. } => "logged",
+            Details::Changes { .. } => "changes",
+            Details::Undone { .. } => "undone",
+            Details::Image { .. } => "image",
+            Details::Kept { .. } => "kept",
+            Details::Tests { .. } => "tests",
+            Details::Batch { .. } => "batch",
+            Details::Finished { .. } => "finished",
+            Details::Other { .. } => "other",
+        }
+    }
+}
+
 fn nothing<S: serde::Serializer>(serializer: S) -> Result<S::Ok, S::Error> {
     use serde::ser::SerializeMap;
     serializer.serialize_map(Some(0))?.end()
@@ -273,16 +351,21 @@ pub struct Spilled {
 impl Answer {
     /// The answer of a call that `error` kept from running, or cut off.
     pub fn failed(asked: &Asked, error: Failed) -> Self {
-        let about = About { tool: asked.tool, ..About::default() };
-        Self { text: Vec::new(), error: Some(error), ended: None, about }
+        Self { error: Some(error), ..Self::said(asked, Vec::new(), Details::None) }
     }
 
-    /// The answer of a call that ran, or was refused.
-    pub fn of(asked: &Asked, finished: Finished, roots: &Roots) -> Self {
+    /// The answer of a call that went well.
+    pub fn said(asked: &Asked, text: impl Into<Vec<u8>>, details: Details) -> Self {
+        let about = About { tool: asked.tool.clone(), details, ..About::default() };
+        Self { text: text.into(), error: None, ended: None, image: None, about, security: Vec::new() }
+    }
+
+    /// The answer of a call that ran, or was refused: as much of it as `profile` shows.
+    pub fn of(asked: &Asked, finished: Finished, roots: &Roots, profile: &Profile) -> Self {
         let kind = finished.outcome.error();
         let mut answer = match finished.outcome {
-            Outcome::Ran(ran) => Self::ran(asked, ran, roots),
-            Outcome::Answered => Self::answered(asked, finished.answer, roots),
+            Outcome::Ran(ran) => Self::ran(asked, ran, roots, profile),
+            Outcome::Answered => Self::answered(asked, finished.answer, roots, profile),
             Outcome::Refused(refused) => Self::refused(asked, kind, refused.to_string()),
             Outcome::Failed(failed) => Self::failed(asked, failed),
             Outcome::Broken(broken) => Self::refused(asked, kind, broken.to_string()),
@@ -296,31 +379,83 @@ impl Answer {
         Self::failed(asked, Failed { kind: kind.unwrap_or(ErrorKind::Internal), message })
     }
 
-    fn ran(asked: &Asked, ran: Ran, roots: &Roots) -> Self {
+    /// Takes out of text and message what is not seen.
+    pub fn clean(&mut self) {
+        let mut cleaner = if self.is_content() { Cleaner::of_file() } else { Cleaner::default() };
+        if let Cow::Owned(clean) = cleaner.clean(&self.text) {
+            self.text = clean;
+        }
+        if let Some(error) = &mut self.error {
+            let message = Cleaner::default().clean(error.message.as_bytes()).into_owned();
+            error.message = String::from_utf8_lossy(&message).into_owned();
+        }
+        self.about.stripped = cleaner.stripped();
+    }
+
+    /// Cuts the text at `most` bytes, with a note.
+    pub fn shorten(&mut self, most: usize) {
+        let total = self.text.len() as u64;
+        if self.text.len() <= most {
+            return;
+        }
+        self.text.truncate(most);
+        self.text.truncate(most - unfinished(&self.text));
+        let shown = self.text.len() as u64;
+        self.text.extend_from_slice(format!("\n{}", note(Some(total), shown, "head", None)).as_bytes());
+    }
+
+    /// Whether the text is a file's content.
+    fn is_content(&self) -> bool {
+        matches!(self.about.details, Details::Read { .. })
+    }
+
+    /// Text and error in one, for a model that is given only a text.
+    pub fn wrapped(&self) -> String {
+        let error = self.error.as_ref().map(|error| format!("<error>{}</error>", error.message));
+        let text = String::from_utf8_lossy(&self.text);
+        let result = (!text.is_empty() || error.is_none()).then(|| format!("<result>{text}</result>"));
+        [error, result].into_iter().flatten().collect::<Vec<_>>().join("\n")
+    }
+
+    fn ran(asked: &Asked, ran: Ran, roots: &Roots, profile: &Profile) -> Self {
         let error = ran.ended.error().map(|kind| Failed { kind, message: end_message(asked, &ran) });
         let spill = ran.spill.as_ref().map(|spill| spilled(spill, roots));
-        let (text, truncated) = output(&ran.output, spill.as_ref());
-        let mut about = About { tool: asked.tool, truncated, ..About::default() };
+        let (text, truncated) = output(ran.output, spill.as_ref(), profile);
+        let mut about = About { tool: asked.tool.clone(), truncated, ..About::default() };
         match ran.ended {
             Ended::Exited(code) => about.exit_code = Some(code),
             Ended::Signalled(signal) => about.signal = Some(signal),
             Ended::TimedOut | Ended::Idle | Ended::Cancelled | Ended::Limited(_) | Ended::NotStarted(_) => {}
         }
         about.details = Details::Command { timeout: ran.timeout_s, spill };
-        Self { text, error, ended: Some(ran.ended), about }
+        Self { error, ended: Some(ran.ended), about, ..Self::said(asked, text, Details::None) }
     }
 
-    fn answered(asked: &Asked, answer: Option<FileAnswer>, roots: &Roots) -> Self {
+    fn answered(asked: &Asked, answer: Option<FileAnswer>, roots: &Roots, profile: &Profile) -> Self {
         let reply = match answer {
             Some(Ok(reply)) => reply,
             Some(Err(failed)) => return Self::failed(asked, failed),
             None => return Self::refused(asked, None, "the executor sent no answer".to_owned()),
         };
         let path = asked.path.clone().unwrap_or_else(|| ZonePath::root(Zone::Project));
-        let place = Place { absolute: roots.absolute(&path), path };
+        let place = Place { absolute: roots.absolute(&path), path, profile };
         let (text, truncated, details) = place.tell(reply, roots);
-        let about = About { tool: asked.tool, truncated, details, ..About::default() };
-        Self { text, error: None, ended: None, about }
+        let mut answer = Self::said(asked, text, details);
+        answer.about.truncated = truncated;
+        answer
+    }
+}
+
+impl About {
+    /// What is known about any call that has ended.
+    pub fn of(finished: Finished) -> Self {
+        let layers = finished.layers.iter().map(|layer| layer.name()).collect();
+        Self { usage: used(finished.usage), layers, ..Self::default() }
+    }
+
+    /// What is known about the last request of a call, with what is known about the call.
+    pub fn with(self, call: About) -> Self {
+        Self { usage: self.usage, layers: self.layers, ..call }
     }
 }
 
@@ -364,22 +499,44 @@ fn spilled(spill: &Spill, roots: &Roots) -> Spilled {
     Spilled { path: roots.absolute(&spill.path), bytes: spill.bytes, whole: spill.whole }
 }
 
-/// The kept output, with a note where its middle is left out. No character is cut in two there.
-fn output(captured: &Captured, spill: Option<&Spilled>) -> (Vec<u8>, Option<Cut>) {
-    if captured.omitted == 0 {
-        return ([&captured.head[..], &captured.tail[..]].concat(), None);
+/// As much of the output as `profile` shows, with a note where something is left out. No character is cut in two there.
+fn output(captured: Captured, spill: Option<&Spilled>, profile: &Profile) -> (Vec<u8>, Option<Cut>) {
+    let Captured { mut head, tail, omitted } = captured;
+    let total = (head.len() + tail.len()) as u64 + omitted;
+    let keep = profile.output.cut(usize::try_from(total).unwrap_or(usize::MAX));
+    if omitted == 0 {
+        head.extend_from_slice(&tail);
+        let Some(keep) = keep else { return (head, None) };
+        let (first, last) = match profile.ends {
+            Ends::Both => (keep / 2, keep - keep / 2),
+            Ends::Last => (0, keep),
+        };
+        return noted(&head[..first], &head[head.len() - last..], total, spill);
     }
-    let head = &captured.head[..captured.head.len() - unfinished(&captured.head)];
-    let tail = &captured.tail[continued(&captured.tail)..];
-    let total = (captured.head.len() + captured.tail.len()) as u64 + captured.omitted;
-    let shown = (head.len() + tail.len()) as u64;
-    let full = spill.map_or(String::new(), |spill| format!(" full={}", spill.path));
-    let note = format!("\n[truncated: total={total} shown={shown} strategy=both{full}]\n");
-    ([head, note.as_bytes(), tail].concat(), Some(Cut { total: Some(total), shown, strategy: "both" }))
+    match (profile.ends, keep) {
+        (Ends::Last, Some(keep)) => noted(b"", &tail[tail.len().saturating_sub(keep)..], total, spill),
+        (Ends::Both, Some(keep)) => {
+            let (first, last) = (head.len().min(keep / 2), tail.len().min(keep / 2));
+            noted(&head[..first], &tail[tail.len() - last..], total, spill)
+        }
+        (_, None) => noted(&head, &tail, total, spill),
+    }
+}
+
+fn noted(head: &[u8], tail: &[u8], total: u64, spill: Option<&Spilled>) -> (Vec<u8>, Option<Cut>) {
+    let head = &head[..head.len() - unfinished(head)];
+    let tail = &tail[continued(tail)..];
+    let (shown, full) = ((head.len() + tail.len()) as u64, spill.map(|spill| spill.path.clone()));
+    let strategy = if head.is_empty() { "tail" } else { "both" };
+    let note = note(Some(total), shown, strategy, full.as_deref());
+    let before = if head.is_empty() { "" } else { "\n" };
+    let text = [head, before.as_bytes(), note.as_bytes(), b"\n", tail].concat();
+    (text, Some(Cut { total: Some(total), shown, strategy, full }))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::profile::{COMPACT, STANDARD};
     use super::*;
     use broker_protocol::{
         Digest, Edited, FileReply, Grepped, Layer, Listed, ListedEntry, ListedKind, Match, MatchLine, Read,
@@ -393,13 +550,13 @@ mod tests {
 
     fn asked(path: Option<&str>) -> Asked {
         let path = path.map(|path| roots().parse(path).unwrap());
-        Asked { tool: "t", path, program: Some("prog".into()), idle_s: Some(3) }
+        Asked { tool: "t".into(), path, program: Some("prog".into()), idle_s: Some(3) }
     }
 
     fn answer(outcome: Outcome, file: Option<FileAnswer>, path: &str) -> Answer {
         let layers = LayerSet::default().with(Layer::Seccomp);
         let finished = Finished { outcome, answer: file, usage: Usage::default(), layers };
-        Answer::of(&asked(Some(path)), finished, &roots())
+        Answer::of(&asked(Some(path)), finished, &roots(), &STANDARD)
     }
 
     fn ran(ended: Ended, head: &[u8], tail: &[u8], omitted: u64) -> Ran {
@@ -460,8 +617,112 @@ mod tests {
         let text = String::from_utf8(answer.text).unwrap();
         assert_eq!(text, "aé\n[truncated: total=109 shown=6 strategy=both full=/c/outputs/1.log]\néz");
         let about = serde_json::to_value(answer.about).unwrap();
-        assert_eq!(about["truncated"], json!({"total": 109, "shown": 6, "strategy": "both"}));
+        assert_eq!(
+            about["truncated"],
+            json!({"total": 109, "shown": 6, "strategy": "both", "full": "/c/outputs/1.log"})
+        );
         assert_eq!(about["spill"], json!({"path": "/c/outputs/1.log", "bytes": 9, "whole": true}));
+    }
+
+    /// A command that printed `total` bytes in the session of a profile: the executor keeps as much as it shows.
+    fn printed(profile: &Profile, total: usize) -> (String, Option<Cut>) {
+        let most = profile.output.most;
+        let bytes: Vec<u8> = (0..total).map(|at| b'a' + (at % 26) as u8).collect();
+        let (head, tail, omitted) = match total <= most {
+            true => (bytes, vec![], 0),
+            false => (bytes[..most / 2].to_vec(), bytes[total - most / 2..].to_vec(), (total - most) as u64),
+        };
+        let ran =
+            Ran { output: Captured { head, tail, omitted }, ..ran(Ended::Exited(0), b"", b"", omitted) };
+        let finished = Finished {
+            outcome: Outcome::Ran(ran),
+            answer: None,
+            usage: Usage::default(),
+            layers: LayerSet::default(),
+        };
+        let answer = Answer::of(&asked(None), finished, &roots(), profile);
+        (String::from_utf8(answer.text).unwrap(), answer.about.truncated)
+    }
+
+    #[test]
+    fn output_is_cut_one_byte_over_the_profiles_bound_and_the_note_names_the_file() {
+        let (text, cut) = printed(&COMPACT, 10_240);
+        assert_eq!((text.len(), cut), (10_240, None));
+        let (text, cut) = printed(&COMPACT, 10_241);
+        let note = "[truncated: total=10241 shown=5120 strategy=tail full=/c/outputs/1.log]\n";
+        assert_eq!(text.strip_prefix(note).map(str::len), Some(5120));
+        assert_eq!(cut.map(|cut| (cut.strategy, cut.full)), Some(("tail", Some("/c/outputs/1.log".into()))));
+        let (text, cut) = printed(&STANDARD, 102_400);
+        assert_eq!((text.len(), cut), (102_400, None));
+        let (text, _) = printed(&STANDARD, 102_401);
+        assert!(
+            text.contains("\n[truncated: total=102401 shown=102400 strategy=both full=/c/outputs/1.log]\n")
+        );
+    }
+
+    #[test]
+    fn an_output_that_is_whole_is_cut_to_the_profile_too_and_never_in_a_character() {
+        let captured = |text: String| Captured { head: text.into_bytes(), tail: vec![], omitted: 0 };
+        let (text, cut) = output(captured("é".repeat(5121)), None, &COMPACT);
+        assert!(std::str::from_utf8(&text).is_ok());
+        assert_eq!(cut.map(|cut| (cut.total, cut.shown)), Some((Some(10_242), 5120)));
+        let odd = format!("x{}", "é".repeat(5120));
+        let (text, cut) = output(captured(odd), None, &COMPACT);
+        assert!(std::str::from_utf8(&text).is_ok());
+        assert_eq!(cut.map(|cut| (cut.total, cut.shown)), Some((Some(10_241), 5120)));
+        let (_, cut) = output(captured("x".repeat(300_000)), None, &super::super::profile::WHOLE);
+        assert_eq!(cut, None);
+    }
+
+    /// The text and the note's numbers of a file tool's answer under the small profile.
+    fn compact(reply: FileReply) -> (String, Option<(Option<u64>, u64)>) {
+        let (outcome, answer) = (Outcome::Answered, Some(Ok(reply)));
+        let finished = Finished { outcome, answer, usage: Usage::default(), layers: LayerSet::default() };
+        let answer = Answer::of(&asked(Some("a")), finished, &roots(), &COMPACT);
+        (String::from_utf8(answer.text).unwrap(), answer.about.truncated.map(|cut| (cut.total, cut.shown)))
+    }
+
+    #[test]
+    fn files_lists_and_matches_are_cut_one_over_the_bound() {
+        let read = |size: usize| {
+            let content = vec![b'x'; size];
+            compact(FileReply::Read(Read {
+                content,
+                first_line: 1,
+                lines: 1,
+                size: size as u64,
+                truncated: None,
+                sha256: None,
+            }))
+        };
+        assert_eq!((read(10_240).0.len(), read(10_240).1), (10_240, None));
+        assert_eq!(read(10_241).1, Some((Some(10_241), 5120)));
+        assert!(read(10_241).0.ends_with("x\n[truncated: total=10241 shown=5120 strategy=head full=/p/a]"));
+        let listed = |count: usize| {
+            let entry = |n: usize| ListedEntry { path: format!("f{n}"), kind: ListedKind::File, size: 0 };
+            compact(FileReply::Listed(Listed { entries: (0..count).map(entry).collect(), truncated: None }))
+        };
+        assert_eq!((listed(1000).0.lines().count(), listed(1000).1), (1000, None));
+        assert_eq!((listed(1001).0.lines().count(), listed(1001).1), (501, Some((Some(1001), 500))));
+        let walked = |count: usize| {
+            let paths = (0..count).map(|n| format!("f{n}")).collect();
+            compact(FileReply::Walked(Walked { paths, truncated: None }))
+        };
+        assert_eq!((walked(100).1, walked(101).1), (None, Some((Some(101), 50))));
+        let grepped = |count: u64| {
+            let line = |number: u64| MatchLine { number, matched: true, text: "x".into() };
+            let file = |at: u64| Match {
+                path: format!("f{at}"),
+                lines: vec![line(1), MatchLine { matched: false, ..line(2) }],
+            };
+            compact(FileReply::Grepped(Grepped {
+                matches: (0..count).map(file).collect(),
+                truncated: None,
+                binary: 0,
+            }))
+        };
+        assert_eq!((grepped(100).1, grepped(101).1), (None, Some((Some(101), 50))));
+        assert_eq!(grepped(101).0.lines().filter(|line| line.contains(":1:")).count(), 50);
     }
 
     #[test]
@@ -475,7 +736,7 @@ mod tests {
             sha256: None,
         };
         let (text, about) = file(FileReply::Read(read), "a");
-        assert_eq!(text, "ab\n[truncated: file is 2000000 bytes, showing first 2]");
+        assert_eq!(text, "ab\n[truncated: total=2000000 shown=2 strategy=head full=/p/a]");
         assert_eq!(about["path"], "/p/a");
         assert_eq!(about["size"], 2_000_000);
     }

@@ -1,13 +1,14 @@
-//! The tools as the model sees them: data. Policies, results and the audit know a tool by its one canonical name, so
-//! aliases end here.
+//! The built-in tools as the model sees them: data. Policies, results and the audit know a tool by its one canonical
+//! name, so aliases end here.
 //!
-//! To add a tool: a row here, a variant of [`Request`](broker_protocol::Request), and its builder in
-//! [`request`].
+//! To add a tool: a row here or in [`small`], and what it becomes: a [`Request`](broker_protocol::Request) with its
+//! builder in [`request`], or another [`Plan`](super::request::Plan).
 
-use super::field::{Field, Kind, object_schema};
-use super::request::{self, Build, Rewrite};
+use super::field::{Field, Input, Kind, object_schema};
+use super::request::{self, InputError, Plan, Rewrite, Work};
+use super::small;
 use super::web;
-use broker_protocol::{Risk, limit};
+use broker_protocol::{Risk, Roots, limit};
 use serde_json::{Value, json};
 
 /// What a tool works on.
@@ -21,6 +22,10 @@ pub enum Category {
     Search,
     /// Pages of the internet.
     Web,
+    /// The agent's own notes, and several calls in one.
+    Agent,
+    /// Somebody else's tool.
+    Remote,
 }
 
 impl Category {
@@ -31,12 +36,14 @@ impl Category {
             Category::Exec => "exec",
             Category::Search => "search",
             Category::Web => "web",
+            Category::Agent => "agent",
+            Category::Remote => "remote",
         }
     }
 }
 
 /// One tool. `B` makes what is asked of it: of the executor, or of the web.
-pub struct Tool<B = Build> {
+pub struct Tool<B = Work> {
     /// The canonical name.
     pub name: &'static str,
     /// Names of other systems for the same thing.
@@ -51,7 +58,7 @@ pub struct Tool<B = Build> {
     pub fields: &'static [Field],
     /// Turns forms of other systems that are more than another name into ours.
     pub rewrite: Rewrite,
-    /// Makes the request from checked input.
+    /// What checked input becomes.
     pub build: B,
 }
 
@@ -59,6 +66,23 @@ impl Tool {
     /// The executor's tool called `name`, or one of its aliases.
     pub fn find(name: &str) -> Option<&'static Tool> {
         TOOLS.iter().find(|tool| tool.answers_to(name))
+    }
+
+    /// What a call of it asks for: foreign forms first, then the check, then the plan. Nothing that fails here reaches
+    /// the executor.
+    pub fn plan(&self, mut input: Value, roots: &Roots) -> Result<Plan, InputError> {
+        if let Value::Object(values) = &mut input {
+            (self.rewrite)(values)?;
+        }
+        let input = Input::check(self.fields, input)?;
+        let plan = match self.build {
+            Work::Request(build) => Plan::Request(build(input, roots)?),
+            Work::Other(build) => build(input, roots)?,
+        };
+        if let Plan::Request(request) = &plan {
+            request.check()?;
+        }
+        Ok(plan)
     }
 }
 
@@ -73,11 +97,6 @@ pub fn canonical(name: &str) -> &'static str {
         .map(|tool| tool.name)
         .or_else(|| web_tool(name).map(|tool| tool.name))
         .unwrap_or_default()
-}
-
-/// All tools as they stand in a list of tools.
-pub fn all() -> impl Iterator<Item = Value> {
-    TOOLS.iter().map(Tool::to_json).chain(WEB_TOOLS.iter().map(Tool::to_json))
 }
 
 impl<B> Tool<B> {
@@ -105,11 +124,12 @@ impl<B> Tool<B> {
     }
 }
 
-const SECONDS: Kind = Kind::Whole { least: 1, most: limit::TIMEOUT_S as u64 };
+pub(super) const SECONDS: Kind = Kind::Whole { least: 1, most: limit::TIMEOUT_S as u64 };
 const COUNT: Kind = Kind::Whole { least: 1, most: limit::ENTRIES as u64 };
 const LINES: Kind = Kind::Whole { least: 1, most: u64::MAX };
 
-const PATH: &str = "Absolute, or relative to the project root; `central:` before it means the central root.";
+pub(super) const PATH: &str =
+    "Absolute, or relative to the project root; `central:` before it means the central root.";
 
 /// The path of one file.
 const FILE: Field = Field::must("path", Kind::Path, PATH).or(&["file_path", "filePath"]);
@@ -204,8 +224,8 @@ pub static WEB_TOOLS: [Tool<web::Build>; 2] = [
     },
 ];
 
-/// The executor's tools, in the order in which they are shown.
-pub static TOOLS: [Tool; 10] = [
+/// All other tools that are built in, in the order in which they are shown.
+pub static TOOLS: [Tool; 23] = [
     Tool {
         name: "bash",
         aliases: &["shell"],
@@ -234,7 +254,7 @@ pub static TOOLS: [Tool; 10] = [
             ),
         ],
         rewrite: request::as_it_is,
-        build: request::bash,
+        build: Work::Request(request::bash),
     },
     Tool {
         name: "file_read",
@@ -248,7 +268,7 @@ pub static TOOLS: [Tool; 10] = [
             Field::may("limit", LINES, "How many lines to read.").or(&["line_limit", "lineLimit"]),
         ],
         rewrite: request::lines_from_to,
-        build: request::file_read,
+        build: Work::Request(request::file_read),
     },
     Tool {
         name: "file_write",
@@ -264,7 +284,7 @@ pub static TOOLS: [Tool; 10] = [
             SHA256,
         ],
         rewrite: request::as_it_is,
-        build: request::file_write,
+        build: Work::Request(request::file_write),
     },
     Tool {
         name: "file_edit",
@@ -277,13 +297,13 @@ pub static TOOLS: [Tool; 10] = [
             FILE,
             Field::must(
                 "edits",
-                Kind::List { fields: EDIT, most: limit::EDITS },
+                Kind::List { fields: EDIT, least: 1, most: limit::EDITS },
                 "The replacements, each made in the result of the one before.",
             ),
             SHA256,
         ],
         rewrite: request::flat_edit,
-        build: request::file_edit,
+        build: Work::Request(request::file_edit),
     },
     Tool {
         name: "file_list",
@@ -300,7 +320,7 @@ pub static TOOLS: [Tool; 10] = [
             Field::may("limit", COUNT, "At most this many entries; 1000 if absent.").or(LIMIT_ALIASES),
         ],
         rewrite: request::recursive,
-        build: request::file_list,
+        build: Work::Request(request::file_list),
     },
     Tool {
         name: "glob",
@@ -317,7 +337,7 @@ pub static TOOLS: [Tool; 10] = [
             Field::may("limit", COUNT, "At most this many files; 100 if absent.").or(LIMIT_ALIASES),
         ],
         rewrite: request::as_it_is,
-        build: request::glob,
+        build: Work::Request(request::glob),
     },
     Tool {
         name: "grep",
@@ -351,7 +371,7 @@ pub static TOOLS: [Tool; 10] = [
             Field::may("limit", COUNT, "At most this many matching lines; 100 if absent.").or(LIMIT_ALIASES),
         ],
         rewrite: request::case_sensitive,
-        build: request::grep,
+        build: Work::Request(request::grep),
     },
     Tool {
         name: "background_list",
@@ -361,7 +381,7 @@ pub static TOOLS: [Tool; 10] = [
         risk: Risk::Low,
         fields: &[],
         rewrite: request::as_it_is,
-        build: request::background_list,
+        build: Work::Request(request::background_list),
     },
     Tool {
         name: "background_log",
@@ -380,7 +400,7 @@ pub static TOOLS: [Tool; 10] = [
             .or(&["tail"]),
         ],
         rewrite: request::as_it_is,
-        build: request::background_log,
+        build: Work::Request(request::background_log),
     },
     Tool {
         name: "background_kill",
@@ -390,8 +410,21 @@ pub static TOOLS: [Tool; 10] = [
         risk: Risk::Low,
         fields: &[PROCESS],
         rewrite: request::as_it_is,
-        build: request::background_kill,
+        build: Work::Request(request::background_kill),
     },
+    small::BATCH,
+    small::TODO_READ,
+    small::TODO_WRITE,
+    small::MEMORY,
+    small::GOAL_CREATE,
+    small::GOAL_SWITCH,
+    small::GOAL_COMPLETE,
+    small::GOAL_LIST,
+    small::CHECKPOINT,
+    small::THINKING,
+    small::FINISH_TASK,
+    small::VIEW_IMAGE,
+    small::RUN_TESTS,
 ];
 
 #[cfg(test)]

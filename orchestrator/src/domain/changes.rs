@@ -17,7 +17,7 @@ pub fn listed(changes: &Changes) -> Told {
         lines.push("no change is kept".to_owned());
     }
     let cut = changes.truncated.map(head);
-    if let Some(cut) = cut {
+    if let Some(cut) = &cut {
         let total = cut.total.map_or("unknown".to_owned(), |total| total.to_string());
         lines.push(format!("[truncated: total={total} shown={} strategy=head]", cut.shown));
     }

@@ -1,6 +1,7 @@
 //! What a file tool found or did, in words: plain lines for the model, with a note where they stop.
 
 use super::answer::{Cut, Details};
+use super::profile::{Bound, Profile, note};
 use super::text::{name, unfinished};
 use super::{background, changes};
 use broker_protocol::{
@@ -9,17 +10,19 @@ use broker_protocol::{
 };
 
 /// Where a file tool worked.
-pub struct Place {
+pub struct Place<'a> {
     /// The file or directory.
     pub path: ZonePath,
     /// Where it lies on this machine.
     pub absolute: String,
+    /// How much is shown.
+    pub profile: &'a Profile,
 }
 
 /// Text for the model, what was left out of it, and what else is known.
 pub type Told = (Vec<u8>, Option<Cut>, Details);
 
-impl Place {
+impl Place<'_> {
     /// Puts `reply` into words.
     pub fn tell(self, reply: FileReply, roots: &Roots) -> Told {
         match reply {
@@ -28,24 +31,30 @@ impl Place {
             FileReply::Edited(edited) => self.edited(edited),
             FileReply::Listed(listed) => self.listed(&listed),
             FileReply::Walked(walked) => self.walked(&walked),
-            FileReply::Grepped(grepped) => self.grepped(&grepped),
+            FileReply::Grepped(grepped) => self.grepped(grepped),
             FileReply::Started(started) => background::started(&started, roots),
             FileReply::Background(processes) => background::listed(&processes, roots),
             FileReply::Logged(logged) => background::logged(logged),
             FileReply::Killed(process) => background::killed(&process, roots),
             FileReply::History(changes) => changes::listed(&changes),
             FileReply::Undone(undone) => changes::undone(&undone, &self),
+            FileReply::Bytes(bytes) => (bytes.content, None, Details::None),
         }
     }
 
     fn read(self, read: Read) -> Told {
         let mut text = read.content;
-        let cut = read.truncated.map(head);
-        if cut.is_some() {
-            let kept = text.len() - unfinished(&text);
-            text.truncate(kept);
-            let note = format!("\n[truncated: file is {} bytes, showing first {kept}]", read.size);
-            text.extend_from_slice(note.as_bytes());
+        let most = self.profile.file.cut(text.len());
+        let cut = most.is_some() || read.truncated.is_some();
+        let cut = cut.then(|| {
+            text.truncate(most.unwrap_or(text.len()));
+            text.truncate(text.len() - unfinished(&text));
+            let (total, shown) = (Some(read.size), text.len() as u64);
+            Cut { total, shown, strategy: "head", full: Some(self.absolute.clone()) }
+        });
+        if let Some(cut) = &cut {
+            text.extend_from_slice(b"\n");
+            text.extend_from_slice(cut.note().as_bytes());
         }
         let sha256 = read.sha256.map(|digest| digest.to_string());
         let (first_line, lines, size) = (read.first_line, read.lines, read.size);
@@ -77,19 +86,25 @@ impl Place {
             ListedKind::Link => "@",
             ListedKind::Other => "|",
         };
+        let bound = self.profile.entries;
         let lines = listed.entries.iter().map(|entry| format!("{}{}", name(&entry.path), mark(entry.kind)));
-        self.found(lines.collect(), listed.entries.len(), listed.truncated, "the directory is empty", None)
+        let found = Found::new(listed.entries.len(), listed.truncated, bound);
+        self.found(lines.take(found.shown).collect(), found, "the directory is empty", None)
     }
 
     fn walked(self, walked: &Walked) -> Told {
-        let lines = walked.paths.iter().map(|path| self.shown(path)).collect();
-        self.found(lines, walked.paths.len(), walked.truncated, "no file matches", None)
+        let found = Found::new(walked.paths.len(), walked.truncated, self.profile.matches);
+        let lines = walked.paths.iter().take(found.shown).map(|path| self.shown(path)).collect();
+        self.found(lines, found, "no file matches", None)
     }
 
-    fn grepped(self, grepped: &Grepped) -> Told {
+    fn grepped(self, mut grepped: Grepped) -> Told {
+        let is_match = |line: &&MatchLine| line.matched;
+        let count = grepped.matches.iter().flat_map(|file| &file.lines).filter(is_match).count();
+        let found = Found::new(count, grepped.truncated, self.profile.matches);
+        keep_matches(&mut grepped.matches, found.shown);
         let lines = grepped.matches.iter().flat_map(|file| self.matched(file)).collect();
-        let count = grepped.matches.iter().flat_map(|file| &file.lines).filter(|line| line.matched).count();
-        self.found(lines, count, grepped.truncated, "no line matches", Some(grepped.binary))
+        self.found(lines, found, "no line matches", Some(grepped.binary))
     }
 
     fn matched(&self, file: &Match) -> Vec<String> {
@@ -109,25 +124,63 @@ impl Place {
         }
     }
 
-    fn found(
-        self,
-        lines: Vec<String>,
-        count: usize,
-        truncated: Option<Truncated>,
-        none: &str,
-        binary: Option<u64>,
-    ) -> Told {
+    fn found(self, lines: Vec<String>, found: Found, none: &str, binary: Option<u64>) -> Told {
         let mut text = if lines.is_empty() { none.to_owned() } else { lines.join("\n") };
-        let cut = truncated.map(head);
-        if let Some(cut) = cut {
-            let total = cut.total.map_or("unknown".to_owned(), |total| total.to_string());
-            text.push_str(&format!("\n[truncated: total={total} shown={} strategy=head]", cut.shown));
+        if let Some(cut) = &found.cut {
+            text.push('\n');
+            text.push_str(&cut.note());
         }
-        (text.into_bytes(), cut, Details::Found { path: self.absolute, count: count as u64, binary })
+        (
+            text.into_bytes(),
+            found.cut,
+            Details::Found { path: self.absolute, count: found.shown as u64, binary },
+        )
     }
 }
 
 /// A list that stops before its end.
 pub(super) fn head(truncated: Truncated) -> Cut {
-    Cut { total: truncated.total, shown: truncated.shown, strategy: "head" }
+    Cut { total: truncated.total, shown: truncated.shown, strategy: "head", full: None }
+}
+
+/// How many of the things that were found are shown.
+struct Found {
+    shown: usize,
+    cut: Option<Cut>,
+}
+
+impl Found {
+    /// Of `count` things in an answer, which may itself stop before the end.
+    fn new(count: usize, truncated: Option<Truncated>, bound: Bound) -> Self {
+        let more = truncated.is_some() && count >= bound.most;
+        let shown = if more { bound.keep.min(count) } else { bound.cut(count).unwrap_or(count) };
+        let total = truncated.map_or(Some(count as u64), |truncated| truncated.total);
+        let cut = (truncated.is_some() || shown < count).then_some(Cut {
+            total,
+            shown: shown as u64,
+            strategy: "head",
+            full: None,
+        });
+        Self { shown, cut }
+    }
+}
+
+/// Keeps the first `most` matching lines and what stands around them.
+fn keep_matches(files: &mut Vec<Match>, most: usize) {
+    let mut left = most;
+    for file in files.iter_mut() {
+        file.lines.retain(|line| {
+            let keep = left > 0;
+            left -= usize::from(keep && line.matched);
+            keep
+        });
+    }
+    files.retain(|file| !file.lines.is_empty());
+}
+
+impl Cut {
+    /// The note in the text.
+    fn note(&self) -> String {
+        note(self.total, self.shown, self.strategy, self.full.as_deref())
+    }
 }

@@ -15,3 +15,14 @@ pub mod text;
 pub mod time;
 pub mod visible;
 pub mod proposal;
+pub mod clean;
+pub mod profile;
+pub mod image;
+#[cfg_attr(not(test), allow(dead_code, reason = "for tools that are not built in"))]
+pub mod schema;
+pub mod small;
+pub mod state;
+pub mod test_report;
+#[cfg_attr(not(test), allow(dead_code, reason = "for tools that are not built in"))]
+pub mod tool_name;
+pub mod violation;

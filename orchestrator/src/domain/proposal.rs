@@ -40,7 +40,9 @@ impl Proposal {
             | Request::BackgroundLog(_)
             | Request::BackgroundKill(_)
             | Request::History(_)
-            | Request::Undo(_) => {
+            | Request::Undo(_)
+            | Request::FileBytes(_)
+            | Request::State(_) => {
                 let input = serde_json::to_string_pretty(&input(request)).unwrap_or_default();
                 let body = visible::lines(&input);
                 Self { about: Vec::new(), body, bytes: input.len() }
@@ -226,6 +228,12 @@ pub fn input(request: &Request) -> Value {
         Request::Undo(undo) => {
             json!({ "change": undo.change, "path": undo.path.to_string(), "force": undo.force })
         }
+        Request::FileBytes(bytes) => {
+            json!({ "path": bytes.path.to_string(), "offset": bytes.offset, "limit": bytes.limit })
+        }
+        Request::State(state) => json!({
+            "change": state.change.as_ref().map(|change| String::from_utf8_lossy(&change.content)),
+        }),
         Request::FileList(list) => json!({
             "path": list.path.to_string(), "depth": list.depth, "hidden": list.hidden, "limit": list.limit,
         }),

@@ -1,12 +1,12 @@
-//! A tool's name and its JSON input become one [`Request`]: aliases first, then the check, then the request. Nothing
-//! that fails here reaches the executor.
+//! What a call asks for once its input is checked: mostly one [`Request`].
 
-use super::catalogue::{TOOLS, Tool, WEB_TOOLS};
 use super::field::{FieldError, Input};
+use super::state;
+use super::test_report::Framework;
 use broker_protocol::{
-    BackgroundKill, BackgroundLog, Bash, Command, Digest, Edit, ErrorKind, Failed, FileEdit, FileList,
-    FileRead, FileWrite, Glob, Grep, Occurrence, PathError, Request, Roots, Stdin, TooLarge, Zone, ZonePath,
-    limit,
+    BackgroundKill, BackgroundLog, Bash, Command, Digest, Edit, ErrorKind, Failed, FileBytes, FileEdit,
+    FileList, FileRead, FileWrite, Glob, Grep, Occurrence, PathError, Request, Roots, State, StateChange,
+    Stdin, TooLarge, Zone, ZonePath, limit,
 };
 use serde_json::{Map, Value, json};
 use thiserror::Error;
@@ -14,17 +14,74 @@ use thiserror::Error;
 /// Bytes of a background process's output that are shown where nothing else is asked for.
 const LOG_BYTES: u32 = 8 * 1024;
 
+/// What a call asks for.
+#[derive(Debug, PartialEq)]
+pub enum Plan {
+    /// One request to the broker.
+    Request(Request),
+    /// A look at what a small tool keeps, or a change of it.
+    State(state::Order),
+    /// An image, in pieces.
+    Image(ZonePath),
+    /// A test suite: a command, and its output read.
+    Tests {
+        /// Which runner.
+        framework: Framework,
+        /// The command.
+        command: Bash,
+    },
+    /// Several calls at once.
+    Batch(Vec<Invocation>),
+    /// Nothing: a thought.
+    Thought,
+    /// Nothing: the task is over, and this is its result.
+    Finish(Value),
+}
+
+impl Plan {
+    /// What the broker is asked, and so decides on: of several requests the one that weighs most. `None` where it is asked
+    /// nothing, or about each call of a batch by itself.
+    pub fn request(self) -> Option<Request> {
+        match self {
+            Plan::Request(request) => Some(request),
+            Plan::State(order) => {
+                let tool = order.tool();
+                let change = StateChange { content: Vec::new(), expected_sha256: None };
+                Some(Request::State(State { tool, change: (!tool.only_reads()).then_some(change) }))
+            }
+            Plan::Image(path) => Some(Request::FileBytes(FileBytes { path, offset: 0, limit: 1 })),
+            Plan::Tests { command, .. } => Some(Request::Bash(command)),
+            Plan::Batch(_) | Plan::Thought | Plan::Finish(_) => None,
+        }
+    }
+}
+
+/// A call within a batch.
+#[derive(Debug, PartialEq)]
+pub struct Invocation {
+    /// The tool's name as it was given.
+    pub tool: String,
+    /// Its input.
+    pub input: Value,
+}
+
+/// What checked input becomes.
+#[derive(Clone, Copy)]
+pub enum Work {
+    /// One request.
+    Request(Build),
+    /// Another plan.
+    Other(fn(Input, &Roots) -> Result<Plan, InputError>),
+}
+
 /// Turns foreign forms of an input into ours.
 pub type Rewrite = fn(&mut Map<String, Value>) -> Result<(), FieldError>;
 /// Makes a request from checked input.
 pub type Build = fn(Input, &Roots) -> Result<Request, InputError>;
 
-/// Why a call is not a request.
+/// Why a call is not a plan.
 #[derive(Debug, Error)]
 pub enum InputError {
-    /// No such tool.
-    #[error("there is no tool {0:?}; there are {known}", known = known())]
-    UnknownTool(String),
     /// A field is wrong.
     #[error(transparent)]
     Field(#[from] FieldError),
@@ -36,32 +93,14 @@ pub enum InputError {
     TooLarge(#[from] TooLarge),
 }
 
-/// The names of all tools.
-fn known() -> String {
-    let names = TOOLS.iter().map(|tool| tool.name).chain(WEB_TOOLS.iter().map(|tool| tool.name));
-    names.collect::<Vec<_>>().join(", ")
-}
-
 impl From<InputError> for Failed {
     fn from(error: InputError) -> Self {
         let kind = match &error {
-            InputError::UnknownTool(_) => ErrorKind::UnknownTool,
             InputError::Path(PathError::Outside(_)) => ErrorKind::Violation,
             InputError::Path(_) | InputError::Field(_) | InputError::TooLarge(_) => ErrorKind::InvalidInput,
         };
         Failed { kind, message: error.to_string() }
     }
-}
-
-/// Parses one call.
-pub fn parse(tool: &str, mut input: Value, roots: &Roots) -> Result<Request, InputError> {
-    let tool = Tool::find(tool).ok_or_else(|| InputError::UnknownTool(tool.to_owned()))?;
-    if let Value::Object(values) = &mut input {
-        (tool.rewrite)(values)?;
-    }
-    let request = (tool.build)(Input::check(tool.fields, input)?, roots)?;
-    request.check()?;
-    Ok(request)
 }
 
 /// The same request, with the output of a command sent while it comes.
@@ -141,7 +180,7 @@ pub fn case_sensitive(values: &mut Map<String, Value>) -> Result<(), FieldError>
     }
 }
 
-fn take_either(
+pub(super) fn take_either(
     values: &mut Map<String, Value>,
     name: &str,
     alias: &str,
@@ -153,7 +192,7 @@ fn take_either(
     }
 }
 
-fn put(values: &mut Map<String, Value>, name: &str, value: Value) -> Result<(), FieldError> {
+pub(super) fn put(values: &mut Map<String, Value>, name: &str, value: Value) -> Result<(), FieldError> {
     match values.insert(name.to_owned(), value) {
         Some(old) if !old.is_null() => Err(FieldError::Twice(name.to_owned())),
         _ => Ok(()),
@@ -278,11 +317,11 @@ pub fn grep(mut input: Input, roots: &Roots) -> Result<Request, InputError> {
     }))
 }
 
-fn required_text(input: &mut Input, name: &str) -> Result<String, InputError> {
+pub(super) fn required_text(input: &mut Input, name: &str) -> Result<String, InputError> {
     input.text(name).ok_or_else(|| FieldError::Missing(name.to_owned()).into())
 }
 
-fn required_path(input: &mut Input, roots: &Roots) -> Result<ZonePath, InputError> {
+pub(super) fn required_path(input: &mut Input, roots: &Roots) -> Result<ZonePath, InputError> {
     Ok(roots.parse(&required_text(input, "path")?)?)
 }
 
@@ -299,6 +338,7 @@ fn digest(input: &mut Input) -> Option<Digest> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::catalogue::Tool;
     use super::*;
 
     fn roots() -> Roots {
@@ -306,11 +346,14 @@ mod tests {
     }
 
     fn ok(tool: &str, input: Value) -> Request {
-        parse(tool, input, &roots()).unwrap()
+        match Tool::find(tool).unwrap().plan(input, &roots()).unwrap() {
+            Plan::Request(request) => request,
+            other => panic!("{other:?}"),
+        }
     }
 
     fn error(tool: &str, input: Value) -> Failed {
-        parse(tool, input, &roots()).unwrap_err().into()
+        Tool::find(tool).unwrap().plan(input, &roots()).unwrap_err().into()
     }
 
     #[test]
@@ -374,7 +417,6 @@ mod tests {
     #[test]
     fn what_is_wrong_has_its_kind() {
         let cases = [
-            ("nope", json!({}), ErrorKind::UnknownTool),
             ("file_read", json!({"path": "../../etc/passwd"}), ErrorKind::Violation),
             ("file_read", json!({"path": "/etc/passwd"}), ErrorKind::Violation),
             ("bash", json!({"command": "x", "cwd": "/etc"}), ErrorKind::Violation),

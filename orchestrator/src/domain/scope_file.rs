@@ -3,7 +3,7 @@
 //! Comes from the command line; goes to the broker as a typed [`Scope`], which checks it again: the executor reads neither
 //! format here. A scope only narrows, so a repository may bring one.
 
-use super::catalogue::Tool;
+use super::catalogue::canonical;
 use broker_protocol::{Permission, Scope, limit};
 use policies::paths::{GlobError, PathGlob};
 use policies::pattern::Case;
@@ -68,7 +68,8 @@ pub fn parse(file: &str, text: &str) -> Result<Scope, ScopeError> {
     let read = if file.ends_with(".toml") { from_toml(file, text)? } else { from_yaml(file, text)? };
     let mut permissions: Vec<Permission> = Vec::new();
     for (name, entry) in read.tool_permissions.unwrap_or_default() {
-        let tool = Tool::find(&name).map_or(name.as_str(), |tool| tool.name).to_owned();
+        let known = canonical(&name);
+        let tool = if known.is_empty() { name.clone() } else { known.to_owned() };
         if permissions.iter().any(|earlier| earlier.tool == tool) {
             return Err(meaning(file, format!("`{tool}` stands there twice, once by another name")));
         }

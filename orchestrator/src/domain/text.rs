@@ -22,10 +22,34 @@ pub fn name(name: &str) -> String {
     if name.contains(is_unsafe) || name.starts_with('"') { format!("{name:?}") } else { name.to_owned() }
 }
 
-/// Whether a character can change how the text around it is shown: controls, and marks that turn its direction.
+/// Whether a character can change how the text around it is shown, or is not shown itself.
 pub fn is_unsafe(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    c.is_control() || is_hidden(c)
+}
+
+/// Whether a character has no shape of its own: marks that turn the direction of writing, format controls, fillers, tags.
+/// From Unicode's `Default_Ignorable_Code_Point` and `Bidi_Control`, and what else separates lines.
+pub fn is_hidden(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}'
+            | '\u{34f}'
+            | '\u{61c}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}'
+            | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}'
+    )
 }
 
 #[cfg(test)]

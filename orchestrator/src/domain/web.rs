@@ -1,8 +1,9 @@
 //! The web tools: what may be asked, what comes back, what can go wrong, and how each is told. No byte moves here.
 
-use super::answer::{About, Answer, Cut, Details};
+use super::answer::{Answer, Asked, Cut, Details};
 use super::catalogue::Tool;
 use super::field::{FieldError, Input};
+use super::profile::note;
 use super::request::InputError;
 use super::text::{is_unsafe, unfinished};
 use broker_protocol::{ErrorKind, Failed};
@@ -363,10 +364,11 @@ impl Page {
             total: self.whole.then_some(text.len() as u64),
             shown: kept as u64,
             strategy: "head",
+            full: None,
         });
-        if let Some(Cut { total, shown, strategy }) = cut {
-            let total = total.map_or(String::new(), |total| format!("total={total} "));
-            out.push_str(&format!("\n[truncated: {total}shown={shown} strategy={strategy}]"));
+        if let Some(cut) = &cut {
+            out.push('\n');
+            out.push_str(&note(cut.total, cut.shown, cut.strategy, None));
         }
         let details = Details::Fetched {
             url: self.target.to_string(),
@@ -379,8 +381,9 @@ impl Page {
 }
 
 fn told(tool: &'static str, text: String, truncated: Option<Cut>, details: Details) -> Answer {
-    let about = About { tool, truncated, details, ..About::default() };
-    Answer { text: text.into_bytes(), error: None, ended: None, about }
+    let mut answer = Answer::said(&Asked::only(tool), text, details);
+    answer.about.truncated = truncated;
+    answer
 }
 
 /// A stranger's text on one line, at most `most` characters of it: nothing in it can pass for another entry.
@@ -566,7 +569,7 @@ mod tests {
         assert_eq!(shown("abcé", true, 4), "abc\n[truncated: total=5 shown=3 strategy=head]");
         assert_eq!(shown("abcé", true, 3), "abc\n[truncated: total=5 shown=3 strategy=head]");
         assert_eq!(shown("😀", true, 3), "\n[truncated: total=4 shown=0 strategy=head]");
-        assert_eq!(shown("abc", false, 9), "abc\n[truncated: shown=3 strategy=head]");
+        assert_eq!(shown("abc", false, 9), "abc\n[truncated: total=unknown shown=3 strategy=head]");
     }
 
     #[test]

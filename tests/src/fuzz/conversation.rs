@@ -177,9 +177,9 @@ fn file_request(chance: &mut Chance) -> Request {
     let path = zone(pick::<&str>(&["a", "b/c", "", ".env", ".git", "nowhere/x"], chance), chance);
     let limit = *pick(&[0, 1, 100, limit::ENTRIES + 1], chance);
     let expected_sha256 = if chance.below(8) == 0 { Some(Digest([0; 32])) } else { None };
-    match chance.below(11) {
-        6 => Request::BackgroundList,
-        7 => {
+    match chance.below(13) {
+        8 => Request::BackgroundList,
+        9 => {
             let (id, most) = (chance.below(4), *pick(&[0, 1, limit::LOG, u32::MAX], chance));
             Request::BackgroundLog(BackgroundLog {
                 id,
@@ -187,9 +187,9 @@ fn file_request(chance: &mut Chance) -> Request {
                 most,
             })
         }
-        8 => Request::BackgroundKill(BackgroundKill { id: chance.below(4) }),
-        9 => Request::History(History { limit }),
-        10 => Request::Undo(Undo { change: chance.below(9), path, force: chance.below(2) == 0 }),
+        10 => Request::BackgroundKill(BackgroundKill { id: chance.below(4) }),
+        11 => Request::History(History { limit }),
+        12 => Request::Undo(Undo { change: chance.below(9), path, force: chance.below(2) == 0 }),
         0 => Request::FileRead(FileRead {
             path,
             offset: *pick(&[None, Some(0), Some(2)], chance),
@@ -207,6 +207,13 @@ fn file_request(chance: &mut Chance) -> Request {
         4 => {
             let pattern = pick(&["**/*", "[", "{a,b}*", ""], chance).to_string();
             Request::Glob(Glob { pattern, path, hidden: true, ignored: true, limit })
+        }
+        5 => Request::FileBytes(FileBytes { path, offset: chance.below(9), limit }),
+        6 => {
+            let tool = *pick(&StateTool::ALL, chance);
+            let content = vec![b'x'; *pick(&[0, 10, limit::STATE + 1], chance)];
+            let change = (chance.below(2) == 0).then_some(StateChange { content, expected_sha256 });
+            Request::State(State { tool, change })
         }
         _ => {
             let pattern = pick(&["x+", "(", "a{1000}{1000}", ""], chance).to_string();

@@ -328,6 +328,7 @@ mod tests {
             spare: 0,
             scope: None,
             trust: Trust::Autonomous,
+            capture: None,
         }));
         ledger.heard = Phase::Open;
         ledger.sent(&ToBroker::Call { call: 1, request: Request::Bash(shell("true")) });

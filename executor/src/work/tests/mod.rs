@@ -10,6 +10,7 @@ mod writing;
 mod editing;
 mod searching;
 mod grepping;
+mod small;
 
 use super::{Intent, Protected, Root, Roots, Worker};
 use broker_protocol::{

@@ -4,20 +4,30 @@ use super::approver::Typed;
 use super::event::ResultEvent;
 use super::place::Place;
 use super::streams::Input;
+use super::toolbox::Toolbox;
 use super::{exit, run::pass_input, runtime, say};
 use crate::adapters::confine::{Needs, confine};
-use crate::adapters::executor::{Connection, Greeting};
+use crate::adapters::executor::{Connection, Control, Greeting};
 use crate::adapters::runlog::RunLog;
 use crate::adapters::secrets::known;
-use crate::application::call;
+use crate::adapters::web::WebClient;
+use crate::application::call::{self, Tools};
 use crate::domain::answer::{Answer, Asked};
 use crate::domain::catalogue::{Tool, web_tool};
-use crate::domain::web;
-use crate::ports::{Audience, Gone, Sandbox};
-use broker_protocol::{Bash, ErrorKind, Failed, FileEdit, FileRead, FileWrite, Request, Stdin};
+use crate::domain::profile::WHOLE;
+use crate::domain::request::Plan;
+use crate::ports::{Approval, Approver, Audience, Caller, Gone, Sandbox};
+use broker_protocol::{
+    Bash, Challenge, ErrorKind, Failed, FileEdit, FileRead, FileWrite, GrantFault, Request,
+};
 use clap::Args;
 use serde_json::Value;
+use std::cell::RefCell;
+use std::convert::Infallible;
+use std::future::pending;
 use std::io::{self, IsTerminal, Read};
+use std::rc::Rc;
+use tokio::sync::Notify;
 
 /// Longest input of a tool, as in a session.
 const INPUT_MAX: u64 = 4 << 20;
@@ -37,11 +47,14 @@ The tools and their input: `lazaret tools`.";
 
 /// Call one tool and print its result
 ///
-/// The result goes to standard output, an error to standard error. On a terminal, control characters are shown escaped. A file
-/// that is written or edited is read first, as a session would have to.
+/// The result goes to standard output, an error to standard error. On a terminal, what is not seen is shown escaped; into
+/// a pipe goes every byte; JSON has nothing in it that is not seen, unless --raw-output says so. A file that is written or
+/// edited is read first, as a session would have to.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Call {
+    #[command(flatten)]
+    toolbox: Toolbox,
     /// Print the whole result as one JSON object
     #[arg(long)]
     json: bool,
@@ -56,29 +69,29 @@ impl Call {
     /// Makes the call; returns our exit code.
     pub fn main(self, place: &Place) -> Result<u8, Failed> {
         let answer = match self.read_input() {
-            Ok(input) if let Some(tool) = web_tool(&self.tool) => self.browse(tool, input, place)?,
-            Ok(input) => self.ask(input, place)?,
+            Ok(input) => self.make(input, place)?,
             Err(failed) => Answer::failed(&Asked::only(""), failed),
         };
         report(&answer, self.json)
     }
 
-    fn browse(&self, tool: &Tool<web::Build>, input: Value, place: &Place) -> Result<Answer, Failed> {
-        let web = place.web();
-        let log = place.log();
-        confine(&Needs { web: true, ..Needs::default() });
-        let step = log.call(None, &self.tool, &input);
-        let answer = runtime()?.block_on(call::web(&web, tool, input));
-        log.answer(step, &answer);
-        log.end("the call has ended");
-        Ok(answer)
-    }
-
-    fn ask(&self, input: Value, place: &Place) -> Result<Answer, Failed> {
-        let greeting = Greeting::open(&place.endpoint(), place.open(0)?)?;
-        let log = place.log();
+    /// Makes it, in the log from its beginning to its answer.
+    fn make(&self, input: Value, place: &Place) -> Result<Answer, Failed> {
+        let open = self.toolbox.open(place.open(0)?);
+        // What is not seen is escaped or passed on below.
+        let toolbox = self.toolbox.clone();
+        let toolbox = if self.json { toolbox } else { toolbox.raw() };
+        let log = Rc::new(place.log());
+        let tools = toolbox.tools(&open, place.web(), None, log.clone())?;
+        if web_tool(&self.tool).is_some() {
+            confine(&Needs { web: true, ..Needs::default() });
+            let answer = runtime()?.block_on(tools.browse(&self.tool, input, &Alone(&Begun::default())));
+            log.end("the call has ended");
+            return Ok(answer);
+        }
+        let greeting = Greeting::open(&place.endpoint(), open)?;
         confine(&Needs::default());
-        let answer = runtime()?.block_on(perform(&self.tool, input, greeting, &log));
+        let answer = runtime()?.block_on(perform(&tools, &self.tool, input, greeting, &log));
         log.end(if answer.is_ok() { "the call has ended" } else { "no session could be opened" });
         answer
     }
@@ -110,49 +123,50 @@ pub fn report(answer: &Answer, json: bool) -> Result<u8, Failed> {
     Ok(code(answer))
 }
 
-/// Makes one call that prints nothing before its end.
+/// Makes one request that prints nothing before its end.
 pub async fn ask(sandbox: &impl Sandbox, request: Request) -> Answer {
-    match call::begin(sandbox, request).await {
-        Ok(call) => call.finish(&mut Nobody, &Typed, known()).await,
+    match call::begin(sandbox, request, &WHOLE, known()).await {
+        Ok(call) => call.finish(&mut Nobody, &Typed).await,
         Err(answer) => *answer,
     }
 }
 
-/// The call, in the log from its beginning to its answer.
-async fn perform(tool: &str, input: Value, greeting: Greeting, log: &RunLog) -> Result<Answer, Failed> {
+async fn perform(
+    tools: &Tools<WebClient>,
+    tool: &str,
+    input: Value,
+    greeting: Greeting,
+    log: &RunLog,
+) -> Result<Answer, Failed> {
     let sandbox = greeting.opened().await?;
     log.session("call", sandbox.opened());
-    let step = log.call(None, tool, &input);
-    let answer = follow(tool, input, &sandbox).await?;
-    log.answer(step, &answer);
-    Ok(answer)
+    if let Some(refused) = prepare(tool, &input, &sandbox).await {
+        return Ok(refused);
+    }
+    let fed = input.get("stdin") == Some(&Value::Bool(true));
+    let stdin = fed.then(Input::stdin).transpose().map_err(|error| say::internal(error.to_string()))?;
+    let begun = Begun::default();
+    let mut alone = Alone(&begun);
+    tokio::select! {
+        answer = tools.call(&sandbox, tool, input, &mut alone) => Ok(answer),
+        never = begun.feed(stdin) => match never {},
+    }
 }
 
-async fn follow(tool: &str, input: Value, sandbox: &Connection) -> Result<Answer, Failed> {
-    let request = match call::plan(tool, input, sandbox.roots()) {
-        Ok(request) => request,
-        Err(answer) => return Ok(*answer),
+/// What one call by itself needs before it, or why it makes no sense by itself.
+async fn prepare(tool: &str, input: &Value, sandbox: &Connection) -> Option<Answer> {
+    // What is no request, or cannot be read, is refused by the call itself, with its reason.
+    let Ok(Plan::Request(request)) = Tool::find(tool)?.plan(input.clone(), sandbox.roots()) else {
+        return None;
     };
     if let Request::Bash(Bash { background: true, .. }) = &request {
         let rule = "a background process ends with its session, and this one has a single call; use `lazaret session`";
-        return Ok(Answer::failed(&Asked::of(&request), say::invalid(rule.into())));
+        return Some(Answer::failed(&Asked::of(&request), say::invalid(rule.into())));
     }
     if let Some(read) = read_before(&request) {
-        // What cannot be read is refused by the call itself, with its reason.
         ask(sandbox, read).await;
     }
-    let fed = matches!(&request, Request::Bash(Bash { stdin: Stdin::Stream, .. }));
-    let input = fed.then(Input::stdin).transpose().map_err(|error| say::internal(error.to_string()))?;
-    let call = match call::begin(sandbox, request).await {
-        Ok(call) => call,
-        Err(answer) => return Ok(*answer),
-    };
-    let control = call.running.control();
-    let mut nobody = Nobody;
-    tokio::select! {
-        answer = call.finish(&mut nobody, &Typed, known()) => Ok(answer),
-        never = pass_input(&control, input) => match never {},
-    }
+    None
 }
 
 /// The read that a write or an edit needs before it. Who types one call knows what it does, and its session ends with it.
@@ -175,13 +189,72 @@ impl Audience for Nobody {
     }
 }
 
+/// The request that is under way, once one is.
+#[derive(Default)]
+struct Begun {
+    control: RefCell<Option<Control>>,
+    coming: Notify,
+}
+
+impl Begun {
+    /// Feeds it from our input. Never returns.
+    async fn feed(&self, input: Option<Input>) -> Infallible {
+        let Some(input) = input else { return pending().await };
+        loop {
+            let control = self.control.borrow().clone();
+            match control {
+                Some(control) => return pass_input(&control, Some(input)).await,
+                None => self.coming.notified().await,
+            }
+        }
+    }
+}
+
+/// Who calls once: nothing is shown before the end, and the end of this program is the end of the call.
+struct Alone<'a>(&'a Begun);
+
+impl Audience for Alone<'_> {
+    async fn hear(&mut self, _: bool, _: &[u8]) -> Result<(), Gone> {
+        Ok(())
+    }
+}
+
+impl Approver for Alone<'_> {
+    async fn approve(&self, challenge: &Challenge, not_taken: Option<GrantFault>) -> Approval {
+        Typed.approve(challenge, not_taken).await
+    }
+
+    async fn elsewhere(&self, challenge: &Challenge) {
+        Typed.elsewhere(challenge).await;
+    }
+}
+
+impl Caller<Control> for Alone<'_> {
+    fn is_live(&self) -> bool {
+        false
+    }
+
+    fn begun(&self, control: Control) {
+        self.0.control.replace(Some(control));
+        self.0.coming.notify_one();
+    }
+
+    fn is_cancelled(&self) -> bool {
+        false
+    }
+
+    async fn cancelled(&self) {
+        pending().await
+    }
+}
+
 /// The text as it is where it is content; with a last line end where it is a list of lines, or for a person.
 fn shown(answer: &Answer, terminal: bool) -> Vec<u8> {
     let mut text = known().bytes(&answer.text).into_owned();
     if terminal {
         text = say::shown(&String::from_utf8_lossy(&text)).into_bytes();
     }
-    let content = matches!(answer.about.tool, "bash" | "file_read");
+    let content = matches!(&*answer.about.tool, "bash" | "file_read");
     if !text.is_empty() && !text.ends_with(b"\n") && (terminal || !content) {
         text.push(b'\n');
     }
@@ -214,7 +287,7 @@ mod tests {
         answer.text = b"a\x1b[2J\xff".to_vec();
         assert_eq!(shown(&answer, false), b"a\x1b[2J\xff");
         assert_eq!(String::from_utf8(shown(&answer, true)).unwrap(), "a\\u{1b}[2J\u{fffd}\n");
-        answer.about.tool = "glob";
+        answer.about.tool = "glob".into();
         answer.text = b"a".to_vec();
         assert_eq!(shown(&answer, false), b"a\n");
     }

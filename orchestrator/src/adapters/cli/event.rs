@@ -4,6 +4,7 @@ use crate::adapters::confine::{self, Confinement};
 use crate::adapters::secrets::known;
 use crate::domain::answer::{About, Answer};
 use crate::domain::text::unfinished;
+use crate::domain::violation::SecurityEvent as Violation;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker_protocol::{Challenge, Failed, GrantFault, Opened, Standing};
@@ -61,6 +62,9 @@ pub struct ResultEvent<'a> {
     result_base64: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<ErrorBody<'a>>,
+    /// For the model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    image: Option<ImageBody>,
     metadata: Metadata<'a>,
 }
 
@@ -92,6 +96,30 @@ impl<'a> Metadata<'a> {
         };
         let orchestrator_missing = confine::in_force().map(Confinement::missing).unwrap_or_default();
         Self { about, orchestrator_missing }
+    }
+}
+
+/// An image in JSON.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ImageBody {
+    media_type: &'static str,
+    data_base64: String,
+}
+
+/// A call tried to leave what it may touch; its result comes next.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SecurityLine<'a> {
+    id: &'a Value,
+    event: &'static str,
+    security_event: &'a Violation,
+}
+
+impl<'a> SecurityLine<'a> {
+    /// Puts `event` into JSON.
+    pub fn new(id: &'a Value, event: &'a Violation) -> Self {
+        Self { id, event: "security_event", security_event: event }
     }
 }
 
@@ -131,6 +159,10 @@ impl<'a> ResultEvent<'a> {
             result,
             result_base64: (!is_text).then(|| STANDARD.encode(&bytes)),
             error,
+            image: answer.image.as_ref().map(|image| ImageBody {
+                media_type: image.media_type,
+                data_base64: STANDARD.encode(&image.data),
+            }),
             metadata: Metadata::new(&answer.about),
         }
     }

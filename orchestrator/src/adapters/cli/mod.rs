@@ -14,6 +14,8 @@ mod approve;
 mod audit;
 mod log;
 mod place;
+mod completions;
+mod toolbox;
 mod event;
 mod streams;
 mod terminal;
@@ -58,7 +60,8 @@ Exit codes:
   call     0 done; 1 the tool failed; 2 wrong input, or no such tool;
            3 violation; 124 time limit; 125 lazaret failed; 126 refused
   history, undo  as call
-  session  0 at the end of its input; 125 no session; 141 nobody reads
+  session  0 at the end of its input; 3 after too many violations; 125 no
+           session; 141 nobody reads
   doctor   0 if a session can open here (with --attack: and its cell holds),
            else 1
   policy   0; 1 a file is wrong; 2 wrong input; 125 no policy
@@ -98,6 +101,7 @@ enum Command {
     Approve(approve::Approve),
     Audit(audit::Audit),
     Log(log::Log),
+    Completions(completions::Completions),
 }
 
 /// The program.
@@ -118,6 +122,7 @@ pub fn main() -> ExitCode {
         Command::Approve(approve) => approve.main(),
         Command::Audit(audit) => audit.main(),
         Command::Log(log) => log.main(),
+        Command::Completions(completions) => completions.main(),
     };
     let code = result.unwrap_or_else(|failed| {
         say::problem(&failed.message);
@@ -132,9 +137,21 @@ fn usage(error: &clap::Error) -> ExitCode {
     if shown.is_ok() && matches!(error.kind(), DisplayHelp | DisplayVersion) {
         return ExitCode::SUCCESS;
     }
-    let commands =
-        ["run", "call", "history", "undo", "tools", "session", "doctor", "policy", "approve", "audit", "log"]
-            .map(OsStr::new);
+    let commands = [
+        "run",
+        "call",
+        "history",
+        "undo",
+        "tools",
+        "session",
+        "doctor",
+        "policy",
+        "approve",
+        "audit",
+        "log",
+        "completions",
+    ]
+    .map(OsStr::new);
     let first = std::env::args_os().skip(1).find(|word| commands.contains(&word.as_os_str()));
     ExitCode::from(if first.is_some_and(|word| word == "run") { exit::LAZARET } else { exit::USAGE })
 }

@@ -89,7 +89,7 @@ impl Place {
         let profile = self.profile.clone();
         // What a person types, or a program sends that decides for itself, is not asked about again.
         let trust = self.trust.unwrap_or(Trust::Autonomous);
-        Ok(Open { project, central, profile, spare, scope: self.scope()?, trust })
+        Ok(Open { project, central, profile, spare, scope: self.scope()?, trust, capture: None })
     }
 
     /// The scope of the session, if there is to be one.

@@ -6,8 +6,8 @@
 use super::exit;
 use super::place::{Place, read_text};
 use super::say::{self, internal, invalid};
-use crate::domain::catalogue::{TOOLS, Tool};
-use crate::domain::{request, scope_file};
+use crate::domain::catalogue::{TOOLS, Tool, canonical};
+use crate::domain::scope_file;
 use broker_protocol::{Command as Run, Failed, Open, Risk, Roots, Trust};
 use clap::{Args, Subcommand};
 use nix::unistd::{Uid, User};
@@ -157,7 +157,7 @@ fn check_file(file: &Path, host: &Host) -> Result<Vec<String>, String> {
     if is_scope(file, &text) {
         let scope = scope_file::parse(&file.to_string_lossy(), &text).map_err(|error| error.to_string())?;
         policies::ScopePaths::new(&scope).map_err(|error| format!("{}: {error}", file.display()))?;
-        let unknown = scope.permissions.iter().filter(|permission| Tool::find(&permission.tool).is_none());
+        let unknown = scope.permissions.iter().filter(|permission| canonical(&permission.tool).is_empty());
         return Ok(unknown
             .map(|permission| format!("no tool of ours is called `{}`", permission.tool))
             .collect());
@@ -190,11 +190,12 @@ fn note(rule: &Rule) -> Option<String> {
     if rule.tool == "*" {
         return None;
     }
-    let Some(tool) = Tool::find(&rule.tool) else {
+    let name = canonical(&rule.tool);
+    if name.is_empty() {
         return Some(format!("{}: no tool of ours is called `{}`", rule.origin, rule.tool));
-    };
-    (tool.name != rule.tool).then(|| {
-        format!("{}: `{}` is another name of `{}`, which rules must use", rule.origin, rule.tool, tool.name)
+    }
+    (name != rule.tool).then(|| {
+        format!("{}: `{}` is another name of `{name}`, which rules must use", rule.origin, rule.tool)
     })
 }
 
@@ -205,10 +206,19 @@ fn explain(place: &Place, tool: &str, input: &str, json: bool) -> Result<u8, Fai
         serde_json::from_str(input).map_err(|error| invalid(format!("the input is not JSON: {error}")))?;
     let policy = policy(place)?;
     let Open { project, central, .. } = place.open(0)?;
-    let request = match request::parse(tool, input, &Roots { project, central }) {
+    let asked = match Tool::find(tool) {
+        None => Err(invalid(format!("the executor has no tool {tool:?}"))),
+        Some(tool) => match tool.plan(input, &Roots { project, central }) {
+            Ok(plan) => plan
+                .request()
+                .ok_or_else(|| invalid(format!("the executor is not asked about `{}`", tool.name))),
+            Err(error) => Err(Failed::from(error)),
+        },
+    };
+    let request = match asked {
         Ok(request) => request,
-        Err(error) => {
-            say::problem(&Failed::from(error).message);
+        Err(failed) => {
+            say::problem(&failed.message);
             return Ok(exit::USAGE);
         }
     };

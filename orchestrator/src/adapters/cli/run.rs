@@ -12,7 +12,8 @@ use crate::adapters::runlog::RunLog;
 use crate::adapters::secrets::known;
 use crate::application::call;
 use crate::domain::answer::{Answer, Details};
-use crate::ports::{Audience, Gone};
+use crate::domain::profile::WHOLE;
+use crate::ports::{Audience, Gone, Observer, Running};
 use broker_protocol::{Bash, Command, Ended, ErrorKind, Failed, Request, Signal, Stdin, Terminal, limit};
 use clap::Args;
 use serde_json::json;
@@ -84,9 +85,10 @@ impl Run {
         let mut out =
             self.audience().map_err(|error| say::internal(format!("cannot use the output: {error}")))?;
         log.session("run", sandbox.opened());
-        let step = log.call(None, "bash", &asked);
+        // The only call of this run.
+        log.asked(1, None, "bash", &asked);
         let answer = follow(&sandbox, request, signals, &mut out).await?;
-        log.answer(step, &answer);
+        log.answered(1, &answer);
         self.report(&answer, out.gone())
     }
 
@@ -183,13 +185,13 @@ async fn follow(
 ) -> Result<Answer, Failed> {
     let (input, raw) =
         this_side(&request).map_err(|error| say::internal(format!("cannot use the input: {error}")))?;
-    let call = match call::begin(sandbox, request).await {
+    let call = match call::begin(sandbox, request, &WHOLE, known()).await {
         Ok(call) => call,
         Err(answer) => return Ok(*answer),
     };
     let control = call.running.control();
     tokio::select! {
-        answer = call.finish(out, &Typed, known()) => Ok(answer),
+        answer = call.finish(out, &Typed) => Ok(answer),
         never = pass_input(&control, input) => match never {},
         never = signals.pass(&control, raw.as_ref()) => match never {},
     }

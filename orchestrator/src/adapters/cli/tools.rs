@@ -1,8 +1,8 @@
 //! `lazaret tools`: the catalogue.
 
 use super::place::Place;
-use super::{exit, say};
-use crate::domain::catalogue::{self, TOOLS, Tool, WEB_TOOLS};
+use super::{exit, say, toolbox};
+use crate::application::registry::Entry;
 use broker_protocol::Failed;
 use clap::Args;
 use serde_json::Value;
@@ -17,42 +17,45 @@ pub struct Tools {
     /// Print a JSON array with the schema of each tool's input
     #[arg(long)]
     json: bool,
+    /// Leave a tool out; may be given more than once
+    #[arg(long, value_name = "TOOL")]
+    disable: Vec<String>,
 }
 
 impl Tools {
     /// Prints the list.
     pub fn main(self, place: &Place) -> Result<u8, Failed> {
         let scope = place.scope()?;
-        let permitted = |tool: &str| scope.as_ref().is_none_or(|scope| scope.permits(tool));
+        let tools = toolbox::registry(&self.disable)?.list(scope.as_ref());
         match self.json {
-            true => say::json(
-                &catalogue::all()
-                    .filter(|tool| permitted(tool["name"].as_str().unwrap_or_default()))
-                    .collect::<Vec<Value>>(),
-            )?,
-            false => say::result(table(permitted).as_bytes())?,
+            true => say::json(&tools.iter().map(Entry::to_json).collect::<Vec<Value>>())?,
+            false => say::result(table(&tools).as_bytes())?,
         }
         Ok(exit::OK)
     }
 }
 
-fn table(permitted: impl Fn(&str) -> bool) -> String {
+fn table(tools: &[Entry]) -> String {
     let mut table = format!(
-        "{:<11}{:<9}{:<8}{}\n",
+        "{:<15}{:<9}{:<8}{}\n",
         "TOOL", "CATEGORY", "RISK", "INPUT (* required)  [other names of the tool]"
     );
-    table.extend(TOOLS.iter().filter(|tool| permitted(tool.name)).map(row));
-    table.extend(WEB_TOOLS.iter().filter(|tool| permitted(tool.name)).map(row));
+    for tool in tools {
+        let json = tool.to_json();
+        let schema = &json["inputSchema"];
+        let is_required = |name: &String| {
+            schema["required"]
+                .as_array()
+                .is_some_and(|required| required.iter().any(|one| one == name.as_str()))
+        };
+        let field = |name: &String| if is_required(name) { format!("{name}*") } else { name.clone() };
+        let fields: Vec<_> =
+            schema["properties"].as_object().into_iter().flat_map(|all| all.keys()).map(field).collect();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let aliases: Vec<_> = json["aliases"].as_array().into_iter().flatten().map(text).collect();
+        let (category, risk) = (text(&json["category"]), text(&json["risk"]));
+        let (fields, aliases) = (fields.join(", "), aliases.join(", "));
+        table.push_str(&format!("{:<15}{category:<9}{risk:<8}{fields}  [{aliases}]\n", tool.name()));
+    }
     table
-}
-
-fn row<B>(tool: &Tool<B>) -> String {
-    let name = |field: &crate::domain::field::Field| match field.required {
-        true => format!("{}*", field.name),
-        false => field.name.to_owned(),
-    };
-    let fields = tool.fields.iter().map(name).collect::<Vec<_>>().join(", ");
-    let (category, risk) = (tool.category.name(), tool.risk.name());
-    let aliases = tool.aliases.join(", ");
-    format!("{:<11}{category:<9}{risk:<8}{fields}  [{aliases}]\n", tool.name)
 }

@@ -18,10 +18,11 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::JoinHandle;
 
 /// Output that was taken is paid for in pieces of at least this size: a message each would cost more than the output.
@@ -35,6 +36,8 @@ pub struct Connection {
     roots: Roots,
     opened: Opened,
     reader: JoinHandle<()>,
+    /// As many calls as the border lets be under way at once.
+    places: Arc<Semaphore>,
 }
 
 impl Connection {
@@ -45,7 +48,7 @@ impl Connection {
             Rc::new(Link { write, state: RefCell::default(), dirty: Notify::new(), drained: Notify::new() });
         let reader = tokio::task::spawn_local(run(link.clone(), read, decoder));
         let roots = Roots { project: opened.project.clone(), central: opened.central.clone() };
-        Self { link, roots, opened, reader }
+        Self { link, roots, opened, reader, places: Arc::new(Semaphore::new(limit::CALLS)) }
     }
 
     /// What the executor said of the session.
@@ -82,6 +85,8 @@ impl Sandbox for Connection {
     }
 
     async fn start(&self, request: Request) -> Result<RunningCall, Failed> {
+        // Never closed, so there is always a place in the end.
+        let place = self.places.clone().acquire_owned().await.ok();
         self.link.room().await;
         let slot = Rc::new(Slot::default());
         let call = self.link.enter(slot.clone());
@@ -91,7 +96,7 @@ impl Sandbox for Connection {
             self.link.state.borrow_mut().calls.remove(&call);
             return Err(failed);
         }
-        Ok(RunningCall { control, owed: 0, ended: false })
+        Ok(RunningCall { control, owed: 0, ended: false, place })
     }
 }
 
@@ -360,21 +365,29 @@ pub struct RunningCall {
     /// Output that was taken and is not yet paid for.
     owed: u32,
     ended: bool,
-}
-
-impl RunningCall {
-    /// A way to steer this call while somebody else follows it.
-    pub fn control(&self) -> Control {
-        self.control.clone()
-    }
+    /// Its place among the calls under way.
+    place: Option<OwnedSemaphorePermit>,
 }
 
 impl Running for RunningCall {
+    type Control = Control;
+
+    fn number(&self) -> CallId {
+        self.control.call
+    }
+
+    fn control(&self) -> Control {
+        self.control.clone()
+    }
+
     async fn next(&mut self) -> Event {
         loop {
             let next = self.control.slot.events.borrow_mut().pop_front();
             if let Some(event) = next {
                 self.ended = matches!(event, Event::Ended(_));
+                if self.ended {
+                    self.place = None;
+                }
                 return event;
             }
             self.control.slot.arrived.notified().await;
@@ -390,10 +403,6 @@ impl Running for RunningCall {
         slot.window.set(slot.window.get().saturating_add(self.owed));
         self.control.tell(|call| ToBroker::Credit { call, bytes: self.owed });
         self.owed = 0;
-    }
-
-    fn number(&self) -> CallId {
-        self.control.call
     }
 
     fn cancel(&self) {

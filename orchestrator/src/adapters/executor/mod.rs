@@ -10,7 +10,7 @@ mod connection;
 mod approvals;
 
 pub use approvals::{Approvals, Heard};
-pub use connection::{Connection, Control, RunningCall};
+pub use connection::{Connection, Control};
 pub use greeting::Greeting;
 
 use broker_protocol::{ErrorKind, Failed, FrameError, HelloError};

@@ -4,19 +4,19 @@ use super::Reopening;
 use super::asked::{ByLine, Slot};
 use super::line::{LineError, Wrong};
 use super::writer::Writer;
-use crate::adapters::cli::event::{ErrorBody, GrantsEvent, Notice, OutputEvent, ResultEvent, Whole};
-use crate::adapters::executor::{Control, RunningCall};
-use crate::adapters::runlog::RunLog;
+use crate::adapters::cli::event::{
+    ErrorBody, GrantsEvent, Notice, OutputEvent, ResultEvent, SecurityLine, Whole,
+};
+use crate::adapters::executor::Control;
 use crate::adapters::secrets::known;
 use crate::adapters::web::WebClient;
-use crate::application::call;
+use crate::application::call::Tools;
 use crate::domain::answer::{Answer, Asked};
-use crate::domain::catalogue::{Tool, canonical, web_tool};
-use crate::domain::redact::Stream;
-use crate::domain::request::live;
-use crate::domain::web;
-use crate::ports::{Approval, Audience, Gone, Sandbox};
-use broker_protocol::{ErrorKind, Failed, limit};
+use crate::domain::catalogue::{canonical, web_tool};
+use crate::domain::clean::Cleaner;
+use crate::domain::redact;
+use crate::ports::{Approval, Approver, Audience, Caller, Gone};
+use broker_protocol::{Challenge, ErrorKind, Failed, GrantFault, limit};
 use serde_json::Value;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -34,13 +34,12 @@ pub struct Calls(Rc<Shared>);
 
 struct Shared {
     sandbox: Reopening,
-    web: WebClient,
+    tools: Tools<WebClient>,
+    /// As many calls of web tools as may be under way at once.
+    browsing: Semaphore,
     writer: Rc<Writer>,
-    log: Rc<RunLog>,
     /// Calls that have no result yet, by the JSON of their id.
     by_id: RefCell<HashMap<String, Rc<Entry>>>,
-    /// As many calls as may be under way at once.
-    places: Semaphore,
     /// Calls whose result is not written yet.
     unwritten: Cell<usize>,
     written: Notify,
@@ -48,11 +47,15 @@ struct Shared {
 
 /// A call that has no result yet.
 struct Entry {
-    control: RefCell<Option<Control>>,
+    /// Its requests to the executor: one, or for a batch several.
+    controls: RefCell<Vec<Control>>,
     is_cancelled: Cell<bool>,
-    cancelling: Notify,
+    /// Told when it is cancelled, and when a request is under way.
+    changed: Notify,
     /// Where the answer to its question comes.
     question: Slot,
+    /// What of its line the executor does not have yet.
+    held: RefCell<Option<OwnedSemaphorePermit>>,
     /// The way to its standard input, if it has one that has not ended.
     input: RefCell<Option<UnboundedSender<Fed>>>,
 }
@@ -65,14 +68,13 @@ struct Fed {
 
 impl Calls {
     /// No calls yet.
-    pub fn new(sandbox: Reopening, web: WebClient, writer: Rc<Writer>, log: Rc<RunLog>) -> Self {
+    pub fn new(sandbox: Reopening, tools: Tools<WebClient>, writer: Rc<Writer>) -> Self {
         Self(Rc::new(Shared {
             sandbox,
-            web,
+            tools,
+            browsing: Semaphore::new(limit::CALLS),
             writer,
-            log,
             by_id: RefCell::default(),
-            places: Semaphore::new(limit::CALLS),
             unwritten: Cell::new(0),
             written: Notify::new(),
         }))
@@ -91,16 +93,19 @@ impl Calls {
         if shared.by_id.borrow().contains_key(&key) {
             return Err(Wrong { id, error: LineError::IdInUse });
         }
-        let (entry, fed) = Entry::new(input.get("stdin") == Some(&Value::Bool(true)));
+        let (entry, fed) = Entry::new(input.get("stdin") == Some(&Value::Bool(true)), held);
         shared.by_id.borrow_mut().insert(key.clone(), entry.clone());
         shared.unwritten.set(shared.unwritten.get() + 1);
         tokio::task::spawn_local(async move {
-            let step = shared.log.call(Some(&id), &tool, &input);
-            let answer = shared.answer(&id, &tool, input, held, &entry, fed).await;
-            // Before the client knows: what it then asks for stands behind it.
-            shared.log.answer(step, &answer);
+            let answer = shared.answer(&id, &tool, input, &entry, fed).await;
+            for event in &answer.security {
+                let _ = shared.writer.line(&SecurityLine::new(&id, event)).await;
+            }
             // From here on the id is free: who has read the result may use it again at once.
             shared.by_id.borrow_mut().remove(&key);
+            if !answer.security.is_empty() && shared.tools.is_over() {
+                shared.by_id.borrow().values().for_each(|entry| entry.cancel());
+            }
             // A writer that is closed ends the session.
             let _ = shared.writer.line(&ResultEvent::new(Some(&id), &answer)).await;
             shared.unwritten.set(shared.unwritten.get() - 1);
@@ -172,6 +177,11 @@ impl Calls {
         };
     }
 
+    /// Whether there were so many violations that no call is made any more.
+    pub fn are_over(&self) -> bool {
+        self.0.tools.is_over()
+    }
+
     /// Waits until every call has its result written. No input comes any more.
     pub async fn finished(&self) {
         self.0.by_id.borrow().values().for_each(|entry| drop(entry.input.take()));
@@ -186,88 +196,48 @@ impl Shared {
         self.by_id.borrow().get(&id.to_string()).cloned()
     }
 
-    /// One call, from its turn to its answer.
+    /// One call, from its line to its answer.
     async fn answer(
         &self,
         id: &Value,
         tool: &str,
         input: Value,
-        held: OwnedSemaphorePermit,
         entry: &Entry,
         fed: Option<UnboundedReceiver<Fed>>,
     ) -> Answer {
-        if let Some(tool) = web_tool(tool) {
-            return self.browse(tool, input, held, entry).await;
-        }
-        let said_twice = (held.num_permits() <= SAID_TWICE).then(|| input.clone());
-        let begun = async {
-            let place = self.places.acquire().await;
-            (place, self.begin(tool, input).await)
-        };
-        // The place is kept until the call has ended.
-        let (_place, begun) = tokio::select! {
-            begun = begun => begun,
-            () = entry.cancelled() => return never_run(tool, cancelled()),
-        };
-        drop(held);
-        let call = match begun {
-            Ok(call) => call,
-            Err(answer) => return *answer,
-        };
-        let control = call.running.control();
-        entry.steer(control.clone());
+        let is_short = entry.held.borrow().as_ref().is_some_and(|held| held.num_permits() <= SAID_TWICE);
         let approver = ByLine {
             id,
-            tool: Tool::find(tool).map_or(tool, |tool| tool.name),
-            input: said_twice,
+            tool: Some(canonical(tool)).filter(|name| !name.is_empty()).unwrap_or(tool),
+            input: is_short.then(|| input.clone()),
             writer: &self.writer,
             slot: &entry.question,
         };
-        let clear = [known().stream(), known().stream()];
-        let mut listener = Listener { id, writer: &self.writer, clear, streams: Default::default() };
+        let mut listener = Listener::new(id, &self.writer, entry, approver, self.tools.is_raw());
+        if web_tool(tool).is_some() {
+            let _place = tokio::select! {
+                place = self.browsing.acquire() => place,
+                () = entry.cancelled() => return self.tools.never_ran(tool, &input, cancelled()),
+            };
+            entry.held.take();
+            return self.tools.browse(tool, input, &listener).await;
+        }
+        let sandbox = tokio::select! {
+            sandbox = self.sandbox.connection(&self.writer) => sandbox,
+            () = entry.cancelled() => Err(cancelled()),
+        };
+        let sandbox = match sandbox {
+            Ok(sandbox) => sandbox,
+            Err(failed) => return self.tools.never_ran(tool, &input, failed),
+        };
         tokio::select! {
-            answer = call.finish(&mut listener, &approver, known()) => {
+            answer = self.tools.call(&*sandbox, tool, input, &mut listener) => {
                 listener.rest().await;
                 answer
             }
-            never = pass_input(&control, fed) => match never {},
+            never = entry.pass_input(fed) => match never {},
         }
     }
-
-    /// One call of a web tool. There is nothing to steer: cancelled, it is dropped.
-    async fn browse(
-        &self,
-        tool: &Tool<web::Build>,
-        input: Value,
-        held: OwnedSemaphorePermit,
-        entry: &Entry,
-    ) -> Answer {
-        let answered = async {
-            let _place = self.places.acquire().await;
-            drop(held);
-            call::web(&self.web, tool, input).await
-        };
-        tokio::select! {
-            answer = answered => answer,
-            () = entry.cancelled() => {
-                never_run(tool.name, Failed { kind: ErrorKind::Cancelled, message: "the call was cancelled".into() })
-            }
-        }
-    }
-
-    async fn begin(&self, tool: &str, input: Value) -> Result<call::Call<RunningCall>, Box<Answer>> {
-        let sandbox = self
-            .sandbox
-            .connection(&self.writer)
-            .await
-            .map_err(|failed| Box::new(never_run(tool, failed)))?;
-        let request = call::plan(tool, input, sandbox.roots())?;
-        call::begin(&*sandbox, live(request)).await
-    }
-}
-
-fn never_run(tool: &str, failed: Failed) -> Answer {
-    Answer::failed(&Asked::only(canonical(tool)), failed)
 }
 
 fn cancelled() -> Failed {
@@ -275,13 +245,14 @@ fn cancelled() -> Failed {
 }
 
 impl Entry {
-    fn new(has_input: bool) -> (Rc<Self>, Option<UnboundedReceiver<Fed>>) {
+    fn new(has_input: bool, held: OwnedSemaphorePermit) -> (Rc<Self>, Option<UnboundedReceiver<Fed>>) {
         let (input, fed) = has_input.then(unbounded_channel).unzip();
         let entry = Self {
-            control: RefCell::default(),
+            controls: RefCell::default(),
             is_cancelled: Cell::new(false),
-            cancelling: Notify::new(),
+            changed: Notify::new(),
             question: Slot::default(),
+            held: RefCell::new(Some(held)),
             input: RefCell::new(input),
         };
         (Rc::new(entry), fed)
@@ -289,35 +260,45 @@ impl Entry {
 
     fn cancel(&self) {
         self.is_cancelled.set(true);
-        self.cancelling.notify_one();
-        if let Some(control) = &*self.control.borrow() {
-            control.cancel();
-        }
+        self.changed.notify_waiters();
+        self.controls.borrow().iter().for_each(Control::cancel);
     }
 
     async fn cancelled(&self) {
         while !self.is_cancelled.get() {
-            self.cancelling.notified().await;
+            self.changed.notified().await;
         }
     }
 
-    /// The call is under way now; what was asked for before goes to it.
+    /// A request is under way now; what was asked for before goes to it.
     fn steer(&self, control: Control) {
         if self.is_cancelled.get() {
             control.cancel();
         }
-        self.control.replace(Some(control));
+        self.held.take();
+        self.controls.borrow_mut().push(control);
+        self.changed.notify_waiters();
+    }
+
+    /// Feeds the call's request what the client sends, once there is one. Never returns: it is the call that ends.
+    async fn pass_input(&self, fed: Option<UnboundedReceiver<Fed>>) -> Infallible {
+        let Some(fed) = fed else { return pending().await };
+        loop {
+            let control = self.controls.borrow().first().cloned();
+            match control {
+                Some(control) => return pass_input(&control, fed).await,
+                None => self.changed.notified().await,
+            }
+        }
     }
 }
 
-/// Feeds a call what the client sends, in order, until that ends. Never returns: it is the call that ends.
-async fn pass_input(control: &Control, fed: Option<UnboundedReceiver<Fed>>) -> Infallible {
-    if let Some(mut fed) = fed {
-        while let Some(fed) = fed.recv().await {
-            control.feed(&fed.bytes).await;
-        }
-        control.end_input();
+/// Feeds a request what the client sends, in order, until that ends. Never returns.
+async fn pass_input(control: &Control, mut fed: UnboundedReceiver<Fed>) -> Infallible {
+    while let Some(fed) = fed.recv().await {
+        control.feed(&fed.bytes).await;
     }
+    control.end_input();
     pending().await
 }
 
@@ -325,36 +306,100 @@ async fn pass_input(control: &Control, fed: Option<UnboundedReceiver<Fed>>) -> I
 struct Listener<'a> {
     id: &'a Value,
     writer: &'a Writer,
-    /// Takes out secrets: of standard output and of standard error.
-    clear: [Stream<'static>; 2],
+    entry: &'a Entry,
+    approver: ByLine<'a>,
     /// Standard output and standard error.
-    streams: [Whole; 2],
+    streams: [Stream; 2],
+}
+
+/// One stream of output, on its way to a line: secrets are taken out, characters are joined, and what is not seen goes.
+struct Stream {
+    clear: redact::Stream<'static>,
+    whole: Whole,
+    cleaner: Option<Cleaner>,
+}
+
+impl Stream {
+    fn new(raw: bool) -> Self {
+        let cleaner = (!raw).then(Cleaner::default);
+        Self { clear: known().stream(), whole: Whole::default(), cleaner }
+    }
+
+    fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let clear = self.clear.push(bytes);
+        let whole = self.whole.push(&clear);
+        match &mut self.cleaner {
+            None => whole.into_owned(),
+            Some(cleaner) => cleaner.clean(&whole).into_owned(),
+        }
+    }
+
+    /// What was held back: for a secret that never came whole, or a character.
+    fn rest(&mut self) -> Vec<u8> {
+        let held = self.clear.rest();
+        let mut last = self.whole.push(&held).into_owned();
+        last.extend(self.whole.rest());
+        match &mut self.cleaner {
+            None => last,
+            Some(cleaner) => cleaner.clean(&last).into_owned(),
+        }
+    }
 }
 
 impl Audience for Listener<'_> {
     async fn hear(&mut self, stderr: bool, bytes: &[u8]) -> Result<(), Gone> {
-        let clear = self.clear[usize::from(stderr)].push(bytes);
-        let chunk = self.streams[usize::from(stderr)].push(&clear);
+        let chunk = self.streams[usize::from(stderr)].push(bytes);
         self.say(stderr, &chunk).await
     }
 }
 
-impl Listener<'_> {
+impl Approver for Listener<'_> {
+    async fn approve(&self, challenge: &Challenge, not_taken: Option<GrantFault>) -> Approval {
+        self.approver.approve(challenge, not_taken).await
+    }
+
+    async fn elsewhere(&self, challenge: &Challenge) {
+        self.approver.elsewhere(challenge).await;
+    }
+}
+
+impl Caller<Control> for Listener<'_> {
+    fn is_live(&self) -> bool {
+        true
+    }
+
+    fn begun(&self, control: Control) {
+        self.entry.steer(control);
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.entry.is_cancelled.get()
+    }
+
+    async fn cancelled(&self) {
+        self.entry.cancelled().await;
+    }
+}
+
+impl<'a> Listener<'a> {
+    fn new(id: &'a Value, writer: &'a Writer, entry: &'a Entry, approver: ByLine<'a>, raw: bool) -> Self {
+        Self { id, writer, entry, approver, streams: [Stream::new(raw), Stream::new(raw)] }
+    }
+
     async fn say(&self, stderr: bool, chunk: &[u8]) -> Result<(), Gone> {
         if chunk.is_empty() {
             return Ok(());
         }
-        self.writer.line(&OutputEvent::new(self.id, stderr, chunk)).await.map_err(|_| Gone)
+        // Without what is not seen, pieces may have become a secret.
+        let chunk = known().bytes(chunk);
+        self.writer.line(&OutputEvent::new(self.id, stderr, &chunk)).await.map_err(|_| Gone)
     }
 
-    /// Passes on what never became a whole character.
+    /// Passes on what was held back to the end.
     async fn rest(&mut self) {
         for stderr in [false, true] {
-            let number = usize::from(stderr);
-            let held = self.clear[number].rest();
-            let last = self.streams[number].push(&held).into_owned();
-            let rest = self.streams[number].rest();
-            let _ = self.say(stderr, &[last, rest].concat()).await;
+            let rest = self.streams[usize::from(stderr)].rest();
+            let _ = self.say(stderr, &rest).await;
         }
     }
 }

@@ -12,11 +12,14 @@ mod asked;
 
 use super::event::{ErrorBody, Notice, Ready};
 use super::place::Place;
+use super::toolbox::Toolbox;
 use super::{exit, runtime, say};
 use crate::adapters::confine::{Needs, confine};
 use crate::adapters::executor::{Connection, Endpoint, Greeting};
 use crate::adapters::runlog::RunLog;
 use crate::adapters::web::WebClient;
+use crate::application::call::Tools;
+use crate::domain::violation;
 use broker_protocol::{ErrorKind, Failed, Open};
 use calls::Calls;
 use clap::Args;
@@ -55,34 +58,47 @@ Out:
       "tool":"bash","calls":2}]}
   {"id":"1","event":"result","status":"success","result":"...",
       "metadata":{...}}
+  {"id":"3","event":"security_event","securityEvent":{"type":
+      "sandbox_violation","tool":"...","message":"...","violations":1,...}}
 A call that the policy asks about waits for "approve"; without an answer in
 time its result is the error approval_timeout, and it was not started. With
 "channel":"separate" the answer is taken from `lazaret approve` only.
 Each call ends with exactly one result. A wrong line gets a result with
 status "error" and its id, or null. A line for a call that has ended is
 ignored. At the end of the input, calls under way are waited for.
+A call that tries to leave what it may touch is a violation. After
+--max-violations of them the calls under way are cancelled, every further one
+is refused (denied_policy), and the exit code is 3.
 
-Exit code: 0 at the end of the input; 125 no session could be opened;
-141 nobody reads the output."#;
+Exit code: 0 at the end of the input; 3 at its end after too many violations;
+125 no session could be opened; 141 nobody reads the output."#;
 
 /// Speak JSON lines: many calls at once in one session
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Session {}
+pub struct Session {
+    #[command(flatten)]
+    toolbox: Toolbox,
+    /// Violations that end the session; 0: none do [default: 3; 1 with --trust autonomous]
+    #[arg(long, value_name = "N")]
+    max_violations: Option<u32>,
+}
 
 impl Session {
     /// Serves standard input until it ends; returns our exit code.
     pub fn main(self, place: Place) -> Result<u8, Failed> {
         let log = Rc::new(place.log());
-        let open = place.open(SPARE)?;
+        let open = self.toolbox.open(place.open(SPARE)?);
+        let most = self.max_violations.unwrap_or(violation::most(place.trust()));
+        let tools = self.toolbox.tools(&open, place.web(), (most > 0).then_some(most), log.clone())?;
         let endpoint = place.endpoint().lasting();
-        let web = place.web();
         let socket = endpoint.as_ref().ok().and_then(|endpoint| endpoint.socket().map(Path::to_owned));
         confine(&Needs { web: true, socket, ..Needs::default() });
         let sandbox = Reopening::new(endpoint.map_err(Failed::from), open, log.clone());
-        let served = runtime()?.block_on(serve(sandbox, web, log.clone()));
+        let served = runtime()?.block_on(serve(sandbox, tools));
         log.end(match served {
             Ok(exit::OK) => "the input ended",
+            Ok(exit::VIOLATION) => "there were too many violations",
             Ok(_) => "nobody reads the output",
             Err(_) => "no session could be opened",
         });
@@ -90,7 +106,7 @@ impl Session {
     }
 }
 
-async fn serve(sandbox: Reopening, web: WebClient, log: Rc<RunLog>) -> Result<u8, Failed> {
+async fn serve(sandbox: Reopening, tools: Tools<WebClient>) -> Result<u8, Failed> {
     let streams = |error| say::internal(format!("cannot use the standard streams: {error}"));
     let mut lines = Lines::new(super::streams::Input::stdin().map_err(streams)?);
     let writer = Rc::new(Writer::new(super::streams::Output::stdout().map_err(streams)?));
@@ -99,10 +115,10 @@ async fn serve(sandbox: Reopening, web: WebClient, log: Rc<RunLog>) -> Result<u8
         let _ = writer.line(&fault).await;
         return Err(failed);
     }
-    let desk =
-        Desk { calls: Calls::new(sandbox, web, writer.clone(), log), held: Arc::new(Semaphore::new(HELD)) };
+    let calls = Calls::new(sandbox, tools, writer.clone());
+    let desk = Desk { calls, held: Arc::new(Semaphore::new(HELD)) };
     tokio::select! {
-        () = desk.serve(&mut lines) => Ok(exit::OK),
+        () = desk.serve(&mut lines) => Ok(if desk.calls.are_over() { exit::VIOLATION } else { exit::OK }),
         () = writer.closed() => Ok(exit::SIGNAL + nix::libc::SIGPIPE as u8),
     }
 }

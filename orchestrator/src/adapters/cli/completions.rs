@@ -1,0 +1,44 @@
+//! `lazaret completions`: what a shell needs to complete our command line.
+
+use super::{Cli, exit, say};
+use broker_protocol::Failed;
+use clap::{Args, CommandFactory, ValueEnum};
+use clap_complete::aot;
+
+const EXAMPLES: &str = "\
+Examples:
+  lazaret completions bash > ~/.local/share/bash-completion/completions/lazaret
+  lazaret completions zsh > ~/.zfunc/_lazaret      (a directory of your fpath)
+  lazaret completions fish > ~/.config/fish/completions/lazaret.fish
+
+Exit code: 0; 2 for another shell.";
+
+/// Print completions for a shell
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Completions {
+    /// The shell
+    shell: Shell,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+impl Completions {
+    /// Prints them.
+    pub fn main(self) -> Result<u8, Failed> {
+        let shell = match self.shell {
+            Shell::Bash => aot::Shell::Bash,
+            Shell::Zsh => aot::Shell::Zsh,
+            Shell::Fish => aot::Shell::Fish,
+        };
+        let mut script = Vec::new();
+        aot::generate(shell, &mut Cli::command(), "lazaret", &mut script);
+        say::result(&script)?;
+        Ok(exit::OK)
+    }
+}

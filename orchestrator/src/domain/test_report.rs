@@ -1,0 +1,200 @@
+//! Test suites: the command for each runner, and what its output says. The exit code decides; the counts are what a
+//! stranger's program printed.
+
+use broker_protocol::Command;
+use serde::Serialize;
+use serde_bytes::ByteBuf;
+
+/// A test runner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framework {
+    /// The one whose files are there.
+    Auto,
+    /// Python.
+    Pytest,
+    /// Rust.
+    Cargo,
+    /// Node.
+    Npm,
+}
+
+/// Chosen where the tests are, by a shell in the cell: who asks has no right to look.
+const AUTO: &str = "if [ -f Cargo.toml ]; then exec cargo test --no-fail-fast; \
+                    elif [ -f package.json ]; then exec npm test; \
+                    elif [ -f pyproject.toml ] || [ -f pytest.ini ] || [ -f setup.py ] || [ -f setup.cfg ] || [ -f tox.ini ] \
+                    || [ -d tests ]; then exec python3 -m pytest -q --color=no; \
+                    else echo 'no Cargo.toml, package.json or Python project here' >&2; exit 127; fi";
+
+impl Framework {
+    /// Names in the tool's input.
+    pub const NAMES: [&str; 4] = ["auto", "pytest", "cargo", "npm"];
+
+    /// By a name that was checked.
+    pub fn named(name: Option<&str>) -> Self {
+        match name {
+            Some("pytest") => Framework::Pytest,
+            Some("cargo") => Framework::Cargo,
+            Some("npm") => Framework::Npm,
+            _ => Framework::Auto,
+        }
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+
+    /// What is run.
+    pub fn command(self) -> Command {
+        let words = |words: &[&str]| {
+            Command::Arguments(words.iter().map(|word| ByteBuf::from(word.as_bytes())).collect())
+        };
+        match self {
+            Framework::Auto => Command::Shell(AUTO.to_owned()),
+            Framework::Pytest => words(&["python3", "-m", "pytest", "-q", "--color=no"]),
+            Framework::Cargo => words(&["cargo", "test", "--no-fail-fast"]),
+            Framework::Npm => words(&["npm", "test"]),
+        }
+    }
+}
+
+/// How many tests did what, as the runner said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[allow(missing_docs)]
+pub struct Counts {
+    pub passed: u64,
+    pub failed: u64,
+    pub skipped: u64,
+}
+
+impl Counts {
+    /// Reads them from the end of an output; `None` where no runner has said any.
+    pub fn read(output: &str) -> Option<Self> {
+        let mut sum: Option<Self> = None;
+        for line in output.lines() {
+            if let Some(counts) = cargo(line) {
+                sum = Some(sum.unwrap_or_default() + counts);
+            } else if let Some(counts) = pytest(line).or_else(|| table(line)) {
+                sum = Some(counts);
+            } else if let Some((place, count)) = one(line) {
+                let counts = sum.get_or_insert_default();
+                match place {
+                    Place::Passed => counts.passed = count,
+                    Place::Failed => counts.failed = count,
+                    Place::Skipped => counts.skipped = count,
+                }
+            }
+        }
+        sum
+    }
+}
+
+impl std::ops::Add for Counts {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            passed: self.passed.saturating_add(other.passed),
+            failed: self.failed.saturating_add(other.failed),
+            skipped: self.skipped.saturating_add(other.skipped),
+        }
+    }
+}
+
+enum Place {
+    Passed,
+    Failed,
+    Skipped,
+}
+
+/// `test result: ok. 2 passed; 0 failed; 1 ignored; …`: one for each program of tests.
+fn cargo(line: &str) -> Option<Counts> {
+    let (_, counts) = line.trim().strip_prefix("test result: ")?.split_once(". ")?;
+    Some(words(counts, ';'))
+}
+
+/// `== 1 failed, 2 passed, 1 skipped in 0.12s ==`, with or without the signs.
+fn pytest(line: &str) -> Option<Counts> {
+    let (counts, time) = line.trim().trim_matches('=').trim().rsplit_once(" in ")?;
+    let seconds = time.split('s').next().is_some_and(|number| number.parse::<f64>().is_ok());
+    let first = counts.split(' ').next().is_some_and(|number| number.parse::<u64>().is_ok());
+    (seconds && first).then(|| words(counts, ','))
+}
+
+/// Jest's `Tests:  1 failed, 2 passed, 3 total` and Vitest's `Tests  1 failed | 2 passed (3)`.
+fn table(line: &str) -> Option<Counts> {
+    let counts = line.trim().strip_prefix("Tests")?.trim_start_matches(':').trim();
+    counts.starts_with(|c: char| c.is_ascii_digit()).then(|| words(&counts.replace('|', ","), ','))
+}
+
+/// Node's `# pass 3` or `ℹ pass 3`, and Mocha's `3 passing`.
+fn one(line: &str) -> Option<(Place, u64)> {
+    let line = line.trim();
+    let node = line.strip_prefix("# ").or_else(|| line.strip_prefix("ℹ "));
+    let (name, number) = match node {
+        Some(rest) => rest.split_once(' ')?,
+        None => line.split_once(' ').map(|(number, rest)| (rest.split(' ').next().unwrap_or(""), number))?,
+    };
+    let place = match (node.is_some(), name) {
+        (true, "pass") | (false, "passing") => Place::Passed,
+        (true, "fail") | (false, "failing") => Place::Failed,
+        (true, "skipped") | (false, "pending") => Place::Skipped,
+        _ => return None,
+    };
+    Some((place, number.parse().ok()?))
+}
+
+/// `1 failed, 2 passed`: a number and a word, again and again.
+fn words(text: &str, between: char) -> Counts {
+    let mut counts = Counts::default();
+    for part in text.split(between) {
+        let mut words = part.split_whitespace();
+        let (Some(Ok(count)), Some(name)) = (words.next().map(str::parse::<u64>), words.next()) else {
+            continue;
+        };
+        let place = match name {
+            "passed" | "xpassed" => &mut counts.passed,
+            "failed" | "error" | "errors" => &mut counts.failed,
+            "skipped" | "ignored" | "xfailed" | "todo" => &mut counts.skipped,
+            _ => continue,
+        };
+        *place = place.saturating_add(count);
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_runner_is_understood() {
+        let cases = [
+            (
+                "running 3 tests\ntest result: FAILED. 2 passed; 1 failed; 4 ignored; 0 measured; 0 filtered out; finished in 0.01s\n\ntest result: ok. 5 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out",
+                Some((7, 1, 4)),
+            ),
+            ("..F\n=== 1 failed, 2 passed, 1 skipped, 3 warnings in 0.12s ===", Some((2, 1, 1))),
+            ("2 passed in 0.01s", Some((2, 0, 0))),
+            ("1 failed, 1 error, 2 xfailed in 61.20s (0:01:01)", Some((0, 2, 2))),
+            ("Tests:       1 failed, 1 skipped, 2 passed, 4 total\nTime: 1 s", Some((2, 1, 1))),
+            ("      Tests  1 failed | 2 passed (3)", Some((2, 1, 0))),
+            ("# tests 3\n# pass 2\n# fail 1\n# cancelled 0\n# skipped 0", Some((2, 1, 0))),
+            ("ℹ pass 3\nℹ fail 0\nℹ skipped 1", Some((3, 0, 1))),
+            ("  3 passing (12ms)\n  1 pending\n  2 failing", Some((3, 2, 1))),
+            ("no tests here\nin 3s\nTests are good\n5 of 6", None),
+            ("", None),
+            ("test result: ok. 99999999999999999999 passed; 1 failed", Some((0, 1, 0))),
+        ];
+        for (output, want) in cases {
+            let got = Counts::read(output).map(|counts| (counts.passed, counts.failed, counts.skipped));
+            assert_eq!(got, want, "{output}");
+        }
+    }
+
+    #[test]
+    fn each_name_is_a_runner() {
+        assert_eq!(Framework::NAMES.map(|name| Framework::named(Some(name)).name()), Framework::NAMES);
+        assert_eq!(Framework::named(None), Framework::Auto);
+    }
+}
