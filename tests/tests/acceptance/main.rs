@@ -3,3 +3,4 @@
 
 mod approval;
 mod policy;
+mod tools;

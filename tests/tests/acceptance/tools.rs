@@ -1,0 +1,392 @@
+//! Tools: names, input, results, and what a session does with violations.
+
+use lazaret_tests::process::{assert_gone, with_marker};
+use lazaret_tests::world::long_sleep;
+use lazaret_tests::{Session, World, matrix, run};
+use serde_json::{Value, json};
+use std::os::unix::fs::symlink;
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// One call of the command line: exit code, and the result as JSON.
+#[track_caller]
+fn call(world: &World, tool: &str, input: Value) -> (i32, Value) {
+    let done = run(world.lazaret_call(tool, &input).arg("--json"), LIMIT);
+    let result = serde_json::from_str(&done.text());
+    (done.code(), result.unwrap_or_else(|error| panic!("{error}: {} {}", done.text(), done.errors())))
+}
+
+fn kind(result: &Value) -> &str {
+    result["error"]["kind"].as_str().unwrap_or_default()
+}
+
+fn bash(command: &str) -> Value {
+    json!({ "command": command })
+}
+
+#[test]
+fn ac_02_tool_definitions_are_camel_case() {
+    matrix(|place| {
+        let world = World::new(place);
+        let listed = run(world.program("lazaret").args(["tools", "--json"]), LIMIT).success();
+        let tools: Vec<Value> = serde_json::from_str(&listed).unwrap();
+        for tool in &tools {
+            assert_eq!(tool["inputSchema"]["type"], "object", "{tool}");
+            assert_eq!(tool["inputSchema"]["$schema"], "https://json-schema.org/draft/2020-12/schema");
+            assert!(
+                tool["name"].is_string()
+                    && tool["description"].is_string()
+                    && tool.get("input_schema").is_none()
+            );
+        }
+        assert!(tools.len() >= 20);
+    });
+}
+
+#[test]
+fn ac_03_a_path_that_climbs_is_a_violation() {
+    matrix(|place| {
+        let world = World::new(place);
+        for path in ["../../etc/passwd", "/etc/passwd", "a/../../../etc/passwd", "central:../../etc/passwd"] {
+            let (code, result) = call(&world, "file_read", json!({ "path": path }));
+            assert_eq!((code, kind(&result)), (3, "violation"), "{path}");
+            assert!(result["error"]["message"].as_str().unwrap().contains("outside sandbox"), "{result}");
+        }
+    });
+}
+
+#[test]
+fn ac_04_a_link_that_leads_out_is_followed_by_neither_tool_nor_shell() {
+    matrix(|place| {
+        let world = World::new(place);
+        symlink("/etc/shadow", world.project.join("shadow")).unwrap();
+        symlink("/etc/passwd", world.project.join("link")).unwrap();
+        let outside = world.home.join("outside");
+        world.write(&outside, "OUTSIDE");
+        symlink(&outside, world.project.join("out")).unwrap();
+        for name in ["link", "shadow", "out"] {
+            let (code, result) = call(&world, "file_read", json!({ "path": name }));
+            assert_eq!((code, kind(&result)), (3, "violation"), "{name}: {result}");
+        }
+        let (code, result) = call(&world, "bash", bash("cat out shadow"));
+        assert_eq!((code, kind(&result)), (1, "exit_nonzero"), "{result}");
+        assert!(!result["result"].as_str().unwrap().contains("OUTSIDE"), "{result}");
+    });
+}
+
+#[test]
+fn ac_05_a_path_inside_may_be_written_and_is_named_in_full() {
+    matrix(|place| {
+        let world = World::new(place);
+        let (code, result) = call(&world, "file_write", json!({"path": "sub/a.txt", "content": "x"}));
+        assert_eq!(code, 0, "{result}");
+        let path = world.project.canonicalize().unwrap().join("sub/a.txt");
+        assert_eq!(result["metadata"]["path"], path.to_str().unwrap());
+        assert_eq!(world.get("sub/a.txt"), b"x");
+    });
+}
+
+#[test]
+fn ac_06_a_protected_name_is_written_by_neither_tool_nor_shell() {
+    matrix(|place| {
+        let world = World::new(place);
+        world.put(".env", "KEY=1\n");
+        let (code, result) = call(&world, "file_write", json!({"path": ".env", "content": "x"}));
+        assert_eq!((code, kind(&result)), (3, "violation"), "{result}");
+        let (code, result) = call(&world, "bash", bash("echo x > .env"));
+        assert_ne!(code, 0, "{result}");
+        assert_eq!(world.get(".env"), b"KEY=1\n");
+    });
+}
+
+#[test]
+fn ac_07_the_environment_has_a_path_and_no_keys() {
+    matrix(|place| {
+        let world = World::new(place);
+        let (code, result) =
+            call(&world, "bash", bash("env; cat /proc/*/environ 2>/dev/null | tr '\\0' '\\n'"));
+        let text = result["result"].as_str().unwrap();
+        assert!(
+            text.contains("PATH=") && !text.contains("MY_API_KEY") && !text.contains(&world.canary),
+            "{text}"
+        );
+        assert!(code == 0 || code == 1, "{result}");
+    });
+}
+
+#[test]
+fn ac_11_an_unknown_server_is_a_typed_error() {
+    matrix(|place| {
+        let (code, result) = call(&World::new(place), "mcp__bogus__tool", json!({}));
+        assert_eq!((code, kind(&result)), (2, "unknown_tool"));
+        assert_eq!(result["error"]["message"], "there is no server \"bogus\"");
+    });
+}
+
+#[test]
+fn ac_12_a_file_is_read() {
+    matrix(|place| {
+        let world = World::new(place);
+        world.put("test.txt", "hello");
+        let (code, result) = call(&world, "file_read", json!({"path": "test.txt"}));
+        assert_eq!((code, &result["result"], &result["status"]), (0, &json!("hello"), &json!("success")));
+    });
+}
+
+#[test]
+fn ac_13_a_file_that_is_not_there_is_an_error_of_the_result() {
+    matrix(|place| {
+        let (code, result) = call(&World::new(place), "file_read", json!({"path": "missing.txt"}));
+        assert_eq!((code, kind(&result), &result["error"]["layer"]), (1, "not_found", &json!("result")));
+        assert_eq!(result["result"], "file not found: missing.txt");
+    });
+}
+
+#[test]
+fn ac_14_parents_are_made() {
+    matrix(|place| {
+        let world = World::new(place);
+        let (code, result) =
+            call(&world, "file_write", json!({"path": "new/dir/file.txt", "content": "data"}));
+        assert_eq!((code, world.get("new/dir/file.txt").as_slice()), (0, &b"data"[..]), "{result}");
+    });
+}
+
+#[test]
+fn ac_15_a_command_says_what_it_printed_and_its_code() {
+    matrix(|place| {
+        let (code, result) = call(&World::new(place), "bash", bash("echo hello"));
+        assert_eq!((code, &result["result"]), (0, &json!("hello\n")));
+        assert_eq!(result["metadata"]["exitCode"], 0);
+    });
+}
+
+#[test]
+fn ac_16_another_code_is_an_error() {
+    matrix(|place| {
+        let (code, result) = call(&World::new(place), "bash", bash("exit 42"));
+        assert_eq!((code, kind(&result), &result["status"]), (1, "exit_nonzero", &json!("error")));
+        assert_eq!(result["metadata"]["exitCode"], 42);
+    });
+}
+
+#[test]
+fn ac_17_a_time_limit_kills_everything() {
+    matrix(|place| {
+        let world = World::new(place);
+        for shape in ["sleep N", "sleep N; true", "setsid sleep N & sleep N"] {
+            let marker = long_sleep();
+            let mut session = Session::open(&world);
+            let start = Instant::now();
+            let input = json!({"command": shape.replace('N', &marker), "timeout": 1});
+            let answer = session.call("bash", input);
+            let took = start.elapsed();
+            assert_eq!((answer.kind(), answer.exit_code()), ("timeout", None), "{}", answer.result);
+            assert!(
+                took >= Duration::from_secs(1) && took < Duration::from_millis(2500),
+                "{shape}: {took:?}"
+            );
+            assert_gone(&marker, Duration::from_secs(1));
+            assert!(with_marker(&marker).is_empty());
+        }
+    });
+}
+
+#[test]
+fn ac_24_an_error_is_a_result_and_the_session_goes_on() {
+    matrix(|place| {
+        let world = World::new(place);
+        let mut session = Session::open(&world);
+        for (tool, input) in [
+            ("bash", bash("exit 1")),
+            ("file_read", json!({"path": "no"})),
+            ("nope", json!({})),
+            ("bash", json!({})),
+        ] {
+            assert!(!session.call(tool, input).ok());
+        }
+        session.bash("echo still here").success();
+    });
+}
+
+#[test]
+fn violations_end_the_session_and_tool_errors_do_not() {
+    matrix(|place| {
+        let world = World::new(place);
+        world.put(".env", "KEY=1\n");
+        let mut session = Session::start(&mut world.lazaret("session"));
+        (0..5).for_each(|_| assert_eq!(session.call("file_read", json!({"path": "no"})).kind(), "not_found"));
+        // Seen by the orchestrator, by the broker's policy, and by the file worker.
+        symlink("/etc/passwd", world.project.join("link")).unwrap();
+        for (count, path) in ["../x", ".env", "link"].into_iter().enumerate() {
+            let answer = session.call("file_read", json!({ "path": path }));
+            assert_eq!(answer.kind(), "violation", "{path}");
+            let [event] = &answer.events[..] else { panic!("{:?}", answer.events) };
+            assert_eq!(event["event"], "security_event");
+            assert_eq!(event["securityEvent"]["violations"], count + 1);
+        }
+        assert_eq!(session.bash("echo x").kind(), "denied_policy");
+        assert_eq!(session.close(LIMIT).code(), Some(3));
+    });
+}
+
+#[test]
+fn a_batch_of_three_sleeps_takes_as_long_as_one() {
+    matrix(|place| {
+        let world = World::new(place);
+        let mut session = Session::open(&world);
+        // Whatever is made once a session is made now.
+        session.bash("true").success();
+        let sleep =
+            |text: &str| json!({"tool_name": "bash", "parameters": bash(&format!("sleep 1; echo {text}"))});
+        let start = Instant::now();
+        let input = json!({"description": "three", "invocations": [sleep("a"), sleep("b"), sleep("c")]});
+        let answer = session.call("batch", input);
+        let took = start.elapsed();
+        let order: Vec<_> =
+            answer.success().lines().filter_map(|line| line.strip_prefix("<result>")).collect();
+        assert_eq!(order, ["a", "b", "c"]);
+        assert!(took < Duration::from_millis(1600), "{took:?}");
+        let nested = json!({"tool_name": "batch", "parameters": {"invocations": [sleep("d")]}});
+        assert_eq!(session.call("batch", json!({"invocations": [nested]})).kind(), "invalid_input");
+    });
+}
+
+#[test]
+fn small_tools_keep_what_they_are_told_from_session_to_session() {
+    matrix(|place| {
+        let world = World::new(place);
+        let mut first = Session::open(&world);
+        let todos = json!([{"content": "one", "status": "in_progress", "priority": "high"}]);
+        first.call("todo_write", json!({"todos": todos})).success();
+        first.call("memory", json!({"action": "set", "key": "colour", "value": "blue"})).success();
+        first.call("create_goal", json!({"description": "done by noon"})).success();
+        first.call("checkpoint", json!({"description": "half way"})).success();
+        assert!(first.close(LIMIT).success());
+        let mut second = Session::open(&world);
+        assert_eq!(second.call("todo_read", json!({})).success(), "1. [in_progress] (high) one");
+        assert_eq!(second.call("memory", json!({"action": "get", "key": "colour"})).success(), "blue");
+        let goals = second.call("goal_list", json!({}));
+        assert_eq!(goals.success(), "g1 [active] (medium) done by noon\n  at: half way");
+        // A command may write there: what it leaves is neither believed nor shown.
+        second
+            .bash(&format!("printf '\\033]52;c;x\\a' > {}/state/todo.json", world.central.display()))
+            .success();
+        let spoilt = second.call("todo_read", json!({}));
+        assert_eq!(spoilt.kind(), "io");
+        assert!(spoilt.text().contains("central:state/todo.json"), "{}", spoilt.result);
+        // Two changes at once are both kept.
+        let set = |key: &str| json!({"tool_name": "memory", "parameters": {"action": "set", "key": key, "value": 1}});
+        second.call("batch", json!({"invocations": [set("a"), set("b"), set("c"), set("d")]})).success();
+        assert_eq!(
+            second.call("memory", json!({"action": "list"})).success(),
+            "a\nb\ncolour\nc\nd".replace("colour\nc", "c\ncolour")
+        );
+    });
+}
+
+#[test]
+fn an_image_is_shown_and_a_text_that_is_called_one_is_not() {
+    matrix(|place| {
+        let world = World::new(place);
+        let mut image = b"\x89PNG\r\n\x1a\n".to_vec();
+        image.resize(2_500_000, 0xfe);
+        world.put("a.png", &image);
+        world.put("b.png", "just text");
+        world.put(".env", "\u{89}PNG");
+        let mut session = Session::open(&world);
+        let answer = session.call("view_image", json!({"path": "a.png"}));
+        assert_eq!(answer.success(), "image/png, 2500000 bytes: a.png");
+        let shown = &answer.result["image"];
+        assert_eq!(
+            (&shown["mediaType"], shown["dataBase64"].as_str().unwrap().len()),
+            (&json!("image/png"), 3_333_336)
+        );
+        assert_eq!(session.call("view_image", json!({"path": "b.png"})).kind(), "invalid_input");
+        assert_eq!(session.call("view_image", json!({"path": ".env"})).kind(), "violation");
+        image.resize(5_000_001, 0);
+        world.put("c.png", &image);
+        assert_eq!(session.call("view_image", json!({"path": "c.png"})).kind(), "invalid_input");
+    });
+}
+
+#[test]
+fn tests_run_in_a_cell_and_are_counted() {
+    matrix(|place| {
+        let world = World::new(place);
+        world.put("package.json", r#"{"name":"x","scripts":{"test":"node --test"}}"#);
+        world.put(
+            "a.test.js",
+            "const t=require('node:test');t('good',()=>{});t('bad',()=>{throw new Error('x')});",
+        );
+        let mut session = Session::open(&world);
+        let answer = session.call("run_tests", json!({}));
+        assert_eq!(
+            (answer.kind(), &answer.result["metadata"]["tool"]),
+            ("exit_nonzero", &json!("run_tests"))
+        );
+        let tests = &answer.result["metadata"]["tests"];
+        assert_eq!((&tests["passed"], &tests["failed"]), (&json!(1), &json!(1)), "{}", answer.result);
+        let none = session.call("run_tests", json!({"path": "central:"}));
+        assert_eq!(none.exit_code(), Some(127), "{}", none.result);
+    });
+}
+
+#[test]
+fn a_profile_cuts_at_its_bounds_and_the_whole_is_in_a_file() {
+    matrix(|place| {
+        let world = World::new(place);
+        world.put("at", "x".repeat(10_240));
+        world.put("over", "x".repeat(10_241));
+        let mut session = Session::start(world.lazaret("session").args(["--model-profile", "compact"]));
+        assert_eq!(session.call("file_read", json!({"path": "at"})).success().len(), 10_240);
+        let over = session.call("file_read", json!({"path": "over"}));
+        assert!(over.success().contains("[truncated: total=10241 shown=5120 strategy=head full="));
+        assert_eq!(session.bash("head -c 10240 /dev/zero | tr '\\0' x").success().len(), 10_240);
+        let over = session.bash("head -c 10241 /dev/zero | tr '\\0' x; echo");
+        let note = over.success().lines().next().unwrap();
+        let full = note.strip_prefix("[truncated: total=10242 shown=5120 strategy=tail full=").unwrap();
+        // Read by lines, which has no digest to say that it is whole, and cut as well.
+        let whole = session.call("file_read", json!({"path": full.trim_end_matches(']')}));
+        assert_eq!(whole.result["metadata"]["size"], 10_242, "{}", whole.result);
+        for count in [1000, 1001] {
+            let folder = format!("d{count}");
+            session.bash(&format!("mkdir {folder}; cd {folder}; touch $(seq 1 {count})")).success();
+            let listed = session.call("file_list", json!({ "path": folder }));
+            let lines = listed.success().lines().count();
+            let cut = &listed.result["metadata"]["truncated"];
+            match count {
+                1000 => assert_eq!((lines, cut), (1000, &Value::Null)),
+                _ => assert_eq!((lines, &cut["total"], &cut["shown"]), (501, &json!(1001), &json!(500))),
+            }
+        }
+        for count in [100, 101] {
+            world.put("lines", "match\n".repeat(count));
+            let found = session.call("grep", json!({"pattern": "match", "path": "lines"}));
+            let cut = &found.result["metadata"]["truncated"];
+            match count {
+                100 => assert_eq!(cut, &Value::Null),
+                _ => assert_eq!((&cut["total"], &cut["shown"]), (&json!(101), &json!(50))),
+            }
+        }
+    });
+}
+
+#[test]
+fn nothing_that_is_not_seen_reaches_a_model() {
+    matrix(|place| {
+        let world = World::new(place);
+        let evil = "a\x1b]52;c;aGk=\x07b\x1b[2Jc\u{202e}d\u{200b}e\u{9b}31mf";
+        world.put("evil", evil);
+        let mut session = Session::open(&world);
+        for answer in [session.bash("cat evil"), session.call("file_read", json!({"path": "evil"}))] {
+            assert_eq!(answer.success(), "abcdef");
+            assert!(answer.events.iter().all(|event| event["chunk"] == "abcdef"), "{:?}", answer.events);
+        }
+        let found = session.call("grep", json!({"pattern": "a", "path": "evil"}));
+        assert_eq!(found.success(), "evil:1:abcdef");
+        let mut raw = Session::start(world.lazaret("session").arg("--raw-output"));
+        assert_eq!(raw.bash("cat evil").success(), evil);
+    });
+}
