@@ -439,8 +439,9 @@ fn a_stranger_with_the_filters_of_the_client_may_not_answer() {
         client.arg("--central").arg(&world.central).args(["--", "touch", "evil"]);
         let mut running = process::Running::start(&mut dressed(&world, client));
         sockets(&world);
+        // As many as the client has: its surroundings' and its own.
         let mut filtered = world.host(programs::path("without-namespaces"));
-        filtered.arg(programs::path("lazaret"));
+        filtered.arg(programs::path("without-namespaces")).arg(programs::path("lazaret"));
         let mut liar = Approver::start_by(&world, filtered);
         let over = liar.event("over", SOON).expect("the liar was not sent away");
         assert!(over["message"].as_str().unwrap().contains("confined like"), "{over}");

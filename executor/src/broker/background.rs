@@ -42,6 +42,7 @@ struct Process {
 }
 
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "most of those that are listed have ended")]
 enum Work {
     Alive(Box<Command>),
     Ended { how: Result<Ended, Broken>, usage: Usage, output: Capture, at: Instant },
@@ -239,6 +240,7 @@ fn shown(command: &protocol::Command) -> String {
             words.collect::<Vec<_>>().join(" ")
         }
     };
-    text.truncate(text.floor_char_boundary(SHOWN));
+    let cut = (0..=SHOWN.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+    text.truncate(cut.unwrap_or(0));
     text
 }
