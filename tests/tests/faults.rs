@@ -189,7 +189,7 @@ fn no_kill_leaves_half_a_file() {
             broker.call(3, read("file"));
             let seen = process::tree(broker.pid());
             let victim = Part::find(part, broker.pid())[0].clone();
-            broker.send(&ToBroker::Call { call: 4, request: write("file", &contents[(round + 1) % 2]) });
+            broker.send(&ToBroker::Call { call: 4, request: write("file", &contents[(round / 2 + 1) % 2]) });
             // A write takes some milliseconds, and in a debug build, which hashes slowly, some ten times as many.
             std::thread::sleep(Duration::from_micros(chance.below(if round % 2 == 0 {
                 6000
