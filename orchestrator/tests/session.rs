@@ -565,7 +565,8 @@ fn violations_are_told_counted_and_end_the_session() {
         peer.ended(first, Ended::Cancelled, b"");
         assert_eq!(peer.hear(), None);
     });
-    let mut client = broker.session();
+    let mut client = fake_broker::Client::start(broker.lazaret("session").args(["--trust", "guided"]));
+    client.hear();
     client.say(bash("runs", "sleep 9"));
     let outside = |id: &str| json!({"id": id, "tool": "read", "input": {"path": "/etc/passwd"}});
     for (id, count) in [("a", 1), ("b", 2)] {

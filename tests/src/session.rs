@@ -39,7 +39,7 @@ impl Session {
     /// Opens a session in a world. No number of violations ends it: tests make many.
     #[track_caller]
     pub fn open(world: &World) -> Self {
-        Self::start(world.lazaret("session").args(["--max-violations", "0"]))
+        Self::start(&mut world.lazaret("session"))
     }
 
     /// Starts a prepared `lazaret session` command.

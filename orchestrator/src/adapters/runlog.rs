@@ -144,8 +144,6 @@ impl RunLog {
             0,
             json!({ "reason": reason, "calls": self.steps.get(), "errors": self.errors.get() }),
         );
-        // A log that is left over is removed by the next run.
-        let _ = prune();
     }
 
     /// Writes a line of this kind, one of [`KINDS`], without secrets in it.
@@ -212,6 +210,8 @@ fn create() -> io::Result<File> {
     let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(run.join(NAME))?;
     // Held until we end, however we end: a run that is under way is not removed.
     file.try_lock_shared()?;
+    // Later we could not: see `confine`. What is left over is removed by the next run.
+    let _ = prune();
     Ok(file)
 }
 

@@ -173,7 +173,7 @@ impl<W: Web> Tools<W> {
             }
         };
         if self.settings.scope.as_ref().is_some_and(|scope| !scope.permits(&name)) {
-            let message = format!("scope:{name}: the session's scope does not permit this tool");
+            let message = format!("scope:{name}: `{name}` is not permitted in the scope of this session.");
             return Err(refused(name, Failed { kind: ErrorKind::DeniedPolicy, message }));
         }
         Ok(Planned { name, work, changes })

@@ -215,7 +215,7 @@ fn violations_end_the_session_and_tool_errors_do_not() {
     matrix(|place| {
         let world = World::new(place);
         world.put(".env", "KEY=1\n");
-        let mut session = Session::start(&mut world.lazaret("session"));
+        let mut session = Session::start(world.lazaret("session").args(["--max-violations", "3"]));
         (0..5).for_each(|_| assert_eq!(session.call("file_read", json!({"path": "no"})).kind(), "not_found"));
         // Seen by the orchestrator, by the broker's policy, and by the file worker.
         symlink("/etc/passwd", world.project.join("link")).unwrap();

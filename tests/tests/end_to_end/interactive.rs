@@ -89,7 +89,7 @@ fn job_control_works() {
         terminal.send("\x1a");
         terminal.expect("Stopped", SOON);
         terminal.expect(PROMPT, SOON);
-        terminal.send("kill -9 %1; wait; echo kil''led\n");
+        terminal.send("kill -9 %1; sleep 0.5; echo kil''led\n");
         terminal.expect("killed", SOON);
         terminal.send("exit\n");
         terminal.finish(SOON);

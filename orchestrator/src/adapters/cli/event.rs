@@ -113,13 +113,13 @@ struct ImageBody {
 pub struct SecurityLine<'a> {
     id: &'a Value,
     event: &'static str,
-    security_event: &'a Violation,
+    security_event: Value,
 }
 
 impl<'a> SecurityLine<'a> {
     /// Puts `event` into JSON.
     pub fn new(id: &'a Value, event: &'a Violation) -> Self {
-        Self { id, event: "security_event", security_event: event }
+        Self { id, event: "security_event", security_event: known().value(&json!(event)) }
     }
 }
 

@@ -6,7 +6,7 @@
 use super::exit;
 use super::place::{Place, read_text};
 use super::say::{self, internal, invalid};
-use crate::domain::catalogue::{TOOLS, Tool, canonical};
+use crate::domain::catalogue::{TOOLS, Tool, WEB_TOOLS, canonical};
 use crate::domain::scope_file;
 use broker_protocol::{Command as Run, Failed, Open, Risk, Roots, Trust};
 use clap::{Args, Subcommand};
@@ -309,34 +309,37 @@ fn verdict(verdict: &Verdict) -> &'static str {
 
 fn matrix(place: &Place, json: bool) -> Result<u8, Failed> {
     let policy = policy(place)?;
-    let rows: Vec<(&Tool, [&str; 3])> = TOOLS
-        .iter()
-        .map(|tool| Ok((tool, row(&policy, tool.name, tool.risk)?)))
-        .collect::<Result<_, Failed>>()?;
+    let own = TOOLS.iter().map(|tool| (tool.name, tool.risk));
+    let all = own.chain(WEB_TOOLS.iter().map(|tool| (tool.name, tool.risk)));
+    let rows = all
+        .map(|(tool, risk)| Ok(((tool, risk.name()), row(&policy, tool, risk)?)))
+        .collect::<Result<Vec<_>, Failed>>()?;
     if json {
-        let row = |(tool, [supervised, guided, autonomous]): &(&Tool, [&str; 3])| json!({ "tool": tool.name, "risk": tool.risk.name(), "supervised": supervised, "guided": guided, "autonomous": autonomous });
+        let row = |((tool, risk), [supervised, guided, autonomous]): &((&str, &str), [&str; 3])| json!({ "tool": tool, "risk": risk, "supervised": supervised, "guided": guided, "autonomous": autonomous });
         say::json(&rows.iter().map(row).collect::<Vec<Value>>())?;
         return Ok(exit::OK);
     }
     let mut table =
         format!("{:<17}{:<8}{:<12}{:<8}{}\n", "TOOL", "RISK", "SUPERVISED", "GUIDED", "AUTONOMOUS");
-    for (tool, [supervised, guided, autonomous]) in rows {
-        table.push_str(&format!(
-            "{:<17}{:<8}{supervised:<12}{guided:<8}{autonomous}\n",
-            tool.name,
-            tool.risk.name()
-        ));
+    for ((tool, risk), [supervised, guided, autonomous]) in rows {
+        table.push_str(&format!("{tool:<17}{risk:<8}{supervised:<12}{guided:<8}{autonomous}\n"));
     }
     say::result(table.as_bytes())?;
     Ok(exit::OK)
 }
+
+/// Tools that ask nothing of the executor, which is who asks. What a batch calls is asked about by itself.
+const UNASKED: [&str; 5] = ["batch", "thinking", "finish_task", "web_search", "web_fetch"];
 
 /// What comes of a call of which only the tool is known, by trust: of rules those count that ask about nothing else.
 fn row(policy: &EffectivePolicy, tool: &str, risk: Risk) -> Result<[&'static str; 3], Failed> {
     let mut row = [""; 3];
     for (cell, trust) in row.iter_mut().zip(Trust::ALL) {
         let policy = policy.clone().narrow(policy.scope.as_ref(), trust).map_err(wrong)?;
-        *cell = verdict(&judge(&policy, &Facts::bare(tool, risk)).verdict);
+        *cell = match judge(&policy, &Facts::bare(tool, risk)).verdict {
+            Verdict::Ask(_) if UNASKED.contains(&tool) => verdict(&Verdict::Allow),
+            decided => verdict(&decided),
+        };
     }
     Ok(row)
 }

@@ -79,7 +79,7 @@ Exit code: 0 at the end of the input; 3 at its end after too many violations;
 pub struct Session {
     #[command(flatten)]
     toolbox: Toolbox,
-    /// Violations that end the session; 0: none do [default: 3; 1 with --trust autonomous]
+    /// Violations that end the session; 0: none do [default: with --trust 3, or 1 if it is autonomous; else 0]
     #[arg(long, value_name = "N")]
     max_violations: Option<u32>,
 }
