@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use std::fs;
 use std::io::{self, IsTerminal};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Attacks and prints; returns our exit code.
 pub fn main(place: &Place, as_json: bool) -> Result<u8, Failed> {
@@ -63,8 +63,9 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Only what is empty: whatever else is there is not ours to remove.
-        for path in self.parts().iter().map(PathBuf::as_path).chain([Path::new(&self.0)]) {
+        // Only what is empty: whatever else is there is not ours to remove. The executor keeps what it replaces in the first.
+        let kept = self.0.join("central/.lazaret");
+        for path in [kept].iter().chain(&self.parts()).chain([&self.0]) {
             let _ = fs::remove_dir(path);
         }
     }
