@@ -2,7 +2,7 @@
 //! name, so aliases end here.
 //!
 //! To add a tool: a row here or in [`small`], and what it becomes: a [`Request`](broker_protocol::Request) with its
-//! builder in [`request`], or another [`Plan`](super::request::Plan).
+//! builder in [`request`], or another [`Plan`].
 
 use super::field::{Field, Input, Kind, object_schema};
 use super::request::{self, InputError, Plan, Rewrite, Work};
