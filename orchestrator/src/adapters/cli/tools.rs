@@ -37,7 +37,7 @@ impl Tools {
 
 fn table(tools: &[Entry]) -> String {
     let mut table = format!(
-        "{:<15}{:<9}{:<8}{}\n",
+        "{:<17}{:<9}{:<8}{}\n",
         "TOOL", "CATEGORY", "RISK", "INPUT (* required)  [other names of the tool]"
     );
     for tool in tools {
@@ -55,7 +55,7 @@ fn table(tools: &[Entry]) -> String {
         let aliases: Vec<_> = json["aliases"].as_array().into_iter().flatten().map(text).collect();
         let (category, risk) = (text(&json["category"]), text(&json["risk"]));
         let (fields, aliases) = (fields.join(", "), aliases.join(", "));
-        table.push_str(&format!("{:<15}{category:<9}{risk:<8}{fields}  [{aliases}]\n", tool.name()));
+        table.push_str(&format!("{:<17}{category:<9}{risk:<8}{fields}  [{aliases}]\n", tool.name()));
     }
     table
 }
