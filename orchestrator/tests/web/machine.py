@@ -70,7 +70,9 @@ def careless(url):
 
 
 def lazaret(url, configuration, **more):
-    environment = {"PATH": os.environ["PATH"], "HOME": "/root", "XDG_CONFIG_HOME": configuration, **more}
+    # The account that is mapped here has a home that is not ours.
+    places = {"XDG_CONFIG_HOME": configuration, "XDG_STATE_HOME": configuration}
+    environment = {"PATH": os.environ["PATH"], "HOME": "/root", **places, **more}
     command = [LAZARET, "call", "web_fetch", json.dumps({"url": url, "timeout": 20}), "--profile", "test"]
     done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     return {"code": done.returncode, "out": done.stdout.strip(), "said": done.stderr.strip()}
