@@ -94,6 +94,7 @@ pub struct Session {
     capture: u64,
     null: OwnedFd,
     buffer: Vec<u8>,
+    /// When the last command that was started came.
     last_start: Instant,
     /// When the last command ended.
     last_end: Option<Instant>,
@@ -469,6 +470,7 @@ impl Session {
     fn start(&mut self, call: CallId, cell: CellHandle, connection: &mut Connection) -> Result<(), Failed> {
         let Some(entry) = self.calls.get_mut(&call) else { return Ok(()) };
         let Work::Waiting { bash, terminal, input, input_ended } = &mut entry.work else { return Ok(()) };
+        self.last_start = entry.started;
         let timeout_s = time_limit(&self.walls.policy, bash);
         let (plan, capture) = match &entry.siege {
             None => (plan(&self.walls, bash), capture(&self.walls.policy, self.capture, bash, call)),
