@@ -6,10 +6,10 @@ mod seccomp;
 /// The programs, in the order in which a cell meets them.
 const PROGRAMS: [(&str, seccomp::Lists); 6] = [
     ("session", &[&["session"]]),
-    ("session_flat", &[&["session", "supervisor"]]),
-    ("cell", &[&["absent", "clone3"], &["cell"]]),
+    ("cell", &[&["clone3"], &["cell"]]),
     ("cell_flat", &[&["clone3"], &["flat"], &["cell"]]),
-    ("supervised", &[&["absent"], &["supervised"]]),
+    ("names", &[&["absent"], &["terminal"], &["names"]]),
+    ("supervised", &[&["absent"], &["terminal"], &["supervised"]]),
     ("worker", &[&["worker"]]),
 ];
 

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
 /// Most descriptors in one message.
 pub const FDS_MAX: usize = 4;
@@ -59,7 +60,7 @@ unsafe fn clone_raw(flags: u64, pidfd: &mut c_int) -> c_long {
     unsafe { libc::syscall(libc::SYS_clone, flags, 0usize, pidfd as *mut c_int, 0usize, 0usize) }
 }
 
-/// A program ready to be started by [`spawn`]: nothing is allocated between fork and exec.
+/// A program ready to be started by a [`Starter`], which may allocate nothing.
 pub struct Program<'a> {
     candidates: Vec<CString>,
     _arguments: Vec<CString>,
@@ -86,168 +87,258 @@ impl<'a> Program<'a> {
     }
 }
 
-/// What a new process does between its start and its program.
-pub struct Spawn<'a> {
+/// What a process does before it knows its program.
+pub struct Before<'a> {
+    /// Limits it sets on itself.
+    pub limits: &'a [(c_uint, libc::rlimit)],
+    /// A Landlock ruleset it confines itself with once more, so that it is below its parent's domain.
+    pub ruleset: Option<RawFd>,
+    /// The filter it puts on itself, if any, some of whose calls whoever holds the listener answers.
+    pub trapped: Option<&'a [libc::sock_filter]>,
+}
+
+/// What it does when it knows.
+pub struct Order<'a> {
     /// The program.
     pub program: &'a Program<'a>,
-    /// Whether it ends just before its program would start.
-    pub rehearsal: bool,
     /// Its descriptors 0, 1 and 2.
     pub stdio: [RawFd; 3],
     /// The first of the descriptors that are closed.
     pub closed: c_uint,
     /// Whether descriptor 0 becomes its controlling terminal.
     pub terminal: bool,
-    /// Limits it sets on itself.
-    pub limits: &'a [(c_uint, libc::rlimit)],
-    /// A Landlock ruleset it confines itself with once more, so that it is below its parent's domain.
-    pub ruleset: Option<RawFd>,
-    /// The filter it puts on itself last, whose calls its parent answers.
-    pub supervised: Option<Supervised<'a>>,
 }
 
-/// How a program is supervised.
-pub struct Supervised<'a> {
-    /// Traps the calls that are answered by whoever holds the listener.
-    pub trapped: &'a [libc::sock_filter],
-    /// Where the listener is sent.
-    pub socket: BorrowedFd<'a>,
-}
-
-/// Shared with the child while the parent waits for it to start.
-struct Start<'a> {
-    spawn: &'a Spawn<'a>,
-    error: c_int,
-}
-
-/// Starts a program as a child, in its own session, by `vfork` and `execve`; returns its process id.
+/// A process that has put on what a program stands under, and waits to become one: what a program costs to prepare is
+/// paid before it is wanted.
 ///
-/// # Errors
-/// The error of the first step that failed in the child, among them that of `execve`.
-pub fn spawn(spawn: &Spawn) -> io::Result<i32> {
-    const STACK: usize = 64 * 1024;
-    let mut stack = vec![0u128; STACK / 16];
-    let mut start = Start { spawn, error: 0 };
-    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-    // SAFETY: the child runs on its own stack, whose end is aligned to 16 bytes, and the parent is stopped until the
-    // child has called execve or _exit (CLONE_VFORK), so `start` and all it points to outlive the child's use.
-    let pid = unsafe {
-        let top = stack.as_mut_ptr().add(stack.len()).cast::<c_void>();
-        libc::clone(child, top, flags, (&raw mut start).cast::<c_void>())
-    };
-    if pid < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    if start.error != 0 {
-        // SAFETY: reaps the child that has just exited; the status is not wanted.
-        unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
-        return Err(io::Error::from_raw_os_error(start.error));
-    }
-    Ok(pid)
+/// It shares the memory and the descriptors of this process, as after `vfork`. One of the two always waits for the other.
+pub struct Starter {
+    pid: i32,
+    shared: &'static Shared,
 }
 
-/// Starts our own code as a child, in a copy of this process, prepared as [`spawn`] prepares for a program.
-///
-/// # Errors
-/// The fork's. A preparation that fails is the child's exit code 1.
-pub fn spawn_own(spawn: &Spawn, work: impl FnOnce() -> io::Result<()>) -> io::Result<i32> {
-    match fork(0)? {
-        Fork::Parent(child) => Ok(child.pid),
-        Fork::Child => {
-            let done = prepare(spawn).map_err(io::Error::from_raw_os_error).and_then(|()| work());
-            std::process::exit(i32::from(done.is_err()))
+/// What both sides of a [`Starter`] see.
+struct Shared {
+    /// Whose turn it is.
+    state: AtomicU32,
+    error: AtomicI32,
+    listener: AtomicI32,
+    /// The process that runs [`Self::work`].
+    child: AtomicI32,
+    before: AtomicPtr<c_void>,
+    order: AtomicPtr<c_void>,
+    work: AtomicPtr<c_void>,
+}
+
+/// Our own code in the place of a program.
+type Work<'a> = &'a mut dyn FnMut() -> io::Result<()>;
+
+/// The new process prepares, and its parent waits.
+const PREPARING: u32 = 1;
+/// The new process waits.
+const WAITING: u32 = 2;
+/// It starts its program, and its parent waits. The kernel writes 0 when it has left the shared memory.
+const STARTING: u32 = 3;
+
+impl Shared {
+    fn pass(&self, state: u32) {
+        self.state.store(state, Ordering::SeqCst);
+        // SAFETY: wakes whoever waits at this address, which is never freed.
+        unsafe { libc::syscall(libc::SYS_futex, self.state.as_ptr(), libc::FUTEX_WAKE, 1) };
+    }
+
+    fn wait_while(&self, state: u32) {
+        while self.state.load(Ordering::SeqCst) == state {
+            let forever = std::ptr::null::<libc::timespec>();
+            // SAFETY: waits while the value at this address, which is never freed, is `state`. Whatever ends the wait, the
+            // value is looked at again.
+            unsafe { libc::syscall(libc::SYS_futex, self.state.as_ptr(), libc::FUTEX_WAIT, state, forever) };
         }
     }
 }
 
-/// The child's side of [`spawn`]. It shares the parent's memory: it calls the kernel only, and allocates nothing.
-extern "C" fn child(argument: *mut c_void) -> c_int {
-    // SAFETY: `spawn` passes a pointer to its `Start` and waits.
-    let start = unsafe { &mut *argument.cast::<Start>() };
-    start.error = match prepare(start.spawn) {
-        Err(errno) => errno,
-        Ok(()) if start.spawn.rehearsal => 0,
-        Ok(()) => exec(start.spawn.program),
-    };
-    // SAFETY: ends the child without running the parent's exit handlers.
-    unsafe { libc::_exit(127) }
+impl Starter {
+    /// Makes one, in its own session, and the listener for its trapped calls, if any are. It lives until it is started or killed.
+    ///
+    /// # Errors
+    /// The error of the first step that failed in it.
+    pub fn new(before: &Before) -> io::Result<(Self, Option<OwnedFd>)> {
+        const STACK: usize = 256 * 1024;
+        let stack = vec![0u128; STACK / 16].leak();
+        let none = std::ptr::null_mut::<c_void>;
+        let before = (&raw const *before).cast_mut().cast();
+        let shared: &'static Shared = Box::leak(Box::new(Shared {
+            state: AtomicU32::new(PREPARING),
+            error: AtomicI32::new(0),
+            listener: AtomicI32::new(-1),
+            child: AtomicI32::new(0),
+            before: AtomicPtr::new(before),
+            order: AtomicPtr::new(none()),
+            work: AtomicPtr::new(none()),
+        }));
+        let flags = libc::CLONE_VM | libc::CLONE_FILES | libc::CLONE_CHILD_CLEARTID | libc::SIGCHLD;
+        // SAFETY: the child runs on its own stack, whose end is aligned to 16 bytes. Stack and `shared` are never freed.
+        // Both processes have one thread and never run at the same time in their common memory: the parent waits below
+        // until the child waits or has left it.
+        let pid = unsafe {
+            let top = stack.as_mut_ptr_range().end.cast::<c_void>();
+            let argument = (&raw const *shared).cast_mut().cast::<c_void>();
+            let (tid, tls) = (none(), none());
+            libc::clone(starter, top, flags, argument, tid, tls, shared.state.as_ptr())
+        };
+        if pid < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        shared.wait_while(PREPARING);
+        let listener = shared.listener.load(Ordering::SeqCst);
+        if shared.state.load(Ordering::SeqCst) != WAITING {
+            reap(pid);
+            return Err(io::Error::from_raw_os_error(shared.error.load(Ordering::SeqCst)));
+        }
+        // SAFETY: the child has made it in the descriptors both share, and leaves it to its parent.
+        let listener = (listener >= 0).then(|| unsafe { OwnedFd::from_raw_fd(listener) });
+        Ok((Self { pid, shared }, listener))
+    }
+
+    /// Makes it its program; returns its process id.
+    ///
+    /// # Errors
+    /// The error of the first step that failed, among them that of `execve`.
+    pub fn start(self, order: &Order) -> io::Result<i32> {
+        self.shared.order.store((&raw const *order).cast_mut().cast(), Ordering::SeqCst);
+        self.shared.pass(STARTING);
+        self.shared.wait_while(STARTING);
+        match self.shared.error.load(Ordering::SeqCst) {
+            0 => Ok(self.pid),
+            errno => {
+                reap(self.pid);
+                Err(io::Error::from_raw_os_error(errno))
+            }
+        }
+    }
+
+    /// Runs our own code where a program would run, in a copy of this process's memory; returns its process id. Of the
+    /// order all but the program counts.
+    ///
+    /// # Errors
+    /// The fork's. A preparation that fails is the child's exit code 1.
+    pub fn start_own(self, order: &Order, mut work: Work) -> io::Result<i32> {
+        let shared = self.shared;
+        shared.work.store((&raw mut work).cast(), Ordering::SeqCst);
+        self.start(order).map(reap)?;
+        Ok(shared.child.load(Ordering::SeqCst))
+    }
 }
 
-fn prepare(spawn: &Spawn) -> Result<(), c_int> {
-    // SAFETY: system calls on values that live in the stopped parent. errno is the parent's, which is waiting.
+/// Takes note of a child that has ended or is about to.
+fn reap(pid: i32) {
+    // SAFETY: the status is not wanted.
+    unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+}
+
+/// A starter's life. It shares its parent's memory: it calls the kernel only, and allocates nothing.
+extern "C" fn starter(argument: *mut c_void) -> c_int {
+    // SAFETY: `Starter::new` passes a pointer to what is never freed, and waits, with what `before` points to.
+    let (shared, before) = unsafe {
+        let shared = &*argument.cast::<Shared>();
+        (shared, &*shared.before.load(Ordering::SeqCst).cast::<Before>())
+    };
+    let end = |errno: c_int| -> ! {
+        shared.error.store(errno, Ordering::SeqCst);
+        // SAFETY: ends this process without running its parent's exit handlers.
+        unsafe { libc::_exit(127) }
+    };
+    match prepare(before) {
+        Ok(listener) => shared.listener.store(listener.unwrap_or(-1), Ordering::SeqCst),
+        Err(errno) => end(errno),
+    }
+    shared.pass(WAITING);
+    shared.wait_while(WAITING);
+    // SAFETY: `start` has stored a pointer to the order, and waits with it; `start_own` one to the work, and waits too.
+    let (order, work) = unsafe {
+        let order = &*shared.order.load(Ordering::SeqCst).cast::<Order>();
+        (order, shared.work.load(Ordering::SeqCst).cast::<Work>().as_mut())
+    };
+    if let Some(work) = work {
+        let mut unused = -1;
+        // SAFETY: without CLONE_VM the child has its own copy of all memory, and its parent's parent waits. Nobody else
+        // is there to hold a lock.
+        let pid = unsafe { clone_raw((libc::CLONE_PARENT | libc::SIGCHLD) as u64, &mut unused) };
+        match pid {
+            0 => {
+                let done = settle(order).map_err(io::Error::from_raw_os_error).and_then(|()| work());
+                std::process::exit(i32::from(done.is_err()));
+            }
+            pid if pid < 0 => end(last_error()),
+            pid => shared.child.store(pid as i32, Ordering::SeqCst),
+        }
+        end(0);
+    }
+    match settle(order) {
+        Ok(()) => end(exec(order.program)),
+        Err(errno) => end(errno),
+    }
+}
+
+fn last_error() -> c_int {
+    // SAFETY: this thread's own.
+    unsafe { *libc::__errno_location() }
+}
+
+fn ok(result: c_long) -> Result<c_long, c_int> {
+    if result < 0 { Err(last_error()) } else { Ok(result) }
+}
+
+/// What can be done before the order; returns the listener. In a [`starter`]: calls the kernel only.
+fn prepare(before: &Before) -> Result<Option<RawFd>, c_int> {
+    // SAFETY: system calls on values that live in the waiting parent. errno is the parent's, which waits.
     unsafe {
-        let errno = || *libc::__errno_location();
-        let ok = |result: c_int| if result < 0 { Err(errno()) } else { Ok(()) };
-        if libc::setsid() < 0 {
-            return Err(errno());
+        ok(libc::setsid().into())?;
+        for (resource, limit) in before.limits {
+            ok(libc::syscall(libc::SYS_prlimit64, 0, *resource, limit, 0usize))?;
         }
-        for (target, fd) in spawn.stdio.iter().enumerate() {
-            ok(libc::dup2(*fd, target as c_int))?;
+        if let Some(ruleset) = before.ruleset {
+            ok(libc::syscall(libc::SYS_landlock_restrict_self, ruleset, 0))?;
         }
-        if spawn.terminal {
-            ok(libc::ioctl(0, libc::TIOCSCTTY, 0))?;
-        }
-        for (resource, limit) in spawn.limits {
-            ok(libc::syscall(libc::SYS_prlimit64, 0, *resource, limit, 0usize) as c_int)?;
-        }
-        ok(libc::chdir(spawn.program.directory.as_ptr()))?;
-        if let Some(ruleset) = spawn.ruleset {
-            ok(libc::syscall(libc::SYS_landlock_restrict_self, ruleset, 0) as c_int)?;
-        }
-        if let Some(supervised) = &spawn.supervised {
-            supervise(supervised)?;
-        }
-        ok(libc::syscall(libc::SYS_close_range, spawn.closed, c_uint::MAX, 0) as c_int)?;
-        reset_signals();
-        Ok(())
     }
+    before.trapped.map(trap).transpose()
 }
 
-/// Puts the filter on, and sends the listener to the parent. In the child of [`spawn`]: calls the kernel only.
-fn supervise(supervised: &Supervised) -> Result<(), c_int> {
+/// Puts a filter on this process and returns its listener. In a [`starter`]: calls the kernel only.
+fn trap(filter: &[libc::sock_filter]) -> Result<RawFd, c_int> {
     const SET_MODE_FILTER: c_uint = 1;
     // A call whose answer is under way is not begun again by a signal that does not kill (Linux 5.19).
     let steady = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
-    let program = libc::sock_fprog {
-        len: supervised.trapped.len() as u16,
-        filter: supervised.trapped.as_ptr().cast_mut(),
-    };
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
     let install = |flags: libc::c_ulong| {
-        // SAFETY: the kernel copies the instructions, which are statics, and keeps no pointer. errno is the stopped
-        // parent's.
-        unsafe {
-            let fd = libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, flags, &raw const program);
-            if fd < 0 { Err(*libc::__errno_location()) } else { Ok(fd as RawFd) }
-        }
+        // SAFETY: the kernel copies the instructions, which are statics, and keeps no pointer.
+        ok(unsafe { libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, flags, &raw const program) })
     };
     let listener = install(steady).or_else(|errno| match errno {
         libc::EINVAL => install(libc::SECCOMP_FILTER_FLAG_NEW_LISTENER),
         errno => Err(errno),
     })?;
-    send_descriptor(supervised.socket, listener)
+    Ok(listener as RawFd)
 }
 
-/// Sends one descriptor without taking memory, as the child of [`spawn`] must.
-fn send_descriptor(socket: BorrowedFd, fd: RawFd) -> Result<(), c_int> {
-    let mut control = [0u64; 8];
-    let mut byte = [0u8];
-    let mut part = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
-    // SAFETY: a msghdr of zeros is valid; every pointer in it lives for the call. The control buffer is aligned for
-    // cmsghdr and has room for one descriptor. errno is the stopped parent's.
+/// What needs the order. In a [`starter`] or a copy of one: calls the kernel only.
+fn settle(order: &Order) -> Result<(), c_int> {
+    // SAFETY: system calls on values that live in the waiting parent.
     unsafe {
-        let mut header = std::mem::zeroed::<libc::msghdr>();
-        header.msg_iov = &raw mut part;
-        header.msg_iovlen = 1;
-        header.msg_control = control.as_mut_ptr().cast();
-        header.msg_controllen = libc::CMSG_SPACE(size_of::<RawFd>() as c_uint) as _;
-        let message = libc::CMSG_FIRSTHDR(&header);
-        (*message).cmsg_level = libc::SOL_SOCKET;
-        (*message).cmsg_type = libc::SCM_RIGHTS;
-        (*message).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as c_uint) as _;
-        libc::CMSG_DATA(message).cast::<RawFd>().write_unaligned(fd);
-        let sent = libc::sendmsg(socket.as_raw_fd(), &header, libc::MSG_NOSIGNAL);
-        if sent < 0 { Err(*libc::__errno_location()) } else { Ok(()) }
+        // From here on its descriptors are its own.
+        ok(libc::syscall(libc::SYS_unshare, libc::CLONE_FILES))?;
+        for (target, fd) in order.stdio.iter().enumerate() {
+            ok(libc::dup2(*fd, target as c_int).into())?;
+        }
+        if order.terminal {
+            ok(libc::ioctl(0, libc::TIOCSCTTY, 0).into())?;
+        }
+        ok(libc::chdir(order.program.directory.as_ptr()).into())?;
+        ok(libc::syscall(libc::SYS_close_range, order.closed, c_uint::MAX, 0))?;
     }
+    reset_signals();
+    Ok(())
 }
 
 /// Default dispositions and an empty mask: Rust ignores SIGPIPE, and this program blocks SIGCHLD.
@@ -545,6 +636,15 @@ pub fn descriptor_of(pid: i32, fd: RawFd) -> io::Result<OwnedFd> {
         let copy = check(libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), fd, 0))?;
         Ok(OwnedFd::from_raw_fd(copy as RawFd))
     }
+}
+
+/// Copies memory of the process of `thread` that begins at `address`; fewer bytes where its memory ends.
+pub fn read_memory(thread: i32, address: u64, bytes: &mut [u8]) -> io::Result<usize> {
+    let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let remote = libc::iovec { iov_base: address as *mut c_void, iov_len: bytes.len() };
+    // SAFETY: the kernel writes at most `bytes.len()` bytes to `bytes`, and checks the other process's address.
+    let read = unsafe { libc::process_vm_readv(thread, &raw const local, 1, &raw const remote, 1, 0) };
+    check(read as c_long).map(|read| read as usize)
 }
 
 /// `setxattr`, following links.

@@ -12,6 +12,7 @@ pub mod resolve;
 pub mod effective;
 pub mod names;
 pub mod secret;
+pub mod git_config;
 pub mod pattern;
 pub mod paths;
 pub mod scope;
@@ -26,6 +27,7 @@ pub use effective::{
     Access, Approval, EffectivePolicy, EnvironmentRules, Grant, Limits, ProtectedName, Protection,
 };
 pub use error::PolicyError;
+pub use git_config::{GIT_CONFIG_MAX, is_harmless_git_config};
 pub use host::{Host, HostPath, HostPathError};
 pub use names::Matcher;
 pub use pattern::PatternError;

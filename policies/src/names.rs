@@ -87,6 +87,16 @@ impl Matcher {
         let index = self.0.contexts.iter().position(leads)?;
         self.0.names.get(index)
     }
+
+    /// Whether a rule may begin with names of `relative` and end below it: `.git/modules/**/hooks` reaches below
+    /// `.git/modules/x/y`. Where none does, what lies below a directory is protected wherever the directory is, or nowhere.
+    pub fn reaches_below(&self, relative: &[u8]) -> bool {
+        let path = fold(relative);
+        let reaches = |context: &Context| {
+            (1..=context.parents.len()).any(|length| ends(&context.parents[..length], &path))
+        };
+        self.0.contexts.iter().any(reaches)
+    }
 }
 
 impl Compiled {
@@ -361,6 +371,17 @@ mod tests {
             ["", ".git/modules/x", ".git/HEAD", ".git/modules/x/hooks", "git", ".env", ".github/workflows"]
         {
             assert!(matcher.leads_to(path.as_bytes()).is_none(), "{path}");
+        }
+    }
+
+    #[test]
+    fn where_a_rule_reaches_below_is_known() {
+        let matcher = matcher(&[".git/modules/**/hooks", ".github/workflows", ".env"]);
+        for path in [".git", "a/.GIT", ".git/modules", ".git/modules/x", ".git/modules/x/y/z", "b/.github"] {
+            assert!(matcher.reaches_below(path.as_bytes()), "{path}");
+        }
+        for path in ["", "a", "modules/x", ".git/refs", ".github/x", ".env"] {
+            assert!(!matcher.reaches_below(path.as_bytes()), "{path}");
         }
     }
 

@@ -7,13 +7,14 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-const LISTS: [&str; 11] = [
+const LISTS: [&str; 12] = [
     "session",
-    "supervisor",
     "cell",
-    "absent",
     "clone3",
     "flat",
+    "absent",
+    "terminal",
+    "names",
     "supervised",
     "worker",
     "orchestrator",
@@ -145,17 +146,22 @@ fn warden() -> Stack {
 }
 
 fn cell() -> Stack {
-    Stack::of(&["session", "cell", "absent+clone3"])
+    Stack::of(&["session", "cell", "clone3"])
+}
+
+/// What the program of a cell stands under.
+fn program() -> Stack {
+    Stack::of(&["session", "cell", "clone3", "absent", "terminal", "names"])
 }
 
 /// What the first process of a flat cell stands under.
 fn flat_cell() -> Stack {
-    Stack::of(&["session+supervisor", "cell", "clone3", "flat"])
+    Stack::of(&["session", "cell", "clone3", "flat"])
 }
 
 /// What the program of a flat cell stands under.
 fn flat_program() -> Stack {
-    Stack::of(&["session+supervisor", "cell", "clone3", "flat", "absent+clone3", "supervised"])
+    Stack::of(&["session", "cell", "clone3", "flat", "absent", "terminal", "supervised"])
 }
 
 fn worker() -> Stack {
@@ -211,11 +217,13 @@ fn every_group_says_who_needs_it() {
         "session.x86_64.json",
         "cell.json",
         "absent.json",
+        "terminal.json",
         "clone3.json",
         "flat.json",
         "supervised.json",
         "supervised.x86_64.json",
-        "supervisor.json",
+        "names.json",
+        "names.x86_64.json",
         "worker.json",
         "worker.x86_64.json",
         "orchestrator.json",
@@ -326,12 +334,75 @@ fn a_flat_program_is_supervised() {
         program.check(call, &[], ENOSYS);
     }
     program.check(libc::SYS_fchmod, &[3, 0o4755], EPERM);
-    for (number, want) in [(1, Allow), (0, EPERM), (2, EPERM)] {
-        program.check(libc::SYS_prctl, &[libc::PR_SET_DUMPABLE as u64, number], want);
-    }
     program.check(libc::SYS_fcntl, &[3, 1024], EPERM);
     for call in [libc::SYS_read, libc::SYS_newfstatat, libc::SYS_execve, libc::SYS_close, libc::SYS_chdir] {
         program.check(call, &[], Allow);
+    }
+}
+
+/// A call that makes a name, or opens a file to change it, and is not here, makes protected names.
+#[test]
+fn a_program_asks_for_names_and_not_for_reading() {
+    let program = program();
+    for flags in
+        [libc::O_WRONLY, libc::O_RDWR, libc::O_CREAT, libc::O_TRUNC, libc::O_TMPFILE | libc::O_RDWR, 3]
+    {
+        for others in
+            [0, libc::O_NONBLOCK | libc::O_CLOEXEC, libc::O_APPEND, libc::O_CLOEXEC | libc::O_NOFOLLOW]
+        {
+            program.check(libc::SYS_openat, &[3, 0, (flags | others) as u64], Answer::Supervised);
+        }
+    }
+    for program in [&program, &flat_program()] {
+        program.check(libc::SYS_openat, &[3, 0, (libc::O_RDWR | libc::O_NONBLOCK) as u64], Answer::Errno(6));
+    }
+    for flags in [libc::O_RDONLY, libc::O_NONBLOCK, libc::O_DIRECTORY | libc::O_CLOEXEC, libc::O_PATH] {
+        program.check(libc::SYS_openat, &[3, 0, flags as u64], Allow);
+    }
+    for call in [
+        libc::SYS_renameat,
+        libc::SYS_renameat2,
+        libc::SYS_linkat,
+        libc::SYS_symlinkat,
+        libc::SYS_mkdirat,
+        libc::SYS_mknodat,
+        libc::SYS_truncate,
+        libc::SYS_pidfd_getfd,
+    ] {
+        program.check(call, &[], Answer::Supervised);
+    }
+    for call in [libc::SYS_openat2, libc::SYS_clone3] {
+        program.check(call, &[], ENOSYS);
+    }
+    for call in
+        [libc::SYS_read, libc::SYS_newfstatat, libc::SYS_unlinkat, libc::SYS_fchmodat, libc::SYS_connect]
+    {
+        program.check(call, &[], Allow);
+    }
+    for (number, want) in [(1, Allow), (0, EPERM), (2, EPERM)] {
+        for program in [&program, &flat_program()] {
+            program.check(libc::SYS_prctl, &[libc::PR_SET_DUMPABLE as u64, number], want);
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_program_asks_for_names_by_the_old_calls_too() {
+    let program = program();
+    for flags in [libc::O_WRONLY, libc::O_RDWR, libc::O_CREAT, libc::O_TRUNC] {
+        program.check(libc::SYS_open, &[0, flags as u64], Answer::Supervised);
+    }
+    program.check(libc::SYS_open, &[0, libc::O_RDONLY as u64], Allow);
+    for call in [
+        libc::SYS_creat,
+        libc::SYS_rename,
+        libc::SYS_link,
+        libc::SYS_symlink,
+        libc::SYS_mkdir,
+        libc::SYS_mknod,
+    ] {
+        program.check(call, &[], Answer::Supervised);
     }
 }
 
@@ -387,7 +458,7 @@ fn namespaces_are_made_by_the_warden_only() {
     cell.check(libc::SYS_unshare, &[0x200 | 0x400], Allow);
     for (call, of_warden, of_cell) in [
         (libc::SYS_clone3, Allow, ENOSYS),
-        (libc::SYS_openat2, Allow, ENOSYS),
+        (libc::SYS_openat2, Allow, Allow),
         (libc::SYS_mount, Allow, EPERM),
         (libc::SYS_umount2, Allow, EPERM),
         (libc::SYS_setns, EPERM, EPERM),
@@ -466,8 +537,11 @@ fn only_the_personalities_of_debuggers_are_taken() {
 
 #[test]
 fn doors_into_the_kernel_and_into_other_processes_are_closed() {
-    for stack in [warden(), cell(), worker()] {
-        stack.check(libc::SYS_pidfd_getfd, &[], EPERM);
+    for call in [libc::SYS_pidfd_getfd, libc::SYS_process_vm_readv] {
+        worker().check(call, &[], EPERM);
+        for program in [program(), flat_program()] {
+            program.check(call, &[], Answer::Supervised);
+        }
     }
     for stack in [warden(), cell(), flat_cell(), worker()] {
         for call in [
@@ -480,7 +554,6 @@ fn doors_into_the_kernel_and_into_other_processes_are_closed() {
             libc::SYS_request_key,
             libc::SYS_keyctl,
             libc::SYS_perf_event_open,
-            libc::SYS_process_vm_readv,
             libc::SYS_process_vm_writev,
             libc::SYS_kcmp,
             libc::SYS_name_to_handle_at,

@@ -279,6 +279,70 @@ const KERNEL: &[Attack] = &[
     Attack { name: "set the hostname", words: |_| words(&["hostname"]), evidence: Said },
 ];
 
+/// Names that do not exist yet, in directories that do not exist yet, which programs of the host act on.
+const NAMES: &[Attack] = &[
+    Attack {
+        name: "a hook of a submodule to come",
+        words: |s| words(&["plant", &s.planted(".git/modules/N/hooks/post-checkout"), &s.nonce()]),
+        evidence: Outside(|s| s.has_planted(".git/modules/N/hooks/post-checkout")),
+    },
+    Attack {
+        name: "the same, by moving a directory",
+        words: |s| s.elsewhere("plant-and-move", ".git/modules/N", "hooks/post-checkout"),
+        evidence: Outside(|s| s.has_planted(".git/modules/N/hooks/post-checkout")),
+    },
+    Attack {
+        name: "the same, by a link",
+        words: |s| s.elsewhere("plant-and-link", ".git/modules/N", "hooks/post-checkout"),
+        evidence: Outside(|s| s.has_planted(".git/modules/N/hooks/post-checkout")),
+    },
+    Attack {
+        name: "a submodule's settings, in a linked worktree",
+        words: |s| words(&["plant", &s.planted(".git/worktrees/N/modules/sub/config"), &s.nonce()]),
+        evidence: Outside(|s| s.has_planted(".git/worktrees/N/modules/sub/config")),
+    },
+    Attack {
+        name: "another directory as a worktree's own",
+        words: |s| words(&["plant", &s.planted(".git/worktrees/N/commondir"), &s.nonce()]),
+        evidence: Outside(|s| s.has_planted(".git/worktrees/N/commondir")),
+    },
+    Attack {
+        name: "a hook of a repository of its own",
+        words: |s| words(&["plant", &s.planted("N/.git/hooks/pre-commit"), &s.nonce()]),
+        evidence: Outside(|s| s.has_planted("N/.git/hooks/pre-commit")),
+    },
+    Attack {
+        name: "the same, by moving the repository",
+        words: |s| s.elsewhere("plant-and-move", "N/.git", "hooks/pre-commit"),
+        evidence: Outside(|s| s.has_planted("N/.git/hooks/pre-commit")),
+    },
+    Attack {
+        name: "a program in the settings of a repository of its own",
+        words: |s| words(&["plant-settings", &s.planted("N"), &s.nonce()]),
+        evidence: Outside(|s| s.has_planted("N/.git/config")),
+    },
+    Attack {
+        name: "a file that makes another directory the repository",
+        words: |s| words(&["plant", &s.planted("N/.git"), &s.nonce()]),
+        evidence: Outside(|s| s.has_planted("N/.git")),
+    },
+    Attack {
+        name: "an editor's tasks",
+        words: |s| words(&["plant", &s.planted("N/.vscode/tasks.json"), &s.nonce()]),
+        evidence: Outside(|s| s.has_planted("N/.vscode/tasks.json")),
+    },
+    Attack {
+        name: "a shell's settings",
+        words: |s| words(&["plant", &s.planted("N/.envrc"), &s.nonce()]),
+        evidence: Outside(|s| s.has_planted("N/.envrc")),
+    },
+    Attack {
+        name: "an agent's settings, by moving a directory",
+        words: |s| s.elsewhere("plant-and-move", "N/.claude", "settings.json"),
+        evidence: Outside(|s| s.has_planted("N/.claude/settings.json")),
+    },
+];
+
 /// Outliving the call.
 const SURVIVORS: &[Attack] = &[
     Attack {
@@ -321,6 +385,11 @@ fn other_processes_are_out_of_reach() {
 #[test]
 fn the_kernel_is_not_reached() {
     matrix(|place| Scene::new(place).expect_held("kernel", KERNEL));
+}
+
+#[test]
+fn no_name_is_made_that_the_host_acts_on() {
+    matrix(|place| Scene::new(place).expect_held("names", NAMES));
 }
 
 #[test]
@@ -386,7 +455,7 @@ fn said_to_be_lost(place: Place, abi: u32) -> BTreeSet<String> {
 #[test]
 fn an_open_door_is_seen() {
     let scene = Scene::new(Place::any());
-    for attacks in [FILES, NETWORK, PROCESSES, KERNEL, SURVIVORS] {
+    for attacks in [FILES, NETWORK, PROCESSES, KERNEL, NAMES, SURVIVORS] {
         let judged = scene.judge(attacks, &[("nothing", &|words| scene.control(words))]);
         let controls = attacks.len() - judged.impossible.len();
         assert!(controls > attacks.len() / 4, "too few controls work here: {:?}", judged.impossible);
@@ -662,6 +731,19 @@ impl Scene {
 
     fn fresh_in_project(&self) -> String {
         self.project(&format!("fresh-{}", self.nonce()))
+    }
+
+    /// A name of the project, in which `N` is this attempt's own.
+    fn planted(&self, name: &str) -> String {
+        self.project(&name.replace('N', &format!("n{}", self.nonce())))
+    }
+
+    fn has_planted(&self, name: &str) -> bool {
+        fs::read_to_string(self.planted(name)).is_ok_and(|text| text.contains(&self.nonce()))
+    }
+
+    fn elsewhere(&self, attack: &str, to: &str, below: &str) -> Vec<String> {
+        words(&[attack, &self.fresh_in_project(), &self.planted(to), below, &self.nonce()])
     }
 
     fn fresh_exists(&self) -> bool {

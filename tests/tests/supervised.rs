@@ -1,7 +1,9 @@
-//! The flat tier's supervisor: what it refuses, each tried without a cell first, and what must go on working under it.
+//! Protected names, and the supervisor that makes calls in the program's place: what is refused, each tried without a cell
+//! first, and what must go on working. The flat tier supervises every path, the namespaced one what makes names.
 #![allow(clippy::unwrap_used)]
 
-use lazaret_tests::process::Finished;
+use broker_protocol::Tier;
+use lazaret_tests::process::{Finished, Running};
 use lazaret_tests::{Place, World, run};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,7 +15,16 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs a test in the flat tier, as each user there is.
 fn flat(test: impl Fn(&World)) {
-    let places = Place::all().into_iter().filter(|place| place.to_string().starts_with("flat"));
+    at(|place| place.tier == Tier::Flat, test);
+}
+
+/// Runs a test in every place.
+fn everywhere(test: impl Fn(&World)) {
+    at(|_| true, test);
+}
+
+fn at(chosen: impl Fn(Place) -> bool, test: impl Fn(&World)) {
+    let places = Place::all().into_iter().filter(|place| chosen(*place));
     let failed: Vec<String> = places
         .filter(|place| catch_unwind(AssertUnwindSafe(|| test(&scene(*place)))).is_err())
         .map(|place| place.to_string())
@@ -69,7 +80,7 @@ const READS: &[&str] = &[
 #[test]
 fn protected_files_are_not_read_by_any_name() {
     for script in READS {
-        flat(|world| {
+        everywhere(|world| {
             let inside = cell(world, script);
             let said = inside.text() + &inside.errors();
             assert!(!said.contains(&world.canary), "{script}\n{said}");
@@ -111,12 +122,122 @@ const PLANTS: &[(&str, &str)] = &[
     ("echo planted > .envrc", ".envrc"),
     ("echo planted | tee .envrc", ".envrc"),
     ("ln -s .envrc x && echo planted > x", ".envrc"),
+    // What is not there yet, below what is not there yet.
+    ("mkdir -p .git/modules/s/hooks && echo planted > .git/modules/s/hooks/x", ".git/modules/s/hooks/x"),
+    ("mkdir -p .git/modules/a/b && echo planted > .git/modules/a/b/config", ".git/modules/a/b/config"),
+    (
+        "mkdir -p m/hooks .git/modules && echo planted > m/hooks/x && mv m .git/modules/s",
+        ".git/modules/s/hooks/x",
+    ),
+    ("mkdir -p m/s/hooks && echo planted > m/s/hooks/x && mv m .git/modules", ".git/modules/s/hooks/x"),
+    (
+        "mkdir -p m .git/modules && exec 9<m && mv m .git/modules/s && mkdir /proc/self/fd/9/hooks && \
+         echo planted > /proc/self/fd/9/hooks/x",
+        ".git/modules/s/hooks/x",
+    ),
+    (
+        "mkdir -p m/hooks .git/modules && ln -s ../../m .git/modules/s && echo planted > m/hooks/x",
+        ".git/modules/s/hooks/x",
+    ),
+    (
+        "mkdir -p m/hooks .git/modules && ln -s ../../m l && mv l .git/modules/s && echo planted > m/hooks/x",
+        ".git/modules/s/hooks/x",
+    ),
+    (
+        "mkdir -p m/hooks .git/modules && ln -s ../../m l && ln -P l .git/modules/s && echo planted > m/hooks/x",
+        ".git/modules/s/hooks/x",
+    ),
+    (
+        "mkdir -p .git/modules/t m/hooks && ln -s ../../m l && python3 -c '\
+import ctypes, os; d = os.open(\".\", 0); e = os.open(\".git/modules\", 0)
+ctypes.CDLL(None).renameat2(d, b\"l\", e, b\"t\", 2)' && echo planted > m/hooks/x",
+        ".git/modules/t/hooks/x",
+    ),
+    ("echo planted > .git/commondir", ".git/commondir"),
+    ("mkdir -p .git/worktrees/w && echo planted > .git/worktrees/w/commondir", ".git/worktrees/w/commondir"),
+    (
+        "mkdir -p .git/worktrees/w/modules/s && echo planted > .git/worktrees/w/modules/s/config",
+        ".git/worktrees/w/modules/s/config",
+    ),
+    ("mkdir -p deep/er && cp -r .git deep/er/ && echo planted >> deep/er/.git/config", "deep/er/.git/config"),
+    ("mkdir n && echo 'gitdir: ../planted' > n/.git", "n/.git"),
+    ("mkdir -p .vscode && echo planted > .vscode/tasks.json", ".vscode/tasks.json"),
+    ("mkdir -p x && echo planted > x/tasks.json && mv x .vscode", ".vscode/tasks.json"),
+    ("mkdir -p .github/workflows && echo planted > .github/workflows/x.yml", ".github/workflows/x.yml"),
+    ("mkdir -p a/.husky && echo planted > a/.husky/pre-commit", "a/.husky/pre-commit"),
+    ("echo planted > x && cp x .env.local", ".env.local"),
+    ("echo planted > x && tar c x --transform s/x/.envrc/ | tar x", ".envrc"),
+    (
+        "python3 -c 'import os; f = os.open(\".envrc\", os.O_RDWR | os.O_CREAT); os.write(f, b\"planted\")'",
+        ".envrc",
+    ),
+    (
+        "python3 -c 'import os; os.mknod(\".envrc\"); f = os.open(\".envrc\", os.O_WRONLY); os.write(f, b\"planted\")'",
+        ".envrc",
+    ),
+    (
+        "python3 -c 'import ctypes; c = ctypes.CDLL(None); c.syscall(85, b\".envrc\", 0o644)'; echo planted >> .envrc",
+        ".envrc",
+    ),
+    (
+        "python3 -c '\
+import ctypes; how = (ctypes.c_uint64 * 3)(0o101, 0o644, 0); c = ctypes.CDLL(None)
+f = c.syscall(437, -100, b\".envrc\", how, 24); c.write(f, b\"planted\", 7)'",
+        ".envrc",
+    ),
 ];
+
+/// Ways to change what the host makes in the project while the call runs, each with what it has changed.
+const LATE: &[(&str, &str)] = &[
+    ("echo planted > late/.envrc", "late/.envrc"),
+    ("echo planted >> late/.envrc", "late/.envrc"),
+    ("echo planted > late/.git/hooks/pre-commit", "late/.git/hooks/pre-commit"),
+    ("echo planted > late/.git/hooks/other", "late/.git/hooks/other"),
+    ("echo planted > x && mv x late/.envrc", "late/.envrc"),
+    ("ln late/.envrc x && echo planted > x", "late/.envrc"),
+    ("ln -s late/.envrc x && echo planted > x", "late/.envrc"),
+    (
+        "python3 -c 'import os; os.write(os.open(\"late/.envrc\", os.O_RDWR | os.O_NONBLOCK), b\"planted\")'",
+        "late/.envrc",
+    ),
+    (
+        "exec 9<late/.envrc; python3 -c 'import os; os.write(os.open(\"/proc/self/fd/9\", os.O_WRONLY), b\"planted\")'",
+        "late/.envrc",
+    ),
+    ("truncate -s 0 late/.envrc; echo planted >> late/.envrc", "late/.envrc"),
+];
+
+#[test]
+fn what_the_host_makes_during_a_call_is_not_changed() {
+    let waiting = |script: &str| format!("echo ready; until [ -e go ]; do sleep 0.02; done; {script}");
+    let planted = |world: &World, file: &str| {
+        fs::read_to_string(world.project.join(file)).is_ok_and(|text| text.contains("planted"))
+    };
+    let during = |world: &World, mut command: std::process::Command| {
+        let mut running = Running::start(&mut command);
+        running.wait_for("ready\n", LIMIT);
+        world.put("late/.envrc", "export A=1\n");
+        world.put("late/.git/hooks/pre-commit", "#!/bin/sh\n");
+        world.put("go", "");
+        running.finish(LIMIT)
+    };
+    for (script, file) in LATE {
+        everywhere(|world| {
+            let said = during(world, world.cell(&waiting(script)));
+            assert!(!planted(world, file), "{script}\n{}", said.errors());
+            let fresh = scene(world.place);
+            let mut control = fresh.host("bash");
+            control.args(["-c", &waiting(script)]);
+            let said = during(&fresh, control);
+            assert!(planted(&fresh, file), "the control of {script}\n{}", said.errors());
+        });
+    }
+}
 
 #[test]
 fn nothing_is_planted_in_protected_names() {
     for (script, file) in PLANTS {
-        flat(|world| {
+        everywhere(|world| {
             let planted = || {
                 fs::read(world.project.join(file))
                     .is_ok_and(|text| String::from_utf8_lossy(&text).contains("planted"))
@@ -287,7 +408,8 @@ f = os.open('x', os.O_RDONLY); assert os.get_inheritable(f) is False
 r = os.open(f'/proc/self/fd/{f}', os.O_RDWR); os.write(r, b'again'); assert os.read(f, 9) == b'again'
 os.truncate('x', 2); assert os.path.getsize('x') == 2
 os.link('x', 'y'); os.rename('y', 'z'); os.unlink('z')
-fails(errno.EACCES, '/etc/shadow', os.O_RDONLY)
+fails(errno.ENOENT if sys.argv[1] == 'namespaced' else errno.EACCES, '/etc/shadow', os.O_RDONLY)
+fails(errno.EACCES, '../.envrc', W); fails(errno.EACCES, '../.envrc', os.O_CREAT)
 import ctypes
 libc = ctypes.CDLL(None, use_errno=True)
 assert libc.open(ctypes.c_void_p(8), 0) == -1 and ctypes.get_errno() == errno.EFAULT
@@ -304,10 +426,13 @@ print('ok')
 
 #[test]
 fn files_open_as_they_do_without_a_supervisor() {
-    flat(|world| {
+    everywhere(|world| {
         world.put("opens.py", OPENS);
         let folder = |name: &str| {
-            format!("mkdir {name} && cd {name} && TMPDIR=${{TMPDIR:-/dev/shm}} python3 ../opens.py")
+            format!(
+                "mkdir {name} && cd {name} && TMPDIR=${{TMPDIR:-/dev/shm}} python3 ../opens.py {}",
+                world.place.tier.name()
+            )
         };
         let inside = cell(world, &folder("inside"));
         assert_eq!(inside.success(), "ok\n", "{}", inside.errors());
@@ -316,7 +441,7 @@ fn files_open_as_they_do_without_a_supervisor() {
 
 #[test]
 fn shells_and_fifos_work() {
-    flat(|world| {
+    everywhere(|world| {
         let script = "diff <(echo a) <(echo b); cat <<< here; cat <<END\nthere\nEND
             mkfifo q r; (echo one > q) & cat q; wait
             (read x < q; echo got $x > r) & echo two > q; cat r; wait
@@ -332,14 +457,14 @@ fn shells_and_fifos_work() {
 
 #[test]
 fn a_flood_of_calls_and_a_full_queue_starve_nothing() {
-    flat(|world| {
+    everywhere(|world| {
         let threads = "
 import os, threading
 def work(n):
     for i in range(3):
         with open(f't{n}', 'w') as f: f.write('x')
         os.rename(f't{n}', f'r{n}'); os.unlink(f'r{n}')
-threads = [threading.Thread(target=work, args=(n,)) for n in range(1000)]
+threads = [threading.Thread(target=work, args=(n,)) for n in range(400)]
 [t.start() for t in threads]; [t.join() for t in threads]; print('ok')
 ";
         world.put("threads.py", threads);
@@ -363,7 +488,7 @@ threads = [threading.Thread(target=work, args=(n,)) for n in range(1000)]
 
 #[test]
 fn projects_are_worked_on() {
-    flat(|world| {
+    everywhere(|world| {
         world.put(
             "test_x.py",
             "import unittest\nclass T(unittest.TestCase):\n    def test(self): self.assertEqual(1, 1)\n",
@@ -374,9 +499,20 @@ fn projects_are_worked_on() {
             git status --short >/dev/null; git add test_x.py; git commit -qm two; git checkout -q -b topic; echo two > file
             git commit -qam three; git checkout -q -; git merge -q topic; git stash -q || true; git log --oneline | wc -l
             make -s; cat all; cc hello.c -o hello; ./hello; python3 -m unittest -q 2>&1 | tail -1
-            cd $TMPDIR; git init -q repo; cd repo; git -c user.name=t -c user.email=t@t commit -q --allow-empty -m x; git log --format=%s";
+            for place in $TMPDIR $PWD; do cd $place
+                git init -q made; cd made; git config user.name t; git config user.email t@t; echo x > x; git add x
+                git commit -qm made; cd ..; git clone -q made cloned; git -C cloned log --format=%s
+            done; cd cloned; git checkout -qb more; git status --porcelain; git config remote.origin.url";
         let said = cell(world, script);
-        assert_eq!(said.success(), "3\na.o\nb.o\nhello\nOK\nx\n", "{}", said.errors());
+        let cloned = format!("{}/made\n", world.project.display());
+        assert_eq!(
+            said.success(),
+            format!("3\na.o\nb.o\nhello\nOK\nmade\nmade\n{cloned}"),
+            "{}",
+            said.errors()
+        );
+        let host = run(world.host("git").args(["-C", "cloned", "status", "--porcelain"]), LIMIT);
+        assert_eq!(host.success(), "", "what a cell has cloned is a repository to the host");
         let many = "set -e; mkdir -p node_modules; for i in $(seq 300); do mkdir -p node_modules/.x-$i/lib
             echo \"module.exports=$i\" > node_modules/.x-$i/lib/i.js; done
             for i in $(seq 300); do mv node_modules/.x-$i node_modules/p$i; done
@@ -392,7 +528,7 @@ fn projects_are_worked_on() {
 
 #[test]
 fn no_descriptor_of_the_supervisor_is_inherited() {
-    flat(|world| {
+    everywhere(|world| {
         let said = cell(world, "ls -l /proc/self/fd | grep -c -E 'seccomp|socket'").text();
         assert_eq!(said, "0\n");
     });

@@ -110,7 +110,7 @@ fn detail(layer: Layer, tier: Tier, abi: u32) -> String {
         Layer::LandlockNetwork | Layer::LandlockScopes => format!("Landlock ABI {abi}"),
         Layer::Seccomp => "allow-list".into(),
         Layer::ProtectedNames => match tier {
-            Tier::Namespaced => "those that exist when the session opens are pinned".into(),
+            Tier::Namespaced => "existing ones are pinned, new ones are neither made nor changed".into(),
             Tier::Flat => "existing and new ones; metadata outside the zones is held too".into(),
         },
         _ => String::new(),

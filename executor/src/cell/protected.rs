@@ -2,13 +2,15 @@
 //!
 //! *Guarantees*: in the namespaced tier, a protected name that exists when the session opens cannot be written,
 //! replaced, renamed or removed (nor read, where the policy says so), under any other name of the same file in the
-//! zone, and its parents cannot be moved away: each is a mount of its own. In the flat tier the cell's first process makes
-//! the calls that take paths (`warden/supervisor`), and refuses these names whether they exist or not. *Does not*: cover
-//! names made later in the namespaced tier, or what a link with a protected name points to; file tools check names in
-//! both tiers. *Needs*: the mount namespace, or Linux 5.14. *Order*: with the mounts, or in the program's start. *Fails*:
-//! the session does not open, or the program does not start. *Tested by*: `the_shell_neither_reads_nor_changes_them`,
-//! `nothing_is_planted_in_protected_names`, `protected_files_are_not_read_by_any_name`, corpus
-//! `SEC-*`.
+//! zone, and its parents cannot be moved away: each is a mount of its own. In both tiers the cell's first process makes
+//! the calls that make or move a name or open a file to change it (`warden/supervisor`), and refuses protected names
+//! whether they exist or not, whoever has made them; in the flat tier all calls that take paths. *Does not*: keep the shell
+//! of the namespaced tier from reading or removing what the host makes while the session is open, or cover what a link
+//! with a protected name points to; file tools check names in both tiers. *Needs*: Linux 5.14, and the mount namespace
+//! for the pins. *Order*: with the mounts; in the program's process before its order. *Fails*: the session does not open,
+//! or the cell does not start. *Tested by*: `the_shell_neither_reads_nor_changes_them`,
+//! `nothing_is_planted_in_protected_names`, `what_the_host_makes_during_a_call_is_not_changed`,
+//! `no_name_is_made_that_the_host_acts_on`, `protected_files_are_not_read_by_any_name`, corpus `SEC-*`.
 
 use crate::work::litter;
 use crate::work::undo::store::DIRECTORY;

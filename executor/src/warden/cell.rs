@@ -8,7 +8,7 @@ use super::supervisor::{self, Supervisor};
 use crate::attack::{self, Targets};
 use crate::cell::plan::{CellPlan, Task, Walls};
 use crate::cell::{At, Confined, LayerError, NoNewPrivileges, confine, descriptors, limits, seccomp};
-use crate::sys::{self, Program, Spawn, Supervised};
+use crate::sys::{self, Before, Order, Program, Starter};
 use broker_protocol::{Layer, frame, limit};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -103,14 +103,14 @@ impl Report {
 pub struct Rules<'a> {
     /// For the kernel.
     pub ruleset: &'a OwnedFd,
-    /// For this process, where it supervises its program.
+    /// For this process, which supervises its program.
     pub supervision: Option<&'a supervisor::Rules>,
 }
 
 /// A cell's life, in its own process.
 pub fn run(walls: &Walls, rules: &Rules, socket: OwnedFd, nnp: NoNewPrivileges) -> ! {
     let end = match prepare(walls, rules, &socket, nnp) {
-        Ok(cell) => cell.serve(&socket),
+        Ok((cell, starter, supervisor)) => cell.serve(&socket, starter, supervisor),
         Err(error) => {
             End::Unconfined { layer: error.layer, errno: error.source.raw_os_error().unwrap_or(libc::EPERM) }
         }
@@ -136,10 +136,7 @@ fn report(end: End) -> Report {
 /// A cell that is closed and waits.
 struct Cell<'a> {
     walls: &'a Walls,
-    confined: Confined,
     signals: SignalFd,
-    limits: Vec<(libc::c_uint, libc::rlimit)>,
-    supervision: Option<&'a supervisor::Rules>,
     sweep: Sweep,
 }
 
@@ -157,7 +154,7 @@ fn prepare<'a>(
     rules: &Rules<'a>,
     socket: &OwnedFd,
     nnp: NoNewPrivileges,
-) -> Result<Cell<'a>, LayerError> {
+) -> Result<(Cell<'a>, Starter, Option<Supervisor<'a>>), LayerError> {
     let step = || "prepare the cell".to_owned();
     prctl::set_name(c"lazaret-cell").at(Layer::PidNamespace, step)?;
     let sweep = if walls.has(Layer::PidNamespace) {
@@ -169,20 +166,36 @@ fn prepare<'a>(
     };
     let confined = confine(walls, rules.ruleset, nnp)?;
     // The rules' paths, the warden's socket and its other children's are not for this cell.
-    descriptors::keep_only(&[socket.as_fd(), confined.ruleset.as_fd()], walls.ablation.descriptors())?;
+    let turn = rules.supervision.map(|rules| rules.descriptor());
+    let kept = [Some(socket.as_fd()), Some(confined.ruleset.as_fd()), turn];
+    descriptors::keep_only(&kept.into_iter().flatten().collect::<Vec<_>>(), walls.ablation.descriptors())?;
+    let cell = Cell { walls, signals: super::child_signals()?, sweep };
+    let (starter, listener) = starter(walls, &confined).at(Layer::ProtectedNames, step)?;
+    let supervisor =
+        rules.supervision.zip(listener).map(|(rules, listener)| Supervisor::new(rules, listener));
+    let supervisor = supervisor.transpose().at(Layer::ProtectedNames, step)?;
+    cell.rehearse().at(Layer::PidNamespace, step)?;
+    if let Some(supervisor) = &supervisor {
+        supervisor.rehearse();
+    }
+    Ok((cell, starter, supervisor))
+}
+
+/// The process that is to be the program.
+fn starter(walls: &Walls, confined: &Confined) -> io::Result<(Starter, Option<OwnedFd>)> {
+    // Where no PID namespace protects this process from what it starts, a domain below its own does. It costs each
+    // file that is opened in the cell a second walk.
+    let ruleset = (!walls.has(Layer::PidNamespace)).then(|| confined.ruleset.as_raw_fd());
     let limits = match walls.has(Layer::Rlimits) {
         true => limits::rlimits(&walls.policy.limits, walls.tier),
         false => Vec::new(),
     };
-    let supervision = rules.supervision;
-    let cell = Cell { walls, confined, signals: super::child_signals()?, limits, supervision, sweep };
-    cell.rehearse().at(Layer::PidNamespace, step)?;
-    Ok(cell)
+    let trapped = walls.is_supervised().then(|| seccomp::supervised(walls.tier));
+    Starter::new(&Before { limits: &limits, ruleset, trapped })
 }
 
 impl Cell<'_> {
-    /// Goes through an order before it comes: a page that is first touched after a fork costs a fault, and these
-    /// faults together a tenth of starting bash.
+    /// Goes through an order before it comes: a page that is first touched after a fork costs a fault.
     fn rehearse(&self) -> io::Result<()> {
         let arguments = ["bash", "-c", "true"].map(|word| ByteBuf::from(word.as_bytes()));
         let task = Task::Program { arguments: arguments.into(), terminal: None };
@@ -191,17 +204,15 @@ impl Cell<'_> {
         frame::encode(&plan, &mut order).map_err(io::Error::other)?;
         let plan: CellPlan = frame::decode(&order[frame::PREFIX..]).map_err(io::Error::other)?;
         let Task::Program { arguments, terminal } = &plan.task else { return Ok(()) };
-        let program = self.program(arguments, terminal.as_deref(), &plan.directory)?;
-        sys::spawn(&self.spawn(&program, true, [0, 1, 2], false)).map(drop)?;
-        while waitpid(None::<Pid>, None).is_ok() {}
+        drop(self.program(arguments, terminal.as_deref(), &plan.directory)?);
         while let Ok(Some(_)) = self.signals.read_signal() {}
         let _ = report(End::Exited(0)).encode();
         Ok(())
     }
 
-    fn serve(&self, socket: &OwnedFd) -> End {
-        match self.start(socket) {
-            Ok((program, mut supervisor)) => {
+    fn serve(&self, socket: &OwnedFd, starter: Starter, mut supervisor: Option<Supervisor>) -> End {
+        match self.start(socket, starter, supervisor.as_ref()) {
+            Ok(program) => {
                 let end = self.watch(program, socket, &mut supervisor);
                 // The supervisor goes after them: what is left would be told that its calls do not exist.
                 self.sweep();
@@ -215,10 +226,11 @@ impl Cell<'_> {
     }
 
     /// Waits for the order and carries it out.
-    fn start(&self, socket: &OwnedFd) -> io::Result<(Pid, Option<Supervisor<'_>>)> {
+    fn start(&self, socket: &OwnedFd, starter: Starter, supervisor: Option<&Supervisor>) -> io::Result<Pid> {
         // Most orders are some hundred bytes; room for the longest would cost more than this question.
         let length = recv(socket.as_raw_fd(), &mut [], MsgFlags::MSG_PEEK | MsgFlags::MSG_TRUNC)?;
         if length == 0 {
+            self.sweep();
             sys::leave(0); // The session is over, and this cell was not needed.
         }
         let mut order = vec![0; length.min(ORDER_MAX)];
@@ -228,38 +240,33 @@ impl Cell<'_> {
         let [stdin, stdout, stderr] =
             <[OwnedFd; 3]>::try_from(stdio).map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
         let stdio = [stdin.as_raw_fd(), stdout.as_raw_fd(), stderr.as_raw_fd()];
-        let listener = self.supervision.map(|_| super::pair()).transpose()?;
-        let supervised = listener.as_ref().map(|(_, child)| seccomp::supervised(child.as_fd()));
         let pid = match &plan.task {
             Task::Program { arguments, terminal } => {
-                let program = self.program(arguments, terminal.as_deref(), &plan.directory)?;
-                let spawn = self.spawn(&program, false, stdio, terminal.is_some());
-                sys::spawn(&Spawn { supervised, ..spawn })?
+                let program = &self.program(arguments, terminal.as_deref(), &plan.directory)?;
+                if let Some(supervisor) = supervisor.filter(|_| terminal.is_some()) {
+                    supervisor.has_terminal();
+                }
+                starter.start(&self.order(program, stdio, terminal.is_some()))?
             }
-            Task::Attack(targets) => self.attack(targets.clone(), &plan.directory, stdio, supervised)?,
+            Task::Attack(targets) => self.attack(starter, targets.clone(), &plan.directory, stdio)?,
         };
-        // Our copy of the child's end goes first: if the child ends without sending, that is seen. A program without its
-        // supervisor is swept away.
-        let ours = listener.map(|(ours, _)| ours);
-        let supervisor = self.supervision.zip(ours).map(|(rules, ours)| Supervisor::new(rules, &ours));
-        Ok((Pid::from_raw(pid), supervisor.transpose()?))
+        Ok(Pid::from_raw(pid))
     }
 
     /// Starts our own attacks where a program would start, prepared as it would be.
     fn attack(
         &self,
+        starter: Starter,
         mut targets: Targets,
         directory: &str,
         stdio: [RawFd; 3],
-        supervised: Option<Supervised>,
     ) -> io::Result<i32> {
         let names =
             self.walls.environment.iter().filter_map(|entry| entry.as_bytes().split(|c| *c == b'=').next());
         targets.variables = names.map(<[u8]>::to_vec).collect();
-        let none = Program::new(Vec::new(), Vec::new(), Vec::new(), CString::new(directory)?);
-        let spawn = self.spawn(&none, false, stdio, false);
-        let watched = supervised.is_some();
-        sys::spawn_own(&Spawn { supervised, ..spawn }, || {
+        let none = &Program::new(Vec::new(), Vec::new(), Vec::new(), CString::new(directory)?);
+        let watched = self.walls.is_supervised();
+        starter.start_own(&self.order(none, stdio, false), &mut || {
             // The supervisor reads the paths of a call from its caller's memory, as it can from a program's.
             if watched {
                 prctl::set_dumpable(true)?;
@@ -268,19 +275,9 @@ impl Cell<'_> {
         })
     }
 
-    fn spawn<'s>(
-        &'s self,
-        program: &'s Program<'s>,
-        rehearsal: bool,
-        stdio: [RawFd; 3],
-        terminal: bool,
-    ) -> Spawn<'s> {
-        // Where no PID namespace protects this process from what it starts, a domain below its own does. It costs each
-        // file that is opened in the cell a second walk.
-        let ruleset = (!self.walls.has(Layer::PidNamespace)).then(|| self.confined.ruleset.as_raw_fd());
+    fn order<'o>(&self, program: &'o Program<'o>, stdio: [RawFd; 3], terminal: bool) -> Order<'o> {
         let closed = if self.walls.has(Layer::Descriptors) { 3 } else { libc::c_uint::MAX };
-        let limits = &self.limits;
-        Spawn { program, rehearsal, stdio, closed, terminal, limits, ruleset, supervised: None }
+        Order { program, stdio, closed, terminal }
     }
 
     fn program(

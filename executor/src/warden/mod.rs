@@ -175,7 +175,7 @@ fn run(walls: &Walls, socket: &OwnedFd, uid: Uid, gid: Gid) -> Result<(), LayerE
     let ruleset = landlock::Rules::open(walls)?.ruleset()?;
     let supervision = walls.is_supervised().then(|| supervisor::Rules::new(walls)).transpose()?;
     if walls.has(Layer::Seccomp) {
-        seccomp::confine_session(walls.tier, nnp)?;
+        seccomp::confine_session(nnp)?;
     }
     let signals = child_signals()?;
     tell(socket, &[READY], &[])?;
@@ -229,7 +229,7 @@ fn tell(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd]) -> Result<(), LayerE
 struct Keeper<'a> {
     walls: &'a Walls,
     ruleset: OwnedFd,
-    /// What the supervisors of flat cells go by.
+    /// What the cells' supervisors go by.
     supervision: Option<supervisor::Rules>,
     /// Where the worker keeps what it replaces.
     own: Option<OwnedFd>,
@@ -285,8 +285,8 @@ impl Keeper<'_> {
             Fork::Child => match what {
                 Ask::Worker => worker::run(self.walls, ours, self.own.as_ref(), self.nnp),
                 Ask::Cell | Ask::Terminal => {
-                    let rules =
-                        cell::Rules { ruleset: &self.ruleset, supervision: self.supervision.as_ref() };
+                    let supervision = self.supervision.as_ref();
+                    let rules = cell::Rules { ruleset: &self.ruleset, supervision };
                     cell::run(self.walls, &rules, ours, self.nnp)
                 }
             },

@@ -8,6 +8,7 @@ use super::rules::Rules;
 use super::{Answer, Result};
 use crate::sys::Notice;
 use nix::errno::Errno;
+use std::cell::Cell;
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
 
@@ -15,8 +16,12 @@ use std::os::fd::OwnedFd;
 pub struct Call<'a> {
     /// What may be done.
     pub rules: &'a Rules,
+    /// The device of `/proc`.
+    pub proc: u64,
     /// Who asks.
     pub caller: Caller,
+    /// Whether a process of the cell may have a controlling terminal.
+    pub terminals: &'a Cell<bool>,
     /// Whether the caller still waits.
     pub still: &'a dyn Fn() -> bool,
 }
@@ -109,7 +114,7 @@ impl Call<'_> {
 
     /// Finds paths of the caller.
     pub fn search(&self) -> Search<'_> {
-        Search { caller: self.caller, rules: self.rules }
+        Search { caller: self.caller, rules: self.rules, proc: self.proc }
     }
 
     /// The file at a path.

@@ -50,6 +50,8 @@ pub struct Search<'a> {
     pub caller: Caller,
     /// What is visible.
     pub rules: &'a Rules,
+    /// The device of `/proc`.
+    pub proc: u64,
 }
 
 impl Search<'_> {
@@ -70,14 +72,30 @@ impl Search<'_> {
         (!real.starts_with("/proc")).then_some((found, real))
     }
 
+    /// The directory that holds the last name of `path`, by the kernel's own search.
+    fn directory_of(&self, from: i32, path: &[u8]) -> Option<OwnedFd> {
+        let end = path.iter().rposition(|byte| *byte != b'/')?;
+        let slash = path[..end].iter().rposition(|byte| *byte == b'/')?;
+        // With its slash: what is not a directory is not found.
+        let (directory, _) = self.quickly(from, &path[..=slash], true)?;
+        Some(directory)
+    }
+
     /// The file at `path`, or where it would be.
     pub fn find(&self, from: i32, path: &[u8], follow: bool) -> Result<Found> {
         if path.is_empty() {
             return Err(Errno::ENOENT);
         }
         let slash = path.ends_with(b"/");
-        let mut at = if path.starts_with(b"/") { root()? } else { self.caller.place(from)? };
         let mut left = names(path);
+        let mut at = match self.directory_of(from, path) {
+            Some(directory) => {
+                left.truncate(1);
+                directory
+            }
+            None if path.starts_with(b"/") => root()?,
+            None => self.caller.place(from)?,
+        };
         let mut links = 0;
         loop {
             let name = left.pop().unwrap_or_else(|| b".".to_vec());
@@ -120,7 +138,7 @@ impl Search<'_> {
 
     /// Where a link leads.
     fn follow(&self, at: &OwnedFd, name: &[u8], link: &OwnedFd) -> Result<Way> {
-        if !self.rules.in_proc(&fstat(link)?) {
+        if fstat(link)?.st_dev != self.proc {
             return Ok(Way::Names(readlinkat(link, "")?.into_vec()));
         }
         let root = fstat(at)?.st_ino == PROC_ROOT;
@@ -146,7 +164,7 @@ impl Search<'_> {
 
     /// Other processes are not there.
     fn look(&self, at: &OwnedFd, name: &[u8], child: &FileStat) -> Result<()> {
-        if !self.rules.in_proc(child) {
+        if child.st_dev != self.proc {
             return Ok(());
         }
         self.rules.visible(&rules::real(at)?.join(OsStr::from_bytes(name)))
@@ -168,9 +186,14 @@ fn names(path: &[u8]) -> Vec<Vec<u8>> {
     names.map(<[u8]>::to_vec).rev().collect()
 }
 
+/// What kind a file is of (`S_IF*`).
+pub fn kind(stat: &FileStat) -> libc::mode_t {
+    stat.st_mode & libc::S_IFMT
+}
+
 /// Whether a file is of a kind (`S_IF*`).
-pub fn is(stat: &FileStat, kind: libc::mode_t) -> bool {
-    stat.st_mode & libc::S_IFMT == kind
+pub fn is(stat: &FileStat, other: libc::mode_t) -> bool {
+    kind(stat) == other
 }
 
 /// A path by which the kernel finds the file behind a descriptor of this process.

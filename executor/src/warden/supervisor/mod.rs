@@ -1,11 +1,15 @@
-//! The supervisor of a flat cell: it makes the calls that take paths in its caller's place, and never lets one go on.
+//! The supervisor of a cell: it makes calls in its caller's place, and never lets one go on. In the flat tier those are all
+//! that take paths (`policies/seccomp/supervised.json`), in the namespaced tier those that make or move a name or open a
+//! file to change it (`names.json`).
 //!
 //! It is the cell's own first process, under the cell's own Landlock rules and filters: what it could be talked into, the
-//! program could have done but for protected names, metadata, other processes and socket files. It comes from
-//! `warden/cell.rs`, which polls its listener; calls come up from the kernel (`policies/seccomp/supervised.json`), answers
-//! and descriptors go down. It does not believe the caller: a path is read once from the caller's memory, found once as a
-//! descriptor, and it is the file behind that descriptor that is asked about and then used. What Landlock holds by the file
-//! is asked here by the path: neither is alone in front of files outside.
+//! program could have done but for protected names and, in the flat tier, metadata, other processes and socket files. It
+//! comes from `warden/cell.rs`, which polls its listener; calls come up from the kernel, answers and descriptors go down.
+//! It does not believe the caller: a path is read once from the caller's memory, found once as a descriptor, and it is the
+//! file behind that descriptor that is asked about and then used. Of the cells of a session one at a time makes or moves
+//! names, and no rename changes what is protected below a directory: what was asked stays true until it is used. What
+//! Landlock holds by the file is asked here by the path where no mounts say what is outside: neither is alone in front of
+//! files outside.
 
 mod call;
 mod caller;
@@ -13,16 +17,18 @@ mod find;
 mod rules;
 mod open;
 mod names;
+mod repository;
 mod metadata;
 mod sockets;
 mod waiting;
 
 pub use rules::Rules;
 
-use crate::sys;
+use crate::sys::{self, Notice};
 use caller::Caller;
 use nix::errno::Errno;
-use nix::sys::stat::{Mode, umask};
+use nix::sys::stat::{Mode, stat, umask};
+use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use waiting::Waiting;
@@ -45,22 +51,45 @@ const WAITING_MAX: usize = 64;
 /// What a supervisor knows while its cell lives.
 pub struct Supervisor<'a> {
     rules: &'a Rules,
+    /// The device of `/proc`.
+    proc: u64,
     listener: OwnedFd,
+    /// Whether the program was given a terminal, or has opened one by now.
+    terminals: Cell<bool>,
     /// Calls that wait for another process, with the kernel's name for each.
     waiting: Vec<(u64, Waiting)>,
 }
 
 impl<'a> Supervisor<'a> {
-    /// One for the program whose listener came down `socket`.
+    /// One for the program whose calls come to `listener`, in a cell that has its own `/proc` by now.
     ///
     /// # Errors
-    /// None came: the program must not run.
-    pub fn new(rules: &'a Rules, socket: &OwnedFd) -> io::Result<Self> {
-        let (_, listener) = sys::receive(socket.as_fd(), &mut [0], 0)?;
-        let listener =
-            listener.into_iter().next().ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))?;
+    /// There is no `/proc`.
+    pub fn new(rules: &'a Rules, listener: OwnedFd) -> io::Result<Self> {
         sys::notice_switch(listener.as_fd());
-        Ok(Self { rules, listener, waiting: Vec::new() })
+        let proc = stat("/proc")?.st_dev;
+        Ok(Self { rules, proc, listener, terminals: Cell::new(false), waiting: Vec::new() })
+    }
+
+    /// Goes through a call before one comes, that of every bash when it starts: a page that is first touched after a fork
+    /// costs a fault, and these faults together three times the call.
+    pub fn rehearse(&self) {
+        let (thread, path) = (std::process::id() as i32, c"/dev/tty");
+        let flags = (libc::O_RDWR | libc::O_NONBLOCK) as u64;
+        let arguments = [libc::AT_FDCWD as u64, path.as_ptr() as u64, flags, 0, 0, 0];
+        let notice = Notice { id: 0, thread, call: libc::SYS_openat, arguments };
+        let caller = Caller { thread };
+        // Only that they were tried counts.
+        let _ = self.call(caller, &|| true).make(&notice);
+    }
+
+    fn call<'c>(&'c self, caller: Caller, still: &'c dyn Fn() -> bool) -> call::Call<'c> {
+        call::Call { rules: self.rules, proc: self.proc, caller, terminals: &self.terminals, still }
+    }
+
+    /// The program is given a terminal.
+    pub fn has_terminal(&self) {
+        self.terminals.set(true);
     }
 
     /// Readable when a call waits.
@@ -79,7 +108,7 @@ impl<'a> Supervisor<'a> {
         let Ok(notice) = sys::notice_receive(self.listener.as_fd()) else { return };
         let caller = Caller { thread: notice.thread };
         let still = || sys::notice_waits(self.listener.as_fd(), notice.id);
-        let answer = call::Call { rules: self.rules, caller, still: &still }.make(&notice);
+        let answer = self.call(caller, &still).make(&notice);
         match answer {
             Ok(Answer::Later(_)) if self.waiting.len() >= WAITING_MAX => {
                 self.reply(notice.id, Err(Errno::EAGAIN));

@@ -1,7 +1,7 @@
 //! Makes, moves and removes names for the caller.
 
 use super::call::Call;
-use super::find::{Found, by_descriptor, is};
+use super::find::{Found, by_descriptor, is, kind};
 use super::{Answer, Result, rules, with_mask};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, RenameFlags, renameat2};
@@ -14,6 +14,7 @@ use std::path::Path;
 impl Call<'_> {
     /// `mkdirat`.
     pub fn make_directory(&self, from: i32, path: u64, mode: u64) -> Result<Answer> {
+        let _turn = self.rules.turn()?;
         let found = self.name(from, path)?;
         // What makes a way makes each of its directories, those that lie outside too.
         if found.object.is_some() {
@@ -27,9 +28,10 @@ impl Call<'_> {
 
     /// `mknodat`: the filter lets files, FIFOs and sockets come here.
     pub fn make_node(&self, from: i32, path: u64, mode: u64) -> Result<Answer> {
+        let _turn = self.rules.turn()?;
         let found = self.name(from, path)?;
-        self.rules.may_make(&found.real()?)?;
         let mode = mode as libc::mode_t;
+        self.rules.may_have(&found.real()?, mode & libc::S_IFMT)?;
         let kind = match mode & libc::S_IFMT {
             0 => SFlag::S_IFREG,
             kind => SFlag::from_bits_truncate(kind),
@@ -42,8 +44,9 @@ impl Call<'_> {
     /// `symlinkat`.
     pub fn make_link(&self, text: u64, from: i32, path: u64) -> Result<Answer> {
         let text = self.text(text)?;
+        let _turn = self.rules.turn()?;
         let found = self.name(from, path)?;
-        self.rules.may_make(&found.real()?)?;
+        self.rules.may_have(&found.real()?, libc::S_IFLNK)?;
         symlinkat(text.as_c_str(), &found.parent, &found.last())?;
         Ok(Answer::Value(0))
     }
@@ -68,10 +71,12 @@ impl Call<'_> {
         } else {
             self.object(old.0, old.1, flags & libc::AT_SYMLINK_FOLLOW != 0)?
         };
+        let _turn = self.rules.turn()?;
         let new = self.name(new.0, new.1)?;
         let (from, to) = (rules::real(&object)?, new.real()?);
-        self.rules.may_link(&from, &fstat(&object)?)?;
-        self.rules.may_make(&to)?;
+        let stat = fstat(&object)?;
+        self.rules.may_link(&from, &stat)?;
+        self.rules.may_have(&to, kind(&stat))?;
         self.same_area(&from, &to)?;
         let object = by_descriptor(&object);
         linkat(AT_FDCWD, object.as_str(), &new.parent, &new.last(), AtFlags::AT_SYMLINK_FOLLOW)?;
@@ -81,8 +86,14 @@ impl Call<'_> {
     /// `renameat2`.
     pub fn rename(&self, old: (i32, u64), new: (i32, u64), flags: u32) -> Result<Answer> {
         let flags = RenameFlags::from_bits(flags).ok_or(Errno::EINVAL)?;
+        let _turn = self.rules.turn()?;
         let (old, new) = (self.name(old.0, old.1)?, self.name(new.0, new.1)?);
         let (from, to) = (old.real()?, new.real()?);
+        if flags.is_empty()
+            && let Some(settled) = self.settle(&old, &new, &from, &to)?
+        {
+            return Ok(settled);
+        }
         self.may_move(&old, &from, &to)?;
         if flags.contains(RenameFlags::RENAME_EXCHANGE) {
             self.may_move(&new, &to, &from)?;
@@ -94,10 +105,11 @@ impl Call<'_> {
 
     fn may_move(&self, old: &Found, from: &Path, to: &Path) -> Result<()> {
         self.rules.may_change(from)?;
-        self.rules.may_make(to)?;
         let Some(object) = &old.object else { return Err(Errno::ENOENT) };
-        if is(&fstat(object)?, libc::S_IFDIR) {
-            self.rules.may_move(&old.parent, OsStr::from_bytes(&old.name), from, to)?;
+        let stat = fstat(object)?;
+        self.rules.may_have(to, kind(&stat))?;
+        if is(&stat, libc::S_IFDIR) {
+            self.rules.may_move(&old.parent, OsStr::from_bytes(&old.name), from)?;
         }
         Ok(())
     }

@@ -80,6 +80,7 @@ impl Call<'_> {
 
     fn open_object(&self, object: OwnedFd, real: &Path, how: How) -> Result<Answer> {
         const TERMINAL: libc::dev_t = libc::makedev(5, 0);
+        const TERMINALS: [u32; 9] = [5, 136, 137, 138, 139, 140, 141, 142, 143];
         let stat = fstat(&object)?;
         self.rules.may_open(real, &stat, how.writes())?;
         let on_exec = how.has(OFlag::O_CLOEXEC);
@@ -95,7 +96,12 @@ impl Call<'_> {
         }
         // It would be this process's terminal: the user's.
         if is(&stat, libc::S_IFCHR) && stat.st_rdev == TERMINAL {
-            return self.caller.terminal().map(|terminal| Answer::Descriptor(terminal, on_exec));
+            // To look costs more than all the rest.
+            let terminal = if self.terminals.get() { self.caller.terminal() } else { Err(Errno::ENXIO) };
+            return terminal.map(|terminal| Answer::Descriptor(terminal, on_exec));
+        }
+        if is(&stat, libc::S_IFCHR) && TERMINALS.contains(&libc::major(stat.st_rdev)) {
+            self.terminals.set(true);
         }
         if is(&stat, libc::S_IFIFO) {
             let named = real.is_absolute();
@@ -113,7 +119,8 @@ impl Call<'_> {
         if found.slash {
             return Err(Errno::EISDIR);
         }
-        self.rules.may_make(&found.real()?)?;
+        let _turn = self.rules.turn()?;
+        self.rules.may_have(&found.real()?, libc::S_IFREG)?;
         let flags = how.flags | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
         let made = with_mask(self.caller.mask()?, || openat(&found.parent, &found.last(), flags, how.mode))?;
         Ok(Answer::Descriptor(made, how.has(OFlag::O_CLOEXEC)))

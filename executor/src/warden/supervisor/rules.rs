@@ -9,13 +9,14 @@ use crate::cell::{At, LayerError};
 use broker_protocol::{Layer, Zone};
 use nix::dir::Dir;
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, readlink};
-use nix::sys::stat::{FileStat, Mode, stat};
+use nix::fcntl::{FcntlArg, OFlag, fcntl, readlink};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::stat::{FileStat, Mode};
 use policies::{Access, Matcher, Protection};
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -47,13 +48,31 @@ pub struct Rules {
     file_size: Option<u64>,
     /// Whether the tree is the session's own, whose mounts say what is outside.
     own_root: bool,
-    proc: u64,
+    /// Whether protected names that existed when the session opened are mounts, which do not move.
+    pinned: bool,
+    /// An empty file in memory, for its lock.
+    turn: OwnedFd,
+}
+
+/// While it lives, no other cell of the session makes or moves a name.
+pub struct Turn<'a>(&'a OwnedFd);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        // Without a lock there is nothing to unlock; the end of the process unlocks too.
+        let _ = fcntl(self.0, FcntlArg::F_SETLK(&lock(libc::F_UNLCK)));
+    }
+}
+
+fn lock(kind: libc::c_int) -> libc::flock {
+    libc::flock { l_type: kind as i16, l_whence: libc::SEEK_SET as i16, l_start: 0, l_len: 0, l_pid: 0 }
 }
 
 impl Rules {
     /// The rules for these walls.
     pub fn new(walls: &Walls) -> std::result::Result<Self, LayerError> {
-        let step = || "look at /proc".to_owned();
+        let step = || "make the supervisors' lock".to_owned();
+        let turn = memfd_create("turn", MFdFlags::MFD_CLOEXEC).at(Layer::ProtectedNames, step)?;
         let scratch = |path: &Path| (resolved(path), Area::Scratch, Access::Write);
         let area = |zone| match zone {
             Zone::Project => Area::Project,
@@ -76,8 +95,21 @@ impl Rules {
             linked: walls.pins.iter().filter_map(with_other_names).collect(),
             file_size: walls.policy.limits.file_size,
             own_root: walls.has(Layer::MountNamespace),
-            proc: stat("/proc").at(Layer::ProtectedNames, step)?.st_dev,
+            pinned: walls.has(Layer::MountNamespace),
+            turn,
         })
+    }
+
+    /// What a cell must keep open for its supervisor.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.turn.as_fd()
+    }
+
+    /// Waits for this cell's turn to make or move a name: a name that was looked at stays what it was until it is used.
+    /// The cell's own program cannot change it meanwhile, as its calls come here one after the other.
+    pub fn turn(&self) -> Result<Turn<'_>> {
+        fcntl(&self.turn, FcntlArg::F_SETLKW(&lock(libc::F_WRLCK)))?;
+        Ok(Turn(&self.turn))
     }
 
     /// The area a path is in, and what may be done there.
@@ -94,11 +126,6 @@ impl Rules {
     /// Whether a file may grow to this size.
     pub fn fits(&self, size: i64) -> bool {
         self.file_size.is_none_or(|limit| u64::try_from(size).is_ok_and(|size| size <= limit))
-    }
-
-    /// Whether a file is on `/proc`.
-    pub fn in_proc(&self, stat: &FileStat) -> bool {
-        stat.st_dev == self.proc
     }
 
     /// May this file be opened, to be changed or only read?
@@ -139,19 +166,25 @@ impl Rules {
         self.protection(real).map_or(Ok(()), |_| Err(Errno::EACCES))
     }
 
-    /// May anything but a directory made here have this name?
-    pub fn may_make(&self, real: &Path) -> Result<()> {
+    /// May something of this kind (`S_IF*`) that is not made here as an empty directory have this name?
+    ///
+    /// Neither a directory nor a link where names below are protected by their place: so no rename changes what is
+    /// protected below a directory, and what was asked about a name in an open directory stays true.
+    pub fn may_have(&self, real: &Path, kind: libc::mode_t) -> Result<()> {
         self.may_change(real)?;
-        if self.in_zones(real).any(|name| self.names.leads_to(name).is_some()) {
-            return Err(Errno::EACCES);
-        }
-        Ok(())
+        let protects = match kind {
+            libc::S_IFDIR | libc::S_IFLNK => self.reaches_below(real),
+            _ => self.in_zones(real).any(|name| self.names.leads_to(name).is_some()),
+        };
+        if protects { Err(Errno::EACCES) } else { Ok(()) }
     }
 
-    /// May the directory `name` of `parent` be moved from one path to another? Neither may hold, or come to hold, a
-    /// protected name.
-    pub fn may_move(&self, parent: &OwnedFd, name: &OsStr, from: &Path, to: &Path) -> Result<()> {
-        self.may_make(to)?;
+    /// May the directory `name` of `parent` be moved away? It may hold no name that is protected there.
+    pub fn may_move(&self, parent: &OwnedFd, name: &OsStr, from: &Path) -> Result<()> {
+        // What existed when the session opened is a mount; what is newer is protected elsewhere too, by its own name.
+        if self.pinned && !self.reaches_below(from) {
+            return Ok(());
+        }
         let mut left = vec![(Dir::openat(parent, name, DIRECTORY, Mode::empty())?, PathBuf::new())];
         let mut seen = 0;
         while let Some((mut directory, below)) = left.pop() {
@@ -165,7 +198,6 @@ impl Rules {
                 let name = OsStr::from_bytes(entry.file_name().to_bytes());
                 let path = below.join(name);
                 self.may_change(&from.join(&path))?;
-                self.may_change(&to.join(&path))?;
                 match Dir::openat(&directory, name, DIRECTORY, Mode::empty()) {
                     Ok(directory) => left.push((directory, path)),
                     Err(Errno::ENOTDIR | Errno::ELOOP) => {}
@@ -174,6 +206,11 @@ impl Rules {
             }
         }
         Ok(())
+    }
+
+    /// Whether what lies below a directory is protected by where the directory is.
+    fn reaches_below(&self, real: &Path) -> bool {
+        self.in_zones(real).any(|path| self.names.reaches_below(path))
     }
 
     /// May this file be linked to another name?
@@ -205,7 +242,8 @@ impl Rules {
         if ours && !sockets { Ok(()) } else { Err(Errno::ENOENT) }
     }
 
-    fn protection(&self, real: &Path) -> Option<Protection> {
+    /// How a name is protected.
+    pub fn protection(&self, real: &Path) -> Option<Protection> {
         self.in_zones(real).filter_map(|name| self.names.protection(name)).map(|name| name.protection).max()
     }
 

@@ -32,8 +32,9 @@ impl Call<'_> {
         if found.object.is_some() {
             return Err(Errno::EADDRINUSE);
         }
+        let _turn = self.rules.turn()?;
         let real = found.real()?;
-        self.rules.may_make(&real)?;
+        self.rules.may_have(&real, libc::S_IFSOCK)?;
         self.rules.area(&real).ok_or(Errno::EACCES)?;
         let address = UnixAddr::new(&found.last())?;
         let socket = self.caller.descriptor(socket)?;

@@ -4,6 +4,7 @@ use crate::{Loot, denied, sys};
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 pub fn attack(words: &[&str]) -> Option<Loot> {
     Some(match *words {
@@ -23,8 +24,45 @@ pub fn attack(words: &[&str]) -> Option<Loot> {
         ["setxattr", path] => sys::set_xattr(path, "user.lazaret", b"x").map(|()| "set".into()),
         ["make-device", path] => sys::make_device(path).map(|()| "made".into()),
         ["open-by-handle", path] => sys::open_by_handle(path).and_then(contents),
+        ["plant", path, text] => plant(Path::new(path), text),
+        ["plant-and-move", from, to, below, text] => {
+            plant_elsewhere(from, to, below, text, |from, to| fs::rename(from, to))
+        }
+        ["plant-and-link", from, to, below, text] => {
+            plant_elsewhere(from, to, below, text, |from, to| std::os::unix::fs::symlink(from, to))
+        }
+        ["plant-settings", repository, text] => plant_settings(Path::new(repository), text),
         _ => return None,
     })
+}
+
+/// Writes a new file, with the folders that it is in.
+fn plant(path: &Path, text: &str) -> Loot {
+    fs::create_dir_all(path.parent().ok_or_else(|| denied("no file"))?)?;
+    fs::write(path, text)?;
+    Ok("planted".into())
+}
+
+/// Writes a file below `from`, and makes that `to`.
+fn plant_elsewhere(
+    from: &str,
+    to: &str,
+    below: &str,
+    text: &str,
+    make: impl Fn(&str, &str) -> std::io::Result<()>,
+) -> Loot {
+    plant(&Path::new(from).join(below), text)?;
+    fs::create_dir_all(Path::new(to).parent().ok_or_else(|| denied("no file"))?)?;
+    make(from, to)?;
+    Ok("planted".into())
+}
+
+/// As git writes its settings: under another name first.
+fn plant_settings(repository: &Path, text: &str) -> Loot {
+    let lock = repository.join(".git/config.lock");
+    plant(&lock, &format!("[core]\n\tfsmonitor = {text}\n"))?;
+    fs::rename(&lock, repository.join(".git/config"))?;
+    Ok("planted".into())
 }
 
 fn read(path: &str) -> Loot {

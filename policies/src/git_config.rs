@@ -1,0 +1,140 @@
+//! The settings of a repository that cannot make git run anything.
+//!
+//! What git writes itself when it makes or clones a repository is a short list of settings. A file of these and no others
+//! does no harm wherever it lies. Comes from a cell's supervisor, with any bytes; understands less of the format than git,
+//! and never something else.
+
+/// Most bytes of a file that is looked at.
+pub const GIT_CONFIG_MAX: usize = 64 * 1024;
+
+/// Settings, in lower case, that name no program, no file and no other place of the repository.
+const HARMLESS: [&str; 18] = [
+    "core.repositoryformatversion",
+    "core.filemode",
+    "core.bare",
+    "core.logallrefupdates",
+    "core.ignorecase",
+    "core.precomposeunicode",
+    "core.symlinks",
+    "core.sparsecheckout",
+    "extensions.objectformat",
+    "extensions.refstorage",
+    "user.name",
+    "user.email",
+    "remote.*.fetch",
+    "remote.*.tagopt",
+    "branch.*.remote",
+    "branch.*.merge",
+    "branch.*.rebase",
+    "init.defaultbranch",
+];
+
+/// Whether a `config` of a repository holds harmless settings only.
+pub fn is_harmless_git_config(bytes: &[u8]) -> bool {
+    let text = std::str::from_utf8(bytes).ok().filter(|text| text.len() <= GIT_CONFIG_MAX);
+    text.is_some_and(|text| all_harmless(text).is_some())
+}
+
+fn all_harmless(text: &str) -> Option<()> {
+    let mut section = None;
+    for line in text.split('\n') {
+        let body = line.trim_matches([' ', '\t']);
+        // A byte-order mark, a carriage return or a NUL means something to git, or to nobody.
+        if body.chars().any(|c| c.is_control() || c == '\u{feff}') {
+            return None;
+        }
+        if body.is_empty() {
+            continue;
+        }
+        match body.strip_prefix('[') {
+            Some(rest) => section = Some(section_of(rest.strip_suffix(']')?)?),
+            None => setting(section.as_deref()?, body)?,
+        }
+    }
+    Some(())
+}
+
+/// `core`, or `remote.*` for any remote.
+fn section_of(header: &str) -> Option<String> {
+    let (name, sub) = match header.split_once(' ') {
+        Some((name, sub)) => (name, Some(sub.strip_prefix('"')?.strip_suffix('"')?)),
+        None => (header, None),
+    };
+    let plain = !name.is_empty() && name.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-');
+    if !plain || sub.is_some_and(|sub| sub.contains(['"', '\\'])) {
+        return None;
+    }
+    Some(name.to_ascii_lowercase() + if sub.is_some() { ".*" } else { "" })
+}
+
+/// `name = value`, with nothing in the value that would have to be read in another way than it stands.
+fn setting(section: &str, line: &str) -> Option<()> {
+    let (name, value) = line.split_once('=')?;
+    let (name, value) =
+        (name.trim_matches([' ', '\t']).to_ascii_lowercase(), value.trim_matches([' ', '\t']));
+    if value.contains(['"', '\\', ';', '#']) {
+        return None;
+    }
+    let name = format!("{section}.{name}");
+    let harmless = HARMLESS.contains(&name.as_str()) || name == "remote.*.url" && is_harmless_url(value);
+    harmless.then_some(())
+}
+
+/// Neither an option nor a remote helper, which is a program.
+fn is_harmless_url(url: &str) -> bool {
+    !url.starts_with('-') && !url.contains("::") && !url.contains("://-") && !url.contains("@-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_git_writes_itself_is_harmless() {
+        let cloned = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\tlogallrefupdates = true\n\
+            [remote \"origin\"]\n\turl = /home/u/pro ject\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n\
+            [branch \"main\"]\n\tremote = origin\n\tmerge = refs/heads/main\n[user]\n\tname = T. \u{c9}\n\temail = t@t.invalid\n";
+        for text in
+            ["", "\n", cloned, "[CORE]\nBare=false", "[remote \"a.b]\"]\n url = git@host.invalid:a/b.git\n"]
+        {
+            assert!(is_harmless_git_config(text.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
+    fn nothing_else_is() {
+        for text in [
+            "[core]\n\tfsmonitor = x",
+            "[core]\n\thooksPath = x",
+            "[core]\n\tworktree = /",
+            "[include]\n\tpath = x",
+            "[alias]\n\tstatus = !x",
+            "[core] fsmonitor = x",
+            "[core]\n\tbare = false ; x",
+            "[core]\n\tbare = fa\\\nlse",
+            "[core]\n\tbare = \"false\"",
+            "[core]\n\tbare",
+            "[core]\r\n\tbare = false",
+            "\u{feff}[core]\n\tbare = false",
+            "[core]\n\tbare = false\0",
+            "bare = false",
+            "[core.x]\n\tbare = false",
+            "[core \"x\"]\n\tbare = false",
+            "[remote \"o\\\"]\n\turl = x",
+            "[remote \"o\"]\n\turl = ext::sh -c x",
+            "[remote \"o\"]\n\turl = --upload-pack=x",
+            "[remote \"o\"]\n\turl = ssh://-oProxyCommand=x/y",
+            "[remote \"o\"]\n\tuploadpack = x",
+            "[remote \"o\"]\n\tvcs = x",
+            "[core]\n\tbare = false\n]",
+            "[core]]\n\tbare = false",
+            "# [core]",
+        ] {
+            assert!(!is_harmless_git_config(text.as_bytes()), "{text}");
+        }
+        assert!(!is_harmless_git_config(b"[user]\n\tname = \xff"));
+        let long = |length: usize| "\n".repeat(length);
+        assert!(is_harmless_git_config(long(GIT_CONFIG_MAX).as_bytes()));
+        assert!(!is_harmless_git_config(long(GIT_CONFIG_MAX + 1).as_bytes()));
+    }
+}
