@@ -4,10 +4,10 @@
 mod seccomp;
 
 /// The programs, in the order in which a cell meets them.
-const PROGRAMS: [(&str, seccomp::Lists); 6] = [
-    ("session", &[&["session"]]),
+const PROGRAMS: [(&str, seccomp::Lists<'static>); 6] = [
+    ("session", &[&["modes"], &["session"]]),
+    ("session_flat", &[&["modes"], &["flat"], &["session"]]),
     ("cell", &[&["clone3"], &["cell"]]),
-    ("cell_flat", &[&["clone3"], &["flat"], &["cell"]]),
     ("names", &[&["absent"], &["terminal"], &["names"]]),
     ("supervised", &[&["absent"], &["terminal"], &["supervised"]]),
     ("worker", &[&["worker"]]),

@@ -2,10 +2,13 @@
 
 use crate::broker::User;
 use crate::cell::descriptors::keep_only;
+use crate::rest::Rest;
 use crate::sys::{self, Fork};
 use interprocess::local_socket::traits::ListenerExt as _;
 use interprocess::local_socket::{GenericFilePath, ListenerOptions, Stream, ToFsName};
 use interprocess::os::unix::local_socket::ListenerOptionsExt;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::prctl;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::sys::wait::{WaitPidFlag, waitpid};
@@ -50,7 +53,13 @@ pub fn serve(path: &Path, user: &User) -> io::Result<()> {
 pub fn serve_handed(door: OwnedFd, user: &User) -> io::Result<()> {
     prctl::set_name(c"lazaret-door")?;
     prctl::set_dumpable(false)?;
+    let mut rest = Rest::default();
     loop {
+        let step = rest.poll(&mut [PollFd::new(door.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE);
+        if step == Err(Errno::EINTR) {
+            continue;
+        }
+        step?;
         let (bytes, mut clients) = sys::receive(door.as_fd(), &mut [0], 0)?;
         reap();
         match (bytes, clients.pop()) {

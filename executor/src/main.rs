@@ -6,6 +6,7 @@ mod cell;
 mod work;
 mod attack;
 mod listen;
+mod rest;
 mod sys;
 
 use broker::User;

@@ -5,12 +5,13 @@ use seccompiler::{BpfProgram, sock_filter};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 /// Lists that make one program, each with the files it is made of. What one list lets pass, the next is asked about: the
 /// kernel would ask each of several programs, for every call and whenever one is installed.
-pub type Lists = &'static [&'static [&'static str]];
+pub type Lists<'a> = &'a [&'a [&'a str]];
 
 /// Writes `filters.rs` into the build's folder: for each program a static of `instruction`s.
 pub fn write(programs: &[(&str, Lists)], instruction: &str) {
@@ -20,7 +21,7 @@ pub fn write(programs: &[(&str, Lists)], instruction: &str) {
     let arch = variable("CARGO_CFG_TARGET_ARCH");
     let mut code = String::new();
     for (name, lists) in programs {
-        let program = chain(&arch, lists.iter().map(|files| compile(&folder, files, &arch)));
+        let program = program(&folder, lists, &arch);
         let name = name.to_uppercase();
         let from = lists.concat().join(".json`, `");
         writeln!(code, "/// Compiled from `{from}.json` of `policies/seccomp`.")
@@ -39,6 +40,11 @@ pub fn write(programs: &[(&str, Lists)], instruction: &str) {
     }
     let out = PathBuf::from(variable("OUT_DIR")).join("filters.rs");
     fs::write(&out, code).unwrap_or_else(|error| panic!("cannot write {}: {error}", out.display()));
+}
+
+/// The program of `lists` in `folder`.
+pub fn program(folder: &Path, lists: Lists, arch: &str) -> BpfProgram {
+    chain(arch, lists.iter().map(|files| compile(folder, files, arch)))
 }
 
 fn variable(name: &str) -> String {
@@ -65,16 +71,67 @@ fn compile(folder: &Path, files: &[&str], arch: &str) -> BpfProgram {
     let mut calls =
         calls(filter.pointer("/main/filter").and_then(Value::as_array).expect("`rules` has seen it"));
     calls.sort_by_cached_key(|rules| number(&compile(rules)));
-    // seccompiler puts the calls in one line, and the kernel walks it for each of its calls when the filter is
-    // installed. Short lines behind a search by number take a quarter of the time.
-    const LINE: usize = 4;
-    let lines: Vec<(u32, BpfProgram)> =
-        calls.chunks(LINE).map(|calls| (number(&compile(&calls[0])), compile(&calls.concat()))).collect();
+    let numbered: Vec<(u32, bool)> = calls
+        .iter()
+        .map(|rules| (number(&compile(rules)), rules.iter().all(|rule| rule.get("args").is_none())))
+        .collect();
+    let (matched, otherwise) = (action(&filter, "match_action"), action(&filter, "mismatch_action"));
+    // seccompiler puts the calls in one line, and the kernel walks it for each of its calls when the filter is installed.
+    // Ranges and short lines behind a search by number take a fraction of the time.
+    let lines: Vec<(u32, BpfProgram)> = groups(&numbered)
+        .into_iter()
+        .map(|group| match numbered[group.start] {
+            (first, true) => (first, range(first, numbered[group.end - 1].0, matched, otherwise)),
+            (first, false) => (first, compile(&calls[group].concat())),
+        })
+        .collect();
     let mut program = search(&lines);
     for step in program.iter_mut().filter(|step| (step.code, step.k) == (RETURN, TRACE)) {
         step.k = USER_NOTIF;
     }
     program
+}
+
+/// Neighbours that make one line: calls without conditions whose numbers follow each other, or a few with conditions.
+fn groups(calls: &[(u32, bool)]) -> Vec<Range<usize>> {
+    const LINE: usize = 4;
+    let mut groups: Vec<Range<usize>> = Vec::new();
+    for (at, (number, bare)) in calls.iter().enumerate() {
+        match groups.last_mut() {
+            Some(group)
+                if calls[group.start].1 == *bare
+                    && if *bare { calls[at - 1].0 + 1 == *number } else { group.len() < LINE } =>
+            {
+                group.end = at + 1;
+            }
+            _ => groups.push(at..at + 1),
+        }
+    }
+    groups
+}
+
+/// The number of the call is loaded; those from `first` to `last` are matched.
+fn range(first: u32, last: u32, matched: u32, otherwise: u32) -> BpfProgram {
+    let step = |code, jt, jf, k| sock_filter { code, jt, jf, k };
+    vec![
+        step(GREATER_OR_EQUAL, 0, 2, first),
+        step(GREATER, 1, 0, last),
+        step(RETURN, 0, 0, matched),
+        step(RETURN, 0, 0, otherwise),
+    ]
+}
+
+/// What an action of a list is to the kernel (`linux/seccomp.h`).
+fn action(filter: &Value, name: &str) -> u32 {
+    const ERRNO: u32 = 0x0005_0000;
+    let action = &filter["main"][name];
+    let number = |kind: &str| action[kind].as_u64().and_then(|number| u32::try_from(number).ok());
+    match (action.as_str(), number("errno"), number("trace")) {
+        (Some("allow"), ..) => ALLOW,
+        (_, Some(errno), _) => ERRNO | errno,
+        (_, _, Some(0)) => TRACE,
+        _ => panic!("an action that no list has: {action}"),
+    }
 }
 
 /// One program that asks each of `lists`, in this order, about what those before it let pass.
@@ -95,17 +152,24 @@ fn chain(arch: &str, lists: impl DoubleEndedIterator<Item = BpfProgram>) -> BpfP
     program
 }
 
-/// Kills the process on an x32 call. seccompiler tells architectures apart, and x32 has that of x86_64.
+/// Kills the process on a call of another architecture, or of x32, which has the architecture of x86_64.
 fn foreign(arch: &str) -> BpfProgram {
     let step = |code, jt, jf, k| sock_filter { code, jt, jf, k };
-    match arch {
-        "x86_64" => vec![
+    let (own, has_x32) = match arch {
+        "x86_64" => (0xc000_003e, true),
+        "aarch64" => (0xc000_00b7, false),
+        other => panic!("no list is for the architecture {other}"),
+    };
+    let mut program =
+        vec![step(LOAD, 0, 0, ARCHITECTURE), step(EQUAL, 1, 0, own), step(RETURN, 0, 0, KILL_PROCESS)];
+    if has_x32 {
+        program.extend([
             step(LOAD, 0, 0, NUMBER),
             step(GREATER_OR_EQUAL, 0, 1, X32_BIT),
             step(RETURN, 0, 0, KILL_PROCESS),
-        ],
-        _ => Vec::new(),
+        ]);
     }
+    program
 }
 
 /// The rules of each call, which may be several.
@@ -136,6 +200,7 @@ fn number(program: &BpfProgram) -> u32 {
 /// `BPF_LD | BPF_W | BPF_ABS` (`linux/bpf_common.h`), and likewise below.
 const LOAD: u16 = 0x20;
 const EQUAL: u16 = 0x15;
+const GREATER: u16 = 0x25;
 const GREATER_OR_EQUAL: u16 = 0x35;
 const JUMP: u16 = 0x05;
 const RETURN: u16 = 0x06;
@@ -150,6 +215,8 @@ const TRACE: u32 = 0x7ff0_0000;
 const USER_NOTIF: u32 = 0x7fc0_0000;
 /// `offsetof(struct seccomp_data, nr)`.
 const NUMBER: u32 = 0;
+/// `offsetof(struct seccomp_data, arch)`, which is one of `AUDIT_ARCH_*` (`linux/audit.h`).
+const ARCHITECTURE: u32 = 4;
 
 /// A search by the number of the call, then the line it may stand in. Each line is a whole program, so what is in none
 /// gets the mismatch action of whichever line its number leads to.

@@ -21,10 +21,11 @@ mod record;
 pub use open::User;
 
 use crate::cell::plan::Scratch;
+use crate::rest::Rest;
 use broker_protocol::{ErrorKind, Failed, FromBroker, Hello, Machine, ToBroker};
 use connection::Connection;
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use open::{open, open_audit, read_policies};
@@ -54,6 +55,7 @@ struct Broker {
     connection: Connection,
     phase: Phase,
     user: User,
+    rest: Rest,
 }
 
 /// Serves one client until it leaves or breaks the rules.
@@ -62,7 +64,7 @@ struct Broker {
 /// The socket cannot be used.
 pub fn serve(socket: OwnedFd, user: User) -> io::Result<()> {
     let connection = Connection::new(socket)?;
-    let mut broker = Broker { connection, phase: Phase::Greeting, user };
+    let mut broker = Broker { connection, phase: Phase::Greeting, user, rest: Rest::default() };
     let fault = loop {
         match broker.turn() {
             Ok(true) => {}
@@ -136,7 +138,7 @@ impl Broker {
         Ok(self.connection.flush().is_ok())
     }
 
-    fn wait(&self) -> io::Result<Vec<(Token, PollFlags)>> {
+    fn wait(&mut self) -> io::Result<Vec<(Token, PollFlags)>> {
         let mut client = PollFlags::empty();
         client.set(PollFlags::POLLIN, !self.is_full());
         client.set(PollFlags::POLLOUT, self.connection.has_output());
@@ -147,7 +149,7 @@ impl Broker {
             timeout = session.deadline().map_or(PollTimeout::NONE, until);
         }
         let (tokens, mut fds): (Vec<_>, Vec<_>) = waited.into_iter().unzip();
-        match poll(&mut fds, timeout) {
+        match self.rest.poll(&mut fds, timeout) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
         }

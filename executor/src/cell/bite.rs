@@ -15,15 +15,12 @@ use nix::unistd::getppid;
 use std::io;
 use std::path::Path;
 
-/// Mode of a file that is not to be made.
-const MODE: Mode = Mode::S_IRUSR;
-
 /// Tries a cell's layers.
 ///
 /// # Errors
 /// The first layer that does not bite.
 pub fn cell(walls: &Walls) -> Result<(), LayerError> {
-    files(walls, |path, flags| open(path, flags, MODE).map(drop))?;
+    files(walls, |path, flags| open(path, flags, Mode::empty()).map(drop))?;
     if walls.has(Layer::Seccomp) {
         calls(walls.tier)?;
     }
@@ -32,10 +29,8 @@ pub fn cell(walls: &Walls) -> Result<(), LayerError> {
 
 /// Tries the file worker's.
 pub fn worker(walls: &Walls) -> Result<(), LayerError> {
-    // Its list has the newer call only, which takes a mode only for a file that is to be made.
-    let mode = |flags: OFlag| if flags.contains(OFlag::O_TMPFILE) { MODE } else { Mode::empty() };
-    let how = |flags| OpenHow::new().flags(flags).mode(mode(flags));
-    files(walls, |path, flags| openat2(AT_FDCWD, path, how(flags)).map(drop))?;
+    // Its list has the newer call only.
+    files(walls, |path, flags| openat2(AT_FDCWD, path, OpenHow::new().flags(flags)).map(drop))?;
     if !walls.has(Layer::Seccomp) {
         return Ok(());
     }
@@ -43,13 +38,11 @@ pub fn worker(walls: &Walls) -> Result<(), LayerError> {
     refused(Layer::Seccomp, "make a socket", socket, Errno::EPERM)
 }
 
-/// What mode and mount would allow, and no rule does: to make a file in a place of the root's own, or to list a
-/// directory outside.
+/// What mode and mount would allow, and no rule does: to write a file of the root's own, or to list a directory outside.
 fn files(walls: &Walls, open: impl Fn(&Path, OFlag) -> Result<(), Errno>) -> Result<(), LayerError> {
     let (path, flags) = match &walls.scratch.host {
         _ if !walls.has(Layer::LandlockFiles) => return Ok(()),
-        // Without a name: nothing is left when it is let pass.
-        None => (Path::new(mounts::OUTSIDE), OFlag::O_WRONLY | OFlag::O_TMPFILE),
+        None => (Path::new(mounts::OUTSIDE), OFlag::O_WRONLY),
         // It holds the private directories, which the rules name, and is not one.
         Some(host) if !is_seen(walls, host) => (host.as_path(), OFlag::O_RDONLY),
         Some(_) => return Ok(()),

@@ -74,12 +74,11 @@ pub fn confine(walls: &Walls, ruleset: &OwnedFd, nnp: NoNewPrivileges) -> Result
         mounts::hold(walls)?;
     }
     if walls.has(Layer::Capabilities) {
-        prctl::set_dumpable(false).at(Layer::Capabilities, || "PR_SET_DUMPABLE".into())?;
         capabilities::drop_all()?;
     }
     landlock::restrict(ruleset, nnp)?;
     if walls.has(Layer::Seccomp) {
-        seccomp::confine_cell(walls.tier, nnp)?;
+        seccomp::confine_cell(nnp)?;
     }
     check(walls.layers)?;
     // Of what cannot be asked, a sample is tried.
@@ -97,5 +96,12 @@ fn check(layers: LayerSet) -> Result<(), LayerError> {
     if layers.has(Layer::Seccomp) && crate::sys::seccomp_mode().ok() != Some(2) {
         return Err(missing("the filter")).at(Layer::Seccomp, || "check".into());
     }
-    if layers.has(Layer::Capabilities) { capabilities::check_none() } else { Ok(()) }
+    if !layers.has(Layer::Capabilities) {
+        return Ok(());
+    }
+    // The warden was not when it made this process.
+    if prctl::get_dumpable().unwrap_or(true) {
+        return Err(io::Error::other("this process is dumpable")).at(Layer::Capabilities, || "check".into());
+    }
+    capabilities::check_none()
 }

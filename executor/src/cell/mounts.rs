@@ -34,9 +34,9 @@ const SCRATCH: [(&str, &str); 3] = [("var-tmp", "/var/tmp"), ("shm", "/dev/shm")
 /// Where the new root is put together: the first of these that exists. What it hides is already held by descriptors.
 const BASES: [&str; 4] = ["/tmp", "/mnt", "/var", "/usr"];
 
-/// An empty directory that every user may write by its mode and its mount, and that no rule lets be written: `bite`
-/// tries to.
-pub const OUTSIDE: &str = "/.outside";
+/// A file that every user may write by its mode and its mount, and that no rule lets be written: `bite` tries to. It has a
+/// filesystem of its own, since the root is read-only.
+pub const OUTSIDE: &str = "/.outside/file";
 
 /// Builds the session's root and makes it the root. Returns what only the file worker writes, opened before it is pinned.
 pub fn build(walls: &Walls) -> Result<Option<OwnedFd>, LayerError> {
@@ -50,7 +50,7 @@ pub fn build(walls: &Walls) -> Result<Option<OwnedFd>, LayerError> {
     root.scratch(walls)?;
     root.own_filesystems(walls)?;
     trees.iter().try_for_each(|(view, tree)| root.view(view, tree.as_ref()))?;
-    tmpfs(&root.directory(Path::new(OUTSIDE))?, "mode=777,size=4k,nr_inodes=4")?;
+    root.outside()?;
     enter(base)?;
     namespaces::close_user_namespaces(walls.layers)?;
     let own = store::open(&walls.central);
@@ -232,6 +232,13 @@ impl Root<'_> {
                 .at(Layer::MountNamespace, || format!("link {name}"))?;
         }
         Ok(())
+    }
+
+    fn outside(&self) -> Result<(), LayerError> {
+        let (file, step) = (Path::new(OUTSIDE), || format!("make {OUTSIDE}"));
+        tmpfs(&self.directory(file.parent().unwrap_or(file))?, "mode=755,size=4k,nr_inodes=4")?;
+        let made = File::create(self.place(file)).at(Layer::MountNamespace, step)?;
+        made.set_permissions(Permissions::from_mode(0o666)).at(Layer::MountNamespace, step)
     }
 
     fn view(&self, view: &View, tree: Option<&OwnedFd>) -> Result<(), LayerError> {

@@ -1,8 +1,9 @@
 //! Layer `seccomp`: an allow-list of system calls, by argument where the argument matters.
 //!
-//! *Guarantees*: a call that is not in `policies/seccomp/session.json` fails with `EPERM`; cells lose what only the
+//! *Guarantees*: a call that is not in `policies/seccomp/session.json` fails with `EPERM`; nobody makes a set-user-ID file
+//! (`modes.json`); without namespaces all sockets but Unix streams are closed too (`flat.json`); cells lose what only the
 //! warden needs (`cell.json`); foreign ABIs (i386, x32) kill the process; what libc can do without is absent
-//! (`absent.json`, `clone3.json`, `ENOSYS`); without namespaces all sockets but Unix streams are closed too (`flat.json`).
+//! (`absent.json`, `clone3.json`, `ENOSYS`).
 //! Calls that make names (`names.json`), or without namespaces all that take paths (`supervised.json`), are answered by
 //! the cell's first process. *Does not*: read memory, so it knows no paths and no addresses. *Needs*: Linux 5.14. *Order*:
 //! last; the session's list in the warden, the rest in each cell, the supervised calls in the program. *Fails*: the session
@@ -17,16 +18,16 @@ use libc::sock_filter;
 include!(concat!(env!("OUT_DIR"), "/filters.rs"));
 
 /// The list that the warden and everything below it stand under.
-pub fn confine_session(_: NoNewPrivileges) -> Result<(), LayerError> {
-    install("session", &SESSION)
+pub fn confine_session(tier: Tier, _: NoNewPrivileges) -> Result<(), LayerError> {
+    match tier {
+        Tier::Namespaced => install("session", &SESSION),
+        Tier::Flat => install("session_flat", &SESSION_FLAT),
+    }
 }
 
-/// What a cell loses in addition.
-pub fn confine_cell(tier: Tier, _: NoNewPrivileges) -> Result<(), LayerError> {
-    match tier {
-        Tier::Namespaced => install("cell", &CELL),
-        Tier::Flat => install("cell_flat", &CELL_FLAT),
-    }
+/// What a cell loses in addition. It is installed for each: what can stand in the session's list stands there.
+pub fn confine_cell(_: NoNewPrivileges) -> Result<(), LayerError> {
+    install("cell", &CELL)
 }
 
 /// What a cell's program stands under besides, and the cell's first process does not: that one calls `openat2`, and

@@ -8,6 +8,7 @@ use super::supervisor::{self, Supervisor};
 use crate::attack::{self, Targets};
 use crate::cell::plan::{CellPlan, Task, Walls};
 use crate::cell::{At, Confined, LayerError, NoNewPrivileges, confine, descriptors, limits, seccomp};
+use crate::rest::Rest;
 use crate::sys::{self, Before, Order, Program, Starter};
 use broker_protocol::{Layer, frame, limit};
 use nix::errno::Errno;
@@ -175,9 +176,6 @@ fn prepare<'a>(
         rules.supervision.zip(listener).map(|(rules, listener)| Supervisor::new(rules, listener));
     let supervisor = supervisor.transpose().at(Layer::ProtectedNames, step)?;
     cell.rehearse().at(Layer::PidNamespace, step)?;
-    if let Some(supervisor) = &supervisor {
-        supervisor.rehearse();
-    }
     Ok((cell, starter, supervisor))
 }
 
@@ -197,7 +195,7 @@ fn starter(walls: &Walls, confined: &Confined) -> io::Result<(Starter, Option<Ow
 impl Cell<'_> {
     /// Goes through an order before it comes: a page that is first touched after a fork costs a fault.
     fn rehearse(&self) -> io::Result<()> {
-        let arguments = ["bash", "-c", "true"].map(|word| ByteBuf::from(word.as_bytes()));
+        let arguments = ["/bin/bash", "-c", "true"].map(|word| ByteBuf::from(word.as_bytes()));
         let task = Task::Program { arguments: arguments.into(), terminal: None };
         let plan = CellPlan { task, directory: "/".into() };
         let mut order = Vec::new();
@@ -227,6 +225,9 @@ impl Cell<'_> {
 
     /// Waits for the order and carries it out.
     fn start(&self, socket: &OwnedFd, starter: Starter, supervisor: Option<&Supervisor>) -> io::Result<Pid> {
+        // A signal does not matter: the next call waits too.
+        let _ =
+            Rest::default().poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE);
         // Most orders are some hundred bytes; room for the longest would cost more than this question.
         let length = recv(socket.as_raw_fd(), &mut [], MsgFlags::MSG_PEEK | MsgFlags::MSG_TRUNC)?;
         if length == 0 {
@@ -368,15 +369,15 @@ impl Cell<'_> {
 
     /// Ends all that is left of the cell and waits until it is gone.
     fn sweep(&self) {
-        loop {
+        // What is left is below a child of this process. A look is cheaper than a signal, for which the kernel goes through
+        // all processes of the machine.
+        while waitpid(None::<Pid>, Some(WaitPidFlag::WNOHANG)) != Err(Errno::ECHILD) {
             match self.sweep {
                 // ESRCH: nothing is left.
                 Sweep::All => drop(sys::kill_all(libc::SIGKILL)),
                 Sweep::Descendants => super::descendants::kill_all(),
             }
-            if waitpid(None::<Pid>, None) == Err(Errno::ECHILD) {
-                return;
-            }
+            let _ = waitpid(None::<Pid>, None);
         }
     }
 }
@@ -420,7 +421,7 @@ fn candidates(name: CString, environment: &[Cow<CStr>]) -> io::Result<Vec<CStrin
     // A look costs a microsecond, an `execve` that fails ten.
     let files = std::env::split_paths(OsStr::from_bytes(path)).map(|directory| directory.join(name));
     files
-        .filter(|file| file.exists())
+        .skip_while(|file| !file.exists())
         .map(|file| Ok(CString::new(file.into_os_string().as_bytes())?))
         .collect()
 }

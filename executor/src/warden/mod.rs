@@ -13,11 +13,12 @@ use crate::cell::plan::Walls;
 use crate::cell::{
     At, LayerError, NoNewPrivileges, capabilities, descriptors, landlock, mounts, namespaces, seccomp,
 };
+use crate::rest::Rest;
 use crate::sys::{self, Child, Fork};
 use crate::work::undo::store;
 use broker_protocol::Layer;
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -175,7 +176,7 @@ fn run(walls: &Walls, socket: &OwnedFd, uid: Uid, gid: Gid) -> Result<(), LayerE
     let ruleset = landlock::Rules::open(walls)?.ruleset()?;
     let supervision = walls.is_supervised().then(|| supervisor::Rules::new(walls)).transpose()?;
     if walls.has(Layer::Seccomp) {
-        seccomp::confine_session(nnp)?;
+        seccomp::confine_session(walls.tier, nnp)?;
     }
     let signals = child_signals()?;
     tell(socket, &[READY], &[])?;
@@ -244,12 +245,13 @@ impl Keeper<'_> {
     /// Obeys until the broker is gone.
     fn serve(&mut self) -> Result<(), LayerError> {
         let step = || "wait for orders".to_owned();
+        let mut rest = Rest::default();
         loop {
             let mut ready = [
                 PollFd::new(self.socket.as_fd(), PollFlags::POLLIN),
                 PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
             ];
-            match poll(&mut ready, PollTimeout::NONE) {
+            match rest.poll(&mut ready, PollTimeout::NONE) {
                 Err(Errno::EINTR) => continue,
                 result => result.at(Layer::PidNamespace, step)?,
             };

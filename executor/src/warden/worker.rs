@@ -5,9 +5,11 @@
 
 use crate::cell::plan::Walls;
 use crate::cell::{At, LayerError, NoNewPrivileges, bite, capabilities, descriptors, landlock, seccomp};
+use crate::rest::Rest;
 use crate::sys;
 use crate::work::{Intent, Protected, Root, Roots, Worker};
 use broker_protocol::{CallId, ErrorKind, Failed, FileAnswer, Layer, Request, Zone, frame, limit};
+use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::prctl;
 use nix::sys::resource::{Usage as Rusage, UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
@@ -50,7 +52,6 @@ fn prepare(
     descriptors::keep_only(&kept.into_iter().flatten().collect::<Vec<_>>(), walls.ablation.descriptors())?;
     let worker = open(walls, own).at(Layer::LandlockFiles, step)?;
     if walls.has(Layer::Capabilities) {
-        prctl::set_dumpable(false).at(Layer::Capabilities, step)?;
         capabilities::drop_all()?;
     }
     landlock::restrict(&landlock::worker_ruleset(walls)?, nnp)?;
@@ -96,7 +97,10 @@ impl Protected for Names {
 fn serve(worker: &Worker, socket: &OwnedFd) -> io::Result<()> {
     let mut buffer = vec![0; MESSAGE_MAX];
     let mut request = Vec::new();
+    let mut rest = Rest::default();
     loop {
+        // A signal does not matter: the next call waits too.
+        let _ = rest.poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE);
         let (length, _) = sys::receive(socket.as_fd(), &mut buffer, 0)?;
         let Some((tag, bytes)) = buffer[..length].split_first() else { return Ok(()) };
         request.extend_from_slice(bytes);

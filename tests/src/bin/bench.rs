@@ -299,7 +299,8 @@ fn idle_memory(options: &Options) -> Vec<Row> {
     let mut session = Lines::open(&world);
     session.bash("true");
     session.call("file_read", &json!({"path": "file"}));
-    std::thread::sleep(Duration::from_millis(300));
+    // What is needed to open a session is given back when it first has nothing to do.
+    std::thread::sleep(Duration::from_secs(2));
     let pss = |pid: i32| figure(pid, "smaps_rollup", "Pss").unwrap_or(0) as f64 / 1024.0;
     let executor: f64 = process::below(session.pid()).iter().map(|process| pss(process.pid)).sum();
     let all = executor + pss(session.pid());

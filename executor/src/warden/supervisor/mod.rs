@@ -24,7 +24,7 @@ mod waiting;
 
 pub use rules::Rules;
 
-use crate::sys::{self, Notice};
+use crate::sys;
 use caller::Caller;
 use nix::errno::Errno;
 use nix::sys::stat::{Mode, stat, umask};
@@ -69,18 +69,6 @@ impl<'a> Supervisor<'a> {
         sys::notice_switch(listener.as_fd());
         let proc = stat("/proc")?.st_dev;
         Ok(Self { rules, proc, listener, terminals: Cell::new(false), waiting: Vec::new() })
-    }
-
-    /// Goes through a call before one comes, that of every bash when it starts: a page that is first touched after a fork
-    /// costs a fault, and these faults together three times the call.
-    pub fn rehearse(&self) {
-        let (thread, path) = (std::process::id() as i32, c"/dev/tty");
-        let flags = (libc::O_RDWR | libc::O_NONBLOCK) as u64;
-        let arguments = [libc::AT_FDCWD as u64, path.as_ptr() as u64, flags, 0, 0, 0];
-        let notice = Notice { id: 0, thread, call: libc::SYS_openat, arguments };
-        let caller = Caller { thread };
-        // Only that they were tried counts.
-        let _ = self.call(caller, &|| true).make(&notice);
     }
 
     fn call<'c>(&'c self, caller: Caller, still: &'c dyn Fn() -> bool) -> call::Call<'c> {
