@@ -20,12 +20,14 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{chdir, pivot_root};
 use policies::Access;
+use std::cell::RefCell;
+use std::collections::HashSet;
 use std::ffi::{CString, OsString};
 use std::fs::{self, DirBuilder, File, Permissions};
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 /// Directories of the scratch storage, and where they are seen besides home and `/tmp`.
@@ -43,13 +45,13 @@ pub fn build(walls: &Walls) -> Result<Option<OwnedFd>, LayerError> {
     let mask = umask(Mode::empty());
     mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
         .at(Layer::MountNamespace, || "make the mounts private".into())?;
-    let trees = clone_views(&walls.views)?;
+    let views = hold_views(&walls.views)?;
     let base = BASES.into_iter().map(Path::new).find(|path| path.is_dir()).unwrap_or(Path::new("/usr"));
     tmpfs(base, "mode=755,size=16m")?;
-    let root = Root(base);
+    let root = Root { base, made: RefCell::default() };
     root.scratch(walls)?;
     root.own_filesystems(walls)?;
-    trees.iter().try_for_each(|(view, tree)| root.view(view, tree.as_ref()))?;
+    views.iter().try_for_each(|(view, held)| root.view(&view.path, held))?;
     root.outside()?;
     enter(base)?;
     namespaces::close_user_namespaces(walls.layers)?;
@@ -133,56 +135,78 @@ fn proc_flags() -> MsFlags {
     MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC
 }
 
-/// Takes hold of every view while the host's tree can still be seen.
-fn clone_views(views: &[View]) -> Result<Vec<(&View, Option<OwnedFd>)>, LayerError> {
-    views.iter().map(|view| Ok((view, clone_view(view)?))).collect()
+/// A view while the host's tree can still be seen.
+enum Held {
+    /// A link, of which there is nothing to hold.
+    Link(PathBuf),
+    /// A detached copy of its mounts.
+    Tree(OwnedFd),
+    /// A small file of the system's settings: what is in it, and its mode. Each mount is made and undone again with every
+    /// cell, and these would be half of them.
+    Copy(Vec<u8>, u32),
 }
 
-/// Whether a view is a small file of the system's settings: it is copied. Each mount is made and undone again with every
-/// cell, and these would be half of them.
-fn is_copied(view: &View) -> bool {
-    const SMALL: u64 = 256 * 1024;
-    let small = |metadata: fs::Metadata| metadata.is_file() && metadata.len() <= SMALL;
-    // One that may not be read cannot be copied; its mount is as closed as the file.
-    let file = || File::open(&view.path).and_then(|file| file.metadata());
-    view.kind == ViewKind::System && view.path.starts_with("/etc") && file().is_ok_and(small)
+/// Takes hold of every view.
+fn hold_views(views: &[View]) -> Result<Vec<(&View, Held)>, LayerError> {
+    views.iter().map(|view| Ok((view, hold_view(view)?))).collect()
 }
 
-fn clone_view(view: &View) -> Result<Option<OwnedFd>, LayerError> {
-    if is_copied(view) {
-        return Ok(None);
-    }
+fn hold_view(view: &View) -> Result<Held, LayerError> {
     let attributes = match &view.kind {
-        ViewKind::Link(_) => return Ok(None),
+        ViewKind::Link(target) => return Ok(Held::Link(target.clone())),
         ViewKind::Zone(Access::Write) => MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
         ViewKind::Zone(Access::Read) | ViewKind::System => {
             MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV
         }
         ViewKind::Device => MOUNT_ATTR_NOSUID,
     };
+    if let Some((content, mode)) = small_setting(view) {
+        return Ok(Held::Copy(content, mode));
+    }
     let step = || format!("take hold of {}", view.path.display());
     let tree = sys::open_tree(&c_path(&view.path)).at(Layer::MountNamespace, step)?;
     sys::mount_attributes(tree.as_fd(), attributes, true).at(Layer::MountNamespace, step)?;
-    Ok(Some(tree))
+    Ok(Held::Tree(tree))
+}
+
+/// What is in a view that is copied. One that may not be read is not: its mount is as closed as the file.
+fn small_setting(view: &View) -> Option<(Vec<u8>, u32)> {
+    const SMALL: u64 = 256 * 1024;
+    if view.kind != ViewKind::System || !view.path.starts_with("/etc") {
+        return None;
+    }
+    // Not to wait for the other end, if it is a pipe.
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&view.path).ok()?;
+    let metadata = file.metadata().ok().filter(|metadata| metadata.is_file() && metadata.len() <= SMALL)?;
+    let mut content = Vec::with_capacity(metadata.len() as usize + 1);
+    file.take(SMALL + 1).read_to_end(&mut content).ok()?;
+    (content.len() as u64 <= SMALL).then_some((content, metadata.mode() & 0o777))
 }
 
 /// The new root while it is put together at a place in the old one.
-struct Root<'a>(&'a Path);
+struct Root<'a> {
+    base: &'a Path,
+    /// Directories that are there, most of which many files share.
+    made: RefCell<HashSet<PathBuf>>,
+}
 
 impl Root<'_> {
     /// Where `path` of the new root lies now.
     fn place(&self, path: &Path) -> PathBuf {
-        self.0.join(path.strip_prefix("/").unwrap_or(path))
+        self.base.join(path.strip_prefix("/").unwrap_or(path))
     }
 
     fn directory(&self, path: &Path) -> Result<PathBuf, LayerError> {
         let place = self.place(path);
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o755)
-            .create(&place)
-            .at(Layer::MountNamespace, || format!("make the directory {}", path.display()))?;
+        if self.made.borrow_mut().insert(path.to_owned()) {
+            let made = DirBuilder::new().recursive(true).mode(0o755).create(&place);
+            made.at(Layer::MountNamespace, || format!("make the directory {}", path.display()))?;
+        }
         Ok(place)
+    }
+
+    fn parent(&self, path: &Path) -> Result<(), LayerError> {
+        path.parent().map_or(Ok(()), |parent| self.directory(parent).map(drop))
     }
 
     /// One bounded filesystem for all private storage, seen in several places.
@@ -241,27 +265,23 @@ impl Root<'_> {
         made.set_permissions(Permissions::from_mode(0o666)).at(Layer::MountNamespace, step)
     }
 
-    fn view(&self, view: &View, tree: Option<&OwnedFd>) -> Result<(), LayerError> {
-        match (&view.kind, tree) {
-            (ViewKind::Link(target), _) => self.link(&view.path, target),
-            (_, Some(tree)) => self.attach(&view.path, tree, view.path.is_dir_of(tree)?),
-            (_, None) => self.copy(&view.path),
+    fn view(&self, path: &Path, held: &Held) -> Result<(), LayerError> {
+        match held {
+            Held::Link(target) => self.link(path, target),
+            Held::Tree(tree) => self.attach(path, tree, is_directory(path, tree)?),
+            Held::Copy(content, mode) => self.copy(path, content, *mode),
         }
     }
 
-    /// A copy of a small file, with its mode: the host's tree can still be seen.
-    fn copy(&self, path: &Path) -> Result<(), LayerError> {
-        if let Some(parent) = path.parent() {
-            self.directory(parent)?;
-        }
-        let copied = fs::copy(path, self.place(path)).map(drop);
-        copied.at(Layer::MountNamespace, || format!("copy {}", path.display()))
+    fn copy(&self, path: &Path, content: &[u8], mode: u32) -> Result<(), LayerError> {
+        self.parent(path)?;
+        let file = File::options().write(true).create(true).truncate(true).mode(mode).open(self.place(path));
+        let written = file.and_then(|mut file| file.write_all(content));
+        written.at(Layer::MountNamespace, || format!("copy {}", path.display()))
     }
 
     fn link(&self, path: &Path, target: &Path) -> Result<(), LayerError> {
-        if let Some(parent) = path.parent() {
-            self.directory(parent)?;
-        }
+        self.parent(path)?;
         match symlink(target, self.place(path)) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             result => result.at(Layer::MountNamespace, || format!("link {}", path.display())),
@@ -273,24 +293,20 @@ impl Root<'_> {
         if directory {
             self.directory(path)?;
         } else {
-            path.parent().map_or(Ok(PathBuf::new()), |parent| self.directory(parent))?;
+            self.parent(path)?;
             File::create(self.place(path)).at(Layer::MountNamespace, step)?;
         }
+        // What was made below it is covered.
+        self.made.borrow_mut().retain(|made| made == path || !made.starts_with(path));
         sys::move_mount(tree.as_fd(), &c_path(&self.place(path))).at(Layer::MountNamespace, step)
     }
 }
 
 /// Whether a detached mount is of a directory, asked of the mount and not of the path.
-trait IsDirOf {
-    fn is_dir_of(&self, tree: &OwnedFd) -> Result<bool, LayerError>;
-}
-
-impl IsDirOf for PathBuf {
-    fn is_dir_of(&self, tree: &OwnedFd) -> Result<bool, LayerError> {
-        let stat = nix::sys::stat::fstat(tree)
-            .at(Layer::MountNamespace, || format!("look at {}", self.display()))?;
-        Ok(stat.st_mode & libc::S_IFMT == libc::S_IFDIR)
-    }
+fn is_directory(path: &Path, tree: &OwnedFd) -> Result<bool, LayerError> {
+    let stat =
+        nix::sys::stat::fstat(tree).at(Layer::MountNamespace, || format!("look at {}", path.display()))?;
+    Ok(stat.st_mode & libc::S_IFMT == libc::S_IFDIR)
 }
 
 fn tmpfs(place: &Path, options: &str) -> Result<(), LayerError> {

@@ -22,7 +22,7 @@ use std::cell::{Cell, RefCell};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Every kind of line.
@@ -43,6 +43,8 @@ pub const RUNS_MAX: usize = 200;
 pub const BYTES_MAX: u64 = 8 << 20;
 
 const NAME: &str = "runlog.jsonl";
+/// Where a link stands in the place of a log, it is not ours.
+const NOFOLLOW: i32 = nix::libc::O_NOFOLLOW;
 
 /// The log of this run.
 pub struct RunLog {
@@ -206,33 +208,43 @@ fn create() -> io::Result<File> {
         std::process::id()
     );
     let run = runs.join(id);
-    DirBuilder::new().mode(0o700).create(&run)?;
-    let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(run.join(NAME))?;
+    let file = match make_room(&run)? {
+        Some(file) => file,
+        None => {
+            DirBuilder::new().mode(0o700).create(&run)?;
+            OpenOptions::new().append(true).create_new(true).mode(0o600).open(run.join(NAME))?
+        }
+    };
     // Held until we end, however we end: a run that is under way is not removed.
     file.try_lock_shared()?;
-    // Later we could not: see `confine`. What is left over is removed by the next run.
-    let _ = prune();
     Ok(file)
 }
 
-/// Removes the oldest runs beyond those that are kept.
+/// Gives `run` the place of the oldest run, where there are as many as are kept, and removes others beyond those. A file that
+/// is used again costs a filesystem a tenth of one removed and one made. Later we could not do this: see `confine`.
 #[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
-fn prune() -> io::Result<()> {
+fn make_room(run: &Path) -> io::Result<Option<File>> {
     let runs = ids()?;
-    let mut surplus = runs.len().saturating_sub(RUNS_MAX);
+    let mut surplus = (runs.len() + 1).saturating_sub(RUNS_MAX);
+    let mut place = None;
     for id in runs {
         if surplus == 0 {
             break;
         }
-        let run = directory().join(id);
-        let is_over = File::open(run.join(NAME)).is_ok_and(|file| file.try_lock().is_ok());
-        if is_over {
-            std::fs::remove_file(run.join(NAME))?;
-            std::fs::remove_dir(&run)?;
-            surplus -= 1;
+        let old = directory().join(id);
+        let opened = OpenOptions::new().append(true).custom_flags(NOFOLLOW).open(old.join(NAME));
+        let Some(file) = opened.ok().filter(|file| file.try_lock().is_ok()) else { continue };
+        if place.is_none() {
+            std::fs::rename(&old, run)?;
+            file.set_len(0)?;
+            place = Some(file);
+        } else {
+            std::fs::remove_file(old.join(NAME))?;
+            std::fs::remove_dir(&old)?;
         }
+        surplus -= 1;
     }
-    Ok(())
+    Ok(place)
 }
 
 /// The runs there are, oldest first.
