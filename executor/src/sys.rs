@@ -494,6 +494,35 @@ pub fn kill_all(signal: c_int) -> io::Result<()> {
     check(unsafe { libc::kill(-1, signal) }.into()).map(drop)
 }
 
+/// News of a child, with its number.
+pub enum News {
+    /// It has exited with this code.
+    Exited(i32, c_int),
+    /// This signal has ended it.
+    Killed(i32, c_int),
+    /// It has stopped at this signal, because it wants to be traced.
+    Stopped(i32, c_int),
+}
+
+/// The next news of any child, if there are some. Not by nix, whose signals have names: those of real time have none.
+pub fn news() -> Option<News> {
+    let mut status = 0;
+    // SAFETY: the status lives for the call.
+    let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) };
+    match status {
+        _ if pid <= 0 => None,
+        status if libc::WIFEXITED(status) => Some(News::Exited(pid, libc::WEXITSTATUS(status))),
+        status if libc::WIFSIGNALED(status) => Some(News::Killed(pid, libc::WTERMSIG(status))),
+        status => Some(News::Stopped(pid, libc::WSTOPSIG(status))),
+    }
+}
+
+/// Lets a child go that has made this process its tracer and has stopped: it goes on with `signal`, or without one at 0.
+pub fn let_go(pid: i32, signal: c_int) {
+    // SAFETY: takes numbers only. One that has died meanwhile is no longer traced.
+    unsafe { libc::ptrace(libc::PTRACE_DETACH, pid, 0usize, signal as usize) };
+}
+
 /// Ends this process, and runs nothing on the way: it has no files to flush, and the kernel takes the rest.
 pub fn leave(code: c_int) -> ! {
     // SAFETY: takes a number only and does not return.

@@ -674,8 +674,15 @@ fn what_a_flat_cell_may_not_do_to_others_it_may_do_to_itself() {
         flat.check(call, &[user, 0], EPERM);
         cell.check(call, &[user, 77], Allow);
     }
+    // Nothing is attached to; what asks to be traced is.
+    for request in [libc::PTRACE_ATTACH, libc::PTRACE_SEIZE] {
+        flat.check(libc::SYS_ptrace, &[request.into(), 77], EPERM);
+        flat.check(libc::SYS_ptrace, &[u64::from(request) | 1 << 32, 77], EPERM);
+    }
+    for request in [libc::PTRACE_TRACEME, libc::PTRACE_DETACH, libc::PTRACE_SETOPTIONS] {
+        flat.check(libc::SYS_ptrace, &[request.into(), 77], Allow);
+    }
     for call in [
-        libc::SYS_ptrace,
         libc::SYS_process_madvise,
         libc::SYS_process_mrelease,
         libc::SYS_shmget,

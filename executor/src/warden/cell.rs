@@ -9,7 +9,7 @@ use crate::attack::{self, Targets};
 use crate::cell::plan::{CellPlan, Task, Walls};
 use crate::cell::{At, Confined, LayerError, NoNewPrivileges, confine, descriptors, limits, seccomp};
 use crate::rest::Rest;
-use crate::sys::{self, Before, Order, Program, Starter};
+use crate::sys::{self, Before, News, Order, Program, Starter};
 use broker_protocol::{Layer, frame, limit};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -19,7 +19,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::signalfd::SignalFd;
 use nix::sys::socket::{MsgFlags, recv};
 use nix::sys::time::TimeValLike;
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 use serde_bytes::ByteBuf;
 use std::borrow::Cow;
@@ -356,13 +356,10 @@ impl Cell<'_> {
     /// Takes note of every child that has ended; `Some` when the program has.
     fn reap(&self, program: Pid) -> Option<End> {
         loop {
-            match waitpid(None::<Pid>, Some(WaitPidFlag::WNOHANG)) {
-                Ok(WaitStatus::Exited(pid, code)) if pid == program => return Some(End::Exited(code)),
-                Ok(WaitStatus::Signaled(pid, signal, _)) if pid == program => {
-                    return Some(End::Signalled(signal as i32));
-                }
-                Ok(WaitStatus::StillAlive) | Err(_) => return None,
-                Ok(_) => {}
+            match sys::news()? {
+                News::Exited(pid, code) if pid == program.as_raw() => return Some(End::Exited(code)),
+                News::Killed(pid, signal) if pid == program.as_raw() => return Some(End::Signalled(signal)),
+                news => super::let_go(&news),
             }
         }
     }

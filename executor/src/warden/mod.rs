@@ -14,7 +14,7 @@ use crate::cell::{
     At, LayerError, NoNewPrivileges, capabilities, descriptors, landlock, mounts, namespaces, seccomp,
 };
 use crate::rest::Rest;
-use crate::sys::{self, Child, Fork};
+use crate::sys::{self, Child, Fork, News};
 use crate::work::undo::store;
 use broker_protocol::Layer;
 use nix::errno::Errno;
@@ -23,8 +23,7 @@ use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
-use nix::sys::wait::{WaitPidFlag, waitpid};
-use nix::unistd::{Gid, Pid, Uid, getgid, getuid};
+use nix::unistd::{Gid, Uid, getgid, getuid};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::exit;
@@ -222,6 +221,14 @@ fn child_signals() -> Result<SignalFd, LayerError> {
     SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).at(Layer::PidNamespace, step)
 }
 
+/// Lets a program go that says that its parent traces it, and whose parent is ours or has become ours: nobody here would
+/// let it go on. It goes on with the signal at which it stopped, but for the one that the kernel made only for its tracer.
+fn let_go(news: &News) {
+    if let News::Stopped(pid, signal) = *news {
+        sys::let_go(pid, if signal == libc::SIGTRAP { 0 } else { signal });
+    }
+}
+
 fn tell(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd]) -> Result<(), LayerError> {
     sys::send(socket.as_fd(), bytes, fds).at(Layer::PidNamespace, || "report to the broker".into())
 }
@@ -316,9 +323,11 @@ impl Keeper<'_> {
     fn reap(&mut self) {
         while let Ok(Some(_)) = self.signals.read_signal() {}
         loop {
-            while let Ok(status) = waitpid(None::<Pid>, Some(WaitPidFlag::WNOHANG)) {
-                let Some(pid) = status.pid() else { break };
-                self.children.retain(|child| *child != pid.as_raw());
+            while let Some(news) = sys::news() {
+                let_go(&news);
+                if let News::Exited(pid, _) | News::Killed(pid, _) = news {
+                    self.children.retain(|child| *child != pid);
+                }
             }
             if self.walls.has(Layer::PidNamespace) || !descendants::kill_strangers(&self.children) {
                 return;
