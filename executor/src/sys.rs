@@ -726,6 +726,16 @@ pub fn loopback_up() -> io::Result<()> {
     }
 }
 
+/// A descriptor for the place of the slave of a terminal: nothing can be read by it, and no end is open by it.
+pub fn terminal_place(master: BorrowedFd) -> io::Result<OwnedFd> {
+    let flags = libc::O_PATH | libc::O_CLOEXEC;
+    // SAFETY: takes numbers only; the descriptor is new.
+    unsafe {
+        let place = check(libc::ioctl(master.as_raw_fd(), libc::TIOCGPTPEER as _, flags).into())?;
+        Ok(OwnedFd::from_raw_fd(place as RawFd))
+    }
+}
+
 /// Sets the size of a terminal.
 pub fn terminal_size(terminal: BorrowedFd, rows: u16, columns: u16) -> io::Result<()> {
     let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };

@@ -167,9 +167,9 @@ fn prepare<'a>(
     };
     let confined = confine(walls, rules.ruleset, nnp)?;
     // The rules' paths, the warden's socket and its other children's are not for this cell.
-    let turn = rules.supervision.map(|rules| rules.descriptor());
-    let kept = [Some(socket.as_fd()), Some(confined.ruleset.as_fd()), turn];
-    descriptors::keep_only(&kept.into_iter().flatten().collect::<Vec<_>>(), walls.ablation.descriptors())?;
+    let supervisors = rules.supervision.into_iter().flat_map(supervisor::Rules::descriptors);
+    let kept: Vec<_> = [socket.as_fd(), confined.ruleset.as_fd()].into_iter().chain(supervisors).collect();
+    descriptors::keep_only(&kept, walls.ablation.descriptors())?;
     let cell = Cell { walls, signals: super::child_signals()?, sweep };
     let (starter, listener) = starter(walls, &confined).at(Layer::ProtectedNames, step)?;
     let supervisor =

@@ -6,6 +6,7 @@
 
 pub mod cell;
 pub mod supervisor;
+pub mod terminals;
 pub mod worker;
 mod descendants;
 
@@ -28,6 +29,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::exit;
 use std::time::{Duration, Instant};
+use terminals::Terminals;
 
 /// What the broker may ask of the warden, one byte each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,14 +175,17 @@ fn run(walls: &Walls, socket: &OwnedFd, uid: Uid, gid: Gid) -> Result<(), LayerE
     descriptors::keep_only(&[socket.as_fd()], walls.ablation.descriptors())?;
     let (nnp, own) = settle(walls, uid, gid)?;
     let ruleset = landlock::Rules::open(walls)?.ruleset()?;
-    let supervision = walls.is_supervised().then(|| supervisor::Rules::new(walls)).transpose()?;
+    let shared = !walls.has(Layer::MountNamespace);
+    let made = shared.then(Terminals::new).transpose();
+    let (terminals, asker) = made.at(Layer::ProtectedNames, || "socketpair".into())?.unzip();
+    let supervision = walls.is_supervised().then(|| supervisor::Rules::new(walls, asker)).transpose()?;
     if walls.has(Layer::Seccomp) {
         seccomp::confine_session(walls.tier, nnp)?;
     }
     let signals = child_signals()?;
     tell(socket, &[READY], &[])?;
     let children = Vec::new();
-    let mut keeper = Keeper { walls, ruleset, supervision, own, nnp, socket, signals, children };
+    let mut keeper = Keeper { walls, ruleset, supervision, terminals, own, nnp, socket, signals, children };
     keeper.serve()?;
     walls.scratch.remove();
     exit(0)
@@ -239,6 +244,8 @@ struct Keeper<'a> {
     ruleset: OwnedFd,
     /// What the cells' supervisors go by.
     supervision: Option<supervisor::Rules>,
+    /// What the cells' programs get, where the terminals of a cell are among the machine's.
+    terminals: Option<Terminals>,
     /// Where the worker keeps what it replaces.
     own: Option<OwnedFd>,
     nnp: NoNewPrivileges,
@@ -254,17 +261,19 @@ impl Keeper<'_> {
         let step = || "wait for orders".to_owned();
         let mut rest = Rest::default();
         loop {
-            let mut ready = [
-                PollFd::new(self.socket.as_fd(), PollFlags::POLLIN),
-                PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
-            ];
+            let asked = self.terminals.as_ref().map_or(self.socket.as_fd(), |own| own.socket.as_fd());
+            let fds = [self.socket.as_fd(), self.signals.as_fd(), asked];
+            let mut ready = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
             match rest.poll(&mut ready, PollTimeout::NONE) {
                 Err(Errno::EINTR) => continue,
                 result => result.at(Layer::PidNamespace, step)?,
             };
-            let [ordered, ended] = ready.map(|fd| fd.any() == Some(true));
+            let [ordered, ended, asked] = ready.map(|fd| fd.any() == Some(true));
             if ended {
                 self.reap();
+            }
+            if asked && let Some(terminals) = &mut self.terminals {
+                terminals.answer();
             }
             if ordered && !self.obey()? {
                 return Ok(());

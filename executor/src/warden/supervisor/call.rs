@@ -5,10 +5,10 @@ use super::find::Search;
 use super::metadata::Whose::{self, Open, Path};
 use super::open::How;
 use super::rules::Rules;
+use super::terminals::Terminals;
 use super::{Answer, Result};
 use crate::sys::Notice;
 use nix::errno::Errno;
-use std::cell::Cell;
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
 
@@ -20,8 +20,8 @@ pub struct Call<'a> {
     pub proc: u64,
     /// Who asks.
     pub caller: Caller,
-    /// Whether a process of the cell may have a controlling terminal.
-    pub terminals: &'a Cell<bool>,
+    /// The cell's terminals.
+    pub terminals: &'a Terminals,
     /// Whether the caller still waits.
     pub still: &'a dyn Fn() -> bool,
 }

@@ -89,8 +89,9 @@ impl Caller {
         mask.map(Mode::from_bits_truncate).ok_or(Errno::ESRCH)
     }
 
-    /// Its controlling terminal, where one of its first three descriptors is that or the terminal is the cell's own.
-    pub fn terminal(&self) -> Result<OwnedFd> {
+    /// Its controlling terminal, where one of its first three descriptors is that, the terminal is the cell's own, or `made`
+    /// knows its device.
+    pub fn terminal(&self, made: impl Fn(libc::dev_t) -> Option<OwnedFd>) -> Result<OwnedFd> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.thread)).map_err(|_| Errno::ESRCH)?;
         // After the name, which may hold anything: state, parent, group, session, terminal.
         let (_, fields) = stat.rsplit_once(')').ok_or(Errno::ESRCH)?;
@@ -114,7 +115,8 @@ impl Caller {
             let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
             open(format!("/dev/pts/{minor}").as_str(), flags, Mode::empty()).ok().filter(is_it)
         };
-        own.or_else(by_name).ok_or(Errno::ENXIO)
+        let by_device = || made(libc::makedev(major as u32, minor as u32));
+        own.or_else(by_name).or_else(by_device).ok_or(Errno::ENXIO)
     }
 }
 

@@ -20,6 +20,7 @@ mod names;
 mod repository;
 mod metadata;
 mod sockets;
+mod terminals;
 mod waiting;
 
 pub use rules::Rules;
@@ -28,9 +29,9 @@ use crate::sys;
 use caller::Caller;
 use nix::errno::Errno;
 use nix::sys::stat::{Mode, stat, umask};
-use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use terminals::Terminals;
 use waiting::Waiting;
 
 type Result<T> = std::result::Result<T, Errno>;
@@ -54,8 +55,7 @@ pub struct Supervisor<'a> {
     /// The device of `/proc`.
     proc: u64,
     listener: OwnedFd,
-    /// Whether the program was given a terminal, or has opened one by now.
-    terminals: Cell<bool>,
+    terminals: Terminals,
     /// Calls that wait for another process, with the kernel's name for each.
     waiting: Vec<(u64, Waiting)>,
 }
@@ -68,7 +68,7 @@ impl<'a> Supervisor<'a> {
     pub fn new(rules: &'a Rules, listener: OwnedFd) -> io::Result<Self> {
         sys::notice_switch(listener.as_fd());
         let proc = stat("/proc")?.st_dev;
-        Ok(Self { rules, proc, listener, terminals: Cell::new(false), waiting: Vec::new() })
+        Ok(Self { rules, proc, listener, terminals: Terminals::default(), waiting: Vec::new() })
     }
 
     fn call<'c>(&'c self, caller: Caller, still: &'c dyn Fn() -> bool) -> call::Call<'c> {
@@ -77,7 +77,7 @@ impl<'a> Supervisor<'a> {
 
     /// The program is given a terminal.
     pub fn has_terminal(&self) {
-        self.terminals.set(true);
+        self.terminals.any.set(true);
     }
 
     /// Readable when a call waits.

@@ -82,8 +82,14 @@ impl Call<'_> {
         const TERMINAL: libc::dev_t = libc::makedev(5, 0);
         const TERMINALS: [u32; 9] = [5, 136, 137, 138, 139, 140, 141, 142, 143];
         let stat = fstat(&object)?;
-        self.rules.may_open(real, &stat, how.writes())?;
         let on_exec = how.has(OFlag::O_CLOEXEC);
+        if is(&stat, libc::S_IFCHR)
+            && let Some(terminal) = self.terminal(stat.st_rdev)?
+        {
+            unblock(&terminal, how.flags)?;
+            return Ok(Answer::Descriptor(terminal, on_exec));
+        }
+        self.rules.may_open(real, &stat, how.writes())?;
         let directory = is(&stat, libc::S_IFDIR);
         if how.has(OFlag::O_DIRECTORY) && !directory {
             return Err(Errno::ENOTDIR);
@@ -96,12 +102,10 @@ impl Call<'_> {
         }
         // It would be this process's terminal: the user's.
         if is(&stat, libc::S_IFCHR) && stat.st_rdev == TERMINAL {
-            // To look costs more than all the rest.
-            let terminal = if self.terminals.get() { self.caller.terminal() } else { Err(Errno::ENXIO) };
-            return terminal.map(|terminal| Answer::Descriptor(terminal, on_exec));
+            return self.own_terminal().map(|terminal| Answer::Descriptor(terminal, on_exec));
         }
         if is(&stat, libc::S_IFCHR) && TERMINALS.contains(&libc::major(stat.st_rdev)) {
-            self.terminals.set(true);
+            self.terminals.any.set(true);
         }
         if is(&stat, libc::S_IFIFO) {
             let named = real.is_absolute();

@@ -6,6 +6,7 @@ use super::find::{by_descriptor, is};
 use crate::cell::plan::Walls;
 use crate::cell::protected::{Closing, Pin};
 use crate::cell::{At, LayerError};
+use crate::warden::terminals::Asker;
 use broker_protocol::{Layer, Zone};
 use nix::dir::Dir;
 use nix::errno::Errno;
@@ -52,6 +53,8 @@ pub struct Rules {
     pinned: bool,
     /// An empty file in memory, for its lock.
     turn: OwnedFd,
+    /// Where to ask for terminals, if they are not the session's own.
+    asker: Option<Asker>,
 }
 
 /// While it lives, no other cell of the session makes or moves a name.
@@ -70,7 +73,7 @@ fn lock(kind: libc::c_int) -> libc::flock {
 
 impl Rules {
     /// The rules for these walls.
-    pub fn new(walls: &Walls) -> std::result::Result<Self, LayerError> {
+    pub fn new(walls: &Walls, asker: Option<Asker>) -> std::result::Result<Self, LayerError> {
         let step = || "make the supervisors' lock".to_owned();
         let turn = memfd_create("turn", MFdFlags::MFD_CLOEXEC).at(Layer::ProtectedNames, step)?;
         let scratch = |path: &Path| (resolved(path), Area::Scratch, Access::Write);
@@ -97,12 +100,18 @@ impl Rules {
             own_root: walls.has(Layer::MountNamespace),
             pinned: walls.has(Layer::MountNamespace),
             turn,
+            asker,
         })
     }
 
     /// What a cell must keep open for its supervisor.
-    pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.turn.as_fd()
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.asker.iter().map(Asker::descriptor).chain([self.turn.as_fd()])
+    }
+
+    /// Where to ask for terminals.
+    pub fn terminals(&self) -> Option<&Asker> {
+        self.asker.as_ref()
     }
 
     /// Waits for this cell's turn to make or move a name: a name that was looked at stays what it was until it is used.

@@ -1,0 +1,49 @@
+//! Terminals of the cell's own, where the machine's are not the session's: the warden makes them, and who opens `/dev/ptmx`
+//! or the name of one that this cell has got is handed an end of it. Those of others stay closed.
+
+use super::Result;
+use super::call::Call;
+use super::caller::errno;
+use nix::errno::Errno;
+use nix::sys::stat::fstat;
+use std::cell::{Cell, RefCell};
+use std::os::fd::OwnedFd;
+
+/// `/dev/ptmx`.
+const MASTERS: libc::dev_t = libc::makedev(5, 2);
+
+/// What is known of a cell's terminals.
+#[derive(Default)]
+pub struct Terminals {
+    /// Whether a process of the cell may have a controlling terminal.
+    pub any: Cell<bool>,
+    /// The slaves' device numbers, with the warden's number for each. The last with a number counts.
+    own: RefCell<Vec<(libc::dev_t, u32)>>,
+}
+
+impl Call<'_> {
+    /// An end of a terminal of the cell's own, if the device is one or makes one.
+    pub fn terminal(&self, device: libc::dev_t) -> Result<Option<OwnedFd>> {
+        let Some(asker) = self.rules.terminals() else { return Ok(None) };
+        let mut own = self.terminals.own.borrow_mut();
+        if device == MASTERS {
+            let (id, master, place) = asker.make().map_err(errno)?;
+            let device = fstat(&place)?.st_rdev;
+            own.retain(|(other, _)| *other != device);
+            own.push((device, id));
+            self.terminals.any.set(true);
+            return Ok(Some(master));
+        }
+        let id = own.iter().find(|(own, _)| *own == device).map(|(_, id)| *id);
+        id.map(|id| asker.slave(id).map_err(errno)).transpose()
+    }
+
+    /// The caller's controlling terminal.
+    pub fn own_terminal(&self) -> Result<OwnedFd> {
+        // To look costs more than all the rest.
+        if !self.terminals.any.get() {
+            return Err(Errno::ENXIO);
+        }
+        self.caller.terminal(|device| self.terminal(device).ok().flatten())
+    }
+}
