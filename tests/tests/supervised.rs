@@ -376,6 +376,47 @@ fn own_socket_files_work_and_those_of_the_machine_do_not() {
     });
 }
 
+const SHARED: &str = "
+import multiprocessing as m, os, sys
+from multiprocessing import shared_memory
+def twice(n): return 2 * n
+if __name__ == '__main__':
+    assert m.Pool(2).map(twice, [1, 2]) == [2, 4]
+    s = shared_memory.SharedMemory('lazaret-test', create=True, size=100)
+    t = shared_memory.SharedMemory('lazaret-test'); s.buf[0] = 7; assert t.buf[0] == 7
+    print(os.listdir('/dev/shm')); t.close(); s.close(); s.unlink(); assert os.listdir('/dev/shm') == []
+    os.symlink(sys.argv[1], 'link'); f = os.open(sys.argv[1], os.O_PATH) if os.path.exists(sys.argv[1]) else -1
+    for name in [sys.argv[1], 'link', f'/proc/self/fd/{f}', '/dev/shm/../shm/' + os.path.basename(sys.argv[1])]:
+        for flags in [os.O_RDONLY, os.O_RDWR]:
+            try: print('GOT', os.read(os.open(name, flags), 99))
+            except OSError: pass
+    try: os.unlink(sys.argv[1])
+    except OSError: pass
+";
+
+/// `/dev/shm` is the session's own: semaphores and shared memory have names in it, and none of the machine's is there.
+#[test]
+fn shared_memory_is_the_sessions_own() {
+    everywhere(|world| {
+        let theirs = std::path::PathBuf::from(format!("/dev/shm/{}", world.canary));
+        world.write(&theirs, &world.canary);
+        world.put("shared.py", SHARED);
+        let script = format!("python3 shared.py {}", theirs.display());
+        let said = cell(world, &script);
+        assert_eq!(said.success(), "['lazaret-test']\n", "{}", said.errors());
+        assert_eq!(fs::read_to_string(&theirs).unwrap(), world.canary);
+        fs::remove_file(world.project.join("link")).unwrap();
+        let control = run(
+            world
+                .host("python3")
+                .args(["-c", "import os, sys; print(open(sys.argv[1]).read()); os.unlink(sys.argv[1])"])
+                .arg(&theirs),
+            LIMIT,
+        );
+        assert!(control.success().contains(&world.canary) && !theirs.exists());
+    });
+}
+
 const OPENS: &str = "
 import errno, os, stat, sys
 def fails(want, *a, **k):

@@ -415,6 +415,7 @@ fn scratch(layers: LayerSet, user: &User) -> io::Result<Scratch> {
     private.mode(0o700);
     private.create(&made.home)?;
     private.create(&made.tmp)?;
+    made.shared().map_or(Ok(()), |shared| private.create(shared))?;
     Ok(made)
 }
 

@@ -89,6 +89,7 @@ impl Rules {
         let all = zone(Access::Write, self.abi);
         self.add(&walls.scratch.home, all)?;
         self.add(&walls.scratch.tmp, all)?;
+        walls.scratch.shared().map_or(Ok(()), |shared| self.add(&shared, all))?;
         if self.own_root() {
             for path in ["/var/tmp", "/dev/shm", "/run"] {
                 self.add(Path::new(path), all)?;

@@ -79,6 +79,11 @@ pub struct Scratch {
 }
 
 impl Scratch {
+    /// What programs take for `/dev/shm` where the machine's is not the session's. Their paths are mapped by the supervisor.
+    pub fn shared(&self) -> Option<PathBuf> {
+        self.host.as_ref().map(|host| host.join("shm"))
+    }
+
     /// Removes the private files on the host. Best effort, by whoever of broker and warden lives longer: they are the
     /// user's own, in a directory that nobody else can enter.
     pub fn remove(&self) {

@@ -61,7 +61,8 @@ impl Search<'_> {
         let mut flags = PLACE;
         flags.set(OFlag::O_NOFOLLOW, !follow);
         let how = OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_NO_MAGICLINKS);
-        let path = Path::new(OsStr::from_bytes(path));
+        let path = self.rules.meant(path);
+        let path = Path::new(OsStr::from_bytes(&path));
         let found = if path.is_absolute() {
             openat2(AT_FDCWD, path, how)
         } else {
@@ -86,6 +87,7 @@ impl Search<'_> {
         if path.is_empty() {
             return Err(Errno::ENOENT);
         }
+        let path = &*self.rules.meant(path);
         let slash = path.ends_with(b"/");
         let mut left = names(path);
         let mut at = match self.directory_of(from, path) {

@@ -14,6 +14,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl, readlink};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::stat::{FileStat, Mode};
 use policies::{Access, Matcher, Protection};
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
@@ -42,6 +43,8 @@ pub enum Area {
 pub struct Rules {
     names: Matcher,
     areas: Vec<(PathBuf, Area, Access)>,
+    /// What is meant by `/dev/shm`, if not that.
+    shared: Option<PathBuf>,
     /// What may be read outside.
     views: HashSet<PathBuf>,
     /// Protected files that have other names too: device, inode, and whether they may be read.
@@ -90,10 +93,13 @@ impl Rules {
         // The first that holds a path counts.
         let mut areas: Vec<_> = held.chain(zones).collect();
         areas.extend([scratch(&walls.scratch.home), scratch(&walls.scratch.tmp)]);
+        let shared = walls.scratch.shared().map(|shared| resolved(&shared));
+        areas.extend(shared.as_deref().map(scratch));
         let views = walls.views.iter().map(|view| &view.path);
         Ok(Self {
             names: walls.policy.matcher.clone(),
             areas,
+            shared,
             views: views.chain(&walls.policy.listed).map(|path| resolved(path)).collect(),
             linked: walls.pins.iter().filter_map(with_other_names).collect(),
             file_size: walls.policy.limits.file_size,
@@ -130,6 +136,18 @@ impl Rules {
     /// Whether a path may be looked at.
     pub fn seen(&self, real: &Path) -> bool {
         self.area(real).is_some() || real.ancestors().any(|path| self.views.contains(path))
+    }
+
+    /// The path that is meant by one: shared memory and semaphores have names in `/dev/shm`. Nothing is allowed by that, as
+    /// what is found is asked about like any other file.
+    pub fn meant<'p>(&self, path: &'p [u8]) -> Cow<'p, [u8]> {
+        let below = path.strip_prefix(b"/dev/shm").filter(|rest| matches!(rest, [] | [b'/', ..]));
+        match (&self.shared, below) {
+            (Some(shared), Some(rest)) if !self.seen(Path::new(OsStr::from_bytes(path))) => {
+                [shared.as_os_str().as_bytes(), rest].concat().into()
+            }
+            _ => path.into(),
+        }
     }
 
     /// Whether a file may grow to this size.
