@@ -118,9 +118,15 @@ pub fn executor_dependencies_have_reasons(root: &Path) -> Violations {
     violations
 }
 
-/// `unsafe` stands in `sys.rs` of each crate or program and nowhere else.
+/// `unsafe` stands in one file of each crate: `src/sys.rs`, or `src/bin/PROGRAM/sys.rs` of a program that is a crate of its own.
 pub fn unsafe_stays_in_sys(root: &Path) -> Violations {
-    let is_sys = |path: &Path| path.file_name().is_some_and(|name| name == "sys.rs");
+    let is_sys = |path: &Path| {
+        let below = |member: &String| path.strip_prefix(root.join(member)).ok();
+        members(root).iter().filter_map(below).any(|path| {
+            let names: Vec<_> = path.iter().filter_map(|name| name.to_str()).collect();
+            matches!(names[..], ["src", "sys.rs"] | ["src", "bin", _, "sys.rs"])
+        })
+    };
     scan(
         root,
         &members(root),

@@ -70,6 +70,9 @@ fn unsafe_stays_in_sys() {
         copy.write("executor/src/planted.rs", "fn f() { unsafe { g() } }")
     });
     expect_caught(laws::unsafe_stays_in_sys, |copy| {
+        copy.write("executor/src/attack/sys.rs", "fn f() { unsafe { g() } }")
+    });
+    expect_caught(laws::unsafe_stays_in_sys, |copy| {
         copy.write("tests/tests/planted.rs", "unsafe extern \"C\" {}")
     });
 }

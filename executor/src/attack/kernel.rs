@@ -1,6 +1,7 @@
 //! Attacks on the kernel's interface, and with what a process inherits.
 
-use super::{Targets, VARIABLE, nothing_got, sys};
+use super::{Targets, VARIABLE, nothing_got};
+use crate::sys;
 use caps::CapSet;
 use nix::fcntl::OFlag;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};

@@ -11,7 +11,6 @@ mod kernel;
 mod network;
 mod processes;
 mod scene;
-mod sys;
 mod table;
 
 pub use siege::Siege;

@@ -1,6 +1,7 @@
 //! Attacks on the network of the machine: the bystander listens on its loopback and on two Unix sockets.
 
-use super::{Targets, is_secret, scene, sys};
+use super::{Targets, is_secret, scene};
+use crate::sys;
 use std::io;
 use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
@@ -28,11 +29,11 @@ pub fn udp(targets: &Targets) -> io::Result<()> {
 
 /// Landlock's TCP rights do not see it.
 pub fn mptcp(_: &Targets) -> io::Result<()> {
-    sys::socket(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_MPTCP).map(drop)
+    Ok(sys::try_socket(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_MPTCP)?)
 }
 
 pub fn vsock(_: &Targets) -> io::Result<()> {
-    sys::socket(libc::AF_VSOCK, libc::SOCK_STREAM, 0).map(drop)
+    Ok(sys::try_socket(libc::AF_VSOCK, libc::SOCK_STREAM, 0)?)
 }
 
 pub fn abstract_socket(targets: &Targets) -> io::Result<()> {

@@ -1,7 +1,8 @@
 //! Attacks on a process of the same user outside. Its number may mean another process in a cell, or none: only its secret,
 //! or its death, counts.
 
-use super::{Targets, is_secret, sys};
+use super::{Targets, is_secret};
+use crate::sys;
 use nix::sys::signal::{Signal, kill as signal};
 use nix::unistd::Pid;
 use std::fs::{self, File};

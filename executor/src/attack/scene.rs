@@ -1,6 +1,6 @@
 //! What is attacked outside: a directory with a secret in it, and a bystander, which are there for one run.
 
-use super::{Targets, sys as raw};
+use super::Targets;
 use crate::cell::descriptors;
 use crate::sys::{self, Child, Fork};
 use nix::fcntl::OFlag;
@@ -172,7 +172,7 @@ fn stand_by(broker: Pid, folder: &Path, secret: &str, ready: OwnedFd) -> io::Res
     descriptors::keep_only(&[ready.as_fd()], &[]).map_err(|error| error.source)?;
     prctl::set_name(c"lazaret-canary")?;
     prctl::set_dumpable(true)?;
-    raw::let_be_traced();
+    sys::let_be_traced();
     // Where these cannot be had, the attacks on them fail in the control, and are said to be untested.
     let _ = put_into_environment(secret);
     let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
