@@ -174,6 +174,7 @@ impl Canon {
         self.text(&name.pattern);
         self.list(&name.except, |canon, except| canon.text(except));
         self.number(name.protection as u64);
+        self.number(name.new as u64);
         self.text(&name.why);
     }
 
@@ -289,6 +290,8 @@ pub struct ProtectedName {
     pub except: Vec<String>,
     /// What is closed.
     pub protection: Protection,
+    /// Whether it is closed to commands where nobody has made it yet.
+    pub new: WhenNew,
     /// Why, for the user and the model.
     pub why: String,
     /// Where it stands.
@@ -303,6 +306,17 @@ pub enum Protection {
     Write,
     /// It may not be read either.
     All,
+}
+
+/// What commands may do with a protected name that is not there. File tools are refused it whatever is said here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WhenNew {
+    /// They may make it. What they have made stays open to the commands of their session.
+    Open,
+    /// They may not make it.
+    #[default]
+    Closed,
 }
 
 /// Resource limits of a call, and of a session where it says so. None but `undo` is 0.
@@ -415,7 +429,7 @@ mod tests {
     fn every_field_is_in_the_digest() {
         let base = policy();
         assert_eq!(base.digest, base.compute_digest());
-        let changes: [fn(&mut EffectivePolicy); 33] = [
+        let changes: [fn(&mut EffectivePolicy); 34] = [
             |p| p.profile.push('x'),
             |p| p.project = Access::Read,
             |p| p.central = Access::Read,
@@ -428,6 +442,7 @@ mod tests {
             |p| p.protected[0].pattern.push('x'),
             |p| p.protected[0].except.push("x".into()),
             |p| p.protected[0].protection = Protection::Write,
+            |p| p.protected[0].new = WhenNew::Closed,
             |p| p.protected[0].why.push('x'),
             |p| p.required.truncate(1),
             |p| p.web.own.search = None,

@@ -24,7 +24,7 @@ pub mod error;
 pub use broker_protocol::Channel;
 pub use decide::{Facts, Judgement, Param, Question, Touch, Verdict, decide, judge};
 pub use effective::{
-    Access, Approval, EffectivePolicy, EnvironmentRules, Grant, Limits, ProtectedName, Protection,
+    Access, Approval, EffectivePolicy, EnvironmentRules, Grant, Limits, ProtectedName, Protection, WhenNew,
 };
 pub use error::PolicyError;
 pub use git_config::{GIT_CONFIG_MAX, is_harmless_git_config};

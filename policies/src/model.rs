@@ -3,7 +3,7 @@
 //! Comes from texts the broker has read; goes to [`resolve`](crate::resolve). A value that is here is well-formed; what
 //! it means together with other files is decided there.
 
-use crate::effective::{Access, Protection};
+use crate::effective::{Access, Protection, WhenNew};
 use crate::error::PolicyError;
 use crate::host::HostPath;
 use crate::quantity;
@@ -203,6 +203,9 @@ pub struct Protect {
     pub except: Vec<ExceptPattern>,
     /// What is closed.
     pub protection: Protection,
+    /// Whether a name that is not there is closed to commands too.
+    #[serde(default)]
+    pub new: WhenNew,
     /// Why, for the user and the model.
     pub why: String,
 }
@@ -275,6 +278,7 @@ mod tests {
         assert_eq!(profile.environment.pass[1].as_str(), "MAVEN_*");
         assert_eq!(file.protect[0].protection, Protection::All);
         assert_eq!(file.protect[0].except[0].as_str(), "*.pub");
+        assert_eq!(file.protect[0].new, WhenNew::Open);
     }
 
     /// A rule for `bash` with `more` on its eighth line.
@@ -317,6 +321,7 @@ mod tests {
                 15,
                 "without its partner",
             ),
+            ("version = 1\n[[protect]]\nnames = [\"a\"]\nnew = \"made\"\n", 4, 7, "unknown variant `made`"),
             ("version = 1\n[approval]\ntrust = \"none\"\n", 3, 9, "a trust is `supervised`"),
             ("version = 1\n[approval]\nchanel = \"relay\"\n", 3, 1, "unknown field `chanel`"),
             ("version = 1\n[[rule]]\ntool = \"a b\"\n", 3, 8, "a tool's name is"),

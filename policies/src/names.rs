@@ -4,7 +4,7 @@
 //! name that is not UTF-8 is matched like any other. Letters are compared without case, beyond ASCII as well, and
 //! characters that case-insensitive file systems leave out of a comparison are left out here.
 
-use crate::effective::ProtectedName;
+use crate::effective::{ProtectedName, WhenNew};
 use crate::error::PolicyError;
 use crate::pattern::{Case, Pattern, PatternError};
 use std::borrow::Cow;
@@ -73,6 +73,17 @@ impl Matcher {
         self.0.find(&fold(parent), &fold(name))
     }
 
+    /// The names of `relative` at which rules end: how many names of the path there are up to each, and whether it is
+    /// closed where it is new, as it is by any rule that does not say otherwise.
+    pub fn closings(&self, relative: &[u8]) -> Vec<(usize, WhenNew)> {
+        let path = fold(relative);
+        let closing = |(parent, name): (&[u8], &[u8])| {
+            self.0.all(parent, name).map(|index| self.0.names[index].new).max()
+        };
+        let names = (1..).zip(ends_of(&path));
+        names.filter_map(|(count, end)| Some((count, closing(split_last(&path[..end])?)?))).collect()
+    }
+
     /// A rule that has names below `relative`: `.git` leads to `.git/hooks`. A file in the place of such a directory
     /// undoes the rule (a `.git` file points to another repository), so none may be written there.
     pub fn leads_to(&self, relative: &[u8]) -> Option<&ProtectedName> {
@@ -114,13 +125,18 @@ impl Compiled {
 
     /// The strongest rule that ends at `name` in `parent`, both folded; the first of equals.
     fn find(&self, parent: &[u8], name: &[u8]) -> Option<&ProtectedName> {
-        let literals = self.literals_of(name).iter().map(|(_, index)| *index);
-        let ends = [None, name.last().map(u8::to_ascii_lowercase)];
-        let patterns = ends.iter().filter_map(|end| self.patterns.get(end)).flatten();
-        let patterns = patterns.filter(|(pattern, _)| pattern.matches(name)).map(|(_, index)| *index);
-        let rules = literals.chain(patterns).filter(|index| self.contexts[*index].holds(parent, name));
+        let rules = self.all(parent, name);
         let strongest = rules.max_by_key(|index| (self.names[*index].protection, Reverse(*index)))?;
         self.names.get(strongest)
+    }
+
+    /// All rules that end at `name` in `parent`, both folded.
+    fn all<'a>(&'a self, parent: &'a [u8], name: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
+        let literals = self.literals_of(name).iter().map(|(_, index)| *index);
+        let ends = [None, name.last().map(u8::to_ascii_lowercase)];
+        let patterns = ends.into_iter().filter_map(|end| self.patterns.get(&end)).flatten();
+        let patterns = patterns.filter(|(pattern, _)| pattern.matches(name)).map(|(_, index)| *index);
+        literals.chain(patterns).filter(|index| self.contexts[*index].holds(parent, name))
     }
 
     fn literals_of(&self, name: &[u8]) -> &[(Vec<u8>, usize)] {
@@ -184,8 +200,13 @@ fn split_last(path: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// Each name of `path` with the directory it is in, from the root down.
 fn prefixes(path: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
-    let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(slash, _)| slash);
-    ends.chain([path.len()]).filter_map(|end| split_last(&path[..end]))
+    ends_of(path).filter_map(|end| split_last(&path[..end]))
+}
+
+/// Where the names of `path` end.
+fn ends_of(path: &[u8]) -> impl Iterator<Item = usize> {
+    let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(slash, _)| slash);
+    slashes.chain([path.len()])
 }
 
 /// Bytes in which ASCII stands as it is (the patterns fold its case) and everything else has one form for each letter.
@@ -228,6 +249,7 @@ mod tests {
             pattern: pattern.into(),
             except: vec![],
             protection,
+            new: WhenNew::Closed,
             why: "why".into(),
             origin: Origin::default(),
         }
@@ -359,6 +381,25 @@ mod tests {
         assert_eq!(rule(".claude/credentials.json"), "*credential*.json");
         assert_eq!(matcher.name(b".claude", b"x.json").unwrap().pattern, "*.json");
         assert!(matcher.name(b".claude", b"x").is_none());
+    }
+
+    #[test]
+    fn a_new_name_is_closed_by_any_rule_that_says_so() {
+        let open = |pattern| ProtectedName { new: WhenNew::Open, ..protected(pattern, Protection::All) };
+        let names = [
+            open(".env*"),
+            open("ci/flows"),
+            protected(".envrc", Protection::Write),
+            protected("x", Protection::Write),
+        ];
+        let matcher = Matcher::new(&names).unwrap();
+        let closings = |path: &str| matcher.closings(path.as_bytes());
+        assert_eq!(closings("a/b"), []);
+        assert_eq!(closings("a/.env"), [(2, WhenNew::Open)]);
+        assert_eq!(closings("a/.ENVRC/y"), [(2, WhenNew::Closed)]);
+        assert_eq!(closings("a/ci/flows/b/x/c"), [(3, WhenNew::Open), (5, WhenNew::Closed)]);
+        // A name of which nothing is left is one all the same.
+        assert_eq!(closings("\u{200b}/a/.env"), [(3, WhenNew::Open)]);
     }
 
     #[test]

@@ -256,6 +256,7 @@ fn names_of(source: &Source, protect: &Protect) -> impl Iterator<Item = Protecte
         pattern: pattern.get_ref().as_str().to_owned(),
         except: protect.except.iter().map(|except| except.as_str().to_owned()).collect(),
         protection: protect.protection,
+        new: protect.new,
         why: protect.why.clone(),
     })
 }

@@ -333,8 +333,13 @@ const NAMES: &[Attack] = &[
     },
     Attack {
         name: "a shell's settings",
-        words: |s| words(&["plant", &s.planted("N/.envrc"), &s.nonce()]),
-        evidence: Outside(|s| s.has_planted("N/.envrc")),
+        words: |s| words(&["plant", &s.planted("N/.mise.toml"), &s.nonce()]),
+        evidence: Outside(|s| s.has_planted("N/.mise.toml")),
+    },
+    Attack {
+        name: "the settings of a worktree that has no other",
+        words: |s| words(&["plant", &s.planted(".git/worktrees/N/config"), &s.nonce()]),
+        evidence: Outside(|s| s.has_planted(".git/worktrees/N/config")),
     },
     Attack {
         name: "an agent's settings, by moving a directory",

@@ -38,6 +38,7 @@ fn scene(place: Place) -> World {
     for name in [".env", "sub/.env", "linked/.env", ".kube/config"] {
         world.put(name, &world.canary);
     }
+    world.put("linked/.git", "gitdir: ../module\n");
     let old = world.project.join("old-name");
     fs::hard_link(world.project.join("linked/.env"), &old).unwrap();
     let repository = "git init -q . && git config user.name t && git config user.email t@t.invalid &&
@@ -111,17 +112,17 @@ const PLANTS: &[(&str, &str)] = &[
         "mkdir new && exec 9<new && echo planted > new/config && mv new N && mv N M/.git || mkdir M && mv N M/.git",
         "M/.git/config",
     ),
-    ("echo planted > x && ln x .npmrc", ".npmrc"),
-    ("echo planted > .NPMRC && mv .NPMRC .npmrc", ".npmrc"),
-    ("echo planted > x && python3 -c 'import os; os.rename(\"x\", \".envrc\")'", ".envrc"),
+    ("echo planted > x && ln x mise.toml", "mise.toml"),
+    ("echo planted > .MISE.toml && mv .MISE.toml .mise.toml", ".mise.toml"),
+    ("echo planted > x && python3 -c 'import os; os.rename(\"x\", \".exrc\")'", ".exrc"),
     (
         "python3 -c 'import os; f = os.open(\".\", os.O_TMPFILE | os.O_RDWR); os.write(f, b\"planted\"); \
-      os.link(f\"/proc/self/fd/{f}\", \".envrc\", src_dir_fd=f, follow_symlinks=True)'",
-        ".envrc",
+      os.link(f\"/proc/self/fd/{f}\", \".exrc\", src_dir_fd=f, follow_symlinks=True)'",
+        ".exrc",
     ),
-    ("echo planted > .envrc", ".envrc"),
-    ("echo planted | tee .envrc", ".envrc"),
-    ("ln -s .envrc x && echo planted > x", ".envrc"),
+    ("echo planted > .exrc", ".exrc"),
+    ("echo planted | tee .exrc", ".exrc"),
+    ("ln -s .exrc x && echo planted > x", ".exrc"),
     // What is not there yet, below what is not there yet.
     ("mkdir -p .git/modules/s/hooks && echo planted > .git/modules/s/hooks/x", ".git/modules/s/hooks/x"),
     ("mkdir -p .git/modules/a/b && echo planted > .git/modules/a/b/config", ".git/modules/a/b/config"),
@@ -161,29 +162,65 @@ ctypes.CDLL(None).renameat2(d, b\"l\", e, b\"t\", 2)' && echo planted > m/hooks/
     ),
     ("mkdir -p deep/er && cp -r .git deep/er/ && echo planted >> deep/er/.git/config", "deep/er/.git/config"),
     ("mkdir n && echo 'gitdir: ../planted' > n/.git", "n/.git"),
+    ("echo 'gitdir: ../planted' > linked/.git", "linked/.git"),
+    ("exec 9<>linked/.git && echo 'gitdir: ../planted' >&9", "linked/.git"),
+    ("ln linked/.git x && echo 'gitdir: ../planted' > x", "linked/.git"),
+    ("mv linked/.git x && echo 'gitdir: ../planted' > x && mv x linked/.git", "linked/.git"),
+    ("truncate -s 0 linked/.git; echo 'gitdir: ../planted' >> linked/.git", "linked/.git"),
+    // A worktree of a cell's own.
+    ("mkdir -p .git/worktrees/w && echo planted > .git/worktrees/w/config", ".git/worktrees/w/config"),
+    (
+        "mkdir -p .git/worktrees/w/hooks && echo planted > .git/worktrees/w/hooks/x",
+        ".git/worktrees/w/hooks/x",
+    ),
+    (
+        "git worktree add -q w && rm .git/worktrees/w/commondir && echo planted > .git/worktrees/w/config",
+        ".git/worktrees/w/config",
+    ),
+    ("git worktree add -q w && echo ../planted > .git/worktrees/w/commondir", ".git/worktrees/w/commondir"),
+    (
+        "git worktree add -q w && rm .git/worktrees/w/commondir; echo ../planted > .git/worktrees/w/commondir",
+        ".git/worktrees/w/commondir",
+    ),
+    ("git worktree add -q w && echo gitdir: ../planted > w/.git", "w/.git"),
+    ("git worktree add -q w && rm w/.git; echo gitdir: ../planted > w/.git", "w/.git"),
+    ("git worktree add -q w && ln w/.git x && echo gitdir: ../planted > x", "w/.git"),
+    (
+        "mkdir -p .git/worktrees/w w && echo $PWD/w/.git > .git/worktrees/w/gitdir && echo planted > w/.git",
+        "w/.git",
+    ),
+    (
+        "mkdir -p .git/worktrees/w && exec 9> .git/worktrees/w/commondir && echo planted >&9",
+        ".git/worktrees/w/commondir",
+    ),
+    (
+        "d=${TMPDIR:-$(mktemp -d)}/planted; git init -q $d && git -C $d -c user.name=t -c user.email=t@t commit -q \
+         --allow-empty -m x && git -C $d worktree add -q $PWD/w",
+        "w/.git",
+    ),
     ("mkdir -p .vscode && echo planted > .vscode/tasks.json", ".vscode/tasks.json"),
     ("mkdir -p x && echo planted > x/tasks.json && mv x .vscode", ".vscode/tasks.json"),
-    ("mkdir -p .github/workflows && echo planted > .github/workflows/x.yml", ".github/workflows/x.yml"),
+    ("mkdir -p .claude && echo planted > .claude/settings.json", ".claude/settings.json"),
     ("mkdir -p a/.husky && echo planted > a/.husky/pre-commit", "a/.husky/pre-commit"),
-    ("echo planted > x && cp x .env.local", ".env.local"),
-    ("echo planted > x && tar c x --transform s/x/.envrc/ | tar x", ".envrc"),
+    ("echo planted > x && cp x .mcp.json", ".mcp.json"),
+    ("echo planted > x && tar c x --transform s/x/.exrc/ | tar x", ".exrc"),
     (
-        "python3 -c 'import os; f = os.open(\".envrc\", os.O_RDWR | os.O_CREAT); os.write(f, b\"planted\")'",
-        ".envrc",
+        "python3 -c 'import os; f = os.open(\".exrc\", os.O_RDWR | os.O_CREAT); os.write(f, b\"planted\")'",
+        ".exrc",
     ),
     (
-        "python3 -c 'import os; os.mknod(\".envrc\"); f = os.open(\".envrc\", os.O_WRONLY); os.write(f, b\"planted\")'",
-        ".envrc",
+        "python3 -c 'import os; os.mknod(\".exrc\"); f = os.open(\".exrc\", os.O_WRONLY); os.write(f, b\"planted\")'",
+        ".exrc",
     ),
     (
-        "python3 -c 'import ctypes; c = ctypes.CDLL(None); c.syscall(85, b\".envrc\", 0o644)'; echo planted >> .envrc",
-        ".envrc",
+        "python3 -c 'import ctypes; c = ctypes.CDLL(None); c.syscall(85, b\".exrc\", 0o644)'; echo planted >> .exrc",
+        ".exrc",
     ),
     (
         "python3 -c '\
 import ctypes; how = (ctypes.c_uint64 * 3)(0o101, 0o644, 0); c = ctypes.CDLL(None)
-f = c.syscall(437, -100, b\".envrc\", how, 24); c.write(f, b\"planted\", 7)'",
-        ".envrc",
+f = c.syscall(437, -100, b\".exrc\", how, 24); c.write(f, b\"planted\", 7)'",
+        ".exrc",
     ),
 ];
 
@@ -250,6 +287,41 @@ fn nothing_is_planted_in_protected_names() {
             assert!(text.contains("planted"), "the control of {script}\n{}", control.errors());
         });
     }
+}
+
+/// What a command makes under names that are open when new, it may use; in later calls of its session too.
+#[test]
+fn what_a_command_may_make_it_may_use() {
+    everywhere(|world| {
+        let make = "set -e; umask 022; echo A=1 > .env.local; echo B=2 >> .env.local; cat .env.local; stat -c %a .env.local
+            echo C=3 > .env.tmp; mv .env.tmp .env.local; cp .env.local .env.copy; ln .env.copy .env.link; rm .env.copy
+            mkdir -p .github/workflows; echo on: push > .github/workflows/x.yml; sed -i s/push/pull/ .github/workflows/x.yml
+            mkdir a; echo use > a/.envrc; mv a b; cat b/.envrc .github/workflows/x.yml .env.link
+            python3 -c 'import os; os.mknod(\"n.env\"); os.rename(\"n.env\", \".npmrc\")'; : > .npmrc";
+        let again = "cat .env.local b/.envrc; echo x >> .env.local; rm -r .env.local .github b .npmrc; ls -A | grep -c env";
+        let mut session = lazaret_tests::Session::open(world);
+        assert_eq!(session.bash(make).text(), "A=1\nB=2\n644\nuse\non: pull\nC=3\n");
+        assert_eq!(session.bash(again).text(), "C=3\nuse\n2\n", "those are `.env` and `.env.link`");
+        // To the next session they are there, and closed.
+        assert_ne!(cell(world, "cat .env.link").code(), 0);
+        // What the host puts in the place of one is the host's.
+        session.bash("echo mine > .env.swap; mkdir -p .ssh; echo mine > .ssh/config").text();
+        for name in [".env.swap", ".ssh/config"] {
+            fs::remove_file(world.project.join(name)).unwrap();
+        }
+        fs::remove_dir(world.project.join(".ssh")).unwrap();
+        for name in [".env.swap", ".ssh/config"] {
+            world.put(name, &world.canary);
+        }
+        let said = session
+            .bash("echo planted >> .env.swap; echo planted > .ssh/config; mv .ssh ssh; cat .env.swap")
+            .text()
+            .to_owned();
+        for name in [".env.swap", ".ssh/config"] {
+            assert_eq!(fs::read_to_string(world.project.join(name)).unwrap(), world.canary, "{name}");
+        }
+        assert!(world.place.tier == Tier::Namespaced || !said.contains(&world.canary), "{said}");
+    });
 }
 
 #[test]
@@ -450,7 +522,7 @@ r = os.open(f'/proc/self/fd/{f}', os.O_RDWR); os.write(r, b'again'); assert os.r
 os.truncate('x', 2); assert os.path.getsize('x') == 2
 os.link('x', 'y'); os.rename('y', 'z'); os.unlink('z')
 fails(errno.ENOENT if sys.argv[1] == 'namespaced' else errno.EACCES, '/etc/shadow', os.O_RDONLY)
-fails(errno.EACCES, '../.envrc', W); fails(errno.EACCES, '../.envrc', os.O_CREAT)
+fails(errno.EACCES, '../.exrc', W); fails(errno.EACCES, '../.exrc', os.O_CREAT)
 import ctypes
 libc = ctypes.CDLL(None, use_errno=True)
 assert libc.open(ctypes.c_void_p(8), 0) == -1 and ctypes.get_errno() == errno.EFAULT

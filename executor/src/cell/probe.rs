@@ -110,8 +110,13 @@ fn detail(layer: Layer, tier: Tier, abi: u32) -> String {
         Layer::LandlockNetwork | Layer::LandlockScopes => format!("Landlock ABI {abi}"),
         Layer::Seccomp => "allow-list".into(),
         Layer::ProtectedNames => match tier {
-            Tier::Namespaced => "existing ones are pinned, new ones are neither made nor changed".into(),
-            Tier::Flat => "existing and new ones; metadata outside the zones is held too".into(),
+            Tier::Namespaced => {
+                "existing ones are pinned, new ones are made and changed as the policy says".into()
+            }
+            Tier::Flat => {
+                "existing ones, and new ones as the policy says; metadata outside the zones is held too"
+                    .into()
+            }
         },
         _ => String::new(),
     }

@@ -231,6 +231,7 @@ fn protected_names(list: &str) -> Vec<ProtectedName> {
                 pattern,
                 except: vec![],
                 protection,
+                new: Default::default(),
                 why,
                 origin: Default::default(),
             });

@@ -10,6 +10,7 @@ mod protected;
 mod secrets;
 mod limits;
 mod projects;
+mod git;
 mod interactive;
 
 use std::time::Duration;

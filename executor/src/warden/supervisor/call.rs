@@ -4,6 +4,7 @@ use super::caller::Caller;
 use super::find::Search;
 use super::metadata::Whose::{self, Open, Path};
 use super::open::How;
+use super::repository::Worktrees;
 use super::rules::Rules;
 use super::terminals::Terminals;
 use super::{Answer, Result};
@@ -22,6 +23,8 @@ pub struct Call<'a> {
     pub caller: Caller,
     /// The cell's terminals.
     pub terminals: &'a Terminals,
+    /// The worktrees that were linked.
+    pub worktrees: &'a Worktrees,
     /// Whether the caller still waits.
     pub still: &'a dyn Fn() -> bool,
 }

@@ -118,7 +118,7 @@ impl Call<'_> {
             }
         };
         self.check()?;
-        self.rules.may_mark(&rules::real(&object)?, &fstat(&object)?)?;
+        self.rules.may_mark(&object, &rules::real(&object)?, &fstat(&object)?)?;
         Ok(object)
     }
 

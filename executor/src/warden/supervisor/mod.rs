@@ -15,6 +15,7 @@ mod call;
 mod caller;
 mod find;
 mod rules;
+mod made;
 mod open;
 mod names;
 mod repository;
@@ -29,6 +30,7 @@ use crate::sys;
 use caller::Caller;
 use nix::errno::Errno;
 use nix::sys::stat::{Mode, stat, umask};
+use repository::Worktrees;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use terminals::Terminals;
@@ -56,6 +58,8 @@ pub struct Supervisor<'a> {
     proc: u64,
     listener: OwnedFd,
     terminals: Terminals,
+    /// Where git keeps the worktrees that the program has linked.
+    worktrees: Worktrees,
     /// Calls that wait for another process, with the kernel's name for each.
     waiting: Vec<(u64, Waiting)>,
 }
@@ -68,11 +72,13 @@ impl<'a> Supervisor<'a> {
     pub fn new(rules: &'a Rules, listener: OwnedFd) -> io::Result<Self> {
         sys::notice_switch(listener.as_fd());
         let proc = stat("/proc")?.st_dev;
-        Ok(Self { rules, proc, listener, terminals: Terminals::default(), waiting: Vec::new() })
+        let (terminals, worktrees) = (Terminals::default(), Worktrees::default());
+        Ok(Self { rules, proc, listener, terminals, worktrees, waiting: Vec::new() })
     }
 
     fn call<'c>(&'c self, caller: Caller, still: &'c dyn Fn() -> bool) -> call::Call<'c> {
-        call::Call { rules: self.rules, proc: self.proc, caller, terminals: &self.terminals, still }
+        let (terminals, worktrees) = (&self.terminals, &self.worktrees);
+        call::Call { rules: self.rules, proc: self.proc, caller, terminals, worktrees, still }
     }
 
     /// The program is given a terminal.

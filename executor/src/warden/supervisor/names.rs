@@ -1,10 +1,11 @@
 //! Makes, moves and removes names for the caller.
 
 use super::call::Call;
+use super::caller::PLACE;
 use super::find::{Found, by_descriptor, is, kind};
 use super::{Answer, Result, rules, with_mask};
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, AtFlags, RenameFlags, renameat2};
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, RenameFlags, openat, renameat2};
 use nix::sys::stat::{Mode, SFlag, fstat, mkdirat, mknodat};
 use nix::unistd::{UnlinkatFlags, linkat, symlinkat, unlinkat};
 use std::ffi::OsStr;
@@ -20,10 +21,11 @@ impl Call<'_> {
         if found.object.is_some() {
             return Err(Errno::EEXIST);
         }
-        self.rules.may_change(&found.real()?)?;
+        let real = found.real()?;
+        self.rules.may_make(&real)?;
         let mode = Mode::from_bits_truncate(mode as libc::mode_t);
         with_mask(self.caller.mask()?, || mkdirat(&found.parent, &found.last(), mode))?;
-        Ok(Answer::Value(0))
+        self.remember_new(&found, &real)
     }
 
     /// `mknodat`: the filter lets files, FIFOs and sockets come here.
@@ -31,13 +33,22 @@ impl Call<'_> {
         let _turn = self.rules.turn()?;
         let found = self.name(from, path)?;
         let mode = mode as libc::mode_t;
-        self.rules.may_have(&found.real()?, mode & libc::S_IFMT)?;
         let kind = match mode & libc::S_IFMT {
-            0 => SFlag::S_IFREG,
-            kind => SFlag::from_bits_truncate(kind),
+            0 => libc::S_IFREG,
+            kind => kind,
         };
-        let mode = Mode::from_bits_truncate(mode);
+        let real = found.real()?;
+        self.rules.may_have(&real, kind)?;
+        let (kind, mode) = (SFlag::from_bits_truncate(kind), Mode::from_bits_truncate(mode));
         with_mask(self.caller.mask()?, || mknodat(&found.parent, &found.last(), kind, mode, 0))?;
+        self.remember_new(&found, &real)
+    }
+
+    /// Remembers a name that was just made.
+    fn remember_new(&self, found: &Found, real: &Path) -> Result<Answer> {
+        let made =
+            openat(&found.parent, OsStr::from_bytes(&found.name), PLACE | OFlag::O_NOFOLLOW, Mode::empty());
+        made.and_then(|made| self.rules.remember(real, made))?;
         Ok(Answer::Value(0))
     }
 
@@ -53,8 +64,9 @@ impl Call<'_> {
 
     /// `unlinkat`.
     pub fn remove(&self, from: i32, path: u64, flags: i32) -> Result<Answer> {
+        let _turn = self.rules.turn()?;
         let found = self.name(from, path)?;
-        self.rules.may_change(&found.real()?)?;
+        self.rules.may_remove(&found.real()?)?;
         let how = match flags {
             0 => UnlinkatFlags::NoRemoveDir,
             libc::AT_REMOVEDIR => UnlinkatFlags::RemoveDir,
@@ -78,8 +90,9 @@ impl Call<'_> {
         self.rules.may_link(&from, &stat)?;
         self.rules.may_have(&to, kind(&stat))?;
         self.same_area(&from, &to)?;
-        let object = by_descriptor(&object);
-        linkat(AT_FDCWD, object.as_str(), &new.parent, &new.last(), AtFlags::AT_SYMLINK_FOLLOW)?;
+        let path = by_descriptor(&object);
+        linkat(AT_FDCWD, path.as_str(), &new.parent, &new.last(), AtFlags::AT_SYMLINK_FOLLOW)?;
+        self.rules.remember(&to, &object)?;
         Ok(Answer::Value(0))
     }
 
@@ -95,11 +108,17 @@ impl Call<'_> {
             return Ok(settled);
         }
         self.may_move(&old, &from, &to)?;
-        if flags.contains(RenameFlags::RENAME_EXCHANGE) {
+        let exchange = flags.contains(RenameFlags::RENAME_EXCHANGE);
+        if exchange {
             self.may_move(&new, &to, &from)?;
         }
         self.same_area(&from, &to)?;
         renameat2(&old.parent, &old.last(), &new.parent, &new.last(), flags)?;
+        for (moved, name) in [(&old.object, &to), (&new.object, &from)] {
+            if let Some(moved) = moved.as_ref().filter(|_| name == &to || exchange) {
+                self.rules.remember(name, moved)?;
+            }
+        }
         Ok(Answer::Value(0))
     }
 

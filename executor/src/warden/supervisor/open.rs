@@ -89,7 +89,7 @@ impl Call<'_> {
             unblock(&terminal, how.flags)?;
             return Ok(Answer::Descriptor(terminal, on_exec));
         }
-        self.rules.may_open(real, &stat, how.writes())?;
+        self.rules.may_open(&object, real, &stat, how.writes())?;
         let directory = is(&stat, libc::S_IFDIR);
         if how.has(OFlag::O_DIRECTORY) && !directory {
             return Err(Errno::ENOTDIR);
@@ -124,9 +124,14 @@ impl Call<'_> {
             return Err(Errno::EISDIR);
         }
         let _turn = self.rules.turn()?;
-        self.rules.may_have(&found.real()?, libc::S_IFREG)?;
+        let real = found.real()?;
+        if let Some(linked) = self.link_worktree(found, &real, how.flags)? {
+            return Ok(linked);
+        }
+        self.rules.may_have(&real, libc::S_IFREG)?;
         let flags = how.flags | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
         let made = with_mask(self.caller.mask()?, || openat(&found.parent, &found.last(), flags, how.mode))?;
+        self.rules.remember(&real, &made)?;
         Ok(Answer::Descriptor(made, how.has(OFlag::O_CLOEXEC)))
     }
 
@@ -134,7 +139,7 @@ impl Call<'_> {
     pub fn truncate(&self, path: u64, length: u64) -> Result<Answer> {
         let object = self.object(libc::AT_FDCWD, path, true)?;
         let (stat, real) = (fstat(&object)?, rules::real(&object)?);
-        self.rules.may_open(&real, &stat, true)?;
+        self.rules.may_open(&object, &real, &stat, true)?;
         if !self.rules.fits(length as i64) {
             return Err(Errno::EFBIG);
         }
@@ -149,7 +154,7 @@ impl Call<'_> {
     pub fn watch(&self, inotify: i32, path: u64, mask: u32) -> Result<Answer> {
         let object = self.object(libc::AT_FDCWD, path, mask & libc::IN_DONT_FOLLOW == 0)?;
         let (stat, real) = (fstat(&object)?, rules::real(&object)?);
-        self.rules.may_open(&real, &stat, false)?;
+        self.rules.may_open(&object, &real, &stat, false)?;
         if !self.rules.seen(&real) {
             return Err(Errno::EACCES);
         }

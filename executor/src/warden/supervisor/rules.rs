@@ -3,6 +3,7 @@
 use super::Result;
 use super::caller::status;
 use super::find::{by_descriptor, is};
+use super::made::{Made, Turn};
 use crate::cell::plan::Walls;
 use crate::cell::protected::{Closing, Pin};
 use crate::cell::{At, LayerError};
@@ -10,10 +11,9 @@ use crate::warden::terminals::Asker;
 use broker_protocol::{Layer, Zone};
 use nix::dir::Dir;
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, OFlag, fcntl, readlink};
-use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::fcntl::{OFlag, readlink};
 use nix::sys::stat::{FileStat, Mode};
-use policies::{Access, Matcher, Protection};
+use policies::{Access, Matcher, Protection, WhenNew};
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -54,31 +54,17 @@ pub struct Rules {
     own_root: bool,
     /// Whether protected names that existed when the session opened are mounts, which do not move.
     pinned: bool,
-    /// An empty file in memory, for its lock.
-    turn: OwnedFd,
+    /// What cells have made under protected names.
+    made: Made,
     /// Where to ask for terminals, if they are not the session's own.
     asker: Option<Asker>,
-}
-
-/// While it lives, no other cell of the session makes or moves a name.
-pub struct Turn<'a>(&'a OwnedFd);
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        // Without a lock there is nothing to unlock; the end of the process unlocks too.
-        let _ = fcntl(self.0, FcntlArg::F_SETLK(&lock(libc::F_UNLCK)));
-    }
-}
-
-fn lock(kind: libc::c_int) -> libc::flock {
-    libc::flock { l_type: kind as i16, l_whence: libc::SEEK_SET as i16, l_start: 0, l_len: 0, l_pid: 0 }
 }
 
 impl Rules {
     /// The rules for these walls.
     pub fn new(walls: &Walls, asker: Option<Asker>) -> std::result::Result<Self, LayerError> {
-        let step = || "make the supervisors' lock".to_owned();
-        let turn = memfd_create("turn", MFdFlags::MFD_CLOEXEC).at(Layer::ProtectedNames, step)?;
+        let step = || "make the supervisors' common memory".to_owned();
+        let made = Made::new().at(Layer::ProtectedNames, step)?;
         let scratch = |path: &Path| (resolved(path), Area::Scratch, Access::Write);
         let area = |zone| match zone {
             Zone::Project => Area::Project,
@@ -105,14 +91,14 @@ impl Rules {
             file_size: walls.policy.limits.file_size,
             own_root: walls.has(Layer::MountNamespace),
             pinned: walls.has(Layer::MountNamespace),
-            turn,
+            made,
             asker,
         })
     }
 
     /// What a cell must keep open for its supervisor.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.asker.iter().map(Asker::descriptor).chain([self.turn.as_fd()])
+        self.asker.iter().map(Asker::descriptor).chain([self.made.descriptor()])
     }
 
     /// Where to ask for terminals.
@@ -123,8 +109,7 @@ impl Rules {
     /// Waits for this cell's turn to make or move a name: a name that was looked at stays what it was until it is used.
     /// The cell's own program cannot change it meanwhile, as its calls come here one after the other.
     pub fn turn(&self) -> Result<Turn<'_>> {
-        fcntl(&self.turn, FcntlArg::F_SETLKW(&lock(libc::F_WRLCK)))?;
-        Ok(Turn(&self.turn))
+        self.made.turn()
     }
 
     /// The area a path is in, and what may be done there.
@@ -156,15 +141,27 @@ impl Rules {
     }
 
     /// May this file be opened, to be changed or only read?
-    pub fn may_open(&self, real: &Path, stat: &FileStat, write: bool) -> Result<()> {
+    pub fn may_open(&self, object: &OwnedFd, real: &Path, stat: &FileStat, write: bool) -> Result<()> {
         self.visible(real)?;
         self.reaches(real, stat, write)?;
-        let closed = [self.protection(real), self.protection_of_inode(stat)].into_iter().flatten().max();
-        match closed {
-            Some(Protection::All) => Err(Errno::EACCES),
-            Some(Protection::Write) if write => Err(Errno::EACCES),
-            _ => Ok(()),
-        }
+        let closes = |protection: Option<Protection>| match protection {
+            Some(Protection::All) => true,
+            Some(Protection::Write) => write,
+            None => false,
+        };
+        let closed = closes(self.protection_of_inode(stat))
+            || write && self.says_where(real, stat)
+            || closes(self.protection(real)) && !self.is_own(object)?;
+        if closed { Err(Errno::EACCES) } else { Ok(()) }
+    }
+
+    /// Whether this is a file where names below are protected: a file `.git` says which directory is the repository.
+    fn says_where(&self, real: &Path, stat: &FileStat) -> bool {
+        is(stat, libc::S_IFREG) && self.leads(real)
+    }
+
+    fn leads(&self, real: &Path) -> bool {
+        self.in_zones(real).any(|(_, name)| self.names.leads_to(name).is_some())
     }
 
     /// What Landlock holds by the file, once more by its path: nothing outside the views is opened, and outside the areas
@@ -183,25 +180,77 @@ impl Rules {
     /// May this name be made, replaced, moved or removed?
     pub fn may_change(&self, real: &Path) -> Result<()> {
         match self.area(real) {
-            Some((_, Access::Write)) => self.unprotected(real),
-            _ if self.own_root => self.unprotected(real),
+            Some((_, Access::Write)) => self.may_use(real),
+            _ if self.own_root => self.may_use(real),
             _ => Err(Errno::EACCES),
         }
     }
 
-    fn unprotected(&self, real: &Path) -> Result<()> {
-        self.protection(real).map_or(Ok(()), |_| Err(Errno::EACCES))
+    /// Is this name not protected, or one that cells of this session have made and may use, or may make?
+    fn may_use(&self, real: &Path) -> Result<()> {
+        let made = |name: &Path| self.made.has_at(name) || self.made.has_room(name);
+        let free = self.protection(real).is_none() || self.all_made(real, WhenNew::Open, made);
+        if free { Ok(()) } else { Err(Errno::EACCES) }
+    }
+
+    /// May an empty directory be made by this name? Nothing acts on one; so what makes a tree loses only the files.
+    pub fn may_make(&self, real: &Path) -> Result<()> {
+        let made = |name: &Path| self.made.has_at(name) || self.made.has_room(name);
+        match self.area(real) {
+            Some((_, Access::Write)) if self.all_made(real, WhenNew::Closed, made) => Ok(()),
+            _ => self.may_change(real),
+        }
+    }
+
+    /// May this name be removed? What a cell has made may go, though git made it and it is closed.
+    pub fn may_remove(&self, real: &Path) -> Result<()> {
+        let made = || self.all_made(real, WhenNew::Closed, |name| self.made.has_at(name));
+        match self.area(real) {
+            Some((_, Access::Write)) if self.protection(real).is_some() && made() => Ok(()),
+            _ => self.may_change(real),
+        }
+    }
+
+    /// Whether this file, which has a protected name, is the session's own and may be used.
+    fn is_own(&self, object: &OwnedFd) -> Result<bool> {
+        let _turn = self.turn()?;
+        Ok(self.all_made(&real(object)?, WhenNew::Open, |_| self.made.has(object)))
+    }
+
+    /// Whether each protected name in a path is closed no more than this, when new, and is one that a cell of this session
+    /// has made. Of the path's own name `last` says so. To be asked in the cell's turn.
+    fn all_made(&self, real: &Path, most: WhenNew, last: impl Fn(&Path) -> bool) -> bool {
+        self.in_zones(real).all(|(root, path)| {
+            let names: Vec<&[u8]> = path.split(|byte| *byte == b'/').collect();
+            self.names.closings(path).into_iter().all(|(count, new)| {
+                let name = root.join(OsStr::from_bytes(&names[..count].join(&b'/')));
+                new <= most && if count == names.len() { last(&name) } else { self.made.has_at(&name) }
+            })
+        })
+    }
+
+    /// Remembers what a cell has made, where its name is protected.
+    pub fn remember(&self, real: &Path, object: impl AsFd) -> Result<()> {
+        let is_last = |path: &[u8]| {
+            let count = path.split(|byte| *byte == b'/').count();
+            self.names.closings(path).last().is_some_and(|(names, _)| *names == count)
+        };
+        let protected = self.in_zones(real).any(|(_, path)| is_last(path));
+        if protected { self.made.add(object) } else { Ok(()) }
     }
 
     /// May something of this kind (`S_IF*`) that is not made here as an empty directory have this name?
     ///
+    /// Of what is protected only files and directories are made.
     /// Neither a directory nor a link where names below are protected by their place: so no rename changes what is
     /// protected below a directory, and what was asked about a name in an open directory stays true.
     pub fn may_have(&self, real: &Path, kind: libc::mode_t) -> Result<()> {
         self.may_change(real)?;
         let protects = match kind {
-            libc::S_IFDIR | libc::S_IFLNK => self.reaches_below(real),
-            _ => self.in_zones(real).any(|name| self.names.leads_to(name).is_some()),
+            libc::S_IFDIR => self.reaches_below(real),
+            libc::S_IFLNK => self.reaches_below(real) || self.protection(real).is_some(),
+            libc::S_IFREG => self.leads(real),
+            _ => self.leads(real) || self.protection(real).is_some(),
         };
         if protects { Err(Errno::EACCES) } else { Ok(()) }
     }
@@ -224,7 +273,7 @@ impl Rules {
                 }
                 let name = OsStr::from_bytes(entry.file_name().to_bytes());
                 let path = below.join(name);
-                self.may_change(&from.join(&path))?;
+                self.may_remove(&from.join(&path))?;
                 match Dir::openat(&directory, name, DIRECTORY, Mode::empty()) {
                     Ok(directory) => left.push((directory, path)),
                     Err(Errno::ENOTDIR | Errno::ELOOP) => {}
@@ -237,18 +286,19 @@ impl Rules {
 
     /// Whether what lies below a directory is protected by where the directory is.
     fn reaches_below(&self, real: &Path) -> bool {
-        self.in_zones(real).any(|path| self.names.reaches_below(path))
+        self.in_zones(real).any(|(_, path)| self.names.reaches_below(path))
     }
 
     /// May this file be linked to another name?
     pub fn may_link(&self, real: &Path, stat: &FileStat) -> Result<()> {
-        self.unprotected(real)?;
-        self.protection_of_inode(stat).map_or(Ok(()), |_| Err(Errno::EACCES))
+        self.may_use(real)?;
+        let closed = self.protection_of_inode(stat).is_some() || self.says_where(real, stat);
+        if closed { Err(Errno::EACCES) } else { Ok(()) }
     }
 
     /// May the metadata of this file be changed?
-    pub fn may_mark(&self, real: &Path, stat: &FileStat) -> Result<()> {
-        self.may_open(real, stat, true).map_err(|_| Errno::EPERM)?;
+    pub fn may_mark(&self, object: &OwnedFd, real: &Path, stat: &FileStat) -> Result<()> {
+        self.may_open(object, real, stat, true).map_err(|_| Errno::EPERM)?;
         match self.area(real) {
             Some((_, Access::Write)) => Ok(()),
             _ => Err(Errno::EPERM),
@@ -271,7 +321,10 @@ impl Rules {
 
     /// How a name is protected.
     pub fn protection(&self, real: &Path) -> Option<Protection> {
-        self.in_zones(real).filter_map(|name| self.names.protection(name)).map(|name| name.protection).max()
+        self.in_zones(real)
+            .filter_map(|(_, name)| self.names.protection(name))
+            .map(|name| name.protection)
+            .max()
     }
 
     fn protection_of_inode(&self, stat: &FileStat) -> Option<Protection> {
@@ -285,13 +338,13 @@ impl Rules {
         })
     }
 
-    /// A path as each zone that holds it names it; the name a removed file had, too.
-    fn in_zones<'p>(&self, real: &'p Path) -> impl Iterator<Item = &'p [u8]> {
+    /// A path as each zone that holds it names it, with the zone's root; the name a removed file had, too.
+    fn in_zones<'p>(&'p self, real: &'p Path) -> impl Iterator<Item = (&'p Path, &'p [u8])> {
         let zones = self.areas.iter().filter(|(_, area, _)| *area != Area::Scratch);
-        let relative = zones.filter_map(|(root, ..)| real.strip_prefix(root).ok());
-        relative.map(|path| path.as_os_str().as_bytes()).flat_map(|path| {
+        let relative = zones.filter_map(|(root, ..)| Some((root.as_path(), real.strip_prefix(root).ok()?)));
+        relative.map(|(root, path)| (root, path.as_os_str().as_bytes())).flat_map(|(root, path)| {
             let removed = path.strip_suffix(b" (deleted)");
-            [Some(path), removed].into_iter().flatten()
+            [Some((root, path)), removed.map(|path| (root, path))].into_iter().flatten()
         })
     }
 }

@@ -14,7 +14,7 @@ use nix::unistd::{Uid, User};
 use policies::shell::{self, Unit};
 use policies::{
     Access, EffectivePolicy, Facts, Host, Judgement, Policies, Protection, Rule, Source, SourceKind, Verdict,
-    judge, resolve,
+    WhenNew, judge, resolve,
 };
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -405,6 +405,7 @@ fn to_json(policy: &EffectivePolicy) -> Value {
             "name": name.pattern,
             "except": name.except,
             "protection": match name.protection { Protection::Write => "write", Protection::All => "all" },
+            "new": match name.new { WhenNew::Open => "open", WhenNew::Closed => "closed" },
             "why": name.why,
             "where": name.origin.to_string(),
         })).collect::<Vec<_>>(),

@@ -1,0 +1,280 @@
+//! Git in a cell: what works, and what is refused because the user's own git, editor or shell would act on it.
+
+use crate::LIMIT;
+use lazaret_tests::{Finished, Place, Session, World, matrix, run};
+
+const IDENTITY: &str = "git config user.name T; git config user.email t@t.invalid";
+/// What branches add that a shell may make: the user allows, calls or pushes it before anything acts on it.
+const MADE: [&str; 6] =
+    [".github/workflows/x.yml", ".gitlab-ci.yml", ".envrc", ".npmrc", "pkg/.yarnrc.yml", ".env.test"];
+/// What the host acts on by itself.
+const REFUSED: [&str; 4] =
+    [".vscode/settings.json", ".husky/pre-commit", ".mise.toml", ".claude/settings.json"];
+
+fn on_host(world: &World, script: &str) -> Finished {
+    let finished = run(world.host("bash").args(["-ec", script]), LIMIT);
+    finished.success();
+    finished
+}
+
+fn in_cell(world: &World, script: &str) -> Finished {
+    run(&mut world.cell(&format!("set -e; {script}")), LIMIT)
+}
+
+/// A repository with a branch for each list, and one with a plain file more.
+fn repository(place: Place) -> World {
+    let world = World::new(place);
+    on_host(
+        &world,
+        &format!("git init -q -b main; {IDENTITY}; echo one > file; git add .; git commit -qm one"),
+    );
+    for (branch, names) in [("made", &MADE[..]), ("refused", &REFUSED), ("plain", &["plain"])] {
+        on_host(&world, &format!("git checkout -q -b {branch} main"));
+        for name in names {
+            world.put(name, "text\n");
+        }
+        on_host(&world, "git add -Af .; git commit -qm names; git checkout -q main; git clean -qfdx");
+    }
+    world
+}
+
+#[test]
+fn ordinary_work_with_branches_works() {
+    matrix(|place| {
+        let world = repository(place);
+        let script = "git status --porcelain; git checkout -q -b work; echo two >> file; git add file; git commit -qm two
+            echo three >> file; git stash -q; git stash pop -q; git commit -qam three; git rebase -q plain
+            git checkout -q main; git merge -q --no-ff -m merged work; git checkout -q made; git merge -q -m more plain
+            git rebase -q --onto plain main made; git checkout -q main; git diff --stat HEAD~1 > diff; git log --format=%s";
+        let said = in_cell(&world, script);
+        assert!(said.success().starts_with("merged\n"), "{}{}", said.text(), said.errors());
+        let host = on_host(
+            &world,
+            "git status --porcelain; git show made --format=%s --name-only; git fsck --no-dangling",
+        );
+        assert_eq!(host.text(), format!("?? diff\nnames\n\n{}\n", sorted(&MADE).join("\n")));
+    });
+}
+
+#[test]
+fn branches_come_and_go_with_names_that_a_shell_may_make() {
+    matrix(|place| {
+        let world = repository(place);
+        let there = format!("git checkout -q made && cat {}", MADE.join(" "));
+        let back =
+            format!("git checkout -q main && ls {} 2>/dev/null; git status --porcelain", MADE.join(" "));
+        let text = "text\n".repeat(MADE.len());
+        let said = in_cell(&world, &format!("{there}; set +e; {back}"));
+        assert_eq!(said.success(), text, "{}", said.errors());
+        // And over several calls of one session.
+        let mut session = Session::open(&world);
+        for _ in 0..2 {
+            assert_eq!(session.bash(&there).success(), text);
+            assert_eq!(session.bash(&format!("{back}; true")).success(), "");
+        }
+        assert_eq!(on_host(&world, "git status --porcelain; git branch --show-current").text(), "main\n");
+    });
+}
+
+/// A checkout that would make what the host acts on goes on without that, and says which names they are.
+#[test]
+fn a_checkout_leaves_out_what_the_host_acts_on_by_name() {
+    matrix(|place| {
+        let world = repository(place);
+        let said = in_cell(&world, "git checkout -q refused; git status --porcelain");
+        let missing: String = sorted(&REFUSED).iter().map(|name| format!(" D {name}\n")).collect();
+        assert_eq!(said.text(), missing, "{}", said.errors());
+        for name in REFUSED {
+            let why = format!("unable to create file {name}: Permission denied");
+            assert!(said.errors().contains(&why), "{}", said.errors());
+            assert!(!world.project.join(name).exists(), "{name}");
+        }
+        let said = in_cell(
+            &world,
+            "git checkout -qf main; git status --porcelain; git checkout -q plain; cat plain",
+        );
+        assert_eq!(said.success(), "text\n", "{}", said.errors());
+        // The host can.
+        on_host(&world, "git checkout -qf refused; cat .vscode/settings.json");
+    });
+}
+
+fn sorted<'a>(names: &[&'a str]) -> Vec<&'a str> {
+    let mut names = names.to_vec();
+    names.sort_unstable();
+    names
+}
+
+/// What the user's checkout had when the session opened stays as it was.
+#[test]
+fn a_checkout_does_not_change_what_was_there() {
+    matrix(|place| {
+        let world = repository(place);
+        on_host(&world, "git checkout -q made");
+        let said = in_cell(&world, "git checkout -q main");
+        assert!(
+            said.errors().contains(".env.test"),
+            "it cannot be read, so git takes it for changed: {}",
+            said.errors()
+        );
+        assert_eq!(world.get(".envrc"), b"text\n");
+        assert_eq!(world.get(".github/workflows/x.yml"), b"text\n");
+    });
+}
+
+#[test]
+fn worktrees_work() {
+    matrix(|place| {
+        let world = repository(place);
+        let script = "git worktree add -q -b topic trees/topic; git worktree add -q \"$CENTRAL/away\" made; cd trees/topic
+            git status --porcelain; echo x > x; git add x; git commit -qm topic; git log --format=%s
+            git -C \"$CENTRAL/away\" status --porcelain; cat \"$CENTRAL/away/.envrc\"; cd ../..; git worktree list | wc -l
+            git worktree add -q gone plain; cat gone/plain; git worktree remove gone; git worktree prune -v; ls";
+        let script = format!("CENTRAL='{}'; {script}", world.central.display());
+        let said = in_cell(&world, &script);
+        assert_eq!(said.success(), "topic\none\ntext\n3\ntext\nfile\ntrees\n", "{}", said.errors());
+        // To the host they are worktrees of its repository.
+        let host = "cd trees/topic; git status --porcelain; git rev-parse --git-common-dir; cd ../..
+            git -C trees/topic config user.name; cat .git/worktrees/topic/commondir; git worktree remove trees/topic; git fsck";
+        let said = on_host(&world, host).text();
+        assert_eq!(said, format!("{}/.git\nT\n../..\n", world.project.display()));
+    });
+}
+
+#[test]
+fn repositories_are_made_and_cloned() {
+    matrix(|place| {
+        let world = repository(place);
+        on_host(&world, "git checkout -q made");
+        let script = "git init -q made; cd made; git config user.name t; git config user.email t@t; echo x > x; git add x
+            git commit -qm x; cd ..; git clone -q . cloned; cat cloned/.github/workflows/x.yml
+            git clone -q --bare . bare.git; git -C cloned pull -q; git -C cloned fetch -q; rm -rf made cloned bare.git; ls";
+        let said = in_cell(&world, script);
+        assert_eq!(said.success(), "text\nfile\npkg\n", "{}", said.errors());
+        let said = in_cell(&world, "git clone -q -b refused . cloned");
+        assert!(
+            said.code() != 0 && said.errors().contains(".vscode/settings.json: Permission denied"),
+            "{}",
+            said.errors()
+        );
+        assert_eq!(
+            on_host(&world, "cd cloned; cat file; git log --format=%s; ls -A .vscode").text(),
+            "one\nnames\none\n"
+        );
+    });
+}
+
+#[test]
+fn archives_are_unpacked_and_settings_written() {
+    matrix(|place| {
+        let world = repository(place);
+        on_host(&world, "git archive made > made.tar; git archive refused > refused.tar");
+        let said = in_cell(
+            &world,
+            "mkdir t; tar xf made.tar -C t; cd t; find . -type f | xargs cat | sort | uniq -c",
+        );
+        assert_eq!(
+            said.success().split_whitespace().collect::<Vec<_>>(),
+            ["1", "one", "6", "text"],
+            "{}",
+            said.errors()
+        );
+        let said = in_cell(&world, "mkdir r; tar xf refused.tar -C r");
+        assert!(said.code() != 0 && world.project.join("r/file").exists());
+        for name in REFUSED {
+            assert!(
+                said.errors().contains(&format!("{name}: Cannot open: Permission denied")),
+                "{}",
+                said.errors()
+            );
+        }
+        let said = in_cell(
+            &world,
+            "mkdir n; cd n; echo 'save-exact=true' > .npmrc; cp .npmrc ../.npmrc; cat ../.npmrc",
+        );
+        assert_eq!(said.success(), "save-exact=true\n", "{}", said.errors());
+    });
+}
+
+/// A submodule's settings name a directory of the host, and its `.git` too: they are the user's to make.
+#[test]
+fn submodules_are_not_added() {
+    matrix(|place| {
+        let world = repository(place);
+        on_host(
+            &world,
+            "git init -q lib; cd lib; git config user.name t; git config user.email t@t; git commit -q --allow-empty -m x",
+        );
+        let add = "git -c protocol.file.allow=always submodule add -q ./lib sub";
+        let said = in_cell(&world, &add.replace("./lib", "\"$PWD/lib\""));
+        assert!(said.code() != 0 && said.errors().contains("Permission denied"), "{}", said.errors());
+        assert!(!world.project.join(".git/modules/sub/config").exists());
+        // One that the user has added is worked in.
+        on_host(&world, &format!("git clean -qfd sub; {}", add.replace("./lib", "\"$PWD/lib\"")));
+        let work = "cd sub; git config user.name || true; echo x > x; git add x; git -c user.name=t -c user.email=t@t commit -qm x
+            cd ..; git add sub; git commit -qm sub; git submodule status | cut -c1";
+        let said = in_cell(&world, work);
+        assert_eq!(said.success(), " \n", "{}", said.errors());
+    });
+}
+
+/// What a hostile command leaves, so that the user's own git runs its program, and what the user then types.
+const TRAPS: [(&str, &str); 7] = [
+    (
+        "cp -r .git/modules/sub evil; rm -rf evil/hooks; trap > evil/config; echo 'gitdir: ../evil' > sub/.git",
+        "git status",
+    ),
+    (
+        "git worktree add -q w; d=.git/worktrees/w; rm -f $d/commondir; mkdir -p $d/objects $d/refs; trap > $d/config",
+        "cd w && git status",
+    ),
+    (
+        "git worktree add -q w; d=.git/worktrees/w; cp -r .git evil; trap > evil/config; mkdir -p $d; rm -f $d/commondir
+         echo ../../../evil > $d/commondir",
+        "cd w && git status",
+    ),
+    (
+        "git worktree add -q w; cp -r .git evil; trap > evil/config; rm -f w/.git; mkdir -p w; echo 'gitdir: ../evil' > w/.git",
+        "cd w && git status",
+    ),
+    (
+        "git init -q e; cd e; git config user.name t; git config user.email t@t; git commit -q --allow-empty -m x
+         git worktree add -q ../w; cd ..; mv e/.git e/g; trap > e/g/config; mv e/g e/.git",
+        "cd w && git status",
+    ),
+    (
+        "mkdir .husky; echo \"#!/bin/sh\" > .husky/pre-commit; echo \"touch '$PWD/sprung'\" >> .husky/pre-commit
+         chmod 755 .husky/pre-commit",
+        "git -c core.hooksPath=.husky commit -q --allow-empty -m x",
+    ),
+    ("mkdir -p x/hooks .git/worktrees; cp -r .git/. x/ 2>/dev/null; trap > x/config; mkdir n; mv x n/.git", "cd n && git status"),
+];
+
+/// Settings that make git run a program when it looks what has changed.
+const TRAP: &str = "trap() { printf '[core]\\nrepositoryformatversion = 0\\nbare = false\\nfsmonitor = \"touch %s/sprung; false\"\\n' \"$ROOT\"; }
+    ROOT=$PWD";
+
+#[test]
+fn the_users_git_runs_nothing_that_a_cell_has_left() {
+    matrix(|place| {
+        let scene = || {
+            let world = repository(place);
+            let add = "git init -q lib; git -C lib -c user.name=t -c user.email=t@t commit -q --allow-empty -m x
+                git -c protocol.file.allow=always submodule add -q \"$PWD/lib\" sub; git add sub; git commit -qm sub";
+            on_host(&world, add);
+            world
+        };
+        for (trap, walk) in TRAPS {
+            let sprung = |world: &World| {
+                run(world.host("bash").args(["-c", walk]), LIMIT);
+                world.project.join("sprung").exists()
+            };
+            let control = scene();
+            run(control.host("bash").args(["-c", &format!("{TRAP}\n{trap}")]), LIMIT);
+            assert!(sprung(&control), "the control of {trap}");
+            let world = scene();
+            run(&mut world.cell(&format!("{TRAP}\n{trap}")), LIMIT);
+            assert!(!sprung(&world), "{trap}");
+        }
+    });
+}
