@@ -201,6 +201,18 @@ impl Starter {
         Ok((Self { pid, shared }, listener))
     }
 
+    /// Its process.
+    pub fn process(&self) -> i32 {
+        self.pid
+    }
+
+    /// Ends it.
+    pub fn stop(self) {
+        // SAFETY: takes numbers only; the process is this one's child and not yet reaped.
+        unsafe { libc::kill(self.pid, libc::SIGKILL) };
+        reap(self.pid);
+    }
+
     /// Makes it its program; returns its process id.
     ///
     /// # Errors

@@ -52,6 +52,28 @@ pub fn pretending_landlock() -> BpfProgram {
     program
 }
 
+/// A machine on which a supervisor is above us already: no filter may have a listener (`EBUSY`).
+pub fn without_listeners() -> BpfProgram {
+    let mut program = preamble();
+    let listens = jump(libc::BPF_JSET, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER as u32, 0, 1);
+    program.extend(when_call(
+        libc::SYS_seccomp,
+        &[load(argument(1)), listens, answer(fail(libc::EBUSY)), answer(ALLOW)],
+    ));
+    program.push(answer(ALLOW));
+    program
+}
+
+/// A machine on which nobody looks into another process, as with Yama's `ptrace_scope` 2 or 3.
+pub fn without_looking() -> BpfProgram {
+    let mut program = preamble();
+    for call in [libc::SYS_process_vm_readv, libc::SYS_pidfd_getfd] {
+        program.extend(when_call(call, &[answer(fail(libc::EPERM))]));
+    }
+    program.push(answer(ALLOW));
+    program
+}
+
 /// Lets other ABIs pass, then loads the number of the call.
 fn preamble() -> BpfProgram {
     const NUMBER: u32 = 0;

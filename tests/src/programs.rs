@@ -15,7 +15,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const PRODUCT: [&str; 2] = ["lazaret", EXECUTOR];
 const EXECUTOR: &str = "lazaret-executor";
 /// The programs of this crate that tests start.
-const HELPERS: [&str; 4] = ["attacker", "without-namespaces", "without-landlock", "read-path"];
+const HELPERS: [&str; 5] =
+    ["attacker", "without-namespaces", "without-landlock", "without-supervision", "read-path"];
 
 /// The path of an installed program.
 pub fn path(program: &str) -> PathBuf {

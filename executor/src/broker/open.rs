@@ -261,7 +261,10 @@ pub fn machine(user: &User) -> Machine {
     let abi = user.ablation.landlock_abi(kernel.landlock_abi);
     let refusal = probe::namespaces().err().map(|error| error.to_string());
     let tier = if refusal.is_none() { Tier::Namespaced } else { Tier::Flat };
-    let layers = planned(tier, abi, &user.ablation);
+    let mut layers = planned(tier, abi, &user.ablation);
+    if warden::supervisor::try_out(tier).is_err() {
+        layers = layers.iter().filter(|layer| *layer != Layer::ProtectedNames).collect();
+    }
     Machine {
         landlock_abi: abi,
         tier,

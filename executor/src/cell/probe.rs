@@ -146,6 +146,11 @@ fn why_missing(layer: Layer, tier: Tier, abi: u32, refusal: Option<&str>) -> Str
             format!("Landlock ABI {abi} has no network rules (Linux 6.7 and later have them)")
         }
         Layer::LandlockScopes => format!("Landlock ABI {abi} has no scopes (Linux 6.12 and later have them)"),
+        Layer::ProtectedNames => {
+            "the calls of a program cannot be answered in its place: another supervisor (a seccomp listener) is above, or \
+             nobody may look into another process (`kernel.yama.ptrace_scope` is 2 or 3)"
+                .into()
+        }
         Layer::Cgroup => "no cgroup v2 with memory and pids controllers is delegated to this user".into(),
         _ => match refusal {
             Some(refusal) => format!("user namespaces cannot be had: {refusal}"),

@@ -7,12 +7,12 @@
 //! whether they exist or not, but for those that are open when new and made by the session itself; in the flat tier all
 //! calls that take paths. *Does not*: keep the shell of the namespaced tier from reading or removing what the host makes
 //! while the session is open, or cover what a link with a protected name points to; file tools check names in both tiers.
-//! *Needs*: Linux 5.14, and the mount namespace for the pins. *Order*:
+//! *Needs*: Linux 5.14, no other supervisor above, no `ptrace_scope` above 1, and the mount namespace for the pins. *Order*:
 //! with the mounts; in the program's process before its order. *Fails*: the session does not open, or the cell does not
 //! start. *Tested by*: `the_shell_neither_reads_nor_changes_them`, `nothing_is_planted_in_protected_names`,
 //! `what_the_host_makes_during_a_call_is_not_changed`, `no_name_is_made_that_the_host_acts_on`,
 //! `the_users_git_runs_nothing_that_a_cell_has_left`, `what_a_command_may_make_it_may_use`,
-//! `protected_files_are_not_read_by_any_name`, corpus `SEC-*`.
+//! `without_supervision_nothing_runs`, `protected_files_are_not_read_by_any_name`, corpus `SEC-*`.
 
 use crate::work::litter;
 use crate::work::undo::store::DIRECTORY;

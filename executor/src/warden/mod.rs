@@ -182,6 +182,10 @@ fn run(walls: &Walls, socket: &OwnedFd, uid: Uid, gid: Gid) -> Result<(), LayerE
     if walls.has(Layer::Seccomp) {
         seccomp::confine_session(walls.tier, nnp)?;
     }
+    if walls.is_supervised() {
+        let step = || "try to answer a program's calls in its place".to_owned();
+        supervisor::try_out(walls.tier).at(Layer::ProtectedNames, step)?;
+    }
     let signals = child_signals()?;
     tell(socket, &[READY], &[])?;
     let children = Vec::new();

@@ -112,6 +112,40 @@ fn without_landlock_nothing_runs() {
     assert_eq!(on_old_machine(&["doctor"]).code(), 1);
 }
 
+/// Where the calls of a program cannot be answered in its place no session opens, in either tier, and `doctor` says why.
+#[test]
+fn without_supervision_nothing_runs() {
+    matrix(|place| {
+        for way in [&[][..], &["--looking"]] {
+            let world = World::new(place);
+            let on_machine = |words: &[&str]| {
+                let mut command = place.command("without-supervision");
+                command.args(way).arg(programs::path("lazaret")).args(words);
+                command.env("HOME", &world.home).current_dir(&world.project);
+                run(&mut command, LIMIT)
+            };
+            let finished = on_machine(&["run", "--", "touch", "ran"]);
+            finished.expect(125);
+            assert!(
+                finished.errors().contains("the layer protected-names cannot be put up"),
+                "{}",
+                finished.errors()
+            );
+            assert!(!world.project.join("ran").exists());
+            assert_eq!(on_machine(&["call", "file_list", "{}"]).code(), 125);
+            let report: Value = serde_json::from_str(&on_machine(&["doctor", "--json"]).expect(1)).unwrap();
+            let layers = report["layers"].as_array().unwrap();
+            let missing: Vec<_> = layers.iter().filter(|layer| layer["inForce"] == false).collect();
+            let names = missing.iter().find(|layer| layer["name"] == "protected-names").unwrap();
+            assert!(names["why"].as_str().unwrap().contains("seccomp listener"), "{names}");
+            assert_eq!(
+                (&report["session"]["ok"], report["tier"].as_str()),
+                (&false.into(), Some(place.tier.name()))
+            );
+        }
+    });
+}
+
 /// With an older Landlock `doctor` says what is lost, and a result does not name what is not there.
 #[test]
 fn an_older_landlock_says_what_is_lost() {

@@ -26,17 +26,58 @@ mod waiting;
 
 pub use rules::Rules;
 
-use crate::sys;
+use crate::cell::{capabilities, seccomp};
+use crate::sys::{self, Before, Fork, Starter};
+use broker_protocol::Tier;
 use caller::Caller;
 use nix::errno::Errno;
+use nix::sys::prctl;
 use nix::sys::stat::{Mode, stat, umask};
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::Pid;
 use repository::Worktrees;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use terminals::Terminals;
 use waiting::Waiting;
 
 type Result<T> = std::result::Result<T, Errno>;
+
+/// Tries whether a program of this tier could be supervised, with a process of our own in its place.
+///
+/// # Errors
+/// The machine's refusal: `EBUSY` where another supervisor is above this process, `EPERM` where nobody may look into
+/// another process (Yama's `ptrace_scope` 2 or 3), `EINVAL` where the kernel is too old.
+pub fn try_out(tier: Tier) -> io::Result<()> {
+    match sys::fork(0)? {
+        Fork::Child => {
+            let refusal = supervise_one(tier).err().map(|error| error.raw_os_error().unwrap_or(libc::EPERM));
+            sys::leave(refusal.unwrap_or(0))
+        }
+        Fork::Parent(child) => match waitpid(Pid::from_raw(child.pid), None)? {
+            WaitStatus::Exited(_, 0) => Ok(()),
+            WaitStatus::Exited(_, errno) => Err(io::Error::from_raw_os_error(errno)),
+            _ => Err(io::Error::from_raw_os_error(libc::EPERM)),
+        },
+    }
+}
+
+/// Does once to a process what a supervisor does to its callers, with no more rights than one has.
+fn supervise_one(tier: Tier) -> io::Result<()> {
+    prctl::set_no_new_privs()?;
+    capabilities::drop_all().map_err(|error| error.source)?;
+    prctl::set_dumpable(true)?;
+    let before = Before { limits: &[], ruleset: None, trapped: Some(seccomp::supervised(tier)) };
+    let (starter, listener) = Starter::new(&before)?;
+    let word = [0u8; 1];
+    // Their memory and their descriptors are common.
+    let tried = sys::read_memory(starter.process(), word.as_ptr() as u64, &mut [0; 1]).and_then(|_| {
+        let listener = listener.ok_or(io::ErrorKind::InvalidData)?;
+        sys::descriptor_of(starter.process(), listener.as_raw_fd())
+    });
+    starter.stop();
+    tried.map(drop)
+}
 
 /// How the caller is answered.
 enum Answer {

@@ -1,0 +1,24 @@
+//! `without-supervision CMD…` becomes a command on a machine where another supervisor is above it, so that no filter may
+//! have a listener; `without-supervision --looking CMD…` on one where nobody may look into another process.
+
+use lazaret_tests::filter;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+fn main() -> ExitCode {
+    let mut words = std::env::args_os().skip(1).peekable();
+    let machine = match words.next_if(|word| word == "--looking") {
+        Some(_) => filter::without_looking(),
+        None => filter::without_listeners(),
+    };
+    let Some(program) = words.next() else {
+        eprintln!("usage: without-supervision [--looking] CMD…");
+        return ExitCode::from(2);
+    };
+    let error = match seccompiler::apply_filter(&machine) {
+        Ok(()) => Command::new(program).args(words).exec().to_string(),
+        Err(error) => error.to_string(),
+    };
+    eprintln!("without-supervision: {error}");
+    ExitCode::from(125)
+}
