@@ -74,6 +74,20 @@ pub fn without_looking() -> BpfProgram {
     program
 }
 
+/// A kernel before Linux 5.14, whose listeners do not answer with a descriptor.
+pub fn without_descriptors() -> BpfProgram {
+    /// `SECCOMP_IOCTL_NOTIF_ADDFD`.
+    const ADD: u32 = 0x4018_2103;
+    let mut program = preamble();
+    let adds = jump(libc::BPF_JEQ, ADD, 0, 1);
+    program.extend(when_call(
+        libc::SYS_ioctl,
+        &[load(argument(1)), adds, answer(fail(libc::EINVAL)), answer(ALLOW)],
+    ));
+    program.push(answer(ALLOW));
+    program
+}
+
 /// Lets other ABIs pass, then loads the number of the call.
 fn preamble() -> BpfProgram {
     const NUMBER: u32 = 0;

@@ -97,6 +97,13 @@ pub enum OpenError {
         /// The kernel's answer.
         source: io::Error,
     },
+    /// No process of ours can answer a program's calls in its place: protected names could not be held, nor anything in
+    /// the flat tier.
+    #[error("commands cannot be supervised on this machine ({source}): {}", what_to_do(.source))]
+    Unsupervised {
+        /// The kernel's answer.
+        source: io::Error,
+    },
     /// A layer that the policy requires is not to be had here.
     #[error("the policy requires the layer {}, which this machine does not have; see `lazaret doctor`", .0.name())]
     Required(Layer),
@@ -119,9 +126,11 @@ impl OpenError {
             | OpenError::Held { .. }
             | OpenError::Root { .. } => ErrorKind::InvalidInput,
             OpenError::Required(_) | OpenError::Protect(_) => ErrorKind::DeniedPolicy,
-            OpenError::Plan(_) | OpenError::Layer { .. } | OpenError::Audit(_) | OpenError::Warden(_) => {
-                ErrorKind::Internal
-            }
+            OpenError::Plan(_)
+            | OpenError::Layer { .. }
+            | OpenError::Unsupervised { .. }
+            | OpenError::Audit(_)
+            | OpenError::Warden(_) => ErrorKind::Internal,
         };
         Failed { kind, message: self.to_string() }
     }
@@ -363,10 +372,31 @@ fn start(walls: &Walls) -> Result<Warden, OpenError> {
     let mut warden = warden::start(walls).map_err(|source| start_error(walls.tier, source))?;
     match warden.hear(true).map_err(OpenError::Warden)? {
         Told::Ready => Ok(warden),
+        Told::Unsupervised(errno) => {
+            Err(OpenError::Unsupervised { source: io::Error::from_raw_os_error(errno) })
+        }
         Told::Failed { layer, errno, step } => {
             Err(OpenError::Layer { layer, step, source: io::Error::from_raw_os_error(errno) })
         }
         Told::Made(..) => Err(OpenError::Warden(io::ErrorKind::InvalidData.into())),
+    }
+}
+
+/// What stands in a supervisor's way, and what helps.
+fn what_to_do(refusal: &io::Error) -> &'static str {
+    match refusal.raw_os_error() {
+        Some(libc::EBUSY) => {
+            "another supervisor (a seccomp listener) is above this process, and the kernel allows one; start lazaret outside it"
+        }
+        Some(libc::EPERM | libc::EACCES) => {
+            "no process may look into another; set `kernel.yama.ptrace_scope` to 0 or 1, or let a container's seccomp \
+             profile allow process_vm_readv and pidfd_getfd"
+        }
+        Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP) => {
+            "the kernel has no seccomp listeners that hand over descriptors; use Linux 5.14 or later, and a container whose \
+             seccomp profile allows `seccomp`"
+        }
+        _ => "see `lazaret doctor`",
     }
 }
 

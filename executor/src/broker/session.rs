@@ -550,7 +550,8 @@ impl Session {
                 let error = io::Error::from_raw_os_error(errno);
                 Err(lost(&format!("the layer {} failed: {step}: {error}", layer.name())))
             }
-            Ok(Told::Ready) => Ok(()),
+            // Said before the session is open only.
+            Ok(Told::Ready | Told::Unsupervised(_)) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
             Err(error) => Err(lost(&format!("the warden has ended: {error}"))),
         }

@@ -148,7 +148,7 @@ fn why_missing(layer: Layer, tier: Tier, abi: u32, refusal: Option<&str>) -> Str
         Layer::LandlockScopes => format!("Landlock ABI {abi} has no scopes (Linux 6.12 and later have them)"),
         Layer::ProtectedNames => {
             "the calls of a program cannot be answered in its place: another supervisor (a seccomp listener) is above, or \
-             nobody may look into another process (`kernel.yama.ptrace_scope` is 2 or 3)"
+             nobody may look into another process (`kernel.yama.ptrace_scope` is 2 or 3), or the kernel is older than Linux 5.14"
                 .into()
         }
         Layer::Cgroup => "no cgroup v2 with memory and pids controllers is delegated to this user".into(),

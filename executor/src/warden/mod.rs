@@ -50,6 +50,8 @@ pub enum Told {
     Ready,
     /// What was asked for.
     Made(Ask, OwnedFd, OwnedFd),
+    /// The machine lets no program be supervised, by this error number. The session is over.
+    Unsupervised(i32),
     /// A layer could not be put up. The session is over.
     Failed {
         /// Which layer.
@@ -63,6 +65,7 @@ pub enum Told {
 
 const READY: u8 = b'r';
 const FAILED: u8 = b'f';
+const UNSUPERVISED: u8 = b'u';
 /// Bytes of the longest message from a warden.
 const TOLD_MAX: usize = 512;
 
@@ -160,6 +163,9 @@ impl Told {
             [b'c'] => made(Ask::Cell),
             [b'w'] => made(Ask::Worker),
             [b't'] => made(Ask::Terminal),
+            [UNSUPERVISED, e0, e1, e2, e3] => {
+                Ok(Told::Unsupervised(i32::from_le_bytes([*e0, *e1, *e2, *e3])))
+            }
             [FAILED, layer, e0, e1, e2, e3, step @ ..] => Ok(Told::Failed {
                 layer: *Layer::ALL.get(usize::from(*layer)).ok_or_else(invalid)?,
                 errno: i32::from_le_bytes([*e0, *e1, *e2, *e3]),
@@ -182,9 +188,12 @@ fn run(walls: &Walls, socket: &OwnedFd, uid: Uid, gid: Gid) -> Result<(), LayerE
     if walls.has(Layer::Seccomp) {
         seccomp::confine_session(walls.tier, nnp)?;
     }
-    if walls.is_supervised() {
-        let step = || "try to answer a program's calls in its place".to_owned();
-        supervisor::try_out(walls.tier).at(Layer::ProtectedNames, step)?;
+    if walls.is_supervised()
+        && let Err(refusal) = supervisor::try_out(walls.tier)
+    {
+        let errno = refusal.raw_os_error().unwrap_or(libc::EPERM).to_le_bytes();
+        tell(socket, &[&[UNSUPERVISED], &errno[..]].concat(), &[])?;
+        exit(1)
     }
     let signals = child_signals()?;
     tell(socket, &[READY], &[])?;

@@ -1,5 +1,6 @@
 //! `without-supervision CMD…` becomes a command on a machine where another supervisor is above it, so that no filter may
-//! have a listener; `without-supervision --looking CMD…` on one where nobody may look into another process.
+//! have a listener; `without-supervision --looking CMD…` on one where nobody may look into another process; with
+//! `--answering` on one whose listeners are of before Linux 5.14.
 
 use lazaret_tests::filter;
 use std::os::unix::process::CommandExt;
@@ -7,12 +8,15 @@ use std::process::{Command, ExitCode};
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1).peekable();
-    let machine = match words.next_if(|word| word == "--looking") {
-        Some(_) => filter::without_looking(),
-        None => filter::without_listeners(),
+    let machine = if words.next_if(|word| word == "--looking").is_some() {
+        filter::without_looking()
+    } else if words.next_if(|word| word == "--answering").is_some() {
+        filter::without_descriptors()
+    } else {
+        filter::without_listeners()
     };
     let Some(program) = words.next() else {
-        eprintln!("usage: without-supervision [--looking] CMD…");
+        eprintln!("usage: without-supervision [--looking | --answering] CMD…");
         return ExitCode::from(2);
     };
     let error = match seccompiler::apply_filter(&machine) {
