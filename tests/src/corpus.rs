@@ -13,19 +13,25 @@ pub fn beside() -> PathBuf {
 }
 
 /// How the runner is started.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct Runner {
-    /// The corpus.
+    /// The corpus
+    #[arg(long, value_name = "DIR", default_value_os_t = beside(), hide_default_value = true)]
     pub corpus: PathBuf,
-    /// Where its results go.
+    /// Where results go [default: a folder below target]
+    #[arg(long, value_name = "DIR", default_value_os_t = programs::built().join("corpus-results"), hide_default_value = true)]
     pub out: PathBuf,
-    /// A part of it, as patterns of names.
-    pub only: Option<String>,
-    /// The dedicated ordinary user.
+    /// The dedicated ordinary user; two runs at once need two [default: ctktest]
+    #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
+    /// A part of the corpus, such as 'FS-*,NET-0*'.
+    #[arg(skip)]
+    pub only: Option<String>,
     /// Variables that Lazaret is started with.
+    #[arg(skip)]
     pub environment: Vec<(String, String)>,
     /// Whether what it prints is not wanted.
+    #[arg(skip)]
     pub quiet: bool,
 }
 

@@ -5,6 +5,7 @@
 //! user or folder, nothing to do between fork and exec.
 
 use broker_protocol::{FileRead, Outcome, Request, Zone, ZonePath};
+use clap::Parser;
 use lazaret_tests::process::{self, figure};
 use lazaret_tests::wire::shell;
 use lazaret_tests::{Broker, Place, User, World, programs};
@@ -12,19 +13,8 @@ use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
-
-const HELP: &str = "\
-usage: bench [--n COUNT] [--only a,b,c,d,e,f] [--place TIER/USER] [--json]
-
-  a  bash -c true: plain, as a call of a warm session, on the raw protocol
-  b  calls a second, two at once
-  c  cold start: plain, lazaret run, bubblewrap
-  d  file_read of 4 KiB and 1 MiB against open and read; a bare socket round trip
-  e  memory of an idle session
-  f  peak memory while a gigabyte of output passes
-";
 
 /// One line of the table.
 struct Row {
@@ -40,70 +30,64 @@ struct Row {
 /// Measures one part of the table.
 type Part = fn(&Options) -> Vec<Row>;
 
-/// What the command line asks for.
+/// Measures what Lazaret costs beside what it is compared with, in turns.
+#[derive(Parser)]
 struct Options {
-    count: usize,
+    /// Rounds of each contender
+    #[arg(long = "n", value_name = "COUNT", default_value_t = 300, value_parser = clap::value_parser!(u32).range(10..))]
+    count: u32,
+    /// Parts: `a` warm calls, `b` two at once, `c` cold starts, `d` file reads, `e` memory of an idle session, `f` peak memory
+    /// while a gigabyte of output passes
+    #[arg(long, value_name = "PARTS", default_value = "abcdef")]
     only: String,
+    /// A tier and a user, such as `flat/ordinary` [default: the first place of this machine]
+    #[arg(long, value_parser = place)]
+    place: Option<Place>,
+    /// Print the figures as JSON
+    #[arg(long)]
     json: bool,
-    place: Place,
 }
 
-fn main() -> ExitCode {
-    let options = match parse(std::env::args().skip(1).collect()) {
-        Ok(options) => options,
-        Err(message) => {
-            eprintln!("{message}\n{HELP}");
-            return ExitCode::from(2);
-        }
-    };
-    let rows = if options.place.account().uid == nix::unistd::geteuid() {
+impl Options {
+    fn place(&self) -> Place {
+        self.place.unwrap_or_else(Place::any)
+    }
+}
+
+fn place(name: &str) -> Result<Place, String> {
+    let places = Place::all();
+    let names: Vec<String> = places.iter().map(Place::to_string).collect();
+    let found = places.into_iter().find(|place| place.to_string() == name);
+    found.ok_or_else(|| format!("this machine has {}", names.join(", ")))
+}
+
+fn main() {
+    let options = Options::parse();
+    let rows = if options.place().account().uid == nix::unistd::geteuid() {
         measure(&options).iter().map(Row::to_json).collect()
     } else {
         measure_as_user(&options)
     };
     if options.json {
-        println!("{}", json!({"place": options.place.to_string(), "count": options.count, "rows": rows}));
+        println!("{}", json!({"place": options.place().to_string(), "count": options.count, "rows": rows}));
     } else {
-        println!("{}, {} rounds", options.place, options.count);
+        println!("{}, {} rounds", options.place(), options.count);
         rows.iter().for_each(print);
     }
-    ExitCode::SUCCESS
-}
-
-fn parse(words: Vec<String>) -> Result<Options, String> {
-    let mut options = Options { count: 300, only: "abcdef".into(), json: false, place: Place::any() };
-    let mut words = words.into_iter();
-    while let Some(word) = words.next() {
-        if word == "--json" {
-            options.json = true;
-            continue;
-        }
-        let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
-        match word.as_str() {
-            "--n" => options.count = value.parse().map_err(|_| "--n takes a number".to_owned())?,
-            "--only" => options.only = value,
-            "--place" => {
-                let place = Place::all().into_iter().find(|place| place.to_string() == value);
-                options.place = place.ok_or_else(|| format!("{value} is not a place of this machine"))?;
-            }
-            _ => return Err(format!("unknown option {word}")),
-        }
-    }
-    if options.count < 10 { Err("fewer than 10 rounds say nothing".into()) } else { Ok(options) }
 }
 
 /// Runs this program once more as the ordinary user, so that nothing measured has to change users first. Memory is looked
 /// at from here: only root may look into processes that hide themselves.
 fn measure_as_user(options: &Options) -> Vec<Value> {
-    assert!(options.place.user == User::Ordinary, "only root becomes another user");
+    assert!(options.place().user == User::Ordinary, "only root becomes another user");
     let copy = programs::folder().join("bench");
     // Not by its path: building the programs may have put a new one there.
     std::fs::copy("/proc/self/exe", &copy).expect("our own folder takes a copy");
-    let account = options.place.account();
+    let account = options.place().account();
     let only = options.only.replace('e', "");
     let mut command = Command::new(copy);
     command.args(["--json", "--n", &options.count.to_string(), "--only", &only]);
-    command.args(["--place", &options.place.to_string()]);
+    command.args(["--place", &options.place().to_string()]);
     command.env("LAZARET_BIN", programs::folder()).env("HOME", &account.home).stderr(Stdio::inherit());
     let output =
         command.uid(account.uid.as_raw()).gid(account.gid.as_raw()).output().expect("our copy starts");
@@ -142,7 +126,7 @@ fn measure(options: &Options) -> Vec<Row> {
 
 /// `bash -c true` three ways, in turns.
 fn warm_calls(options: &Options) -> Vec<Row> {
-    let world = World::new(options.place);
+    let world = World::new(options.place());
     let mut session = Lines::open(&world);
     let (mut broker, _) = Broker::open(&world);
     let [mut plain, mut lines, mut raw] = [const { Times(Vec::new()) }; 3];
@@ -179,7 +163,7 @@ fn on_top(micros: f64) -> Row {
 
 /// Two clients at once, each in a loop, against two plain spawners; three turns of two seconds each.
 fn two_at_once(options: &Options) -> Vec<Row> {
-    let worlds = [World::new(options.place), World::new(options.place)];
+    let worlds = [World::new(options.place()), World::new(options.place())];
     let mut sessions = worlds.each_ref().map(Lines::open);
     let (mut plain, mut calls) = (0.0, 0.0);
     for _ in 0..3 {
@@ -225,7 +209,7 @@ fn rate<C: Send>(clients: &mut [C], call: impl Fn(&mut C) + Copy + Send) -> f64 
 
 /// `true` from nothing, in turns.
 fn cold_start(options: &Options) -> Vec<Row> {
-    let world = World::new(options.place);
+    let world = World::new(options.place());
     let project = world.project.display().to_string();
     let mut bwrap = bubblewrap(&world, &project);
     let has_bwrap = bwrap.output().is_ok_and(|output| output.status.success());
@@ -262,7 +246,7 @@ fn bubblewrap(world: &World, project: &str) -> Command {
 
 /// Reads through the broker against reads of our own, and against what a socket costs.
 fn file_reads(options: &Options) -> Vec<Row> {
-    let world = World::new(options.place);
+    let world = World::new(options.place());
     let (mut broker, _) = Broker::open(&world);
     let mut rows = Vec::new();
     let mut echo = Echo::start();
@@ -294,7 +278,7 @@ fn file_reads(options: &Options) -> Vec<Row> {
 
 /// Proportional memory of what waits for a call.
 fn idle_memory(options: &Options) -> Vec<Row> {
-    let world = World::new(options.place);
+    let world = World::new(options.place());
     world.put("file", "text");
     let mut session = Lines::open(&world);
     session.bash("true");
@@ -325,7 +309,7 @@ fn idle_memory(options: &Options) -> Vec<Row> {
 
 /// Peak memory of every process of ours while a gigabyte passes.
 fn flood_memory(options: &Options) -> Vec<Row> {
-    let world = World::new(options.place);
+    let world = World::new(options.place());
     let started = Instant::now();
     let mut command = world.cell("yes | head -c 1000000000");
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("lazaret starts");

@@ -4,37 +4,33 @@
 //! (which decides from outside who got out), and compares with `corpus/open.toml`. It ends with 1 when a core probe gets
 //! out that is not listed, when one that is listed is held, when a probe could not be run, or when a control is broken.
 
-use lazaret_tests::corpus::{self, Probe, Runner};
+use clap::Parser;
+use lazaret_tests::corpus::{Probe, Runner};
 use lazaret_tests::programs;
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::ExitCode;
 
-const HELP: &str = "\
-usage: corpus [--corpus DIR] [--tier namespaced|flat] [--mode user|root] [--only GLOBS] [--out DIR] [--user NAME]
-
-Without options: all probes and controls in both tiers, as an ordinary user and (when started as root) as root.
-  --corpus DIR    the corpus [default: ../shared/escape-corpus beside the workspace]
-  --only GLOBS    a part, such as 'FS-*,NET-0*'
-  --out DIR       where the runner's JSON results go [default: a folder below target]
-  --user NAME     the dedicated ordinary user [default: ctktest]
-";
-
-/// What the command line asks for.
+/// Runs the containment corpus. Without options: all probes and controls in both tiers, as an ordinary user and (when started
+/// as root) as root.
+#[derive(Parser)]
 struct Options {
+    /// One tier only
+    #[arg(long, value_parser = ["namespaced", "flat"])]
+    tier: Option<String>,
+    /// One kind of user only; only root has both
+    #[arg(long, value_parser = ["user", "root"])]
+    mode: Option<String>,
+    /// A part, such as 'FS-*,NET-0*'
+    #[arg(long, value_name = "GLOBS")]
+    only: Option<String>,
+    #[command(flatten)]
     runner: Runner,
-    tiers: Vec<&'static str>,
-    modes: Vec<&'static str>,
 }
 
 fn main() -> ExitCode {
-    let options = match parse(std::env::args().skip(1).collect()) {
-        Ok(options) => options,
-        Err(message) => {
-            eprintln!("{message}\n{HELP}");
-            return ExitCode::from(2);
-        }
-    };
+    let mut options = Options::parse();
+    options.runner.only = options.only.take();
     match run(&options) {
         Ok(complaints) if complaints.is_empty() => {
             println!("\nThe corpus holds.");
@@ -51,46 +47,12 @@ fn main() -> ExitCode {
     }
 }
 
-fn parse(words: Vec<String>) -> Result<Options, String> {
-    let is_root = nix::unistd::geteuid().is_root();
-    let mut options = Options {
-        runner: Runner {
-            corpus: corpus::beside(),
-            only: None,
-            out: programs::built().join("corpus-results"),
-            user: None,
-            environment: Vec::new(),
-            quiet: false,
-        },
-        tiers: vec!["namespaced", "flat"],
-        modes: if is_root { vec!["user", "root"] } else { vec!["user"] },
-    };
-    let mut words = words.into_iter();
-    while let Some(word) = words.next() {
-        let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
-        let choose = |known: &[&'static str]| {
-            let found = known.iter().find(|name| **name == value);
-            found.map(|name| vec![*name]).ok_or_else(|| format!("{word} is one of {known:?}"))
-        };
-        match word.as_str() {
-            "--corpus" => options.runner.corpus = value.into(),
-            "--tier" => options.tiers = choose(&["namespaced", "flat"])?,
-            "--mode" => options.modes = choose(if is_root { &["user", "root"] } else { &["user"] })?,
-            "--only" => options.runner.only = Some(value),
-            "--out" => options.runner.out = value.into(),
-            "--user" => options.runner.user = Some(value),
-            _ => return Err(format!("unknown option {word}")),
-        }
-    }
-    Ok(options)
-}
-
 fn run(options: &Options) -> Result<Vec<String>, String> {
     let open = open_list()?;
     let mut complaints = Vec::new();
     let mut totals = Vec::new();
-    for tier in &options.tiers {
-        for mode in &options.modes {
+    for tier in chosen(&options.tier, &["namespaced", "flat"]) {
+        for mode in chosen(&options.mode, modes()) {
             let name = format!("{tier}-{mode}");
             println!("\n=== {name} ===");
             let results = options.runner.run(tier, mode)?;
@@ -100,6 +62,15 @@ fn run(options: &Options) -> Result<Vec<String>, String> {
     }
     println!("\n{}", totals.join("\n"));
     Ok(complaints)
+}
+
+fn modes() -> &'static [&'static str] {
+    if nix::unistd::geteuid().is_root() { &["user", "root"] } else { &["user"] }
+}
+
+/// What was chosen of `all`, or all.
+fn chosen<'a>(choice: &'a Option<String>, all: &'a [&'a str]) -> Vec<&'a str> {
+    choice.as_deref().map_or(all.to_vec(), |one| vec![one])
 }
 
 fn summary(results: &[Probe]) -> String {

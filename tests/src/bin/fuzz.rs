@@ -1,29 +1,34 @@
 //! What goes with `cargo fuzz`: its first inputs, and one input again without it.
 
+use clap::Parser;
 use lazaret_tests::fuzz::{TARGETS, seeds};
 use std::fs;
 use std::io;
-use std::path::Path;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
 
-const HELP: &str = "\
-usage: fuzz seeds DIR      writes DIR/TARGET/N for every target: give DIR/TARGET to `cargo fuzz run`
-       fuzz TARGET FILE…   gives each file to a target; it ends with a panic where a promise is broken
-";
+/// What goes with `cargo fuzz`.
+#[derive(Parser)]
+enum Task {
+    /// Write DIR/TARGET/seed-N for every target: give DIR/TARGET to `cargo fuzz run`
+    Seeds {
+        /// Where to
+        folder: PathBuf,
+    },
+    /// Give files to a target; it ends with a panic where a promise is broken
+    Replay {
+        /// The target
+        #[arg(value_parser = TARGETS.map(|(name, _)| name))]
+        target: String,
+        /// Its inputs
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
+}
 
-fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let done = match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["seeds", folder] => write_seeds(Path::new(folder)),
-        [target, files @ ..] if !files.is_empty() => replay(target, files),
-        _ => Err(io::Error::other(HELP)),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::from(2)
-        }
+fn main() -> io::Result<()> {
+    match Task::parse() {
+        Task::Seeds { folder } => write_seeds(&folder),
+        Task::Replay { target, files } => replay(&target, &files),
     }
 }
 
@@ -38,12 +43,12 @@ fn write_seeds(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn replay(name: &str, files: &[&str]) -> io::Result<()> {
-    let found = TARGETS.iter().find(|(target, _)| *target == name);
-    let (_, target) = found.ok_or_else(|| io::Error::other(HELP))?;
-    for file in files {
-        target(&fs::read(file)?);
-        println!("{file}: {name} holds");
+fn replay(name: &str, files: &[PathBuf]) -> io::Result<()> {
+    for (_, target) in TARGETS.iter().filter(|(target, _)| *target == name) {
+        for file in files {
+            target(&fs::read(file)?);
+            println!("{}: {name} holds", file.display());
+        }
     }
     Ok(())
 }

@@ -4,6 +4,7 @@
 //! The judgement is made outside: canary files and a bystander of the same user are as they were, a session beside
 //! answers all the time, and nothing is left running.
 
+use clap::Parser;
 use lazaret_tests::process::{self, Process, Running, left_after};
 use lazaret_tests::{Place, Session, User, World};
 use std::collections::BTreeMap;
@@ -13,11 +14,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-const HELP: &str = "\
-usage: hammer [SECONDS]    how long trinity runs in each place [default: 60]; each stressor runs 3
-
-Needs the Debian packages trinity and stress-ng. LAZARET_PLACES narrows the places; only ordinary users are taken.
-";
+/// Lets trinity and stress-ng loose in cells. Needs the Debian packages of these names. LAZARET_PLACES narrows the places;
+/// only ordinary users are taken.
+#[derive(Parser)]
+struct Options {
+    /// Seconds that trinity runs in each place; each stressor runs 3
+    #[arg(default_value_t = 60)]
+    seconds: u64,
+}
 
 /// How long each stressor runs, in seconds.
 const STRESS: &str = "3";
@@ -54,16 +58,7 @@ struct Job {
 }
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let seconds = match words.as_slice() {
-        [] => Some(60),
-        [word] => word.parse().ok(),
-        _ => None,
-    };
-    let Some(seconds) = seconds else {
-        eprint!("{HELP}");
-        return ExitCode::from(2);
-    };
+    let Options { seconds } = Options::parse();
     if let Some(missing) = ["trinity", "stress-ng"].iter().find(|tool| !is_installed(tool)) {
         eprintln!("{missing} is not installed: apt-get install {missing}");
         return ExitCode::from(2);

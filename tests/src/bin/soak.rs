@@ -4,6 +4,7 @@
 //! without a kill it may not fail. Between rounds nothing is under way: then processes, descriptors, memory, mounts and
 //! files are counted and must not have grown.
 
+use clap::Parser;
 use lazaret_tests::process::{self, Process};
 use lazaret_tests::world::long_sleep;
 use lazaret_tests::{Chance, Place, Session, User, World};
@@ -14,11 +15,17 @@ use std::fs;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-const HELP: &str = "\
-usage: soak [CALLS [SEED]]    calls in each place [default: 20000], and where chance begins
-
-LAZARET_PLACES narrows the places; without it the ordinary user's are taken. Ends with 0 when nothing was wrong.
-";
+/// Makes many mixed calls while parts of the session are killed. LAZARET_PLACES narrows the places; without it the ordinary
+/// user's are taken. Ends with 0 when nothing was wrong.
+#[derive(Parser)]
+struct Options {
+    /// Calls in each place
+    #[arg(default_value_t = 20_000)]
+    calls: u64,
+    /// Where chance begins
+    #[arg(default_value_t = 0x50ac, value_parser = clap::value_parser!(u64).range(1..))]
+    seed: u64,
+}
 
 /// Calls under way at once.
 const AT_ONCE: usize = 4;
@@ -37,16 +44,7 @@ const MEMORY_SLACK: u64 = 8 * 1024;
 const DESCRIPTOR_SLACK: u64 = 4;
 
 fn main() -> ExitCode {
-    let words: Option<Vec<u64>> = std::env::args().skip(1).map(|word| word.parse().ok()).collect();
-    let (calls, seed) = match words.as_deref() {
-        Some([]) => (20_000, 0x50ac),
-        Some([calls]) => (*calls, 0x50ac),
-        Some([calls, seed]) if *seed != 0 => (*calls, *seed),
-        _ => {
-            eprint!("{HELP}");
-            return ExitCode::from(2);
-        }
-    };
+    let Options { calls, seed } = Options::parse();
     let chosen = std::env::var_os("LAZARET_PLACES").is_some();
     let places = Place::all().into_iter().filter(|place| chosen || place.user == User::Ordinary);
     let complaints: Vec<String> = places.flat_map(|place| soak(place, calls, seed)).collect();

@@ -8,42 +8,35 @@
 mod step;
 mod table;
 
-use lazaret_tests::corpus::{self, Runner};
-use lazaret_tests::{Place, programs};
-use std::path::PathBuf;
+use clap::Parser;
+use lazaret_tests::Place;
+use lazaret_tests::corpus::Runner;
 use std::process::ExitCode;
 use step::{Outcome, Step};
 use table::Table;
 
-const HELP: &str = "\
-usage: ablation [--tier namespaced|flat] [--layer NAME] [--resume] [--write] [--corpus DIR] [--out DIR] [--user NAME]
-
-Without options: every layer of both tiers, then the table.
-  --tier, --layer  only these steps; `none` is a step too. What is kept of the others goes into the table
-  --resume         only steps of which nothing is kept for the executor as it is now
-  --write          put the table into executor/README.md, if nothing is wrong
-  --corpus DIR     the corpus [default: ../shared/escape-corpus beside the workspace]
-  --out DIR        where outcomes are kept [default: a folder below target]
-  --user NAME      the corpus' ordinary user [default: ctktest]; two runs at once need two
-";
-
-/// What the command line asks for.
+/// Switches one layer off after the other. Without options: every layer of both tiers, then the table.
+#[derive(Parser)]
 struct Options {
+    /// Only the steps of this tier; what is kept of the others goes into the table
+    #[arg(long, value_parser = ["namespaced", "flat"])]
     tier: Option<String>,
+    /// Only the steps of this layer; `none` is one too
+    #[arg(long, value_name = "NAME")]
     layer: Option<String>,
+    /// Only steps of which nothing is kept for the executor as it is now
+    #[arg(long)]
     resume: bool,
+    /// Put the table into executor/README.md, if nothing is wrong
+    #[arg(long)]
     write: bool,
+    #[command(flatten)]
     runner: Runner,
 }
 
 fn main() -> ExitCode {
-    let options = match parse(std::env::args().skip(1)) {
-        Ok(options) => options,
-        Err(message) => {
-            eprintln!("{message}\n{HELP}");
-            return ExitCode::from(2);
-        }
-    };
+    let mut options = Options::parse();
+    options.runner.quiet = true;
     match run(&options) {
         Ok(complaints) if complaints.is_empty() => ExitCode::SUCCESS,
         Ok(complaints) => {
@@ -55,32 +48,6 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-fn parse(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
-    let runner = Runner {
-        corpus: corpus::beside(),
-        out: programs::built().join("ablation-results"),
-        only: None,
-        user: None,
-        environment: Vec::new(),
-        quiet: true,
-    };
-    let mut options = Options { tier: None, layer: None, resume: false, write: false, runner };
-    while let Some(word) = words.next() {
-        let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
-        match word.as_str() {
-            "--resume" => options.resume = true,
-            "--write" => options.write = true,
-            "--tier" => options.tier = Some(value()?),
-            "--layer" => options.layer = Some(value()?),
-            "--corpus" => options.runner.corpus = value()?.into(),
-            "--out" => options.runner.out = PathBuf::from(value()?),
-            "--user" => options.runner.user = Some(value()?),
-            _ => return Err(format!("unknown option {word}")),
-        }
-    }
-    Ok(options)
 }
 
 fn run(options: &Options) -> Result<Vec<String>, String> {
