@@ -37,6 +37,8 @@ struct Options {
 fn main() -> ExitCode {
     let mut options = Options::parse();
     options.runner.quiet = true;
+    // Beside what the corpus command leaves there.
+    options.runner.out.push("ablation");
     match run(&options) {
         Ok(complaints) if complaints.is_empty() => ExitCode::SUCCESS,
         Ok(complaints) => {
