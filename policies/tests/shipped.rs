@@ -1,7 +1,7 @@
 //! What the shipped profiles promise: what is closed, what works, what is never granted.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use policies::{EffectivePolicy, Host, Policies, Protection};
+use policies::{EffectivePolicy, Host, Policies, Protection, WhenNew};
 use std::path::{Path, PathBuf};
 
 const PROFILES: [&str; 7] = ["default", "read-only", "rust", "node", "python", "go", "dev"];
@@ -117,6 +117,43 @@ fn what_acts_on_the_host_is_closed_to_writing() {
         ".gitlab-ci.yml",
     ] {
         assert_eq!(protection(&policy, path), Some(Protection::Write), "{path}");
+    }
+}
+
+/// A command makes none of these: git, an editor, an agent or the next commit acts on it by itself.
+#[test]
+fn what_the_host_acts_on_by_itself_is_closed_when_new() {
+    let policy = policy("default");
+    let may_be_made =
+        |path: &str| policy.matcher.closings(path.as_bytes()).iter().all(|(_, new)| *new == WhenNew::Open);
+    for path in [
+        ".git/config",
+        ".git/hooks/pre-commit",
+        ".git/commondir",
+        ".git/info/attributes",
+        ".git/modules/sub/config",
+        ".git/worktrees/w/config",
+        ".git/worktrees/w/hooks/pre-commit",
+        ".git/worktrees/w/commondir",
+        ".git/worktrees/w/config.worktree",
+        ".husky/pre-commit",
+        ".pre-commit-config.yaml",
+        ".vscode/tasks.json",
+        ".vscode/settings.json",
+        ".idea/workspace.xml",
+        ".exrc",
+        ".mise.toml",
+        ".claude/settings.json",
+        ".claude/.env",
+        ".mcp.json",
+        ".lazaret/policy.toml",
+    ] {
+        assert!(!may_be_made(path), "{path}");
+    }
+    for path in
+        [".env", ".ssh/config", ".envrc", "a/.npmrc", ".github/workflows/ci.yml", ".git/worktrees/w/gitdir"]
+    {
+        assert!(may_be_made(path), "{path}");
     }
 }
 
