@@ -9,7 +9,7 @@ use crate::error::PolicyError;
 use crate::pattern::{Case, Pattern, PatternError};
 use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Answers for one list of protected names. A clone shares the compiled patterns.
@@ -24,6 +24,8 @@ struct Compiled {
     names: Vec<ProtectedName>,
     /// What stands before the last name of each pattern, and its exceptions: in the order of `names`.
     contexts: Vec<Context>,
+    /// What patterns of several names begin with, each once, with the first name that does.
+    beginnings: Vec<(Vec<Component>, usize)>,
     /// Last names that are no patterns, in lower case and sorted, each with its index in `names`.
     literals: Vec<(Vec<u8>, usize)>,
     /// All other last names, likewise, by the byte they end with where that is fixed: a walk asks about each name of a
@@ -48,11 +50,20 @@ enum Component {
 impl Matcher {
     /// Compiles `names`.
     pub fn new(names: &[ProtectedName]) -> Result<Self, PolicyError> {
-        let mut compiled =
-            Compiled { names: names.to_vec(), contexts: vec![], literals: vec![], patterns: BTreeMap::new() };
+        let mut compiled = Compiled {
+            names: names.to_vec(),
+            contexts: vec![],
+            beginnings: vec![],
+            literals: vec![],
+            patterns: BTreeMap::new(),
+        };
+        let mut begun = BTreeSet::new();
         for (index, name) in names.iter().enumerate() {
             let error = |why| PolicyError::Name { pattern: name.pattern.clone(), why };
-            compiled.add(index, name).map_err(error)?;
+            compiled
+                .add(index, name)
+                .and_then(|()| compiled.begin(index, &name.pattern, &mut begun))
+                .map_err(error)?;
         }
         compiled.literals.sort();
         Ok(Self(Arc::new(compiled)))
@@ -88,25 +99,18 @@ impl Matcher {
     /// undoes the rule (a `.git` file points to another repository), so none may be written there.
     pub fn leads_to(&self, relative: &[u8]) -> Option<&ProtectedName> {
         let path = fold(relative);
-        let leads = |context: &Context| {
-            let beginnings = (1..=context.parents.len()).map(|length| &context.parents[..length]);
-            // One that ends in `**` would be every path below the names before it.
-            beginnings
-                .filter(|names| !matches!(names.last(), Some(Component::Deep)))
-                .any(|names| ends(names, &path))
-        };
-        let index = self.0.contexts.iter().position(leads)?;
-        self.0.names.get(index)
+        // One that ends in `**` would be every path below the names before it.
+        let leading =
+            self.0.beginnings.iter().filter(|(names, _)| !matches!(names.last(), Some(Component::Deep)));
+        let (_, index) = leading.into_iter().find(|(names, _)| ends(names, &path))?;
+        self.0.names.get(*index)
     }
 
     /// Whether a rule may begin with names of `relative` and end below it: `.git/modules/**/hooks` reaches below
     /// `.git/modules/x/y`. Where none does, what lies below a directory is protected wherever the directory is, or nowhere.
     pub fn reaches_below(&self, relative: &[u8]) -> bool {
         let path = fold(relative);
-        let reaches = |context: &Context| {
-            (1..=context.parents.len()).any(|length| ends(&context.parents[..length], &path))
-        };
-        self.0.contexts.iter().any(reaches)
+        self.0.beginnings.iter().any(|(names, _)| ends(names, &path))
     }
 }
 
@@ -118,6 +122,22 @@ impl Compiled {
             match pattern.literal().map(<[u8]>::to_vec) {
                 Some(text) => self.literals.push((text, index)),
                 None => self.patterns.entry(pattern.last_byte()).or_default().push((pattern, index)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what `pattern` begins with, where no other has `begun` so.
+    fn begin<'p>(
+        &mut self,
+        index: usize,
+        pattern: &'p str,
+        begun: &mut BTreeSet<&'p str>,
+    ) -> Result<(), PatternError> {
+        for (end, _) in pattern.match_indices('/').filter(|(end, _)| *end > 0) {
+            let beginning = &pattern[..end];
+            if begun.insert(beginning) {
+                self.beginnings.push((Context::new(beginning, &[])?.parents, index));
             }
         }
         Ok(())
