@@ -688,6 +688,67 @@ pub fn read_memory(thread: i32, address: u64, bytes: &mut [u8]) -> io::Result<us
     check(read as c_long).map(|read| read as usize)
 }
 
+/// Copies `bytes` to the memory of the process of `thread` at `address`; fewer where its memory ends.
+pub fn write_memory(thread: i32, address: u64, bytes: &[u8]) -> io::Result<usize> {
+    let local = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let remote = libc::iovec { iov_base: address as *mut c_void, iov_len: bytes.len() };
+    // SAFETY: the kernel reads `bytes` and does not write them, and checks the other process's address.
+    let written = unsafe { libc::process_vm_writev(thread, &raw const local, 1, &raw const remote, 1, 0) };
+    check(written as c_long).map(|written| written as usize)
+}
+
+/// Binds a socket to an address in the kernel's form.
+pub fn bind(socket: BorrowedFd, address: &[u8]) -> io::Result<()> {
+    let length = address.len() as libc::socklen_t;
+    // SAFETY: the address is given with its length and lives for the call.
+    check(unsafe { libc::bind(socket.as_raw_fd(), address.as_ptr().cast(), length) }.into()).map(drop)
+}
+
+/// Connects a socket to an address in the kernel's form.
+pub fn connect(socket: BorrowedFd, address: &[u8]) -> io::Result<()> {
+    let length = address.len() as libc::socklen_t;
+    // SAFETY: the address is given with its length and lives for the call.
+    check(unsafe { libc::connect(socket.as_raw_fd(), address.as_ptr().cast(), length) }.into()).map(drop)
+}
+
+/// Makes a socket listen.
+pub fn listen(socket: BorrowedFd, backlog: c_int) -> io::Result<()> {
+    // SAFETY: takes numbers only.
+    check(unsafe { libc::listen(socket.as_raw_fd(), backlog) }.into()).map(drop)
+}
+
+/// The address of a socket, or of its peer, in the kernel's form.
+pub fn socket_name(socket: BorrowedFd, peer: bool) -> io::Result<Vec<u8>> {
+    let mut name = vec![0u8; size_of::<libc::sockaddr_storage>()];
+    let mut length = name.len() as libc::socklen_t;
+    let (fd, to) = (socket.as_raw_fd(), name.as_mut_ptr().cast());
+    // SAFETY: the buffer is given with its length, and both live for the call.
+    let result = unsafe {
+        if peer { libc::getpeername(fd, to, &mut length) } else { libc::getsockname(fd, to, &mut length) }
+    };
+    check(result.into())?;
+    name.truncate(length as usize);
+    Ok(name)
+}
+
+/// An option of a socket that is one number.
+pub fn socket_option(socket: BorrowedFd, level: c_int, name: c_int) -> io::Result<c_int> {
+    let mut value: c_int = 0;
+    let mut length = size_of_val(&value) as libc::socklen_t;
+    let to = (&raw mut value).cast();
+    // SAFETY: the number is given with its size and lives for the call.
+    check(unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, to, &mut length) }.into())?;
+    Ok(value)
+}
+
+/// Sets an option of a socket to some numbers.
+pub fn set_socket_option(socket: BorrowedFd, level: c_int, name: c_int, value: &[c_int]) -> io::Result<()> {
+    let length = size_of_val(value) as libc::socklen_t;
+    // SAFETY: the numbers are given with their size and live for the call.
+    check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, value.as_ptr().cast(), length) }.into())
+        .map(drop)
+}
+
 /// `setxattr`, following links.
 pub fn set_attribute(path: &CStr, name: &CStr, value: &[u8], flags: c_int) -> io::Result<()> {
     let (path, name) = (path.as_ptr(), name.as_ptr());

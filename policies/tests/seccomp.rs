@@ -330,18 +330,105 @@ fn sockets_are_chosen_by_family_type_and_protocol() {
 }
 
 #[test]
-fn a_flat_cell_has_unix_streams_only() {
+fn a_flat_cell_has_streams_of_unix_and_tcp_only() {
     const FLAGS: u64 = (libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) as u64;
     let flat = flat_cell();
-    for (family, kind, protocol) in
-        [(1, 2, 0), (1, 3, 0), (2, 1, 0), (2, 1, 262), (2, 2, 17), (10, 1, 6), (16, 3, 0), (40, 1, 0)]
-    {
+    for (family, kind, protocol) in [
+        (1, 2, 0),
+        (1, 3, 0),
+        (2, 1, 262),
+        (2, 1, 132),
+        (2, 2, 0),
+        (2, 2, 17),
+        (2, 3, 1),
+        (10, 1, 262),
+        (10, 2, 0),
+        (10, 2, 17),
+        (16, 3, 0),
+        (16, 2, 0),
+        (40, 1, 0),
+    ] {
         flat.check(libc::SYS_socket, &[family, kind, protocol], EPERM);
         flat.check(libc::SYS_socket, &[family, kind | FLAGS, protocol], EPERM);
     }
     for (kind, want) in [(1, Allow), (5, Allow), (2, EPERM), (3, EPERM)] {
         flat.check(libc::SYS_socket, &[1, kind, 0], want);
         flat.check(libc::SYS_socketpair, &[1, kind | FLAGS, 0], want);
+    }
+    for family in [2, 10] {
+        for protocol in [0, 6] {
+            flat.check(libc::SYS_socket, &[family, 1 | FLAGS, protocol], Allow);
+        }
+        flat.check(libc::SYS_socketpair, &[family, 1, 0], EPERM);
+    }
+}
+
+/// What connects without `connect`, or sends packets past the loopback, would be a way out of the flat tier.
+#[test]
+fn a_flat_cell_connects_in_one_way_only() {
+    const FAST: u64 = libc::MSG_FASTOPEN as u64;
+    let (flat, program, cell) = (flat_cell(), flat_program(), cell());
+    for (call, before) in [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)] {
+        for (flags, want) in [(0, Allow), (0x4000, Allow), (FAST, EPERM), (FAST | 0x4000, EPERM)] {
+            let arguments: Vec<u64> = [0; 3].into_iter().take(before).chain([flags]).collect();
+            flat.check(call, &arguments, want);
+            cell.check(call, &arguments, Allow);
+        }
+    }
+    let set = |level: i32, option: i32| [3, level as u64, option as u64, 0, 4];
+    let (socket, ip, tcp, v6) = (libc::SOL_SOCKET, libc::IPPROTO_IP, libc::IPPROTO_TCP, libc::IPPROTO_IPV6);
+    for (level, option) in [
+        (ip, libc::IP_OPTIONS),
+        (ip, libc::IP_TRANSPARENT),
+        (ip, libc::IP_FREEBIND),
+        (ip, libc::IP_UNICAST_IF),
+        (ip, libc::IP_BIND_ADDRESS_NO_PORT),
+        (v6, libc::IPV6_RTHDR),
+        (v6, libc::IPV6_ADDRFORM),
+        (v6, libc::IPV6_UNICAST_IF),
+        (tcp, libc::TCP_FASTOPEN_CONNECT),
+        (tcp, libc::TCP_FASTOPEN),
+        (tcp, libc::TCP_REPAIR),
+        (tcp, libc::TCP_ULP),
+        (tcp, libc::TCP_CONGESTION),
+        (socket, libc::SO_BINDTODEVICE),
+        (socket, libc::SO_BINDTOIFINDEX),
+        (socket, libc::SO_ATTACH_FILTER),
+        (socket, libc::SO_ATTACH_BPF),
+        (socket, libc::SO_ATTACH_REUSEPORT_CBPF),
+        (socket, libc::SO_ATTACH_REUSEPORT_EBPF),
+        (libc::SOL_NETLINK, 1),
+        (284, 1), // SOL_MPTCP
+    ] {
+        flat.check(libc::SYS_setsockopt, &set(level, option), EPERM);
+        cell.check(libc::SYS_setsockopt, &set(level, option), Allow);
+    }
+    for (level, option) in [
+        (socket, libc::SO_REUSEADDR),
+        (socket, libc::SO_REUSEPORT),
+        (socket, libc::SO_RCVBUF),
+        (socket, libc::SO_KEEPALIVE),
+        (tcp, libc::TCP_NODELAY),
+        (tcp, libc::TCP_CORK),
+        (tcp, libc::TCP_KEEPIDLE),
+        (tcp, libc::TCP_KEEPINTVL),
+        (tcp, libc::TCP_KEEPCNT),
+        (tcp, libc::TCP_QUICKACK),
+        (tcp, libc::TCP_USER_TIMEOUT),
+        (ip, libc::IP_TOS),
+        (v6, libc::IPV6_V6ONLY),
+    ] {
+        program.check(libc::SYS_setsockopt, &set(level, option), Allow);
+    }
+    program.check(libc::SYS_setsockopt, &set(socket, libc::SO_LINGER), Answer::Supervised);
+    for (how, want) in [(0, Answer::Supervised), (1, Allow), (2, Answer::Supervised)] {
+        program.check(libc::SYS_shutdown, &[3, how], want);
+    }
+    for request in [0x890b, 0x8912, 0x8927, 0x89ff] {
+        flat.check(libc::SYS_ioctl, &[3, request], EPERM);
+    }
+    for request in [0x541b, 0x5421, 0x8905, 0x890a, 0x8a00] {
+        flat.check(libc::SYS_ioctl, &[3, request], Allow);
     }
 }
 
@@ -373,7 +460,13 @@ fn a_flat_program_is_supervised() {
         libc::SYS_inotify_add_watch,
         libc::SYS_connect,
         libc::SYS_bind,
+        libc::SYS_listen,
+        libc::SYS_shutdown,
+        libc::SYS_getsockname,
+        libc::SYS_getpeername,
         libc::SYS_pidfd_getfd,
+        libc::SYS_process_vm_readv,
+        libc::SYS_process_vm_writev,
     ] {
         program.check(call, &[], Supervised);
     }
@@ -417,6 +510,7 @@ fn a_program_asks_for_names_and_not_for_reading() {
         libc::SYS_mknodat,
         libc::SYS_truncate,
         libc::SYS_pidfd_getfd,
+        libc::SYS_process_vm_writev,
     ] {
         program.check(call, &[], Answer::Supervised);
     }
@@ -586,7 +680,7 @@ fn only_the_personalities_of_debuggers_are_taken() {
 
 #[test]
 fn doors_into_the_kernel_and_into_other_processes_are_closed() {
-    for call in [libc::SYS_pidfd_getfd, libc::SYS_process_vm_readv] {
+    for call in [libc::SYS_pidfd_getfd, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev] {
         worker().check(call, &[], EPERM);
         for program in [program(), flat_program()] {
             program.check(call, &[], Answer::Supervised);
@@ -603,7 +697,6 @@ fn doors_into_the_kernel_and_into_other_processes_are_closed() {
             libc::SYS_request_key,
             libc::SYS_keyctl,
             libc::SYS_perf_event_open,
-            libc::SYS_process_vm_writev,
             libc::SYS_kcmp,
             libc::SYS_name_to_handle_at,
             libc::SYS_open_by_handle_at,

@@ -155,6 +155,38 @@ const FILES: &[Attack] = &[
 const NETWORK: &[Attack] = &[
     Attack { name: "TCP", words: |s| words(&["connect", "tcp", &s.tcp]), evidence: Secret },
     Attack { name: "TCP over IPv6", words: |s| words(&["connect", "tcp", &s.tcp6]), evidence: Secret },
+    Attack {
+        name: "TCP over IPv4 in IPv6",
+        words: |s| words(&["connect", "tcp", &s.tcp.replace("127.0.0.1", "[::ffff:127.0.0.1]")]),
+        evidence: Secret,
+    },
+    Attack { name: "TCP to 0.0.0.0", words: |s| words(&["connect", "tcp", &s.tcp_any]), evidence: Secret },
+    Attack {
+        name: "TCP to another address of the loopback",
+        words: |s| words(&["connect", "tcp", &s.tcp_any.replace("0.0.0.0", "127.3.2.1")]),
+        evidence: Secret,
+    },
+    Attack { name: "TCP with data", words: |s| words(&["connect", "fast", &s.tcp]), evidence: Secret },
+    Attack {
+        name: "TCP with a message",
+        words: |s| words(&["connect", "fast-message", &s.tcp]),
+        evidence: Secret,
+    },
+    Attack {
+        name: "TCP with later data",
+        words: |s| words(&["connect", "fast-later", &s.tcp]),
+        evidence: Secret,
+    },
+    Attack {
+        name: "TCP by a socket that was connected",
+        words: |s| words(&["connect", "again", &s.tcp]),
+        evidence: Secret,
+    },
+    Attack {
+        name: "TCP by an address that changes",
+        words: |s| words(&["connect", "racing", &s.tcp]),
+        evidence: Secret,
+    },
     Attack { name: "MPTCP", words: |s| words(&["connect", "mptcp", &s.tcp]), evidence: Secret },
     Attack { name: "UDP", words: |s| words(&["connect", "udp", &s.udp]), evidence: Secret },
     Attack {
@@ -502,6 +534,7 @@ struct Scene {
     attacker: PathBuf,
     tcp: String,
     tcp6: String,
+    tcp_any: String,
     udp: String,
     abstract_name: String,
     datagrams: UnixDatagram,
@@ -558,6 +591,7 @@ impl Scene {
         Self {
             tcp: serve_tcp("127.0.0.1:0", &secret),
             tcp6: serve_tcp("[::1]:0", &secret),
+            tcp_any: serve_tcp("0.0.0.0:0", &secret),
             udp: serve_udp(&secret),
             setuid: put_setuid(&world),
             segment: SharedSegment::make(unique()[..9].parse().unwrap()).unwrap(),

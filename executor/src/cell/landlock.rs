@@ -24,6 +24,15 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
+/// What the processes of a cell confine themselves with.
+pub struct Rulesets {
+    /// The first, and with it all below it.
+    pub first: OwnedFd,
+    /// What it starts, once more, where no PID namespace protects the first from that: a domain below its own. TCP is
+    /// closed here, and in the first only where that supervises nothing.
+    pub program: Option<OwnedFd>,
+}
+
 /// A session's rules, with their paths opened once.
 pub struct Rules {
     abi: ABI,
@@ -132,18 +141,29 @@ impl Rules {
         Ok(())
     }
 
-    /// The ruleset, to be made once and used by each cell.
-    pub fn ruleset(&self) -> Result<OwnedFd, LayerError> {
-        let built = self.build().map_err(io::Error::other);
+    /// The rulesets, to be made once and used by each cell.
+    pub fn rulesets(&self, walls: &Walls) -> Result<Rulesets, LayerError> {
+        // A supervisor binds and connects in its program's place.
+        let first = match walls.is_supervised() {
+            true => self.layers.without(Layer::LandlockNetwork),
+            false => self.layers,
+        };
+        let below = !walls.has(Layer::PidNamespace);
+        let program = below.then(|| self.ruleset(self.layers)).transpose()?;
+        Ok(Rulesets { first: self.ruleset(first)?, program })
+    }
+
+    fn ruleset(&self, layers: LayerSet) -> Result<OwnedFd, LayerError> {
+        let built = self.build(layers).map_err(io::Error::other);
         built
             .at(Layer::LandlockFiles, || "build the ruleset".into())?
             .ok_or_else(|| io::Error::from_raw_os_error(libc::ENOSYS))
             .at(Layer::LandlockFiles, || "the kernel made no ruleset".into())
     }
 
-    fn build(&self) -> Result<Option<OwnedFd>, RulesetError> {
-        let mut ruleset = empty(self.abi, self.layers)?;
-        for (path, access) in self.paths.iter().filter(|_| self.layers.has(Layer::LandlockFiles)) {
+    fn build(&self, layers: LayerSet) -> Result<Option<OwnedFd>, RulesetError> {
+        let mut ruleset = empty(self.abi, layers)?;
+        for (path, access) in self.paths.iter().filter(|_| layers.has(Layer::LandlockFiles)) {
             ruleset = ruleset.add_rule(PathBeneath::new(path, *access))?;
         }
         Ok(ruleset.into())
@@ -168,7 +188,7 @@ pub fn worker_ruleset(walls: &Walls) -> Result<OwnedFd, LayerError> {
         }
     }
     rules.add_proc()?;
-    rules.ruleset()
+    rules.ruleset(layers)
 }
 
 /// A ruleset that handles every right the ABI has, or an error: never silently fewer.

@@ -62,13 +62,17 @@ pub fn no_new_privileges(layers: LayerSet) -> Result<NoNewPrivileges, LayerError
 
 /// Every layer is on in this process. Nothing runs a stranger's code without one.
 pub struct Confined {
-    /// The ruleset this process confined itself with; what it starts confines itself with it once more.
-    pub ruleset: OwnedFd,
+    /// What the process that it starts confines itself with besides, if it does.
+    pub program: Option<OwnedFd>,
 }
 
 /// The ladder: what a cell does to itself before it waits for its order. The warden has done before what does not
 /// depend on the cell: namespaces, mounts, the bounding set, `no_new_privs`, the session's filter.
-pub fn confine(walls: &Walls, ruleset: &OwnedFd, nnp: NoNewPrivileges) -> Result<Confined, LayerError> {
+pub fn confine(
+    walls: &Walls,
+    rulesets: &landlock::Rulesets,
+    nnp: NoNewPrivileges,
+) -> Result<Confined, LayerError> {
     if walls.has(Layer::MountNamespace) && walls.has(Layer::PidNamespace) {
         mounts::own_proc()?;
         mounts::hold(walls)?;
@@ -76,15 +80,15 @@ pub fn confine(walls: &Walls, ruleset: &OwnedFd, nnp: NoNewPrivileges) -> Result
     if walls.has(Layer::Capabilities) {
         capabilities::drop_all()?;
     }
-    landlock::restrict(ruleset, nnp)?;
+    landlock::restrict(&rulesets.first, nnp)?;
     if walls.has(Layer::Seccomp) {
         seccomp::confine_cell(nnp)?;
     }
     check(walls.layers)?;
     // Of what cannot be asked, a sample is tried.
     bite::cell(walls)?;
-    let ruleset = ruleset.try_clone().at(Layer::Descriptors, || "keep the ruleset".into())?;
-    Ok(Confined { ruleset })
+    let program = rulesets.program.as_ref().map(OwnedFd::try_clone).transpose();
+    Ok(Confined { program: program.at(Layer::Descriptors, || "keep the ruleset".into())? })
 }
 
 /// Looks from inside whether the layers that can be asked are on.

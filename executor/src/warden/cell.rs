@@ -6,6 +6,7 @@
 
 use super::supervisor::{self, Supervisor};
 use crate::attack::{self, Targets};
+use crate::cell::landlock::Rulesets;
 use crate::cell::plan::{CellPlan, Task, Walls};
 use crate::cell::{At, Confined, LayerError, NoNewPrivileges, confine, descriptors, limits, seccomp};
 use crate::rest::Rest;
@@ -103,7 +104,7 @@ impl Report {
 /// What the cells of a session go by, made once.
 pub struct Rules<'a> {
     /// For the kernel.
-    pub ruleset: &'a OwnedFd,
+    pub rulesets: &'a Rulesets,
     /// For this process, which supervises its program.
     pub supervision: Option<&'a supervisor::Rules>,
 }
@@ -165,10 +166,11 @@ fn prepare<'a>(
         prctl::set_child_subreaper(true).at(Layer::PidNamespace, step)?;
         if walls.has(Layer::LandlockScopes) { Sweep::All } else { Sweep::Descendants }
     };
-    let confined = confine(walls, rules.ruleset, nnp)?;
+    let confined = confine(walls, rules.rulesets, nnp)?;
     // The rules' paths, the warden's socket and its other children's are not for this cell.
     let supervisors = rules.supervision.into_iter().flat_map(supervisor::Rules::descriptors);
-    let kept: Vec<_> = [socket.as_fd(), confined.ruleset.as_fd()].into_iter().chain(supervisors).collect();
+    let below = confined.program.as_ref().map(AsFd::as_fd);
+    let kept: Vec<_> = [socket.as_fd()].into_iter().chain(below).chain(supervisors).collect();
     descriptors::keep_only(&kept, walls.ablation.descriptors())?;
     let cell = Cell { walls, signals: super::child_signals()?, sweep };
     let (starter, listener) = starter(walls, &confined).at(Layer::ProtectedNames, step)?;
@@ -181,9 +183,8 @@ fn prepare<'a>(
 
 /// The process that is to be the program.
 fn starter(walls: &Walls, confined: &Confined) -> io::Result<(Starter, Option<OwnedFd>)> {
-    // Where no PID namespace protects this process from what it starts, a domain below its own does. It costs each
-    // file that is opened in the cell a second walk.
-    let ruleset = (!walls.has(Layer::PidNamespace)).then(|| confined.ruleset.as_raw_fd());
+    // A domain below this one's costs each file that is opened in the cell a second walk.
+    let ruleset = confined.program.as_ref().map(AsRawFd::as_raw_fd);
     let limits = match walls.has(Layer::Rlimits) {
         true => limits::rlimits(&walls.policy.limits, walls.tier),
         false => Vec::new(),

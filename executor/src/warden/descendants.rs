@@ -18,6 +18,19 @@ pub fn kill_strangers(known: &[i32]) -> bool {
     any
 }
 
+/// Every process below this one, as far as it can be seen.
+pub fn all() -> Vec<i32> {
+    let mut found = children(std::process::id() as i32);
+    let mut seen = 0;
+    while let Some(&pid) = found.get(seen) {
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+        found.extend(lists.flat_map(|list| numbers(&list)));
+        seen += 1;
+    }
+    found
+}
+
 fn kill_trees(roots: Vec<i32>) {
     for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
         let mut left = roots.clone();
@@ -33,5 +46,9 @@ fn kill_trees(roots: Vec<i32>) {
 /// parent is dead: it is then a child of this process, the subreaper.
 fn children(pid: i32) -> Vec<i32> {
     let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    numbers(&list)
+}
+
+fn numbers(list: &str) -> Vec<i32> {
     list.split_whitespace().filter_map(|number| number.parse().ok()).collect()
 }

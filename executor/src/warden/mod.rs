@@ -180,7 +180,7 @@ impl Told {
 fn run(walls: &Walls, socket: &OwnedFd, uid: Uid, gid: Gid) -> Result<(), LayerError> {
     descriptors::keep_only(&[socket.as_fd()], walls.ablation.descriptors())?;
     let (nnp, own) = settle(walls, uid, gid)?;
-    let ruleset = landlock::Rules::open(walls)?.ruleset()?;
+    let rulesets = landlock::Rules::open(walls)?.rulesets(walls)?;
     let shared = !walls.has(Layer::MountNamespace);
     let made = shared.then(Terminals::new).transpose();
     let (terminals, asker) = made.at(Layer::ProtectedNames, || "socketpair".into())?.unzip();
@@ -198,7 +198,7 @@ fn run(walls: &Walls, socket: &OwnedFd, uid: Uid, gid: Gid) -> Result<(), LayerE
     let signals = child_signals()?;
     tell(socket, &[READY], &[])?;
     let children = Vec::new();
-    let mut keeper = Keeper { walls, ruleset, supervision, terminals, own, nnp, socket, signals, children };
+    let mut keeper = Keeper { walls, rulesets, supervision, terminals, own, nnp, socket, signals, children };
     keeper.serve()?;
     walls.scratch.remove();
     exit(0)
@@ -254,7 +254,7 @@ fn tell(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd]) -> Result<(), LayerE
 /// A warden at work.
 struct Keeper<'a> {
     walls: &'a Walls,
-    ruleset: OwnedFd,
+    rulesets: landlock::Rulesets,
     /// What the cells' supervisors go by.
     supervision: Option<supervisor::Rules>,
     /// What the cells' programs get, where the terminals of a cell are among the machine's.
@@ -317,7 +317,7 @@ impl Keeper<'_> {
                 Ask::Worker => worker::run(self.walls, ours, self.own.as_ref(), self.nnp),
                 Ask::Cell | Ask::Terminal => {
                     let supervision = self.supervision.as_ref();
-                    let rules = cell::Rules { ruleset: &self.ruleset, supervision };
+                    let rules = cell::Rules { rulesets: &self.rulesets, supervision };
                     cell::run(self.walls, &rules, ours, self.nnp)
                 }
             },

@@ -2,6 +2,7 @@
 
 use super::caller::Caller;
 use super::find::Search;
+use super::loopback::Loopback;
 use super::metadata::Whose::{self, Open, Path};
 use super::open::How;
 use super::repository::Worktrees;
@@ -10,6 +11,7 @@ use super::terminals::Terminals;
 use super::{Answer, Result};
 use crate::sys::Notice;
 use nix::errno::Errno;
+use std::cell::RefCell;
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
 
@@ -25,6 +27,8 @@ pub struct Call<'a> {
     pub terminals: &'a Terminals,
     /// The worktrees that were linked.
     pub worktrees: &'a Worktrees,
+    /// The cell's sockets of TCP.
+    pub loopback: &'a RefCell<Loopback>,
     /// Whether the caller still waits.
     pub still: &'a dyn Fn() -> bool,
 }
@@ -69,6 +73,13 @@ impl Call<'_> {
             }
             libc::SYS_connect => self.connect(fd(a), b, c),
             libc::SYS_bind => self.bind(fd(a), b, c),
+            libc::SYS_listen => self.listen(fd(a), fd(b)),
+            libc::SYS_shutdown => self.shut_down(fd(a), fd(b)),
+            libc::SYS_getsockname => self.socket_name(fd(a), false, b, c),
+            libc::SYS_getpeername => self.socket_name(fd(a), true, b, c),
+            libc::SYS_setsockopt if (fd(b), fd(c)) == (libc::SOL_SOCKET, libc::SO_LINGER) => {
+                self.linger(fd(a), d, fd(e))
+            }
             _ => self.make_old(notice),
         }
     }

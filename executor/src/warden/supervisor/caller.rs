@@ -32,6 +32,14 @@ impl Caller {
         Ok(bytes)
     }
 
+    /// Writes all of `bytes` at `address`.
+    pub fn write(&self, address: u64, bytes: &[u8]) -> Result<()> {
+        match sys::write_memory(self.thread, address, bytes).map_err(errno)? {
+            written if written == bytes.len() => Ok(()),
+            _ => Err(Errno::EFAULT),
+        }
+    }
+
     /// Exactly `N` numbers of 64 bits at `address`.
     pub fn numbers<const N: usize>(&self, address: u64) -> Result<[i64; N]> {
         let bytes = self.bytes(address, N * 8)?;

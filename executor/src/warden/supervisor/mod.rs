@@ -21,6 +21,7 @@ mod names;
 mod repository;
 mod metadata;
 mod sockets;
+mod loopback;
 mod terminals;
 mod waiting;
 
@@ -30,12 +31,14 @@ use crate::cell::{capabilities, seccomp};
 use crate::sys::{self, Before, Fork, Starter};
 use broker_protocol::Tier;
 use caller::Caller;
+use loopback::Loopback;
 use nix::errno::Errno;
 use nix::sys::prctl;
 use nix::sys::stat::{Mode, stat, umask};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 use repository::Worktrees;
+use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use terminals::Terminals;
@@ -106,6 +109,8 @@ pub struct Supervisor<'a> {
     terminals: Terminals,
     /// Where git keeps the worktrees that the program has linked.
     worktrees: Worktrees,
+    /// The cell's sockets of TCP.
+    loopback: RefCell<Loopback>,
     /// Calls that wait for another process, with the kernel's name for each.
     waiting: Vec<(u64, Waiting)>,
 }
@@ -119,12 +124,13 @@ impl<'a> Supervisor<'a> {
         sys::notice_switch(listener.as_fd());
         let proc = stat("/proc")?.st_dev;
         let (terminals, worktrees) = (Terminals::default(), Worktrees::default());
-        Ok(Self { rules, proc, listener, terminals, worktrees, waiting: Vec::new() })
+        let loopback = RefCell::default();
+        Ok(Self { rules, proc, listener, terminals, worktrees, loopback, waiting: Vec::new() })
     }
 
     fn call<'c>(&'c self, caller: Caller, still: &'c dyn Fn() -> bool) -> call::Call<'c> {
-        let (terminals, worktrees) = (&self.terminals, &self.worktrees);
-        call::Call { rules: self.rules, proc: self.proc, caller, terminals, worktrees, still }
+        let Self { rules, proc, terminals, worktrees, loopback, .. } = self;
+        call::Call { rules, proc: *proc, caller, terminals, worktrees, loopback, still }
     }
 
     /// The program is given a terminal.
@@ -137,9 +143,9 @@ impl<'a> Supervisor<'a> {
         &self.listener
     }
 
-    /// Whether calls wait for another process, so that [`Self::look_again`] must be called soon.
+    /// Whether calls or handshakes wait for another process, so that [`Self::look_again`] must be called soon.
     pub fn waits(&self) -> bool {
-        !self.waiting.is_empty()
+        !self.waiting.is_empty() || self.loopback.borrow().waits()
     }
 
     /// Answers one call.
@@ -161,6 +167,7 @@ impl<'a> Supervisor<'a> {
 
     /// Tries the calls that wait once more.
     pub fn look_again(&mut self) {
+        self.loopback.get_mut().look();
         for (id, waiting) in std::mem::take(&mut self.waiting) {
             if !sys::notice_waits(self.listener.as_fd(), id) {
                 continue;

@@ -3,13 +3,15 @@
 //! Nothing here blocks: what would is tried again until it succeeds or its caller is gone.
 
 use super::find::by_descriptor;
+use super::loopback::is_over;
 use super::open::unblock;
 use super::{Answer, Result};
 use crate::sys;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{UnixAddr, connect};
+use nix::sys::socket::sockopt::SocketError;
+use nix::sys::socket::{UnixAddr, connect, getsockopt};
 use nix::sys::stat::Mode;
 use nix::unistd::pipe2;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -43,6 +45,8 @@ pub enum Waiting {
         /// Where to.
         address: UnixAddr,
     },
+    /// A socket of TCP, until its handshake is over.
+    Handshake(OwnedFd),
 }
 
 impl Waiting {
@@ -68,6 +72,11 @@ impl Waiting {
         Waiting::Connection { socket, object, address }.look()
     }
 
+    /// Waits for what a socket of the caller has begun.
+    pub fn handshake(socket: OwnedFd) -> Result<Answer> {
+        Waiting::Handshake(socket).look()
+    }
+
     /// Tries once.
     pub fn look(self) -> Result<Answer> {
         match self {
@@ -88,6 +97,11 @@ impl Waiting {
                     }
                 }
             }
+            Waiting::Handshake(socket) if !is_over(&socket) => Ok(Answer::Later(Waiting::Handshake(socket))),
+            Waiting::Handshake(socket) => match getsockopt(&socket, SocketError)? {
+                0 => Ok(Answer::Value(0)),
+                errno => Err(Errno::from_raw(errno)),
+            },
             Waiting::Connection { socket, object, address } => {
                 let flags = OFlag::from_bits_retain(fcntl(&socket, FcntlArg::F_GETFL)?);
                 let waits = !flags.contains(OFlag::O_NONBLOCK);

@@ -2,7 +2,8 @@
 
 use crate::{Loot, denied, number, sys};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixDatagram, UnixStream};
 use std::time::Duration;
@@ -13,6 +14,15 @@ pub fn attack(words: &[&str]) -> Option<Loot> {
     Some(match *words {
         ["connect", "tcp", address] => tcp(address),
         ["connect", "mptcp", address] => mptcp(address),
+        ["connect", "fast", address] => fast(address, sys::send_to),
+        ["connect", "fast-message", address] => fast(address, sys::send_message),
+        ["connect", "fast-later", address] => fast(address, |socket, address, bytes| {
+            sys::connect_with_data(socket)?;
+            sys::connect_v4(socket, address)?;
+            sys::send(socket, bytes)
+        }),
+        ["connect", "again", address] => again(address),
+        ["connect", "racing", address] => racing(address),
         ["connect", "udp", address] => udp(address),
         ["connect", "unix", path] => unix(UnixAddr::from_pathname(path)),
         ["connect", "abstract", name] => unix(UnixAddr::from_abstract_name(name)),
@@ -27,17 +37,62 @@ fn tcp(address: &str) -> Loot {
 }
 
 fn mptcp(address: &str) -> Loot {
-    let SocketAddr::V4(address) = parsed(address)? else { return Err(denied("an IPv4 address, please")) };
     let socket = sys::socket(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_MPTCP)?;
-    sys::connect_v4(&socket, address)?;
+    sys::connect_v4(&socket, v4(address)?)?;
     exchange(TcpStream::from(socket))
 }
 
+/// The first bytes go out with the request for a connection, which may be in no call named `connect`.
+fn fast(address: &str, send: fn(&OwnedFd, SocketAddrV4, &[u8]) -> std::io::Result<()>) -> Loot {
+    let socket = sys::socket(libc::AF_INET, libc::SOCK_STREAM, 0)?;
+    send(&socket, v4(address)?, b"attack\n")?;
+    hear(TcpStream::from(socket))
+}
+
+/// A socket that was connected to a server of the attacker's own, and is then connected elsewhere.
+fn again(address: &str) -> Loot {
+    let own = TcpListener::bind("127.0.0.1:0")?;
+    let socket = OwnedFd::from(TcpStream::connect(own.local_addr()?)?);
+    sys::disconnect(&socket)?;
+    sys::connect_v4(&socket, v4(address)?)?;
+    exchange(TcpStream::from(socket))
+}
+
+/// Connects to a server of the attacker's own, by an address that a thread changes all the time.
+fn racing(address: &str) -> Loot {
+    let own = TcpListener::bind("127.0.0.1:0")?;
+    own.set_nonblocking(true)?;
+    let (ours, theirs) = (v4(&own.local_addr()?.to_string())?, v4(address)?);
+    sys::while_changing(ours, theirs, &mut |raced| {
+        let mut last = denied("it never went there");
+        for _ in 0..2000 {
+            let socket = sys::socket(libc::AF_INET, libc::SOCK_STREAM, 0)?;
+            match raced.connect(&socket).and_then(|()| TcpStream::from(socket).peer_addr()) {
+                Ok(peer) if peer == theirs.into() => return tcp(address),
+                Ok(_) => drop(own.accept()),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    })
+}
+
 fn exchange(mut stream: TcpStream) -> Loot {
+    stream.write_all(b"attack\n")?;
+    hear(stream)
+}
+
+fn hear(mut stream: TcpStream) -> Loot {
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut buffer = [0; 64];
-    stream.write_all(b"attack\n")?;
     heard(stream.read(&mut buffer)?, &buffer)
+}
+
+fn v4(address: &str) -> std::io::Result<SocketAddrV4> {
+    match parsed(address)? {
+        SocketAddr::V4(address) => Ok(address),
+        SocketAddr::V6(_) => Err(denied("an IPv4 address, please")),
+    }
 }
 
 fn udp(address: &str) -> Loot {

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::net::SocketAddrV4;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A result of a system call in the C way.
 fn checked(result: i64) -> io::Result<i64> {
@@ -78,16 +79,105 @@ pub fn socket(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
     checked(unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) }.into()).map(owned)
 }
 
-pub fn connect_v4(socket: &OwnedFd, address: SocketAddrV4) -> io::Result<()> {
-    let address = libc::sockaddr_in {
+fn name_of(address: SocketAddrV4) -> libc::sockaddr_in {
+    libc::sockaddr_in {
         sin_family: libc::AF_INET as u16,
         sin_port: address.port().to_be(),
         sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(address.ip().octets()) },
         sin_zero: [0; 8],
-    };
-    let size = size_of_val(&address) as u32;
+    }
+}
+
+const NAME: u32 = size_of::<libc::sockaddr_in>() as u32;
+
+pub fn connect_v4(socket: &OwnedFd, address: SocketAddrV4) -> io::Result<()> {
+    let address = name_of(address);
     // SAFETY: the address is given with its size and lives until the call returns.
-    checked(unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), size) }.into()).map(drop)
+    checked(unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), NAME) }.into()).map(drop)
+}
+
+/// Connects to no address, which undoes a connection.
+pub fn disconnect(socket: &OwnedFd) -> io::Result<()> {
+    let nowhere = [0u8; 16];
+    // SAFETY: the address is given with its size and lives until the call returns.
+    checked(unsafe { libc::connect(socket.as_raw_fd(), nowhere.as_ptr().cast(), 16) }.into()).map(drop)
+}
+
+pub fn send(socket: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
+    // SAFETY: the bytes are given with their number and live until the call returns.
+    checked(unsafe { libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) } as i64).map(drop)
+}
+
+/// Connects and sends in one call.
+pub fn send_to(socket: &OwnedFd, address: SocketAddrV4, bytes: &[u8]) -> io::Result<()> {
+    let address = name_of(address);
+    let (fd, from, length) = (socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len());
+    // SAFETY: bytes and address are given with their sizes and live until the call returns.
+    let sent =
+        unsafe { libc::sendto(fd, from, length, libc::MSG_FASTOPEN, (&raw const address).cast(), NAME) };
+    checked(sent as i64).map(drop)
+}
+
+/// The same by a message.
+pub fn send_message(socket: &OwnedFd, address: SocketAddrV4, bytes: &[u8]) -> io::Result<()> {
+    let mut address = name_of(address);
+    let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    // SAFETY: a message of zeros is valid; what it points to is given with its size and lives until the call returns.
+    let sent = unsafe {
+        let mut message = std::mem::zeroed::<libc::msghdr>();
+        message.msg_name = (&raw mut address).cast();
+        message.msg_namelen = NAME;
+        message.msg_iov = &raw mut part;
+        message.msg_iovlen = 1;
+        libc::sendmsg(socket.as_raw_fd(), &message, libc::MSG_FASTOPEN)
+    };
+    checked(sent as i64).map(drop)
+}
+
+/// From now on `connect` only takes note of the address, and the first bytes go there.
+pub fn connect_with_data(socket: &OwnedFd) -> io::Result<()> {
+    let (on, level) = (1i32, libc::IPPROTO_TCP);
+    let option = libc::TCP_FASTOPEN_CONNECT;
+    // SAFETY: the number is given with its size and lives until the call returns.
+    checked(unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const on).cast(), 4) }.into())
+        .map(drop)
+}
+
+/// An address that another thread changes all the time, in the kernel's form.
+#[repr(C)]
+pub struct Raced(AtomicU64, u64);
+
+impl Raced {
+    /// Connects to what it is when the kernel looks.
+    pub fn connect(&self, socket: &OwnedFd) -> io::Result<()> {
+        // SAFETY: the address is given with its size and outlives the call; that it changes meanwhile is what is wanted.
+        checked(unsafe { libc::connect(socket.as_raw_fd(), (&raw const *self).cast(), NAME) }.into())
+            .map(drop)
+    }
+}
+
+/// Runs `work` while a thread changes an address from one to the other and back.
+pub fn while_changing<T>(one: SocketAddrV4, other: SocketAddrV4, work: &mut dyn FnMut(&Raced) -> T) -> T {
+    let word = |address: SocketAddrV4| {
+        let name = name_of(address);
+        let mut bytes = [0; 8];
+        bytes[..2].copy_from_slice(&name.sin_family.to_ne_bytes());
+        bytes[2..4].copy_from_slice(&name.sin_port.to_ne_bytes());
+        bytes[4..].copy_from_slice(&name.sin_addr.s_addr.to_ne_bytes());
+        u64::from_ne_bytes(bytes)
+    };
+    let (raced, done) = (Raced(AtomicU64::new(word(one)), 0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                raced.0.store(word(other), Ordering::Relaxed);
+                raced.0.store(word(one), Ordering::Relaxed);
+            }
+        });
+        let result = work(&raced);
+        done.store(true, Ordering::Relaxed);
+        result
+    })
 }
 
 pub fn signal(pid: i64, signal: i32) -> io::Result<()> {

@@ -1,0 +1,445 @@
+//! The loopback of a flat cell: its programs talk to each other over TCP, and with nobody else, in either direction.
+//!
+//! Attacks are run without a cell first, where they must work.
+#![allow(clippy::unwrap_used)]
+
+use broker_protocol::Tier;
+use lazaret_tests::{Finished, Place, World, run};
+use std::fs;
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Runs a test in both flat places.
+fn flat(test: impl Fn(&World)) {
+    let places = Place::all().into_iter().filter(|place| place.tier == Tier::Flat);
+    let failed: Vec<String> = places
+        .filter(|place| catch_unwind(AssertUnwindSafe(|| test(&World::new(*place)))).is_err())
+        .map(|place| place.to_string())
+        .collect();
+    assert!(failed.is_empty(), "failed in {}", failed.join(", "));
+}
+
+fn cell(world: &World, script: &str, code: &str) -> Finished {
+    world.put(script, code);
+    run(&mut world.cell(&format!("python3 {script}")), LIMIT)
+}
+
+fn host(world: &World, script: &str) -> Finished {
+    run(world.host("python3").current_dir(&world.project).arg(script), LIMIT)
+}
+
+const WORK: &str = r#"
+import asyncio, errno, http.server, multiprocessing.managers, os, socket, struct, threading, time, urllib.request
+
+def pair(family=socket.AF_INET, bind='127.0.0.1', to='127.0.0.1'):
+    l = socket.socket(family); l.setsockopt(1, 2, 1); l.bind((bind, 0)); l.listen(8)
+    c = socket.create_connection((to, l.getsockname()[1]), 5); a, p = l.accept()
+    c.sendall(b'ping'); assert a.recv(4) == b'ping'; a.sendall(b'pong'); assert c.recv(4) == b'pong'
+    assert c.getpeername()[1] == l.getsockname()[1] and a.getpeername()[1] == c.getsockname()[1] == p[1]
+    assert '127.0.0.1' in p[0]; a.close(); assert c.recv(1) == b''; return l
+
+for how in [(2, '127.0.0.1', '127.0.0.1'), (2, '0.0.0.0', '127.0.0.1'), (2, '', 'localhost'), (2, '127.0.0.1', '0.0.0.0'),
+            (10, '::1', '::1'), (10, '::', '::1'), (10, '::', '127.0.0.1'), (10, '::ffff:127.0.0.1', '127.0.0.1'),
+            (2, '127.0.0.1', '::ffff:127.0.0.1')]:
+    l = pair(*how); name = l.getsockname()
+    assert name[0] == {'::1': '::1', '::': '::ffff:127.0.0.1'}.get(how[1], '::ffff:127.0.0.1' if how[0] == 10 else '127.0.0.1'), name
+    l.close()
+    try: socket.create_connection((how[2], name[1]), 2); print('still there', how)
+    except ConnectionRefusedError: pass
+    again = socket.socket(how[0]); again.setsockopt(1, 2, 1); again.bind((how[1], name[1])); again.listen(); again.close()
+
+def refused(want, call):
+    try: call()
+    except OSError as e: assert e.errno == want, (e, want)
+    else: raise AssertionError('allowed')
+l = pair()
+refused(errno.EADDRINUSE, lambda: socket.socket().bind(l.getsockname()))
+refused(errno.EINVAL, lambda: l.bind(('127.0.0.1', 0)))
+for address in ['192.0.2.2', '127.0.0.2', '224.0.0.1', '255.255.255.255']:
+    refused(errno.EADDRNOTAVAIL, lambda: socket.socket().bind((address, 0)))
+for address in ['192.0.2.1', '8.8.8.8', '224.0.0.1', '255.255.255.255']:
+    refused(errno.ENETUNREACH, lambda: socket.socket().connect((address, 80)))
+refused(errno.ENETUNREACH, lambda: socket.socket(10).connect(('fe80::1', 80)))
+refused(errno.ENETUNREACH, lambda: socket.socket(10).connect(('::ffff:8.8.8.8', 80)))
+refused(errno.EADDRNOTAVAIL, lambda: socket.socket(10).bind(('fe80::1', 0)))
+for port in [0, 1, 65535]: refused(errno.ECONNREFUSED, lambda: socket.socket().connect(('127.0.0.1', port)))
+refused(errno.ENOTCONN, lambda: socket.socket().getpeername())
+refused(errno.EACCES, lambda: socket.socket().bind(('127.0.0.1', 80)))
+c = socket.create_connection(l.getsockname()); refused(errno.EISCONN, lambda: c.connect(l.getsockname()))
+only = socket.socket(10); only.setsockopt(41, 26, 1); only.bind(('::', 0)); only.listen()
+refused(errno.ECONNREFUSED, lambda: socket.create_connection(('127.0.0.1', only.getsockname()[1]), 2))
+socket.create_connection(('::1', only.getsockname()[1]), 2)
+# Bound and not listening yet; an address of the client's own; no address at all.
+b = socket.socket(); b.bind(('127.0.0.1', 0)); refused(errno.ECONNREFUSED, lambda: socket.socket().connect(b.getsockname()))
+c = socket.create_connection(l.getsockname(), 5, source_address=('127.0.0.1', 0)); assert c.getsockname()[0] == '127.0.0.1'
+u = socket.socket(); u.listen(); assert u.getsockname()[0] == '127.0.0.1'; socket.create_connection(u.getsockname(), 2)
+# A reset when that is asked for.
+l = pair(); c = socket.create_connection(l.getsockname()); a, _ = l.accept()
+c.setsockopt(1, 13, struct.pack('ii', 1, 0)); c.close()
+try: a.recv(1); print('no reset')
+except ConnectionResetError: pass
+# An accept that is waited for ends with its listener.
+threading.Thread(target=lambda: (time.sleep(.2), l.shutdown(2))).start()
+refused(errno.EINVAL, l.accept)
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *a): pass
+class Server(http.server.ThreadingHTTPServer): request_queue_size = 500
+s = Server(('', 0), Quiet); threading.Thread(target=s.serve_forever, daemon=True).start()
+for _ in range(100): assert urllib.request.urlopen(f'http://localhost:{s.server_port}/work.py').read(7) == b'\nimport'
+many = [socket.create_connection(('127.0.0.1', s.server_port)) for _ in range(200)]; [m.close() for m in many]
+s.shutdown()
+
+async def main():
+    async def echo(r, w): w.write(await r.read(4)); await w.drain(); w.close()
+    for host in ['127.0.0.1', 'localhost', '::1', None]:
+        server = await asyncio.start_server(echo, host, 0)
+        address = server.sockets[-1].getsockname()
+        async def one():
+            r, w = await asyncio.open_connection(*address[:2]); w.write(b'data'); assert await r.read() == b'data'; w.close()
+        await asyncio.gather(*[one() for _ in range(200)])
+        server.close(); await server.wait_closed()
+        refused(errno.ECONNREFUSED, lambda: socket.create_connection(address[:2], 2))
+asyncio.run(main())
+
+class Manager(multiprocessing.managers.BaseManager): pass
+Manager.register('table', dict, exposed=['__setitem__', '__getitem__'])
+m = Manager(('127.0.0.1', 0), b'k'); m.start(); m.table().__setitem__('a', 1)
+o = Manager(m.address, b'k'); o.connect(); m.shutdown()
+
+# A listener that only a grandchild has left, and one that came over a Unix socket.
+l = pair(); r, w = os.pipe()
+if os.fork() == 0:
+    if os.fork() == 0: os.write(w, b'x'); a, _ = l.accept(); a.sendall(b'child'); os._exit(0)
+    os._exit(0)
+os.wait(); os.read(r, 1); name = l.getsockname(); l.close(); assert socket.create_connection(name, 2).recv(9) == b'child'
+l = pair(); name = l.getsockname(); x, y = socket.socketpair(); socket.send_fds(x, [b'f'], [l.fileno()]); l.close()
+l = socket.socket(fileno=socket.recv_fds(y, 1, 1)[1][0]); socket.create_connection(name, 2); l.accept()
+# One port for several, and more connections than descriptors.
+port = 0; several = []
+for i in range(3):
+    l = socket.socket(); l.setsockopt(1, 15, 1); l.bind(('127.0.0.1', port)); l.listen(500); port = l.getsockname()[1]; several.append(l)
+[l.close() for l in several[1:]]
+for i in range(3000): c = socket.create_connection(('127.0.0.1', port), 2); several[0].accept()[0].close(); c.close()
+print('ok')
+"#;
+
+#[test]
+fn programs_talk_to_their_own_servers() {
+    flat(|world| {
+        let inside = cell(world, "work.py", WORK);
+        assert_eq!(inside.success(), "ok\n", "{}", inside.errors());
+    });
+}
+
+const SUITE: &str = r#"
+import http.client, http.server, socketserver, threading, unittest
+class Echo(socketserver.StreamRequestHandler):
+    def handle(self): self.wfile.write(self.rfile.readline().upper())
+class T(unittest.TestCase):
+    def setUp(self):
+        self.server = socketserver.TCPServer(('localhost', 0), Echo); threading.Thread(target=self.server.serve_forever).start()
+    def tearDown(self): self.server.shutdown(); self.server.server_close()
+    def test_address(self): self.assertEqual(self.server.server_address[0], '127.0.0.1')
+    def test_echo(self):
+        import socket
+        with socket.create_connection(self.server.server_address) as c:
+            c.sendall(b'hello\n'); self.assertEqual(c.recv(9), b'HELLO\n')
+"#;
+
+const NODE: &str = "
+const http = require('http'), net = require('net');
+const server = http.createServer((q, r) => r.end('hello ' + q.socket.remoteAddress.replace('::ffff:', '')));
+server.listen(0, () => http.get({ port: server.address().port }, r => r.on('data', d => {
+    console.log(String(d)); server.close();
+    const refused = net.connect(server.address()?.port ?? 1, '127.0.0.1'); refused.on('error', e => console.log(e.code));
+})));";
+
+#[test]
+fn suites_and_servers_of_others_work() {
+    flat(|world| {
+        world.put("test_echo.py", SUITE);
+        let said = run(
+            &mut world.cell(
+                "python3 -m unittest -q 2>&1 | tail -1; python3 -m http.server 8123 > log 2>&1 & \
+            for i in $(seq 50); do curl -sf http://127.0.0.1:8123/test_echo.py > got && break; sleep 0.1; done
+            cmp got test_echo.py && echo same; kill $!",
+            ),
+            LIMIT,
+        );
+        assert_eq!(said.text(), "OK\nsame\n", "{}", said.errors());
+        if run(world.host("node").args(["-e", "1"]), LIMIT).code() == 0 {
+            world.put("server.js", NODE);
+            let said = run(&mut world.cell("node server.js"), LIMIT);
+            assert_eq!(said.success(), "hello 127.0.0.1\nECONNREFUSED\n", "{}", said.errors());
+        }
+    });
+}
+
+/// Listens and says what it hears; `port` says where.
+const OPEN: &str = r#"
+import os, socket, sys
+family, address, port = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+l = socket.socket(family)
+if address != 'none': l.bind((address, port))
+l.listen(); l.settimeout(3)
+with open('port.new', 'w') as f: f.write(str(l.getsockname()[1]))
+os.rename('port.new', 'port')
+try:
+    while True: a, _ = l.accept(); a.settimeout(1); print('GOT', a.recv(99).decode()); break
+except TimeoutError: print('nobody')
+"#;
+
+/// Says that something is over, also when it has failed.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Calls every address of the machine at the port that a program has written down, until it has ended.
+fn call_while<T>(world: &World, work: impl FnOnce() -> T) -> T {
+    let done = AtomicBool::new(false);
+    let mut addresses: Vec<IpAddr> = ["127.0.0.1", "::1"].map(|ip| ip.parse().unwrap()).to_vec();
+    // No packet is sent: this asks which address the machine would use.
+    let outward = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
+        socket.connect("192.0.2.77:9")?;
+        socket.local_addr()
+    });
+    addresses.extend(outward.map(|address| address.ip()));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                let port =
+                    fs::read_to_string(world.project.join("port")).ok().and_then(|text| text.parse().ok());
+                for address in
+                    port.iter().flat_map(|port| addresses.iter().map(|ip| SocketAddr::new(*ip, *port)))
+                {
+                    if let Ok(mut stream) = TcpStream::connect_timeout(&address, Duration::from_millis(100)) {
+                        let _ = stream.write_all(world.canary.as_bytes());
+                    }
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let _over = Over(&done);
+        work()
+    })
+}
+
+#[test]
+fn no_program_of_the_machine_comes_to_a_cells_server() {
+    flat(|world| {
+        world.put("open.py", OPEN);
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        for (family, address, port) in [
+            (2, "127.0.0.1", free),
+            (2, "0.0.0.0", 0),
+            (2, "none", 0),
+            (10, "::1", 0),
+            (10, "::", 0),
+            (10, "none", 0),
+        ] {
+            let words = format!("open.py {family} {address} {port}");
+            let _ = fs::remove_file(world.project.join("port"));
+            let inside = call_while(world, || run(&mut world.cell(&format!("python3 {words}")), LIMIT));
+            assert_eq!(inside.success(), "nobody\n", "{words}: {}", inside.errors());
+            let _ = fs::remove_file(world.project.join("port"));
+            let mut control = world.host("python3");
+            control.current_dir(&world.project).args(words.split(' '));
+            let outside = call_while(world, || run(&mut control, LIMIT));
+            assert_eq!(outside.success(), format!("GOT {}\n", world.canary), "the control of {words}");
+        }
+    });
+}
+
+/// Opens and closes a listener in every way there is, and connects to its port all the time, in every way there is.
+const RACE: &str = r#"
+import os, random, select, socket, struct, sys, threading, time
+port = int(open('port').read()); end = time.time() + float(sys.argv[1]); own = [0]; kept = []
+def listen():
+    while time.time() < end:
+        l = socket.socket(); l.setsockopt(1, 2, 1)
+        try: l.bind(('127.0.0.1', port)); l.listen(random.choice([0, 1, 99]))
+        except OSError: l.close(); continue
+        time.sleep(random.random() / 200)
+        try:
+            random.choice([lambda: l.shutdown(2), lambda: l.shutdown(0), lambda: None, lambda: l.connect(('127.0.0.1', port))])()
+        except OSError: pass
+        if random.random() < .2: time.sleep(.02)
+        l.close()
+def connect():
+    while time.time() < end:
+        c = socket.socket(); c.setblocking(random.random() < .3); copy = c.dup()
+        try: c.connect((random.choice(['127.0.0.1', '0.0.0.0']), port))
+        except OSError: pass
+        try: copy.send(b'x')
+        except OSError: pass
+        if random.random() < .5: c.close()
+        select.select([copy], [], [], .02); copy.setblocking(False)
+        try:
+            heard = copy.recv(99)
+            if heard: print('GOT', heard.decode()); sys.stdout.flush(); os._exit(0)
+        except OSError: pass
+        c.close(); copy.close(); own[0] += 1
+threads = [threading.Thread(target=t) for t in [listen, connect, connect, connect]]
+[t.start() for t in threads]; [t.join() for t in threads]; print('tried', own[0] > 200)
+"#;
+
+/// Takes the port on all addresses whenever it can be had, and answers with the secret.
+fn take_while<T>(world: &World, port: u16, work: impl FnOnce() -> T) -> (T, u32) {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let host = scope.spawn(|| {
+            let mut taken = 0;
+            while !done.load(Ordering::Relaxed) {
+                // The standard library sets SO_REUSEADDR.
+                let Ok(listener) = TcpListener::bind(("0.0.0.0", port)) else { continue };
+                taken += 1;
+                listener.set_nonblocking(true).unwrap();
+                let until = std::time::Instant::now() + Duration::from_millis(10);
+                while std::time::Instant::now() < until {
+                    let Ok((mut stream, _)) = listener.accept() else { continue };
+                    let _ = stream.write_all(world.canary.as_bytes());
+                }
+                drop(listener);
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            taken
+        });
+        let result = {
+            let _over = Over(&done);
+            work()
+        };
+        (result, host.join().unwrap())
+    })
+}
+
+#[test]
+fn a_server_that_takes_over_a_cells_port_is_not_reached() {
+    flat(|world| {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        world.put("port", port.to_string());
+        world.put("race.py", RACE);
+        let (inside, taken) = take_while(world, port, || run(&mut world.cell("python3 race.py 5"), LIMIT));
+        assert_eq!(inside.success(), "tried True\n", "{}", inside.errors());
+        assert!(taken > 20, "the host took the port {taken} times only");
+        let control = || run(world.host("python3").current_dir(&world.project).args(["race.py", "5"]), LIMIT);
+        let (outside, _) = take_while(world, port, control);
+        assert_eq!(outside.success(), format!("GOT {}\n", world.canary), "the control");
+    });
+}
+
+const QUEUE: &str = r#"
+import errno, os, select, socket, struct, threading, time
+l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen(0); name = l.getsockname()
+def begin():
+    c = socket.socket(); c.setblocking(False)
+    try: c.connect(name)
+    except BlockingIOError: pass
+    return c
+waiting = [begin() for _ in range(50)]
+done = []
+def block():
+    c = socket.socket(); c.connect(name); done.append(c)
+blocked = [threading.Thread(target=block, daemon=True) for _ in range(10)]; [t.start() for t in blocked]
+time.sleep(.3); assert not done
+start = time.time()
+for i in range(100): open('f', 'w').close()
+assert time.time() - start < 2, 'the supervisor waits'
+again = []
+def accept():
+    while True:
+        try: again.append(l.accept())
+        except OSError: return
+threading.Thread(target=accept, daemon=True).start()
+[t.join() for t in blocked]; assert len(done) == 10
+for c in waiting: assert select.select([], [c], [], 20)[1] and c.getsockopt(1, 4) == 0, c
+# Those that are on their way when the listener goes end with it.
+l2 = socket.socket(); l2.bind(('127.0.0.1', 0)); l2.listen(0); name = l2.getsockname()
+late = [begin() for _ in range(20)]; time.sleep(.1); l2.shutdown(2)
+for c in late: assert select.select([], [c], [], 5)[1]
+assert any(c.getsockopt(1, 4) for c in late)
+# A close that would wait, of a socket that the supervisor may have last.
+l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen()
+for i in range(20):
+    c = socket.create_connection(l.getsockname()); a, _ = l.accept()
+    c.setsockopt(1, 13, struct.pack('ii', 1, 1000)); c.setblocking(False)
+    try:
+        while True: c.send(b'x' * 65536)
+    except BlockingIOError: pass
+    fd = c.fileno()
+    def ask():
+        try:
+            for _ in range(200): c.getpeername()
+        except OSError: pass
+    t = threading.Thread(target=ask); t.start(); time.sleep(.001); c.close(); t.join(); again.append(a)
+start = time.time(); open('f', 'w').close(); assert time.time() - start < 2
+# Too many at once.
+l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen(0); name = l.getsockname(); crowd = []
+try:
+    for _ in range(400): c = socket.socket(); c.setblocking(False); crowd.append(c); c.connect_ex(name) == errno.EAGAIN and 1 / 0
+except ZeroDivisionError: print('ok', len(crowd) > 100)
+open('f', 'w').close()
+"#;
+
+#[test]
+fn a_full_queue_stops_nobody_else() {
+    flat(|world| {
+        let inside = cell(world, "queue.py", QUEUE);
+        assert_eq!(inside.success(), "ok True\n", "{}", inside.errors());
+    });
+}
+
+#[test]
+fn a_cell_does_not_reach_the_server_of_another() {
+    flat(|world| {
+        let serve = "import os, socket, sys, time
+l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen()
+open('port.new', 'w').write(str(l.getsockname()[1])); os.rename('port.new', 'port'); l.settimeout(4)
+try: l.accept()[0].sendall(sys.argv[1].encode())
+except TimeoutError: print('nobody')";
+        let reach = "import os, socket, time
+while not os.path.exists('port'): time.sleep(.05)
+print(socket.create_connection(('127.0.0.1', int(open('port').read())), 2).recv(99).decode())";
+        world.put("serve.py", serve);
+        world.put("reach.py", reach);
+        let served = format!("python3 serve.py {}", world.canary);
+        std::thread::scope(|scope| {
+            let server = scope.spawn(|| run(&mut world.cell(&served), LIMIT));
+            let client = run(&mut world.cell("python3 reach.py"), LIMIT);
+            assert!(client.errors().contains("ConnectionRefusedError"), "{}", client.errors());
+            assert_eq!(server.join().unwrap().text(), "nobody\n");
+        });
+        fs::remove_file(world.project.join("port")).unwrap();
+        std::thread::scope(|scope| {
+            let mut command = world.host("python3");
+            command.current_dir(&world.project).arg("serve.py").arg(&world.canary);
+            scope.spawn(move || run(&mut command, LIMIT));
+            let client = host(world, "reach.py");
+            assert_eq!(client.success(), format!("{}\n", world.canary), "the control");
+        });
+    });
+}
+
+/// A cell's own socket, and nothing of the machine's that can be asked through one.
+#[test]
+fn a_socket_says_nothing_of_the_machine() {
+    flat(|world| {
+        let ask = "import fcntl, socket, struct
+s = socket.socket()
+for request in [0x8912, 0x8915, 0x8927]:
+    try: print(fcntl.ioctl(s, request, struct.pack('256s', b'lo') if request != 0x8912 else struct.pack('iP', 0, 0))[:4] and 'GOT')
+    except PermissionError: print('refused')";
+        let inside = cell(world, "ask.py", ask);
+        assert_eq!(inside.success(), "refused\nrefused\nrefused\n");
+        assert_eq!(host(world, "ask.py").success(), "GOT\nGOT\nGOT\n", "the control");
+    });
+}
