@@ -10,7 +10,7 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -69,7 +69,8 @@ refused(errno.ENETUNREACH, lambda: socket.socket(10).connect(('::ffff:8.8.8.8', 
 refused(errno.EADDRNOTAVAIL, lambda: socket.socket(10).bind(('fe80::1', 0)))
 for port in [0, 1, 65535]: refused(errno.ECONNREFUSED, lambda: socket.socket().connect(('127.0.0.1', port)))
 refused(errno.ENOTCONN, lambda: socket.socket().getpeername())
-refused(errno.EACCES, lambda: socket.socket().bind(('127.0.0.1', 80)))
+try: socket.socket().bind(('127.0.0.1', 80))  # Where a machine gives that to everybody, it is the cell's own.
+except PermissionError: pass
 c = socket.create_connection(l.getsockname()); refused(errno.EISCONN, lambda: c.connect(l.getsockname()))
 only = socket.socket(10); only.setsockopt(41, 26, 1); only.bind(('::', 0)); only.listen()
 refused(errno.ECONNREFUSED, lambda: socket.create_connection(('127.0.0.1', only.getsockname()[1]), 2))
@@ -263,7 +264,7 @@ fn no_program_of_the_machine_comes_to_a_cells_server() {
 /// Opens and closes a listener in every way there is, and connects to its port all the time, in every way there is.
 const RACE: &str = r#"
 import os, random, select, socket, struct, sys, threading, time
-port = int(open('port').read()); end = time.time() + float(sys.argv[1]); own = [0]; kept = []
+port = int(open('port').read()); end = time.time() + float(sys.argv[1]); own = [0]; open('ready', 'w').close()
 def listen():
     while time.time() < end:
         l = socket.socket(); l.setsockopt(1, 2, 1)
@@ -293,20 +294,27 @@ threads = [threading.Thread(target=t) for t in [listen, connect, connect, connec
 [t.start() for t in threads]; [t.join() for t in threads]; print('tried', own[0] > 200)
 "#;
 
-/// Takes the port on all addresses whenever it can be had, and answers with the secret.
-fn take_while<T>(world: &World, port: u16, work: impl FnOnce() -> T) -> (T, u32) {
-    let done = AtomicBool::new(false);
+/// Takes the port on all addresses whenever it can be had, once the program says `ready`, keeps it for some time, and answers with the secret.
+fn take_while<T>(world: &World, port: u16, keep: Duration, work: impl FnOnce() -> T) -> (T, u32) {
+    let (done, ready) = (AtomicBool::new(false), world.project.join("ready"));
+    let _ = fs::remove_file(&ready);
     std::thread::scope(|scope| {
         let host = scope.spawn(|| {
             let mut taken = 0;
+            while !ready.exists() && !done.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
             while !done.load(Ordering::Relaxed) {
                 // The standard library sets SO_REUSEADDR.
                 let Ok(listener) = TcpListener::bind(("0.0.0.0", port)) else { continue };
                 taken += 1;
                 listener.set_nonblocking(true).unwrap();
-                let until = std::time::Instant::now() + Duration::from_millis(10);
-                while std::time::Instant::now() < until {
-                    let Ok((mut stream, _)) = listener.accept() else { continue };
+                let until = Instant::now() + keep;
+                while Instant::now() < until && !done.load(Ordering::Relaxed) {
+                    let Ok((mut stream, _)) = listener.accept() else {
+                        std::thread::sleep(Duration::from_millis(1));
+                        continue;
+                    };
                     let _ = stream.write_all(world.canary.as_bytes());
                 }
                 drop(listener);
@@ -324,16 +332,67 @@ fn take_while<T>(world: &World, port: u16, work: impl FnOnce() -> T) -> (T, u32)
 
 #[test]
 fn a_server_that_takes_over_a_cells_port_is_not_reached() {
+    const SHORT: Duration = Duration::from_millis(10);
     flat(|world| {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         world.put("port", port.to_string());
         world.put("race.py", RACE);
-        let (inside, taken) = take_while(world, port, || run(&mut world.cell("python3 race.py 5"), LIMIT));
+        let (inside, taken) =
+            take_while(world, port, SHORT, || run(&mut world.cell("python3 race.py 5"), LIMIT));
         assert_eq!(inside.success(), "tried True\n", "{}", inside.errors());
         assert!(taken > 20, "the host took the port {taken} times only");
         let control = || run(world.host("python3").current_dir(&world.project).args(["race.py", "5"]), LIMIT);
-        let (outside, _) = take_while(world, port, control);
+        let (outside, _) = take_while(world, port, SHORT, control);
         assert_eq!(outside.success(), format!("GOT {}\n", world.canary), "the control");
+    });
+}
+
+/// Connections that wait for room with a listener, which then goes. The kernel asks again after a second.
+const LATE: &str = r#"
+import os, signal, socket, sys, time
+port = int(open('port').read()); way = sys.argv[1]
+l = socket.socket(); l.setsockopt(1, 2, 1); l.bind(('127.0.0.1', port)); l.listen(0); open('ready', 'w').close()
+waiting = [socket.socket() for _ in range(12)]; children = []
+for c in waiting:
+    if way == 'blocking':
+        child = os.fork()
+        if child == 0: c.connect(('127.0.0.1', port)); os._exit(0)
+        children.append(child)
+    else:
+        c.setblocking(False)
+        try: c.connect(('127.0.0.1', port))
+        except BlockingIOError: pass
+time.sleep(.2)
+for child in children: os.kill(child, signal.SIGKILL); os.waitpid(child, 0)
+if way == 'shutdown': l.shutdown(2)
+else: l.close()
+end = time.time() + 5
+while time.time() < end:
+    for c in waiting:
+        c.setblocking(False)
+        try: heard = c.recv(99)
+        except OSError: continue
+        if heard: print('GOT', heard.decode()); sys.exit()
+    time.sleep(.01)
+print('nothing')
+"#;
+
+#[test]
+fn a_connection_under_way_does_not_go_to_who_comes_after() {
+    flat(|world| {
+        world.put("late.py", LATE);
+        for way in ["close", "shutdown", "blocking"] {
+            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            world.put("port", port.to_string());
+            let script = format!("python3 late.py {way}");
+            let (inside, taken) = take_while(world, port, LIMIT, || run(&mut world.cell(&script), LIMIT));
+            assert_eq!(inside.success(), "nothing\n", "{way}: {}", inside.errors());
+            assert!(taken > 0, "{way}: the host did not get the port");
+            let control =
+                || run(world.host("python3").current_dir(&world.project).args(["late.py", way]), LIMIT);
+            let (outside, _) = take_while(world, port, LIMIT, control);
+            assert_eq!(outside.success(), format!("GOT {}\n", world.canary), "the control of {way}");
+        }
     });
 }
 
@@ -426,6 +485,30 @@ print(socket.create_connection(('127.0.0.1', int(open('port').read())), 2).recv(
             let client = host(world, "reach.py");
             assert_eq!(client.success(), format!("{}\n", world.canary), "the control");
         });
+    });
+}
+
+/// The supervisor, and Landlock behind it: without either the other holds.
+#[test]
+fn tcp_has_two_walls() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let connect = format!(
+        "python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", {})); print(\"GOT\")'",
+        listener.local_addr().unwrap().port()
+    );
+    let bind = "python3 -c 'import socket; socket.socket().bind((\"127.0.0.1\", 0)); print(\"GOT\")'";
+    flat(|world| {
+        for script in [&connect, bind] {
+            assert_eq!(run(world.host("bash").args(["-c", script]), LIMIT).success(), "GOT\n", "the control");
+        }
+        for (without, error) in [("protected-names", "Permission denied"), ("landlock-network", "refused")] {
+            let world = World::ablated(world.place, without);
+            let inside = run(&mut world.cell(&connect), LIMIT);
+            assert!(inside.errors().contains(error), "without {without}: {}", inside.errors());
+        }
+        let world = World::ablated(world.place, "protected-names");
+        let inside = run(&mut world.cell(bind), LIMIT);
+        assert!(inside.errors().contains("Permission denied"), "{}", inside.errors());
     });
 }
 

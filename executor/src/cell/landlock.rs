@@ -3,8 +3,8 @@
 //!
 //! *Guarantees*: files outside the views cannot be opened, listed, run, made, removed or renamed, reads included;
 //! mounting is refused; processes outside the domain cannot be traced (all ABIs) or signalled, and abstract sockets
-//! outside it not reached (ABI 6). In the flat tier TCP is closed (ABI 4); in the namespaced tier a cell may talk to
-//! itself, and the network namespace is the wall. *Does not*: cover metadata (`chmod`, `stat`, `utime`), UDP or other
+//! outside it not reached (ABI 6). In the flat tier TCP is closed to programs (ABI 4), and open to the supervisor, which
+//! makes their calls; in the namespaced tier a cell may talk to itself, and the network namespace is the wall. *Does not*: cover metadata (`chmod`, `stat`, `utime`), UDP or other
 //! families, pathname sockets before ABI 9. *Needs*: Linux 5.13; every right of the running kernel is asked for, and
 //! nothing less is accepted. *Order*: after the mounts, before seccomp. *Fails*: the session does not open. *Tested by*:
 //! `files_outside_stay_closed`, `other_processes_are_out_of_reach`, corpus `FS-*`, `PROC-*`, `NET-013`.

@@ -176,7 +176,7 @@ fn lost(layer: Layer) -> &'static str {
             "the numbers of other processes of this machine are visible, and nothing else of them"
         }
         Layer::NetworkNamespace => {
-            "no own loopback: all sockets are closed but Unix streams by paths inside the zones"
+            "no loopback but one for each call, of TCP; all other sockets are closed but Unix streams by paths inside the zones"
         }
         Layer::IpcNamespace => "no own System V IPC: it is closed altogether",
         Layer::UtsNamespace => "the host's name is visible",

@@ -253,8 +253,12 @@ impl Loopback {
             tcp.v6_only(only)?;
             return Err(errno(error));
         }
-        let port = Name::of(tcp, false)?.port;
-        self.bound.push(Bound { at: (own, port), reach, inode: inode(&tcp.socket)?, holder: tcp.holder });
+        let at = (own, Name::of(tcp, false)?.port);
+        // What had it before is closed, or shares it and has gone to another process.
+        if self.bound.iter().any(|bound| bound.at == at && bound.take().is_none()) {
+            self.find_all();
+        }
+        self.bound.push(Bound { at, reach, inode: inode(&tcp.socket)?, holder: tcp.holder });
         Ok(())
     }
 
@@ -284,6 +288,8 @@ impl Loopback {
         }
         match begun {
             Err(Errno::EINPROGRESS) => {}
+            // A call that a signal has begun again, which kernels before 5.19 do.
+            Err(Errno::EALREADY) if waits => {}
             begun => return begun.map(|()| Answer::Value(0)),
         }
         let copy = socket.try_clone().map_err(errno)?;

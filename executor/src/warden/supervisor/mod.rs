@@ -3,7 +3,7 @@
 //! file to change it (`names.json`).
 //!
 //! It is the cell's own first process, under the cell's own Landlock rules and filters: what it could be talked into, the
-//! program could have done but for protected names and, in the flat tier, metadata, other processes and socket files. It
+//! program could have done but for protected names and, in the flat tier, metadata, other processes, socket files and TCP. It
 //! comes from `warden/cell.rs`, which polls its listener; calls come up from the kernel, answers and descriptors go down.
 //! It does not believe the caller: a path is read once from the caller's memory, found once as a descriptor, and it is the
 //! file behind that descriptor that is asked about and then used. Of the cells of a session one at a time makes or moves
