@@ -187,7 +187,16 @@ const OPEN: &str = r#"
 import os, socket, sys
 family, address, port = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 l = socket.socket(family)
-if address != 'none': l.bind((address, port))
+if address == 'used':
+    # On its way to a listener without room, and given up: it has no port any more, but still says one.
+    full = socket.socket(family); full.bind(('127.0.0.1' if family == 2 else '::1', 0)); full.listen(0)
+    others = []
+    for _ in range(9):
+        l = socket.socket(family); l.setblocking(False); others.append(l)
+        try: l.connect(full.getsockname())
+        except BlockingIOError: pass
+    l.shutdown(1); l.setblocking(True)
+elif address != 'none': l.bind((address, port))
 l.listen(); l.settimeout(3)
 with open('port.new', 'w') as f: f.write(str(l.getsockname()[1]))
 os.rename('port.new', 'port')
@@ -244,6 +253,8 @@ fn no_program_of_the_machine_comes_to_a_cells_server() {
             (2, "127.0.0.1", free),
             (2, "0.0.0.0", 0),
             (2, "none", 0),
+            (2, "used", 0),
+            (10, "used", 0),
             (10, "::1", 0),
             (10, "::", 0),
             (10, "none", 0),

@@ -18,7 +18,6 @@ use crate::sys;
 use crate::warden::descendants;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, readlink};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::fstat;
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
@@ -116,21 +115,25 @@ impl Call<'_> {
 
     /// `listen`. A socket of TCP that is not bound would be bound to all addresses of the machine.
     pub fn listen(&self, socket: i32, backlog: i32) -> Result<Answer> {
-        let socket = match self.tcp(socket)? {
-            Ok(tcp) => {
-                if Name::of(&tcp, false)?.port == 0 {
-                    let reach = match tcp.family {
-                        libc::AF_INET => Reach::V4,
-                        _ if tcp.is_v6_only()? => Reach::V6,
-                        _ => Reach::Both,
-                    };
-                    self.loopback.borrow_mut().bind(&tcp, reach, 0)?;
-                }
-                tcp.socket
+        let tcp = match self.tcp(socket)? {
+            Ok(tcp) => tcp,
+            Err(other) => {
+                sys::listen(other.as_fd(), backlog).map_err(errno)?;
+                return Ok(Answer::Value(0));
             }
-            Err(other) => other,
         };
-        sys::listen(socket.as_fd(), backlog).map_err(errno)?;
+        let mut loopback = self.loopback.borrow_mut();
+        // By its address: a socket whose connection has failed says a port that it has no more.
+        if !loopback.is_own(Name::of(&tcp, false)?) {
+            let reach = match tcp.family {
+                libc::AF_INET => Reach::V4,
+                _ if tcp.is_v6_only()? => Reach::V6,
+                _ => Reach::Both,
+            };
+            loopback.bind(&tcp, reach, 0)?;
+        }
+        sys::listen(tcp.socket.as_fd(), backlog).map_err(errno)?;
+        loopback.listens(&tcp)?;
         Ok(Answer::Value(0))
     }
 
@@ -262,42 +265,55 @@ impl Loopback {
         Ok(())
     }
 
+    /// Whether a socket of this name is bound where the cell's are.
+    fn is_own(&self, name: Name) -> bool {
+        self.own.zip(name.v4()).is_some_and(|(own, ip)| own.contains(&ip))
+    }
+
+    /// Takes note of a listener: one that had lost its port has got another.
+    fn listens(&mut self, tcp: &Tcp) -> Result<()> {
+        let (inode, port) = (inode(&tcp.socket)?, Name::of(tcp, false)?.port);
+        for bound in self.bound.iter_mut().filter(|bound| bound.inode == inode) {
+            bound.at.1 = port;
+        }
+        Ok(())
+    }
+
     fn connect(&mut self, tcp: Tcp, reach: Reach, port: u16) -> Result<Answer> {
         self.settle();
         let (at, listener) = self.listener(reach, port).ok_or(Errno::ECONNREFUSED)?;
         if self.pending.len() >= PENDING_MAX {
             return Err(Errno::EAGAIN);
         }
-        if Name::of(&tcp, false)?.port == 0 {
-            tcp.v6_only(false)?;
+        if !self.is_own(Name::of(&tcp, false)?) {
+            // What has a port cannot be changed any more, and is refused by the kernel.
+            let _ = tcp.v6_only(false);
         }
         let address = Name { ip: at.0.into(), port: at.1 }.write(tcp.family);
         let socket = tcp.socket;
+        let copy = socket.try_clone().map_err(errno)?;
         let flags = OFlag::from_bits_retain(fcntl(&socket, FcntlArg::F_GETFL)?);
         let waits = !flags.contains(OFlag::O_NONBLOCK);
         if waits {
             fcntl(&socket, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
         }
         let mut begun = sys::connect(socket.as_fd(), &address).map_err(errno);
-        if waits {
-            // To a listener that has room the handshake is over by now. The second call takes note of that.
-            if begun == Err(Errno::EINPROGRESS) && is_over(&socket) {
-                begun = sys::connect(socket.as_fd(), &address).map_err(errno);
-            }
-            fcntl(&socket, FcntlArg::F_SETFL(flags))?;
+        // To a listener that has room the handshake is over by now. The second call takes note of that.
+        if waits && begun == Err(Errno::EINPROGRESS) && is_over(&socket) {
+            begun = sys::connect(socket.as_fd(), &address).map_err(errno);
         }
-        match begun {
-            Err(Errno::EINPROGRESS) => {}
-            // A call that a signal has begun again, which kernels before 5.19 do.
-            Err(Errno::EALREADY) if waits => {}
-            begun => return begun.map(|()| Answer::Value(0)),
-        }
-        let copy = socket.try_clone().map_err(errno)?;
-        // It is kept here and not with the call, which may end before it.
-        if !is_over(&socket) {
+        // What was on its way before has its listener. It is kept here and not with the call, which may end before it.
+        if begun != Err(Errno::EALREADY) && !is_over(&socket) {
             self.pending.push(Pending { socket, listener });
         }
-        if waits { Waiting::handshake(copy) } else { Err(Errno::EINPROGRESS) }
+        if waits {
+            fcntl(&copy, FcntlArg::F_SETFL(flags))?;
+        }
+        match begun {
+            // The latter when a signal has begun a call again, which it does before Linux 5.19.
+            Err(Errno::EINPROGRESS | Errno::EALREADY) if waits => Waiting::handshake(copy),
+            begun => begun.map(|()| Answer::Value(0)),
+        }
     }
 
     /// A listener of the cell, as long as it is held.
@@ -471,10 +487,13 @@ fn is_local(ip: Ipv4Addr) -> bool {
     matches!(ip, Ipv4Addr::LOCALHOST | Ipv4Addr::UNSPECIFIED)
 }
 
-/// Whether a socket is no longer on its way.
+/// Whether a socket of TCP is not, or no longer, on its way.
 pub fn is_over(socket: &OwnedFd) -> bool {
-    let mut ready = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];
-    poll(&mut ready, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+    /// `TCP_SYN_SENT` and `TCP_SYN_RECV` (`net/tcp_states.h`).
+    const UNDER_WAY: [u8; 2] = [2, 3];
+    // The first byte of `struct tcp_info` is the state.
+    let state = number(socket, libc::IPPROTO_TCP, libc::TCP_INFO).map(|info| info.to_ne_bytes()[0]);
+    state.is_ok_and(|state| !UNDER_WAY.contains(&state))
 }
 
 fn number(socket: &OwnedFd, level: i32, option: i32) -> Result<i32> {
