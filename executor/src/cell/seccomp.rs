@@ -1,14 +1,14 @@
 //! Layer `seccomp`: an allow-list of system calls, by argument where the argument matters.
 //!
 //! *Guarantees*: a call that is not in `policies/seccomp/session.json` fails with `EPERM`; nobody makes a set-user-ID file
-//! (`modes.json`); without namespaces all sockets but streams of Unix and TCP are closed too (`flat.json`); cells lose what only the
-//! warden needs (`cell.json`); foreign ABIs (i386, x32) kill the process; what libc can do without is absent
+//! (`modes.json`); without namespaces all sockets but streams of Unix and TCP are closed too (`flat.json`); cells lose what
+//! only the warden needs (`cell.json`); foreign ABIs (i386, x32) kill the process; what libc can do without is absent
 //! (`absent.json`, `clone3.json`, `ENOSYS`). Calls that make names (`names.json`), or without namespaces all that take paths
-//! or addresses (`supervised.json`), are answered by
-//! the cell's first process. *Does not*: read memory, so it knows no paths and no addresses. *Needs*: Linux 5.14. *Order*:
-//! last; the session's list in the warden, the rest in each cell, the supervised calls in the program. *Fails*: the session
-//! does not open. *Tested by*: `the_kernel_is_not_reached`, `no_socket_leads_out`,
-//! `own_socket_files_work_and_those_of_the_machine_do_not`, corpus `SYS-*`, `NET-*`, `NS-*`.
+//! or addresses (`supervised.json`), are answered by the cell's first process. *Does not*: read memory, so it knows no paths
+//! and no addresses. *Needs*: Linux 5.14. *Order*: last; the session's list in the warden, the rest in each cell, the
+//! supervised calls in the program. *Fails*: the session does not open. *Tested by*: `the_kernel_is_not_reached`,
+//! `no_socket_leads_out`, `own_socket_files_work_and_those_of_the_machine_do_not`,
+//! `no_program_of_the_machine_comes_to_a_cells_server`, corpus `SYS-*`, `NET-*`, `NS-*`.
 
 use super::{At, LayerError, NoNewPrivileges};
 use crate::sys;
