@@ -5,6 +5,7 @@ pub mod hello;
 pub mod scope;
 pub mod approval;
 pub mod request;
+pub mod effect;
 pub mod reply;
 pub mod attack;
 pub mod path;
@@ -16,6 +17,7 @@ pub use approval::{
     Ungranted,
 };
 pub use attack::{AttackReport, Attempt, Holds};
+pub use effect::Effect;
 pub use frame::{Decoder, FRAME_MAX, FrameError, encode};
 pub use hello::{
     Digest, FEATURES, Hello, HelloError, Layer, LayerReport, LayerSet, LayerState, MAGIC, Machine, Open,

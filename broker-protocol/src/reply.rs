@@ -89,6 +89,8 @@ pub enum Outcome {
     Failed(Failed),
     /// Our own machinery failed.
     Broken(Broken),
+    /// The client may have the effect it asked about; the executor has no part in it.
+    Granted,
 }
 
 /// What a command left behind.
@@ -571,7 +573,7 @@ impl Outcome {
     pub fn error(&self) -> Option<ErrorKind> {
         match self {
             Outcome::Ran(ran) => ran.ended.error(),
-            Outcome::Answered => None,
+            Outcome::Answered | Outcome::Granted => None,
             Outcome::Refused(refused) if refused.violation => Some(ErrorKind::Violation),
             Outcome::Refused(_) => Some(ErrorKind::DeniedPolicy),
             Outcome::Failed(failed) => Some(failed.kind),

@@ -1,6 +1,6 @@
 //! What may be asked of the broker. The broker answers each of these in one place, `executor/src/broker/session.rs`.
 
-use crate::{Digest, Grant, Hello, Open, Risk, Zone, ZonePath};
+use crate::{Digest, Effect, Grant, Hello, Open, Risk, Zone, ZonePath};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use thiserror::Error;
@@ -168,6 +168,7 @@ pub enum Request {
     Undo(Undo),
     FileBytes(FileBytes),
     State(State),
+    Effect(Effect),
 }
 
 /// Runs a command in a cell.
@@ -512,11 +513,29 @@ impl Request {
             Request::BackgroundList | Request::BackgroundKill(_) | Request::Undo(_) => Ok(()),
             Request::FileBytes(bytes) => in_range("limit", bytes.limit.into(), 1, limit::READ as u64),
             Request::State(state) => state.check(),
+            Request::Effect(effect) => effect.check(),
         }
     }
 
+    /// Names of the broker's own tools; the others are those of [`StateTool`].
+    pub const TOOLS: [&'static str; 13] = [
+        "bash",
+        "file_read",
+        "file_write",
+        "file_edit",
+        "file_list",
+        "glob",
+        "grep",
+        "background_list",
+        "background_log",
+        "background_kill",
+        "history",
+        "undo",
+        "view_image",
+    ];
+
     /// The tool's name in policies, results and the audit.
-    pub fn tool(&self) -> &'static str {
+    pub fn tool(&self) -> &str {
         match self {
             Request::Bash(_) => "bash",
             Request::FileRead(_) => "file_read",
@@ -532,6 +551,7 @@ impl Request {
             Request::Undo(_) => "undo",
             Request::FileBytes(_) => "view_image",
             Request::State(state) => state.tool.name(),
+            Request::Effect(effect) => effect.tool(),
         }
     }
 
@@ -545,6 +565,7 @@ impl Request {
             // They reach only what the session has started.
             Request::BackgroundList | Request::BackgroundLog(_) | Request::BackgroundKill(_) => Risk::Low,
             Request::History(_) => Risk::Low,
+            Request::Effect(effect) => effect.risk(),
         }
     }
 }

@@ -97,6 +97,11 @@ pub trait Web {
 
 /// Who asked for a call: it hears its output, answers its questions and may steer it. One call may be several requests to the executor.
 pub trait Caller<C>: Audience + Approver {
+    /// What its client calls the call, if it is named there.
+    fn id(&self) -> Option<&Value> {
+        None
+    }
+
     /// Whether output is wanted while it comes.
     fn is_live(&self) -> bool;
 
@@ -113,8 +118,9 @@ pub trait Caller<C>: Audience + Approver {
 /// Sees every call that is asked for, whoever asks and whatever comes of it. Told in the order of things, and never
 /// waited for.
 pub trait Observer {
-    /// A call is asked for; nothing of it is checked yet. `batch` is the call that it is part of.
-    fn asked(&self, call: u64, batch: Option<u64>, tool: &str, input: &Value);
+    /// A call is asked for; nothing of it is checked yet. `id` is its client's name for it, `batch` the call that it is part
+    /// of.
+    fn asked(&self, call: u64, id: Option<&Value>, batch: Option<u64>, tool: &str, input: &Value);
 
     /// The executor has a request of a call, under this number.
     fn started(&self, call: u64, number: CallId);
@@ -128,7 +134,7 @@ pub trait Observer {
 
 /// Nobody looks.
 impl Observer for () {
-    fn asked(&self, _: u64, _: Option<u64>, _: &str, _: &Value) {}
+    fn asked(&self, _: u64, _: Option<&Value>, _: Option<u64>, _: &str, _: &Value) {}
     fn started(&self, _: u64, _: CallId) {}
     fn violated(&self, _: u64, _: &SecurityEvent) {}
     fn answered(&self, _: u64, _: &Answer) {}

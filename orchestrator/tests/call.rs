@@ -155,7 +155,7 @@ fn a_tool_can_be_switched_off() {
     };
     let (code, json) = lazaret(&["tools", "--json", "--disable", "shell"]);
     assert!(code == Some(0) && json.contains("\"name\":\"grep\"") && !json.contains("\"name\":\"bash\""));
-    assert_eq!(lazaret(&["tools", "--disable", "nope"]).0, Some(125));
+    assert_eq!(lazaret(&["tools", "--disable", "nope"]).0, Some(2));
 }
 
 #[test]

@@ -7,7 +7,7 @@
 use crate::effective::{Access, EffectivePolicy, ProtectedName, Protection};
 use crate::rules::{self, Action, Opinion, Origin};
 use crate::scope::Reach;
-use broker_protocol::{Bash, Command, Refused, Request, Risk, Trust, Zone, ZonePath};
+use broker_protocol::{Bash, Command, Effect, Refused, Request, Risk, Trust, Zone, ZonePath};
 use std::borrow::Cow;
 
 /// The answer to a request.
@@ -94,7 +94,7 @@ impl Param<'_> {
 }
 
 /// Parameters that rules may ask about, for each tool that the broker knows.
-pub const PARAMS: [(&str, &[&str]); 7] = [
+pub const PARAMS: [(&str, &[&str]); 9] = [
     ("bash", &["command", "cwd"]),
     ("file_read", &["path"]),
     ("file_write", &["path", "content"]),
@@ -102,6 +102,8 @@ pub const PARAMS: [(&str, &[&str]); 7] = [
     ("file_list", &["path"]),
     ("glob", &["path", "pattern"]),
     ("grep", &["path", "pattern", "include"]),
+    ("web_search", &["query"]),
+    ("web_fetch", &["url"]),
 ];
 
 impl<'a> Facts<'a> {
@@ -141,6 +143,9 @@ impl<'a> Facts<'a> {
                 }
             }
             Request::Undo(undo) => facts.touch(Touch::Write(&undo.path)),
+            Request::Effect(Effect::WebSearch { query }) => facts.add_text("query", query),
+            Request::Effect(Effect::WebFetch { url }) => facts.add_text("url", url),
+            Request::Effect(Effect::Added { input, .. }) => facts.add_text("input", input),
             // They name no path, and show what the session's own calls did.
             Request::BackgroundList
             | Request::BackgroundLog(_)

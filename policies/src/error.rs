@@ -2,6 +2,7 @@
 
 use crate::host::HostPathError;
 use crate::pattern::PatternError;
+use broker_protocol::ErrorKind;
 use thiserror::Error;
 
 /// Why there is no policy. None of these leaves a session with a weaker one: no session opens.
@@ -127,4 +128,14 @@ pub enum PolicyError {
         #[source]
         why: PatternError,
     },
+}
+
+impl PolicyError {
+    /// Whether the question was wrong, what the session asks for, or the policy that was to answer it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            PolicyError::NoProfile { .. } | PolicyError::Scope { .. } => ErrorKind::InvalidInput,
+            _ => ErrorKind::DeniedPolicy,
+        }
+    }
 }

@@ -6,6 +6,7 @@ pub mod model;
 pub mod value;
 pub mod quantity;
 pub mod host;
+pub mod directories;
 pub mod address;
 pub mod web;
 pub mod resolve;
@@ -24,7 +25,8 @@ pub mod error;
 pub use broker_protocol::Channel;
 pub use decide::{Facts, Judgement, Param, Question, Touch, Verdict, decide, judge};
 pub use effective::{
-    Access, Approval, EffectivePolicy, EnvironmentRules, Grant, Limits, ProtectedName, Protection, WhenNew,
+    Access, Approval, EffectivePolicy, EnvironmentRules, Grant, Limits, ProtectedName, Protection, TRUST,
+    WhenNew,
 };
 pub use error::PolicyError;
 pub use git_config::{GIT_CONFIG_MAX, is_harmless_git_config};

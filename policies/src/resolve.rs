@@ -7,6 +7,7 @@
 //! - protected names, required layers and ceilings of all files count together, and none can be taken back;
 //! - under an administrator's `lock` a user's file defines no profiles.
 
+use crate::directories::{Variable, configuration};
 use crate::effective::{
     Access, Approval, EffectivePolicy, EnvironmentRules, Grant, Limits, ProtectedName, TRUST,
 };
@@ -57,11 +58,10 @@ pub enum SourceKind {
 /// The administrator's policy.
 const SYSTEM_POLICY: &str = "/etc/lazaret/policy.toml";
 
-/// The policy files of a machine and a user, whether they exist or not. A relative `config_home` counts as none.
-pub fn files(home: &Path, config_home: Option<&Path>) -> [(PathBuf, SourceKind); 2] {
-    let config =
-        config_home.filter(|path| path.is_absolute()).map_or_else(|| home.join(".config"), Path::to_owned);
-    [(SYSTEM_POLICY.into(), SourceKind::System), (config.join("lazaret/policy.toml"), SourceKind::User)]
+/// The policy files of a machine and a user, whether they exist or not.
+pub fn files(home: &Path, variable: Variable) -> [(PathBuf, SourceKind); 2] {
+    let own = configuration(home, variable).join("policy.toml");
+    [(SYSTEM_POLICY.into(), SourceKind::System), (own, SourceKind::User)]
 }
 
 /// A policy file that has been read.

@@ -36,10 +36,10 @@ pub struct Answer {
 }
 
 impl Session {
-    /// Opens a session in a world. No number of violations ends it: tests make many.
+    /// Opens a session in a world.
     #[track_caller]
     pub fn open(world: &World) -> Self {
-        Self::start(&mut world.lazaret("session"))
+        Self::start(&mut world.session())
     }
 
     /// Starts a prepared `lazaret session` command.

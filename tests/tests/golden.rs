@@ -60,7 +60,7 @@ fn every_example_reads_back() {
 /// A variant without an example would change unseen. The matches below do not compile when one is added.
 #[test]
 fn every_variant_has_an_example() {
-    let seen = |examples: Vec<&'static str>, all: &[&str]| {
+    let seen = |examples: Vec<&str>, all: &[&str]| {
         all.iter().for_each(|name| assert!(examples.contains(name), "no golden frame of {name}"));
     };
     let to = to_broker();
@@ -69,7 +69,8 @@ fn every_variant_has_an_example() {
         ToBroker::Call { request, .. } => Some(request.tool()),
         _ => None,
     });
-    let mut tools = REQUESTS.to_vec();
+    let mut tools = Request::TOOLS.to_vec();
+    tools.extend(EFFECTS);
     tools.extend(StateTool::ALL.map(StateTool::name));
     seen(requests.collect(), &tools);
     let from = from_broker();
@@ -88,21 +89,7 @@ fn every_variant_has_an_example() {
     );
 }
 
-const REQUESTS: [&str; 13] = [
-    "bash",
-    "file_read",
-    "file_write",
-    "file_edit",
-    "file_list",
-    "glob",
-    "grep",
-    "background_list",
-    "background_log",
-    "background_kill",
-    "history",
-    "undo",
-    "view_image",
-];
+const EFFECTS: [&str; 3] = ["web_search", "web_fetch", "mcp__fs__read"];
 
 const TO: [&str; 15] = [
     "hello",
@@ -174,7 +161,7 @@ fn variant_from(message: &FromBroker) -> &'static str {
     }
 }
 
-const OUTCOMES: [&str; 5] = ["ran", "answered", "refused", "failed", "broken"];
+const OUTCOMES: [&str; 6] = ["ran", "answered", "refused", "failed", "broken", "granted"];
 
 fn variant_outcome(outcome: &Outcome) -> &'static str {
     match outcome {
@@ -183,6 +170,7 @@ fn variant_outcome(outcome: &Outcome) -> &'static str {
         Outcome::Refused(_) => "refused",
         Outcome::Failed(_) => "failed",
         Outcome::Broken(_) => "broken",
+        Outcome::Granted => "granted",
     }
 }
 
@@ -350,6 +338,9 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
         ("goal_complete", call(state(StateTool::GoalComplete, None))),
         ("goal_list", call(Request::State(State { tool: StateTool::GoalList, change: None }))),
         ("checkpoint", call(state(StateTool::Checkpoint, None))),
+        ("web_search", call(Request::Effect(Effect::WebSearch { query: "q".into() }))),
+        ("web_fetch", call(Request::Effect(Effect::WebFetch { url: "https://a/".into() }))),
+        ("an added tool", call(added())),
         ("input", ToBroker::Input { call: 7, bytes: b"in".into() }),
         ("input end", ToBroker::InputEnd { call: 7 }),
         ("resize", ToBroker::Resize { call: 7, rows: 24, columns: 80 }),
@@ -363,6 +354,11 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
     ];
     frames.extend(approval::to_broker());
     frames
+}
+
+fn added() -> Request {
+    let (tool, input) = ("mcp__fs__read".into(), "{}".into());
+    Request::Effect(Effect::Added { tool, risk: Risk::Medium, input })
 }
 
 fn state(tool: StateTool, expected_sha256: Option<Digest>) -> Request {
@@ -468,6 +464,7 @@ fn from_broker() -> Vec<(&'static str, FromBroker)> {
             done(Outcome::Refused(Refused { rule: "r".into(), why: "w".into(), violation: true })),
         ),
         ("done, failed", done(Outcome::Failed(failed()))),
+        ("done, granted", done(Outcome::Granted)),
         ("done, broken", done(Outcome::Broken(Broken { message: "m".into() }))),
         ("fault", FromBroker::Fault(failed())),
         ("attacked", FromBroker::Attacked { call: 7, reports: attacks() }),

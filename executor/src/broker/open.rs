@@ -15,10 +15,11 @@ use crate::work::undo::store;
 use broker_protocol::{
     ErrorKind, Failed, Layer, LayerSet, Machine, Open, Opened, Tier, TooLarge, Zone, ZonePath,
 };
+use policies::directories;
 use policies::secret::secrets;
 use policies::{Access, EffectivePolicy, Host, Policies, PolicyError, Source, resolve};
 use std::collections::BTreeMap;
-use std::ffi::CString;
+use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -34,6 +35,13 @@ pub struct User {
     pub home: PathBuf,
     /// What this build goes without, if it is for tests.
     pub ablation: Ablation,
+}
+
+impl User {
+    /// A variable of the environment.
+    pub fn variable(&self, name: &str) -> Option<OsString> {
+        self.variables.get(OsStr::new(name)).cloned()
+    }
 }
 
 /// Why a session does not open.
@@ -119,13 +127,12 @@ impl OpenError {
     /// The error as the client is told it.
     pub fn failed(&self) -> Failed {
         let kind = match self {
+            OpenError::Policy(error) => error.kind(),
+            OpenError::Limit(_) | OpenError::Held { .. } | OpenError::Root { .. } => ErrorKind::InvalidInput,
             OpenError::ReadPolicy { .. }
-            | OpenError::Policy(_)
-            | OpenError::Limit(_)
             | OpenError::Shown { .. }
-            | OpenError::Held { .. }
-            | OpenError::Root { .. } => ErrorKind::InvalidInput,
-            OpenError::Required(_) | OpenError::Protect(_) => ErrorKind::DeniedPolicy,
+            | OpenError::Required(_)
+            | OpenError::Protect(_) => ErrorKind::DeniedPolicy,
             OpenError::Plan(_)
             | OpenError::Layer { .. }
             | OpenError::Unsupervised { .. }
@@ -158,7 +165,7 @@ pub struct Ready {
 /// Reads the policy files of this machine and user.
 pub fn read_policies(user: &User) -> Result<Policies, OpenError> {
     let mut sources = Vec::new();
-    for (path, kind) in resolve::files(&user.home, Some(&config_home(user))) {
+    for (path, kind) in resolve::files(&user.home, &|name| user.variable(name)) {
         match fs::read_to_string(&path) {
             Ok(text) => sources.push(Source { name: path.display().to_string(), kind, text }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -168,16 +175,9 @@ pub fn read_policies(user: &User) -> Result<Policies, OpenError> {
     Ok(Policies::load(sources)?)
 }
 
-fn config_home(user: &User) -> PathBuf {
-    let named = user.variables.get(std::ffi::OsStr::new("XDG_CONFIG_HOME")).map(PathBuf::from);
-    named.filter(|path| path.is_absolute()).unwrap_or_else(|| user.home.join(".config"))
-}
-
 /// Where records are kept.
 fn state(user: &User) -> PathBuf {
-    let named = user.variables.get(std::ffi::OsStr::new("XDG_STATE_HOME")).map(PathBuf::from);
-    let home = named.filter(|path| path.is_absolute()).unwrap_or_else(|| user.home.join(".local/state"));
-    home.join("lazaret")
+    directories::state(&user.home, &|name| user.variable(name))
 }
 
 /// Opens the audit of this user.
@@ -440,7 +440,7 @@ fn scratch(layers: LayerSet, user: &User) -> io::Result<Scratch> {
     if layers.has(Layer::MountNamespace) {
         return Ok(Scratch { home: user.home.clone(), tmp: "/tmp".into(), host: None });
     }
-    let runtime = user.variables.get(std::ffi::OsStr::new("XDG_RUNTIME_DIR")).map(PathBuf::from);
+    let runtime = user.variable("XDG_RUNTIME_DIR").map(PathBuf::from);
     let parent = runtime.filter(|path| path.is_dir()).unwrap_or_else(|| "/tmp".into());
     let host = nix::unistd::mkdtemp(&parent.join("lazaret-XXXXXX"))?;
     let made = Scratch { home: host.join("home"), tmp: host.join("tmp"), host: Some(host) };
@@ -508,7 +508,8 @@ fn closed_to_roots(path: &Path, user: &User) -> Option<String> {
         "/var/lib",
         "/var/run",
     ];
-    for (what, ours) in [("your policy", config_home(user).join("lazaret")), ("the records", state(user))] {
+    let configuration = directories::configuration(&user.home, &|name| user.variable(name));
+    for (what, ours) in [("your policy", configuration), ("the records", state(user))] {
         let ours = real(&ours);
         if path.starts_with(&ours) || ours.starts_with(path) {
             return Some(format!("it would open {what} in {} to what runs in a cell", ours.display()));

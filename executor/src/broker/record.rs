@@ -82,7 +82,7 @@ pub enum Event<'a> {
 pub struct Asking<'a> {
     /// The client's number for it.
     call: CallId,
-    tool: &'static str,
+    tool: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<&'a str>,
     /// SHA-256 of the request as it stands on the wire.
@@ -138,7 +138,7 @@ fn is_false(value: &bool) -> bool {
 /// What stays of a request until it has ended.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    tool: &'static str,
+    tool: String,
     path: Option<String>,
     request: Digest,
     /// The rule that asked about it, and what let it run, if anything has.
@@ -149,12 +149,12 @@ impl Asked {
     /// Takes it from `request`, without known secrets.
     pub fn of(request: &Request, secrets: &[Secret]) -> Self {
         let path = path(request).map(|path| redacted(path.to_string(), secrets));
-        Self { tool: request.tool(), path, request: digest(request), question: None }
+        Self { tool: request.tool().to_owned(), path, request: digest(request), question: None }
     }
 
     /// What a self-attack is to the audit where it does not come to an end.
     pub fn attack() -> Self {
-        Self { tool: "self_attack", path: None, request: Digest([0; 32]), question: None }
+        Self { tool: "self_attack".to_owned(), path: None, request: Digest([0; 32]), question: None }
     }
 
     /// Says that `rule` asks about it.
@@ -176,7 +176,7 @@ impl Asked {
             None => ("allow", None, None),
         };
         let request = self.request.to_string();
-        Asking { call, tool: self.tool, path: self.path.as_deref(), request, verdict, rule, grant }
+        Asking { call, tool: &self.tool, path: self.path.as_deref(), request, verdict, rule, grant }
     }
 }
 
@@ -230,6 +230,7 @@ impl<'a> Ending<'a> {
                 "failed"
             }
             Outcome::Broken(_) => "broken",
+            Outcome::Granted => "granted",
         };
         let error = outcome.error().map(ErrorKind::name);
         let layers = names(around.layers);
@@ -276,8 +277,9 @@ fn path(request: &Request) -> Option<&ZonePath> {
         Request::Grep(grep) => Some(&grep.path),
         Request::Undo(undo) => Some(&undo.path),
         Request::FileBytes(bytes) => Some(&bytes.path),
-        // Its tool says which file.
+        // Its tool says which file, or it has none.
         Request::State(_)
+        | Request::Effect(_)
         | Request::BackgroundList
         | Request::BackgroundLog(_)
         | Request::BackgroundKill(_)

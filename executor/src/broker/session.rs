@@ -333,6 +333,11 @@ impl Session {
                 let answer = self.inspect(&request);
                 return self.send_answer(call, &filed, &answer, started, connection);
             }
+            // It is the client's to do.
+            Request::Effect(_) => {
+                let usage = used(started, Usage::default());
+                return self.send_done(call, &filed, Outcome::Granted, usage, connection);
+            }
             request => {
                 self.send_to_worker(Errand::Call(call), &request)?;
                 Work::File

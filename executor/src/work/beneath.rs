@@ -276,7 +276,7 @@ impl Worker {
             return Err(OpenError::ReadOnly { path: path.to_string(), zone: place.zone });
         }
         let closed = self.protected.closed(place.zone, &place.path, intent).map(str::to_owned);
-        let out_of_scope = || self.protected.out_of_scope(self.tool.get(), place.zone, &place.path);
+        let out_of_scope = || self.protected.out_of_scope(&self.tool.borrow(), place.zone, &place.path);
         let Some(why) = closed.or_else(out_of_scope) else { return Ok(()) };
         let (path, asked) = (path.to_string(), *place == Place::from(path));
         Err(match asked {

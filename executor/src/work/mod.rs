@@ -85,14 +85,14 @@ pub struct Worker {
     /// The call under way.
     call: Cell<CallId>,
     /// The tool at work.
-    tool: Cell<&'static str>,
+    tool: RefCell<String>,
 }
 
 impl Worker {
     /// A worker on `roots`, which are opened before the process is confined. It keeps `undo` bytes of changes in `own`.
     pub fn new(roots: Roots, protected: Box<dyn Protected>, own: Option<OwnedFd>, undo: u64) -> Self {
         let (seen, store, call) = (RefCell::default(), RefCell::new(Store::new(own, undo)), Cell::new(0));
-        Self { roots, protected, seen, store, call, tool: Cell::new("") }
+        Self { roots, protected, seen, store, call, tool: RefCell::default() }
     }
 
     /// Does what `request` asks. It always comes back, within the times and sizes of `bounds`.
@@ -103,12 +103,13 @@ impl Worker {
 
     fn reply(&self, request: &Request) -> Result<FileReply, WorkError> {
         request.check()?;
-        self.tool.set(request.tool());
+        self.tool.replace(request.tool().to_owned());
         match request {
             Request::Bash(_)
             | Request::BackgroundList
             | Request::BackgroundLog(_)
-            | Request::BackgroundKill(_) => Err(WorkError::Misdirected),
+            | Request::BackgroundKill(_)
+            | Request::Effect(_) => Err(WorkError::Misdirected),
             Request::FileRead(read) => self.read(read).map(FileReply::Read),
             Request::FileWrite(write) => self.write(write).map(FileReply::Written),
             Request::FileEdit(edit) => self.edit(edit).map(FileReply::Edited),

@@ -2,7 +2,7 @@
 //!
 //! `runs/RUN/runlog.jsonl` in the state directory, only ever appended to. A line is `{ts, kind, step, payload}`: seconds
 //! since 1970, one of [`KINDS`], the number of the tool call it belongs to (0 for the session), and what there is to say.
-//! `payload.call` is the call's number in the broker's audit, within the session of the last `session_start`.
+//! `payload.id` is the client's name for a call of `lazaret session`; `payload.call` is the call's number in the broker's audit, within the session of the last `session_start`.
 //!
 //! A line is one write, so that a death at any time leaves whole lines; it is not brought to disk by us. Texts in it are
 //! without known secrets and at most 2,000 characters long. A log that cannot be written is said once and given up: what
@@ -64,10 +64,14 @@ struct Line {
 
 /// Every call passes here, whoever makes it.
 impl Observer for RunLog {
-    fn asked(&self, call: u64, batch: Option<u64>, tool: &str, input: &Value) {
+    fn asked(&self, call: u64, id: Option<&Value>, batch: Option<u64>, tool: &str, input: &Value) {
         if self.is_on() {
-            let payload =
-                json!({ "batch": batch, "tool": known().brief(tool), "input": known().value(input) });
+            let payload = json!({
+                "id": id.map(|id| known().value(id)),
+                "batch": batch,
+                "tool": known().brief(tool),
+                "input": known().value(input),
+            });
             self.write("tool_call", call, payload);
         }
     }

@@ -1,15 +1,21 @@
 //! Where records are kept: outside both roots, and the same place for the executor and for us.
 
 use nix::unistd::{Uid, User};
+use policies::directories;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// The directory of Lazaret's state: `lazaret` in `$XDG_STATE_HOME`, or in `.local/state` of the account's home. As the
-/// executor does, this asks the account and not `HOME`, which programs point elsewhere for those that they start.
+/// The directory of Lazaret's state.
 pub fn directory() -> PathBuf {
-    let named = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    named.unwrap_or_else(|| home().join(".local/state")).join("lazaret")
+    directories::state(&home(), &variable)
 }
 
-fn home() -> PathBuf {
+/// The account's home and not `HOME`, as the executor has it.
+pub fn home() -> PathBuf {
     User::from_uid(Uid::effective()).ok().flatten().map_or_else(|| "/".into(), |account| account.dir)
+}
+
+/// A variable of our environment.
+pub fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
 }

@@ -79,7 +79,7 @@ impl<W: Web> Tools<W> {
     ) -> Answers {
         let mut answers = Vec::with_capacity(parts.len());
         for Part { index, tool, input, planned } in parts {
-            let call = self.asked(Some(batch), &tool, &input);
+            let call = self.asked(None, Some(batch), &tool, &input);
             let mut quiet = Quiet { caller, asking, control: PhantomData };
             let answer = self.perform(call, sandbox, planned, &mut quiet).await;
             answers.push((index, self.conclude(call, answer)));
@@ -89,7 +89,7 @@ impl<W: Web> Tools<W> {
 }
 
 /// That a batch stands in a batch.
-pub(super) fn nested() -> Failed {
+pub fn nested() -> Failed {
     Failed { kind: ErrorKind::InvalidInput, message: "a batch holds no batch".into() }
 }
 

@@ -9,12 +9,12 @@ use super::registry::{Added, Entry, Registry};
 use crate::domain::answer::{Answer, Asked, Details, Finished};
 use crate::domain::profile::Profile;
 use crate::domain::redact::Redactor;
-use crate::domain::request::{Plan, live};
+use crate::domain::request::{InputError, Plan, live};
 use crate::domain::violation::SecurityEvent;
 use crate::domain::web::{self, Ask};
 use crate::ports::{Approver, Audience, Caller, Event, Gone, Observer, Reply, Running, Sandbox, Web, With};
 use broker_protocol::{
-    Challenge, Channel, ErrorKind, Failed, GrantFault, Outcome, Request, Risk, Roots, Scope,
+    CallId, Challenge, Channel, Effect, ErrorKind, Failed, GrantFault, Outcome, Request, Risk, Roots, Scope,
 };
 use serde_json::Value;
 use std::borrow::Cow;
@@ -91,7 +91,7 @@ impl<W: Web> Tools<W> {
         input: Value,
         caller: &mut impl Caller<<S::Call as Running>::Control>,
     ) -> Answer {
-        let call = self.asked(None, tool, &input);
+        let call = self.asked(caller.id(), None, tool, &input);
         let answer = match self.plan(tool, input, sandbox.roots()) {
             Err(answer) => *answer,
             Ok(Planned { work: Work::BuiltIn(Plan::Batch(invocations)), .. }) => {
@@ -102,26 +102,9 @@ impl<W: Web> Tools<W> {
         self.conclude(call, answer)
     }
 
-    /// Makes one call of a tool that needs no executor.
-    pub async fn browse<C>(&self, tool: &str, input: Value, caller: &impl Caller<C>) -> Answer {
-        let call = self.asked(None, tool, &input);
-        let nowhere = Roots { project: String::new(), central: String::new() };
-        let answer = match self.plan(tool, input, &nowhere) {
-            Err(answer) => *answer,
-            Ok(Planned { name, work: Work::Web(ask), .. }) => {
-                self.search_or_fetch(&Asked::only(name), ask, caller).await
-            }
-            Ok(Planned { name, .. }) => {
-                let message = "this tool needs an executor".into();
-                Answer::failed(&Asked::only(name), Failed { kind: ErrorKind::Internal, message })
-            }
-        };
-        self.conclude(call, answer)
-    }
-
     /// The answer of a call for which there is no executor.
-    pub fn never_ran(&self, tool: &str, input: &Value, failed: Failed) -> Answer {
-        let call = self.asked(None, tool, input);
+    pub fn never_ran(&self, id: Option<&Value>, tool: &str, input: &Value, failed: Failed) -> Answer {
+        let call = self.asked(id, None, tool, input);
         self.conclude(call, Answer::failed(&Asked::only(self.name(tool)), failed))
     }
 
@@ -135,10 +118,10 @@ impl<W: Web> Tools<W> {
         self.settings.raw
     }
 
-    pub(super) fn asked(&self, batch: Option<u64>, tool: &str, input: &Value) -> u64 {
+    pub(super) fn asked(&self, id: Option<&Value>, batch: Option<u64>, tool: &str, input: &Value) -> u64 {
         let call = self.calls.get() + 1;
         self.calls.set(call);
-        self.observer.asked(call, batch, &self.name(tool), input);
+        self.observer.asked(call, id, batch, &self.name(tool), input);
         call
     }
 
@@ -204,8 +187,20 @@ impl<W: Web> Tools<W> {
         }
         let plan = match planned.work {
             Work::BuiltIn(plan) => plan,
-            Work::Web(ask) => return self.search_or_fetch(&asked, ask, caller).await,
-            Work::Remote(added, input) => return self.remote(&asked, &added, input, caller).await,
+            Work::Web(ask) => {
+                let leave = self.leave(call, sandbox, ask.effect(), caller).await;
+                return match leave {
+                    Ok(number) => self.search_or_fetch(&asked, ask, caller).await.numbered(number),
+                    Err(answer) => *answer,
+                };
+            }
+            Work::Remote(added, input) => {
+                let leave = self.leave(call, sandbox, added.effect(&input), caller).await;
+                return match leave {
+                    Ok(number) => self.remote(&asked, &added, input, caller).await.numbered(number),
+                    Err(answer) => *answer,
+                };
+            }
         };
         match plan {
             Plan::Request(request) => self.request(call, sandbox, request, caller).await,
@@ -258,6 +253,25 @@ impl<W: Web> Tools<W> {
         self.observer.started(call, under_way.running.number());
         caller.begun(under_way.running.control());
         Ok(under_way)
+    }
+
+    /// Asks the executor for leave to have an effect that it has no part in; the number under which it stands in the audit.
+    async fn leave<S: Sandbox>(
+        &self,
+        call: u64,
+        sandbox: &S,
+        effect: Effect,
+        caller: &mut impl Caller<<S::Call as Running>::Control>,
+    ) -> Result<CallId, Box<Answer>> {
+        let request = Request::Effect(effect);
+        let checked = request.check().map_err(InputError::from);
+        checked.map_err(|error| Box::new(Answer::failed(&Asked::of(&request), error.into())))?;
+        let mut under_way = self.start(call, sandbox, request, caller).await?;
+        let number = under_way.running.number();
+        match under_way.finished(caller).await {
+            Ok(Finished { outcome: Outcome::Granted, .. }) => Ok(number),
+            other => Err(Box::new(under_way.refusal(other))),
+        }
     }
 
     /// A call of a web tool. There is nothing to steer: cancelled, it is dropped.
@@ -391,6 +405,16 @@ impl<R: Running> Call<R> {
             }
         }
         self.running.next().await
+    }
+
+    /// Puts an end into words that gives no leave, whatever it is.
+    fn refusal(&self, finished: Result<Finished, Failed>) -> Answer {
+        let answer = self.answer(finished);
+        if answer.error.is_some() {
+            return answer;
+        }
+        let message = "the executor gave no leave, and no reason".into();
+        Answer::failed(&self.asked, Failed { kind: ErrorKind::Protocol, message })
     }
 
     /// Puts its end into words.

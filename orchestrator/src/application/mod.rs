@@ -6,5 +6,5 @@ pub mod call;
     allow(dead_code, reason = "tools come here with the clients and servers that bring them")
 )]
 pub mod registry;
-mod batch;
+pub mod batch;
 mod small;

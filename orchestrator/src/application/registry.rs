@@ -4,13 +4,13 @@
 //! or whoever embeds us brings a tool as a [`Remote`] and its schema; nothing else tells it from a built-in one.
 
 use crate::domain::answer::Answer;
-use crate::domain::catalogue::{Category, TOOLS, Tool, WEB_TOOLS, canonical, web_tool};
+use crate::domain::catalogue::{Category, NOT_SUPPORTED, TOOLS, Tool, WEB_TOOLS, canonical, web_tool};
 use crate::domain::clean::Cleaner;
 use crate::domain::schema::{Schema, SchemaError};
 use crate::domain::tool_name;
 use crate::domain::web;
 use crate::ports::Remote;
-use broker_protocol::{ErrorKind, Failed, Risk, Scope};
+use broker_protocol::{Effect, ErrorKind, Failed, Risk, Scope};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -103,6 +103,14 @@ pub enum RegistryError {
         /// Those there are.
         known: String,
     },
+    /// It is a tool of another system that has no counterpart here.
+    #[error("{name:?} is not supported: {why}")]
+    NotSupported {
+        /// Its name.
+        name: &'static str,
+        /// Why, and what to do instead.
+        why: &'static str,
+    },
     /// Its server is not known.
     #[error("there is no server {0:?}")]
     UnknownServer(String),
@@ -138,6 +146,7 @@ impl From<RegistryError> for Failed {
     fn from(error: RegistryError) -> Self {
         let kind = match error {
             RegistryError::UnknownTool { .. }
+            | RegistryError::NotSupported { .. }
             | RegistryError::UnknownServer(_)
             | RegistryError::Disabled(_) => ErrorKind::UnknownTool,
             RegistryError::Full => ErrorKind::ResourceLimit,
@@ -264,6 +273,9 @@ impl Registry {
     }
 
     fn unknown(&self, name: &str) -> RegistryError {
+        if let Some((name, why)) = NOT_SUPPORTED.iter().find(|(foreign, _)| *foreign == name) {
+            return RegistryError::NotSupported { name, why };
+        }
         match tool_name::server(name) {
             Some(server) if !self.servers.iter().any(|known| tool_name::fit(known) == server) => {
                 RegistryError::UnknownServer(server.to_owned())
@@ -306,6 +318,11 @@ impl Origin {
 }
 
 impl Added {
+    /// What the executor decides on.
+    pub fn effect(&self, input: &Value) -> Effect {
+        Effect::Added { tool: self.name.clone(), risk: self.risk, input: input.to_string() }
+    }
+
     /// Checks an input against its schema.
     pub fn check(&self, input: &Value) -> Result<(), Box<Answer>> {
         self.schema.check(input).map_err(|error| {

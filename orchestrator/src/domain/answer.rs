@@ -47,9 +47,9 @@ impl Asked {
             | Request::BackgroundKill(_)
             | Request::History(_) => (None, None, None),
             Request::FileBytes(bytes) => (Some(&bytes.path), None, None),
-            Request::State(_) => (None, None, None),
+            Request::State(_) | Request::Effect(_) => (None, None, None),
         };
-        Self { tool: request.tool().into(), path: path.cloned(), program, idle_s }
+        Self { tool: request.tool().to_owned().into(), path: path.cloned(), program, idle_s }
     }
 
     /// For a call that never became a request.
@@ -366,6 +366,7 @@ impl Answer {
         let mut answer = match finished.outcome {
             Outcome::Ran(ran) => Self::ran(asked, ran, roots, profile),
             Outcome::Answered => Self::answered(asked, finished.answer, roots, profile),
+            Outcome::Granted => Self::said(asked, Vec::new(), Details::None),
             Outcome::Refused(refused) => Self::refused(asked, kind, refused.to_string()),
             Outcome::Failed(failed) => Self::failed(asked, failed),
             Outcome::Broken(broken) => Self::refused(asked, kind, broken.to_string()),
@@ -377,6 +378,12 @@ impl Answer {
 
     fn refused(asked: &Asked, kind: Option<ErrorKind>, message: String) -> Self {
         Self::failed(asked, Failed { kind: kind.unwrap_or(ErrorKind::Internal), message })
+    }
+
+    /// The same with its number in the broker's audit.
+    pub fn numbered(mut self, call: CallId) -> Self {
+        self.about.call = Some(call);
+        self
     }
 
     /// Takes out of text and message what is not seen.

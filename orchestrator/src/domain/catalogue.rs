@@ -169,6 +169,12 @@ pub const EDIT: &[Field] =
             "Replace exactly this many places; without it and without `all` there must be exactly one.",
         ),
         Field::may("all", Kind::Flag, "Replace every place.").or(&["replace_all"]),
+        Field::may(
+            "line_hint",
+            LINES,
+            "Not needed: a text that stands in several places is an error that says so.",
+        )
+        .or(&["lineHint"]),
     ];
 
 /// The tools that reach the internet; the executor, which has none, does not know them.
@@ -224,6 +230,30 @@ pub static WEB_TOOLS: [Tool<web::Build>; 2] = [
     },
 ];
 
+const BROWSER: &str = "there is no browser here; add one as an MCP server, or read a page with `web_fetch`";
+
+/// Tools of other systems that have no counterpart here, and why.
+pub static NOT_SUPPORTED: [(&str, &str); 15] = [
+    ("subagent", "Lazaret runs tools and no models; open a further session for another agent"),
+    ("trigger_hot_swap", "skills and prompts are those of the program that runs the model"),
+    (
+        "read_reasoning",
+        "thoughts are not kept; `goal_list` has goals and checkpoints, `lazaret log` the calls",
+    ),
+    ("cross_run_search", "a session does not see others; `lazaret log search` does"),
+    ("navigate", BROWSER),
+    ("click", BROWSER),
+    ("type", BROWSER),
+    ("screenshot", BROWSER),
+    ("get_page", BROWSER),
+    ("browser_navigate", BROWSER),
+    ("browser_click", BROWSER),
+    ("browser_type", BROWSER),
+    ("browser_screenshot", BROWSER),
+    ("browser_get_page", BROWSER),
+    ("browser_wait_for", BROWSER),
+];
+
 /// All other tools that are built in, in the order in which they are shown.
 pub static TOOLS: [Tool; 23] = [
     Tool {
@@ -272,7 +302,7 @@ pub static TOOLS: [Tool; 23] = [
     },
     Tool {
         name: "file_write",
-        aliases: &["write_file", "write"],
+        aliases: &["write_file", "write", "write_memory_dump"],
         description: "Writes a whole file. One that exists must have been read before. Missing directories are made, an existing file keeps its mode, and the change \
                       happens at once or not at all.",
         category: Category::File,
@@ -283,7 +313,7 @@ pub static TOOLS: [Tool; 23] = [
             Field::may("overwrite", Kind::Flag, "Whether an existing file may be replaced; true if absent."),
             SHA256,
         ],
-        rewrite: request::as_it_is,
+        rewrite: request::memory_dump,
         build: Work::Request(request::file_write),
     },
     Tool {
@@ -448,6 +478,97 @@ mod tests {
                     assert!(field.aliases.iter().all(|alias| names.insert(alias)), "{tool}.{}", field.name);
                 }
             }
+        }
+    }
+
+    /// Sections A to E of the requirements: a tool of another system is one of ours, or not supported for a reason.
+    #[test]
+    fn every_tool_of_the_other_systems_has_its_answer() {
+        for name in [
+            "file_read",
+            "file_write",
+            "bash",
+            "web_search",
+            "file_edit",
+            "file_multi_edit",
+            "grep_tool",
+            "glob_tool",
+            "batch",
+            "view_background_processes",
+            "thinking",
+            "image_recognition",
+            "view_image",
+            "web_fetch",
+            "todo_read",
+            "todo_write",
+            "glob",
+            "ls",
+            "grep",
+            "read_file",
+            "read_many_files",
+            "edit_file",
+            "write_file",
+            "shell",
+            "memory",
+            "remember",
+            "write_memory_dump",
+            "create_goal",
+            "switch_goal",
+            "complete_goal",
+            "create_checkpoint",
+            "record_decision",
+            "write_todos",
+            "list_files",
+            "run_tests",
+            "fetch_url",
+            "finish_task",
+        ] {
+            assert!(!canonical(name).is_empty(), "{name}");
+        }
+        for (name, why) in NOT_SUPPORTED {
+            assert!(canonical(name).is_empty() && !why.is_empty(), "{name}");
+        }
+    }
+
+    /// The catalogue says a tool's risk to a model, the request decides by it: they are one.
+    #[test]
+    fn a_tool_has_the_risk_of_what_it_asks_for() {
+        let roots = Roots { project: "/p".into(), central: "/c".into() };
+        let mut compared = 0;
+        for tool in &TOOLS {
+            let request = tool.plan(example(tool.name), &roots).unwrap().request();
+            if let Some(request) = request {
+                assert_eq!(request.risk(), tool.risk, "{}", tool.name);
+                compared += 1;
+            } else {
+                assert_eq!(tool.risk, Risk::Low, "{}", tool.name);
+            }
+        }
+        for tool in &WEB_TOOLS {
+            let input = json!({"query": "x", "url": "https://example.org/"});
+            let own = input[tool.fields[0].name].clone();
+            let ask = web::parse(tool, json!({ tool.fields[0].name: own })).unwrap();
+            assert_eq!((ask.effect().risk(), ask.effect().tool()), (tool.risk, tool.name));
+        }
+        assert_eq!(compared, TOOLS.len() - 3);
+    }
+
+    fn example(tool: &str) -> Value {
+        match tool {
+            "bash" => json!({"command": "x"}),
+            "file_read" | "view_image" => json!({"path": "a"}),
+            "file_write" => json!({"path": "a", "content": "x"}),
+            "file_edit" => json!({"path": "a", "old": "x", "new": "y"}),
+            "glob" | "grep" => json!({"pattern": "x"}),
+            "background_log" | "background_kill" => json!({"id": 1}),
+            "batch" => json!({"invocations": [{"tool": "ls"}]}),
+            "todo_write" => json!({"todos": []}),
+            "memory" => json!({"action": "list"}),
+            "goal_create" | "checkpoint" => json!({"description": "x"}),
+            "goal_switch" => json!({"action": "pause"}),
+            "goal_complete" | "finish_task" => json!({"summary": "x"}),
+            "thinking" => json!({"thought": "x"}),
+            _ => json!({}),
         }
     }
 

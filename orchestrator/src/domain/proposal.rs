@@ -4,7 +4,7 @@
 
 use super::visible;
 use broker_protocol::{
-    Bash, Command, Edit, FileAnswer, FileEdit, FileReply, FileWrite, Occurrence, Request, Stdin,
+    Bash, Command, Edit, Effect, FileAnswer, FileEdit, FileReply, FileWrite, Occurrence, Request, Stdin,
 };
 use serde_json::{Value, json};
 use similar::{Algorithm, TextDiff};
@@ -42,7 +42,8 @@ impl Proposal {
             | Request::History(_)
             | Request::Undo(_)
             | Request::FileBytes(_)
-            | Request::State(_) => {
+            | Request::State(_)
+            | Request::Effect(_) => {
                 let input = serde_json::to_string_pretty(&input(request)).unwrap_or_default();
                 let body = visible::lines(&input);
                 Self { about: Vec::new(), body, bytes: input.len() }
@@ -234,6 +235,11 @@ pub fn input(request: &Request) -> Value {
         Request::State(state) => json!({
             "change": state.change.as_ref().map(|change| String::from_utf8_lossy(&change.content)),
         }),
+        Request::Effect(effect) => match effect {
+            Effect::WebSearch { query } => json!({ "query": query }),
+            Effect::WebFetch { url } => json!({ "url": url }),
+            Effect::Added { input, .. } => serde_json::from_str(input).unwrap_or_else(|_| json!(input)),
+        },
         Request::FileList(list) => json!({
             "path": list.path.to_string(), "depth": list.depth, "hidden": list.hidden, "limit": list.limit,
         }),

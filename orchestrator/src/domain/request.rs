@@ -133,6 +133,18 @@ pub fn lines_from_to(values: &mut Map<String, Value>) -> Result<(), FieldError> 
     start.map_or(Ok(()), |start| put(values, "offset", start))
 }
 
+/// A `filename` beside no path is a name below `central:memory`.
+pub fn memory_dump(values: &mut Map<String, Value>) -> Result<(), FieldError> {
+    match values.remove("filename") {
+        None | Some(Value::Null) => Ok(()),
+        Some(Value::String(name)) => put(values, "path", json!(format!("central:memory/{name}"))),
+        Some(other) => {
+            let (name, rule) = ("filename".into(), "a text".into());
+            Err(FieldError::Rule { name, rule, found: other.to_string() })
+        }
+    }
+}
+
 /// One replacement beside the path becomes a list of one.
 pub fn flat_edit(values: &mut Map<String, Value>) -> Result<(), FieldError> {
     let flat = |name: &&String| {

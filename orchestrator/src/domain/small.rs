@@ -40,9 +40,11 @@ const fn row(
 }
 
 /// Several calls at once.
-pub const BATCH: Tool = row(
+pub const BATCH: Tool = Tool { rewrite: many_files, ..BATCH_ROW };
+
+const BATCH_ROW: Tool = row(
     "batch",
-    &[],
+    &["read_many_files"],
     "Makes several calls that do not depend on each other at once, and returns all results in order. All are checked \
      before the first one runs, and each is allowed or refused by itself. Calls that change files run one after the \
      other. A batch holds no batch.",
@@ -63,6 +65,22 @@ pub const BATCH: Tool = row(
     ],
     batch,
 );
+
+/// A list of `paths` is as many reads, each of the lines that are named beside it.
+fn many_files(values: &mut Map<String, Value>) -> Result<(), FieldError> {
+    let Some(Value::Array(paths)) = values.get_mut("paths").map(Value::take) else { return Ok(()) };
+    values.remove("paths");
+    let lines: Map<String, Value> = ["startLine", "endLine", "start_line", "end_line"]
+        .iter()
+        .filter_map(|name| values.remove_entry(*name))
+        .collect();
+    let read = |path: Value| {
+        let mut input = lines.clone();
+        input.insert("path".into(), path);
+        json!({ "tool_name": "file_read", "parameters": input })
+    };
+    put(values, "invocations", paths.into_iter().map(read).collect())
+}
 
 fn batch(mut input: Input, _: &Roots) -> Result<Plan, InputError> {
     let invocation = |mut input: Input| {
@@ -259,9 +277,39 @@ pub const GOAL_LIST: Tool = row(
 );
 
 /// Where the work stands.
-pub const CHECKPOINT: Tool = row(
+pub const CHECKPOINT: Tool = Tool { rewrite: decision, ..CHECKPOINT_ROW };
+
+/// A decision with its reasons is a text; one that is locked stands with those that stand.
+fn decision(values: &mut Map<String, Value>) -> Result<(), FieldError> {
+    let mut reasons = String::new();
+    if let Some(rationale) = values.remove("rationale").filter(|value| !value.is_null()) {
+        let text = rationale.as_str().ok_or_else(|| wrong("rationale", "a text", &rationale))?;
+        reasons.push_str(&format!("\nbecause: {text}"));
+    }
+    if let Some(others) = values.remove("alternatives").filter(|value| !value.is_null()) {
+        let texts =
+            others.as_array().and_then(|list| list.iter().map(Value::as_str).collect::<Option<Vec<_>>>());
+        let texts = texts.ok_or_else(|| wrong("alternatives", "a list of texts", &others))?;
+        texts.iter().for_each(|text| reasons.push_str(&format!("\ninstead of: {text}")));
+    }
+    let locked = values.remove("locked").filter(|value| !value.is_null());
+    let locked = match &locked {
+        None => false,
+        Some(value) => value.as_bool().ok_or_else(|| wrong("locked", "true or false", value))?,
+    };
+    let Some(Value::String(description)) = values.get_mut("description") else { return Ok(()) };
+    let decided = description.clone();
+    description.push_str(&reasons);
+    if locked { put(values, "decisions_locked", json!([decided])) } else { Ok(()) }
+}
+
+fn wrong(name: &str, rule: &str, found: &Value) -> FieldError {
+    FieldError::Rule { name: name.into(), rule: rule.into(), found: shown(found) }
+}
+
+const CHECKPOINT_ROW: Tool = row(
     "checkpoint",
-    &["create_checkpoint"],
+    &["create_checkpoint", "record_decision"],
     "Notes where the work on the active goal stands. It changes no files and keeps no copy of them.",
     &[
         Field::must("description", TEXT, "What is done so far."),
@@ -382,7 +430,7 @@ fn run_tests(mut input: Input, roots: &Roots) -> Result<Plan, InputError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use broker_protocol::{ErrorKind, Failed};
+    use broker_protocol::{ErrorKind, Failed, Request};
 
     fn roots() -> Roots {
         Roots { project: "/p".into(), central: "/c".into() }
@@ -390,6 +438,36 @@ mod tests {
 
     fn plan(tool: &str, input: Value) -> Plan {
         Tool::find(tool).unwrap().plan(input, &roots()).unwrap()
+    }
+
+    #[test]
+    fn forms_of_other_systems_become_ours() {
+        let many = plan("read_many_files", json!({"paths": ["a", "b"], "startLine": 2, "endLine": 3}));
+        let lines = |path: &str| json!({"path": path, "startLine": 2, "endLine": 3});
+        let call = |input| Invocation { tool: "file_read".into(), input };
+        assert_eq!(many, Plan::Batch(vec![call(lines("a")), call(lines("b"))]));
+        let decided = json!({
+            "description": "use x", "rationale": "it is fast", "alternatives": ["y", "z"], "locked": true,
+        });
+        let checkpoint = goal::Checkpoint {
+            description: "use x\nbecause: it is fast\ninstead of: y\ninstead of: z".into(),
+            files_modified: vec![],
+            tests_added: vec![],
+            decisions_locked: vec!["use x".into()],
+        };
+        assert_eq!(plan("record_decision", decided), Plan::State(Order::Checkpoint(checkpoint)));
+        let wrong = Tool::find("record_decision").unwrap();
+        for input in
+            [json!({"description": "x", "locked": 1}), json!({"description": "x", "alternatives": "y"})]
+        {
+            assert!(wrong.plan(input, &roots()).is_err());
+        }
+        let dump = |name: &str| {
+            Tool::find("write_memory_dump").unwrap().plan(json!({"content": "x", "filename": name}), &roots())
+        };
+        let Ok(Plan::Request(Request::FileWrite(write))) = dump("a.md") else { panic!("no write") };
+        assert_eq!(write.path.to_string(), "central:memory/a.md");
+        assert!(matches!(dump("../../a"), Err(InputError::Path(_))));
     }
 
     #[test]

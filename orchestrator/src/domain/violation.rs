@@ -32,11 +32,9 @@ impl SecurityEvent {
 }
 
 /// How many violations end a session that was opened with `trust`, if nobody says. Where nobody is asked, one is enough.
-/// Without a trust the calls are those of the program that makes them, and none does: 0.
-pub fn most(trust: Option<Trust>) -> u32 {
+pub fn most(trust: Trust) -> u32 {
     match trust {
-        Some(Trust::Autonomous) => 1,
-        Some(Trust::Supervised | Trust::Guided) => 3,
-        None => 0,
+        Trust::Autonomous => 1,
+        Trust::Supervised | Trust::Guided => 3,
     }
 }

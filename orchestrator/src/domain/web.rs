@@ -6,7 +6,7 @@ use super::field::{FieldError, Input};
 use super::profile::note;
 use super::request::InputError;
 use super::text::{is_unsafe, unfinished};
-use broker_protocol::{ErrorKind, Failed};
+use broker_protocol::{Effect, ErrorKind, Failed};
 use core::net::IpAddr;
 use policies::address::Class;
 use serde_json::Value;
@@ -41,6 +41,16 @@ pub enum Ask {
     Search(Search),
     /// `web_fetch`.
     Fetch(Fetch),
+}
+
+impl Ask {
+    /// What the executor decides on.
+    pub fn effect(&self) -> Effect {
+        match self {
+            Ask::Search(search) => Effect::WebSearch { query: search.query.clone() },
+            Ask::Fetch(fetch) => Effect::WebFetch { url: fetch.target.to_string() },
+        }
+    }
 }
 
 /// A search.

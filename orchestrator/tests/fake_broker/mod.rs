@@ -50,6 +50,11 @@ impl Broker {
         Self { folder, thread: Some(thread::spawn(serve)) }
     }
 
+    /// Where it listens.
+    pub fn socket(&self) -> PathBuf {
+        self.folder.join("socket")
+    }
+
     /// `lazaret COMMAND` with this broker.
     pub fn lazaret(&self, command: &str) -> Command {
         let mut lazaret = Command::new(env!("CARGO_BIN_EXE_lazaret"));

@@ -6,7 +6,7 @@ Prints one JSON object: what a careless client got, and what lazaret said.
 
 import fcntl, http.server, json, os, socket, ssl, struct, subprocess, sys, tempfile, threading, urllib.request
 
-LAZARET, HERE = sys.argv[1:]
+LAZARET, HERE, SOCKET = sys.argv[1:]
 FIRST, SECOND = "127.0.0.1", "127.0.0.2"
 
 
@@ -73,7 +73,7 @@ def lazaret(url, configuration, **more):
     # The account that is mapped here has a home that is not ours.
     places = {"XDG_CONFIG_HOME": configuration, "XDG_STATE_HOME": configuration}
     environment = {"PATH": os.environ["PATH"], "HOME": "/root", **places, **more}
-    command = [LAZARET, "call", "web_fetch", json.dumps({"url": url, "timeout": 20}), "--profile", "test"]
+    command = [LAZARET, "--socket", SOCKET, "call", "web_fetch", json.dumps({"url": url, "timeout": 20}), "--profile", "test"]
     done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     return {"code": done.returncode, "out": done.stdout.strip(), "said": done.stderr.strip()}
 

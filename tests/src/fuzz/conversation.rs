@@ -177,7 +177,11 @@ fn file_request(chance: &mut Chance) -> Request {
     let path = zone(pick::<&str>(&["a", "b/c", "", ".env", ".git", "nowhere/x"], chance), chance);
     let limit = *pick(&[0, 1, 100, limit::ENTRIES + 1], chance);
     let expected_sha256 = if chance.below(8) == 0 { Some(Digest([0; 32])) } else { None };
-    match chance.below(13) {
+    match chance.below(14) {
+        13 => {
+            let tool = pick(&["mcp__a__b", "bash", ""], chance).to_string();
+            Request::Effect(Effect::Added { tool, risk: Risk::High, input: "{}".into() })
+        }
         8 => Request::BackgroundList,
         9 => {
             let (id, most) = (chance.below(4), *pick(&[0, 1, limit::LOG, u32::MAX], chance));

@@ -290,7 +290,7 @@ impl Entry {
 fn ran(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Ran(ran) => ran.ended != Ended::Cancelled,
-        Outcome::Answered => true,
+        Outcome::Answered | Outcome::Granted => true,
         Outcome::Refused(_) | Outcome::Failed(_) | Outcome::Broken(_) => false,
     }
 }
@@ -303,7 +303,9 @@ fn sound(outcome: &Outcome) -> Result<(), String> {
             Err(format!("our machinery failed: {failed:?}"))
         }
         Outcome::Ran(ran) if ran.ended == Ended::Exited(-1) => Err("no exit code is -1".to_owned()),
-        Outcome::Ran(_) | Outcome::Answered | Outcome::Refused(_) | Outcome::Failed(_) => Ok(()),
+        Outcome::Ran(_) | Outcome::Answered | Outcome::Granted | Outcome::Refused(_) | Outcome::Failed(_) => {
+            Ok(())
+        }
     }
 }
 

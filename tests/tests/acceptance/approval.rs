@@ -1,5 +1,6 @@
-//! Who is asked, by trust: AC-21, AC-22, AC-23.
+//! Who is asked, by trust: AC-21, AC-22, AC-23, and B20 for every tool.
 
+use crate::policy::{GOLDEN, example};
 use lazaret_tests::approval::{dressed, set_policy};
 use lazaret_tests::process::{self, until};
 use lazaret_tests::world::long_sleep;
@@ -9,10 +10,11 @@ use std::time::Duration;
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// A session whose policy trusts it with no more than `trust`.
-fn session(world: &World, trust: &str) -> Session {
-    set_policy(world, &format!("timeout_s = 2\ntrust = \"{trust}\""));
-    Session::start(&mut dressed(world, world.lazaret("session")))
+/// `lazaret session` with these words, where a question waits for 2 s.
+fn session(world: &World, words: &[&str]) -> Session {
+    set_policy(world, "timeout_s = 2");
+    let mut command = dressed(world, world.lazaret("session"));
+    Session::start(command.args(words))
 }
 
 fn is_question(event: &Value) -> bool {
@@ -24,7 +26,8 @@ fn ac_21_a_guided_session_reads_without_asking() {
     matrix(|place| {
         let world = World::new(place);
         world.put("test.txt", "hello");
-        let mut session = session(&world, "guided");
+        // Where nobody says how much is asked, it is guided.
+        let mut session = session(&world, &[]);
         let answer = session.call("file_read", json!({ "path": "test.txt" }));
         assert!(answer.success().contains("hello"));
         assert!(!answer.events.iter().any(is_question), "{answer:?}");
@@ -35,7 +38,7 @@ fn ac_21_a_guided_session_reads_without_asking() {
 fn ac_22_a_guided_session_asks_before_bash_and_nothing_runs_until_the_answer() {
     matrix(|place| {
         let world = World::new(place);
-        let mut session = session(&world, "guided");
+        let mut session = session(&world, &[]);
         let marker = long_sleep();
         let input = json!({ "command": format!("touch ran; sleep {marker}") });
         let id = session.start_call("bash", input.clone());
@@ -85,10 +88,39 @@ fn ac_22_a_guided_session_asks_before_bash_and_nothing_runs_until_the_answer() {
 fn ac_23_an_autonomous_session_does_not_ask() {
     matrix(|place| {
         let world = World::new(place);
-        let mut session = session(&world, "autonomous");
+        let mut session = session(&world, &["--trust", "autonomous"]);
         let answer = session.bash("echo hello");
         assert!(answer.success().contains("hello"));
         let written = session.call("file_write", json!({ "path": "a", "content": "x" }));
         assert!(written.ok() && !answer.events.iter().chain(&written.events).any(is_question));
+    });
+}
+
+/// B20: what a session asks about is what the matrix says, tool by tool, and nothing is done that was not allowed.
+#[test]
+fn b20_every_tool_is_asked_about_as_the_matrix_says() {
+    matrix(|place| {
+        let golden = std::fs::read_to_string(GOLDEN).unwrap();
+        for (column, trust) in ["supervised", "guided", "autonomous"].iter().enumerate() {
+            let world = World::new(place);
+            let mut session = session(&world, &["--trust", trust, "--max-violations", "0"]);
+            for row in golden.lines().skip(1) {
+                let row: Vec<&str> = row.split_whitespace().collect();
+                let (tool, verdict) = (row[0], row[2 + column]);
+                let id = session.start_call(tool, example(tool));
+                let first = session.event(&id, SOON).unwrap();
+                assert_eq!(is_question(&first), verdict == "ask", "{trust} {tool}: {first}");
+                if is_question(&first) {
+                    assert_eq!(first["tool"], tool);
+                    session.send(&json!({ "id": id, "approve": "no" }));
+                    assert_eq!(session.answer_within(&id, SOON).kind(), "denied_user", "{trust} {tool}");
+                } else if first["event"] != "result" {
+                    session.answer_within(&id, SOON);
+                }
+            }
+            for made in ["bash", "written"] {
+                assert_eq!(world.project.join(made).exists(), *trust == "autonomous", "{trust}: {made}");
+            }
+        }
     });
 }

@@ -4,3 +4,5 @@
 mod approval;
 mod policy;
 mod tools;
+mod web;
+mod workspace;

@@ -41,6 +41,12 @@ fn ac_02_tool_definitions_are_camel_case() {
             );
         }
         assert!(tools.len() >= 20);
+        // And what the executor answers.
+        let (_, result) = call(&world, "bash", bash("true"));
+        for (name, _) in result["metadata"].as_object().unwrap().iter().chain(result.as_object().unwrap()) {
+            assert!(!name.contains('_'), "{name}");
+        }
+        assert!(result["metadata"]["usage"]["wallUs"].is_u64(), "{result}");
     });
 }
 
@@ -175,6 +181,7 @@ fn ac_16_another_code_is_an_error() {
 fn ac_17_a_time_limit_kills_everything() {
     matrix(|place| {
         let world = World::new(place);
+        let mut quickest = Duration::MAX;
         for shape in ["sleep N", "sleep N; true", "setsid sleep N & sleep N"] {
             let marker = long_sleep();
             let mut session = Session::open(&world);
@@ -189,7 +196,10 @@ fn ac_17_a_time_limit_kills_everything() {
             );
             assert_gone(&marker, Duration::from_secs(1));
             assert!(with_marker(&marker).is_empty());
+            quickest = quickest.min(took);
         }
+        // A busy machine may be late once.
+        assert!(quickest < Duration::from_millis(1500), "{quickest:?}");
     });
 }
 
@@ -215,7 +225,8 @@ fn violations_end_the_session_and_tool_errors_do_not() {
     matrix(|place| {
         let world = World::new(place);
         world.put(".env", "KEY=1\n");
-        let mut session = Session::start(world.lazaret("session").args(["--max-violations", "3"]));
+        let mut session =
+            Session::start(world.lazaret("session").args(["--trust", "autonomous", "--max-violations", "3"]));
         (0..5).for_each(|_| assert_eq!(session.call("file_read", json!({"path": "no"})).kind(), "not_found"));
         // Seen by the orchestrator, by the broker's policy, and by the file worker.
         symlink("/etc/passwd", world.project.join("link")).unwrap();
@@ -339,7 +350,7 @@ fn a_profile_cuts_at_its_bounds_and_the_whole_is_in_a_file() {
         let world = World::new(place);
         world.put("at", "x".repeat(10_240));
         world.put("over", "x".repeat(10_241));
-        let mut session = Session::start(world.lazaret("session").args(["--model-profile", "compact"]));
+        let mut session = Session::start(world.session().args(["--model-profile", "compact"]));
         assert_eq!(session.call("file_read", json!({"path": "at"})).success().len(), 10_240);
         let over = session.call("file_read", json!({"path": "over"}));
         assert!(over.success().contains("[truncated: total=10241 shown=5120 strategy=head full="));
@@ -386,7 +397,7 @@ fn nothing_that_is_not_seen_reaches_a_model() {
         }
         let found = session.call("grep", json!({"pattern": "a", "path": "evil"}));
         assert_eq!(found.success(), "evil:1:abcdef");
-        let mut raw = Session::start(world.lazaret("session").arg("--raw-output"));
+        let mut raw = Session::start(world.session().arg("--raw-output"));
         assert_eq!(raw.bash("cat evil").success(), evil);
     });
 }

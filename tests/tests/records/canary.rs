@@ -69,7 +69,7 @@ fn everything(world: &World, prepare: impl Fn(&mut Command)) -> Shown {
         ("bash", json!({key: key})),
         ("bash", json!({"command": 1, "timeout": key})),
     ];
-    let mut command = world.lazaret("session");
+    let mut command = world.session();
     prepare(&mut command);
     let mut session = Session::start(&mut command);
     for (tool, input) in &calls {

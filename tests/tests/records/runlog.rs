@@ -59,6 +59,9 @@ fn each_call_has_its_lines_and_they_join_with_the_audit() {
         let line = lines.iter().find(|line| line["kind"] == kind && line["step"] == step).unwrap();
         line["payload"].clone()
     };
+    // The client's own names for them.
+    let ids = [1, 2, 3, 4, 5].map(|step| payload("tool_call", step)["id"].clone());
+    assert_eq!(ids, ["call-1", "call-2", "call-3", "call-4", "call-5"]);
     // K2, K8: what is for the model and what is known about it stand apart.
     let failed = payload("tool_error", 1);
     assert_eq!((&failed["error"], &failed["result"]), (&json!("exit_nonzero"), &json!("hello\n")));

@@ -15,8 +15,8 @@ use crate::sys;
 use broker_protocol::approval::{APPROVER_FRAME, APPROVERS};
 use broker_protocol::{CallId, ErrorKind, Failed, FromApprover, Hello, Opened, ToApprover};
 use nix::poll::PollFlags;
+use policies::directories;
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -25,8 +25,6 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Name of the directory in which the sockets of a user's sessions lie.
-const DIRECTORY: &str = "lazaret-approve";
 /// Sockets of sessions that were killed, looked at when a session begins.
 const SWEPT: usize = 256;
 /// Bytes that may wait for an approver before it is cut off: a largest request, a largest file, and some more.
@@ -226,13 +224,11 @@ fn end(connection: &mut Connection, kind: ErrorKind, message: String) {
     let _ = connection.flush();
 }
 
-/// Where the sockets of a user's sessions lie: in the runtime directory where there is one, else beside the user's state.
+/// Where the sockets of a user's sessions lie: the first place that is the user's alone, else the last.
 fn directory(user: &User) -> PathBuf {
-    let named = user.variables.get(OsStr::new("XDG_RUNTIME_DIR")).map(PathBuf::from);
-    let usual = PathBuf::from(format!("/run/user/{}", sys::euid()));
-    let found =
-        [named, Some(usual)].into_iter().flatten().find(|path| path.is_absolute() && is_private(path));
-    found.unwrap_or_else(|| user.home.join(".local/state/lazaret")).join(DIRECTORY)
+    let mut places = directories::approvals(&user.home, sys::euid(), &|name| user.variable(name));
+    let found = places.iter().position(|place| place.parent().is_some_and(is_private));
+    places.swap_remove(found.unwrap_or(places.len() - 1))
 }
 
 fn is_private(path: &Path) -> bool {

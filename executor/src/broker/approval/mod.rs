@@ -199,7 +199,7 @@ impl Approvals {
     }
 
     /// Every call that waits, and what is asked.
-    pub fn waiting(&self) -> impl Iterator<Item = (CallId, &Challenge, &'static str)> {
+    pub fn waiting(&self) -> impl Iterator<Item = (CallId, &Challenge, &str)> {
         self.asked.iter().map(|(call, asked)| (*call, &asked.challenge, asked.request.tool()))
     }
 

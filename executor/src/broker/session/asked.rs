@@ -24,12 +24,12 @@ impl Session {
         started: Instant,
         connection: &mut Connection,
     ) -> Result<(), Failed> {
-        let tool = request.tool();
         filed.ask(question.rule.clone());
-        if self.approvals.covers(&question, tool) {
+        if self.approvals.covers(&question, request.tool()) {
             filed.grant(Extent::Session);
             return self.begin(call, request, filed, started, connection);
         }
+        let tool = request.tool().to_owned();
         let challenge = match self.approvals.ask(call, request, question, &self.walls) {
             Ok(challenge) => challenge,
             Err(why) => {
@@ -37,7 +37,7 @@ impl Session {
             }
         };
         self.calls.insert(call, Call { started, work: Work::Asked, siege: None, filed });
-        let asked = ToApprover::Asked { call, challenge: challenge.clone(), tool: tool.to_owned() };
+        let asked = ToApprover::Asked { call, challenge: challenge.clone(), tool };
         self.tell_approvers(&asked);
         send(connection, &FromBroker::Asked { call, challenge })
     }

@@ -83,14 +83,8 @@ impl Call {
         let toolbox = if self.json { toolbox } else { toolbox.raw() };
         let log = Rc::new(place.log());
         let tools = toolbox.tools(&open, place.web(), None, log.clone())?;
-        if web_tool(&self.tool).is_some() {
-            confine(&Needs { web: true, ..Needs::default() });
-            let answer = runtime()?.block_on(tools.browse(&self.tool, input, &Alone(&Begun::default())));
-            log.end("the call has ended");
-            return Ok(answer);
-        }
         let greeting = Greeting::open(&place.endpoint(), open)?;
-        confine(&Needs::default());
+        confine(&Needs { web: web_tool(&self.tool).is_some(), ..Needs::default() });
         let answer = runtime()?.block_on(perform(&tools, &self.tool, input, greeting, &log));
         log.end(if answer.is_ok() { "the call has ended" } else { "no session could be opened" });
         answer

@@ -21,7 +21,7 @@ mod streams;
 mod terminal;
 pub mod say;
 
-use broker_protocol::Failed;
+use broker_protocol::{ErrorKind, Failed};
 use clap::error::ErrorKind::{DisplayHelp, DisplayVersion};
 use clap::{Parser, Subcommand};
 use place::Place;
@@ -110,6 +110,7 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
+    let is_run = matches!(cli.command, Command::Run(_));
     let result = match cli.command {
         Command::Run(run) => run.main(&cli.place),
         Command::Call(call) => call.main(&cli.place),
@@ -126,7 +127,8 @@ pub fn main() -> ExitCode {
     };
     let code = result.unwrap_or_else(|failed| {
         say::problem(&failed.message);
-        exit::LAZARET
+        // For `run`, 2 could be the command's own code.
+        if failed.kind == ErrorKind::InvalidInput && !is_run { exit::USAGE } else { exit::LAZARET }
     });
     ExitCode::from(code)
 }

@@ -40,7 +40,8 @@ pub struct Place {
     /// A file of tool permissions (YAML or TOML) that narrows the session; `none` for no scope
     #[arg(long, global = true, value_name = "FILE", help_heading = "Narrowing")]
     scope: Option<PathBuf>,
-    /// How much is asked before a call: supervised (or ask), guided (or auto), autonomous (or yolo)
+    /// How much is asked before a call: supervised (or ask), guided (or auto), autonomous (or yolo) [default: guided for
+    /// session, autonomous for what is typed]
     #[arg(long, global = true, value_name = "LEVEL", help_heading = "Narrowing", value_parser = trust)]
     trust: Option<Trust>,
     /// Keep no log of this run; the executor's audit is kept all the same
@@ -87,7 +88,7 @@ impl Place {
     pub fn open_in(&self, project: PathBuf, central: PathBuf, spare: u8) -> Result<Open, Failed> {
         let [project, central] = [text(project)?, text(central)?];
         let profile = self.profile.clone();
-        // What a person types, or a program sends that decides for itself, is not asked about again.
+        // What a person types is not asked about again.
         let trust = self.trust.unwrap_or(Trust::Autonomous);
         Ok(Open { project, central, profile, spare, scope: self.scope()?, trust, capture: None })
     }

@@ -6,9 +6,15 @@
 use super::exit;
 use super::place::{Place, read_text};
 use super::say::{self, internal, invalid};
+use crate::adapters::state;
+use crate::application::batch::nested;
+use crate::application::registry::{Entry, Registry};
 use crate::domain::catalogue::{TOOLS, Tool, WEB_TOOLS, canonical};
+use crate::domain::request::{Invocation, Plan};
 use crate::domain::scope_file;
-use broker_protocol::{Command as Run, Failed, Open, Risk, Roots, Trust};
+use crate::domain::small::{BATCH, FINISH_TASK, THINKING};
+use crate::domain::web;
+use broker_protocol::{Command as Run, Failed, Open, Request, Risk, Roots, Trust};
 use clap::{Args, Subcommand};
 use nix::unistd::{Uid, User};
 use policies::shell::{self, Unit};
@@ -97,8 +103,7 @@ fn host() -> Result<Host, Failed> {
 
 /// The administrator's and the user's files that there are.
 fn sources(host: &Host) -> Result<Vec<Source>, Failed> {
-    let config = host.variables.get("XDG_CONFIG_HOME").map(Path::new);
-    let files = resolve::files(&host.home, config).into_iter().filter(|(path, _)| path.exists());
+    let files = resolve::files(&host.home, &state::variable).into_iter().filter(|(path, _)| path.exists());
     files.map(|(path, kind)| source(&path, kind)).collect()
 }
 
@@ -116,7 +121,7 @@ fn policy(place: &Place) -> Result<EffectivePolicy, Failed> {
 }
 
 fn wrong(error: policies::PolicyError) -> Failed {
-    invalid(error.to_string())
+    Failed { kind: error.kind(), message: error.to_string() }
 }
 
 // check
@@ -206,39 +211,103 @@ fn explain(place: &Place, tool: &str, input: &str, json: bool) -> Result<u8, Fai
         serde_json::from_str(input).map_err(|error| invalid(format!("the input is not JSON: {error}")))?;
     let policy = policy(place)?;
     let Open { project, central, .. } = place.open(0)?;
-    let asked = match Tool::find(tool) {
-        None => Err(invalid(format!("the executor has no tool {tool:?}"))),
-        Some(tool) => match tool.plan(input, &Roots { project, central }) {
-            Ok(plan) => plan
-                .request()
-                .ok_or_else(|| invalid(format!("the executor is not asked about `{}`", tool.name))),
-            Err(error) => Err(Failed::from(error)),
-        },
-    };
-    let request = match asked {
-        Ok(request) => request,
+    let asked = match asked(tool, input, &Roots { project, central }) {
+        Ok(asked) => asked,
         Err(failed) => {
             say::problem(&failed.message);
             return Ok(exit::USAGE);
         }
     };
-    let facts = Facts::of(&request);
-    let judgement = judge(&policy, &facts);
-    let told = Told { facts: &facts, policy: &policy, judgement: &judgement };
-    match json {
-        true => say::json(&told.to_json())?,
-        false => say::result(say::shown(&told.page()).as_bytes())?,
+    let facts: Vec<Facts> = asked.iter().map(Asked::facts).collect();
+    let told: Vec<Told> = facts.iter().map(|facts| Told::new(facts, &policy)).collect();
+    if json {
+        say::json(&all_to_json(&told))?;
+    } else {
+        let pages: Vec<String> = told.iter().map(Told::page).collect();
+        say::result(say::shown(&pages.join("\n")).as_bytes())?;
     }
     Ok(exit::OK)
+}
+
+/// One call, as far as it is decided on.
+enum Asked {
+    /// The executor is asked.
+    Request(Box<Request>),
+    /// It is not.
+    Nobody(&'static Tool),
+}
+
+impl Asked {
+    fn facts(&self) -> Facts<'_> {
+        match self {
+            Asked::Request(request) => Facts::of(request),
+            Asked::Nobody(tool) => Facts::bare(tool.name, tool.risk),
+        }
+    }
+}
+
+/// What a call comes to: itself, and after it what is called by it.
+fn asked(tool: &str, input: Value, roots: &Roots) -> Result<Vec<Asked>, Failed> {
+    let one = |request| Ok(vec![Asked::Request(Box::new(request))]);
+    let tool = match Registry::default().get(tool)? {
+        Entry::BuiltIn(tool) => tool,
+        Entry::Web(tool) => return one(Request::Effect(web::parse(tool, input)?.effect())),
+        Entry::Added(added) => return one(Request::Effect(added.effect(&input))),
+    };
+    let mut all = vec![Asked::Nobody(tool)];
+    match tool.plan(input, roots)? {
+        Plan::Batch(invocations) => {
+            for Invocation { tool, input } in invocations {
+                if canonical(&tool) == BATCH.name {
+                    return Err(nested());
+                }
+                all.append(&mut asked(&tool, input, roots)?);
+            }
+        }
+        plan => {
+            if let Some(request) = plan.request() {
+                return one(request);
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Tools that ask nothing of the executor, which is who asks: they change nothing. What a batch calls is asked about by
+/// itself.
+const UNASKED: [&str; 3] = [BATCH.name, THINKING.name, FINISH_TASK.name];
+
+/// The decision on a call. Of tools that nobody is asked about only the scope decides.
+fn decided<'a>(policy: &'a EffectivePolicy, facts: &Facts) -> Judgement<'a> {
+    let permitted = policy.scope.as_ref().is_none_or(|scope| scope.permits(facts.tool));
+    if UNASKED.contains(&facts.tool) && permitted {
+        let why = "It changes nothing by itself, so nobody is asked.".to_owned();
+        return Judgement { verdict: Verdict::Allow, rule: None, why: Some(why), origin: None };
+    }
+    judge(policy, facts)
 }
 
 struct Told<'a> {
     facts: &'a Facts<'a>,
     policy: &'a EffectivePolicy,
-    judgement: &'a Judgement<'a>,
+    judgement: Judgement<'a>,
 }
 
-impl Told<'_> {
+/// A batch with its calls, or one call.
+fn all_to_json(told: &[Told]) -> Value {
+    let mut calls = told.iter().map(Told::to_json);
+    let mut first = calls.next().unwrap_or_default();
+    if told.first().is_some_and(|told| told.facts.tool == BATCH.name) {
+        first["calls"] = calls.collect();
+    }
+    first
+}
+
+impl<'a> Told<'a> {
+    fn new(facts: &'a Facts<'a>, policy: &'a EffectivePolicy) -> Self {
+        Self { facts, policy, judgement: decided(policy, facts) }
+    }
+
     fn why(&self) -> String {
         self.judgement.why.clone().unwrap_or_else(|| {
             let (trust, risk) = (self.policy.trust.name(), self.facts.risk.name());
@@ -250,7 +319,8 @@ impl Told<'_> {
         let rule = self.judgement.rule.as_deref().unwrap_or("-");
         let place = self.judgement.origin.map_or("built in".to_owned(), ToString::to_string);
         let mut page = format!(
-            "verdict  {}\nrule     {rule}\nwhy      {}\nwhere    {place}\ntrust    {}\nrisk     {}\n",
+            "tool     {}\nverdict  {}\nrule     {rule}\nwhy      {}\nwhere    {place}\ntrust    {}\nrisk     {}\n",
+            self.facts.tool,
             verdict(&self.judgement.verdict),
             self.why(),
             self.policy.trust.name(),
@@ -328,18 +398,12 @@ fn matrix(place: &Place, json: bool) -> Result<u8, Failed> {
     Ok(exit::OK)
 }
 
-/// Tools that ask nothing of the executor, which is who asks. What a batch calls is asked about by itself.
-const UNASKED: [&str; 5] = ["batch", "thinking", "finish_task", "web_search", "web_fetch"];
-
 /// What comes of a call of which only the tool is known, by trust: of rules those count that ask about nothing else.
 fn row(policy: &EffectivePolicy, tool: &str, risk: Risk) -> Result<[&'static str; 3], Failed> {
     let mut row = [""; 3];
     for (cell, trust) in row.iter_mut().zip(Trust::ALL) {
         let policy = policy.clone().narrow(policy.scope.as_ref(), trust).map_err(wrong)?;
-        *cell = match judge(&policy, &Facts::bare(tool, risk)).verdict {
-            Verdict::Ask(_) if UNASKED.contains(&tool) => verdict(&Verdict::Allow),
-            decided => verdict(&decided),
-        };
+        *cell = verdict(&decided(&policy, &Facts::bare(tool, risk)).verdict);
     }
     Ok(row)
 }

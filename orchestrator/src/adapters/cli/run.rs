@@ -86,7 +86,7 @@ impl Run {
             self.audience().map_err(|error| say::internal(format!("cannot use the output: {error}")))?;
         log.session("run", sandbox.opened());
         // The only call of this run.
-        log.asked(1, None, "bash", &asked);
+        log.asked(1, None, None, "bash", &asked);
         let answer = follow(&sandbox, request, signals, &mut out).await?;
         log.answered(1, &answer);
         self.report(&answer, out.gone())

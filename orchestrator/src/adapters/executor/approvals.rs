@@ -2,8 +2,10 @@
 //! as an approver.
 
 use super::{ExecutorError, socket};
+use crate::adapters::state;
 use broker_protocol::{Decoder, FromApprover, Hello, ToApprover, encode};
-use nix::unistd::{User, geteuid};
+use nix::unistd::geteuid;
+use policies::directories;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
@@ -11,8 +13,6 @@ use std::path::{Path, PathBuf};
 use tokio::net::UnixStream as AsyncStream;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-/// Name of the directory of the sockets.
-const DIRECTORY: &str = "lazaret-approve";
 /// Sockets of one directory that are looked at.
 const SOCKETS: usize = 1024;
 /// Messages that wait to be taken.
@@ -129,14 +129,7 @@ async fn listen(stream: &AsyncStream, name: &str, hears: &Sender<(String, Heard)
 
 /// Where a broker of this user may have put its socket.
 fn directories() -> Vec<PathBuf> {
-    let uid = geteuid();
-    let named = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
-    // The account's home and not `HOME`, as the broker has it.
-    let home = User::from_uid(uid).ok().flatten().map(|user| user.dir.join(".local/state/lazaret"));
-    let usual = PathBuf::from(format!("/run/user/{uid}"));
-    let mut all: Vec<PathBuf> = [named, Some(usual), home].into_iter().flatten().collect();
-    all.dedup();
-    all.into_iter().map(|directory| directory.join(DIRECTORY)).collect()
+    directories::approvals(&state::home(), geteuid().as_raw(), &state::variable)
 }
 
 fn sockets(directory: &Path) -> Vec<PathBuf> {

@@ -196,7 +196,11 @@ impl Slot {
     fn take_answer(&self, outcome: &Outcome) -> Result<Option<FileAnswer>, ExecutorError> {
         match outcome {
             Outcome::Answered => Ok(Some(frame::decode_whole(&self.answer.take())?)),
-            Outcome::Ran(_) | Outcome::Refused(_) | Outcome::Failed(_) | Outcome::Broken(_) => Ok(None),
+            Outcome::Ran(_)
+            | Outcome::Granted
+            | Outcome::Refused(_)
+            | Outcome::Failed(_)
+            | Outcome::Broken(_) => Ok(None),
         }
     }
 }

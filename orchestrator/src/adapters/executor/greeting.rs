@@ -151,7 +151,9 @@ fn not_attacked(outcome: Outcome) -> Failed {
         Outcome::Failed(failed) => return failed,
         Outcome::Broken(broken) => broken.to_string(),
         Outcome::Refused(refused) => refused.to_string(),
-        Outcome::Ran(_) | Outcome::Answered => "the executor did not attack its cell".into(),
+        Outcome::Ran(_) | Outcome::Answered | Outcome::Granted => {
+            "the executor did not attack its cell".into()
+        }
     };
     Failed { kind: ErrorKind::Internal, message }
 }

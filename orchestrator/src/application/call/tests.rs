@@ -185,6 +185,7 @@ fn plain() -> Scripted {
             sha256: broker_protocol::Digest([0; 32]),
             change: None,
         }))),
+        Request::Effect(_) => (Ok(Outcome::Granted), None),
         _ => answered(Ok(FileReply::Listed(Listed { entries: vec![], truncated: None }))),
     })
 }
@@ -237,7 +238,7 @@ impl Caller<()> for Ears {
 struct Eyes(RefCell<Vec<String>>);
 
 impl Observer for Eyes {
-    fn asked(&self, call: u64, batch: Option<u64>, tool: &str, _: &Value) {
+    fn asked(&self, call: u64, _: Option<&Value>, batch: Option<u64>, tool: &str, _: &Value) {
         let of = batch.map_or(String::new(), |batch| format!(" of {batch}"));
         self.0.borrow_mut().push(format!("{call}{of} asked {tool}"));
     }
@@ -352,7 +353,7 @@ fn every_call_passes_the_observer_in_order() {
         "batch",
         json!({"invocations": [{"tool_name": "thinking", "parameters": {"thought": "x"}}]}),
     );
-    tools.never_ran("ls", &json!({}), failed(ErrorKind::ExecutorLost));
+    tools.never_ran(None, "ls", &json!({}), failed(ErrorKind::ExecutorLost));
     let want = [
         "1 asked file_list",
         "1 started",
@@ -496,12 +497,46 @@ fn a_tool_that_is_not_built_in_goes_the_same_way() {
     let sandbox = plain();
     let answer = call(&tools, &sandbox, "mcp__srv__echo", json!({"say": "hi"}));
     assert_eq!((text(&answer).as_str(), &*answer.about.tool), ("hi", "mcp__srv__echo"));
-    assert_eq!(serde_json::to_value(&answer.about).unwrap()["structured"], json!({"n": 1}));
+    let about = serde_json::to_value(&answer.about).unwrap();
+    assert_eq!((&about["structured"], &about["call"]), (&json!({"n": 1}), &json!(1)));
     let wrong = call(&tools, &sandbox, "mcp__srv__echo", json!({"say": "too long"}));
     assert_eq!(kind(&wrong), "invalid_input");
     assert!(wrong.error.unwrap().message.starts_with("field `say`: the value is longer than 5 characters"));
     let closed = with_echo(Settings { scope: Some(Scope::default()), ..settings() });
     assert_eq!(kind(&call(&closed, &sandbox, "mcp__srv__echo", json!({"say": "hi"}))), "denied_policy");
+    // The executor was asked about the one call that came to something, with what it may decide on.
+    let (tool, input) = ("mcp__srv__echo".into(), r#"{"say":"hi"}"#.into());
+    let effect = Effect::Added { tool, risk: Risk::Low, input };
+    assert_eq!(*sandbox.seen.borrow(), [Request::Effect(effect)]);
+}
+
+#[test]
+fn what_the_executor_has_no_part_in_waits_for_its_leave() {
+    for (tool, input) in [
+        ("mcp__srv__stuck", json!({"say": "hi"})),
+        ("web_search", json!({"query": "q"})),
+        ("web_fetch", json!({"url": "https://example.org/"})),
+    ] {
+        let refused = Refused { rule: "r".into(), why: "w".into(), violation: false };
+        let listed = Ok(FileReply::Listed(Listed { entries: vec![], truncated: None }));
+        for (done, want) in [
+            ((Ok(Outcome::Refused(refused)), None), "denied_policy"),
+            ((Ok(Outcome::Failed(failed(ErrorKind::DeniedUser))), None), "denied_user"),
+            ((Err(failed(ErrorKind::ExecutorLost)), None), "executor_lost"),
+            // Whatever else it says is no leave.
+            (answered(listed), "protocol"),
+            (ran(Ended::Exited(0), b"granted"), "protocol"),
+        ] {
+            let done = RefCell::new(Some(done));
+            let sandbox = sandbox(move |_| done.borrow_mut().take().unwrap());
+            // It would wait for ever if it was begun.
+            let answer = call(&with_echo(settings()), &sandbox, tool, input.clone());
+            assert_eq!(kind(&answer), want, "{tool}");
+        }
+    }
+    let long = json!({"say": "x", "more": "y".repeat(broker_protocol::limit::CONTENT)});
+    let sandbox = plain();
+    assert_eq!(kind(&call(&with_echo(settings()), &sandbox, "mcp__srv__echo", long)), "invalid_input");
     assert!(sandbox.seen.borrow().is_empty());
 }
 
@@ -630,7 +665,7 @@ fn a_small_tool_reads_what_is_kept_and_replaces_it_by_its_digest() {
         text(&once(&sandbox, "write_todos", json!({"action": "add", "task": "c"}))).lines().count(),
         2
     );
-    let tools: Vec<_> = sandbox.seen.borrow().iter().map(|request| request.tool()).collect();
+    let tools: Vec<_> = sandbox.seen.borrow().iter().map(|request| request.tool().to_owned()).collect();
     assert_eq!(tools, ["todo_read", "todo_write", "todo_write", "todo_write", "todo_write"]);
     kept.replace(Some(b"\x1b]52;c;x\x07".to_vec()));
     let spoilt = once(&sandbox, "todo_read", json!({}));

@@ -18,7 +18,7 @@ pub struct Asked<'a> {
     session: &'a str,
     call: u64,
     approval: Question<'a>,
-    tool: &'static str,
+    tool: &'a str,
     input: Value,
     about: &'a [String],
     body: &'a [String],

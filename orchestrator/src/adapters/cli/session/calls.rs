@@ -214,21 +214,22 @@ impl Shared {
             slot: &entry.question,
         };
         let mut listener = Listener::new(id, &self.writer, entry, approver, self.tools.is_raw());
-        if web_tool(tool).is_some() {
-            let _place = tokio::select! {
-                place = self.browsing.acquire() => place,
-                () = entry.cancelled() => return self.tools.never_ran(tool, &input, cancelled()),
-            };
-            entry.held.take();
-            return self.tools.browse(tool, input, &listener).await;
-        }
+        // What the executor has given leave to is no call of its any more, so it does not bound these.
+        let browsing = web_tool(tool).map(|_| self.browsing.acquire());
+        let _place = match browsing {
+            Some(place) => tokio::select! {
+                place = place => place.ok(),
+                () = entry.cancelled() => return self.tools.never_ran(Some(id), tool, &input, cancelled()),
+            },
+            None => None,
+        };
         let sandbox = tokio::select! {
             sandbox = self.sandbox.connection(&self.writer) => sandbox,
             () = entry.cancelled() => Err(cancelled()),
         };
         let sandbox = match sandbox {
             Ok(sandbox) => sandbox,
-            Err(failed) => return self.tools.never_ran(tool, &input, failed),
+            Err(failed) => return self.tools.never_ran(Some(id), tool, &input, failed),
         };
         tokio::select! {
             answer = self.tools.call(&*sandbox, tool, input, &mut listener) => {
@@ -364,6 +365,10 @@ impl Approver for Listener<'_> {
 }
 
 impl Caller<Control> for Listener<'_> {
+    fn id(&self) -> Option<&Value> {
+        Some(self.id)
+    }
+
     fn is_live(&self) -> bool {
         true
     }

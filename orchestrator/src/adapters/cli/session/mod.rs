@@ -60,9 +60,10 @@ Out:
       "metadata":{...}}
   {"id":"3","event":"security_event","securityEvent":{"type":
       "sandbox_violation","tool":"...","message":"...","violations":1,...}}
-A call that the policy asks about waits for "approve"; without an answer in
-time its result is the error approval_timeout, and it was not started. With
-"channel":"separate" the answer is taken from `lazaret approve` only.
+Without --trust the session is guided: a call that changes files or runs a
+program is asked about. It waits for "approve"; without an answer in time its
+result is the error approval_timeout, and it was not started. With "channel":
+"separate" the answer is taken from `lazaret approve` only.
 Each call ends with exactly one result. A wrong line gets a result with
 status "error" and its id, or null. A line for a call that has ended is
 ignored. At the end of the input, calls under way are waited for.
@@ -70,8 +71,9 @@ A call that tries to leave what it may touch is a violation. After
 --max-violations of them the calls under way are cancelled, every further one
 is refused (denied_policy), and the exit code is 3.
 
-Exit code: 0 at the end of the input; 3 at its end after too many violations;
-125 no session could be opened; 141 nobody reads the output."#;
+Exit code: 0 at the end of the input; 2 wrong arguments; 3 at its end after
+too many violations; 125 no session could be opened; 141 nobody reads the
+output."#;
 
 /// Speak JSON lines: many calls at once in one session
 #[derive(Args)]
@@ -79,7 +81,7 @@ Exit code: 0 at the end of the input; 3 at its end after too many violations;
 pub struct Session {
     #[command(flatten)]
     toolbox: Toolbox,
-    /// Violations that end the session; 0: none do [default: with --trust 3, or 1 if it is autonomous; else 0]
+    /// Violations that end the session; 0: none do [default: 3, or 1 if it is autonomous]
     #[arg(long, value_name = "N")]
     max_violations: Option<u32>,
 }
@@ -88,8 +90,10 @@ impl Session {
     /// Serves standard input until it ends; returns our exit code.
     pub fn main(self, place: Place) -> Result<u8, Failed> {
         let log = Rc::new(place.log());
-        let open = self.toolbox.open(place.open(SPARE)?);
-        let most = self.max_violations.unwrap_or(violation::most(place.trust()));
+        // Its calls are a model's until somebody says otherwise.
+        let trust = place.trust().unwrap_or(policies::TRUST);
+        let open = self.toolbox.open(Open { trust, ..place.open(SPARE)? });
+        let most = self.max_violations.unwrap_or(violation::most(trust));
         let tools = self.toolbox.tools(&open, place.web(), (most > 0).then_some(most), log.clone())?;
         let endpoint = place.endpoint().lasting();
         let socket = endpoint.as_ref().ok().and_then(|endpoint| endpoint.socket().map(Path::to_owned));

@@ -1,0 +1,99 @@
+//! Effects outside the executor: what the client does itself once it has leave. The broker has no network and no server's
+//! tools; it decides on such a call, asks about it and records it like any other, and then the client acts.
+
+use crate::request::{TooLarge, at_most};
+use crate::{Request, Risk, StateTool, limit};
+use serde::{Deserialize, Serialize};
+
+/// A call that the client carries out itself. It says what a decision looks at and a person is shown, and no more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Effect {
+    /// The tool `web_search`.
+    WebSearch {
+        /// What is searched for, at most [`limit::CONTENT`] bytes.
+        query: String,
+    },
+    /// The tool `web_fetch`.
+    WebFetch {
+        /// The address, at most [`limit::CONTENT`] bytes.
+        url: String,
+    },
+    /// A tool that is not built in: a server's, or one of whoever embeds the client.
+    Added {
+        /// Its name: 1 to [`limit::TOOL_NAME`] letters, digits, `_` and `-`, and the name of no tool of ours.
+        tool: String,
+        /// How much harm it can do, as the client says: who lies here could as well not ask.
+        risk: Risk,
+        /// Its input as JSON, at most [`limit::CONTENT`] bytes.
+        input: String,
+    },
+}
+
+impl Effect {
+    /// The tool's name.
+    pub fn tool(&self) -> &str {
+        match self {
+            Effect::WebSearch { .. } => "web_search",
+            Effect::WebFetch { .. } => "web_fetch",
+            Effect::Added { tool, .. } => tool,
+        }
+    }
+
+    /// How much harm the tool can do.
+    pub fn risk(&self) -> Risk {
+        match self {
+            Effect::WebSearch { .. } | Effect::WebFetch { .. } => Risk::Low,
+            Effect::Added { risk, .. } => *risk,
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), TooLarge> {
+        match self {
+            Effect::WebSearch { query } => at_most("query", query.len(), limit::CONTENT, "bytes"),
+            Effect::WebFetch { url } => at_most("url", url.len(), limit::CONTENT, "bytes"),
+            Effect::Added { tool, input, .. } => {
+                fits(tool)?;
+                at_most("input", input.len(), limit::CONTENT, "bytes")
+            }
+        }
+    }
+}
+
+/// A grant is for a tool by its name: no effect may have the name of something else.
+fn fits(tool: &str) -> Result<(), TooLarge> {
+    let refuse = |rule: String| Err(TooLarge { field: "tool", rule });
+    at_most("tool", tool.len(), limit::TOOL_NAME, "bytes")?;
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+    if tool.is_empty() || !tool.bytes().all(allowed) {
+        return refuse("1 or more letters, digits, '_' and '-'".into());
+    }
+    let ours = Request::TOOLS.iter().copied().chain(StateTool::ALL.map(StateTool::name));
+    if ours.chain(["web_search", "web_fetch"]).any(|name| name == tool) {
+        return refuse(format!("`{tool}` is a tool of ours"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn added(tool: &str, bytes: usize) -> Effect {
+        Effect::Added { tool: tool.into(), risk: Risk::High, input: "x".repeat(bytes) }
+    }
+
+    #[test]
+    fn an_effect_has_a_name_of_its_own_and_is_bounded() {
+        assert!(added("mcp__fs__read", limit::CONTENT).check().is_ok());
+        assert!(added("mcp__fs__read", limit::CONTENT + 1).check().is_err());
+        assert!(added(&"x".repeat(limit::TOOL_NAME), 0).check().is_ok());
+        assert!(added(&"x".repeat(limit::TOOL_NAME + 1), 0).check().is_err());
+        for bad in ["", "a b", "a\n", "bash", "file_write", "view_image", "memory", "web_fetch"] {
+            assert!(added(bad, 0).check().is_err(), "{bad:?}");
+        }
+        let search = |bytes| Effect::WebSearch { query: "x".repeat(bytes) };
+        assert!(search(limit::CONTENT).check().is_ok() && search(limit::CONTENT + 1).check().is_err());
+        let fetch = |bytes| Effect::WebFetch { url: "x".repeat(bytes) };
+        assert!(fetch(limit::CONTENT).check().is_ok() && fetch(limit::CONTENT + 1).check().is_err());
+    }
+}

@@ -1,0 +1,176 @@
+//! The web tools: AC-18, AC-19, AC-20. Engines are of this machine; the executor gives leave and keeps the record.
+
+use lazaret_tests::approval::{dressed, set_policy};
+use lazaret_tests::{Session, World, matrix, run};
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// An engine that answers every request alike, and how often it was asked.
+struct Engine {
+    address: SocketAddr,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Engine {
+    fn start(status: u16, body: Value) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let engine = Self { address: listener.local_addr().unwrap(), asked: Arc::default() };
+        let (asked, body) = (engine.asked.clone(), body.to_string());
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                serve(stream.unwrap(), status, &body, &asked);
+            }
+        });
+        engine
+    }
+
+    fn searxng(results: Value) -> Self {
+        Self::start(200, json!({ "results": results }))
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+fn serve(mut stream: TcpStream, status: u16, body: &str, asked: &AtomicUsize) {
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|count| count > 0) {
+        head.push(byte[0]);
+    }
+    asked.fetch_add(1, Ordering::SeqCst);
+    let head = format!(
+        "HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let _ = stream.write_all(head.as_bytes());
+}
+
+fn one() -> Value {
+    json!([{ "title": "One", "url": "https://one.example/", "content": "first" }])
+}
+
+/// Where nobody listens.
+fn nowhere() -> String {
+    format!("http://{}", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap())
+}
+
+fn engines(command: &mut Command, searxng: &str, brave: &str) {
+    let brave = [("BRAVE_SEARCH_API_KEY", "brave-key-5e0c"), ("BRAVE_SEARCH_URL", brave)];
+    command.env("SEARXNG_URL", searxng).envs(brave);
+}
+
+/// `lazaret call web_search`: its code and its result.
+fn search(world: &World, searxng: &str, brave: &str) -> (i32, Value) {
+    let mut command = world.lazaret_call("web_search", &json!({ "query": "q" }));
+    engines(&mut command, searxng, brave);
+    let done = run(command.arg("--json"), LIMIT);
+    (done.code(), serde_json::from_str(&done.text()).unwrap())
+}
+
+/// What the executor's audit says about a tool.
+fn audited(world: &World, tool: &str) -> Vec<Value> {
+    let shown = run(world.program("lazaret").args(["audit", "show", "--json"]), LIMIT).success();
+    let records = shown.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    records.filter(|record| record["kind"] == "call" && record["tool"] == tool).collect()
+}
+
+#[test]
+fn ac_18_a_search_is_formatted() {
+    matrix(|place| {
+        let world = World::new(place);
+        let engine = Engine::searxng(one());
+        let (code, result) = search(&world, &engine.url(), &nowhere());
+        assert_eq!((code, &result["result"]), (0, &json!("1. One\n   https://one.example/\n   first")));
+        let metadata = &result["metadata"];
+        assert_eq!((&metadata["provider"], &metadata["resultCount"]), (&json!("searxng"), &json!(1)));
+        let [record] = &audited(&world, "web_search")[..] else { panic!("one record a request") };
+        assert_eq!((&record["verdict"], &record["end"]), (&json!("allow"), &json!("granted")));
+        assert_eq!(record["call"], metadata["call"]);
+    });
+}
+
+#[test]
+fn ac_19_where_the_first_engine_is_down_the_second_answers() {
+    matrix(|place| {
+        let world = World::new(place);
+        let results = json!([{ "title": "B", "url": "https://b.example/", "description": "second" }]);
+        let brave = Engine::start(200, json!({ "web": { "results": results } }));
+        let (code, result) = search(&world, &nowhere(), &brave.url());
+        assert_eq!((code, &result["result"]), (0, &json!("1. B\n   https://b.example/\n   second")));
+        assert_eq!((&result["metadata"]["provider"], brave.asked()), (&json!("brave"), 1));
+    });
+}
+
+#[test]
+fn ac_20_where_both_fail_it_is_an_error() {
+    matrix(|place| {
+        let world = World::new(place);
+        let failing = Engine::start(500, json!({}));
+        let (code, result) = search(&world, &nowhere(), &failing.url());
+        assert_eq!((code, &result["status"], failing.asked()), (1, &json!("error"), 1));
+        assert_eq!(result["error"]["kind"], "io");
+    });
+}
+
+/// B20: the orchestrator does what the executor has no part in, but only with its leave.
+#[test]
+fn a_web_tool_waits_for_the_answer_and_for_the_policy() {
+    matrix(|place| {
+        let world = World::new(place);
+        let engine = Engine::searxng(one());
+        let session = |approval: &str, words: &[&str]| {
+            set_policy(&world, approval);
+            let mut command = dressed(&world, world.lazaret("session"));
+            engines(&mut command, &engine.url(), &nowhere());
+            Session::start(command.args(words))
+        };
+        let supervised = ["--trust", "supervised"];
+        let query = || json!({ "query": "q" });
+        let mut asking = session("timeout_s = 1", &supervised);
+        for (answer, want) in [(Some("no"), "denied_user"), (None, "approval_timeout")] {
+            let id = asking.start_call("web_search", query());
+            let question = asking.event(&id, LIMIT).unwrap();
+            assert_eq!((&question["event"], &question["tool"]), (&json!("approval"), &json!("web_search")));
+            if let Some(answer) = answer {
+                asking.send(&json!({ "id": id, "approve": answer }));
+            }
+            assert_eq!(asking.answer_within(&id, LIMIT).kind(), want);
+        }
+        assert_eq!(engine.asked(), 0, "it was asked before the answer");
+        // One yes is for one call; in a batch each is asked about by itself.
+        let id = asking
+            .start_call("batch", json!({ "invocations": [{ "tool": "web_search", "input": query() }] }));
+        assert_eq!(asking.event(&id, LIMIT).unwrap()["approval"]["rule"], "trust:supervised");
+        asking.send(&json!({ "id": id, "approve": "once" }));
+        assert!(asking.answer_within(&id, LIMIT).success().contains("https://one.example/"));
+        assert_eq!(engine.asked(), 1);
+        asking.close(LIMIT);
+        let records = audited(&world, "web_search");
+        let said =
+            |record: &Value| ["verdict", "end"].map(|key| record[key].as_str().unwrap_or("").to_owned());
+        let said: Vec<_> = records.iter().map(said).collect();
+        assert_eq!(said, [["ask", "failed"], ["ask", "failed"], ["ask", "granted"]]);
+        assert_eq!(records[2]["grant"], "once");
+        // A rule of the executor's policy holds for what is not its own to do.
+        let rule = "[[rule]]\ntool = \"web_search\"\naction = \"deny\"\nwhy = \"Not that.\"\nwhen = [{ param = \"query\", contains = \"secret\" }]";
+        let mut ruled = session(&format!("timeout_s = 1\n{rule}"), &["--trust", "autonomous"]);
+        let denied = ruled.call("web_search", json!({ "query": "a SECRET thing" }));
+        assert_eq!((denied.kind(), engine.asked()), ("denied_policy", 1));
+        assert!(denied.result.to_string().contains("Not that."), "{}", denied.result);
+        ruled.call("web_search", query()).success();
+        assert_eq!(engine.asked(), 2);
+    });
+}
