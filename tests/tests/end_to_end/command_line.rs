@@ -50,6 +50,86 @@ fn when_lazaret_itself_fails_it_says_so_with_its_own_code() {
     assert!(finished.errors().contains("no-such-profile"), "{}", finished.errors());
 }
 
+/// What is wrong is said with its name, and the code says whose fault it is.
+#[test]
+fn each_wrong_thing_has_its_code_and_its_name() {
+    let world = World::new(Place::any());
+    world.put("scope.yaml", "tool_permissions:\n  bash: { allowed: maybe }\n");
+    world.put("held.yaml", "tool_permissions:\n  bash: { allowed: true, paths: ['nowhere/**'] }\n");
+    let broken = world.home.join("broken");
+    world.write(&broken.join("lazaret/policy.toml"), "version = 1\n[profle.x]\n");
+    let done = |words: &[&str], broken_policy: bool| {
+        let mut command = world.program("lazaret");
+        if broken_policy {
+            command.env("XDG_CONFIG_HOME", &broken);
+        }
+        command.args(words).arg("--central").arg(&world.central);
+        run(command.stdin(std::process::Stdio::null()), LIMIT)
+    };
+    let (bash, read) = (r#"{"command":"true"}"#, r#"{"path":"scope.yaml"}"#);
+    let cases: &[(&[&str], i32, &str)] = &[
+        // Options.
+        (&["tools", "--disable", "nope"], 2, "nope"),
+        (&["session", "--disable", "nope"], 2, "nope"),
+        (&["call", "--disable", "nope", "bash", bash], 2, "nope"),
+        (&["call", "--disable", "shell", "bash", bash], 2, "switched off"),
+        (&["call", "--disable", "subagent", "bash", bash], 2, "not supported"),
+        (&["call", "--trust", "maybe", "bash", bash], 2, "maybe"),
+        (&["call", "--model-profile", "huge", "bash", bash], 2, "huge"),
+        (&["session", "--max-violations", "x"], 2, "x"),
+        (&["call", "--profile", "nope", "bash", bash], 2, "nope"),
+        (&["session", "--profile", "nope"], 2, "nope"),
+        (&["history", "--profile", "nope"], 2, "nope"),
+        (&["policy", "show", "--profile", "nope"], 2, "nope"),
+        (&["run", "--profile", "nope", "--", "true"], 125, "nope"),
+        (&["call", "--nonsense", "bash", bash], 2, "--nonsense"),
+        (&["completions", "nope"], 2, "nope"),
+        // Places and files.
+        (&["call", "--project", "/nonexistent", "bash", bash], 2, "/nonexistent"),
+        (&["call", "--project", "/etc", "bash", bash], 2, "/etc"),
+        (&["doctor", "--project", "/nonexistent"], 1, "/nonexistent"),
+        (&["call", "--scope", "missing.yaml", "bash", bash], 2, "missing.yaml"),
+        (&["call", "--scope", "scope.yaml", "bash", bash], 2, "scope.yaml:2:"),
+        (&["call", "--scope", "held.yaml", "bash", bash], 2, "nowhere"),
+        (&["run", "--scope", "missing.yaml", "--", "true"], 125, "missing.yaml"),
+        (&["policy", "check", "missing.toml"], 1, "missing.toml"),
+        (&["call", "--executor", "/nonexistent", "bash", bash], 125, "/nonexistent"),
+        (&["call", "--socket", "/nonexistent", "bash", bash], 125, "/nonexistent"),
+        // Tools and input.
+        (&["call", "nope", "{}"], 2, "nope"),
+        (&["call", "subagent", "{}"], 2, "no models"),
+        (&["call", "bash", "command"], 2, "not JSON"),
+        (&["call", "bash", "[]"], 2, "object"),
+        (&["call", "bash", r#"{"command":1}"#], 2, "command"),
+        (&["call", "file_read", r#"{"path":"missing"}"#], 1, "missing"),
+        (&["call", "file_read", r#"{"path":"/etc/passwd"}"#], 3, "outside sandbox"),
+        (&["policy", "explain", "bash", "command"], 2, "not JSON"),
+        (&["policy", "explain", "nope", "{}"], 2, "nope"),
+        (&["undo", "x"], 2, "x"),
+        (&["undo", "99"], 1, "99"),
+        (&["history", "--limit", "0"], 2, "limit"),
+        (&["log", "show", "no-such-run"], 1, "no-such-run"),
+        (&["log", "search", "x", "--kind", "nope"], 2, "nope"),
+        (&["audit", "verify", "--head", "zz"], 2, "zz"),
+    ];
+    let mut wrong = Vec::new();
+    for (words, code, name) in cases {
+        let done = done(words, false);
+        let said = format!("{}{}", done.text(), done.errors());
+        if done.code() != *code || !said.contains(name) {
+            wrong.push(format!("{words:?} gave {} and not {code} with {name}: {said}", done.code()));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    // A policy that cannot be read is nobody's wrong question: nothing opens.
+    for words in [&["call", "file_read", read][..], &["session"], &["policy", "show"], &["run", "--", "true"]]
+    {
+        let done = done(words, true);
+        assert_eq!(done.code(), 125, "{words:?}: {} {}", done.text(), done.errors());
+        assert!(done.errors().contains("policy.toml:2:"), "{words:?}: {}", done.errors());
+    }
+}
+
 #[test]
 fn the_tools_are_listed_with_their_schemas() {
     let world = World::new(Place::any());

@@ -60,8 +60,8 @@ Exit codes:
   call     0 done; 1 the tool failed; 2 wrong input, or no such tool;
            3 violation; 124 time limit; 125 lazaret failed; 126 refused
   history, undo  as call
-  session  0 at the end of its input; 3 after too many violations; 125 no
-           session; 141 nobody reads
+  session  0 at the end of its input; 2 wrong arguments; 3 after too many
+           violations; 125 no session; 141 nobody reads
   doctor   0 if a session can open here (with --attack: and its cell holds),
            else 1
   policy   0; 1 a file is wrong; 2 wrong input; 125 no policy
@@ -69,6 +69,7 @@ Exit codes:
   audit    verify: 0 if the audit is whole, else 1
   log      0; 1 if there is no such run, or nothing was found
   others   0, or 2 for wrong arguments
+  A wrong option, file or root is 2 everywhere but in run and doctor.
 
 Examples:
   lazaret run -- make test     a command of this project, in a cell
