@@ -71,13 +71,14 @@ impl Rules {
                 ViewKind::Device => {}
             }
         }
-        for which in [Zone::Project, Zone::Central] {
-            rules.add(walls.zone(which).0, zone(walls.commands(which), abi))?;
+        let zones = [Zone::Project, Zone::Central].into_iter().filter(|_| walls.held.is_none());
+        for (root, access) in zones.map(|which| walls.zone(which)) {
+            rules.add(root, zone(access, abi))?;
         }
         for directory in walls.held() {
             let step = || format!("open {directory} for a rule");
             let fd = walls.open_held(directory).at(Layer::LandlockFiles, step)?;
-            rules.paths.push((fd, zone(Access::Write, abi)));
+            rules.paths.push((fd, zone(walls.zone(directory.zone()).1, abi)));
         }
         let listed = walls.policy.listed.iter().filter(|_| !walls.has(Layer::MountNamespace));
         for path in listed.filter(|path| path.is_dir()) {

@@ -2,12 +2,12 @@
 //!
 //! *Guarantees*: a path that is not a view does not exist; system paths are read-only, zones hold no set-user-ID
 //! programs or devices; `/proc`, `/dev`, `/tmp`, home, `/run` and `/dev/shm` are the session's own; protected names that
-//! exist are pinned with all their parents; a command that is held to directories by the session's scope finds the rest of
-//! the zones read-only. *Does not*: stand alone: Landlock is behind every mount, and refuses to
+//! exist are pinned with all their parents; a command that is held to directories by the session's scope finds nothing else
+//! of the zones. *Does not*: stand alone: Landlock is behind every mount, and refuses to
 //! change them. *Needs*: Linux 5.12 (`mount_setattr`) and a user namespace with capabilities in it. *Order*: after the
 //! namespaces, before Landlock. *Fails*: the session opens in the flat tier, which says so. *Tested by*:
 //! `files_outside_stay_closed`, `the_shell_neither_reads_nor_changes_them`,
-//! `a_command_writes_only_where_its_scope_says`, corpus `FS-*`, `SEC-*`, `NS-*`.
+//! `a_command_reaches_only_what_its_scope_says`, corpus `FS-*`, `SEC-*`, `NS-*`.
 
 use super::plan::{View, ViewKind, Walls};
 use super::protected::{Closing, Pin};
@@ -22,11 +22,11 @@ use nix::unistd::{chdir, pivot_root};
 use policies::Access;
 use std::cell::RefCell;
 use std::collections::HashSet;
-use std::ffi::{CString, OsString};
+use std::ffi::CString;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
@@ -69,66 +69,43 @@ pub fn own_proc() -> Result<(), LayerError> {
         .at(Layer::MountNamespace, || "mount /proc".into())
 }
 
-/// Makes the zones read-only around the directories to which commands are held. In a cell's own mount namespace: file tools
-/// have paths of their own. Landlock alone would not do: its rules for the scratch storage go on below where that is mounted, and
-/// a zone may lie there.
+/// Leaves of the zones only the directories to which commands are held, at their places. In a cell's own mount namespace: file
+/// tools have paths of their own. Landlock alone would not do: the session's own root may be read, and its rules for the
+/// scratch storage go on below where that is mounted, and a zone may lie there.
 pub fn hold(walls: &Walls) -> Result<(), LayerError> {
-    if walls.held.is_none() {
-        return Ok(());
-    }
-    let step = || "hold commands to their directories".to_owned();
+    let Some(directories) = &walls.held else { return Ok(()) };
     let mut held = Vec::new();
-    for directory in walls.held() {
+    for directory in directories {
+        let step = || format!("keep {directory} for commands");
         let fd = walls.open_held(directory).at(Layer::MountNamespace, step)?;
-        let path = Path::new("/proc/self/fd").join(fd.as_raw_fd().to_string());
-        mount(Some(&path), &path, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)
-            .at(Layer::MountNamespace, || format!("lay {directory} over itself"))?;
-        held.push(walls.zone(directory.zone()).0.join(directory.relative()));
+        held.push((walls.zone(directory.zone()).0.join(directory.relative()), fd));
     }
-    let points = fs::read_to_string("/proc/self/mountinfo").at(Layer::MountNamespace, step)?;
-    let open = |point: &Path| held.iter().any(|directory| point.starts_with(directory));
-    let inside = |point: &Path| {
-        [Zone::Project, Zone::Central].iter().any(|zone| point.starts_with(walls.zone(*zone).0))
+    // What lies in another comes after it.
+    held.sort_by(|one, other| one.0.cmp(&other.0));
+    let mut zones = [Zone::Project, Zone::Central].map(|zone| walls.zone(zone).0);
+    zones.sort();
+    let make = |path: &Path| {
+        let made = DirBuilder::new().recursive(true).mode(0o755).create(path);
+        made.at(Layer::MountNamespace, || format!("make {} for commands", path.display()))
     };
-    for (point, flags) in points.lines().filter_map(mount_point) {
-        if inside(&point) && !open(&point) {
-            let flags = flags | MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
-            mount(None::<&str>, &point, None::<&str>, flags, None::<&str>)
-                .at(Layer::MountNamespace, || format!("make {} read-only", point.display()))?;
-        }
+    for zone in zones {
+        make(zone)?;
+        tmpfs(zone, "mode=755,size=16m")?;
     }
-    Ok(())
-}
-
-/// The place of a mount, and what a remount of it has to say again: a line of `/proc/self/mountinfo` (`proc(5)`).
-fn mount_point(line: &str) -> Option<(PathBuf, MsFlags)> {
-    let mut fields = line.split(' ').skip(4);
-    let (point, options) = (fields.next()?, fields.next()?);
-    let flag = |option| match option {
-        "nosuid" => MsFlags::MS_NOSUID,
-        "nodev" => MsFlags::MS_NODEV,
-        "noexec" => MsFlags::MS_NOEXEC,
-        "noatime" => MsFlags::MS_NOATIME,
-        "nodiratime" => MsFlags::MS_NODIRATIME,
-        "relatime" => MsFlags::MS_RELATIME,
-        _ => MsFlags::empty(),
-    };
-    Some((unescape(point), options.split(',').map(flag).collect()))
-}
-
-/// A path of `mountinfo`, where blanks and backslashes stand as three octal digits.
-fn unescape(text: &str) -> PathBuf {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let code = || {
-            std::str::from_utf8(after.get(..3)?).ok().and_then(|digits| u8::from_str_radix(digits, 8).ok())
-        };
-        let code = if *first == b'\\' { code() } else { None };
-        bytes.push(code.unwrap_or(*first));
-        rest = if code.is_some() { &after[3..] } else { after };
+    for (path, fd) in &held {
+        make(path)?;
+        // By its descriptor it is reached below what was laid over it.
+        let source = Path::new("/proc/self/fd").join(fd.as_raw_fd().to_string());
+        mount(Some(&source), path, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)
+            .at(Layer::MountNamespace, || format!("lay {} at its place", path.display()))?;
     }
-    OsString::from_vec(bytes).into()
+    let flags = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY;
+    let flags = flags | MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+    let whole = |zone: &&Path| held.iter().any(|(path, _)| zone.starts_with(path));
+    zones.iter().filter(|zone| !whole(zone)).try_for_each(|zone| {
+        mount(None::<&str>, *zone, None::<&str>, flags, None::<&str>)
+            .at(Layer::MountNamespace, || format!("make {} read-only", zone.display()))
+    })
 }
 
 fn proc_flags() -> MsFlags {
@@ -383,19 +360,4 @@ impl Closed {
 /// Paths come from a policy, a session's roots or this file; one with a NUL was refused before.
 fn c_path(path: &Path) -> CString {
     CString::new(path.as_os_str().as_bytes()).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mount_is_read_with_its_place_and_what_it_forbids() {
-        let line = "36 35 98:0 /a /home/u/a\\040b\\134c rw,nosuid,relatime shared:1 - ext3 /dev/root rw,errors=continue";
-        let (point, flags) = mount_point(line).unwrap();
-        assert_eq!(point, Path::new("/home/u/a b\\c"));
-        assert_eq!(flags, MsFlags::MS_NOSUID | MsFlags::MS_RELATIME);
-        assert!(mount_point("36 35").is_none());
-        assert_eq!(unescape("a\\04"), Path::new("a\\04"));
-    }
 }

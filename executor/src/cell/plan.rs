@@ -36,8 +36,7 @@ pub struct Walls {
     pub scratch: Scratch,
     /// Protected names that exist, for the tier that can pin them.
     pub pins: Vec<Pin>,
-    /// The directories of the zones in which commands may write, if the session's scope holds them to some. They read
-    /// both zones.
+    /// The directories of the zones that commands may reach, if the session's scope holds them to some.
     pub held: Option<Vec<ZonePath>>,
     /// A cell's environment, `NAME=value` each.
     pub environment: Vec<CString>,
@@ -158,12 +157,12 @@ impl Walls {
         }
     }
 
-    /// The directories to which commands are held, in zones that may be written.
+    /// The directories to which commands are held.
     pub fn held(&self) -> impl Iterator<Item = &ZonePath> {
-        self.held.iter().flatten().filter(|directory| self.zone(directory.zone()).1 == Access::Write)
+        self.held.iter().flatten()
     }
 
-    /// What commands may do in all of `zone`.
+    /// What commands may do in all of `zone`, at most: what they may read is held by mounts and Landlock.
     pub fn commands(&self, zone: Zone) -> Access {
         if self.held.is_some() { Access::Read } else { self.zone(zone).1 }
     }

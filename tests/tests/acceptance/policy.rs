@@ -347,6 +347,28 @@ const WRITES: [(&str, &str); 13] = [
     ("touch -d 2001-01-01 docs/time", "docs/time"),
 ];
 
+/// What a command reads that its scope does not name; `C` is the central root.
+const READS: [&str; 8] = [
+    "cat docs/mode",
+    "ls docs",
+    "cat notes.md",
+    "cd docs && cat mode",
+    "cat src/../docs/mode",
+    "ln -sf ../docs/mode src/lead; cat src/lead",
+    "cat C/other/a",
+    "cat /proc/self/root$PWD/docs/mode",
+];
+
+/// Which of [`READS`] get something.
+fn reads(world: &World, broker: &mut Broker) -> Vec<&'static str> {
+    let central = world.central.display().to_string();
+    let tries = READS.iter().filter(|script| {
+        let done = broker.call(1, Request::Bash(shell(&script.replace("C/", &format!("{central}/")))));
+        matches!(&done.outcome, Outcome::Ran(ran) if ran.ended == Ended::Exited(0))
+    });
+    tries.copied().collect()
+}
+
 /// A picture of one name: it is the same after what did nothing.
 fn picture(path: &Path) -> Option<(u32, i64, u64)> {
     fs::symlink_metadata(path).ok().map(|file| (file.mode(), file.mtime(), file.len()))
@@ -360,6 +382,7 @@ fn furnish(world: &World) {
     for file in ["src/there", "src/old", "src/.env", "docs/deep/.env"] {
         world.put(file, "text");
     }
+    world.put("notes.md", "text");
     world.write(&world.central.join("notes/a"), "text");
     world.write(&world.central.join("other/a"), "text");
 }
@@ -376,7 +399,7 @@ fn changed(world: &World, broker: &mut Broker) -> Vec<&'static str> {
 }
 
 #[test]
-fn a_command_writes_only_where_its_scope_says() {
+fn a_command_reaches_only_what_its_scope_says() {
     matrix(|place| {
         for wide in [false, true] {
             let world = World::new(place);
@@ -388,11 +411,12 @@ fn a_command_writes_only_where_its_scope_says() {
             for script in [
                 "echo x > src/made && echo y >> src/old && mkdir -p src/d/e && mv src/made src/d/e && rm src/old",
                 "chmod 600 src/d/e/made && touch -d 2001-01-01 src/d && ln src/d/e/made src/linked",
-                "cat docs/mode && ls docs && test -r src/there",
-                "cp docs/mode src/copy && cp docs/mode \"$TMPDIR/x\" && echo x > ~/x",
+                "cat src/there && ls src && cp src/there src/copy && cp src/there \"$TMPDIR/x\" && echo x > ~/x",
+                "cd src && pwd && cat there",
             ] {
                 assert_eq!(said(&mut broker, Request::Bash(shell(script))), "ok", "{script}");
             }
+            assert!(reads(&world, &mut broker).is_empty(), "{:?}, wide: {wide}", reads(&world, &mut broker));
             let central = world.central.display();
             let in_central = |file: &str| Request::Bash(shell(&format!("echo x > '{central}/{file}'")));
             assert_eq!(said(&mut broker, in_central("notes/b")), "ok");
@@ -414,6 +438,7 @@ fn a_command_writes_only_where_its_scope_says() {
         furnish(&world);
         let mut broker = narrowed(&world, vec![permission("bash", &[])]);
         let all: Vec<&str> = WRITES.iter().map(|(script, _)| *script).collect();
+        assert_eq!(reads(&world, &mut broker), READS);
         assert_eq!(changed(&world, &mut broker), all);
     });
 }
