@@ -69,12 +69,34 @@ pub trait Audience {
 
 /// Who answers for the user when the policy asks about a call.
 pub trait Approver {
-    /// Answers a question; `not_taken` says why the answer before was none. Dropped when the call ends first, and never
+    /// Answers a question. Dropped when the call ends first, and never
     /// asked where answers are taken elsewhere.
-    async fn approve(&self, challenge: &Challenge, not_taken: Option<GrantFault>) -> Approval;
+    async fn approve(&self, asked: &Question<'_>) -> Approval;
 
     /// Says that a question waits for an answer elsewhere.
-    async fn elsewhere(&self, challenge: &Challenge);
+    async fn elsewhere(&self, asked: &Question<'_>);
+}
+
+/// What is asked about a call.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// The executor's question.
+    pub challenge: &'a Challenge,
+    /// Why the answer before was none.
+    pub not_taken: Option<GrantFault>,
+    /// Which call of a batch it is about, if it is about one.
+    pub part: Option<Part<'a>>,
+}
+
+/// One call of a batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'a> {
+    /// Its place, from 0.
+    pub index: usize,
+    /// The tool's canonical name.
+    pub tool: &'a str,
+    /// Its input.
+    pub input: &'a Value,
 }
 
 /// An answer.
@@ -166,12 +188,12 @@ impl<A: Audience, P> Audience for With<'_, A, P> {
 }
 
 impl<A, P: Approver> Approver for With<'_, A, P> {
-    async fn approve(&self, challenge: &Challenge, not_taken: Option<GrantFault>) -> Approval {
-        self.1.approve(challenge, not_taken).await
+    async fn approve(&self, asked: &Question<'_>) -> Approval {
+        self.1.approve(asked).await
     }
 
-    async fn elsewhere(&self, challenge: &Challenge) {
-        self.1.elsewhere(challenge).await;
+    async fn elsewhere(&self, asked: &Question<'_>) {
+        self.1.elsewhere(asked).await;
     }
 }
 

@@ -655,3 +655,49 @@ fn a_question_ends_with_its_client() {
         assert!(matches!(broker.receive(Duration::from_millis(100)), Received::Closed));
     });
 }
+
+/// What the executor has no part in is asked about like a call of its own, and no lie gets leave for it, nor by it for
+/// anything else.
+#[test]
+fn leave_for_an_effect_is_held_like_a_call() {
+    matrix(|place| {
+        let world = World::new(place);
+        let mut broker = guided(&world, RELAY);
+        let added = |tool: &str| {
+            let (tool, input) = (tool.to_owned(), "{}".to_owned());
+            Request::Effect(Effect::Added { tool, risk: Risk::High, input })
+        };
+        let search = || Request::Effect(Effect::WebSearch { query: "q".into() });
+        // Of low risk, a guided session lets it be.
+        assert_eq!(broker.call(1, search()).outcome, Outcome::Granted);
+        let challenge = ask(&mut broker, 2, added("mcp__fs__write"));
+        assert_eq!(challenge.risk, Risk::High);
+        let honest = yes(2, &challenge, Extent::Session);
+        for lie in [Grant { digest: Digest([7; 32]), ..honest }, Grant { nonce: Nonce([7; 16]), ..honest }] {
+            broker.send(&ToBroker::Grant(lie));
+            assert!(ungranted(&mut broker).violations > 0);
+        }
+        broker.send(&ToBroker::Grant(honest));
+        assert_eq!(broker.done(2).outcome, Outcome::Granted);
+        broker.send(&ToBroker::Grant(honest));
+        assert_eq!(ungranted(&mut broker).fault, GrantFault::NotWaiting);
+        // For the session: this tool, and no other by the same rule.
+        assert_eq!(broker.call(3, added("mcp__fs__write")).outcome, Outcome::Granted);
+        ask(&mut broker, 4, added("mcp__fs__other"));
+        broker.send(&ToBroker::Refuse { call: 4 });
+        assert_eq!(kind(&broker.done(4).outcome), Some(ErrorKind::DeniedUser));
+        // A session grant for an effect that borrows the name of a tool of ours would cover that tool.
+        for name in ["bash", "file_write", "memory", "web_search", "", "a b", "x\n"] {
+            assert_eq!(kind(&broker.call(5, added(name)).outcome), Some(ErrorKind::InvalidInput), "{name:?}");
+        }
+        let marker = long_sleep();
+        ask(&mut broker, 6, evil(&world, &marker));
+        assert_nothing(&world, &marker);
+        // Supervised, the web is asked about too.
+        set_policy(&world, "timeout_s = 20\ntrust = \"supervised\"");
+        let open = Open { trust: Trust::Autonomous, ..opening(&world) };
+        let command = dressed(&world, world.program("lazaret-executor"));
+        let mut broker = Broker::open_by(&world, command, open).0;
+        assert_eq!(ask(&mut broker, 1, search()).rule, "trust:supervised");
+    });
+}

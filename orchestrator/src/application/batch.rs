@@ -8,13 +8,12 @@
 use super::call::{Planned, Tools, Work};
 use crate::domain::answer::{Answer, Asked, Details};
 use crate::domain::request::{Invocation, Plan};
-use crate::ports::{Approval, Approver, Audience, Caller, Gone, Running, Sandbox, Web};
-use broker_protocol::{Challenge, ErrorKind, Failed, GrantFault};
+use crate::ports::{self, Approval, Approver, Audience, Caller, Gone, Question, Running, Sandbox, Web};
+use broker_protocol::{ErrorKind, Failed};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use std::marker::PhantomData;
 use std::pin::Pin;
-use tokio::sync::Mutex;
 
 /// One call of a batch, checked.
 struct Part {
@@ -44,10 +43,8 @@ impl<W: Web> Tools<W> {
         let mut lanes: Vec<Vec<Part>> = others.into_iter().map(|part| vec![part]).collect();
         lanes.push(changing);
         let caller = &*caller;
-        // One question at a time: an answer names the batch, not the call in it.
-        let asking = &Mutex::new(());
         let lanes = lanes.into_iter().map(|lane| -> Pin<Box<dyn Future<Output = Answers> + '_>> {
-            Box::pin(self.lane(call, sandbox, lane, caller, asking))
+            Box::pin(self.lane(call, sandbox, lane, caller))
         });
         let mut answers: Answers = join_all(lanes).await.into_iter().flatten().collect();
         answers.sort_by_key(|(index, _)| *index);
@@ -75,12 +72,13 @@ impl<W: Web> Tools<W> {
         sandbox: &S,
         parts: Vec<Part>,
         caller: &C,
-        asking: &Mutex<()>,
     ) -> Answers {
         let mut answers = Vec::with_capacity(parts.len());
         for Part { index, tool, input, planned } in parts {
             let call = self.asked(None, Some(batch), &tool, &input);
-            let mut quiet = Quiet { caller, asking, control: PhantomData };
+            let name = planned.name.clone();
+            let part = ports::Part { index, tool: &name, input: &input };
+            let mut quiet = Quiet { caller, part, control: PhantomData };
             let answer = self.perform(call, sandbox, planned, &mut quiet).await;
             answers.push((index, self.conclude(call, answer)));
         }
@@ -133,7 +131,7 @@ fn record(answer: &Answer) -> Value {
 /// Who asked for the batch, as one call of it knows them: nothing is heard before the end.
 struct Quiet<'a, C, K> {
     caller: &'a C,
-    asking: &'a Mutex<()>,
+    part: ports::Part<'a>,
     control: PhantomData<K>,
 }
 
@@ -144,13 +142,12 @@ impl<C, K> Audience for Quiet<'_, C, K> {
 }
 
 impl<C: Approver, K> Approver for Quiet<'_, C, K> {
-    async fn approve(&self, challenge: &Challenge, not_taken: Option<GrantFault>) -> Approval {
-        let _turn = self.asking.lock().await;
-        self.caller.approve(challenge, not_taken).await
+    async fn approve(&self, asked: &Question<'_>) -> Approval {
+        self.caller.approve(&Question { part: Some(self.part), ..*asked }).await
     }
 
-    async fn elsewhere(&self, challenge: &Challenge) {
-        self.caller.elsewhere(challenge).await;
+    async fn elsewhere(&self, asked: &Question<'_>) {
+        self.caller.elsewhere(&Question { part: Some(self.part), ..*asked }).await;
     }
 }
 

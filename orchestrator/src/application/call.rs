@@ -12,7 +12,9 @@ use crate::domain::redact::Redactor;
 use crate::domain::request::{InputError, Plan, live};
 use crate::domain::violation::SecurityEvent;
 use crate::domain::web::{self, Ask};
-use crate::ports::{Approver, Audience, Caller, Event, Gone, Observer, Reply, Running, Sandbox, Web, With};
+use crate::ports::{
+    Approver, Audience, Caller, Event, Gone, Observer, Question, Reply, Running, Sandbox, Web, With,
+};
 use broker_protocol::{
     CallId, Challenge, Channel, Effect, ErrorKind, Failed, GrantFault, Outcome, Request, Risk, Roots, Scope,
 };
@@ -371,11 +373,10 @@ impl<R: Running> Call<R> {
         loop {
             match self.next(&mut question, caller).await {
                 Event::Asked(challenge) if challenge.channel == Channel::Separate => {
-                    caller.elsewhere(&challenge).await;
+                    let (not_taken, part) = (None, None);
+                    caller.elsewhere(&Question { challenge: &challenge, not_taken, part }).await;
                 }
-                Event::Asked(challenge) => {
-                    question = Some(Question { challenge, not_taken: None, asked: true })
-                }
+                Event::Asked(challenge) => question = Some(Open { challenge, not_taken: None, asked: true }),
                 Event::NotTaken(fault) => {
                     if let Some(question) = &mut question {
                         (question.not_taken, question.asked) = (Some(fault), true);
@@ -394,11 +395,12 @@ impl<R: Running> Call<R> {
     }
 
     /// What happens next. An open question is asked meanwhile, and its answer sent.
-    async fn next(&mut self, question: &mut Option<Question>, approver: &impl Approver) -> Event {
-        if let Some(Question { challenge, not_taken, asked }) = question.as_mut().filter(|open| open.asked) {
+    async fn next(&mut self, question: &mut Option<Open>, approver: &impl Approver) -> Event {
+        if let Some(Open { challenge, not_taken, asked }) = question.as_mut().filter(|open| open.asked) {
+            let question = Question { challenge, not_taken: *not_taken, part: None };
             tokio::select! {
                 event = self.running.next() => return event,
-                approval = approver.approve(challenge, *not_taken) => {
+                approval = approver.approve(&question) => {
                     *asked = false;
                     self.running.answer(challenge, approval);
                 }
@@ -434,7 +436,7 @@ impl<R: Running> Call<R> {
 }
 
 /// What a call waits for.
-struct Question {
+struct Open {
     challenge: Box<Challenge>,
     /// Why the answer before was none.
     not_taken: Option<GrantFault>,

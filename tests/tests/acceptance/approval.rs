@@ -124,3 +124,34 @@ fn b20_every_tool_is_asked_about_as_the_matrix_says() {
         }
     });
 }
+
+/// K17, O8: the calls of a batch are asked about side by side, each by itself, and each has its own answer.
+#[test]
+fn k17_each_call_of_a_batch_has_its_own_question_and_answer() {
+    matrix(|place| {
+        let world = World::new(place);
+        let mut session = session(&world, &[]);
+        let touch = |name: &str| json!({ "tool": "bash", "input": { "command": format!("touch {name}") } });
+        let calls = [touch("first"), json!({ "tool": "glob", "input": { "pattern": "*" } }), touch("third")];
+        let id = session.start_call("batch", json!({ "invocations": calls }));
+        let mut questions = [session.event(&id, SOON).unwrap(), session.event(&id, SOON).unwrap()];
+        questions.sort_by_key(|question| question["part"].as_u64());
+        for (question, (part, name)) in questions.iter().zip([(0, "first"), (2, "third")]) {
+            assert_eq!((&question["part"], &question["tool"]), (&json!(part), &json!("bash")), "{question}");
+            assert_eq!(question["input"]["command"], format!("touch {name}"));
+        }
+        // Which one is meant has to be said, and each answer is for one.
+        session.send(&json!({ "id": id, "approve": "once" }));
+        let notice = session.event(&id, SOON).unwrap();
+        assert_eq!((&notice["event"], &notice["error"]["kind"]), (&json!("notice"), &json!("invalid_input")));
+        session.send(&json!({ "id": id, "part": 2, "approve": "once" }));
+        assert!(until(SOON, || world.project.join("third").exists()), "the answer did nothing");
+        session.send(&json!({ "id": id, "approve": "no" }));
+        let answer = session.answer_within(&id, SOON);
+        let made = &answer.result["metadata"]["invocations"];
+        let kinds =
+            [0, 1, 2].map(|part: usize| made[part]["error"]["kind"].as_str().unwrap_or("").to_owned());
+        assert_eq!(kinds, ["denied_user", "", ""], "{}", answer.result);
+        assert!(!world.project.join("first").exists());
+    });
+}

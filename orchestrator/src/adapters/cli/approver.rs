@@ -1,23 +1,23 @@
 //! Who answers for a command that a person typed: typing it was the yes. Where answers are taken elsewhere, it says where.
 
 use super::say;
-use crate::ports::{Approval, Approver};
-use broker_protocol::{Challenge, Extent, GrantFault};
+use crate::ports::{Approval, Approver, Question};
+use broker_protocol::{Challenge, Extent};
 
 /// What was typed is allowed.
 pub struct Typed;
 
 impl Approver for Typed {
-    async fn approve(&self, _: &Challenge, not_taken: Option<GrantFault>) -> Approval {
-        match not_taken {
+    async fn approve(&self, asked: &Question<'_>) -> Approval {
+        match asked.not_taken {
             None => Approval::Yes(Extent::Once),
             // Nothing that we could say would be taken.
             Some(_) => Approval::No,
         }
     }
 
-    async fn elsewhere(&self, challenge: &Challenge) {
-        say::problem(&waiting(challenge));
+    async fn elsewhere(&self, asked: &Question<'_>) {
+        say::problem(&waiting(asked.challenge));
     }
 }
 

@@ -16,10 +16,8 @@ use crate::domain::answer::{Answer, Asked};
 use crate::domain::catalogue::{Tool, web_tool};
 use crate::domain::profile::WHOLE;
 use crate::domain::request::Plan;
-use crate::ports::{Approval, Approver, Audience, Caller, Gone, Sandbox};
-use broker_protocol::{
-    Bash, Challenge, ErrorKind, Failed, FileEdit, FileRead, FileWrite, GrantFault, Request,
-};
+use crate::ports::{Approval, Approver, Audience, Caller, Gone, Question, Sandbox};
+use broker_protocol::{Bash, ErrorKind, Failed, FileEdit, FileRead, FileWrite, Request};
 use clap::Args;
 use serde_json::Value;
 use std::cell::RefCell;
@@ -214,12 +212,12 @@ impl Audience for Alone<'_> {
 }
 
 impl Approver for Alone<'_> {
-    async fn approve(&self, challenge: &Challenge, not_taken: Option<GrantFault>) -> Approval {
-        Typed.approve(challenge, not_taken).await
+    async fn approve(&self, asked: &Question<'_>) -> Approval {
+        Typed.approve(asked).await
     }
 
-    async fn elsewhere(&self, challenge: &Challenge) {
-        Typed.elsewhere(challenge).await;
+    async fn elsewhere(&self, asked: &Question<'_>) {
+        Typed.elsewhere(asked).await;
     }
 }
 

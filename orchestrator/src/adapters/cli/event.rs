@@ -5,6 +5,7 @@ use crate::adapters::secrets::known;
 use crate::domain::answer::{About, Answer};
 use crate::domain::text::unfinished;
 use crate::domain::violation::SecurityEvent as Violation;
+use crate::ports;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker_protocol::{Challenge, Failed, GrantFault, Opened, Standing};
@@ -194,6 +195,9 @@ pub struct Notice<'a> {
 pub struct ApprovalEvent<'a> {
     id: &'a Value,
     event: &'static str,
+    /// The place of the call in its batch; tool and input are its own then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    part: Option<usize>,
     approval: Question<'a>,
     tool: &'a str,
     /// Absent where it is too long to be said twice.
@@ -230,16 +234,11 @@ impl<'a> From<&'a Challenge> for Question<'a> {
 }
 
 impl<'a> ApprovalEvent<'a> {
-    /// Puts `challenge` into JSON.
-    pub fn new(
-        id: &'a Value,
-        challenge: &'a Challenge,
-        tool: &'a str,
-        input: Option<&'a Value>,
-        not_taken: Option<GrantFault>,
-    ) -> Self {
-        let not_taken = not_taken.map(GrantFault::name);
-        Self { id, event: "approval", approval: challenge.into(), tool, input, not_taken }
+    /// Puts a question into JSON.
+    pub fn new(id: &'a Value, asked: &ports::Question<'a>, tool: &'a str, input: Option<&'a Value>) -> Self {
+        let (approval, part) = (asked.challenge.into(), asked.part.map(|part| part.index));
+        let not_taken = asked.not_taken.map(GrantFault::name);
+        Self { id, event: "approval", part, approval, tool, input, not_taken }
     }
 }
 

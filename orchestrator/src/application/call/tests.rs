@@ -206,11 +206,11 @@ impl Audience for Ears {
 }
 
 impl Approver for Ears {
-    async fn approve(&self, _: &Challenge, _: Option<GrantFault>) -> Approval {
+    async fn approve(&self, _: &Question<'_>) -> Approval {
         Approval::Yes(broker_protocol::Extent::Once)
     }
 
-    async fn elsewhere(&self, _: &Challenge) {}
+    async fn elsewhere(&self, _: &Question<'_>) {}
 }
 
 impl Caller<()> for Ears {

@@ -1,7 +1,7 @@
 //! The calls of a session: each has an id until its one result is on its way.
 
 use super::Reopening;
-use super::asked::{ByLine, Slot};
+use super::asked::{ByLine, Questions};
 use super::line::{LineError, Wrong};
 use super::writer::Writer;
 use crate::adapters::cli::event::{
@@ -15,8 +15,8 @@ use crate::domain::answer::{Answer, Asked};
 use crate::domain::catalogue::{canonical, web_tool};
 use crate::domain::clean::Cleaner;
 use crate::domain::redact;
-use crate::ports::{Approval, Approver, Audience, Caller, Gone};
-use broker_protocol::{Challenge, ErrorKind, Failed, GrantFault, limit};
+use crate::ports::{Approval, Approver, Audience, Caller, Gone, Question};
+use broker_protocol::{ErrorKind, Failed, limit};
 use serde_json::Value;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -52,8 +52,8 @@ struct Entry {
     is_cancelled: Cell<bool>,
     /// Told when it is cancelled, and when a request is under way.
     changed: Notify,
-    /// Where the answer to its question comes.
-    question: Slot,
+    /// Where the answers to its questions come.
+    questions: Questions,
     /// What of its line the executor does not have yet.
     held: RefCell<Option<OwnedSemaphorePermit>>,
     /// The way to its standard input, if it has one that has not ended.
@@ -122,9 +122,11 @@ impl Calls {
     }
 
     /// Answers a call's question. An answer to a call that has its result already is late, and not worth a word.
-    pub fn approve(&self, id: Value, approval: Approval) -> Result<(), Wrong> {
+    pub fn approve(&self, id: Value, part: Option<u64>, approval: Approval) -> Result<(), Wrong> {
         match self.0.entry(&id) {
-            Some(entry) if !entry.question.answer(approval) => Err(Wrong { id, error: LineError::NotAsked }),
+            Some(entry) if !entry.questions.answer(part, approval) => {
+                Err(Wrong { id, error: LineError::NotAsked })
+            }
             Some(_) | None => Ok(()),
         }
     }
@@ -211,7 +213,7 @@ impl Shared {
             tool: Some(canonical(tool)).filter(|name| !name.is_empty()).unwrap_or(tool),
             input: is_short.then(|| input.clone()),
             writer: &self.writer,
-            slot: &entry.question,
+            questions: &entry.questions,
         };
         let mut listener = Listener::new(id, &self.writer, entry, approver, self.tools.is_raw());
         // What the executor has given leave to is no call of its any more, so it does not bound these.
@@ -252,7 +254,7 @@ impl Entry {
             controls: RefCell::default(),
             is_cancelled: Cell::new(false),
             changed: Notify::new(),
-            question: Slot::default(),
+            questions: Questions::default(),
             held: RefCell::new(Some(held)),
             input: RefCell::new(input),
         };
@@ -355,12 +357,12 @@ impl Audience for Listener<'_> {
 }
 
 impl Approver for Listener<'_> {
-    async fn approve(&self, challenge: &Challenge, not_taken: Option<GrantFault>) -> Approval {
-        self.approver.approve(challenge, not_taken).await
+    async fn approve(&self, asked: &Question<'_>) -> Approval {
+        self.approver.approve(asked).await
     }
 
-    async fn elsewhere(&self, challenge: &Challenge) {
-        self.approver.elsewhere(challenge).await;
+    async fn elsewhere(&self, asked: &Question<'_>) {
+        self.approver.elsewhere(asked).await;
     }
 }
 

@@ -31,8 +31,8 @@ pub enum Order {
     },
     /// End a call.
     Cancel,
-    /// Answer a call's question.
-    Approve(Approval),
+    /// Answer a call's question, in a batch that of the call at this place.
+    Approve(Option<u64>, Approval),
     /// List the grants that last for the session, after taking back one of them.
     Grants(Option<u64>),
     /// Feed a call's standard input.
@@ -79,7 +79,10 @@ pub enum LineError {
     #[error("the id is that of a call under way")]
     IdInUse,
     /// The call has no question that can be answered here.
-    #[error("the call does not wait for an answer, or takes it from `lazaret approve` only")]
+    #[error(
+        "the call does not wait for an answer, takes it from `lazaret approve` only, or is a batch that waits for several: say \
+         which with `part`"
+    )]
     NotAsked,
     /// The call has no standard input to feed.
     #[error("the call was not started with \"stdin\": true in its input, or its input has ended")]
@@ -133,7 +136,8 @@ fn order(mut fields: Map<String, Value>) -> Result<Order, LineError> {
             grant.as_u64().ok_or(LineError::Field { name: "revoke", rule: "the number of a grant" })?;
         Order::Grants(Some(grant))
     } else if let Some(answer) = fields.remove("approve") {
-        Order::Approve(approval(&answer)?)
+        let part = fields.remove("part").map(|part| part.as_u64().ok_or(PART)).transpose()?;
+        Order::Approve(part, approval(&answer)?)
     } else {
         feed(&mut fields)?
     };
@@ -142,6 +146,8 @@ fn order(mut fields: Map<String, Value>) -> Result<Order, LineError> {
         None => Ok(order),
     }
 }
+
+const PART: LineError = LineError::Field { name: "part", rule: "the place of a call in its batch, from 0" };
 
 fn approval(answer: &Value) -> Result<Approval, LineError> {
     match answer {
@@ -194,17 +200,23 @@ mod tests {
 
     #[test]
     fn each_order_is_understood() {
+        let yes = Approval::Yes(Extent::Once);
         let feed = |bytes: &[u8], end| Order::Feed { bytes: bytes.to_vec(), end };
         let cases = [
             (r#"{"id":1,"tool":"ls"}"#, json!(1), Order::Call { tool: "ls".into(), input: json!({}) }),
             (r#"{"id":"a","cancel":true}"#, json!("a"), Order::Cancel),
-            (r#"{"id":"a","approve":"once"}"#, json!("a"), Order::Approve(Approval::Yes(Extent::Once))),
-            (r#"{"id":"a","approve":true}"#, json!("a"), Order::Approve(Approval::Yes(Extent::Once))),
-            (r#"{"id":"a","approve":"session"}"#, json!("a"), Order::Approve(Approval::Yes(Extent::Session))),
+            (r#"{"id":"a","approve":"once"}"#, json!("a"), Order::Approve(None, yes)),
+            (r#"{"id":"a","approve":true}"#, json!("a"), Order::Approve(None, yes)),
+            (
+                r#"{"id":"a","approve":"session"}"#,
+                json!("a"),
+                Order::Approve(None, Approval::Yes(Extent::Session)),
+            ),
+            (r#"{"id":"a","part":2,"approve":true}"#, json!("a"), Order::Approve(Some(2), yes)),
             (r#"{"id":"a","grants":true}"#, json!("a"), Order::Grants(None)),
             (r#"{"id":"a","revoke":2}"#, json!("a"), Order::Grants(Some(2))),
-            (r#"{"id":"a","approve":"no"}"#, json!("a"), Order::Approve(Approval::No)),
-            (r#"{"id":"a","approve":false}"#, json!("a"), Order::Approve(Approval::No)),
+            (r#"{"id":"a","approve":"no"}"#, json!("a"), Order::Approve(None, Approval::No)),
+            (r#"{"id":"a","approve":false}"#, json!("a"), Order::Approve(None, Approval::No)),
             (r#"{"id":"a","stdin":"é"}"#, json!("a"), feed("é".as_bytes(), false)),
             (r#"{"id":"a","stdinBase64":"AP8="}"#, json!("a"), feed(b"\x00\xff", false)),
             (r#"{"id":1.5,"stdinEnd":true}"#, json!(1.5), feed(b"", true)),
@@ -235,6 +247,7 @@ mod tests {
             (r#"{"id":"a","stdinBase64":"?"}"#, json!("a"), "base64"),
             (r#"{"id":"a","stdin":1}"#, json!("a"), "field `stdin`: a text"),
             (r#"{"id":"a","approve":"always"}"#, json!("a"), "field `approve`: \"once\""),
+            (r#"{"id":"a","approve":"no","part":-1}"#, json!("a"), "field `part`: the place"),
             (r#"{"id":"a","revoke":-1}"#, json!("a"), "field `revoke`: the number"),
             (r#"{"id":"a","approve":null}"#, json!("a"), "field `approve`: \"once\""),
         ];

@@ -46,6 +46,7 @@ const EXAMPLES: &str = r#"In, one object a line:
   {"id":"2","stdinEnd":true}
   {"id":"1","cancel":true}
   {"id":"1","approve":"once"}   or "session", "no", true, false
+  {"id":"4","part":0,"approve":"no"}   one call of a batch, by its place
   {"id":"3","grants":true}      {"id":"3","revoke":1}
 Out:
   {"event":"ready","session":{...}}
@@ -159,7 +160,7 @@ impl Desk {
                 self.calls.cancel(&id);
                 return Ok(());
             }
-            Order::Approve(approval) => return self.calls.approve(id, approval),
+            Order::Approve(part, approval) => return self.calls.approve(id, part, approval),
             Order::Grants(revoke) => {
                 self.calls.grants(&id, revoke).await;
                 return Ok(());
@@ -171,7 +172,7 @@ impl Desk {
         match order {
             Order::Call { tool, input } => self.calls.start(id, tool, input, held),
             Order::Feed { bytes, end } => self.calls.feed(id, bytes, end, held).await,
-            Order::Cancel | Order::Approve(_) | Order::Grants(_) => Ok(()),
+            Order::Cancel | Order::Approve(..) | Order::Grants(_) => Ok(()),
         }
     }
 }
