@@ -147,6 +147,9 @@ pub trait Observer {
     /// The executor has a request of a call, under this number.
     fn started(&self, call: u64, number: CallId);
 
+    /// A call waits for an answer to this question, or has `answer`.
+    fn approval(&self, call: u64, challenge: &Challenge, answer: Option<Approval>);
+
     /// A call tried to leave what it may touch. Its answer comes next.
     fn violated(&self, call: u64, event: &SecurityEvent);
 
@@ -158,6 +161,7 @@ pub trait Observer {
 impl Observer for () {
     fn asked(&self, _: u64, _: Option<&Value>, _: Option<u64>, _: &str, _: &Value) {}
     fn started(&self, _: u64, _: CallId) {}
+    fn approval(&self, _: u64, _: &Challenge, _: Option<Approval>) {}
     fn violated(&self, _: u64, _: &SecurityEvent) {}
     fn answered(&self, _: u64, _: &Answer) {}
 }

@@ -14,8 +14,8 @@ use super::state;
 use crate::domain::answer::Answer;
 use crate::domain::time::Utc;
 use crate::domain::violation::SecurityEvent;
-use crate::ports::Observer;
-use broker_protocol::{CallId, Opened};
+use crate::ports::{Approval, Observer};
+use broker_protocol::{CallId, Challenge, Opened};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};
@@ -77,6 +77,18 @@ impl Observer for RunLog {
     }
 
     fn started(&self, _: u64, _: CallId) {}
+
+    fn approval(&self, call: u64, challenge: &Challenge, answer: Option<Approval>) {
+        let answer = answer.map(|answer| match answer {
+            Approval::Yes(extent) => extent.name(),
+            Approval::No => "no",
+        });
+        let (risk, channel) = (challenge.risk.name(), challenge.channel.name());
+        let payload = json!({
+            "digest": challenge.digest.to_string(), "rule": challenge.rule, "risk": risk, "channel": channel, "answer": answer,
+        });
+        self.note("approval", call, &payload);
+    }
 
     fn violated(&self, call: u64, event: &SecurityEvent) {
         if self.is_on() {

@@ -13,7 +13,7 @@ use crate::domain::request::{InputError, Plan, live};
 use crate::domain::violation::SecurityEvent;
 use crate::domain::web::{self, Ask};
 use crate::ports::{
-    Approver, Audience, Caller, Event, Gone, Observer, Question, Reply, Running, Sandbox, Web, With,
+    Approval, Approver, Audience, Caller, Event, Gone, Observer, Question, Reply, Running, Sandbox, Web, With,
 };
 use broker_protocol::{
     CallId, Challenge, Channel, Effect, ErrorKind, Failed, GrantFault, Outcome, Request, Risk, Roots, Scope,
@@ -248,10 +248,11 @@ impl<W: Web> Tools<W> {
         }
         let request = if caller.is_live() { live(request) } else { request };
         let asked = Asked::of(&request);
-        let under_way = tokio::select! {
+        let mut under_way = tokio::select! {
             begun = begin(sandbox, request, self.settings.profile, self.settings.redactor) => begun?,
             () = caller.cancelled() => return Err(Box::new(Answer::failed(&asked, cancelled()))),
         };
+        under_way.observed = Some((call, self.observer.clone()));
         self.observer.started(call, under_way.running.number());
         caller.begun(under_way.running.control());
         Ok(under_way)
@@ -344,7 +345,10 @@ pub async fn begin<S: Sandbox>(
 ) -> Result<Call<S::Call>, Box<Answer>> {
     let asked = Asked::of(&request);
     match sandbox.start(request).await {
-        Ok(running) => Ok(Call { asked, roots: sandbox.roots().clone(), profile, redactor, running }),
+        Ok(running) => {
+            let roots = sandbox.roots().clone();
+            Ok(Call { asked, roots, profile, redactor, observed: None, running })
+        }
         Err(failed) => Err(Box::new(Answer::failed(&asked, failed))),
     }
 }
@@ -355,6 +359,8 @@ pub struct Call<R> {
     roots: Roots,
     profile: &'static Profile,
     redactor: &'static Redactor,
+    /// The tool call that it belongs to, and who sees it.
+    observed: Option<(u64, Rc<dyn Observer>)>,
     /// The way to steer it.
     pub running: R,
 }
@@ -371,7 +377,11 @@ impl<R: Running> Call<R> {
         let mut listening = true;
         let mut question = None;
         loop {
-            match self.next(&mut question, caller).await {
+            let event = self.next(&mut question, caller).await;
+            if let Event::Asked(challenge) = &event {
+                self.note(challenge, None);
+            }
+            match event {
                 Event::Asked(challenge) if challenge.channel == Channel::Separate => {
                     let (not_taken, part) = (None, None);
                     caller.elsewhere(&Question { challenge: &challenge, not_taken, part }).await;
@@ -394,6 +404,12 @@ impl<R: Running> Call<R> {
         }
     }
 
+    fn note(&self, challenge: &Challenge, answer: Option<Approval>) {
+        if let Some((call, observer)) = &self.observed {
+            observer.approval(*call, challenge, answer);
+        }
+    }
+
     /// What happens next. An open question is asked meanwhile, and its answer sent.
     async fn next(&mut self, question: &mut Option<Open>, approver: &impl Approver) -> Event {
         if let Some(Open { challenge, not_taken, asked }) = question.as_mut().filter(|open| open.asked) {
@@ -402,6 +418,7 @@ impl<R: Running> Call<R> {
                 event = self.running.next() => return event,
                 approval = approver.approve(&question) => {
                     *asked = false;
+                    self.note(challenge, Some(approval));
                     self.running.answer(challenge, approval);
                 }
             }

@@ -169,12 +169,6 @@ pub const EDIT: &[Field] =
             "Replace exactly this many places; without it and without `all` there must be exactly one.",
         ),
         Field::may("all", Kind::Flag, "Replace every place.").or(&["replace_all"]),
-        Field::may(
-            "line_hint",
-            LINES,
-            "Not needed: a text that stands in several places is an error that says so.",
-        )
-        .or(&["lineHint"]),
     ];
 
 /// The tools that reach the internet; the executor, which has none, does not know them.
@@ -460,6 +454,7 @@ pub static TOOLS: [Tool; 23] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::schema::Schema;
     use std::collections::HashSet;
 
     #[test]
@@ -551,6 +546,33 @@ mod tests {
             assert_eq!((ask.effect().risk(), ask.effect().tool()), (tool.risk, tool.name));
         }
         assert_eq!(compared, TOOLS.len() - 3);
+    }
+
+    /// What a model is told and what is asked of it are one: a whole validator takes what our own check takes.
+    #[test]
+    fn a_schema_is_one_and_takes_what_the_tool_takes() {
+        let own = TOOLS.iter().map(|tool| (tool.name, tool.schema(), tool.fields));
+        for (name, schema, fields) in
+            own.chain(WEB_TOOLS.iter().map(|tool| (tool.name, tool.schema(), tool.fields)))
+        {
+            let schema = Schema::new(schema).unwrap();
+            let mut input = match name {
+                "web_search" => json!({"query": "x"}),
+                "web_fetch" => json!({"url": "https://example.org/"}),
+                "file_edit" => json!({"path": "a", "edits": [{"old": "x", "new": "y"}]}),
+                "batch" => json!({"invocations": [{"tool_name": "ls"}]}),
+                _ => example(name),
+            };
+            assert!(Input::check(fields, input.clone()).is_ok() && schema.check(&input).is_ok(), "{name}");
+            input["no_such_field"] = json!(1);
+            assert!(Input::check(fields, input.clone()).is_err() && schema.check(&input).is_err(), "{name}");
+            if fields.iter().any(|field| field.required) {
+                assert!(
+                    Input::check(fields, json!({})).is_err() && schema.check(&json!({})).is_err(),
+                    "{name}"
+                );
+            }
+        }
     }
 
     fn example(tool: &str) -> Value {

@@ -145,8 +145,14 @@ pub fn memory_dump(values: &mut Map<String, Value>) -> Result<(), FieldError> {
     }
 }
 
-/// One replacement beside the path becomes a list of one.
+/// One replacement beside the path becomes a list of one. A hint at the line is not needed: a text that stands in several
+/// places is an error that says so.
 pub fn flat_edit(values: &mut Map<String, Value>) -> Result<(), FieldError> {
+    values.remove("lineHint");
+    let edits = values.get_mut("edits").and_then(Value::as_array_mut);
+    for edit in edits.into_iter().flatten().filter_map(Value::as_object_mut) {
+        edit.remove("lineHint");
+    }
     let flat = |name: &&String| {
         super::catalogue::EDIT
             .iter()

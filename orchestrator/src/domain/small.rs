@@ -462,6 +462,8 @@ mod tests {
         {
             assert!(wrong.plan(input, &roots()).is_err());
         }
+        let edit = json!({"path": "a", "edits": [{"target": "x", "replacement": "y", "lineHint": 3}]});
+        assert_eq!(plan("edit_file", edit), plan("file_edit", json!({"path": "a", "old": "x", "new": "y"})));
         let dump = |name: &str| {
             Tool::find("write_memory_dump").unwrap().plan(json!({"content": "x", "filename": name}), &roots())
         };

@@ -4,7 +4,7 @@ use crate::policy::{GOLDEN, example};
 use lazaret_tests::approval::{dressed, set_policy};
 use lazaret_tests::process::{self, until};
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{Session, World, matrix};
+use lazaret_tests::{Session, World, matrix, run};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -153,5 +153,17 @@ fn k17_each_call_of_a_batch_has_its_own_question_and_answer() {
             [0, 1, 2].map(|part: usize| made[part]["error"]["kind"].as_str().unwrap_or("").to_owned());
         assert_eq!(kinds, ["denied_user", "", ""], "{}", answer.result);
         assert!(!world.project.join("first").exists());
+        // What was asked and answered stands in the run log, with the call it is about.
+        session.close(SOON);
+        let logged = |words: &[&str]| run(world.program("lazaret").arg("log").args(words), SOON).success();
+        let list: Value = serde_json::from_str(&logged(&["list", "--json"])).unwrap();
+        let lines = logged(&["show", list[0]["run"].as_str().unwrap(), "--json"]);
+        let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let mut answers: Vec<String> = lines
+            .filter(|line| line["kind"] == "approval" && !line["payload"]["answer"].is_null())
+            .map(|line| format!("{} {}", line["step"], line["payload"]["answer"].as_str().unwrap()))
+            .collect();
+        answers.sort();
+        assert_eq!(answers, ["2 no", "4 once"]);
     });
 }

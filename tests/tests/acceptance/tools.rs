@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use std::os::unix::fs::symlink;
 use std::time::{Duration, Instant};
 
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/tools.json");
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// One call of the command line: exit code, and the result as JSON.
@@ -41,6 +42,13 @@ fn ac_02_tool_definitions_are_camel_case() {
             );
         }
         assert!(tools.len() >= 20);
+        // B25: what a model is told changes only on purpose.
+        let now = serde_json::to_string_pretty(&tools).unwrap() + "\n";
+        if std::env::var_os("LAZARET_GOLDEN").is_some() {
+            std::fs::write(GOLDEN, &now).unwrap();
+        }
+        let then = std::fs::read_to_string(GOLDEN).unwrap_or_default();
+        assert!(then == now, "{GOLDEN}: write it again with LAZARET_GOLDEN=write, and look");
         // And what the executor answers.
         let (_, result) = call(&world, "bash", bash("true"));
         for (name, _) in result["metadata"].as_object().unwrap().iter().chain(result.as_object().unwrap()) {

@@ -11,7 +11,7 @@ use serde_json::Value;
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  lazaret tools --json | jq '.[].name'\n  lazaret tools --scope agent.yaml\n\n\
-                        Exit code: 0; 125 if the scope is no scope."
+                        Exit code: 0; 2 if the scope is no scope."
 )]
 pub struct Tools {
     /// Print a JSON array with the schema of each tool's input

@@ -247,6 +247,10 @@ impl Observer for Eyes {
         self.0.borrow_mut().push(format!("{call} started"));
     }
 
+    fn approval(&self, call: u64, _: &Challenge, answer: Option<Approval>) {
+        self.0.borrow_mut().push(format!("{call} {}", if answer.is_some() { "allowed" } else { "waits" }));
+    }
+
     fn violated(&self, call: u64, event: &SecurityEvent) {
         self.0.borrow_mut().push(format!("{call} violated {}", event.violations));
     }
@@ -791,9 +795,10 @@ fn a_question_is_answered_once_and_one_for_elsewhere_is_not() {
             channel,
         };
         let sandbox = Scripted { question: Some(question), ..plain() };
-        let answer = once(&sandbox, "bash", json!({"command": "x"}));
-        assert!(answer.error.is_none());
-        sandbox.answers.take().len()
+        let (tools, eyes) = tools(settings());
+        assert!(call(&tools, &sandbox, "bash", json!({"command": "x"})).error.is_none());
+        (sandbox.answers.take().len(), eyes.0.take()[2..].join(", "))
     };
-    assert_eq!((answers(Channel::Relay), answers(Channel::Separate)), (1, 0));
+    assert_eq!(answers(Channel::Relay), (1, "1 waits, 1 allowed, 1 answered well".into()));
+    assert_eq!(answers(Channel::Separate), (0, "1 waits, 1 answered well".into()));
 }
