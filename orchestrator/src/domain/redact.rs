@@ -25,6 +25,19 @@ struct Search {
     longest: usize,
 }
 
+/// `value` with `change` made in every text in it, names of fields too.
+fn texts(value: &Value, change: &impl Fn(&str) -> String) -> Value {
+    match value {
+        Value::String(text) => change(text).into(),
+        Value::Array(values) => values.iter().map(|value| texts(value, change)).collect(),
+        Value::Object(fields) => {
+            let changed = |(name, value): (&String, &Value)| (change(name), texts(value, change));
+            Value::Object(fields.iter().map(changed).collect::<Map<_, _>>())
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+    }
+}
+
 impl Redactor {
     /// Looks for `secrets`, none of which is empty.
     pub fn new(secrets: Vec<Secret>) -> Self {
@@ -77,15 +90,15 @@ impl Redactor {
 
     /// `value` with every text in it [`brief`](Self::brief).
     pub fn value(&self, value: &Value) -> Value {
-        match value {
-            Value::String(text) => self.brief(text).into(),
-            Value::Array(values) => values.iter().map(|value| self.value(value)).collect(),
-            Value::Object(fields) => {
-                let clear = |(name, value): (&String, &Value)| (self.brief(name), self.value(value));
-                Value::Object(fields.iter().map(clear).collect::<Map<_, _>>())
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+        texts(value, &|text| self.brief(text))
+    }
+
+    /// `value` without secrets, and with all else in it.
+    pub fn whole<'a>(&self, value: &'a Value) -> Cow<'a, Value> {
+        if self.is_idle() {
+            return Cow::Borrowed(value);
         }
+        Cow::Owned(texts(value, &|text| self.text(text).into_owned()))
     }
 
     /// Blots out the pieces of a secret that an output was cut through: neither end shows half of it.

@@ -41,11 +41,6 @@ pub fn example(tool: &str) -> Value {
     }
 }
 
-/// The name under which the executor knows what a tool asks it.
-fn decided_as(tool: &str) -> &str {
-    if tool == "run_tests" { "bash" } else { tool }
-}
-
 /// The names that `lazaret tools` lists with these words after it.
 fn tools(world: &World, words: &[&str]) -> BTreeSet<String> {
     let listed = run(world.program("lazaret").args(["tools", "--json"]).args(words), LIMIT).success();
@@ -516,6 +511,23 @@ fn the_matrix_knows_scope_and_rules() {
         world.put("s.yaml", "tool_permissions:\n  grep: { allowed: true }\n  bash: { allowed: true }\n");
     let rows = policy(&world, &["matrix", "--json", "--scope", scope.to_str().unwrap()]).success();
     let rows: Vec<Value> = serde_json::from_str(&rows).unwrap();
+    // A test suite is a command: a scope has to permit both, and a rule knows it as one.
+    let suites = world.put("t.yaml", "tool_permissions:\n  run_tests: { allowed: true }\n");
+    let suite = ["explain", "run_tests", "{}", "--json", "--scope", suites.to_str().unwrap()];
+    let said: Value = serde_json::from_str(&policy(&world, &suite).success()).unwrap();
+    assert_eq!((&said["verdict"], &said["rule"]), (&json!("deny"), &json!("scope:bash")));
+    let mut call = world.lazaret_call("run_tests", &json!({}));
+    run(call.arg("--scope").arg(&suites), LIMIT).expect(126);
+    own_policy(
+        &world,
+        "version = 1\n[[rule]]\ntool = 'run_tests'\naction = 'deny'\nwhy = 'w'\n[[rule]]\ntool = 'thinking'\naction = 'deny'\nwhy = 'w'\n[[rule]]\ntool = 'undo'\naction = 'ask'\nwhy = 'w'\n",
+    );
+    let noted = policy(&world, &["check"]).success();
+    assert!(
+        noted.contains("`run_tests` is another name of `bash`") && noted.contains("asked about `thinking`"),
+        "{noted}"
+    );
+    assert!(!noted.contains("undo"), "{noted}");
     for row in &rows {
         let want = if row["tool"] == "bash" { ["ask", "ask", "allow"] } else { ["deny"; 3] };
         assert_eq!(
@@ -572,11 +584,7 @@ fn every_tool_is_explained() {
         let [tool, risk, verdicts @ ..] = &row[..] else { panic!("{row:?}") };
         for (trust, verdict) in ["supervised", "guided", "autonomous"].iter().zip(verdicts) {
             let said = explain(tool, example(tool), &["--trust", trust]);
-            assert_eq!(
-                (&said["tool"], &said["verdict"]),
-                (&json!(decided_as(tool)), &json!(verdict)),
-                "{said}"
-            );
+            assert_eq!((&said["tool"], &said["verdict"]), (&json!(tool), &json!(verdict)), "{said}");
             assert_eq!(said["risk"], *risk, "{said}");
         }
     }

@@ -88,6 +88,15 @@ fn everything(world: &World, prepare: impl Fn(&mut Command)) -> Shown {
     let odd = session.answer_within("odd", LIMIT);
     shown.look("the answer to a wrong line", odd.result.to_string().as_bytes(), world);
     session.close(LIMIT);
+    let mut command = world.lazaret("session");
+    prepare(&mut command);
+    let mut session = Session::start(&mut command);
+    let id = session.start_call("bash", json!({"command": format!("echo {key}"), "description": key}));
+    let question = session.event(&id, LIMIT).unwrap();
+    shown.look("the question about a call", question.to_string().as_bytes(), world);
+    session.cancel(&id);
+    session.answer_within(&id, LIMIT);
+    session.close(LIMIT);
     for (tool, input) in &calls {
         for json in [false, true] {
             let mut command = world.lazaret_call(tool, input);
@@ -121,9 +130,15 @@ fn a_known_secret_is_shown_and_recorded_nowhere() {
             command.env_remove("MY_API_KEY").env_remove("PLAIN_NAME");
         });
         let has = |part: &str| found.places.iter().any(|place| place.contains(part));
-        for part in
-            ["output of", "the result of", "stdout of call", "stderr of call", "runlog.jsonl", "audit-0"]
-        {
+        for part in [
+            "output of",
+            "the question",
+            "the result of",
+            "stdout of call",
+            "stderr of call",
+            "runlog.jsonl",
+            "audit-0",
+        ] {
             assert!(has(part), "the control shows no key in {part}: {:#?}", found.places);
         }
         println!(

@@ -200,9 +200,9 @@ pub struct ApprovalEvent<'a> {
     part: Option<usize>,
     approval: Question<'a>,
     tool: &'a str,
-    /// Absent where it is too long to be said twice.
+    /// Absent where it is too long to be said twice; without known secrets.
     #[serde(skip_serializing_if = "Option::is_none")]
-    input: Option<&'a Value>,
+    input: Option<Cow<'a, Value>>,
     /// Why the answer before was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     not_taken: Option<&'static str>,
@@ -237,7 +237,8 @@ impl<'a> ApprovalEvent<'a> {
     /// Puts a question into JSON.
     pub fn new(id: &'a Value, asked: &ports::Question<'a>, tool: &'a str, input: Option<&'a Value>) -> Self {
         let (approval, part) = (asked.challenge.into(), asked.part.map(|part| part.index));
-        let not_taken = asked.not_taken.map(GrantFault::name);
+        let (input, not_taken) =
+            (input.map(|input| known().whole(input)), asked.not_taken.map(GrantFault::name));
         Self { id, event: "approval", part, approval, tool, input, not_taken }
     }
 }

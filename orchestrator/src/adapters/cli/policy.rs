@@ -9,10 +9,10 @@ use super::say::{self, internal, invalid};
 use crate::adapters::state;
 use crate::application::batch::nested;
 use crate::application::registry::{Entry, Registry};
-use crate::domain::catalogue::{TOOLS, Tool, WEB_TOOLS, canonical};
+use crate::domain::catalogue::{TOOLS, WEB_TOOLS, canonical};
 use crate::domain::request::{Invocation, Plan};
 use crate::domain::scope_file;
-use crate::domain::small::{BATCH, FINISH_TASK, THINKING};
+use crate::domain::small::{BATCH, FINISH_TASK, RUN_TESTS, THINKING};
 use crate::domain::web;
 use broker_protocol::{Command as Run, Failed, Open, Request, Risk, Roots, Trust};
 use clap::{Args, Subcommand};
@@ -190,14 +190,25 @@ fn agree(sources: Vec<Source>, host: &Host) -> Result<Vec<String>, String> {
     Ok(notes)
 }
 
+/// The name by which the executor, and so a rule, knows a tool.
+fn known_as(tool: &str) -> &str {
+    if tool == RUN_TESTS.name { "bash" } else { tool }
+}
+
 /// A rule that may never be asked: its tool or parameter is none of ours.
 fn note(rule: &Rule) -> Option<String> {
-    if rule.tool == "*" {
+    if rule.tool == "*" || Request::TOOLS.contains(&rule.tool.as_str()) {
         return None;
     }
-    let name = canonical(&rule.tool);
+    let name = known_as(canonical(&rule.tool));
     if name.is_empty() {
         return Some(format!("{}: no tool of ours is called `{}`", rule.origin, rule.tool));
+    }
+    if UNASKED.contains(&name) {
+        return Some(format!(
+            "{}: nobody is asked about `{name}`, so no rule is heard; a scope is",
+            rule.origin
+        ));
     }
     (name != rule.tool).then(|| {
         format!("{}: `{}` is another name of `{name}`, which rules must use", rule.origin, rule.tool)
@@ -219,7 +230,8 @@ fn explain(place: &Place, tool: &str, input: &str, json: bool) -> Result<u8, Fai
         }
     };
     let facts: Vec<Facts> = asked.iter().map(Asked::facts).collect();
-    let told: Vec<Told> = facts.iter().map(|facts| Told::new(facts, &policy)).collect();
+    let told: Vec<Told> =
+        asked.iter().zip(&facts).map(|(asked, facts)| Told::new(&asked.tool, facts, &policy)).collect();
     if json {
         say::json(&all_to_json(&told))?;
     } else {
@@ -230,45 +242,40 @@ fn explain(place: &Place, tool: &str, input: &str, json: bool) -> Result<u8, Fai
 }
 
 /// One call, as far as it is decided on.
-enum Asked {
-    /// The executor is asked.
-    Request(Box<Request>),
-    /// It is not.
-    Nobody(&'static Tool),
+struct Asked {
+    tool: String,
+    risk: Risk,
+    /// What the executor is asked, if it is.
+    request: Option<Request>,
 }
 
 impl Asked {
     fn facts(&self) -> Facts<'_> {
-        match self {
-            Asked::Request(request) => Facts::of(request),
-            Asked::Nobody(tool) => Facts::bare(tool.name, tool.risk),
-        }
+        self.request.as_ref().map_or_else(|| Facts::bare(&self.tool, self.risk), Facts::of)
     }
 }
 
 /// What a call comes to: itself, and after it what is called by it.
 fn asked(tool: &str, input: Value, roots: &Roots) -> Result<Vec<Asked>, Failed> {
-    let one = |request| Ok(vec![Asked::Request(Box::new(request))]);
-    let tool = match Registry::default().get(tool)? {
-        Entry::BuiltIn(tool) => tool,
-        Entry::Web(tool) => return one(Request::Effect(web::parse(tool, input)?.effect())),
-        Entry::Added(added) => return one(Request::Effect(added.effect(&input))),
+    let entry = Registry::default().get(tool)?;
+    let mut calls = Vec::new();
+    let request = match &entry {
+        Entry::Web(tool) => Some(Request::Effect(web::parse(tool, input)?.effect())),
+        Entry::Added(added) => Some(Request::Effect(added.effect(&input))),
+        Entry::BuiltIn(tool) => match tool.plan(input, roots)? {
+            Plan::Batch(invocations) => {
+                calls = invocations;
+                None
+            }
+            plan => plan.request(),
+        },
     };
-    let mut all = vec![Asked::Nobody(tool)];
-    match tool.plan(input, roots)? {
-        Plan::Batch(invocations) => {
-            for Invocation { tool, input } in invocations {
-                if canonical(&tool) == BATCH.name {
-                    return Err(nested());
-                }
-                all.append(&mut asked(&tool, input, roots)?);
-            }
+    let mut all = vec![Asked { tool: entry.name().to_owned(), risk: entry.risk(), request }];
+    for Invocation { tool, input } in calls {
+        if canonical(&tool) == BATCH.name {
+            return Err(nested());
         }
-        plan => {
-            if let Some(request) = plan.request() {
-                return one(request);
-            }
-        }
+        all.append(&mut asked(&tool, input, roots)?);
     }
     Ok(all)
 }
@@ -277,10 +284,13 @@ fn asked(tool: &str, input: Value, roots: &Roots) -> Result<Vec<Asked>, Failed> 
 /// itself.
 const UNASKED: [&str; 3] = [BATCH.name, THINKING.name, FINISH_TASK.name];
 
-/// The decision on a call. Of tools that nobody is asked about only the scope decides.
-fn decided<'a>(policy: &'a EffectivePolicy, facts: &Facts) -> Judgement<'a> {
-    let permitted = policy.scope.as_ref().is_none_or(|scope| scope.permits(facts.tool));
-    if UNASKED.contains(&facts.tool) && permitted {
+/// The decision on a call of `tool`, of which the executor knows `facts`. A scope has to permit both; of tools that nobody
+/// is asked about only it decides.
+fn decided<'a>(policy: &'a EffectivePolicy, tool: &str, facts: &Facts) -> Judgement<'a> {
+    if policy.scope.as_ref().is_some_and(|scope| !scope.permits(tool)) {
+        return judge(policy, &Facts::bare(tool, facts.risk));
+    }
+    if UNASKED.contains(&facts.tool) {
         let why = "It changes nothing by itself, so nobody is asked.".to_owned();
         return Judgement { verdict: Verdict::Allow, rule: None, why: Some(why), origin: None };
     }
@@ -288,6 +298,7 @@ fn decided<'a>(policy: &'a EffectivePolicy, facts: &Facts) -> Judgement<'a> {
 }
 
 struct Told<'a> {
+    tool: &'a str,
     facts: &'a Facts<'a>,
     policy: &'a EffectivePolicy,
     judgement: Judgement<'a>,
@@ -297,15 +308,15 @@ struct Told<'a> {
 fn all_to_json(told: &[Told]) -> Value {
     let mut calls = told.iter().map(Told::to_json);
     let mut first = calls.next().unwrap_or_default();
-    if told.first().is_some_and(|told| told.facts.tool == BATCH.name) {
+    if told.first().is_some_and(|told| told.tool == BATCH.name) {
         first["calls"] = calls.collect();
     }
     first
 }
 
 impl<'a> Told<'a> {
-    fn new(facts: &'a Facts<'a>, policy: &'a EffectivePolicy) -> Self {
-        Self { facts, policy, judgement: decided(policy, facts) }
+    fn new(tool: &'a str, facts: &'a Facts<'a>, policy: &'a EffectivePolicy) -> Self {
+        Self { tool, facts, policy, judgement: decided(policy, tool, facts) }
     }
 
     fn why(&self) -> String {
@@ -320,7 +331,7 @@ impl<'a> Told<'a> {
         let place = self.judgement.origin.map_or("built in".to_owned(), ToString::to_string);
         let mut page = format!(
             "tool     {}\nverdict  {}\nrule     {rule}\nwhy      {}\nwhere    {place}\ntrust    {}\nrisk     {}\n",
-            self.facts.tool,
+            self.tool,
             verdict(&self.judgement.verdict),
             self.why(),
             self.policy.trust.name(),
@@ -342,7 +353,7 @@ impl<'a> Told<'a> {
             Unit::Unparsed(reason) => json!({ "unparsed": reason }),
         };
         json!({
-            "tool": self.facts.tool,
+            "tool": self.tool,
             "verdict": verdict(&self.judgement.verdict),
             "rule": self.judgement.rule,
             "why": self.why(),
@@ -403,7 +414,7 @@ fn row(policy: &EffectivePolicy, tool: &str, risk: Risk) -> Result<[&'static str
     let mut row = [""; 3];
     for (cell, trust) in row.iter_mut().zip(Trust::ALL) {
         let policy = policy.clone().narrow(policy.scope.as_ref(), trust).map_err(wrong)?;
-        *cell = verdict(&decided(&policy, &Facts::bare(tool, risk)).verdict);
+        *cell = verdict(&decided(&policy, tool, &Facts::bare(known_as(tool), risk)).verdict);
     }
     Ok(row)
 }
