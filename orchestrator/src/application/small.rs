@@ -7,10 +7,13 @@ use crate::domain::clean::Cleaner;
 use crate::domain::image::{self, Image};
 use crate::domain::state::Order;
 use crate::domain::test_report::{Counts, Framework};
-use crate::ports::{Caller, Running, Sandbox, Web};
+use crate::ports::{Approval, Approver, Audience, Caller, Gone, Question, Running, Sandbox, Web};
 use broker_protocol::{
-    Bash, ErrorKind, Failed, FileBytes, FileReply, Request, State, StateChange, ZonePath, limit,
+    Bash, ErrorKind, Extent, Failed, FileBytes, FileReply, Request, State, StateChange, ZonePath, limit,
 };
+use serde_json::Value;
+use std::cell::RefCell;
+use std::marker::PhantomData;
 
 /// How often a change is tried again when another session was faster.
 const TRIES: u32 = 5;
@@ -34,6 +37,7 @@ impl<W: Web> Tools<W> {
         order: &Order,
         caller: &mut impl Caller<<S::Call as Running>::Control>,
     ) -> Answer {
+        let caller = &mut Alike::new(caller);
         // Within this session one after the other; between sessions the digest decides.
         let _turn = self.keeping.lock().await;
         let tool = order.tool();
@@ -74,6 +78,7 @@ impl<W: Web> Tools<W> {
         path: &ZonePath,
         caller: &mut impl Caller<<S::Call as Running>::Control>,
     ) -> Answer {
+        let caller = &mut Alike::new(caller);
         let mut data = Vec::new();
         let mut media_type = None;
         let (size, about) = loop {
@@ -160,6 +165,66 @@ impl<W: Web> Tools<W> {
             }
             None => Err(Box::new(under_way.answer(finished))),
         }
+    }
+}
+
+/// Who asked for a call of several requests. It is asked once: what it has allowed of the call by one rule, it has allowed of
+/// all of the call by that rule. The executor checks each answer all the same.
+struct Alike<'a, C, K> {
+    caller: &'a mut C,
+    allowed: RefCell<Vec<String>>,
+    control: PhantomData<K>,
+}
+
+impl<'a, C, K> Alike<'a, C, K> {
+    fn new(caller: &'a mut C) -> Self {
+        Self { caller, allowed: RefCell::default(), control: PhantomData }
+    }
+}
+
+impl<C: Audience, K> Audience for Alike<'_, C, K> {
+    async fn hear(&mut self, stderr: bool, bytes: &[u8]) -> Result<(), Gone> {
+        self.caller.hear(stderr, bytes).await
+    }
+}
+
+impl<C: Approver, K> Approver for Alike<'_, C, K> {
+    async fn approve(&self, asked: &Question<'_>) -> Approval {
+        let rule = &asked.challenge.rule;
+        if asked.not_taken.is_none() && self.allowed.borrow().contains(rule) {
+            return Approval::Yes(Extent::Once);
+        }
+        let approval = self.caller.approve(asked).await;
+        if let Approval::Yes(_) = approval {
+            self.allowed.borrow_mut().push(rule.clone());
+        }
+        approval
+    }
+
+    async fn elsewhere(&self, asked: &Question<'_>) {
+        self.caller.elsewhere(asked).await;
+    }
+}
+
+impl<C: Caller<K>, K> Caller<K> for Alike<'_, C, K> {
+    fn id(&self) -> Option<&Value> {
+        self.caller.id()
+    }
+
+    fn is_live(&self) -> bool {
+        self.caller.is_live()
+    }
+
+    fn begun(&self, control: K) {
+        self.caller.begun(control);
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.caller.is_cancelled()
+    }
+
+    async fn cancelled(&self) {
+        self.caller.cancelled().await;
     }
 }
 

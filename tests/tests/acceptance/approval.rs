@@ -125,6 +125,30 @@ fn b20_every_tool_is_asked_about_as_the_matrix_says() {
     });
 }
 
+/// A call is asked about once, also where it is more than one request.
+#[test]
+fn a_supervised_call_of_several_requests_is_one_question() {
+    matrix(|place| {
+        let world = World::new(place);
+        let mut image = b"\x89PNG\r\n\x1a\n".to_vec();
+        image.resize(2_500_000, 0xfe);
+        world.put("a.png", &image);
+        let mut session = session(&world, &["--trust", "supervised"]);
+        for (tool, input) in [
+            ("todo_write", json!({ "todos": [{ "content": "x", "status": "pending" }] })),
+            ("memory", json!({ "action": "set", "key": "k", "value": 1 })),
+            ("view_image", json!({ "path": "a.png" })),
+        ] {
+            let id = session.start_call(tool, input);
+            assert!(is_question(&session.event(&id, SOON).unwrap()), "{tool}");
+            session.send(&json!({ "id": id, "approve": "once" }));
+            let answer = session.answer_within(&id, SOON);
+            answer.success();
+            assert!(!answer.events.iter().any(is_question), "{tool}: {:?}", answer.events);
+        }
+    });
+}
+
 /// K17, O8: the calls of a batch are asked about side by side, each by itself, and each has its own answer.
 #[test]
 fn k17_each_call_of_a_batch_has_its_own_question_and_answer() {

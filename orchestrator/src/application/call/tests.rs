@@ -196,6 +196,7 @@ struct Ears {
     patience: Option<usize>,
     cancelled: Cell<bool>,
     begun: Cell<u32>,
+    asked: Cell<u32>,
 }
 
 impl Audience for Ears {
@@ -207,6 +208,7 @@ impl Audience for Ears {
 
 impl Approver for Ears {
     async fn approve(&self, _: &Question<'_>) -> Approval {
+        self.asked.set(self.asked.get() + 1);
         Approval::Yes(broker_protocol::Extent::Once)
     }
 
@@ -779,6 +781,37 @@ fn every_small_tool_is_a_tool_of_the_catalogue() {
     for tool in StateTool::ALL {
         let entry = Registry::default().get(tool.name()).ok().unwrap();
         assert_eq!((entry.name(), entry.risk()), (tool.name(), Risk::Low));
+    }
+}
+
+#[test]
+fn a_call_of_several_requests_is_asked_about_once() {
+    let question = Challenge {
+        digest: broker_protocol::Digest([0; 32]),
+        nonce: broker_protocol::Nonce([0; 16]),
+        rule: "trust:supervised".into(),
+        why: "w".into(),
+        risk: Risk::Low,
+        expires_s: 30,
+        channel: Channel::Relay,
+    };
+    let script = sandbox(|request| match request {
+        Request::State(state) if state.change.is_none() => answered(Err(failed(ErrorKind::NotFound))),
+        _ => answered(Ok(FileReply::Written(Written {
+            bytes: 1,
+            created: true,
+            sha256: broker_protocol::Digest([1; 32]),
+            change: None,
+        }))),
+    });
+    let sandbox = Scripted { question: Some(question), ..script };
+    let (tools, mut ears) = (tools(settings()).0, Ears::default());
+    for count in 1..3 {
+        let answer = block_on(tools.call(&sandbox, "todo_write", json!({"todos": []}), &mut ears));
+        assert!(answer.error.is_none(), "{:?}", answer.error);
+        // The next call is asked about again.
+        assert!(!sandbox.answers.take().is_empty());
+        assert_eq!(ears.asked.get(), count);
     }
 }
 
