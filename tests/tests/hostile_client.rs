@@ -222,6 +222,10 @@ fn requests_over_a_limit_are_refused_and_the_session_goes_on() {
     requests.push(Request::Bash(fed));
     requests.push(Request::BackgroundLog(BackgroundLog { id: 1, from: None, most: limit::LOG + 1 }));
     requests.push(Request::History(History { limit: 0 }));
+    let input = "x".repeat(limit::CONTENT + 1);
+    requests.push(Request::Effect(Effect::Added { tool: "x".into(), risk: Risk::Low, input: input.clone() }));
+    requests.push(Request::Effect(Effect::WebFetch { url: input.clone() }));
+    requests.push(Request::Effect(Effect::WebSearch { query: input }));
     for (call, request) in requests.into_iter().enumerate() {
         let described = format!("{request:?}");
         let done = broker.call(call as u64, request);

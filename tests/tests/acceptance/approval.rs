@@ -38,6 +38,12 @@ fn ac_21_a_guided_session_reads_without_asking() {
 fn ac_22_a_guided_session_asks_before_bash_and_nothing_runs_until_the_answer() {
     matrix(|place| {
         let world = World::new(place);
+        // By default, without a policy of one's own.
+        let mut usual = Session::start(&mut world.lazaret("session"));
+        let id = usual.start_call("bash", json!({ "command": "touch ran" }));
+        assert_eq!(usual.event(&id, SOON).unwrap()["approval"]["expiresS"], 30);
+        usual.cancel(&id);
+        assert_eq!(usual.answer_within(&id, SOON).kind(), "cancelled");
         let mut session = session(&world, &[]);
         let marker = long_sleep();
         let input = json!({ "command": format!("touch ran; sleep {marker}") });

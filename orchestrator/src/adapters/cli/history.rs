@@ -17,7 +17,7 @@ as many as the policy's limit `undo` has room for. What commands change is not
 kept. A command in a cell can forge or delete entries; `lazaret undo` checks
 what it restores.
 
-Exit code: 0; 125 lazaret failed; 126 refused by policy.";
+Exit code: 0; 2 wrong arguments; 125 lazaret failed; 126 refused by policy.";
 
 /// List what the file tools have changed, newest first
 #[derive(Args)]

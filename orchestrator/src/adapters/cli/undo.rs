@@ -20,8 +20,8 @@ A file that the change has made is removed; folders made for it stay. A file
 that is no longer what the change left is not touched without --force.
 
 Exit code: 0; 1 no such change, or what it replaced is not kept any more;
-2 the file has changed since; 3 violation; 125 lazaret failed; 126 refused by
-policy.";
+2 wrong arguments, or the file has changed since; 3 violation; 125 lazaret
+failed; 126 refused by policy.";
 
 /// Undo a change of a file tool
 #[derive(Args)]
