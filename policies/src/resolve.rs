@@ -23,6 +23,7 @@ use broker_protocol::{Digest, Layer};
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use toml::Spanned;
 
 /// Most levels of profiles that extend each other.
@@ -31,17 +32,18 @@ pub const LEVELS_MAX: usize = 16;
 /// The profile that others extend where they do not say, and that a session without a name gets.
 const DEFAULT: &str = "default";
 
-/// The files of `policies/profiles`, in the order in which they are read.
-const SHIPPED: [(&str, &str); 9] = [
-    ("rules.toml", include_str!("../profiles/rules.toml")),
-    ("protected.toml", include_str!("../profiles/protected.toml")),
-    ("default.toml", include_str!("../profiles/default.toml")),
-    ("read-only.toml", include_str!("../profiles/read-only.toml")),
-    ("rust.toml", include_str!("../profiles/rust.toml")),
-    ("node.toml", include_str!("../profiles/node.toml")),
-    ("python.toml", include_str!("../profiles/python.toml")),
-    ("go.toml", include_str!("../profiles/go.toml")),
-    ("dev.toml", include_str!("../profiles/dev.toml")),
+/// The files of `policies/profiles`, in the order in which they are read, and the profile of those that hold one and nothing
+/// else.
+const SHIPPED: [(&str, &str, Option<&str>); 9] = [
+    ("rules.toml", include_str!("../profiles/rules.toml"), None),
+    ("protected.toml", include_str!("../profiles/protected.toml"), None),
+    ("default.toml", include_str!("../profiles/default.toml"), None),
+    ("read-only.toml", include_str!("../profiles/read-only.toml"), Some("read-only")),
+    ("rust.toml", include_str!("../profiles/rust.toml"), Some("rust")),
+    ("node.toml", include_str!("../profiles/node.toml"), Some("node")),
+    ("python.toml", include_str!("../profiles/python.toml"), Some("python")),
+    ("go.toml", include_str!("../profiles/go.toml"), Some("go")),
+    ("dev.toml", include_str!("../profiles/dev.toml"), Some("dev")),
 ];
 
 /// Whose file it is; an earlier kind is narrowed by a later one.
@@ -96,13 +98,44 @@ impl Source {
         let (line, column) = place(&self.text, byte);
         PolicyError::Text { file: self.name.clone(), line, column, message }
     }
+}
 
-    fn shipped() -> impl Iterator<Item = Source> {
-        SHIPPED.into_iter().map(|(name, text)| Source {
-            name: format!("shipped {name}"),
-            kind: SourceKind::Shipped,
-            text: text.to_owned(),
+/// A policy file, and what it says once that was asked for: a session that opens waits for each that is read.
+#[derive(Clone, Debug)]
+struct Entry {
+    source: Source,
+    file: OnceLock<PolicyFile>,
+    /// The profile of a shipped file that holds one, and nothing else.
+    only: Option<&'static str>,
+}
+
+impl Entry {
+    fn shipped() -> impl Iterator<Item = Self> {
+        SHIPPED.into_iter().map(|(name, text, only)| {
+            let (name, text) = (format!("shipped {name}"), text.to_owned());
+            Self { only, ..Self::from(Source { name, kind: SourceKind::Shipped, text }) }
         })
+    }
+
+    fn read(&self) -> Result<&PolicyFile, PolicyError> {
+        if let Some(file) = self.file.get() {
+            return Ok(file);
+        }
+        let file = PolicyFile::parse(&self.source.name, &self.source.text)?;
+        Ok(self.file.get_or_init(|| file))
+    }
+
+    /// The names of its profiles.
+    fn profiles(&self) -> impl Iterator<Item = &str> {
+        let file = self.file.get().filter(|_| self.only.is_none());
+        let own = file.into_iter().flat_map(|file| file.profile.keys().map(|name| name.as_str()));
+        self.only.into_iter().chain(own)
+    }
+}
+
+impl From<Source> for Entry {
+    fn from(source: Source) -> Self {
+        Self { source, file: OnceLock::new(), only: None }
     }
 }
 
@@ -110,26 +143,33 @@ impl Source {
 #[derive(Clone, Debug)]
 pub struct Policies {
     /// In order of kind.
-    files: Vec<(Source, PolicyFile)>,
+    entries: Vec<Entry>,
 }
 
 impl Policies {
     /// Reads the shipped files and `sources`, which may stand in any order. One bad file is an error for all: a session
     /// without the administrator's or the user's part would be a weaker one.
     pub fn load(sources: Vec<Source>) -> Result<Self, PolicyError> {
-        let mut sources: Vec<Source> = Source::shipped().chain(sources).collect();
-        sources.sort_by_key(|source| source.kind);
-        let read = |source: Source| PolicyFile::parse(&source.name, &source.text).map(|file| (source, file));
-        let policies = Self { files: sources.into_iter().map(read).collect::<Result<_, _>>()? };
+        let mut entries: Vec<Entry> = Entry::shipped().chain(sources.into_iter().map(Entry::from)).collect();
+        entries.sort_by_key(|entry| entry.source.kind);
+        let whole = entries.iter().filter(|entry| entry.only.is_none());
+        whole.map(Entry::read).try_for_each(|read| read.map(drop))?;
+        let policies = Self { entries };
         policies.check_lock()?;
         policies.check_taken()?;
         Ok(policies)
     }
 
+    /// The files that say more than one profile.
+    fn files(&self) -> impl Iterator<Item = (&Source, &PolicyFile)> {
+        let whole = self.entries.iter().filter(|entry| entry.only.is_none());
+        whole.filter_map(|entry| Some((&entry.source, entry.file.get()?)))
+    }
+
     /// Digest of all files: kinds, names and texts, in order.
     pub fn digest(&self) -> Digest {
         let mut hash = Sha256::new();
-        for (source, _) in &self.files {
+        for Entry { source, .. } in &self.entries {
             hash.update([source.kind as u8]);
             for part in [&source.name, &source.text] {
                 hash.update((part.len() as u64).to_le_bytes());
@@ -141,7 +181,7 @@ impl Policies {
 
     /// The names of all profiles, in the order of the files.
     pub fn profiles(&self) -> impl Iterator<Item = &str> {
-        self.files.iter().flat_map(|(_, file)| file.profile.keys().map(|name| name.as_str()))
+        self.entries.iter().flat_map(Entry::profiles)
     }
 
     /// The policy of a session with `profile` (empty for `default`) on `host`.
@@ -151,9 +191,9 @@ impl Policies {
         for (source, profile) in self.line(name)? {
             draft.add(source, profile, host).map_err(|fault| fault.in_profile(name))?;
         }
-        draft.required.extend(self.files.iter().flat_map(|(_, file)| &file.required).map(|layer| layer.0));
+        draft.required.extend(self.files().flat_map(|(_, file)| &file.required).map(|layer| layer.0));
         let mut limits = draft.limits.complete(name)?;
-        self.files.iter().for_each(|(_, file)| limits.lower_to(&file.ceiling));
+        self.files().for_each(|(_, file)| limits.lower_to(&file.ceiling));
         let mut policy = draft.finish(name, limits, self.protected(), self.approval(), self.web_bounds())?;
         policy.rules = self.rules()?;
         policy.digest = policy.compute_digest();
@@ -161,14 +201,14 @@ impl Policies {
     }
 
     fn check_lock(&self) -> Result<(), PolicyError> {
-        let locked = |(_, file): &&(Source, PolicyFile)| file.lock;
+        let locked = |(_, file): &(&Source, &PolicyFile)| file.lock;
         if let Some((source, _)) =
-            self.files.iter().filter(locked).find(|(source, _)| source.kind != SourceKind::System)
+            self.files().filter(locked).find(|(source, _)| source.kind != SourceKind::System)
         {
             return Err(PolicyError::LockMisplaced { file: source.name.clone() });
         }
-        let Some((by, _)) = self.files.iter().find(locked) else { return Ok(()) };
-        let users = self.files.iter().filter(|(source, _)| source.kind == SourceKind::User);
+        let Some((by, _)) = self.files().find(locked) else { return Ok(()) };
+        let users = self.files().filter(|(source, _)| source.kind == SourceKind::User);
         let Some((source, profile)) =
             users.flat_map(|(source, file)| file.profile.keys().map(move |p| (source, p))).next()
         else {
@@ -180,10 +220,10 @@ impl Policies {
 
     fn check_taken(&self) -> Result<(), PolicyError> {
         let mut taken: BTreeMap<&str, &Source> = BTreeMap::new();
-        for (source, file) in &self.files {
-            for name in file.profile.keys() {
-                if let Some(earlier) = taken.insert(name.as_str(), source) {
-                    let (file, profile) = (source.name.clone(), name.as_str().to_owned());
+        for entry in &self.entries {
+            for name in entry.profiles() {
+                if let Some(earlier) = taken.insert(name, &entry.source) {
+                    let (file, profile) = (entry.source.name.clone(), name.to_owned());
                     return Err(PolicyError::Taken { file, profile, earlier: earlier.name.clone() });
                 }
             }
@@ -193,7 +233,7 @@ impl Policies {
 
     /// `name` after all it extends, each once: what comes later overrides.
     fn line(&self, name: &str) -> Result<Vec<(&Source, &Profile)>, PolicyError> {
-        let Some((file, profile)) = self.find(name, self.files.len()) else {
+        let Some((file, profile)) = self.find(name, self.entries.len())? else {
             let known = self.profiles().collect::<Vec<_>>().join(", ");
             return Err(PolicyError::NoProfile { profile: name.to_owned(), known });
         };
@@ -203,20 +243,21 @@ impl Policies {
     }
 
     /// The profile and the index of its file, among the first `files` files.
-    fn find(&self, name: &str, files: usize) -> Option<(usize, &Profile)> {
-        self.files[..files].iter().enumerate().find_map(|(index, (_, file))| {
-            let found = file.profile.iter().find(|(key, _)| key.as_str() == name);
-            found.map(|(_, profile)| (index, profile))
-        })
+    fn find(&self, name: &str, files: usize) -> Result<Option<(usize, &Profile)>, PolicyError> {
+        let has = |entry: &Entry| entry.profiles().any(|known| known == name);
+        let Some(index) = self.entries[..files].iter().position(has) else { return Ok(None) };
+        let file = self.entries[index].read()?;
+        let found = file.profile.iter().find(|(key, _)| key.as_str() == name);
+        Ok(found.map(|(_, profile)| (index, profile)))
     }
 
     /// The most careful of what the files say.
     fn approval(&self) -> Approval {
         let mut approval = Approval::default();
         // Of the times that were written: the default is no ceiling.
-        let written = self.files.iter().filter_map(|(_, file)| file.approval.timeout_s).min();
+        let written = self.files().filter_map(|(_, file)| file.approval.timeout_s).min();
         approval.timeout_s = written.unwrap_or(approval.timeout_s);
-        for (_, file) in &self.files {
+        for (_, file) in self.files() {
             let table = &file.approval;
             approval.ceiling = table.trust.map_or(approval.ceiling, |trust| trust.0.min(approval.ceiling));
             approval.channel = table.channel.map_or(approval.channel, |c| c.max(approval.channel));
@@ -225,21 +266,21 @@ impl Policies {
     }
 
     fn web_bounds(&self) -> Vec<WebTable> {
-        let bounds = self.files.iter().map(|(_, file)| &file.web);
+        let bounds = self.files().map(|(_, file)| &file.web);
         bounds.filter(|web| **web != WebTable::default()).cloned().collect()
     }
 
     fn protected(&self) -> Vec<ProtectedName> {
-        let of = |(source, file): &'_ (Source, PolicyFile)| -> Vec<ProtectedName> {
+        let of = |(source, file): (&Source, &PolicyFile)| -> Vec<ProtectedName> {
             file.protect.iter().flat_map(|protect| names_of(source, protect)).collect()
         };
-        self.files.iter().flat_map(of).collect()
+        self.files().flat_map(of).collect()
     }
 
     /// The rules of all files, in order of kind.
     fn rules(&self) -> Result<Vec<Rule>, PolicyError> {
         let mut rules = Vec::new();
-        for (source, file) in &self.files {
+        for (source, file) in self.files() {
             for entry in &file.rule {
                 let origin = source.origin(entry.span().start);
                 let rule = Rule::new(entry.get_ref(), source.kind, origin);
@@ -283,13 +324,13 @@ impl<'a> Line<'a> {
         }
         for base in bases(name, profile) {
             let no_base = || PolicyError::NoBase { profile: name.to_owned(), base: base.to_owned() };
-            let (index, found) = self.policies.find(base, file + 1).ok_or_else(no_base)?;
+            let (index, found) = self.policies.find(base, file + 1)?.ok_or_else(no_base)?;
             if !self.seen.contains(base) {
                 self.add(base, index, found, level + 1)?;
                 self.seen.insert(base);
             }
         }
-        self.profiles.push((&self.policies.files[file].0, profile));
+        self.profiles.push((&self.policies.entries[file].source, profile));
         Ok(())
     }
 }

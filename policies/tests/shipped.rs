@@ -11,6 +11,17 @@ fn policy(profile: &str) -> EffectivePolicy {
     Policies::load(vec![]).unwrap().resolve(profile, &host).unwrap()
 }
 
+/// A file of one profile is read when that profile is asked for: what else it said would not be heard.
+#[test]
+fn a_file_of_a_profile_holds_nothing_else() {
+    for name in PROFILES {
+        let path = format!("{}/profiles/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+        let file: toml::Table = std::fs::read_to_string(path).unwrap().parse().unwrap();
+        assert!(file.keys().eq(["profile", "version"]), "{name}: {file:?}");
+        assert!(file["profile"].as_table().unwrap().keys().eq([name]), "{name}: {file:?}");
+    }
+}
+
 fn protection(policy: &EffectivePolicy, path: &str) -> Option<Protection> {
     policy.matcher.protection(path.as_bytes()).map(|name| name.protection)
 }

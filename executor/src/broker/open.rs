@@ -9,6 +9,7 @@ use crate::cell::plan::{Scratch, Walls};
 use crate::cell::protected::{self, ProtectError};
 use crate::cell::{environment, probe};
 use crate::sys;
+use crate::warden::supervisor::TryOut;
 use crate::warden::{self, Told, Warden};
 use crate::work::litter;
 use crate::work::undo::store;
@@ -18,7 +19,7 @@ use broker_protocol::{
 use policies::directories;
 use policies::secret::secrets;
 use policies::{Access, EffectivePolicy, Host, Policies, PolicyError, Source, resolve};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -187,22 +188,38 @@ pub fn open_audit(user: &User) -> Result<Audit, AuditError> {
 
 /// Refuses a policy that would show the records to a cell.
 fn hide_state(policy: &EffectivePolicy, user: &User) -> Result<(), OpenError> {
-    let state = real(&state(user));
+    let mut real = Real::default();
+    let state = real.of(&state(user));
     let shows = |path: &Path| state.starts_with(path) || path.starts_with(&state);
-    match policy.grants.iter().find(|grant| shows(&real(&grant.path))) {
+    match policy.grants.iter().find(|grant| shows(&real.of(&grant.path))) {
         Some(grant) => Err(OpenError::Shown { grant: grant.path.clone(), state }),
         None => Ok(()),
     }
 }
 
-/// `path` without links, as far as it exists.
-fn real(path: &Path) -> PathBuf {
-    let real = |exists: &Path| {
-        let rest = path.strip_prefix(exists).ok()?;
-        Some(fs::canonicalize(exists).ok()?.join(rest))
-    };
-    // `join` with an empty path would add a slash, which components do not see.
-    path.ancestors().find_map(real).unwrap_or_else(|| path.to_owned())
+/// Paths without links, as far as they exist. Most of many share their directories, which are looked at once.
+#[derive(Default)]
+struct Real(HashMap<PathBuf, PathBuf>);
+
+impl Real {
+    fn of(&mut self, path: &Path) -> PathBuf {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        };
+        let parent = match self.0.get(parent) {
+            Some(known) => known.clone(),
+            None => {
+                let real = self.of(parent);
+                self.0.insert(parent.to_owned(), real.clone());
+                real
+            }
+        };
+        let here = parent.join(name);
+        match fs::read_link(&here) {
+            Ok(_) => fs::canonicalize(&here).unwrap_or(here),
+            Err(_) => here,
+        }
+    }
 }
 
 /// Opens a session.
@@ -271,7 +288,7 @@ pub fn machine(user: &User) -> Machine {
     let refusal = probe::namespaces().err().map(|error| error.to_string());
     let tier = if refusal.is_none() { Tier::Namespaced } else { Tier::Flat };
     let mut layers = planned(tier, abi, &user.ablation);
-    if warden::supervisor::try_out(tier).is_err() {
+    if TryOut::begin(tier).and_then(TryOut::finish).is_err() {
         layers = layers.iter().filter(|layer| *layer != Layer::ProtectedNames).collect();
     }
     Machine {
@@ -510,7 +527,7 @@ fn closed_to_roots(path: &Path, user: &User) -> Option<String> {
     ];
     let configuration = directories::configuration(&user.home, &|name| user.variable(name));
     for (what, ours) in [("your policy", configuration), ("the records", state(user))] {
-        let ours = real(&ours);
+        let ours = Real::default().of(&ours);
         if path.starts_with(&ours) || ours.starts_with(path) {
             return Some(format!("it would open {what} in {} to what runs in a cell", ours.display()));
         }

@@ -29,6 +29,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::exit;
 use std::time::{Duration, Instant};
+use supervisor::TryOut;
 use terminals::Terminals;
 
 /// What the broker may ask of the warden, one byte each.
@@ -179,7 +180,7 @@ impl Told {
 /// The warden's life, in its own process.
 fn run(walls: &Walls, socket: &OwnedFd, uid: Uid, gid: Gid) -> Result<(), LayerError> {
     descriptors::keep_only(&[socket.as_fd()], walls.ablation.descriptors())?;
-    let (nnp, own) = settle(walls, uid, gid)?;
+    let (nnp, own, tried) = settle(walls, uid, gid)?;
     let rulesets = landlock::Rules::open(walls)?.rulesets(walls)?;
     let shared = !walls.has(Layer::MountNamespace);
     let made = shared.then(Terminals::new).transpose();
@@ -188,8 +189,8 @@ fn run(walls: &Walls, socket: &OwnedFd, uid: Uid, gid: Gid) -> Result<(), LayerE
     if walls.has(Layer::Seccomp) {
         seccomp::confine_session(walls.tier, nnp)?;
     }
-    if walls.is_supervised()
-        && let Err(refusal) = supervisor::try_out(walls.tier)
+    if let Some(tried) = tried
+        && let Err(refusal) = tried.finish()
     {
         let errno = refusal.raw_os_error().unwrap_or(libc::EPERM).to_le_bytes();
         tell(socket, &[&[UNSUPERVISED], &errno[..]].concat(), &[])?;
@@ -204,8 +205,11 @@ fn run(walls: &Walls, socket: &OwnedFd, uid: Uid, gid: Gid) -> Result<(), LayerE
     exit(0)
 }
 
+/// A warden's place before it is closed: what only the worker writes, and whether cells can be supervised.
+type Settled = (NoNewPrivileges, Option<OwnedFd>, Option<TryOut>);
+
 /// Puts up what is the same for all cells. Opens what only the worker writes, before its name is pinned.
-fn settle(walls: &Walls, uid: Uid, gid: Gid) -> Result<(NoNewPrivileges, Option<OwnedFd>), LayerError> {
+fn settle(walls: &Walls, uid: Uid, gid: Gid) -> Result<Settled, LayerError> {
     let process = |step: &'static str| move || step.to_owned();
     prctl::set_name(c"lazaret-warden").at(Layer::Rlimits, process("name the warden"))?;
     let nnp = crate::cell::no_new_privileges(walls.layers)?;
@@ -217,6 +221,8 @@ fn settle(walls: &Walls, uid: Uid, gid: Gid) -> Result<(NoNewPrivileges, Option<
         prctl::set_child_subreaper(true).at(Layer::Rlimits, process("PR_SET_CHILD_SUBREAPER"))?;
     }
     namespaces::settle(walls.layers, uid, gid)?;
+    let tried = walls.is_supervised().then(|| TryOut::begin(walls.tier)).transpose();
+    let tried = tried.at(Layer::ProtectedNames, process("fork"))?;
     let own = if walls.has(Layer::MountNamespace) {
         mounts::build(walls)?
     } else {
@@ -227,7 +233,7 @@ fn settle(walls: &Walls, uid: Uid, gid: Gid) -> Result<(NoNewPrivileges, Option<
         capabilities::drop_bounding()?;
     }
     prctl::set_dumpable(false).at(Layer::Capabilities, process("PR_SET_DUMPABLE"))?;
-    Ok((nnp, own))
+    Ok((nnp, own, tried))
 }
 
 /// A descriptor that is readable when a child has ended.

@@ -28,7 +28,7 @@ mod waiting;
 pub use rules::Rules;
 
 use crate::cell::{capabilities, seccomp};
-use crate::sys::{self, Before, Fork, Starter};
+use crate::sys::{self, Before, Child, Fork, Starter};
 use broker_protocol::Tier;
 use caller::Caller;
 use loopback::Loopback;
@@ -46,22 +46,35 @@ use waiting::Waiting;
 
 type Result<T> = std::result::Result<T, Errno>;
 
-/// Tries whether a program of this tier could be supervised, with a process of our own in its place.
-///
-/// # Errors
-/// The machine's refusal: `EBUSY` where another supervisor is above this process, `EPERM` where nobody may look into
-/// another process (Yama's `ptrace_scope` 2 or 3), `EINVAL` where the kernel is too old (before Linux 5.14).
-pub fn try_out(tier: Tier) -> io::Result<()> {
-    match sys::fork(0)? {
-        Fork::Child => {
-            let refusal = supervise_one(tier).err().map(|error| error.raw_os_error().unwrap_or(libc::EPERM));
-            sys::leave(refusal.unwrap_or(0))
+/// A look whether a process of ours can be supervised on this machine, made beside what else a warden does at first.
+pub struct TryOut(Child);
+
+impl TryOut {
+    /// Begins it, in a process of its own.
+    ///
+    /// # Errors
+    /// The fork's.
+    pub fn begin(tier: Tier) -> io::Result<Self> {
+        match sys::fork(0)? {
+            Fork::Child => {
+                let refusal =
+                    supervise_one(tier).err().map(|error| error.raw_os_error().unwrap_or(libc::EPERM));
+                sys::leave(refusal.unwrap_or(0))
+            }
+            Fork::Parent(child) => Ok(Self(child)),
         }
-        Fork::Parent(child) => match waitpid(Pid::from_raw(child.pid), None)? {
+    }
+
+    /// Waits for what comes of it.
+    ///
+    /// # Errors
+    /// What was refused.
+    pub fn finish(self) -> io::Result<()> {
+        match waitpid(Pid::from_raw(self.0.pid), None)? {
             WaitStatus::Exited(_, 0) => Ok(()),
             WaitStatus::Exited(_, errno) => Err(io::Error::from_raw_os_error(errno)),
             _ => Err(io::Error::from_raw_os_error(libc::EPERM)),
-        },
+        }
     }
 }
 

@@ -45,7 +45,7 @@ pub struct Rules {
     areas: Vec<(PathBuf, Area, Access)>,
     /// What is meant by `/dev/shm`, if not that.
     shared: Option<PathBuf>,
-    /// What may be read outside.
+    /// What may be read outside, where the tree is not the session's own.
     views: HashSet<PathBuf>,
     /// Protected files that have other names too: device, inode, and whether they may be read.
     linked: Vec<(u64, u64, Closing)>,
@@ -81,16 +81,19 @@ impl Rules {
         areas.extend([scratch(&walls.scratch.home), scratch(&walls.scratch.tmp)]);
         let shared = walls.scratch.shared().map(|shared| resolved(&shared));
         areas.extend(shared.as_deref().map(scratch));
-        let views = walls.views.iter().map(|view| &view.path);
+        let own_root = walls.has(Layer::MountNamespace);
+        // Elsewhere mounts say what is outside.
+        let views = walls.views.iter().map(|view| &view.path).chain(&walls.policy.listed);
+        let views = views.filter(|_| !own_root).map(|path| resolved(path)).collect();
         Ok(Self {
             names: walls.policy.matcher.clone(),
             areas,
             shared,
-            views: views.chain(&walls.policy.listed).map(|path| resolved(path)).collect(),
+            views,
             linked: walls.pins.iter().filter_map(with_other_names).collect(),
             file_size: walls.policy.limits.file_size,
-            own_root: walls.has(Layer::MountNamespace),
-            pinned: walls.has(Layer::MountNamespace),
+            own_root,
+            pinned: own_root,
             made,
             asker,
         })
