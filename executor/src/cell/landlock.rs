@@ -40,11 +40,6 @@ pub struct Rules {
     paths: Vec<(OwnedFd, BitFlags<AccessFs>)>,
 }
 
-/// Whether a view is a file that nobody runs.
-fn is_setting(path: &Path) -> bool {
-    path.starts_with("/etc") && path.is_file()
-}
-
 /// The newest ABI that both the kernel and this build know.
 fn known(abi: u32) -> Option<ABI> {
     Some(match abi {
@@ -71,8 +66,8 @@ impl Rules {
         for view in &walls.views {
             match view.kind {
                 ViewKind::Zone(_) => {}
-                // Each rule is paid for by each cell. Files of settings need none where the root may be read.
-                ViewKind::System if rules.own_root() && is_setting(&view.path) => {}
+                // Each rule is paid for by each cell. Settings, which nobody runs, need none where the root may be read.
+                ViewKind::System if rules.own_root() && view.path.starts_with("/etc") => {}
                 ViewKind::System => rules.add(&view.path, AccessFs::from_read(abi))?,
                 ViewKind::Link(_) => rules.add_link(&view.path)?,
                 ViewKind::Device => {}

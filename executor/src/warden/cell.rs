@@ -4,6 +4,7 @@
 //! neither signal nor trace it: it is PID 1 of the program's namespace and not dumpable; in the flat tier the program is
 //! in a Landlock domain below its own.
 
+use super::rooms::Room;
 use super::supervisor::{self, Supervisor};
 use crate::attack::{self, Targets};
 use crate::cell::landlock::Rulesets;
@@ -110,8 +111,9 @@ pub struct Rules<'a> {
 }
 
 /// A cell's life, in its own process.
-pub fn run(walls: &Walls, rules: &Rules, socket: OwnedFd, nnp: NoNewPrivileges) -> ! {
-    let end = match prepare(walls, rules, &socket, nnp) {
+pub fn run(walls: &Walls, rules: &Rules, room: Option<&Room>, socket: OwnedFd, nnp: NoNewPrivileges) -> ! {
+    let entered = room.map_or(Ok(()), Room::enter);
+    let end = match entered.and_then(|()| prepare(walls, rules, &socket, nnp)) {
         Ok((cell, starter, supervisor)) => cell.serve(&socket, starter, supervisor),
         Err(error) => {
             End::Unconfined { layer: error.layer, errno: error.source.raw_os_error().unwrap_or(libc::EPERM) }

@@ -9,6 +9,7 @@ pub mod supervisor;
 pub mod terminals;
 pub mod worker;
 mod descendants;
+mod rooms;
 
 use crate::cell::plan::Walls;
 use crate::cell::{
@@ -25,6 +26,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::unistd::{Gid, Uid, getgid, getuid};
+use rooms::Rooms;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::exit;
@@ -198,8 +200,12 @@ fn run(walls: &Walls, socket: &OwnedFd, uid: Uid, gid: Gid) -> Result<(), LayerE
     }
     let signals = child_signals()?;
     tell(socket, &[READY], &[])?;
+    // A cell's own `/proc` is what needs a mount namespace besides the session's.
+    let apart = walls.has(Layer::MountNamespace) && walls.has(Layer::PidNamespace);
+    let rooms = apart.then(Rooms::new).transpose()?;
     let children = Vec::new();
-    let mut keeper = Keeper { walls, rulesets, supervision, terminals, own, nnp, socket, signals, children };
+    let mut keeper =
+        Keeper { walls, rulesets, supervision, terminals, rooms, own, nnp, socket, signals, children };
     keeper.serve()?;
     walls.scratch.remove();
     exit(0)
@@ -265,6 +271,8 @@ struct Keeper<'a> {
     supervision: Option<supervisor::Rules>,
     /// What the cells' programs get, where the terminals of a cell are among the machine's.
     terminals: Option<Terminals>,
+    /// Where cells have a `/proc` of their own: where they have it.
+    rooms: Option<Rooms>,
     /// Where the worker keeps what it replaces.
     own: Option<OwnedFd>,
     nnp: NoNewPrivileges,
@@ -305,8 +313,8 @@ impl Keeper<'_> {
         let mut order = [0];
         let heard = sys::receive(self.socket.as_fd(), &mut order, libc::MSG_DONTWAIT);
         match (heard, order) {
-            (Ok((1, _)), [b'c']) => self.make(Ask::Cell)?,
-            (Ok((1, _)), [b'w']) => self.make(Ask::Worker)?,
+            (Ok((1, _)), [b'c']) => self.make_cell()?,
+            (Ok((1, _)), [b'w']) => self.make_worker()?,
             (Ok((1, _)), [b't']) => self.make_terminal()?,
             (Err(error), _) if error.kind() == io::ErrorKind::WouldBlock => {}
             _ => return Ok(false),
@@ -314,20 +322,33 @@ impl Keeper<'_> {
         Ok(true)
     }
 
-    fn make(&mut self, what: Ask) -> Result<(), LayerError> {
+    fn make_cell(&mut self) -> Result<(), LayerError> {
+        let walls = self.walls;
+        let room = self.rooms.as_mut().map(|rooms| rooms.free(walls)).transpose()?;
         let (theirs, ours) = pair().at(Layer::PidNamespace, || "socketpair".into())?;
-        let flags = if what == Ask::Cell { namespaces::cell(self.walls.layers) } else { 0 };
-        let child = match sys::fork(flags).at(Layer::PidNamespace, || "fork".into())? {
-            Fork::Parent(child) => child,
-            Fork::Child => match what {
-                Ask::Worker => worker::run(self.walls, ours, self.own.as_ref(), self.nnp),
-                Ask::Cell | Ask::Terminal => {
-                    let supervision = self.supervision.as_ref();
-                    let rules = cell::Rules { rulesets: &self.rulesets, supervision };
-                    cell::run(self.walls, &rules, ours, self.nnp)
+        match sys::fork(namespaces::cell(walls.layers)).at(Layer::PidNamespace, || "fork".into())? {
+            Fork::Parent(child) => {
+                if let Some((rooms, room)) = self.rooms.as_mut().zip(room) {
+                    rooms.take(room, child.pid);
                 }
-            },
-        };
+                self.made(Ask::Cell, &theirs, &child)
+            }
+            Fork::Child => {
+                let rules = cell::Rules { rulesets: &self.rulesets, supervision: self.supervision.as_ref() };
+                cell::run(walls, &rules, room.as_ref(), ours, self.nnp)
+            }
+        }
+    }
+
+    fn make_worker(&mut self) -> Result<(), LayerError> {
+        let (theirs, ours) = pair().at(Layer::PidNamespace, || "socketpair".into())?;
+        match sys::fork(0).at(Layer::PidNamespace, || "fork".into())? {
+            Fork::Parent(child) => self.made(Ask::Worker, &theirs, &child),
+            Fork::Child => worker::run(self.walls, ours, self.own.as_ref(), self.nnp),
+        }
+    }
+
+    fn made(&mut self, what: Ask, theirs: &OwnedFd, child: &Child) -> Result<(), LayerError> {
         self.children.push(child.pid);
         tell(self.socket, &[what as u8], &[theirs.as_fd(), child.pidfd.as_fd()])
     }
@@ -355,6 +376,7 @@ impl Keeper<'_> {
                 let_go(&news);
                 if let News::Exited(pid, _) | News::Killed(pid, _) = news {
                     self.children.retain(|child| *child != pid);
+                    self.rooms.iter_mut().for_each(|rooms| rooms.leave(pid));
                 }
             }
             if self.walls.has(Layer::PidNamespace) || !descendants::kill_strangers(&self.children) {
