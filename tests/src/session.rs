@@ -39,7 +39,7 @@ impl Session {
     /// Opens a session in a world.
     #[track_caller]
     pub fn open(world: &World) -> Self {
-        Self::start(&mut world.session())
+        Self::start(&mut world.lazaret("session"))
     }
 
     /// Starts a prepared `lazaret session` command.

@@ -149,13 +149,6 @@ impl World {
         command
     }
 
-    /// `lazaret session …` that asks nothing and that no number of violations ends: tests make many.
-    pub fn session(&self) -> Command {
-        let mut command = self.lazaret("session");
-        command.args(["--trust", "autonomous", "--max-violations", "0"]);
-        command
-    }
-
     /// `lazaret run … -- WORDS`.
     pub fn lazaret_run(&self, words: &[&str]) -> Command {
         let mut command = self.lazaret("run");

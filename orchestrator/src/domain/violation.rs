@@ -31,7 +31,7 @@ impl SecurityEvent {
     }
 }
 
-/// How many violations end a session that was opened with `trust`, if nobody says. Where nobody is asked, one is enough.
+/// How many violations end a session for which `trust` was asked, if nobody says. Where nobody is asked, one is enough.
 pub fn most(trust: Trust) -> u32 {
     match trust {
         Trust::Autonomous => 1,

@@ -404,7 +404,7 @@ struct Lines {
 
 impl Lines {
     fn open(world: &World) -> Self {
-        let mut command = world.session();
+        let mut command = world.lazaret("session");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("lazaret starts");
         let stdin = child.stdin.take().expect("stdin is a pipe");
         let stdout = BufReader::new(child.stdout.take().expect("stdout is a pipe"));

@@ -26,8 +26,7 @@ fn ac_21_a_guided_session_reads_without_asking() {
     matrix(|place| {
         let world = World::new(place);
         world.put("test.txt", "hello");
-        // Where nobody says how much is asked, it is guided.
-        let mut session = session(&world, &[]);
+        let mut session = session(&world, &["--trust", "guided"]);
         let answer = session.call("file_read", json!({ "path": "test.txt" }));
         assert!(answer.success().contains("hello"));
         assert!(!answer.events.iter().any(is_question), "{answer:?}");
@@ -38,13 +37,13 @@ fn ac_21_a_guided_session_reads_without_asking() {
 fn ac_22_a_guided_session_asks_before_bash_and_nothing_runs_until_the_answer() {
     matrix(|place| {
         let world = World::new(place);
-        // By default, without a policy of one's own.
-        let mut usual = Session::start(&mut world.lazaret("session"));
+        // Without a policy of one's own.
+        let mut usual = Session::start(world.lazaret("session").args(["--trust", "guided"]));
         let id = usual.start_call("bash", json!({ "command": "touch ran" }));
         assert_eq!(usual.event(&id, SOON).unwrap()["approval"]["expiresS"], 30);
         usual.cancel(&id);
         assert_eq!(usual.answer_within(&id, SOON).kind(), "cancelled");
-        let mut session = session(&world, &[]);
+        let mut session = session(&world, &["--trust", "guided"]);
         let marker = long_sleep();
         let input = json!({ "command": format!("touch ran; sleep {marker}") });
         let id = session.start_call("bash", input.clone());
@@ -160,7 +159,7 @@ fn a_supervised_call_of_several_requests_is_one_question() {
 fn k17_each_call_of_a_batch_has_its_own_question_and_answer() {
     matrix(|place| {
         let world = World::new(place);
-        let mut session = session(&world, &[]);
+        let mut session = session(&world, &["--trust", "guided"]);
         let touch = |name: &str| json!({ "tool": "bash", "input": { "command": format!("touch {name}") } });
         let calls = [touch("first"), json!({ "tool": "glob", "input": { "pattern": "*" } }), touch("third")];
         let id = session.start_call("batch", json!({ "invocations": calls }));

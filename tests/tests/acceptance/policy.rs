@@ -59,7 +59,7 @@ fn ac_08_without_a_scope_the_core_tools_are_there() {
     assert_eq!(tools(&world, &["--scope", "none"]), all);
     assert!(all.is_superset(&names(&["file_read", "file_write", "bash", "web_search"])), "{all:?}");
     // And the executor lets each of them be called.
-    let mut session = Session::start(world.session().args(["--scope", "none"]));
+    let mut session = Session::start(world.lazaret("session").args(["--scope", "none"]));
     session.call("file_write", json!({ "path": "a", "content": "text" })).success();
     assert_eq!(session.call("file_read", json!({ "path": "a" })).success(), "text");
     assert_eq!(session.bash("cat a").success(), "text");
@@ -118,7 +118,7 @@ fn b4_a_tool_outside_the_scope_is_refused_and_nothing_runs() {
         let world = World::new(place);
         let file = world.put("scope.yaml", "tool_permissions:\n  file_read: { allowed: true }\n");
         world.put("a", "text");
-        let mut session = Session::start(world.session().arg("--scope").arg(file));
+        let mut session = Session::start(world.lazaret("session").arg("--scope").arg(file));
         let refused = session.call("bash", json!({ "command": "touch ran" }));
         assert_eq!(refused.kind(), "denied_policy");
         assert!(refused.result.to_string().contains("is not permitted in the scope"), "{}", refused.result);
@@ -619,7 +619,7 @@ fn what_is_explained_is_what_happens() {
         let said = policy(&world, &["explain", "bash", &input, "--json", "--trust", "autonomous"]).success();
         let said: Value = serde_json::from_str(&said).unwrap();
         assert_eq!(said["verdict"], verdict, "{command}");
-        let mut call = world.session();
+        let mut call = world.lazaret("session");
         call.env("XDG_CONFIG_HOME", world.home.join("settings"));
         let answer = Session::start(&mut call).call("bash", json!({ "command": command }));
         let denied = answer.result["status"] == "error" && answer.kind() == "denied_policy";

@@ -358,7 +358,7 @@ fn a_profile_cuts_at_its_bounds_and_the_whole_is_in_a_file() {
         let world = World::new(place);
         world.put("at", "x".repeat(10_240));
         world.put("over", "x".repeat(10_241));
-        let mut session = Session::start(world.session().args(["--model-profile", "compact"]));
+        let mut session = Session::start(world.lazaret("session").args(["--model-profile", "compact"]));
         assert_eq!(session.call("file_read", json!({"path": "at"})).success().len(), 10_240);
         let over = session.call("file_read", json!({"path": "over"}));
         assert!(over.success().contains("[truncated: total=10241 shown=5120 strategy=head full="));
@@ -405,7 +405,7 @@ fn nothing_that_is_not_seen_reaches_a_model() {
         }
         let found = session.call("grep", json!({"pattern": "a", "path": "evil"}));
         assert_eq!(found.success(), "evil:1:abcdef");
-        let mut raw = Session::start(world.session().arg("--raw-output"));
+        let mut raw = Session::start(world.lazaret("session").arg("--raw-output"));
         assert_eq!(raw.bash("cat evil").success(), evil);
     });
 }

@@ -296,7 +296,7 @@ fn an_executor_that_listens_serves_several_sessions() {
             lazaret_tests::process::until(LIMIT, || std::os::unix::net::UnixStream::connect(&socket).is_ok());
         assert!(up, "nobody listens; the executor {:?}", listener.child.try_wait());
         let session = || {
-            let mut command = world.session();
+            let mut command = world.lazaret("session");
             Session::start(command.arg("--socket").arg(&socket))
         };
         let (mut one, mut two) = (session(), session());

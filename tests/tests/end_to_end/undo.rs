@@ -98,7 +98,7 @@ fn a_profile_that_only_reads_undoes_nothing_and_a_small_budget_keeps_little() {
     let change = written["metadata"]["change"].to_string();
     assert_eq!(lazaret(&world, "undo", &[&change, "--profile", "read-only"]).0, 126);
     assert_eq!(world.get("file"), b"new");
-    let mut small = world.session();
+    let mut small = world.lazaret("session");
     small.env("XDG_CONFIG_HOME", world.home.join("settings")).args(["--profile", "small"]);
     let mut session = Session::start(&mut small);
     for round in 0..20 {

@@ -69,7 +69,7 @@ fn everything(world: &World, prepare: impl Fn(&mut Command)) -> Shown {
         ("bash", json!({key: key})),
         ("bash", json!({"command": 1, "timeout": key})),
     ];
-    let mut command = world.session();
+    let mut command = world.lazaret("session");
     prepare(&mut command);
     let mut session = Session::start(&mut command);
     for (tool, input) in &calls {
@@ -89,7 +89,7 @@ fn everything(world: &World, prepare: impl Fn(&mut Command)) -> Shown {
     shown.look("the answer to a wrong line", odd.result.to_string().as_bytes(), world);
     session.close(LIMIT);
     let mut command = world.lazaret("session");
-    prepare(&mut command);
+    prepare(command.args(["--trust", "guided"]));
     let mut session = Session::start(&mut command);
     let id = session.start_call("bash", json!({"command": format!("echo {key}"), "description": key}));
     let question = session.event(&id, LIMIT).unwrap();

@@ -61,7 +61,8 @@ Out:
       "metadata":{...}}
   {"id":"3","event":"security_event","securityEvent":{"type":
       "sandbox_violation","tool":"...","message":"...","violations":1,...}}
-Without --trust the session is guided: a call that changes files or runs a
+Without --trust nothing is asked: a program that says nothing of approvals
+could not answer. With --trust guided a call that changes files or runs a
 program is asked about. It waits for "approve"; without an answer in time its
 result is the error approval_timeout, and it was not started. With "channel":
 "separate" the answer is taken from `lazaret approve` only.
@@ -82,7 +83,7 @@ output."#;
 pub struct Session {
     #[command(flatten)]
     toolbox: Toolbox,
-    /// Violations that end the session; 0: none do [default: 3, or 1 if it is autonomous]
+    /// Violations that end the session; 0: none do [default: with --trust 3, or 1 if it is autonomous; else 0]
     #[arg(long, value_name = "N")]
     max_violations: Option<u32>,
 }
@@ -91,10 +92,8 @@ impl Session {
     /// Serves standard input until it ends; returns our exit code.
     pub fn main(self, place: Place) -> Result<u8, Failed> {
         let log = Rc::new(place.log());
-        // Its calls are a model's until somebody says otherwise.
-        let trust = place.trust().unwrap_or(policies::TRUST);
-        let open = self.toolbox.open(Open { trust, ..place.open(SPARE)? });
-        let most = self.max_violations.unwrap_or(violation::most(trust));
+        let open = self.toolbox.open(place.open(SPARE)?);
+        let most = self.max_violations.unwrap_or(place.trust().map_or(0, violation::most));
         let tools = self.toolbox.tools(&open, place.web(), (most > 0).then_some(most), log.clone())?;
         let endpoint = place.endpoint().lasting();
         let socket = endpoint.as_ref().ok().and_then(|endpoint| endpoint.socket().map(Path::to_owned));
