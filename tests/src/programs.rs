@@ -154,3 +154,12 @@ fn install(from: &Path, programs: &[&str], to: &Path) {
         fs::set_permissions(&target, fs::Permissions::from_mode(0o755)).expect("a file we made is ours");
     }
 }
+
+/// Whether a program is where cells have theirs. What is not is said, with its package on Debian.
+pub fn is_installed(program: &str, package: &str) -> bool {
+    let found = ["/usr/bin", "/usr/local/bin"].iter().any(|folder| Path::new(folder).join(program).exists());
+    if !found {
+        eprintln!("{program} is not here, so it is not tried: apt-get install {package}");
+    }
+    found
+}

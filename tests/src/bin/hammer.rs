@@ -6,7 +6,7 @@
 
 use clap::Parser;
 use lazaret_tests::process::{self, Process, Running, left_after};
-use lazaret_tests::{Place, Session, User, World};
+use lazaret_tests::{Place, Session, User, World, programs};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -59,8 +59,7 @@ struct Job {
 
 fn main() -> ExitCode {
     let Options { seconds } = Options::parse();
-    if let Some(missing) = ["trinity", "stress-ng"].iter().find(|tool| !is_installed(tool)) {
-        eprintln!("{missing} is not installed: apt-get install {missing}");
+    if !["trinity", "stress-ng"].iter().all(|tool| programs::is_installed(tool, tool)) {
         return ExitCode::from(2);
     }
     let ordinary = Place::all().into_iter().filter(|place| place.user == User::Ordinary);
@@ -72,10 +71,6 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-fn is_installed(tool: &str) -> bool {
-    ["/usr/bin", "/usr/local/bin"].iter().any(|folder| Path::new(folder).join(tool).exists())
 }
 
 /// Every job in one place; what was wrong.
