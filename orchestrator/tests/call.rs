@@ -142,7 +142,7 @@ fn tools_need_no_executor() {
         "run_tests",
     ];
     assert!(all.iter().all(|name| names.contains(name)), "{names:?}");
-    assert_eq!(names[..2], ["bash", "file_read"]);
+    assert!(names.is_sorted(), "{names:?}");
     assert!(json.as_array().unwrap().iter().all(|tool| tool["inputSchema"]["type"] == "object"));
     assert!(names.iter().all(|name| tools(&[]).contains(name)));
 }

@@ -1,7 +1,7 @@
 //! The one registry of tools: those built in, those of servers, and those that are added while we run.
 //!
-//! A tool is known by one name. Built-in tools come first, in the order of the catalogue, then the others by name. A server
-//! or whoever embeds us brings a tool as a [`Remote`] and its schema; nothing else tells it from a built-in one.
+//! A tool is known by one name, and listed by it. A server or whoever embeds us brings a tool as a [`Remote`] and its schema;
+//! nothing else tells it from a built-in one.
 
 use crate::domain::answer::Answer;
 use crate::domain::catalogue::{Category, NOT_SUPPORTED, TOOLS, Tool, WEB_TOOLS, canonical, web_tool};
@@ -288,15 +288,16 @@ impl Registry {
         }
     }
 
-    /// The tools that a model is shown: all that are on and that `scope` permits. Built-in ones first, in the order of the
-    /// catalogue, then the others by name.
+    /// The tools that a model is shown, by name: all that are on and that `scope` permits.
     pub fn list(&self, scope: Option<&Scope>) -> Vec<Entry> {
         let built_in = TOOLS.iter().map(Entry::BuiltIn).chain(WEB_TOOLS.iter().map(Entry::Web));
         let added = self.added.values().cloned().map(Entry::Added);
         let is_shown = |entry: &Entry| {
             !self.disabled.contains(entry.name()) && scope.is_none_or(|scope| scope.permits(entry.name()))
         };
-        built_in.chain(added).filter(is_shown).collect()
+        let mut shown: Vec<Entry> = built_in.chain(added).filter(is_shown).collect();
+        shown.sort_by(|one, other| one.name().cmp(other.name()));
+        shown
     }
 }
 
@@ -420,8 +421,10 @@ mod tests {
         registry.register(of_server("fs", "read")).unwrap();
         registry.register(local("alpha")).unwrap();
         let all = names(&registry, None);
-        assert_eq!(all[..2], ["bash", "file_read"]);
-        assert_eq!(all[BUILT_IN..], ["alpha", "mcp__fs__read", "zeta"]);
+        assert!(all.is_sorted() && all.len() == BUILT_IN + 3, "{all:?}");
+        assert!(
+            ["alpha", "bash", "mcp__fs__read", "zeta"].iter().all(|name| all.iter().any(|one| one == name))
+        );
         let added = registry.get("mcp__fs__read").unwrap().to_json();
         assert_eq!((&added["description"], &added["inputSchema"]["type"]), (&json!("d"), &json!("object")));
         registry.unregister("alpha").unwrap();
