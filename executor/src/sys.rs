@@ -144,6 +144,10 @@ const STARTING: u32 = 3;
 impl Shared {
     fn pass(&self, state: u32) {
         self.state.store(state, Ordering::SeqCst);
+        self.wake();
+    }
+
+    fn wake(&self) {
         // SAFETY: wakes whoever waits at this address, which is never freed.
         unsafe { libc::syscall(libc::SYS_futex, self.state.as_ptr(), libc::FUTEX_WAKE, 1) };
     }
@@ -218,9 +222,15 @@ impl Starter {
     /// # Errors
     /// The error of the first step that failed, among them that of `execve`.
     pub fn start(self, order: &Order) -> io::Result<i32> {
-        self.shared.order.store((&raw const *order).cast_mut().cast(), Ordering::SeqCst);
-        self.shared.pass(STARTING);
-        self.shared.wait_while(STARTING);
+        let shared = self.shared;
+        shared.order.store((&raw const *order).cast_mut().cast(), Ordering::SeqCst);
+        // Who was killed while it waited has left, and nobody would end a wait for it: its end is the program's.
+        let turn = shared.state.compare_exchange(WAITING, STARTING, Ordering::SeqCst, Ordering::SeqCst);
+        if turn.is_err() {
+            return Ok(self.pid);
+        }
+        shared.wake();
+        shared.wait_while(STARTING);
         match self.shared.error.load(Ordering::SeqCst) {
             0 => Ok(self.pid),
             errno => {
@@ -234,12 +244,15 @@ impl Starter {
     /// order all but the program counts.
     ///
     /// # Errors
-    /// The fork's. A preparation that fails is the child's exit code 1.
+    /// The fork's, or `ESRCH` if it was killed before. A preparation that fails is the child's exit code 1.
     pub fn start_own(self, order: &Order, mut work: Work) -> io::Result<i32> {
         let shared = self.shared;
         shared.work.store((&raw mut work).cast(), Ordering::SeqCst);
         self.start(order).map(reap)?;
-        Ok(shared.child.load(Ordering::SeqCst))
+        match shared.child.load(Ordering::SeqCst) {
+            0 => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+            child => Ok(child),
+        }
     }
 }
 

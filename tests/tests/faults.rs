@@ -153,6 +153,33 @@ fn a_killed_cell_is_one_broken_call() {
 }
 
 #[test]
+fn what_is_killed_before_it_is_a_program_is_one_failed_call() {
+    matrix(|place| {
+        let world = World::new(place);
+        let mut session = Session::open(&world);
+        session.bash("true").success();
+        for _ in 0..3 {
+            // A cell that waits has made the process that is to be the program.
+            let below_a_cell = || -> Vec<Process> {
+                let all = process::below(session.pid());
+                let cells: Vec<&Process> = all.iter().filter(|process| Part::Cell.is(process)).collect();
+                let made =
+                    |process: &Process| cells.iter().any(|cell| process::below(cell.pid).contains(process));
+                cells.iter().filter(|process| made(process)).map(|process| (*process).clone()).collect()
+            };
+            assert!(process::until(SOON, || !below_a_cell().is_empty()));
+            let waiting = below_a_cell();
+            waiting.iter().for_each(Process::kill);
+            for _ in &waiting {
+                let id = session.start_call("bash", json!({ "command": "echo on" }));
+                session.answer_within(&id, SOON);
+            }
+            assert_eq!(session.bash("echo on").success(), "on\n");
+        }
+    });
+}
+
+#[test]
 fn a_killed_worker_is_one_broken_call_at_most() {
     matrix(|place| {
         let world = World::new(place);

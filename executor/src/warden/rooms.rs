@@ -10,6 +10,8 @@ use nix::sys::stat::Mode;
 use nix::unistd::{chdir, chroot, fchdir};
 use std::os::fd::{AsFd, OwnedFd};
 
+/// Rooms that are kept for cells to come: what many calls at once needed is given back.
+const FREE_MAX: usize = 2;
 /// Cells that one room is for: each leaves its `/proc` behind, of a namespace that is gone, below that of the next.
 const USES_MAX: u32 = 16;
 
@@ -87,6 +89,7 @@ impl Rooms {
     pub fn leave(&mut self, first: i32) {
         let left = self.taken.iter().position(|(pid, _)| *pid == first);
         let room = left.map(|at| self.taken.swap_remove(at).1);
-        self.free.extend(room.filter(|room| room.uses < USES_MAX));
+        let kept = room.filter(|room| room.uses < USES_MAX && self.free.len() < FREE_MAX);
+        self.free.extend(kept);
     }
 }

@@ -39,6 +39,9 @@ const ANSWER: Duration = Duration::from_secs(30);
 const SECOND: Duration = Duration::from_secs(1);
 /// A call that begins within this time after a kill may still meet the dead.
 const NOTICED: Duration = Duration::from_millis(250);
+/// Processes of a session with nothing under way: `lazaret`, door, broker, warden, worker, and a cell with the process that is
+/// to be its program.
+const PROCESSES: usize = 7;
 /// What may come on top of the first round's figures, for caches and allocators: KiB and descriptors.
 const MEMORY_SLACK: u64 = 8 * 1024;
 const DESCRIPTOR_SLACK: u64 = 4;
@@ -349,6 +352,8 @@ impl<'w> Soak<'w> {
         let stray = process::with_marker(&marker);
         stray.iter().for_each(Process::kill);
         self.wrong.extend(stray.iter().map(|process| format!("outlived its call: {process:?}")));
+        // A cell that is on its way out is not there to stay.
+        process::until(SECOND, || process::tree(self.session.pid()).len() <= PROCESSES);
         let tree = process::tree(self.session.pid());
         let of =
             |name: &str| tree.iter().filter(|process| process.name == name).map(|process| process.pid).next();
@@ -444,7 +449,7 @@ impl Figures {
             }
         };
         // lazaret, its executor's door, broker, warden, file worker, and a cell that waits or two.
-        compare("processes", self.processes as u64, 7, 0);
+        compare("processes", self.processes as u64, PROCESSES as u64, 0);
         for (part, name) in ["lazaret", "the broker", "the warden"].iter().enumerate() {
             let what = format!("descriptors of {name}");
             compare(&what, self.descriptors[part], first.descriptors[part], DESCRIPTOR_SLACK);
