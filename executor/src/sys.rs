@@ -109,16 +109,23 @@ pub struct Order<'a> {
     pub terminal: bool,
 }
 
+/// Memory for the processes that are to be programs, one after the other.
+pub struct Stage {
+    stack: Vec<u128>,
+    shared: Box<Shared>,
+}
+
 /// A process that has put on what a program stands under, and waits to become one: what a program costs to prepare is
-/// paid before it is wanted.
+/// paid before it is wanted. One that is not started is killed.
 ///
 /// It shares the memory and the descriptors of this process, as after `vfork`. One of the two always waits for the other.
-pub struct Starter {
+pub struct Starter<'s> {
     pid: i32,
-    shared: &'static Shared,
+    shared: &'s Shared,
 }
 
 /// What both sides of a [`Starter`] see.
+#[derive(Default)]
 struct Shared {
     /// Whose turn it is.
     state: AtomicU32,
@@ -134,11 +141,13 @@ struct Shared {
 /// Our own code in the place of a program.
 type Work<'a> = &'a mut dyn FnMut() -> io::Result<()>;
 
+/// The new process has left the shared memory: the kernel writes this.
+const LEFT: u32 = 0;
 /// The new process prepares, and its parent waits.
 const PREPARING: u32 = 1;
 /// The new process waits.
 const WAITING: u32 = 2;
-/// It starts its program, and its parent waits. The kernel writes 0 when it has left the shared memory.
+/// It starts its program, and its parent waits.
 const STARTING: u32 = 3;
 
 impl Shared {
@@ -148,50 +157,53 @@ impl Shared {
     }
 
     fn wake(&self) {
-        // SAFETY: wakes whoever waits at this address, which is never freed.
+        // SAFETY: wakes whoever waits at this address, which lives as long as both sides.
         unsafe { libc::syscall(libc::SYS_futex, self.state.as_ptr(), libc::FUTEX_WAKE, 1) };
     }
 
     fn wait_while(&self, state: u32) {
         while self.state.load(Ordering::SeqCst) == state {
             let forever = std::ptr::null::<libc::timespec>();
-            // SAFETY: waits while the value at this address, which is never freed, is `state`. Whatever ends the wait, the
-            // value is looked at again.
+            // SAFETY: waits while the value at this address, which lives as long as both sides, is `state`. Whatever ends the
+            // wait, the value is looked at again.
             unsafe { libc::syscall(libc::SYS_futex, self.state.as_ptr(), libc::FUTEX_WAIT, state, forever) };
         }
     }
 }
 
-impl Starter {
-    /// Makes one, in its own session, and the listener for its trapped calls, if any are. It lives until it is started or killed.
+impl Stage {
+    /// Room for one process at a time.
+    pub fn new() -> Self {
+        const STACK: usize = 256 * 1024;
+        Self { stack: vec![0; STACK / 16], shared: Box::default() }
+    }
+
+    /// Makes a process, in its own session, and the listener for its trapped calls, if any are. It lives until it is started
+    /// or let go of.
     ///
     /// # Errors
     /// The error of the first step that failed in it.
-    pub fn new(before: &Before) -> io::Result<(Self, Option<OwnedFd>)> {
-        const STACK: usize = 256 * 1024;
-        let stack = vec![0u128; STACK / 16].leak();
-        let none = std::ptr::null_mut::<c_void>;
-        let before = (&raw const *before).cast_mut().cast();
-        let shared: &'static Shared = Box::leak(Box::new(Shared {
-            state: AtomicU32::new(PREPARING),
-            error: AtomicI32::new(0),
-            listener: AtomicI32::new(-1),
-            child: AtomicI32::new(0),
-            before: AtomicPtr::new(before),
-            order: AtomicPtr::new(none()),
-            work: AtomicPtr::new(none()),
-        }));
+    pub fn starter(&mut self, before: &Before) -> io::Result<(Starter<'_>, Option<OwnedFd>)> {
+        let Self { stack, shared } = self;
+        let shared: &Shared = shared;
+        shared.error.store(0, Ordering::SeqCst);
+        shared.listener.store(-1, Ordering::SeqCst);
+        shared.child.store(0, Ordering::SeqCst);
+        shared.before.store((&raw const *before).cast_mut().cast(), Ordering::SeqCst);
+        shared.work.store(std::ptr::null_mut(), Ordering::SeqCst);
+        shared.state.store(PREPARING, Ordering::SeqCst);
         let flags = libc::CLONE_VM | libc::CLONE_FILES | libc::CLONE_CHILD_CLEARTID | libc::SIGCHLD;
-        // SAFETY: the child runs on its own stack, whose end is aligned to 16 bytes. Stack and `shared` are never freed.
-        // Both processes have one thread and never run at the same time in their common memory: the parent waits below
-        // until the child waits or has left it.
+        // SAFETY: the child runs on a stack of its own, whose end is aligned to 16 bytes. Stack and `shared` are borrowed by the
+        // `Starter`, which does not end before the child has left them. Both processes have one thread and never run at the
+        // same time in their common memory: the parent waits below until the child waits or has left it.
         let pid = unsafe {
             let top = stack.as_mut_ptr_range().end.cast::<c_void>();
             let argument = (&raw const *shared).cast_mut().cast::<c_void>();
-            let (tid, tls) = (none(), none());
-            libc::clone(starter, top, flags, argument, tid, tls, shared.state.as_ptr())
+            let none = std::ptr::null_mut::<c_void>();
+            libc::clone(starter, top, flags, argument, none, none, shared.state.as_ptr())
         };
         if pid < 0 {
+            shared.state.store(LEFT, Ordering::SeqCst);
             return Err(io::Error::last_os_error());
         }
         shared.wait_while(PREPARING);
@@ -202,19 +214,24 @@ impl Starter {
         }
         // SAFETY: the child has made it in the descriptors both share, and leaves it to its parent.
         let listener = (listener >= 0).then(|| unsafe { OwnedFd::from_raw_fd(listener) });
-        Ok((Self { pid, shared }, listener))
+        Ok((Starter { pid, shared }, listener))
     }
+}
 
+impl Drop for Starter<'_> {
+    fn drop(&mut self) {
+        if self.shared.state.load(Ordering::SeqCst) == WAITING {
+            // SAFETY: takes numbers only; the process is this one's child and not yet reaped.
+            unsafe { libc::kill(self.pid, libc::SIGKILL) };
+            reap(self.pid);
+        }
+    }
+}
+
+impl Starter<'_> {
     /// Its process.
     pub fn process(&self) -> i32 {
         self.pid
-    }
-
-    /// Ends it.
-    pub fn stop(self) {
-        // SAFETY: takes numbers only; the process is this one's child and not yet reaped.
-        unsafe { libc::kill(self.pid, libc::SIGKILL) };
-        reap(self.pid);
     }
 
     /// Makes it its program; returns its process id.
@@ -231,7 +248,7 @@ impl Starter {
         }
         shared.wake();
         shared.wait_while(STARTING);
-        match self.shared.error.load(Ordering::SeqCst) {
+        match shared.error.load(Ordering::SeqCst) {
             0 => Ok(self.pid),
             errno => {
                 reap(self.pid);
@@ -264,7 +281,8 @@ fn reap(pid: i32) {
 
 /// A starter's life. It shares its parent's memory: it calls the kernel only, and allocates nothing.
 extern "C" fn starter(argument: *mut c_void) -> c_int {
-    // SAFETY: `Starter::new` passes a pointer to what is never freed, and waits, with what `before` points to.
+    // SAFETY: `Stage::starter` passes a pointer to what outlives this process in this memory, and waits, with what `before`
+    // points to.
     let (shared, before) = unsafe {
         let shared = &*argument.cast::<Shared>();
         (shared, &*shared.before.load(Ordering::SeqCst).cast::<Before>())
@@ -519,27 +537,76 @@ pub fn kill_all(signal: c_int) -> io::Result<()> {
     check(unsafe { libc::kill(-1, signal) }.into()).map(drop)
 }
 
-/// News of a child, with its number.
-pub enum News {
-    /// It has exited with this code.
-    Exited(i32, c_int),
-    /// This signal has ended it.
-    Killed(i32, c_int),
-    /// It has stopped at this signal, because it wants to be traced.
-    Stopped(i32, c_int),
+/// News of a child.
+pub struct News {
+    /// Its number.
+    pub pid: i32,
+    /// What has become of it.
+    pub state: State,
+    /// What it has used, with those it has waited for.
+    pub used: Used,
 }
 
-/// The next news of any child, if there are some. Not by nix, whose signals have names: those of real time have none.
-pub fn news() -> Option<News> {
-    let mut status = 0;
-    // SAFETY: the status lives for the call.
-    let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) };
-    match status {
-        _ if pid <= 0 => None,
-        status if libc::WIFEXITED(status) => Some(News::Exited(pid, libc::WEXITSTATUS(status))),
-        status if libc::WIFSIGNALED(status) => Some(News::Killed(pid, libc::WTERMSIG(status))),
-        status => Some(News::Stopped(pid, libc::WSTOPSIG(status))),
-    }
+/// What has become of a child.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// It has exited with this code.
+    Exited(c_int),
+    /// This signal has ended it.
+    Killed(c_int),
+    /// It has stopped at this signal, because it wants to be traced.
+    Stopped(c_int),
+}
+
+/// What processes have used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Used {
+    /// Microseconds of CPU in user mode.
+    pub user_us: u64,
+    /// The same in the kernel.
+    pub system_us: u64,
+    /// Largest resident memory of one of them, in KiB.
+    pub peak_kib: u64,
+}
+
+/// The next news of any child; `None` if there are none yet and it is not to wait. Not by nix, whose signals have names: those
+/// of real time have none.
+///
+/// # Errors
+/// `ECHILD` if there is no child.
+pub fn news(wait: bool) -> nix::Result<Option<News>> {
+    let (mut status, flags) = (0, if wait { 0 } else { libc::WNOHANG });
+    // SAFETY: status and usage live for the call; a usage of zeros is valid.
+    let (pid, usage) = unsafe {
+        let mut usage = std::mem::zeroed::<libc::rusage>();
+        (Errno::result(libc::wait4(-1, &raw mut status, flags, &raw mut usage))?, usage)
+    };
+    let micros = |time: libc::timeval| time.tv_sec.unsigned_abs() * 1_000_000 + time.tv_usec.unsigned_abs();
+    let used = Used {
+        user_us: micros(usage.ru_utime),
+        system_us: micros(usage.ru_stime),
+        peak_kib: usage.ru_maxrss.unsigned_abs(),
+    };
+    let state = match status {
+        status if libc::WIFEXITED(status) => State::Exited(libc::WEXITSTATUS(status)),
+        status if libc::WIFSIGNALED(status) => State::Killed(libc::WTERMSIG(status)),
+        status => State::Stopped(libc::WSTOPSIG(status)),
+    };
+    Ok((pid > 0).then_some(News { pid, state, used }))
+}
+
+/// How the kernel schedules this process, and its class of input and output: `struct sched_attr` (`man 2 sched_setattr`) and the
+/// result of `ioprio_get`.
+pub fn scheduling() -> io::Result<([u64; 7], c_long)> {
+    const PROCESS: c_int = 1;
+    let mut attributes = [0u64; 7];
+    // SAFETY: the attributes are given with their size and live for the call.
+    check(unsafe {
+        libc::syscall(libc::SYS_sched_getattr, 0, attributes.as_mut_ptr(), size_of_val(&attributes), 0)
+    })?;
+    // SAFETY: takes numbers only.
+    let io = unsafe { libc::syscall(libc::SYS_ioprio_get, PROCESS, 0) };
+    Ok((attributes, io))
 }
 
 /// Lets a child go that has made this process its tracer and has stopped: it goes on with `signal`, or without one at 0.

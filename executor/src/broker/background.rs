@@ -198,7 +198,7 @@ impl Process {
         };
         let Work::Alive(mut command) = std::mem::replace(&mut self.work, ended) else { return };
         let output = command.take_capture();
-        let (outcome, usage) = command.finish();
+        let (outcome, usage, _) = command.finish();
         let how = match outcome {
             Outcome::Ran(ran) => Ok(ran.ended),
             Outcome::Broken(broken) => Err(broken),

@@ -3,7 +3,7 @@
 use super::account::Account;
 use super::capture::Capture;
 use super::connection::set_nonblocking;
-use crate::sys;
+use crate::sys::{self, Used};
 use crate::warden::cell::{End, REPORT_LEN, Report};
 use broker_protocol::{Bash, Broken, Ended, Limit, Outcome, Ran, Stdin, Usage, ZonePath, limit};
 use nix::errno::Errno;
@@ -417,34 +417,30 @@ impl Command {
         self.report.is_some() && self.stdout.is_none() && self.stderr.is_none()
     }
 
-    /// The outcome of a command that is over.
-    pub fn finish(self) -> (Outcome, Usage) {
+    /// The outcome of a command that is over, and the place where it was, if the next one may be there.
+    pub fn finish(self) -> (Outcome, Usage, Option<CellHandle>) {
+        let none = Report { end: End::Signalled(libc::SIGKILL), again: false, used: Used::default() };
         let report = match self.report {
             Some(Ok(report)) => report,
             // Killed from outside on purpose: it was ended, and only its figures are lost.
-            Some(Err(_)) | None if self.ended.is_some() => {
-                Report { end: End::Signalled(libc::SIGKILL), user_us: 0, system_us: 0, peak_kib: 0 }
-            }
+            Some(Err(_)) | None if self.ended.is_some() => none,
             Some(Err(_)) | None => {
-                return (
-                    Outcome::Broken(Broken { message: "the cell ended without a report".into() }),
-                    self.usage,
-                );
+                let message = "the cell ended without a report".into();
+                return (Outcome::Broken(Broken { message }), self.usage, None);
             }
         };
-        let usage = Usage {
-            user_us: report.user_us,
-            system_us: report.system_us,
-            peak_kib: report.peak_kib,
-            ..self.usage
-        };
+        // One that the broker has ended was told that no more orders come, and leaves.
+        let place = (report.again && self.ended.is_none()).then_some(self.cell);
+        let Used { user_us, system_us, peak_kib } = report.used;
+        let usage = Usage { user_us, system_us, peak_kib, ..self.usage };
         let ended = match (self.ended, report.end) {
-            (_, End::Unconfined { layer, errno }) => return (unconfined(layer.name(), errno), usage),
+            (_, End::Unconfined { layer, errno }) => return (unconfined(layer.name(), errno), usage, None),
             (Some(why), _) => why,
             (None, end) => natural_end(end, &usage, self.cpu_s),
         };
         let (output, spill) = self.capture.finish();
-        (Outcome::Ran(Ran { ended, output, spill, timeout_s: self.timeout_s }), usage)
+        let ran = Ran { ended, output, spill, timeout_s: self.timeout_s };
+        (Outcome::Ran(ran), usage, place)
     }
 }
 

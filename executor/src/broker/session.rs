@@ -38,8 +38,6 @@ use std::time::{Duration, Instant};
 
 /// How long a file call that is under way may take to end when the client has left.
 const LAST_WRITE: Duration = Duration::from_millis(300);
-/// A call that follows another within this time is one of a row.
-const AT_ONCE: Duration = Duration::from_millis(1);
 /// Most cells in a row that may end before they are used: something here kills every one.
 const GONE_MAX: u32 = 16;
 /// Most cells kept ready between calls.
@@ -94,10 +92,6 @@ pub struct Session {
     capture: u64,
     null: OwnedFd,
     buffer: Vec<u8>,
-    /// When the last command that was started came.
-    last_start: Instant,
-    /// When the last command ended.
-    last_end: Option<Instant>,
 }
 
 /// A call under way.
@@ -157,8 +151,6 @@ impl Session {
             capture: ready.capture,
             null,
             buffer: Vec::new(),
-            last_start: Instant::now(),
-            last_end: None,
         };
         // A session is opened to be used: its first cell is made while the client still reads the answer.
         session.ask(Ask::Cell)?;
@@ -446,7 +438,8 @@ impl Session {
         }
         passed_over.append(&mut self.waiting);
         self.waiting = passed_over;
-        self.ask_for_cells(self.is_busy())
+        // A spare one is made when this call has ended: what is made beside a command slows it down.
+        self.ask_for_cells(false)
     }
 
     /// A cell that waits for its order. What has been killed while it waited is passed over: no call has met it.
@@ -464,18 +457,18 @@ impl Session {
         Ok(None)
     }
 
-    /// Whether the next call will follow at once. Then its cell is made while this one runs; else when this one has
-    /// ended, because what is made beside a command slows it down.
-    fn is_busy(&self) -> bool {
-        let running = self.commands().count();
-        running > 1 || self.last_end.is_some_and(|end| self.last_start.duration_since(end) < AT_ONCE)
+    /// Takes back the place of a command that is over. More than the spare ones are kept only while others run.
+    fn take_back(&mut self, place: Option<CellHandle>) {
+        // The one that was used last has the most in the processor's caches.
+        place.into_iter().for_each(|place| self.ready.push_front(place));
+        let kept = if self.commands().next().is_some() { SPARE_MAX.into() } else { self.spare };
+        self.ready.truncate(kept.max(self.waiting.len()));
     }
 
     /// Hands a call to a cell.
     fn start(&mut self, call: CallId, cell: CellHandle, connection: &mut Connection) -> Result<(), Failed> {
         let Some(entry) = self.calls.get_mut(&call) else { return Ok(()) };
         let Work::Waiting { bash, terminal, input, input_ended } = &mut entry.work else { return Ok(()) };
-        self.last_start = entry.started;
         let timeout_s = time_limit(&self.walls.policy, bash);
         let (plan, capture) = match &entry.siege {
             None => (plan(&self.walls, bash), capture(&self.walls.policy, self.capture, bash, call)),
@@ -494,7 +487,6 @@ impl Session {
             Ok(command) if bash.background => {
                 let started = self.background.add(command, bash, &self.walls.central);
                 self.answer(call, &Ok(FileReply::Started(started)), connection)?;
-                self.last_end = Some(Instant::now());
                 self.ask_for_cells(true)
             }
             Ok(mut command) => {
@@ -652,7 +644,8 @@ impl Session {
     fn finish(&mut self, call: CallId, connection: &mut Connection) -> Result<(), Failed> {
         let Some(entry) = self.calls.remove(&call) else { return Ok(()) };
         let Call { started, work: Work::Command(command), siege, filed } = entry else { return Ok(()) };
-        let (mut outcome, usage) = command.finish();
+        let (mut outcome, usage, place) = command.finish();
+        self.take_back(place);
         if let Some(siege) = siege {
             match siege.finish(outcome, self.walls.tier, self.layers) {
                 Ok(reports) => {
@@ -665,7 +658,7 @@ impl Session {
             }
         }
         self.send_done(call, &filed, outcome, used(started, usage), connection)?;
-        self.last_end = Some(Instant::now());
+        self.dispatch(connection)?;
         self.ask_for_cells(true)
     }
 

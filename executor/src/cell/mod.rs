@@ -75,6 +75,7 @@ pub fn confine(
 ) -> Result<Confined, LayerError> {
     if walls.has(Layer::MountNamespace) && walls.has(Layer::PidNamespace) {
         mounts::own_proc()?;
+        mounts::hold(walls)?;
     }
     if walls.has(Layer::Capabilities) {
         capabilities::drop_all()?;

@@ -69,7 +69,7 @@ pub fn own_proc() -> Result<(), LayerError> {
         .at(Layer::MountNamespace, || "mount /proc".into())
 }
 
-/// Leaves of the zones only the directories to which commands are held, at their places. In a mount namespace for cells: file
+/// Leaves of the zones only the directories to which commands are held, at their places. In a cell's own mount namespace: file
 /// tools have paths of their own. Landlock alone would not do: the session's own root may be read, and its rules for the
 /// scratch storage go on below where that is mounted, and a zone may lie there.
 pub fn hold(walls: &Walls) -> Result<(), LayerError> {

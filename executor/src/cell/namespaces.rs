@@ -33,9 +33,9 @@ pub fn session(layers: LayerSet) -> c_int {
     FLAGS.iter().filter(|(layer, _)| layers.has(*layer)).fold(0, |flags, (_, flag)| flags | flag)
 }
 
-/// The flags of what each cell has of its own inside them: its processes. For their `/proc` the warden has mount namespaces.
+/// The flags of what each cell has of its own inside them: its processes, and a mount namespace for their `/proc`.
 pub fn cell(layers: LayerSet) -> c_int {
-    session(layers) & libc::CLONE_NEWPID
+    session(layers) & (libc::CLONE_NEWPID | libc::CLONE_NEWNS)
 }
 
 /// Settles in, as the first process of new namespaces. `uid` and `gid` are those of the executor outside.

@@ -1,27 +1,27 @@
-//! A cell's first process: it confines itself, waits for one order, starts the program, and ends everything.
+//! A cell's first process: it confines itself, waits for an order, starts the program, ends everything, and reports.
 //!
 //! It stands between the broker and the stranger's program, confined like it, and runs our code only. The program can
 //! neither signal nor trace it: it is PID 1 of the program's namespace and not dumpable; in the flat tier the program is
 //! in a Landlock domain below its own.
+//!
+//! A cell is used once and dies whole. What is used again is the empty place it was in: this process, which has seen that
+//! nothing is left of the cell and that nothing of itself was changed, goes on to the next order, up to [`USES_MAX`] times.
 
-use super::rooms::Room;
+use super::standing::Standing;
 use super::supervisor::{self, Supervisor};
 use crate::attack::{self, Targets};
 use crate::cell::landlock::Rulesets;
 use crate::cell::plan::{CellPlan, Task, Walls};
 use crate::cell::{At, Confined, LayerError, NoNewPrivileges, confine, descriptors, limits, seccomp};
 use crate::rest::Rest;
-use crate::sys::{self, Before, News, Order, Program, Starter};
+use crate::sys::{self, Before, News, Order, Program, Stage, Starter, State, Used};
 use broker_protocol::{Layer, frame, limit};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
-use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::signalfd::SignalFd;
 use nix::sys::socket::{MsgFlags, recv};
-use nix::sys::time::TimeValLike;
-use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 use serde_bytes::ByteBuf;
 use std::borrow::Cow;
@@ -34,17 +34,19 @@ use std::path::Path;
 /// Bytes of the longest order: the arguments, their lengths, and the rest.
 pub const ORDER_MAX: usize = limit::COMMAND + limit::ARGUMENTS * 8 + 16 * 1024;
 
+/// Calls that one first process is for, one after the other. Making one costs some 0.6 ms of CPU: with this many, a hundredth of
+/// that a call; more would gain nothing.
+const USES_MAX: u32 = 64;
+
 /// How a program ended, as a cell reports it: a message of fixed size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
     /// How it ended.
     pub end: End,
-    /// Microseconds of CPU in user mode, of everything that was reaped.
-    pub user_us: u64,
-    /// The same in the kernel.
-    pub system_us: u64,
-    /// Largest resident memory of one process, in KiB.
-    pub peak_kib: u64,
+    /// Whether the next order may come: else the first process leaves.
+    pub again: bool,
+    /// What was used by everything that was reaped.
+    pub used: Used,
 }
 
 /// How a program ended.
@@ -79,8 +81,10 @@ impl Report {
         let mut bytes = [0; REPORT_LEN];
         bytes[0] = tag;
         bytes[1] = detail;
+        bytes[2] = u8::from(self.again);
         bytes[4..8].copy_from_slice(&value.to_le_bytes());
-        for (i, number) in [self.user_us, self.system_us, self.peak_kib].into_iter().enumerate() {
+        let Used { user_us, system_us, peak_kib } = self.used;
+        for (i, number) in [user_us, system_us, peak_kib].into_iter().enumerate() {
             bytes[8 + 8 * i..16 + 8 * i].copy_from_slice(&number.to_le_bytes());
         }
         bytes
@@ -98,7 +102,8 @@ impl Report {
             3 => End::Unconfined { layer: *Layer::ALL.get(usize::from(bytes[1]))?, errno: value },
             _ => return None,
         };
-        Some(Self { end, user_us: number(0)?, system_us: number(1)?, peak_kib: number(2)? })
+        let used = Used { user_us: number(0)?, system_us: number(1)?, peak_kib: number(2)? };
+        Some(Self { end, again: bytes[2] == 1, used })
     }
 }
 
@@ -110,38 +115,30 @@ pub struct Rules<'a> {
     pub supervision: Option<&'a supervisor::Rules>,
 }
 
-/// A cell's life, in its own process.
-pub fn run(walls: &Walls, rules: &Rules, room: Option<&Room>, socket: OwnedFd, nnp: NoNewPrivileges) -> ! {
-    let entered = room.map_or(Ok(()), Room::enter);
-    let end = match entered.and_then(|()| prepare(walls, rules, &socket, nnp)) {
-        Ok((cell, starter, supervisor)) => cell.serve(&socket, starter, supervisor),
-        Err(error) => {
-            End::Unconfined { layer: error.layer, errno: error.source.raw_os_error().unwrap_or(libc::EPERM) }
-        }
-    };
-    // The broker may be gone: then nobody is left to be told.
-    let _ = sys::send(socket.as_fd(), &report(end).encode(), &[]);
+/// A first process's life.
+pub fn run(walls: &Walls, rules: &Rules, socket: OwnedFd, nnp: NoNewPrivileges) -> ! {
+    let served = prepare(walls, rules, &socket, nnp).and_then(|place| place.serve());
+    if let Err(error) = served {
+        let errno = error.source.raw_os_error().unwrap_or(libc::EPERM);
+        let end = End::Unconfined { layer: error.layer, errno };
+        let report = Report { end, again: false, used: Used::default() };
+        // The broker may be gone: then nobody is left to be told.
+        let _ = sys::send(socket.as_fd(), &report.encode(), &[]);
+    }
     sys::leave(0)
 }
 
-fn report(end: End) -> Report {
-    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).ok();
-    let of = |get: fn(&nix::sys::resource::Usage) -> i64| {
-        usage.as_ref().map_or(0, |usage| get(usage).max(0) as u64)
-    };
-    Report {
-        end,
-        user_us: of(|usage| usage.user_time().num_microseconds()),
-        system_us: of(|usage| usage.system_time().num_microseconds()),
-        peak_kib: of(|usage| usage.max_rss()),
-    }
-}
-
-/// A cell that is closed and waits.
-struct Cell<'a> {
+/// A place that is closed, for one cell after the other.
+struct Place<'a> {
+    /// The broker's orders and signals come here.
+    socket: &'a OwnedFd,
     walls: &'a Walls,
+    supervision: Option<&'a supervisor::Rules>,
+    confined: Confined,
     signals: SignalFd,
     sweep: Sweep,
+    /// Of this process, when nobody has been here yet.
+    standing: Standing,
 }
 
 /// How everything a program left running is found.
@@ -156,9 +153,9 @@ enum Sweep {
 fn prepare<'a>(
     walls: &'a Walls,
     rules: &Rules<'a>,
-    socket: &OwnedFd,
+    socket: &'a OwnedFd,
     nnp: NoNewPrivileges,
-) -> Result<(Cell<'a>, Starter, Option<Supervisor<'a>>), LayerError> {
+) -> Result<Place<'a>, LayerError> {
     let step = || "prepare the cell".to_owned();
     prctl::set_name(c"lazaret-cell").at(Layer::PidNamespace, step)?;
     let sweep = if walls.has(Layer::PidNamespace) {
@@ -174,28 +171,72 @@ fn prepare<'a>(
     let below = confined.program.as_ref().map(AsFd::as_fd);
     let kept: Vec<_> = [socket.as_fd()].into_iter().chain(below).chain(supervisors).collect();
     descriptors::keep_only(&kept, walls.ablation.descriptors())?;
-    let cell = Cell { walls, signals: super::child_signals()?, sweep };
-    let (starter, listener) = starter(walls, &confined).at(Layer::ProtectedNames, step)?;
-    let supervisor =
-        rules.supervision.zip(listener).map(|(rules, listener)| Supervisor::new(rules, listener));
-    let supervisor = supervisor.transpose().at(Layer::ProtectedNames, step)?;
-    cell.rehearse().at(Layer::PidNamespace, step)?;
-    Ok((cell, starter, supervisor))
+    let signals = super::child_signals()?;
+    let standing = Standing::now().at(Layer::Rlimits, step)?;
+    let supervision = rules.supervision;
+    let place = Place { socket, walls, supervision, confined, signals, sweep, standing };
+    place.rehearse().at(Layer::PidNamespace, step)?;
+    Ok(place)
 }
 
-/// The process that is to be the program.
-fn starter(walls: &Walls, confined: &Confined) -> io::Result<(Starter, Option<OwnedFd>)> {
-    // A domain below this one's costs each file that is opened in the cell a second walk.
-    let ruleset = confined.program.as_ref().map(AsRawFd::as_raw_fd);
-    let limits = match walls.has(Layer::Rlimits) {
-        true => limits::rlimits(&walls.policy.limits, walls.tier),
-        false => Vec::new(),
-    };
-    let trapped = walls.is_supervised().then(|| seccomp::supervised(walls.tier));
-    Starter::new(&Before { limits: &limits, ruleset, trapped })
+/// What is of one call, besides its processes.
+struct Cell<'c> {
+    place: &'c Place<'c>,
+    /// Who answers its program's calls.
+    supervisor: Option<Supervisor<'c>>,
+    /// By everything that was reaped.
+    used: Used,
 }
 
-impl Cell<'_> {
+impl Place<'_> {
+    /// Serves one call after the other, until nobody needs it or it is not to be used again.
+    fn serve(&self) -> Result<(), LayerError> {
+        let (mut stage, mut rest) = (Stage::new(), Rest::default());
+        for call in 1..=USES_MAX {
+            let (starter, mut cell) = self.cell(&mut stage)?;
+            let mut again = call < USES_MAX;
+            let end = match order(self.socket, &mut rest) {
+                Ok(None) => return Ok(()),
+                Ok(Some((plan, stdio))) => {
+                    // Our own attacks run in a copy of this process, with all that it knows.
+                    again &= matches!(plan.task, Task::Program { .. });
+                    cell.carry_out(starter, &plan, stdio)
+                }
+                Err(error) => not_started(&error),
+            };
+            again = again && self.is_as_it_was();
+            let report = Report { end, again, used: cell.used };
+            // The broker may be gone: then nobody is left to be told.
+            if sys::send(self.socket.as_fd(), &report.encode(), &[]).is_err() || !again {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_as_it_was(&self) -> bool {
+        Standing::now().is_ok_and(|now| now == self.standing)
+    }
+
+    /// Makes a cell, and the process in it that is to be the program.
+    fn cell<'c>(&'c self, stage: &'c mut Stage) -> Result<(Starter<'c>, Cell<'c>), LayerError> {
+        let walls = self.walls;
+        // A domain below this one's costs each file that is opened in the cell a second walk.
+        let ruleset = self.confined.program.as_ref().map(AsRawFd::as_raw_fd);
+        let limits = match walls.has(Layer::Rlimits) {
+            true => limits::rlimits(&walls.policy.limits, walls.tier),
+            false => Vec::new(),
+        };
+        let trapped = walls.is_supervised().then(|| seccomp::supervised(walls.tier));
+        let step = || "prepare the program".to_owned();
+        let made = stage.starter(&Before { limits: &limits, ruleset, trapped });
+        let (starter, listener) = made.at(Layer::ProtectedNames, step)?;
+        let supervised = self.supervision.zip(listener);
+        let supervisor = supervised.map(|(rules, listener)| Supervisor::new(rules, listener)).transpose();
+        let supervisor = supervisor.at(Layer::ProtectedNames, step)?;
+        Ok((starter, Cell { place: self, supervisor, used: Used::default() }))
+    }
+
     /// Goes through an order before it comes: a page that is first touched after a fork costs a fault.
     fn rehearse(&self) -> io::Result<()> {
         let arguments = ["/bin/bash", "-c", "true"].map(|word| ByteBuf::from(word.as_bytes()));
@@ -207,54 +248,7 @@ impl Cell<'_> {
         let Task::Program { arguments, terminal } = &plan.task else { return Ok(()) };
         drop(self.program(arguments, terminal.as_deref(), &plan.directory)?);
         while let Ok(Some(_)) = self.signals.read_signal() {}
-        let _ = report(End::Exited(0)).encode();
         Ok(())
-    }
-
-    fn serve(&self, socket: &OwnedFd, starter: Starter, mut supervisor: Option<Supervisor>) -> End {
-        match self.start(socket, starter, supervisor.as_ref()) {
-            Ok(program) => {
-                let end = self.watch(program, socket, &mut supervisor);
-                // The supervisor goes after them: what is left would be told that its calls do not exist.
-                self.sweep();
-                end
-            }
-            Err(error) => {
-                self.sweep();
-                End::NotStarted(error.raw_os_error().unwrap_or(libc::EINVAL))
-            }
-        }
-    }
-
-    /// Waits for the order and carries it out.
-    fn start(&self, socket: &OwnedFd, starter: Starter, supervisor: Option<&Supervisor>) -> io::Result<Pid> {
-        // A signal does not matter: the next call waits too.
-        let _ =
-            Rest::default().poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE);
-        // Most orders are some hundred bytes; room for the longest would cost more than this question.
-        let length = recv(socket.as_raw_fd(), &mut [], MsgFlags::MSG_PEEK | MsgFlags::MSG_TRUNC)?;
-        if length == 0 {
-            self.sweep();
-            sys::leave(0); // The session is over, and this cell was not needed.
-        }
-        let mut order = vec![0; length.min(ORDER_MAX)];
-        let (_, stdio) = sys::receive(socket.as_fd(), &mut order, 0)?;
-        let plan: CellPlan = frame::decode(&order).map_err(io::Error::other)?;
-        drop(order);
-        let [stdin, stdout, stderr] =
-            <[OwnedFd; 3]>::try_from(stdio).map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
-        let stdio = [stdin.as_raw_fd(), stdout.as_raw_fd(), stderr.as_raw_fd()];
-        let pid = match &plan.task {
-            Task::Program { arguments, terminal } => {
-                let program = &self.program(arguments, terminal.as_deref(), &plan.directory)?;
-                if let Some(supervisor) = supervisor.filter(|_| terminal.is_some()) {
-                    supervisor.has_terminal();
-                }
-                starter.start(&self.order(program, stdio, terminal.is_some()))?
-            }
-            Task::Attack(targets) => self.attack(starter, targets.clone(), &plan.directory, stdio)?,
-        };
-        Ok(Pid::from_raw(pid))
     }
 
     /// Starts our own attacks where a program would start, prepared as it would be.
@@ -302,27 +296,56 @@ impl Cell<'_> {
         let name = arguments.first().ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?.clone();
         Ok(Program::new(candidates(name, &environment)?, arguments, environment, CString::new(directory)?))
     }
+}
+
+impl Cell<'_> {
+    /// Carries out an order. Nothing of it is left afterwards.
+    fn carry_out(&mut self, starter: Starter, plan: &CellPlan, stdio: [OwnedFd; 3]) -> End {
+        let end = match self.start(starter, plan, stdio) {
+            Ok(program) => self.watch(program),
+            Err(error) => not_started(&error),
+        };
+        // The supervisor goes after them: what is left would be told that its calls do not exist.
+        self.sweep();
+        end
+    }
+
+    fn start(&self, starter: Starter, plan: &CellPlan, stdio: [OwnedFd; 3]) -> io::Result<Pid> {
+        let place = self.place;
+        let raw = stdio.each_ref().map(AsRawFd::as_raw_fd);
+        let pid = match &plan.task {
+            Task::Program { arguments, terminal } => {
+                let program = &place.program(arguments, terminal.as_deref(), &plan.directory)?;
+                if let Some(supervisor) = self.supervisor.as_ref().filter(|_| terminal.is_some()) {
+                    supervisor.has_terminal();
+                }
+                starter.start(&place.order(program, raw, terminal.is_some()))?
+            }
+            Task::Attack(targets) => place.attack(starter, targets.clone(), &plan.directory, raw)?,
+        };
+        Ok(Pid::from_raw(pid))
+    }
 
     /// Reaps, obeys and answers, until the program has ended or the broker has had enough.
-    fn watch(&self, program: Pid, socket: &OwnedFd, supervisor: &mut Option<Supervisor>) -> End {
+    fn watch(&mut self, program: Pid) -> End {
         let mut ended = true;
         loop {
             if ended && let Some(end) = self.reap(program) {
                 return end;
             }
-            let Ok(ready) = self.wait(socket, supervisor.as_ref()) else {
+            let Ok(ready) = self.wait() else {
                 return End::Signalled(libc::SIGKILL);
             };
             ended = ready.ended;
             if ended {
-                while let Ok(Some(_)) = self.signals.read_signal() {}
+                while let Ok(Some(_)) = self.place.signals.read_signal() {}
             }
-            if ready.ordered && !forward(program, socket) {
+            if ready.ordered && !forward(program, self.place.socket) {
                 return End::Signalled(libc::SIGKILL);
             }
-            match supervisor {
+            match &mut self.supervisor {
                 // The last process that could call is gone.
-                _ if ready.deserted => *supervisor = None,
+                _ if ready.deserted => self.supervisor = None,
                 Some(supervisor) if ready.called => supervisor.answer(),
                 Some(supervisor) => supervisor.look_again(),
                 None => {}
@@ -331,12 +354,13 @@ impl Cell<'_> {
     }
 
     /// Waits until there is something to do.
-    fn wait(&self, socket: &OwnedFd, supervisor: Option<&Supervisor>) -> nix::Result<Ready> {
+    fn wait(&self) -> nix::Result<Ready> {
         /// How soon a call that waits for another process is tried again.
         const AGAIN_MS: u8 = 10;
         let input = |fd| PollFd::new(fd, PollFlags::POLLIN);
+        let supervisor = self.supervisor.as_ref();
         let listener = supervisor.map(|supervisor| input(supervisor.listener().as_fd()));
-        let own = [input(socket.as_fd()), input(self.signals.as_fd())];
+        let own = [input(self.place.socket.as_fd()), input(self.place.signals.as_fd())];
         let mut ready: Vec<PollFd> = own.into_iter().chain(listener).collect();
         let patience =
             if supervisor.is_some_and(Supervisor::waits) { AGAIN_MS.into() } else { PollTimeout::NONE };
@@ -357,28 +381,68 @@ impl Cell<'_> {
     }
 
     /// Takes note of every child that has ended; `Some` when the program has.
-    fn reap(&self, program: Pid) -> Option<End> {
-        loop {
-            match sys::news()? {
-                News::Exited(pid, code) if pid == program.as_raw() => return Some(End::Exited(code)),
-                News::Killed(pid, signal) if pid == program.as_raw() => return Some(End::Signalled(signal)),
-                news => super::let_go(&news),
+    fn reap(&mut self, program: Pid) -> Option<End> {
+        while let Ok(Some(news)) = sys::news(false) {
+            super::let_go(&news);
+            self.used.add(&news);
+            match news.state {
+                State::Exited(code) if news.pid == program.as_raw() => return Some(End::Exited(code)),
+                State::Killed(signal) if news.pid == program.as_raw() => return Some(End::Signalled(signal)),
+                _ => {}
             }
         }
+        None
     }
 
     /// Ends all that is left of the cell and waits until it is gone.
-    fn sweep(&self) {
+    fn sweep(&mut self) {
         // What is left is below a child of this process. A look is cheaper than a signal, for which the kernel goes through
         // all processes of the machine.
-        while waitpid(None::<Pid>, Some(WaitPidFlag::WNOHANG)) != Err(Errno::ECHILD) {
-            match self.sweep {
+        let mut look = |wait| sys::news(wait).map(|news| news.iter().for_each(|news| self.used.add(news)));
+        while look(false) != Err(Errno::ECHILD) {
+            match self.place.sweep {
                 // ESRCH: nothing is left.
                 Sweep::All => drop(sys::kill_all(libc::SIGKILL)),
                 Sweep::Descendants => super::descendants::kill_all(),
             }
-            let _ = waitpid(None::<Pid>, None);
+            let _ = look(true);
         }
+    }
+}
+
+impl Used {
+    /// Adds what a child has used; one that has only stopped will end.
+    fn add(&mut self, news: &News) {
+        if let State::Exited(_) | State::Killed(_) = news.state {
+            self.user_us += news.used.user_us;
+            self.system_us += news.used.system_us;
+            self.peak_kib = self.peak_kib.max(news.used.peak_kib);
+        }
+    }
+}
+
+fn not_started(error: &io::Error) -> End {
+    End::NotStarted(error.raw_os_error().unwrap_or(libc::EINVAL))
+}
+
+/// Waits for an order, with its descriptors; `None` when the session is over, and this place is not needed.
+fn order(socket: &OwnedFd, rest: &mut Rest) -> io::Result<Option<(CellPlan, [OwnedFd; 3])>> {
+    loop {
+        // A signal does not matter: the next call waits too.
+        let _ = rest.poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE);
+        // Most orders are some hundred bytes; room for the longest would cost more than this question.
+        let length = recv(socket.as_raw_fd(), &mut [], MsgFlags::MSG_PEEK | MsgFlags::MSG_TRUNC)?;
+        let mut order = vec![0; length.min(ORDER_MAX)];
+        let (_, stdio) = sys::receive(socket.as_fd(), &mut order, 0)?;
+        match length {
+            0 => return Ok(None),
+            // A signal for a program that ended before it came.
+            1 => continue,
+            _ => {}
+        }
+        let plan = frame::decode(&order).map_err(io::Error::other)?;
+        let stdio = stdio.try_into().map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
+        return Ok(Some((plan, stdio)));
     }
 }
 
@@ -439,8 +503,11 @@ mod tests {
             End::Unconfined { layer: Layer::Seccomp, errno: 1 },
         ];
         for end in ends {
-            let report = Report { end, user_us: 1, system_us: u64::MAX, peak_kib: 3 };
-            assert_eq!(Report::decode(&report.encode()), Some(report));
+            for again in [false, true] {
+                let used = Used { user_us: 1, system_us: u64::MAX, peak_kib: 3 };
+                let report = Report { end, again, used };
+                assert_eq!(Report::decode(&report.encode()), Some(report));
+            }
         }
         assert_eq!(Report::decode(&[9; REPORT_LEN]), None);
         assert_eq!(Report::decode(&[0; REPORT_LEN - 1]), None);

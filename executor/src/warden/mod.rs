@@ -9,14 +9,14 @@ pub mod supervisor;
 pub mod terminals;
 pub mod worker;
 mod descendants;
-mod rooms;
+mod standing;
 
 use crate::cell::plan::Walls;
 use crate::cell::{
     At, LayerError, NoNewPrivileges, capabilities, descriptors, landlock, mounts, namespaces, seccomp,
 };
 use crate::rest::Rest;
-use crate::sys::{self, Child, Fork, News};
+use crate::sys::{self, Child, Fork, News, State};
 use crate::work::undo::store;
 use broker_protocol::Layer;
 use nix::errno::Errno;
@@ -26,7 +26,6 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::unistd::{Gid, Uid, getgid, getuid};
-use rooms::Rooms;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::exit;
@@ -200,12 +199,8 @@ fn run(walls: &Walls, socket: &OwnedFd, uid: Uid, gid: Gid) -> Result<(), LayerE
     }
     let signals = child_signals()?;
     tell(socket, &[READY], &[])?;
-    // A cell's own `/proc` is what needs a mount namespace besides the session's.
-    let apart = walls.has(Layer::MountNamespace) && walls.has(Layer::PidNamespace);
-    let rooms = apart.then(Rooms::new).transpose()?;
     let children = Vec::new();
-    let mut keeper =
-        Keeper { walls, rulesets, supervision, terminals, rooms, own, nnp, socket, signals, children };
+    let mut keeper = Keeper { walls, rulesets, supervision, terminals, own, nnp, socket, signals, children };
     keeper.serve()?;
     walls.scratch.remove();
     exit(0)
@@ -254,8 +249,8 @@ fn child_signals() -> Result<SignalFd, LayerError> {
 /// Lets a program go that says that its parent traces it, and whose parent is ours or has become ours: nobody here would
 /// let it go on. It goes on with the signal at which it stopped, but for the one that the kernel made only for its tracer.
 fn let_go(news: &News) {
-    if let News::Stopped(pid, signal) = *news {
-        sys::let_go(pid, if signal == libc::SIGTRAP { 0 } else { signal });
+    if let State::Stopped(signal) = news.state {
+        sys::let_go(news.pid, if signal == libc::SIGTRAP { 0 } else { signal });
     }
 }
 
@@ -271,8 +266,6 @@ struct Keeper<'a> {
     supervision: Option<supervisor::Rules>,
     /// What the cells' programs get, where the terminals of a cell are among the machine's.
     terminals: Option<Terminals>,
-    /// Where cells have a `/proc` of their own: where they have it.
-    rooms: Option<Rooms>,
     /// Where the worker keeps what it replaces.
     own: Option<OwnedFd>,
     nnp: NoNewPrivileges,
@@ -323,19 +316,13 @@ impl Keeper<'_> {
     }
 
     fn make_cell(&mut self) -> Result<(), LayerError> {
-        let walls = self.walls;
-        let room = self.rooms.as_mut().map(|rooms| rooms.free(walls)).transpose()?;
         let (theirs, ours) = pair().at(Layer::PidNamespace, || "socketpair".into())?;
-        match sys::fork(namespaces::cell(walls.layers)).at(Layer::PidNamespace, || "fork".into())? {
-            Fork::Parent(child) => {
-                if let Some((rooms, room)) = self.rooms.as_mut().zip(room) {
-                    rooms.take(room, child.pid);
-                }
-                self.made(Ask::Cell, &theirs, &child)
-            }
+        let flags = namespaces::cell(self.walls.layers);
+        match sys::fork(flags).at(Layer::PidNamespace, || "fork".into())? {
+            Fork::Parent(child) => self.made(Ask::Cell, &theirs, &child),
             Fork::Child => {
                 let rules = cell::Rules { rulesets: &self.rulesets, supervision: self.supervision.as_ref() };
-                cell::run(walls, &rules, room.as_ref(), ours, self.nnp)
+                cell::run(self.walls, &rules, ours, self.nnp)
             }
         }
     }
@@ -372,11 +359,10 @@ impl Keeper<'_> {
     fn reap(&mut self) {
         while let Ok(Some(_)) = self.signals.read_signal() {}
         loop {
-            while let Some(news) = sys::news() {
+            while let Ok(Some(news)) = sys::news(false) {
                 let_go(&news);
-                if let News::Exited(pid, _) | News::Killed(pid, _) = news {
-                    self.children.retain(|child| *child != pid);
-                    self.rooms.iter_mut().for_each(|rooms| rooms.leave(pid));
+                if let State::Exited(_) | State::Killed(_) = news.state {
+                    self.children.retain(|child| *child != news.pid);
                 }
             }
             if self.walls.has(Layer::PidNamespace) || !descendants::kill_strangers(&self.children) {

@@ -1,12 +1,10 @@
 //! Commands: how they end, what they print, what feeds them, what stops them.
 
 use crate::LIMIT;
-use broker_protocol::Tier;
 use lazaret_tests::process::{self, Running, contains, figure, until};
 use lazaret_tests::world::long_sleep;
 use lazaret_tests::{Session, World, matrix, run};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -347,28 +345,4 @@ fn the_search_for_survivors_finds_them() {
     sleep.wait().unwrap();
     process::assert_gone(&marker, Duration::ZERO);
     assert!(contains(b"abc", b"bc") && !contains(b"abc", b"bd"));
-}
-
-/// Cells use mount namespaces one after the other: each still has a `/proc` of its own, and what others leave does not pile up.
-#[test]
-fn many_calls_in_a_row_see_their_own_processes_and_no_more_mounts() {
-    matrix(|place| {
-        if place.tier == Tier::Flat {
-            return;
-        }
-        let world = World::new(place);
-        let mut session = Session::open(&world);
-        let look = "echo /proc/[0-9]* | wc -w; grep -c ' /proc ' /proc/self/mountinfo; grep -vc ' /proc ' /proc/self/mountinfo";
-        let mut others = BTreeSet::new();
-        for _ in 0..50 {
-            let said = session.bash(look);
-            let said: Vec<u32> = said.success().lines().map(|line| line.parse().unwrap()).collect();
-            let [processes, procs, rest] = said[..] else { panic!("{said:?}") };
-            // The first process, bash, and one or two of its own.
-            assert!((2..=5).contains(&processes), "{processes} processes");
-            assert!(procs <= 17, "{procs} mounts of /proc");
-            others.insert(rest);
-        }
-        assert_eq!(others.len(), 1, "mounts come and go: {others:?}");
-    });
 }

@@ -28,7 +28,7 @@ mod waiting;
 pub use rules::Rules;
 
 use crate::cell::{capabilities, seccomp};
-use crate::sys::{self, Before, Child, Fork, Starter};
+use crate::sys::{self, Before, Child, Fork, Stage};
 use broker_protocol::Tier;
 use caller::Caller;
 use loopback::Loopback;
@@ -84,20 +84,18 @@ fn supervise_one(tier: Tier) -> io::Result<()> {
     capabilities::drop_all().map_err(|error| error.source)?;
     prctl::set_dumpable(true)?;
     let before = Before { limits: &[], ruleset: None, trapped: Some(seccomp::supervised(tier)) };
-    let (starter, listener) = Starter::new(&before)?;
+    let mut stage = Stage::new();
+    let (starter, listener) = stage.starter(&before)?;
     let word = [0u8; 1];
     // Their memory and their descriptors are common.
-    let tried = sys::read_memory(starter.process(), word.as_ptr() as u64, &mut [0; 1]).and_then(|_| {
-        let listener = listener.ok_or(io::ErrorKind::InvalidData)?;
-        sys::descriptor_of(starter.process(), listener.as_raw_fd())?;
-        // No call waits that could be answered: who knows this kind of answer says so.
-        match sys::notice_descriptor(listener.as_fd(), 0, listener.as_fd(), true) {
-            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
-            answered => answered,
-        }
-    });
-    starter.stop();
-    tried
+    sys::read_memory(starter.process(), word.as_ptr() as u64, &mut [0; 1])?;
+    let listener = listener.ok_or(io::ErrorKind::InvalidData)?;
+    sys::descriptor_of(starter.process(), listener.as_raw_fd())?;
+    // No call waits that could be answered: who knows this kind of answer says so.
+    match sys::notice_descriptor(listener.as_fd(), 0, listener.as_fd(), true) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+        answered => answered,
+    }
 }
 
 /// How the caller is answered.
