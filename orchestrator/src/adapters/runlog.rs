@@ -2,7 +2,8 @@
 //!
 //! `runs/RUN/runlog.jsonl` in the state directory, only ever appended to. A line is `{ts, kind, step, payload}`: seconds
 //! since 1970, one of [`KINDS`], the number of the tool call it belongs to (0 for the session), and what there is to say.
-//! `payload.id` is the client's name for a call of `lazaret session`; `payload.call` is the call's number in the broker's audit, within the session of the last `session_start`.
+//! `payload.id` is the client's name for a call of `lazaret session`; `payload.call` is the call's number in the broker's
+//! audit, within the session of the last `session_start`.
 //!
 //! A line is one write, so that a death at any time leaves whole lines; it is not brought to disk by us. Texts in it are
 //! without known secrets and at most 2,000 characters long. A log that cannot be written is said once and given up: what
@@ -43,8 +44,6 @@ pub const RUNS_MAX: usize = 200;
 pub const BYTES_MAX: u64 = 8 << 20;
 
 const NAME: &str = "runlog.jsonl";
-/// Where a link stands in the place of a log, it is not ours.
-const NOFOLLOW: i32 = nix::libc::O_NOFOLLOW;
 
 /// The log of this run.
 pub struct RunLog {
@@ -224,7 +223,7 @@ fn create() -> io::Result<File> {
         std::process::id()
     );
     let run = runs.join(id);
-    let file = match make_room(&run)? {
+    let file = match make_room(&run) {
         Some(file) => file,
         None => {
             DirBuilder::new().mode(0o700).create(&run)?;
@@ -237,10 +236,11 @@ fn create() -> io::Result<File> {
 }
 
 /// Gives `run` the place of the oldest run, where there are as many as are kept, and removes others beyond those. A file that
-/// is used again costs a filesystem a tenth of one removed and one made. Later we could not do this: see `confine`.
+/// is used again costs a filesystem a tenth of one removed and one made. Later we could not do this: see `confine`. What
+/// cannot be had or removed is passed over: no old run is worth the log of this one.
 #[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
-fn make_room(run: &Path) -> io::Result<Option<File>> {
-    let runs = ids()?;
+fn make_room(run: &Path) -> Option<File> {
+    let runs = ids().unwrap_or_default();
     let mut surplus = (runs.len() + 1).saturating_sub(RUNS_MAX);
     let mut place = None;
     for id in runs {
@@ -248,19 +248,28 @@ fn make_room(run: &Path) -> io::Result<Option<File>> {
             break;
         }
         let old = directory().join(id);
-        let opened = OpenOptions::new().append(true).custom_flags(NOFOLLOW).open(old.join(NAME));
+        // Where a link stands in the place of a log, it is not ours.
+        let opened = OpenOptions::new().append(true).custom_flags(nix::libc::O_NOFOLLOW).open(old.join(NAME));
         let Some(file) = opened.ok().filter(|file| file.try_lock().is_ok()) else { continue };
-        if place.is_none() {
-            std::fs::rename(&old, run)?;
-            file.set_len(0)?;
-            place = Some(file);
+        let gone = if place.is_none() {
+            place = use_again(&old, file, run).ok();
+            place.is_some()
         } else {
-            std::fs::remove_file(old.join(NAME))?;
-            std::fs::remove_dir(&old)?;
-        }
-        surplus -= 1;
+            std::fs::remove_file(old.join(NAME)).and_then(|()| std::fs::remove_dir(&old)).is_ok()
+        };
+        surplus -= usize::from(gone);
     }
-    Ok(place)
+    place
+}
+
+/// Makes the run `old`, with this log, the run `run`, with an empty one, or leaves it as it is.
+#[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
+fn use_again(old: &Path, log: File, run: &Path) -> io::Result<File> {
+    std::fs::rename(old, run)?;
+    match log.set_len(0) {
+        Ok(()) => Ok(log),
+        Err(error) => std::fs::rename(run, old).and(Err(error)),
+    }
 }
 
 /// The runs there are, oldest first.

@@ -1,9 +1,11 @@
 //! The run log: what was asked and answered, joined with the audit by session and call.
 
 use crate::{LIMIT, of_kind, records};
-use lazaret_tests::{Place, Session, World, process, run};
+use lazaret_tests::{Place, Session, World, matrix, process, run};
 use serde_json::{Value, json};
 use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
 
 /// The ids of a world's runs, oldest first.
 fn runs(world: &World) -> Vec<String> {
@@ -169,4 +171,37 @@ fn two_hundred_runs_are_kept_and_none_that_goes_on() {
     assert!(kept.contains(&live), "a run that goes on is kept");
     assert!((199..=201).contains(&kept.len()), "{}", kept.len());
     drop(session);
+}
+
+/// What stands in the way of nothing but its own removal; root could not remove it like this either.
+#[test]
+fn an_old_run_that_cannot_be_removed_costs_no_later_run_its_log() {
+    matrix(|place| {
+        let world = World::new(place);
+        let runs_folder = world.state.join("lazaret/runs");
+        let old = |number: u32| format!("20000101-000000-{number:06}-1");
+        for number in 0..210 {
+            world.write(&runs_folder.join(old(number)).join("runlog.jsonl"), "{}\n");
+        }
+        // No file to use again; a folder that is not empty without its log; a link, which leads to a file of others.
+        let stuck = [0, 2, 3].map(|number| runs_folder.join(old(number)));
+        let log = |run: &Path| run.join("runlog.jsonl");
+        fs::remove_file(log(&stuck[0])).unwrap();
+        world.write(&log(&stuck[0]).join("file"), "x");
+        world.write(&stuck[1].join("file"), "x");
+        let others = world.put("others", "x");
+        fs::remove_file(log(&stuck[2])).unwrap();
+        symlink(&others, log(&stuck[2])).unwrap();
+        let finished = run(&mut world.cell("echo hello"), LIMIT);
+        assert_eq!((finished.success().as_str(), finished.errors().as_str()), ("hello\n", ""));
+        let kept = runs(&world);
+        assert_eq!(kept.len(), 200);
+        assert!(stuck.iter().all(|run| run.exists()), "{kept:?}");
+        let lines = lines(&world, kept.last().unwrap());
+        assert_eq!(
+            (&lines[0]["kind"], &lines[lines.len() - 1]["kind"]),
+            (&json!("session_start"), &json!("session_end"))
+        );
+        assert_eq!(world.get("others"), b"x");
+    });
 }
