@@ -4,6 +4,9 @@
 //! would win fights that the product must win by itself.
 
 use seccompiler::{BpfProgram, sock_filter};
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
 
 /// The flags that ask for a new namespace: mount, cgroup, UTS, IPC, user, PID, network. `CLONE_NEWTIME` shares its bit
 /// with the exit signal of `clone` and is asked for with other flags.
@@ -15,6 +18,24 @@ const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
 const ARCHITECTURE: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
 const ARCHITECTURE: u32 = 0xc000_00b7;
+
+/// Becomes the command of these words on such a machine; the process id stays. Returns what a helper ends with otherwise, and
+/// has said why: 2 where there is no command, and then how it is used; 125 where there is no filter; 127 where there is no
+/// such program. Sets `no_new_privs`, as every filter of an ordinary user does.
+pub fn become_on(machine: &BpfProgram, usage: &str, mut words: impl Iterator<Item = OsString>) -> ExitCode {
+    let Some(program) = words.next() else {
+        eprintln!("usage: {usage}");
+        return ExitCode::from(2);
+    };
+    let helper = usage.split(' ').next().unwrap_or(usage);
+    if let Err(error) = seccompiler::apply_filter(machine) {
+        eprintln!("{helper}: cannot install the filter: {error}");
+        return ExitCode::from(125);
+    }
+    let error = Command::new(&program).args(words).exec();
+    eprintln!("{helper}: cannot start {}: {error}", program.display());
+    ExitCode::from(127)
+}
 
 /// A machine whose namespaces are refused, as by AppArmor on Ubuntu or in a container: `clone` and `unshare` with a
 /// namespace flag answer `EPERM`, and `clone3`, whose flags a filter cannot see, `ENOSYS`.

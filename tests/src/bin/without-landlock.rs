@@ -3,8 +3,7 @@
 //! (`executor/src/cell/ablation.rs`): a filter cannot take single rights away.
 
 use lazaret_tests::filter;
-use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1).peekable();
@@ -12,14 +11,5 @@ fn main() -> ExitCode {
         Some(_) => filter::pretending_landlock(),
         None => filter::without_landlock(),
     };
-    let Some(program) = words.next() else {
-        eprintln!("usage: without-landlock [--pretended] CMD…");
-        return ExitCode::from(2);
-    };
-    let error = match seccompiler::apply_filter(&machine) {
-        Ok(()) => Command::new(program).args(words).exec().to_string(),
-        Err(error) => error.to_string(),
-    };
-    eprintln!("without-landlock: {error}");
-    ExitCode::from(125)
+    filter::become_on(&machine, "without-landlock [--pretended] CMD…", words)
 }

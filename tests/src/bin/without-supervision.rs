@@ -3,8 +3,7 @@
 //! `--answering` on one whose listeners are of before Linux 5.14.
 
 use lazaret_tests::filter;
-use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1).peekable();
@@ -15,14 +14,5 @@ fn main() -> ExitCode {
     } else {
         filter::without_listeners()
     };
-    let Some(program) = words.next() else {
-        eprintln!("usage: without-supervision [--looking | --answering] CMD…");
-        return ExitCode::from(2);
-    };
-    let error = match seccompiler::apply_filter(&machine) {
-        Ok(()) => Command::new(program).args(words).exec().to_string(),
-        Err(error) => error.to_string(),
-    };
-    eprintln!("without-supervision: {error}");
-    ExitCode::from(125)
+    filter::become_on(&machine, "without-supervision [--looking | --answering] CMD…", words)
 }
