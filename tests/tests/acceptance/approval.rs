@@ -1,6 +1,7 @@
 //! Who is asked, by trust: AC-21, AC-22, AC-23, and B20 for every tool.
 
 use crate::policy::{GOLDEN, example};
+use crate::tools::png;
 use lazaret_tests::approval::{dressed, set_policy};
 use lazaret_tests::process::{self, until};
 use lazaret_tests::world::long_sleep;
@@ -135,9 +136,7 @@ fn b20_every_tool_is_asked_about_as_the_matrix_says() {
 fn a_supervised_call_of_several_requests_is_one_question() {
     matrix(|place| {
         let world = World::new(place);
-        let mut image = b"\x89PNG\r\n\x1a\n".to_vec();
-        image.resize(2_500_000, 0xfe);
-        world.put("a.png", &image);
+        world.put("a.png", png(2_500_000));
         let mut session = session(&world, &["--trust", "supervised"]);
         for (tool, input) in [
             ("todo_write", json!({ "todos": [{ "content": "x", "status": "pending" }] })),

@@ -22,6 +22,13 @@ fn kind(result: &Value) -> &str {
     result["error"]["kind"].as_str().unwrap_or_default()
 }
 
+/// So many bytes that begin as a PNG does.
+pub fn png(bytes: usize) -> Vec<u8> {
+    let mut image = b"\x89PNG\r\n\x1a\n".to_vec();
+    image.resize(bytes, 0xfe);
+    image
+}
+
 fn bash(command: &str) -> Value {
     json!({ "command": command })
 }
@@ -309,9 +316,7 @@ fn small_tools_keep_what_they_are_told_from_session_to_session() {
 fn an_image_is_shown_and_a_text_that_is_called_one_is_not() {
     matrix(|place| {
         let world = World::new(place);
-        let mut image = b"\x89PNG\r\n\x1a\n".to_vec();
-        image.resize(2_500_000, 0xfe);
-        world.put("a.png", &image);
+        world.put("a.png", png(2_500_000));
         world.put("b.png", "just text");
         world.put(".env", "\u{89}PNG");
         let mut session = Session::open(&world);
@@ -324,8 +329,7 @@ fn an_image_is_shown_and_a_text_that_is_called_one_is_not() {
         );
         assert_eq!(session.call("view_image", json!({"path": "b.png"})).kind(), "invalid_input");
         assert_eq!(session.call("view_image", json!({"path": ".env"})).kind(), "violation");
-        image.resize(5_000_001, 0);
-        world.put("c.png", &image);
+        world.put("c.png", png(5_000_001));
         assert_eq!(session.call("view_image", json!({"path": "c.png"})).kind(), "invalid_input");
     });
 }

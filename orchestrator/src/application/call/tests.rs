@@ -263,6 +263,19 @@ impl Observer for Eyes {
     }
 }
 
+/// A question that is answered through this channel.
+fn question(channel: Channel) -> Challenge {
+    Challenge {
+        digest: broker_protocol::Digest([0; 32]),
+        nonce: broker_protocol::Nonce([0; 16]),
+        rule: "trust:supervised".into(),
+        why: "w".into(),
+        risk: Risk::Low,
+        expires_s: 30,
+        channel,
+    }
+}
+
 fn settings() -> Settings {
     let redactor = Box::leak(Box::new(Redactor::new(vec![])));
     Settings { profile: &STANDARD, raw: false, redactor, max_violations: Some(3), scope: None }
@@ -786,15 +799,6 @@ fn every_small_tool_is_a_tool_of_the_catalogue() {
 
 #[test]
 fn a_call_of_several_requests_is_asked_about_once() {
-    let question = Challenge {
-        digest: broker_protocol::Digest([0; 32]),
-        nonce: broker_protocol::Nonce([0; 16]),
-        rule: "trust:supervised".into(),
-        why: "w".into(),
-        risk: Risk::Low,
-        expires_s: 30,
-        channel: Channel::Relay,
-    };
     let script = sandbox(|request| match request {
         Request::State(state) if state.change.is_none() => answered(Err(failed(ErrorKind::NotFound))),
         _ => answered(Ok(FileReply::Written(Written {
@@ -804,7 +808,7 @@ fn a_call_of_several_requests_is_asked_about_once() {
             change: None,
         }))),
     });
-    let sandbox = Scripted { question: Some(question), ..script };
+    let sandbox = Scripted { question: Some(question(Channel::Relay)), ..script };
     let (tools, mut ears) = (tools(settings()).0, Ears::default());
     for count in 1..3 {
         let answer = block_on(tools.call(&sandbox, "todo_write", json!({"todos": []}), &mut ears));
@@ -818,16 +822,7 @@ fn a_call_of_several_requests_is_asked_about_once() {
 #[test]
 fn a_question_is_answered_once_and_one_for_elsewhere_is_not() {
     let answers = |channel| {
-        let question = Challenge {
-            digest: broker_protocol::Digest([0; 32]),
-            nonce: broker_protocol::Nonce([0; 16]),
-            rule: "r".into(),
-            why: "w".into(),
-            risk: Risk::High,
-            expires_s: 30,
-            channel,
-        };
-        let sandbox = Scripted { question: Some(question), ..plain() };
+        let sandbox = Scripted { question: Some(question(channel)), ..plain() };
         let (tools, eyes) = tools(settings());
         assert!(call(&tools, &sandbox, "bash", json!({"command": "x"})).error.is_none());
         (sandbox.answers.take().len(), eyes.0.take()[2..].join(", "))
