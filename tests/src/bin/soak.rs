@@ -448,7 +448,6 @@ impl Figures {
                 grown.push(format!("{what} have grown from {then} to {now}"));
             }
         };
-        // lazaret, its executor's door, broker, warden, file worker, and a cell that waits or two.
         compare("processes", self.processes as u64, PROCESSES as u64, 0);
         for (part, name) in ["lazaret", "the broker", "the warden"].iter().enumerate() {
             let what = format!("descriptors of {name}");
