@@ -7,8 +7,6 @@ use crate::sys::{self, Fork};
 use interprocess::local_socket::traits::ListenerExt as _;
 use interprocess::local_socket::{GenericFilePath, ListenerOptions, Stream, ToFsName};
 use interprocess::os::unix::local_socket::ListenerOptionsExt;
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::prctl;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::sys::wait::{WaitPidFlag, waitpid};
@@ -55,11 +53,7 @@ pub fn serve_handed(door: OwnedFd, user: &User) -> io::Result<()> {
     prctl::set_dumpable(false)?;
     let mut rest = Rest::default();
     loop {
-        let step = rest.poll(&mut [PollFd::new(door.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE);
-        if step == Err(Errno::EINTR) {
-            continue;
-        }
-        step?;
+        rest.before_reading(&door);
         let (bytes, mut clients) = sys::receive(door.as_fd(), &mut [0], 0)?;
         reap();
         match (bytes, clients.pop()) {

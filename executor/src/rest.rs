@@ -2,7 +2,9 @@
 //! start only, and a session is idle most of the time.
 
 use crate::sys;
-use nix::poll::{PollFd, PollTimeout, poll};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 /// How long nothing has to happen.
@@ -31,5 +33,13 @@ impl Rest {
             sys::give_back();
         }
         Ok(ready)
+    }
+
+    /// Waits until a read has something to read, or an end or an error to tell; then that read does not wait.
+    pub fn before_reading(&mut self, from: impl AsFd) {
+        // What else `poll` refuses, the read waits for by itself.
+        while self.poll(&mut [PollFd::new(from.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE)
+            == Err(Errno::EINTR)
+        {}
     }
 }

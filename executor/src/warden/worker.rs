@@ -9,7 +9,6 @@ use crate::rest::Rest;
 use crate::sys;
 use crate::work::{Intent, Protected, Root, Roots, Worker};
 use broker_protocol::{CallId, ErrorKind, Failed, FileAnswer, Layer, Request, Zone, frame, limit};
-use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::prctl;
 use nix::sys::resource::{Usage as Rusage, UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
@@ -99,8 +98,7 @@ fn serve(worker: &Worker, socket: &OwnedFd) -> io::Result<()> {
     let mut request = Vec::new();
     let mut rest = Rest::default();
     loop {
-        // A signal does not matter: the next call waits too.
-        let _ = rest.poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE);
+        rest.before_reading(socket);
         let (length, _) = sys::receive(socket.as_fd(), &mut buffer, 0)?;
         let Some((tag, bytes)) = buffer[..length].split_first() else { return Ok(()) };
         request.extend_from_slice(bytes);
