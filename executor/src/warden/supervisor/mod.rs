@@ -21,6 +21,7 @@ mod names;
 mod repository;
 mod metadata;
 mod sockets;
+mod tcp;
 mod loopback;
 mod terminals;
 mod waiting;

@@ -5,7 +5,7 @@
 
 use super::call::Call;
 use super::find::by_descriptor;
-use super::loopback::family;
+use super::tcp::family;
 use super::waiting::Waiting;
 use super::{Answer, Result, rules, with_mask};
 use nix::errno::Errno;

@@ -3,8 +3,8 @@
 //! Nothing here blocks: what would is tried again until it succeeds or its caller is gone.
 
 use super::find::by_descriptor;
-use super::loopback::is_over;
 use super::open::unblock;
+use super::tcp::is_over;
 use super::{Answer, Result};
 use crate::sys;
 use nix::errno::Errno;
