@@ -13,11 +13,11 @@ use nix::sys::signal::{self, kill};
 use nix::sys::termios::{LocalFlags, tcgetattr};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::process::{Output, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What `lazaret run ARGUMENTS` does with a broker that does `script` with the call.
 fn run(
@@ -189,6 +189,13 @@ fn the_first_interrupt_is_for_the_command_and_the_second_ends_it() {
     broker.join();
 }
 
+/// Whether a process has a handler for a signal.
+fn catches(process: u32, signal: signal::Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let handlers = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+    u64::from_str_radix(handlers.trim(), 16).unwrap() >> (signal as i32 - 1) & 1 == 1
+}
+
 #[test]
 fn an_interrupt_before_there_is_a_session_is_for_us() {
     let (reached, reach) = std::sync::mpsc::channel();
@@ -199,9 +206,13 @@ fn an_interrupt_before_there_is_a_session_is_for_us() {
     });
     let mut child = broker.lazaret("run").args(["sleep", "9"]).spawn().unwrap();
     (0..2).for_each(|_| reach.recv_timeout(PATIENCE).unwrap());
-    // It is there, but its handlers need a moment: without them the signal itself ends it.
+    // It is there, but its handlers need a moment. Without them the signal itself ends it, or nobody hears it, if we do not.
+    let end = Instant::now() + PATIENCE;
+    while !catches(child.id(), signal::SIGINT) && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     kill(Pid::from_raw(child.id() as i32), signal::SIGINT).unwrap();
-    assert!([Some(130), None].contains(&child.wait().unwrap().code()));
+    assert_eq!(child.wait().unwrap().code(), Some(130));
     broker.join();
 }
 

@@ -322,14 +322,6 @@ pub fn kill_tree(root: i32) {
     tree(root).iter().for_each(Process::kill);
 }
 
-/// Whether this process ignores a signal, and with it what it starts.
-pub fn ignores(signal: Signal) -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    mask >> (signal as i32 - 1) & 1 == 1
-}
-
 /// A line of `/proc/PID/FILE` that begins with `key`, as a number; sizes are in KiB.
 pub fn figure(pid: i32, file: &str, key: &str) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?;

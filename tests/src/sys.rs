@@ -29,6 +29,22 @@ pub fn with_controlling_terminal(command: &mut Command) {
     unsafe { command.pre_exec(take_terminal) };
 }
 
+/// Lets the command hear a hang-up, an interrupt and a quit, which it would ignore where this process does: under `nohup`, or
+/// in the background of a script. Only for what is to be ended by one: whoever starts tests so wants the others to go on.
+pub fn with_default_signals(command: &mut Command) {
+    let hear = || {
+        for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
+            // SAFETY: the default action is no function of ours.
+            if unsafe { libc::signal(signal, libc::SIG_DFL) } == libc::SIG_ERR {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec the closure makes system calls and reads errno; it takes no lock and no memory.
+    unsafe { command.pre_exec(hear) };
+}
+
 /// Sets the size of a terminal; the kernel tells its foreground processes.
 pub fn set_terminal_size(terminal: BorrowedFd<'_>, rows: u16, columns: u16) -> io::Result<()> {
     let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };

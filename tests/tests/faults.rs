@@ -8,7 +8,7 @@ use broker_protocol::{
 use lazaret_tests::process::{self, Process, until};
 use lazaret_tests::wire::{Received, shell};
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{Broker, Chance, Place, Session, World, matrix};
+use lazaret_tests::{Broker, Chance, Place, Session, World, matrix, sys};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
@@ -73,12 +73,11 @@ fn assert_all_gone(seen: &[Process], world: &World) {
 #[test]
 fn without_the_orchestrator_nothing_lives_on() {
     matrix(|place| {
-        // Whoever runs the tests under `nohup` asks that nobody hears the last of these.
-        let hangs_up = !process::ignores(Signal::SIGHUP);
-        let signals = [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGHUP];
-        for signal in signals.into_iter().filter(|signal| hangs_up || *signal != Signal::SIGHUP) {
+        for signal in [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGHUP] {
             let world = World::new(place);
-            let mut session = Session::open(&world);
+            let mut command = world.lazaret("session");
+            sys::with_default_signals(&mut command);
+            let mut session = Session::start(&mut command);
             session.call("file_write", json!({"path": "file", "content": "x"})).success();
             let (_, sleeps) = start_stubborn(&mut session);
             let seen = process::tree(session.pid());
