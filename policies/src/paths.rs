@@ -4,7 +4,7 @@
 //! request or the disk has them. Names are compared as [`pattern`](crate::pattern) does it; between slashes `**` stands for
 //! any number of names, and at the end for everything below.
 
-use crate::pattern::{Case, Pattern, PatternError};
+use crate::pattern::{Case, Pattern, PatternError, walk};
 use broker_protocol::{Zone, ZonePath};
 use thiserror::Error;
 
@@ -110,34 +110,10 @@ fn components(path: &[u8]) -> Vec<&[u8]> {
     path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).collect()
 }
 
-/// Whether `path` is `pattern` and, where `below` says so, at least as many names after it. On a mismatch the last `**`
-/// takes one name more, which is enough: never more steps than names of one times names of the other.
+/// Whether `path` is `pattern` and, where `below` says so, at least as many names after it.
 fn fits(pattern: &[Name], below: Option<usize>, path: &[&[u8]]) -> bool {
-    let ended = |at: usize| below.map_or(at == path.len(), |least| at + least <= path.len());
-    let (mut name, mut at) = (0, 0);
-    let mut deep: Option<(usize, usize)> = None;
-    loop {
-        match (pattern.get(name), path.get(at)) {
-            (Some(Name::Deep), _) => {
-                deep = Some((name, at));
-                name += 1;
-                continue;
-            }
-            (Some(one), Some(found)) if one.takes(found) => {
-                (name, at) = (name + 1, at + 1);
-                continue;
-            }
-            (None, _) if ended(at) => return true,
-            _ => {}
-        }
-        match deep {
-            Some((last, from)) if from < path.len() => {
-                deep = Some((last, from + 1));
-                (name, at) = (last + 1, from + 1);
-            }
-            _ => return false,
-        }
-    }
+    let ends = |at: usize| below.map_or(at == path.len(), |least| at + least <= path.len());
+    walk(pattern, path, |name| matches!(name, Name::Deep), |name, found| name.takes(found), ends)
 }
 
 #[cfg(test)]

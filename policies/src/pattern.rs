@@ -108,7 +108,13 @@ impl Pattern {
         };
         self.case.same(&name[end..], &self.tail)
             && self.case.same(&name[..self.head.len()], &self.head)
-            && wild(&self.middle, &name[self.head.len()..end], self.case)
+            && self.fits(&name[self.head.len()..end])
+    }
+
+    /// Whether `text` is what the middle says.
+    fn fits(&self, text: &[u8]) -> bool {
+        let takes = |sign: &Sign, byte: &u8| sign.takes(self.case.fold(*byte));
+        walk(&self.middle, text, |sign| matches!(sign, Sign::Many), takes, |at| at == text.len())
     }
 }
 
@@ -116,28 +122,36 @@ fn bytes(signs: &[Sign]) -> Vec<u8> {
     signs.iter().filter_map(|sign| if let Sign::Byte(byte) = sign { Some(*byte) } else { None }).collect()
 }
 
-/// The usual walk: on a mismatch the last `*` takes one byte more. Never more steps than signs times bytes.
-fn wild(signs: &[Sign], text: &[u8], case: Case) -> bool {
-    let (mut sign, mut at) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
+/// Whether `text` is `pattern`, which may be over where `ends` says so of a place in the text. A part that is `many` takes
+/// any number of things, any other one. The usual walk: on a mismatch the last `many` takes one thing more, which is enough:
+/// never more steps than parts times things.
+pub(crate) fn walk<P, T>(
+    pattern: &[P],
+    text: &[T],
+    many: impl Fn(&P) -> bool,
+    takes: impl Fn(&P, &T) -> bool,
+    ends: impl Fn(usize) -> bool,
+) -> bool {
+    let (mut part, mut at) = (0, 0);
+    let mut last: Option<(usize, usize)> = None;
     loop {
-        match (signs.get(sign), text.get(at)) {
-            (Some(Sign::Many), _) => {
-                star = Some((sign, at));
-                sign += 1;
+        match (pattern.get(part), text.get(at)) {
+            (Some(one), _) if many(one) => {
+                last = Some((part, at));
+                part += 1;
                 continue;
             }
-            (Some(one), Some(byte)) if one.takes(case.fold(*byte)) => {
-                (sign, at) = (sign + 1, at + 1);
+            (Some(one), Some(thing)) if takes(one, thing) => {
+                (part, at) = (part + 1, at + 1);
                 continue;
             }
-            (None, None) => return true,
+            (None, _) if ends(at) => return true,
             _ => {}
         }
-        match star {
+        match last {
             Some((many, from)) if from < text.len() => {
-                star = Some((many, from + 1));
-                (sign, at) = (many + 1, from + 1);
+                last = Some((many, from + 1));
+                (part, at) = (many + 1, from + 1);
             }
             _ => return false,
         }
