@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -47,9 +47,8 @@ pub fn sockets(world: &World) -> Vec<PathBuf> {
 
 /// A running `lazaret approve --json` that nobody of the test's processes is an ancestor of.
 pub struct Approver {
-    /// The `setsid` that let it go, and ends at once.
-    starter: Child,
-    stdin: Option<ChildStdin>,
+    /// It ends with this.
+    stdin: ChildStdin,
     lines: Receiver<Value>,
 }
 
@@ -63,10 +62,14 @@ impl Approver {
     /// The same of a prepared program.
     pub fn start_by(world: &World, program: Command) -> Self {
         let mut command = dressed(world, world.host("setsid"));
-        command.arg("--fork").arg(program.get_program()).args(program.get_args()).args(["approve", "--json"]);
+        command.args(["--fork", "sh", "-c", "read -r go && exec \"$@\"", "sh"]);
+        command.arg(program.get_program()).args(program.get_args()).args(["approve", "--json"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut starter = command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
-        let (stdin, stdout) = (starter.stdin.take(), starter.stdout.take().expect("stdout is a pipe"));
+        let stdin = starter.stdin.take().expect("stdin is a pipe");
+        let stdout = starter.stdout.take().expect("stdout is a pipe");
+        // As long as its starter lives it has the test above it.
+        assert!(process::wait(&mut starter, Duration::from_secs(10)).is_some(), "setsid does not let it go");
         let (sender, lines) = channel();
         thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
@@ -76,7 +79,9 @@ impl Approver {
                 }
             }
         });
-        Self { starter, stdin, lines }
+        let mut approver = Self { stdin, lines };
+        approver.write("go\n");
+        approver
     }
 
     /// The next event of this name, if it comes in time; others are passed over.
@@ -92,8 +97,11 @@ impl Approver {
 
     /// Sends a line.
     pub fn send(&mut self, line: &Value) {
-        let stdin = self.stdin.as_mut().expect("its input is open");
-        stdin.write_all(format!("{line}\n").as_bytes()).expect("the approver reads");
+        self.write(&format!("{line}\n"));
+    }
+
+    fn write(&mut self, text: &str) {
+        self.stdin.write_all(text.as_bytes()).expect("the approver reads");
     }
 
     /// Waits for the next call and answers it; returns how it was shown.
@@ -102,13 +110,5 @@ impl Approver {
         let asked = self.event("asked", Duration::from_secs(20)).expect("no call was shown");
         self.send(&json!({ "session": asked["session"], "call": asked["call"], "approve": answer }));
         asked
-    }
-}
-
-impl Drop for Approver {
-    fn drop(&mut self) {
-        // It ends with its input.
-        drop(self.stdin.take());
-        let _ = process::wait(&mut self.starter, Duration::from_secs(5));
     }
 }
