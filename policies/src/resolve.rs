@@ -17,7 +17,7 @@ use crate::model::{LimitsTable, PolicyFile, Profile, Protect, place};
 use crate::names::Matcher;
 use crate::rules::{Origin, Rule};
 use crate::scope::ScopePaths;
-use crate::value::SetValue;
+use crate::value::{NamePattern, SetValue};
 use crate::web::{WebPolicy, WebTable};
 use broker_protocol::{Digest, Layer};
 use sha2::{Digest as _, Sha256};
@@ -89,14 +89,34 @@ impl SourceKind {
 }
 
 impl Source {
-    /// Where a byte of its text stands.
-    fn origin(&self, byte: usize) -> Origin {
-        Origin { file: self.name.clone(), line: place(&self.text, byte).0 }
+    /// Its lines, to say where bytes of its text stand.
+    fn lines(&self) -> Lines<'_> {
+        Lines { source: self, byte: 0, line: 1 }
     }
 
     fn fault(&self, byte: usize, message: String) -> PolicyError {
         let (line, column) = place(&self.text, byte);
         PolicyError::Text { file: self.name.clone(), line, column, message }
+    }
+}
+
+/// A place in a policy file that goes on from one question to the next: most come in the order of the text.
+struct Lines<'a> {
+    source: &'a Source,
+    byte: usize,
+    line: usize,
+}
+
+impl Lines<'_> {
+    /// Where a byte stands.
+    fn origin(&mut self, byte: usize) -> Origin {
+        if byte < self.byte {
+            *self = self.source.lines();
+        }
+        let passed = self.source.text.as_bytes().get(self.byte..byte).unwrap_or_default();
+        self.line += passed.iter().filter(|byte| **byte == b'\n').count();
+        self.byte += passed.len();
+        Origin { file: self.source.name.clone(), line: self.line }
     }
 }
 
@@ -272,7 +292,8 @@ impl Policies {
 
     fn protected(&self) -> Vec<ProtectedName> {
         let of = |(source, file): (&Source, &PolicyFile)| -> Vec<ProtectedName> {
-            file.protect.iter().flat_map(|protect| names_of(source, protect)).collect()
+            let mut lines = source.lines();
+            file.protect.iter().flat_map(|protect| names_of(&mut lines, protect)).collect()
         };
         self.files().flat_map(of).collect()
     }
@@ -281,8 +302,9 @@ impl Policies {
     fn rules(&self) -> Result<Vec<Rule>, PolicyError> {
         let mut rules = Vec::new();
         for (source, file) in self.files() {
+            let mut lines = source.lines();
             for entry in &file.rule {
-                let origin = source.origin(entry.span().start);
+                let origin = lines.origin(entry.span().start);
                 let rule = Rule::new(entry.get_ref(), source.kind, origin);
                 rules.push(rule.map_err(|fault| source.fault(entry.span().start, fault.to_string()))?);
             }
@@ -291,15 +313,16 @@ impl Policies {
     }
 }
 
-fn names_of(source: &Source, protect: &Protect) -> impl Iterator<Item = ProtectedName> {
-    protect.names.iter().map(|pattern| ProtectedName {
-        origin: source.origin(pattern.span().start),
+fn names_of(lines: &mut Lines, protect: &Protect) -> Vec<ProtectedName> {
+    let name = |pattern: &Spanned<NamePattern>| ProtectedName {
+        origin: lines.origin(pattern.span().start),
         pattern: pattern.get_ref().as_str().to_owned(),
         except: protect.except.iter().map(|except| except.as_str().to_owned()).collect(),
         protection: protect.protection,
         new: protect.new,
         why: protect.why.clone(),
-    })
+    };
+    protect.names.iter().map(name).collect()
 }
 
 /// Profiles in the order in which they apply.
@@ -384,7 +407,8 @@ fn expand_narrow(path: &HostPath, optional: bool, host: &Host) -> Result<Option<
 
 impl Draft {
     fn add(&mut self, source: &Source, profile: &Profile, host: &Host) -> Result<(), PathFault> {
-        let access = |written: &Spanned<Access>| (*written.get_ref(), source.origin(written.span().start));
+        let access =
+            |written: &Spanned<Access>| (*written.get_ref(), source.lines().origin(written.span().start));
         self.project = profile.project.as_ref().map(access).or(self.project.take());
         self.central = profile.central.as_ref().map(access).or(self.central.take());
         for grant in &profile.grants {

@@ -428,8 +428,7 @@ fn not_started(error: &io::Error) -> End {
 /// Waits for an order, with its descriptors; `None` when the session is over, and this place is not needed.
 fn order(socket: &OwnedFd, rest: &mut Rest) -> io::Result<Option<(CellPlan, [OwnedFd; 3])>> {
     loop {
-        // A signal does not matter: the next call waits too.
-        let _ = rest.poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE);
+        rest.before_reading(socket);
         // Most orders are some hundred bytes; room for the longest would cost more than this question.
         let length = recv(socket.as_raw_fd(), &mut [], MsgFlags::MSG_PEEK | MsgFlags::MSG_TRUNC)?;
         let mut order = vec![0; length.min(ORDER_MAX)];
