@@ -124,6 +124,11 @@ pub trait Caller<C>: Audience + Approver {
         None
     }
 
+    /// The place in its batch, if the call is part of one.
+    fn part(&self) -> Option<usize> {
+        None
+    }
+
     /// Whether output is wanted while it comes.
     fn is_live(&self) -> bool;
 
@@ -170,11 +175,24 @@ impl Observer for () {
 /// schema; what it answers is a stranger's.
 pub trait Remote {
     /// Makes one call. Dropped before its end, it is to stop.
-    fn call(&self, input: Value) -> Pin<Box<dyn Future<Output = Result<Reply, Failed>> + '_>>;
+    fn call<'a>(
+        &'a self,
+        named: Named<'a>,
+        input: Value,
+    ) -> Pin<Box<dyn Future<Output = Result<Reply, Failed>> + 'a>>;
+}
+
+/// How its client names the call that a tool is wanted for.
+#[derive(Clone, Copy, Debug)]
+pub struct Named<'a> {
+    /// See [`Caller::id`].
+    pub id: Option<&'a Value>,
+    /// See [`Caller::part`].
+    pub part: Option<usize>,
 }
 
 /// What such a tool answers.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Reply {
     /// For the model.
     pub text: Vec<u8>,

@@ -152,6 +152,14 @@ impl<C: Approver, K> Approver for Quiet<'_, C, K> {
 }
 
 impl<C: Caller<K>, K> Caller<K> for Quiet<'_, C, K> {
+    fn id(&self) -> Option<&Value> {
+        self.caller.id()
+    }
+
+    fn part(&self) -> Option<usize> {
+        Some(self.part.index)
+    }
+
     fn is_live(&self) -> bool {
         false
     }

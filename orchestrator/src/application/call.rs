@@ -13,7 +13,8 @@ use crate::domain::request::{InputError, Plan, live};
 use crate::domain::violation::SecurityEvent;
 use crate::domain::web::{self, Ask};
 use crate::ports::{
-    Approval, Approver, Audience, Caller, Event, Gone, Observer, Question, Reply, Running, Sandbox, Web, With,
+    Approval, Approver, Audience, Caller, Event, Gone, Named, Observer, Question, Reply, Running, Sandbox,
+    Web, With,
 };
 use broker_protocol::{
     CallId, Challenge, Channel, Effect, ErrorKind, Failed, GrantFault, Outcome, Request, Risk, Roots, Scope,
@@ -25,9 +26,6 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
-
-/// How long a tool that is not built in may take.
-const REMOTE_S: u64 = 60;
 
 /// The tools of one session, and what stands around each call.
 pub struct Tools<W> {
@@ -113,6 +111,21 @@ impl<W: Web> Tools<W> {
     /// Whether the session has seen more than it bears: no call is made any more.
     pub fn is_over(&self) -> bool {
         self.settings.max_violations.is_some_and(|most| self.violations.get() >= most)
+    }
+
+    /// The tools that a model is shown, as they stand in a list.
+    pub fn listed(&self) -> Vec<Value> {
+        self.registry.borrow().list(self.settings.scope.as_ref()).iter().map(Entry::to_json).collect()
+    }
+
+    /// Whether a call of `tool` may be under way when the executor has no call for it.
+    pub fn goes_outside(&self, tool: &str) -> bool {
+        match self.registry.borrow().get(tool) {
+            Ok(Entry::Web(_) | Entry::Added(_)) => true,
+            // The calls in a batch may be such.
+            Ok(Entry::BuiltIn(tool)) => tool.name == "batch",
+            Err(_) => false,
+        }
     }
 
     /// Whether text is shown with everything in it.
@@ -298,22 +311,32 @@ impl<W: Web> Tools<W> {
 
     /// A call of a tool that is not built in. There is no way to stop it but to listen no longer.
     async fn remote<C>(&self, asked: &Asked, added: &Added, input: Value, caller: &impl Caller<C>) -> Answer {
-        let failed = |kind, message: String| Answer::failed(asked, Failed { kind, message });
+        let failed = |kind, message: String| Err(Failed { kind, message });
+        let (begun, limit_s) = (Instant::now(), self.time_for(added));
+        let named = Named { id: caller.id(), part: caller.part() };
         let reply = tokio::select! {
-            reply = timeout(Duration::from_secs(REMOTE_S), added.remote.call(input)) => reply,
-            () = caller.cancelled() => return Answer::failed(asked, cancelled()),
+            reply = timeout(Duration::from_secs(limit_s.into()), added.remote.call(named, input)) => reply
+                .unwrap_or_else(|_| failed(ErrorKind::Timeout, format!("the tool did not answer within {limit_s} s"))),
+            () = caller.cancelled() => failed(ErrorKind::Cancelled, "the call was cancelled".into()),
         };
-        let Reply { text, structured } = match reply {
-            Ok(Ok(reply)) => reply,
-            Ok(Err(error)) => return Answer::failed(asked, error),
-            Err(_) => {
-                return failed(ErrorKind::Timeout, format!("the tool did not answer within {REMOTE_S} s"));
+        let mut answer = match reply {
+            Ok(Reply { text, structured }) => {
+                let details = structured.map_or(Details::None, |structured| Details::Other { structured });
+                // Before it is cut, so that no end shows half of a secret.
+                Answer::said(asked, self.settings.redactor.bytes(&text).into_owned(), details)
             }
+            Err(failed) => Answer::failed(asked, failed),
         };
-        let details = structured.map_or(Details::None, |structured| Details::Other { structured });
-        let mut answer = Answer::said(asked, text, details);
         answer.shorten(self.settings.profile.file.keep);
+        answer.about.usage.wall_us = begun.elapsed().as_micros() as u64;
         answer
+    }
+
+    /// How long a tool that is not built in may take, in seconds: as its maker says, and no longer than the scope says.
+    fn time_for(&self, added: &Added) -> u32 {
+        let permissions = self.settings.scope.iter().flat_map(|scope| &scope.permissions);
+        let most = permissions.filter(|one| one.tool == added.name()).find_map(|one| one.timeout_s);
+        added.timeout_s.min(most.unwrap_or(u32::MAX))
     }
 
     /// The last thing that happens to every answer.

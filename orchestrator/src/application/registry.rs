@@ -10,7 +10,7 @@ use crate::domain::schema::{Schema, SchemaError};
 use crate::domain::tool_name;
 use crate::domain::web;
 use crate::ports::Remote;
-use broker_protocol::{Effect, ErrorKind, Failed, Risk, Scope};
+use broker_protocol::{Effect, ErrorKind, Failed, Request, Risk, Scope};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,13 @@ use thiserror::Error;
 /// Tools that are not built in.
 pub const MOST: usize = 1000;
 /// Bytes of a tool's description.
-const DESCRIPTION: usize = 4096;
+pub const DESCRIPTION: usize = 4096;
+/// Bytes of all descriptions and schemas of tools that are not built in.
+pub const BYTES: usize = 4 << 20;
+/// How long a tool that is not built in may take, in seconds, where nobody says more or less.
+pub const TIMEOUT_S: u32 = 60;
+/// The longest that it may say.
+pub const TIMEOUT_MAX_S: u32 = 600;
 
 /// Every tool there is.
 #[derive(Default)]
@@ -51,6 +57,8 @@ pub struct New {
     pub schema: Value,
     /// How much harm it can do, as whoever adds it believes.
     pub risk: Risk,
+    /// How long a call may take, 1 to [`TIMEOUT_MAX_S`] seconds.
+    pub timeout_s: u32,
     /// Carries it out.
     pub remote: Box<dyn Remote>,
 }
@@ -78,7 +86,11 @@ pub struct Added {
     origin: Origin,
     description: String,
     schema: Schema,
+    /// Of its description and its schema.
+    bytes: usize,
     risk: Risk,
+    /// How long a call may take, in seconds.
+    pub timeout_s: u32,
     /// Carries it out.
     pub remote: Box<dyn Remote>,
 }
@@ -132,6 +144,15 @@ pub enum RegistryError {
     /// There are too many.
     #[error("no more than {MOST} tools can be added")]
     Full,
+    /// There is too much of them.
+    #[error("the descriptions and schemas of all tools that are added have at most {BYTES} bytes together")]
+    TooMuch,
+    /// What it says of itself is too long.
+    #[error("a description of {0} bytes; {DESCRIPTION} are allowed")]
+    Description(usize),
+    /// Its time is none.
+    #[error("a time limit of {0} s; 1 to {TIMEOUT_MAX_S} are allowed")]
+    Timeout(u32),
     /// Its schema is none.
     #[error("the schema of {name:?} cannot be used: {error}")]
     Schema {
@@ -149,11 +170,13 @@ impl From<RegistryError> for Failed {
             | RegistryError::NotSupported { .. }
             | RegistryError::UnknownServer(_)
             | RegistryError::Disabled(_) => ErrorKind::UnknownTool,
-            RegistryError::Full => ErrorKind::ResourceLimit,
+            RegistryError::Full | RegistryError::TooMuch => ErrorKind::ResourceLimit,
             RegistryError::Duplicate(_)
             | RegistryError::DuplicateServer(_)
             | RegistryError::Name(_)
             | RegistryError::BuiltIn(_)
+            | RegistryError::Description(_)
+            | RegistryError::Timeout(_)
             | RegistryError::Schema { .. } => ErrorKind::InvalidInput,
         };
         Failed { kind, message: error.to_string() }
@@ -185,13 +208,24 @@ impl Registry {
         if self.added.len() >= MOST {
             return Err(RegistryError::Full);
         }
-        let registered = self.name_for(&new.origin)?;
+        let New { origin, description, schema, risk, timeout_s, remote } = new;
+        let registered = self.name_for(&origin)?;
         let name = registered.name.clone();
+        if !(1..=TIMEOUT_MAX_S).contains(&timeout_s) {
+            return Err(RegistryError::Timeout(timeout_s));
+        }
+        // A server's words are cut; whoever embeds us is told.
+        if matches!(origin, Origin::Local { .. }) && description.len() > DESCRIPTION {
+            return Err(RegistryError::Description(description.len()));
+        }
+        let description = described(&description);
         let schema =
-            Schema::new(new.schema).map_err(|error| RegistryError::Schema { name: name.clone(), error })?;
-        let description = described(&new.description);
-        let New { origin, risk, remote, .. } = new;
-        let added = Added { name: name.clone(), origin, description, schema, risk, remote };
+            Schema::new(schema).map_err(|error| RegistryError::Schema { name: name.clone(), error })?;
+        let bytes = description.len() + schema.length();
+        if self.added.values().map(|added| added.bytes).sum::<usize>() + bytes > BYTES {
+            return Err(RegistryError::TooMuch);
+        }
+        let added = Added { name: name.clone(), origin, description, schema, bytes, risk, timeout_s, remote };
         self.added.insert(name, Rc::new(added));
         Ok(registered)
     }
@@ -203,7 +237,7 @@ impl Registry {
         match origin {
             Origin::Local { tool } => {
                 if !tool_name::is_fit(tool) || tool.starts_with("mcp__") {
-                    return Err(RegistryError::Name(tool.clone()));
+                    return Err(RegistryError::Name(brief(tool)));
                 }
                 if self.is_taken(tool) {
                     return Err(RegistryError::Duplicate(tool.clone()));
@@ -224,8 +258,9 @@ impl Registry {
         }
     }
 
+    /// Whether a tool, or something else that the executor decides on by a name, is called so.
     fn is_taken(&self, name: &str) -> bool {
-        !canonical(name).is_empty() || self.added.contains_key(name)
+        !canonical(name).is_empty() || Request::TOOLS.contains(&name) || self.added.contains_key(name)
     }
 
     /// Takes out a tool that was added.
@@ -278,12 +313,11 @@ impl Registry {
         }
         match tool_name::server(name) {
             Some(server) if !self.servers.iter().any(|known| tool_name::fit(known) == server) => {
-                RegistryError::UnknownServer(server.to_owned())
+                RegistryError::UnknownServer(brief(server))
             }
             _ => {
                 let known: Vec<_> = self.list(None).iter().map(|entry| entry.name().to_owned()).collect();
-                let name = name.chars().take(2 * tool_name::MOST).collect();
-                RegistryError::UnknownTool { name, known: known.join(", ") }
+                RegistryError::UnknownTool { name: brief(name), known: known.join(", ") }
             }
         }
     }
@@ -299,6 +333,11 @@ impl Registry {
         shown.sort_by(|one, other| one.name().cmp(other.name()));
         shown
     }
+}
+
+/// A name that may be of any length, to be said in an error.
+fn brief(name: &str) -> String {
+    name.chars().take(2 * tool_name::MOST).collect()
 }
 
 /// A stranger's description: bounded, and with nothing in it that is not seen.
@@ -319,6 +358,11 @@ impl Origin {
 }
 
 impl Added {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// What the executor decides on.
     pub fn effect(&self, input: &Value) -> Effect {
         Effect::Added { tool: self.name.clone(), risk: self.risk, input: input.to_string() }
@@ -381,7 +425,7 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ports::Reply;
+    use crate::ports::{Named, Reply};
     use broker_protocol::Permission;
     use std::pin::Pin;
 
@@ -391,14 +435,25 @@ mod tests {
     struct Silent;
 
     impl Remote for Silent {
-        fn call(&self, _: Value) -> Pin<Box<dyn Future<Output = Result<Reply, Failed>> + '_>> {
+        fn call<'a>(
+            &'a self,
+            _: Named<'a>,
+            _: Value,
+        ) -> Pin<Box<dyn Future<Output = Result<Reply, Failed>> + 'a>> {
             Box::pin(async { Ok(Reply::default()) })
         }
     }
 
     fn new(origin: Origin) -> New {
         let (description, schema) = ("d\u{1b}[2J".into(), json!({"type": "object"}));
-        New { origin, description, schema, risk: Risk::Medium, remote: Box::new(Silent) }
+        New {
+            origin,
+            description,
+            schema,
+            risk: Risk::Medium,
+            timeout_s: TIMEOUT_S,
+            remote: Box::new(Silent),
+        }
     }
 
     fn local(tool: &str) -> New {
@@ -437,7 +492,8 @@ mod tests {
     #[test]
     fn a_name_is_there_once() {
         let mut registry = Registry::default();
-        for taken in ["bash", "shell", "file_read"] {
+        // Those of the catalogue, their other names, and what the executor knows besides.
+        for taken in ["bash", "shell", "file_read", "web_fetch", "fetch_url", "undo", "history"] {
             assert_eq!(registry.register(local(taken)), Err(RegistryError::Duplicate(taken.into())));
         }
         registry.register(local("mine")).unwrap();
@@ -510,14 +566,36 @@ mod tests {
         (0..MOST).for_each(|n| drop(registry.register(local(&format!("t{n}"))).unwrap()));
         assert_eq!(registry.register(local("one_more")), Err(RegistryError::Full));
         let mut registry = Registry::default();
-        let long = New { description: "é".repeat(DESCRIPTION), ..local("long") };
-        registry.register(long).unwrap();
+        registry.add_server("s").unwrap();
+        let long = || "é".repeat(DESCRIPTION);
+        let name = registry.register(New { description: long(), ..of_server("s", "long") }).unwrap().name;
         assert_eq!(
-            registry.get("long").unwrap().to_json()["description"].as_str().unwrap().len(),
+            registry.get(&name).unwrap().to_json()["description"].as_str().unwrap().len(),
             DESCRIPTION
         );
+        let long = New { description: long(), ..local("long") };
+        assert_eq!(registry.register(long), Err(RegistryError::Description(2 * DESCRIPTION)));
+        for (timeout_s, fits) in [(0, false), (1, true), (TIMEOUT_MAX_S, true), (TIMEOUT_MAX_S + 1, false)] {
+            let made = registry.register(New { timeout_s, ..local(&format!("of_{timeout_s}_s")) });
+            assert_eq!(made.is_ok(), fits, "{made:?}");
+        }
+        let endless = registry.register(local(&"x".repeat(1 << 20))).unwrap_err().to_string();
+        assert!(endless.len() < 1000, "{}", endless.len());
         let bad = New { schema: json!({"type": "string"}), ..local("bad") };
         assert!(matches!(registry.register(bad), Err(RegistryError::Schema { .. })));
         assert!(registry.get("bad").is_err());
+    }
+
+    #[test]
+    fn all_schemas_together_are_bounded_and_what_goes_makes_room() {
+        let mut registry = Registry::default();
+        let filler = "x".repeat(60 << 10);
+        let large = |name: &str| New { schema: json!({"type": "object", "title": filler}), ..local(name) };
+        let taken = (0..MOST).find(|n| registry.register(large(&format!("t{n}"))).is_err());
+        assert_eq!(taken, Some(BYTES / (60 << 10)), "some more bytes than those counted here");
+        assert_eq!(registry.register(large("more")), Err(RegistryError::TooMuch));
+        assert_eq!(Failed::from(RegistryError::TooMuch).kind, ErrorKind::ResourceLimit);
+        registry.unregister("t0").unwrap();
+        registry.register(large("more")).unwrap();
     }
 }

@@ -409,6 +409,9 @@ impl Answer {
         self.text.truncate(most - unfinished(&self.text));
         let shown = self.text.len() as u64;
         self.text.extend_from_slice(format!("\n{}", note(Some(total), shown, "head", None)).as_bytes());
+        let cut = || Cut { total: Some(total), shown, strategy: "head", full: None };
+        // What was left out before is known already, and where it stands.
+        self.about.truncated.get_or_insert_with(cut);
     }
 
     /// Whether the text is a file's content.

@@ -19,6 +19,7 @@ const RULE: usize = 200;
 #[derive(Debug)]
 pub struct Schema {
     value: Value,
+    length: usize,
     validator: Validator,
 }
 
@@ -55,12 +56,17 @@ impl Schema {
         let patterns = PatternOptions::regex().size_limit(PATTERN).dfa_size_limit(PATTERN);
         let options = jsonschema::options().with_draft(Draft::Draft202012).with_pattern_options(patterns);
         let validator = options.build(&value).map_err(|error| SchemaError::Invalid(rule(&error)))?;
-        Ok(Self { value, validator })
+        Ok(Self { value, length, validator })
     }
 
     /// The schema as it was given.
     pub fn value(&self) -> &Value {
         &self.value
+    }
+
+    /// Its bytes as JSON.
+    pub fn length(&self) -> usize {
+        self.length
     }
 
     /// Checks an input: of all that is wrong with it, what comes first in the order exists, required, types, values.

@@ -25,7 +25,8 @@ pub type Script = Box<dyn FnOnce(&mut Peer) + Send>;
 
 /// A broker at a socket of its own.
 pub struct Broker {
-    folder: PathBuf,
+    /// A folder of its own.
+    pub folder: PathBuf,
     thread: Option<JoinHandle<()>>,
 }
 

@@ -1,6 +1,7 @@
 //! The acceptance criteria, each by its number, through the real programs.
 #![allow(clippy::unwrap_used)]
 
+mod application;
 mod approval;
 mod policy;
 mod tools;

@@ -274,6 +274,47 @@ impl<'a> GrantsEvent<'a> {
     }
 }
 
+/// A tool of the application's has come or gone.
+#[derive(Serialize)]
+pub struct ToolEvent<'a> {
+    /// The line that asked for it.
+    pub id: &'a Value,
+    /// `registered` or `unregistered`.
+    pub event: &'static str,
+    /// Its name.
+    pub tool: &'a str,
+}
+
+/// The tools that there are.
+#[derive(Serialize)]
+pub struct ToolsEvent<'a> {
+    /// The line that asked for them.
+    pub id: &'a Value,
+    /// `tools`.
+    pub event: &'static str,
+    /// As `lazaret tools --json` has them.
+    pub tools: Vec<Value>,
+}
+
+/// The application is to carry out a call. Its input is whole: it is the application's own.
+#[derive(Serialize)]
+pub struct ExecuteEvent<'a> {
+    id: &'a Value,
+    event: &'static str,
+    /// The place of the call in its batch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    part: Option<usize>,
+    tool: &'a str,
+    input: &'a Value,
+}
+
+impl<'a> ExecuteEvent<'a> {
+    /// Puts a call into JSON.
+    pub fn new(id: &'a Value, part: Option<usize>, tool: &'a str, input: &'a Value) -> Self {
+        Self { id, event: "execute", part, tool, input }
+    }
+}
+
 /// A piece of live output.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -1,10 +1,10 @@
 //! Calls against a sandbox that does what a script says.
 
 use super::*;
-use crate::application::registry::{New, Origin};
+use crate::application::registry::{New, Origin, TIMEOUT_S};
 use crate::domain::profile::{COMPACT, STANDARD};
 use crate::domain::web::{Fetch, Found, Page, Search, WebError};
-use crate::ports::{Approval, Remote};
+use crate::ports::{Approval, Named, Remote};
 use broker_protocol::{
     Bytes, CallId, Captured, Ended, FileAnswer, FileReply, LayerSet, Listed, Outcome, Permission, Ran, Read,
     Refused, Risk, StateTool, Usage, Written,
@@ -486,13 +486,17 @@ fn a_profile_counts_what_it_does_not_show() {
 struct Echo(bool);
 
 impl Remote for Echo {
-    fn call(&self, input: Value) -> Pin<Box<dyn Future<Output = Result<Reply, Failed>> + '_>> {
+    fn call<'a>(
+        &'a self,
+        named: Named<'a>,
+        input: Value,
+    ) -> Pin<Box<dyn Future<Output = Result<Reply, Failed>> + 'a>> {
         Box::pin(async move {
             if self.0 {
                 std::future::pending::<()>().await;
             }
             let text = format!("{}\u{1b}[2J", input["say"].as_str().unwrap_or("")).into_bytes();
-            Ok(Reply { text, structured: Some(json!({"n": 1})) })
+            Ok(Reply { text, structured: Some(json!({"n": 1, "id": named.id, "part": named.part})) })
         })
     }
 }
@@ -503,8 +507,8 @@ fn with_echo(settings: Settings) -> Tools<Offline> {
     for (tool, stuck) in [("echo", false), ("stuck", true)] {
         let origin = Origin::Server { server: "srv".into(), tool: tool.into() };
         let schema = json!({"type": "object", "properties": {"say": {"type": "string", "maxLength": 5}}, "required": ["say"]});
-        let new =
-            New { origin, description: "d".into(), schema, risk: Risk::Low, remote: Box::new(Echo(stuck)) };
+        let (description, risk, timeout_s) = ("d".into(), Risk::Low, TIMEOUT_S);
+        let new = New { origin, description, schema, risk, timeout_s, remote: Box::new(Echo(stuck)) };
         tools.registry.borrow_mut().register(new).unwrap();
     }
     tools
@@ -517,7 +521,8 @@ fn a_tool_that_is_not_built_in_goes_the_same_way() {
     let answer = call(&tools, &sandbox, "mcp__srv__echo", json!({"say": "hi"}));
     assert_eq!((text(&answer).as_str(), &*answer.about.tool), ("hi", "mcp__srv__echo"));
     let about = serde_json::to_value(&answer.about).unwrap();
-    assert_eq!((&about["structured"], &about["call"]), (&json!({"n": 1}), &json!(1)));
+    let structured = json!({"n": 1, "id": null, "part": null});
+    assert_eq!((&about["structured"], &about["call"]), (&structured, &json!(1)));
     let wrong = call(&tools, &sandbox, "mcp__srv__echo", json!({"say": "too long"}));
     assert_eq!(kind(&wrong), "invalid_input");
     assert!(wrong.error.unwrap().message.starts_with("field `say`: the value is longer than 5 characters"));

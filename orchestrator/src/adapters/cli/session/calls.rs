@@ -1,21 +1,24 @@
 //! The calls of a session: each has an id until its one result is on its way.
 
 use super::Reopening;
-use super::asked::{ByLine, Questions};
-use super::line::{LineError, Wrong};
+use super::application::Application;
+use super::asked::ByLine;
+use super::line::{LineError, Registration, Wrong};
+use super::waiting::Waiting;
 use super::writer::Writer;
 use crate::adapters::cli::event::{
-    ErrorBody, GrantsEvent, Notice, OutputEvent, ResultEvent, SecurityLine, Whole,
+    ErrorBody, GrantsEvent, Notice, OutputEvent, ResultEvent, SecurityLine, ToolEvent, ToolsEvent, Whole,
 };
 use crate::adapters::executor::Control;
 use crate::adapters::secrets::known;
 use crate::adapters::web::WebClient;
 use crate::application::call::Tools;
+use crate::application::registry::{self, New, Origin};
 use crate::domain::answer::{Answer, Asked};
-use crate::domain::catalogue::{canonical, web_tool};
+use crate::domain::catalogue::canonical;
 use crate::domain::clean::Cleaner;
 use crate::domain::redact;
-use crate::ports::{Approval, Approver, Audience, Caller, Gone, Question};
+use crate::ports::{Approval, Approver, Audience, Caller, Gone, Question, Reply};
 use broker_protocol::{ErrorKind, Failed, limit};
 use serde_json::Value;
 use std::cell::{Cell, RefCell};
@@ -35,25 +38,33 @@ pub struct Calls(Rc<Shared>);
 struct Shared {
     sandbox: Reopening,
     tools: Tools<WebClient>,
-    /// As many calls of web tools as may be under way at once.
-    browsing: Semaphore,
+    /// As many calls as may be under way at once that are not the executor's to carry out, or not it alone.
+    outside: Semaphore,
     writer: Rc<Writer>,
-    /// Calls that have no result yet, by the JSON of their id.
-    by_id: RefCell<HashMap<String, Rc<Entry>>>,
+    by_id: Rc<ById>,
+    application: Rc<Application>,
     /// Calls whose result is not written yet.
     unwritten: Cell<usize>,
     written: Notify,
 }
 
+/// Calls that have no result yet, by the JSON of their id.
+pub type ById = RefCell<HashMap<String, Rc<Entry>>>;
+
+/// What the application says of a call that it was to carry out.
+pub type Told = Result<Reply, Failed>;
+
 /// A call that has no result yet.
-struct Entry {
+pub struct Entry {
     /// Its requests to the executor: one, or for a batch several.
     controls: RefCell<Vec<Control>>,
     is_cancelled: Cell<bool>,
     /// Told when it is cancelled, and when a request is under way.
     changed: Notify,
     /// Where the answers to its questions come.
-    questions: Questions,
+    questions: Waiting<Approval>,
+    /// Where what the application's tools came to comes.
+    pub told: Waiting<Told>,
     /// What of its line the executor does not have yet.
     held: RefCell<Option<OwnedSemaphorePermit>>,
     /// The way to its standard input, if it has one that has not ended.
@@ -69,12 +80,14 @@ struct Fed {
 impl Calls {
     /// No calls yet.
     pub fn new(sandbox: Reopening, tools: Tools<WebClient>, writer: Rc<Writer>) -> Self {
+        let by_id = Rc::<ById>::default();
         Self(Rc::new(Shared {
             sandbox,
             tools,
-            browsing: Semaphore::new(limit::CALLS),
+            outside: Semaphore::new(limit::CALLS),
+            application: Rc::new(Application::new(by_id.clone(), writer.clone())),
             writer,
-            by_id: RefCell::default(),
+            by_id,
             unwritten: Cell::new(0),
             written: Notify::new(),
         }))
@@ -147,6 +160,53 @@ impl Calls {
         };
     }
 
+    /// Adds a tool of the application's.
+    pub async fn register(&self, id: &Value, asked: Registration) {
+        let Registration { name, description, input_schema, risk, timeout } = asked;
+        let new = New {
+            origin: Origin::Local { tool: name.clone() },
+            description,
+            schema: input_schema,
+            risk: risk.into(),
+            timeout_s: timeout.unwrap_or(registry::TIMEOUT_S),
+            remote: self.0.application.tool(&name),
+        };
+        let made = self.0.tools.registry.borrow_mut().register(new);
+        self.told(id, made.map(|made| ("registered", made.name))).await;
+    }
+
+    /// Takes one out again. Calls of it that are under way go on.
+    pub async fn unregister(&self, id: &Value, tool: String) {
+        let gone = self.0.tools.registry.borrow_mut().unregister(&tool);
+        self.told(id, gone.map(|()| ("unregistered", tool))).await;
+    }
+
+    async fn told(&self, id: &Value, done: Result<(&'static str, String), registry::RegistryError>) {
+        // A writer that is closed ends the session.
+        let _ = match done {
+            Ok((event, tool)) => self.0.writer.line(&ToolEvent { id, event, tool: &tool }).await,
+            Err(error) => return self.fail(id, error.into()).await,
+        };
+    }
+
+    /// Says which tools there are, as far as the scope permits them.
+    pub async fn tools(&self, id: &Value) {
+        let tools = self.0.tools.listed();
+        // A writer that is closed ends the session.
+        let _ = self.0.writer.line(&ToolsEvent { id, event: "tools", tools }).await;
+    }
+
+    /// Takes what the application says of a call that it was to carry out. Of what nobody waits for any more it is told.
+    pub async fn tell(&self, id: &Value, part: Option<u64>, told: Told) {
+        if self.0.entry(id).is_some_and(|entry| entry.told.answer(part, told)) {
+            return;
+        }
+        let failed = Failed { kind: ErrorKind::InvalidInput, message: LineError::NotExecuting.to_string() };
+        let error = ErrorBody::new(&failed);
+        // The call may have its result, and it has one only.
+        let _ = self.0.writer.line(&Notice { id: Some(id), event: "notice", error }).await;
+    }
+
     /// Feeds a call's standard input.
     pub async fn feed(
         &self,
@@ -169,14 +229,24 @@ impl Calls {
     /// Says that a line is wrong. A call under way keeps its one result: then it is only a notice.
     pub async fn refuse(&self, wrong: Wrong) {
         let failed = Failed { kind: ErrorKind::InvalidInput, message: wrong.error.to_string() };
-        let under_way = self.0.entry(&wrong.id).is_some() && !matches!(wrong.error, LineError::IdInUse);
-        let _ = if under_way {
-            let error = ErrorBody::new(&failed);
-            self.0.writer.line(&Notice { id: Some(&wrong.id), event: "notice", error }).await
-        } else {
-            let answer = Answer::failed(&Asked::only(""), failed);
-            self.0.writer.line(&ResultEvent::new(Some(&wrong.id), &answer)).await
-        };
+        match wrong.error {
+            LineError::IdInUse => self.end(&wrong.id, failed).await,
+            _ => self.fail(&wrong.id, failed).await,
+        }
+    }
+
+    /// Answers a line that is no call, or none that is understood.
+    async fn fail(&self, id: &Value, failed: Failed) {
+        if self.0.entry(id).is_none() {
+            return self.end(id, failed).await;
+        }
+        let error = ErrorBody::new(&failed);
+        let _ = self.0.writer.line(&Notice { id: Some(id), event: "notice", error }).await;
+    }
+
+    async fn end(&self, id: &Value, failed: Failed) {
+        let answer = Answer::failed(&Asked::only(""), failed);
+        let _ = self.0.writer.line(&ResultEvent::new(Some(id), &answer)).await;
     }
 
     /// Whether there were so many violations that no call is made any more.
@@ -187,6 +257,7 @@ impl Calls {
     /// Waits until every call has its result written. No input comes any more.
     pub async fn finished(&self) {
         self.0.by_id.borrow().values().for_each(|entry| drop(entry.input.take()));
+        self.0.application.leave();
         while self.0.unwritten.get() > 0 {
             self.0.written.notified().await;
         }
@@ -217,13 +288,12 @@ impl Shared {
         };
         let mut listener = Listener::new(id, &self.writer, entry, approver, self.tools.is_raw());
         // What the executor has given leave to is no call of its any more, so it does not bound these.
-        let browsing = web_tool(tool).map(|_| self.browsing.acquire());
-        let _place = match browsing {
-            Some(place) => tokio::select! {
-                place = place => place.ok(),
+        let _place = match self.tools.goes_outside(tool) {
+            true => tokio::select! {
+                place = self.outside.acquire() => place.ok(),
                 () = entry.cancelled() => return self.tools.never_ran(Some(id), tool, &input, cancelled()),
             },
-            None => None,
+            false => None,
         };
         let sandbox = tokio::select! {
             sandbox = self.sandbox.connection(&self.writer) => sandbox,
@@ -254,7 +324,8 @@ impl Entry {
             controls: RefCell::default(),
             is_cancelled: Cell::new(false),
             changed: Notify::new(),
-            questions: Questions::default(),
+            questions: Waiting::default(),
+            told: Waiting::default(),
             held: RefCell::new(Some(held)),
             input: RefCell::new(input),
         };

@@ -2,13 +2,28 @@
 
 use crate::adapters::cli::event;
 use crate::adapters::cli::session::reader::LINE_MAX;
-use crate::ports::Approval;
-use broker_protocol::Extent;
+use crate::ports::{Approval, Reply};
+use broker_protocol::{ErrorKind, Extent, Failed, Risk};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
 /// Longest id in bytes of JSON.
 const ID_MAX: usize = 256;
+/// Longest message of an error that the application tells, in bytes.
+const MESSAGE_MAX: usize = 4096;
+/// Longest `structured` that it tells, in bytes of JSON.
+const STRUCTURED_MAX: usize = 64 * 1024;
+/// Kinds of errors that it may tell; the first, where it names none. The others are ours to say.
+const KINDS: [ErrorKind; 7] = [
+    ErrorKind::Io,
+    ErrorKind::InvalidInput,
+    ErrorKind::NotFound,
+    ErrorKind::ExitNonzero,
+    ErrorKind::Timeout,
+    ErrorKind::Cancelled,
+    ErrorKind::ResourceLimit,
+];
 
 /// A line that is understood.
 #[derive(Debug, PartialEq)]
@@ -35,6 +50,14 @@ pub enum Order {
     Approve(Option<u64>, Approval),
     /// List the grants that last for the session, after taking back one of them.
     Grants(Option<u64>),
+    /// Add a tool of the application's.
+    Register(Box<Registration>),
+    /// Take one out.
+    Unregister(String),
+    /// List the tools.
+    Tools,
+    /// What the application's tool came to, in a batch for the call at this place.
+    Tell(Option<u64>, Result<Reply, Failed>),
     /// Feed a call's standard input.
     Feed {
         /// With this.
@@ -42,6 +65,45 @@ pub enum Order {
         /// Whether that was the last.
         end: bool,
     },
+}
+
+/// A tool of the application's.
+#[derive(Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Registration {
+    /// Its name.
+    pub name: String,
+    /// What it does, for the model.
+    pub description: String,
+    /// Its input, as JSON Schema.
+    #[serde(alias = "input_schema")]
+    pub input_schema: Value,
+    /// How much harm it can do.
+    #[serde(default)]
+    pub risk: RiskName,
+    /// How long a call may take, in seconds.
+    pub timeout: Option<u32>,
+}
+
+/// A [`Risk`] by its name. Who says nothing is asked about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)] // Those of `Risk`.
+pub enum RiskName {
+    Low,
+    Medium,
+    #[default]
+    High,
+}
+
+impl From<RiskName> for Risk {
+    fn from(name: RiskName) -> Self {
+        match name {
+            RiskName::Low => Risk::Low,
+            RiskName::Medium => Risk::Medium,
+            RiskName::High => Risk::High,
+        }
+    }
 }
 
 /// Why a line is not understood.
@@ -61,7 +123,8 @@ pub enum LineError {
     Id,
     /// It asks for nothing.
     #[error(
-        "the line needs `tool`, `cancel`, `approve`, `grants`, `revoke`, `stdin`, `stdinBase64` or `stdinEnd`"
+        "the line needs `tool`, `cancel`, `approve`, `grants`, `revoke`, `register`, `unregister`, `tools`, `result`, `error`, \
+         `stdin`, `stdinBase64` or `stdinEnd`"
     )]
     Order,
     /// A field has no place in it.
@@ -75,6 +138,19 @@ pub enum LineError {
         /// What it must be.
         rule: &'static str,
     },
+    /// A tool is not described as one.
+    #[error("field `register`: {0}")]
+    Register(String),
+    /// The application may not say this of a call.
+    #[error("field `error`: {{\"kind\":…,\"message\":…}}, `kind` absent or one of {kinds}, `message` of at most {MESSAGE_MAX} bytes",
+        kinds = KINDS.map(ErrorKind::name).join(", "))]
+    Error,
+    /// Nothing of the call waits for the application.
+    #[error(
+        "the call does not wait for its tool's result: it has ended, has one, was cancelled or took too long, or is a batch \
+         that waits for several: say which with `part`"
+    )]
+    NotExecuting,
     /// Another call has this id.
     #[error("the id is that of a call under way")]
     IdInUse,
@@ -136,8 +212,22 @@ fn order(mut fields: Map<String, Value>) -> Result<Order, LineError> {
             grant.as_u64().ok_or(LineError::Field { name: "revoke", rule: "the number of a grant" })?;
         Order::Grants(Some(grant))
     } else if let Some(answer) = fields.remove("approve") {
-        let part = fields.remove("part").map(|part| part.as_u64().ok_or(PART)).transpose()?;
-        Order::Approve(part, approval(&answer)?)
+        Order::Approve(part(&mut fields)?, approval(&answer)?)
+    } else if let Some(asked) = fields.remove("register") {
+        Order::Register(
+            serde_json::from_value(asked).map_err(|error| LineError::Register(error.to_string()))?,
+        )
+    } else if let Some(tool) = fields.remove("unregister") {
+        let Value::String(tool) = tool else {
+            return Err(LineError::Field { name: "unregister", rule: "the name of a tool" });
+        };
+        Order::Unregister(tool)
+    } else if is_true(&mut fields, "tools")? {
+        Order::Tools
+    } else if let Some(text) = fields.remove("result") {
+        Order::Tell(part(&mut fields)?, Ok(reply(text, fields.remove("structured"))?))
+    } else if let Some(error) = fields.remove("error") {
+        Order::Tell(part(&mut fields)?, Err(told(error)?))
     } else {
         feed(&mut fields)?
     };
@@ -148,6 +238,36 @@ fn order(mut fields: Map<String, Value>) -> Result<Order, LineError> {
 }
 
 const PART: LineError = LineError::Field { name: "part", rule: "the place of a call in its batch, from 0" };
+
+fn part(fields: &mut Map<String, Value>) -> Result<Option<u64>, LineError> {
+    fields.remove("part").map(|part| part.as_u64().ok_or(PART)).transpose()
+}
+
+fn reply(text: Value, structured: Option<Value>) -> Result<Reply, LineError> {
+    let Value::String(text) = text else { return Err(LineError::Field { name: "result", rule: "a text" }) };
+    let fits = |value: &Value| value.is_object() && value.to_string().len() <= STRUCTURED_MAX;
+    if structured.as_ref().is_some_and(|value| !fits(value)) {
+        return Err(LineError::Field { name: "structured", rule: "an object of at most 64 KiB" });
+    }
+    Ok(Reply { text: text.into_bytes(), structured })
+}
+
+/// An error in the application's words.
+fn told(error: Value) -> Result<Failed, LineError> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Told {
+        kind: Option<String>,
+        message: String,
+    }
+    let Told { kind, message } = serde_json::from_value(error).map_err(|_| LineError::Error)?;
+    let named = |kind: &str| KINDS.into_iter().find(|known| known.name() == kind);
+    let kind = kind.map_or(Some(KINDS[0]), |kind| named(&kind));
+    match kind.filter(|_| message.len() <= MESSAGE_MAX) {
+        Some(kind) => Ok(Failed { kind, message }),
+        None => Err(LineError::Error),
+    }
+}
 
 fn approval(answer: &Value) -> Result<Approval, LineError> {
     match answer {
@@ -202,6 +322,8 @@ mod tests {
     fn each_order_is_understood() {
         let yes = Approval::Yes(Extent::Once);
         let feed = |bytes: &[u8], end| Order::Feed { bytes: bytes.to_vec(), end };
+        let said = |text: &str| Reply { text: text.into(), structured: None };
+        let failed = |kind| Order::Tell(None, Err(Failed { kind, message: "m".into() }));
         let cases = [
             (r#"{"id":1,"tool":"ls"}"#, json!(1), Order::Call { tool: "ls".into(), input: json!({}) }),
             (r#"{"id":"a","cancel":true}"#, json!("a"), Order::Cancel),
@@ -217,6 +339,20 @@ mod tests {
             (r#"{"id":"a","revoke":2}"#, json!("a"), Order::Grants(Some(2))),
             (r#"{"id":"a","approve":"no"}"#, json!("a"), Order::Approve(None, Approval::No)),
             (r#"{"id":"a","approve":false}"#, json!("a"), Order::Approve(None, Approval::No)),
+            (r#"{"id":"a","unregister":"t"}"#, json!("a"), Order::Unregister("t".into())),
+            (r#"{"id":"a","tools":true}"#, json!("a"), Order::Tools),
+            (r#"{"id":"a","result":"é"}"#, json!("a"), Order::Tell(None, Ok(said("é")))),
+            (
+                r#"{"id":"a","part":1,"result":"","structured":{"n":1}}"#,
+                json!("a"),
+                Order::Tell(Some(1), Ok(Reply { structured: Some(json!({"n": 1})), ..said("") })),
+            ),
+            (r#"{"id":"a","error":{"message":"m"}}"#, json!("a"), failed(ErrorKind::Io)),
+            (
+                r#"{"id":"a","error":{"kind":"not_found","message":"m"}}"#,
+                json!("a"),
+                failed(ErrorKind::NotFound),
+            ),
             (r#"{"id":"a","stdin":"é"}"#, json!("a"), feed("é".as_bytes(), false)),
             (r#"{"id":"a","stdinBase64":"AP8="}"#, json!("a"), feed(b"\x00\xff", false)),
             (r#"{"id":1.5,"stdinEnd":true}"#, json!(1.5), feed(b"", true)),
@@ -225,6 +361,38 @@ mod tests {
         for (text, id, order) in cases {
             assert_eq!(parse(text.as_bytes()).unwrap(), Line { id, order }, "{text}");
         }
+    }
+
+    fn register(more: &str) -> String {
+        format!(
+            r#"{{"id":"a","register":{{"name":"n","description":"d","inputSchema":{{"type":"object"}},{more}}}}}"#
+        )
+    }
+
+    #[test]
+    fn a_tool_is_described_in_one_line_and_dangerous_unless_it_says_otherwise() {
+        let asked = |more: &str| match parse(register(more).as_bytes()).unwrap().order {
+            Order::Register(asked) => (asked.risk, asked.timeout, asked.input_schema),
+            other => panic!("{other:?}"),
+        };
+        let schema = json!({"type": "object"});
+        assert_eq!(asked(r#""timeout":5"#), (RiskName::High, Some(5), schema.clone()));
+        assert_eq!(asked(r#""risk":"low""#), (RiskName::Low, None, schema));
+    }
+
+    #[test]
+    fn what_the_application_tells_is_bounded() {
+        let error = |bytes: usize| {
+            parse(format!(r#"{{"id":1,"error":{{"message":"{}"}}}}"#, "x".repeat(bytes)).as_bytes())
+        };
+        assert!(error(MESSAGE_MAX).is_ok());
+        assert!(matches!(error(MESSAGE_MAX + 1).unwrap_err().error, LineError::Error));
+        // {"a":"…"} are 8 bytes more.
+        let structured = |bytes: usize| {
+            let text = "x".repeat(bytes - 8);
+            parse(format!(r#"{{"id":1,"result":"","structured":{{"a":"{text}"}}}}"#).as_bytes())
+        };
+        assert!(structured(STRUCTURED_MAX).is_ok() && structured(STRUCTURED_MAX + 1).is_err());
     }
 
     #[test]
@@ -250,6 +418,19 @@ mod tests {
             (r#"{"id":"a","approve":"no","part":-1}"#, json!("a"), "field `part`: the place"),
             (r#"{"id":"a","revoke":-1}"#, json!("a"), "field `revoke`: the number"),
             (r#"{"id":"a","approve":null}"#, json!("a"), "field `approve`: \"once\""),
+            (r#"{"id":"a","register":1}"#, json!("a"), "field `register`: invalid type"),
+            (r#"{"id":"a","register":{"name":"n"}}"#, json!("a"), "missing field `description`"),
+            (register(r#""risk":"none""#).leak(), json!("a"), "unknown variant `none`"),
+            (register(r#""timeout":-1"#).leak(), json!("a"), "invalid value: integer `-1`"),
+            (register(r#""x":1"#).leak(), json!("a"), "unknown field `x`"),
+            (r#"{"id":"a","unregister":1}"#, json!("a"), "field `unregister`: the name"),
+            (r#"{"id":"a","tools":1}"#, json!("a"), "field `tools`: true"),
+            (r#"{"id":"a","result":1}"#, json!("a"), "field `result`: a text"),
+            (r#"{"id":"a","result":"x","structured":1}"#, json!("a"), "field `structured`: an object"),
+            (r#"{"id":"a","result":"x","error":{}}"#, json!("a"), "`error` has no place"),
+            (r#"{"id":"a","result":"x","part":"y"}"#, json!("a"), "field `part`: the place"),
+            (r#"{"id":"a","error":"x"}"#, json!("a"), "field `error`: {"),
+            (r#"{"id":"a","error":{"kind":"violation","message":"x"}}"#, json!("a"), "field `error`: {"),
         ];
         for (text, id, message) in cases {
             let wrong = parse(text.as_bytes()).unwrap_err();

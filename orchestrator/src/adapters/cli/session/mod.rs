@@ -9,6 +9,8 @@ pub mod reader;
 mod writer;
 mod calls;
 mod asked;
+mod waiting;
+mod application;
 
 use super::event::{ErrorBody, Notice, Ready};
 use super::place::Place;
@@ -29,7 +31,7 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use writer::{Closed, Writer};
 
 /// Bytes of lines that may be held while they wait for a command or for their turn.
@@ -48,6 +50,12 @@ const EXAMPLES: &str = r#"In, one object a line:
   {"id":"1","approve":"once"}   or "session", "no", true, false
   {"id":"4","part":0,"approve":"no"}   one call of a batch, by its place
   {"id":"3","grants":true}      {"id":"3","revoke":1}
+  {"id":"5","register":{"name":"deploy","description":"...",
+      "inputSchema":{"type":"object"},"risk":"high","timeout":60}}
+  {"id":"5","unregister":"deploy"}   {"id":"5","tools":true}
+  {"id":"6","result":"done","structured":{...}}
+  {"id":"6","error":{"kind":"io","message":"..."}}
+  {"id":"7","part":0,"result":"..."}   one call of a batch, by its place
 Out:
   {"event":"ready","session":{...}}
   {"id":"1","event":"output","stream":"stdout","chunk":"..."}
@@ -57,6 +65,10 @@ Out:
       "tool":"bash","input":{...}}
   {"id":"3","event":"grants","grants":[{"grant":1,"rule":"...",
       "tool":"bash","calls":2}]}
+  {"id":"5","event":"registered","tool":"deploy"}   or "unregistered"
+  {"id":"5","event":"tools","tools":[{"name":"bash","description":"...",
+      "inputSchema":{...},"category":"exec","risk":"high","aliases":[]}]}
+  {"id":"6","event":"execute","tool":"deploy","input":{...}}
   {"id":"1","event":"result","status":"success","result":"...",
       "metadata":{...}}
   {"id":"3","event":"security_event","securityEvent":{"type":
@@ -68,7 +80,13 @@ result is the error approval_timeout, and it was not started. With "channel":
 "separate" the answer is taken from `lazaret approve` only.
 Each call ends with exactly one result. A wrong line gets a result with
 status "error" and its id, or null. A line for a call that has ended is
-ignored. At the end of the input, calls under way are waited for.
+ignored. At the end of the input, other calls under way are waited for.
+Tools of your own are registered by `register` and called like any other: the
+policy decides, by the tool's name and "risk" ("high" if absent). Then the call
+comes to you as "execute", and waits up to "timeout" seconds (60; at most 600)
+for "result" or "error". Its result without an answer of yours means that it was
+cancelled or took too long: stop. An answer for which nobody waits gets a
+"notice". At the end of the input such calls end as cancelled.
 A call that tries to leave what it may touch is a violation. After
 --max-violations of them the calls under way are cancelled, every further one
 is refused (denied_policy), and the exit code is 3.
@@ -154,25 +172,30 @@ impl Desk {
         let cost = (bytes.len() + LINE_COST).min(HELD) as u32;
         let Line { id, order } = line::parse(&bytes)?;
         drop(bytes);
+        let calls = &self.calls;
         match order {
-            Order::Cancel => {
-                self.calls.cancel(&id);
-                return Ok(());
+            Order::Call { tool, input } => {
+                let Some(held) = self.hold(cost).await else { return Ok(()) };
+                calls.start(id, tool, input, held)?;
             }
-            Order::Approve(part, approval) => return self.calls.approve(id, part, approval),
-            Order::Grants(revoke) => {
-                self.calls.grants(&id, revoke).await;
-                return Ok(());
+            Order::Feed { bytes, end } => {
+                let Some(held) = self.hold(cost).await else { return Ok(()) };
+                calls.feed(id, bytes, end, held).await?;
             }
-            Order::Call { .. } | Order::Feed { .. } => {}
+            Order::Cancel => calls.cancel(&id),
+            Order::Approve(part, approval) => calls.approve(id, part, approval)?,
+            Order::Grants(revoke) => calls.grants(&id, revoke).await,
+            Order::Register(asked) => calls.register(&id, *asked).await,
+            Order::Unregister(tool) => calls.unregister(&id, tool).await,
+            Order::Tools => calls.tools(&id).await,
+            Order::Tell(part, told) => calls.tell(&id, part, told).await,
         }
-        // Never closed, so there is always a permit in the end.
-        let Ok(held) = self.held.clone().acquire_many_owned(cost).await else { return Ok(()) };
-        match order {
-            Order::Call { tool, input } => self.calls.start(id, tool, input, held),
-            Order::Feed { bytes, end } => self.calls.feed(id, bytes, end, held).await,
-            Order::Cancel | Order::Approve(..) | Order::Grants(_) => Ok(()),
-        }
+        Ok(())
+    }
+
+    /// Waits until `cost` more may be held. It is never closed, so there is always a permit in the end.
+    async fn hold(&self, cost: u32) -> Option<OwnedSemaphorePermit> {
+        self.held.clone().acquire_many_owned(cost).await.ok()
     }
 }
 

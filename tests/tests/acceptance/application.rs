@@ -1,0 +1,166 @@
+//! Tools that the application of a session brings itself, through the real programs: O1, O18, B18, K5, B20.
+
+use lazaret_tests::approval::{dressed, set_policy};
+use lazaret_tests::{Session, World, matrix, run};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const SOON: Duration = Duration::from_secs(10);
+
+/// Rules about a tool that Lazaret does not know before it is registered.
+const RULES: &str = r#"timeout_s = 2
+[[rule]]
+tool = "drop"
+action = "deny"
+why = "Nobody drops."
+[[rule]]
+tool = "deploy"
+action = "deny"
+why = "Not there."
+when = [{ param = "input", contains = "production" }]
+[[rule]]
+tool = "deploy"
+action = "ask"
+why = "Look where it goes."
+"#;
+
+fn register(session: &mut Session, name: &str, risk: &str) {
+    let schema = json!({"type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"]});
+    let tool = json!({"name": name, "description": "d", "inputSchema": schema, "risk": risk});
+    session.send(&json!({"id": "r", "register": tool}));
+    let said = session.event("r", SOON).unwrap();
+    assert_eq!((&said["event"], &said["tool"]), (&json!("registered"), &json!(name)));
+}
+
+/// The first event of a call.
+fn first(session: &mut Session, tool: &str, input: Value) -> (String, Value) {
+    let id = session.start_call(tool, input);
+    let event = session.event(&id, SOON).unwrap();
+    (id, event)
+}
+
+#[test]
+fn o1_an_application_brings_a_tool_and_carries_it_out() {
+    matrix(|place| {
+        let world = World::new(place);
+        let mut session = Session::open(&world);
+        register(&mut session, "deploy", "high");
+        let (id, event) = first(&mut session, "deploy", json!({"to": "here"}));
+        assert_eq!(event, json!({"id": id, "event": "execute", "tool": "deploy", "input": {"to": "here"}}));
+        // While it works, it may use the session itself.
+        session.bash("echo built").success();
+        session.send(&json!({"id": id, "result": "deployed\u{1b}]0;x\u{7}"}));
+        let answer = session.answer_within(&id, SOON);
+        assert_eq!(answer.success(), "deployed");
+        assert!(answer.result["metadata"]["call"].is_u64(), "{}", answer.result);
+        // Wrong input comes neither to the executor nor to the application.
+        assert_eq!(session.call("deploy", json!({})).kind(), "invalid_input");
+        session.send(&json!({"id": "u", "unregister": "deploy"}));
+        assert_eq!(session.event("u", SOON).unwrap()["event"], "unregistered");
+        assert_eq!(session.call("deploy", json!({"to": "here"})).kind(), "unknown_tool");
+    });
+}
+
+#[test]
+fn b20_an_applications_tool_is_asked_about_by_its_risk() {
+    matrix(|place| {
+        for (trust, low, high) in
+            [("supervised", true, true), ("guided", false, true), ("autonomous", false, false)]
+        {
+            let world = World::new(place);
+            set_policy(&world, "timeout_s = 2");
+            let mut session =
+                Session::start(dressed(&world, world.lazaret("session")).args(["--trust", trust]));
+            register(&mut session, "look", "low");
+            register(&mut session, "deploy", "high");
+            for (tool, asked) in [("look", low), ("deploy", high)] {
+                let (id, event) = first(&mut session, tool, json!({"to": "x"}));
+                let want = if asked { "approval" } else { "execute" };
+                assert_eq!(event["event"], want, "{trust} {tool}: {event}");
+                if asked {
+                    assert_eq!((&event["tool"], &event["input"]), (&json!(tool), &json!({"to": "x"})));
+                    session.send(&json!({"id": id, "approve": "once"}));
+                    assert_eq!(session.event(&id, SOON).unwrap()["event"], "execute", "{trust} {tool}");
+                }
+                session.send(&json!({"id": id, "result": "done"}));
+                session.answer_within(&id, SOON).success();
+            }
+            if high {
+                // A no, and no answer: the application hears nothing of either.
+                let (id, _) = first(&mut session, "deploy", json!({"to": "x"}));
+                session.send(&json!({"id": id, "approve": "no"}));
+                let refused = session.answer_within(&id, SOON);
+                assert_eq!((refused.kind(), refused.events.len()), ("denied_user", 0));
+                let silent = session.call("deploy", json!({"to": "x"}));
+                assert_eq!((silent.kind(), silent.events.len()), ("approval_timeout", 1));
+            }
+        }
+    });
+}
+
+#[test]
+fn o4_rules_and_the_audit_know_an_applications_tool_by_its_name() {
+    matrix(|place| {
+        let world = World::new(place);
+        set_policy(&world, RULES);
+        let mut session =
+            Session::start(dressed(&world, world.lazaret("session")).args(["--trust", "guided"]));
+        register(&mut session, "drop", "low");
+        register(&mut session, "deploy", "low");
+        for (tool, to) in [("drop", "x"), ("deploy", "production-1")] {
+            let answer = session.call(tool, json!({"to": to}));
+            assert_eq!((answer.kind(), answer.events.len()), ("denied_policy", 0), "{tool}");
+        }
+        let (id, event) = first(&mut session, "deploy", json!({"to": "staging"}));
+        assert_eq!(
+            (&event["event"], &event["approval"]["why"]),
+            (&json!("approval"), &json!("Look where it goes."))
+        );
+        session.send(&json!({"id": id, "approve": "once"}));
+        assert_eq!(session.event(&id, SOON).unwrap()["event"], "execute");
+        // Whatever the application says came of it: what the executor knows is that it gave leave.
+        session.send(&json!({"id": id, "error": {"message": "it fell over"}}));
+        let answer = session.answer_within(&id, SOON);
+        assert_eq!((answer.kind(), answer.text()), ("io", "it fell over"));
+        session.close(SOON);
+        let mut show = dressed(&world, world.program("lazaret"));
+        let records = run(show.args(["audit", "show", "--json"]), SOON).success();
+        let records = records.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let calls: Vec<Value> = records.filter(|record| record["kind"] == "call").collect();
+        let ends: Vec<_> = calls
+            .iter()
+            .map(|call| ["tool", "verdict", "end"].map(|key| call[key].as_str().unwrap()))
+            .collect();
+        assert_eq!(
+            ends,
+            [["drop", "deny", "refused"], ["deploy", "deny", "refused"], ["deploy", "ask", "granted"]]
+        );
+        assert_eq!(calls[2]["grant"], "once");
+        let digests: Vec<_> = calls.iter().map(|call| call["request"].as_str().unwrap()).collect();
+        assert!(digests.iter().all(|digest| digest.len() == 64) && digests[1] != digests[2], "{digests:?}");
+        // The run log has it with its words, and the call that joins the two.
+        let mut log = dressed(&world, world.program("lazaret"));
+        let found = run(log.args(["log", "search", "it fell over"]), SOON).success();
+        assert!(found.contains("deploy"), "{found}");
+    });
+}
+
+#[test]
+fn o19_a_scope_hides_an_applications_tool_and_the_executor_agrees() {
+    matrix(|place| {
+        let world = World::new(place);
+        let scope = world.put("scope.yaml", "tool_permissions:\n  deploy: { allowed: true }\n");
+        let mut session = Session::start(world.lazaret("session").arg("--scope").arg(&scope));
+        register(&mut session, "deploy", "low");
+        register(&mut session, "drop", "low");
+        session.send(&json!({"id": "l", "tools": true}));
+        let listed = session.event("l", SOON).unwrap();
+        let names: Vec<_> = listed["tools"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
+        assert_eq!(names, ["deploy"]);
+        assert_eq!(session.call("drop", json!({"to": "x"})).kind(), "denied_policy");
+        let (id, event) = first(&mut session, "deploy", json!({"to": "x"}));
+        assert_eq!(event["event"], "execute", "{event}");
+        session.cancel(&id);
+        assert_eq!(session.answer_within(&id, SOON).kind(), "cancelled");
+    });
+}
