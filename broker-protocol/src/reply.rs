@@ -530,6 +530,8 @@ pub struct Changes {
 pub struct Change {
     /// Its number.
     pub number: u64,
+    /// The session that made it, as [`Opened`](crate::Opened) and the audit name it.
+    pub session: String,
     /// The call that made it; numbers of calls begin anew with each session.
     pub call: CallId,
     /// When, in milliseconds since 1970.

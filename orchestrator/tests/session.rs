@@ -27,7 +27,7 @@ fn the_first_line_says_what_was_opened() {
     });
     let mut client = fake_broker::Client::start(&mut broker.lazaret("session"));
     let policy = "07".repeat(32);
-    let session = json!({"project": "/p", "central": "/c", "profile": "default", "policy": policy,
+    let session = json!({"id": "5e".repeat(16), "project": "/p", "central": "/c", "profile": "default", "policy": policy,
         "tier": "namespaced", "layers": ["seccomp"]});
     assert_eq!(client.hear(), json!({"event": "ready", "session": session}));
     assert_eq!(client.end(), (vec![], 0));

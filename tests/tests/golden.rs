@@ -603,7 +603,15 @@ fn background(ended: Option<Result<Ended, Broken>>) -> Background {
 
 fn change() -> Change {
     let digest = Some(Digest([3; 32]));
-    Change { number: 4, call: 7, time_ms: 9, path: zone("a"), before: None, after: digest }
+    Change {
+        number: 4,
+        session: "5e".repeat(16),
+        call: 7,
+        time_ms: 9,
+        path: zone("a"),
+        before: None,
+        after: digest,
+    }
 }
 
 const KINDS: [ErrorKind; 16] = [

@@ -43,6 +43,8 @@ impl Errand {
 /// The file worker and what waits for it.
 #[derive(Debug, Default)]
 pub struct Files {
+    /// The session's id, as the audit has it.
+    session: String,
     worker: Option<Process>,
     /// Whether the warden has been asked for a worker that has not come yet.
     asked: bool,
@@ -80,9 +82,15 @@ pub enum Heard {
 }
 
 impl Files {
+    /// No worker yet, for the session with this id.
+    pub fn new(session: String) -> Self {
+        Self { session, ..Self::default() }
+    }
+
     /// Queues a request.
     pub fn push(&mut self, errand: Errand, request: &Request) -> Result<(), frame::FrameError> {
         let mut bytes = errand.call().to_le_bytes().to_vec();
+        bytes.extend(self.session.as_bytes());
         bytes.extend(frame::encode_whole(request)?);
         self.waiting.push_back((errand, bytes));
         self.advance();

@@ -138,7 +138,7 @@ impl Session {
             warden: ready.warden,
             _cgroup: ready.cgroup,
             audit: ready.audit,
-            files: Files::default(),
+            files: Files::new(ready.opened.session),
             approvals,
             approvers,
             background: Background::default(),

@@ -1,12 +1,13 @@
 //! The file worker's process: confined like a cell, without the right to run anything, for as long as the session.
 //!
-//! Requests come down its socket, each after the eight bytes of its call's number, and answers go up; both are cut into
+//! Requests come down its socket, each after the bytes that name its session and its call, and answers go up; both are cut into
 //! messages of at most [`CHUNK`] bytes.
 
 use crate::cell::plan::Walls;
 use crate::cell::{At, LayerError, NoNewPrivileges, bite, capabilities, descriptors, landlock, seccomp};
 use crate::rest::Rest;
 use crate::sys;
+use crate::work::undo::line::SESSION;
 use crate::work::{Intent, Protected, Root, Roots, Worker};
 use broker_protocol::{CallId, ErrorKind, Failed, FileAnswer, Layer, Request, Zone, frame, limit};
 use nix::sys::prctl;
@@ -27,6 +28,8 @@ pub const MORE: u8 = 0;
 pub const LAST: u8 = 1;
 /// What the last message of an answer says after its first byte: user and system microseconds and peak KiB, `u64` each.
 pub const USAGE: usize = 24;
+/// Bytes of what stands before a request: the call's number, and the id of the session as text.
+pub const NAME: usize = 8 + SESSION;
 /// Bytes of the longest message.
 pub const MESSAGE_MAX: usize = 1 + USAGE + CHUNK;
 
@@ -112,7 +115,9 @@ fn serve(worker: &Worker, socket: &OwnedFd) -> io::Result<()> {
 
 fn answer(worker: &Worker, request: &[u8], socket: &OwnedFd) -> io::Result<()> {
     let before = getrusage(UsageWho::RUSAGE_SELF)?;
-    let (call, request) = request.split_first_chunk().unwrap_or((&[0; 8], request));
+    let (name, request) = request.split_first_chunk::<NAME>().unwrap_or((&[b'0'; NAME], request));
+    let (call, session) = name.split_first_chunk().unwrap_or((&[0; 8], &[]));
+    worker.name_session(&String::from_utf8_lossy(session));
     let request = frame::decode::<Request>(request);
     let answer: FileAnswer = match &request {
         Ok(request) => worker.answer(CallId::from_le_bytes(*call), request),

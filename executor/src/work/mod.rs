@@ -82,6 +82,8 @@ pub struct Worker {
     protected: Box<dyn Protected>,
     seen: RefCell<Seen>,
     store: RefCell<Store>,
+    /// The session, as the audit names it.
+    session: RefCell<String>,
     /// The call under way.
     call: Cell<CallId>,
     /// The tool at work.
@@ -92,7 +94,15 @@ impl Worker {
     /// A worker on `roots`, which are opened before the process is confined. It keeps `undo` bytes of changes in `own`.
     pub fn new(roots: Roots, protected: Box<dyn Protected>, own: Option<OwnedFd>, undo: u64) -> Self {
         let (seen, store, call) = (RefCell::default(), RefCell::new(Store::new(own, undo)), Cell::new(0));
-        Self { roots, protected, seen, store, call, tool: RefCell::default() }
+        let session = RefCell::new("0".repeat(undo::line::SESSION));
+        Self { roots, protected, seen, store, session, call, tool: RefCell::default() }
+    }
+
+    /// Says in which session it works.
+    pub fn name_session(&self, id: &str) {
+        if *self.session.borrow() != id {
+            self.session.replace(id.to_owned());
+        }
     }
 
     /// Does what `request` asks. It always comes back, within the times and sizes of `bounds`.

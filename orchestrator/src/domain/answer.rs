@@ -297,6 +297,7 @@ pub struct Process {
 #[allow(missing_docs)] // Field names are those of the protocol.
 pub struct Changed {
     pub number: u64,
+    pub session: String,
     pub call: u64,
     pub time_ms: u64,
     pub path: String,

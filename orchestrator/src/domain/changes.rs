@@ -5,6 +5,9 @@ use super::file_answer::{Place, Told, head};
 use super::text::name;
 use broker_protocol::{Change, Changes, Undone};
 
+/// Digits of a session's id in a list for people.
+const SHORT: usize = 8;
+
 /// What the result of a change says of it beside what was done.
 pub fn note(change: Option<u64>) -> &'static str {
     if change.is_some() { "" } else { " (this cannot be undone)" }
@@ -46,12 +49,14 @@ fn line(change: &Change) -> String {
         (Some(_), None) => "removed",
     };
     let (number, time, path) = (change.number, utc(change.time_ms), name(&change.path.to_string()));
-    format!("{number}  {time}  {what:<7}  {path}")
+    let session = change.session.get(..SHORT).unwrap_or(&change.session);
+    format!("{number}  {time}  {what:<7}  {session}:{}  {path}", change.call)
 }
 
 fn describe(change: &Change) -> Changed {
     Changed {
         number: change.number,
+        session: change.session.clone(),
         call: change.call,
         time_ms: change.time_ms,
         path: change.path.to_string(),
@@ -97,6 +102,7 @@ mod tests {
     fn a_change_is_one_line() {
         let change = |before, after| Change {
             number: 7,
+            session: "5e".repeat(16),
             call: 1,
             time_ms: 0,
             path: ZonePath::new(Zone::Project, "a\nb").unwrap(),
@@ -107,9 +113,9 @@ mod tests {
         let changes = vec![change(None, digest), change(digest, digest), change(digest, None)];
         let truncated = Some(Truncated { total: Some(9), shown: 3 });
         let (text, _, _) = listed(&Changes { changes, truncated });
-        let want = "7  1970-01-01 00:00:00Z  made     \"a\\nb\"\n\
-                    7  1970-01-01 00:00:00Z  changed  \"a\\nb\"\n\
-                    7  1970-01-01 00:00:00Z  removed  \"a\\nb\"\n\
+        let want = "7  1970-01-01 00:00:00Z  made     5e5e5e5e:1  \"a\\nb\"\n\
+                    7  1970-01-01 00:00:00Z  changed  5e5e5e5e:1  \"a\\nb\"\n\
+                    7  1970-01-01 00:00:00Z  removed  5e5e5e5e:1  \"a\\nb\"\n\
                     [truncated: total=9 shown=3 strategy=head]";
         assert_eq!(String::from_utf8(text).unwrap(), want);
         let none = Changes { changes: vec![], truncated: None };

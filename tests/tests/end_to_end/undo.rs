@@ -88,6 +88,66 @@ fn each_change_of_a_file_tool_is_undone_by_its_number() {
     });
 }
 
+/// A call is named as the records name it: the audit, the run log, the result and the session's first line agree.
+#[test]
+fn a_call_is_undone_by_the_name_that_the_records_have() {
+    matrix(|place| {
+        let world = World::new(place);
+        let mut session = Session::open(&world);
+        let id = session.ready["id"].as_str().unwrap().to_owned();
+        let write = |content: &str| json!({"path": "a", "content": content});
+        let invocations = json!([
+            {"tool": "file_write", "input": {"path": "b", "content": "first"}},
+            {"tool": "file_write", "input": {"path": "b", "content": "second"}},
+            {"tool": "file_write", "input": {"path": "c", "content": "third"}},
+        ]);
+        let made = session.call("file_write", write("one"));
+        let made = made.result["metadata"]["call"].as_u64().unwrap();
+        let changed = session.call("file_write", write("two"));
+        let changed = changed.result["metadata"]["call"].as_u64().unwrap();
+        let batch = session.call("batch", json!({"invocations": invocations}));
+        let batch: Vec<String> = batch.result["metadata"]["invocations"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|call| format!("{id}:{}", call["metadata"]["call"]))
+            .collect();
+        session.close(LIMIT);
+        // The records of both programs, and the history.
+        let (_, history) = lazaret(&world, "history", &[]);
+        let newest = &history["metadata"]["changes"][4];
+        assert_eq!((&newest["session"], &newest["call"]), (&json!(id), &json!(made)), "{history}");
+        let audit = run(world.program("lazaret").args(["audit", "show", "--json"]), LIMIT).success();
+        let audit = audit.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let named = |record: &Value| record["session"] == id.as_str() && record["call"] == made;
+        let record = audit.into_iter().find(|record| record["kind"] == "call" && named(record)).unwrap();
+        assert_eq!((&record["tool"], &record["path"]), (&json!("file_write"), &json!("a")));
+        let listed = run(&mut world.lazaret("history"), LIMIT).success();
+        let short = format!("{}:{made}", &id[..8]);
+        assert!(listed.lines().last().unwrap().contains(&short), "{listed}");
+        // A batch is its calls, and the order in which they are named does not matter.
+        let words: Vec<&str> = batch.iter().map(String::as_str).collect();
+        let (_, missing) = lazaret(&world, "undo", &[words[0], &format!("{id}:99999")]);
+        assert_eq!(missing["error"]["kind"], "not_found", "nothing is undone where one is not there");
+        assert_eq!(world.get("b"), b"second");
+        let done = run(world.lazaret("undo").arg("--json").args(&words), LIMIT).success();
+        assert_eq!(done.lines().count(), 3, "{done}");
+        assert!(!world.project.join("b").exists() && !world.project.join("c").exists());
+        assert_eq!(lazaret(&world, "undo", &[&format!("{}:{changed}", &id[..4])]).0, 0);
+        assert_eq!(world.get("a"), b"one");
+        // The first that is not undone ends it: what is older stays.
+        world.put("a", "theirs");
+        let (first, second) = (format!("{id}:{made}"), format!("{id}:{changed}"));
+        assert_eq!(run(world.lazaret("undo").args([&first, &second]), LIMIT).code(), 2);
+        assert_eq!(world.get("a"), b"theirs");
+        // What is neither names what it could be; and a call that changed nothing has nothing to undo.
+        let wrong = run(world.lazaret("undo").arg("abc"), LIMIT);
+        assert_eq!(wrong.code(), 2);
+        assert!(wrong.errors().contains("SESSION:NUMBER"), "{}", wrong.errors());
+        assert_eq!(lazaret(&world, "undo", &["0000:1"]).0, 1);
+    });
+}
+
 #[test]
 fn a_profile_that_only_reads_undoes_nothing_and_a_small_budget_keeps_little() {
     let world = World::new(Place::any());

@@ -300,7 +300,7 @@ fn a_root_that_takes_no_writes_keeps_nothing() {
     assert_eq!(ground.write("a", "x").unwrap().change, None);
     assert!(ground.names("central/.lazaret").is_empty());
     let ground = Ground::with(false);
-    let line = format!("1 1 1 644 {} - project:a\n", digest(b"x"));
+    let line = format!("2 {} 1 1 644 {} - project:a\n", "5e".repeat(16), digest(b"x"));
     ground.put(&format!("{CHANGES}/1"), line);
     ground.put(&object(b"x"), "x");
     assert_eq!(kind(ground.undo_with(1, "a", true)), ErrorKind::DeniedPolicy);

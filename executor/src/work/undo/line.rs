@@ -1,11 +1,11 @@
 //! What is written down of a change: one line of text, alone in its file.
 //!
 //! ```text
-//! 1 CALL TIME_MS MODE BEFORE AFTER ZONE:PATH
-//! 1 7 1732096812345 644 9f86…0a08 60303…e752 project:src/main.rs
+//! 2 SESSION CALL TIME_MS MODE BEFORE AFTER ZONE:PATH
+//! 2 5e3f…01c2 7 1732096812345 644 9f86…0a08 60303…e752 project:src/main.rs
 //! ```
 //!
-//! The mode is octal, a digest or a mode of what is not there is `-`, and of the path `%` and control characters are written as
+//! Session and call are those of the audit. The mode is octal, a digest or a mode of what is not there is `-`, and of the path `%` and control characters are written as
 //! `%XX`. The line may come from anybody who writes in the central root, so it is read strictly and believed in nothing:
 //! its path is checked like that of any request, its content by its digest, and its mode has no bits but permissions.
 
@@ -15,6 +15,9 @@ use std::fmt::Write as _;
 
 /// Bytes of the longest line: a path of [`PATH_MAX`](broker_protocol::path::PATH_MAX) bytes, each escaped, and the rest.
 pub(super) const LINE_MAX: usize = 3 * 4096 + 512;
+
+/// Digits of a session's id.
+pub const SESSION: usize = 32;
 
 /// A file as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +31,8 @@ pub(in crate::work) struct State {
 /// A change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::work) struct Entry {
+    /// The session that made it: [`SESSION`] hexadecimal digits.
+    pub(in crate::work) session: String,
     pub(in crate::work) call: CallId,
     /// Milliseconds since 1970.
     pub(in crate::work) time_ms: u64,
@@ -41,7 +46,7 @@ pub(in crate::work) struct Entry {
 impl Entry {
     /// The line.
     pub(super) fn to_line(&self) -> String {
-        let Entry { call, time_ms, path, before, after } = self;
+        let Entry { session, call, time_ms, path, before, after } = self;
         let mode = before.map_or("-".to_owned(), |state| format!("{:o}", state.mode.bits()));
         let [before, after] = [before.map(|state| state.digest), *after].map(|digest| match digest {
             Some(digest) => digest.to_string(),
@@ -49,16 +54,16 @@ impl Entry {
         });
         let path = escaped(path.relative());
         let zone = self.path.zone().name();
-        format!("1 {call} {time_ms} {mode} {before} {after} {zone}:{path}\n")
+        format!("2 {session} {call} {time_ms} {mode} {before} {after} {zone}:{path}\n")
     }
 
     /// Reads a line; `None` if it is torn, or not ours.
     pub(super) fn parse(line: &[u8]) -> Option<Self> {
         let line = std::str::from_utf8(line).ok()?.strip_suffix('\n')?;
-        let mut words = line.splitn(7, ' ');
+        let mut words = line.splitn(8, ' ');
         let mut word = || words.next();
-        let ("1", call, time_ms, mode, before, after, path) =
-            (word()?, word()?, word()?, word()?, word()?, word()?, word()?)
+        let ("2", session, call, time_ms, mode, before, after, path) =
+            (word()?, word()?, word()?, word()?, word()?, word()?, word()?, word()?)
         else {
             return None;
         };
@@ -70,9 +75,14 @@ impl Entry {
             }
             _ => return None,
         };
-        let (call, time_ms) = (call.parse().ok()?, time_ms.parse().ok()?);
-        Some(Entry { call, time_ms, path: zone_path(path)?, before, after: digest(after)? })
+        let (session, call, time_ms) = (id(session)?, call.parse().ok()?, time_ms.parse().ok()?);
+        Some(Entry { session, call, time_ms, path: zone_path(path)?, before, after: digest(after)? })
     }
+}
+
+fn id(word: &str) -> Option<String> {
+    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    (word.len() == SESSION && word.bytes().all(is_digit)).then(|| word.to_owned())
 }
 
 fn digest(word: &str) -> Option<Option<Digest>> {
@@ -120,7 +130,7 @@ mod tests {
         let digest = Digest([0xab; 32]);
         let before = Some(State { digest, mode: Mode::from_bits_truncate(0o640) });
         let path = ZonePath::new(Zone::Central, path).unwrap();
-        Entry { call: 7, time_ms: 9, path, before, after: Some(Digest([1; 32])) }
+        Entry { session: "5e".repeat(16), call: 7, time_ms: 9, path, before, after: Some(Digest([1; 32])) }
     }
 
     #[test]
@@ -151,8 +161,10 @@ mod tests {
             ("dir", "d%r"),
             ("640", "4640"),
             ("640", "-"),
-            ("1 7", "2 7"),
-            ("1 7", "1 -7"),
+            ("2 5e", "1 5e"),
+            ("2 5e", "2 5E"),
+            ("2 5e", "2 e"),
+            ("5e 7", "5e -7"),
             ("abab", "ab"),
         ] {
             let forged = line.replacen(from, to, 1);

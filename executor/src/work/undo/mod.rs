@@ -3,7 +3,7 @@
 //! Every change is kept before it is made, an undo too, so that it can be undone. Undoing is a write like any other: its
 //! path comes with the request, and is asked about as a path; the file must still be what the change left.
 
-mod line;
+pub mod line;
 pub mod store;
 
 use super::Worker;
@@ -18,7 +18,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 
 /// What a change takes in an answer beside its path.
-const CHANGE: usize = 8 + 8 + 8 + 4 + 8 + 2 * 33;
+const CHANGE: usize = 8 + (8 + line::SESSION) + 8 + 8 + 4 + 8 + 2 * 33;
 
 /// Why a change is not undone.
 #[derive(Debug, Error)]
@@ -74,6 +74,7 @@ impl Worker {
             None => None,
         };
         let entry = Entry {
+            session: self.session.borrow().clone(),
             call: self.call.get(),
             time_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
             // A name that is no text is found by the links that led to it.
@@ -106,7 +107,7 @@ impl Worker {
         let total = numbers.len() as u64;
         let (mut room, mut changes, mut cut) = (Room::new(), Vec::new(), false);
         for number in numbers {
-            let Some(Entry { call, time_ms, path, before, after }) = store.entry(number) else {
+            let Some(Entry { session, call, time_ms, path, before, after }) = store.entry(number) else {
                 continue;
             };
             cut = changes.len() == request.limit as usize || !room.take(CHANGE + path.relative().len());
@@ -114,7 +115,7 @@ impl Worker {
                 break;
             }
             let before = before.map(|state| state.digest);
-            changes.push(Change { number, call, time_ms, path, before, after });
+            changes.push(Change { number, session, call, time_ms, path, before, after });
         }
         let shown = changes.len() as u64;
         Ok(Changes { changes, truncated: cut.then_some(Truncated { total: Some(total), shown }) })

@@ -22,6 +22,7 @@ pub struct Ready<'a> {
 
 #[derive(Serialize)]
 struct Session<'a> {
+    id: &'a str,
     project: &'a str,
     central: &'a str,
     profile: &'a str,
@@ -37,6 +38,7 @@ impl<'a> Ready<'a> {
             matches!(report.state, broker_protocol::LayerState::InForce(_))
         };
         let session = Session {
+            id: &opened.session,
             project: &opened.project,
             central: &opened.central,
             profile: &opened.profile,

@@ -1,62 +1,204 @@
-//! `lazaret undo`: brings back what a change of a file tool has replaced.
+//! `lazaret undo`: brings back what changes of file tools have replaced.
 
 use super::call::{ask, report};
 use super::place::Place;
-use super::{runtime, say};
+use super::{exit, runtime, say};
 use crate::adapters::executor::{Connection, Greeting};
-use crate::domain::answer::{Answer, Details};
+use crate::domain::answer::{Answer, Asked, Changed, Details};
 use crate::ports::Sandbox;
-use broker_protocol::{Failed, History, Request, Undo as Wanted, ZonePath, limit};
+use broker_protocol::{CallId, ErrorKind, Failed, History, Request, Undo as Wanted, ZonePath, limit};
 use clap::Args;
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::str::FromStr;
+use thiserror::Error;
+
+/// Digits that a session's id must at least be named with.
+const DIGITS: usize = 4;
 
 const EXAMPLES: &str = "\
 Examples:
-  lazaret history          numbers the changes
-  lazaret undo 12          restores what change 12 replaced
-  lazaret undo 13          undoes that again, if it was change 13
-  lazaret undo 12 --force  although the file has changed since
+  lazaret history              lists the changes: number, time, call, file
+  lazaret undo 12              restores what change 12 replaced
+  lazaret undo 13              undoes that again, if it was change 13
+  lazaret undo 5e3f9a01:7      all that call 7 of the session 5e3f9a01… changed
+  lazaret undo 12 --force      although the file has changed since
+  lazaret undo 5e3f:8 5e3f:9   several, newest first: such as those of a batch
 
+A call is named as in the audit and the run log, by its session and its number
+there; the first digits of the session will do. Each call of a batch has a
+number of its own, as `call` in the batch's result.
 A file that the change has made is removed; folders made for it stay. A file
-that is no longer what the change left is not touched without --force.
+that is no longer what the change left is not touched without --force. Where
+one change cannot be undone, those before it are left as they are.
 
 Exit code: 0; 1 no such change, or what it replaced is not kept any more;
 2 wrong arguments, or the file has changed since; 3 violation; 125 lazaret
 failed; 126 refused by policy.";
 
-/// Undo a change of a file tool
+/// Undo changes of file tools
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Undo {
     /// Also when the file is no longer what the change left
     #[arg(long)]
     force: bool,
-    /// Print the whole result as one JSON object
+    /// Print the whole result as one JSON object, one for each change
     #[arg(long)]
     json: bool,
-    /// The change, by its number in `lazaret history` and in the call's result
-    #[arg(value_name = "CALL")]
-    change: u64,
+    /// A change by its number, or a call as SESSION:NUMBER
+    #[arg(value_name = "CALL", required = true)]
+    calls: Vec<Which>,
+}
+
+/// What is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Which {
+    /// The change of this number.
+    Change(u64),
+    /// All changes of a call, in the session whose id begins so.
+    Call { session: String, call: CallId },
+}
+
+#[derive(Debug, Error)]
+#[error(
+    "neither the number of a change, such as 12, nor a call as SESSION:NUMBER, such as 5e3f9a01:7, with {DIGITS} or more \
+     hexadecimal digits of the session; `lazaret history` lists both"
+)]
+struct NotOne;
+
+impl FromStr for Which {
+    type Err = NotOne;
+
+    fn from_str(text: &str) -> Result<Self, NotOne> {
+        let number = |digits: &str| digits.parse().map_err(|_| NotOne);
+        let Some((session, call)) = text.split_once(':') else { return number(text).map(Which::Change) };
+        if session.len() < DIGITS || !session.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(NotOne);
+        }
+        Ok(Which::Call { session: session.to_ascii_lowercase(), call: number(call)? })
+    }
+}
+
+impl Which {
+    /// The numbers of the changes that are meant.
+    fn among(&self, changes: &[Changed]) -> Result<Vec<u64>, Failed> {
+        let Which::Call { session, call } = self else {
+            // The answer to a change that is not listed says that there is none.
+            return Ok(vec![if let Which::Change(number) = self { *number } else { 0 }]);
+        };
+        let meant = || changes.iter().filter(|one| one.call == *call && one.session.starts_with(session));
+        let sessions: BTreeSet<&str> = meant().map(|one| one.session.as_str()).collect();
+        match sessions.len() {
+            1 => Ok(meant().map(|one| one.number).collect()),
+            0 => {
+                let message = format!(
+                    "no change of call {session}:{call} is kept; `lazaret history` lists those that are, and only file tools \
+                     and undo make any"
+                );
+                Err(Failed { kind: ErrorKind::NotFound, message })
+            }
+            _ => {
+                let sessions = sessions.into_iter().collect::<Vec<_>>().join(", ");
+                Err(say::invalid(format!("{session} may be one of {sessions}: write more of its digits")))
+            }
+        }
+    }
 }
 
 impl Undo {
     /// Undoes it; returns our exit code.
     pub fn main(self, place: &Place) -> Result<u8, Failed> {
         let greeting = Greeting::open(&place.endpoint(), place.open(0)?)?;
-        let answer = runtime()?.block_on(async { self.perform(&greeting.opened().await?).await })?;
-        report(&answer, self.json)
+        let answers = runtime()?.block_on(async { self.perform(&greeting.opened().await?).await })?;
+        answers.iter().try_fold(exit::OK, |worst, answer| Ok(report(answer, self.json)?.max(worst)))
+    }
+
+    /// The answers of all changes that are meant, newest first, up to the first that is not undone.
+    async fn perform(&self, sandbox: &Connection) -> Result<Vec<Answer>, Failed> {
+        let history = ask(sandbox, Request::History(History { limit: limit::CHANGES })).await;
+        let Details::Changes { changes } = &history.about.details else { return Ok(vec![history]) };
+        let mut numbers = BTreeSet::new();
+        for which in &self.calls {
+            match which.among(changes) {
+                Ok(meant) => numbers.extend(meant.into_iter().map(Reverse)),
+                Err(failed) => return Ok(vec![Answer::failed(&Asked::only("undo"), failed)]),
+            }
+        }
+        let mut answers = Vec::new();
+        for Reverse(number) in numbers {
+            let answer = self.one(sandbox, changes, number).await?;
+            let stop = answer.error.is_some();
+            answers.push(answer);
+            if stop {
+                break;
+            }
+        }
+        Ok(answers)
     }
 
     /// The broker decides on a path, and so it has to be said with the number.
-    async fn perform(&self, sandbox: &Connection) -> Result<Answer, Failed> {
-        let history = ask(sandbox, Request::History(History { limit: limit::CHANGES })).await;
-        let Details::Changes { changes } = &history.about.details else { return Ok(history) };
-        let listed = changes.iter().find(|listed| listed.number == self.change);
-        // What is not listed has no path; the answer says that there is no such change.
-        let path = match listed {
+    async fn one(&self, sandbox: &Connection, changes: &[Changed], change: u64) -> Result<Answer, Failed> {
+        let path = match changes.iter().find(|listed| listed.number == change) {
             Some(listed) => sandbox.roots().parse(&listed.path),
+            // What is not listed has no path; the answer says that there is no such change.
             None => ZonePath::new(broker_protocol::Zone::Project, ""),
         };
         let path = path.map_err(|error| say::invalid(error.to_string()))?;
-        Ok(ask(sandbox, Request::Undo(Wanted { change: self.change, path, force: self.force })).await)
+        Ok(ask(sandbox, Request::Undo(Wanted { change, path, force: self.force })).await)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_a_number_and_a_call_has_a_session() {
+        let call = |session: &str, call| Which::Call { session: session.into(), call };
+        for (text, want) in [
+            ("12", Some(Which::Change(12))),
+            ("5e3f:7", Some(call("5e3f", 7))),
+            ("5E3F9A01:0", Some(call("5e3f9a01", 0))),
+            ("1234:7", Some(call("1234", 7))),
+            ("", None),
+            ("-1", None),
+            ("x", None),
+            ("5e3f", None),
+            ("5e3:7", None),
+            (":7", None),
+            ("5e3f:", None),
+            ("5e3f:x", None),
+            ("5e3g:7", None),
+            ("5e3f:7:8", None),
+        ] {
+            assert_eq!(text.parse().ok(), want, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_call_is_all_its_changes_and_of_one_session_only() {
+        let change = |number, session: &str, call| Changed {
+            number,
+            session: session.repeat(8),
+            call,
+            time_ms: 0,
+            path: "a".into(),
+            before: None,
+            after: None,
+        };
+        let changes =
+            [change(4, "5e3f", 7), change(3, "5e30", 7), change(2, "5e3f", 7), change(1, "5e3f", 6)];
+        let among = |text: &str| text.parse::<Which>().unwrap().among(&changes).map_err(|error| error.kind);
+        assert_eq!(among("5e3f:7"), Ok(vec![4, 2]));
+        assert_eq!(among("5e305e30:7"), Ok(vec![3]));
+        assert_eq!(among("5e3f:6"), Ok(vec![1]));
+        assert_eq!(among("5e3f:9"), Err(ErrorKind::NotFound));
+        assert_eq!(among("aaaa:7"), Err(ErrorKind::NotFound));
+        assert_eq!(among("12"), Ok(vec![12]));
+        let several = [change(2, "5e3f5e3f", 7), change(1, "5e3f5e3e", 7)];
+        let ambiguous = "5e3f:7".parse::<Which>().unwrap().among(&several).unwrap_err();
+        assert_eq!(ambiguous.kind, ErrorKind::InvalidInput);
+        assert!(ambiguous.message.contains("5e3f5e3e"), "{}", ambiguous.message);
     }
 }
