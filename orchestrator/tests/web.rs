@@ -276,6 +276,44 @@ fn a_page_is_fetched_where_a_line_opens_it_and_refused_where_none_does() {
     assert_eq!(page.seen().len(), 1);
 }
 
+/// O27.
+#[test]
+fn a_selector_gives_what_it_means_or_says_why_not() {
+    let page = b"<title>T</title><nav>menu</nav><main><p class=x>one<p>two</main><p class=x>three".to_vec();
+    let page = Server::start((200, "text/html", page));
+    let plain = Server::start((200, "text/plain", b"<p>one".to_vec()));
+    let open = [&page, &plain].map(|server| format!("\"{}\"", server.address)).join(", ");
+    let open = Configuration::new(&format!("[profile.local.web]\nprivate = [{open}]"));
+    let fetch = |server: &Server, selector: Value| {
+        let input = json!({"url": server.url(), "selector": selector}).to_string();
+        let (code, out, _) =
+            lazaret(&open, &[], &["call", "web_fetch", &input, "--profile", "local", "--json"]);
+        (code, serde_json::from_str::<Value>(&out).unwrap())
+    };
+    let (code, result) = fetch(&page, json!("p.x"));
+    assert_eq!((code, &result["result"]), (0, &json!("one\n\nthree")), "{result}");
+    assert_eq!((&result["metadata"]["elements"], &result["metadata"]["title"]), (&json!(2), &json!("T")));
+    let (code, result) = fetch(&page, json!("table"));
+    assert_eq!((code, &result["error"]["kind"]), (1, &json!("not_found")));
+    assert_eq!(result["result"], "the selector \"table\": nothing in the page matches it");
+    let (code, result) = fetch(&plain, json!("p"));
+    assert_eq!((code, &result["error"]["kind"]), (1, &json!("io")));
+    assert!(result["result"].as_str().unwrap().contains("no HTML but text/plain"), "{result}");
+    // What is no selector is refused before anything is asked.
+    let seen = page.seen().len();
+    for (selector, rule) in [
+        (json!("a >"), "a CSS selector"),
+        (json!("x".repeat(501)), "at most 500 bytes"),
+        (json!(1), "a text"),
+    ] {
+        let (code, result) = fetch(&page, selector);
+        assert_eq!((code, &result["error"]["kind"]), (2, &json!("invalid_input")));
+        let said = result["result"].as_str().unwrap();
+        assert!(said.starts_with("field `selector`: ") && said.contains(rule), "{said}");
+    }
+    assert_eq!(page.seen().len(), seen);
+}
+
 #[test]
 fn refusals_have_their_codes() {
     let listed = Configuration::new("[web]\nallow = [\"docs.rs\"]\nsearch = false");

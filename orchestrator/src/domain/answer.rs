@@ -209,6 +209,9 @@ pub enum Details {
         media_type: String,
         #[serde(skip_serializing_if = "Option::is_none")]
         title: Option<String>,
+        /// How many elements were chosen.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        elements: Option<u64>,
         bytes: u64,
     },
     Found {

@@ -202,6 +202,12 @@ pub static WEB_TOOLS: [Tool<web::Build>; 2] = [
         fields: &[
             Field::must("url", Kind::Text, "The address, with https://."),
             Field::may(
+                "selector",
+                Kind::Text,
+                "Only those elements of an HTML page that this CSS selector means, such as `main` or `#content > p`; all of it if \
+                 absent. At most 500 bytes; without `:has` and pseudo-elements.",
+            ),
+            Field::may(
                 "max_length",
                 Kind::Whole { least: 1, most: web::SHOWN_MAX as u64 },
                 "At most this many bytes of text; 102400 if absent.",

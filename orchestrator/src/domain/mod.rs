@@ -5,6 +5,7 @@ pub mod field;
 pub mod request;
 pub mod web;
 pub mod readable;
+pub mod select;
 pub mod scope_file;
 pub mod answer;
 pub mod file_answer;

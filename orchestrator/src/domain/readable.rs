@@ -8,6 +8,7 @@ use super::web::Target;
 use encoding_rs::{Encoding, UTF_8};
 use html5gum::emitters::default::DefaultEmitter;
 use html5gum::{HtmlString, StartTag, Token, Tokenizer};
+use std::collections::HashMap;
 
 /// Most bytes of text that a page gives, whatever its links stand for.
 pub const TEXT_MAX: usize = 4 << 20;
@@ -90,24 +91,137 @@ pub struct Readable {
     pub whole: bool,
 }
 
-/// Reads HTML that was found at `base`.
-pub fn html(page: &str, base: &Target) -> Readable {
-    let mut emitter = DefaultEmitter::default();
+/// Reads HTML that was found at `base`: all of it, or the elements whose start tags stand at `chosen`, in order.
+pub fn html(page: &str, base: &Target, chosen: Option<&[usize]>) -> Readable {
+    let mut emitter = DefaultEmitter::new_with_span();
     emitter.naively_switch_states(true);
     let mut writer = Writer { base: Some(base), ..Writer::default() };
+    let mut choice = chosen.map(Choice::new);
     for token in Tokenizer::new_with_emitter(page, emitter) {
         let Ok(token) = token;
-        match token {
-            Token::StartTag(tag) => writer.start(&tag),
-            Token::EndTag(tag) => writer.end(&tag.name),
-            Token::String(text) => writer.text(&String::from_utf8_lossy(&text.value)),
-            Token::Comment(_) | Token::Doctype(_) | Token::Error(_) => {}
+        if choice.as_mut().is_none_or(|choice| choice.admits(&token, &mut writer)) {
+            match token {
+                Token::StartTag(tag) => writer.start(&tag),
+                Token::EndTag(tag) => writer.end(&tag.name),
+                Token::String(text) => writer.text(&String::from_utf8_lossy(&text.value)),
+                Token::Comment(_) | Token::Doctype(_) | Token::Error(_) => {}
+            }
         }
         if writer.out.len() > TEXT_MAX {
             return writer.finish(false);
         }
     }
     writer.finish(true)
+}
+
+/// What of a page is read where elements are chosen: these, with all that is in them, and the title.
+struct Choice<'a> {
+    /// Where the chosen elements begin that have not come yet.
+    starts: &'a [usize],
+    /// Names of the elements that are open, from the outermost, and how many of each name.
+    open: Vec<HtmlString>,
+    counts: HashMap<HtmlString, usize>,
+    /// How many were open outside of the chosen element that is being read.
+    inside: Option<usize>,
+}
+
+impl<'a> Choice<'a> {
+    fn new(starts: &'a [usize]) -> Self {
+        Self { starts, open: Vec::new(), counts: HashMap::new(), inside: None }
+    }
+
+    /// Whether `token` is to be read.
+    fn admits(&mut self, token: &Token<usize>, writer: &mut Writer<'_>) -> bool {
+        match token {
+            Token::StartTag(tag) => self.start(tag, writer),
+            Token::EndTag(tag) => self.end(&tag.name, writer),
+            Token::String(_) => self.inside.is_some() || writer.in_title,
+            Token::Comment(_) | Token::Doctype(_) | Token::Error(_) => false,
+        }
+    }
+
+    fn start(&mut self, tag: &StartTag<usize>, writer: &mut Writer<'_>) -> bool {
+        while self.open.last().is_some_and(|open| ends_before(open, &tag.name)) {
+            self.close(self.open.len() - 1, writer);
+        }
+        let at = tag.span.start;
+        self.starts = &self.starts[self.starts.partition_point(|start| *start < at)..];
+        let is_chosen = self.starts.first() == Some(&at);
+        if is_chosen && self.inside.is_none() {
+            writer.pause();
+        }
+        let is_read = is_chosen || self.inside.is_some();
+        if !is_void(&tag.name) && !tag.self_closing {
+            if is_chosen && self.inside.is_none() {
+                self.inside = Some(self.open.len());
+            }
+            *self.counts.entry(tag.name.clone()).or_default() += 1;
+            self.open.push(tag.name.clone());
+        }
+        is_read || *tag.name == *b"title"
+    }
+
+    fn end(&mut self, name: &HtmlString, writer: &mut Writer<'_>) -> bool {
+        if self.counts.get(name).is_none_or(|count| *count == 0) {
+            // It ends nothing.
+            return false;
+        }
+        let Some(place) = self.open.iter().rposition(|open| open == name) else { return false };
+        let is_read = self.inside.is_some_and(|outside| outside <= place) || **name == *b"title";
+        if is_read {
+            writer.end(name);
+        }
+        self.close(place, writer);
+        // It is read already: what comes after it may be outside.
+        false
+    }
+
+    /// Ends the element at `place`, and all in it.
+    fn close(&mut self, place: usize, writer: &mut Writer<'_>) {
+        for name in self.open.drain(place..) {
+            if let Some(count) = self.counts.get_mut(&name) {
+                *count -= 1;
+            }
+        }
+        if self.inside.is_some_and(|outside| outside >= place) {
+            self.inside = None;
+            writer.pause();
+        }
+    }
+}
+
+/// Elements that have no content and no end tag.
+fn is_void(name: &[u8]) -> bool {
+    matches!(
+        name,
+        b"area"
+            | b"base"
+            | b"br"
+            | b"col"
+            | b"embed"
+            | b"hr"
+            | b"img"
+            | b"input"
+            | b"link"
+            | b"meta"
+            | b"param"
+            | b"source"
+            | b"track"
+            | b"wbr"
+    )
+}
+
+/// Whether `open`, which may lack its end tag, is over where `next` begins.
+fn ends_before(open: &[u8], next: &[u8]) -> bool {
+    match open {
+        b"li" => next == b"li",
+        b"dt" | b"dd" => matches!(next, b"dt" | b"dd"),
+        b"td" | b"th" => matches!(next, b"td" | b"th" | b"tr" | b"tbody" | b"tfoot"),
+        b"tr" => matches!(next, b"tr" | b"tbody" | b"tfoot"),
+        b"option" => matches!(next, b"option" | b"optgroup"),
+        b"p" => breaks_around(next) == 2 || matches!(next, b"div" | b"ul" | b"ol" | b"form"),
+        _ => false,
+    }
 }
 
 /// The text of a piece of HTML, such as a search result with emphasis in it.
@@ -173,7 +287,7 @@ fn is_hidden(name: &[u8]) -> bool {
 }
 
 impl Writer<'_> {
-    fn start(&mut self, tag: &StartTag<()>) {
+    fn start(&mut self, tag: &StartTag<usize>) {
         let name: &[u8] = &tag.name;
         if self.hidden.is_some() {
             return;
@@ -212,6 +326,17 @@ impl Writer<'_> {
             b"a" => self.open_link(tag),
             _ => {}
         }
+    }
+
+    /// Here something is left out: what is open there ends, and what comes next begins a line.
+    fn pause(&mut self) {
+        self.close_link();
+        if self.preformatted > 0 {
+            self.breaks = 1;
+            self.word("```");
+        }
+        (self.hidden, self.preformatted, self.lists, self.in_title) = (None, 0, 0, false);
+        self.breaks = self.breaks.max(1);
     }
 
     fn end(&mut self, name: &HtmlString) {
@@ -280,14 +405,14 @@ impl Writer<'_> {
         (self.breaks, self.space) = (0, false);
     }
 
-    fn image(&mut self, tag: &StartTag<()>) {
+    fn image(&mut self, tag: &StartTag<usize>) {
         let words = attribute(tag, b"alt").map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "));
         if let Some(words) = words.filter(|words| !words.is_empty()) {
             self.word(&format!("[image: {words}]"));
         }
     }
 
-    fn open_link(&mut self, tag: &StartTag<()>) {
+    fn open_link(&mut self, tag: &StartTag<usize>) {
         self.close_link();
         let leads = |href: &String| !href.is_empty() && !href.starts_with('#');
         let target = attribute(tag, b"href").filter(leads).and_then(|href| self.base?.join(href.trim()).ok());
@@ -318,17 +443,71 @@ impl Writer<'_> {
     }
 }
 
-fn attribute(tag: &StartTag<()>, name: &[u8]) -> Option<String> {
+fn attribute(tag: &StartTag<usize>, name: &[u8]) -> Option<String> {
     tag.attributes.get(name).map(|value| String::from_utf8_lossy(&value.value).into_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::select::{ELEMENTS_MAX, Selector};
     use std::time::{Duration, Instant};
 
     fn read(page: &str) -> Readable {
-        html(page, &Target::parse("https://a.example/d/p").unwrap())
+        html(page, &Target::parse("https://a.example/d/p").unwrap(), None)
+    }
+
+    /// What of a page a selector means.
+    fn chosen(page: &str, selector: &str) -> String {
+        let (starts, _) = Selector::parse(selector).unwrap().find(page).unwrap();
+        html(page, &Target::parse("https://a.example/d/p").unwrap(), Some(&starts)).text
+    }
+
+    #[test]
+    fn a_selector_means_elements_with_all_that_is_in_them() {
+        let page = "<title>T</title><nav><a href=/n>nav</a></nav><main id=m><h1>Head</h1><p class=x>One <b>two</b><p>Three\
+            <ul><li>a<li class=x>b</ul><pre>c\n d</pre></main><footer><p class=x>foot <a href=/f>link</a></footer>";
+        for (selector, want) in [
+            ("main", "# Head\n\nOne two\n\nThree\n- a\n- b\n\n```\nc\n d\n```"),
+            ("#m > h1", "# Head"),
+            ("p.x", "One two\n\nfoot [link](https://a.example/f)"),
+            (".x", "One two\n- b\n\nfoot [link](https://a.example/f)"),
+            (
+                "main, main li, footer a",
+                "# Head\n\nOne two\n\nThree\n- a\n- b\n\n```\nc\n d\n```\n\n[link](https://a.example/f)",
+            ),
+            ("a[href^='/f']", "[link](https://a.example/f)"),
+            ("b", "two"),
+            ("a", "[nav](https://a.example/n)\n[link](https://a.example/f)"),
+        ] {
+            assert_eq!(chosen(page, selector), want, "{selector}");
+        }
+        let (starts, _) = Selector::parse("b").unwrap().find(page).unwrap();
+        let read = html(page, &Target::parse("https://a.example/").unwrap(), Some(&starts));
+        assert_eq!(read.title.as_deref(), Some("T"));
+    }
+
+    #[test]
+    fn a_chosen_element_ends_where_it_does_however_a_page_is_broken() {
+        for (page, selector, want) in [
+            ("<div><p id=a>in</div>out", "#a", "in"),
+            ("<div id=a>in</span></p>in</div>out", "#a", "inin"),
+            ("<div id=a><div>in</div>in</div>out", "#a", "in\nin"),
+            ("<div id=a><div>in</div>in", "#a", "in\nin"),
+            ("<table><tr><td id=a>in<td>out<tr><td>out</table>", "#a", "in"),
+            ("<dl><dt>out<dd id=a>in<dt>out</dl>", "#a", "in"),
+            ("<section><pre id=a>in</section><p>out", "#a", "```\nin\n```"),
+            ("<section><script id=a>no</script></section><p id=b>in</p>", "script, #b", "in"),
+            ("<p id=a>in<img alt=x id=b>", "img", "[image: x]"),
+            ("<!-- <p id=a>no</p> --><p id=a>in", "#a", "in"),
+            ("<script>'<p id=a>no</p>'</script><p id=a>in", "#a", "in"),
+            ("<p id=a>in<title>t</title>", "#a", "in"),
+        ] {
+            assert_eq!(chosen(page, selector), want, "{page}");
+        }
+        // Far behind its beginning, and between characters of more than a byte.
+        let page = format!("{}<p id=a>in</p>out", "é<b>x</b>".repeat(50_000));
+        assert_eq!(chosen(&page, "#a"), "in");
     }
 
     fn text(page: &str) -> String {
@@ -390,13 +569,53 @@ mod tests {
         ];
         for (name, page) in cases {
             let start = Instant::now();
-            let read = html(&page, &link);
+            let read = html(&page, &link, None);
             let took = start.elapsed();
             assert!(read.text.len() <= TEXT_MAX + LINK_MAX + 100, "{name}: {}", read.text.len());
             assert_eq!(read.whole, name != "links", "{name}");
             // A debug build; quadratic work would take minutes.
             assert!(took < Duration::from_secs(10), "{name}: {took:?}");
             println!("{name}: {} bytes in {took:?}", page.len());
+        }
+    }
+
+    #[test]
+    fn hostile_pages_and_selectors_take_no_more_than_their_bounds() {
+        let link = Target::parse("https://a.example/").unwrap();
+        let names = "<b a=1><i b=2><u c=3>";
+        let cases = [
+            ("depth", "<div>".repeat(200_000)),
+            ("up and down", format!("{}{}", "<div>".repeat(9_000), "<i></i>".repeat(100_000))),
+            ("formatting", format!("<p>{}</p>{}", names.repeat(20_000), "<p>x</p>".repeat(50_000))),
+            ("ends of nothing", format!("{}{}", "<div>".repeat(9_000), "</x>".repeat(200_000))),
+            ("siblings", "<p>x</p>".repeat(100_000)),
+            ("one tag", format!("<p {}", "a=1 ".repeat(500_000))),
+            ("quote", format!("<p a=\"{}", "x".repeat(2_000_000))),
+            ("script", "<script>".repeat(100_000)),
+        ];
+        let selectors = [
+            "*",
+            "div div div div div div i",
+            "p:nth-of-type(2n+1)",
+            "b > i > u > b i u p",
+            "no",
+            ":not(p):not(i)",
+        ];
+        for (name, page) in &cases {
+            for selector in selectors {
+                let start = Instant::now();
+                let found = Selector::parse(selector).unwrap().find(page);
+                if let Ok((starts, _)) = &found {
+                    let read = html(page, &link, Some(starts));
+                    assert!(
+                        starts.len() <= ELEMENTS_MAX && read.text.len() <= 2 * TEXT_MAX,
+                        "{name} {selector}"
+                    );
+                }
+                let took = start.elapsed();
+                println!("{name}, {selector}: {:?} in {took:?}", found.map(|(starts, _)| starts.len()));
+                assert!(took < Duration::from_secs(10), "{name} {selector}: {took:?}");
+            }
         }
     }
 

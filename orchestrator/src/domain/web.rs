@@ -5,6 +5,7 @@ use super::catalogue::Tool;
 use super::field::{FieldError, Input};
 use super::profile::note;
 use super::request::InputError;
+use super::select::{SelectError, Selector};
 use super::text::{is_unsafe, unfinished};
 use broker_protocol::{Effect, ErrorKind, Failed};
 use core::net::IpAddr;
@@ -67,6 +68,8 @@ pub struct Search {
 pub struct Fetch {
     /// From where.
     pub target: Target,
+    /// What of an HTML page is wanted, if not all.
+    pub selector: Option<Selector>,
     /// Most bytes of text to show, 1 to [`SHOWN_MAX`].
     pub shown: u32,
     /// Seconds for all of it, 1 to [`TIMEOUT_MAX_S`].
@@ -94,13 +97,18 @@ pub fn search(mut input: Input) -> Result<Ask, InputError> {
 /// Builds a [`Fetch`].
 pub fn fetch(mut input: Input) -> Result<Ask, InputError> {
     let url = input.text("url").unwrap_or_default();
-    let target = Target::parse(&url).map_err(|error| FieldError::Rule {
-        name: "url".into(),
-        rule: error.to_string(),
-        found: if url.len() > 200 { format!("a text of {} bytes", url.len()) } else { format!("{url:?}") },
-    })?;
+    let broken = |name: &str, rule: String, text: &str| FieldError::Rule {
+        name: name.into(),
+        rule,
+        found: if text.len() > 200 { format!("a text of {} bytes", text.len()) } else { format!("{text:?}") },
+    };
+    let target = Target::parse(&url).map_err(|error| broken("url", error.to_string(), &url))?;
+    let selector = input.text("selector");
+    let read = |text: &String| Selector::parse(text).map_err(|rule| broken("selector", rule, text));
+    let selector = selector.as_ref().map(read).transpose()?;
     let shown = input.small("max_length").unwrap_or(SHOWN);
-    Ok(Ask::Fetch(Fetch { target, shown, timeout_s: input.small("timeout").unwrap_or(TIMEOUT_S) }))
+    let timeout_s = input.small("timeout").unwrap_or(TIMEOUT_S);
+    Ok(Ask::Fetch(Fetch { target, selector, shown, timeout_s }))
 }
 
 /// Where to go: `http` or `https`, a host, no user and no fragment. The host is as the URL standard reads it, so each
@@ -243,8 +251,10 @@ pub struct Page {
     pub media: String,
     /// Its title, if it is HTML and has one.
     pub title: Option<String>,
-    /// Its text, all that was read.
+    /// Its text, all that was read and is wanted.
     pub text: String,
+    /// How many elements were chosen, if any were to be.
+    pub elements: Option<u64>,
     /// Bytes that were read, unpacked.
     pub bytes: u64,
     /// Whether that is all there is.
@@ -311,6 +321,8 @@ pub enum WebError {
     Http(#[from] HttpError),
     #[error("the page is not text but {0}")]
     NotText(String),
+    #[error("the selector {selector:?}: {error}")]
+    Select { selector: String, error: SelectError },
     #[error("not done within {0} s")]
     TimedOut(u32),
     #[error("the policy cannot be read: {0}")]
@@ -326,12 +338,15 @@ impl WebError {
             | WebError::OtherHost { .. } => ErrorKind::DeniedPolicy,
             WebError::Address { .. } => ErrorKind::Violation,
             WebError::Http(HttpError::Status(404 | 410)) => ErrorKind::NotFound,
+            WebError::Select { error: SelectError::Nothing, .. } => ErrorKind::NotFound,
+            WebError::Select { error: SelectError::TooMuch, .. } => ErrorKind::ResourceLimit,
             WebError::TimedOut(_) => ErrorKind::Timeout,
             WebError::Policy(_) => ErrorKind::Internal,
             WebError::NoEngine { .. }
             | WebError::Redirect(_)
             | WebError::Redirects
             | WebError::Http(_)
+            | WebError::Select { error: SelectError::NoHtml(_), .. }
             | WebError::NotText(_) => ErrorKind::Io,
         }
     }
@@ -384,6 +399,7 @@ impl Page {
             url: self.target.to_string(),
             media_type: self.media.clone(),
             title: self.title.clone(),
+            elements: self.elements,
             bytes: self.bytes,
         };
         told("web_fetch", out, cut, details)
@@ -532,6 +548,21 @@ mod tests {
             ),
             (
                 "web_fetch",
+                json!({"url": "https://a.example", "selector": "a >"}),
+                "field `selector`: a CSS selector (Dangling combinator in selector), this is \"a >\"",
+            ),
+            (
+                "web_fetch",
+                json!({"url": "https://a.example", "selector": "x".repeat(501)}),
+                "field `selector`: at most 500 bytes, this is a text of 501 bytes",
+            ),
+            (
+                "web_fetch",
+                json!({"url": "https://a.example", "selector": 1}),
+                "field `selector`: a text, this is 1",
+            ),
+            (
+                "web_fetch",
                 json!({"url": "file:///etc/passwd"}),
                 "field `url`: a URL that begins with https:// (or http://), this is \"file:///etc/passwd\"",
             ),
@@ -571,6 +602,7 @@ mod tests {
             media: "text/plain".into(),
             title: None,
             text: text.into(),
+            elements: None,
             bytes: 9,
             whole,
         };

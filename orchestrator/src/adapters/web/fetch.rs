@@ -3,7 +3,8 @@
 use super::WebClient;
 use super::guard::{self, Resolve};
 use super::http::{self, BODY_MAX, Body};
-use crate::domain::readable::{self, Kind};
+use crate::domain::readable::{self, Kind, Readable};
+use crate::domain::select::{SelectError, Selector};
 use crate::domain::web::{Fetch, HttpError, Page, REDIRECTS_MAX, Target, WebError};
 use policies::WebPolicy;
 use reqwest::Response;
@@ -22,7 +23,7 @@ pub async fn fetch<R: Resolve>(client: &WebClient<R>, fetch: &Fetch) -> Result<P
         let response = client.http.get(&target, &addresses, http::accepting(WANTED)).await?;
         match leads_to(&response, &target)? {
             Some(next) => target = followed(policy, &target, next)?,
-            None => return page(response, target).await,
+            None => return page(response, target, fetch.selector.as_ref()).await,
         }
     }
     Err(WebError::Redirects)
@@ -46,7 +47,7 @@ fn followed(policy: &WebPolicy, from: &Target, next: Target) -> Result<Target, W
     Err(WebError::OtherHost { to: next })
 }
 
-async fn page(response: Response, target: Target) -> Result<Page, WebError> {
+async fn page(response: Response, target: Target, wanted: Option<&Selector>) -> Result<Page, WebError> {
     let status = response.status();
     if !status.is_success() {
         return Err(HttpError::Status(status.as_u16()).into());
@@ -64,12 +65,21 @@ async fn page(response: Response, target: Target) -> Result<Page, WebError> {
         return Err(WebError::NotText("binary, whatever it is called".into()));
     }
     let text = readable::decode(&bytes, charset.as_deref(), kind, !whole);
-    let read = match kind {
-        Kind::Html => readable::html(&text, &target),
-        Kind::Plain => readable::Readable { title: None, text, whole: true },
+    let refused = |error| {
+        let selector = wanted.map_or(String::new(), |wanted| wanted.text().to_owned());
+        WebError::Select { selector, error }
     };
-    let (title, whole) = (read.title, read.whole && whole);
-    Ok(Page { target, media, title, text: read.text, bytes: bytes.len() as u64, whole })
+    let (read, elements, all) = match (kind, wanted) {
+        (Kind::Html, None) => (readable::html(&text, &target, None), None, true),
+        (Kind::Html, Some(wanted)) => {
+            let (chosen, all) = wanted.find(&text).map_err(refused)?;
+            (readable::html(&text, &target, Some(&chosen)), Some(chosen.len() as u64), all)
+        }
+        (Kind::Plain, None) => (Readable { title: None, text, whole: true }, None, true),
+        (Kind::Plain, Some(_)) => return Err(refused(SelectError::NoHtml(media))),
+    };
+    let (title, whole) = (read.title, read.whole && whole && all);
+    Ok(Page { target, media, title, text: read.text, elements, bytes: bytes.len() as u64, whole })
 }
 
 /// The media type in lower case, and the `charset` that is said with it.

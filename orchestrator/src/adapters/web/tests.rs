@@ -111,7 +111,7 @@ fn get<R: Resolve>(client: &WebClient<R>, url: &str) -> Result<Page, WebError> {
 }
 
 fn get_within<R: Resolve>(client: &WebClient<R>, url: &str, timeout_s: u32) -> Result<Page, WebError> {
-    let asked = Fetch { target: Target::parse(url).unwrap(), shown: 1000, timeout_s };
+    let asked = Fetch { target: Target::parse(url).unwrap(), selector: None, shown: 1000, timeout_s };
     block_on(Web::fetch(client, &asked))
 }
 
