@@ -89,6 +89,8 @@ pub struct Permission {
 impl Scope {
     /// The tools of a scope without a permission.
     pub const BARE: [&str; 2] = ["file_read", "web_search"];
+    /// The tools that do nothing without the network.
+    pub const NETWORK: [&str; 2] = ["web_search", "web_fetch"];
 
     /// Checks every limit that the type does not hold by itself. Whether the globs are globs is for the policy to say.
     pub fn check(&self) -> Result<(), TooLarge> {
@@ -102,12 +104,15 @@ impl Scope {
         Ok(())
     }
 
-    /// The permission for `tool`, if it may be used.
+    /// Whether `tool` may be used.
     pub fn permits(&self, tool: &str) -> bool {
         if self.permissions.is_empty() {
             return Self::BARE.contains(&tool);
         }
-        self.permissions.iter().any(|permission| permission.tool == tool && permission.allowed)
+        let is_enough = |permission: &Permission| permission.network || !Self::NETWORK.contains(&tool);
+        self.permissions
+            .iter()
+            .any(|permission| permission.tool == tool && permission.allowed && is_enough(permission))
     }
 }
 
@@ -183,5 +188,9 @@ mod tests {
         let refused = Permission { allowed: false, ..permission("grep") };
         let own = scope(vec![permission("bash"), refused]);
         assert!(own.permits("bash") && !own.permits("grep") && !own.permits("file_read"));
+        // What is nothing without the network is not permitted without it.
+        let web = |tool: &str, network| scope(vec![Permission { network, ..permission(tool) }]).permits(tool);
+        assert_eq!(Scope::NETWORK.map(|tool| (web(tool, true), web(tool, false))), [(true, false); 2]);
+        assert!(web("bash", false) && web("mine", false));
     }
 }

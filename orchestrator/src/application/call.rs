@@ -11,13 +11,14 @@ use crate::domain::profile::Profile;
 use crate::domain::redact::Redactor;
 use crate::domain::request::{InputError, Plan, live};
 use crate::domain::violation::SecurityEvent;
-use crate::domain::web::{self, Ask};
+use crate::domain::web::{self, Ask, WebError};
 use crate::ports::{
     Approval, Approver, Audience, Caller, Event, Gone, Named, Observer, Question, Reply, Running, Sandbox,
     Web, With,
 };
 use broker_protocol::{
     CallId, Challenge, Channel, Effect, ErrorKind, Failed, GrantFault, Outcome, Request, Risk, Roots, Scope,
+    limit,
 };
 use serde_json::Value;
 use std::borrow::Cow;
@@ -299,8 +300,10 @@ impl<W: Web> Tools<W> {
                 Ask::Fetch(asked) => self.web.fetch(&asked).await.map(|page| page.tell(asked.shown)),
             }
         };
+        let most = self.most_for(&asked.tool);
         let told = tokio::select! {
-            told = told => told.map_err(Failed::from),
+            told = timeout(Duration::from_secs(most.into()), told) =>
+                told.unwrap_or(Err(WebError::TimedOut(most))).map_err(Failed::from),
             () = caller.cancelled() => Err(Failed { kind: ErrorKind::Cancelled, message: "the call was cancelled".into() }),
         };
         let mut answer = told.unwrap_or_else(|failed| Answer::failed(asked, failed));
@@ -312,7 +315,7 @@ impl<W: Web> Tools<W> {
     /// A call of a tool that is not built in. There is no way to stop it but to listen no longer.
     async fn remote<C>(&self, asked: &Asked, added: &Added, input: Value, caller: &impl Caller<C>) -> Answer {
         let failed = |kind, message: String| Err(Failed { kind, message });
-        let (begun, limit_s) = (Instant::now(), self.time_for(added));
+        let (begun, limit_s) = (Instant::now(), added.timeout_s.min(self.most_for(added.name())));
         let named = Named { id: caller.id(), part: caller.part() };
         let reply = tokio::select! {
             reply = timeout(Duration::from_secs(limit_s.into()), added.remote.call(named, input)) => reply
@@ -332,11 +335,11 @@ impl<W: Web> Tools<W> {
         answer
     }
 
-    /// How long a tool that is not built in may take, in seconds: as its maker says, and no longer than the scope says.
-    fn time_for(&self, added: &Added) -> u32 {
+    /// How long a call of `tool` may take that we carry out, in seconds, by the session's scope.
+    fn most_for(&self, tool: &str) -> u32 {
         let permissions = self.settings.scope.iter().flat_map(|scope| &scope.permissions);
-        let most = permissions.filter(|one| one.tool == added.name()).find_map(|one| one.timeout_s);
-        added.timeout_s.min(most.unwrap_or(u32::MAX))
+        let most = permissions.filter(|one| one.tool == tool).find_map(|one| one.timeout_s);
+        most.unwrap_or(limit::TIMEOUT_S)
     }
 
     /// The last thing that happens to every answer.

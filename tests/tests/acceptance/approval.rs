@@ -65,6 +65,15 @@ fn ac_22_a_guided_session_asks_before_bash_and_nothing_runs_until_the_answer() {
         assert!(is_question(&session.event(&id, SOON).unwrap()));
         session.send(&json!({ "id": id, "approve": "no" }));
         assert_eq!(session.answer_within(&id, SOON).kind(), "denied_user");
+        // AC-34: an answer for nobody is said to be one, and is none for a call that comes later.
+        for late in [id.as_str(), "never"] {
+            session.send(&json!({ "id": late, "approve": "once" }));
+            let notice = session.event(late, SOON).unwrap();
+            assert_eq!(
+                (&notice["event"], &notice["error"]["kind"]),
+                (&json!("notice"), &json!("invalid_input"))
+            );
+        }
         let silent = session.call("bash", json!({ "command": "touch silent" }));
         assert_eq!(silent.kind(), "approval_timeout");
         assert_eq!(silent.result["error"]["layer"], "policy");

@@ -133,7 +133,27 @@ fn b4_a_tool_outside_the_scope_is_refused_and_nothing_runs() {
 
 fn permission(tool: &str, paths: &[&str]) -> Permission {
     let paths = paths.iter().map(ToString::to_string).collect();
-    Permission { tool: tool.into(), allowed: true, paths, timeout_s: None, network: false }
+    Permission { tool: tool.into(), allowed: true, paths, timeout_s: None, network: tool.starts_with("web_") }
+}
+
+/// A8: a scope without the network has no web tools, in the client's list and in the executor.
+#[test]
+fn a8_without_the_network_a_scope_has_no_web_tools() {
+    let world = World::new(Place::any());
+    let text = "tool_permissions:\n  web_search: { allowed: true, network: false }\n  web_fetch: { allowed: true }\n";
+    let file = world.put("scope.yaml", text);
+    assert_eq!(tools(&world, &["--scope", file.to_str().unwrap()]), names(&["web_fetch"]));
+    let mut call = world.lazaret("call");
+    call.arg("--scope").arg(&file).args(["web_search", r#"{"query":"q"}"#]);
+    run(&mut call, LIMIT).expect(126);
+    let closed = |tool: &str| Permission { network: false, ..permission(tool, &[]) };
+    let mut broker = narrowed(&world, vec![closed("web_search"), permission("web_fetch", &[])]);
+    for (request, want) in [
+        (Request::Effect(Effect::WebSearch { query: "q".into() }), "scope:web_search"),
+        (Request::Effect(Effect::WebFetch { url: "https://example.org/".into() }), "granted"),
+    ] {
+        assert_eq!(said(&mut broker, request.clone()), want, "{request:?}");
+    }
 }
 
 /// A session that a hostile client has narrowed, and will not keep to.

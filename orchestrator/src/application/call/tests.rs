@@ -579,6 +579,29 @@ fn a_tool_that_never_answers_is_given_up() {
     assert_eq!(kind(&answer), "timeout");
 }
 
+#[test]
+fn a_web_tool_takes_no_longer_than_its_scope_says() {
+    let permission = Permission {
+        tool: "web_fetch".into(),
+        allowed: true,
+        paths: vec![],
+        timeout_s: Some(7),
+        network: true,
+    };
+    let scope = Some(Scope { permissions: vec![permission] });
+    let (tools, _) = tools(Settings { scope, ..settings() });
+    let (sandbox, mut ears) = (plain(), Ears::default());
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    // The web of these tests never answers.
+    let answer = runtime.block_on(async {
+        let url = json!({"url": "https://example.org/"});
+        let call = tools.call(&sandbox, "web_fetch", url, &mut ears);
+        timeout(Duration::from_secs(8), call).await.unwrap()
+    });
+    assert_eq!((kind(&answer), answer.error.unwrap().message.as_str()), ("timeout", "not done within 7 s"));
+}
+
 fn batch(calls: &[(&str, Value)]) -> Value {
     let call = |(tool, input): &(&str, Value)| json!({"tool_name": tool, "parameters": input});
     json!({"description": "d", "invocations": calls.iter().map(call).collect::<Vec<_>>()})

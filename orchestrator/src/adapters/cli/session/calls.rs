@@ -134,13 +134,10 @@ impl Calls {
         }
     }
 
-    /// Answers a call's question. An answer to a call that has its result already is late, and not worth a word.
-    pub fn approve(&self, id: Value, part: Option<u64>, approval: Approval) -> Result<(), Wrong> {
-        match self.0.entry(&id) {
-            Some(entry) if !entry.questions.answer(part, approval) => {
-                Err(Wrong { id, error: LineError::NotAsked })
-            }
-            Some(_) | None => Ok(()),
+    /// Answers a call's question. Who answers what nobody asks is told: a yes is never lost without a word.
+    pub async fn approve(&self, id: &Value, part: Option<u64>, approval: Approval) {
+        if !self.0.entry(id).is_some_and(|entry| entry.questions.answer(part, approval)) {
+            self.nobody(id, LineError::NotAsked).await;
         }
     }
 
@@ -198,12 +195,15 @@ impl Calls {
 
     /// Takes what the application says of a call that it was to carry out. Of what nobody waits for any more it is told.
     pub async fn tell(&self, id: &Value, part: Option<u64>, told: Told) {
-        if self.0.entry(id).is_some_and(|entry| entry.told.answer(part, told)) {
-            return;
+        if !self.0.entry(id).is_some_and(|entry| entry.told.answer(part, told)) {
+            self.nobody(id, LineError::NotExecuting).await;
         }
-        let failed = Failed { kind: ErrorKind::InvalidInput, message: LineError::NotExecuting.to_string() };
+    }
+
+    /// Says that an answer is for nobody. It is only a notice: the call may have its result, and it has one only.
+    async fn nobody(&self, id: &Value, error: LineError) {
+        let failed = Failed { kind: ErrorKind::InvalidInput, message: error.to_string() };
         let error = ErrorBody::new(&failed);
-        // The call may have its result, and it has one only.
         let _ = self.0.writer.line(&Notice { id: Some(id), event: "notice", error }).await;
     }
 

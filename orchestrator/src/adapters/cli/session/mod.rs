@@ -79,8 +79,8 @@ program is asked about. It waits for "approve"; without an answer in time its
 result is the error approval_timeout, and it was not started. With "channel":
 "separate" the answer is taken from `lazaret approve` only.
 Each call ends with exactly one result. A wrong line gets a result with
-status "error" and its id, or null. A line for a call that has ended is
-ignored. At the end of the input, other calls under way are waited for.
+status "error" and its id, or null. A cancel or input for a call that has ended
+is ignored; an answer that nobody waits for gets a notice. At the end of the input, other calls under way are waited for.
 Tools of your own are registered by `register` and called like any other: the
 policy decides, by the tool's name and "risk" ("high" if absent). Then the call
 comes to you as "execute", and waits up to "timeout" seconds (60; at most 600)
@@ -183,7 +183,7 @@ impl Desk {
                 calls.feed(id, bytes, end, held).await?;
             }
             Order::Cancel => calls.cancel(&id),
-            Order::Approve(part, approval) => calls.approve(id, part, approval)?,
+            Order::Approve(part, approval) => calls.approve(&id, part, approval).await,
             Order::Grants(revoke) => calls.grants(&id, revoke).await,
             Order::Register(asked) => calls.register(&id, *asked).await,
             Order::Unregister(tool) => calls.unregister(&id, tool).await,
