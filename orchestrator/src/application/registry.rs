@@ -4,7 +4,9 @@
 //! nothing else tells it from a built-in one.
 
 use crate::domain::answer::Answer;
-use crate::domain::catalogue::{Category, NOT_SUPPORTED, TOOLS, Tool, WEB_TOOLS, canonical, web_tool};
+use crate::domain::catalogue::{
+    Category, NOT_SUPPORTED, TOOLS, Tool, WEB_TOOLS, canonical, known_as, web_tool,
+};
 use crate::domain::clean::Cleaner;
 use crate::domain::schema::{Schema, SchemaError};
 use crate::domain::tool_name;
@@ -326,8 +328,10 @@ impl Registry {
     pub fn list(&self, scope: Option<&Scope>) -> Vec<Entry> {
         let built_in = TOOLS.iter().map(Entry::BuiltIn).chain(WEB_TOOLS.iter().map(Entry::Web));
         let added = self.added.values().cloned().map(Entry::Added);
+        // What is a command to the executor is permitted only where commands are.
+        let permits = |scope: &Scope, name: &str| scope.permits(name) && scope.permits(known_as(name));
         let is_shown = |entry: &Entry| {
-            !self.disabled.contains(entry.name()) && scope.is_none_or(|scope| scope.permits(entry.name()))
+            !self.disabled.contains(entry.name()) && scope.is_none_or(|scope| permits(scope, entry.name()))
         };
         let mut shown: Vec<Entry> = built_in.chain(added).filter(is_shown).collect();
         shown.sort_by(|one, other| one.name().cmp(other.name()));
@@ -558,6 +562,11 @@ mod tests {
         };
         let scope = Scope { permissions: vec![permission("grep", true), permission("bash", false)] };
         assert_eq!(names(&registry, Some(&scope)), ["grep"]);
+        // A test suite is a command.
+        let scope =
+            |tools: &[&str]| Scope { permissions: tools.iter().map(|tool| permission(tool, true)).collect() };
+        assert_eq!(names(&registry, Some(&scope(&["run_tests"]))), [""; 0]);
+        assert_eq!(names(&registry, Some(&scope(&["run_tests", "bash"]))), ["bash", "run_tests"]);
     }
 
     #[test]

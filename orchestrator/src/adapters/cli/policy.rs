@@ -9,10 +9,10 @@ use super::say::{self, internal, invalid};
 use crate::adapters::state;
 use crate::application::batch::nested;
 use crate::application::registry::{Entry, Registry};
-use crate::domain::catalogue::{TOOLS, WEB_TOOLS, canonical};
+use crate::domain::catalogue::{TOOLS, WEB_TOOLS, canonical, known_as};
 use crate::domain::request::{Invocation, Plan};
 use crate::domain::scope_file;
-use crate::domain::small::{BATCH, FINISH_TASK, RUN_TESTS, THINKING};
+use crate::domain::small::{BATCH, FINISH_TASK, THINKING};
 use crate::domain::web;
 use broker_protocol::{Command as Run, Failed, Open, Request, Risk, Roots, Trust};
 use clap::{Args, Subcommand};
@@ -188,11 +188,6 @@ fn agree(sources: Vec<Source>, host: &Host) -> Result<Vec<String>, String> {
         notes = policy.rules.iter().filter_map(note).collect();
     }
     Ok(notes)
-}
-
-/// The name by which the executor, and so a rule, knows a tool.
-fn known_as(tool: &str) -> &str {
-    if tool == RUN_TESTS.name { "bash" } else { tool }
 }
 
 /// A rule that may never be asked: its tool or parameter is none of ours.
