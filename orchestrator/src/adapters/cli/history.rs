@@ -12,6 +12,9 @@ Examples:
   lazaret history
   lazaret history --limit 5 --json | jq '.metadata.changes[].path'
 
+A line has the number of the change, its time, what it did, the call that made
+it as SESSION:NUMBER, and the file. `lazaret undo` takes the number or the call;
+the audit and the run log have the call under the same session and number.
 Kept are the changes of `file_write`, `file_edit` and `undo` below these roots,
 as many as the policy's limit `undo` has room for. What commands change is not
 kept. A command in a cell can forge or delete entries; `lazaret undo` checks
