@@ -40,8 +40,8 @@ pub struct Place {
     /// A file of tool permissions (YAML or TOML) that narrows the session; `none` for no scope
     #[arg(long, global = true, value_name = "FILE", help_heading = "Narrowing")]
     scope: Option<PathBuf>,
-    /// How much is asked before a call: supervised (or ask), guided (or auto), autonomous (or yolo) [default: guided for
-    /// session, autonomous for what is typed]
+    /// How much is asked before a call: supervised (or ask), guided (or auto), autonomous (or yolo) [default: autonomous,
+    /// nothing is asked; `policy` answers for guided]
     #[arg(long, global = true, value_name = "LEVEL", help_heading = "Narrowing", value_parser = trust)]
     trust: Option<Trust>,
     /// Keep no log of this run; the executor's audit is kept all the same

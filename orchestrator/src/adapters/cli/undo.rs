@@ -83,9 +83,10 @@ impl FromStr for Which {
 impl Which {
     /// The numbers of the changes that are meant.
     fn among(&self, changes: &[Changed]) -> Result<Vec<u64>, Failed> {
-        let Which::Call { session, call } = self else {
+        let (session, call) = match self {
             // The answer to a change that is not listed says that there is none.
-            return Ok(vec![if let Which::Change(number) = self { *number } else { 0 }]);
+            Which::Change(number) => return Ok(vec![*number]),
+            Which::Call { session, call } => (session, call),
         };
         let meant = || changes.iter().filter(|one| one.call == *call && one.session.starts_with(session));
         let sessions: BTreeSet<&str> = meant().map(|one| one.session.as_str()).collect();
