@@ -1,6 +1,7 @@
 //! An open session: its calls, its cells, its file worker, its background processes.
 
 mod asked;
+mod cells;
 mod processes;
 mod steer;
 
@@ -26,6 +27,7 @@ use broker_protocol::{
     Bash, Broken, CallId, Captured, Channel, Ended, ErrorKind, Failed, FileReply, FromBroker, Layer,
     LayerSet, Outcome, Ran, Request, Stdin, Usage, limit,
 };
+use cells::Cells;
 use nix::fcntl::{OFlag, open};
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::stat::Mode;
@@ -38,10 +40,6 @@ use std::time::{Duration, Instant};
 
 /// How long a file call that is under way may take to end when the client has left.
 const LAST_WRITE: Duration = Duration::from_millis(300);
-/// Most cells in a row that may end before they are used: something here kills every one.
-const GONE_MAX: u32 = 16;
-/// Most cells kept ready between calls.
-const SPARE_MAX: u8 = 4;
 
 /// What a broker waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,12 +80,7 @@ pub struct Session {
     calls: BTreeMap<CallId, Call>,
     /// Commands without a cell, in order.
     waiting: VecDeque<CallId>,
-    ready: VecDeque<CellHandle>,
-    /// Cells the warden was asked for that have not come.
-    asked: usize,
-    spare: usize,
-    /// Cells in a row that ended while they waited.
-    gone: u32,
+    cells: Cells,
     /// Bytes of a command's output that its outcome holds.
     capture: u64,
     null: OwnedFd,
@@ -144,17 +137,13 @@ impl Session {
             background: Background::default(),
             calls: BTreeMap::new(),
             waiting: VecDeque::new(),
-            ready: VecDeque::new(),
-            asked: 0,
-            gone: 0,
-            spare: spare.min(SPARE_MAX).into(),
+            cells: Cells::new(spare),
             capture: ready.capture,
             null,
             buffer: Vec::new(),
         };
         // A session is opened to be used: its first cell is made while the client still reads the answer.
-        session.ask(Ask::Cell)?;
-        session.asked = 1;
+        session.ask_for_cell()?;
         session.ask_for_cells(true)?;
         Ok(session)
     }
@@ -170,7 +159,7 @@ impl Session {
         // In the flat tier this ends the rest: before the audit waits for the disk.
         let under_way: Vec<_> =
             self.calls.into_iter().map(|(call, entry)| (call, entry.started, entry.filed)).collect();
-        drop((self.warden, self.ready, self.files));
+        drop((self.warden, self.cells, self.files));
         let around = around(&self.walls, self.layers);
         // Nobody is left to be told that this fails.
         let _ = record_end(&mut self.audit, around, under_way);
@@ -404,13 +393,15 @@ impl Session {
         self.warden.ask(what).map_err(|error| lost(&format!("the warden does not listen: {error}")))
     }
 
-    /// Keeps as many cells on their way or ready as calls wait for, and the spare ones if it is time for them.
+    /// Has as many cells ready or on their way as calls wait for, and the spare ones if it is time for them.
     fn ask_for_cells(&mut self, spare: bool) -> Result<(), Failed> {
-        let spare = if spare { self.spare } else { 0 };
-        while self.asked + self.ready.len() < self.waiting.len() + spare {
-            self.ask(Ask::Cell)?;
-            self.asked += 1;
-        }
+        let missing = self.cells.missing(self.waiting.len(), spare);
+        (0..missing).try_for_each(|_| self.ask_for_cell())
+    }
+
+    fn ask_for_cell(&mut self) -> Result<(), Failed> {
+        self.ask(Ask::Cell)?;
+        self.cells.was_asked_for();
         Ok(())
     }
 
@@ -426,7 +417,7 @@ impl Session {
             };
             match self.calls.get(&call) {
                 Some(entry) if !has_terminal(&entry.work) => passed_over.push_back(call),
-                Some(_) => match self.ready_cell()? {
+                Some(_) => match self.cells.take()? {
                     Some(cell) => self.start(call, cell, connection)?,
                     None => {
                         passed_over.push_back(call);
@@ -438,31 +429,7 @@ impl Session {
         }
         passed_over.append(&mut self.waiting);
         self.waiting = passed_over;
-        // A spare one is made when this call has ended: what is made beside a command slows it down.
         self.ask_for_cells(false)
-    }
-
-    /// A cell that waits for its order. What has been killed while it waited is passed over: no call has met it.
-    fn ready_cell(&mut self) -> Result<Option<CellHandle>, Failed> {
-        while let Some(cell) = self.ready.pop_front() {
-            if !cell.is_gone() {
-                self.gone = 0;
-                return Ok(Some(cell));
-            }
-            self.gone += 1;
-            if self.gone > GONE_MAX {
-                return Err(lost("one cell after the other ends before it is used"));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Takes back the place of a command that is over. More than the spare ones are kept only while others run.
-    fn take_back(&mut self, place: Option<CellHandle>) {
-        // The one that was used last has the most in the processor's caches.
-        place.into_iter().for_each(|place| self.ready.push_front(place));
-        let kept = if self.commands().next().is_some() { SPARE_MAX.into() } else { self.spare };
-        self.ready.truncate(kept.max(self.waiting.len()));
     }
 
     /// Hands a call to a cell.
@@ -532,8 +499,7 @@ impl Session {
     fn hear_warden(&mut self, connection: &mut Connection) -> Result<(), Failed> {
         match self.warden.hear(false) {
             Ok(Told::Made(Ask::Cell, socket, pidfd)) => {
-                self.asked = self.asked.saturating_sub(1);
-                self.ready.push_back(CellHandle { socket, pidfd });
+                self.cells.came(CellHandle { socket, pidfd });
                 self.dispatch(connection)
             }
             Ok(Told::Made(Ask::Worker, socket, pidfd)) => {
@@ -645,7 +611,10 @@ impl Session {
         let Some(entry) = self.calls.remove(&call) else { return Ok(()) };
         let Call { started, work: Work::Command(command), siege, filed } = entry else { return Ok(()) };
         let (mut outcome, usage, place) = command.finish();
-        self.take_back(place);
+        if let Some(place) = place {
+            let busy = self.commands().next().is_some() || !self.waiting.is_empty();
+            self.cells.take_back(place, busy);
+        }
         if let Some(siege) = siege {
             match siege.finish(outcome, self.walls.tier, self.layers) {
                 Ok(reports) => {
