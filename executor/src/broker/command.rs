@@ -4,7 +4,7 @@ use super::account::Account;
 use super::capture::Capture;
 use super::connection::set_nonblocking;
 use crate::sys::{self, Used};
-use crate::warden::cell::{End, REPORT_LEN, Report};
+use crate::warden::report::{End, REPORT_LEN, Report};
 use broker_protocol::{Bash, Broken, Ended, Limit, Outcome, Ran, Stdin, Usage, ZonePath, limit};
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, Shutdown, recv, shutdown};

@@ -5,6 +5,7 @@
 //! filter, and parses nothing.
 
 pub mod cell;
+pub mod report;
 pub mod supervisor;
 pub mod terminals;
 pub mod worker;
