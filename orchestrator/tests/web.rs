@@ -276,6 +276,33 @@ fn a_page_is_fetched_where_a_line_opens_it_and_refused_where_none_does() {
     assert_eq!(page.seen().len(), 1);
 }
 
+/// O27: 30000 is what the other system's milliseconds look like. No more than the maximum and the scope's is had, as in `bash`.
+#[test]
+fn a_time_above_the_maximum_becomes_the_maximum_and_is_said() {
+    let page = Server::start((200, "text/plain", b"x".to_vec()));
+    let open = Configuration::new(&format!("[profile.local.web]\nprivate = [\"{}\"]", page.address));
+    let scope = open.0.join("scope.yaml");
+    fs::write(&scope, "tool_permissions:\n  web_fetch: { allowed: true, timeout: 7s }\n").unwrap();
+    let scoped = ["--scope", scope.to_str().unwrap()];
+    for (asked, more, want) in [
+        (json!(30_000), &[][..], 120),
+        (json!(121), &[], 120),
+        (json!(120), &[], 120),
+        (json!(1), &[], 1),
+        (json!(null), &[], 30),
+        (json!(30_000), &scoped, 7),
+        (json!(6), &scoped, 6),
+    ] {
+        let input = json!({"url": page.url(), "timeout": asked}).to_string();
+        let call = ["call", "web_fetch", &input, "--profile", "local", "--json"];
+        let (code, out, said) = lazaret(&open, &[], &[&call[..], more].concat());
+        let result: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!((code, &result["metadata"]["timeout"]), (0, &json!(want)), "{asked} {result} {said}");
+    }
+    let input = json!({"url": page.url(), "timeout": 0}).to_string();
+    assert_eq!(lazaret(&open, &[], &["call", "web_fetch", &input]).0, 2);
+}
+
 /// O27.
 #[test]
 fn a_selector_gives_what_it_means_or_says_why_not() {

@@ -11,7 +11,7 @@ use crate::domain::profile::Profile;
 use crate::domain::redact::Redactor;
 use crate::domain::request::{InputError, Plan, live};
 use crate::domain::violation::SecurityEvent;
-use crate::domain::web::{self, Ask, WebError};
+use crate::domain::web::{self, Ask, Fetch, WebError};
 use crate::ports::{
     Approval, Approver, Audience, Caller, Event, Gone, Named, Observer, Question, Reply, Running, Sandbox,
     Web, With,
@@ -294,13 +294,16 @@ impl<W: Web> Tools<W> {
     /// A call of a web tool. There is nothing to steer: cancelled, it is dropped.
     async fn search_or_fetch<C>(&self, asked: &Asked, ask: Ask, caller: &impl Caller<C>) -> Answer {
         let begun = Instant::now();
+        let most = self.most_for(&asked.tool);
         let told = async {
             match ask {
                 Ask::Search(asked) => self.web.search(&asked).await.map(|found| found.tell()),
-                Ask::Fetch(asked) => self.web.fetch(&asked).await.map(|page| page.tell(asked.shown)),
+                Ask::Fetch(asked) => {
+                    let asked = Fetch { timeout_s: asked.timeout_s.min(most), ..asked };
+                    self.web.fetch(&asked).await.map(|page| page.tell(&asked))
+                }
             }
         };
-        let most = self.most_for(&asked.tool);
         let told = tokio::select! {
             told = timeout(Duration::from_secs(most.into()), told) =>
                 told.unwrap_or(Err(WebError::TimedOut(most))).map_err(Failed::from),

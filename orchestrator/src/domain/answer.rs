@@ -213,6 +213,7 @@ pub enum Details {
         #[serde(skip_serializing_if = "Option::is_none")]
         elements: Option<u64>,
         bytes: u64,
+        timeout: u32,
     },
     Found {
         path: String,

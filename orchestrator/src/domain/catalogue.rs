@@ -220,8 +220,8 @@ pub static WEB_TOOLS: [Tool<web::Build>; 2] = [
             .or(&["maxLength"]),
             Field::may(
                 "timeout",
-                Kind::Whole { least: 1, most: web::TIMEOUT_MAX_S as u64 },
-                "Time limit in seconds; 30 if absent.",
+                SECONDS,
+                "Time limit in seconds; 30 if absent. The maximum, 120 or the scope's, is never exceeded.",
             )
             .or(&["timeout_s", "timeoutS"]),
             Field::may(

@@ -27,7 +27,7 @@ pub const SHOWN: u32 = 100 * 1024;
 pub const SHOWN_MAX: u32 = 1 << 20;
 /// Seconds of a fetch, from the first look at a name to the last byte, if it is not told otherwise.
 pub const TIMEOUT_S: u32 = 30;
-/// Most seconds of a fetch.
+/// Most seconds of a fetch; one that asks for more has these, and is told so.
 pub const TIMEOUT_MAX_S: u32 = 120;
 /// Most redirections that are followed.
 pub const REDIRECTS_MAX: usize = 10;
@@ -107,7 +107,7 @@ pub fn fetch(mut input: Input) -> Result<Ask, InputError> {
     let read = |text: &String| Selector::parse(text).map_err(|rule| broken("selector", rule, text));
     let selector = selector.as_ref().map(read).transpose()?;
     let shown = input.small("max_length").unwrap_or(SHOWN);
-    let timeout_s = input.small("timeout").unwrap_or(TIMEOUT_S);
+    let timeout_s = input.small("timeout").unwrap_or(TIMEOUT_S).min(TIMEOUT_MAX_S);
     Ok(Ask::Fetch(Fetch { target, selector, shown, timeout_s }))
 }
 
@@ -378,10 +378,10 @@ impl Found {
 }
 
 impl Page {
-    /// At most `shown` bytes of the text, with a note where it stops.
-    pub fn tell(&self, shown: u32) -> Answer {
+    /// As much of the text as was asked for, with a note where it stops, and the time that it might have taken.
+    pub fn tell(&self, asked: &Fetch) -> Answer {
         let text = self.text.as_bytes();
-        let kept = text.len().min(shown as usize);
+        let kept = text.len().min(asked.shown as usize);
         let kept = kept - unfinished(&text[..kept]);
         let mut out = self.text[..kept].to_owned();
         let cut = (kept < text.len() || !self.whole).then(|| Cut {
@@ -401,6 +401,7 @@ impl Page {
             title: self.title.clone(),
             elements: self.elements,
             bytes: self.bytes,
+            timeout: asked.timeout_s,
         };
         told("web_fetch", out, cut, details)
     }
@@ -538,8 +539,8 @@ mod tests {
             ),
             (
                 "web_fetch",
-                json!({"url": "https://a.example", "timeout": 121}),
-                "field `timeout`: between 1 and 120, this is 121",
+                json!({"url": "https://a.example", "timeout": 0}),
+                "field `timeout`: between 1 and 86400, this is 0",
             ),
             (
                 "web_fetch",
@@ -606,12 +607,23 @@ mod tests {
             bytes: 9,
             whole,
         };
-        let shown = |text: &str, whole, most| String::from_utf8(page(text, whole).tell(most).text).unwrap();
+        let fetch = |shown: u32| match ask(
+            "web_fetch",
+            json!({"url": "https://a.example/", "max_length": shown, "timeout": 30_000}),
+        ) {
+            Ok(Ask::Fetch(fetch)) => fetch,
+            other => panic!("{other:?}"),
+        };
+        let shown =
+            |text: &str, whole, most| String::from_utf8(page(text, whole).tell(&fetch(most)).text).unwrap();
         assert_eq!(shown("abcé", true, 5), "abcé");
         assert_eq!(shown("abcé", true, 4), "abc\n[truncated: total=5 shown=3 strategy=head]");
         assert_eq!(shown("abcé", true, 3), "abc\n[truncated: total=5 shown=3 strategy=head]");
         assert_eq!(shown("😀", true, 3), "\n[truncated: total=4 shown=0 strategy=head]");
         assert_eq!(shown("abc", false, 9), "abc\n[truncated: total=unknown shown=3 strategy=head]");
+        // Who asks for more time than there is, as one does who counts milliseconds, is told what it was.
+        let about = serde_json::to_value(page("x", true).tell(&fetch(1)).about).unwrap();
+        assert_eq!(about["timeout"], TIMEOUT_MAX_S);
     }
 
     #[test]
