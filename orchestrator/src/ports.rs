@@ -1,8 +1,9 @@
 //! What the application needs from outside, said without a process, a socket or a terminal.
 
 use crate::domain::answer::{Answer, Finished};
+use crate::domain::image::Image;
 use crate::domain::violation::SecurityEvent;
-use crate::domain::web::{Fetch, Found, Page, Search, WebError};
+use crate::domain::web::{Fetch, Found, Page, Search, View, WebError};
 use broker_protocol::{CallId, Challenge, Extent, Failed, GrantFault, Request, Roots};
 use serde_json::Value;
 use std::pin::Pin;
@@ -115,6 +116,9 @@ pub trait Web {
 
     /// Fetches a page as text.
     async fn fetch(&self, asked: &Fetch) -> Result<Page, WebError>;
+
+    /// Fetches an image.
+    async fn view(&self, asked: &View) -> Result<Image, WebError>;
 }
 
 /// Who asked for a call: it hears its output, answers its questions and may steer it. One call may be several requests to the executor.

@@ -341,6 +341,36 @@ fn a_selector_gives_what_it_means_or_says_why_not() {
     assert_eq!(page.seen().len(), seen);
 }
 
+/// K21: through the whole program, alone and in a batch.
+#[test]
+fn an_image_is_shown_from_where_a_page_may_be_fetched() {
+    let png = b"\x89PNG\r\n\x1a\n".to_vec();
+    let image = Server::start((200, "image/png", png));
+    let open = Configuration::new(&format!("[profile.local.web]\nprivate = [\"{}\"]", image.address));
+    let input = json!({"image_path": format!("{}/a.png", image.url()), "prompt": "?"}).to_string();
+    let call = ["call", "view_image", &input, "--json"];
+    let (code, out, _) = lazaret(&open, &[], &call);
+    let refused: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &refused["error"]["kind"]), (3, &json!("violation")), "{refused}");
+    assert!(image.seen().is_empty());
+    let (code, out, said) = lazaret(&open, &[], &[&call[..], &["--profile", "local"]].concat());
+    assert_eq!(code, 0, "{out} {said}");
+    let shown: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(shown["result"], format!("image/png, 8 bytes: {}/a.png", image.url()));
+    assert_eq!(shown["image"], json!({"mediaType": "image/png", "dataBase64": "iVBORw0KGgo="}));
+    let metadata = &shown["metadata"];
+    assert_eq!(
+        (&metadata["tool"], &metadata["size"], &metadata["timeout"]),
+        (&json!("view_image"), &json!(8), &json!(30))
+    );
+    assert_eq!(metadata["url"], format!("{}/a.png", image.url()));
+    let batch = json!({"invocations": [{"tool": "view_image", "input": {"path": image.url()}}]}).to_string();
+    let (code, out, said) = lazaret(&open, &[], &["call", "batch", &batch, "--profile", "local", "--json"]);
+    let both: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &both["metadata"]["failed"]), (0, &json!(0)), "{out} {said}");
+    assert_eq!(image.seen().len(), 2);
+}
+
 #[test]
 fn refusals_have_their_codes() {
     let listed = Configuration::new("[web]\nallow = [\"docs.rs\"]\nsearch = false");

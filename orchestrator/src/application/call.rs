@@ -10,8 +10,9 @@ use crate::domain::answer::{Answer, Asked, Details, Finished};
 use crate::domain::profile::Profile;
 use crate::domain::redact::Redactor;
 use crate::domain::request::{InputError, Plan, live};
+use crate::domain::small::{BATCH, VIEW_IMAGE};
 use crate::domain::violation::SecurityEvent;
-use crate::domain::web::{self, Ask, Fetch, WebError};
+use crate::domain::web::{self, Ask, Fetch, View, WebError};
 use crate::ports::{
     Approval, Approver, Audience, Caller, Event, Gone, Named, Observer, Question, Reply, Running, Sandbox,
     Web, With,
@@ -66,7 +67,6 @@ pub(super) struct Planned {
 
 pub(super) enum Work {
     BuiltIn(Plan),
-    Web(Ask),
     Remote(Rc<Added>, Value),
 }
 
@@ -123,8 +123,8 @@ impl<W: Web> Tools<W> {
     pub fn goes_outside(&self, tool: &str) -> bool {
         match self.registry.borrow().get(tool) {
             Ok(Entry::Web(_) | Entry::Added(_)) => true,
-            // The calls in a batch may be such.
-            Ok(Entry::BuiltIn(tool)) => tool.name == "batch",
+            // An image may be on the web, the calls in a batch may be such.
+            Ok(Entry::BuiltIn(tool)) => [BATCH.name, VIEW_IMAGE.name].contains(&tool.name),
             Err(_) => false,
         }
     }
@@ -164,7 +164,8 @@ impl<W: Web> Tools<W> {
                 Work::BuiltIn(plan.map_err(|error| refused(name.clone(), error.into()))?)
             }
             Entry::Web(tool) => {
-                Work::Web(web::parse(tool, input).map_err(|error| refused(name.clone(), error.into()))?)
+                let ask = web::parse(tool, input).map_err(|error| refused(name.clone(), error.into()))?;
+                Work::BuiltIn(Plan::Web(ask))
             }
             Entry::Added(added) => {
                 added.check(&input)?;
@@ -203,13 +204,6 @@ impl<W: Web> Tools<W> {
         }
         let plan = match planned.work {
             Work::BuiltIn(plan) => plan,
-            Work::Web(ask) => {
-                let leave = self.leave(call, sandbox, ask.effect(), caller).await;
-                return match leave {
-                    Ok(number) => self.search_or_fetch(&asked, ask, caller).await.numbered(number),
-                    Err(answer) => *answer,
-                };
-            }
             Work::Remote(added, input) => {
                 let leave = self.leave(call, sandbox, added.effect(&input), caller).await;
                 return match leave {
@@ -222,6 +216,10 @@ impl<W: Web> Tools<W> {
             Plan::Request(request) => self.request(call, sandbox, request, caller).await,
             Plan::State(order) => self.keep(call, sandbox, &order, caller).await,
             Plan::Image(path) => self.image(call, sandbox, &path, caller).await,
+            Plan::Web(ask) => match self.leave(call, sandbox, ask.effect(), caller).await {
+                Ok(number) => self.ask_web(&asked, ask, caller).await.numbered(number),
+                Err(answer) => answer.called(asked.tool),
+            },
             Plan::Tests { framework, command } => self.tests(call, sandbox, framework, command, caller).await,
             Plan::Thought => Answer::said(&asked, "noted", Details::None),
             Plan::Finish(finished) => {
@@ -291,16 +289,20 @@ impl<W: Web> Tools<W> {
         }
     }
 
-    /// A call of a web tool. There is nothing to steer: cancelled, it is dropped.
-    async fn search_or_fetch<C>(&self, asked: &Asked, ask: Ask, caller: &impl Caller<C>) -> Answer {
+    /// What needs the web. There is nothing to steer: cancelled, it is dropped.
+    async fn ask_web<C>(&self, asked: &Asked, ask: Ask, caller: &impl Caller<C>) -> Answer {
         let begun = Instant::now();
-        let most = self.most_for(&asked.tool);
+        let most = self.most_for(&asked.tool).min(self.most_for(ask.effect().tool()));
         let told = async {
             match ask {
                 Ask::Search(asked) => self.web.search(&asked).await.map(|found| found.tell()),
                 Ask::Fetch(asked) => {
                     let asked = Fetch { timeout_s: asked.timeout_s.min(most), ..asked };
                     self.web.fetch(&asked).await.map(|page| page.tell(&asked))
+                }
+                Ask::View(asked) => {
+                    let asked = View { timeout_s: asked.timeout_s.min(most), ..asked };
+                    self.web.view(&asked).await.map(|image| asked.tell(image))
                 }
             }
         };

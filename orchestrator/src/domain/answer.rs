@@ -255,6 +255,12 @@ pub enum Details {
         media_type: &'static str,
         size: u64,
     },
+    Viewed {
+        url: String,
+        media_type: &'static str,
+        size: u64,
+        timeout: u32,
+    },
     Kept {
         count: u64,
     },
@@ -328,6 +334,7 @@ impl Details {
             Details::Changes { .. } => "changes",
             Details::Undone { .. } => "undone",
             Details::Image { .. } => "image",
+            Details::Viewed { .. } => "viewed",
             Details::Kept { .. } => "kept",
             Details::Tests { .. } => "tests",
             Details::Batch { .. } => "batch",
@@ -383,6 +390,12 @@ impl Answer {
 
     fn refused(asked: &Asked, kind: Option<ErrorKind>, message: String) -> Self {
         Self::failed(asked, Failed { kind: kind.unwrap_or(ErrorKind::Internal), message })
+    }
+
+    /// The same as the answer of `tool`.
+    pub fn called(mut self, tool: Cow<'static, str>) -> Self {
+        self.about.tool = tool;
+        self
     }
 
     /// The same with its number in the broker's audit.

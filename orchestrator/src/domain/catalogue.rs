@@ -133,8 +133,7 @@ pub(super) const SECONDS: Kind = Kind::Whole { least: 1, most: limit::TIMEOUT_S 
 const COUNT: Kind = Kind::Whole { least: 1, most: limit::ENTRIES as u64 };
 const LINES: Kind = Kind::Whole { least: 1, most: u64::MAX };
 
-pub(super) const PATH: &str =
-    "Absolute, or relative to the project root; `central:` before it means the central root.";
+const PATH: &str = "Absolute, or relative to the project root; `central:` before it means the central root.";
 
 /// The path of one file.
 const FILE: Field = Field::must("path", Kind::Path, PATH).or(&["file_path", "filePath"]);

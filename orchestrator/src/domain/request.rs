@@ -3,6 +3,7 @@
 use super::field::{FieldError, Input};
 use super::state;
 use super::test_report::Framework;
+use super::web::Ask;
 use broker_protocol::{
     BackgroundKill, BackgroundLog, Bash, Command, Digest, Edit, ErrorKind, Failed, FileBytes, FileEdit,
     FileList, FileRead, FileWrite, Glob, Grep, Occurrence, PathError, Request, Roots, State, StateChange,
@@ -23,6 +24,8 @@ pub enum Plan {
     State(state::Order),
     /// An image, in pieces.
     Image(ZonePath),
+    /// What comes from the internet, once the executor gives leave.
+    Web(Ask),
     /// A test suite: a command, and its output read.
     Tests {
         /// Which runner.
@@ -50,6 +53,7 @@ impl Plan {
                 Some(Request::State(State { tool, change: (!tool.only_reads()).then_some(change) }))
             }
             Plan::Image(path) => Some(Request::FileBytes(FileBytes { path, offset: 0, limit: 1 })),
+            Plan::Web(ask) => Some(Request::Effect(ask.effect())),
             Plan::Tests { command, .. } => Some(Request::Bash(command)),
             Plan::Batch(_) | Plan::Thought | Plan::Finish(_) => None,
         }
@@ -198,7 +202,7 @@ pub fn case_sensitive(values: &mut Map<String, Value>) -> Result<(), FieldError>
     }
 }
 
-pub(super) fn take_either(
+fn take_either(
     values: &mut Map<String, Value>,
     name: &str,
     alias: &str,
@@ -339,7 +343,7 @@ pub(super) fn required_text(input: &mut Input, name: &str) -> Result<String, Inp
     input.text(name).ok_or_else(|| FieldError::Missing(name.to_owned()).into())
 }
 
-pub(super) fn required_path(input: &mut Input, roots: &Roots) -> Result<ZonePath, InputError> {
+fn required_path(input: &mut Input, roots: &Roots) -> Result<ZonePath, InputError> {
     Ok(roots.parse(&required_text(input, "path")?)?)
 }
 

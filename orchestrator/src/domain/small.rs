@@ -1,14 +1,13 @@
 //! The small tools: notes of the agent's own, several calls in one, an image, a test suite. Rows of the catalogue, and
 //! what their input becomes.
 
-use super::catalogue::{Category, PATH, SECONDS, Tool};
+use super::catalogue::{Category, SECONDS, Tool};
 use super::field::{Field, FieldError, Input, Kind, shown};
-use super::request::{
-    self, InputError, Invocation, Plan, Work, put, required_path, required_text, take_either,
-};
+use super::request::{self, InputError, Invocation, Plan, Work, put, required_text};
 use super::state::goal;
 use super::state::{Order, memory, todo};
 use super::test_report::Framework;
+use super::web;
 use broker_protocol::{Bash, Risk, Roots, Stdin};
 use serde_json::{Map, Value, json};
 
@@ -372,21 +371,32 @@ pub const VIEW_IMAGE: Tool = Tool {
     ..row(
         "view_image",
         &["image_recognition"],
-        "Shows an image file: PNG, JPEG, GIF or WebP, of at most 5 MB.",
-        &[Field::must("path", Kind::Path, PATH).or(&["file_path", "filePath", "image_path", "imagePath"])],
-        |mut input, roots| Ok(Plan::Image(required_path(&mut input, roots)?)),
+        "Shows an image: PNG, JPEG, GIF or WebP, of at most 5 MB. It is a file, or is fetched from an address, which is \
+         allowed where `web_fetch` is; a redirection is not followed but named.",
+        &[Field::must(
+            "path",
+            Kind::Path,
+            "A file: absolute, or relative to the project root; `central:` before it means the central root. Or an address, \
+             with https://.",
+        )
+        .or(&["file_path", "filePath", "image_path", "imagePath"])],
+        image,
     )
 };
 
-/// `image_path` may begin with `file://`; what is to be looked for in the image is the model's own affair.
+/// What is to be looked for in the image is the model's own affair.
 fn image_of_others(values: &mut Map<String, Value>) -> Result<(), FieldError> {
     values.remove("prompt");
-    let Some(Value::String(path)) = take_either(values, "image_path", "imagePath")? else { return Ok(()) };
-    if path.starts_with("https://") || path.starts_with("http://") {
-        let rule = "a file of one of the two roots; fetch it first".into();
-        return Err(FieldError::Rule { name: "image_path".into(), rule, found: shown(&path.into()) });
+    Ok(())
+}
+
+/// A path may begin with `file://`. A file below a directory called `https:` has a path that begins otherwise (`./https:`).
+fn image(mut input: Input, roots: &Roots) -> Result<Plan, InputError> {
+    let path = required_text(&mut input, "path")?;
+    if web::is_address(&path) {
+        return Ok(Plan::Web(web::view("path", &path)?));
     }
-    put(values, "path", json!(path.strip_prefix("file://").unwrap_or(&path)))
+    Ok(Plan::Image(roots.parse(path.strip_prefix("file://").unwrap_or(&path))?))
 }
 
 /// A test suite.
@@ -551,8 +561,8 @@ mod tests {
             ("view_image", json!({}), "field `path`: required, and missing"),
             (
                 "view_image",
-                json!({"image_path": "https://x/y.png"}),
-                "field `image_path`: a file of one of the two roots; fetch it first, this is \"https://x/y.png\"",
+                json!({"image_path": "https://u:p@x/y.png"}),
+                "field `path`: a URL without a user name or password, this is \"https://u:p@x/y.png\"",
             ),
             (
                 "run_tests",
@@ -583,6 +593,11 @@ mod tests {
             plan("image_recognition", json!({"image_path": "file:///p/a.png", "prompt": "?"})),
             plan("view_image", json!({"path": "a.png"}))
         );
+        let address = plan("image_recognition", json!({"image_path": "HTTPS://x/y.png", "prompt": "?"}));
+        assert_eq!(address, plan("view_image", json!({"path": "https://x/y.png"})));
+        let leave = Request::Effect(broker_protocol::Effect::WebFetch { url: "https://x/y.png".into() });
+        assert_eq!(address.request(), Some(leave));
+        assert!(matches!(plan("view_image", json!({"path": "./https://x/y.png"})), Plan::Image(_)));
         assert_eq!(
             plan("switch_goal", json!({"action": "new", "newGoalDescription": "g"})),
             plan("goal_switch", json!({"action": "new", "description": "g"}))

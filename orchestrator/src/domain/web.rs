@@ -3,6 +3,7 @@
 use super::answer::{Answer, Asked, Cut, Details};
 use super::catalogue::Tool;
 use super::field::{FieldError, Input};
+use super::image::{self, Image};
 use super::profile::note;
 use super::request::InputError;
 use super::select::{SelectError, Selector};
@@ -42,14 +43,18 @@ pub enum Ask {
     Search(Search),
     /// `web_fetch`.
     Fetch(Fetch),
+    /// `view_image` of an address.
+    View(View),
 }
 
 impl Ask {
-    /// What the executor decides on.
+    /// What the executor decides on: an image is fetched like a page.
     pub fn effect(&self) -> Effect {
         match self {
             Ask::Search(search) => Effect::WebSearch { query: search.query.clone() },
-            Ask::Fetch(fetch) => Effect::WebFetch { url: fetch.target.to_string() },
+            Ask::Fetch(Fetch { target, .. }) | Ask::View(View { target, .. }) => {
+                Effect::WebFetch { url: target.to_string() }
+            }
         }
     }
 }
@@ -76,6 +81,15 @@ pub struct Fetch {
     pub timeout_s: u32,
 }
 
+/// An image to fetch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View {
+    /// From where.
+    pub target: Target,
+    /// Seconds for all of it, 1 to [`TIMEOUT_MAX_S`].
+    pub timeout_s: u32,
+}
+
 /// Parses a call of a web tool.
 pub fn parse(tool: &Tool<Build>, input: Value) -> Result<Ask, InputError> {
     (tool.build)(Input::check(tool.fields, input)?)
@@ -97,11 +111,6 @@ pub fn search(mut input: Input) -> Result<Ask, InputError> {
 /// Builds a [`Fetch`].
 pub fn fetch(mut input: Input) -> Result<Ask, InputError> {
     let url = input.text("url").unwrap_or_default();
-    let broken = |name: &str, rule: String, text: &str| FieldError::Rule {
-        name: name.into(),
-        rule,
-        found: if text.len() > 200 { format!("a text of {} bytes", text.len()) } else { format!("{text:?}") },
-    };
     let target = Target::parse(&url).map_err(|error| broken("url", error.to_string(), &url))?;
     let selector = input.text("selector");
     let read = |text: &String| Selector::parse(text).map_err(|rule| broken("selector", rule, text));
@@ -109,6 +118,24 @@ pub fn fetch(mut input: Input) -> Result<Ask, InputError> {
     let shown = input.small("max_length").unwrap_or(SHOWN);
     let timeout_s = input.small("timeout").unwrap_or(TIMEOUT_S).min(TIMEOUT_MAX_S);
     Ok(Ask::Fetch(Fetch { target, selector, shown, timeout_s }))
+}
+
+/// Builds a [`View`] of the address in `field`.
+pub fn view(field: &str, url: &str) -> Result<Ask, InputError> {
+    let target = Target::parse(url).map_err(|error| broken(field, error.to_string(), url))?;
+    Ok(Ask::View(View { target, timeout_s: TIMEOUT_S }))
+}
+
+/// Whether `text` is meant as an address of the web, and not as a path.
+pub fn is_address(text: &str) -> bool {
+    let scheme = text.split_once("://").map(|(scheme, _)| scheme);
+    scheme.is_some_and(|scheme| ["http", "https"].iter().any(|own| scheme.eq_ignore_ascii_case(own)))
+}
+
+fn broken(name: &str, rule: String, text: &str) -> FieldError {
+    let found =
+        if text.len() > 200 { format!("a text of {} bytes", text.len()) } else { format!("{text:?}") };
+    FieldError::Rule { name: name.into(), rule, found }
 }
 
 /// Where to go: `http` or `https`, a host, no user and no fragment. The host is as the URL standard reads it, so each
@@ -321,6 +348,16 @@ pub enum WebError {
     Http(#[from] HttpError),
     #[error("the page is not text but {0}")]
     NotText(String),
+    #[error("an image comes with https:// only, but from this machine itself")]
+    PlainImage,
+    #[error("the image is elsewhere, at {to}; ask for that if it is what you want")]
+    Moved { to: Target },
+    #[error("this is no image but {0}")]
+    NotImage(String),
+    #[error("the image has more than {} bytes; at most so many are shown", image::MOST)]
+    LargeImage,
+    #[error("{0}")]
+    Image(Failed),
     #[error("the selector {selector:?}: {error}")]
     Select { selector: String, error: SelectError },
     #[error("not done within {0} s")]
@@ -335,7 +372,11 @@ impl WebError {
             WebError::SearchOff
             | WebError::Host { .. }
             | WebError::Plain { .. }
+            | WebError::PlainImage
+            | WebError::Moved { .. }
             | WebError::OtherHost { .. } => ErrorKind::DeniedPolicy,
+            WebError::NotImage(_) | WebError::LargeImage => ErrorKind::InvalidInput,
+            WebError::Image(failed) => failed.kind,
             WebError::Address { .. } => ErrorKind::Violation,
             WebError::Http(HttpError::Status(404 | 410)) => ErrorKind::NotFound,
             WebError::Select { error: SelectError::Nothing, .. } => ErrorKind::NotFound,
@@ -404,6 +445,18 @@ impl Page {
             timeout: asked.timeout_s,
         };
         told("web_fetch", out, cut, details)
+    }
+}
+
+impl View {
+    /// The image that was found there.
+    pub fn tell(&self, image: Image) -> Answer {
+        let (media_type, size) = (image.media_type, image.data.len() as u64);
+        let text = format!("{media_type}, {size} bytes: {}", self.target);
+        let (url, timeout) = (self.target.to_string(), self.timeout_s);
+        let mut answer = told("view_image", text, None, Details::Viewed { url, media_type, size, timeout });
+        answer.image = Some(image);
+        answer
     }
 }
 

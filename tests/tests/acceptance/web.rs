@@ -1,5 +1,6 @@
-//! The web tools: AC-18, AC-19, AC-20. Engines are of this machine; the executor gives leave and keeps the record.
+//! The web tools: AC-18, AC-19, AC-20; and images of the web: K21. Engines are of this machine; the executor gives leave and keeps the record.
 
+use crate::tools::png;
 use lazaret_tests::approval::{dressed, set_policy};
 use lazaret_tests::{Session, World, matrix, run};
 use serde_json::{Value, json};
@@ -21,12 +22,16 @@ struct Engine {
 
 impl Engine {
     fn start(status: u16, body: Value) -> Self {
+        Self::serving(status, "application/json", body.to_string().into_bytes())
+    }
+
+    fn serving(status: u16, media: &'static str, body: Vec<u8>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let engine = Self { address: listener.local_addr().unwrap(), asked: Arc::default() };
-        let (asked, body) = (engine.asked.clone(), body.to_string());
+        let asked = engine.asked.clone();
         thread::spawn(move || {
             for stream in listener.incoming() {
-                serve(stream.unwrap(), status, &body, &asked);
+                serve(stream.unwrap(), status, media, &body, &asked);
             }
         });
         engine
@@ -45,17 +50,15 @@ impl Engine {
     }
 }
 
-fn serve(mut stream: TcpStream, status: u16, body: &str, asked: &AtomicUsize) {
+fn serve(mut stream: TcpStream, status: u16, media: &str, body: &[u8], asked: &AtomicUsize) {
     let (mut head, mut byte) = (Vec::new(), [0]);
     while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|count| count > 0) {
         head.push(byte[0]);
     }
     asked.fetch_add(1, Ordering::SeqCst);
-    let head = format!(
-        "HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    let _ = stream.write_all(head.as_bytes());
+    let head =
+        format!("HTTP/1.1 {status} X\r\nContent-Type: {media}\r\nContent-Length: {}\r\n\r\n", body.len());
+    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
 }
 
 fn one() -> Value {
@@ -172,5 +175,73 @@ fn a_web_tool_waits_for_the_answer_and_for_the_policy() {
         assert!(denied.result.to_string().contains("Not that."), "{}", denied.result);
         ruled.call("web_search", query()).success();
         assert_eq!(engine.asked(), 2);
+    });
+}
+
+/// K21: an image of an address is decided on, asked about and recorded as the fetch that it is.
+#[test]
+fn k21_an_image_of_an_address_needs_what_a_page_needs() {
+    matrix(|place| {
+        let world = World::new(place);
+        let image = Engine::serving(200, "image/png", png(1000));
+        let session = |rules: &str, words: &[&str]| {
+            let open = format!("[profile.local.web]\nprivate = [\"{}\"]\n", image.address);
+            set_policy(&world, &format!("timeout_s = 1\n{open}{rules}"));
+            let mut command = dressed(&world, world.lazaret("session"));
+            Session::start(command.args(["--profile", "local"]).args(words))
+        };
+        let input = || json!({ "path": format!("{}/a.png", image.url()) });
+        let mut asking = session("", &["--trust", "supervised"]);
+        for (answer, want) in [(Some("no"), "denied_user"), (None, "approval_timeout")] {
+            let id = asking.start_call("view_image", input());
+            let question = asking.event(&id, LIMIT).unwrap();
+            assert_eq!((&question["event"], &question["tool"]), (&json!("approval"), &json!("view_image")));
+            if let Some(answer) = answer {
+                asking.send(&json!({ "id": id, "approve": answer }));
+            }
+            assert_eq!(asking.answer_within(&id, LIMIT).kind(), want);
+        }
+        assert_eq!(image.asked(), 0, "it was asked before the answer");
+        let id = asking.start_call("view_image", input());
+        assert_eq!(asking.event(&id, LIMIT).unwrap()["approval"]["rule"], "trust:supervised");
+        asking.send(&json!({ "id": id, "approve": "once" }));
+        let answer = asking.answer_within(&id, LIMIT);
+        assert_eq!(answer.success(), format!("image/png, 1000 bytes: {}/a.png", image.url()));
+        assert_eq!(answer.result["image"]["mediaType"], "image/png");
+        assert_eq!(image.asked(), 1);
+        asking.close(LIMIT);
+        let records = audited(&world, "web_fetch");
+        let ends: Vec<_> = records.iter().map(|record| record["end"].as_str().unwrap_or("")).collect();
+        assert_eq!(ends, ["failed", "failed", "granted"]);
+        assert_eq!(answer.result["metadata"]["call"], records[2]["call"]);
+        // A rule for web_fetch, a scope without it, and one without the network.
+        let rule = "[[rule]]\ntool = \"web_fetch\"\naction = \"deny\"\nwhy = \"Not that.\"\nwhen = [{ param = \"url\", contains = \"a.png\" }]";
+        let mut ruled = session(rule, &["--trust", "autonomous"]);
+        let denied = ruled.call("view_image", input());
+        assert_eq!(denied.kind(), "denied_policy");
+        assert!(denied.result.to_string().contains("Not that."), "{}", denied.result);
+        ruled.call("view_image", json!({ "path": format!("{}/b", image.url()) })).success();
+        world.put("a.png", png(10));
+        let both = "  view_image: { allowed: true }\n  web_fetch: { allowed: true";
+        for (scope, shown) in [
+            ("  view_image: { allowed: true }\n".to_owned(), false),
+            (format!("{both}, network: false }}\n"), false),
+            ("  web_fetch: { allowed: true }\n".to_owned(), false),
+            (format!("{both} }}\n"), true),
+        ] {
+            let file = world.put("scope.yaml", format!("tool_permissions:\n{scope}"));
+            let mut scoped = session("", &["--scope", file.to_str().unwrap()]);
+            let before = image.asked();
+            let answer = scoped.call("view_image", input());
+            assert_eq!(
+                (answer.kind(), image.asked() - before),
+                if shown { ("", 1) } else { ("denied_policy", 0) },
+                "{scope}"
+            );
+            // A file has no part in that.
+            if scope.contains("view_image") {
+                scoped.call("view_image", json!({ "path": "a.png" })).success();
+            }
+        }
     });
 }

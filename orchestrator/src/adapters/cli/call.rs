@@ -13,7 +13,7 @@ use crate::adapters::secrets::known;
 use crate::adapters::web::WebClient;
 use crate::application::call::{self, Tools};
 use crate::domain::answer::{Answer, Asked};
-use crate::domain::catalogue::{Tool, web_tool};
+use crate::domain::catalogue::Tool;
 use crate::domain::profile::WHOLE;
 use crate::domain::request::Plan;
 use crate::ports::{Approval, Approver, Audience, Caller, Gone, Question, Sandbox};
@@ -82,7 +82,7 @@ impl Call {
         let log = Rc::new(place.log());
         let tools = toolbox.tools(&open, place.web(), None, log.clone())?;
         let greeting = Greeting::open(&place.endpoint(), open)?;
-        confine(&Needs { web: web_tool(&self.tool).is_some(), ..Needs::default() });
+        confine(&Needs { web: tools.goes_outside(&self.tool), ..Needs::default() });
         let answer = runtime()?.block_on(perform(&tools, &self.tool, input, greeting, &log));
         log.end(if answer.is_ok() { "the call has ended" } else { "no session could be opened" });
         answer

@@ -1,18 +1,23 @@
-//! `web_fetch`: a page as text. Each redirection is a new target, judged from the beginning.
+//! `web_fetch`: a page as text. Each redirection is a new target, judged from the beginning. And an image, as it is.
 
 use super::WebClient;
 use super::guard::{self, Resolve};
 use super::http::{self, BODY_MAX, Body};
+use crate::domain::image::{self, Image};
 use crate::domain::readable::{self, Kind, Readable};
 use crate::domain::select::{SelectError, Selector};
 use crate::domain::web::{Fetch, HttpError, Page, REDIRECTS_MAX, Target, WebError};
 use policies::WebPolicy;
 use reqwest::Response;
 use reqwest::header::{CONTENT_TYPE, LOCATION};
+use std::net::SocketAddr;
 
 /// What we can show, best first.
 const WANTED: &str =
     "text/html, application/xhtml+xml;q=0.9, text/*;q=0.8, application/json;q=0.8, */*;q=0.1";
+
+/// The images that we show.
+const IMAGES: &str = "image/png, image/jpeg, image/gif, image/webp";
 
 /// Fetches a page, in whatever time the caller leaves.
 pub async fn fetch<R: Resolve>(client: &WebClient<R>, fetch: &Fetch) -> Result<Page, WebError> {
@@ -27,6 +32,32 @@ pub async fn fetch<R: Resolve>(client: &WebClient<R>, fetch: &Fetch) -> Result<P
         }
     }
     Err(WebError::Redirects)
+}
+
+/// Fetches an image, in whatever time the caller leaves. What it is say its first bytes, and its server only that it is one.
+pub async fn image<R: Resolve>(client: &WebClient<R>, target: &Target) -> Result<Image, WebError> {
+    let addresses = guard::admit(client.policy()?, &client.resolver, target).await?;
+    let is_here = |address: &SocketAddr| address.ip().to_canonical().is_loopback();
+    if target.is_plain() && !addresses.iter().all(is_here) {
+        return Err(WebError::PlainImage);
+    }
+    let response = client.http.get(target, &addresses, http::accepting(IMAGES)).await?;
+    if let Some(to) = leads_to(&response, target)? {
+        return Err(WebError::Moved { to });
+    }
+    let (media, _) = said(&response)?;
+    if !["", "application/octet-stream"].contains(&media.as_str()) && !media.starts_with("image/") {
+        return Err(WebError::NotImage(media.chars().take(100).collect()));
+    }
+    if response.content_length().is_some_and(|bytes| bytes > image::MOST) {
+        return Err(WebError::LargeImage);
+    }
+    let Body { bytes: data, whole } = http::read(response, image::MOST as usize).await?;
+    if !whole {
+        return Err(WebError::LargeImage);
+    }
+    let media_type = image::check(&data, data.len() as u64).map_err(WebError::Image)?;
+    Ok(Image { media_type, data })
 }
 
 /// Where an answer sends us, if it does.
@@ -48,12 +79,7 @@ fn followed(policy: &WebPolicy, from: &Target, next: Target) -> Result<Target, W
 }
 
 async fn page(response: Response, target: Target, wanted: Option<&Selector>) -> Result<Page, WebError> {
-    let status = response.status();
-    if !status.is_success() {
-        return Err(HttpError::Status(status.as_u16()).into());
-    }
-    let said = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let (media, charset) = media_type(said);
+    let (media, charset) = said(&response)?;
     let declared = readable::kind(&media);
     if declared.is_none() && !media.is_empty() {
         return Err(WebError::NotText(media.chars().take(100).collect()));
@@ -80,6 +106,16 @@ async fn page(response: Response, target: Target, wanted: Option<&Selector>) -> 
     };
     let (title, whole) = (read.title, read.whole && whole && all);
     Ok(Page { target, media, title, text: read.text, elements, bytes: bytes.len() as u64, whole })
+}
+
+/// What an answer that went well says that it holds.
+fn said(response: &Response) -> Result<(String, Option<String>), HttpError> {
+    let status = response.status();
+    if !status.is_success() {
+        return Err(HttpError::Status(status.as_u16()));
+    }
+    let said = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    Ok(media_type(said.unwrap_or_default()))
 }
 
 /// The media type in lower case, and the `charset` that is said with it.

@@ -10,7 +10,8 @@ mod fetch;
 mod search;
 
 use crate::adapters::policy::PolicyError;
-use crate::domain::web::{Fetch, Found, Page, Search, WebError};
+use crate::domain::image::Image;
+use crate::domain::web::{Fetch, Found, Page, Search, View, WebError};
 use crate::ports::Web;
 use guard::{Resolve, System};
 use http::Http;
@@ -73,6 +74,20 @@ impl<R> WebClient<R> {
         Self { policy, settings, resolver, http: Http::default(), turns: Semaphore::new(AT_ONCE) }
     }
 
+    /// What `work` comes to, in its turn, within so many seconds from now.
+    async fn within<T>(
+        &self,
+        seconds: u32,
+        work: impl Future<Output = Result<T, WebError>>,
+    ) -> Result<T, WebError> {
+        let in_turn = async {
+            let _turn = self.turns.acquire().await;
+            work.await
+        };
+        let done = timeout(Duration::from_secs(seconds.into()), in_turn).await;
+        done.unwrap_or(Err(WebError::TimedOut(seconds)))
+    }
+
     /// Without a policy nothing is reached.
     fn policy(&self) -> Result<&WebPolicy, WebError> {
         self.policy.as_ref().map_err(|error| WebError::Policy(error.to_string()))
@@ -86,12 +101,11 @@ impl<R: Resolve> Web for WebClient<R> {
     }
 
     async fn fetch(&self, asked: &Fetch) -> Result<Page, WebError> {
-        let limit = Duration::from_secs(asked.timeout_s.into());
-        let fetched = async {
-            let _turn = self.turns.acquire().await;
-            fetch::fetch(self, asked).await
-        };
-        timeout(limit, fetched).await.map_err(|_| WebError::TimedOut(asked.timeout_s))?
+        self.within(asked.timeout_s, fetch::fetch(self, asked)).await
+    }
+
+    async fn view(&self, asked: &View) -> Result<Image, WebError> {
+        self.within(asked.timeout_s, fetch::image(self, &asked.target)).await
     }
 }
 

@@ -1,6 +1,7 @@
 //! Attacks on the web tools, against real servers on this machine: each works where a line of the policy lets it.
 
 use super::*;
+use crate::domain::image;
 use crate::domain::web::{HttpError, REDIRECTS_MAX, Target};
 use policies::web::WebTable;
 use std::cell::{Cell, RefCell};
@@ -394,6 +395,122 @@ fn only_texts_come_through_and_in_their_encoding() {
     assert!(matches!(nonsense, Err(WebError::Http(HttpError::Connect(_)))), "{nonsense:?}");
 }
 
+const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
+
+/// A PNG of so many bytes, by its beginning.
+fn png(bytes: usize) -> Vec<u8> {
+    let mut png = PNG.to_vec();
+    png.resize(bytes, b'x');
+    png
+}
+
+fn look<R: Resolve>(client: &WebClient<R>, url: &str, timeout_s: u32) -> Result<Image, WebError> {
+    block_on(Web::view(client, &View { target: Target::parse(url).unwrap(), timeout_s }))
+}
+
+/// Looks at an image of a server that a line of the policy opens.
+fn view(server: &Server) -> Result<Image, WebError> {
+    look(&client(&format!("private = ['{}']", server.address), System), &server.url("/"), 20)
+}
+
+/// K21.
+#[test]
+fn an_image_is_what_its_bytes_are_and_whole_or_nothing() {
+    let most = image::MOST as usize;
+    let serving = |media: &'static str, body: Vec<u8>| Server::start(move |_, s| answer(s, media, &body));
+    for (media, body, want) in [
+        ("image/png", png(9), "image/png"),
+        ("image/png; q=1", b"\xff\xd8\xff\xe0".to_vec(), "image/jpeg"),
+        ("", b"GIF89a".to_vec(), "image/gif"),
+        ("application/octet-stream", b"RIFF\0\0\0\0WEBP".to_vec(), "image/webp"),
+        ("image/png", png(most), "image/png"),
+    ] {
+        let server = serving(media, body.clone());
+        assert_eq!(view(&server), Ok(Image { media_type: want, data: body }), "{media}");
+        let head = server.seen.lock().unwrap()[0].to_lowercase();
+        assert!(head.contains("accept: image/png, image/jpeg, image/gif, image/webp\r\n"), "{head}");
+    }
+    for (media, body) in [("text/html", png(9)), ("application/json", png(9)), ("text/plain", b"x".to_vec())]
+    {
+        let refused = view(&serving(media, body));
+        assert!(matches!(refused, Err(WebError::NotImage(_))), "{media}: {refused:?}");
+    }
+    for body in [&b"<svg xmlns='http://www.w3.org/2000/svg'/>"[..], b"<html>", b"", b"\x89PNG"] {
+        let refused = view(&serving("image/png", body.to_vec()));
+        assert!(matches!(refused, Err(WebError::Image(_))), "{refused:?}");
+    }
+    // Too large by what is promised, by what comes, and by what is unpacked.
+    let promising =
+        Server::start(|_, s| s.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5000001\r\n\r\n\x89PNG"));
+    assert_eq!(view(&promising), Err(WebError::LargeImage));
+    assert_eq!(view(&serving("image/png", png(most + 1))), Err(WebError::LargeImage));
+    let endless = Server::start(|_, stream| {
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: image/png\r\nConnection: close\r\n\r\n")?;
+        loop {
+            stream.write_all(&[b'x'; 1 << 16])?;
+        }
+    });
+    assert_eq!(view(&endless), Err(WebError::LargeImage));
+    let packed = packed(most + 1);
+    let bomb = Server::start(move |_, stream| {
+        let length = packed.len();
+        write!(stream, "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {length}\r\n\r\n")?;
+        stream.write_all(&packed)
+    });
+    assert_eq!(view(&bomb), Err(WebError::LargeImage));
+    let gone = Server::start(|_, stream| stream.write_all(b"HTTP/1.1 404 N\r\nContent-Length: 0\r\n\r\n"));
+    assert_eq!(view(&gone), Err(WebError::Http(HttpError::Status(404))));
+    let silent = Server::start(|_, _| {
+        thread::sleep(Duration::from_secs(30));
+        Ok(())
+    });
+    let open = client(&format!("private = ['{}']", silent.address), System);
+    assert_eq!(look(&open, &silent.url("/"), 1), Err(WebError::TimedOut(1)));
+}
+
+/// K21: https only, no redirections, and no address that a page would not be fetched from.
+#[test]
+fn an_image_comes_from_nowhere_that_its_address_does_not_say() {
+    let image = Server::start(|_, stream| answer(stream, "image/png", PNG));
+    let closed = client("allow = ['*']", System);
+    assert!(matches!(look(&closed, &image.url("/"), 20), Err(WebError::Address { .. })));
+    assert!(matches!(look(&client("", System), "https://a.example/", 20), Err(WebError::Host { .. })));
+    assert_eq!(image.seen(), 0);
+    assert!(view(&image).is_ok());
+
+    // Not even to itself, where a page would be followed.
+    let door = Server::start(|first, stream| match first.starts_with("GET /a ") {
+        true => redirect(stream, "/b"),
+        false => answer(stream, "text/plain", PNG),
+    });
+    let open = client(&format!("private = ['{}']", door.address), System);
+    assert!(get(&open, &door.url("/a")).is_ok());
+    let before = door.seen();
+    let moved = look(&open, &door.url("/a"), 20);
+    assert_eq!(moved, Err(WebError::Moved { to: Target::parse(&door.url("/b")).unwrap() }));
+    assert_eq!(door.seen(), before + 1);
+    let file = Server::start(|_, stream| redirect(stream, "file:///etc/passwd"));
+    assert!(matches!(view(&file), Err(WebError::Redirect(_))));
+
+    // Without TLS from this machine only, whatever the policy lets a page do.
+    let plain = "allow = ['*']\nhttp = ['*']\nprivate = ['10.0.0.0/8', '127.0.0.0/8', '::1/128']";
+    let port = image.address.port();
+    for (address, here) in
+        [("127.0.0.1", true), ("::ffff:127.0.0.1", true), ("10.1.2.3", false), ("1.2.3.4", false)]
+    {
+        let resolver = Changing::new(&[&[address]]);
+        let seen = look(&client(plain, &resolver), &format!("http://a.example:{port}/"), 20);
+        match here {
+            true => assert!(seen.is_ok(), "{address}: {seen:?}"),
+            false => assert_eq!(seen, Err(WebError::PlainImage), "{address}"),
+        }
+    }
+    // A name with another address among its own is not this machine's.
+    let resolver = Changing::new(&[&["127.0.0.1", "10.1.2.3"]]);
+    let mixed = look(&client(plain, &resolver), &format!("http://a.example:{port}/"), 20);
+    assert_eq!(mixed, Err(WebError::PlainImage));
+}
+
 #[test]
 fn without_a_policy_nothing_is_reached() {
     let server = Server::saying("x");
@@ -403,5 +520,6 @@ fn without_a_policy_nothing_is_reached() {
     assert!(matches!(get(&client, &server.url("/")), Err(WebError::Policy(_))));
     let asked = Search { query: "x".into(), most: 1 };
     assert!(matches!(block_on(Web::search(&client, &asked)), Err(WebError::Policy(_))));
+    assert!(matches!(look(&client, &server.url("/"), 20), Err(WebError::Policy(_))));
     assert_eq!(server.seen(), 0);
 }

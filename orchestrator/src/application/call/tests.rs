@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::application::registry::{New, Origin, TIMEOUT_S};
+use crate::domain::image::Image;
 use crate::domain::profile::{COMPACT, STANDARD};
-use crate::domain::web::{Fetch, Found, Page, Search, WebError};
+use crate::domain::web::{Fetch, Found, Page, Search, View, WebError};
 use crate::ports::{Approval, Named, Remote};
 use broker_protocol::{
     Bytes, CallId, Captured, Ended, FileAnswer, FileReply, LayerSet, Listed, Outcome, Permission, Ran, Read,
@@ -128,6 +129,10 @@ impl Web for Offline {
     }
 
     async fn fetch(&self, _: &Fetch) -> Result<Page, WebError> {
+        std::future::pending().await
+    }
+
+    async fn view(&self, _: &View) -> Result<Image, WebError> {
         std::future::pending().await
     }
 }
@@ -540,6 +545,7 @@ fn what_the_executor_has_no_part_in_waits_for_its_leave() {
         ("mcp__srv__stuck", json!({"say": "hi"})),
         ("web_search", json!({"query": "q"})),
         ("web_fetch", json!({"url": "https://example.org/"})),
+        ("view_image", json!({"path": "https://example.org/a.png"})),
     ] {
         let refused = Refused { rule: "r".into(), why: "w".into(), violation: false };
         let listed = Ok(FileReply::Listed(Listed { entries: vec![], truncated: None }));
@@ -555,7 +561,7 @@ fn what_the_executor_has_no_part_in_waits_for_its_leave() {
             let sandbox = sandbox(move |_| done.borrow_mut().take().unwrap());
             // It would wait for ever if it was begun.
             let answer = call(&with_echo(settings()), &sandbox, tool, input.clone());
-            assert_eq!(kind(&answer), want, "{tool}");
+            assert_eq!((kind(&answer), &*answer.about.tool), (want, tool));
         }
     }
     let long = json!({"say": "x", "more": "y".repeat(broker_protocol::limit::CONTENT)});
