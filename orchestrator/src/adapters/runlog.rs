@@ -27,8 +27,10 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Every kind of line.
-pub const KINDS: [&str; 8] = [
+pub const KINDS: [&str; 10] = [
     "session_start",
+    "register",
+    "unregister",
     "tool_call",
     "tool_result",
     "tool_error",

@@ -98,6 +98,71 @@ fn b20_an_applications_tool_is_asked_about_by_its_risk() {
     });
 }
 
+/// O18, A13: which tools there were is in the run log, and what was allowed of one for the session ends with it.
+#[test]
+fn o18_a_registration_is_recorded_and_its_grants_end_with_it() {
+    matrix(|place| {
+        let world = World::new(place);
+        set_policy(&world, "timeout_s = 2");
+        let mut session =
+            Session::start(dressed(&world, world.lazaret("session")).args(["--trust", "guided"]));
+        let unregister = |session: &mut Session, name: &str| {
+            session.send(&json!({"id": "u", "unregister": name}));
+            session.event("u", SOON).unwrap()["event"].clone()
+        };
+        // Whether a call is asked about; it is carried out in the end.
+        let is_asked = |session: &mut Session, tool: &str, answer: &str| {
+            let (id, event) = first(session, tool, json!({"to": "x"}));
+            let asked = event["event"] == "approval";
+            if asked {
+                session.send(&json!({"id": id, "approve": answer}));
+                assert_eq!(session.event(&id, SOON).unwrap()["event"], "execute");
+            }
+            session.send(&json!({"id": id, "result": "done"}));
+            session.answer_within(&id, SOON).success();
+            asked
+        };
+        let grants = |session: &mut Session| {
+            session.send(&json!({"id": "g", "grants": true}));
+            let listed = session.event("g", SOON).unwrap();
+            let tools = listed["grants"].as_array().unwrap().iter().map(|one| one["tool"].clone());
+            tools.collect::<Vec<_>>()
+        };
+        for name in ["deploy", "other"] {
+            register(&mut session, name, "high");
+            assert!(is_asked(&mut session, name, "session"));
+            assert!(!is_asked(&mut session, name, "no"), "the grant is none");
+        }
+        assert_eq!(grants(&mut session), ["deploy", "other"]);
+        assert_eq!(unregister(&mut session, "deploy"), "unregistered");
+        assert_eq!(grants(&mut session), ["other"]);
+        register(&mut session, "deploy", "high");
+        assert!(is_asked(&mut session, "deploy", "once"), "a grant outlived its tool");
+        assert!(!is_asked(&mut session, "other", "no"), "another tool's grant is gone");
+        // What is not taken is not recorded.
+        assert_eq!(unregister(&mut session, "bash"), "result");
+        session.close(SOON);
+        let logged = |words: &[&str]| run(world.program("lazaret").arg("log").args(words), SOON).success();
+        let list: Value = serde_json::from_str(&logged(&["list", "--json"])).unwrap();
+        let lines = logged(&["show", list[0]["run"].as_str().unwrap(), "--json"]);
+        let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let own: Vec<Value> =
+            lines.filter(|line| line["kind"].as_str().unwrap().ends_with("register")).collect();
+        let said: Vec<_> = own.iter().map(|line| [&line["kind"], &line["payload"]["tool"]]).collect();
+        assert_eq!(
+            said,
+            [["register", "deploy"], ["register", "other"], ["unregister", "deploy"], ["register", "deploy"]]
+        );
+        let payload = &own[0]["payload"];
+        assert_eq!(
+            [&payload["id"], &payload["description"], &payload["risk"], &payload["timeout"]],
+            [&json!("r"), &json!("d"), &json!("high"), &json!(60)]
+        );
+        assert!(payload["inputSchema"].as_str().unwrap().contains("\"required\":[\"to\"]"), "{payload}");
+        assert!(logged(&["search", "unregister"]).contains("deploy"));
+    });
+}
+
 #[test]
 fn o4_rules_and_the_audit_know_an_applications_tool_by_its_name() {
     matrix(|place| {

@@ -164,7 +164,7 @@ fn row(line: &Value) -> String {
         Value::Null => String::new(),
         other => other.to_string(),
     };
-    let said = ["tool", "error", "message", "input", "result", "project", "reason"]
+    let said = ["tool", "error", "message", "input", "result", "project", "reason", "description"]
         .map(|name| text(&payload[name]))
         .into_iter()
         .filter(|text| !text.is_empty())

@@ -19,8 +19,8 @@ use crate::domain::catalogue::canonical;
 use crate::domain::clean::Cleaner;
 use crate::domain::redact;
 use crate::ports::{Approval, Approver, Audience, Caller, Gone, Question, Reply};
-use broker_protocol::{ErrorKind, Failed, limit};
-use serde_json::Value;
+use broker_protocol::{ErrorKind, Failed, Risk, limit};
+use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -160,22 +160,46 @@ impl Calls {
     /// Adds a tool of the application's.
     pub async fn register(&self, id: &Value, asked: Registration) {
         let Registration { name, description, input_schema, risk, timeout } = asked;
+        let (risk, timeout_s) = (Risk::from(risk), timeout.unwrap_or(registry::TIMEOUT_S));
+        let noted = json!({
+            "id": id, "tool": name, "description": description, "inputSchema": input_schema.to_string(),
+            "risk": risk.name(), "timeout": timeout_s,
+        });
         let new = New {
             origin: Origin::Local { tool: name.clone() },
             description,
             schema: input_schema,
-            risk: risk.into(),
-            timeout_s: timeout.unwrap_or(registry::TIMEOUT_S),
+            risk,
+            timeout_s,
             remote: self.0.application.tool(&name),
         };
         let made = self.0.tools.registry.borrow_mut().register(new);
+        if made.is_ok() {
+            self.0.sandbox.log.note("register", 0, &noted);
+            // A call of one of that name that was here before may have been allowed for the session since.
+            self.forget(&name).await;
+        }
         self.told(id, made.map(|made| ("registered", made.name))).await;
     }
 
-    /// Takes one out again. Calls of it that are under way go on.
+    /// Takes one out again, with the grants for it. Calls of it that are under way go on.
     pub async fn unregister(&self, id: &Value, tool: String) {
         let gone = self.0.tools.registry.borrow_mut().unregister(&tool);
+        if gone.is_ok() {
+            self.0.sandbox.log.note("unregister", 0, &json!({ "id": id, "tool": tool }));
+            self.forget(&tool).await;
+        }
         self.told(id, gone.map(|()| ("unregistered", tool))).await;
+    }
+
+    /// Takes back what was allowed of `tool` for the session: the next tool of that name is another. A session that is lost
+    /// has no grants.
+    async fn forget(&self, tool: &str) {
+        let Some(sandbox) = self.0.sandbox.alive() else { return };
+        let standing = sandbox.standing(None).await.unwrap_or_default();
+        for one in standing.iter().filter(|one| one.tool == tool) {
+            let _ = sandbox.standing(Some(one.grant)).await;
+        }
     }
 
     async fn told(&self, id: &Value, done: Result<(&'static str, String), registry::RegistryError>) {
