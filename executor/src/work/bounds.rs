@@ -33,8 +33,8 @@ pub(super) const LINE: usize = 4 << 20;
 pub(super) const PIECE: usize = 32 * 1024;
 /// Bytes of a compiled pattern, and of the cache it is run with.
 pub(super) const PATTERN: usize = 8 << 20;
-/// Bytes of a line that a search answers with.
-pub(super) const SHOWN: usize = 500;
+/// Characters of a line that a search answers with.
+pub(super) const SHOWN: usize = 300;
 
 /// What the numbers around the entries of an answer take at most, once encoded.
 const FRAME: usize = 1024;

@@ -248,23 +248,14 @@ impl Sink for &mut Lines<'_> {
     }
 }
 
-/// A line as it is answered: without its end, as text, cut at [`SHOWN`] bytes.
+/// A line as it is answered: without its end, as text, cut after [`SHOWN`] characters, with `…` for the rest.
 fn shown(line: &[u8]) -> String {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    let mut text = String::from_utf8_lossy(&line[..boundary(line)]).into_owned();
-    // What replaces a wrong byte is longer than the byte.
-    let mut end = SHOWN.min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
+    // No character has more bytes than four, and what stands for wrong bytes is one: all that is shown is in here, and one more.
+    let text = String::from_utf8_lossy(&line[..line.len().min(4 * (SHOWN + 1))]);
+    match text.char_indices().nth(SHOWN) {
+        None => text.into_owned(),
+        Some((end, _)) => format!("{}…", &text[..end]),
     }
-    text.truncate(end);
-    text
-}
-
-/// Where `line` is cut, not in the middle of a character.
-fn boundary(line: &[u8]) -> usize {
-    let end = SHOWN.min(line.len());
-    let within = |at: usize| line.get(at).is_some_and(|byte| byte & 0xc0 == 0x80);
-    (end.saturating_sub(3)..=end).rev().find(|at| !within(*at)).unwrap_or(end)
 }

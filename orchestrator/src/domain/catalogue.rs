@@ -376,7 +376,7 @@ pub static TOOLS: [Tool; 23] = [
     Tool {
         name: "grep",
         aliases: &["grep_tool"],
-        description: "Finds lines by a regular expression, as `path:line:text`. Files that ignore files name, and binary files, \
+        description: "Finds lines by a regular expression, as `path:line:text`, of which the text is cut after 300 characters. Files that ignore files name, and binary files, \
                       are passed over.",
         category: Category::Search,
         risk: Risk::Low,

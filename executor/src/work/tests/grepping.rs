@@ -74,16 +74,26 @@ fn binary_files_are_counted_and_passed_over() {
     assert_eq!(answer.truncated, None);
 }
 
+/// K14.
 #[test]
-fn long_lines_are_cut_at_a_character() {
+fn long_lines_are_cut_after_300_characters_and_marked() {
     let ground = Ground::new();
-    ground.put("project/a", format!("{}\n", "x".repeat(500)));
-    ground.put("project/b", format!("{}\n", "x".repeat(501)));
-    ground.put("project/c", format!("x{}\n", "\u{e9}".repeat(400)));
-    ground.put("project/d", [b'x'].iter().chain([0xff; 2000].iter()).copied().collect::<Vec<u8>>());
-    let lengths: Vec<_> =
-        ground.grep(grep("x")).unwrap().matches.iter().map(|found| found.lines[0].text.len()).collect();
-    assert_eq!(lengths, [500, 500, 499, 499]);
+    let mut wants = Vec::new();
+    for (name, unit) in [("a", "x"), ("b", "\u{e9}"), ("c", "\u{1f600}")] {
+        for count in [299, 300, 301] {
+            ground.put(&format!("project/{name}{count}"), format!("{}\r\n", unit.repeat(count)));
+            wants.push(if count > 300 { unit.repeat(300) + "…" } else { unit.repeat(count) });
+        }
+    }
+    // A wrong byte is one character; where bytes begin one that they do not end, all of them are.
+    ground.put("project/d", [[0xff; 300].as_slice(), b"\n"].concat());
+    ground.put("project/e", [0xff; 2000]);
+    ground.put("project/f", b"\xf0\x9f\x98".repeat(301));
+    let wrong = "\u{fffd}".repeat(300);
+    wants.extend([wrong.clone(), wrong.clone() + "…", wrong + "…"]);
+    let answer = ground.grep(grep("")).unwrap();
+    let texts: Vec<_> = answer.matches.into_iter().map(|mut found| found.lines.remove(0).text).collect();
+    assert_eq!(texts, wants);
 }
 
 #[test]
