@@ -530,7 +530,7 @@ pub struct Changes {
 pub struct Change {
     /// Its number.
     pub number: u64,
-    /// The session that made it, as [`Opened`](crate::Opened) and the audit name it.
+    /// The session that made it, as [`Opened`] and the audit name it.
     pub session: String,
     /// The call that made it; numbers of calls begin anew with each session.
     pub call: CallId,
