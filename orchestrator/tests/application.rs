@@ -4,7 +4,7 @@
 
 mod fake_broker;
 
-use broker_protocol::{CallId, Effect, Outcome, Refused, Request, Risk, ToBroker};
+use broker_protocol::{CallId, Effect, FromBroker, Outcome, Refused, Request, Risk, ToBroker};
 use fake_broker::{Broker, Client, Peer};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -13,8 +13,10 @@ use std::time::{Duration, Instant};
 fn generous(peer: &mut Peer) {
     peer.open();
     while let Some(message) = peer.hear() {
-        if let ToBroker::Call { call, .. } = message {
-            peer.done(call, Outcome::Granted);
+        match message {
+            ToBroker::Call { call, .. } => peer.done(call, Outcome::Granted),
+            ToBroker::Grants => peer.say(&FromBroker::Grants(vec![])),
+            _ => {}
         }
     }
 }

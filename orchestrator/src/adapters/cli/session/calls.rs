@@ -176,8 +176,6 @@ impl Calls {
         let made = self.0.tools.registry.borrow_mut().register(new);
         if made.is_ok() {
             self.0.sandbox.log.note("register", 0, &noted);
-            // A call of one of that name that was here before may have been allowed for the session since.
-            self.forget(&name).await;
         }
         self.told(id, made.map(|made| ("registered", made.name))).await;
     }
