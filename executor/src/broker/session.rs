@@ -236,6 +236,7 @@ impl Session {
     pub fn deadline(&self) -> Option<Instant> {
         let commands = self.commands().filter_map(|(_, command)| command.deadline());
         let others = [
+            self.cells.deadline().filter(|_| self.commands().next().is_none()),
             self.files.deadline(),
             self.background.deadline(),
             self.warden.deadline(),
@@ -253,6 +254,9 @@ impl Session {
             }
         }
         self.background.tick(now);
+        if self.commands().next().is_none() {
+            self.cells.tick(now);
+        }
         if self.warden.deadline().is_some_and(|late| late <= now) {
             // It would not hear that the session is over either.
             let _ = sys::pidfd_signal(self.warden.child.pidfd.as_fd(), libc::SIGKILL);
@@ -394,8 +398,8 @@ impl Session {
     }
 
     /// Has as many cells ready or on their way as calls wait for, and the spare ones if it is time for them.
-    fn ask_for_cells(&mut self, spare: bool) -> Result<(), Failed> {
-        let missing = self.cells.missing(self.waiting.len(), spare);
+    fn ask_for_cells(&mut self, idle: bool) -> Result<(), Failed> {
+        let missing = self.cells.missing(self.waiting.len(), idle);
         (0..missing).try_for_each(|_| self.ask_for_cell())
     }
 
@@ -436,6 +440,7 @@ impl Session {
     fn start(&mut self, call: CallId, cell: CellHandle, connection: &mut Connection) -> Result<(), Failed> {
         let Some(entry) = self.calls.get_mut(&call) else { return Ok(()) };
         let Work::Waiting { bash, terminal, input, input_ended } = &mut entry.work else { return Ok(()) };
+        self.cells.begins(entry.started);
         let timeout_s = time_limit(&self.walls.policy, bash);
         let (plan, capture) = match &entry.siege {
             None => (plan(&self.walls, bash), capture(&self.walls.policy, self.capture, bash, call)),
@@ -611,6 +616,7 @@ impl Session {
         let Some(entry) = self.calls.remove(&call) else { return Ok(()) };
         let Call { started, work: Work::Command(command), siege, filed } = entry else { return Ok(()) };
         let (mut outcome, usage, place) = command.finish();
+        self.cells.ends();
         if let Some(place) = place {
             let busy = self.commands().next().is_some() || !self.waiting.is_empty();
             self.cells.take_back(place, busy);
