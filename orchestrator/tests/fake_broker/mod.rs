@@ -39,9 +39,16 @@ impl Broker {
     /// Serves one connection after the other, each by its script.
     pub fn serving(scripts: Vec<Script>) -> Self {
         static LAST: AtomicU32 = AtomicU32::new(0);
-        let name = format!("lazaret-fake-{}-{}", std::process::id(), LAST.fetch_add(1, Ordering::Relaxed));
-        let folder = std::env::temp_dir().join(name);
-        fs::DirBuilder::new().mode(0o700).create(&folder).unwrap();
+        let folder = loop {
+            let number = LAST.fetch_add(1, Ordering::Relaxed);
+            let name = format!("lazaret-fake-{}-{number}", std::process::id());
+            let folder = std::env::temp_dir().join(name);
+            match fs::DirBuilder::new().mode(0o700).create(&folder) {
+                // Of a test that was killed, and had this process's number.
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                made => break made.map(|()| folder).unwrap(),
+            }
+        };
         let listener = UnixListener::bind(folder.join("socket")).unwrap();
         let serve = move || {
             for script in scripts {
