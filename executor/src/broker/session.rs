@@ -220,6 +220,11 @@ impl Session {
         })
     }
 
+    /// Whether a command runs that a client waits for.
+    fn runs_any(&self) -> bool {
+        self.commands().next().is_some()
+    }
+
     fn command(&mut self, call: CallId) -> Option<&mut Command> {
         match &mut self.calls.get_mut(&call)?.work {
             Work::Command(command) => Some(command),
@@ -236,7 +241,7 @@ impl Session {
     pub fn deadline(&self) -> Option<Instant> {
         let commands = self.commands().filter_map(|(_, command)| command.deadline());
         let others = [
-            self.cells.deadline().filter(|_| self.commands().next().is_none()),
+            self.cells.deadline().filter(|_| !self.runs_any()),
             self.files.deadline(),
             self.background.deadline(),
             self.warden.deadline(),
@@ -254,7 +259,7 @@ impl Session {
             }
         }
         self.background.tick(now);
-        if self.commands().next().is_none() {
+        if !self.runs_any() {
             self.cells.tick(now);
         }
         if self.warden.deadline().is_some_and(|late| late <= now) {
@@ -618,8 +623,7 @@ impl Session {
         let (mut outcome, usage, place) = command.finish();
         self.cells.ends();
         if let Some(place) = place {
-            let busy = self.commands().next().is_some() || !self.waiting.is_empty();
-            self.cells.take_back(place, busy);
+            self.cells.take_back(place, self.runs_any() || !self.waiting.is_empty());
         }
         if let Some(siege) = siege {
             match siege.finish(outcome, self.walls.tier, self.layers) {

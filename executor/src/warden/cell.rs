@@ -67,6 +67,8 @@ struct Place<'a> {
     walls: &'a Walls,
     supervision: Option<&'a supervisor::Rules>,
     confined: Confined,
+    /// What each program sets on itself.
+    limits: Vec<(libc::c_uint, libc::rlimit)>,
     signals: SignalFd,
     sweep: Sweep,
     /// Of this process, when nobody has been here yet.
@@ -105,8 +107,12 @@ fn prepare<'a>(
     descriptors::keep_only(&kept, walls.ablation.descriptors())?;
     let signals = super::child_signals()?;
     let standing = Standing::now().at(Layer::Rlimits, step)?;
+    let limits = match walls.has(Layer::Rlimits) {
+        true => limits::rlimits(&walls.policy.limits, walls.tier),
+        false => Vec::new(),
+    };
     let supervision = rules.supervision;
-    let place = Place { socket, walls, supervision, confined, signals, sweep, standing };
+    let place = Place { socket, walls, supervision, confined, limits, signals, sweep, standing };
     place.rehearse().at(Layer::PidNamespace, step)?;
     Ok(place)
 }
@@ -155,13 +161,9 @@ impl Place<'_> {
         let walls = self.walls;
         // A domain below this one's costs each file that is opened in the cell a second walk.
         let ruleset = self.confined.program.as_ref().map(AsRawFd::as_raw_fd);
-        let limits = match walls.has(Layer::Rlimits) {
-            true => limits::rlimits(&walls.policy.limits, walls.tier),
-            false => Vec::new(),
-        };
         let trapped = walls.is_supervised().then(|| seccomp::supervised(walls.tier));
         let step = || "prepare the program".to_owned();
-        let made = stage.starter(&Before { limits: &limits, ruleset, trapped });
+        let made = stage.starter(&Before { limits: &self.limits, ruleset, trapped });
         let (starter, listener) = made.at(Layer::ProtectedNames, step)?;
         let supervised = self.supervision.zip(listener);
         let supervisor = supervised.map(|(rules, listener)| Supervisor::new(rules, listener)).transpose();

@@ -224,8 +224,12 @@ impl Calls {
 
     /// Says that an answer is for nobody. It is only a notice: the call may have its result, and it has one only.
     async fn nobody(&self, id: &Value, error: LineError) {
-        let failed = Failed { kind: ErrorKind::InvalidInput, message: error.to_string() };
-        let error = ErrorBody::new(&failed);
+        self.notice(id, &Failed { kind: ErrorKind::InvalidInput, message: error.to_string() }).await;
+    }
+
+    async fn notice(&self, id: &Value, failed: &Failed) {
+        let error = ErrorBody::new(failed);
+        // A writer that is closed ends the session.
         let _ = self.0.writer.line(&Notice { id: Some(id), event: "notice", error }).await;
     }
 
@@ -259,11 +263,10 @@ impl Calls {
 
     /// Answers a line that is no call, or none that is understood.
     async fn fail(&self, id: &Value, failed: Failed) {
-        if self.0.entry(id).is_none() {
-            return self.end(id, failed).await;
+        match self.0.entry(id) {
+            Some(_) => self.notice(id, &failed).await,
+            None => self.end(id, failed).await,
         }
-        let error = ErrorBody::new(&failed);
-        let _ = self.0.writer.line(&Notice { id: Some(id), event: "notice", error }).await;
     }
 
     async fn end(&self, id: &Value, failed: Failed) {
