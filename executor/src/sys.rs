@@ -338,6 +338,7 @@ fn prepare(before: &Before) -> Result<Option<RawFd>, c_int> {
     // SAFETY: system calls on values that live in the waiting parent. errno is the parent's, which waits.
     unsafe {
         ok(libc::setsid().into())?;
+        reset_signals();
         for (resource, limit) in before.limits {
             ok(libc::syscall(libc::SYS_prlimit64, 0, *resource, limit, 0usize))?;
         }
@@ -380,7 +381,6 @@ fn settle(order: &Order) -> Result<(), c_int> {
         ok(libc::chdir(order.program.directory.as_ptr()).into())?;
         ok(libc::syscall(libc::SYS_close_range, order.closed, c_uint::MAX, 0))?;
     }
-    reset_signals();
     Ok(())
 }
 

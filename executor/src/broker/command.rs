@@ -2,7 +2,6 @@
 
 use super::account::Account;
 use super::capture::Capture;
-use super::connection::set_nonblocking;
 use crate::sys::{self, Used};
 use crate::warden::report::{End, REPORT_LEN, Report};
 use broker_protocol::{Bash, Broken, Ended, Limit, Outcome, Ran, Stdin, Usage, ZonePath, limit};
@@ -49,7 +48,7 @@ impl CellHandle {
     }
 }
 
-/// The broker's ends of a command's standard streams.
+/// The broker's ends of a command's standard streams, none of which waits.
 #[derive(Debug)]
 pub struct Streams {
     /// Standard output, or the terminal.
@@ -117,12 +116,10 @@ impl Command {
         timeout_s: Option<u32>,
         limits: &Limits,
         capture: Capture,
-    ) -> io::Result<Self> {
-        let ours = [Some(&streams.stdout), streams.stderr.as_ref(), streams.stdin.as_ref()];
-        ours.into_iter().flatten().try_for_each(set_nonblocking)?;
+    ) -> Self {
         let now = Instant::now();
         let seconds = |seconds: u32| Duration::from_secs(seconds.into());
-        Ok(Self {
+        Self {
             cell,
             stdout: Some(streams.stdout),
             stderr: streams.stderr,
@@ -149,7 +146,7 @@ impl Command {
             ended: None,
             report: None,
             after_report: 0,
-        })
+        }
     }
 
     /// Has all output written to its file, not only where it is too much for the result; says where.

@@ -3,6 +3,7 @@
 use super::background;
 use super::capture::Capture;
 use super::command::{CellHandle, Streams};
+use super::connection::set_nonblocking;
 use crate::cell::plan::{CellPlan, Task, Walls};
 use crate::sys;
 use broker_protocol::{Bash, CallId, Stdin, Zone, ZonePath, frame};
@@ -14,6 +15,26 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
+/// A command's standard output and error, near end and far end. Making them takes as long as a tenth of a call's way to its
+/// cell, so they are made before it comes.
+#[derive(Debug)]
+pub struct Pipes {
+    stdout: (OwnedFd, OwnedFd),
+    stderr: (OwnedFd, OwnedFd),
+}
+
+impl Pipes {
+    /// New ones, with near ends that do not wait.
+    pub fn new() -> io::Result<Self> {
+        let pipe = || -> io::Result<(OwnedFd, OwnedFd)> {
+            let (near, far) = pipe2(OFlag::O_CLOEXEC)?;
+            set_nonblocking(&near)?;
+            Ok((near, far))
+        };
+        Ok(Self { stdout: pipe()?, stderr: pipe()? })
+    }
+}
+
 /// Sends a cell its order, with the far ends of the streams whose near ends are returned.
 pub fn order(
     plan: &CellPlan,
@@ -21,21 +42,23 @@ pub fn order(
     terminal: Option<(OwnedFd, OwnedFd)>,
     cell: &CellHandle,
     null: BorrowedFd,
+    pipes: &mut Option<Pipes>,
 ) -> io::Result<Streams> {
     let mut bytes = Vec::new();
     frame::encode(plan, &mut bytes).map_err(io::Error::other)?;
     let order = &bytes[frame::PREFIX..];
     if let (Stdin::Terminal(size), Some((master, slave))) = (&bash.stdin, terminal) {
+        set_nonblocking(&master)?;
         sys::terminal_size(master.as_fd(), size.rows, size.columns)?;
         sys::send(cell.socket.as_fd(), order, &[slave.as_fd(), slave.as_fd(), slave.as_fd()])?;
         let stdin = Some(master.try_clone()?);
         return Ok(Streams { stdout: master, stderr: None, stdin });
     }
-    let (stdout, out) = pipe2(OFlag::O_CLOEXEC)?;
-    let (stderr, err) = pipe2(OFlag::O_CLOEXEC)?;
+    let Pipes { stdout: (stdout, out), stderr: (stderr, err) } = pipes.take().map_or_else(Pipes::new, Ok)?;
     let (stdin, input) = match bash.stdin {
         Stdin::Stream => {
             let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
+            set_nonblocking(&write)?;
             (Some(read), Some(write))
         }
         Stdin::Null | Stdin::Terminal(_) => (None, None),

@@ -14,7 +14,7 @@ use super::command::{CellHandle, Command};
 use super::connection::Connection;
 use super::files::{Errand, Files, Heard};
 use super::open::{Ready, User};
-use super::order::{capture, order, plan, time_limit};
+use super::order::{Pipes, capture, order, plan, time_limit};
 use super::record::{self, Around, Ending, Event};
 use super::{protocol, send};
 use crate::attack::{Siege, siege};
@@ -84,6 +84,8 @@ pub struct Session {
     /// Bytes of a command's output that its outcome holds.
     capture: u64,
     null: OwnedFd,
+    /// For the next command.
+    pipes: Option<Pipes>,
     buffer: Vec<u8>,
 }
 
@@ -140,6 +142,7 @@ impl Session {
             cells: Cells::new(spare),
             capture: ready.capture,
             null,
+            pipes: None,
             buffer: Vec::new(),
         };
         // A session is opened to be used: its first cell is made while the client still reads the answer.
@@ -453,34 +456,28 @@ impl Session {
         };
         let (input, input_ended) = (std::mem::take(input), *input_ended);
         self.audit.started(call, &entry.filed)?;
-        let command = match order(&plan, bash, terminal.take(), &cell, self.null.as_fd()) {
-            Ok(streams) => Command::new(cell, streams, bash, timeout_s, &self.walls.policy.limits, capture),
-            Err(error) => match cell.refusal() {
-                Some(outcome) => return self.done(call, outcome, Usage::default(), connection),
-                None => Err(error),
-            },
-        };
-        match command {
-            Ok(command) if bash.background => {
-                let started = self.background.add(command, bash, &self.walls.central);
-                self.answer(call, &Ok(FileReply::Started(started)), connection)?;
-                self.ask_for_cells(true)
-            }
-            Ok(mut command) => {
-                // What has waited here was within the window when it came.
-                let _ = command.take_input(&input);
-                if input_ended {
-                    command.end_input();
-                }
-                entry.work = Work::Command(Box::new(command));
-                Ok(())
-            }
+        let streams = order(&plan, bash, terminal.take(), &cell, self.null.as_fd(), &mut self.pipes);
+        let streams = match streams {
+            Ok(streams) => streams,
             Err(error) => {
-                let outcome =
-                    Outcome::Broken(Broken { message: format!("the cell cannot be used: {error}") });
-                self.done(call, outcome, Usage::default(), connection)
+                let message = format!("the cell cannot be used: {error}");
+                let outcome = cell.refusal().unwrap_or(Outcome::Broken(Broken { message }));
+                return self.done(call, outcome, Usage::default(), connection);
             }
+        };
+        let mut command = Command::new(cell, streams, bash, timeout_s, &self.walls.policy.limits, capture);
+        if bash.background {
+            let started = self.background.add(command, bash, &self.walls.central);
+            self.answer(call, &Ok(FileReply::Started(started)), connection)?;
+            return self.ask_for_cells(true);
         }
+        // What has waited here was within the window when it came.
+        let _ = command.take_input(&input);
+        if input_ended {
+            command.end_input();
+        }
+        entry.work = Work::Command(Box::new(command));
+        Ok(())
     }
 
     /// Acts on one descriptor that is ready.
@@ -638,6 +635,10 @@ impl Session {
         }
         self.send_done(call, &filed, outcome, used(started, usage), connection)?;
         self.dispatch(connection)?;
+        if self.pipes.is_none() {
+            // Whoever needs them and has none tries again, and says why there are none.
+            self.pipes = Pipes::new().ok();
+        }
         self.ask_for_cells(true)
     }
 

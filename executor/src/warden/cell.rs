@@ -19,6 +19,7 @@ use crate::sys::{self, Before, News, Order, Program, Stage, Starter, State, Used
 use broker_protocol::{Layer, frame, limit};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sched::sched_yield;
 use nix::sys::prctl;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::signalfd::SignalFd;
@@ -122,6 +123,8 @@ struct Cell<'c> {
     place: &'c Place<'c>,
     /// Who answers its program's calls.
     supervisor: Option<Supervisor<'c>>,
+    /// The listener on which nobody is left to call. The kernel takes a filter apart when it is closed: after the report.
+    deserted: Option<OwnedFd>,
     /// By everything that was reaped.
     used: Used,
 }
@@ -148,6 +151,8 @@ impl Place<'_> {
             if sys::send(self.socket.as_fd(), &report.encode(), &[]).is_err() || !again {
                 break;
             }
+            // Who waits for the report goes first, where it has woken on this processor.
+            let _ = sched_yield();
         }
         Ok(())
     }
@@ -168,7 +173,7 @@ impl Place<'_> {
         let supervised = self.supervision.zip(listener);
         let supervisor = supervised.map(|(rules, listener)| Supervisor::new(rules, listener)).transpose();
         let supervisor = supervisor.at(Layer::ProtectedNames, step)?;
-        Ok((starter, Cell { place: self, supervisor, used: Used::default() }))
+        Ok((starter, Cell { place: self, supervisor, deserted: None, used: Used::default() }))
     }
 
     /// Goes through an order before it comes: a page that is first touched after a fork costs a fault.
@@ -279,7 +284,9 @@ impl Cell<'_> {
             }
             match &mut self.supervisor {
                 // The last process that could call is gone.
-                _ if ready.deserted => self.supervisor = None,
+                _ if ready.deserted => {
+                    self.deserted = self.supervisor.take().map(Supervisor::into_listener);
+                }
                 Some(supervisor) if ready.called => supervisor.answer(),
                 Some(supervisor) => supervisor.look_again(),
                 None => {}

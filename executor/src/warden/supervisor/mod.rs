@@ -155,6 +155,11 @@ impl<'a> Supervisor<'a> {
         &self.listener
     }
 
+    /// What is left of one that nobody calls any more.
+    pub fn into_listener(self) -> OwnedFd {
+        self.listener
+    }
+
     /// Whether calls or handshakes wait for another process, so that [`Self::look_again`] must be called soon.
     pub fn waits(&self) -> bool {
         !self.waiting.is_empty() || self.loopback.borrow().waits()
