@@ -10,18 +10,15 @@ use broker_protocol::{
     CallId, Challenge, Decoder, ErrorKind, Failed, FileAnswer, FromBroker, Grant, Opened, Outcome, Request,
     Roots, Signal, Standing, ToBroker, encode, frame, limit,
 };
-use nix::sys::socket::{Shutdown, shutdown};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
-use std::future::poll_fn;
-use std::io;
-use std::os::fd::AsRawFd;
-use std::pin::Pin;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::sync::Arc;
-use tokio::io::{AsyncRead, ReadBuf};
-use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::JoinHandle;
 
@@ -41,14 +38,14 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Takes over a socket on which the session is open. `decoder` holds what was already received.
-    pub fn new(socket: UnixStream, decoder: Decoder, opened: Opened) -> Self {
-        let (read, write) = socket.into_split();
-        let link =
-            Rc::new(Link { write, state: RefCell::default(), dirty: Notify::new(), drained: Notify::new() });
+    /// Takes over a socket that does not wait, and on which the session is open. `decoder` holds what was already received.
+    pub fn new(socket: UnixStream, decoder: Decoder, opened: Opened) -> io::Result<Self> {
+        let read = watch(socket.try_clone()?, Interest::READABLE)?;
+        let (state, dirty, drained) = (RefCell::default(), Notify::new(), Notify::new());
+        let link = Rc::new(Link { write: socket, state, dirty, drained });
         let reader = tokio::task::spawn_local(run(link.clone(), read, decoder));
         let roots = Roots { project: opened.project.clone(), central: opened.central.clone() };
-        Self { link, roots, opened, reader, places: Arc::new(Semaphore::new(limit::CALLS)) }
+        Ok(Self { link, roots, opened, reader, places: Arc::new(Semaphore::new(limit::CALLS)) })
     }
 
     /// What the executor said of the session.
@@ -102,7 +99,8 @@ impl Sandbox for Connection {
 
 /// What is shared between the calls and the task that reads.
 struct Link {
-    write: OwnedWriteHalf,
+    /// Watched only while something waits to be written: else each message that the executor takes out of it would wake us.
+    write: UnixStream,
     state: RefCell<State>,
     /// Something waits to be written.
     dirty: Notify,
@@ -233,14 +231,21 @@ impl Link {
     /// knows more.
     fn flush(&self, state: &mut State) -> bool {
         while !state.outgoing.is_empty() {
-            match self.write.try_write(&state.outgoing) {
+            match (&self.write).write(&state.outgoing) {
                 Ok(count) => drop(state.outgoing.drain(..count)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => state.outgoing.clear(),
             }
         }
         state.outgoing.shrink_to(PAYMENT as usize);
         false
+    }
+
+    /// Waits until the socket takes more.
+    async fn writable(&self) -> io::Result<()> {
+        let socket = watch(self.write.try_clone()?, Interest::WRITABLE)?;
+        socket.writable().await.map(drop)
     }
 
     /// Waits until little enough waits for the socket.
@@ -304,7 +309,7 @@ impl Link {
         state.outgoing = Vec::new();
         state.lists.clear();
         // What we do not believe any more, we do not keep waiting either: the executor ends with its socket.
-        let _ = shutdown(self.write.as_ref().as_raw_fd(), Shutdown::Both);
+        let _ = self.write.shutdown(Shutdown::Both);
         for (_, slot) in state.calls.drain() {
             slot.push_end(Err(failed.clone()));
         }
@@ -313,10 +318,10 @@ impl Link {
 }
 
 /// The reading task: until the connection ends, hears what comes and writes what waits.
-async fn run(link: Rc<Link>, mut read: OwnedReadHalf, mut decoder: Decoder) {
+async fn run(link: Rc<Link>, read: AsyncFd<UnixStream>, mut decoder: Decoder) {
     let mut bytes = vec![0; limit::CHUNK];
     let error = loop {
-        if let Err(error) = turn(&link, &mut read, &mut bytes, &mut decoder).await {
+        if let Err(error) = turn(&link, &read, &mut bytes, &mut decoder).await {
             break error;
         }
     };
@@ -325,7 +330,7 @@ async fn run(link: Rc<Link>, mut read: OwnedReadHalf, mut decoder: Decoder) {
 
 async fn turn(
     link: &Link,
-    read: &mut OwnedReadHalf,
+    read: &AsyncFd<UnixStream>,
     bytes: &mut [u8],
     decoder: &mut Decoder,
 ) -> Result<(), ExecutorError> {
@@ -336,7 +341,7 @@ async fn turn(
     tokio::select! {
         received = receive(read, bytes, decoder) => received,
         () = link.dirty.notified(), if !waiting => Ok(()),
-        writable = link.write.writable(), if waiting => {
+        writable = link.writable(), if waiting => {
             writable?;
             link.flush(&mut link.state.borrow_mut());
             link.drained.notify_one();
@@ -347,20 +352,28 @@ async fn turn(
 
 /// Receives what is there. Safe to be dropped while it waits.
 async fn receive(
-    read: &mut OwnedReadHalf,
+    read: &AsyncFd<UnixStream>,
     bytes: &mut [u8],
     decoder: &mut Decoder,
 ) -> Result<(), ExecutorError> {
-    let mut buffer = ReadBuf::new(bytes);
-    match poll_fn(|context| Pin::new(&mut *read).poll_read(context, &mut buffer)).await {
-        Ok(()) if buffer.filled().is_empty() => Err(ExecutorError::Lost),
-        Ok(()) => {
-            decoder.push(buffer.filled());
+    match read.async_io(Interest::READABLE, |mut socket| socket.read(bytes)).await {
+        Ok(0) => Err(ExecutorError::Lost),
+        Ok(count) => {
+            decoder.push(&bytes[..count]);
             Ok(())
         }
         Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Err(ExecutorError::Lost),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
         Err(error) => Err(error.into()),
     }
+}
+
+/// A socket of ours that one kind of event is waited for on.
+// Deprecated for types whose descriptor may change or close under it; a `UnixStream` keeps what the successor asks for, which
+// is `unsafe` because a trait cannot ask for it.
+#[allow(deprecated)]
+fn watch(socket: UnixStream, interest: Interest) -> io::Result<AsyncFd<UnixStream>> {
+    AsyncFd::with_interest(socket, interest)
 }
 
 /// A call under way.

@@ -52,7 +52,7 @@ impl Greeting {
     pub async fn opened(self) -> Result<Connection, ExecutorError> {
         let mut greeted = self.greeted().await?;
         let opened = greeted.opened().await?;
-        Ok(Connection::new(greeted.socket, greeted.decoder, opened))
+        Ok(Connection::new(greeted.socket.into_std()?, greeted.decoder, opened)?)
     }
 
     /// Waits for what this machine offers, then tries whether a session opens. Needs the runtime.
