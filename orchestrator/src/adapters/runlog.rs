@@ -5,18 +5,19 @@
 //! `payload.id` is the client's name for a call of `lazaret session`; `payload.call` is the call's number in the broker's
 //! audit, within the session of the last `session_start`.
 //!
-//! A line is one write, so that a death at any time leaves whole lines; it is not brought to disk by us. Texts in it are
-//! without known secrets and at most 2,000 characters long. A log that cannot be written is said once and given up: what
-//! must not be missing stands in the audit.
+//! A line is one write, so that a death at any time leaves whole lines; it is not brought to disk by us. In a session with
+//! many calls it is written once nobody waits for us: after a call's request is on its way, and after its result is. Texts
+//! in it are without known secrets and at most 2,000 characters long. A log that cannot be written is said once and given
+//! up: what must not be missing stands in the audit.
 
 use super::cli::say;
 use super::secrets::known;
 use super::state;
-use crate::domain::answer::Answer;
+use crate::domain::answer::{About, Answer};
 use crate::domain::time::Utc;
 use crate::domain::violation::SecurityEvent;
 use crate::ports::{Approval, Observer};
-use broker_protocol::{CallId, Challenge, Opened};
+use broker_protocol::{CallId, Challenge, Failed, Opened};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};
@@ -24,7 +25,9 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
+use tokio::sync::Notify;
 
 /// Every kind of line.
 pub const KINDS: [&str; 10] = [
@@ -46,13 +49,34 @@ pub const RUNS_MAX: usize = 200;
 pub const BYTES_MAX: u64 = 8 << 20;
 
 const NAME: &str = "runlog.jsonl";
+/// Most lines that wait to be written.
+const WAITING_MAX: usize = 256;
 
 /// The log of this run.
+#[derive(Default)]
 pub struct RunLog {
     file: RefCell<Option<File>>,
     bytes: Cell<u64>,
     steps: Cell<u64>,
     errors: Cell<u64>,
+    /// What is not written yet.
+    waiting: RefCell<Vec<Entry>>,
+    /// Told that something waits, where [`RunLog::write_later`] runs.
+    later: RefCell<Option<Rc<Notify>>>,
+}
+
+/// What one line says.
+struct Entry {
+    ts: f64,
+    step: u64,
+    said: Said,
+}
+
+enum Said {
+    /// This, which is without secrets.
+    Payload(&'static str, Value),
+    /// That a call has its answer: what of it is looked through when it is written. The text is brief.
+    Answer { about: Box<About>, error: Option<Failed>, text: String },
 }
 
 #[derive(Serialize)]
@@ -73,7 +97,7 @@ impl Observer for RunLog {
                 "tool": known().brief(tool),
                 "input": known().value(input),
             });
-            self.write("tool_call", call, payload);
+            self.say(call, Said::Payload("tool_call", payload));
         }
     }
 
@@ -95,27 +119,40 @@ impl Observer for RunLog {
         if self.is_on() {
             let mut payload = known().value(&json!(event));
             payload["event_type"] = "sandbox_violation".into();
-            self.write("security_event", call, payload);
+            self.say(call, Said::Payload("security_event", payload));
         }
     }
 
     fn answered(&self, call: u64, answer: &Answer) {
         self.steps.set(self.steps.get() + 1);
         self.errors.set(self.errors.get() + u64::from(answer.error.is_some()));
-        if !self.is_on() {
-            return;
+        if self.is_on() {
+            let text = known().brief(&String::from_utf8_lossy(&answer.text));
+            let (about, error) = (Box::new(answer.about.clone()), answer.error.clone());
+            self.say(call, Said::Answer { about, error, text });
         }
-        let about = &answer.about;
+    }
+}
+
+impl Said {
+    /// The kind of line, and what it says.
+    fn line(self) -> (&'static str, Value) {
+        let (about, error, text) = match self {
+            Said::Payload(kind, payload) => return (kind, payload),
+            Said::Answer { about, error, text } => (about, error, text),
+        };
         let mut payload = json!({ "call": about.call, "tool": about.tool, "stage": "result" });
-        if let Some(error) = &answer.error {
+        let mut kind = "tool_result";
+        if let Some(error) = error {
+            kind = "tool_error";
             payload["stage"] = error.kind.layer().name().into();
             payload["error"] = error.kind.name().into();
             payload["message"] = known().brief(&error.message).into();
         }
-        payload["result"] = known().brief(&String::from_utf8_lossy(&answer.text)).into();
+        payload["result"] = text.into();
         payload["metadataType"] = about.details.type_name().into();
         payload["metadata"] = known().value(&json!(about));
-        self.write(if answer.error.is_some() { "tool_error" } else { "tool_result" }, call, payload);
+        (kind, payload)
     }
 }
 
@@ -123,11 +160,16 @@ impl RunLog {
     /// Begins the log of a run, or none if it is `off`.
     pub fn begin(off: bool) -> Self {
         let file = if off { None } else { create().map_err(|error| complain(&error)).ok() };
-        Self {
-            file: RefCell::new(file),
-            bytes: Cell::default(),
-            steps: Cell::default(),
-            errors: Cell::default(),
+        Self { file: RefCell::new(file), ..Self::default() }
+    }
+
+    /// From now on lines are written by this task, in the turn after the one that has said them.
+    pub async fn write_later(self: Rc<Self>) {
+        let told = Rc::<Notify>::default();
+        self.later.replace(Some(told.clone()));
+        loop {
+            told.notified().await;
+            self.write();
         }
     }
 
@@ -156,41 +198,56 @@ impl RunLog {
         if !self.is_on() {
             return;
         }
+        self.later.take();
+        self.write();
         // A full log has its end all the same.
         self.bytes.set(0);
-        self.write(
-            "session_end",
-            0,
-            json!({ "reason": reason, "calls": self.steps.get(), "errors": self.errors.get() }),
-        );
+        let payload = json!({ "reason": reason, "calls": self.steps.get(), "errors": self.errors.get() });
+        self.say(0, Said::Payload("session_end", payload));
     }
 
     /// Writes a line of this kind, one of [`KINDS`], without secrets in it.
     pub fn note(&self, kind: &'static str, step: u64, payload: &Value) {
-        self.write(kind, step, known().value(payload));
+        self.say(step, Said::Payload(kind, known().value(payload)));
     }
 
     fn is_on(&self) -> bool {
         self.file.borrow().is_some()
     }
 
-    /// Writes a line as it is.
-    fn write(&self, kind: &'static str, step: u64, payload: Value) {
-        if self.bytes.get() > BYTES_MAX {
-            return;
-        }
-        self.append(kind, step, payload);
-        if self.bytes.get() > BYTES_MAX {
-            self.append("log_full", step, json!({ "bytes": BYTES_MAX }));
+    /// Has a line written.
+    fn say(&self, step: u64, said: Said) {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut waiting = self.waiting.borrow_mut();
+        waiting.push(Entry { ts: since.as_micros() as f64 / 1e6, step, said });
+        let later = self.later.borrow();
+        match &*later {
+            Some(told) if waiting.len() < WAITING_MAX => told.notify_one(),
+            Some(_) | None => {
+                drop(waiting);
+                self.write();
+            }
         }
     }
 
-    fn append(&self, kind: &'static str, step: u64, payload: Value) {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let line = Line { ts: since.as_micros() as f64 / 1e6, kind, step, payload };
+    /// Writes what waits.
+    fn write(&self) {
+        for Entry { ts, step, said } in self.waiting.take() {
+            if self.bytes.get() > BYTES_MAX {
+                continue;
+            }
+            let (kind, payload) = said.line();
+            self.append(&Line { ts, kind, step, payload });
+            if self.bytes.get() > BYTES_MAX {
+                self.append(&Line { ts, kind: "log_full", step, payload: json!({ "bytes": BYTES_MAX }) });
+            }
+        }
+    }
+
+    fn append(&self, line: &Line) {
         let mut file = self.file.borrow_mut();
         let Some(open) = file.as_mut() else { return };
-        let written = serde_json::to_vec(&line).map_err(io::Error::from).and_then(|mut line| {
+        let written = serde_json::to_vec(line).map_err(io::Error::from).and_then(|mut line| {
             line.push(b'\n');
             self.bytes.set(self.bytes.get() + line.len() as u64);
             open.write_all(&line)
@@ -350,12 +407,7 @@ mod tests {
     #[test]
     fn a_full_log_says_so_once_and_has_its_end() {
         let file = OpenOptions::new().read(true).write(true).open("/dev/null").unwrap();
-        let log = RunLog {
-            file: RefCell::new(Some(file)),
-            bytes: Cell::default(),
-            steps: Cell::default(),
-            errors: Cell::default(),
-        };
+        let log = RunLog { file: RefCell::new(Some(file)), ..RunLog::default() };
         let line = json!({ "text": "x".repeat(1900) });
         while log.bytes.get() <= BYTES_MAX {
             log.note("approval", 1, &line);

@@ -98,7 +98,7 @@ pub struct Answer {
 }
 
 /// What is known about a call besides its text.
-#[derive(Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct About {
     /// The tool's canonical name.
@@ -128,7 +128,7 @@ pub struct About {
 }
 
 /// [`Usage`] in JSON.
-#[derive(Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[allow(missing_docs)] // Those of `Usage`.
 pub struct Used {
@@ -161,7 +161,7 @@ fn is_zero(count: &u64) -> bool {
 }
 
 /// What only one tool knows of its call.
-#[derive(Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[serde(untagged, rename_all_fields = "camelCase")]
 #[allow(missing_docs)] // Field names are those of the protocol.
 pub enum Details {
@@ -287,7 +287,7 @@ pub enum Details {
 }
 
 /// A background process.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[allow(missing_docs)] // Field names are those of the protocol.
 pub struct Process {
@@ -302,7 +302,7 @@ pub struct Process {
 }
 
 /// A change of a file tool.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[allow(missing_docs)] // Field names are those of the protocol.
 pub struct Changed {
@@ -350,7 +350,7 @@ fn nothing<S: serde::Serializer>(serializer: S) -> Result<S::Ok, S::Error> {
 }
 
 /// Where the whole output of a command stands.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Spilled {
     /// Absolute, so that commands and file tools both find it.
     pub path: String,

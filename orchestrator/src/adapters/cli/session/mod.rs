@@ -137,6 +137,7 @@ async fn serve(sandbox: Reopening, tools: Tools<WebClient>) -> Result<u8, Failed
         let _ = writer.line(&fault).await;
         return Err(failed);
     }
+    tokio::task::spawn_local(sandbox.log.clone().write_later());
     let calls = Calls::new(sandbox, tools, writer.clone());
     let desk = Desk { calls, held: Arc::new(Semaphore::new(HELD)) };
     tokio::select! {
