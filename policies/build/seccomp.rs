@@ -82,7 +82,7 @@ fn compile(folder: &Path, files: &[&str], arch: &str) -> BpfProgram {
         .into_iter()
         .map(|group| match numbered[group.start] {
             (first, true) => (first, range(first, numbered[group.end - 1].0, matched, otherwise)),
-            (first, false) => (first, compile(&calls[group].concat())),
+            (first, false) => (first, bare(&compile(&calls[group].concat()))),
         })
         .collect();
     let mut program = search(&lines);
@@ -121,6 +121,16 @@ fn range(first: u32, last: u32, matched: u32, otherwise: u32) -> BpfProgram {
     ]
 }
 
+/// A program of seccompiler's without its beginning: the architecture was looked at, and the number of the call is loaded.
+fn bare(program: &BpfProgram) -> BpfProgram {
+    let codes: Vec<(u16, u32)> = program.iter().take(4).map(|step| (step.code, step.k)).collect();
+    assert!(
+        matches!(codes[..], [(LOAD, ARCHITECTURE), (EQUAL, _), (RETURN, KILL_PROCESS), (LOAD, NUMBER)]),
+        "seccompiler begins a program in another way: {codes:x?}"
+    );
+    program[4..].to_vec()
+}
+
 /// What an action of a list is to the kernel (`linux/seccomp.h`).
 fn action(filter: &Value, name: &str) -> u32 {
     const ERRNO: u32 = 0x0005_0000;
@@ -149,7 +159,62 @@ fn chain(arch: &str, lists: impl DoubleEndedIterator<Item = BpfProgram>) -> BpfP
     }
     let mut program = foreign(arch);
     program.append(&mut chain);
-    program
+    tidy(&program)
+}
+
+/// The same program with no jump to a jump, one return for many, and without what is never reached: the kernel translates each
+/// instruction anew whenever the program is put on.
+fn tidy(program: &[sock_filter]) -> BpfProgram {
+    // Farthest instruction after its own that a conditional jump leads to.
+    const REACH: usize = 255;
+    let through = |mut at: usize| {
+        while program[at].code == JUMP {
+            at += 1 + program[at].k as usize;
+        }
+        at
+    };
+    let same = |at: usize, other: &sock_filter| (other.code, other.k) == (RETURN, program[at].k);
+    // Where a jump from `from` to `to` may as well lead.
+    let better = |from: usize, to: usize| {
+        let end = through(to);
+        let within = &program[..program.len().min(from + 2 + REACH)];
+        let shared =
+            within.iter().rposition(|other| same(end, other)).filter(|_| program[end].code == RETURN);
+        shared
+            .into_iter()
+            .chain([end, to])
+            .find(|at| (from + 1..=from + 1 + REACH).contains(at))
+            .unwrap_or(to)
+    };
+    let next = |at: usize| -> Vec<usize> {
+        let step = &program[at];
+        match step.code {
+            RETURN => vec![],
+            JUMP => vec![through(at)],
+            EQUAL | GREATER | GREATER_OR_EQUAL => {
+                [step.jt, step.jf].map(|jump| better(at, at + 1 + usize::from(jump))).into()
+            }
+            _ => vec![at + 1],
+        }
+    };
+    let mut kept = vec![false; program.len()];
+    let mut reached = vec![0];
+    while let Some(at) = reached.pop() {
+        if !std::mem::replace(&mut kept[at], true) {
+            reached.extend(next(at));
+        }
+    }
+    // How many steps lie between `from` and `to`, in the end.
+    let between = |from: usize, to: usize| kept[from + 1..to].iter().filter(|kept| **kept).count();
+    let moved = |at: usize| {
+        let step = program[at].clone();
+        match next(at)[..] {
+            [to] if step.code == JUMP => sock_filter { k: between(at, to) as u32, ..step },
+            [yes, no] => sock_filter { jt: between(at, yes) as u8, jf: between(at, no) as u8, ..step },
+            _ => step,
+        }
+    };
+    (0..program.len()).filter(|at| kept[*at]).map(moved).collect()
 }
 
 /// Kills the process on a call of another architecture, or of x32, which has the architecture of x86_64.
