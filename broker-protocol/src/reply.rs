@@ -74,6 +74,13 @@ pub enum FromBroker {
     Ungranted(Ungranted),
     /// The grants that last for the session.
     Grants(Vec<Standing>),
+    /// What became of a text that the client wanted kept.
+    Kept {
+        /// The effect's call.
+        call: CallId,
+        /// Where it stands; absent where nothing was kept.
+        spill: Option<Spill>,
+    },
 }
 
 /// How a call ended.

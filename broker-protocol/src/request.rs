@@ -52,6 +52,13 @@ pub mod limit {
     pub const TOOL_NAME: usize = 128;
     /// Bytes of what one small tool keeps.
     pub const STATE: usize = 256 * 1024;
+    /// Effects of which the client may still have texts kept; of more, the oldest may not any more.
+    pub const KEEPS: usize = 64;
+    /// Bytes of such texts that a session keeps in all, each file counted as at least [`KEPT_BLOCK`]. One of them is
+    /// kept up to the policy's `spill`, as a command's output is.
+    pub const KEPT: u64 = 64 << 20;
+    /// What a file takes on a disk at least.
+    pub const KEPT_BLOCK: u64 = 4096;
 }
 
 /// A client's number for one call, unique on its connection while the call is under way.
@@ -134,6 +141,18 @@ pub enum ToBroker {
     Revoke {
         /// Which, by its number.
         grant: u64,
+    },
+    /// A piece of a text that an effect has brought the client, to be kept where `file_read` opens it. The effect's call must
+    /// have ended as [`Outcome::Granted`](crate::Outcome::Granted), and has one text. The last piece is answered by
+    /// [`FromBroker::Kept`](crate::FromBroker::Kept).
+    Keep {
+        /// The effect's call.
+        call: CallId,
+        /// At most [`limit::CHUNK`] bytes.
+        #[serde(with = "serde_bytes")]
+        bytes: Vec<u8>,
+        /// Whether nothing more comes.
+        last: bool,
     },
 }
 

@@ -4,7 +4,7 @@ use crate::domain::answer::{Answer, Finished};
 use crate::domain::image::Image;
 use crate::domain::violation::SecurityEvent;
 use crate::domain::web::{Fetch, Found, Page, Search, View, WebError};
-use broker_protocol::{CallId, Challenge, Extent, Failed, GrantFault, Request, Roots};
+use broker_protocol::{CallId, Challenge, Extent, Failed, GrantFault, Request, Roots, Spill};
 use serde_json::Value;
 use std::pin::Pin;
 
@@ -18,6 +18,9 @@ pub trait Sandbox {
 
     /// Starts a call. Waits while too much is still to be sent.
     async fn start(&self, request: Request) -> Result<Self::Call, Failed>;
+
+    /// Has a text kept that the effect of `call` has brought, and says where; `None` where it is not kept.
+    async fn keep(&self, call: CallId, text: &[u8]) -> Option<Spill>;
 }
 
 /// A call under way. Dropped before its end, it is cancelled.

@@ -16,6 +16,7 @@ fn generous(peer: &mut Peer) {
         match message {
             ToBroker::Call { call, .. } => peer.done(call, Outcome::Granted),
             ToBroker::Grants => peer.say(&FromBroker::Grants(vec![])),
+            ToBroker::Keep { call, last: true, .. } => peer.say(&FromBroker::Kept { call, spill: None }),
             _ => {}
         }
     }

@@ -4,9 +4,10 @@
 
 mod fake_broker;
 
-use broker_protocol::{Outcome, Request, ToBroker};
+use broker_protocol::{FromBroker, Outcome, Request, Spill, ToBroker, Zone, ZonePath, limit};
 use fake_broker::{Broker, Script};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -86,9 +87,23 @@ fn granting() -> Broker {
     let script = || -> Script {
         Box::new(|peer| {
             peer.open();
-            while let Some(ToBroker::Call { call, request }) = peer.hear() {
-                assert!(matches!(request, Request::Effect(_)), "{request:?}");
-                peer.done(call, Outcome::Granted);
+            let mut texts = BTreeMap::<_, u64>::new();
+            loop {
+                match peer.hear() {
+                    Some(ToBroker::Call { call, request }) => {
+                        assert!(matches!(request, Request::Effect(_)), "{request:?}");
+                        peer.done(call, Outcome::Granted);
+                    }
+                    Some(ToBroker::Keep { call, bytes, last }) => {
+                        assert!((1..=limit::CHUNK).contains(&bytes.len()));
+                        *texts.entry(call).or_default() += bytes.len() as u64;
+                        let path = ZonePath::new(Zone::Central, "outputs/1.log").unwrap();
+                        let kept =
+                            last.then(|| Some(Spill { path, bytes: texts.remove(&call)?, whole: true }));
+                        kept.into_iter().for_each(|spill| peer.say(&FromBroker::Kept { call, spill }));
+                    }
+                    _ => break,
+                }
             }
         })
     };
@@ -258,9 +273,12 @@ fn a_page_is_fetched_where_a_line_opens_it_and_refused_where_none_does() {
     let result: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(
         (code, &result["result"]),
-        (0, &json!("# Hi\n\nth\n[truncated: total=11 shown=8 strategy=head]"))
+        (0, &json!("# Hi\n\nth\n[truncated: total=11 shown=8 strategy=head full=/c/outputs/1.log]"))
     );
-    assert_eq!(result["metadata"]["truncated"], json!({"total": 11, "shown": 8, "strategy": "head"}));
+    let full = "/c/outputs/1.log";
+    let cut = json!({"total": 11, "shown": 8, "strategy": "head", "full": full});
+    assert_eq!(result["metadata"]["truncated"], cut);
+    assert_eq!(result["metadata"]["spill"], json!({"path": full, "bytes": 11, "whole": true}));
     assert_eq!(
         (&result["metadata"]["title"], &result["metadata"]["mediaType"]),
         (&json!("T"), &json!("text/html"))

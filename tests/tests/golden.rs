@@ -91,7 +91,7 @@ fn every_variant_has_an_example() {
 
 const EFFECTS: [&str; 3] = ["web_search", "web_fetch", "mcp__fs__read"];
 
-const TO: [&str; 15] = [
+const TO: [&str; 16] = [
     "hello",
     "probe",
     "open",
@@ -107,6 +107,7 @@ const TO: [&str; 15] = [
     "refuse",
     "grants",
     "revoke",
+    "keep",
 ];
 
 fn variant_to(message: &ToBroker) -> &'static str {
@@ -126,10 +127,11 @@ fn variant_to(message: &ToBroker) -> &'static str {
         ToBroker::Refuse { .. } => "refuse",
         ToBroker::Grants => "grants",
         ToBroker::Revoke { .. } => "revoke",
+        ToBroker::Keep { .. } => "keep",
     }
 }
 
-const FROM: [&str; 12] = [
+const FROM: [&str; 13] = [
     "hello",
     "probed",
     "opened",
@@ -142,6 +144,7 @@ const FROM: [&str; 12] = [
     "asked",
     "ungranted",
     "grants",
+    "kept",
 ];
 
 fn variant_from(message: &FromBroker) -> &'static str {
@@ -158,6 +161,7 @@ fn variant_from(message: &FromBroker) -> &'static str {
         FromBroker::Asked { .. } => "asked",
         FromBroker::Ungranted(_) => "ungranted",
         FromBroker::Grants(_) => "grants",
+        FromBroker::Kept { .. } => "kept",
     }
 }
 
@@ -323,6 +327,7 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
         ("file_list", call(Request::FileList(FileList { path: zone(""), depth: 1, hidden: true, limit: 9 }))),
         ("glob", call(Request::Glob(glob()))),
         ("grep", call(Request::Grep(grep()))),
+        ("keep", ToBroker::Keep { call: 7, bytes: b"text".into(), last: true }),
         ("bash in the background", call(Request::Bash(in_background()))),
         ("background_list", call(Request::BackgroundList)),
         ("background_log", call(Request::BackgroundLog(BackgroundLog { id: 3, from: Some(5), most: 9 }))),
@@ -468,6 +473,8 @@ fn from_broker() -> Vec<(&'static str, FromBroker)> {
         ("done, broken", done(Outcome::Broken(Broken { message: "m".into() }))),
         ("fault", FromBroker::Fault(failed())),
         ("attacked", FromBroker::Attacked { call: 7, reports: attacks() }),
+        ("kept", FromBroker::Kept { call: 7, spill: spilled().spill }),
+        ("kept, not", FromBroker::Kept { call: 7, spill: None }),
     ];
     frames.extend(approval::from_broker());
     frames.extend(ends().map(|(name, ended)| (name, done(Outcome::Ran(ran(ended))))));

@@ -44,7 +44,9 @@ fn what_comes_too_early_or_twice_ends_the_connection() {
         let (digest, nonce) = (Digest([0; 32]), Nonce([0; 16]));
         ToBroker::Grant(Grant { call: 1, digest, nonce, extent: Extent::Session })
     };
-    let answers = [grant(), ToBroker::Refuse { call: 1 }, ToBroker::Grants, ToBroker::Revoke { grant: 1 }];
+    let keep = ToBroker::Keep { call: 1, bytes: b"x".into(), last: true };
+    let answers =
+        [grant(), ToBroker::Refuse { call: 1 }, ToBroker::Grants, ToBroker::Revoke { grant: 1 }, keep];
     for early in [call(), ToBroker::Probe, ToBroker::Open(opening(&world))].into_iter().chain(answers) {
         let mut broker = Broker::start(&world);
         broker.send(&early);
@@ -600,6 +602,169 @@ fn a_root_that_is_not_a_folder_of_the_user_opens_nothing() {
     let mut broker = Broker::greeted(&world);
     broker.send(&ToBroker::Open(Open { profile: "../../etc/passwd".into(), ..opening(&world) }));
     expect_end(broker, &world);
+}
+
+/// An effect that the broker gives leave for.
+fn fetch(broker: &mut Broker, call: CallId) {
+    let done = broker.call(call, Request::Effect(Effect::WebFetch { url: "https://example.org/".into() }));
+    assert_eq!(done.outcome, Outcome::Granted);
+}
+
+/// Has a text kept in pieces, and says what became of it.
+#[track_caller]
+fn keep(broker: &mut Broker, call: CallId, text: &[u8]) -> Option<Spill> {
+    let mut pieces = text.chunks(limit::CHUNK).peekable();
+    while let Some(piece) = pieces.next() {
+        broker.send(&ToBroker::Keep { call, bytes: piece.to_vec(), last: pieces.peek().is_none() });
+    }
+    match broker.message() {
+        FromBroker::Kept { call: of, spill } if of == call => spill,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The names of what stands beside the spill files of commands.
+fn outputs(world: &World) -> Vec<String> {
+    let names = std::fs::read_dir(world.central.join("outputs")).into_iter().flatten().flatten();
+    names.map(|entry| entry.file_name().into_string().unwrap()).collect()
+}
+
+/// What a client wants kept is a new file with a name of the broker's, that no session has read, in nobody else's hands.
+#[test]
+fn what_is_kept_is_a_file_like_a_commands_output() {
+    use std::os::unix::fs::MetadataExt;
+    matrix(|place| {
+        let world = World::new(place);
+        let (mut broker, _) = Broker::open(&world);
+        fetch(&mut broker, 1);
+        let text: Vec<u8> = (0..3 * limit::CHUNK + 1).map(|at| b'a' + (at % 26) as u8).collect();
+        let spill = keep(&mut broker, 1, &text).unwrap();
+        assert_eq!((spill.bytes, spill.whole, spill.path.zone()), (text.len() as u64, true, Zone::Central));
+        let file = world.central.join(spill.path.relative());
+        assert_eq!(std::fs::read(&file).unwrap(), text);
+        assert_eq!(std::fs::metadata(&file).unwrap().mode() & 0o7777, 0o600);
+        let name = spill.path.relative().strip_prefix("outputs/").unwrap();
+        assert!(
+            name.ends_with("-1.log")
+                && name.bytes().all(|byte| b"-.log".contains(&byte) || byte.is_ascii_digit())
+        );
+        // Kept is not read: it cannot be overwritten before it was.
+        let change = FileWrite {
+            path: spill.path.clone(),
+            content: b"x".into(),
+            overwrite: true,
+            expected_sha256: None,
+        };
+        let unread = broker.ask(2, Request::FileWrite(change.clone())).unwrap_err();
+        assert!(unread.message.contains("has not been read"), "{}", unread.message);
+        let read = FileRead { path: spill.path, offset: None, limit: None };
+        let Ok(FileReply::Read(read)) = broker.ask(2, Request::FileRead(read)) else { panic!() };
+        assert_eq!(read.content, text);
+        broker.ask(2, Request::FileWrite(change)).unwrap();
+    });
+}
+
+#[test]
+fn nothing_is_kept_without_an_effect_that_had_leave() {
+    let world = World::new(Place::any());
+    let (mut broker, _) = Broker::open(&world);
+    assert_eq!(keep(&mut broker, 99, b"no such call"), None);
+    // A command, a file tool and an effect that was refused give no leave.
+    broker.call(1, Request::Bash(shell("true")));
+    assert_eq!(keep(&mut broker, 1, b"of a command"), None);
+    let _ = broker.ask(1, Request::FileRead(FileRead { path: zone("none"), offset: None, limit: None }));
+    assert_eq!(keep(&mut broker, 1, b"of a file"), None);
+    let bash = Effect::Added { tool: "bash".into(), risk: Risk::Low, input: "{}".into() };
+    assert!(broker.call(1, Request::Effect(bash)).outcome.error().is_some());
+    assert_eq!(keep(&mut broker, 1, b"of what was refused"), None);
+    assert!(outputs(&world).is_empty());
+    // One text an effect; of nothing there is no file.
+    fetch(&mut broker, 1);
+    broker.send(&ToBroker::Keep { call: 1, bytes: vec![], last: true });
+    assert_eq!(broker.message(), FromBroker::Kept { call: 1, spill: None });
+    fetch(&mut broker, 1);
+    assert!(keep(&mut broker, 1, b"once").is_some());
+    assert_eq!(keep(&mut broker, 1, b"twice"), None);
+    assert_eq!(outputs(&world).len(), 1);
+    // Of more effects than have leave, the oldest has it no longer.
+    (100..101 + limit::KEEPS as u64).for_each(|call| fetch(&mut broker, call));
+    assert_eq!(keep(&mut broker, 100, b"too late"), None);
+    assert!(keep(&mut broker, 101, b"in time").is_some());
+    assert_eq!(outputs(&world).len(), 2);
+    // What is left unfinished does not keep the session from its end, and stands in the audit.
+    broker.send(&ToBroker::Keep { call: 102, bytes: b"half".into(), last: false });
+    drop(broker);
+    let audit = || std::fs::read_to_string(world.state.join("lazaret/audit/audit-000001.jsonl")).unwrap();
+    assert!(until(SOON, || audit().contains("closed")));
+    let records = audit();
+    let kept: Vec<serde_json::Value> = records
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .filter(|record: &serde_json::Value| record["kind"] == "kept")
+        .collect();
+    assert_eq!(kept.iter().map(|record| &record["bytes"]).collect::<Vec<_>>(), [4, 7, 4]);
+    assert_eq!((&kept[0]["tool"], &kept[0]["whole"]), (&"web_fetch".into(), &true.into()));
+    // printf once | sha256sum
+    assert_eq!(kept[0]["sha256"], "200651a8b2d5912f692db89468a7d47d86a3ed6844f48f1b15f2be1d9c9a7e5e");
+}
+
+#[test]
+fn a_piece_that_is_too_long_ends_the_connection() {
+    let world = World::new(Place::any());
+    let (mut broker, _) = Broker::open(&world);
+    fetch(&mut broker, 1);
+    assert!(keep(&mut broker, 1, &vec![b'x'; limit::CHUNK]).is_some());
+    fetch(&mut broker, 2);
+    broker.send(&ToBroker::Keep { call: 2, bytes: vec![b'x'; limit::CHUNK + 1], last: true });
+    expect_end(broker, &world);
+    assert_eq!(outputs(&world).len(), 1);
+}
+
+/// A taken-over client keeps what it can: each text ends at the policy's `spill`, all of them at the session's budget.
+#[test]
+fn what_is_kept_has_a_cap_and_a_session_a_budget() {
+    let world = World::new(Place::any());
+    let (mut broker, _) = Broker::open(&world);
+    let cap = 10 << 20;
+    let text = vec![b'x'; cap + 1];
+    let (mut kept, mut all) = (vec![], 0);
+    for (call, length) in [(1, cap), (2, cap + 1), (3, cap), (4, cap), (5, cap), (6, cap), (7, cap), (8, 1)] {
+        fetch(&mut broker, call);
+        let spill = keep(&mut broker, call, &text[..length]);
+        all += spill.as_ref().map_or(0, |spill| spill.bytes);
+        kept.push(spill.map(|spill| (spill.bytes, spill.whole)));
+    }
+    let full = Some((cap as u64, true));
+    let rest = limit::KEPT - 7 * limit::KEPT_BLOCK - 6 * cap as u64;
+    assert_eq!(kept, [full, Some((cap as u64, false)), full, full, full, full, Some((rest, false)), None]);
+    let on_disk = |name: &String| std::fs::metadata(world.central.join("outputs").join(name)).unwrap().len();
+    assert_eq!(outputs(&world).iter().map(on_disk).sum::<u64>(), all);
+    assert!(all < limit::KEPT);
+    assert_small(&broker);
+    // The session goes on, and what a command prints is kept as ever.
+    let done = broker.call(9, Request::Bash(shell("head -c 200000 /dev/zero")));
+    assert!(matches!(done.outcome, Outcome::Ran(Ran { spill: Some(_), .. })), "{done:?}");
+    println!("{all} bytes of {} were kept in 7 files", 7 * cap + 2);
+}
+
+/// Where the files cannot be made, the client is told that nothing is kept, and no link leads out.
+#[test]
+fn what_cannot_be_kept_harms_nothing() {
+    matrix(|place| {
+        let world = World::new(place);
+        let (mut broker, _) = Broker::open(&world);
+        std::os::unix::fs::symlink(&world.outside, world.central.join("outputs")).unwrap();
+        let before = std::fs::read_dir(&world.outside).unwrap().count();
+        fetch(&mut broker, 1);
+        assert_eq!(keep(&mut broker, 1, b"text"), None);
+        assert_eq!(std::fs::read_dir(&world.outside).unwrap().count(), before);
+        let done = broker.call(2, Request::Bash(shell("exit 3")));
+        assert_eq!(end_of(&done.outcome), Some(Ended::Exited(3)));
+        // Control: without the link it works.
+        std::fs::remove_file(world.central.join("outputs")).unwrap();
+        fetch(&mut broker, 3);
+        assert!(keep(&mut broker, 3, b"text").is_some());
+    });
 }
 
 /// However many spare cells a client asks for, it gets a few.

@@ -13,6 +13,7 @@ mod command;
 mod capture;
 mod account;
 mod files;
+mod keep;
 mod approval;
 mod background;
 mod audit;
@@ -232,6 +233,9 @@ impl Broker {
             (Phase::Open(session), ToBroker::Grants) => session.grants(None, &mut self.connection),
             (Phase::Open(session), ToBroker::Revoke { grant }) => {
                 session.grants(Some(grant), &mut self.connection)
+            }
+            (Phase::Open(session), ToBroker::Keep { call, bytes, last }) => {
+                session.keep(call, &bytes, last, &mut self.connection)
             }
             (Phase::Greeting, _) => Err(protocol("the first frame of a connection is a Hello")),
             (Phase::Greeted { .. }, _) => Err(protocol("after the Hello come Probe and Open")),

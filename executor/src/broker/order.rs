@@ -113,7 +113,7 @@ pub fn capture(policy: &EffectivePolicy, kept: u64, bash: &Bash, call: CallId) -
 }
 
 /// Unique in a central root that many sessions share, one after the other and side by side.
-fn spill_name(call: CallId) -> String {
+pub fn spill_name(call: CallId) -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     format!("{}-{}-{call}.log", now.as_micros(), std::process::id())
 }

@@ -51,6 +51,21 @@ pub enum Event<'a> {
     Started(Asking<'a>),
     /// A request has ended. Each has one of these.
     Call(Box<Ending<'a>>),
+    /// A text that an effect has brought the client stands in a file.
+    Kept {
+        /// The effect's call.
+        call: CallId,
+        /// The effect's tool.
+        tool: &'a str,
+        /// The file.
+        path: String,
+        /// Bytes in it.
+        bytes: u64,
+        /// Their SHA-256.
+        sha256: String,
+        /// Whether that is all of the text.
+        whole: bool,
+    },
     /// A self-attack has ended.
     Attack {
         /// The client's number for it.

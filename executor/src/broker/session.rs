@@ -13,6 +13,7 @@ use super::capture::Capture;
 use super::command::{CellHandle, Command};
 use super::connection::Connection;
 use super::files::{Errand, Files, Heard};
+use super::keep::Keeps;
 use super::open::{Ready, User};
 use super::order::{Pipes, capture, order, plan, time_limit};
 use super::record::{self, Around, Ending, Event};
@@ -77,6 +78,7 @@ pub struct Session {
     /// Where answers come from, if not from the client.
     approvers: Option<Approvers>,
     background: Background,
+    keeps: Keeps,
     calls: BTreeMap<CallId, Call>,
     /// Commands without a cell, in order.
     waiting: VecDeque<CallId>,
@@ -137,6 +139,7 @@ impl Session {
             approvals,
             approvers,
             background: Background::default(),
+            keeps: Keeps::default(),
             calls: BTreeMap::new(),
             waiting: VecDeque::new(),
             cells: Cells::new(spare),
@@ -164,6 +167,8 @@ impl Session {
             self.calls.into_iter().map(|(call, entry)| (call, entry.started, entry.filed)).collect();
         drop((self.warden, self.cells, self.files));
         let around = around(&self.walls, self.layers);
+        let mut unfinished = self.keeps.end().into_iter();
+        let _ = unfinished.try_for_each(|kept| self.audit.append(kept.event()));
         // Nobody is left to be told that this fails.
         let _ = record_end(&mut self.audit, around, under_way);
         self.walls.scratch
@@ -327,7 +332,8 @@ impl Session {
                 return self.send_answer(call, &filed, &answer, started, connection);
             }
             // It is the client's to do.
-            Request::Effect(_) => {
+            Request::Effect(effect) => {
+                self.permit_keep(call, effect.tool())?;
                 let usage = used(started, Usage::default());
                 return self.send_done(call, &filed, Outcome::Granted, usage, connection);
             }

@@ -34,7 +34,7 @@ impl<W: Web> Tools<W> {
         invocations: Vec<Invocation>,
         caller: &mut C,
     ) -> Answer {
-        let count = invocations.len();
+        let share = self.settings.profile.file.keep / invocations.len().max(1);
         let parts = match self.parts(invocations, sandbox) {
             Ok(parts) => parts,
             Err(answer) => return *answer,
@@ -44,11 +44,10 @@ impl<W: Web> Tools<W> {
         lanes.push(changing);
         let caller = &*caller;
         let lanes = lanes.into_iter().map(|lane| -> Pin<Box<dyn Future<Output = Answers> + '_>> {
-            Box::pin(self.lane(call, sandbox, lane, caller))
+            Box::pin(self.lane(call, sandbox, lane, share, caller))
         });
         let mut answers: Answers = join_all(lanes).await.into_iter().flatten().collect();
         answers.sort_by_key(|(index, _)| *index);
-        let share = self.settings.profile.file.keep / count.max(1);
         joined(answers.into_iter().map(|(_, answer)| answer).collect(), share)
     }
 
@@ -65,12 +64,13 @@ impl<W: Web> Tools<W> {
         invocations.into_iter().enumerate().map(part).collect()
     }
 
-    /// Makes calls one after the other.
+    /// Makes calls one after the other. Of each at most `share` bytes are shown.
     async fn lane<S: Sandbox, C: Caller<<S::Call as Running>::Control>>(
         &self,
         batch: u64,
         sandbox: &S,
         parts: Vec<Part>,
+        share: usize,
         caller: &C,
     ) -> Answers {
         let mut answers = Vec::with_capacity(parts.len());
@@ -79,7 +79,7 @@ impl<W: Web> Tools<W> {
             let name = planned.name.clone();
             let part = ports::Part { index, tool: &name, input: &input };
             let mut quiet = Quiet { caller, part, control: PhantomData };
-            let answer = self.perform(call, sandbox, planned, &mut quiet).await;
+            let answer = self.perform(call, sandbox, planned, share, &mut quiet).await;
             answers.push((index, self.conclude(call, answer)));
         }
         answers

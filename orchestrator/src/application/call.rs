@@ -6,7 +6,7 @@
 //! comes back is cut to the profile and freed of what is not seen. The [`Observer`] sees each call at this one place.
 
 use super::registry::{Added, Entry, Registry};
-use crate::domain::answer::{Answer, Asked, Details, Finished};
+use crate::domain::answer::{Answer, Asked, Details, Finished, Told};
 use crate::domain::profile::Profile;
 use crate::domain::redact::Redactor;
 use crate::domain::request::{InputError, Plan, live};
@@ -98,7 +98,9 @@ impl<W: Web> Tools<W> {
             Ok(Planned { work: Work::BuiltIn(Plan::Batch(invocations)), .. }) => {
                 self.batch(call, sandbox, invocations, caller).await
             }
-            Ok(planned) => self.perform(call, sandbox, planned, caller).await,
+            Ok(planned) => {
+                self.perform(call, sandbox, planned, self.settings.profile.file.keep, caller).await
+            }
         };
         self.conclude(call, answer)
     }
@@ -190,12 +192,13 @@ impl<W: Web> Tools<W> {
         Err(Failed { kind: ErrorKind::DeniedPolicy, message })
     }
 
-    /// Carries out one call that is no batch.
+    /// Carries out one call that is no batch. Of a text that comes from elsewhere `most` bytes are shown.
     pub(super) async fn perform<S: Sandbox>(
         &self,
         call: u64,
         sandbox: &S,
         planned: Planned,
+        most: usize,
         caller: &mut impl Caller<<S::Call as Running>::Control>,
     ) -> Answer {
         let asked = Asked::only(planned.name);
@@ -207,7 +210,10 @@ impl<W: Web> Tools<W> {
             Work::Remote(added, input) => {
                 let leave = self.leave(call, sandbox, added.effect(&input), caller).await;
                 return match leave {
-                    Ok(number) => self.remote(&asked, &added, input, caller).await.numbered(number),
+                    Ok(number) => {
+                        let told = self.remote(&asked, &added, input, caller).await;
+                        self.show(sandbox, number, told, most, caller).await
+                    }
                     Err(answer) => *answer,
                 };
             }
@@ -217,7 +223,10 @@ impl<W: Web> Tools<W> {
             Plan::State(order) => self.keep(call, sandbox, &order, caller).await,
             Plan::Image(path) => self.image(call, sandbox, &path, caller).await,
             Plan::Web(ask) => match self.leave(call, sandbox, ask.effect(), caller).await {
-                Ok(number) => self.ask_web(&asked, ask, caller).await.numbered(number),
+                Ok(number) => {
+                    let told = self.ask_web(&asked, ask, caller).await;
+                    self.show(sandbox, number, told, most, caller).await
+                }
                 Err(answer) => answer.called(asked.tool),
             },
             Plan::Tests { framework, command } => self.tests(call, sandbox, framework, command, caller).await,
@@ -289,20 +298,42 @@ impl<W: Web> Tools<W> {
         }
     }
 
+    /// Cuts what came from elsewhere to what is shown. Where that is less, the executor keeps all of it, if it can, for
+    /// `file_read`: without known secrets, because what we were told comes into a zone by that.
+    async fn show<S: Sandbox>(
+        &self,
+        sandbox: &S,
+        number: CallId,
+        told: Told,
+        most: usize,
+        caller: &impl Caller<<S::Call as Running>::Control>,
+    ) -> Answer {
+        let mut told = Told { most: told.most.min(most), ..told };
+        let mut spill = None;
+        if told.is_long() {
+            told.answer.text = self.settings.redactor.bytes(&told.answer.text).into_owned();
+            tokio::select! {
+                kept = sandbox.keep(number, &told.answer.text) => spill = kept,
+                () = caller.cancelled() => {}
+            }
+        }
+        told.show(spill.as_ref(), sandbox.roots()).numbered(number)
+    }
+
     /// What needs the web. There is nothing to steer: cancelled, it is dropped.
-    async fn ask_web<C>(&self, asked: &Asked, ask: Ask, caller: &impl Caller<C>) -> Answer {
+    async fn ask_web<C>(&self, asked: &Asked, ask: Ask, caller: &impl Caller<C>) -> Told {
         let begun = Instant::now();
         let most = self.most_for(&asked.tool).min(self.most_for(ask.effect().tool()));
         let told = async {
             match ask {
-                Ask::Search(asked) => self.web.search(&asked).await.map(|found| found.tell()),
+                Ask::Search(asked) => self.web.search(&asked).await.map(|found| found.tell().into()),
                 Ask::Fetch(asked) => {
                     let asked = Fetch { timeout_s: asked.timeout_s.min(most), ..asked };
                     self.web.fetch(&asked).await.map(|page| page.tell(&asked))
                 }
                 Ask::View(asked) => {
                     let asked = View { timeout_s: asked.timeout_s.min(most), ..asked };
-                    self.web.view(&asked).await.map(|image| asked.tell(image))
+                    self.web.view(&asked).await.map(|image| asked.tell(image).into())
                 }
             }
         };
@@ -311,14 +342,13 @@ impl<W: Web> Tools<W> {
                 told.unwrap_or(Err(WebError::TimedOut(most))).map_err(Failed::from),
             () = caller.cancelled() => Err(Failed { kind: ErrorKind::Cancelled, message: "the call was cancelled".into() }),
         };
-        let mut answer = told.unwrap_or_else(|failed| Answer::failed(asked, failed));
-        answer.shorten(self.settings.profile.file.keep);
-        answer.about.usage.wall_us = begun.elapsed().as_micros() as u64;
-        answer
+        let mut told: Told = told.unwrap_or_else(|failed| Answer::failed(asked, failed).into());
+        told.answer.about.usage.wall_us = begun.elapsed().as_micros() as u64;
+        told
     }
 
     /// A call of a tool that is not built in. There is no way to stop it but to listen no longer.
-    async fn remote<C>(&self, asked: &Asked, added: &Added, input: Value, caller: &impl Caller<C>) -> Answer {
+    async fn remote<C>(&self, asked: &Asked, added: &Added, input: Value, caller: &impl Caller<C>) -> Told {
         let failed = |kind, message: String| Err(Failed { kind, message });
         let (begun, limit_s) = (Instant::now(), added.timeout_s.min(self.most_for(added.name())));
         let named = Named { id: caller.id(), part: caller.part() };
@@ -335,9 +365,8 @@ impl<W: Web> Tools<W> {
             }
             Err(failed) => Answer::failed(asked, failed),
         };
-        answer.shorten(self.settings.profile.file.keep);
         answer.about.usage.wall_us = begun.elapsed().as_micros() as u64;
-        answer
+        answer.into()
     }
 
     /// How long a call of `tool` may take that we carry out, in seconds, by the session's scope.

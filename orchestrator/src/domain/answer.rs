@@ -95,6 +95,8 @@ pub struct Answer {
     pub about: About,
     /// What of it, or of the calls in it, tried to leave what it may touch.
     pub security: Vec<SecurityEvent>,
+    /// Bytes of the note at the end of the text that says where we have cut it.
+    pub noted: usize,
 }
 
 /// What is known about a call besides its text.
@@ -119,6 +121,9 @@ pub struct About {
     /// What was left out of the text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub truncated: Option<Cut>,
+    /// Where all of a text stands that we were brought from elsewhere.
+    #[serde(rename = "spill", skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Spilled>,
     /// Characters and sequences that were taken out of the text, because they are not seen.
     #[serde(skip_serializing_if = "is_zero")]
     pub stripped: u64,
@@ -369,7 +374,15 @@ impl Answer {
     /// The answer of a call that went well.
     pub fn said(asked: &Asked, text: impl Into<Vec<u8>>, details: Details) -> Self {
         let about = About { tool: asked.tool.clone(), details, ..About::default() };
-        Self { text: text.into(), error: None, ended: None, image: None, about, security: Vec::new() }
+        Self {
+            text: text.into(),
+            error: None,
+            ended: None,
+            image: None,
+            about,
+            security: Vec::new(),
+            noted: 0,
+        }
     }
 
     /// The answer of a call that ran, or was refused: as much of it as `profile` shows.
@@ -419,17 +432,38 @@ impl Answer {
 
     /// Cuts the text at `most` bytes, with a note.
     pub fn shorten(&mut self, most: usize) {
-        let total = self.text.len() as u64;
-        if self.text.len() <= most {
-            return;
+        let length = self.text.len() - self.noted;
+        if length > most {
+            let before = self.about.truncated.as_ref().filter(|_| self.noted > 0);
+            self.cut(most, before.map_or(Some(length as u64), |cut| cut.total));
         }
-        self.text.truncate(most);
-        self.text.truncate(most - unfinished(&self.text));
-        let shown = self.text.len() as u64;
-        self.text.extend_from_slice(format!("\n{}", note(Some(total), shown, "head", None)).as_bytes());
-        let cut = || Cut { total: Some(total), shown, strategy: "head", full: None };
-        // What was left out before is known already, and where it stands.
-        self.about.truncated.get_or_insert_with(cut);
+    }
+
+    /// Leaves the first `most` bytes of the text, with a note that says how much there is, and where.
+    fn cut(&mut self, most: usize, total: Option<u64>) {
+        if self.text.len() > most {
+            self.text.truncate(most);
+            self.text.truncate(most - unfinished(&self.text));
+        }
+        let (shown, full) = (self.text.len() as u64, self.stands());
+        let note = format!("\n{}", note(total, shown, "head", full.as_deref()));
+        self.text.extend_from_slice(note.as_bytes());
+        if self.noted > 0 {
+            self.about.truncated = None;
+        }
+        // What somebody else has left out before is known already.
+        self.about.truncated.get_or_insert(Cut { total, shown, strategy: "head", full });
+        self.noted = note.len();
+    }
+
+    /// Where all of the text stands, if it does.
+    fn stands(&self) -> Option<String> {
+        let cut = self.about.truncated.as_ref().and_then(|cut| cut.full.as_ref());
+        let read = match &self.about.details {
+            Details::Read { path, .. } => Some(path),
+            _ => None,
+        };
+        cut.or(read).or(self.about.kept.as_ref().map(|kept| &kept.path)).cloned()
     }
 
     /// Whether the text is a file's content.
@@ -470,6 +504,42 @@ impl Answer {
         let (text, truncated, details) = place.tell(reply, roots);
         let mut answer = Self::said(asked, text, details);
         answer.about.truncated = truncated;
+        answer
+    }
+}
+
+/// An answer whose text came from elsewhere, all of it as it came, and what of it is shown.
+#[derive(Debug)]
+pub struct Told {
+    /// The answer.
+    pub answer: Answer,
+    /// Most bytes that are shown.
+    pub most: usize,
+    /// Whether the text is all there is.
+    pub whole: bool,
+}
+
+impl From<Answer> for Told {
+    fn from(answer: Answer) -> Self {
+        Self { answer, most: usize::MAX, whole: true }
+    }
+}
+
+impl Told {
+    /// Whether less is shown than has come.
+    pub fn is_long(&self) -> bool {
+        self.answer.text.len() > self.most
+    }
+
+    /// What is shown, with a note where something is left out. All that came stands in `spill`, if it is kept.
+    pub fn show(self, spill: Option<&Spill>, roots: &Roots) -> Answer {
+        let Self { mut answer, most, whole } = self;
+        answer.about.kept = spill.map(|spill| spilled(spill, roots));
+        let length = answer.text.len();
+        if length > most || !whole {
+            // What was not read was not counted.
+            answer.cut(most, whole.then_some(length as u64));
+        }
         answer
     }
 }

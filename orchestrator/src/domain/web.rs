@@ -1,13 +1,12 @@
 //! The web tools: what may be asked, what comes back, what can go wrong, and how each is told. No byte moves here.
 
-use super::answer::{Answer, Asked, Cut, Details};
+use super::answer::{Answer, Asked, Details, Told};
 use super::catalogue::Tool;
 use super::field::{FieldError, Input};
 use super::image::{self, Image};
-use super::profile::note;
 use super::request::InputError;
 use super::select::{SelectError, Selector};
-use super::text::{is_unsafe, unfinished};
+use super::text::is_unsafe;
 use broker_protocol::{Effect, ErrorKind, Failed};
 use core::net::IpAddr;
 use policies::address::Class;
@@ -414,37 +413,17 @@ impl Found {
         let text = if list.is_empty() { "no results".to_owned() } else { list.join("\n\n") };
         let details =
             Details::Searched { provider: self.provider.name(), result_count: self.hits.len() as u64 };
-        told("web_search", text, None, details)
+        told("web_search", text, details)
     }
 }
 
 impl Page {
-    /// As much of the text as was asked for, with a note where it stops, and the time that it might have taken.
-    pub fn tell(&self, asked: &Fetch) -> Answer {
-        let text = self.text.as_bytes();
-        let kept = text.len().min(asked.shown as usize);
-        let kept = kept - unfinished(&text[..kept]);
-        let mut out = self.text[..kept].to_owned();
-        let cut = (kept < text.len() || !self.whole).then(|| Cut {
-            // What was not read was not counted.
-            total: self.whole.then_some(text.len() as u64),
-            shown: kept as u64,
-            strategy: "head",
-            full: None,
-        });
-        if let Some(cut) = &cut {
-            out.push('\n');
-            out.push_str(&note(cut.total, cut.shown, cut.strategy, None));
-        }
-        let details = Details::Fetched {
-            url: self.target.to_string(),
-            media_type: self.media.clone(),
-            title: self.title.clone(),
-            elements: self.elements,
-            bytes: self.bytes,
-            timeout: asked.timeout_s,
-        };
-        told("web_fetch", out, cut, details)
+    /// All of its text, of which as much is shown as was asked for, and the time that it might have taken.
+    pub fn tell(self, asked: &Fetch) -> Told {
+        let Page { target, media, title, text, elements, bytes, whole } = self;
+        let (url, timeout) = (target.to_string(), asked.timeout_s);
+        let details = Details::Fetched { url, media_type: media, title, elements, bytes, timeout };
+        Told { answer: told("web_fetch", text, details), most: asked.shown as usize, whole }
     }
 }
 
@@ -454,16 +433,14 @@ impl View {
         let (media_type, size) = (image.media_type, image.data.len() as u64);
         let text = format!("{media_type}, {size} bytes: {}", self.target);
         let (url, timeout) = (self.target.to_string(), self.timeout_s);
-        let mut answer = told("view_image", text, None, Details::Viewed { url, media_type, size, timeout });
+        let mut answer = told("view_image", text, Details::Viewed { url, media_type, size, timeout });
         answer.image = Some(image);
         answer
     }
 }
 
-fn told(tool: &'static str, text: String, truncated: Option<Cut>, details: Details) -> Answer {
-    let mut answer = Answer::said(&Asked::only(tool), text, details);
-    answer.about.truncated = truncated;
-    answer
+fn told(tool: &'static str, text: String, details: Details) -> Answer {
+    Answer::said(&Asked::only(tool), text, details)
 }
 
 /// A stranger's text on one line, at most `most` characters of it: nothing in it can pass for another entry.
@@ -483,6 +460,7 @@ fn line(text: &str, most: usize) -> String {
 mod tests {
     use super::*;
     use crate::domain::catalogue::web_tool;
+    use broker_protocol::Roots;
     use serde_json::json;
 
     fn ask(tool: &str, input: Value) -> Result<Ask, Failed> {
@@ -667,15 +645,17 @@ mod tests {
             Ok(Ask::Fetch(fetch)) => fetch,
             other => panic!("{other:?}"),
         };
-        let shown =
-            |text: &str, whole, most| String::from_utf8(page(text, whole).tell(&fetch(most)).text).unwrap();
+        let roots = Roots { project: "/p".into(), central: "/c".into() };
+        let shown = |text: &str, whole, most| {
+            String::from_utf8(page(text, whole).tell(&fetch(most)).show(None, &roots).text).unwrap()
+        };
         assert_eq!(shown("abcé", true, 5), "abcé");
         assert_eq!(shown("abcé", true, 4), "abc\n[truncated: total=5 shown=3 strategy=head]");
         assert_eq!(shown("abcé", true, 3), "abc\n[truncated: total=5 shown=3 strategy=head]");
         assert_eq!(shown("😀", true, 3), "\n[truncated: total=4 shown=0 strategy=head]");
         assert_eq!(shown("abc", false, 9), "abc\n[truncated: total=unknown shown=3 strategy=head]");
         // Who asks for more time than there is, as one does who counts milliseconds, is told what it was.
-        let about = serde_json::to_value(page("x", true).tell(&fetch(1)).about).unwrap();
+        let about = serde_json::to_value(page("x", true).tell(&fetch(1)).answer.about).unwrap();
         assert_eq!(about["timeout"], TIMEOUT_MAX_S);
     }
 

@@ -102,7 +102,7 @@ fn recent(next: CallId, chance: &mut Chance) -> CallId {
 /// Something about a call that is, was or never was under way.
 fn word(call: CallId, chance: &mut Chance) -> ToBroker {
     let number = |chance: &mut Chance| *pick(&[0, 1, 80, 4096, 65_536, u32::MAX], chance);
-    match chance.below(13) {
+    match chance.below(15) {
         0..3 => {
             let length = *pick(&[0, 1, 100, 5000, limit::CHUNK], chance);
             ToBroker::Input { call, bytes: vec![b'a'; length] }
@@ -125,6 +125,10 @@ fn word(call: CallId, chance: &mut Chance) -> ToBroker {
             chance,
         )
         .clone(),
+        11..13 => {
+            let bytes = vec![b'k'; *pick(&[0, 1, 5000, limit::CHUNK, limit::CHUNK + 1], chance)];
+            ToBroker::Keep { call, bytes, last: chance.below(2) == 0 }
+        }
         _ => ToBroker::Cancel { call },
     }
 }

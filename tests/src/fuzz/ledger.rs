@@ -45,6 +45,8 @@ pub struct Ledger {
     /// Answers and questions about grants that were sent and not answered; most answers are not.
     answers: u64,
     lists: u64,
+    /// Texts that were to be kept and are not answered.
+    texts: u64,
     /// Whether a background process may be alive.
     background: bool,
     calls: BTreeMap<CallId, Entry>,
@@ -96,6 +98,10 @@ impl Ledger {
             }
             (Phase::Open, ToBroker::Refuse { .. }) => self.answers += 1,
             (Phase::Open, ToBroker::Grants | ToBroker::Revoke { .. }) => self.lists += 1,
+            (Phase::Open, ToBroker::Keep { bytes, last, .. }) => {
+                self.texts += u64::from(*last);
+                self.may_end_if(bytes.len() > limit::CHUNK, "more of a text than a frame may hold");
+            }
             (
                 Phase::Open,
                 ToBroker::InputEnd { .. }
@@ -169,6 +175,10 @@ impl Ledger {
             }
             FromBroker::Grants(_) => {
                 self.lists = self.lists.checked_sub(1).ok_or("a list that nobody asked for")?;
+                Ok(())
+            }
+            FromBroker::Kept { .. } => {
+                self.texts = self.texts.checked_sub(1).ok_or("a text that nobody wanted kept")?;
                 Ok(())
             }
             FromBroker::Done { call, outcome, .. } => {

@@ -245,3 +245,62 @@ fn k21_an_image_of_an_address_needs_what_a_page_needs() {
         }
     });
 }
+
+/// K22: what a page holds beyond what is shown is kept where `file_read` opens it.
+#[test]
+fn k22_a_long_page_is_kept_whole() {
+    matrix(|place| {
+        let world = World::new(place);
+        let body: String = (0..20_000).map(|line| format!("line {line} of a long page\n")).collect();
+        let page = Engine::serving(200, "text/plain", body.clone().into_bytes());
+        let open = format!("timeout_s = 1\n[profile.local.web]\nprivate = [\"{}\"]\n", page.address);
+        set_policy(&world, &open);
+        let mut session = Session::start(dressed(&world, world.lazaret("session")).args([
+            "--profile",
+            "local",
+            "--trust",
+            "autonomous",
+        ]));
+        let answer = session.call("web_fetch", json!({ "url": page.url() }));
+        let text = answer.success();
+        let spill = &answer.result["metadata"]["spill"];
+        let full = spill["path"].as_str().unwrap();
+        assert_eq!((&spill["bytes"], &spill["whole"]), (&json!(body.len()), &json!(true)));
+        let note = format!("[truncated: total={} shown=102400 strategy=head full={full}]", body.len());
+        assert!(text.ends_with(&format!("\n{note}")), "{}", &text[text.len() - 200..]);
+        assert!(full.starts_with(world.central.join("outputs").to_str().unwrap()), "{full}");
+        // All of it, and a part by its lines; a command finds it too.
+        let whole = session.call("file_read", json!({ "path": full }));
+        assert_eq!(whole.success(), body);
+        let part = session.call("file_read", json!({ "path": full, "offset": 15_001, "limit": 1 }));
+        assert_eq!(part.success().trim_end(), "line 15000 of a long page");
+        assert_eq!(session.bash(&format!("wc -c < {full}")).success().trim(), body.len().to_string());
+        // What is shown whole is not kept, and less is shown in a batch.
+        let short = session.call("web_fetch", json!({ "url": page.url(), "max_length": 1 << 20 }));
+        assert_eq!((short.success(), &short.result["metadata"]["spill"]), (body.as_str(), &Value::Null));
+        session.close(LIMIT);
+        let shown = run(world.program("lazaret").args(["audit", "show", "--json"]), LIMIT).success();
+        let records = shown.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let kept: Vec<_> = records.filter(|record| record["kind"] == "kept").collect();
+        let [record] = &kept[..] else { panic!("one text was kept: {kept:?}") };
+        assert_eq!(
+            (&record["call"], &record["bytes"]),
+            (&answer.result["metadata"]["call"], &spill["bytes"])
+        );
+        let sum = run(world.host("sha256sum").arg(full), LIMIT).success();
+        assert_eq!(sum.split(' ').next(), record["sha256"].as_str());
+        assert!(full.ends_with(record["path"].as_str().unwrap().strip_prefix("central:").unwrap()));
+        // Where it cannot be kept, the note names no place, and nothing else is different.
+        std::fs::rename(world.central.join("outputs"), world.central.join("away")).unwrap();
+        world.write(&world.central.join("outputs"), "in the way");
+        let mut session = Session::start(dressed(&world, world.lazaret("session")).args([
+            "--profile",
+            "local",
+            "--trust",
+            "autonomous",
+        ]));
+        let answer = session.call("web_fetch", json!({ "url": page.url() }));
+        assert!(answer.success().ends_with(" shown=102400 strategy=head]"));
+        assert_eq!(answer.result["metadata"]["spill"], Value::Null);
+    });
+}

@@ -2,6 +2,7 @@
 
 use super::super::command::Command;
 use super::super::files::Errand;
+use super::super::order::spill_name;
 use super::super::{protocol, send};
 use super::{Session, Work, failed, never_started};
 use crate::broker::connection::Connection;
@@ -11,13 +12,7 @@ use broker_protocol::{CallId, Decision, Ended, ErrorKind, Failed, FromBroker, Si
 impl Session {
     /// Takes input for a command. Input for a call that has just ended is dropped: the client cannot have known.
     pub fn input(&mut self, call: CallId, bytes: &[u8], connection: &mut Connection) -> Result<(), Failed> {
-        if bytes.len() > limit::CHUNK {
-            return Err(protocol(format!(
-                "{} bytes of input in one frame, at most {} are allowed",
-                bytes.len(),
-                limit::CHUNK
-            )));
-        }
+        at_most_a_chunk(bytes, "input")?;
         if !self.give(call, bytes) {
             return Err(protocol(format!("more input for the call {call} than its window allows")));
         }
@@ -91,6 +86,33 @@ impl Session {
         }
     }
 
+    /// Lets the client have a text kept that an effect brings it.
+    pub(super) fn permit_keep(&mut self, call: CallId, tool: &str) -> Result<(), Failed> {
+        let before = self.keeps.permit(call, tool);
+        Ok(before.map_or(Ok(()), |kept| self.audit.append(kept.event()))?)
+    }
+
+    /// Takes a piece of such a text. At its end the audit is told before the client.
+    pub fn keep(
+        &mut self,
+        call: CallId,
+        bytes: &[u8],
+        last: bool,
+        connection: &mut Connection,
+    ) -> Result<(), Failed> {
+        at_most_a_chunk(bytes, "a text to keep")?;
+        let most = self.walls.policy.limits.spill;
+        self.keeps.push(call, bytes, most, || spill_name(call), &self.walls.central);
+        if !last {
+            return Ok(());
+        }
+        let kept = self.keeps.take(call);
+        if let Some(kept) = &kept {
+            self.audit.append(kept.event())?;
+        }
+        send(connection, &FromBroker::Kept { call, spill: kept.map(|kept| kept.spill) })
+    }
+
     /// Ends a call. One that has ended meanwhile is answered already.
     pub fn cancel(&mut self, call: CallId, connection: &mut Connection) -> Result<(), Failed> {
         match self.calls.get_mut(&call).map(|entry| &mut entry.work) {
@@ -119,4 +141,12 @@ impl Session {
             None => Ok(()),
         }
     }
+}
+
+fn at_most_a_chunk(bytes: &[u8], what: &str) -> Result<(), Failed> {
+    let (got, most) = (bytes.len(), limit::CHUNK);
+    if got <= most {
+        return Ok(());
+    }
+    Err(protocol(format!("{got} bytes of {what} in one frame, at most {most} are allowed")))
 }

@@ -187,7 +187,7 @@ fn row(record: &Value) -> String {
     let text = |name: &str| record[name].as_str().unwrap_or_default().to_owned();
     let at = Utc::from_seconds(record["ts"].as_f64().unwrap_or_default() as u64);
     let session: String = text("session").chars().take(8).collect();
-    let numbers = ["call", "exit", "signal", "calls", "tried", "failed"];
+    let numbers = ["call", "exit", "signal", "calls", "tried", "failed", "bytes"];
     let words =
         ["tool", "path", "verdict", "rule", "grant", "end", "limit", "error", "tier", "project", "found"];
     let mut row = format!("{:>6} {at} {session:<8} {:<8}", record["seq"], text("kind"));

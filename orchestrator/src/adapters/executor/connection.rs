@@ -8,7 +8,7 @@ use crate::domain::answer::Finished;
 use crate::ports::{Approval, Event, Running, Sandbox};
 use broker_protocol::{
     CallId, Challenge, Decoder, ErrorKind, Failed, FileAnswer, FromBroker, Grant, Opened, Outcome, Request,
-    Roots, Signal, Standing, ToBroker, encode, frame, limit,
+    Roots, Signal, Spill, Standing, ToBroker, encode, frame, limit,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -95,6 +95,21 @@ impl Sandbox for Connection {
         }
         Ok(RunningCall { control, owed: 0, ended: false, place })
     }
+
+    async fn keep(&self, call: CallId, text: &[u8]) -> Option<Spill> {
+        let mut pieces = text.chunks(limit::CHUNK).peekable();
+        let (told, kept) = oneshot::channel();
+        while let Some(piece) = pieces.next() {
+            self.link.room().await;
+            let last = pieces.peek().is_none();
+            self.link.send(&ToBroker::Keep { call, bytes: piece.to_vec(), last }).ok()?;
+        }
+        // Of nothing there is nothing to hear.
+        if !text.is_empty() {
+            self.link.state.borrow_mut().kept.insert(call, told);
+        }
+        kept.await.ok()?
+    }
 }
 
 /// What is shared between the calls and the task that reads.
@@ -116,6 +131,8 @@ struct State {
     last: CallId,
     /// Who waits for a list of grants; the executor answers in order.
     lists: VecDeque<oneshot::Sender<Vec<Standing>>>,
+    /// Who waits to hear what became of a text.
+    kept: HashMap<CallId, oneshot::Sender<Option<Spill>>>,
     /// Why the connection ended.
     end: Option<Failed>,
 }
@@ -289,6 +306,12 @@ impl Link {
                 let _ = told.send(standing);
                 Ok(())
             }
+            FromBroker::Kept { call, spill } => {
+                let told = self.state.borrow_mut().kept.remove(&call);
+                let told = told.ok_or(ExecutorError::Protocol("a text that nobody wanted kept"))?;
+                let _ = told.send(spill);
+                Ok(())
+            }
             FromBroker::Hello(_)
             | FromBroker::Probed(_)
             | FromBroker::Opened(_)
@@ -308,6 +331,7 @@ impl Link {
         state.end = Some(failed.clone());
         state.outgoing = Vec::new();
         state.lists.clear();
+        state.kept.clear();
         // What we do not believe any more, we do not keep waiting either: the executor ends with its socket.
         let _ = self.write.shutdown(Shutdown::Both);
         for (_, slot) in state.calls.drain() {

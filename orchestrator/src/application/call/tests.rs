@@ -8,7 +8,7 @@ use crate::domain::web::{Fetch, Found, Page, Search, View, WebError};
 use crate::ports::{Approval, Named, Remote};
 use broker_protocol::{
     Bytes, CallId, Captured, Ended, FileAnswer, FileReply, LayerSet, Listed, Outcome, Permission, Ran, Read,
-    Refused, Risk, StateTool, Usage, Written,
+    Refused, Risk, Spill, StateTool, Usage, Written, Zone, ZonePath,
 };
 use serde_json::json;
 use std::collections::VecDeque;
@@ -31,6 +31,9 @@ struct Scripted {
     /// Asked before each request ends, if anything is.
     question: Option<Challenge>,
     answers: Rc<RefCell<Vec<Approval>>>,
+    /// Texts that were to be kept, and whether they are.
+    kept: RefCell<Vec<(CallId, Vec<u8>)>>,
+    keeps: bool,
 }
 
 struct Script {
@@ -78,6 +81,12 @@ impl Sandbox for Scripted {
             under_way,
             turns: self.turns,
         })
+    }
+
+    async fn keep(&self, call: CallId, text: &[u8]) -> Option<Spill> {
+        self.kept.borrow_mut().push((call, text.to_vec()));
+        let path = ZonePath::new(Zone::Central, "outputs/1.log").ok()?;
+        self.keeps.then_some(Spill { path, bytes: text.len() as u64, whole: true })
     }
 }
 
@@ -149,6 +158,8 @@ fn sandbox(answer: impl Fn(&Request) -> Done + 'static) -> Scripted {
         turns: 0,
         question: None,
         answers: Rc::default(),
+        kept: RefCell::default(),
+        keeps: true,
     }
 }
 
@@ -537,6 +548,74 @@ fn a_tool_that_is_not_built_in_goes_the_same_way() {
     let (tool, input) = ("mcp__srv__echo".into(), r#"{"say":"hi"}"#.into());
     let effect = Effect::Added { tool, risk: Risk::Low, input };
     assert_eq!(*sandbox.seen.borrow(), [Request::Effect(effect)]);
+}
+
+/// A tool that answers with a secret and more than a small model is shown.
+struct Long;
+
+impl Remote for Long {
+    fn call<'a>(
+        &'a self,
+        _: Named<'a>,
+        _: Value,
+    ) -> Pin<Box<dyn Future<Output = Result<Reply, Failed>> + 'a>> {
+        let text = format!("hush-hush{}", "x".repeat(6000)).into_bytes();
+        Box::pin(std::future::ready(Ok(Reply { text, structured: None })))
+    }
+}
+
+/// A session of a small model that knows a secret, with that tool.
+fn with_long() -> Tools<Offline> {
+    let secret = policies::secret::Secret { name: "KEY".into(), value: b"hush-hush".to_vec() };
+    let redactor = Box::leak(Box::new(Redactor::new(vec![secret])));
+    let (tools, _) = tools(Settings { redactor, profile: &COMPACT, ..settings() });
+    let (description, risk, timeout_s) = ("d".into(), Risk::Low, TIMEOUT_S);
+    let (origin, schema) = (Origin::Local { tool: "long".into() }, json!({"type": "object"}));
+    let new = New { origin, description, schema, risk, timeout_s, remote: Box::new(Long) };
+    tools.registry.borrow_mut().register(new).unwrap();
+    tools
+}
+
+#[test]
+fn what_comes_from_elsewhere_and_is_not_shown_is_kept_without_secrets() {
+    let whole = format!("[redacted:KEY]{}", "x".repeat(6000));
+    let sandbox = plain();
+    let answer = call(&with_long(), &sandbox, "long", json!({}));
+    assert_eq!(*sandbox.kept.borrow(), [(1, whole.clone().into_bytes())]);
+    let note = "\n[truncated: total=6014 shown=5120 strategy=head full=/c/outputs/1.log]";
+    assert_eq!(text(&answer), format!("{}{note}", &whole[..5120]));
+    let about = serde_json::to_value(&answer.about).unwrap();
+    assert_eq!(about["spill"], json!({"path": "/c/outputs/1.log", "bytes": 6014, "whole": true}));
+    assert_eq!(about["truncated"]["full"], "/c/outputs/1.log");
+    // What is shown whole is not kept.
+    call(&with_echo(settings()), &sandbox, "mcp__srv__echo", json!({"say": "hi"}));
+    assert_eq!(sandbox.kept.borrow().len(), 1);
+}
+
+#[test]
+fn what_cannot_be_kept_is_cut_without_a_place() {
+    let sandbox = Scripted { keeps: false, ..plain() };
+    let answer = call(&with_long(), &sandbox, "long", json!({}));
+    assert!(answer.error.is_none());
+    assert!(text(&answer).ends_with("x\n[truncated: total=6014 shown=5120 strategy=head]"));
+    assert_eq!(serde_json::to_value(&answer.about).unwrap()["spill"], Value::Null);
+}
+
+/// In a batch a call is shown less, so that more of it is kept; its note is not cut again.
+#[test]
+fn a_batch_keeps_what_its_share_does_not_show() {
+    let sandbox = plain();
+    let calls = [("long", json!({})), ("read", json!({"path": "a"})), ("long", json!({}))];
+    let answer = call(&with_long(), &sandbox, "batch", batch(&calls));
+    let note = "x\n[truncated: total=6014 shown=1706 strategy=head full=/c/outputs/1.log]</result>\n";
+    assert_eq!((text(&answer).matches(note).count(), sandbox.kept.borrow().len()), (2, 2));
+    let about = serde_json::to_value(&answer.about).unwrap();
+    assert_eq!(about["invocations"][2]["metadata"]["truncated"]["shown"], 1706);
+    // A file stands where it is.
+    let sandbox = self::sandbox(|_| answered(read(&b"y".repeat(4000))));
+    let answer = call(&with_long(), &sandbox, "batch", batch(&[calls[1].clone(), calls[1].clone()]));
+    let note = "y\n[truncated: total=4000 shown=2560 strategy=head full=/p/a]</result>\n";
+    assert_eq!((text(&answer).matches(note).count(), sandbox.kept.borrow().len()), (2, 0));
 }
 
 #[test]
