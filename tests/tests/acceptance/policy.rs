@@ -589,6 +589,51 @@ fn explain_names_the_rule_its_reason_and_its_place() {
     assert!(wrong.errors().contains("path"), "{}", wrong.errors());
 }
 
+/// K16: nothing is banned by default; the rules to take refuse what waits at a terminal, say what to do instead, and are explained.
+#[test]
+fn k16_programs_that_need_a_terminal_are_refused_by_rules_to_take() {
+    const RULES: &str = include_str!("../../../policies/examples/no-terminal.toml");
+    let world = World::new(Place::any());
+    let explain = |command: &str, trust: &str| {
+        let input = json!({ "command": command }).to_string();
+        let said = policy(&world, &["explain", "bash", &input, "--json", "--trust", trust]).success();
+        serde_json::from_str::<Value>(&said).unwrap()
+    };
+    let programs = "vim vi nvim view vimdiff nano pico emacs less more most man top htop";
+    for program in programs.split(' ') {
+        assert_eq!(explain(&format!("{program} x"), "autonomous")["verdict"], "allow", "{program}");
+    }
+    own_policy(&world, &format!("version = 1\n{RULES}"));
+    policy(&world, &["check"]).success();
+    let file = world.home.join("settings/lazaret/policy.toml");
+    for program in programs.split(' ') {
+        for line in [
+            format!("{program} x"),
+            format!("cd src && /usr/bin/{program} x"),
+            format!("git diff | {program}"),
+        ] {
+            let said = explain(&line, "autonomous");
+            assert_eq!((&said["verdict"], said["file"].as_str()), (&json!("deny"), file.to_str()), "{line}");
+            let why = said["why"].as_str().unwrap();
+            assert!(why.contains("terminal") && RULES.contains(why), "{line}: {why}");
+            let at = said["line"].as_u64().unwrap() as usize;
+            let rule: Vec<_> =
+                fs::read_to_string(&file).unwrap().lines().skip(at - 1).map(str::to_owned).collect();
+            assert_eq!(rule[0], "[[rule]]");
+            assert!(rule[3].starts_with("program = ") && rule[3].contains(program), "{line}: {}", rule[3]);
+        }
+    }
+    for fine in ["cd src && make", "echo vim", "ls less", "topology x", "cat view"] {
+        assert_eq!(explain(fine, "autonomous")["verdict"], "allow", "{fine}");
+    }
+    // The model is told the same, before anything has run.
+    let mut command = world.lazaret_call("bash", &json!({ "command": "touch ran; vim x" }));
+    let refused = run(command.env("XDG_CONFIG_HOME", world.home.join("settings")), LIMIT);
+    assert_eq!(refused.code(), 126);
+    assert!(refused.errors().contains("file_edit"), "{}", refused.errors());
+    assert!(!world.project.join("ran").exists());
+}
+
 /// Every tool is explained, also those that are not the executor's to do, and a batch by its calls.
 #[test]
 fn every_tool_is_explained() {
