@@ -85,7 +85,7 @@ fn what_is_no_call_never_reaches_the_executor() {
     let (code, said) = refused(&["bash", r#"{"command":"x","timeout":0}"#]);
     assert_eq!(
         (code, said.as_str()),
-        (2, "lazaret: invalid_input: field `timeout`: between 1 and 86400, this is 0\n")
+        (2, "lazaret: invalid_input: field `timeout`: a whole number from 1 on, this is 0\n")
     );
 }
 

@@ -3,6 +3,7 @@
 use super::answer::{Details, Process, used};
 use super::file_answer::Told;
 use super::text::name;
+use super::time::Utc;
 use broker_protocol::{Background, Broken, Ended, Logged, Roots, Started};
 
 /// One has begun.
@@ -15,7 +16,7 @@ pub fn started(started: &Started, roots: &Roots) -> Told {
 
 /// All of them, one a line.
 pub fn listed(processes: &[Background], roots: &Roots) -> Told {
-    let lines: Vec<String> = processes.iter().map(line).collect();
+    let lines: Vec<String> = processes.iter().map(|process| line(process, roots)).collect();
     let text = if lines.is_empty() { "no background process".to_owned() } else { lines.join("\n") };
     let processes = processes.iter().map(|process| describe(process, roots)).collect();
     (text.into_bytes(), None, Details::Background { processes })
@@ -34,11 +35,13 @@ pub fn logged(logged: Logged) -> Told {
     (bytes, None, Details::Logged { offset: from, next, total, alive })
 }
 
-fn line(process: &Background) -> String {
+fn line(process: &Background, roots: &Roots) -> String {
+    let began = Utc::from_seconds(process.started_ms / 1000);
     let seconds = process.usage.wall_us / 1_000_000;
     let printed = process.usage.stdout_bytes + process.usage.stderr_bytes;
     let (id, state, command) = (process.id, state(process), name(&process.command));
-    format!("{id}: {state}, {seconds} s, {printed} bytes printed: {command}")
+    let log = process.log.as_ref().map_or(String::new(), |log| format!(" to {}", name(&roots.absolute(log))));
+    format!("{id}: {state}, started {began} UTC, {seconds} s, {printed} bytes printed{log}: {command}")
 }
 
 fn describe(process: &Background, roots: &Roots) -> Process {
@@ -83,15 +86,15 @@ mod tests {
     fn process(ended: Option<Result<Ended, Broken>>) -> Background {
         let usage = Usage { wall_us: 2_500_000, stdout_bytes: 3, stderr_bytes: 4, ..Usage::default() };
         let log = ZonePath::new(Zone::Central, "outputs/1.log").ok();
-        Background { id: 3, command: "a\nb".into(), started_ms: 9, log, ended, usage }
+        Background { id: 3, command: "a\nb".into(), started_ms: 1_795_168_954_999, log, ended, usage }
     }
 
     #[test]
     fn a_process_is_one_line_however_it_ended() {
         let (text, _, details) = listed(&[process(None), process(Some(Ok(Ended::Exited(2))))], &roots());
         let text = String::from_utf8(text).unwrap();
-        let want = "3: alive, 2 s, 7 bytes printed: \"a\\nb\"\n\
-                    3: exited with code 2, 2 s, 7 bytes printed: \"a\\nb\"";
+        let rest = "started 2026-11-20 10:02:34 UTC, 2 s, 7 bytes printed to /c/outputs/1.log: \"a\\nb\"";
+        let want = format!("3: alive, {rest}\n3: exited with code 2, {rest}");
         assert_eq!(text, want);
         let details = serde_json::to_value(details).unwrap();
         assert_eq!(details["processes"][0]["state"], "alive");

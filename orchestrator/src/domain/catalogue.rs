@@ -129,7 +129,8 @@ impl<B> Tool<B> {
     }
 }
 
-pub(super) const SECONDS: Kind = Kind::Whole { least: 1, most: limit::TIMEOUT_S as u64 };
+/// A time limit: what is above a maximum means that maximum, as other systems count milliseconds.
+pub(super) const SECONDS: Kind = Kind::Whole { least: 1, most: u64::MAX };
 const COUNT: Kind = Kind::Whole { least: 1, most: limit::ENTRIES as u64 };
 const LINES: Kind = Kind::Whole { least: 1, most: u64::MAX };
 
@@ -287,7 +288,7 @@ pub static TOOLS: [Tool; 23] = [
                 "Return at once and let the command run on, as for a server.",
             ),
         ],
-        rewrite: request::as_it_is,
+        rewrite: request::no_time_limit,
         build: Work::Request(request::bash),
     },
     Tool {

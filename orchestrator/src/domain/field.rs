@@ -1,6 +1,7 @@
 //! The fields of a tool's input: one table gives both the schema that the model reads and the check of what it sends,
 //! so the two cannot differ.
 
+use broker_protocol::limit;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
@@ -189,6 +190,11 @@ impl Input {
     /// A whole number whose kind keeps it in 32 bits.
     pub fn small(&self, name: &str) -> Option<u32> {
         self.whole(name).map(|value| u32::try_from(value).unwrap_or(u32::MAX))
+    }
+
+    /// A time limit in seconds, at most what any may be.
+    pub fn seconds(&self, name: &str) -> Option<u32> {
+        self.small(name).map(|seconds| seconds.min(limit::TIMEOUT_S))
     }
 
     /// Whether a flag is there and true.

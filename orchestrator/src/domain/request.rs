@@ -120,6 +120,17 @@ pub fn as_it_is(_: &mut Map<String, Value>) -> Result<(), FieldError> {
     Ok(())
 }
 
+/// A command in the background that has a `timeout` of 0 has none.
+pub fn no_time_limit(values: &mut Map<String, Value>) -> Result<(), FieldError> {
+    if values.get("background") == Some(&Value::Bool(true)) {
+        let is_none = |name: &str, value: &Value| {
+            ["timeout", "timeout_s", "timeoutS"].contains(&name) && value.as_f64() == Some(0.0)
+        };
+        values.retain(|name, value| !is_none(name, value));
+    }
+    Ok(())
+}
+
 /// `startLine` and `endLine`, both counted in, become `offset` and `limit`.
 pub fn lines_from_to(values: &mut Map<String, Value>) -> Result<(), FieldError> {
     let start = take_either(values, "startLine", "start_line")?;
@@ -231,8 +242,8 @@ pub fn bash(mut input: Input, roots: &Roots) -> Result<Request, InputError> {
     Ok(Request::Bash(Bash {
         command,
         directory: input.text("cwd").map(|path| roots.parse(&path)).transpose()?,
-        timeout_s: input.small("timeout"),
-        idle_timeout_s: input.small("idle_timeout"),
+        timeout_s: input.seconds("timeout"),
+        idle_timeout_s: input.seconds("idle_timeout"),
         stdin: if input.flag("stdin") { Stdin::Stream } else { Stdin::Null },
         live: false,
         background: input.flag("background"),
@@ -472,6 +483,20 @@ mod tests {
         let message = error("bash", json!({"command": "x".repeat(limit::COMMAND + 1)})).message;
         assert_eq!(message, "field `command`: at most 131071 bytes, this has 131072");
         let message = error("bash", json!({"command": "x", "timeout": 0})).message;
-        assert_eq!(message, "field `timeout`: between 1 and 86400, this is 0");
+        assert_eq!(message, "field `timeout`: a whole number from 1 on, this is 0");
+    }
+
+    /// Other systems count milliseconds: what is above every maximum is the maximum, and the executor says which.
+    #[test]
+    fn a_time_limit_above_the_most_is_the_most() {
+        for timeout in [86_400, 86_401, 120_000_000, u64::MAX] {
+            let input = json!({"command": "x", "timeout": timeout, "idleTimeout": timeout});
+            let Request::Bash(bash) = ok("shell", input) else { panic!() };
+            assert_eq!((bash.timeout_s, bash.idle_timeout_s), (Some(86_400), Some(86_400)));
+        }
+        // In the background other systems say 0 for none.
+        let none = |background| json!({"command": "x", "background": background, "timeout": 0});
+        assert!(matches!(ok("bash", none(true)), Request::Bash(bash) if bash.timeout_s.is_none()));
+        assert_eq!(error("bash", none(false)).kind, ErrorKind::InvalidInput);
     }
 }

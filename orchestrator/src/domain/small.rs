@@ -68,6 +68,9 @@ const BATCH_ROW: Tool = row(
 /// A list of `paths` is as many reads, each of the lines that are named beside it.
 fn many_files(values: &mut Map<String, Value>) -> Result<(), FieldError> {
     let Some(Value::Array(paths)) = values.get_mut("paths").map(Value::take) else { return Ok(()) };
+    if !(1..=INVOCATIONS).contains(&paths.len()) {
+        return Err(wrong("paths", &format!("a list of 1 to {INVOCATIONS} paths"), &paths.into()));
+    }
     values.remove("paths");
     let lines: Map<String, Value> = ["startLine", "endLine", "start_line", "end_line"]
         .iter()
@@ -428,7 +431,7 @@ fn run_tests(mut input: Input, roots: &Roots) -> Result<Plan, InputError> {
     let command = Bash {
         command: framework.command(),
         directory: input.text("path").map(|path| roots.parse(&path)).transpose()?,
-        timeout_s: input.small("timeout"),
+        timeout_s: input.seconds("timeout"),
         idle_timeout_s: None,
         stdin: Stdin::Null,
         live: false,
@@ -456,6 +459,13 @@ mod tests {
         let lines = |path: &str| json!({"path": path, "startLine": 2, "endLine": 3});
         let call = |input| Invocation { tool: "file_read".into(), input };
         assert_eq!(many, Plan::Batch(vec![call(lines("a")), call(lines("b"))]));
+        for count in [0, INVOCATIONS, INVOCATIONS + 1] {
+            let input = json!({ "paths": vec!["a"; count] });
+            let planned = Tool::find("read_many_files").unwrap().plan(input, &roots()).map_err(Failed::from);
+            assert_eq!(planned.is_ok(), count == INVOCATIONS, "{count}");
+            let said = planned.err().map(|failed| failed.message);
+            assert!(said.is_none_or(|said| said.starts_with("field `paths`: a list of 1 to 32 paths")));
+        }
         let decided = json!({
             "description": "use x", "rationale": "it is fast", "alternatives": ["y", "z"], "locked": true,
         });

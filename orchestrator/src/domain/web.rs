@@ -115,7 +115,7 @@ pub fn fetch(mut input: Input) -> Result<Ask, InputError> {
     let read = |text: &String| Selector::parse(text).map_err(|rule| broken("selector", rule, text));
     let selector = selector.as_ref().map(read).transpose()?;
     let shown = input.small("max_length").unwrap_or(SHOWN);
-    let timeout_s = input.small("timeout").unwrap_or(TIMEOUT_S).min(TIMEOUT_MAX_S);
+    let timeout_s = input.seconds("timeout").unwrap_or(TIMEOUT_S).min(TIMEOUT_MAX_S);
     Ok(Ask::Fetch(Fetch { target, selector, shown, timeout_s }))
 }
 
@@ -571,7 +571,7 @@ mod tests {
             (
                 "web_fetch",
                 json!({"url": "https://a.example", "timeout": 0}),
-                "field `timeout`: between 1 and 86400, this is 0",
+                "field `timeout`: a whole number from 1 on, this is 0",
             ),
             (
                 "web_fetch",
@@ -640,7 +640,7 @@ mod tests {
         };
         let fetch = |shown: u32| match ask(
             "web_fetch",
-            json!({"url": "https://a.example/", "max_length": shown, "timeout": 30_000}),
+            json!({"url": "https://a.example/", "max_length": shown, "timeout": 120_000}),
         ) {
             Ok(Ask::Fetch(fetch)) => fetch,
             other => panic!("{other:?}"),

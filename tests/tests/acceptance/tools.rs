@@ -218,6 +218,44 @@ fn ac_17_a_time_limit_kills_everything() {
     });
 }
 
+/// K16, K18: what the tool takes in other systems is taken here, and what it says of a command in the background is enough.
+#[test]
+fn k16_a_command_with_the_fields_of_other_systems() {
+    matrix(|place| {
+        let world = World::new(place);
+        world.put("src/a", "");
+        let mut session = Session::open(&world);
+        let line = "cd src && ls || echo no; echo x | cat";
+        let input = json!({"description": "d", "command": line, "timeout": 10, "background": false});
+        let answer = session.call("bash", input);
+        assert_eq!((answer.success(), &answer.result["metadata"]["timeout"]), ("a\nx\n", &json!(10)));
+        // Seconds here, milliseconds there: never more than the policy's maximum, and the result says what it was.
+        for (timeout, idle) in [(9999, 5000), (30_000, 30_000), (120_000, 120_000)] {
+            let input = json!({"command": "pwd", "cwd": "src", "timeout": timeout, "idleTimeout": idle});
+            let answer = session.call("shell", input);
+            assert!(answer.success().ends_with("/src\n"));
+            assert_eq!(answer.result["metadata"]["timeout"], 600, "{timeout}");
+        }
+        let argv = session.call("shell", json!({"cmd": ["echo", "a  b"], "timeout_s": 120}));
+        assert_eq!((argv.success(), &argv.result["metadata"]["timeout"]), ("a  b\n", &json!(120)));
+        // In the background there is no time limit, which others say with a 0.
+        let marker = long_sleep();
+        let input = json!({"description": "d", "command": format!("sleep {marker}"), "background": true, "timeout": 0});
+        let started = session.call("bash", input);
+        let metadata = &started.result["metadata"];
+        assert_eq!((&metadata["background"], &metadata["timeout"]), (&json!(1), &Value::Null));
+        let log = metadata["log"].as_str().unwrap();
+        assert_eq!(started.success(), format!("started background process 1; its output goes to {log}"));
+        let listed = session.call("view_background_processes", json!({}));
+        let text = listed.success();
+        assert!(text.starts_with("1: alive, started 2"), "{text}");
+        assert!(text.ends_with(&format!(" to {log}: sleep {marker}")), "{text}");
+        assert_eq!(session.call("file_read", json!({ "path": log })).success(), "");
+        session.close(LIMIT);
+        assert_gone(&marker, Duration::from_secs(1));
+    });
+}
+
 #[test]
 fn ac_24_an_error_is_a_result_and_the_session_goes_on() {
     matrix(|place| {
