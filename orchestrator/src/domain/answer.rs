@@ -22,7 +22,7 @@ use std::borrow::Cow;
 pub struct Asked {
     /// The tool's canonical name.
     pub tool: Cow<'static, str>,
-    /// The file or directory it is about.
+    /// The file or directory it is about, or that a command is to start in.
     pub path: Option<ZonePath>,
     /// The program of a command without a shell.
     pub program: Option<String>,
@@ -34,7 +34,7 @@ impl Asked {
     /// Takes it from `request`.
     pub fn of(request: &Request) -> Self {
         let (path, program, idle_s) = match request {
-            Request::Bash(bash) => (None, program(&bash.command), bash.idle_timeout_s),
+            Request::Bash(bash) => (bash.directory.as_ref(), program(&bash.command), bash.idle_timeout_s),
             Request::FileRead(read) => (Some(&read.path), None, None),
             Request::FileWrite(write) => (Some(&write.path), None, None),
             Request::FileEdit(edit) => (Some(&edit.path), None, None),
@@ -588,7 +588,9 @@ fn end_message(asked: &Asked, ran: &Ran) -> String {
         }
         Ended::NotStarted(errno) => {
             let program = asked.program.as_deref().unwrap_or("bash");
-            format!("{program:?} cannot be started: {}", std::io::Error::from_raw_os_error(errno))
+            // It may be the directory that is not there.
+            let place = asked.path.as_ref().map_or(String::new(), |path| format!(" in {path}"));
+            format!("{program:?} cannot be started{place}: {}", std::io::Error::from_raw_os_error(errno))
         }
     }
 }
@@ -691,12 +693,12 @@ mod tests {
             (Ended::Cancelled, "the call was cancelled", ErrorKind::Cancelled),
             (
                 Ended::NotStarted(2),
-                "\"prog\" cannot be started: No such file or directory (os error 2)",
+                "\"prog\" cannot be started in src: No such file or directory (os error 2)",
                 ErrorKind::NotFound,
             ),
         ];
         for (ended, message, kind) in cases {
-            let answer = answer(Outcome::Ran(ran(ended, b"", b"", 0)), None, "");
+            let answer = answer(Outcome::Ran(ran(ended, b"", b"", 0)), None, "src");
             assert_eq!(answer.error, Some(Failed { kind, message: message.into() }));
             assert_eq!(answer.ended, Some(ended));
         }

@@ -236,6 +236,9 @@ fn k16_a_command_with_the_fields_of_other_systems() {
             assert!(answer.success().ends_with("/src\n"));
             assert_eq!(answer.result["metadata"]["timeout"], 600, "{timeout}");
         }
+        let lost = session.call("shell", json!({"command": "true", "cwd": "nope"}));
+        assert_eq!(lost.kind(), "not_found");
+        assert!(lost.result.to_string().contains("cannot be started in nope"), "{}", lost.result);
         let argv = session.call("shell", json!({"cmd": ["echo", "a  b"], "timeout_s": 120}));
         assert_eq!((argv.success(), &argv.result["metadata"]["timeout"]), ("a  b\n", &json!(120)));
         // In the background there is no time limit, which others say with a 0.

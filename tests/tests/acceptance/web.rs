@@ -304,3 +304,32 @@ fn k22_a_long_page_is_kept_whole() {
         assert_eq!(answer.result["metadata"]["spill"], Value::Null);
     });
 }
+
+/// What a page has of a secret that is known comes into no file, and a batch keeps what it does not show.
+#[test]
+fn k22_what_is_kept_has_no_known_secret() {
+    const SECRET: &str = "hunter2-hunter2-hunter2";
+    matrix(|place| {
+        let world = World::new(place);
+        let body = format!("{}\n{SECRET}\n{}", "x".repeat(3000), "y".repeat(3000));
+        let page = Engine::serving(200, "text/plain", body.into_bytes());
+        let open = format!("timeout_s = 1\n[profile.local.web]\nprivate = [\"{}\"]\n", page.address);
+        set_policy(&world, &open);
+        let mut command = dressed(&world, world.lazaret("session"));
+        command.args(["--profile", "local", "--trust", "autonomous", "--model-profile", "compact"]);
+        let mut session = Session::start(command.env("PAGE_API_KEY", SECRET));
+        let input = json!({ "url": page.url() });
+        let part = json!({ "tool_name": "fetch_url", "parameters": input });
+        session.call("batch", json!({ "invocations": [part, part] })).success();
+        let answer = session.call("web_fetch", input);
+        let kept: Vec<_> = std::fs::read_dir(world.central.join("outputs")).unwrap().flatten().collect();
+        assert_eq!(kept.len(), 3);
+        for file in kept {
+            let text = std::fs::read_to_string(file.path()).unwrap();
+            let want = format!("{}\n[redacted:PAGE_API_KEY]\n{}", "x".repeat(3000), "y".repeat(3000));
+            assert_eq!(text, want);
+        }
+        let full = answer.result["metadata"]["spill"]["path"].as_str().unwrap();
+        assert!(session.bash(&format!("cat {full}")).success().contains("[redacted:PAGE_API_KEY]"));
+    });
+}
