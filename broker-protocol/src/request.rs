@@ -636,7 +636,12 @@ impl FileEdit {
         let bytes = self.edits.iter().map(|edit| edit.old.len() + edit.new.len()).sum();
         at_most("edits", bytes, limit::CONTENT, "bytes")?;
         for edit in &self.edits {
-            in_range("edits.old", edit.old.len() as u64, 1, limit::CONTENT as u64)?;
+            if edit.old.is_empty() {
+                return Err(TooLarge {
+                    field: "edits.old",
+                    rule: "not empty; a file is written by `file_write`".into(),
+                });
+            }
             if let Occurrence::Exactly(count) = edit.occurrence {
                 in_range("edits.occurrence", count.into(), 1, limit::CONTENT as u64)?;
             }

@@ -100,6 +100,37 @@ fn an_honest_yes_runs_the_call_and_nothing_runs_before_it() {
     });
 }
 
+/// A text is kept for an effect that somebody has allowed, and not while it waits, nor after a no.
+#[test]
+fn what_was_not_allowed_has_nothing_kept() {
+    matrix(|place| {
+        let world = World::new(place);
+        let mut broker = guided(&world, RELAY);
+        let effect =
+            || Request::Effect(Effect::Added { tool: "deploy".into(), risk: Risk::High, input: "{}".into() });
+        let keep = |broker: &mut Broker, call| {
+            broker.send(&ToBroker::Keep { call, bytes: b"text".into(), last: true });
+            match broker.message() {
+                FromBroker::Kept { call: of, spill } if of == call => spill,
+                other => panic!("{other:?}"),
+            }
+        };
+        ask(&mut broker, 1, effect());
+        assert_eq!(keep(&mut broker, 1), None);
+        broker.send(&ToBroker::Refuse { call: 1 });
+        assert_eq!(kind(&broker.done(1).outcome), Some(ErrorKind::DeniedUser));
+        assert_eq!(keep(&mut broker, 1), None);
+        let challenge = ask(&mut broker, 2, effect());
+        broker.send(&ToBroker::Grant(Grant { nonce: Nonce([9; 16]), ..yes(2, &challenge, Extent::Once) }));
+        ungranted(&mut broker);
+        assert_eq!(keep(&mut broker, 2), None);
+        assert!(!world.central.join("outputs").exists());
+        broker.send(&ToBroker::Grant(yes(2, &challenge, Extent::Once)));
+        assert_eq!(broker.done(2).outcome, Outcome::Granted);
+        assert!(keep(&mut broker, 2).is_some());
+    });
+}
+
 #[test]
 fn a_no_and_a_silence_end_the_call_before_it_starts() {
     matrix(|place| {

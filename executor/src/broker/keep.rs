@@ -70,11 +70,12 @@ impl Keeps {
         central: &Path,
     ) {
         let Some(leave) = self.leaves.iter_mut().find(|leave| leave.call == call) else { return };
-        if bytes.is_empty() {
+        if bytes.is_empty() || most == 0 {
             return;
         }
         if leave.text.is_none() {
-            let Some(left) = self.left.checked_sub(limit::KEPT_BLOCK) else { return };
+            let left = self.left.checked_sub(limit::KEPT_BLOCK).filter(|left| *left > 0);
+            let Some(left) = left else { return };
             self.left = left;
             let file = Capture::new(0, most, name());
             leave.text = Some(Text { file, hash: Sha256::new(), room: most, over: false });
@@ -149,6 +150,9 @@ mod tests {
         assert_eq!(keep(4, b"0123456"), Some((b"0123".into(), false)));
         assert_eq!(keep(5, b"0"), None);
         assert_eq!(std::fs::read_dir(central.path().join("outputs")).unwrap().count(), 3);
+        let (mut keeps, central) = self::keeps(limit::KEPT_BLOCK);
+        assert_eq!(kept(&mut keeps, central.path(), 1, b"0"), None);
+        assert!(!central.path().join("outputs").exists());
     }
 
     #[test]
@@ -183,6 +187,6 @@ mod tests {
         let (mut keeps, central) = self::keeps(1 << 20);
         keeps.permit(1, "web_fetch");
         keeps.push(1, b"x", 0, || "1.log".into(), central.path());
-        assert!(keeps.take(1).is_none());
+        assert!(keeps.take(1).is_none() && !central.path().join("outputs").exists());
     }
 }

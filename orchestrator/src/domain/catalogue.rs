@@ -215,7 +215,7 @@ pub static WEB_TOOLS: [Tool<web::Build>; 2] = [
             Field::may(
                 "max_length",
                 Kind::Whole { least: 1, most: web::SHOWN_MAX as u64 },
-                "At most this many bytes of text; 102400 if absent.",
+                "At most this many bytes of text; 102400 if absent. Of more, all is kept in a file that the result names.",
             )
             .or(&["maxLength"]),
             Field::may(
