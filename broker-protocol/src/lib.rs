@@ -26,7 +26,7 @@ pub use hello::{
 pub use path::{PathError, Roots, Zone, ZonePath};
 pub use reply::{
     Background, Broken, Bytes, Captured, Change, Changes, Edited, Ended, ErrorKind, ErrorLayer, Failed,
-    FileAnswer, FileReply, FromBroker, Grepped, Limit, Listed, ListedEntry, ListedKind, Logged, Match,
+    FileAnswer, FileReply, FromBroker, Grepped, Hunk, Limit, Listed, ListedEntry, ListedKind, Logged, Match,
     MatchLine, Outcome, Ran, Read, Refused, Spill, Started, Truncated, Undone, Usage, Walked, Written,
 };
 pub use request::{

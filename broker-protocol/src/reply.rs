@@ -1,5 +1,6 @@
 //! What the broker answers.
 
+use crate::request::{TooLarge, at_most, limit};
 use crate::{
     AttackReport, CallId, Challenge, Digest, Hello, LayerSet, Machine, Opened, Standing, Ungranted, ZonePath,
 };
@@ -361,6 +362,8 @@ pub struct Read {
     pub truncated: Option<Truncated>,
     /// Digest of the whole file, where all of it is in `content`.
     pub sha256: Option<Digest>,
+    /// Lines in the whole file, counted as in `lines`; `None` where there are more and they were not counted.
+    pub total_lines: Option<u64>,
 }
 
 /// An answer that stops before its end.
@@ -393,6 +396,9 @@ pub struct Written {
     pub sha256: Digest,
     /// Number of the change, to undo it; `None` if what was there before could not be kept.
     pub change: Option<u64>,
+    /// What was changed of a file that was there, in the order of the file; at most [`limit::HUNKS`](crate::limit::HUNKS) bytes together. `None`
+    /// where it is more, or the old content too large to be looked at.
+    pub hunks: Option<Vec<Hunk>>,
 }
 
 /// A file was edited.
@@ -406,6 +412,24 @@ pub struct Edited {
     pub sha256: Digest,
     /// Number of the change, to undo it; `None` if what was there before could not be kept.
     pub change: Option<u64>,
+    /// What was changed, in the order of the file; at most [`limit::HUNKS`](crate::limit::HUNKS) bytes together. `None`
+    /// where it is more.
+    pub hunks: Option<Vec<Hunk>>,
+}
+
+/// A place at which two states of a file differ: whole lines, with up to three around them that are the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hunk {
+    /// Number of the first line in the old file, from 1.
+    pub old_start: u64,
+    /// Number of the first line in the new file, from 1.
+    pub new_start: u64,
+    /// The lines as they were, line ends included.
+    #[serde(with = "serde_bytes")]
+    pub old: Vec<u8>,
+    /// The lines as they are.
+    #[serde(with = "serde_bytes")]
+    pub new: Vec<u8>,
 }
 
 /// The entries of a directory, sorted by path.
@@ -562,6 +586,29 @@ pub struct Undone {
     pub change: Option<u64>,
 }
 
+impl FileReply {
+    /// Checks every limit that the type does not hold by itself.
+    pub fn check(&self) -> Result<(), TooLarge> {
+        let hunks = match self {
+            FileReply::Written(written) => &written.hunks,
+            FileReply::Edited(edited) => &edited.hunks,
+            FileReply::Read(_)
+            | FileReply::Listed(_)
+            | FileReply::Walked(_)
+            | FileReply::Grepped(_)
+            | FileReply::Started(_)
+            | FileReply::Background(_)
+            | FileReply::Logged(_)
+            | FileReply::Killed(_)
+            | FileReply::History(_)
+            | FileReply::Undone(_)
+            | FileReply::Bytes(_) => return Ok(()),
+        };
+        let bytes = hunks.iter().flatten().map(|hunk| hunk.old.len() + hunk.new.len()).sum();
+        at_most("hunks", bytes, limit::HUNKS, "bytes")
+    }
+}
+
 impl Ended {
     /// The error this end is, if it is one.
     pub fn error(self) -> Option<ErrorKind> {
@@ -588,5 +635,27 @@ impl Outcome {
             Outcome::Failed(failed) => Some(failed.kind),
             Outcome::Broken(_) => Some(ErrorKind::Internal),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hunks_hold_their_limit_at_its_edge() {
+        let edited = |old: usize, new: usize| {
+            let hunk = |old, new| Hunk { old_start: 1, new_start: 1, old: vec![0; old], new: vec![0; new] };
+            let hunks = Some(vec![hunk(old, 0), hunk(0, new)]);
+            let reply = Edited { replaced: vec![1], bytes: 1, sha256: Digest([0; 32]), change: None, hunks };
+            FileReply::Edited(reply).check()
+        };
+        assert!(edited(limit::HUNKS, 0).is_ok() && edited(limit::HUNKS / 2, limit::HUNKS / 2).is_ok());
+        assert_eq!(edited(limit::HUNKS, 1).map_err(|error| error.field), Err("hunks"));
+        let (bytes, created, sha256, change) = (1, false, Digest([0; 32]), None);
+        let hunks =
+            Some(vec![Hunk { old_start: 1, new_start: 1, old: vec![], new: vec![0; limit::HUNKS + 1] }]);
+        let written = Written { bytes, created, sha256, change, hunks };
+        assert!(FileReply::Written(written).check().is_err());
     }
 }

@@ -18,6 +18,8 @@ pub mod limit {
     pub const READ: usize = 1 << 20;
     /// Bytes of the encoded answer of a file tool, over all its parts.
     pub const ANSWER: usize = 4 << 20;
+    /// Bytes of all hunks that say what a write or an edit has changed, old and new together.
+    pub const HUNKS: usize = 64 * 1024;
     /// Replacements in one `file_edit`.
     pub const EDITS: usize = 256;
     /// Bytes of a pattern of `glob` or `grep`.

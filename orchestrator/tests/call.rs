@@ -5,8 +5,8 @@
 mod fake_broker;
 
 use broker_protocol::{
-    Broken, Ended, ErrorKind, Failed, FileAnswer, FileReply, FromBroker, Hello, Listed, ListedEntry,
-    ListedKind, Machine, Outcome, Read, Refused, Tier, ToBroker,
+    Broken, Digest, Edited, Ended, ErrorKind, Failed, FileAnswer, FileReply, FromBroker, Hello, Hunk, Listed,
+    ListedEntry, ListedKind, Machine, Outcome, Read, Refused, Tier, ToBroker, limit,
 };
 use fake_broker::{Broker, Peer};
 use serde_json::{Value, json};
@@ -35,8 +35,15 @@ fn outcome(outcome: Outcome) -> impl FnOnce(&mut Peer, u64) + Send + 'static {
 
 #[test]
 fn a_result_is_printed_as_it_is() {
-    let read =
-        Read { content: b"hello".to_vec(), first_line: 1, lines: 1, size: 5, truncated: None, sha256: None };
+    let read = Read {
+        content: b"hello".to_vec(),
+        first_line: 1,
+        lines: 1,
+        size: 5,
+        truncated: None,
+        sha256: None,
+        total_lines: None,
+    };
     let got = call(&["file_read", r#"{"path":"a"}"#], file(Ok(FileReply::Read(read))));
     assert_eq!(got, (0, "hello".into(), "".into()));
     let entries = vec![ListedEntry { path: "x\ny".into(), kind: ListedKind::File, size: 1 }];
@@ -45,6 +52,22 @@ fn a_result_is_printed_as_it_is() {
     let got =
         call(&["bash", r#"{"command":"x"}"#], |peer, call| peer.ended(call, Ended::Exited(42), b"out\n"));
     assert_eq!(got, (1, "out\n".into(), "lazaret: exit_nonzero: the command exited with code 42\n".into()));
+}
+
+#[test]
+fn an_answer_that_passes_a_limit_is_none() {
+    let edited = |bytes: usize| {
+        let hunk = Hunk { old_start: 1, new_start: 1, old: vec![b'a'; bytes], new: vec![] };
+        let (sha256, hunks) = (Digest([0; 32]), Some(vec![hunk]));
+        let edited = Edited { replaced: vec![1], bytes: 0, sha256, change: Some(1), hunks };
+        let input =
+            r#"{"path":"a","old":"x","new":"","expected_sha256":"HASH"}"#.replace("HASH", &"0".repeat(64));
+        call(&["file_edit", &input], file(Ok(FileReply::Edited(edited))))
+    };
+    assert_eq!(edited(limit::HUNKS), (0, "replaced 1 place in a\n".into(), "".into()));
+    let (code, out, said) = edited(limit::HUNKS + 1);
+    assert_eq!((code, out.as_str()), (125, ""));
+    assert!(said.starts_with("lazaret: protocol: ") && said.contains("an answer passes a limit"), "{said}");
 }
 
 #[test]

@@ -215,7 +215,8 @@ fn a_file_answer_that_is_none_fails_its_call_only() {
         let (call, request) = peer.call();
         assert!(matches!(request, Request::FileRead(read) if read.path.relative() == "a"));
         let (content, size) = (b"hello".to_vec(), 5);
-        let read = Read { content, first_line: 1, lines: 1, size, truncated: None, sha256: None };
+        let read =
+            Read { content, first_line: 1, lines: 1, size, truncated: None, sha256: None, total_lines: None };
         peer.answer(call, &Ok(FileReply::Read(read)), 3);
         let (call, _) = peer.call();
         peer.answer(call, &Err(Failed { kind: ErrorKind::NotFound, message: "file not found".into() }), 64);

@@ -571,16 +571,31 @@ fn machine() -> Machine {
 fn answers() -> Vec<(&'static str, FileAnswer)> {
     let sha256 = Digest([3; 32]);
     let truncated = Some(Truncated { total: Some(9), shown: 1 });
-    let read =
-        Read { content: b"a\r\n".into(), first_line: 1, lines: 1, size: 9, truncated, sha256: Some(sha256) };
+    let read = Read {
+        content: b"a\r\n".into(),
+        first_line: 1,
+        lines: 1,
+        size: 9,
+        truncated,
+        sha256: Some(sha256),
+        total_lines: Some(5),
+    };
+    let hunk = Hunk { old_start: 6, new_start: 7, old: b"old\n".into(), new: b"new".into() };
+    let hunks = Some(vec![hunk]);
     let kinds = [ListedKind::File, ListedKind::Directory, ListedKind::Link, ListedKind::Other];
     let entries = kinds.map(|kind| ListedEntry { path: "a".into(), kind, size: 1 }).into();
     let line = MatchLine { number: 4, matched: true, text: "x".into() };
     let matches = vec![Match { path: "a".into(), lines: vec![line] }];
     let mut answers = vec![
         ("read", Ok(FileReply::Read(read))),
-        ("written", Ok(FileReply::Written(Written { bytes: 4, created: true, sha256, change: Some(4) }))),
-        ("edited", Ok(FileReply::Edited(Edited { replaced: vec![1, 2], bytes: 5, sha256, change: None }))),
+        (
+            "written",
+            Ok(FileReply::Written(Written { bytes: 4, created: true, sha256, change: Some(4), hunks: None })),
+        ),
+        (
+            "edited",
+            Ok(FileReply::Edited(Edited { replaced: vec![1, 2], bytes: 5, sha256, change: None, hunks })),
+        ),
         (
             "listed",
             Ok(FileReply::Listed(Listed { entries, truncated: Some(Truncated { total: None, shown: 4 }) })),

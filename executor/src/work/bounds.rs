@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 pub(super) const CHUNK: usize = 64 * 1024;
 /// Bytes of a file that a read by lines passes over before its first line.
 pub(super) const SKIPPED: u64 = 64 << 20;
+/// Bytes of a file behind what is read of it, in which lines are counted.
+pub(super) const COUNTED: u64 = 16 << 20;
 /// Bytes of a file that are hashed to compare it with a digest.
 pub(super) const HASHED: u64 = 64 << 20;
 /// Bytes of a file that is replaced and held meanwhile, to be compared with what was read, and to be kept for undo.

@@ -11,6 +11,7 @@
 use super::beneath::{READING, regular};
 use super::bounds::EDITED;
 use super::failure::{SystemError, WorkError};
+use super::hunks::Regions;
 use super::read::{digest, read_at_most};
 use super::write::Current;
 use super::{Intent, Worker};
@@ -77,15 +78,26 @@ impl Worker {
         }
         let before = Current::of(stat, content);
         self.admit(path, &found.place, &before, request.expected_sha256)?;
-        let (content, replaced) = apply(before.content.as_deref().unwrap_or_default(), request)?;
+        let old = before.content.as_deref().unwrap_or_default();
+        let Applied { content, replaced, regions } = apply(old, request)?;
         let sha256 = digest(&content);
         let change = self.replace(path, found.place, Some(&before), &content, sha256)?;
-        Ok(Edited { replaced, bytes: content.len() as u64, sha256, change })
+        let hunks = regions.hunks(old, &content);
+        Ok(Edited { replaced, bytes: content.len() as u64, sha256, change, hunks })
     }
 }
 
-/// `content` with every edit made, and how many places each replaced.
-fn apply(content: &[u8], request: &FileEdit) -> Result<(Vec<u8>, Vec<u32>), EditError> {
+/// A file with every edit made.
+struct Applied {
+    content: Vec<u8>,
+    /// How many places each edit replaced.
+    replaced: Vec<u32>,
+    /// Where it differs now.
+    regions: Regions,
+}
+
+fn apply(content: &[u8], request: &FileEdit) -> Result<Applied, EditError> {
+    let mut regions = Regions::none();
     let mut content = Cow::Borrowed(content);
     let mut replaced = Vec::with_capacity(request.edits.len());
     for (at, edit) in request.edits.iter().enumerate() {
@@ -96,10 +108,11 @@ fn apply(content: &[u8], request: &FileEdit) -> Result<(Vec<u8>, Vec<u32>), Edit
         if size > EDITED {
             return Err(EditError::TooLarge { path: request.path.to_string() });
         }
+        regions = regions.then(memmem::find_iter(&content, &*old), old.len(), new.len());
         content = Cow::Owned(replace(&content, &old, &new, size));
         replaced.push(places as u32);
     }
-    Ok((content.into_owned(), replaced))
+    Ok(Applied { content: content.into_owned(), replaced, regions })
 }
 
 fn check(

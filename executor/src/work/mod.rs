@@ -30,6 +30,7 @@ mod temporary;
 pub mod undo;
 pub mod litter;
 mod edit;
+mod hunks;
 mod list;
 mod glob;
 mod grep;

@@ -2,7 +2,7 @@
 
 use super::LOOK;
 use super::beneath::{READING, regular};
-use super::bounds::{CHUNK, HASHED, SKIPPED};
+use super::bounds::{CHUNK, COUNTED, HASHED, SKIPPED};
 use super::failure::{SystemError, WorkError};
 use super::seen::Known;
 use super::{Intent, Worker};
@@ -83,7 +83,14 @@ fn whole(file: &File, size: u64) -> io::Result<broker_protocol::Read> {
     let size = size.max(content.len() as u64);
     let cut = content.len() > limit::READ;
     content.truncate(limit::READ);
-    Ok(answer(content, 1, size, cut))
+    let mut rest = file;
+    let behind = if cut {
+        rest.seek(SeekFrom::Start(limit::READ as u64))?;
+        count(&mut BufReader::with_capacity(CHUNK, rest.take(0)))?
+    } else {
+        Some(Skipped::default())
+    };
+    Ok(answer(content, 1, size, cut, behind))
 }
 
 /// Lines from `first` on, up to `most` of them and to [`limit::READ`] bytes.
@@ -102,19 +109,34 @@ fn lines(
     }
     source.get_mut().set_limit((limit::READ + CHUNK) as u64);
     let (content, cut) = take(&mut source, most.unwrap_or(u64::MAX)).map_err(failed)?;
+    let behind = count(&mut source).map_err(failed)?;
     let size = size.max(content.len() as u64);
-    Ok(answer(content, first, size, cut))
+    Ok(answer(content, first, size, cut, behind))
 }
 
-fn answer(content: Vec<u8>, first_line: u64, size: u64, cut: bool) -> broker_protocol::Read {
+/// The answer of `content`, where `behind` is what the file has behind it, if that was counted.
+fn answer(
+    content: Vec<u8>,
+    first_line: u64,
+    size: u64,
+    cut: bool,
+    behind: Option<Skipped>,
+) -> broker_protocol::Read {
     let shown = content.len() as u64;
     let whole = !cut && first_line == 1 && shown == size;
+    let total_lines = behind.map(|behind| {
+        let ends = first_line - 1 + memchr_iter(b'\n', &content).count() as u64 + behind.ends;
+        let last =
+            if behind.is_empty() { content.last() != Some(&b'\n') && shown > 0 } else { behind.within };
+        ends + u64::from(last)
+    });
     broker_protocol::Read {
         first_line,
         lines: count_lines(&content),
         size,
         truncated: cut.then_some(Truncated { total: Some(size), shown }),
         sha256: whole.then(|| digest(&content)),
+        total_lines,
         content,
     }
 }
@@ -132,13 +154,26 @@ fn nothing_there(
     }
 }
 
-/// What lies before the first line that is wanted.
+/// What lies before the lines that are wanted, or behind them.
 #[derive(Default)]
 struct Skipped {
     /// Line ends passed over.
     ends: u64,
     /// Whether the last byte passed over was not a line end.
     within: bool,
+}
+
+impl Skipped {
+    fn is_empty(&self) -> bool {
+        self.ends == 0 && !self.within
+    }
+}
+
+/// What there is from here to the end of the file; `None` where that is more than [`COUNTED`] bytes.
+fn count(source: &mut BufReader<Take<&File>>) -> io::Result<Option<Skipped>> {
+    source.get_mut().set_limit(COUNTED);
+    let behind = skip(source, u64::MAX)?;
+    Ok((source.get_ref().limit() > 0).then_some(behind))
 }
 
 /// Passes over `lines` lines, or as many as there are.

@@ -7,6 +7,7 @@ use super::Worker;
 use super::beneath::{ENTERING, OpenError, Place, READING, open_beneath, regular, regular_stat};
 use super::bounds::{HASHED, KEPT};
 use super::failure::{SystemError, WorkError};
+use super::hunks::Regions;
 use super::read::{digest, file_digest, read_at_most};
 use super::seen::{Known, Stamp, Unknown};
 use super::temporary::Temporary;
@@ -122,7 +123,14 @@ impl Worker {
         let before = self.before(request, &place, stat)?;
         let sha256 = digest(&request.content);
         let change = self.replace(&request.path, place, before.as_ref(), &request.content, sha256)?;
-        Ok(Written { bytes: request.content.len() as u64, created: before.is_none(), sha256, change })
+        let hunks = match &before {
+            None => Some(Vec::new()),
+            Some(before) => before
+                .content
+                .as_ref()
+                .and_then(|old| Regions::between(old, &request.content).hunks(old, &request.content)),
+        };
+        Ok(Written { bytes: request.content.len() as u64, created: before.is_none(), sha256, change, hunks })
     }
 
     /// Checks what stands at the target against what the request says about it.

@@ -793,6 +793,7 @@ mod tests {
                 size: size as u64,
                 truncated: None,
                 sha256: None,
+                total_lines: None,
             }))
         };
         assert_eq!((read(10_240).0.len(), read(10_240).1), (10_240, None));
@@ -834,6 +835,7 @@ mod tests {
             size: 2_000_000,
             truncated: Some(Truncated { total: Some(2_000_000), shown: 3 }),
             sha256: None,
+            total_lines: None,
         };
         let (text, about) = file(FileReply::Read(read), "a");
         assert_eq!(text, "ab\n[truncated: total=2000000 shown=2 strategy=head full=/p/a]");
@@ -876,11 +878,21 @@ mod tests {
     #[test]
     fn writes_and_edits_say_where() {
         let sha256 = Digest([0; 32]);
-        let (text, about) =
-            file(FileReply::Written(Written { bytes: 5, created: true, sha256, change: Some(3) }), "d/f");
+        let (text, about) = file(
+            FileReply::Written(Written {
+                bytes: 5,
+                created: true,
+                sha256,
+                change: Some(3),
+                hunks: Some(vec![]),
+            }),
+            "d/f",
+        );
         assert_eq!((text.as_str(), &about["path"]), ("wrote 5 bytes to d/f", &json!("/p/d/f")));
-        let (text, about) =
-            file(FileReply::Edited(Edited { replaced: vec![1, 2], bytes: 5, sha256, change: None }), "f");
+        let (text, about) = file(
+            FileReply::Edited(Edited { replaced: vec![1, 2], bytes: 5, sha256, change: None, hunks: None }),
+            "f",
+        );
         assert_eq!(
             (text.as_str(), &about["replaced"]),
             ("replaced 3 places in f (this cannot be undone)", &json!([1, 2]))

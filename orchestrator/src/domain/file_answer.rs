@@ -64,7 +64,7 @@ impl Place<'_> {
     fn written(self, written: &Written) -> Told {
         let kept = changes::note(written.change);
         let text = format!("wrote {} bytes to {}{kept}", written.bytes, name(&self.path.to_string()));
-        let Written { bytes, created, sha256, change } = *written;
+        let Written { bytes, created, sha256, change, .. } = *written;
         let sha256 = sha256.to_string();
         (text.into_bytes(), None, Details::Written { path: self.absolute, bytes, created, sha256, change })
     }
@@ -74,7 +74,7 @@ impl Place<'_> {
         let noun = if places == 1 { "place" } else { "places" };
         let kept = changes::note(edited.change);
         let text = format!("replaced {places} {noun} in {}{kept}", name(&self.path.to_string()));
-        let Edited { replaced, bytes, sha256, change } = edited;
+        let Edited { replaced, bytes, sha256, change, .. } = edited;
         let sha256 = sha256.to_string();
         (text.into_bytes(), None, Details::Edited { path: self.absolute, replaced, bytes, sha256, change })
     }

@@ -266,7 +266,15 @@ mod tests {
 
     fn read(content: &str) -> FileAnswer {
         let (content, size) = (content.as_bytes().to_vec(), content.len() as u64);
-        Ok(FileReply::Read(Read { content, first_line: 1, lines: 1, size, truncated: None, sha256: None }))
+        Ok(FileReply::Read(Read {
+            content,
+            first_line: 1,
+            lines: 1,
+            size,
+            truncated: None,
+            sha256: None,
+            total_lines: None,
+        }))
     }
 
     fn write(content: &str) -> Request {

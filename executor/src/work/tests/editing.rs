@@ -3,7 +3,7 @@
 use super::*;
 use crate::work::bounds::EDITED;
 use crate::work::read::digest;
-use broker_protocol::{Edit, Edited, FileEdit, Occurrence};
+use broker_protocol::{Edit, Edited, FileEdit, Hunk, Occurrence};
 use std::os::unix::fs::PermissionsExt;
 
 fn edit(old: &str, new: &str, occurrence: Occurrence) -> Edit {
@@ -42,6 +42,8 @@ fn each_edit_is_made_in_the_result_of_the_one_before() {
     let edited = ground.edit("a", vec![only("one", "two"), edit("two", "3", Occurrence::All)]).unwrap();
     assert_eq!((edited.replaced, edited.bytes), (vec![1, 3], 5));
     assert_eq!(edited.sha256, digest(b"3 3 3"));
+    let hunk = Hunk { old_start: 1, new_start: 1, old: b"one two two".into(), new: b"3 3 3".into() };
+    assert_eq!(edited.hunks, Some(vec![hunk]));
     assert_eq!(ground.content("project/a"), "3 3 3");
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o750);
     assert_eq!(ground.names("project"), ["a"]);

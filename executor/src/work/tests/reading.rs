@@ -1,6 +1,7 @@
 //! `file_read`.
 
 use super::*;
+use crate::work::bounds::COUNTED;
 use broker_protocol::Truncated;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixListener;
@@ -76,6 +77,26 @@ fn the_limit_holds_at_its_edge() {
             assert_eq!(read.sha256.is_some(), !cut);
             assert_eq!(read.size, size as u64);
         }
+    }
+}
+
+#[test]
+fn all_lines_of_the_file_are_counted_as_far_as_that_is_cheap() {
+    let ground = Ground::new();
+    let total = |offset, limit| ground.read_lines("a", offset, limit).unwrap().total_lines;
+    for (content, lines) in [("", 0), ("1", 1), ("1\n", 1), ("1\n2\r\n\n4", 4), ("1\n2\r\n\n4\n", 4)] {
+        ground.put("project/a", content);
+        let parts = [(None, None), (None, Some(1)), (Some(1), Some(3)), (Some(1), Some(9))];
+        assert!(parts.iter().all(|(offset, limit)| total(*offset, *limit) == Some(lines)), "{content:?}");
+        assert!(lines < 4 || total(Some(3), Some(1)) == Some(4) && total(Some(4), None) == Some(4));
+    }
+    // What is cut in a line has that line once.
+    ground.put("project/a", format!("{}\nlast", "x".repeat(limit::READ)));
+    assert_eq!((total(None, None), total(Some(1), Some(9))), (Some(2), Some(2)));
+    let counted = COUNTED as usize + limit::READ;
+    for (size, lines) in [(counted - 1, Some(1)), (counted, None)] {
+        ground.put("project/a", vec![b'x'; size]);
+        assert_eq!(total(None, None), lines, "{size}");
     }
 }
 

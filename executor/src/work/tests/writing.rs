@@ -1,7 +1,9 @@
 //! `file_write`.
 
 use super::*;
+use crate::work::bounds::KEPT;
 use crate::work::read::digest;
+use broker_protocol::Hunk;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 fn mode(path: &Path) -> u32 {
@@ -189,4 +191,24 @@ fn a_file_that_changes_between_look_and_rename_is_not_lost() {
     assert_eq!(Failed::from(error).kind, ErrorKind::InvalidInput);
     assert_eq!(ground.content("project/a"), "theirs");
     assert_eq!(ground.names("project"), ["a"]);
+}
+
+#[test]
+fn what_a_write_has_changed_is_told_as_far_as_it_is_known() {
+    let ground = Ground::new();
+    assert_eq!(ground.write("new", "a\n").unwrap().hunks, Some(vec![]));
+    assert_eq!(ground.write("new", "a\n").unwrap().hunks, Some(vec![]));
+    ground.put_known("a", "1\n2\n3\n4\n5");
+    let (old, new) = ("2\n3\n4\n5".into(), "2\n3\n4\nfive\n".into());
+    let hunk = Hunk { old_start: 2, new_start: 2, old, new };
+    assert_eq!(ground.write("a", "1\n2\n3\n4\nfive\n").unwrap().hunks, Some(vec![hunk]));
+    // More than may be told, and more than is held.
+    assert_eq!(ground.write("a", &"x".repeat(limit::HUNKS)).unwrap().hunks, None);
+    ground.put_known("held", vec![b'x'; KEPT]);
+    assert_eq!(ground.write("held", "x").unwrap().hunks, None);
+    let large = vec![b'x'; KEPT + 1];
+    ground.put("project/large", &large);
+    let (path, content, expected_sha256) = (zoned("large"), b"x".to_vec(), Some(digest(&large)));
+    let written = ground.write_with(FileWrite { path, content, overwrite: true, expected_sha256 }).unwrap();
+    assert_eq!(written.hunks, None);
 }

@@ -210,7 +210,13 @@ impl Slot {
     /// answer, this call fails and not the connection.
     fn take_answer(&self, outcome: &Outcome) -> Result<Option<FileAnswer>, ExecutorError> {
         match outcome {
-            Outcome::Answered => Ok(Some(frame::decode_whole(&self.answer.take())?)),
+            Outcome::Answered => {
+                let answer: FileAnswer = frame::decode_whole(&self.answer.take())?;
+                if answer.as_ref().is_ok_and(|reply| reply.check().is_err()) {
+                    return Err(ExecutorError::Protocol("an answer passes a limit"));
+                }
+                Ok(Some(answer))
+            }
             Outcome::Ran(_)
             | Outcome::Granted
             | Outcome::Refused(_)

@@ -180,6 +180,7 @@ fn read(content: &[u8]) -> FileAnswer {
         size: content.len() as u64,
         truncated: None,
         sha256: Some(broker_protocol::Digest([1; 32])),
+        total_lines: None,
     }))
 }
 
@@ -200,6 +201,7 @@ fn plain() -> Scripted {
             created: true,
             sha256: broker_protocol::Digest([0; 32]),
             change: None,
+            hunks: Some(vec![]),
         }))),
         Request::Effect(_) => (Ok(Outcome::Granted), None),
         _ => answered(Ok(FileReply::Listed(Listed { entries: vec![], truncated: None }))),
@@ -785,6 +787,7 @@ fn a_small_tool_reads_what_is_kept_and_replaces_it_by_its_digest() {
                     created: true,
                     sha256: broker_protocol::Digest([1; 32]),
                     change: None,
+                    hunks: Some(vec![]),
                 })))
             }
         }
@@ -822,6 +825,7 @@ fn a_change_that_others_overtake_is_tried_again_and_given_up() {
                         created: true,
                         sha256: broker_protocol::Digest([1; 32]),
                         change: None,
+                        hunks: Some(vec![]),
                     }))),
                 }
             }
@@ -919,6 +923,7 @@ fn a_call_of_several_requests_is_asked_about_once() {
             created: true,
             sha256: broker_protocol::Digest([1; 32]),
             change: None,
+            hunks: Some(vec![]),
         }))),
     });
     let sandbox = Scripted { question: Some(question(Channel::Relay)), ..script };
