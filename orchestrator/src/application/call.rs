@@ -18,8 +18,8 @@ use crate::ports::{
     Web, With,
 };
 use broker_protocol::{
-    CallId, Challenge, Channel, Effect, ErrorKind, Failed, GrantFault, Outcome, Request, Risk, Roots, Scope,
-    limit,
+    CallId, Challenge, Channel, Edited, Effect, ErrorKind, Failed, FileReply, GrantFault, Outcome, Request,
+    Risk, Roots, Scope, Written, limit,
 };
 use serde_json::Value;
 use std::borrow::Cow;
@@ -496,12 +496,28 @@ impl<R: Running> Call<R> {
         Answer::failed(&self.asked, Failed { kind: ErrorKind::Protocol, message })
     }
 
+    /// Takes secrets out of what gets something put before each of its lines: afterwards one of several lines is not found.
+    fn redact(&self, reply: &mut FileReply) {
+        let (FileReply::Written(Written { hunks: Some(hunks), .. })
+        | FileReply::Edited(Edited { hunks: Some(hunks), .. })) = reply
+        else {
+            return;
+        };
+        for hunk in hunks {
+            self.redactor.excerpt(&mut hunk.old);
+            self.redactor.excerpt(&mut hunk.new);
+        }
+    }
+
     /// Puts its end into words.
     pub fn answer(&self, finished: Result<Finished, Failed>) -> Answer {
         let mut answer = match finished {
             Ok(mut finished) => {
                 if let Outcome::Ran(ran) = &mut finished.outcome {
                     self.redactor.cut(&mut ran.output);
+                }
+                if let Some(Ok(reply)) = &mut finished.answer {
+                    self.redact(reply);
                 }
                 Answer::of(&self.asked, finished, &self.roots, self.profile)
             }

@@ -3,6 +3,7 @@
 //! Nothing is decided on a message here, only on the [`ErrorKind`].
 
 use super::clean::Cleaner;
+use super::difference::Difference;
 use super::file_answer::Place;
 use super::image::Image;
 use super::profile::{Ends, Profile, note};
@@ -161,7 +162,8 @@ pub struct Cut {
     pub full: Option<String>,
 }
 
-fn is_zero(count: &u64) -> bool {
+/// Whether there is nothing to count.
+pub(super) fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
@@ -196,6 +198,9 @@ pub enum Details {
         /// Number of the change; absent where it cannot be undone.
         #[serde(skip_serializing_if = "Option::is_none")]
         change: Option<u64>,
+        /// None of a file that is new.
+        #[serde(flatten)]
+        difference: Difference,
     },
     Edited {
         path: String,
@@ -204,6 +209,8 @@ pub enum Details {
         sha256: String,
         #[serde(skip_serializing_if = "Option::is_none")]
         change: Option<u64>,
+        #[serde(flatten)]
+        difference: Difference,
     },
     Searched {
         provider: &'static str,

@@ -1,6 +1,7 @@
 //! What a file tool found or did, in words: plain lines for the model, with a note where they stop.
 
 use super::answer::{Cut, Details};
+use super::difference::Difference;
 use super::profile::{Bound, Profile, note};
 use super::text::{name, unfinished};
 use super::{background, changes};
@@ -64,9 +65,14 @@ impl Place<'_> {
     fn written(self, written: &Written) -> Told {
         let kept = changes::note(written.change);
         let text = format!("wrote {} bytes to {}{kept}", written.bytes, name(&self.path.to_string()));
-        let Written { bytes, created, sha256, change, .. } = *written;
+        let Written { bytes, created, sha256, change, ref hunks } = *written;
         let sha256 = sha256.to_string();
-        (text.into_bytes(), None, Details::Written { path: self.absolute, bytes, created, sha256, change })
+        let difference = match created {
+            true => Difference::default(),
+            false => Difference::of(&self.path, hunks.as_deref()),
+        };
+        let path = self.absolute;
+        (text.into_bytes(), None, Details::Written { path, bytes, created, sha256, change, difference })
     }
 
     fn edited(self, edited: Edited) -> Told {
@@ -74,9 +80,11 @@ impl Place<'_> {
         let noun = if places == 1 { "place" } else { "places" };
         let kept = changes::note(edited.change);
         let text = format!("replaced {places} {noun} in {}{kept}", name(&self.path.to_string()));
-        let Edited { replaced, bytes, sha256, change, .. } = edited;
+        let Edited { replaced, bytes, sha256, change, hunks } = edited;
         let sha256 = sha256.to_string();
-        (text.into_bytes(), None, Details::Edited { path: self.absolute, replaced, bytes, sha256, change })
+        let difference = Difference::of(&self.path, hunks.as_deref());
+        let path = self.absolute;
+        (text.into_bytes(), None, Details::Edited { path, replaced, bytes, sha256, change, difference })
     }
 
     fn listed(self, listed: &Listed) -> Told {

@@ -16,6 +16,7 @@ pub mod text;
 pub mod time;
 pub mod visible;
 pub mod proposal;
+pub mod difference;
 pub mod clean;
 pub mod profile;
 pub mod image;

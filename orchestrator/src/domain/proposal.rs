@@ -2,14 +2,13 @@
 //!
 //! Nothing is left out: a long text is paged, never cut, because what matters may stand at its end.
 
-use super::visible;
+use super::{difference, visible};
 use broker_protocol::{
     Bash, Command, Edit, Effect, FileAnswer, FileEdit, FileReply, FileWrite, Occurrence, Request, Stdin,
 };
 use serde_json::{Value, json};
-use similar::{Algorithm, TextDiff};
 use std::borrow::Cow;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long the shortest difference is looked for; after that a longer one is shown.
 const DIFF: Duration = Duration::from_millis(500);
@@ -174,25 +173,12 @@ fn as_given(number: usize, edit: &Edit) -> Vec<String> {
     [head, signed('-', &edit.old), signed('+', &edit.new)].concat()
 }
 
-/// The difference of two texts by lines, with what stands around it.
+/// The difference of two texts by lines, with what stands around it, and what hides made visible.
 fn diff(old: &str, new: &str) -> Vec<String> {
     if old == new {
         return vec!["no change".into()];
     }
-    let diff = TextDiff::configure().algorithm(Algorithm::Myers).timeout(DIFF).diff_lines(old, new);
-    let mut shown = Vec::new();
-    for hunk in diff.unified_diff().context_radius(3).iter_hunks() {
-        shown.push(hunk.header().to_string());
-        for change in hunk.iter_changes() {
-            let text = change.value();
-            let whole = text.ends_with('\n');
-            shown.push(format!("{}{}", change.tag(), visible::line(text.strip_suffix('\n').unwrap_or(text))));
-            if !whole {
-                shown.push("\\ no line end".into());
-            }
-        }
-    }
-    shown
+    difference::lines(old, new, (1, 1), Instant::now() + DIFF, visible::line)
 }
 
 /// The input of a request as its tool takes it, in canonical names.
@@ -291,7 +277,15 @@ mod tests {
     fn a_write_is_a_difference_or_all_new() {
         let old = read("one\ntwo\nthree\n");
         let body = Proposal::new(&write("one\n2\u{200b}\nthree"), Some(&old)).body;
-        let want = ["@@ -1,3 +1,3 @@", " one", "-two", "-three", "+2\\u{200b}", "+three", "\\ no line end"];
+        let want = [
+            "@@ -1,3 +1,3 @@",
+            " one",
+            "-two",
+            "-three",
+            "+2\\u{200b}",
+            "+three",
+            "\\ No newline at end of file",
+        ];
         assert_eq!(body, want);
         let missing = Err(Failed { kind: ErrorKind::NotFound, message: "no\x1b file".into() });
         let new = Proposal::new(&write("a\nb\n"), Some(&missing));

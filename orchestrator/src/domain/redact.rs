@@ -3,9 +3,9 @@
 //! Only values as they are: one that a command encodes, cuts or spells out another way is not seen. It is a net under the
 //! layers that keep secrets out of a cell, and no wall.
 
-use aho_corasick::{AhoCorasick, MatchKind};
+use aho_corasick::{AhoCorasick, MatchKind, PatternID};
 use broker_protocol::Captured;
-use policies::secret::Secret;
+use policies::secret::{Secret, VALUE_MIN};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 
@@ -23,6 +23,16 @@ struct Search {
     /// Whether a secret begins with this byte.
     begins: [bool; 256],
     longest: usize,
+    /// The same for what may begin and end within a secret; `None` where none has several lines.
+    lines: Option<Box<Search>>,
+}
+
+/// The lines of a secret that has several, each as a secret by itself.
+fn lines_of(secret: &Secret) -> Vec<Secret> {
+    let lines = secret.value.split(|byte| *byte == b'\n');
+    let lines = lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    let long = lines.filter(|line| (VALUE_MIN..secret.value.len()).contains(&line.len()));
+    long.map(|line| Secret { name: secret.name.clone(), value: line.to_vec() }).collect()
 }
 
 /// `value` with `change` made in every text in it, names of fields too.
@@ -41,19 +51,12 @@ fn texts(value: &Value, change: &impl Fn(&str) -> String) -> Value {
 impl Redactor {
     /// Looks for `secrets`, none of which is empty.
     pub fn new(secrets: Vec<Secret>) -> Self {
-        if secrets.is_empty() {
-            return Self(None);
+        let mut search = Search::new(secrets.clone());
+        let lines: Vec<Secret> = secrets.iter().flat_map(lines_of).collect();
+        if let Some(search) = search.as_mut().filter(|_| !lines.is_empty()) {
+            search.lines = Search::new([secrets, lines].concat()).map(Box::new);
         }
-        let mut begins = [false; 256];
-        secrets
-            .iter()
-            .filter_map(|secret| secret.value.first())
-            .for_each(|byte| begins[usize::from(*byte)] = true);
-        let longest = secrets.iter().map(|secret| secret.value.len()).max().unwrap_or(0);
-        let values = secrets.iter().map(|secret| &secret.value);
-        // It fails on patterns of gigabytes, and an environment has no such.
-        let automaton = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(values);
-        Self(automaton.ok().map(|automaton| Search { automaton, secrets, begins, longest }))
+        Self(search)
     }
 
     /// Whether there is anything to look for.
@@ -70,6 +73,25 @@ impl Redactor {
         let end = search.pass(bytes, bytes.len(), &mut clear);
         clear.extend_from_slice(&bytes[end..]);
         Cow::Owned(clear)
+    }
+
+    /// `bytes` without secrets, and without lines of them: these are lines of a file, and a secret may go on before and behind.
+    /// The line ends in a secret stay, so that all lines keep their numbers.
+    pub fn excerpt(&self, bytes: &mut Vec<u8>) {
+        let Some(search) = &self.0 else { return };
+        let search = search.lines.as_deref().unwrap_or(search);
+        let mut clear = Vec::new();
+        let mut at = 0;
+        for found in search.automaton.find_iter(&*bytes) {
+            clear.extend_from_slice(&bytes[at..found.start()]);
+            clear.extend(search.mark(found.pattern()).bytes());
+            clear.extend(bytes[found.range()].iter().filter(|byte| **byte == b'\n'));
+            at = found.end();
+        }
+        if at > 0 {
+            clear.extend_from_slice(&bytes[at..]);
+            *bytes = clear;
+        }
     }
 
     /// `text` without secrets.
@@ -122,13 +144,30 @@ impl Redactor {
 }
 
 impl Search {
+    /// Looks for `secrets`; `None` where there are none.
+    fn new(secrets: Vec<Secret>) -> Option<Self> {
+        if secrets.is_empty() {
+            return None;
+        }
+        let mut begins = [false; 256];
+        secrets
+            .iter()
+            .filter_map(|secret| secret.value.first())
+            .for_each(|byte| begins[usize::from(*byte)] = true);
+        let longest = secrets.iter().map(|secret| secret.value.len()).max().unwrap_or(0);
+        let values = secrets.iter().map(|secret| &secret.value);
+        // It fails on patterns of gigabytes, and an environment has no such.
+        let automaton = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(values);
+        Some(Self { automaton: automaton.ok()?, secrets, begins, longest, lines: None })
+    }
+
     /// Appends what of `bytes` begins before `end`, without secrets; returns where it stopped, which is behind `end` where a
     /// secret reaches over it.
     fn pass(&self, bytes: &[u8], end: usize, clear: &mut Vec<u8>) -> usize {
         let mut at = 0;
         for found in self.automaton.find_iter(bytes).take_while(|found| found.start() < end) {
             clear.extend_from_slice(&bytes[at..found.start()]);
-            clear.extend_from_slice(format!("[redacted:{}]", self.secrets[found.pattern()].name).as_bytes());
+            clear.extend(self.mark(found.pattern()).bytes());
             at = found.end();
         }
         if at < end {
@@ -136,6 +175,11 @@ impl Search {
             at = end;
         }
         at
+    }
+
+    /// What stands where a secret was.
+    fn mark(&self, pattern: PatternID) -> String {
+        format!("[redacted:{}]", self.secrets[pattern].name)
     }
 
     /// Where the longest end of `bytes` begins, from `from` on, that may still become a secret.
@@ -250,6 +294,29 @@ mod tests {
         assert_eq!(&*stream.push(b"ond"), b"second");
         assert_eq!(&*stream.push(b"secret-"), b"");
         assert_eq!(stream.rest(), b"secret-");
+    }
+
+    #[test]
+    fn of_an_excerpt_no_line_of_a_secret_is_left_and_lines_keep_their_numbers() {
+        let key = "--- begin ---\r\nfirst-line-1\nsecond-line\nab\n--- end ---";
+        let both = redactor(&[("KEY", key), ("A", "secret-a")]);
+        let excerpt = |text: &str| {
+            let mut bytes = text.as_bytes().to_vec();
+            both.excerpt(&mut bytes);
+            assert_eq!(text.matches('\n').count(), bytes.iter().filter(|byte| **byte == b'\n').count());
+            String::from_utf8(bytes).unwrap()
+        };
+        assert_eq!(excerpt("plain\n"), "plain\n");
+        assert_eq!(excerpt(&format!("k={key};\nsecret-a\n")), "k=[redacted:KEY]\n\n\n\n;\n[redacted:A]\n");
+        // It begins before, it goes on behind, or both.
+        assert_eq!(excerpt("second-line\nab\n--- end ---;\nx\n"), "[redacted:KEY]\nab\n[redacted:KEY];\nx\n");
+        assert_eq!(excerpt("k=--- begin ---\n"), "k=[redacted:KEY]\n");
+        assert_eq!(excerpt("first-line-1\r\nsecond-line\n"), "[redacted:KEY]\r\n[redacted:KEY]\n");
+        // Elsewhere a line of it is nobody's secret.
+        assert_eq!(both.text("first-line-1"), "first-line-1");
+        let mut none = b"secret-a".to_vec();
+        redactor(&[]).excerpt(&mut none);
+        assert_eq!(none, b"secret-a");
     }
 
     #[test]

@@ -95,7 +95,7 @@ impl<'a> Metadata<'a> {
         let about = if known().is_idle() {
             Clear::Plain(about)
         } else {
-            Clear::Redacted(known().value(&json!(about)))
+            Clear::Redacted(known().whole(&json!(about)).into_owned())
         };
         let orchestrator_missing = confine::in_force().map(Confinement::missing).unwrap_or_default();
         Self { about, orchestrator_missing }
