@@ -7,6 +7,8 @@
 
 use super::registry::{Added, Entry, Registry};
 use crate::domain::answer::{Answer, Asked, Details, Finished, Told};
+use crate::domain::clean;
+use crate::domain::numbered::Form;
 use crate::domain::profile::Profile;
 use crate::domain::redact::Redactor;
 use crate::domain::request::{InputError, Plan, live};
@@ -219,7 +221,10 @@ impl<W: Web> Tools<W> {
             }
         };
         match plan {
-            Plan::Request(request) => self.request(call, sandbox, request, caller).await,
+            Plan::Request(request) => self.request(call, sandbox, request, Form::Raw, caller).await,
+            Plan::Numbered(read) => {
+                self.request(call, sandbox, Request::FileRead(read), Form::Numbered, caller).await
+            }
             Plan::State(order) => self.keep(call, sandbox, &order, caller).await,
             Plan::Image(path) => self.image(call, sandbox, &path, caller).await,
             Plan::Web(ask) => match self.leave(call, sandbox, ask.effect(), caller).await {
@@ -238,17 +243,19 @@ impl<W: Web> Tools<W> {
         }
     }
 
-    /// One request whose answer is shown as it is.
+    /// One request whose answer is shown as it is, a file in this form.
     pub(super) async fn request<S: Sandbox>(
         &self,
         call: u64,
         sandbox: &S,
         mut request: Request,
+        form: Form,
         caller: &mut impl Caller<<S::Call as Running>::Control>,
     ) -> Answer {
         self.settings.profile.widen(&mut request);
         match self.start(call, sandbox, request, caller).await {
             Ok(mut under_way) => {
+                under_way.asked.form = form;
                 let finished = under_way.finished(caller).await;
                 under_way.answer(finished)
             }
@@ -497,15 +504,24 @@ impl<R: Running> Call<R> {
     }
 
     /// Takes secrets out of what gets something put before each of its lines: afterwards one of several lines is not found.
-    fn redact(&self, reply: &mut FileReply) {
-        let (FileReply::Written(Written { hunks: Some(hunks), .. })
-        | FileReply::Edited(Edited { hunks: Some(hunks), .. })) = reply
-        else {
-            return;
-        };
-        for hunk in hunks {
-            self.redactor.excerpt(&mut hunk.old);
-            self.redactor.excerpt(&mut hunk.new);
+    /// Out of what has no other look at it goes what is not seen, too: says how much that was.
+    fn prepare(&self, reply: &mut FileReply) -> u64 {
+        match reply {
+            FileReply::Written(Written { hunks: Some(hunks), .. })
+            | FileReply::Edited(Edited { hunks: Some(hunks), .. }) => {
+                for hunk in hunks {
+                    self.redactor.excerpt(&mut hunk.old);
+                    self.redactor.excerpt(&mut hunk.new);
+                }
+                0
+            }
+            FileReply::Read(read) if self.asked.form == Form::Numbered => {
+                self.redactor.excerpt(&mut read.content);
+                let (clean, stripped) = clean::lines(&read.content);
+                read.content = clean;
+                stripped
+            }
+            _ => 0,
         }
     }
 
@@ -516,10 +532,11 @@ impl<R: Running> Call<R> {
                 if let Outcome::Ran(ran) = &mut finished.outcome {
                     self.redactor.cut(&mut ran.output);
                 }
-                if let Some(Ok(reply)) = &mut finished.answer {
-                    self.redact(reply);
-                }
-                Answer::of(&self.asked, finished, &self.roots, self.profile)
+                let reply = finished.answer.as_mut().and_then(|answer| answer.as_mut().ok());
+                let stripped = reply.map_or(0, |reply| self.prepare(reply));
+                let mut answer = Answer::of(&self.asked, finished, &self.roots, self.profile);
+                answer.about.stripped = stripped;
+                answer
             }
             Err(failed) => Answer::failed(&self.asked, failed),
         };

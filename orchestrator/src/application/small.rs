@@ -5,6 +5,7 @@ use super::call::Tools;
 use crate::domain::answer::{Answer, Asked, Details};
 use crate::domain::clean::Cleaner;
 use crate::domain::image::{self, Image};
+use crate::domain::numbered::Form;
 use crate::domain::state::Order;
 use crate::domain::test_report::{Counts, Framework};
 use crate::ports::{Approval, Approver, Audience, Caller, Gone, Question, Running, Sandbox, Web};
@@ -127,7 +128,7 @@ impl<W: Web> Tools<W> {
         command: Bash,
         caller: &mut impl Caller<<S::Call as Running>::Control>,
     ) -> Answer {
-        let mut answer = self.request(call, sandbox, Request::Bash(command), caller).await;
+        let mut answer = self.request(call, sandbox, Request::Bash(command), Form::Raw, caller).await;
         answer.about.tool = "run_tests".into();
         let Details::Command { timeout, spill } = std::mem::take(&mut answer.about.details) else {
             return answer;

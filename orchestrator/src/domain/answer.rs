@@ -6,6 +6,7 @@ use super::clean::Cleaner;
 use super::difference::Difference;
 use super::file_answer::Place;
 use super::image::Image;
+use super::numbered::Form;
 use super::profile::{Ends, Profile, note};
 use super::test_report::Counts;
 use super::text::{continued, unfinished};
@@ -29,6 +30,8 @@ pub struct Asked {
     pub program: Option<String>,
     /// The idle limit of a command, in seconds.
     pub idle_s: Option<u32>,
+    /// How the lines of a file are shown.
+    pub form: Form,
 }
 
 impl Asked {
@@ -50,12 +53,12 @@ impl Asked {
             Request::FileBytes(bytes) => (Some(&bytes.path), None, None),
             Request::State(_) | Request::Effect(_) => (None, None, None),
         };
-        Self { tool: request.tool().to_owned().into(), path: path.cloned(), program, idle_s }
+        Self { tool: request.tool().to_owned().into(), path: path.cloned(), program, idle_s, form: Form::Raw }
     }
 
     /// For a call that never became a request.
     pub fn only(tool: impl Into<Cow<'static, str>>) -> Self {
-        Self { tool: tool.into(), path: None, program: None, idle_s: None }
+        Self { tool: tool.into(), path: None, program: None, idle_s: None, form: Form::Raw }
     }
 }
 
@@ -189,6 +192,15 @@ pub enum Details {
         size: u64,
         #[serde(skip_serializing_if = "Option::is_none")]
         sha256: Option<String>,
+        /// Lines of the whole file; absent where they were not counted.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        total_lines: Option<u64>,
+        /// The offset to go on with, where the file does.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        next: Option<u64>,
+        /// Lines of which only the beginning is shown.
+        #[serde(skip_serializing_if = "is_zero")]
+        cut_lines: u64,
     },
     Written {
         path: String,
@@ -434,7 +446,7 @@ impl Answer {
             let message = Cleaner::default().clean(error.message.as_bytes()).into_owned();
             error.message = String::from_utf8_lossy(&message).into_owned();
         }
-        self.about.stripped = cleaner.stripped();
+        self.about.stripped += cleaner.stripped();
     }
 
     /// Cuts the text at `most` bytes, with a note.
@@ -507,7 +519,7 @@ impl Answer {
             None => return Self::refused(asked, None, "the executor sent no answer".to_owned()),
         };
         let path = asked.path.clone().unwrap_or_else(|| ZonePath::root(Zone::Project));
-        let place = Place { absolute: roots.absolute(&path), path, profile };
+        let place = Place { absolute: roots.absolute(&path), path, profile, form: asked.form };
         let (text, truncated, details) = place.tell(reply, roots);
         let mut answer = Self::said(asked, text, details);
         answer.about.truncated = truncated;
@@ -657,7 +669,7 @@ mod tests {
 
     fn asked(path: Option<&str>) -> Asked {
         let path = path.map(|path| roots().parse(path).unwrap());
-        Asked { tool: "t".into(), path, program: Some("prog".into()), idle_s: Some(3) }
+        Asked { tool: "t".into(), path, program: Some("prog".into()), idle_s: Some(3), form: Form::Raw }
     }
 
     fn answer(outcome: Outcome, file: Option<FileAnswer>, path: &str) -> Answer {

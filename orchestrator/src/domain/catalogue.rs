@@ -8,7 +8,7 @@ use super::field::{Field, Input, Kind, object_schema};
 use super::request::{self, InputError, Plan, Rewrite, Work};
 use super::small;
 use super::web;
-use broker_protocol::{Risk, Roots, limit};
+use broker_protocol::{Request, Risk, Roots, limit};
 use serde_json::{Value, json};
 
 /// What a tool works on.
@@ -79,8 +79,10 @@ impl Tool {
             Work::Request(build) => Plan::Request(build(input, roots)?),
             Work::Other(build) => build(input, roots)?,
         };
-        if let Plan::Request(request) = &plan {
-            request.check()?;
+        match &plan {
+            Plan::Request(request) => request.check()?,
+            Plan::Numbered(read) => Request::FileRead(read.clone()).check()?,
+            _ => {}
         }
         Ok(plan)
     }
@@ -301,9 +303,15 @@ pub static TOOLS: [Tool; 23] = [
             FILE,
             Field::may("offset", LINES, "First line to read, counted from 1."),
             Field::may("limit", LINES, "How many lines to read.").or(&["line_limit", "lineLimit"]),
+            Field::may(
+                "numbered",
+                Kind::Flag,
+                "Put before each line its number in the file and a tab, cut lines after 2000 characters, and say at the end how many \
+                 lines remain; the text as it is if absent.",
+            ),
         ],
         rewrite: request::lines_from_to,
-        build: Work::Request(request::file_read),
+        build: Work::Other(request::file_read),
     },
     Tool {
         name: "file_write",

@@ -140,6 +140,21 @@ impl Cleaner {
     }
 }
 
+/// What may be shown of lines of a file before something is put in front of each, and how much was taken out. A carriage
+/// return within a line is shown as `␍`: it would begin a line that has nothing in front.
+pub fn lines(bytes: &[u8]) -> (Vec<u8>, u64) {
+    let mut marked = Vec::with_capacity(bytes.len());
+    for (at, byte) in bytes.iter().enumerate() {
+        match byte {
+            b'\r' if bytes.get(at + 1) != Some(&b'\n') => marked.extend("␍".bytes()),
+            byte => marked.push(*byte),
+        }
+    }
+    let mut cleaner = Cleaner::of_file();
+    let clean = cleaner.clean(&marked).into_owned();
+    (clean, cleaner.stripped())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -213,6 +228,12 @@ mod tests {
         let mut cleaner = Cleaner::default();
         cleaner.clean("a\u{1b}[31mb\u{202e}\u{0}".as_bytes());
         assert_eq!(cleaner.stripped(), 3);
+    }
+
+    #[test]
+    fn lines_stay_the_lines_they_were() {
+        let (clean, stripped) = lines(b"a\r\nb\rc\r\r\n\x1b]0;\xff\nd\r");
+        assert_eq!((String::from_utf8(clean).unwrap().as_str(), stripped), ("a\r\nb␍c␍\r\n\nd␍", 1));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What differs between two states of a text, by lines, as a unified diff: for who has to allow a change, and for the
 //! records of one that was made.
 
-use super::clean::Cleaner;
+use super::clean;
 use super::text::name;
 use broker_protocol::{Hunk, ZonePath};
 use serde::Serialize;
@@ -55,9 +55,8 @@ impl Difference {
 
 /// What of a file's bytes may be shown.
 fn shown(bytes: &[u8], stripped: &mut u64) -> String {
-    let mut cleaner = Cleaner::of_file();
-    let clean = cleaner.clean(bytes);
-    *stripped += cleaner.stripped();
+    let (clean, taken) = clean::lines(bytes);
+    *stripped += taken;
     String::from_utf8_lossy(&clean).into_owned()
 }
 
@@ -152,7 +151,7 @@ mod tests {
     #[test]
     fn what_is_not_seen_goes_and_is_counted_and_makes_no_line_of_its_own() {
         let shown = told(&[(1, 1, b"a\n", "\u{1b}[2Jb\u{202e}c\r+d\n".as_bytes())]);
-        let want = "--- a/d/f\n+++ b/d/f\n@@ -1 +1,2 @@\n-a\n+bc\n++d\n";
+        let want = "--- a/d/f\n+++ b/d/f\n@@ -1 +1 @@\n-a\n+bc␍+d\n";
         assert_eq!((shown.diff.as_deref(), shown.diff_stripped), (Some(want), 2));
         let path = ZonePath::new(Zone::Project, "two\nlines").unwrap();
         let hunk = Hunk { old_start: u64::MAX, new_start: 0, old: b"a\n".into(), new: vec![] };

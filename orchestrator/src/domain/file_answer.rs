@@ -2,6 +2,7 @@
 
 use super::answer::{Cut, Details};
 use super::difference::Difference;
+use super::numbered::{Form, Shown, goes_on, lines_shown};
 use super::profile::{Bound, Profile, note};
 use super::text::{name, unfinished};
 use super::{background, changes};
@@ -18,6 +19,8 @@ pub struct Place<'a> {
     pub absolute: String,
     /// How much is shown.
     pub profile: &'a Profile,
+    /// How the lines of a file are shown.
+    pub form: Form,
 }
 
 /// Text for the model, what was left out of it, and what else is known.
@@ -44,22 +47,28 @@ impl Place<'_> {
     }
 
     fn read(self, read: Read) -> Told {
-        let mut text = read.content;
-        let most = self.profile.file.cut(text.len());
-        let cut = most.is_some() || read.truncated.is_some();
-        let cut = cut.then(|| {
-            text.truncate(most.unwrap_or(text.len()));
-            text.truncate(text.len() - unfinished(&text));
-            let (total, shown) = (Some(read.size), text.len() as u64);
+        let Read { content, first_line, lines, size, truncated, sha256, total_lines } = read;
+        let Shown { mut text, bytes, cut, cut_lines } =
+            self.form.show(content, first_line, self.profile.file);
+        let stopped = cut || truncated.is_some();
+        let next = first_line.saturating_add(lines_shown(&text, stopped));
+        let remaining = total_lines.map(|total| total.saturating_add(1).saturating_sub(next));
+        let next = (remaining != Some(0)).then_some(next);
+        let cut = stopped.then(|| {
+            let half = unfinished(&text);
+            text.truncate(text.len() - half);
+            let (total, shown) = (Some(size), bytes - half as u64);
             Cut { total, shown, strategy: "head", full: Some(self.absolute.clone()) }
         });
-        if let Some(cut) = &cut {
-            text.extend_from_slice(b"\n");
-            text.extend_from_slice(cut.note().as_bytes());
+        let goes_on = next.filter(|_| self.form == Form::Numbered).map(|next| goes_on(remaining, next));
+        for note in cut.iter().map(Cut::note).chain(goes_on) {
+            if self.form == Form::Raw || text.last().is_some_and(|last| *last != b'\n') {
+                text.push(b'\n');
+            }
+            text.extend_from_slice(note.as_bytes());
         }
-        let sha256 = read.sha256.map(|digest| digest.to_string());
-        let (first_line, lines, size) = (read.first_line, read.lines, read.size);
-        (text, cut, Details::Read { path: self.absolute, first_line, lines, size, sha256 })
+        let (path, sha256) = (self.absolute, sha256.map(|digest| digest.to_string()));
+        (text, cut, Details::Read { path, first_line, lines, size, sha256, total_lines, next, cut_lines })
     }
 
     fn written(self, written: &Written) -> Told {

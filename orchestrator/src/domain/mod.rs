@@ -17,6 +17,7 @@ pub mod time;
 pub mod visible;
 pub mod proposal;
 pub mod difference;
+pub mod numbered;
 pub mod clean;
 pub mod profile;
 pub mod image;

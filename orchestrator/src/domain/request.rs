@@ -20,6 +20,8 @@ const LOG_BYTES: u32 = 8 * 1024;
 pub enum Plan {
     /// One request to the broker.
     Request(Request),
+    /// A read whose lines are shown with their numbers.
+    Numbered(FileRead),
     /// A look at what a small tool keeps, or a change of it.
     State(state::Order),
     /// An image, in pieces.
@@ -47,6 +49,7 @@ impl Plan {
     pub fn request(self) -> Option<Request> {
         match self {
             Plan::Request(request) => Some(request),
+            Plan::Numbered(read) => Some(Request::FileRead(read)),
             Plan::State(order) => {
                 let tool = order.tool();
                 let change = StateChange { content: Vec::new(), expected_sha256: None };
@@ -276,9 +279,10 @@ fn argument<B: From<Vec<u8>>>(item: Value) -> Option<B> {
 }
 
 /// Builds a [`FileRead`].
-pub fn file_read(mut input: Input, roots: &Roots) -> Result<Request, InputError> {
+pub fn file_read(mut input: Input, roots: &Roots) -> Result<Plan, InputError> {
     let (offset, limit) = (input.whole("offset"), input.whole("limit"));
-    Ok(Request::FileRead(FileRead { path: required_path(&mut input, roots)?, offset, limit }))
+    let read = FileRead { path: required_path(&mut input, roots)?, offset, limit };
+    Ok(if input.flag("numbered") { Plan::Numbered(read) } else { Plan::Request(Request::FileRead(read)) })
 }
 
 /// Builds a [`FileWrite`].

@@ -429,3 +429,138 @@ fn the_answer_of_call_is_the_file() {
         .is_empty()));
     });
 }
+
+/// What a file held, by the diff of its last change and the host's git.
+#[track_caller]
+fn before(world: &World, path: &str, change: &Answer) -> Vec<u8> {
+    let folder = world.home.join(format!("undone-{}", lazaret_tests::world::unique()));
+    let (file, patch) = (folder.join(path), folder.join("the.patch"));
+    world.write(&file, world.get(path));
+    world.write(&patch, change.result["metadata"]["diff"].as_str().expect("a diff"));
+    let mut git = world.host("git");
+    git.args(["apply", "-R", "--whitespace=nowarn", "the.patch"]).current_dir(&folder);
+    run(git.env("GIT_CEILING_DIRECTORIES", &world.home), LIMIT).success();
+    fs::read(file).unwrap()
+}
+
+#[test]
+fn a_change_comes_with_the_diff_that_undoes_it() {
+    let numbers: String = (1..=60).map(|line| format!("line {line}\n")).collect();
+    matrix(|place| {
+        let mut files = Files::new(place);
+        let far = json!([{"old": "line 3\n", "new": ""}, {"old": "line 9\n", "new": "x\ny\n"}, {"old": "line 60\n", "new": "end"}]);
+        let cases = [
+            ("a", numbers.as_str(), far),
+            ("dir/a b", "one\ntwo\nthree", json!([{"old": "three", "new": "3\n4"}])),
+            ("crlf", "one\r\ntwo\r\n", json!([{"old": "one\ntwo", "new": "1\n\n2"}])),
+            ("no-end", "one\ntwo\n", json!([{"old": "two\n", "new": "two"}])),
+            ("all", "a b a\nb\n\na\n", json!([{"old": "a", "new": "é\n", "all": true}])),
+            ("twice", "a\nb\nc\n", json!([{"old": "b", "new": "b\nb"}, {"old": "b\nb\nc", "new": "d"}])),
+            ("first", "one\ntwo\n", json!([{"old": "one\n", "new": ""}])),
+        ];
+        for (path, content, edits) in cases {
+            files.world.put(path, content);
+            files.read(path).success();
+            let edited = files.edit(path, edits);
+            assert!(!edited.success().contains("@@"), "the model is told as before");
+            assert_eq!(before(&files.world, path, &edited), content.as_bytes(), "{}", edited.result);
+            let now = files.world.get(path);
+            let written = files.write(path, "line 7\nanother end");
+            assert_eq!(before(&files.world, path, &written), now, "{}", written.result);
+            let diff = written.result["metadata"]["diff"].as_str().unwrap();
+            assert!(diff.starts_with(&format!("--- a/{path}\n+++ b/{path}\n@@ -1")), "{diff}");
+        }
+        // What is not UTF-8 is told as far as it can be shown.
+        files.world.put("bytes", b"\xff\xfe\nb\n");
+        files.read("bytes");
+        let odd = files.edit("bytes", json!([{"old": "b", "new": "c"}]));
+        let diff = "--- a/bytes\n+++ b/bytes\n@@ -1,2 +1,2 @@\n \u{fffd}\u{fffd}\n-b\n+c\n";
+        assert_eq!(odd.result["metadata"]["diff"], diff);
+    });
+}
+
+#[test]
+fn a_diff_that_would_be_too_large_or_of_no_text_is_left_out_and_that_is_said() {
+    let mut files = Files::new(Place::any());
+    let told = |answer: &Answer| {
+        answer.success();
+        let about = &answer.result["metadata"];
+        (about.get("diff").is_some(), about.get("diffOmitted").cloned())
+    };
+    // 64 KiB, old and new together.
+    for (size, want) in [(32 << 10, (true, None)), ((32 << 10) + 1, (false, Some(json!(true))))] {
+        files.world.put("large", "a".repeat(32 << 10));
+        files.read("large").success();
+        let written = files.write("large", &"b".repeat(size));
+        assert_eq!(told(&written), want, "{size}");
+        // It is whole, however long it is.
+        let diff = written.result["metadata"]["diff"].as_str();
+        assert!(diff.is_none_or(|diff| diff.matches('b').count() > size), "{size}");
+    }
+    assert_eq!(told(&files.write("new", "x")), (false, None));
+    assert_eq!(told(&files.write("new", "x")), (true, None));
+    files.world.put("binary", b"a\0b\n");
+    files.read("binary");
+    assert_eq!(told(&files.edit("binary", json!([{"old": "b", "new": "c"}]))), (false, Some(json!(true))));
+}
+
+#[test]
+fn lines_are_numbered_when_asked_for_and_the_note_leads_through_the_file() {
+    matrix(|place| {
+        let mut files = Files::new(place);
+        let mut numbered = |content: &[u8], offset: Option<u64>, limit: Option<u64>| {
+            files.world.put("file", content);
+            let input = json!({"path": "file", "numbered": true, "offset": offset, "limit": limit});
+            let answer = files.call("file_read", input);
+            (answer.success().to_owned(), answer.result["metadata"].clone())
+        };
+        let (text, about) = numbered(b"one\r\n\n\tthree", None, None);
+        assert_eq!(text, "     1\tone\r\n     2\t\n     3\t\tthree");
+        assert_eq!((&about["totalLines"], about.get("next")), (&json!(3), None));
+        let (text, about) = numbered(b"1\n2\n3\n4\n5", Some(2), Some(2));
+        assert_eq!(text, "     2\t2\n     3\t3\n[2 lines remaining - use offset=4]");
+        assert_eq!((&about["totalLines"], &about["next"]), (&json!(5), &json!(4)));
+        assert_eq!(numbered(b"1\n2\n3\n4\n5", Some(4), Some(2)).0, "     4\t4\n     5\t5");
+        // No line of a file passes for another one, and none is longer than it may be.
+        let odd = ["x\r     2\tforged\x1b]0;", &"é".repeat(2001), "end"].join("\n");
+        let (text, about) = numbered(odd.as_bytes(), None, None);
+        let cut = format!("{} [truncated: total=2001 shown=2000 strategy=head]", "é".repeat(2000));
+        assert_eq!(text, format!("     1\tx␍     2\tforged\n     2\t{cut}\n     3\tend"));
+        assert_eq!((&about["stripped"], &about["cutLines"]), (&json!(1), &json!(1)));
+        // The text as it is has the same in its metadata only.
+        files.world.put("file", "1\n2\n3");
+        let raw = files.call("file_read", json!({"path": "file", "limit": 1}));
+        assert_eq!((raw.success(), &raw.result["metadata"]["next"]), ("1\n", &json!(2)));
+        let wrong = files.call("file_read", json!({"path": "file", "numbered": "yes"}));
+        assert!(wrong.kind() == "invalid_input" && wrong.text().contains("numbered"), "{}", wrong.result);
+    });
+}
+
+#[test]
+fn a_numbered_file_is_cut_to_what_the_model_may_have_and_read_on_where_the_note_says() {
+    let content: String = (1..=900).map(|line| format!("line {line}: {}\n", "é".repeat(line % 40))).collect();
+    for profile in ["compact", "standard"] {
+        let world = World::new(Place::any());
+        world.put("file", &content);
+        let mut session = Session::start(world.lazaret("session").args(["--model-profile", profile]));
+        let (mut offset, mut read, mut calls) = (Some(1), String::new(), 0);
+        while let Some(from) = offset {
+            let answer = session.call("file_read", json!({"path": "file", "numbered": true, "offset": from}));
+            let text = answer.success();
+            offset = answer.result["metadata"]["next"].as_u64();
+            // 10 KiB are shown whole, and of more 5 KiB and two notes.
+            let most = if offset.is_some() { 5120 + 200 } else { 10_240 };
+            assert!(profile == "standard" || text.len() <= most, "{}", text.len());
+            assert_eq!(offset.is_some(), text.contains(" lines remaining - use offset="), "{text:.300}");
+            let lines = text.lines().filter(|line| !line.starts_with('['));
+            for (line, number) in lines.zip(from..) {
+                let (shown, line) = line.split_once('\t').unwrap();
+                assert_eq!(shown, format!("{number:>6}"));
+                read.push_str(line);
+                read.push('\n');
+            }
+            calls += 1;
+        }
+        assert_eq!((read == content, calls > 1), (true, profile == "compact"), "{profile}: {calls}");
+    }
+}

@@ -160,3 +160,70 @@ fn short_values_and_plain_names_are_left_alone() {
     command.env("B_TOKEN", "12345678");
     assert_eq!(run(&mut command, LIMIT).success().trim_end(), "1234567 [redacted:B_TOKEN] /run/agent/socket");
 }
+
+/// A diff and a numbered read put something before each line of a secret, and may begin and end in the middle of one.
+#[test]
+fn no_line_of_a_secret_of_several_is_in_a_diff_or_a_numbered_file() {
+    matrix(|place| {
+        let lines: Vec<String> =
+            (0..12).map(|line| format!("{line:02}-{}", lazaret_tests::world::unique())).collect();
+        let key = lines.join("\n");
+        // Before the key, in it, behind it, and instead of all of it.
+        let edits = [("before", "b"), (&lines[5][3..], "broken"), ("after", "a"), (&key, "gone")];
+        let shown = |known: bool| -> Vec<String> {
+            let world = World::new(place);
+            let mut command = world.lazaret("session");
+            if known {
+                command.env("MY_PRIVATE_KEY", &key);
+            }
+            let mut session = Session::start(&mut command);
+            let mut found = Vec::new();
+            let mut look = |what: &str, text: &str| {
+                found.extend(
+                    lines.iter().filter(|line| text.contains(*line)).map(|line| format!("{what}: {line}")),
+                );
+            };
+            for (old, new) in edits {
+                world.put("leak.txt", format!("1\nbefore\nkey={key};\nafter\n2\n"));
+                for input in
+                    [json!({"path": "leak.txt"}), json!({"path": "leak.txt", "offset": 4, "limit": 3})]
+                {
+                    let mut input = input;
+                    input["numbered"] = true.into();
+                    let read = session.call("file_read", input);
+                    look("a numbered file", &read.result.to_string());
+                    // Every line keeps its number.
+                    let after = read.success().contains("    15\tafter");
+                    assert!(
+                        after || read.success().contains("[10 lines remaining - use offset=7]"),
+                        "{}",
+                        read.result
+                    );
+                }
+                let edited = session.call("file_edit", json!({"path": "leak.txt", "old": old, "new": new}));
+                let diff = edited.result["metadata"]["diff"].as_str().unwrap();
+                assert_eq!(known, diff.contains("[redacted:MY_PRIVATE_KEY]"), "{diff}");
+                assert!(diff.contains("\n+") && diff.contains("\n-"), "{diff}");
+                look("the result", &edited.result.to_string());
+            }
+            session.close(LIMIT);
+            let runs = fs::read_dir(world.state.join("lazaret/runs")).unwrap();
+            for run in runs {
+                let text = fs::read_to_string(run.unwrap().path().join("runlog.jsonl")).unwrap();
+                // What was asked for is not what is told of it.
+                text.lines()
+                    .filter(|line| line.contains("\"tool_result\""))
+                    .for_each(|line| look("the run log", line));
+            }
+            found
+        };
+        assert_eq!(shown(true), Vec::<String>::new());
+        let control = shown(false);
+        assert!(
+            ["the result", "a numbered file", "the run log"]
+                .iter()
+                .all(|what| control.iter().any(|one| one.starts_with(what))),
+            "{control:?}"
+        );
+    });
+}
