@@ -50,7 +50,7 @@ pub const BYTES_MAX: u64 = 8 << 20;
 
 const NAME: &str = "runlog.jsonl";
 /// Most lines that wait to be written.
-const WAITING_MAX: usize = 256;
+const WAITING_MAX: usize = 64;
 
 /// The log of this run.
 #[derive(Default)]
