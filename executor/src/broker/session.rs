@@ -640,6 +640,8 @@ impl Session {
             }
         }
         self.send_done(call, &filed, outcome, used(started, usage), connection)?;
+        // Nobody waits for what comes next. A client that has left is found out when this is tried again.
+        let _ = connection.flush();
         self.dispatch(connection)?;
         if self.pipes.is_none() {
             // Whoever needs them and has none tries again, and says why there are none.
