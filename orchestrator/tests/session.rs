@@ -10,6 +10,7 @@ use broker_protocol::{
 };
 use fake_broker::{Broker, Peer, shell};
 use serde_json::{Value, json};
+use std::io::Write;
 use std::sync::mpsc::channel;
 use std::thread::sleep;
 use std::time::Duration;
@@ -388,6 +389,19 @@ fn the_end_of_our_input_is_the_end_of_theirs_and_calls_are_waited_for() {
     assert_eq!(events[0]["error"]["kind"], "exit_nonzero");
     assert_eq!(events[0]["result"], "the command exited with code 3");
     assert_eq!((events.len(), code), (1, 0));
+    broker.join();
+}
+
+#[test]
+fn a_last_line_needs_no_end() {
+    let broker = Broker::start(Peer::echo);
+    let mut client = broker.session();
+    write!(client.stdin.as_mut().unwrap(), "{}\n{}", bash(1, "first"), bash(2, "last")).unwrap();
+    let (mut results, code) = client.end();
+    results.sort_by_key(|result| result["id"].as_u64());
+    let said: Vec<_> = results.iter().map(|result| (&result["event"], &result["result"])).collect();
+    assert_eq!(said, [(&json!("result"), &json!("first")), (&json!("result"), &json!("last"))]);
+    assert_eq!(code, 0);
     broker.join();
 }
 

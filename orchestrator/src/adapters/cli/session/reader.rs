@@ -84,13 +84,10 @@ impl Cutter {
 
     /// A last line needs no end.
     fn end(&mut self) -> Next {
-        match (std::mem::take(&mut self.skipping), self.buffer.is_empty()) {
-            (true, _) => {
-                self.buffer.clear();
-                Next::TooLong
-            }
-            (false, true) => Next::End,
-            (false, false) => Next::Line(std::mem::take(&mut self.buffer)),
+        match std::mem::take(self) {
+            Self { skipping: true, .. } => Next::TooLong,
+            Self { buffer, .. } if buffer.is_empty() => Next::End,
+            Self { buffer, .. } => Next::Line(buffer),
         }
     }
 }
@@ -107,8 +104,9 @@ mod tests {
             got.extend(std::iter::from_fn(|| cutter.next()));
             assert!(cutter.buffer.len() <= LINE_MAX + chunk.len());
         }
+        // Who has got the last line asks for one more.
         loop {
-            match cutter.end() {
+            match cutter.next().unwrap_or_else(|| cutter.end()) {
                 Next::End => return got,
                 next => got.push(next),
             }
