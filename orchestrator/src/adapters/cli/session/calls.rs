@@ -254,11 +254,7 @@ impl Calls {
 
     /// Says that a line is wrong. A call under way keeps its one result: then it is only a notice.
     pub async fn refuse(&self, wrong: Wrong) {
-        let failed = Failed { kind: ErrorKind::InvalidInput, message: wrong.error.to_string() };
-        match wrong.error {
-            LineError::IdInUse => self.end(&wrong.id, failed).await,
-            _ => self.fail(&wrong.id, failed).await,
-        }
+        self.fail(&wrong.id, Failed { kind: ErrorKind::InvalidInput, message: wrong.error.to_string() }).await;
     }
 
     /// Answers a line that is no call, or none that is understood.
