@@ -117,7 +117,10 @@ fn cancel_reaches_the_broker_and_the_result_says_so() {
         result["error"],
         json!({"kind": "cancelled", "layer": "execution", "message": "the call was cancelled"})
     );
-    assert_eq!((&result["id"], &result["result"]), (&json!("c"), &json!("some")));
+    assert_eq!(
+        (&result["id"], &result["result"]),
+        (&json!("c"), &json!("<error>the call was cancelled</error>\n<result>some</result>"))
+    );
     // Its result is out: another cancel is late, not wrong.
     client.say(json!({"id": "c", "cancel": true}));
     assert_eq!(client.end(), (vec![], 0));

@@ -169,9 +169,9 @@ impl Answer {
         self.result["status"] == "success"
     }
 
-    /// The text of the result.
+    /// What the call has to show; where that is nothing, its error.
     pub fn text(&self) -> &str {
-        self.result["result"].as_str().unwrap_or_default()
+        shown(&self.result)
     }
 
     /// The text of the result of a call that must have gone well.
@@ -190,6 +190,18 @@ impl Answer {
     pub fn exit_code(&self) -> Option<i64> {
         self.result["metadata"]["exitCode"].as_i64()
     }
+}
+
+/// What a result has to show, without the error before it; where that is nothing, the error.
+pub fn shown(result: &Value) -> &str {
+    let text = result["result"].as_str().unwrap_or_default();
+    let inside = result["error"]["message"].as_str().and_then(|error| {
+        text.strip_prefix("<error>")?
+            .strip_prefix(error)?
+            .strip_prefix("</error>\n<result>")?
+            .strip_suffix("</result>")
+    });
+    inside.unwrap_or(text)
 }
 
 fn read_lines(stream: impl std::io::Read + Send + 'static) -> Receiver<Value> {

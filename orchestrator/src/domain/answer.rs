@@ -492,10 +492,12 @@ impl Answer {
 
     /// Text and error in one, for a model that is given only a text.
     pub fn wrapped(&self) -> String {
-        let error = self.error.as_ref().map(|error| format!("<error>{}</error>", error.message));
         let text = String::from_utf8_lossy(&self.text);
-        let result = (!text.is_empty() || error.is_none()).then(|| format!("<result>{text}</result>"));
-        [error, result].into_iter().flatten().collect::<Vec<_>>().join("\n")
+        match &self.error {
+            None => format!("<result>{text}</result>"),
+            Some(error) if text.is_empty() => format!("<error>{}</error>", error.message),
+            Some(error) => both(&error.message, &text),
+        }
     }
 
     fn ran(asked: &Asked, ran: Ran, roots: &Roots, profile: &Profile) -> Self {
@@ -612,6 +614,11 @@ fn end_message(asked: &Asked, ran: &Ran) -> String {
             format!("{program:?} cannot be started{place}: {}", std::io::Error::from_raw_os_error(errno))
         }
     }
+}
+
+/// What went wrong and what there is to show all the same, in one.
+pub fn both(error: &str, text: &str) -> String {
+    format!("<error>{error}</error>\n<result>{text}</result>")
 }
 
 fn spilled(spill: &Spill, roots: &Roots) -> Spilled {

@@ -188,7 +188,14 @@ fn ac_16_another_code_is_an_error() {
     matrix(|place| {
         let (code, result) = call(&World::new(place), "bash", bash("exit 42"));
         assert_eq!((code, kind(&result), &result["status"]), (1, "exit_nonzero", &json!("error")));
-        assert_eq!(result["metadata"]["exitCode"], 42);
+        assert_eq!(
+            (&result["metadata"]["exitCode"], &result["result"]),
+            (&json!(42), &json!("the command exited with code 42"))
+        );
+        // K2: what a model reads says it too where something was printed.
+        let (_, result) = call(&World::new(place), "bash", bash("echo part; exit 42"));
+        let told = "<error>the command exited with code 42</error>\n<result>part\n</result>";
+        assert_eq!(result["result"], told);
     });
 }
 

@@ -2,7 +2,7 @@
 
 use crate::adapters::confine::{self, Confinement};
 use crate::adapters::secrets::known;
-use crate::domain::answer::{About, Answer};
+use crate::domain::answer::{About, Answer, both};
 use crate::domain::text::unfinished;
 use crate::domain::violation::SecurityEvent as Violation;
 use crate::ports;
@@ -58,7 +58,7 @@ pub struct ResultEvent<'a> {
     id: Option<&'a Value>,
     event: &'static str,
     status: &'static str,
-    /// For the model: UTF-8 in any case.
+    /// UTF-8 in any case.
     result: Cow<'a, str>,
     /// The same bytes as they were, where they are not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -146,8 +146,17 @@ impl<'a> ErrorBody<'a> {
 }
 
 impl<'a> ResultEvent<'a> {
-    /// Puts `answer` into JSON. One with nothing to show shows its error: a model is never told nothing.
+    /// Puts `answer` into JSON, for a model: where something went wrong, that stands before what there is to show.
     pub fn new(id: Option<&'a Value>, answer: &'a Answer) -> Self {
+        let mut event = Self { id, ..Self::plain(answer) };
+        if let Some(error) = event.error.as_ref().filter(|_| !answer.text.is_empty()) {
+            event.result = both(&error.message, &event.result).into();
+        }
+        event
+    }
+
+    /// Puts `answer` into JSON, its text by itself. One with nothing to show shows its error: nobody is told nothing.
+    pub fn plain(answer: &'a Answer) -> Self {
         let bytes = known().bytes(&answer.text);
         let error = answer.error.as_ref().map(ErrorBody::new);
         let is_text = std::str::from_utf8(&bytes).is_ok();
@@ -156,7 +165,7 @@ impl<'a> ResultEvent<'a> {
             _ => lossy(bytes.clone()),
         };
         Self {
-            id,
+            id: None,
             event: "result",
             status: if answer.error.is_some() { "error" } else { "success" },
             result,
@@ -429,6 +438,11 @@ mod tests {
         assert_eq!(event["error"], json!({"kind": "io", "layer": "result", "message": "why"}));
         assert_eq!(event["metadata"]["layers"], json!([]));
         answer.text = b"a\xff".to_vec();
+        let event = serde_json::to_value(ResultEvent::new(None, &answer)).unwrap();
+        assert_eq!(event["result"], "<error>why</error>\n<result>a\u{fffd}</result>");
+        assert_eq!(event["resultBase64"], "Yf8=");
+        let event = serde_json::to_value(ResultEvent::plain(&answer)).unwrap();
+        assert_eq!((&event["result"], &event["status"]), (&json!("a\u{fffd}"), &json!("error")));
         answer.error = None;
         let event = serde_json::to_value(ResultEvent::new(Some(&json!("x")), &answer)).unwrap();
         assert_eq!((&event["result"], &event["resultBase64"]), (&json!("a\u{fffd}"), &json!("Yf8=")));

@@ -133,7 +133,7 @@ impl Run {
 
     fn report(&self, answer: &Answer, gone: bool) -> Result<u8, Failed> {
         if self.json {
-            say::json(&ResultEvent::new(None, answer))?;
+            say::json(&ResultEvent::plain(answer))?;
         } else if let Some(problem) = self.problem(answer) {
             say::problem(&problem);
         }

@@ -254,7 +254,8 @@ impl Calls {
 
     /// Says that a line is wrong. A call under way keeps its one result: then it is only a notice.
     pub async fn refuse(&self, wrong: Wrong) {
-        self.fail(&wrong.id, Failed { kind: ErrorKind::InvalidInput, message: wrong.error.to_string() }).await;
+        self.fail(&wrong.id, Failed { kind: ErrorKind::InvalidInput, message: wrong.error.to_string() })
+            .await;
     }
 
     /// Answers a line that is no call, or none that is understood.
