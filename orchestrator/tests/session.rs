@@ -658,7 +658,7 @@ fn a_batch_goes_out_at_once_and_a_cancel_reaches_all_of_it() {
     sleep(Duration::from_millis(200));
     client.say(json!({"id": 1, "cancel": true}));
     let result = client.hear();
-    assert_eq!((&result["metadata"]["failed"], &result["status"]), (&json!(3), &json!("success")));
+    assert_eq!((&result["metadata"]["failed"], &result["error"]["kind"]), (&json!(3), &json!("cancelled")));
     client.end();
     broker.join();
 }

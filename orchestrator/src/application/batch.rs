@@ -6,7 +6,7 @@
 //! Results stand in call order.
 
 use super::call::{Planned, Tools, Work};
-use crate::domain::answer::{Answer, Asked, Details};
+use crate::domain::answer::{Answer, Asked, Details, Used};
 use crate::domain::request::{Invocation, Plan};
 use crate::ports::{self, Approval, Approver, Audience, Caller, Gone, Question, Running, Sandbox, Web};
 use broker_protocol::{ErrorKind, Failed};
@@ -14,6 +14,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use std::marker::PhantomData;
 use std::pin::Pin;
+use std::time::Instant;
 
 /// One call of a batch, checked.
 struct Part {
@@ -35,6 +36,7 @@ impl<W: Web> Tools<W> {
         caller: &mut C,
     ) -> Answer {
         let share = self.settings.profile.file.keep / invocations.len().max(1);
+        let begun = Instant::now();
         let parts = match self.parts(invocations, sandbox) {
             Ok(parts) => parts,
             Err(answer) => return *answer,
@@ -48,7 +50,10 @@ impl<W: Web> Tools<W> {
         });
         let mut answers: Answers = join_all(lanes).await.into_iter().flatten().collect();
         answers.sort_by_key(|(index, _)| *index);
-        joined(answers.into_iter().map(|(_, answer)| answer).collect(), share)
+        let answers = answers.into_iter().map(|(_, answer)| answer).collect();
+        let mut answer = joined(answers, share, caller.is_cancelled());
+        answer.about.usage.wall_us = begun.elapsed().as_micros() as u64;
+        answer
     }
 
     /// Checks every call. One that is wrong ends the batch before it has begun.
@@ -103,7 +108,9 @@ fn answer_missing() -> Box<Answer> {
 }
 
 /// All results in one: for the model in order, each between its own marks; for records each by itself.
-fn joined(answers: Vec<Answer>, share: usize) -> Answer {
+fn joined(answers: Vec<Answer>, share: usize, is_cancelled: bool) -> Answer {
+    let error = error(&answers, is_cancelled);
+    let (usage, layers) = (used(&answers), layers(&answers));
     let mut text = String::new();
     let mut records = Vec::with_capacity(answers.len());
     let mut security = Vec::new();
@@ -117,7 +124,34 @@ fn joined(answers: Vec<Answer>, share: usize) -> Answer {
         records.push(record(&answer));
     }
     let details = Details::Batch { invocations: records, failed };
-    Answer { security, ..Answer::said(&Asked::only("batch"), text, details) }
+    let mut answer = Answer { error, security, ..Answer::said(&Asked::only("batch"), text, details) };
+    (answer.about.usage, answer.about.layers) = (usage, layers);
+    answer
+}
+
+/// What went wrong with a batch: a cancel that still met one of its calls, or all of them.
+fn error(answers: &[Answer], is_cancelled: bool) -> Option<Failed> {
+    let kinds = || answers.iter().filter_map(|answer| answer.error.as_ref()).map(|error| error.kind);
+    if is_cancelled && kinds().any(|kind| kind == ErrorKind::Cancelled) {
+        return Some(Failed { kind: ErrorKind::Cancelled, message: "the call was cancelled".into() });
+    }
+    let kind = kinds().next().filter(|_| kinds().count() == answers.len())?;
+    Some(Failed { kind, message: "every call of the batch failed".into() })
+}
+
+/// What the calls used, all together.
+fn used(answers: &[Answer]) -> Used {
+    let mut all = Used::default();
+    answers.iter().for_each(|answer| all.add(&answer.about.usage));
+    all
+}
+
+/// The layers that were in force around each of the calls that the executor carried out.
+fn layers(answers: &[Answer]) -> Vec<&'static str> {
+    let mut confined = answers.iter().map(|answer| &answer.about.layers).filter(|layers| !layers.is_empty());
+    let mut all = confined.next().cloned().unwrap_or_default();
+    confined.for_each(|layers| all.retain(|layer| layers.contains(layer)));
+    all
 }
 
 fn record(answer: &Answer) -> Value {

@@ -389,7 +389,9 @@ impl<W: Web> Tools<W> {
             answer.clean();
         }
         let count = self.violations.get() + 1;
-        if let Some(event) = SecurityEvent::of(&answer, count, self.settings.max_violations) {
+        // Those of the calls in a batch are told and counted.
+        let event = SecurityEvent::of(&answer, count, self.settings.max_violations);
+        if let Some(event) = event.filter(|_| answer.security.is_empty()) {
             self.violations.set(count);
             self.observer.violated(call, &event);
             answer.security.push(event);

@@ -150,6 +150,18 @@ pub struct Used {
     pub stderr_bytes: u64,
 }
 
+impl Used {
+    /// Adds what another call used at the same time: its share of the clock is not added, and memory has one peak.
+    pub fn add(&mut self, other: &Used) {
+        self.user_us += other.user_us;
+        self.system_us += other.system_us;
+        self.peak_kib = self.peak_kib.max(other.peak_kib);
+        self.stdin_bytes += other.stdin_bytes;
+        self.stdout_bytes += other.stdout_bytes;
+        self.stderr_bytes += other.stderr_bytes;
+    }
+}
+
 /// What was left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Cut {

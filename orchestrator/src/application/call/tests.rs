@@ -7,8 +7,8 @@ use crate::domain::profile::{COMPACT, STANDARD};
 use crate::domain::web::{Fetch, Found, Page, Search, View, WebError};
 use crate::ports::{Approval, Named, Remote};
 use broker_protocol::{
-    Bytes, CallId, Captured, Ended, FileAnswer, FileReply, LayerSet, Listed, Outcome, Permission, Ran, Read,
-    Refused, Risk, Spill, StateTool, Usage, Written, Zone, ZonePath,
+    Bytes, CallId, Captured, Ended, FileAnswer, FileReply, Layer, LayerSet, Listed, Outcome, Permission, Ran,
+    Read, Refused, Risk, Spill, StateTool, Usage, Written, Zone, ZonePath,
 };
 use serde_json::json;
 use std::collections::VecDeque;
@@ -61,8 +61,8 @@ impl Sandbox for Scripted {
         let finished = outcome.map(|outcome| Finished {
             outcome,
             answer,
-            usage: Usage { wall_us: 7, ..Usage::default() },
-            layers: LayerSet::default(),
+            usage: Usage { wall_us: 7, user_us: 2, peak_kib: 5, ..Usage::default() },
+            layers: LayerSet::default().with(Layer::Seccomp),
         });
         let mut events: VecDeque<_> =
             self.output.iter().map(|bytes| Event::Output { stderr: false, bytes: bytes.to_vec() }).collect();
@@ -754,7 +754,8 @@ fn each_call_of_a_batch_fails_by_itself_and_none_can_pass_for_another() {
         _ => answered(Err(Failed { kind: ErrorKind::Violation, message: "outside".into() })),
     });
     let answer = once(&sandbox, "batch", batch(&[("bash", json!({"command": "x"})), ("ls", json!({}))]));
-    assert!(answer.error.is_none());
+    // Each of them: then the batch has, as the first one has.
+    assert_eq!(kind(&answer), "exit_nonzero");
     let text = text(&answer);
     assert_eq!(
         (text.matches("<invocation.1.result>").count(), text.matches("</invocation.0.result>").count()),
@@ -767,6 +768,20 @@ fn each_call_of_a_batch_fails_by_itself_and_none_can_pass_for_another() {
         (&json!(2), &json!("exit_nonzero"))
     );
     assert_eq!((answer.security.len(), &*answer.security[0].tool), (1, "file_list"));
+    // A violation is one, also where it is the only call of its batch.
+    let (tools, _) = tools(settings());
+    let answer = call(&tools, &sandbox, "batch", batch(&[("ls", json!({}))]));
+    assert_eq!((kind(&answer), answer.security.len(), tools.violations.get()), ("violation", 1, 1));
+    let answer = once(&sandbox, "batch", batch(&[("thinking", json!({"thought": "x"})), ("ls", json!({}))]));
+    assert_eq!((kind(&answer), answer.security.len()), ("", 1));
+}
+
+#[test]
+fn a_batch_used_what_its_calls_used() {
+    let answer = once(&plain(), "batch", batch(&[("bash", json!({"command": "x"})), ("ls", json!({}))]));
+    let about = serde_json::to_value(&answer.about).unwrap();
+    assert_eq!((&about["usage"]["userUs"], &about["layers"]), (&json!(4), &json!(["seccomp"])));
+    assert!(about["usage"]["peakKib"] == 5 && about["usage"]["wallUs"] != 14, "{about}");
 }
 
 #[test]
