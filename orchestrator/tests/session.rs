@@ -5,8 +5,8 @@
 mod fake_broker;
 
 use broker_protocol::{
-    CallId, Ended, ErrorKind, Failed, FileReply, FromBroker, Outcome, Read, Refused, Request, Stdin,
-    ToBroker, limit,
+    CallId, Challenge, Channel, Digest, Ended, ErrorKind, Failed, FileReply, FromBroker, Nonce, Outcome,
+    Read, Refused, Request, Risk, Stdin, ToBroker, limit,
 };
 use fake_broker::{Broker, Peer, shell};
 use serde_json::{Value, json};
@@ -395,6 +395,37 @@ fn the_end_of_our_input_is_the_end_of_theirs_and_calls_are_waited_for() {
     assert_eq!(events[0]["error"]["kind"], "exit_nonzero");
     assert_eq!(events[0]["result"], "the command exited with code 3");
     assert_eq!((events.len(), code), (1, 0));
+    broker.join();
+}
+
+#[test]
+fn the_end_of_our_input_is_a_no_unless_answers_come_from_elsewhere() {
+    let question = |channel| Challenge {
+        digest: Digest([0; 32]),
+        nonce: Nonce([0; 16]),
+        rule: "trust:guided".into(),
+        why: "w".into(),
+        risk: Risk::High,
+        expires_s: 30,
+        channel,
+    };
+    let broker = Broker::start(move |peer| {
+        peer.open();
+        let [waits, asked_late, elsewhere] = [0; 3].map(|_| peer.call().0);
+        peer.say(&FromBroker::Asked { call: waits, challenge: question(Channel::Relay) });
+        peer.say(&FromBroker::Asked { call: elsewhere, challenge: question(Channel::Separate) });
+        assert_eq!(peer.hear(), Some(ToBroker::Refuse { call: waits }));
+        peer.say(&FromBroker::Asked { call: asked_late, challenge: question(Channel::Relay) });
+        assert_eq!(peer.hear(), Some(ToBroker::Refuse { call: asked_late }));
+        [waits, asked_late, elsewhere].into_iter().for_each(|call| peer.ended(call, Ended::Exited(0), b""));
+        assert_eq!(peer.hear(), None);
+    });
+    let mut client = broker.session();
+    (1..=3).for_each(|id| client.say(bash(id, "x")));
+    let asked = [client.hear(), client.hear()];
+    assert!(asked.iter().all(|event| event["event"] == "approval"), "{asked:?}");
+    let (events, code) = client.end();
+    assert_eq!((events.iter().filter(|event| event["event"] == "result").count(), code), (3, 0));
     broker.join();
 }
 

@@ -5,7 +5,7 @@ use crate::tools::png;
 use lazaret_tests::approval::{dressed, set_policy};
 use lazaret_tests::process::{self, until};
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{Session, World, matrix, run};
+use lazaret_tests::{Session, World, matrix, run, run_with_input};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -44,6 +44,12 @@ fn ac_22_a_guided_session_asks_before_bash_and_nothing_runs_until_the_answer() {
         assert_eq!(usual.event(&id, SOON).unwrap()["approval"]["expiresS"], 30);
         usual.cancel(&id);
         assert_eq!(usual.answer_within(&id, SOON).kind(), "cancelled");
+        // Where no answer can come any more, nothing waits for one.
+        let input = json!({ "id": 1, "tool": "bash", "input": { "command": "touch ran" } }).to_string();
+        let mut command = world.lazaret("session");
+        let said = run_with_input(command.args(["--trust", "guided"]), input.as_bytes(), SOON).success();
+        let result: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+        assert_eq!(result["error"]["kind"], "denied_user", "{said}");
         let mut session = session(&world, &["--trust", "guided"]);
         let marker = long_sleep();
         let input = json!({ "command": format!("touch ran; sleep {marker}") });

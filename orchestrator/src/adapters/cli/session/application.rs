@@ -40,13 +40,14 @@ impl Application {
         Box::new(Own { name: name.to_owned(), application: self.clone() })
     }
 
-    /// It says nothing any more: who waits for an answer gets an error.
+    /// It says nothing any more: who waits for a result gets an error, and who waits for a yes a no.
     pub fn leave(&self) {
         self.is_gone.set(true);
         self.leaving.notify_waiters();
     }
 
-    async fn gone(&self) {
+    /// Waits until it says nothing any more.
+    pub async fn gone(&self) {
         while !self.is_gone.get() {
             self.leaving.notified().await;
         }

@@ -1,5 +1,6 @@
 //! The questions of a call, as lines.
 
+use super::application::Application;
 use super::waiting::Waiting;
 use super::writer::Writer;
 use crate::adapters::cli::event::ApprovalEvent;
@@ -19,6 +20,8 @@ pub struct ByLine<'a> {
     pub writer: &'a Writer,
     /// Where the answers come.
     pub questions: &'a Waiting<Approval>,
+    /// From whom: when it says nothing any more, no answer can come.
+    pub application: &'a Application,
 }
 
 impl ByLine<'_> {
@@ -38,7 +41,11 @@ impl Approver for ByLine<'_> {
             // A writer that is closed ends the session.
             pending::<()>().await;
         }
-        open.wait().await
+        tokio::select! {
+            biased;
+            answer = open.wait() => answer,
+            () = self.application.gone() => Approval::No,
+        }
     }
 
     async fn elsewhere(&self, asked: &Question<'_>) {

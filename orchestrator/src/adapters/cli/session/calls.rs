@@ -307,6 +307,7 @@ impl Shared {
             input: is_short.then(|| input.clone()),
             writer: &self.writer,
             questions: &entry.questions,
+            application: &self.application,
         };
         let mut listener = Listener::new(id, &self.writer, entry, approver, self.tools.is_raw());
         // What the executor has given leave to is no call of its any more, so it does not bound these.
