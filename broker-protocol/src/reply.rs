@@ -131,6 +131,8 @@ pub enum Ended {
     Limited(Limit),
     /// The program could not be started, with the error number of `execve`.
     NotStarted(i32),
+    /// Its working directory could not be entered, with the error number of `chdir`.
+    NoDirectory(i32),
 }
 
 /// A resource limit.
@@ -619,9 +621,18 @@ impl Ended {
             Ended::Idle => Some(ErrorKind::IdleTimeout),
             Ended::Cancelled => Some(ErrorKind::Cancelled),
             Ended::Limited(_) => Some(ErrorKind::ResourceLimit),
-            Ended::NotStarted(_) => Some(ErrorKind::NotFound),
+            Ended::NotStarted(errno) | Ended::NoDirectory(errno) => Some(match is_missing(errno) {
+                true => ErrorKind::NotFound,
+                false => ErrorKind::Io,
+            }),
         }
     }
+}
+
+/// Whether this error number says that there is no such file or directory.
+fn is_missing(errno: i32) -> bool {
+    use std::io::{Error, ErrorKind};
+    matches!(Error::from_raw_os_error(errno).kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
 impl Outcome {

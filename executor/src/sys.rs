@@ -124,11 +124,28 @@ pub struct Starter<'s> {
     shared: &'s Shared,
 }
 
+/// Why a program was not started; with the error number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unstarted {
+    /// Its directory cannot be entered.
+    Directory(c_int),
+    /// Another step has failed, most likely `execve`.
+    Program(c_int),
+}
+
+impl Unstarted {
+    fn errno(self) -> c_int {
+        let (Self::Directory(errno) | Self::Program(errno)) = self;
+        errno
+    }
+}
+
 /// What both sides of a [`Starter`] see.
 #[derive(Default)]
 struct Shared {
     /// Whose turn it is.
     state: AtomicU32,
+    /// An error number; that of the directory is negative.
     error: AtomicI32,
     listener: AtomicI32,
     /// The process that runs [`Self::work`].
@@ -237,8 +254,8 @@ impl Starter<'_> {
     /// Makes it its program; returns its process id.
     ///
     /// # Errors
-    /// The error of the first step that failed, among them that of `execve`.
-    pub fn start(self, order: &Order) -> io::Result<i32> {
+    /// The error of the first step that failed, among them those of `chdir` and `execve`.
+    pub fn start(self, order: &Order) -> Result<i32, Unstarted> {
         let shared = self.shared;
         shared.order.store((&raw const *order).cast_mut().cast(), Ordering::SeqCst);
         // Who was killed while it waited has left, and nobody would end a wait for it: its end is the program's.
@@ -252,7 +269,7 @@ impl Starter<'_> {
             0 => Ok(self.pid),
             errno => {
                 reap(self.pid);
-                Err(io::Error::from_raw_os_error(errno))
+                Err(if errno < 0 { Unstarted::Directory(-errno) } else { Unstarted::Program(errno) })
             }
         }
     }
@@ -265,7 +282,7 @@ impl Starter<'_> {
     pub fn start_own(self, order: &Order, mut work: Work) -> io::Result<i32> {
         let shared = self.shared;
         shared.work.store((&raw mut work).cast(), Ordering::SeqCst);
-        self.start(order).map(reap)?;
+        self.start(order).map(reap).map_err(|why| io::Error::from_raw_os_error(why.errno()))?;
         match shared.child.load(Ordering::SeqCst) {
             0 => Err(io::Error::from_raw_os_error(libc::ESRCH)),
             child => Ok(child),
@@ -310,8 +327,8 @@ extern "C" fn starter(argument: *mut c_void) -> c_int {
         let pid = unsafe { clone_raw((libc::CLONE_PARENT | libc::SIGCHLD) as u64, &mut unused) };
         match pid {
             0 => {
-                let done = settle(order).map_err(io::Error::from_raw_os_error).and_then(|()| work());
-                std::process::exit(i32::from(done.is_err()));
+                let done = settle(order).is_ok_and(|()| work().is_ok());
+                std::process::exit(i32::from(!done));
             }
             pid if pid < 0 => end(last_error()),
             pid => shared.child.store(pid as i32, Ordering::SeqCst),
@@ -366,7 +383,8 @@ fn trap(filter: &[libc::sock_filter]) -> Result<RawFd, c_int> {
     Ok(listener as RawFd)
 }
 
-/// What needs the order. In a [`starter`] or a copy of one: calls the kernel only.
+/// What needs the order; the error number, negative where it is the directory's. In a [`starter`] or a copy of one: calls the
+/// kernel only.
 fn settle(order: &Order) -> Result<(), c_int> {
     // SAFETY: system calls on values that live in the waiting parent.
     unsafe {
@@ -378,7 +396,7 @@ fn settle(order: &Order) -> Result<(), c_int> {
         if order.terminal {
             ok(libc::ioctl(0, libc::TIOCSCTTY, 0).into())?;
         }
-        ok(libc::chdir(order.program.directory.as_ptr()).into())?;
+        ok(libc::chdir(order.program.directory.as_ptr()).into()).map_err(|errno| -errno)?;
         ok(libc::syscall(libc::SYS_close_range, order.closed, c_uint::MAX, 0))?;
     }
     Ok(())

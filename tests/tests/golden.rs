@@ -178,7 +178,8 @@ fn variant_outcome(outcome: &Outcome) -> &'static str {
     }
 }
 
-const ENDS: [&str; 7] = ["exited", "signalled", "timed out", "idle", "cancelled", "limited", "not started"];
+const ENDS: [&str; 8] =
+    ["exited", "signalled", "timed out", "idle", "cancelled", "limited", "not started", "no directory"];
 
 fn variant_end(ended: Ended) -> &'static str {
     match ended {
@@ -189,6 +190,7 @@ fn variant_end(ended: Ended) -> &'static str {
         Ended::Cancelled => "cancelled",
         Ended::Limited(_) => "limited",
         Ended::NotStarted(_) => "not started",
+        Ended::NoDirectory(_) => "no directory",
     }
 }
 
@@ -495,6 +497,7 @@ fn ends() -> impl Iterator<Item = (&'static str, Ended)> {
         ("done, over its processes", Ended::Limited(Limit::Processes)),
         ("done, over its written bytes", Ended::Limited(Limit::Written)),
         ("done, not started", Ended::NotStarted(2)),
+        ("done, no directory", Ended::NoDirectory(20)),
     ]
     .into_iter()
 }

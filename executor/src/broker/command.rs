@@ -43,7 +43,7 @@ impl CellHandle {
         let (length, _) = sys::receive(self.socket.as_fd(), &mut buffer, libc::MSG_DONTWAIT).ok()?;
         match Report::decode(&buffer[..length])?.end {
             End::Unconfined { layer, errno } => Some(unconfined(layer.name(), errno)),
-            End::Exited(_) | End::Signalled(_) | End::NotStarted(_) => None,
+            End::Exited(_) | End::Signalled(_) | End::NotStarted(_) | End::NoDirectory(_) => None,
         }
     }
 }
@@ -458,5 +458,6 @@ fn natural_end(end: End, usage: &Usage, cpu_s: Option<u64>) -> Ended {
         End::Signalled(signal) => Ended::Signalled(signal),
         End::Exited(code) => Ended::Exited(code),
         End::NotStarted(errno) | End::Unconfined { errno, .. } => Ended::NotStarted(errno),
+        End::NoDirectory(errno) => Ended::NoDirectory(errno),
     }
 }

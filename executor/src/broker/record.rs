@@ -230,6 +230,7 @@ impl<'a> Ending<'a> {
                     "limited"
                 }
                 Ended::NotStarted(_) => "not_started",
+                Ended::NoDirectory(_) => "no_directory",
             },
             // Whether the tool did its work stands in the worker's answer, which nobody reads here.
             Outcome::Answered => "answered",

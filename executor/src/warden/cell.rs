@@ -15,7 +15,7 @@ use crate::cell::landlock::Rulesets;
 use crate::cell::plan::{CellPlan, Task, Walls};
 use crate::cell::{At, Confined, LayerError, NoNewPrivileges, confine, descriptors, limits, seccomp};
 use crate::rest::Rest;
-use crate::sys::{self, Before, News, Order, Program, Stage, Starter, State, Used};
+use crate::sys::{self, Before, News, Order, Program, Stage, Starter, State, Unstarted, Used};
 use broker_protocol::{Layer, frame, limit};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -242,25 +242,29 @@ impl Cell<'_> {
     fn carry_out(&mut self, starter: Starter, plan: &CellPlan, stdio: [OwnedFd; 3]) -> End {
         let end = match self.start(starter, plan, stdio) {
             Ok(program) => self.watch(program),
-            Err(error) => not_started(&error),
+            Err(end) => end,
         };
         // The supervisor goes after them: what is left would be told that its calls do not exist.
         self.sweep();
         end
     }
 
-    fn start(&self, starter: Starter, plan: &CellPlan, stdio: [OwnedFd; 3]) -> io::Result<Pid> {
+    fn start(&self, starter: Starter, plan: &CellPlan, stdio: [OwnedFd; 3]) -> Result<Pid, End> {
         let place = self.place;
         let raw = stdio.each_ref().map(AsRawFd::as_raw_fd);
         let pid = match &plan.task {
             Task::Program { arguments, terminal } => {
-                let program = &place.program(arguments, terminal.as_deref(), &plan.directory)?;
+                let program = place.program(arguments, terminal.as_deref(), &plan.directory);
+                let program = &program.map_err(|error| not_started(&error))?;
                 if let Some(supervisor) = self.supervisor.as_ref().filter(|_| terminal.is_some()) {
                     supervisor.has_terminal();
                 }
-                starter.start(&place.order(program, raw, terminal.is_some()))?
+                starter.start(&place.order(program, raw, terminal.is_some())).map_err(End::from)?
             }
-            Task::Attack(targets) => place.attack(starter, targets.clone(), &plan.directory, raw)?,
+            Task::Attack(targets) => {
+                let started = place.attack(starter, targets.clone(), &plan.directory, raw);
+                started.map_err(|error| not_started(&error))?
+            }
         };
         Ok(Pid::from_raw(pid))
     }
@@ -362,6 +366,15 @@ impl Used {
     }
 }
 
+impl From<Unstarted> for End {
+    fn from(why: Unstarted) -> Self {
+        match why {
+            Unstarted::Directory(errno) => End::NoDirectory(errno),
+            Unstarted::Program(errno) => End::NotStarted(errno),
+        }
+    }
+}
+
 fn not_started(error: &io::Error) -> End {
     End::NotStarted(error.raw_os_error().unwrap_or(libc::EINVAL))
 }
@@ -414,9 +427,9 @@ fn forward(program: Pid, socket: &OwnedFd) -> bool {
     }
 }
 
-/// Where a program may be: its own path, or each directory of `PATH`.
+/// Where a program may be: its own path, or each directory of `PATH`. One without a name is nowhere.
 fn candidates(name: CString, environment: &[Cow<CStr>]) -> io::Result<Vec<CString>> {
-    if name.as_bytes().contains(&b'/') {
+    if name.is_empty() || name.as_bytes().contains(&b'/') {
         return Ok(vec![name]);
     }
     let path =

@@ -31,6 +31,8 @@ pub enum End {
         /// The error number.
         errno: i32,
     },
+    /// Its working directory could not be entered; the error number.
+    NoDirectory(i32),
 }
 
 /// Bytes of an encoded [`Report`].
@@ -44,6 +46,7 @@ impl Report {
             End::Signalled(signal) => (1, 0, signal),
             End::NotStarted(errno) => (2, 0, errno),
             End::Unconfined { layer, errno } => (3, layer as u8, errno),
+            End::NoDirectory(errno) => (4, 0, errno),
         };
         let mut bytes = [0; REPORT_LEN];
         bytes[0] = tag;
@@ -67,6 +70,7 @@ impl Report {
             1 => End::Signalled(value),
             2 => End::NotStarted(value),
             3 => End::Unconfined { layer: *Layer::ALL.get(usize::from(bytes[1]))?, errno: value },
+            4 => End::NoDirectory(value),
             _ => return None,
         };
         let used = Used { user_us: number(0)?, system_us: number(1)?, peak_kib: number(2)? };
@@ -84,6 +88,7 @@ mod tests {
             End::Exited(7),
             End::Signalled(9),
             End::NotStarted(2),
+            End::NoDirectory(20),
             End::Unconfined { layer: Layer::Seccomp, errno: 1 },
         ];
         for end in ends {

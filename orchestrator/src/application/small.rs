@@ -20,12 +20,12 @@ use std::marker::PhantomData;
 const TRIES: u32 = 5;
 
 /// What the model is shown of a test suite's counts, before its output.
-fn headline(framework: Framework, counts: Option<Counts>) -> String {
+fn headline(counts: Option<Counts>) -> String {
     match counts {
         Some(Counts { passed, failed, skipped }) => {
             format!("{passed} passed, {failed} failed, {skipped} skipped\n")
         }
-        None => format!("the output of {} has no counts\n", framework.name()),
+        None => "there are no counts of tests in this output\n".to_owned(),
     }
 }
 
@@ -135,9 +135,10 @@ impl<W: Web> Tools<W> {
         };
         let clean = Cleaner::default().clean(&answer.text).into_owned();
         let tests = Counts::read(&String::from_utf8_lossy(&clean));
-        let mut text = headline(framework, tests).into_bytes();
-        text.append(&mut answer.text);
-        answer.text = text;
+        // What never ran has its error only.
+        if !answer.text.is_empty() || answer.error.is_none() {
+            answer.text.splice(..0, headline(tests).into_bytes());
+        }
         let (framework, partial) = (framework.name(), answer.about.truncated.is_some());
         answer.about.details = Details::Tests { framework, tests, partial, timeout, spill };
         answer

@@ -513,14 +513,15 @@ impl Answer {
     }
 
     fn ran(asked: &Asked, ran: Ran, roots: &Roots, profile: &Profile) -> Self {
-        let error = ran.ended.error().map(|kind| Failed { kind, message: end_message(asked, &ran) });
+        let error = ran.ended.error().map(|kind| Failed { kind, message: end_message(asked, &ran, roots) });
         let spill = ran.spill.as_ref().map(|spill| spilled(spill, roots));
         let (text, truncated) = output(ran.output, spill.as_ref(), profile);
         let mut about = About { tool: asked.tool.clone(), truncated, ..About::default() };
         match ran.ended {
             Ended::Exited(code) => about.exit_code = Some(code),
             Ended::Signalled(signal) => about.signal = Some(signal),
-            Ended::TimedOut | Ended::Idle | Ended::Cancelled | Ended::Limited(_) | Ended::NotStarted(_) => {}
+            Ended::TimedOut | Ended::Idle | Ended::Cancelled | Ended::Limited(_) => {}
+            Ended::NotStarted(_) | Ended::NoDirectory(_) => {}
         }
         about.details = Details::Command { timeout: ran.timeout_s, spill };
         Self { error, ended: Some(ran.ended), about, ..Self::said(asked, text, Details::None) }
@@ -604,7 +605,7 @@ pub(super) fn used(usage: Usage) -> Used {
 }
 
 /// What is said of a command that did not simply succeed.
-fn end_message(asked: &Asked, ran: &Ran) -> String {
+fn end_message(asked: &Asked, ran: &Ran, roots: &Roots) -> String {
     let seconds = |limit: Option<u32>| limit.map_or(String::new(), |limit| format!(" of {limit} s"));
     match ran.ended {
         Ended::Exited(code) => format!("the command exited with code {code}"),
@@ -621,9 +622,12 @@ fn end_message(asked: &Asked, ran: &Ran) -> String {
         }
         Ended::NotStarted(errno) => {
             let program = asked.program.as_deref().unwrap_or("bash");
-            // It may be the directory that is not there.
-            let place = asked.path.as_ref().map_or(String::new(), |path| format!(" in {path}"));
-            format!("{program:?} cannot be started{place}: {}", std::io::Error::from_raw_os_error(errno))
+            format!("{program:?} cannot be started: {}", std::io::Error::from_raw_os_error(errno))
+        }
+        Ended::NoDirectory(errno) => {
+            let directory = asked.path.clone().unwrap_or_else(|| ZonePath::root(Zone::Project));
+            let why = std::io::Error::from_raw_os_error(errno);
+            format!("the directory {} cannot be entered: {why}", roots.absolute(&directory))
         }
     }
 }
@@ -731,12 +735,22 @@ mod tests {
             (Ended::Cancelled, "the call was cancelled", ErrorKind::Cancelled),
             (
                 Ended::NotStarted(2),
-                "\"prog\" cannot be started in src: No such file or directory (os error 2)",
+                "\"prog\" cannot be started: No such file or directory (os error 2)",
+                ErrorKind::NotFound,
+            ),
+            (
+                Ended::NotStarted(13),
+                "\"prog\" cannot be started: Permission denied (os error 13)",
+                ErrorKind::Io,
+            ),
+            (
+                Ended::NoDirectory(20),
+                "the directory /p/d cannot be entered: Not a directory (os error 20)",
                 ErrorKind::NotFound,
             ),
         ];
         for (ended, message, kind) in cases {
-            let answer = answer(Outcome::Ran(ran(ended, b"", b"", 0)), None, "src");
+            let answer = answer(Outcome::Ran(ran(ended, b"", b"", 0)), None, "d");
             assert_eq!(answer.error, Some(Failed { kind, message: message.into() }));
             assert_eq!(answer.ended, Some(ended));
         }

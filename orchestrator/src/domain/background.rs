@@ -69,6 +69,9 @@ fn state(process: &Background) -> String {
             Ended::NotStarted(errno) => {
                 format!("not started: {}", std::io::Error::from_raw_os_error(*errno))
             }
+            Ended::NoDirectory(errno) => {
+                format!("not started in its directory: {}", std::io::Error::from_raw_os_error(*errno))
+            }
         },
     }
 }

@@ -5,7 +5,10 @@ use lazaret_tests::process::{self, Running, contains, figure, until};
 use lazaret_tests::world::long_sleep;
 use lazaret_tests::{Session, World, matrix, run};
 use serde_json::{Value, json};
+use std::fs::Permissions;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -22,6 +25,40 @@ fn the_exit_code_is_the_commands_own() {
         assert_eq!(run(&mut world.lazaret_run(&["no-such-program"]), LIMIT).code(), 127);
         assert_eq!(run(&mut world.lazaret_run(&["./not-executable"]), LIMIT).code(), 126);
         assert_eq!(run(&mut world.lazaret_run(&["sh", "-c", "exit 5"]), LIMIT).code(), 5);
+    });
+}
+
+#[test]
+fn what_cannot_be_entered_or_started_is_named() {
+    matrix(|place| {
+        let world = World::new(place);
+        let file = world.put("file", "text");
+        let locked = world.project.join("locked");
+        world.make_folder(&locked);
+        std::fs::set_permissions(&locked, Permissions::from_mode(0o600)).unwrap();
+        let mut session = Session::open(&world);
+        let mut called = |tool: &str, input: Value| {
+            let answer = session.call(tool, input);
+            (answer.kind().to_owned(), answer.result["error"]["message"].as_str().unwrap_or("").to_owned())
+        };
+        let entered =
+            |path: &Path, why: &str| format!("the directory {} cannot be entered: {why}", path.display());
+        let missing = entered(&world.project.join("nodir"), "No such file or directory (os error 2)");
+        let of_bash = |directory: &str| json!({"command": "true", "cwd": directory});
+        assert_eq!(called("bash", of_bash("nodir")), ("not_found".into(), missing.clone()));
+        assert_eq!(called("run_tests", json!({"path": "nodir"})), ("not_found".into(), missing));
+        let no_directory = entered(&file, "Not a directory (os error 20)");
+        assert_eq!(called("bash", of_bash("file")), ("not_found".into(), no_directory));
+        let closed = entered(&locked, "Permission denied (os error 13)");
+        assert_eq!(called("bash", of_bash("locked")), ("io".into(), closed));
+        let (kind, message) = called("bash", json!({"command": ["./file"]}));
+        assert_eq!(
+            (kind.as_str(), message.starts_with("\"./file\" cannot be started")),
+            ("io", true),
+            "{message}"
+        );
+        // As a shell says it.
+        assert_eq!(run(&mut world.lazaret_run(&[""]), LIMIT).code(), 127);
     });
 }
 

@@ -148,7 +148,7 @@ impl Run {
             Some(Ended::TimedOut) => Some(format!("{message} ({})", self.longer(answer))),
             Some(Ended::Idle) => Some(format!("{message} (raise it with --idle-timeout)")),
             Some(Ended::Limited(_)) => Some(format!("{message} (raise it in the policy)")),
-            Some(Ended::NotStarted(_)) | None => Some(message.clone()),
+            Some(Ended::NotStarted(_) | Ended::NoDirectory(_)) | None => Some(message.clone()),
         }
     }
 
@@ -309,6 +309,8 @@ fn code(answer: &Answer, gone: bool) -> u8 {
         Some(Ended::Limited(_)) => signalled(nix::libc::SIGKILL),
         Some(Ended::NotStarted(nix::libc::ENOENT)) => exit::NOT_FOUND,
         Some(Ended::NotStarted(_)) => exit::REFUSED,
+        // As with `env --chdir`.
+        Some(Ended::NoDirectory(_)) => exit::LAZARET,
         None => match answer.error.as_ref().map(|error| error.kind) {
             Some(ErrorKind::DeniedPolicy | ErrorKind::DeniedUser | ErrorKind::ApprovalTimeout) => {
                 exit::REFUSED
@@ -344,6 +346,7 @@ mod tests {
             (Ended::Cancelled, 130),
             (Ended::NotStarted(nix::libc::ENOENT), 127),
             (Ended::NotStarted(nix::libc::EACCES), 126),
+            (Ended::NoDirectory(nix::libc::ENOENT), 125),
         ];
         for (end, want) in cases {
             assert_eq!(code(&ended(end), false), want, "{end:?}");
