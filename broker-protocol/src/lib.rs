@@ -26,8 +26,9 @@ pub use hello::{
 pub use path::{PathError, Roots, Zone, ZonePath};
 pub use reply::{
     Background, Broken, Bytes, Captured, Change, Changes, Edited, Ended, ErrorKind, ErrorLayer, Failed,
-    FileAnswer, FileReply, FromBroker, Grepped, Hunk, Limit, Listed, ListedEntry, ListedKind, Logged, Match,
-    MatchLine, Outcome, Ran, Read, Refused, Spill, Started, Truncated, Undone, Usage, Walked, Written,
+    FileAnswer, FileReply, FromBroker, Grepped, Hunk, InPart, Limit, Listed, ListedEntry, ListedKind, Logged,
+    Match, MatchLine, Outcome, Ran, Read, Refused, Spill, Started, Truncated, Undone, Unsearched, Usage,
+    Walked, Written,
 };
 pub use request::{
     BackgroundKill, BackgroundLog, Bash, CallId, Command, Edit, FileBytes, FileEdit, FileList, FileRead,

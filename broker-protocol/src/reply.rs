@@ -485,6 +485,38 @@ pub struct Grepped {
     pub truncated: Option<Truncated>,
     /// Binary files that were passed over.
     pub binary: u64,
+    /// Files that were searched in part, by path: the first [`limit::IN_PART`](crate::limit::IN_PART) of them.
+    pub in_part: Vec<InPart>,
+    /// How many there are.
+    pub in_part_count: u64,
+}
+
+/// A file of which not all was searched.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InPart {
+    /// Path below the zone's root, bytes that are not UTF-8 replaced.
+    pub path: String,
+    /// Why.
+    pub why: Unsearched,
+}
+
+/// Why a part of a file was not searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Unsearched {
+    /// A line is longer than what is searched of one.
+    LongLine,
+    /// The rest cannot be read.
+    Unreadable,
+}
+
+impl Unsearched {
+    /// The name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Unsearched::LongLine => "long_line",
+            Unsearched::Unreadable => "unreadable",
+        }
+    }
 }
 
 /// Matching lines of one file.

@@ -26,6 +26,8 @@ pub mod limit {
     pub const PATTERN: usize = 4096;
     /// Entries that `file_list` and `glob`, and lines that `grep`, answer with.
     pub const ENTRIES: u32 = 10_000;
+    /// Files that `grep` names because it searched them in part.
+    pub const IN_PART: usize = 20;
     /// Calls under way at once on one connection.
     pub const CALLS: usize = 64;
     /// Bytes of live output a call may send before the client gives more credit.

@@ -589,6 +589,8 @@ fn answers() -> Vec<(&'static str, FileAnswer)> {
     let entries = kinds.map(|kind| ListedEntry { path: "a".into(), kind, size: 1 }).into();
     let line = MatchLine { number: 4, matched: true, text: "x".into() };
     let matches = vec![Match { path: "a".into(), lines: vec![line] }];
+    let in_part =
+        [Unsearched::LongLine, Unsearched::Unreadable].map(|why| InPart { path: "a".into(), why }).into();
     let mut answers = vec![
         ("read", Ok(FileReply::Read(read))),
         (
@@ -604,7 +606,16 @@ fn answers() -> Vec<(&'static str, FileAnswer)> {
             Ok(FileReply::Listed(Listed { entries, truncated: Some(Truncated { total: None, shown: 4 }) })),
         ),
         ("walked", Ok(FileReply::Walked(Walked { paths: vec!["a".into()], truncated: None }))),
-        ("grepped", Ok(FileReply::Grepped(Grepped { matches, truncated: None, binary: 2 }))),
+        (
+            "grepped",
+            Ok(FileReply::Grepped(Grepped {
+                matches,
+                truncated: None,
+                binary: 2,
+                in_part,
+                in_part_count: 3,
+            })),
+        ),
         ("started", Ok(FileReply::Started(Started { id: 3, log: Some(zone("a")), timeout_s: Some(9) }))),
         (
             "background",

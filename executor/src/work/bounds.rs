@@ -25,6 +25,8 @@ pub(super) const ENTRIES: usize = 500_000;
 pub(super) const NAMES: usize = 32 << 20;
 /// Time for one walk, and for the search in what it finds.
 pub(super) const TIME: Duration = Duration::from_secs(20);
+/// Time for counting what an answer has no place for any more.
+pub(super) const COUNTING: Duration = Duration::from_millis(250);
 /// Bytes of all ignore files that hold in one directory; one that would make it more is not followed.
 pub(super) const IGNORED: usize = 64 * 1024;
 /// Bytes of all files that one search reads.
@@ -74,6 +76,11 @@ impl Allowance {
     /// Whether the time is over.
     pub(super) fn late(&self) -> bool {
         Instant::now() >= self.until
+    }
+
+    /// From now on things are only counted.
+    pub(super) fn hasten(&mut self) {
+        self.until = self.until.min(Instant::now() + COUNTING);
     }
 
     /// Takes one entry with a name of `length` bytes, if that is still allowed.

@@ -1,8 +1,8 @@
 //! Finds lines by a regular expression, file by file in the order of their paths.
 //!
 //! Names that begin with a dot are looked at, `.git` is not. A file with a NUL byte is binary: it is counted and passed
-//! over, whatever was found in it before. `$` matches before `\r\n` as before `\n`. The answer says that there may be
-//! more when a file could not be searched whole (`bounds`, `patient`).
+//! over, whatever was found in it before. `$` matches before `\r\n` as before `\n`. The answer names the files that could
+//! not be searched whole (`bounds`, `patient`). Where it is full, further matches are counted for a while.
 
 use super::Worker;
 use super::beneath::{LOOKING, OpenError, Place, READING, is, kind};
@@ -12,7 +12,7 @@ use super::glob::{PatternError, compile, matches_name_or_path, named};
 use super::patient::Patient;
 use super::walk::Scope;
 use super::{Intent, walk::Walk};
-use broker_protocol::{Grep, Grepped, ListedKind, Match, MatchLine, Truncated};
+use broker_protocol::{Grep, Grepped, InPart, ListedKind, Match, MatchLine, Truncated, Unsearched, limit};
 use globset::GlobMatcher;
 use grep_matcher::Matcher;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
@@ -59,7 +59,7 @@ impl Worker {
                 return Ok(());
             }
         }
-        search.stopped = walk.cut();
+        search.stopped |= walk.cut();
         Ok(())
     }
 }
@@ -70,37 +70,41 @@ struct Search {
     searcher: Searcher,
     include: Option<GlobMatcher>,
     context: u64,
-    until: Instant,
     /// Bytes that may still be read.
     bytes: u64,
     /// Matching lines that may still be answered.
     lines: usize,
     room: Room,
     matches: Vec<Match>,
+    /// Matching lines for which there is no place.
+    beyond: u64,
     binary: u64,
-    /// Whether there may be more than was found.
+    in_part: Vec<InPart>,
+    in_part_count: u64,
+    /// Whether something has no place in the answer.
+    full: bool,
+    /// Whether the search ended before it was through.
     stopped: bool,
-    /// Whether a file could not be searched to its end, while others could.
-    partial: bool,
 }
 
 impl Search {
     fn new(request: &Grep) -> Result<Self, PatternError> {
-        let until = Instant::now() + TIME;
-        let matcher = Patient::new(pattern(request)?, until);
+        let matcher = Patient::new(pattern(request)?, Instant::now() + TIME);
         Ok(Self {
             searcher: searcher(&matcher, request.context.into()),
             matcher,
             include: request.include.as_deref().map(compile).transpose()?,
             context: request.context.into(),
-            until,
             bytes: SEARCHED,
             lines: request.limit as usize,
             room: Room::new(),
             matches: Vec::new(),
+            beyond: 0,
             binary: 0,
+            in_part: Vec::new(),
+            in_part_count: 0,
+            full: false,
             stopped: false,
-            partial: false,
         })
     }
 
@@ -114,39 +118,65 @@ impl Search {
         if !fstat(&file).is_ok_and(|stat| is(&stat, libc::S_IFREG)) {
             return;
         }
-        let lines = self.lines_of(file.into());
+        let (lines, unsearched) = self.lines_of(file.into());
+        if let Some(why) = unsearched {
+            self.in_part_count += 1;
+            if self.in_part.len() < limit::IN_PART && self.room.take(name.len() + FILE) {
+                self.in_part.push(InPart { path: name.clone(), why });
+            }
+        }
         if lines.is_empty() {
             return;
         }
-        match self.room.take(name.len() + FILE) {
-            true => self.matches.push(Match { path: name, lines }),
-            false => self.stopped = true,
+        if self.room.take(name.len() + FILE) {
+            self.matches.push(Match { path: name, lines });
+        } else {
+            self.beyond += matching(&lines);
+            self.full = true;
         }
     }
 
-    /// The lines of `file` that are a part of the answer.
-    fn lines_of(&mut self, file: File) -> Vec<MatchLine> {
-        let mut source = Source { file, bytes: &mut self.bytes, until: self.until, stopped: false };
+    /// The lines of `file` that are a part of the answer, and why not all of it was searched, if so.
+    fn lines_of(&mut self, file: File) -> (Vec<MatchLine>, Option<Unsearched>) {
+        let clock = &self.matcher;
+        let mut source = Source { file, bytes: &mut self.bytes, clock, stopped: false };
+        let (room, full) = (&mut self.room, self.full);
         let mut lines =
-            Lines { taken: Vec::new(), left: self.lines, room: &mut self.room, full: false, binary: false };
+            Lines { taken: Vec::new(), left: self.lines, room, full, beyond: 0, clock, binary: false };
         let searched = self.searcher.search_reader(&self.matcher, &mut source, &mut lines);
-        self.stopped = source.stopped || lines.full;
-        // A line that is too long to hold or to be searched whole, a disk that does not read, or no time left.
-        self.partial |= searched.is_err() || self.matcher.cut();
+        self.stopped = source.stopped || (searched.is_err() && self.matcher.late());
+        let cut = self.matcher.cut();
         if lines.binary {
             self.binary += 1;
-            return Vec::new();
+            return (Vec::new(), None);
         }
-        self.lines = lines.left;
-        lines.finished(self.context)
+        let unsearched = match searched {
+            _ if self.stopped => None,
+            Err(error) if error.raw_os_error().is_some() => Some(Unsearched::Unreadable),
+            // Too long to hold, or to be searched whole.
+            Err(_) => Some(Unsearched::LongLine),
+            Ok(()) => cut.then_some(Unsearched::LongLine),
+        };
+        (self.lines, self.full) = (lines.left, lines.full);
+        self.beyond += lines.beyond;
+        (lines.finished(self.context), unsearched)
     }
 
     fn answer(self) -> Grepped {
-        let matching = |file: &Match| file.lines.iter().filter(|line| line.matched).count() as u64;
-        let shown = self.matches.iter().map(matching).sum();
-        let truncated = (self.stopped || self.partial).then_some(Truncated { total: None, shown });
-        Grepped { matches: self.matches, truncated, binary: self.binary }
+        let shown = self.matches.iter().map(|file| matching(&file.lines)).sum();
+        let total = (!self.stopped && self.in_part_count == 0).then_some(shown + self.beyond);
+        Grepped {
+            truncated: (self.stopped || self.full).then_some(Truncated { total, shown }),
+            matches: self.matches,
+            binary: self.binary,
+            in_part: self.in_part,
+            in_part_count: self.in_part_count,
+        }
     }
+}
+
+fn matching(lines: &[MatchLine]) -> u64 {
+    lines.iter().filter(|line| line.matched).count() as u64
 }
 
 fn pattern(request: &Grep) -> Result<RegexMatcher, PatternError> {
@@ -180,13 +210,13 @@ fn searcher(matcher: &Patient, context: usize) -> Searcher {
 struct Source<'a> {
     file: File,
     bytes: &'a mut u64,
-    until: Instant,
+    clock: &'a Patient,
     stopped: bool,
 }
 
 impl Read for Source<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.stopped = *self.bytes == 0 || Instant::now() >= self.until;
+        self.stopped = *self.bytes == 0 || self.clock.late();
         if self.stopped {
             return Ok(0);
         }
@@ -202,19 +232,30 @@ struct Lines<'a> {
     /// Matching lines that may still be taken.
     left: usize,
     room: &'a mut Room,
-    /// Whether there was a line that could not be taken.
+    /// Whether there was a line that could not be taken: from then on they are counted.
     full: bool,
+    /// How many matching lines were counted.
+    beyond: u64,
+    clock: &'a Patient,
     binary: bool,
 }
 
 impl Lines<'_> {
-    fn push(&mut self, number: Option<u64>, matched: bool, line: &[u8]) -> bool {
-        let text = shown(line);
-        self.full = !self.room.take(text.len() + TEXT);
-        if !self.full {
-            self.taken.push(MatchLine { number: number.unwrap_or(0), matched, text });
+    /// Takes a line, if there is a place for it.
+    fn push(&mut self, number: Option<u64>, matched: bool, line: &[u8]) {
+        if !self.full && (!matched || self.left > 0) {
+            let text = shown(line);
+            if self.room.take(text.len() + TEXT) {
+                self.left -= usize::from(matched);
+                self.taken.push(MatchLine { number: number.unwrap_or(0), matched, text });
+                return;
+            }
         }
-        !self.full
+        if !self.full {
+            self.full = true;
+            self.clock.hasten();
+        }
+        self.beyond += u64::from(matched);
     }
 
     /// The lines, without those that stand before a match that was not taken.
@@ -229,17 +270,13 @@ impl Sink for &mut Lines<'_> {
     type Error = io::Error;
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> io::Result<bool> {
-        if self.left == 0 {
-            self.full = true;
-            return Ok(false);
-        }
-        let taken = self.push(found.line_number(), true, found.bytes());
-        self.left -= usize::from(taken);
-        Ok(taken)
+        self.push(found.line_number(), true, found.bytes());
+        Ok(true)
     }
 
     fn context(&mut self, _: &Searcher, beside: &SinkContext<'_>) -> io::Result<bool> {
-        Ok(self.push(beside.line_number(), false, beside.bytes()))
+        self.push(beside.line_number(), false, beside.bytes());
+        Ok(true)
     }
 
     fn finish(&mut self, _: &Searcher, end: &SinkFinish) -> io::Result<()> {

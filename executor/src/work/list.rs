@@ -25,17 +25,21 @@ impl Worker {
         let mut walk = self.walk(&request.path, start, scope)?;
         let mut room = Room::new();
         let mut entries = Vec::new();
-        let mut full = false;
+        let (mut count, mut full) = (0, false);
         while let Some(step) = walk.next() {
+            count += 1;
+            if full {
+                continue;
+            }
             let path = step.below.to_string_lossy().into_owned();
             full = entries.len() == request.limit as usize || !room.take(path.len() + ENTRY);
-            if full {
-                break;
+            match full {
+                true => walk.hasten(),
+                false => entries.push(ListedEntry { size: self.size(&step), kind: step.kind, path }),
             }
-            entries.push(ListedEntry { size: self.size(&step), kind: step.kind, path });
         }
-        let shown = entries.len() as u64;
-        let truncated = (full || walk.cut()).then_some(Truncated { total: None, shown });
+        let (shown, total) = (entries.len() as u64, (!walk.cut()).then_some(count));
+        let truncated = (full || walk.cut()).then_some(Truncated { total, shown });
         Ok(Listed { entries, truncated })
     }
 

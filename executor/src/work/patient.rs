@@ -5,7 +5,7 @@
 //! pieces of whole lines, and between two pieces the clock is asked. Of a line that is longer than a piece, only the
 //! beginning is searched.
 
-use super::bounds::PIECE;
+use super::bounds::{COUNTING, PIECE};
 use grep_matcher::{ByteSet, LineMatchKind, LineTerminator, Match, Matcher, NoCaptures, NoError};
 use grep_regex::RegexMatcher;
 use memchr::{memchr, memrchr};
@@ -28,7 +28,7 @@ impl From<NoError> for Late {
 /// A pattern that is given up when its time is over.
 pub(super) struct Patient {
     pattern: RegexMatcher,
-    until: Instant,
+    until: Cell<Instant>,
     /// Whether a line was searched in part, and without a match.
     cut: Cell<bool>,
 }
@@ -36,16 +36,26 @@ pub(super) struct Patient {
 impl Patient {
     /// `pattern`, to be run no longer than `until`.
     pub(super) fn new(pattern: RegexMatcher, until: Instant) -> Self {
-        Self { pattern, until, cut: Cell::new(false) }
+        Self { pattern, until: Cell::new(until), cut: Cell::new(false) }
     }
 
-    /// Whether a line was searched in part, and without a match.
+    /// Whether a line was searched in part, and without a match, since this was asked last.
     pub(super) fn cut(&self) -> bool {
-        self.cut.get()
+        self.cut.take()
+    }
+
+    /// Whether the time is over.
+    pub(super) fn late(&self) -> bool {
+        Instant::now() >= self.until.get()
+    }
+
+    /// From now on matches are only counted.
+    pub(super) fn hasten(&self) {
+        self.until.set(self.until.get().min(Instant::now() + COUNTING));
     }
 
     fn in_time(&self) -> Result<(), Late> {
-        if Instant::now() < self.until { Ok(()) } else { Err(Late) }
+        if self.late() { Err(Late) } else { Ok(()) }
     }
 
     /// The part of `lines` that is searched next, and where the part after it begins.

@@ -113,6 +113,11 @@ impl<'a> Walk<'a> {
         self.cut
     }
 
+    /// From now on entries are only counted.
+    pub(super) fn hasten(&mut self) {
+        self.allowance.hasten();
+    }
+
     /// Goes to the next entry.
     pub(super) fn next(&mut self) -> Option<Step> {
         while let Some(level) = self.open.last_mut() {

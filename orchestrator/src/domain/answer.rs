@@ -256,6 +256,8 @@ pub enum Details {
         count: u64,
         #[serde(skip_serializing_if = "Option::is_none")]
         binary: Option<u64>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        in_part: Vec<PartFile>,
     },
     Started {
         background: u64,
@@ -320,6 +322,14 @@ pub enum Details {
     Other {
         structured: Value,
     },
+}
+
+/// A file of which not all was searched.
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs)] // Field names are those of the protocol.
+pub struct PartFile {
+    pub path: String,
+    pub why: &'static str,
 }
 
 /// A background process.
@@ -681,8 +691,8 @@ mod tests {
     use super::super::profile::{COMPACT, STANDARD};
     use super::*;
     use broker_protocol::{
-        Digest, Edited, FileReply, Grepped, Layer, Listed, ListedEntry, ListedKind, Match, MatchLine, Read,
-        Refused, Truncated, Walked, Written,
+        Digest, Edited, FileReply, Grepped, InPart, Layer, Listed, ListedEntry, ListedKind, Match, MatchLine,
+        Read, Refused, Truncated, Unsearched, Walked, Written,
     };
     use serde_json::{Value, json};
 
@@ -872,6 +882,8 @@ mod tests {
                 matches: (0..count).map(file).collect(),
                 truncated: None,
                 binary: 0,
+                in_part: vec![],
+                in_part_count: 0,
             }))
         };
         assert_eq!((grepped(100).1, grepped(101).1), (None, Some((Some(101), 50))));
@@ -908,7 +920,7 @@ mod tests {
         let listed = Listed { entries, truncated: Some(Truncated { total: None, shown: 5 }) };
         let (text, about) = file(FileReply::Listed(listed), "");
         let want = "a b\nd/\n\"two\\nlines\"@\n\"\\u{202e}gpj.exe\"\nf|\n\
-                    [truncated: total=unknown shown=5 strategy=head]";
+                    [truncated: total=unknown shown=5 strategy=head why=not-read-to-the-end]";
         assert_eq!(text, want);
         assert_eq!(about["count"], 5);
         assert_eq!(about["truncated"], json!({"shown": 5, "strategy": "head"}));
@@ -918,11 +930,26 @@ mod tests {
     fn matches_stand_as_path_line_text_with_their_zone() {
         let line = |number, matched, text: &str| MatchLine { number, matched, text: text.into() };
         let lines = vec![line(1, false, "x"), line(2, true, "needle")];
-        let grepped =
-            Grepped { matches: vec![Match { path: "n/a".into(), lines }], truncated: None, binary: 2 };
+        let in_part = |path: &str, why| InPart { path: path.into(), why };
+        let grepped = Grepped {
+            matches: vec![Match { path: "n/a".into(), lines }],
+            truncated: None,
+            binary: 2,
+            in_part: vec![
+                in_part("n/min.js", Unsearched::LongLine),
+                in_part("n/x\ny", Unsearched::Unreadable),
+            ],
+            in_part_count: 5,
+        };
         let (text, about) = file(FileReply::Grepped(grepped), "central:n");
-        assert_eq!(text, "central:n/a-1-x\ncentral:n/a:2:needle");
+        assert_eq!(
+            text,
+            "central:n/a-1-x\ncentral:n/a:2:needle\n[searched in part: central:n/min.js (a line is too long), \
+             \"central:n/x\\ny\" (not all of it can be read) and 3 more]"
+        );
         assert_eq!((&about["count"], &about["binary"]), (&json!(1), &json!(2)));
+        assert_eq!(about["inPart"][0], json!({"path": "central:n/min.js", "why": "long_line"}));
+        assert_eq!(about.get("truncated"), None);
         let (text, about) = file(FileReply::Walked(Walked { paths: vec![], truncated: None }), "");
         assert_eq!((text.as_str(), &about["count"]), ("no file matches", &json!(0)));
     }

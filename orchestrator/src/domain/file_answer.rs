@@ -1,14 +1,14 @@
 //! What a file tool found or did, in words: plain lines for the model, with a note where they stop.
 
-use super::answer::{Cut, Details};
+use super::answer::{Cut, Details, PartFile};
 use super::difference::Difference;
 use super::numbered::{Form, Shown, goes_on, lines_shown};
 use super::profile::{Bound, Profile, note};
 use super::text::{name, unfinished};
 use super::{background, changes};
 use broker_protocol::{
-    Edited, FileReply, Grepped, Listed, ListedKind, Match, MatchLine, Read, Roots, Truncated, Walked,
-    Written, ZonePath,
+    Edited, FileReply, Grepped, InPart, Listed, ListedKind, Match, MatchLine, Read, Roots, Truncated,
+    Unsearched, Walked, Written, ZonePath,
 };
 
 /// Where a file tool worked.
@@ -106,13 +106,13 @@ impl Place<'_> {
         let bound = self.profile.entries;
         let lines = listed.entries.iter().map(|entry| format!("{}{}", name(&entry.path), mark(entry.kind)));
         let found = Found::new(listed.entries.len(), listed.truncated, bound);
-        self.found(lines.take(found.shown).collect(), found, "the directory is empty", None)
+        self.found(lines.take(found.shown).collect(), found, "the directory is empty", None, Vec::new())
     }
 
     fn walked(self, walked: &Walked) -> Told {
         let found = Found::new(walked.paths.len(), walked.truncated, self.profile.matches);
         let lines = walked.paths.iter().take(found.shown).map(|path| self.shown(path)).collect();
-        self.found(lines, found, "no file matches", None)
+        self.found(lines, found, "no file matches", None, Vec::new())
     }
 
     fn grepped(self, mut grepped: Grepped) -> Told {
@@ -121,7 +121,31 @@ impl Place<'_> {
         let found = Found::new(count, grepped.truncated, self.profile.matches);
         keep_matches(&mut grepped.matches, found.shown);
         let lines = grepped.matches.iter().flat_map(|file| self.matched(file)).collect();
-        self.found(lines, found, "no line matches", Some(grepped.binary))
+        let part = |file: &InPart| PartFile { path: self.shown(&file.path), why: file.why.name() };
+        let in_part = grepped.in_part.iter().map(part).collect();
+        let note = self.searched_in_part(&grepped);
+        let (mut text, cut, details) =
+            self.found(lines, found, "no line matches", Some(grepped.binary), in_part);
+        text.extend_from_slice(note.as_bytes());
+        (text, cut, details)
+    }
+
+    /// What is said of files of which not all was searched.
+    fn searched_in_part(&self, grepped: &Grepped) -> String {
+        if grepped.in_part_count == 0 {
+            return String::new();
+        }
+        let why = |why| match why {
+            Unsearched::LongLine => "a line is too long",
+            Unsearched::Unreadable => "not all of it can be read",
+        };
+        let named =
+            grepped.in_part.iter().map(|file| format!("{} ({})", self.shown(&file.path), why(file.why)));
+        let more = match grepped.in_part_count.saturating_sub(grepped.in_part.len() as u64) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        format!("\n[searched in part: {}{more}]", named.collect::<Vec<_>>().join(", "))
     }
 
     fn matched(&self, file: &Match) -> Vec<String> {
@@ -141,17 +165,21 @@ impl Place<'_> {
         }
     }
 
-    fn found(self, lines: Vec<String>, found: Found, none: &str, binary: Option<u64>) -> Told {
+    fn found(
+        self,
+        lines: Vec<String>,
+        found: Found,
+        none: &str,
+        binary: Option<u64>,
+        in_part: Vec<PartFile>,
+    ) -> Told {
         let mut text = if lines.is_empty() { none.to_owned() } else { lines.join("\n") };
         if let Some(cut) = &found.cut {
             text.push('\n');
             text.push_str(&cut.note());
         }
-        (
-            text.into_bytes(),
-            found.cut,
-            Details::Found { path: self.absolute, count: found.shown as u64, binary },
-        )
+        let details = Details::Found { path: self.absolute, count: found.shown as u64, binary, in_part };
+        (text.into_bytes(), found.cut, details)
     }
 }
 

@@ -95,11 +95,12 @@ impl Profile {
     }
 }
 
-/// The note where something is left out: for people and for programs.
+/// The note where something is left out: for people and for programs. What was not read to its end was not counted.
 pub fn note(total: Option<u64>, shown: u64, strategy: &str, full: Option<&str>) -> String {
+    let why = if total.is_none() { " why=not-read-to-the-end" } else { "" };
     let total = total.map_or(Cow::Borrowed("unknown"), |total| total.to_string().into());
     let full = full.map_or(String::new(), |path| format!(" full={}", super::text::name(path)));
-    format!("[truncated: total={total} shown={shown} strategy={strategy}{full}]")
+    format!("[truncated: total={total} shown={shown} strategy={strategy}{full}{why}]")
 }
 
 #[cfg(test)]
@@ -138,7 +139,8 @@ mod tests {
     fn a_note_is_one_line_of_known_words() {
         let want = "[truncated: total=9 shown=3 strategy=tail full=/c/outputs/1.log]";
         assert_eq!(note(Some(9), 3, "tail", Some("/c/outputs/1.log")), want);
-        assert_eq!(note(None, 3, "head", None), "[truncated: total=unknown shown=3 strategy=head]");
-        assert!(note(None, 3, "head", Some("a\nb")).ends_with(r#" full="a\nb"]"#));
+        let uncounted = "[truncated: total=unknown shown=3 strategy=head why=not-read-to-the-end]";
+        assert_eq!(note(None, 3, "head", None), uncounted);
+        assert!(note(Some(4), 3, "head", Some("a\nb")).ends_with(r#" full="a\nb"]"#));
     }
 }

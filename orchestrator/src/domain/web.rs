@@ -653,7 +653,10 @@ mod tests {
         assert_eq!(shown("abcé", true, 4), "abc\n[truncated: total=5 shown=3 strategy=head]");
         assert_eq!(shown("abcé", true, 3), "abc\n[truncated: total=5 shown=3 strategy=head]");
         assert_eq!(shown("😀", true, 3), "\n[truncated: total=4 shown=0 strategy=head]");
-        assert_eq!(shown("abc", false, 9), "abc\n[truncated: total=unknown shown=3 strategy=head]");
+        assert_eq!(
+            shown("abc", false, 9),
+            "abc\n[truncated: total=unknown shown=3 strategy=head why=not-read-to-the-end]"
+        );
         // Who asks for more time than there is, as one does who counts milliseconds, is told what it was.
         let about = serde_json::to_value(page("x", true).tell(&fetch(1)).answer.about).unwrap();
         assert_eq!(about["timeout"], TIMEOUT_MAX_S);

@@ -2,7 +2,7 @@
 
 use super::searching::grep;
 use super::*;
-use broker_protocol::Grep;
+use broker_protocol::{Grep, Truncated, Unsearched};
 
 #[test]
 fn lines_are_found_in_the_order_of_paths() {
@@ -45,7 +45,7 @@ fn matching_lines_are_counted() {
     let answer = |limit| ground.grep(Grep { limit, ..grep("hit") }).unwrap();
     assert_eq!(answer(3).truncated, None);
     let cut = answer(2);
-    assert_eq!((cut.matches.len(), cut.truncated.unwrap().shown), (1, 2));
+    assert_eq!((cut.matches.len(), cut.truncated), (1, Some(Truncated { total: Some(3), shown: 2 })));
     assert_eq!(answer(1).matches[0].lines.len(), 1);
 }
 
@@ -106,7 +106,8 @@ fn files_that_never_end_are_searched_within_bounds() {
     let answer = ground.grep(grep("hit")).unwrap();
     assert_eq!(answer.binary, 1);
     assert_eq!(answer.matches[0].path, "z");
-    assert!(answer.truncated.is_some(), "one file was not searched to its end");
+    assert_eq!((answer.truncated, answer.in_part_count), (None, 1), "one file was not searched to its end");
+    assert_eq!((answer.in_part[0].path.as_str(), answer.in_part[0].why), ("line", Unsearched::LongLine));
 }
 
 #[test]
@@ -135,7 +136,17 @@ fn of_a_long_line_the_beginning_is_searched() {
     ground.put("project/a", line(PIECE));
     let answer = ground.grep(grep("hit|last")).unwrap();
     assert_eq!(answer.matches[0].lines[0].number, 3);
-    assert!(answer.truncated.is_some());
+    assert_eq!((answer.truncated, answer.in_part_count), (None, 1));
+    // The next file is another one, and where some have no place they are counted.
+    ground.put("project/b", "hit\n");
+    (0..limit::IN_PART + 1).for_each(|n| _ = ground.put(&format!("project/c/{n:02}"), line(PIECE)));
+    let answer = ground.grep(Grep { limit: 1, ..grep("hit") }).unwrap();
+    assert_eq!((answer.in_part.len(), answer.in_part_count), (limit::IN_PART, limit::IN_PART as u64 + 2));
+    assert!(answer.in_part.iter().all(|file| file.path != "b"));
+    // What was not searched was not counted either.
+    ground.put("project/b", "hit\nhit\n");
+    let answer = ground.grep(Grep { limit: 1, ..grep("hit") }).unwrap();
+    assert_eq!(answer.truncated, Some(Truncated { total: None, shown: 1 }));
 }
 
 #[test]

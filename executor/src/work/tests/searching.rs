@@ -1,7 +1,7 @@
 //! `file_list` and `glob`, and what `grep` shares with them.
 
 use super::*;
-use broker_protocol::{FileList, Glob, Grep, Grepped, Listed, ListedKind, Walked};
+use broker_protocol::{FileList, Glob, Grep, Grepped, Listed, ListedKind, Truncated, Walked};
 use std::os::unix::ffi::OsStrExt;
 use std::time::SystemTime;
 
@@ -121,7 +121,7 @@ fn a_list_stops_at_its_limit_and_says_so() {
     (0..10).for_each(|n| _ = ground.put(&format!("project/{n}"), ""));
     assert_eq!(ground.list(FileList { limit: 10, ..list("") }).unwrap().truncated, None);
     let cut = ground.list(FileList { limit: 9, ..list("") }).unwrap();
-    assert_eq!((cut.entries.len(), cut.truncated.unwrap().shown), (9, 9));
+    assert_eq!((cut.entries.len(), cut.truncated), (9, Some(Truncated { total: Some(10), shown: 9 })));
 }
 
 #[test]
@@ -156,6 +156,8 @@ fn long_lists_stay_below_the_size_of_an_answer() {
     (0..9000).for_each(|n| _ = ground.put(&format!("{directory}/{n:0200}"), "needle\n"));
     let listed = ground.list(list("")).unwrap();
     assert_eq!(listed.truncated.unwrap().shown, listed.entries.len() as u64);
+    // With the two directories.
+    assert!(listed.truncated.unwrap().total.is_none_or(|total| total == 9002));
     let walked = ground.glob(glob("**")).unwrap();
     assert_eq!(walked.truncated.unwrap().total, Some(9000));
     assert!(walked.paths.len() < 9000);
