@@ -601,9 +601,16 @@ impl Bash {
                 no_nul("command", text.as_bytes())?;
             }
             Command::Arguments(arguments) => {
-                in_range("command", arguments.len() as u64, 1, limit::ARGUMENTS as u64)?;
+                if arguments.is_empty() {
+                    return Err(TooLarge { field: "command", rule: "it names no program".into() });
+                }
                 let bytes = arguments.iter().map(|argument| argument.len() + 1).sum();
-                at_most("command", bytes, limit::COMMAND, "bytes")?;
+                at_most("command", arguments.len(), limit::ARGUMENTS, "arguments")
+                    .and(at_most("command", bytes, limit::COMMAND, "bytes"))
+                    .map_err(|error| TooLarge {
+                        rule: error.rule + "; hand over more by a file or a pipe",
+                        ..error
+                    })?;
                 arguments.iter().try_for_each(|argument| no_nul("command", argument))?;
             }
         }
@@ -727,6 +734,11 @@ mod tests {
         let Request::Bash(bash) = shell(String::new()) else { unreachable!() };
         let none = Bash { command: Command::Arguments(vec![]), ..bash.clone() };
         assert!(none.check().is_err());
+        let many = |count| Bash { command: Command::Arguments(vec![ByteBuf::new(); count]), ..bash.clone() };
+        assert!(many(limit::ARGUMENTS).check().is_ok());
+        let over = many(limit::ARGUMENTS + 1).check().unwrap_err().to_string();
+        let want = "command: at most 4096 arguments, this has 4097; hand over more by a file or a pipe";
+        assert_eq!(over, want);
         let terminal = Terminal { rows: 1, columns: 1, term: "x;rm".into() };
         assert!(Bash { stdin: Stdin::Terminal(terminal), ..bash.clone() }.check().is_err());
         let background = Bash { background: true, ..bash };
