@@ -48,6 +48,19 @@ fn when_lazaret_itself_fails_it_says_so_with_its_own_code() {
     let finished = run(unknown.args(["--profile", "no-such-profile", "--", "true"]), LIMIT);
     finished.expect(125);
     assert!(finished.errors().contains("no-such-profile"), "{}", finished.errors());
+    // Who reads JSON reads it there too.
+    for (words, tool, code) in [
+        (["run", "--json", "--", "true"].as_slice(), "bash", 125),
+        (&["call", "--json", "file_list", "{}"], "file_list", 2),
+        (&["history", "--json"], "history", 2),
+        (&["undo", "--json", "1"], "undo", 2),
+    ] {
+        let mut unknown = world.lazaret(words[0]);
+        let finished = run(unknown.args(["--profile", "no-such-profile"]).args(&words[1..]), LIMIT);
+        let result: Value = serde_json::from_str(&finished.expect(code)).unwrap();
+        assert_eq!((&result["status"], &result["metadata"]["tool"]), (&json!("error"), &json!(tool)));
+        assert!(result["result"].as_str().unwrap().contains("no-such-profile"), "{result}");
+    }
 }
 
 /// What is wrong is said with its name, and the code says whose fault it is.

@@ -55,9 +55,9 @@ pub struct Call {
     toolbox: Toolbox,
     /// Print the whole result as one JSON object
     #[arg(long)]
-    json: bool,
+    pub json: bool,
     /// Name of the tool
-    tool: String,
+    pub tool: String,
     /// Its input, a JSON object; `-` reads it from standard input
     #[arg(value_name = "JSON")]
     input: String,

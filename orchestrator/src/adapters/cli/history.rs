@@ -28,7 +28,7 @@ Exit code: 0; 2 wrong arguments; 125 lazaret failed; 126 refused by policy.";
 pub struct History {
     /// Print the list as one JSON object
     #[arg(long)]
-    json: bool,
+    pub json: bool,
     /// At most this many changes
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=i64::from(limit::CHANGES)))]
     limit: u32,

@@ -21,9 +21,11 @@ mod streams;
 mod terminal;
 pub mod say;
 
+use crate::domain::answer::{Answer, Asked};
 use broker_protocol::{ErrorKind, Failed};
 use clap::error::ErrorKind::{DisplayHelp, DisplayVersion};
 use clap::{Parser, Subcommand};
+use event::ResultEvent;
 use place::Place;
 use std::ffi::OsStr;
 use std::process::ExitCode;
@@ -113,10 +115,10 @@ pub fn main() -> ExitCode {
     };
     let is_run = matches!(cli.command, Command::Run(_));
     let result = match cli.command {
-        Command::Run(run) => run.main(&cli.place),
-        Command::Call(call) => call.main(&cli.place),
-        Command::History(history) => history.main(&cli.place),
-        Command::Undo(undo) => undo.main(&cli.place),
+        Command::Run(run) => told(run.json, "bash", run.main(&cli.place)),
+        Command::Call(call) => told(call.json, &call.tool.clone(), call.main(&cli.place)),
+        Command::History(history) => told(history.json, "history", history.main(&cli.place)),
+        Command::Undo(undo) => told(undo.json, "undo", undo.main(&cli.place)),
         Command::Tools(tools) => tools.main(&cli.place),
         Command::Session(session) => session.main(cli.place),
         Command::Doctor(doctor) => doctor.main(&cli.place),
@@ -132,6 +134,16 @@ pub fn main() -> ExitCode {
         if failed.kind == ErrorKind::InvalidInput && !is_run { exit::USAGE } else { exit::LAZARET }
     });
     ExitCode::from(code)
+}
+
+/// Who reads results as JSON reads there, too, what kept `tool` from having one.
+fn told(json: bool, tool: &str, result: Result<u8, Failed>) -> Result<u8, Failed> {
+    if let (true, Err(failed)) = (json, &result) {
+        let answer = Answer::failed(&Asked::only(tool.to_owned()), failed.clone());
+        // Where it cannot be read, it stands on standard error.
+        let _ = say::json(&ResultEvent::plain(&answer));
+    }
+    result
 }
 
 /// Shows help, or what is wrong with the command line. For `run`, 2 could be the command's own code.

@@ -49,7 +49,7 @@ pub struct Run {
     idle_timeout: Option<u32>,
     /// Print one JSON object with the result at the end, and nothing before
     #[arg(long, conflicts_with = "tty")]
-    json: bool,
+    pub json: bool,
     /// Give the command a terminal even if this is none
     #[arg(long)]
     tty: bool,

@@ -45,7 +45,7 @@ pub struct Undo {
     force: bool,
     /// Print the whole result as one JSON object, one for each change
     #[arg(long)]
-    json: bool,
+    pub json: bool,
     /// A change by its number, or a call as SESSION:NUMBER
     #[arg(value_name = "CALL", required = true)]
     calls: Vec<Which>,
