@@ -9,11 +9,14 @@ use broker_protocol::{
     Read, Refused, Request, Risk, Stdin, ToBroker, limit,
 };
 use fake_broker::{Broker, Peer, shell};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 use std::io::Write;
+use std::process::Stdio;
 use std::sync::mpsc::channel;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn bash(id: impl Into<Value>, command: &str) -> Value {
     json!({"id": id.into(), "tool": "bash", "input": {"command": command}})
@@ -426,6 +429,80 @@ fn the_end_of_our_input_is_a_no_unless_answers_come_from_elsewhere() {
     assert!(asked.iter().all(|event| event["event"] == "approval"), "{asked:?}");
     let (events, code) = client.end();
     assert_eq!((events.iter().filter(|event| event["event"] == "result").count(), code), (3, 0));
+    broker.join();
+}
+
+#[test]
+fn a_signal_cancels_what_is_under_way_and_ends_the_session() {
+    for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGINT, 130), (Signal::SIGHUP, 129)] {
+        let broker = Broker::start(|peer| {
+            peer.open();
+            let (call, _) = peer.call();
+            peer.output(call, false, b"begun");
+            assert_eq!(peer.hear(), Some(ToBroker::Cancel { call }));
+            peer.ended(call, Ended::Cancelled, b"begun");
+            assert_eq!(peer.hear(), None);
+        });
+        let mut client = broker.session();
+        client.say(bash(1, "x"));
+        client.hear();
+        kill(Pid::from_raw(client.child.id() as i32), signal).unwrap();
+        let result = client.hear();
+        assert_eq!((&result["id"], &result["error"]["kind"]), (&json!(1), &json!("cancelled")));
+        assert_eq!(client.child.wait().unwrap().code(), Some(code));
+        let runs = std::fs::read_dir(broker.folder.join("state/lazaret/runs")).unwrap();
+        let log = runs.map(|run| std::fs::read_to_string(run.unwrap().path().join("runlog.jsonl")).unwrap());
+        let log = log.collect::<String>();
+        let last: Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
+        assert_eq!(
+            (&last["kind"], &last["payload"]["reason"]),
+            (&json!("session_end"), &json!("a signal ended it"))
+        );
+        broker.join();
+    }
+}
+
+#[test]
+fn an_executor_that_does_nothing_does_not_outlast_a_signal() {
+    let (done, wait) = channel::<()>();
+    let broker = Broker::start(move |peer| {
+        peer.open();
+        peer.call();
+        wait.recv().unwrap();
+    });
+    let mut client = broker.session();
+    client.say(bash(1, "x"));
+    sleep(Duration::from_millis(200));
+    let begun = Instant::now();
+    kill(Pid::from_raw(client.child.id() as i32), Signal::SIGTERM).unwrap();
+    assert_eq!(client.child.wait().unwrap().code(), Some(143));
+    assert!((5..15).contains(&begun.elapsed().as_secs()));
+    done.send(()).unwrap();
+    broker.join();
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_no_reader_that_is_gone() {
+    let broker = Broker::start(|peer| {
+        peer.open();
+    });
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let help = |out: Stdio| {
+        let mut lazaret = std::process::Command::new(env!("CARGO_BIN_EXE_lazaret"));
+        let done = lazaret.arg("--help").stdout(out).stderr(Stdio::piped()).output().unwrap();
+        (done.status.code(), String::from_utf8(done.stderr).unwrap().lines().count())
+    };
+    assert_eq!(help(full().into()), (Some(125), 1));
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    assert_eq!(help(writer.into()), (Some(0), 0), "who stops reading has read enough");
+    let done = broker.lazaret("session").stdout(full()).stderr(Stdio::piped()).output().unwrap();
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert_eq!(
+        (done.status.code(), said.contains("cannot write the output: No space left")),
+        (Some(125), true),
+        "{said}"
+    );
     broker.join();
 }
 

@@ -28,6 +28,7 @@ use clap::{Parser, Subcommand};
 use event::ResultEvent;
 use place::Place;
 use std::ffi::OsStr;
+use std::io;
 use std::process::ExitCode;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 
@@ -63,7 +64,8 @@ Exit codes:
            3 violation; 124 time limit; 125 lazaret failed; 126 refused
   history, undo  as call
   session  0 at the end of its input; 2 wrong arguments; 3 after too many
-           violations; 125 no session; 141 nobody reads
+           violations; 125 no session, or it cannot write; 128+N if signal
+           N ended it (141 nobody reads)
   doctor   0 if a session can open here (with --attack: and its cell holds),
            else 1
   policy   0; 1 a file is wrong; 2 wrong input; 125 no policy
@@ -149,8 +151,15 @@ fn told(json: bool, tool: &str, result: Result<u8, Failed>) -> Result<u8, Failed
 /// Shows help, or what is wrong with the command line. For `run`, 2 could be the command's own code.
 fn usage(error: &clap::Error) -> ExitCode {
     let shown = error.print();
-    if shown.is_ok() && matches!(error.kind(), DisplayHelp | DisplayVersion) {
-        return ExitCode::SUCCESS;
+    if matches!(error.kind(), DisplayHelp | DisplayVersion) {
+        return match shown {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                say::problem(&format!("cannot write the output: {error}"));
+                ExitCode::from(exit::LAZARET)
+            }
+            // Who stops reading has read enough.
+            _ => ExitCode::SUCCESS,
+        };
     }
     let commands = [
         "run",

@@ -117,7 +117,7 @@ impl Calls {
             // From here on the id is free: who has read the result may use it again at once.
             shared.by_id.borrow_mut().remove(&key);
             if !answer.security.is_empty() && shared.tools.is_over() {
-                shared.by_id.borrow().values().for_each(|entry| entry.cancel());
+                shared.cancel_all();
             }
             // A writer that is closed ends the session.
             let _ = shared.writer.line(&ResultEvent::new(Some(&id), &answer)).await;
@@ -132,6 +132,11 @@ impl Calls {
         if let Some(entry) = self.0.entry(id) {
             entry.cancel();
         }
+    }
+
+    /// Ends all of them.
+    pub fn cancel_all(&self) {
+        self.0.cancel_all();
     }
 
     /// Answers a call's question. Who answers what nobody asks is told: a yes is never lost without a word.
@@ -287,6 +292,10 @@ impl Calls {
 }
 
 impl Shared {
+    fn cancel_all(&self) {
+        self.by_id.borrow().values().for_each(|entry| entry.cancel());
+    }
+
     fn entry(&self, id: &Value) -> Option<Rc<Entry>> {
         self.by_id.borrow().get(&id.to_string()).cloned()
     }

@@ -28,16 +28,22 @@ use clap::Args;
 use line::{Line, LineError, Order};
 use reader::{Lines, Next};
 use std::cell::RefCell;
+use std::io;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::signal::unix::{Signal as Listener, SignalKind, signal};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
 use writer::{Closed, Writer};
 
 /// Bytes of lines that may be held while they wait for a command or for their turn.
 const HELD: usize = 8 << 20;
 /// What holding a line costs besides its bytes.
 const LINE_COST: usize = 1024;
+/// How long the calls under way have to end when a signal ends the session.
+const ENDING: Duration = Duration::from_secs(5);
 /// Cells to keep ready between calls.
 const SPARE: u8 = 1;
 
@@ -91,9 +97,11 @@ A call that tries to leave what it may touch is a violation. After
 --max-violations of them the calls under way are cancelled, every further one
 is refused (denied_policy), and the exit code is 3.
 
+SIGTERM, SIGINT and SIGHUP cancel the calls under way and end the session.
+
 Exit code: 0 at the end of the input; 2 wrong arguments; 3 at its end after
-too many violations; 125 no session could be opened; 141 nobody reads the
-output."#;
+too many violations; 125 no session could be opened, or the output cannot be
+written; 128+N if signal N ended it (141 nobody reads the output)."#;
 
 /// Speak JSON lines: many calls at once in one session
 #[derive(Args)]
@@ -118,32 +126,113 @@ impl Session {
         confine(&Needs { web: true, socket, ..Needs::default() });
         let sandbox = Reopening::new(endpoint.map_err(Failed::from), open, log.clone());
         let served = runtime()?.block_on(serve(sandbox, tools));
-        log.end(match served {
-            Ok(exit::OK) => "the input ended",
-            Ok(exit::VIOLATION) => "there were too many violations",
-            Ok(_) => "nobody reads the output",
-            Err(_) => "no session could be opened",
-        });
-        served
+        log.end(served.as_ref().map_or("no session could be opened", End::reason));
+        served.map(End::code)
     }
 }
 
-async fn serve(sandbox: Reopening, tools: Tools<WebClient>) -> Result<u8, Failed> {
+/// Why a session is over.
+enum End {
+    Input,
+    Violations,
+    /// Nobody reads the output.
+    Unread,
+    /// The output cannot be written.
+    Unwritten,
+    /// Somebody sent us this signal.
+    Signal(u8),
+}
+
+impl End {
+    fn reason(&self) -> &'static str {
+        match self {
+            End::Input => "the input ended",
+            End::Violations => "there were too many violations",
+            End::Unread => "nobody reads the output",
+            End::Unwritten => "the output cannot be written",
+            End::Signal(_) => "a signal ended it",
+        }
+    }
+
+    fn code(self) -> u8 {
+        match self {
+            End::Input => exit::OK,
+            End::Violations => exit::VIOLATION,
+            End::Unread => exit::SIGNAL + nix::libc::SIGPIPE as u8,
+            End::Unwritten => exit::LAZARET,
+            End::Signal(number) => exit::SIGNAL + number,
+        }
+    }
+
+    /// That nothing can be written any more.
+    async fn of(writer: &Writer) -> Self {
+        let error = writer.closed().await;
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return End::Unread;
+        }
+        say::problem(&format!("cannot write the output: {error}"));
+        End::Unwritten
+    }
+}
+
+/// The signals that ask for the end of a session.
+struct Signals {
+    terminate: Listener,
+    interrupt: Listener,
+    hangup: Listener,
+}
+
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for one of them.
+    async fn next(&mut self) -> End {
+        let number = tokio::select! {
+            _ = self.terminate.recv() => nix::libc::SIGTERM,
+            _ = self.interrupt.recv() => nix::libc::SIGINT,
+            _ = self.hangup.recv() => nix::libc::SIGHUP,
+        };
+        End::Signal(number as u8)
+    }
+}
+
+async fn serve(sandbox: Reopening, tools: Tools<WebClient>) -> Result<End, Failed> {
     let streams = |error| say::internal(format!("cannot use the standard streams: {error}"));
     let mut lines = Lines::new(super::streams::Input::stdin().map_err(streams)?);
     let writer = Rc::new(Writer::new(super::streams::Output::stdout().map_err(streams)?));
-    if let Err(failed) = sandbox.connection(&writer).await {
+    let mut signals =
+        Signals::listen().map_err(|error| say::internal(format!("cannot watch signals: {error}")))?;
+    let opened = tokio::select! {
+        opened = sandbox.connection(&writer) => opened,
+        end = signals.next() => return Ok(end),
+    };
+    if let Err(failed) = opened {
         let fault = Notice { id: None, event: "fault", error: ErrorBody::new(&failed) };
-        let _ = writer.line(&fault).await;
-        return Err(failed);
+        return match writer.line(&fault).await {
+            Ok(()) => Err(failed),
+            Err(Closed) => Ok(End::of(&writer).await),
+        };
     }
     tokio::task::spawn_local(sandbox.log.clone().write_later());
     let calls = Calls::new(sandbox, tools, writer.clone());
     let desk = Desk { calls, held: Arc::new(Semaphore::new(HELD)) };
-    tokio::select! {
-        () = desk.serve(&mut lines) => Ok(if desk.calls.are_over() { exit::VIOLATION } else { exit::OK }),
-        () = writer.closed() => Ok(exit::SIGNAL + nix::libc::SIGPIPE as u8),
+    let end = tokio::select! {
+        () = desk.serve(&mut lines) => if desk.calls.are_over() { End::Violations } else { End::Input },
+        end = End::of(&writer) => end,
+        end = signals.next() => end,
+    };
+    if let End::Signal(_) = end {
+        desk.calls.cancel_all();
+        // An executor or a reader that does nothing more does not keep us.
+        let _ = timeout(ENDING, desk.calls.finished()).await;
     }
+    Ok(end)
 }
 
 /// Where lines are taken in.

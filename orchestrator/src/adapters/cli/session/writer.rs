@@ -3,13 +3,14 @@
 
 use crate::adapters::cli::streams::Output;
 use serde::Serialize;
-use std::cell::Cell;
+use std::cell::OnceCell;
+use std::io;
 use tokio::sync::{Mutex, Notify};
 
 /// Capacity that is kept from line to line.
 const KEPT: usize = 64 * 1024;
 
-/// Nobody reads the output any more.
+/// Nothing can be written any more: nobody reads it, or there is no place for it.
 #[derive(Debug)]
 pub struct Closed;
 
@@ -17,20 +18,21 @@ pub struct Closed;
 pub struct Writer {
     output: Output,
     line: Mutex<Vec<u8>>,
-    is_closed: Cell<bool>,
+    /// Why nothing can be written any more.
+    closed: OnceCell<io::Error>,
     closing: Notify,
 }
 
 impl Writer {
     /// Writes to `output`.
     pub fn new(output: Output) -> Self {
-        Self { output, line: Mutex::default(), is_closed: Cell::new(false), closing: Notify::new() }
+        Self { output, line: Mutex::default(), closed: OnceCell::new(), closing: Notify::new() }
     }
 
     /// Writes `event` as one line.
     pub async fn line(&self, event: &impl Serialize) -> Result<(), Closed> {
         let mut line = self.line.lock().await;
-        if self.is_closed.get() {
+        if self.closed.get().is_some() {
             return Err(Closed);
         }
         line.clear();
@@ -39,17 +41,20 @@ impl Writer {
         let written = self.output.write_all(&line).await;
         line.clear();
         line.shrink_to(KEPT);
-        if encoded.is_err() || written.is_err() {
-            self.is_closed.set(true);
+        if let Err(error) = encoded.map_err(io::Error::from).and(written) {
+            let _ = self.closed.set(error);
             self.closing.notify_one();
             return Err(Closed);
         }
         Ok(())
     }
 
-    /// Waits until nobody reads the output any more.
-    pub async fn closed(&self) {
-        while !self.is_closed.get() {
+    /// Waits until nothing can be written any more, and says why.
+    pub async fn closed(&self) -> &io::Error {
+        loop {
+            if let Some(error) = self.closed.get() {
+                return error;
+            }
             self.closing.notified().await;
         }
     }
