@@ -22,7 +22,10 @@ pub enum Framework {
 const AUTO: &str = "if [ -f Cargo.toml ]; then exec cargo test --no-fail-fast; \
                     elif [ -f package.json ]; then exec npm test; \
                     elif [ -f pyproject.toml ] || [ -f pytest.ini ] || [ -f setup.py ] || [ -f setup.cfg ] || [ -f tox.ini ] \
-                    || [ -d tests ]; then exec python3 -m pytest -q --color=no; \
+                    || [ -d tests ]; then \
+                    if python3 -m pytest --version >/dev/null 2>&1; then exec python3 -m pytest -q --color=no; \
+                    elif [ -d tests ] && [ ! -f tests/__init__.py ]; then exec python3 -m unittest discover -s tests; \
+                    else exec python3 -m unittest discover; fi; \
                     else echo 'no Cargo.toml, package.json or Python project here' >&2; exit 127; fi";
 
 impl Framework {
@@ -71,8 +74,15 @@ impl Counts {
     /// Reads them from the end of an output; `None` where no runner has said any.
     pub fn read(output: &str) -> Option<Self> {
         let mut sum: Option<Self> = None;
+        // Whether the last that was said is how many tests ran, and not yet how they went.
+        let mut ran = false;
         for line in output.lines() {
-            if let Some(counts) = cargo(line) {
+            if let Some(count) = unittest(line) {
+                (sum, ran) = (Some(Counts { passed: count, ..Counts::default() }), true);
+            } else if let (true, Some(counts), Some(rest)) = (ran, &mut sum, not_passed(line)) {
+                let passed = counts.passed.saturating_sub(rest.failed).saturating_sub(rest.skipped);
+                (*counts, ran) = (Counts { passed, ..rest }, false);
+            } else if let Some(counts) = cargo(line) {
                 sum = Some(sum.unwrap_or_default() + counts);
             } else if let Some(counts) = pytest(line).or_else(|| table(line)) {
                 sum = Some(counts);
@@ -119,6 +129,27 @@ fn pytest(line: &str) -> Option<Counts> {
     let seconds = time.split('s').next().is_some_and(|number| number.parse::<f64>().is_ok());
     let first = counts.split(' ').next().is_some_and(|number| number.parse::<u64>().is_ok());
     (seconds && first).then(|| words(counts, ','))
+}
+
+/// Unittest's `Ran 3 tests in 0.001s`.
+fn unittest(line: &str) -> Option<u64> {
+    let (count, rest) = line.strip_prefix("Ran ")?.split_once(' ')?;
+    rest.starts_with("test").then(|| count.parse().ok())?
+}
+
+/// What it says next of those that did not pass: `FAILED (failures=1, errors=2, skipped=1)`, `OK (skipped=1)`.
+fn not_passed(line: &str) -> Option<Counts> {
+    let counts = line.strip_prefix("FAILED (").or_else(|| line.strip_prefix("OK ("))?.strip_suffix(')')?;
+    let mut rest = Counts::default();
+    for (name, count) in counts.split(", ").filter_map(|part| part.split_once('=')) {
+        let place = match name {
+            "failures" | "errors" | "unexpected successes" => &mut rest.failed,
+            "skipped" | "expected failures" => &mut rest.skipped,
+            _ => continue,
+        };
+        *place = place.saturating_add(count.parse().ok()?);
+    }
+    Some(rest)
 }
 
 /// Jest's `Tests:  1 failed, 2 passed, 3 total` and Vitest's `Tests  1 failed | 2 passed (3)`.
@@ -182,6 +213,8 @@ mod tests {
             ("# tests 3\n# pass 2\n# fail 1\n# cancelled 0\n# skipped 0", Some((2, 1, 0))),
             ("ℹ pass 3\nℹ fail 0\nℹ skipped 1", Some((3, 0, 1))),
             ("  3 passing (12ms)\n  1 pending\n  2 failing", Some((3, 2, 1))),
+            (".F.s\nRan 4 tests in 0.001s\n\nFAILED (failures=1, skipped=1)", Some((2, 1, 1))),
+            ("Ran 1 test in 0.000s\n\nOK", Some((1, 0, 0))),
             ("no tests here\nin 3s\nTests are good\n5 of 6", None),
             ("", None),
             ("test result: ok. 99999999999999999999 passed; 1 failed", Some((0, 1, 0))),

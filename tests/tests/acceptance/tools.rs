@@ -399,6 +399,12 @@ fn tests_run_in_a_cell_and_are_counted() {
         );
         let tests = &answer.result["metadata"]["tests"];
         assert_eq!((&tests["passed"], &tests["failed"]), (&json!(1), &json!(1)), "{}", answer.result);
+        // A19: with pytest or without it.
+        let suite = "import unittest\nclass T(unittest.TestCase):\n  def test_good(self): pass\n  def test_bad(self): self.fail()\n";
+        world.put("py/tests/test_it.py", suite);
+        let answer = session.call("run_tests", json!({"path": "py"}));
+        let tests = &answer.result["metadata"]["tests"];
+        assert_eq!((&tests["passed"], &tests["failed"]), (&json!(1), &json!(1)), "{}", answer.result);
         let none = session.call("run_tests", json!({"path": "central:"}));
         assert_eq!(none.exit_code(), Some(127), "{}", none.result);
     });
