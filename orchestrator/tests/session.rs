@@ -6,7 +6,7 @@ mod fake_broker;
 
 use broker_protocol::{
     CallId, Challenge, Channel, Digest, Ended, ErrorKind, Failed, FileReply, FromBroker, Nonce, Outcome,
-    Read, Refused, Request, Risk, Stdin, ToBroker, limit,
+    Read, Refused, Request, Risk, Standing, Stdin, ToBroker, limit,
 };
 use fake_broker::{Broker, Peer, shell};
 use nix::sys::signal::{Signal, kill};
@@ -503,6 +503,29 @@ fn an_output_that_cannot_be_written_is_no_reader_that_is_gone() {
         (Some(125), true),
         "{said}"
     );
+    broker.join();
+}
+
+#[test]
+fn a_grant_that_is_none_is_not_taken_back() {
+    let broker = Broker::start(|peer| {
+        peer.open();
+        let one = Standing { grant: 1, rule: "r".into(), tool: "bash".into(), calls: 1 };
+        for _ in 0..2 {
+            assert_eq!(peer.hear(), Some(ToBroker::Grants));
+            peer.say(&FromBroker::Grants(vec![one.clone()]));
+        }
+        assert_eq!(peer.hear(), Some(ToBroker::Revoke { grant: 1 }));
+        peer.say(&FromBroker::Grants(vec![]));
+        assert_eq!(peer.hear(), None);
+    });
+    let mut client = broker.session();
+    client.say(json!({"id": 1, "revoke": 99}));
+    let notice = client.hear();
+    assert_eq!((&notice["event"], &notice["error"]["kind"]), (&json!("notice"), &json!("not_found")));
+    client.say(json!({"id": 2, "revoke": 1}));
+    assert_eq!(client.hear(), json!({"id": 2, "event": "grants", "grants": []}));
+    assert_eq!(client.end(), (vec![], 0));
     broker.join();
 }
 

@@ -19,7 +19,7 @@ use crate::domain::catalogue::canonical;
 use crate::domain::clean::Cleaner;
 use crate::domain::redact;
 use crate::ports::{Approval, Approver, Audience, Caller, Gone, Question, Reply};
-use broker_protocol::{ErrorKind, Failed, Risk, limit};
+use broker_protocol::{ErrorKind, Failed, Risk, Standing, limit};
 use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -148,18 +148,24 @@ impl Calls {
 
     /// Says which grants last for the session, after taking back one of them.
     pub async fn grants(&self, id: &Value, revoke: Option<u64>) {
-        let told = match self.0.sandbox.connection(&self.0.writer).await {
-            Ok(sandbox) => sandbox.standing(revoke).await,
-            Err(failed) => Err(failed),
-        };
-        // A writer that is closed ends the session.
-        let _ = match &told {
-            Ok(standing) => self.0.writer.line(&GrantsEvent::new(id, standing)).await,
-            Err(failed) => {
-                let error = ErrorBody::new(failed);
-                self.0.writer.line(&Notice { id: Some(id), event: "notice", error }).await
+        match self.standing(revoke).await {
+            // A writer that is closed ends the session.
+            Ok(standing) => drop(self.0.writer.line(&GrantsEvent::new(id, &standing)).await),
+            Err(failed) => self.notice(id, &failed).await,
+        }
+    }
+
+    async fn standing(&self, revoke: Option<u64>) -> Result<Vec<Standing>, Failed> {
+        let sandbox = self.0.sandbox.connection(&self.0.writer).await?;
+        let standing = sandbox.standing(None).await?;
+        match revoke {
+            None => Ok(standing),
+            Some(grant) if standing.iter().any(|one| one.grant == grant) => sandbox.standing(revoke).await,
+            Some(grant) => {
+                let message = format!("there is no grant {grant} in this session");
+                Err(Failed { kind: ErrorKind::NotFound, message })
             }
-        };
+        }
     }
 
     /// Adds a tool of the application's.
