@@ -471,12 +471,13 @@ fn scratch(layers: LayerSet, user: &User) -> io::Result<Scratch> {
 
 /// Resolves both roots and refuses those that would give away what must stay closed.
 fn roots(request: &Open, user: &User) -> Result<(PathBuf, PathBuf), OpenError> {
+    // Before anything is made for it.
+    let project = root(Zone::Project, &request.project, user)?;
     let central = Path::new(&request.central);
     if central.is_absolute() && !central.exists() {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(central);
         made.map_err(|error| root_error(Zone::Central, &request.central, error.to_string()))?;
     }
-    let project = root(Zone::Project, &request.project, user)?;
     let central = root(Zone::Central, &request.central, user)?;
     if project == central {
         let why = "it is the project root too; choose another directory".to_owned();

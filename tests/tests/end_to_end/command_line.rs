@@ -41,9 +41,15 @@ fn when_lazaret_itself_fails_it_says_so_with_its_own_code() {
     let finished = run(&mut lost, LIMIT);
     finished.expect(125);
     assert!(finished.errors().contains("/nonexistent/lazaret-executor"), "{}", finished.errors());
-    let mut nowhere = world.program("lazaret");
-    nowhere.args(["run", "--project", "/nonexistent", "--", "true"]);
-    run(&mut nowhere, LIMIT).expect(125);
+    for project in ["/nonexistent", "/etc"] {
+        let mut nowhere = world.program("lazaret");
+        nowhere.args(["run", "--project", project, "--", "true"]);
+        run(&mut nowhere, LIMIT).expect(125);
+    }
+    assert!(
+        !world.home.join(".local/share/lazaret").exists(),
+        "something was made for a project that is none"
+    );
     let mut unknown = world.lazaret("run");
     let finished = run(unknown.args(["--profile", "no-such-profile", "--", "true"]), LIMIT);
     finished.expect(125);
