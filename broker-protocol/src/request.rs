@@ -672,7 +672,7 @@ pub(crate) fn in_range(field: &'static str, got: u64, least: u64, most: u64) -> 
     if (least..=most).contains(&got) {
         return Ok(());
     }
-    Err(TooLarge { field, rule: format!("between {least} and {most}, this is {got}") })
+    Err(TooLarge { field, rule: format!("a whole number between {least} and {most}, this is {got}") })
 }
 
 fn at_least_one(field: &'static str, got: Option<u64>) -> Result<(), TooLarge> {

@@ -10,7 +10,7 @@
 
 use super::beneath::{READING, regular};
 use super::bounds::EDITED;
-use super::failure::{SystemError, WorkError};
+use super::failure::{SystemError, WorkError, counted};
 use super::hunks::Regions;
 use super::read::{digest, read_at_most};
 use super::write::Current;
@@ -46,7 +46,7 @@ pub enum EditError {
         found: usize,
     },
     /// The text is there more or less often than was said.
-    #[error("edit {edit}: the text occurs {found} times in {path}, not {wanted}")]
+    #[error("edit {edit}: the text occurs {} in {path}, not {wanted}", counted(*.found as u64, "time"))]
     Count {
         /// Which edit.
         edit: usize,

@@ -128,3 +128,8 @@ impl Intent {
         }
     }
 }
+
+/// `1 line`, `2 lines`.
+pub(super) fn counted(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}

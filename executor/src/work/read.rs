@@ -3,7 +3,7 @@
 use super::LOOK;
 use super::beneath::{READING, regular};
 use super::bounds::{CHUNK, COUNTED, HASHED, SKIPPED};
-use super::failure::{SystemError, WorkError};
+use super::failure::{SystemError, WorkError, counted};
 use super::seen::Known;
 use super::{Intent, Worker};
 use broker_protocol::{Digest, FileBytes, FileRead, Truncated, limit};
@@ -17,7 +17,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum ReadError {
     /// The file ends before them.
-    #[error("line {first} is past the end of {path}, which has {lines} lines")]
+    #[error("line {first} is past the end of {path}, which has {}", counted(*.lines, "line"))]
     PastEnd {
         /// The file.
         path: String,

@@ -5,7 +5,7 @@
 //! carried out: by the broker, which decides again and for itself, or by a [`Remote`](crate::ports::Remote) tool. What
 //! comes back is cut to the profile and freed of what is not seen. The [`Observer`] sees each call at this one place.
 
-use super::registry::{Added, Entry, Registry};
+use super::registry::{Added, Entry, Registry, RegistryError};
 use crate::domain::answer::{Answer, Asked, Details, Finished, Told};
 use crate::domain::clean;
 use crate::domain::numbered::Form;
@@ -157,9 +157,11 @@ impl<W: Web> Tools<W> {
     pub(super) fn plan(&self, tool: &str, input: Value, roots: &Roots) -> Result<Planned, Box<Answer>> {
         let refused =
             |name: Cow<'static, str>, failed: Failed| Box::new(Answer::failed(&Asked::only(name), failed));
-        self.still_open().map_err(|failed| refused("".into(), failed))?;
         let entry = self.registry.borrow().get(tool);
-        let entry = entry.map_err(|error| refused("".into(), error.into()))?;
+        // A name that nobody knows may be anything, a secret too.
+        let known = entry.as_ref().map_or_else(RegistryError::tool, Entry::own_name);
+        self.still_open().map_err(|failed| refused(known.clone(), failed))?;
+        let entry = entry.map_err(|error| refused(known, error.into()))?;
         let name = entry.own_name();
         let changes = entry.risk() == Risk::Medium;
         let work = match entry {

@@ -165,6 +165,17 @@ pub enum RegistryError {
     },
 }
 
+impl RegistryError {
+    /// The tool, where its name is one that is known.
+    pub fn tool(&self) -> Cow<'static, str> {
+        match self {
+            RegistryError::NotSupported { name, .. } => (*name).into(),
+            RegistryError::Disabled(name) => name.clone().into(),
+            _ => "".into(),
+        }
+    }
+}
+
 impl From<RegistryError> for Failed {
     fn from(error: RegistryError) -> Self {
         let kind = match error {

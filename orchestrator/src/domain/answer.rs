@@ -344,6 +344,12 @@ pub struct Process {
     pub log: Option<String>,
     /// `alive`, or how it ended.
     pub state: String,
+    /// The exit code, if it exited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// The signal that ended it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
     pub usage: Used,
 }
 

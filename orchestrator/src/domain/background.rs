@@ -41,7 +41,7 @@ fn line(process: &Background, roots: &Roots) -> String {
     let printed = process.usage.stdout_bytes + process.usage.stderr_bytes;
     let (id, state, command) = (process.id, state(process), name(&process.command));
     let log = process.log.as_ref().map_or(String::new(), |log| format!(" to {}", name(&roots.absolute(log))));
-    format!("{id}: {state}, started {began} UTC, {seconds} s, {printed} bytes printed{log}: {command}")
+    format!("{id}: {state}, started {began}, {seconds} s, {printed} bytes printed{log}: {command}")
 }
 
 fn describe(process: &Background, roots: &Roots) -> Process {
@@ -51,6 +51,14 @@ fn describe(process: &Background, roots: &Roots) -> Process {
         started_ms: process.started_ms,
         log: process.log.as_ref().map(|log| roots.absolute(log)),
         state: state(process),
+        exit_code: match process.ended {
+            Some(Ok(Ended::Exited(code))) => Some(code),
+            _ => None,
+        },
+        signal: match process.ended {
+            Some(Ok(Ended::Signalled(signal))) => Some(signal),
+            _ => None,
+        },
         usage: used(process.usage),
     }
 }
@@ -96,7 +104,7 @@ mod tests {
     fn a_process_is_one_line_however_it_ended() {
         let (text, _, details) = listed(&[process(None), process(Some(Ok(Ended::Exited(2))))], &roots());
         let text = String::from_utf8(text).unwrap();
-        let rest = "started 2026-11-20 10:02:34 UTC, 2 s, 7 bytes printed to /c/outputs/1.log: \"a\\nb\"";
+        let rest = "started 2026-11-20 10:02:34Z, 2 s, 7 bytes printed to /c/outputs/1.log: \"a\\nb\"";
         let want = format!("3: alive, {rest}\n3: exited with code 2, {rest}");
         assert_eq!(text, want);
         let details = serde_json::to_value(details).unwrap();

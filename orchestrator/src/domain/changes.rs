@@ -3,6 +3,7 @@
 use super::answer::{Changed, Details};
 use super::file_answer::{Place, Told, head};
 use super::text::name;
+use super::time::Utc;
 use broker_protocol::{Change, Changes, Undone};
 
 /// Digits of a session's id in a list for people.
@@ -48,7 +49,8 @@ fn line(change: &Change) -> String {
         (Some(_), Some(_)) => "changed",
         (Some(_), None) => "removed",
     };
-    let (number, time, path) = (change.number, utc(change.time_ms), name(&change.path.to_string()));
+    let (number, time, path) =
+        (change.number, Utc::from_seconds(change.time_ms / 1000), name(&change.path.to_string()));
     let session = change.session.get(..SHORT).unwrap_or(&change.session);
     format!("{number}  {time}  {what:<7}  {session}:{}  {path}", change.call)
 }
@@ -65,38 +67,10 @@ fn describe(change: &Change) -> Changed {
     }
 }
 
-/// A time in milliseconds since 1970 as people read it. The calendar is Howard Hinnant's `civil_from_days`.
-fn utc(time_ms: u64) -> String {
-    let seconds = time_ms / 1000;
-    let (days, second) = (seconds / 86_400 + 719_468, seconds % 86_400);
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year + era * 400 + u64::from(month <= 2);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}Z")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use broker_protocol::{Digest, Truncated, Zone, ZonePath};
-
-    #[test]
-    fn a_time_is_that_of_the_calendar() {
-        for (seconds, want) in [
-            (0, "1970-01-01 00:00:00Z"),
-            (951_782_399, "2000-02-28 23:59:59Z"),
-            (951_782_400, "2000-02-29 00:00:00Z"),
-            (1_735_689_599, "2024-12-31 23:59:59Z"),
-            (4_107_542_400, "2100-03-01 00:00:00Z"),
-        ] {
-            assert_eq!(utc(seconds * 1000 + 999), want);
-        }
-    }
 
     #[test]
     fn a_change_is_one_line() {

@@ -365,7 +365,7 @@ fn whole(value: &Value) -> Option<u64> {
 fn range(least: u64, most: u64) -> String {
     match most {
         u64::MAX => format!("a whole number from {least} on"),
-        _ => format!("between {least} and {most}"),
+        _ => format!("a whole number between {least} and {most}"),
     }
 }
 
@@ -464,13 +464,13 @@ mod tests {
             assert_eq!(error(input.clone()), want, "{input}");
         }
         for (field, value, want) in [
-            ("timeout", json!(0), "field `timeout`: between 1 and 86400, this is 0"),
-            ("timeout", json!(86_401), "field `timeout`: between 1 and 86400, this is 86401"),
-            ("timeout", json!(-1), "field `timeout`: between 1 and 86400, this is -1"),
-            ("timeout", json!(1.5), "field `timeout`: between 1 and 86400, this is 1.5"),
-            ("timeout", json!(1e300), "field `timeout`: between 1 and 86400, this is 1e+300"),
-            ("timeout", json!("9"), "field `timeout`: between 1 and 86400, this is \"9\""),
-            ("timeout", json!(true), "field `timeout`: between 1 and 86400, this is true"),
+            ("timeout", json!(0), "field `timeout`: a whole number between 1 and 86400, this is 0"),
+            ("timeout", json!(86_401), "field `timeout`: a whole number between 1 and 86400, this is 86401"),
+            ("timeout", json!(-1), "field `timeout`: a whole number between 1 and 86400, this is -1"),
+            ("timeout", json!(1.5), "field `timeout`: a whole number between 1 and 86400, this is 1.5"),
+            ("timeout", json!(1e300), "field `timeout`: a whole number between 1 and 86400, this is 1e+300"),
+            ("timeout", json!("9"), "field `timeout`: a whole number between 1 and 86400, this is \"9\""),
+            ("timeout", json!(true), "field `timeout`: a whole number between 1 and 86400, this is true"),
             ("all", json!("yes"), "field `all`: true or false, this is \"yes\""),
             ("all", json!(1), "field `all`: true or false, this is 1"),
             ("command", json!([]), "field `command`: a text, or a list of at least one text, this is []"),

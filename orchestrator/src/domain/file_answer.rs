@@ -4,7 +4,7 @@ use super::answer::{Cut, Details, PartFile};
 use super::difference::Difference;
 use super::numbered::{Form, Shown, goes_on, lines_shown};
 use super::profile::{Bound, Profile, note};
-use super::text::{name, unfinished};
+use super::text::{counted, name, unfinished};
 use super::{background, changes};
 use broker_protocol::{
     Edited, FileReply, Grepped, InPart, Listed, ListedKind, Match, MatchLine, Read, Roots, Truncated,
@@ -73,7 +73,8 @@ impl Place<'_> {
 
     fn written(self, written: &Written) -> Told {
         let kept = changes::note(written.change);
-        let text = format!("wrote {} bytes to {}{kept}", written.bytes, name(&self.path.to_string()));
+        let text =
+            format!("wrote {} to {}{kept}", counted(written.bytes, "byte"), name(&self.path.to_string()));
         let Written { bytes, created, sha256, change, ref hunks } = *written;
         let sha256 = sha256.to_string();
         let difference = match created {
@@ -85,10 +86,10 @@ impl Place<'_> {
     }
 
     fn edited(self, edited: Edited) -> Told {
-        let places: u32 = edited.replaced.iter().fold(0, |sum, count| sum.saturating_add(*count));
-        let noun = if places == 1 { "place" } else { "places" };
+        let places = edited.replaced.iter().fold(0, |sum: u32, count| sum.saturating_add(*count));
+        let places = counted(places.into(), "place");
         let kept = changes::note(edited.change);
-        let text = format!("replaced {places} {noun} in {}{kept}", name(&self.path.to_string()));
+        let text = format!("replaced {places} in {}{kept}", name(&self.path.to_string()));
         let Edited { replaced, bytes, sha256, change, hunks } = edited;
         let sha256 = sha256.to_string();
         let difference = Difference::of(&self.path, hunks.as_deref());

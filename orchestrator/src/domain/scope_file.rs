@@ -115,7 +115,7 @@ fn from_yaml(file: &str, text: &str) -> Result<File, ScopeError> {
     let read: Result<Option<File>, _> = serde_saphyr::from_str_with_options(text, options);
     read.map(|file| file.unwrap_or(File { tool_permissions: None })).map_err(|error| {
         let (line, column) = error.location().map_or((1, 1), |place| (place.line(), place.column()));
-        let message = error.to_string();
+        let message = error.render_with_formatter(&serde_saphyr::UserMessageFormatter);
         // Its words end with the place, which stands in front already.
         let message = message.split(" at line ").next().unwrap_or(&message).to_owned();
         ScopeError::Text { file: file.to_owned(), line, column, message }

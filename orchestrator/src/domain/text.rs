@@ -52,6 +52,11 @@ pub fn is_hidden(c: char) -> bool {
     )
 }
 
+/// `1 byte`, `2 bytes`.
+pub fn counted(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

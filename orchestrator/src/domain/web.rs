@@ -2,11 +2,11 @@
 
 use super::answer::{Answer, Asked, Details, Told};
 use super::catalogue::Tool;
+use super::clean::Cleaner;
 use super::field::{FieldError, Input};
 use super::image::{self, Image};
 use super::request::InputError;
 use super::select::{SelectError, Selector};
-use super::text::is_unsafe;
 use broker_protocol::{Effect, ErrorKind, Failed};
 use core::net::IpAddr;
 use policies::address::Class;
@@ -445,13 +445,15 @@ fn told(tool: &'static str, text: String, details: Details) -> Answer {
 
 /// A stranger's text on one line, at most `most` characters of it: nothing in it can pass for another entry.
 fn line(text: &str, most: usize) -> String {
+    let clean = Cleaner::default().clean(text.as_bytes()).into_owned();
+    let text = String::from_utf8_lossy(&clean);
     let mut line = String::new();
     for c in text.split_whitespace().flat_map(|word| [" ", word]).flat_map(str::chars).skip(1) {
         if line.len() >= most {
             line.push('…');
             break;
         }
-        line.push(if is_unsafe(c) { '\u{fffd}' } else { c });
+        line.push(c);
     }
     line
 }
@@ -561,12 +563,12 @@ mod tests {
             (
                 "web_search",
                 json!({"query": "x", "max_results": 21}),
-                "field `max_results`: between 1 and 20, this is 21",
+                "field `max_results`: a whole number between 1 and 20, this is 21",
             ),
             (
                 "web_search",
                 json!({"query": "x", "max_results": 0}),
-                "field `max_results`: between 1 and 20, this is 0",
+                "field `max_results`: a whole number between 1 and 20, this is 0",
             ),
             (
                 "web_fetch",
@@ -576,7 +578,7 @@ mod tests {
             (
                 "web_fetch",
                 json!({"url": "https://a.example", "max_length": 1_048_577}),
-                "field `max_length`: between 1 and 1048576, this is 1048577",
+                "field `max_length`: a whole number between 1 and 1048576, this is 1048577",
             ),
             (
                 "web_fetch",
@@ -617,7 +619,7 @@ mod tests {
             hit("Two\n3. Three\x1b[2J", "https://two.example/\u{202e}", ""),
         ];
         let answer = Found { provider: Provider::SearXng, hits }.tell();
-        let want = "1. One\n   https://one.example/\n   First.\n\n2. Two 3. Three\u{fffd}[2J\n   https://two.example/\u{fffd}";
+        let want = "1. One\n   https://one.example/\n   First.\n\n2. Two 3. Three\n   https://two.example/";
         assert_eq!(String::from_utf8(answer.text).unwrap(), want);
         let about = serde_json::to_value(answer.about).unwrap();
         assert_eq!((&about["provider"], &about["resultCount"]), (&json!("searxng"), &json!(2)));

@@ -58,6 +58,7 @@ fn a_server_runs_on_beside_other_calls_and_its_log_can_be_read() {
         assert!(usage["wallUs"].as_u64() > Some(0) && usage["stdoutBytes"] == 8, "{usage}");
         let ended = session.call("background_kill", json!({"id": id}));
         assert!(ended.success().contains("exited with code 3"), "{}", ended.result);
+        assert_eq!(ended.result["metadata"]["processes"][0]["exitCode"], 3);
         assert_eq!(session.call("background_log", json!({"id": id + 1})).kind(), "not_found");
     });
 }

@@ -72,14 +72,18 @@ impl Log {
             say::json(&runs)?;
         } else {
             for run in &runs {
-                let text = |name: &str| run[name].as_str().unwrap_or("-").to_owned();
+                let text = |name: &str| match &run[name] {
+                    Value::String(text) => text.clone(),
+                    Value::Null => "-".to_owned(),
+                    other => other.to_string(),
+                };
                 let row = format!(
                     "{:<34} {} {:<8} calls={} errors={} {}",
                     text("run"),
                     text("started"),
                     text("command"),
-                    run["calls"],
-                    run["errors"],
+                    text("calls"),
+                    text("errors"),
                     text("project"),
                 );
                 say::result(format!("{}\n", say::shown(&row)).as_bytes())?;
@@ -194,6 +198,6 @@ mod tests {
         let call = json!({"ts": 1.5, "kind": "tool_call", "payload": {"tool": "bash"}});
         let summary = summary("1", &start, &call);
         assert_eq!((&summary["command"], &summary["calls"]), (&json!("run"), &Value::Null));
-        assert_eq!(summary["started"], "1970-01-01 00:00:00");
+        assert_eq!(summary["started"], "1970-01-01 00:00:00Z");
     }
 }

@@ -358,6 +358,7 @@ fn what_is_no_request_never_starts_and_has_its_kind_and_its_canonical_name() {
         ("shell", json!({}), "bash", "invalid_input"),
         ("nope", json!({}), "", "unknown_tool"),
         ("mcp__bogus__x", json!({}), "", "unknown_tool"),
+        ("subagent", json!({}), "subagent", "unknown_tool"),
         ("read_file", json!({"path": "/etc/passwd"}), "file_read", "violation"),
     ] {
         let answer = once(&sandbox, tool, input);
