@@ -51,6 +51,8 @@ pub struct Challenge {
     pub expires_s: u32,
     /// Where the answer is taken from.
     pub channel: Channel,
+    /// Whether a grant for the session is one for this very call only: the rule is not surely about all of it.
+    pub only: bool,
 }
 
 /// Where answers are taken from. Ordered: a later one is narrower. Policies have these names in lower case.
@@ -79,7 +81,8 @@ impl Channel {
 pub enum Extent {
     /// This call.
     Once,
-    /// This call, and for the rest of the session each call of its tool that the same rule asks about.
+    /// This call, and for the rest of the session each call of its tool that the same rule is surely and wholly about; where
+    /// that is not so of this one, the same call again ([`Challenge::only`]).
     Session,
 }
 
@@ -178,6 +181,8 @@ pub struct Standing {
     pub tool: String,
     /// Calls that ran by it, the first one included.
     pub calls: u64,
+    /// The one call that it answers for, where it does not answer for all of the rule's.
+    pub only: Option<Digest>,
 }
 
 /// How the wait of a call ended.

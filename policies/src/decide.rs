@@ -31,6 +31,8 @@ pub struct Question {
     pub why: String,
     /// How much harm the call can do.
     pub risk: Risk,
+    /// Whether the rule is surely about the call, and about all of it: only then is a yes to one such call one to others.
+    pub whole: bool,
 }
 
 impl Question {
@@ -248,7 +250,7 @@ fn by_opinion<'a>(policy: &'a EffectivePolicy, facts: &Facts, opinion: &Opinion<
     match (opinion.action, policy.trust) {
         (Action::Allow, Trust::Supervised) => by_trust(policy, facts),
         (Action::Ask, Trust::Supervised | Trust::Guided) => {
-            Judgement::ask(Question { rule, why, risk: facts.risk }, origin)
+            Judgement::ask(Question { rule, why, risk: facts.risk, whole: opinion.whole }, origin)
         }
         _ => Judgement { verdict: Verdict::Allow, rule: Some(rule), why: Some(why), origin },
     }
@@ -261,7 +263,7 @@ fn by_trust<'a>(policy: &EffectivePolicy, facts: &Facts) -> Judgement<'a> {
     }
     let rule = format!("trust:{}", trust.name());
     let why = format!("A {} session asks before calls of {} risk.", trust.name(), risk.name());
-    Judgement::ask(Question { rule, why, risk }, None)
+    Judgement::ask(Question { rule, why, risk, whole: true }, None)
 }
 
 fn out_of_scope(policy: &EffectivePolicy, facts: &Facts) -> Option<Refused> {

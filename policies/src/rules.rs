@@ -263,17 +263,14 @@ fn condition_of(entry: &ConditionEntry, tool: &str, action: Action) -> Result<Co
 }
 
 /// How surely a rule is about something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fit {
     No,
     Maybe,
-    Yes,
-}
-
-impl From<bool> for Fit {
-    fn from(fits: bool) -> Self {
-        if fits { Fit::Yes } else { Fit::No }
-    }
+    /// It is about it as far as a rule that closes goes: another program of that name, a setting in front of it, or a file
+    /// that it writes may make it something else.
+    Widely,
+    Exactly,
 }
 
 impl CommandRule {
@@ -287,13 +284,11 @@ impl CommandRule {
         Ok(Self { program, args, programs, patterns })
     }
 
-    fn fits(&self, simple: &Simple, action: Action) -> Fit {
-        // An `allow` is about this program and nothing else: no other of the same name, no setting that changes it, no
-        // file that it writes.
+    fn fits(&self, simple: &Simple) -> Fit {
         let Some(program) = simple.program() else { return Fit::No };
-        let opens = action == Action::Allow;
-        let base = if opens || self.program.contains('/') { program } else { base_name(program) };
-        if !self.programs.iter().any(|pattern| pattern.matches(base.as_bytes())) || (opens && simple.marked) {
+        let named = |name: &str| self.programs.iter().any(|pattern| pattern.matches(name.as_bytes()));
+        let exactly = named(program);
+        if !exactly && (self.program.contains('/') || !named(base_name(program))) {
             return Fit::No;
         }
         let mut words = simple.words[1..].iter();
@@ -306,7 +301,7 @@ impl CommandRule {
                 Some(Some(_)) => return Fit::No,
             }
         }
-        Fit::Yes
+        if exactly && !simple.marked { Fit::Exactly } else { Fit::Widely }
     }
 }
 
@@ -319,6 +314,9 @@ pub struct Opinion<'a> {
     pub rule: &'a Rule,
     /// Why the rule is not sure to be meant, where it is not.
     pub doubt: Option<&'static str>,
+    /// Whether the rule is about every part of the call, each read as narrowly as by a rule that opens, and no other
+    /// source's says the same.
+    pub whole: bool,
 }
 
 impl PartialEq for Rule {
@@ -336,17 +334,19 @@ impl Rule {
         format!("rule:{}:{}", self.source.name(), self.origin.line)
     }
 
-    /// What it says about a part of a call, and why it is in doubt about it.
-    fn says(&self, unit: Option<&Unit>) -> Option<(Action, Option<&'static str>)> {
-        let Some(command) = &self.command else { return Some((self.action, None)) };
+    /// What it says about a part of a call.
+    fn says(&self, unit: Option<&Unit>) -> Option<Opinion<'_>> {
+        let opinion = |action, doubt, whole| Some(Opinion { action, rule: self, doubt, whole });
+        let Some(command) = &self.command else { return opinion(self.action, None, true) };
         let (fit, doubt) = match unit? {
-            Unit::Simple(simple) => (command.fits(simple, self.action), "only the shell knows its arguments"),
+            Unit::Simple(simple) => (command.fits(simple), "only the shell knows its arguments"),
             Unit::Unparsed(reason) => (Fit::Maybe, *reason),
         };
         match (fit, self.action) {
-            (Fit::Yes, action) => Some((action, None)),
-            (Fit::Maybe, Action::Ask | Action::Deny) => Some((Action::Ask, Some(doubt))),
-            (Fit::Maybe, Action::Allow) | (Fit::No, _) => None,
+            (Fit::Exactly, action) => opinion(action, None, true),
+            (Fit::Widely, Action::Ask | Action::Deny) => opinion(self.action, None, false),
+            (Fit::Maybe, Action::Ask | Action::Deny) => opinion(Action::Ask, Some(doubt), false),
+            (Fit::Widely | Fit::Maybe, Action::Allow) | (Fit::No, _) => None,
         }
     }
 }
@@ -370,25 +370,33 @@ pub(crate) fn opinion<'a>(rules: &'a [Rule], facts: &Facts) -> Option<Opinion<'a
     };
     let sources = about.chunk_by(|one, other| one.source == other.source);
     let opinions = sources.filter_map(|rules| of_source(rules, &units));
-    opinions.reduce(stricter)
+    // Who says yes to one source's question has not heard the other's.
+    opinions.reduce(|first, next| {
+        let whole = first.action != next.action;
+        let strictest = stricter(first, next);
+        Opinion { whole: whole && strictest.whole, ..strictest }
+    })
 }
 
 /// What one source says: the strictest about any part, and `allow` only about all of them.
 fn of_source<'a>(rules: &[&'a Rule], units: &[Option<Unit>]) -> Option<Opinion<'a>> {
     let opinions: Vec<Option<Opinion>> = units.iter().map(|unit| of_unit(rules, unit.as_ref())).collect();
     let all = opinions.iter().all(Option::is_some);
-    let strictest = opinions.into_iter().flatten().reduce(stricter)?;
-    (all || strictest.action > Action::Allow).then_some(strictest)
+    let strictest = opinions.iter().flatten().cloned().reduce(stricter)?;
+    let same =
+        |one: &Option<Opinion>| one.as_ref().is_some_and(|one| one.rule == strictest.rule && one.whole);
+    let whole = opinions.iter().all(same);
+    (all || strictest.action > Action::Allow).then_some(Opinion { whole, ..strictest })
 }
 
 /// The first rule that is about this part; those before it that may be make it no weaker.
 fn of_unit<'a>(rules: &[&'a Rule], unit: Option<&Unit>) -> Option<Opinion<'a>> {
     let mut opinion = None;
     for rule in rules {
-        let Some((action, doubt)) = rule.says(unit) else { continue };
-        let next = Opinion { action, rule, doubt };
+        let Some(next) = rule.says(unit) else { continue };
+        let sure = next.doubt.is_none();
         opinion = Some(opinion.map_or(next.clone(), |first| stricter(first, next)));
-        if doubt.is_none() {
+        if sure {
             break;
         }
     }

@@ -284,6 +284,48 @@ fn commands_are_judged_one_by_one() {
     assert_eq!(said(&policy, &arguments(&["ls", "; git push"])), "allow");
 }
 
+/// A yes that lasts opens, so it is for what a rule is about exactly, and all of which it is about.
+#[test]
+fn a_rule_is_about_a_whole_call_or_not() {
+    let whole = |policy: &EffectivePolicy, text: &str| match decide(policy, &shell(text)) {
+        Verdict::Ask(question) => question.whole,
+        other => panic!("{text}: {other:?}"),
+    };
+    let guided = policy("", "", Trust::Guided);
+    for text in
+        ["git push", "git push a && git push b 2>&1", "git push $x", "rm -r x; rm -rf y", "make", "ls; make"]
+    {
+        assert!(whole(&guided, text), "{text}");
+    }
+    for text in [
+        // It may be meant, and nobody knows what else is.
+        "env true",
+        "find . -delete",
+        "bash -c ls",
+        "cat <<E\nE",
+        "$x",
+        "git $x",
+        "git push $(ls)",
+        // There is more in it than what is asked about.
+        "git push; ls",
+        "cd x && git push",
+        "git push | tail",
+        "git push; rm -rf x",
+        "rm -rf x; git push",
+        "A=1; git push",
+        // This may be another program, or make one.
+        "./git push",
+        "PATH=. git push",
+        "git push >.bashrc",
+    ] {
+        assert!(!whole(&guided, text), "{text}");
+    }
+    // Two files ask: a yes to one is none to the other.
+    let cwd = "[[rule]]\ntool = 'bash'\naction = 'ask'\nwhy = 'w'\nwhen = [{ param = 'command', contains = 'main' }]\n";
+    let both = policy("", cwd, Trust::Guided);
+    assert!(whole(&both, "git push dev") && !whole(&both, "git push main") && whole(&both, "echo main"));
+}
+
 #[test]
 fn a_doubt_is_said() {
     let rules = "[[rule]]\ntool = 'bash'\naction = 'deny'\nprogram = 'git'\nwhy = 'No git here.'\n";

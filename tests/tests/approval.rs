@@ -297,6 +297,57 @@ fn a_grant_for_the_session_covers_its_rule_and_tool_until_it_is_revoked() {
     });
 }
 
+/// A yes for the session to something harmless about which a rule is in doubt, or that is only a part of a call.
+#[test]
+fn a_grant_for_the_session_reaches_nothing_that_was_not_asked_about() {
+    matrix(|place| {
+        let world = World::new(place);
+        let mut broker = guided(&world, RELAY);
+        let bash = |text: &str| Request::Bash(shell(text));
+        let rule_of = |text: &str, call, broker: &mut Broker| {
+            let challenge = ask(broker, call, bash(text));
+            broker.send(&ToBroker::Refuse { call });
+            broker.done(call);
+            challenge.rule
+        };
+        let sure = rule_of("git push", 1, &mut broker);
+        for (call, harmless) in (2..).zip(["env true", "true; git push --help"]) {
+            let challenge = ask(&mut broker, call, bash(harmless));
+            assert_eq!((challenge.only, &challenge.rule), (true, &sure), "{harmless}");
+            broker.send(&ToBroker::Grant(yes(call, &challenge, Extent::Session)));
+            broker.done(call);
+        }
+        let marker = long_sleep();
+        let file = world.project.join("evil").display().to_string();
+        for (call, evil) in (10..).zip([
+            "git push --force".to_owned(),
+            format!("env touch {file}"),
+            format!("touch {file}; git push --help"),
+            format!("find . -exec touch {file} \\;"),
+            format!("env true; sleep {marker}"),
+            format!("PATH=. git push; touch {file}"),
+        ]) {
+            rule_of(&evil, call, &mut broker);
+        }
+        assert_nothing(&world, &marker);
+        // The very same runs, and a rule that is sure is granted as a rule: the same lies have no hold there.
+        assert!(matches!(broker.call(30, bash("env true")).outcome, Outcome::Ran(_)));
+        let push = ask(&mut broker, 31, bash("git push"));
+        assert!(!push.only);
+        broker.send(&ToBroker::Grant(yes(31, &push, Extent::Session)));
+        broker.done(31);
+        assert!(matches!(broker.call(32, bash("git push --dry-run")).outcome, Outcome::Ran(_)));
+        for (call, evil) in (40..).zip([format!("git push; touch {file}"), format!("./git push {file}")]) {
+            rule_of(&evil, call, &mut broker);
+        }
+        broker.send(&ToBroker::Grants);
+        let FromBroker::Grants(standing) = broker.message() else { panic!("no list") };
+        let only: Vec<_> = standing.iter().map(|one| (one.only.is_some(), one.calls)).collect();
+        assert_eq!(only, [(true, 2), (true, 1), (false, 2)]);
+        assert_nothing(&world, &marker);
+    });
+}
+
 #[test]
 fn floods_cost_no_memory_and_the_session_goes_on() {
     let world = World::new(Place::any());

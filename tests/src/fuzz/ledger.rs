@@ -421,6 +421,7 @@ mod tests {
             risk: Risk::High,
             expires_s: 30,
             channel: Channel::Relay,
+            only: false,
         };
         let asked = FromBroker::Asked { call: 1, challenge };
         let granted = |grant: Option<Grant>, then: FromBroker| {

@@ -11,6 +11,7 @@ pub fn challenge(channel: Channel) -> Challenge {
         risk: Risk::High,
         expires_s: 30,
         channel,
+        only: false,
     }
 }
 
@@ -19,7 +20,10 @@ pub fn grant(extent: Extent) -> Grant {
 }
 
 fn standing() -> Vec<Standing> {
-    vec![Standing { grant: 1, rule: "trust:guided".into(), tool: "bash".into(), calls: 3 }]
+    let one = Standing { grant: 1, rule: "trust:guided".into(), tool: "bash".into(), calls: 3, only: None };
+    let other =
+        Standing { grant: 2, rule: "rule:user:2".into(), only: Some(Digest([0xd1; 32])), ..one.clone() };
+    vec![one, other]
 }
 
 pub fn to_broker() -> Vec<(&'static str, ToBroker)> {

@@ -67,10 +67,21 @@ impl Approvals {
         })
     }
 
-    /// Whether a lasting grant answers `question` about `tool`. Counts as a call that ran by it.
-    pub fn covers(&mut self, question: &Question, tool: &str) -> bool {
-        let covering = |standing: &&mut Standing| standing.rule == question.rule && standing.tool == tool;
-        let found = self.standing.iter_mut().find(covering);
+    /// Whether a lasting grant answers `question` about `request`. Counts as a call that ran by it.
+    pub fn covers(&mut self, question: &Question, request: &Request, walls: &Walls) -> bool {
+        let only = match (question.whole, frame::encode_whole(request)) {
+            (true, _) => None,
+            (false, Ok(encoded)) => Some(self.digest(request, &encoded, walls)),
+            // It is asked about, and that says why.
+            (false, Err(_)) => return false,
+        };
+        self.answered(&question.rule, request.tool(), only)
+    }
+
+    /// Whether there is a grant for the calls of `tool` that `rule` is about, or for `only` this one.
+    fn answered(&mut self, rule: &str, tool: &str, only: Option<Digest>) -> bool {
+        let same = |one: &&mut Standing| one.rule == rule && one.tool == tool && one.only == only;
+        let found = self.standing.iter_mut().find(same);
         found.map(|standing| standing.calls += 1).is_some()
     }
 
@@ -100,6 +111,7 @@ impl Approvals {
             risk: question.risk,
             expires_s: u32::try_from(self.timeout.as_secs()).unwrap_or(u32::MAX),
             channel: self.channel,
+            only: !question.whole,
         };
         let deadline = Instant::now() + self.timeout;
         let asked = Asked {
@@ -149,7 +161,8 @@ impl Approvals {
         if grant.extent == Extent::Session {
             self.last += 1;
             let (rule, tool) = (asked.challenge.rule.clone(), asked.request.tool().to_owned());
-            self.standing.push(Standing { grant: self.last, rule, tool, calls: 1 });
+            let only = asked.challenge.only.then_some(asked.challenge.digest);
+            self.standing.push(Standing { grant: self.last, rule, tool, calls: 1, only });
         }
         Ok(asked)
     }
@@ -286,6 +299,7 @@ mod tests {
             risk: Risk::Low,
             expires_s: 1,
             channel: approvals.channel,
+            only: false,
         };
         let path = broker_protocol::ZonePath::root(broker_protocol::Zone::Project);
         let request = Request::FileRead(broker_protocol::FileRead { path, offset: None, limit: None });
@@ -339,11 +353,23 @@ mod tests {
         let challenge = ask(&mut approvals, 1, "r");
         let grant = Grant { extent: Extent::Session, ..yes(1, &challenge) };
         approvals.grant(&grant, Channel::Relay).map(drop).unwrap();
-        let question = |rule: &str| Question { rule: rule.into(), why: String::new(), risk: Risk::Low };
-        assert!(approvals.covers(&question("r"), "file_read"));
-        assert!(!approvals.covers(&question("q"), "file_read") && !approvals.covers(&question("r"), "bash"));
+        assert!(approvals.answered("r", "file_read", None));
+        assert!(!approvals.answered("q", "file_read", None) && !approvals.answered("r", "bash", None));
+        assert!(!approvals.answered("r", "file_read", Some(challenge.digest)));
         assert_eq!(approvals.standing()[0].calls, 2);
         approvals.revoke(1);
-        assert!(!approvals.covers(&question("r"), "file_read"));
+        assert!(!approvals.answered("r", "file_read", None));
+    }
+
+    #[test]
+    fn a_lasting_grant_in_doubt_answers_its_very_call() {
+        let mut approvals = approvals(Channel::Relay);
+        let challenge = ask(&mut approvals, 1, "r");
+        approvals.asked.get_mut(&1).unwrap().challenge.only = true;
+        let grant = Grant { extent: Extent::Session, ..yes(1, &challenge) };
+        approvals.grant(&grant, Channel::Relay).map(drop).unwrap();
+        assert!(approvals.answered("r", "file_read", Some(challenge.digest)));
+        assert!(!approvals.answered("r", "file_read", None));
+        assert!(!approvals.answered("r", "file_read", Some(Digest([9; 32]))));
     }
 }

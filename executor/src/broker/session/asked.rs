@@ -25,7 +25,7 @@ impl Session {
         connection: &mut Connection,
     ) -> Result<(), Failed> {
         filed.ask(question.rule.clone());
-        if self.approvals.covers(&question, request.tool()) {
+        if self.approvals.covers(&question, &request, &self.walls) {
             filed.grant(Extent::Session);
             return self.begin(call, request, filed, started, connection);
         }

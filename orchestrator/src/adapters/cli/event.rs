@@ -229,6 +229,8 @@ pub struct Question<'a> {
     risk: &'static str,
     expires_s: u32,
     channel: &'static str,
+    /// What "session" allows: the calls of the `rule`, or this `call` again.
+    session: &'static str,
 }
 
 impl<'a> From<&'a Challenge> for Question<'a> {
@@ -240,6 +242,7 @@ impl<'a> From<&'a Challenge> for Question<'a> {
             risk: challenge.risk.name(),
             expires_s: challenge.expires_s,
             channel: challenge.channel.name(),
+            session: if challenge.only { "call" } else { "rule" },
         }
     }
 }
@@ -269,12 +272,15 @@ pub struct Lasting<'a> {
     rule: &'a str,
     tool: &'a str,
     calls: u64,
+    /// The digest of the one call that it is for, where it is for one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    digest: Option<String>,
 }
 
 impl<'a> From<&'a Standing> for Lasting<'a> {
     fn from(standing: &'a Standing) -> Self {
-        let Standing { grant, rule, tool, calls } = standing;
-        Self { grant: *grant, rule, tool, calls: *calls }
+        let Standing { grant, rule, tool, calls, only } = standing;
+        Self { grant: *grant, rule, tool, calls: *calls, digest: only.map(|digest| digest.to_string()) }
     }
 }
 

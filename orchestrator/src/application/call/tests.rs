@@ -291,6 +291,7 @@ fn question(channel: Channel) -> Challenge {
         risk: Risk::Low,
         expires_s: 30,
         channel,
+        only: false,
     }
 }
 

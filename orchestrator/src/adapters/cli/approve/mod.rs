@@ -21,7 +21,8 @@ const LIST: Duration = Duration::from_millis(1500);
 
 const EXAMPLES: &str = r#"Keys on a terminal:
   y   allow this call          s   allow it, and for the rest of its session
-  n   do not allow it              each call of the tool that the rule asks about
+  n   do not allow it              each call of the tool that the rule asks about,
+                                   or, where that is not sure, this very call
   space, b, e   next page, page before, the end       q   leave
 A call of several pages is allowed only when its end has been on the screen.
 

@@ -25,7 +25,8 @@ pub fn title(waiting: &Waiting) -> String {
 pub fn lines(waiting: &Waiting, columns: usize) -> Vec<String> {
     let Proposal { about, body, bytes } = &waiting.proposal;
     let rule = visible::line(&waiting.challenge.rule);
-    let size = format!("rule `{rule}`; {bytes} bytes, {} lines:", body.len());
+    let lasting = if waiting.challenge.only { "session allows this very call only; " } else { "" };
+    let size = format!("rule `{rule}`; {lasting}{bytes} bytes, {} lines:", body.len());
     let head = [title(waiting), size];
     head.iter().chain(about).chain(body).flat_map(|line| wrap(line, columns)).collect()
 }

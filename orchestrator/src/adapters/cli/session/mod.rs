@@ -67,8 +67,9 @@ Out:
   {"id":"1","event":"output","stream":"stdout","chunk":"..."}
       (with "chunkBase64" instead where it is not UTF-8)
   {"id":"1","event":"approval","approval":{"digest":"...","rule":"...",
-      "why":"...","risk":"high","expiresS":30,"channel":"relay"},
-      "tool":"bash","input":{...}}
+      "why":"...","risk":"high","expiresS":30,"channel":"relay",
+      "session":"rule"},"tool":"bash","input":{...}}
+      ("session":"call" where that answer would allow this very call only)
   {"id":"3","event":"grants","grants":[{"grant":1,"rule":"...",
       "tool":"bash","calls":2}]}
   {"id":"5","event":"registered","tool":"deploy"}   or "unregistered"
