@@ -2,7 +2,7 @@
 //! tools; it decides on such a call, asks about it and records it like any other, and then the client acts.
 
 use crate::request::{TooLarge, at_most};
-use crate::{Request, Risk, StateTool, limit};
+use crate::{Framework, Request, Risk, StateTool, limit};
 use serde::{Deserialize, Serialize};
 
 /// A call that the client carries out itself. It says what a decision looks at and a person is shown, and no more.
@@ -68,7 +68,7 @@ fn fits(tool: &str) -> Result<(), TooLarge> {
         return refuse("1 or more letters, digits, '_' and '-'".into());
     }
     let ours = Request::TOOLS.iter().copied().chain(StateTool::ALL.map(StateTool::name));
-    if ours.chain(["web_search", "web_fetch"]).any(|name| name == tool) {
+    if ours.chain(["web_search", "web_fetch", Framework::TOOL]).any(|name| name == tool) {
         return refuse(format!("`{tool}` is a tool of ours"));
     }
     Ok(())
@@ -88,7 +88,8 @@ mod tests {
         assert!(added("mcp__fs__read", limit::CONTENT + 1).check().is_err());
         assert!(added(&"x".repeat(limit::TOOL_NAME), 0).check().is_ok());
         assert!(added(&"x".repeat(limit::TOOL_NAME + 1), 0).check().is_err());
-        for bad in ["", "a b", "a\n", "bash", "file_write", "view_image", "memory", "web_fetch"] {
+        for bad in ["", "a b", "a\n", "bash", "file_write", "run_tests", "view_image", "memory", "web_fetch"]
+        {
             assert!(added(bad, 0).check().is_err(), "{bad:?}");
         }
         let search = |bytes| Effect::WebSearch { query: "x".repeat(bytes) };

@@ -5,6 +5,7 @@ pub mod hello;
 pub mod scope;
 pub mod approval;
 pub mod request;
+pub mod suite;
 pub mod effect;
 pub mod reply;
 pub mod attack;
@@ -36,3 +37,4 @@ pub use request::{
     Terminal, ToBroker, TooLarge, Undo, limit,
 };
 pub use scope::{Permission, Risk, Scope, Trust};
+pub use suite::Framework;

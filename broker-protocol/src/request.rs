@@ -1,6 +1,6 @@
 //! What may be asked of the broker. The broker answers each of these in one place, `executor/src/broker/session.rs`.
 
-use crate::{Digest, Effect, Grant, Hello, Open, Risk, Zone, ZonePath};
+use crate::{Digest, Effect, Framework, Grant, Hello, Open, Risk, Zone, ZonePath};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use thiserror::Error;
@@ -575,6 +575,15 @@ impl Request {
             Request::FileBytes(_) => "view_image",
             Request::State(state) => state.tool.name(),
             Request::Effect(effect) => effect.tool(),
+        }
+    }
+
+    /// The tool's name in questions and in the grants that answer them: that of [`Request::tool`], but for a command that is a
+    /// test suite's and nothing more.
+    pub fn asked_as(&self) -> &str {
+        match self {
+            Request::Bash(bash) if Framework::of(bash).is_some() => Framework::TOOL,
+            request => request.tool(),
         }
     }
 

@@ -2,8 +2,8 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use broker_protocol::{
-    Bash, Command, Edit, FileEdit, FileList, FileRead, FileWrite, Glob, Grep, Occurrence, Permission,
-    Request, Risk, Scope, Stdin, Trust, Zone, ZonePath,
+    Bash, Command, Edit, FileEdit, FileList, FileRead, FileWrite, Framework, Glob, Grep, Occurrence,
+    Permission, Request, Risk, Scope, Stdin, Trust, Zone, ZonePath,
 };
 use policies::{EffectivePolicy, Facts, Host, Policies, Source, SourceKind, Verdict, decide, judge};
 
@@ -324,6 +324,15 @@ fn a_rule_is_about_a_whole_call_or_not() {
     let cwd = "[[rule]]\ntool = 'bash'\naction = 'ask'\nwhy = 'w'\nwhen = [{ param = 'command', contains = 'main' }]\n";
     let both = policy("", cwd, Trust::Guided);
     assert!(whole(&both, "git push dev") && !whole(&both, "git push main") && whole(&both, "echo main"));
+}
+
+/// So that who is asked about a test suite is not told that it publishes commits.
+#[test]
+fn no_rule_is_in_doubt_about_a_test_suite() {
+    let guided = policy("", "", Trust::Guided);
+    for framework in Framework::ALL {
+        assert_eq!(said(&guided, &bash(framework.command())), "ask trust:guided", "{framework:?}");
+    }
 }
 
 #[test]

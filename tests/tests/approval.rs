@@ -348,6 +348,33 @@ fn a_grant_for_the_session_reaches_nothing_that_was_not_asked_about() {
     });
 }
 
+/// A test suite is known by its command: a yes to it is none to a command beside it, and no client can call another one so.
+#[test]
+fn a_grant_for_test_suites_is_for_these() {
+    matrix(|place| {
+        let world = World::new(place);
+        let mut broker = guided(&world, RELAY);
+        let suite = |framework: Framework| Request::Bash(Bash { command: framework.command(), ..shell("") });
+        let auto = ask(&mut broker, 1, suite(Framework::Auto));
+        assert_eq!((&*auto.rule, auto.only), ("trust:guided", false));
+        broker.send(&ToBroker::Grant(yes(1, &auto, Extent::Session)));
+        broker.done(1);
+        broker.send(&ToBroker::Grants);
+        let FromBroker::Grants(standing) = broker.message() else { panic!("no list") };
+        assert_eq!(&*standing[0].tool, "run_tests");
+        assert!(matches!(broker.call(2, suite(Framework::Npm)).outcome, Outcome::Ran(_)));
+        let marker = long_sleep();
+        ask(&mut broker, 3, evil(&world, &marker));
+        let longer =
+            vec![b"npm".to_vec().into(), b"test".to_vec().into(), b"--ignore-scripts".to_vec().into()];
+        ask(&mut broker, 4, Request::Bash(Bash { command: Command::Arguments(longer), ..shell("") }));
+        let (tool, input) = ("run_tests".to_owned(), "{}".to_owned());
+        let named = Request::Effect(Effect::Added { tool, risk: Risk::High, input });
+        assert_eq!(kind(&broker.call(5, named).outcome), Some(ErrorKind::InvalidInput));
+        assert_nothing(&world, &marker);
+    });
+}
+
 #[test]
 fn floods_cost_no_memory_and_the_session_goes_on() {
     let world = World::new(Place::any());

@@ -7,10 +7,11 @@ use crate::domain::clean::Cleaner;
 use crate::domain::image::{self, Image};
 use crate::domain::numbered::Form;
 use crate::domain::state::Order;
-use crate::domain::test_report::{Counts, Framework};
+use crate::domain::test_report::Counts;
 use crate::ports::{Approval, Approver, Audience, Caller, Gone, Question, Running, Sandbox, Web};
 use broker_protocol::{
-    Bash, ErrorKind, Extent, Failed, FileBytes, FileReply, Request, State, StateChange, ZonePath, limit,
+    Bash, ErrorKind, Extent, Failed, FileBytes, FileReply, Framework, Request, State, StateChange, ZonePath,
+    limit,
 };
 use serde_json::Value;
 use std::cell::RefCell;
@@ -129,7 +130,7 @@ impl<W: Web> Tools<W> {
         caller: &mut impl Caller<<S::Call as Running>::Control>,
     ) -> Answer {
         let mut answer = self.request(call, sandbox, Request::Bash(command), Form::Raw, caller).await;
-        answer.about.tool = "run_tests".into();
+        answer.about.tool = Framework::TOOL.into();
         let Details::Command { timeout, spill } = std::mem::take(&mut answer.about.details) else {
             return answer;
         };

@@ -2,12 +2,11 @@
 
 use super::field::{FieldError, Input};
 use super::state;
-use super::test_report::Framework;
 use super::web::Ask;
 use broker_protocol::{
     BackgroundKill, BackgroundLog, Bash, Command, Digest, Edit, ErrorKind, Failed, FileBytes, FileEdit,
-    FileList, FileRead, FileWrite, Glob, Grep, Occurrence, PathError, Request, Roots, State, StateChange,
-    Stdin, TooLarge, Zone, ZonePath, limit,
+    FileList, FileRead, FileWrite, Framework, Glob, Grep, Occurrence, PathError, Request, Roots, State,
+    StateChange, Stdin, TooLarge, Zone, ZonePath, limit,
 };
 use serde_json::{Map, Value, json};
 use thiserror::Error;

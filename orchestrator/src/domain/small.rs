@@ -6,9 +6,8 @@ use super::field::{Field, FieldError, Input, Kind, shown};
 use super::request::{self, InputError, Invocation, Plan, Work, put, required_text};
 use super::state::goal;
 use super::state::{Order, memory, todo};
-use super::test_report::Framework;
 use super::web;
-use broker_protocol::{Bash, Risk, Roots, Stdin};
+use broker_protocol::{Bash, Framework, Risk, Roots, Stdin};
 use serde_json::{Map, Value, json};
 
 /// Calls in one batch.
@@ -407,7 +406,7 @@ pub const RUN_TESTS: Tool = Tool {
     category: Category::Exec,
     risk: Risk::High,
     ..row(
-        "run_tests",
+        Framework::TOOL,
         &[],
         "Runs the tests of the project, or of a directory in it, and says how many passed and failed. It is a command \
          like any other: what the policy says of `bash` holds for it.",

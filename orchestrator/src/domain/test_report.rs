@@ -1,65 +1,6 @@
-//! Test suites: the command for each runner, and what its output says. The exit code decides; the counts are what a
-//! stranger's program printed.
+//! Test suites: what a runner's output says. The exit code decides; the counts are what a stranger's program printed.
 
-use broker_protocol::Command;
 use serde::Serialize;
-use serde_bytes::ByteBuf;
-
-/// A test runner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Framework {
-    /// The one whose files are there.
-    Auto,
-    /// Python.
-    Pytest,
-    /// Rust.
-    Cargo,
-    /// Node.
-    Npm,
-}
-
-/// Chosen where the tests are, by a shell in the cell: who asks has no right to look.
-const AUTO: &str = "if [ -f Cargo.toml ]; then exec cargo test --no-fail-fast; \
-                    elif [ -f package.json ]; then exec npm test; \
-                    elif [ -f pyproject.toml ] || [ -f pytest.ini ] || [ -f setup.py ] || [ -f setup.cfg ] || [ -f tox.ini ] \
-                    || [ -d tests ]; then \
-                    if python3 -m pytest --version >/dev/null 2>&1; then exec python3 -m pytest -q --color=no; \
-                    elif [ -d tests ] && [ ! -f tests/__init__.py ]; then exec python3 -m unittest discover -s tests; \
-                    else exec python3 -m unittest discover; fi; \
-                    else echo 'no Cargo.toml, package.json or Python project here' >&2; exit 127; fi";
-
-impl Framework {
-    /// Names in the tool's input.
-    pub const NAMES: [&str; 4] = ["auto", "pytest", "cargo", "npm"];
-
-    /// By a name that was checked.
-    pub fn named(name: Option<&str>) -> Self {
-        match name {
-            Some("pytest") => Framework::Pytest,
-            Some("cargo") => Framework::Cargo,
-            Some("npm") => Framework::Npm,
-            _ => Framework::Auto,
-        }
-    }
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        Self::NAMES[self as usize]
-    }
-
-    /// What is run.
-    pub fn command(self) -> Command {
-        let words = |words: &[&str]| {
-            Command::Arguments(words.iter().map(|word| ByteBuf::from(word.as_bytes())).collect())
-        };
-        match self {
-            Framework::Auto => Command::Shell(AUTO.to_owned()),
-            Framework::Pytest => words(&["python3", "-m", "pytest", "-q", "--color=no"]),
-            Framework::Cargo => words(&["cargo", "test", "--no-fail-fast"]),
-            Framework::Npm => words(&["npm", "test"]),
-        }
-    }
-}
 
 /// How many tests did what, as the runner said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -223,11 +164,5 @@ mod tests {
             let got = Counts::read(output).map(|counts| (counts.passed, counts.failed, counts.skipped));
             assert_eq!(got, want, "{output}");
         }
-    }
-
-    #[test]
-    fn each_name_is_a_runner() {
-        assert_eq!(Framework::NAMES.map(|name| Framework::named(Some(name)).name()), Framework::NAMES);
-        assert_eq!(Framework::named(None), Framework::Auto);
     }
 }

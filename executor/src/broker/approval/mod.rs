@@ -75,7 +75,7 @@ impl Approvals {
             // It is asked about, and that says why.
             (false, Err(_)) => return false,
         };
-        self.answered(&question.rule, request.tool(), only)
+        self.answered(&question.rule, request.asked_as(), only)
     }
 
     /// Whether there is a grant for the calls of `tool` that `rule` is about, or for `only` this one.
@@ -160,7 +160,7 @@ impl Approvals {
         let asked = asked.ok_or_else(|| self.ungranted(grant.call, GrantFault::NotWaiting))?;
         if grant.extent == Extent::Session {
             self.last += 1;
-            let (rule, tool) = (asked.challenge.rule.clone(), asked.request.tool().to_owned());
+            let (rule, tool) = (asked.challenge.rule.clone(), asked.request.asked_as().to_owned());
             let only = asked.challenge.only.then_some(asked.challenge.digest);
             self.standing.push(Standing { grant: self.last, rule, tool, calls: 1, only });
         }
@@ -213,7 +213,7 @@ impl Approvals {
 
     /// Every call that waits, and what is asked.
     pub fn waiting(&self) -> impl Iterator<Item = (CallId, &Challenge, &str)> {
-        self.asked.iter().map(|(call, asked)| (*call, &asked.challenge, asked.request.tool()))
+        self.asked.iter().map(|(call, asked)| (*call, &asked.challenge, asked.request.asked_as()))
     }
 
     /// Forgets a call.

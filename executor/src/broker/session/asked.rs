@@ -29,7 +29,7 @@ impl Session {
             filed.grant(Extent::Session);
             return self.begin(call, request, filed, started, connection);
         }
-        let tool = request.tool().to_owned();
+        let tool = request.asked_as().to_owned();
         let challenge = match self.approvals.ask(call, request, question, &self.walls) {
             Ok(challenge) => challenge,
             Err(why) => {

@@ -34,7 +34,7 @@ impl<'a> Asked<'a> {
             session: &waiting.key.0,
             call: waiting.key.1,
             approval: event::Question::from(&waiting.challenge),
-            tool: waiting.request.tool(),
+            tool: waiting.request.asked_as(),
             input: proposal::input(&waiting.request),
             about,
             body,

@@ -14,7 +14,7 @@ pub fn title(waiting: &Waiting) -> String {
     let left = waiting.until.saturating_duration_since(Instant::now()).as_secs();
     format!(
         "{} ({} risk), call {call} of {}, {left} s left: {}",
-        waiting.request.tool(),
+        waiting.request.asked_as(),
         waiting.challenge.risk.name(),
         visible::line(session),
         visible::line(&waiting.challenge.why)

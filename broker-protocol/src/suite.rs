@@ -1,0 +1,108 @@
+//! Test suites: the command for each runner. They stand here so that the broker knows one when it sees it, and need not
+//! believe a client that a command is no more than that.
+
+use crate::{Bash, Command, Stdin};
+use serde_bytes::ByteBuf;
+
+/// A test runner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framework {
+    /// The one whose files are there.
+    Auto,
+    /// Python.
+    Pytest,
+    /// Rust.
+    Cargo,
+    /// Node.
+    Npm,
+}
+
+/// Chosen where the tests are, by a shell in the cell: who asks has no right to look. Simple commands and no `exec`, so that a
+/// policy's rules can tell what may run.
+const AUTO: &str = "if [ -f Cargo.toml ]; then cargo test --no-fail-fast; \
+                    elif [ -f package.json ]; then npm test; \
+                    elif [ -f pyproject.toml ] || [ -f pytest.ini ] || [ -f setup.py ] || [ -f setup.cfg ] || [ -f tox.ini ] \
+                    || [ -d tests ]; then \
+                    if python3 -m pytest --version >/dev/null 2>&1; then python3 -m pytest -q --color=no; \
+                    elif [ -d tests ] && [ ! -f tests/__init__.py ]; then python3 -m unittest discover -s tests; \
+                    else python3 -m unittest discover; fi; \
+                    else echo 'no Cargo.toml, package.json or Python project here' >&2; exit 127; fi";
+
+impl Framework {
+    /// The tool that runs them.
+    pub const TOOL: &str = "run_tests";
+    /// Every runner, in the order of their names.
+    pub const ALL: [Framework; 4] = [Framework::Auto, Framework::Pytest, Framework::Cargo, Framework::Npm];
+    /// Names in the tool's input.
+    pub const NAMES: [&str; 4] = ["auto", "pytest", "cargo", "npm"];
+
+    /// By a name that was checked.
+    pub fn named(name: Option<&str>) -> Self {
+        match name {
+            Some("pytest") => Framework::Pytest,
+            Some("cargo") => Framework::Cargo,
+            Some("npm") => Framework::Npm,
+            _ => Framework::Auto,
+        }
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+
+    /// What is run.
+    pub fn command(self) -> Command {
+        let words = |words: &[&str]| {
+            Command::Arguments(words.iter().map(|word| ByteBuf::from(word.as_bytes())).collect())
+        };
+        match self {
+            Framework::Auto => Command::Shell(AUTO.to_owned()),
+            Framework::Pytest => words(&["python3", "-m", "pytest", "-q", "--color=no"]),
+            Framework::Cargo => words(&["cargo", "test", "--no-fail-fast"]),
+            Framework::Npm => words(&["npm", "test"]),
+        }
+    }
+
+    /// The one whose command this is, to the last byte.
+    pub fn of(bash: &Bash) -> Option<Self> {
+        let plain = bash.stdin == Stdin::Null && !bash.background;
+        Self::ALL.into_iter().find(|framework| plain && framework.command() == bash.command)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_is_a_runner() {
+        assert_eq!(Framework::NAMES.map(|name| Framework::named(Some(name)).name()), Framework::NAMES);
+        assert_eq!(Framework::named(None), Framework::Auto);
+    }
+
+    #[test]
+    fn a_suite_is_known_by_its_command_and_by_nothing_less() {
+        let bash = |command| Bash {
+            command,
+            directory: None,
+            timeout_s: None,
+            idle_timeout_s: None,
+            stdin: Stdin::Null,
+            live: false,
+            background: false,
+        };
+        for framework in Framework::ALL {
+            let suite = bash(framework.command());
+            assert_eq!(Framework::of(&suite), Some(framework));
+            assert_eq!(Framework::of(&Bash { background: true, ..suite.clone() }), None);
+            assert_eq!(Framework::of(&Bash { stdin: Stdin::Stream, ..suite.clone() }), None);
+            let more = match suite.command {
+                Command::Shell(text) => Command::Shell(text + "; ls"),
+                Command::Arguments(words) => Command::Arguments([words, vec![ByteBuf::from("x")]].concat()),
+            };
+            assert_eq!(Framework::of(&bash(more)), None);
+        }
+        assert_eq!(Framework::of(&bash(Command::Shell("cargo test --no-fail-fast".into()))), None);
+    }
+}
