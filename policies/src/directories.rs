@@ -1,7 +1,7 @@
 //! Where a user's files of Lazaret lie, outside every zone. Both programs ask here, so that neither looks elsewhere.
 //!
 //! By the XDG base directory rules: a variable with a relative path counts as none. `home` is the account's home and not
-//! `HOME`, which programs point elsewhere for those that they start.
+//! `HOME`, which programs point elsewhere for those that they start; only the data are theirs.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -20,6 +20,19 @@ pub fn configuration(home: &Path, variable: Variable) -> PathBuf {
 /// The records: `lazaret` in `$XDG_STATE_HOME`, or in `.local/state` of the home.
 pub fn state(home: &Path, variable: Variable) -> PathBuf {
     named("XDG_STATE_HOME", variable).unwrap_or_else(|| home.join(".local/state")).join("lazaret")
+}
+
+/// The data, a central root for each project: `lazaret` in `$XDG_DATA_HOME`, or in `.local/share` of `HOME`, or else of the home.
+pub fn data(home: &Path, variable: Variable) -> PathBuf {
+    let usual = || named("HOME", variable).unwrap_or_else(|| home.to_owned()).join(".local/share");
+    named("XDG_DATA_HOME", variable).unwrap_or_else(usual).join("lazaret")
+}
+
+/// Every directory that is a home of the user's: that of the account, and `HOME` where it is another.
+pub fn homes(home: &Path, variable: Variable) -> Vec<PathBuf> {
+    let mut homes = vec![home.to_owned()];
+    homes.extend(named("HOME", variable).filter(|other| other != home));
+    homes
 }
 
 /// Where the sockets for approvals of this user's sessions may lie, the best place first: each is for use only if what
@@ -53,5 +66,22 @@ mod tests {
         assert_eq!(all(""), usual.map(PathBuf::from));
         assert_eq!(all("x/y"), usual.map(PathBuf::from));
         assert_eq!(all("/x"), ["/x/lazaret", "/x/lazaret", "/x/lazaret-approve"].map(PathBuf::from));
+    }
+
+    #[test]
+    fn data_go_to_the_home_that_is_named_and_else_to_the_account_s() {
+        let home = Path::new("/home/u");
+        for (set, data_in, homes_are) in [
+            (&[][..], "/home/u/.local/share/lazaret", &["/home/u"][..]),
+            (&[("HOME", "x")], "/home/u/.local/share/lazaret", &["/home/u"]),
+            (&[("HOME", "/home/u")], "/home/u/.local/share/lazaret", &["/home/u"]),
+            (&[("HOME", "/h")], "/h/.local/share/lazaret", &["/home/u", "/h"]),
+            (&[("HOME", "/h"), ("XDG_DATA_HOME", "/d")], "/d/lazaret", &["/home/u", "/h"]),
+        ] {
+            let variable = |name: &str| Some(OsString::from(set.iter().find(|(own, _)| *own == name)?.1));
+            assert_eq!(data(home, &variable), Path::new(data_in), "{set:?}");
+            let want: Vec<_> = homes_are.iter().map(PathBuf::from).collect();
+            assert_eq!(homes(home, &variable), want, "{set:?}");
+        }
     }
 }

@@ -106,6 +106,18 @@ impl Matcher {
         self.0.names.get(*index)
     }
 
+    /// Why the directory at `path`, from the root of the host, may be no zone, in which nobody would see what it is called: the
+    /// rule that closes it or a directory above it, or that begins with its names and ends below it; and how much of `path`
+    /// leads to what is protected. Of git's own directory nothing may be one.
+    pub fn closed_to_zones(&self, path: &[u8]) -> Option<(&ProtectedName, usize)> {
+        let below = self.reaches_below(path);
+        ends_of(path).find_map(|end| {
+            let here = &path[..end];
+            let leads = || self.leads_to(here).filter(|_| below || is_git(here));
+            Some((self.protection(here).or_else(leads)?, end))
+        })
+    }
+
     /// Whether a rule may begin with names of `relative` and end below it: `.git/modules/**/hooks` reaches below
     /// `.git/modules/x/y`. Where none does, what lies below a directory is protected wherever the directory is, or nowhere.
     pub fn reaches_below(&self, relative: &[u8]) -> bool {
@@ -207,6 +219,11 @@ fn ends(pattern: &[Component], path: &[u8]) -> bool {
             patterns.iter().any(|pattern| pattern.matches(name)) && ends(before, parent)
         }),
     }
+}
+
+/// Whether a directory is one that git keeps a repository in.
+fn is_git(path: &[u8]) -> bool {
+    split_last(path).is_some_and(|(_, name)| fold(name).eq_ignore_ascii_case(b".git"))
 }
 
 /// The directory and the last name of a path; `None` for the root.
@@ -443,6 +460,28 @@ mod tests {
         }
         for path in ["", "a", "modules/x", ".git/refs", ".github/x", ".env"] {
             assert!(!matcher.reaches_below(path.as_bytes()), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_zone_is_known_by_all_its_names() {
+        let matcher =
+            matcher(&[".git/modules/**/hooks", ".git/hooks", ".vscode/tasks.json", ".ssh", "a/**/token"]);
+        for (path, place) in [
+            ("home/u/.ssh", "home/u/.ssh"),
+            ("home/u/.SSH/x/y", "home/u/.SSH"),
+            ("p/.git", "p/.git"),
+            ("p/.git/refs/heads", "p/.git"),
+            ("p/.git/modules/x", "p/.git"),
+            ("p/.git/hooks", "p/.git"),
+            ("p/.vscode", "p/.vscode"),
+            ("p/a/b/c", "p/a"),
+        ] {
+            let found = matcher.closed_to_zones(path.as_bytes()).map(|(_, end)| &path[..end]);
+            assert_eq!(found, Some(place), "{path}");
+        }
+        for path in ["", "p", "p/x.git", "p/x.git/refs", "p/.github", "p/.vscode/mine", "p/git/modules/x"] {
+            assert!(matcher.closed_to_zones(path.as_bytes()).is_none(), "{path}");
         }
     }
 

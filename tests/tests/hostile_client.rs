@@ -767,6 +767,60 @@ fn what_cannot_be_kept_harms_nothing() {
     });
 }
 
+/// Names are matched below a root, so that a root which is a protected place itself would have none of them closed.
+#[test]
+fn a_root_that_would_make_names_void_opens_nothing() {
+    matrix(|place| {
+        let world = World::new(place);
+        let folders = ["a/.git/hooks", "a/.git/worktrees/w", "b.git", "a/.ssh/x", "a/.vscode", "a/.claude/x"];
+        folders.iter().for_each(|folder| world.make_folder(&world.project.join(folder)));
+        std::os::unix::fs::symlink("a/.git", world.project.join("link")).unwrap();
+        world.put("tree/.git", "gitdir: ../a/.git/worktrees/w\n");
+        let at = |name: &str| world.project.join(name).to_str().unwrap().to_owned();
+        let home = world.home.to_str().unwrap().to_owned();
+        let answer = |open: Open| {
+            let mut broker = Broker::greeted(&world);
+            broker.send(&ToBroker::Open(open));
+            match broker.receive(SOON) {
+                Received::Message(FromBroker::Fault(failed)) => Err(failed),
+                Received::Message(FromBroker::Opened(_)) => Ok(broker),
+                other => panic!("{other:?}"),
+            }
+        };
+        for (root, instead) in [
+            (at("a/.git"), at("a")),
+            (at("a/.git/hooks"), at("a")),
+            (at("a/.git/worktrees/w"), at("a")),
+            (at("link"), at("a")),
+            (at("a/.ssh/x"), at("a")),
+            (at("a/.vscode"), at("a")),
+            (at("a/.claude/x"), at("a")),
+            (format!("{home}/.ssh"), "a directory outside it".into()),
+            (home.clone(), "choose a directory inside it".into()),
+        ] {
+            for open in [
+                Open { project: root.clone(), ..opening(&world) },
+                Open { central: root.clone(), ..opening(&world) },
+            ] {
+                let failed = answer(open).err().unwrap_or_else(|| panic!("{root} is a root"));
+                assert_eq!(failed.kind, ErrorKind::InvalidInput);
+                assert!(failed.message.ends_with(&instead), "{root}: {}", failed.message);
+            }
+        }
+        // What git calls so is a directory like any other, and there the very same writes go through.
+        for root in ["b.git", "tree", "a"] {
+            let opened = answer(Open { project: at(root), ..opening(&world) });
+            let mut broker = opened.unwrap_or_else(|failed| panic!("{root}: {}", failed.message));
+            broker.call(
+                1,
+                Request::Bash(shell("mkdir -p hooks; echo x > hooks/pre-commit; echo x > .git/hooks/x")),
+            );
+        }
+        assert_eq!(world.get("b.git/hooks/pre-commit"), b"x\n");
+        assert!(!world.project.join("a/.git/hooks/x").exists());
+    });
+}
+
 /// However many spare cells a client asks for, it gets a few.
 #[test]
 fn spare_cells_are_few() {

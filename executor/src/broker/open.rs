@@ -23,6 +23,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, DirBuilder};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -228,7 +229,7 @@ pub fn open(request: &Open, policies: &Policies, user: &User) -> Result<Ready, O
     let profile = if request.profile.is_empty() { "default" } else { &request.profile };
     let policy = policies.resolve(profile, &host(user))?.narrow(request.scope.as_ref(), request.trust)?;
     hide_state(&policy, user)?;
-    let zones = roots(request, user)?;
+    let zones = roots(request, &policy, user)?;
     let abi = user.ablation.landlock_abi(sys::landlock_abi());
     let (walls, warden, refusal) = match build(&policy, Tier::Namespaced, abi, &zones, user) {
         Err(OpenError::Layer { layer, step, source }) if is_refusal(layer, &source) => {
@@ -470,15 +471,15 @@ fn scratch(layers: LayerSet, user: &User) -> io::Result<Scratch> {
 }
 
 /// Resolves both roots and refuses those that would give away what must stay closed.
-fn roots(request: &Open, user: &User) -> Result<(PathBuf, PathBuf), OpenError> {
+fn roots(request: &Open, policy: &EffectivePolicy, user: &User) -> Result<(PathBuf, PathBuf), OpenError> {
     // Before anything is made for it.
-    let project = root(Zone::Project, &request.project, user)?;
+    let project = root(Zone::Project, &request.project, policy, user)?;
     let central = Path::new(&request.central);
     if central.is_absolute() && !central.exists() {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(central);
         made.map_err(|error| root_error(Zone::Central, &request.central, error.to_string()))?;
     }
-    let central = root(Zone::Central, &request.central, user)?;
+    let central = root(Zone::Central, &request.central, policy, user)?;
     if project == central {
         let why = "it is the project root too; choose another directory".to_owned();
         return Err(root_error(Zone::Central, &request.central, why));
@@ -490,7 +491,7 @@ fn root_error(zone: Zone, path: &str, why: String) -> OpenError {
     OpenError::Root { zone, path: path.to_owned(), why }
 }
 
-fn root(zone: Zone, given: &str, user: &User) -> Result<PathBuf, OpenError> {
+fn root(zone: Zone, given: &str, policy: &EffectivePolicy, user: &User) -> Result<PathBuf, OpenError> {
     let refuse = |why: String| root_error(zone, given, why);
     if !given.starts_with('/') || given.contains('\0') {
         return Err(refuse("give an absolute path".into()));
@@ -502,14 +503,21 @@ fn root(zone: Zone, given: &str, user: &User) -> Result<PathBuf, OpenError> {
     if path.to_str().is_none() {
         return Err(refuse("its path is not UTF-8".into()));
     }
-    let home = fs::canonicalize(&user.home).unwrap_or_else(|_| user.home.clone());
-    if home.starts_with(&path) {
-        return Err(refuse("it holds your whole home directory; choose a directory inside it".into()));
-    }
-    closed_to_roots(&path, user).map_or(Ok(path), |why| Err(refuse(why)))
+    let closed = protected_root(&path, policy, user).or_else(|| closed_to_roots(&path, user));
+    closed.map_or(Ok(path), |why| Err(refuse(why)))
 }
 
-/// A root may not be, hold or lie in a place that holds the system or the rules themselves.
+/// A root may not lie in what is protected in every root, as nobody would see there what it is called.
+fn protected_root(path: &Path, policy: &EffectivePolicy, user: &User) -> Option<String> {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    let (name, end) = policy.matcher.closed_to_zones(bytes.strip_prefix(b"/")?)?;
+    let place = Path::new(OsStr::from_bytes(&bytes[..=end]));
+    let instead = place.parent().filter(|parent| closed_to_roots(parent, user).is_none());
+    let instead = instead.map_or("a directory outside it".to_owned(), |parent| parent.display().to_string());
+    Some(format!("{} is protected in every root ({}); use {instead}", place.display(), name.why))
+}
+
+/// A root may not be, hold or lie in a place that holds the system or the rules themselves, nor hold a home.
 fn closed_to_roots(path: &Path, user: &User) -> Option<String> {
     const SYSTEM: [&str; 13] = [
         "/usr",
@@ -526,7 +534,12 @@ fn closed_to_roots(path: &Path, user: &User) -> Option<String> {
         "/var/lib",
         "/var/run",
     ];
-    let configuration = directories::configuration(&user.home, &|name| user.variable(name));
+    let variable: directories::Variable = &|name| user.variable(name);
+    let mut homes = directories::homes(&user.home, variable).into_iter();
+    if homes.any(|home| fs::canonicalize(&home).unwrap_or(home).starts_with(path)) {
+        return Some("it holds your whole home directory; choose a directory inside it".into());
+    }
+    let configuration = directories::configuration(&user.home, variable);
     for (what, ours) in [("your policy", configuration), ("the records", state(user))] {
         let ours = Real::default().of(&ours);
         if path.starts_with(&ours) || ours.starts_with(path) {

@@ -10,6 +10,11 @@ pub fn directory() -> PathBuf {
     directories::state(&home(), &variable)
 }
 
+/// The directory of data, outside of which no central root is made unless it is named.
+pub fn data() -> PathBuf {
+    directories::data(&home(), &variable)
+}
+
 /// The account's home and not `HOME`, as the executor has it.
 pub fn home() -> PathBuf {
     User::from_uid(Uid::effective()).ok().flatten().map_or_else(|| "/".into(), |account| account.dir)

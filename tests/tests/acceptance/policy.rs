@@ -558,6 +558,15 @@ fn the_matrix_knows_scope_and_rules() {
     }
 }
 
+/// Records and policy come from the account's home where `HOME` says nothing; so do the data.
+#[test]
+fn no_variable_is_needed_to_find_a_home() {
+    let world = World::new(Place::any());
+    let mut explain = world.program("lazaret");
+    let words = ["policy", "explain", "thinking", "{\"thought\":\"x\"}"];
+    run(explain.args(words).env_remove("HOME"), LIMIT).success();
+}
+
 #[test]
 fn explain_names_the_rule_its_reason_and_its_place() {
     let world = World::new(Place::any());

@@ -4,6 +4,7 @@ use super::say::{internal, invalid};
 use crate::adapters::executor::Endpoint;
 use crate::adapters::policy;
 use crate::adapters::runlog::RunLog;
+use crate::adapters::state;
 use crate::adapters::web::{Settings, WebClient};
 use crate::domain::scope_file;
 use broker_protocol::{Failed, Open, Scope, Trust};
@@ -79,7 +80,7 @@ impl Place {
         let project = self.project()?;
         let central = match &self.central {
             Some(central) => std::path::absolute(central).map_err(|error| internal(error.to_string()))?,
-            None => data_home()?.join("lazaret/projects").join(own_name(&project)),
+            None => state::data().join("projects").join(own_name(&project)),
         };
         self.open_in(project, central, spare)
     }
@@ -137,14 +138,6 @@ pub fn read_text(path: &Path) -> Result<String, Failed> {
 fn text(path: PathBuf) -> Result<String, Failed> {
     let refused = |path: OsString| invalid(format!("{path:?} is not UTF-8; use a root whose path is"));
     path.into_os_string().into_string().map_err(refused)
-}
-
-/// Where programs keep a user's data. Its rules: a relative `XDG_DATA_HOME` counts as none.
-fn data_home() -> Result<PathBuf, Failed> {
-    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    absolute("XDG_DATA_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/share"))).ok_or_else(
-        || invalid("neither XDG_DATA_HOME nor HOME says where to keep data; use --central".into()),
-    )
 }
 
 /// A folder name that people recognise and that two projects of one name do not share.
