@@ -232,6 +232,15 @@ impl WebPolicy {
         places.into_iter().any(|entry| entry.place == Place::Name(host.to_owned(), port))
     }
 
+    /// Whether `host` at `port` may have an address that [`WebPolicy::opens`].
+    pub fn may_open(&self, host: &str, port: u16) -> bool {
+        let may = |place: &PrivatePlace| match &place.place {
+            Place::Name(name, own) => name == host && *own == port,
+            Place::Net(_, own) => own.is_none_or(|own| own == port),
+        };
+        self.on_all(|table| table.private.as_deref(), may)
+    }
+
     /// Whether one of the profile's list matches, and one of each bound's.
     fn on_all<T: 'static>(&self, list: fn(&WebTable) -> Option<&[T]>, matches: impl Fn(&T) -> bool) -> bool {
         list(&self.own).is_some_and(|own| own.iter().any(&matches))

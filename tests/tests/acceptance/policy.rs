@@ -657,7 +657,10 @@ fn every_tool_is_explained() {
         let row: Vec<&str> = row.split_whitespace().collect();
         let [tool, risk, verdicts @ ..] = &row[..] else { panic!("{row:?}") };
         for (trust, verdict) in ["supervised", "guided", "autonomous"].iter().zip(verdicts) {
-            let said = explain(tool, example(tool), &["--trust", trust]);
+            // The example is one that the policy for hosts refuses.
+            let input =
+                if *tool == "web_fetch" { json!({ "url": "https://example.org/" }) } else { example(tool) };
+            let said = explain(tool, input, &["--trust", trust]);
             assert_eq!((&said["tool"], &said["verdict"]), (&json!(tool), &json!(verdict)), "{said}");
             assert_eq!(said["risk"], *risk, "{said}");
         }
@@ -698,6 +701,40 @@ fn what_is_explained_is_what_happens() {
         let answer = Session::start(&mut call).call("bash", json!({ "command": command }));
         let denied = answer.result["status"] == "error" && answer.kind() == "denied_policy";
         assert_eq!(denied, verdict == "deny", "{command}: {}", answer.result);
+    }
+}
+
+/// What the orchestrator refuses, before it asks or with leave, it says beforehand: nothing of that needs a network.
+#[test]
+fn what_is_refused_without_a_rule_is_explained() {
+    let world = World::new(Place::any());
+    own_policy(&world, "version = 1\n[web]\nallow = ['docs.rs', '*.local.example', '127.0.0.1']\n");
+    let url = |url: &str| json!({ "url": url });
+    let path = |path: &str| json!({ "path": path });
+    let mut session = world.lazaret("session");
+    session.args(["--max-violations", "99"]).env("XDG_CONFIG_HOME", world.home.join("settings"));
+    let mut session = Session::start(&mut session);
+    for (tool, input, rule) in [
+        ("web_fetch", url("https://evil.example/"), "denied_policy"),
+        ("web_fetch", url("http://169.254.169.254/"), "violation"),
+        ("web_fetch", url("http://0x7f.1/"), "violation"),
+        ("view_image", path("https://evil.example/a.png"), "denied_policy"),
+        ("view_image", path("http://169.254.169.254/a.png"), "violation"),
+        ("file_read", path("../../etc/passwd"), "violation"),
+        ("file_write", json!({ "path": "/etc/x", "content": "x" }), "violation"),
+    ] {
+        let said = policy(&world, &["explain", tool, &input.to_string(), "--json"]).success();
+        let said: Value = serde_json::from_str(&said).unwrap();
+        assert_eq!((&said["verdict"], &said["rule"]), (&json!("deny"), &json!(rule)), "{input}: {said}");
+        let answer = session.call(tool, input.clone());
+        assert_eq!(answer.kind(), rule, "{input}");
+        assert_eq!(answer.result["error"]["message"], said["why"], "{input}: {}", answer.result);
+    }
+    let plain = policy(&world, &["explain", "web_fetch", &url("http://docs.rs/").to_string()]).success();
+    assert!(plain.contains("verdict  deny") && plain.contains("only with https://"), "{plain}");
+    for (tool, input) in [("web_fetch", url("https://docs.rs/x")), ("file_read", path("x"))] {
+        let said = policy(&world, &["explain", tool, &input.to_string(), "--json"]).success();
+        assert!(said.contains("\"allow\""), "{input}: {said}");
     }
 }
 

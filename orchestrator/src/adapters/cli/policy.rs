@@ -7,6 +7,7 @@ use super::exit;
 use super::place::{Place, read_text};
 use super::say::{self, internal, invalid};
 use crate::adapters::state;
+use crate::adapters::web::foresee;
 use crate::application::batch::nested;
 use crate::application::registry::{Entry, Registry};
 use crate::domain::catalogue::{TOOLS, WEB_TOOLS, canonical, known_as};
@@ -14,13 +15,13 @@ use crate::domain::request::{Invocation, Plan};
 use crate::domain::scope_file;
 use crate::domain::small::{BATCH, FINISH_TASK, THINKING};
 use crate::domain::web;
-use broker_protocol::{Command as Run, Failed, Open, Request, Risk, Roots, Trust};
+use broker_protocol::{Command as Run, ErrorKind, Failed, Open, Refused, Request, Risk, Roots, Trust};
 use clap::{Args, Subcommand};
 use nix::unistd::{Uid, User};
 use policies::shell::{self, Unit};
 use policies::{
     Access, EffectivePolicy, Facts, Host, Judgement, Policies, Protection, Rule, Source, SourceKind, Verdict,
-    WhenNew, judge, resolve,
+    WebPolicy, WhenNew, judge, resolve,
 };
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -217,7 +218,7 @@ fn explain(place: &Place, tool: &str, input: &str, json: bool) -> Result<u8, Fai
         serde_json::from_str(input).map_err(|error| invalid(format!("the input is not JSON: {error}")))?;
     let policy = policy(place)?;
     let Open { project, central, .. } = place.open(0)?;
-    let asked = match asked(tool, input, &Roots { project, central }) {
+    let asked = match asked(tool, input, &Roots { project, central }, &policy.web) {
         Ok(asked) => asked,
         Err(failed) => {
             say::problem(&failed.message);
@@ -226,7 +227,7 @@ fn explain(place: &Place, tool: &str, input: &str, json: bool) -> Result<u8, Fai
     };
     let facts: Vec<Facts> = asked.iter().map(Asked::facts).collect();
     let told: Vec<Told> =
-        asked.iter().zip(&facts).map(|(asked, facts)| Told::new(&asked.tool, facts, &policy)).collect();
+        asked.iter().zip(&facts).map(|(asked, facts)| Told::new(asked, facts, &policy)).collect();
     if json {
         say::json(&all_to_json(&told))?;
     } else {
@@ -242,6 +243,8 @@ struct Asked {
     risk: Risk,
     /// What the executor is asked, if it is.
     request: Option<Request>,
+    /// Why nothing comes of it whatever the executor says: its path is outside, or the policy for hosts refuses its address.
+    refused: Option<Failed>,
 }
 
 impl Asked {
@@ -251,28 +254,36 @@ impl Asked {
 }
 
 /// What a call comes to: itself, and after it what is called by it.
-fn asked(tool: &str, input: Value, roots: &Roots) -> Result<Vec<Asked>, Failed> {
+fn asked(tool: &str, input: Value, roots: &Roots, hosts: &WebPolicy) -> Result<Vec<Asked>, Failed> {
     let entry = Registry::default().get(tool)?;
-    let mut calls = Vec::new();
-    let request = match &entry {
-        Entry::Web(tool) => Some(Request::Effect(web::parse(tool, input)?.effect())),
-        Entry::Added(added) => Some(Request::Effect(added.effect(&input))),
-        Entry::BuiltIn(tool) => match tool.plan(input, roots)? {
-            Plan::Batch(invocations) => {
-                calls = invocations;
-                None
-            }
-            plan => plan.request(),
-        },
+    let mut first = Asked { tool: entry.name().to_owned(), risk: entry.risk(), request: None, refused: None };
+    let plan = match &entry {
+        Entry::Web(tool) => web::parse(tool, input).map(Plan::Web),
+        Entry::Added(added) => Ok(Plan::Request(Request::Effect(added.effect(&input)))),
+        Entry::BuiltIn(tool) => tool.plan(input, roots),
     };
-    let mut all = vec![Asked { tool: entry.name().to_owned(), risk: entry.risk(), request }];
-    for Invocation { tool, input } in calls {
-        if canonical(&tool) == BATCH.name {
-            return Err(nested());
+    let plan = match plan.map_err(Failed::from) {
+        Err(failed) if failed.kind == ErrorKind::Violation => {
+            first.refused = Some(failed);
+            return Ok(vec![first]);
         }
-        all.append(&mut asked(&tool, input, roots)?);
+        plan => plan?,
+    };
+    if let Plan::Web(ask) = &plan {
+        first.refused = foresee(hosts, ask).map_err(Failed::from).err();
     }
-    Ok(all)
+    if let Plan::Batch(calls) = plan {
+        let mut all = vec![first];
+        for Invocation { tool, input } in calls {
+            if canonical(&tool) == BATCH.name {
+                return Err(nested());
+            }
+            all.append(&mut asked(&tool, input, roots, hosts)?);
+        }
+        return Ok(all);
+    }
+    first.request = plan.request();
+    Ok(vec![first])
 }
 
 /// Tools that ask nothing of the executor, which is who asks: they change nothing. What a batch calls is asked about by
@@ -290,6 +301,14 @@ fn decided<'a>(policy: &'a EffectivePolicy, tool: &str, facts: &Facts) -> Judgem
         return Judgement { verdict: Verdict::Allow, rule: None, why: Some(why), origin: None };
     }
     judge(policy, facts)
+}
+
+/// The decision on a call that is refused before or after the executor is asked.
+fn refused<'a>(failed: &Failed) -> Judgement<'a> {
+    let violation = failed.kind == ErrorKind::Violation;
+    let (rule, why) = (failed.kind.name().to_owned(), failed.message.clone());
+    let verdict = Verdict::Deny(Refused { rule: rule.clone(), why: why.clone(), violation });
+    Judgement { verdict, rule: Some(rule), why: Some(why), origin: None }
 }
 
 struct Told<'a> {
@@ -310,8 +329,14 @@ fn all_to_json(told: &[Told]) -> Value {
 }
 
 impl<'a> Told<'a> {
-    fn new(tool: &'a str, facts: &'a Facts<'a>, policy: &'a EffectivePolicy) -> Self {
-        Self { tool, facts, policy, judgement: decided(policy, tool, facts) }
+    fn new(asked: &'a Asked, facts: &'a Facts<'a>, policy: &'a EffectivePolicy) -> Self {
+        let decided = decided(policy, &asked.tool, facts);
+        // A scope comes before a path; and a host is looked at when the executor has given leave.
+        let judgement = match (&decided.verdict, &asked.refused) {
+            (Verdict::Deny(_), _) | (_, None) => decided,
+            (_, Some(failed)) => refused(failed),
+        };
+        Self { tool: &asked.tool, facts, policy, judgement }
     }
 
     fn why(&self) -> String {

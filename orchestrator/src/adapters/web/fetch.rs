@@ -10,7 +10,7 @@ use crate::domain::web::{Fetch, HttpError, Page, REDIRECTS_MAX, Target, WebError
 use policies::WebPolicy;
 use reqwest::Response;
 use reqwest::header::{CONTENT_TYPE, LOCATION};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// What we can show, best first.
 const WANTED: &str =
@@ -37,10 +37,7 @@ pub async fn fetch<R: Resolve>(client: &WebClient<R>, fetch: &Fetch) -> Result<P
 /// Fetches an image, in whatever time the caller leaves. What it is say its first bytes, and its server only that it is one.
 pub async fn image<R: Resolve>(client: &WebClient<R>, target: &Target) -> Result<Image, WebError> {
     let addresses = guard::admit(client.policy()?, &client.resolver, target).await?;
-    let is_here = |address: &SocketAddr| address.ip().to_canonical().is_loopback();
-    if target.is_plain() && !addresses.iter().all(is_here) {
-        return Err(WebError::PlainImage);
-    }
+    may_be_plain(target, addresses.iter().map(SocketAddr::ip))?;
     let response = client.http.get(target, &addresses, http::accepting(IMAGES)).await?;
     if let Some(to) = leads_to(&response, target)? {
         return Err(WebError::Moved { to });
@@ -58,6 +55,12 @@ pub async fn image<R: Resolve>(client: &WebClient<R>, target: &Target) -> Result
     }
     let media_type = image::check(&data, data.len() as u64).map_err(WebError::Image)?;
     Ok(Image { media_type, data })
+}
+
+/// An image comes without TLS only from this machine, where all `addresses` of its host have to be.
+pub fn may_be_plain(target: &Target, addresses: impl IntoIterator<Item = IpAddr>) -> Result<(), WebError> {
+    let here = addresses.into_iter().all(|address| address.to_canonical().is_loopback());
+    if target.is_plain() && !here { Err(WebError::PlainImage) } else { Ok(()) }
 }
 
 /// Where an answer sends us, if it does.

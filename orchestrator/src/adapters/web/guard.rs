@@ -41,16 +41,36 @@ pub async fn admit(
     resolver: &impl Resolve,
     target: &Target,
 ) -> Result<Vec<SocketAddr>, WebError> {
-    let (host, port) = (target.host(), target.port());
-    let by_name = target.address().is_none();
-    // A name that is refused anyway is not asked for: the question alone tells somebody something.
-    if by_name && !policy.allows(host, port) && !policy.names_private(host, port) {
-        return Err(WebError::Host { host: host.to_owned(), port });
-    }
+    foresee(policy, target)?;
     let mut found = locate(resolver, target).await?;
     judge(policy, target, found.iter().map(SocketAddr::ip))?;
     found.truncate(TRIED);
     Ok(found)
+}
+
+/// What the policy says of `target` wherever it is found. A name that is refused anyway is not asked for: the question alone
+/// tells somebody something.
+pub fn foresee(policy: &WebPolicy, target: &Target) -> Result<(), WebError> {
+    let (host, port) = (target.host(), target.port());
+    if let Some(address) = target.address() {
+        return judge(policy, target, [address]);
+    }
+    if !policy.allows(host, port) && !policy.names_private(host, port) {
+        return Err(WebError::Host { host: host.to_owned(), port });
+    }
+    Ok(())
+}
+
+/// The same, and that no address of `target` would let it be spoken to without TLS. That is said of a call only when its
+/// addresses are judged: one that is not public is worse.
+pub fn foresee_all(policy: &WebPolicy, target: &Target) -> Result<(), WebError> {
+    foresee(policy, target)?;
+    let (host, port) = (target.host(), target.port());
+    let opens = || target.address().is_some() || policy.may_open(host, port);
+    if target.is_plain() && !policy.allows_plain(host, port) && !opens() {
+        return Err(WebError::Plain { host: host.to_owned() });
+    }
+    Ok(())
 }
 
 /// Judges all `addresses` that `target` was found at. One that is refused refuses them all: a name with an honest and a

@@ -11,7 +11,7 @@ mod search;
 
 use crate::adapters::policy::PolicyError;
 use crate::domain::image::Image;
-use crate::domain::web::{Fetch, Found, Page, Search, View, WebError};
+use crate::domain::web::{Ask, Fetch, Found, Page, Search, View, WebError};
 use crate::ports::Web;
 use guard::{Resolve, System};
 use http::Http;
@@ -91,6 +91,16 @@ impl<R> WebClient<R> {
     /// Without a policy nothing is reached.
     fn policy(&self) -> Result<&WebPolicy, WebError> {
         self.policy.as_ref().map_err(|error| WebError::Policy(error.to_string()))
+    }
+}
+
+/// Whether `policy` refuses what is asked, as far as that is known before anything is looked up or connected to.
+pub fn foresee(policy: &WebPolicy, asked: &Ask) -> Result<(), WebError> {
+    match asked {
+        Ask::Search(_) => search::may_search(policy),
+        Ask::Fetch(asked) => guard::foresee_all(policy, &asked.target),
+        Ask::View(asked) => guard::foresee_all(policy, &asked.target)
+            .and_then(|()| fetch::may_be_plain(&asked.target, asked.target.address())),
     }
 }
 

@@ -7,6 +7,7 @@ use super::http::{self, BODY_MAX};
 use super::{Settings, WebClient};
 use crate::domain::readable;
 use crate::domain::web::{EngineError, Found, Hit, HttpError, Provider, Search, Target, WebError};
+use policies::WebPolicy;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;
 use std::time::Duration;
@@ -18,11 +19,14 @@ const PATIENCE_S: u64 = 10;
 /// The engines behind SearXNG.
 const ENGINES: &str = "bing,duckduckgo,brave";
 
+/// Whether there is a search at all.
+pub fn may_search(policy: &WebPolicy) -> Result<(), WebError> {
+    if policy.searches() { Ok(()) } else { Err(WebError::SearchOff) }
+}
+
 /// Asks one engine after the other.
 pub async fn search<R: Resolve>(client: &WebClient<R>, search: &Search) -> Result<Found, WebError> {
-    if !client.policy()?.searches() {
-        return Err(WebError::SearchOff);
-    }
+    may_search(client.policy()?)?;
     let searxng = ask(client, search, Provider::SearXng).await;
     if let Ok(hits) = &searxng
         && !hits.is_empty()
