@@ -266,9 +266,10 @@ fn condition_of(entry: &ConditionEntry, tool: &str, action: Action) -> Result<Co
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fit {
     No,
-    Maybe,
-    /// It is about it as far as a rule that closes goes: another program of that name, a setting in front of it, or a file
-    /// that it writes may make it something else.
+    /// Nobody knows, for this reason.
+    Maybe(&'static str),
+    /// It is about it as far as a rule that closes goes: another program of that name, a setting in front of it, options
+    /// between its arguments, or a file that it writes may make it something else.
     Widely,
     Exactly,
 }
@@ -291,18 +292,116 @@ impl CommandRule {
         if !exactly && (self.program.contains('/') || !named(base_name(program))) {
             return Fit::No;
         }
-        let mut words = simple.words[1..].iter();
-        for patterns in &self.patterns {
-            match words.next() {
-                None => return Fit::No,
-                // It may be this word, or others, or none.
-                Some(None) => return Fit::Maybe,
-                Some(Some(word)) if patterns.iter().any(|pattern| pattern.matches(word.as_bytes())) => {}
-                Some(Some(_)) => return Fit::No,
+        match self.arguments(base_name(program), &simple.words[1..]) {
+            Fit::Exactly if !exactly || simple.marked => Fit::Widely,
+            fit => fit,
+        }
+    }
+
+    /// Whether these words are the arguments. Options that are not meant stand between them; one that is meant stands anywhere.
+    fn arguments(&self, program: &str, words: &[Option<String>]) -> Fit {
+        let mut words = words.iter();
+        // Whether a word was passed over, and whether what was passed over or found can be read in another way.
+        let (mut passed, mut unsure, mut found_unsure) = (false, false, false);
+        let mut value = Value::No;
+        for (at, (text, patterns)) in self.args.iter().zip(&self.patterns).enumerate() {
+            let meant = |word: &str| patterns.iter().any(|pattern| pattern.matches(word.as_bytes()));
+            let option = text.trim_start_matches('{').starts_with('-');
+            loop {
+                let word = match words.next() {
+                    Some(Some(word)) => word,
+                    // It may be this word, or others, or none.
+                    Some(None) => return Fit::Maybe("only the shell knows its arguments"),
+                    None => return if found_unsure { Fit::Maybe(TWO_WAYS) } else { Fit::No },
+                };
+                let before = std::mem::replace(&mut value, Value::No);
+                if before != Value::Yes && meant(word) {
+                    found_unsure |= unsure || (before == Value::Maybe && !option);
+                    break;
+                }
+                passed = true;
+                if before == Value::Yes {
+                    continue;
+                }
+                if word == "--" && option {
+                    return if found_unsure { Fit::Maybe(TWO_WAYS) } else { Fit::No };
+                }
+                if is_option(program, word) {
+                    value = if at == 0 { Value::of(program, word) } else { Value::Maybe };
+                } else if !option && before == Value::Maybe {
+                    unsure = true;
+                } else if !option {
+                    return if found_unsure { Fit::Maybe(TWO_WAYS) } else { Fit::No };
+                }
             }
         }
-        if exactly && !simple.marked { Fit::Exactly } else { Fit::Widely }
+        match (found_unsure, passed) {
+            (true, _) => Fit::Maybe(TWO_WAYS),
+            (false, true) => Fit::Widely,
+            (false, false) => Fit::Exactly,
+        }
     }
+}
+
+const TWO_WAYS: &str = "a word may be an option's value or an argument";
+
+/// Whether the next word belongs to an option.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Value {
+    No,
+    Maybe,
+    Yes,
+}
+
+/// Options with a value in a word of its own that stand before the subcommand, of programs of which these are all. From `git(1)`,
+/// `cargo --help` and `docker --help`.
+const VALUED: [(&str, &[&str]); 3] = [
+    (
+        "git",
+        &[
+            "-C",
+            "-c",
+            "--attr-source",
+            "--config-env",
+            "--git-dir",
+            "--namespace",
+            "--super-prefix",
+            "--work-tree",
+        ],
+    ),
+    ("cargo", &["-C", "-Z", "--color", "--config", "--explain"]),
+    (
+        "docker",
+        &[
+            "-H",
+            "-c",
+            "-l",
+            "--config",
+            "--context",
+            "--host",
+            "--log-level",
+            "--tlscacert",
+            "--tlscert",
+            "--tlskey",
+        ],
+    ),
+];
+
+impl Value {
+    fn of(program: &str, option: &str) -> Self {
+        let known = VALUED.iter().find(|(name, _)| name.eq_ignore_ascii_case(program));
+        match known {
+            _ if option.contains('=') || option.starts_with('+') || option == "--" => Value::No,
+            None => Value::Maybe,
+            Some((_, valued)) if valued.contains(&option) => Value::Yes,
+            Some(_) => Value::No,
+        }
+    }
+}
+
+/// Whether a word changes how a program works and is none of its arguments: `cargo +nightly` has one without a `-`.
+fn is_option(program: &str, word: &str) -> bool {
+    word.starts_with('-') || (program == "cargo" && word.starts_with('+'))
 }
 
 /// What the rules say about a call.
@@ -338,15 +437,15 @@ impl Rule {
     fn says(&self, unit: Option<&Unit>) -> Option<Opinion<'_>> {
         let opinion = |action, doubt, whole| Some(Opinion { action, rule: self, doubt, whole });
         let Some(command) = &self.command else { return opinion(self.action, None, true) };
-        let (fit, doubt) = match unit? {
-            Unit::Simple(simple) => (command.fits(simple), "only the shell knows its arguments"),
-            Unit::Unparsed(reason) => (Fit::Maybe, *reason),
+        let fit = match unit? {
+            Unit::Simple(simple) => command.fits(simple),
+            Unit::Unparsed(reason) => Fit::Maybe(reason),
         };
         match (fit, self.action) {
             (Fit::Exactly, action) => opinion(action, None, true),
             (Fit::Widely, Action::Ask | Action::Deny) => opinion(self.action, None, false),
-            (Fit::Maybe, Action::Ask | Action::Deny) => opinion(Action::Ask, Some(doubt), false),
-            (Fit::Widely | Fit::Maybe, Action::Allow) | (Fit::No, _) => None,
+            (Fit::Maybe(doubt), Action::Ask | Action::Deny) => opinion(Action::Ask, Some(doubt), false),
+            (Fit::Widely | Fit::Maybe(_), Action::Allow) | (Fit::No, _) => None,
         }
     }
 }

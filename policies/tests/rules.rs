@@ -317,6 +317,7 @@ fn a_rule_is_about_a_whole_call_or_not() {
         "./git push",
         "PATH=. git push",
         "git push >.bashrc",
+        "git -c core.sshCommand=x push",
     ] {
         assert!(!whole(&guided, text), "{text}");
     }
@@ -332,6 +333,54 @@ fn no_rule_is_in_doubt_about_a_test_suite() {
     let guided = policy("", "", Trust::Guided);
     for framework in Framework::ALL {
         assert_eq!(said(&guided, &bash(framework.command())), "ask trust:guided", "{framework:?}");
+    }
+}
+
+/// Options in front of a subcommand do not hide it, and one that is meant is found wherever it stands.
+#[test]
+fn options_hide_nothing() {
+    let rule = |program: &str, args: &str| {
+        format!(
+            "[[rule]]\ntool = 'bash'\naction = 'deny'\nprogram = '{program}'\nargs = [{args}]\nwhy = 'w'\n"
+        )
+    };
+    let (no, sure, maybe) = ("ask trust:guided", "deny rule:user:2", "ask rule:user:2");
+    for (program, args, text, want) in [
+        ("git", "'push'", "git push", sure),
+        ("git", "'push'", "git -C . push", sure),
+        ("git", "'push'", "git --no-pager -c a=b --git-dir=x --work-tree y push", sure),
+        ("git", "'push'", "git -c push status", no),
+        ("git", "'push'", "git --no-pager status push", no),
+        ("git", "'push'", "git -C $x push", maybe),
+        ("git", "'push', '{-f,--force*}'", "git -C . push origin main --force", sure),
+        ("git", "'push', '{-f,--force*}'", "git push origin -- -f", no),
+        ("git", "'push', '{-f,--force*}'", "git push origin", no),
+        ("git", "'push', 'origin'", "git push -u origin", maybe),
+        ("cargo", "'publish'", "cargo +nightly --offline publish", sure),
+        ("cargo", "'publish'", "cargo --config publish build", no),
+        ("docker", "'push'", "docker --context a push b", sure),
+        ("rm", "'-*r*'", "rm x -rf", sure),
+        ("rm", "'-*r*'", "rm -f x -r", sure),
+        ("rm", "'-*r*'", "rm -f x", no),
+        ("rm", "'-*r*'", "rm -- -rf", no),
+        // Of these nobody has listed which options have values.
+        ("npm", "'publish'", "npm --silent publish", maybe),
+        ("npm", "'publish'", "npm --prefix a publish", maybe),
+        ("npm", "'publish'", "npm --prefix=a publish", sure),
+        ("npm", "'publish'", "npm --silent run publish", maybe),
+        ("npm", "'publish'", "npm --silent install publish x", maybe),
+        ("npm", "'publish'", "npm --silent install x", no),
+        ("npm", "'publish'", "npm run publish", no),
+        ("kubectl", "'delete'", "kubectl -n x delete pod", maybe),
+    ] {
+        let policy = own("", &rule(program, args), Trust::Guided);
+        assert_eq!(said(&policy, &shell(text)), want, "{args}: {text}");
+    }
+    // What opens skips nothing.
+    let allow = rule("git", "'status'").replace("deny", "allow");
+    let policy = own("", &allow, Trust::Guided);
+    for (text, want) in [("git status", "allow"), ("git -c a=b status", no), ("git --no-pager status", no)] {
+        assert_eq!(said(&policy, &shell(text)), want, "{text}");
     }
 }
 
@@ -387,6 +436,9 @@ fn the_shipped_rules_ask_about_what_cannot_be_taken_back() {
         "rm -r x",
         "rm -Rf *",
         "rm --recursive x",
+        "rm x -rf",
+        "git -C . push",
+        "git --no-pager push",
         "git reset --hard",
         "git clean -fdx",
         "cargo publish",
