@@ -78,7 +78,7 @@ fn ac_03_a_path_that_climbs_is_a_violation() {
 }
 
 #[test]
-fn ac_04_a_link_that_leads_out_is_followed_by_neither_tool_nor_shell() {
+fn ac_04_a_link_that_leads_out_opens_nothing_to_tool_or_shell() {
     matrix(|place| {
         let world = World::new(place);
         symlink("/etc/shadow", world.project.join("shadow")).unwrap();
@@ -86,13 +86,24 @@ fn ac_04_a_link_that_leads_out_is_followed_by_neither_tool_nor_shell() {
         let outside = world.home.join("outside");
         world.write(&outside, "OUTSIDE");
         symlink(&outside, world.project.join("out")).unwrap();
-        for name in ["link", "shadow", "out"] {
+        symlink("/etc/passwd", world.central.join("link")).unwrap();
+        for name in ["link", "shadow", "out", "central:link"] {
             let (code, result) = call(&world, "file_read", json!({ "path": name }));
             assert_eq!((code, kind(&result)), (3, "violation"), "{name}: {result}");
         }
-        let (code, result) = call(&world, "bash", bash("cat out shadow"));
-        assert_eq!((code, kind(&result)), (1, "exit_nonzero"), "{result}");
-        assert!(!result["result"].as_str().unwrap().contains("OUTSIDE"), "{result}");
+        // The shell reads by a link what it could read by its own name, and nothing else: neither a file outside, nor one that
+        // is root's. What the profile lets every cell read, as the list of users, is none that a link would open.
+        let own = ["/etc/shadow".to_owned(), outside.display().to_string(), "/etc/passwd".into()];
+        for (link, own) in ["shadow", "out", "link"].iter().zip(&own) {
+            let read = |name: &str| {
+                let (code, result) = call(&world, "bash", bash(&format!("cat {name} 2>/dev/null")));
+                (code, result["result"].as_str().unwrap_or_default().to_owned())
+            };
+            let by_link = read(link);
+            assert_eq!(by_link, read(own), "{own}");
+            assert_eq!(by_link.0, i32::from(*link != "link"), "{own}: {}", by_link.1);
+            assert!(!by_link.1.contains("OUTSIDE"), "{own}");
+        }
     });
 }
 
