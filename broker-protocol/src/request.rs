@@ -202,7 +202,7 @@ pub struct Bash {
     /// Working directory; the project root if absent.
     pub directory: Option<ZonePath>,
     /// Wall time in seconds, 1 to [`limit::TIMEOUT_S`]; the policy's default if absent, and never above its maximum.
-    /// For a call with a terminal, absent means none.
+    /// For a call with a terminal, absent means none, but for what the session's scope says.
     pub timeout_s: Option<u32>,
     /// Ends the call after this many seconds without output.
     pub idle_timeout_s: Option<u32>,
@@ -211,7 +211,7 @@ pub struct Bash {
     /// Whether output is also sent while it comes, as [`FromBroker::Output`](crate::FromBroker::Output).
     pub live: bool,
     /// Whether the call is answered at once and its processes live on, until they end, are killed, or the session ends.
-    /// Then there is no time limit unless `timeout_s` asks for one, no standard input, and no live output.
+    /// Then there is no time limit unless `timeout_s` asks for one or the session's scope has one, no standard input, and no live output.
     pub background: bool,
 }
 

@@ -97,12 +97,12 @@ pub fn directory(walls: &Walls, bash: &Bash) -> PathBuf {
 }
 
 /// The wall time of a command. One at a terminal has none unless it asks: a person is there to end it. Nor has one in the
-/// background, which the session's end ends.
+/// background, which the session's end ends. What the scope gives commands holds for these too.
 pub fn time_limit(policy: &EffectivePolicy, bash: &Bash) -> Option<u32> {
-    match (&bash.stdin, bash.timeout_s) {
-        (Stdin::Terminal(_), None) => None,
-        (_, None) if bash.background => None,
-        (_, asked) => Some(policy.timeout(asked)),
+    let endless = bash.background || matches!(bash.stdin, Stdin::Terminal(_));
+    match bash.timeout_s.or_else(|| policy.scope_timeout("bash")) {
+        None if endless => None,
+        asked => Some(policy.timeout(asked)),
     }
 }
 

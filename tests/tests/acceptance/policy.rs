@@ -4,7 +4,9 @@ use broker_protocol::{
     Bash, Effect, Ended, ErrorKind, FileEdit, FileList, FileRead, FileWrite, FromBroker, Glob, Grep, Open,
     Outcome, Permission, Request, Scope, ToBroker, Zone, ZonePath, limit,
 };
+use lazaret_tests::process::{self, until};
 use lazaret_tests::wire::{opening, shell};
+use lazaret_tests::world::long_sleep;
 use lazaret_tests::{Broker, Place, Session, World, matrix, run};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -312,6 +314,16 @@ fn b31_a_scope_sets_and_bounds_the_time_of_a_command() {
     let mut broker = narrowed(&world, limited(1));
     let done = broker.call(1, Request::Bash(Bash { timeout_s: Some(60), ..shell("sleep 30") }));
     assert!(matches!(&done.outcome, Outcome::Ran(ran) if ran.ended == Ended::TimedOut), "{:?}", done.outcome);
+    // In the background too, where there is no limit else.
+    let behind = |broker: &mut Broker| {
+        let marker = long_sleep();
+        let bash = Bash { background: true, ..shell(&format!("sleep {marker}")) };
+        assert!(broker.call(2, Request::Bash(bash)).outcome.error().is_none());
+        assert!(until(LIMIT, || !process::with_marker(&marker).is_empty()));
+        until(Duration::from_secs(4), || process::with_marker(&marker).is_empty())
+    };
+    assert!(behind(&mut broker), "a scope's time does not hold in the background");
+    assert!(!behind(&mut narrowed(&world, vec![permission("bash", &[])])));
 }
 
 #[test]
