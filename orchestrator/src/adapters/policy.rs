@@ -1,9 +1,10 @@
-//! The policy files of this machine and user, for what the orchestrator itself does: the web tools. What the executor
+//! The policy files of this machine and user, for what the orchestrator itself does: the web tools, and which
+//! tools are shown. What the executor
 //! does, the executor decides by its own reading of the same files.
 
 use super::state;
 use policies::model::FILE_MAX;
-use policies::{Host, Policies, Source, WebPolicy, resolve};
+use policies::{EffectivePolicy, Host, Policies, Source, resolve};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
@@ -26,8 +27,8 @@ pub enum PolicyError {
     Policy(#[from] policies::PolicyError),
 }
 
-/// What the web tools of a session with `profile` may do.
-pub fn web(profile: &str) -> Result<WebPolicy, PolicyError> {
+/// The policy of a session with `profile`, without what a scope makes of it.
+pub fn load(profile: &str) -> Result<EffectivePolicy, PolicyError> {
     let home = state::home();
     let mut sources = Vec::new();
     for (path, kind) in resolve::files(&home, &state::variable) {
@@ -40,7 +41,7 @@ pub fn web(profile: &str) -> Result<WebPolicy, PolicyError> {
     let text =
         |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
     let host = Host { home, variables: std::env::vars_os().filter_map(text).collect() };
-    Ok(Policies::load(sources)?.resolve(profile, &host)?.web)
+    Ok(Policies::load(sources)?.resolve(profile, &host)?)
 }
 
 /// As much as shows that a file is too large, and no more.

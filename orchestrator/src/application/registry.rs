@@ -9,10 +9,12 @@ use crate::domain::catalogue::{
 };
 use crate::domain::clean::Cleaner;
 use crate::domain::schema::{Schema, SchemaError};
+use crate::domain::small::{BATCH, FINISH_TASK, THINKING};
 use crate::domain::tool_name;
 use crate::domain::web;
 use crate::ports::Remote;
 use broker_protocol::{Effect, ErrorKind, Failed, Request, Risk, Scope};
+use policies::{EffectivePolicy, Facts, Verdict, judge};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +38,13 @@ pub struct Registry {
     added: BTreeMap<String, Rc<Added>>,
     servers: BTreeSet<String>,
     disabled: BTreeSet<String>,
+    /// What a model is not shown because nothing could come of it.
+    policy: Option<EffectivePolicy>,
 }
+
+/// Tools that ask nothing of the executor, which is who asks: they change nothing. What a batch calls is asked about by
+/// itself.
+pub const UNASKED: [&str; 3] = [BATCH.name, THINKING.name, FINISH_TASK.name];
 
 /// A tool, as a call finds it.
 #[derive(Clone)]
@@ -335,14 +343,29 @@ impl Registry {
         }
     }
 
-    /// The tools that a model is shown, by name: all that are on and that `scope` permits.
+    /// No tool but ours, of which `policy` hides what it denies.
+    pub fn under(policy: Option<EffectivePolicy>) -> Self {
+        Self { policy, ..Self::default() }
+    }
+
+    /// Whether a rule denies every call of a tool.
+    fn is_denied(&self, entry: &Entry) -> bool {
+        let name = known_as(entry.name());
+        let deny = |policy: &EffectivePolicy| {
+            matches!(judge(policy, &Facts::bare(name, entry.risk())).verdict, Verdict::Deny(_))
+        };
+        !UNASKED.contains(&name) && self.policy.as_ref().is_some_and(deny)
+    }
+
+    /// The tools that a model is shown, by name: all that are on, that no rule denies and that `scope` permits.
     pub fn list(&self, scope: Option<&Scope>) -> Vec<Entry> {
         let built_in = TOOLS.iter().map(Entry::BuiltIn).chain(WEB_TOOLS.iter().map(Entry::Web));
         let added = self.added.values().cloned().map(Entry::Added);
         // What is a command to the executor is permitted only where commands are.
         let permits = |scope: &Scope, name: &str| scope.permits(name) && scope.permits(known_as(name));
         let is_shown = |entry: &Entry| {
-            !self.disabled.contains(entry.name()) && scope.is_none_or(|scope| permits(scope, entry.name()))
+            let open = !self.disabled.contains(entry.name()) && !self.is_denied(entry);
+            open && scope.is_none_or(|scope| permits(scope, entry.name()))
         };
         let mut shown: Vec<Entry> = built_in.chain(added).filter(is_shown).collect();
         shown.sort_by(|one, other| one.name().cmp(other.name()));

@@ -716,6 +716,33 @@ fn what_is_explained_is_what_happens() {
     }
 }
 
+/// A model is shown only what something can come of: what the matrix denies at any trust is not in the list.
+#[test]
+fn a_tool_that_a_rule_denies_outright_is_not_shown() {
+    let world = World::new(Place::any());
+    let listed = |session: bool| {
+        let settings = world.home.join("settings");
+        let mut program = world.lazaret(if session { "session" } else { "tools" });
+        program.env("XDG_CONFIG_HOME", settings);
+        let listed: Value = if session {
+            let mut session = Session::start(&mut program);
+            session.send(&json!({ "id": "t", "tools": true }));
+            session.event("t", LIMIT).unwrap()["tools"].clone()
+        } else {
+            serde_json::from_str(&run(program.arg("--json"), LIMIT).success()).unwrap()
+        };
+        listed.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let all: BTreeSet<String> = listed(false);
+    assert!(all.contains("bash") && all == listed(true));
+    own_policy(
+        &world,
+        "version = 1\n[[rule]]\ntool = 'bash'\naction = 'deny'\nwhy = 'w'\n[[rule]]\ntool = 'grep'\naction = 'deny'\nwhy = 'w'\nwhen = [{ param = 'path', equals = 'x' }]\n[[rule]]\ntool = 'thinking'\naction = 'deny'\nwhy = 'w'\n",
+    );
+    let without = &all - &names(&["bash", "run_tests"]);
+    assert_eq!((&listed(false), &listed(true)), (&without, &without));
+}
+
 /// What the orchestrator refuses, before it asks or with leave, it says beforehand: nothing of that needs a network.
 #[test]
 fn what_is_refused_without_a_rule_is_explained() {

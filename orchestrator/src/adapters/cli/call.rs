@@ -80,7 +80,7 @@ impl Call {
         let toolbox = self.toolbox.clone();
         let toolbox = if self.json { toolbox } else { toolbox.raw() };
         let log = Rc::new(place.log());
-        let tools = toolbox.tools(&open, place.web(), None, log.clone())?;
+        let tools = toolbox.tools(&open, place.policy(), None, log.clone())?;
         let greeting = Greeting::open(&place.endpoint(), open)?;
         confine(&Needs { web: tools.goes_outside(&self.tool), ..Needs::default() });
         let answer = runtime()?.block_on(perform(&tools, &self.tool, input, greeting, &log));

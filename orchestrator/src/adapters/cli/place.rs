@@ -2,13 +2,13 @@
 
 use super::say::{internal, invalid};
 use crate::adapters::executor::Endpoint;
-use crate::adapters::policy;
+use crate::adapters::policy::{self, PolicyError};
 use crate::adapters::runlog::RunLog;
 use crate::adapters::state;
-use crate::adapters::web::{Settings, WebClient};
 use crate::domain::scope_file;
 use broker_protocol::{Failed, Open, Scope, Trust};
 use clap::Args;
+use policies::EffectivePolicy;
 use policies::value::{TrustName, ValueError};
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -65,9 +65,9 @@ impl Place {
         }
     }
 
-    /// The web as the policy of this profile lets it be reached. Reads the policy files: before we confine ourselves.
-    pub fn web(&self) -> WebClient {
-        WebClient::new(policy::web(&self.profile), Settings::from_environment())
+    /// The policy of this profile. Reads the policy files: before we confine ourselves.
+    pub fn policy(&self) -> Result<EffectivePolicy, PolicyError> {
+        policy::load(&self.profile)
     }
 
     /// The log of this run.

@@ -9,11 +9,11 @@ use super::say::{self, internal, invalid};
 use crate::adapters::state;
 use crate::adapters::web::foresee;
 use crate::application::batch::nested;
-use crate::application::registry::{Entry, Registry};
+use crate::application::registry::{Entry, Registry, UNASKED};
 use crate::domain::catalogue::{TOOLS, WEB_TOOLS, canonical, known_as};
 use crate::domain::request::{Invocation, Plan};
 use crate::domain::scope_file;
-use crate::domain::small::{BATCH, FINISH_TASK, THINKING};
+use crate::domain::small::BATCH;
 use crate::domain::web;
 use broker_protocol::{Command as Run, ErrorKind, Failed, Open, Refused, Request, Risk, Roots, Trust};
 use clap::{Args, Subcommand};
@@ -285,10 +285,6 @@ fn asked(tool: &str, input: Value, roots: &Roots, hosts: &WebPolicy) -> Result<V
     first.request = plan.request();
     Ok(vec![first])
 }
-
-/// Tools that ask nothing of the executor, which is who asks: they change nothing. What a batch calls is asked about by
-/// itself.
-const UNASKED: [&str; 3] = [BATCH.name, THINKING.name, FINISH_TASK.name];
 
 /// The decision on a call of `tool`, of which the executor knows `facts`. A scope has to permit both; of tools that nobody
 /// is asked about only it decides.

@@ -1,14 +1,16 @@
 //! Which tools there are and how much of their results is shown: the options of the commands that make calls.
 
 use super::say::invalid;
+use crate::adapters::policy::PolicyError;
 use crate::adapters::secrets::known;
-use crate::adapters::web::WebClient;
+use crate::adapters::web::{self, WebClient};
 use crate::application::call::{Settings, Tools};
 use crate::application::registry::Registry;
 use crate::domain::profile::{COMPACT, Profile, STANDARD};
 use crate::ports::Observer;
 use broker_protocol::{Failed, Open};
 use clap::{Args, ValueEnum};
+use policies::EffectivePolicy;
 use std::rc::Rc;
 
 /// Options of the commands that make calls.
@@ -44,7 +46,7 @@ impl Toolbox {
     pub fn tools(
         &self,
         open: &Open,
-        web: WebClient,
+        policy: Result<EffectivePolicy, PolicyError>,
         max_violations: Option<u32>,
         observer: Rc<dyn Observer>,
     ) -> Result<Tools<WebClient>, Failed> {
@@ -55,7 +57,13 @@ impl Toolbox {
             max_violations,
             scope: open.scope.clone(),
         };
-        Ok(Tools::new(registry(&self.disable)?, web, settings, observer))
+        let (hosts, policy) = match policy {
+            Ok(policy) => (Ok(policy.web.clone()), Some(policy)),
+            Err(error) => (Err(error), None),
+        };
+        let registry = registry(&self.disable, policy)?;
+        let web = WebClient::new(hosts, web::Settings::from_environment());
+        Ok(Tools::new(registry, web, settings, observer))
     }
 
     /// The same with everything in its text.
@@ -71,9 +79,9 @@ impl Toolbox {
     }
 }
 
-/// Every tool but those that are switched off.
-pub fn registry(disabled: &[String]) -> Result<Registry, Failed> {
-    let mut registry = Registry::default();
+/// Every tool but those that are switched off, and those that `policy` denies.
+pub fn registry(disabled: &[String], policy: Option<EffectivePolicy>) -> Result<Registry, Failed> {
+    let mut registry = Registry::under(policy);
     for tool in disabled {
         registry.enable(tool, false).map_err(|error| invalid(format!("--disable: {error}")))?;
     }

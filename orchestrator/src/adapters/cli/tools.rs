@@ -7,11 +7,12 @@ use broker_protocol::Failed;
 use clap::Args;
 use serde_json::Value;
 
-/// List the tools and their input, with --scope only those that it permits
+/// List the tools and their input: those that no rule denies outright, and with --scope only those that it permits
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  lazaret tools --json | jq '.[].name'\n  lazaret tools --scope agent.yaml\n\n\
-                        Exit code: 0; 2 if the scope is no scope."
+                        Exit code: 0; 2 if the scope is no scope; 125 if the\n\
+                        policy cannot be used."
 )]
 pub struct Tools {
     /// Print a JSON array with the schema of each tool's input
@@ -26,7 +27,8 @@ impl Tools {
     /// Prints the list.
     pub fn main(self, place: &Place) -> Result<u8, Failed> {
         let scope = place.scope()?;
-        let tools = toolbox::registry(&self.disable)?.list(scope.as_ref());
+        let policy = place.policy().map_err(|error| say::internal(error.to_string()))?;
+        let tools = toolbox::registry(&self.disable, Some(policy))?.list(scope.as_ref());
         match self.json {
             true => say::json(&tools.iter().map(Entry::to_json).collect::<Vec<Value>>())?,
             false => say::result(table(&tools).as_bytes())?,

@@ -121,7 +121,7 @@ impl Session {
         let log = Rc::new(place.log());
         let open = self.toolbox.open(place.open(SPARE)?);
         let most = self.max_violations.unwrap_or(place.trust().map_or(0, violation::most));
-        let tools = self.toolbox.tools(&open, place.web(), (most > 0).then_some(most), log.clone())?;
+        let tools = self.toolbox.tools(&open, place.policy(), (most > 0).then_some(most), log.clone())?;
         let endpoint = place.endpoint().lasting();
         let socket = endpoint.as_ref().ok().and_then(|endpoint| endpoint.socket().map(Path::to_owned));
         confine(&Needs { web: true, socket, ..Needs::default() });
