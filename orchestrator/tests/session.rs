@@ -411,6 +411,7 @@ fn the_end_of_our_input_is_a_no_unless_answers_come_from_elsewhere() {
         risk: Risk::High,
         expires_s: 30,
         channel,
+        only: false,
     };
     let broker = Broker::start(move |peer| {
         peer.open();
@@ -510,7 +511,7 @@ fn an_output_that_cannot_be_written_is_no_reader_that_is_gone() {
 fn a_grant_that_is_none_is_not_taken_back() {
     let broker = Broker::start(|peer| {
         peer.open();
-        let one = Standing { grant: 1, rule: "r".into(), tool: "bash".into(), calls: 1 };
+        let one = Standing { grant: 1, rule: "r".into(), tool: "bash".into(), calls: 1, only: None };
         for _ in 0..2 {
             assert_eq!(peer.hear(), Some(ToBroker::Grants));
             peer.say(&FromBroker::Grants(vec![one.clone()]));

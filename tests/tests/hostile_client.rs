@@ -775,7 +775,9 @@ fn a_root_that_would_make_names_void_opens_nothing() {
         let folders = ["a/.git/hooks", "a/.git/worktrees/w", "b.git", "a/.ssh/x", "a/.vscode", "a/.claude/x"];
         folders.iter().for_each(|folder| world.make_folder(&world.project.join(folder)));
         std::os::unix::fs::symlink("a/.git", world.project.join("link")).unwrap();
-        world.put("tree/.git", "gitdir: ../a/.git/worktrees/w\n");
+        for tree in ["tree/.git", "a/.claude/w/.git", "a/.git/hooks/.git", "a/.ssh/x/.git"] {
+            world.put(tree, "gitdir: ../a/.git/worktrees/w\n");
+        }
         let at = |name: &str| world.project.join(name).to_str().unwrap().to_owned();
         let home = world.home.to_str().unwrap().to_owned();
         let answer = |open: Open| {
@@ -808,7 +810,7 @@ fn a_root_that_would_make_names_void_opens_nothing() {
             }
         }
         // What git calls so is a directory like any other, and there the very same writes go through.
-        for root in ["b.git", "tree", "a"] {
+        for root in ["b.git", "tree", "a/.claude/w", "a"] {
             let opened = answer(Open { project: at(root), ..opening(&world) });
             let mut broker = opened.unwrap_or_else(|failed| panic!("{root}: {}", failed.message));
             broker.call(

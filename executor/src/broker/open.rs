@@ -18,7 +18,7 @@ use broker_protocol::{
 };
 use policies::directories;
 use policies::secret::secrets;
-use policies::{Access, EffectivePolicy, Host, Policies, PolicyError, Source, resolve};
+use policies::{Access, EffectivePolicy, Host, Policies, PolicyError, Protection, Source, resolve};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, DirBuilder};
@@ -511,10 +511,20 @@ fn root(zone: Zone, given: &str, policy: &EffectivePolicy, user: &User) -> Resul
 fn protected_root(path: &Path, policy: &EffectivePolicy, user: &User) -> Option<String> {
     let bytes = path.as_os_str().as_encoded_bytes();
     let (name, end) = policy.matcher.closed_to_zones(bytes.strip_prefix(b"/")?)?;
+    if name.protection == Protection::Write && is_worktree(path) {
+        return None;
+    }
     let place = Path::new(OsStr::from_bytes(&bytes[..=end]));
     let instead = place.parent().filter(|parent| closed_to_roots(parent, user).is_none());
     let instead = instead.map_or("a directory outside it".to_owned(), |parent| parent.display().to_string());
     Some(format!("{} is protected in every root ({}); use {instead}", place.display(), name.why))
+}
+
+/// Whether it is a checkout of git's: a project of its own wherever it lies, as assistants put theirs below their own directories.
+/// What lies in git's directory is none, whatever is in it.
+fn is_worktree(path: &Path) -> bool {
+    let mut names = path.components().map(|name| name.as_os_str().as_encoded_bytes());
+    !names.any(|name| name.eq_ignore_ascii_case(b".git")) && path.join(".git").exists()
 }
 
 /// A root may not be, hold or lie in a place that holds the system or the rules themselves, nor hold a home.
