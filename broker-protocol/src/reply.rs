@@ -24,7 +24,7 @@ pub enum FromBroker {
         stderr: bool,
         /// Counts the chunks of a call, both streams together, from 0.
         sequence: u64,
-        /// At most [`limit::CHUNK`](crate::limit::CHUNK) bytes, as they came.
+        /// At most [`limit::CHUNK`] bytes, as they came.
         #[serde(with = "serde_bytes")]
         bytes: Vec<u8>,
     },
@@ -398,7 +398,7 @@ pub struct Written {
     pub sha256: Digest,
     /// Number of the change, to undo it; `None` if what was there before could not be kept.
     pub change: Option<u64>,
-    /// What was changed of a file that was there, in the order of the file; at most [`limit::HUNKS`](crate::limit::HUNKS) bytes together. `None`
+    /// What was changed of a file that was there, in the order of the file; at most [`limit::HUNKS`] bytes together. `None`
     /// where it is more, or the old content too large to be looked at.
     pub hunks: Option<Vec<Hunk>>,
 }
@@ -414,7 +414,7 @@ pub struct Edited {
     pub sha256: Digest,
     /// Number of the change, to undo it; `None` if what was there before could not be kept.
     pub change: Option<u64>,
-    /// What was changed, in the order of the file; at most [`limit::HUNKS`](crate::limit::HUNKS) bytes together. `None`
+    /// What was changed, in the order of the file; at most [`limit::HUNKS`] bytes together. `None`
     /// where it is more.
     pub hunks: Option<Vec<Hunk>>,
 }
@@ -485,7 +485,7 @@ pub struct Grepped {
     pub truncated: Option<Truncated>,
     /// Binary files that were passed over.
     pub binary: u64,
-    /// Files that were searched in part, by path: the first [`limit::IN_PART`](crate::limit::IN_PART) of them.
+    /// Files that were searched in part, by path: the first [`limit::IN_PART`] of them.
     pub in_part: Vec<InPart>,
     /// How many there are.
     pub in_part_count: u64,

@@ -1,7 +1,7 @@
 //! The built-in tools as the model sees them: data. Policies, results and the audit know a tool by its one canonical
 //! name, so aliases end here.
 //!
-//! To add a tool: a row here or in [`small`], and what it becomes: a [`Request`](broker_protocol::Request) with its
+//! To add a tool: a row here or in [`small`], and what it becomes: a [`Request`] with its
 //! builder in [`request`], or another [`Plan`].
 
 use super::field::{Field, Input, Kind, object_schema};
