@@ -402,12 +402,26 @@ fn settle(order: &Order) -> Result<(), c_int> {
     Ok(())
 }
 
+/// Signals of which this program's processes have a disposition of their own, or whose inherited one is meant for them.
+const OWN: [c_int; 6] =
+    [libc::SIGPIPE, libc::SIGCHLD, libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
+
+/// Gives all other signals their default, for this process and those it starts. Who started us may ignore some, as Python does
+/// SIGXFSZ, and then a program that a limit ends would not end.
+pub fn default_other_signals() {
+    // The kernel's `struct sigaction` for SIG_DFL, at its longest. The C library's `signal` refuses two that it uses itself.
+    let default = [0_u64; 4];
+    for signal in (1..=libc::SIGRTMAX()).filter(|signal| !OWN.contains(signal)) {
+        // SAFETY: the kernel reads a value that lives until the call returns; no handler is set. It refuses SIGKILL and SIGSTOP.
+        unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), 0usize, 8usize) };
+    }
+}
+
 /// Default dispositions and an empty mask: Rust ignores SIGPIPE, and this program blocks SIGCHLD.
 fn reset_signals() {
     // SAFETY: plain system calls on local values. The dispositions are the child's own (no CLONE_SIGHAND).
     unsafe {
-        for signal in [libc::SIGPIPE, libc::SIGCHLD, libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT]
-        {
+        for signal in OWN {
             libc::signal(signal, libc::SIG_DFL);
         }
         let mut none = std::mem::zeroed::<libc::sigset_t>();

@@ -51,3 +51,21 @@ fn a_limit_ends_the_call_by_its_name() {
         run(&mut tight(&world, "head -c 1000000 /dev/zero > small"), LIMIT).success();
     });
 }
+
+/// Who starts us may ignore signals, as Python does the one of the file size: a program hears them all the same.
+#[test]
+fn signals_that_we_ignore_a_program_hears() {
+    const LOOK: [&str; 3] = ["grep", "SigIgn", "/proc/self/status"];
+    let deaf = "trap '' XFSZ XCPU USR1 ALRM TSTP PIPE TERM; exec \"$@\"";
+    let none = "SigIgn:\t0000000000000000";
+    matrix(|place| {
+        let world = World::new(place);
+        let control = run(world.host("bash").args(["-c", deaf, "bash"]).args(LOOK), LIMIT).success();
+        assert_ne!(control.trim(), none);
+        let inside = world.lazaret_run(&LOOK);
+        let mut command = world.host("bash");
+        command.args(["-c", deaf, "bash"]).arg(inside.get_program()).args(inside.get_args());
+        let text = run(&mut command, LIMIT).success();
+        assert_eq!(text.trim(), none);
+    });
+}
