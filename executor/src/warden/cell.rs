@@ -107,7 +107,6 @@ fn prepare<'a>(
     let kept: Vec<_> = [socket.as_fd()].into_iter().chain(below).chain(supervisors).collect();
     descriptors::keep_only(&kept, walls.ablation.descriptors())?;
     let signals = super::child_signals()?;
-    sys::default_other_signals();
     let standing = Standing::now().at(Layer::Rlimits, step)?;
     let limits = match walls.has(Layer::Rlimits) {
         true => limits::rlimits(&walls.policy.limits, walls.tier),

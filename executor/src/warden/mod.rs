@@ -95,6 +95,8 @@ pub fn start(walls: &Walls) -> io::Result<Warden> {
     match sys::fork(namespaces::session(walls.layers))? {
         Fork::Parent(child) => Ok(Warden { socket: ours, child, owed: 0, owed_since: Instant::now() }),
         Fork::Child => {
+            // Once, for all that the session will start.
+            sys::default_other_signals();
             if let Err(error) = run(walls, &theirs, uid, gid) {
                 walls.scratch.remove();
                 // The broker may be gone already; there is nobody else to tell.

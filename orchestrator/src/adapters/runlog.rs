@@ -61,8 +61,9 @@ pub struct RunLog {
     errors: Cell<u64>,
     /// What is not written yet.
     waiting: RefCell<Vec<Entry>>,
-    /// Told that something waits, where [`RunLog::write_later`] runs.
-    later: RefCell<Option<Rc<Notify>>>,
+    /// Whether [`RunLog::write_later`] runs, and is told that something waits.
+    is_late: Cell<bool>,
+    told: Notify,
 }
 
 /// What one line says.
@@ -165,10 +166,9 @@ impl RunLog {
 
     /// From now on lines are written by this task, in the turn after the one that has said them.
     pub async fn write_later(self: Rc<Self>) {
-        let told = Rc::<Notify>::default();
-        self.later.replace(Some(told.clone()));
+        self.is_late.set(true);
         loop {
-            told.notified().await;
+            self.told.notified().await;
             self.write();
         }
     }
@@ -198,7 +198,7 @@ impl RunLog {
         if !self.is_on() {
             return;
         }
-        self.later.take();
+        self.is_late.set(false);
         self.write();
         // A full log has its end all the same.
         self.bytes.set(0);
@@ -220,13 +220,11 @@ impl RunLog {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut waiting = self.waiting.borrow_mut();
         waiting.push(Entry { ts: since.as_micros() as f64 / 1e6, step, said });
-        let later = self.later.borrow();
-        match &*later {
-            Some(told) if waiting.len() < WAITING_MAX => told.notify_one(),
-            Some(_) | None => {
-                drop(waiting);
-                self.write();
-            }
+        if self.is_late.get() && waiting.len() < WAITING_MAX {
+            self.told.notify_one();
+        } else {
+            drop(waiting);
+            self.write();
         }
     }
 
