@@ -2,14 +2,18 @@
 
 use crate::host::HostPathError;
 use crate::pattern::PatternError;
+use crate::source::FileError;
 use broker_protocol::ErrorKind;
 use thiserror::Error;
 
 /// Why there is no policy. None of these leaves a session with a weaker one: no session opens.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PolicyError {
+    /// A policy file exists and cannot be used.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// A file is too large to be a policy.
-    #[error("{file}: {bytes} bytes; a policy file has at most {most}", most = crate::model::FILE_MAX)]
+    #[error("{file}: {bytes} bytes; a policy file has at most {most}", most = crate::source::FILE_MAX)]
     TooLarge {
         /// Name of the file.
         file: String,

@@ -7,8 +7,8 @@ use crate::effective::{Access, Protection, WhenNew};
 use crate::error::PolicyError;
 use crate::host::HostPath;
 use crate::quantity;
-use crate::resolve::SourceKind;
 use crate::rules::{Action, Origin, Rule};
+use crate::source::{FILE_MAX, SourceKind};
 use crate::value::{
     self, ExceptPattern, LayerName, NamePattern, PassName, ProfileName, RuleTool, SetValue, TrustName,
     VariableName, Version,
@@ -21,8 +21,6 @@ use toml::Spanned;
 
 /// Most rules of one file.
 pub const RULES_MAX: usize = 1024;
-/// Largest policy file, in bytes.
-pub const FILE_MAX: usize = 1 << 20;
 
 /// One policy file.
 #[derive(Clone, Debug, Deserialize)]

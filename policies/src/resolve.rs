@@ -7,7 +7,6 @@
 //! - protected names, required layers and ceilings of all files count together, and none can be taken back;
 //! - under an administrator's `lock` a user's file defines no profiles.
 
-use crate::directories::{Variable, configuration};
 use crate::effective::{
     Access, Approval, EffectivePolicy, EnvironmentRules, Grant, Limits, ProtectedName, TRUST,
 };
@@ -17,12 +16,13 @@ use crate::model::{LimitsTable, PolicyFile, Profile, Protect, place};
 use crate::names::Matcher;
 use crate::rules::{Origin, Rule};
 use crate::scope::ScopePaths;
+use crate::source::{Source, SourceKind};
 use crate::value::{NamePattern, SetValue};
 use crate::web::{WebPolicy, WebTable};
 use broker_protocol::{Digest, Layer};
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 use toml::Spanned;
 
@@ -45,48 +45,6 @@ const SHIPPED: [(&str, &str, Option<&str>); 9] = [
     ("go.toml", include_str!("../profiles/go.toml"), Some("go")),
     ("dev.toml", include_str!("../profiles/dev.toml"), Some("dev")),
 ];
-
-/// Whose file it is; an earlier kind is narrowed by a later one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum SourceKind {
-    /// Built into this program.
-    Shipped,
-    /// The administrator's: `/etc/lazaret/policy.toml`.
-    System,
-    /// The user's: `$XDG_CONFIG_HOME/lazaret/policy.toml`.
-    User,
-}
-
-/// The administrator's policy.
-const SYSTEM_POLICY: &str = "/etc/lazaret/policy.toml";
-
-/// The policy files of a machine and a user, whether they exist or not.
-pub fn files(home: &Path, variable: Variable) -> [(PathBuf, SourceKind); 2] {
-    let own = configuration(home, variable).join("policy.toml");
-    [(SYSTEM_POLICY.into(), SourceKind::System), (own, SourceKind::User)]
-}
-
-/// A policy file that has been read.
-#[derive(Clone, Debug)]
-pub struct Source {
-    /// What people know it as: its path.
-    pub name: String,
-    /// Whose it is.
-    pub kind: SourceKind,
-    /// Its text.
-    pub text: String,
-}
-
-impl SourceKind {
-    /// The name in rules' names and in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            SourceKind::Shipped => "shipped",
-            SourceKind::System => "system",
-            SourceKind::User => "user",
-        }
-    }
-}
 
 impl Source {
     /// Its lines, to say where bytes of its text stand.

@@ -76,6 +76,8 @@ impl World {
     pub fn write(&self, path: &Path, content: impl AsRef<[u8]>) {
         self.make_folder(path.parent().expect("a file is in a folder"));
         fs::write(path, content).unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
+        // Whatever our umask is: a policy that others may write is refused.
+        fs::set_permissions(path, fs::Permissions::from_mode(0o644)).expect("a file we made is ours");
         self.own(path);
     }
 

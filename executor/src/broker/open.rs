@@ -18,7 +18,7 @@ use broker_protocol::{
 };
 use policies::directories;
 use policies::secret::secrets;
-use policies::{Access, EffectivePolicy, Host, Policies, PolicyError, Protection, Source, resolve};
+use policies::{Access, EffectivePolicy, Host, Policies, PolicyError, Protection, source};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, DirBuilder};
@@ -49,14 +49,6 @@ impl User {
 /// Why a session does not open.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// A policy file cannot be read.
-    #[error("the policy file {} cannot be read: {source}", .path.display())]
-    ReadPolicy {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
     /// A policy is not valid, or has no such profile.
     #[error(transparent)]
     Policy(#[from] PolicyError),
@@ -131,10 +123,9 @@ impl OpenError {
         let kind = match self {
             OpenError::Policy(error) => error.kind(),
             OpenError::Limit(_) | OpenError::Held { .. } | OpenError::Root { .. } => ErrorKind::InvalidInput,
-            OpenError::ReadPolicy { .. }
-            | OpenError::Shown { .. }
-            | OpenError::Required(_)
-            | OpenError::Protect(_) => ErrorKind::DeniedPolicy,
+            OpenError::Shown { .. } | OpenError::Required(_) | OpenError::Protect(_) => {
+                ErrorKind::DeniedPolicy
+            }
             OpenError::Plan(_)
             | OpenError::Layer { .. }
             | OpenError::Unsupervised { .. }
@@ -166,14 +157,7 @@ pub struct Ready {
 
 /// Reads the policy files of this machine and user.
 pub fn read_policies(user: &User) -> Result<Policies, OpenError> {
-    let mut sources = Vec::new();
-    for (path, kind) in resolve::files(&user.home, &|name| user.variable(name)) {
-        match fs::read_to_string(&path) {
-            Ok(text) => sources.push(Source { name: path.display().to_string(), kind, text }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(source) => return Err(OpenError::ReadPolicy { path, source }),
-        }
-    }
+    let sources = source::read(&user.home, &|name| user.variable(name)).map_err(PolicyError::from)?;
     Ok(Policies::load(sources)?)
 }
 

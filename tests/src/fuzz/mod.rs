@@ -13,11 +13,11 @@ use broker_protocol::{
     Decoder, FRAME_MAX, FileAnswer, FromApprover, FromBroker, PathError, Request, Roots, ToApprover,
     ToBroker, Zone, ZonePath, encode, frame, path,
 };
-use policies::model::{FILE_MAX, PolicyFile};
+use policies::model::PolicyFile;
 use policies::value::{ExceptPattern, NamePattern};
 use policies::{
-    EffectivePolicy, Host, Matcher, Policies, PolicyError, ProtectedName, Protection, Source, SourceKind,
-    Verdict, decide,
+    EffectivePolicy, FILE_MAX, Host, Matcher, Policies, PolicyError, ProtectedName, Protection, Source,
+    SourceKind, Verdict, decide,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;

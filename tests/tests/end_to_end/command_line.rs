@@ -149,6 +149,39 @@ fn each_wrong_thing_has_its_code_and_its_name() {
     }
 }
 
+/// The broker and `lazaret` itself refuse a policy that somebody else could have written, and wait for none.
+#[test]
+fn a_policy_that_others_could_have_written_is_refused() {
+    matrix(|place| {
+        let world = World::new(place);
+        let policy = world.home.join("settings/lazaret/policy.toml");
+        world.write(&policy, "version = 1\n");
+        let codes = || {
+            [("policy", &["show"][..]), ("run", &["--", "true"])].map(|(subcommand, words)| {
+                let mut command = world.lazaret(subcommand);
+                command.args(words).env("XDG_CONFIG_HOME", world.home.join("settings"));
+                let done = lazaret_tests::run(&mut command, LIMIT);
+                (done.code(), done.errors().contains(policy.to_str().unwrap()))
+            })
+        };
+        assert_eq!(codes().map(|(code, _)| code), [0, 0], "nothing is wrong with it yet");
+        set_mode(&policy, 0o666);
+        assert_eq!(codes(), [(125, true); 2]);
+        set_mode(&policy, 0o644);
+        set_mode(policy.parent().unwrap(), 0o777);
+        assert_eq!(codes(), [(125, true); 2]);
+        set_mode(policy.parent().unwrap(), 0o755);
+        std::fs::remove_file(&policy).unwrap();
+        nix::unistd::mkfifo(&policy, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        world.own(&policy);
+        assert_eq!(codes(), [(125, true); 2]);
+    });
+}
+
+fn set_mode(path: &std::path::Path, mode: u32) {
+    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+}
+
 #[test]
 fn the_tools_are_listed_with_their_schemas() {
     let world = World::new(Place::any());
@@ -305,7 +338,7 @@ fn an_executor_that_listens_serves_several_sessions() {
         let world = World::new(place);
         let folder = world.home.join("run");
         world.make_folder(&folder);
-        std::fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+        set_mode(&folder, 0o700);
         let socket = folder.join("executor.sock");
         let mut listener = world.program("lazaret-executor");
         let listener = listener.arg("listen").arg("--socket").arg(&socket);

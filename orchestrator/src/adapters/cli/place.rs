@@ -2,21 +2,21 @@
 
 use super::say::{internal, invalid};
 use crate::adapters::executor::Endpoint;
-use crate::adapters::policy::{self, PolicyError};
+use crate::adapters::policy;
 use crate::adapters::runlog::RunLog;
 use crate::adapters::state;
 use crate::domain::scope_file;
 use broker_protocol::{Failed, Open, Scope, Trust};
 use clap::Args;
-use policies::EffectivePolicy;
 use policies::value::{TrustName, ValueError};
+use policies::{EffectivePolicy, PolicyError};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Most bytes that are read of a policy or scope, one more than either may have.
-const TEXT_MAX: u64 = policies::model::FILE_MAX as u64 + 1;
+const TEXT_MAX: u64 = policies::FILE_MAX as u64 + 1;
 
 /// Options of every command.
 #[derive(Args, Clone)]

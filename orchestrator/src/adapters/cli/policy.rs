@@ -21,7 +21,7 @@ use nix::unistd::{Uid, User};
 use policies::shell::{self, Unit};
 use policies::{
     Access, EffectivePolicy, Facts, Host, Judgement, Policies, Protection, Rule, Source, SourceKind, Verdict,
-    WebPolicy, WhenNew, judge, resolve,
+    WebPolicy, WhenNew, judge, source,
 };
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -104,12 +104,7 @@ fn host() -> Result<Host, Failed> {
 
 /// The administrator's and the user's files that there are.
 fn sources(host: &Host) -> Result<Vec<Source>, Failed> {
-    let files = resolve::files(&host.home, &state::variable).into_iter().filter(|(path, _)| path.exists());
-    files.map(|(path, kind)| source(&path, kind)).collect()
-}
-
-fn source(path: &Path, kind: SourceKind) -> Result<Source, Failed> {
-    Ok(Source { name: path.display().to_string(), kind, text: read_text(path)? })
+    source::read(&host.home, &state::variable).map_err(|error| wrong(error.into()))
 }
 
 /// The policy of a session here. Where no trust is asked for, that of a session that nobody has chosen one for.

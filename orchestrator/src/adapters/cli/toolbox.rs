@@ -1,7 +1,6 @@
 //! Which tools there are and how much of their results is shown: the options of the commands that make calls.
 
 use super::say::invalid;
-use crate::adapters::policy::PolicyError;
 use crate::adapters::secrets::known;
 use crate::adapters::web::{self, WebClient};
 use crate::application::call::{Settings, Tools};
@@ -10,7 +9,7 @@ use crate::domain::profile::{COMPACT, Profile, STANDARD};
 use crate::ports::Observer;
 use broker_protocol::{Failed, Open};
 use clap::{Args, ValueEnum};
-use policies::EffectivePolicy;
+use policies::{EffectivePolicy, PolicyError};
 use std::rc::Rc;
 
 /// Options of the commands that make calls.

@@ -9,13 +9,12 @@ mod http;
 mod fetch;
 mod search;
 
-use crate::adapters::policy::PolicyError;
 use crate::domain::image::Image;
 use crate::domain::web::{Ask, Fetch, Found, Page, Search, View, WebError};
 use crate::ports::Web;
 use guard::{Resolve, System};
 use http::Http;
-use policies::WebPolicy;
+use policies::{PolicyError, WebPolicy};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;

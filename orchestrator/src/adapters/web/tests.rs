@@ -514,9 +514,9 @@ fn an_image_comes_from_nowhere_that_its_address_does_not_say() {
 #[test]
 fn without_a_policy_nothing_is_reached() {
     let server = Server::saying("x");
-    let broken = policies::PolicyError::NoProfile { profile: "x".into(), known: String::new() };
+    let broken = PolicyError::NoProfile { profile: "x".into(), known: String::new() };
     let settings = Settings { searxng: Some(server.url("")), brave_key: None, brave: BRAVE.into() };
-    let client = WebClient::with(Err(PolicyError::Policy(broken)), settings, System);
+    let client = WebClient::with(Err(broken), settings, System);
     assert!(matches!(get(&client, &server.url("/")), Err(WebError::Policy(_))));
     let asked = Search { query: "x".into(), most: 1 };
     assert!(matches!(block_on(Web::search(&client, &asked)), Err(WebError::Policy(_))));
