@@ -12,6 +12,7 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A session's policy.
 #[derive(Clone, Debug)]
@@ -32,7 +33,7 @@ pub struct EffectivePolicy {
     /// How a cell's environment is built.
     pub environment: EnvironmentRules,
     /// Names inside the zones that are closed, in the order of the files.
-    pub protected: Vec<ProtectedName>,
+    pub protected: Arc<Vec<ProtectedName>>,
     /// `protected`, compiled once for the session.
     pub matcher: Matcher,
     /// What the web tools may reach. The executor has no network; this is for the orchestrator.
@@ -439,11 +440,11 @@ mod tests {
             |p| p.environment.pass.push("X".into()),
             |p| drop(p.environment.set.insert("X".into(), String::new())),
             |p| p.environment.path.push("/x".into()),
-            |p| p.protected[0].pattern.push('x'),
-            |p| p.protected[0].except.push("x".into()),
-            |p| p.protected[0].protection = Protection::Write,
-            |p| p.protected[0].new = WhenNew::Closed,
-            |p| p.protected[0].why.push('x'),
+            |p| Arc::make_mut(&mut p.protected)[0].pattern.push('x'),
+            |p| Arc::make_mut(&mut p.protected)[0].except.push("x".into()),
+            |p| Arc::make_mut(&mut p.protected)[0].protection = Protection::Write,
+            |p| Arc::make_mut(&mut p.protected)[0].new = WhenNew::Closed,
+            |p| Arc::make_mut(&mut p.protected)[0].why.push('x'),
             |p| p.required.truncate(1),
             |p| p.web.own.search = None,
             |p| p.web.own.allow = Some(vec![]),

@@ -8,6 +8,7 @@ use crate::error::PolicyError;
 use crate::host::HostPath;
 use crate::quantity;
 use crate::rules::{Action, Origin, Rule};
+use crate::shipped;
 use crate::source::{FILE_MAX, SourceKind};
 use crate::value::{
     self, ExceptPattern, LayerName, NamePattern, PassName, ProfileName, RuleTool, SetValue, TrustName,
@@ -66,6 +67,19 @@ impl PolicyFile {
         };
         let read: Self = toml::from_str(text)
             .map_err(|error| fault(error.span().map_or(0, |span| span.start), error.message().to_owned()))?;
+        read.check_rules(fault)
+    }
+
+    /// Reads a shipped file. Only one that the tests would refuse is an error.
+    pub(crate) fn shipped(file: &str, root: shipped::Value) -> Result<Self, PolicyError> {
+        let fault =
+            |_, message: String| PolicyError::Text { file: file.to_owned(), line: 1, column: 1, message };
+        Self::deserialize(root).map_err(|error| fault(0, error.to_string()))?.check_rules(fault)
+    }
+
+    /// Refuses rules that mean nothing. `fault` makes an error of a byte's place and what is wrong there.
+    fn check_rules(self, fault: impl Fn(usize, String) -> PolicyError) -> Result<Self, PolicyError> {
+        let read = self;
         if let Some(rule) = read.rule.get(RULES_MAX) {
             return Err(fault(rule.span().start, format!("a policy file has at most {RULES_MAX} rules")));
         }

@@ -3,13 +3,16 @@
 //! Paths come as bytes, relative to a zone's root, as the disk or a request has them; nothing about them is believed. A
 //! name that is not UTF-8 is matched like any other. Letters are compared without case, beyond ASCII as well, and
 //! characters that case-insensitive file systems leave out of a comparison are left out here.
+//!
+//! A path is gone down once, name by name: never more steps than the patterns have signs times the bytes of the path.
 
 use crate::effective::{ProtectedName, WhenNew};
 use crate::error::PolicyError;
-use crate::pattern::{Case, Pattern, PatternError};
+use crate::pattern::{Case, Pattern, PatternError, Plain};
+use crate::steps;
 use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Answers for one list of protected names. A clone shares the compiled patterns.
@@ -21,49 +24,58 @@ pub struct Matcher(Arc<Compiled>);
 
 #[derive(Debug)]
 struct Compiled {
-    names: Vec<ProtectedName>,
-    /// What stands before the last name of each pattern, and its exceptions: in the order of `names`.
+    names: Arc<Vec<ProtectedName>>,
+    /// For each of `names` the context of its last name, and its exceptions.
+    conditions: Vec<(usize, Vec<Pattern>)>,
+    /// Each after the one it extends. The first is every directory.
     contexts: Vec<Context>,
-    /// What patterns of several names begin with, each once, with the first name that does.
-    beginnings: Vec<(Vec<Component>, usize)>,
     /// Last names that are no patterns, in lower case and sorted, each with its index in `names`.
     literals: Vec<(Vec<u8>, usize)>,
     /// All other last names, likewise, by the byte they end with where that is fixed: a walk asks about each name of a
     /// tree, and nearly all are refused by the first or the last byte.
-    patterns: BTreeMap<Option<u8>, Vec<(Pattern, usize)>>,
+    patterns: BTreeMap<Option<u8>, Vec<(Plain, usize)>>,
 }
 
+/// What stands before the last name of a pattern: `.git` and `.git/modules` and `.git/modules/**` are three.
 #[derive(Debug)]
 struct Context {
-    parents: Vec<Component>,
-    except: Vec<Pattern>,
+    /// Index of the context without the last component.
+    parent: usize,
+    component: Component,
+    /// Index of the first name that begins so.
+    rule: usize,
 }
 
-/// One name of a pattern.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 enum Component {
-    Name(Vec<Pattern>),
+    Name(Pattern),
     /// `**`: any number of names, none too.
     Deep,
 }
 
 impl Matcher {
     /// Compiles `names`.
+    ///
+    /// # Errors
+    /// One of them is no pattern.
     pub fn new(names: &[ProtectedName]) -> Result<Self, PolicyError> {
+        Self::shared(Arc::new(names.to_vec()))
+    }
+
+    /// Compiles names that a policy holds too.
+    pub(crate) fn shared(names: Arc<Vec<ProtectedName>>) -> Result<Self, PolicyError> {
+        let everywhere = Context { parent: 0, component: Component::Deep, rule: 0 };
         let mut compiled = Compiled {
-            names: names.to_vec(),
-            contexts: vec![],
-            beginnings: vec![],
-            literals: vec![],
+            names: names.clone(),
+            conditions: Vec::with_capacity(names.len()),
+            contexts: vec![everywhere],
+            literals: Vec::new(),
             patterns: BTreeMap::new(),
         };
-        let mut begun = BTreeSet::new();
+        let mut known = BTreeMap::new();
         for (index, name) in names.iter().enumerate() {
-            let error = |why| PolicyError::Name { pattern: name.pattern.clone(), why };
-            compiled
-                .add(index, name)
-                .and_then(|()| compiled.begin(index, &name.pattern, &mut begun))
-                .map_err(error)?;
+            let added = compiled.add(index, name, &mut known);
+            added.map_err(|why| PolicyError::Name { pattern: name.pattern.clone(), why })?;
         }
         compiled.literals.sort();
         Ok(Self(Arc::new(compiled)))
@@ -72,38 +84,32 @@ impl Matcher {
     /// The strongest rule for `relative` or for a directory above it; the one nearest the root where several are
     /// equal. The empty path is the root of a zone, which no rule protects.
     pub fn protection(&self, relative: &[u8]) -> Option<&ProtectedName> {
-        let path = fold(relative);
-        let rules = prefixes(&path).filter_map(|(parent, name)| self.0.find(parent, name));
+        let mut descent = Descent::new(&self.0);
+        let rules = names_of(relative).filter_map(|(_, name)| self.0.strongest(descent.enter(name)));
         rules.reduce(|first, next| if next.protection > first.protection { next } else { first })
     }
 
     /// The strongest rule that ends at `name`, an entry of the directory `parent` (relative to the zone's root, empty
-    /// for it). For a walk, which asks this of each entry and does not go below what is closed to it. Takes no memory
-    /// where both are ASCII.
+    /// for it). For a walk, which asks this of each entry and does not go below what is closed to it.
     pub fn name(&self, parent: &[u8], name: &[u8]) -> Option<&ProtectedName> {
-        self.0.find(&fold(parent), &fold(name))
+        // Nearly all entries end here.
+        self.0.rules_of(&fold(name)).next()?;
+        self.0.strongest(Descent::to(&self.0, parent).enter(name))
     }
 
     /// The names of `relative` at which rules end: how many names of the path there are up to each, and whether it is
     /// closed where it is new, as it is by any rule that does not say otherwise.
     pub fn closings(&self, relative: &[u8]) -> Vec<(usize, WhenNew)> {
-        let path = fold(relative);
-        let closing = |(parent, name): (&[u8], &[u8])| {
-            self.0.all(parent, name).map(|index| self.0.names[index].new).max()
-        };
-        let names = (1..).zip(ends_of(&path));
-        names.filter_map(|(count, end)| Some((count, closing(split_last(&path[..end])?)?))).collect()
+        let mut descent = Descent::new(&self.0);
+        let mut closing = |name| descent.enter(name).into_iter().map(|rule| self.0.names[rule].new).max();
+        let names = (1..).zip(names_of(relative));
+        names.filter_map(|(count, (_, name))| Some((count, closing(name)?))).collect()
     }
 
     /// A rule that has names below `relative`: `.git` leads to `.git/hooks`. A file in the place of such a directory
     /// undoes the rule (a `.git` file points to another repository), so none may be written there.
     pub fn leads_to(&self, relative: &[u8]) -> Option<&ProtectedName> {
-        let path = fold(relative);
-        // One that ends in `**` would be every path below the names before it.
-        let leading =
-            self.0.beginnings.iter().filter(|(names, _)| !matches!(names.last(), Some(Component::Deep)));
-        let (_, index) = leading.into_iter().find(|(names, _)| ends(names, &path))?;
-        self.0.names.get(*index)
+        Descent::to(&self.0, relative).leads_to()
     }
 
     /// Why the directory at `path`, from the root of the host, may be no zone, in which nobody would see what it is called: the
@@ -111,26 +117,41 @@ impl Matcher {
     /// leads to what is protected. Of git's own directory nothing may be one.
     pub fn closed_to_zones(&self, path: &[u8]) -> Option<(&ProtectedName, usize)> {
         let below = self.reaches_below(path);
-        ends_of(path).find_map(|end| {
-            let here = &path[..end];
-            let leads = || self.leads_to(here).filter(|_| below || is_git(here));
-            Some((self.protection(here).or_else(leads)?, end))
+        let mut descent = Descent::new(&self.0);
+        names_of(path).find_map(|(end, name)| {
+            let closed = self.0.strongest(descent.enter(name));
+            let leads = below || fold(name).eq_ignore_ascii_case(b".git");
+            Some((closed.or_else(|| descent.leads_to().filter(|_| leads))?, end))
         })
     }
 
     /// Whether a rule may begin with names of `relative` and end below it: `.git/modules/**/hooks` reaches below
     /// `.git/modules/x/y`. Where none does, what lies below a directory is protected wherever the directory is, or nowhere.
     pub fn reaches_below(&self, relative: &[u8]) -> bool {
-        let path = fold(relative);
-        self.0.beginnings.iter().any(|(names, _)| ends(names, &path))
+        Descent::to(&self.0, relative).contexts().next().is_some()
     }
 }
 
 impl Compiled {
-    fn add(&mut self, index: usize, name: &ProtectedName) -> Result<(), PatternError> {
+    /// Adds name number `index`. `known` are the contexts by their parents and last components.
+    fn add<'n>(
+        &mut self,
+        index: usize,
+        name: &'n ProtectedName,
+        known: &mut BTreeMap<(usize, &'n str), usize>,
+    ) -> Result<(), PatternError> {
         let (parents, last) = name.pattern.rsplit_once('/').unwrap_or(("", &name.pattern));
-        self.contexts.push(Context::new(parents, &name.except)?);
-        for pattern in Pattern::parse(&fold_pattern(last), Case::Ignored)? {
+        let mut context = 0;
+        for text in parents.split('/').filter(|name| !name.is_empty()) {
+            let parent = context;
+            context = *known.entry((parent, text)).or_insert(self.contexts.len());
+            if context == self.contexts.len() {
+                self.contexts.push(Context { parent, component: Component::new(text)?, rule: index });
+            }
+        }
+        let except = name.except.iter().map(|name| parse(name)).collect::<Result<_, _>>()?;
+        self.conditions.push((context, except));
+        for pattern in parse(last)?.into_plain() {
             match pattern.literal().map(<[u8]>::to_vec) {
                 Some(text) => self.literals.push((text, index)),
                 None => self.patterns.entry(pattern.last_byte()).or_default().push((pattern, index)),
@@ -139,36 +160,12 @@ impl Compiled {
         Ok(())
     }
 
-    /// Adds what `pattern` begins with, where no other has `begun` so.
-    fn begin<'p>(
-        &mut self,
-        index: usize,
-        pattern: &'p str,
-        begun: &mut BTreeSet<&'p str>,
-    ) -> Result<(), PatternError> {
-        for (end, _) in pattern.match_indices('/').filter(|(end, _)| *end > 0) {
-            let beginning = &pattern[..end];
-            if begun.insert(beginning) {
-                self.beginnings.push((Context::new(beginning, &[])?.parents, index));
-            }
-        }
-        Ok(())
-    }
-
-    /// The strongest rule that ends at `name` in `parent`, both folded; the first of equals.
-    fn find(&self, parent: &[u8], name: &[u8]) -> Option<&ProtectedName> {
-        let rules = self.all(parent, name);
-        let strongest = rules.max_by_key(|index| (self.names[*index].protection, Reverse(*index)))?;
-        self.names.get(strongest)
-    }
-
-    /// All rules that end at `name` in `parent`, both folded.
-    fn all<'a>(&'a self, parent: &'a [u8], name: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
+    /// The rules whose last name is `name`, which is folded, wherever it is.
+    fn rules_of<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
         let literals = self.literals_of(name).iter().map(|(_, index)| *index);
         let ends = [None, name.last().map(u8::to_ascii_lowercase)];
         let patterns = ends.into_iter().filter_map(|end| self.patterns.get(&end)).flatten();
-        let patterns = patterns.filter(|(pattern, _)| pattern.matches(name)).map(|(_, index)| *index);
-        literals.chain(patterns).filter(|index| self.contexts[*index].holds(parent, name))
+        literals.chain(patterns.filter(|(pattern, _)| pattern.matches(name)).map(|(_, index)| *index))
     }
 
     fn literals_of(&self, name: &[u8]) -> &[(Vec<u8>, usize)] {
@@ -177,73 +174,93 @@ impl Compiled {
         let equal = self.literals[start..].partition_point(|(text, _)| text.iter().copied().eq(lower()));
         &self.literals[start..start + equal]
     }
+
+    /// The strongest of `rules`; the first of equals.
+    fn strongest(&self, rules: Vec<usize>) -> Option<&ProtectedName> {
+        let strongest =
+            rules.into_iter().max_by_key(|index| (self.names[*index].protection, Reverse(*index)))?;
+        self.names.get(strongest)
+    }
 }
 
-impl Context {
-    fn new(parents: &str, except: &[String]) -> Result<Self, PatternError> {
-        let parents = parents
-            .split('/')
-            .filter(|name| !name.is_empty())
-            .map(Component::new)
-            .collect::<Result<_, _>>()?;
-        let mut patterns = Vec::new();
-        for name in except {
-            patterns.extend(Pattern::parse(&fold_pattern(name), Case::Ignored)?);
-        }
-        Ok(Self { parents, except: patterns })
+/// A directory, as the patterns see it: which contexts are its last names.
+struct Descent<'m> {
+    compiled: &'m Compiled,
+    /// One for each context.
+    holds: Vec<bool>,
+}
+
+impl<'m> Descent<'m> {
+    /// The root of a zone.
+    fn new(compiled: &'m Compiled) -> Self {
+        let holds = (0..compiled.contexts.len()).map(|context| context == 0).collect();
+        Self { compiled, holds }
     }
 
-    fn holds(&self, parent: &[u8], name: &[u8]) -> bool {
-        ends(&self.parents, parent) && !self.except.iter().any(|pattern| pattern.matches(name))
+    fn to(compiled: &'m Compiled, directory: &[u8]) -> Self {
+        let mut descent = Self::new(compiled);
+        names_of(directory).for_each(|(_, name)| descent.step(&fold(name)));
+        descent
+    }
+
+    /// Goes to `name` in this directory. Returns the rules that end there.
+    fn enter(&mut self, name: &[u8]) -> Vec<usize> {
+        let name = fold(name);
+        let about = |rule: &usize| {
+            let (context, except) = &self.compiled.conditions[*rule];
+            self.holds[*context] && !except.iter().any(|pattern| pattern.matches(&name))
+        };
+        let rules = self.compiled.rules_of(&name).filter(about).collect();
+        self.step(&name);
+        rules
+    }
+
+    fn step(&mut self, name: &[u8]) {
+        let contexts = &self.compiled.contexts;
+        steps::count(contexts.len());
+        // From the longest to the shortest, as each name follows what its parent was before.
+        for (index, context) in contexts.iter().enumerate().skip(1).rev() {
+            if let Component::Name(pattern) = &context.component {
+                self.holds[index] = self.holds[context.parent] && pattern.matches(name);
+            }
+        }
+        // It follows what its parent is now.
+        for (index, context) in contexts.iter().enumerate().skip(1) {
+            self.holds[index] |= context.component == Component::Deep && self.holds[context.parent];
+        }
+    }
+
+    /// The contexts that hold here, but for that of every directory.
+    fn contexts(&self) -> impl Iterator<Item = &'m Context> {
+        let contexts = self.compiled.contexts.iter().zip(&self.holds).skip(1);
+        contexts.filter(|(_, holds)| **holds).map(|(context, _)| context)
+    }
+
+    /// See [`Matcher::leads_to`]. A context that ends in `**` would be every directory below the names before it.
+    fn leads_to(&self) -> Option<&'m ProtectedName> {
+        let context = self.contexts().find(|context| context.component != Component::Deep)?;
+        self.compiled.names.get(context.rule)
     }
 }
 
 impl Component {
     fn new(name: &str) -> Result<Self, PatternError> {
-        if name == "**" {
-            Ok(Component::Deep)
-        } else {
-            Pattern::parse(&fold_pattern(name), Case::Ignored).map(Component::Name)
-        }
+        if name == "**" { Ok(Component::Deep) } else { parse(name).map(Component::Name) }
     }
 }
 
-/// Whether the last names of `path` are `pattern`.
-fn ends(pattern: &[Component], path: &[u8]) -> bool {
-    let Some((component, before)) = pattern.split_last() else { return true };
-    let split = split_last(path);
-    match component {
-        // No name, or the last one and perhaps more. A pattern has one `**`, so this is linear.
-        Component::Deep => ends(before, path) || split.is_some_and(|(parent, _)| ends(pattern, parent)),
-        Component::Name(patterns) => split.is_some_and(|(parent, name)| {
-            patterns.iter().any(|pattern| pattern.matches(name)) && ends(before, parent)
-        }),
-    }
+fn parse(name: &str) -> Result<Pattern, PatternError> {
+    Pattern::parse(&fold_pattern(name), Case::Ignored)
 }
 
-/// Whether a directory is one that git keeps a repository in.
-fn is_git(path: &[u8]) -> bool {
-    split_last(path).is_some_and(|(_, name)| fold(name).eq_ignore_ascii_case(b".git"))
-}
-
-/// The directory and the last name of a path; `None` for the root.
-fn split_last(path: &[u8]) -> Option<(&[u8], &[u8])> {
-    match path.iter().rposition(|byte| *byte == b'/') {
-        Some(slash) => Some((&path[..slash], &path[slash + 1..])),
-        None if path.is_empty() => None,
-        None => Some((&[], path)),
-    }
-}
-
-/// Each name of `path` with the directory it is in, from the root down.
-fn prefixes(path: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
-    ends_of(path).filter_map(|end| split_last(&path[..end]))
-}
-
-/// Where the names of `path` end.
-fn ends_of(path: &[u8]) -> impl Iterator<Item = usize> {
-    let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(slash, _)| slash);
-    slashes.chain([path.len()])
+/// The names of a path from the root down, each with the place in the path where it ends.
+fn names_of(path: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+    let mut start = 0;
+    let names = path.split(|byte| *byte == b'/').map(move |name| {
+        start += name.len() + 1;
+        (start - 1, name)
+    });
+    names.filter(|(_, name)| !name.is_empty())
 }
 
 /// Bytes in which ASCII stands as it is (the patterns fold its case) and everything else has one form for each letter.
@@ -495,8 +512,9 @@ mod tests {
             for second in names {
                 for third in names {
                     let path = format!("{first}/{second}/{third}");
-                    let walked =
-                        prefixes(path.as_bytes()).any(|(parent, name)| matcher.name(parent, name).is_some());
+                    let walked = names_of(path.as_bytes()).any(|(end, name)| {
+                        matcher.name(&path.as_bytes()[..end - name.len()], name).is_some()
+                    });
                     assert_eq!(walked, hits(&matcher, &path), "{path}");
                 }
             }
@@ -504,11 +522,35 @@ mod tests {
     }
 
     #[test]
-    fn a_long_path_is_no_trouble() {
+    fn a_long_path_is_judged_like_a_short_one() {
         let matcher = matcher(&["a/**/b/c", "x"]);
         let path = "a/".repeat(2000);
         assert!(!hits(&matcher, &path));
         assert!(hits(&matcher, format!("{path}b/c")));
+    }
+
+    /// The longest paths there are, on patterns that a matcher could look back for.
+    #[test]
+    fn steps_are_at_most_signs_times_bytes() {
+        let patterns =
+            ["hooks/**/hooks", ".git/modules/**/hooks", "a/*/a/*/a/x", "*a*a*a*a*b/**/{a,b}*{a,b}*c"];
+        let signs: usize = patterns.iter().map(|pattern| 4 * pattern.len()).sum();
+        let matcher = matcher(&patterns);
+        for name in ["hooks/", "a", "a/", "ab", "aaaaaaaaaa/", "\u{e9}/", "\u{17f}"] {
+            let path = name.repeat(4095 / name.len()).into_bytes();
+            let questions: [(&str, &dyn Fn() -> bool); 6] = [
+                ("protection", &|| matcher.protection(&path).is_some()),
+                ("name", &|| matcher.name(&path, b"hooks").is_some()),
+                ("closings", &|| matcher.closings(&path).is_empty()),
+                ("leads_to", &|| matcher.leads_to(&path).is_some()),
+                ("reaches_below", &|| matcher.reaches_below(&path)),
+                ("closed_to_zones", &|| matcher.closed_to_zones(&path).is_some()),
+            ];
+            for (question, ask) in questions {
+                let (steps, _) = steps::of(ask);
+                assert!(steps <= signs * (path.len() + 1), "{question} of {name} took {steps}");
+            }
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::model::{LimitsTable, PolicyFile, Profile, Protect, place};
 use crate::names::Matcher;
 use crate::rules::{Origin, Rule};
 use crate::scope::ScopePaths;
+use crate::shipped;
 use crate::source::{Source, SourceKind};
 use crate::value::{NamePattern, SetValue};
 use crate::web::{WebPolicy, WebTable};
@@ -23,7 +24,7 @@ use broker_protocol::{Digest, Layer};
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use toml::Spanned;
 
 /// Most levels of profiles that extend each other.
@@ -31,20 +32,6 @@ pub const LEVELS_MAX: usize = 16;
 
 /// The profile that others extend where they do not say, and that a session without a name gets.
 const DEFAULT: &str = "default";
-
-/// The files of `policies/profiles`, in the order in which they are read, and the profile of those that hold one and nothing
-/// else.
-const SHIPPED: [(&str, &str, Option<&str>); 9] = [
-    ("rules.toml", include_str!("../profiles/rules.toml"), None),
-    ("protected.toml", include_str!("../profiles/protected.toml"), None),
-    ("default.toml", include_str!("../profiles/default.toml"), None),
-    ("read-only.toml", include_str!("../profiles/read-only.toml"), Some("read-only")),
-    ("rust.toml", include_str!("../profiles/rust.toml"), Some("rust")),
-    ("node.toml", include_str!("../profiles/node.toml"), Some("node")),
-    ("python.toml", include_str!("../profiles/python.toml"), Some("python")),
-    ("go.toml", include_str!("../profiles/go.toml"), Some("go")),
-    ("dev.toml", include_str!("../profiles/dev.toml"), Some("dev")),
-];
 
 impl Source {
     /// Its lines, to say where bytes of its text stand.
@@ -85,13 +72,16 @@ struct Entry {
     file: OnceLock<PolicyFile>,
     /// The profile of a shipped file that holds one, and nothing else.
     only: Option<&'static str>,
+    /// What the text of a shipped file says.
+    root: Option<shipped::Value>,
 }
 
 impl Entry {
     fn shipped() -> impl Iterator<Item = Self> {
-        SHIPPED.into_iter().map(|(name, text, only)| {
-            let (name, text) = (format!("shipped {name}"), text.to_owned());
-            Self { only, ..Self::from(Source { name, kind: SourceKind::Shipped, text }) }
+        shipped::files().iter().map(|file| {
+            let (name, text) = (file.name.to_owned(), file.text.to_owned());
+            let source = Source { name, kind: SourceKind::Shipped, text };
+            Self { only: file.only_profile(), root: Some(file.root), ..Self::from(source) }
         })
     }
 
@@ -99,7 +89,10 @@ impl Entry {
         if let Some(file) = self.file.get() {
             return Ok(file);
         }
-        let file = PolicyFile::parse(&self.source.name, &self.source.text)?;
+        let file = match self.root {
+            Some(root) => PolicyFile::shipped(&self.source.name, root)?,
+            None => PolicyFile::parse(&self.source.name, &self.source.text)?,
+        };
         Ok(self.file.get_or_init(|| file))
     }
 
@@ -113,7 +106,7 @@ impl Entry {
 
 impl From<Source> for Entry {
     fn from(source: Source) -> Self {
-        Self { source, file: OnceLock::new(), only: None }
+        Self { source, file: OnceLock::new(), only: None, root: None }
     }
 }
 
@@ -248,12 +241,12 @@ impl Policies {
         bounds.filter(|web| **web != WebTable::default()).cloned().collect()
     }
 
-    fn protected(&self) -> Vec<ProtectedName> {
+    fn protected(&self) -> Arc<Vec<ProtectedName>> {
         let of = |(source, file): (&Source, &PolicyFile)| -> Vec<ProtectedName> {
             let mut lines = source.lines();
             file.protect.iter().flat_map(|protect| names_of(&mut lines, protect)).collect()
         };
-        self.files().flat_map(of).collect()
+        Arc::new(self.files().flat_map(of).collect())
     }
 
     /// The rules of all files, in order of kind.
@@ -407,7 +400,7 @@ impl Draft {
         self,
         name: &str,
         limits: Limits,
-        protected: Vec<ProtectedName>,
+        protected: Arc<Vec<ProtectedName>>,
         approval: Approval,
         bounds: Vec<WebTable>,
     ) -> Result<EffectivePolicy, PolicyError> {
@@ -423,7 +416,7 @@ impl Draft {
             grants: self.grants.into_iter().map(|(path, optional)| Grant { path, optional }).collect(),
             listed: self.listed.into_iter().collect(),
             environment: EnvironmentRules { pass: self.pass, set: self.set, path: self.path },
-            matcher: Matcher::new(&protected)?,
+            matcher: Matcher::shared(protected.clone())?,
             protected,
             web: WebPolicy { own: self.web, bounds },
             limits,

@@ -117,7 +117,7 @@ impl Test {
 #[derive(Clone, Debug)]
 enum Matcher {
     Text,
-    Glob(Vec<Pattern>),
+    Glob(Pattern),
     Path(PathGlob),
 }
 
@@ -128,8 +128,8 @@ pub struct CommandRule {
     pub program: String,
     /// Patterns of its first arguments.
     pub args: Vec<String>,
-    programs: Vec<Pattern>,
-    patterns: Vec<Vec<Pattern>>,
+    program_pattern: Pattern,
+    arg_patterns: Vec<Pattern>,
 }
 
 /// Parameters whose values are paths.
@@ -173,7 +173,7 @@ impl Condition {
                 (_, Matcher::Path(glob)) => {
                     matches!(param, Param::Path(path) if glob.matches(path.zone(), path.relative().as_bytes()))
                 }
-                (_, Matcher::Glob(patterns)) => patterns.iter().any(|pattern| pattern.matches(text)),
+                (_, Matcher::Glob(pattern)) => pattern.matches(text),
                 (Test::Equals, _) => case.same(text, value),
                 (Test::StartsWith, _) => text.get(..value.len()).is_some_and(|start| case.same(start, value)),
                 (Test::Contains | Test::Matches, _) => contains(text, value, case),
@@ -281,13 +281,13 @@ impl CommandRule {
     /// `program` or one of `args` is no pattern.
     pub fn new(program: String, args: Vec<String>, action: Action) -> Result<Self, GlobError> {
         let parse = |text: &String| Pattern::parse(text, action.case());
-        let (programs, patterns) = (parse(&program)?, args.iter().map(parse).collect::<Result<_, _>>()?);
-        Ok(Self { program, args, programs, patterns })
+        let arg_patterns = args.iter().map(parse).collect::<Result<_, _>>()?;
+        Ok(Self { program_pattern: parse(&program)?, program, args, arg_patterns })
     }
 
     fn fits(&self, simple: &Simple) -> Fit {
         let Some(program) = simple.program() else { return Fit::No };
-        let named = |name: &str| self.programs.iter().any(|pattern| pattern.matches(name.as_bytes()));
+        let named = |name: &str| self.program_pattern.matches(name.as_bytes());
         let exactly = named(program);
         if !exactly && (self.program.contains('/') || !named(base_name(program))) {
             return Fit::No;
@@ -304,8 +304,8 @@ impl CommandRule {
         // Whether a word was passed over, and whether what was passed over or found can be read in another way.
         let (mut passed, mut unsure, mut found_unsure) = (false, false, false);
         let mut value = Value::No;
-        for (at, (text, patterns)) in self.args.iter().zip(&self.patterns).enumerate() {
-            let meant = |word: &str| patterns.iter().any(|pattern| pattern.matches(word.as_bytes()));
+        for (at, (text, pattern)) in self.args.iter().zip(&self.arg_patterns).enumerate() {
+            let meant = |word: &str| pattern.matches(word.as_bytes());
             let option = text.trim_start_matches('{').starts_with('-');
             loop {
                 let word = match words.next() {

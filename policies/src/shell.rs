@@ -6,6 +6,7 @@
 //!
 //! Bash's grammar is in its manual, section 3; the cases here are those that people and models write.
 
+use crate::steps;
 use broker_protocol::Command;
 
 /// Most simple commands that are told apart in one line; what follows is not parsed.
@@ -146,14 +147,20 @@ impl<'a> Parser<'a> {
 
     fn bump(&mut self) -> Option<char> {
         let c = self.peek()?;
-        self.rest = &self.rest[c.len_utf8()..];
+        self.go_on(&self.rest[c.len_utf8()..]);
         Some(c)
     }
 
     fn eat(&mut self, text: &str) -> bool {
+        steps::count(1);
         let rest = self.rest.strip_prefix(text);
-        self.rest = rest.unwrap_or(self.rest);
+        self.go_on(rest.unwrap_or(self.rest));
         rest.is_some()
+    }
+
+    fn go_on(&mut self, rest: &'a str) {
+        steps::count(self.rest.len() - rest.len());
+        self.rest = rest;
     }
 
     /// Commands up to `end`, or to the end of the text.
@@ -200,7 +207,7 @@ impl<'a> Parser<'a> {
                 }
                 Some('(') => return Err("a function, or a list of values"),
                 Some('#') => {
-                    self.rest = self.rest.find('\n').map_or("", |end| &self.rest[end..]);
+                    self.go_on(self.rest.find('\n').map_or("", |end| &self.rest[end..]));
                     continue;
                 }
                 _ => {}
@@ -358,7 +365,7 @@ impl<'a> Parser<'a> {
         let (inner, rest) = self.rest.split_once('\'').ok_or("a quote is not closed")?;
         word.quote();
         word.text.push_str(inner);
-        self.rest = rest;
+        self.go_on(rest);
         Ok(())
     }
 
@@ -420,7 +427,7 @@ impl<'a> Parser<'a> {
                 word.doubt();
                 self.bump();
                 let end = self.rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-                self.rest = end.map_or("", |end| &self.rest[end..]);
+                self.go_on(end.map_or("", |end| &self.rest[end..]));
                 Ok(())
             }
             _ => {
@@ -437,7 +444,7 @@ impl<'a> Parser<'a> {
             return Err("a variable with an operator");
         }
         word.doubt();
-        self.rest = rest;
+        self.go_on(rest);
         Ok(())
     }
 }
@@ -601,13 +608,46 @@ mod tests {
     }
 
     #[test]
-    fn a_hostile_line_costs_no_more_than_its_length() {
-        let most = broker_protocol::limit::COMMAND;
-        for part in
-            ["(", "$(", "a;", "\"$(", "'", "\\", "<(", "a=", "${", "{ ", "! ", "if ", "\n", ">a ", "((", "`"]
-        {
-            let units = units(&Command::Shell(part.repeat(most / part.len())));
+    fn steps_are_at_most_a_few_for_each_byte() {
+        let max = broker_protocol::limit::COMMAND;
+        let parts = [
+            "(",
+            "$(",
+            "a;",
+            "\"$(",
+            "'",
+            "\\",
+            "<(",
+            "a=",
+            "${",
+            "{ ",
+            "! ",
+            "if ",
+            "\n",
+            ">a ",
+            "((",
+            "`",
+            " ",
+            "\\\n",
+            "#",
+            "# \n",
+            "''",
+            "\"\"",
+            "a=b ",
+            "2>&1 ",
+            "$a",
+            "${a}",
+            "for a ",
+            "for a in ",
+            "1",
+            "a",
+            "\u{e9}",
+        ];
+        for part in parts {
+            let command = Command::Shell(part.repeat(max / part.len()));
+            let (steps, units) = steps::of(|| units(&command));
             assert!(units.len() <= UNITS_MAX + 2, "{part}: {}", units.len());
+            assert!(steps <= 16 * max, "{part} took {steps}");
         }
         let deep = |levels: usize| format!("{}a{}", "(".repeat(levels), ")".repeat(levels));
         assert_eq!(shown(&deep(1)), "a");

@@ -413,7 +413,7 @@ fn every_shipped_origin_is_right() {
     let host = Host { home: "/home/u".into(), ..Host::default() };
     let policy = Policies::load(vec![]).unwrap().resolve("", &host).unwrap();
     let names = include_str!("../profiles/protected.toml");
-    for name in &policy.protected {
+    for name in policy.protected.iter() {
         let line = names.lines().nth(name.origin.line - 1).unwrap();
         assert!(line.contains(&format!("\"{}\"", name.pattern)), "{}: {line}", name.origin);
     }

@@ -234,7 +234,7 @@ fn ordinary_files_are_open() {
 
 #[test]
 fn every_protected_name_says_why() {
-    for name in policy("default").protected {
+    for name in policy("default").protected.iter() {
         assert!(name.why.len() > 20 && name.why.ends_with('.'), "{}", name.pattern);
     }
 }

@@ -246,7 +246,10 @@ fn strongest_by_name<'a>(matcher: &'a Matcher, path: &[u8]) -> Option<&'a Protec
     let mut strongest: Option<&ProtectedName> = None;
     for end in slashes.chain([path.len()]).filter(|end| *end > 0) {
         let start = path[..end].iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
-        let rule = matcher.name(&path[..start.saturating_sub(1)], &path[start..end]);
+        if start == end {
+            continue;
+        }
+        let rule = matcher.name(&path[..start], &path[start..end]);
         let stronger =
             |rule: &&ProtectedName| strongest.is_none_or(|first| rule.protection > first.protection);
         strongest = rule.filter(stronger).or(strongest);
