@@ -4,7 +4,11 @@
 //! An answer names what it answers: the digest of the call as the broker has it, and the nonce of the one question. So a
 //! grant cannot be kept for another call, nor given twice.
 
-use crate::{CallId, Digest, Failed, Hello, Opened, Request, Risk};
+use crate::digest::Digest;
+use crate::hello::{Hello, Opened};
+use crate::reply::Failed;
+use crate::request::{CallId, Request};
+use crate::scope::Risk;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use thiserror::Error;
@@ -37,7 +41,8 @@ impl fmt::Debug for Nonce {
 /// What a call that waits for an answer is told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Challenge {
-    /// SHA-256 of the call in its canonical form: tool, whole request, both roots, working directory, policy, session.
+    /// SHA-256 of the call in its canonical form: tool, whole request, both roots, working directory, policy, session, and where
+    /// links on its path lead, if they do.
     pub digest: Digest,
     /// Of this one question.
     pub nonce: Nonce,
@@ -51,8 +56,30 @@ pub struct Challenge {
     pub expires_s: u32,
     /// Where the answer is taken from.
     pub channel: Channel,
-    /// Whether a grant for the session is one for this very call only: the rule is not surely about all of it.
-    pub only: bool,
+    /// What a grant for the session would allow.
+    pub covers: Coverage,
+}
+
+/// What a grant for the session allows from then on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Coverage {
+    /// Each call of the tool that the rule is surely and wholly about.
+    Rule,
+    /// The same call again: the rule is not surely about all of it.
+    Call,
+    /// No other call: this one is sent input while it runs, which no digest knows. The grant counts as [`Extent::Once`].
+    Once,
+}
+
+impl Coverage {
+    /// The name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Coverage::Rule => "rule",
+            Coverage::Call => "call",
+            Coverage::Once => "once",
+        }
+    }
 }
 
 /// Where answers are taken from. Ordered: a later one is narrower. Policies have these names in lower case.
@@ -81,8 +108,7 @@ impl Channel {
 pub enum Extent {
     /// This call.
     Once,
-    /// This call, and for the rest of the session each call of its tool that the same rule is surely and wholly about; where
-    /// that is not so of this one, the same call again ([`Challenge::only`]).
+    /// This call, and for the rest of the session what its challenge says ([`Challenge::covers`]).
     Session,
 }
 
@@ -172,7 +198,7 @@ pub struct Ungranted {
 
 /// A grant for the rest of the session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Standing {
+pub struct SessionGrant {
     /// Its number, by which it is revoked.
     pub grant: u64,
     /// The rule it answers.
@@ -188,11 +214,11 @@ pub struct Standing {
 /// How the wait of a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Decision {
-    /// Somebody said yes.
+    /// It was approved.
     Granted(Extent),
-    /// Somebody said no.
+    /// It was refused.
     Refused,
-    /// Nobody said anything in time.
+    /// No answer came in time.
     Expired,
     /// The client ended it.
     Cancelled,
@@ -278,7 +304,7 @@ pub enum ToApprover {
     /// An answer was not taken.
     Ungranted(Ungranted),
     /// The grants that last.
-    Grants(Vec<Standing>),
+    Grants(Vec<SessionGrant>),
     /// The connection ends: this peer may not approve, or broke the protocol.
     Fault(Failed),
 }

@@ -4,7 +4,7 @@
 //! to the hash. So an edit, a gap and a change of order break the chain at the place. Where the chain ends is said apart
 //! from it, by the [`Head`]: a cut tail is a chain that ends too early.
 
-use crate::Digest;
+use crate::digest::Digest;
 use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
 use thiserror::Error;

@@ -1,8 +1,10 @@
 //! Effects outside the executor: what the client does itself once it has leave. The broker has no network and no server's
 //! tools; it decides on such a call, asks about it and records it like any other, and then the client acts.
 
-use crate::request::{TooLarge, at_most};
-use crate::{Framework, Request, Risk, StateTool, limit};
+use crate::limit::{self, TooLarge, at_most};
+use crate::scope::Risk;
+use crate::state::StateTool;
+use crate::suite::Framework;
 use serde::{Deserialize, Serialize};
 
 /// A call that the client carries out itself. It says what a decision looks at and a person is shown, and no more.
@@ -47,12 +49,13 @@ impl Effect {
         }
     }
 
-    pub(crate) fn check(&self) -> Result<(), TooLarge> {
+    /// `tools` are the names of the requests that are no effects.
+    pub(crate) fn check(&self, tools: &[&str]) -> Result<(), TooLarge> {
         match self {
             Effect::WebSearch { query } => at_most("query", query.len(), limit::CONTENT, "bytes"),
             Effect::WebFetch { url } => at_most("url", url.len(), limit::CONTENT, "bytes"),
             Effect::Added { tool, input, .. } => {
-                fits(tool)?;
+                fits(tool, tools)?;
                 at_most("input", input.len(), limit::CONTENT, "bytes")
             }
         }
@@ -60,14 +63,14 @@ impl Effect {
 }
 
 /// A grant is for a tool by its name: no effect may have the name of something else.
-fn fits(tool: &str) -> Result<(), TooLarge> {
+fn fits(tool: &str, tools: &[&str]) -> Result<(), TooLarge> {
     let refuse = |rule: String| Err(TooLarge { field: "tool", rule });
     at_most("tool", tool.len(), limit::TOOL_NAME, "bytes")?;
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
     if tool.is_empty() || !tool.bytes().all(allowed) {
         return refuse("1 or more letters, digits, '_' and '-'".into());
     }
-    let ours = Request::TOOLS.iter().copied().chain(StateTool::ALL.map(StateTool::name));
+    let ours = tools.iter().copied().chain(StateTool::ALL.map(StateTool::name));
     if ours.chain(["web_search", "web_fetch", Framework::TOOL]).any(|name| name == tool) {
         return refuse(format!("`{tool}` is a tool of ours"));
     }
@@ -77,6 +80,7 @@ fn fits(tool: &str) -> Result<(), TooLarge> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::Request;
 
     fn added(tool: &str, bytes: usize) -> Effect {
         Effect::Added { tool: tool.into(), risk: Risk::High, input: "x".repeat(bytes) }
@@ -84,17 +88,23 @@ mod tests {
 
     #[test]
     fn an_effect_has_a_name_of_its_own_and_is_bounded() {
-        assert!(added("mcp__fs__read", limit::CONTENT).check().is_ok());
-        assert!(added("mcp__fs__read", limit::CONTENT + 1).check().is_err());
-        assert!(added(&"x".repeat(limit::TOOL_NAME), 0).check().is_ok());
-        assert!(added(&"x".repeat(limit::TOOL_NAME + 1), 0).check().is_err());
+        assert!(added("mcp__fs__read", limit::CONTENT).check(&Request::TOOLS).is_ok());
+        assert!(added("mcp__fs__read", limit::CONTENT + 1).check(&Request::TOOLS).is_err());
+        assert!(added(&"x".repeat(limit::TOOL_NAME), 0).check(&Request::TOOLS).is_ok());
+        assert!(added(&"x".repeat(limit::TOOL_NAME + 1), 0).check(&Request::TOOLS).is_err());
         for bad in ["", "a b", "a\n", "bash", "file_write", "run_tests", "view_image", "memory", "web_fetch"]
         {
-            assert!(added(bad, 0).check().is_err(), "{bad:?}");
+            assert!(added(bad, 0).check(&Request::TOOLS).is_err(), "{bad:?}");
         }
         let search = |bytes| Effect::WebSearch { query: "x".repeat(bytes) };
-        assert!(search(limit::CONTENT).check().is_ok() && search(limit::CONTENT + 1).check().is_err());
+        assert!(
+            search(limit::CONTENT).check(&Request::TOOLS).is_ok()
+                && search(limit::CONTENT + 1).check(&Request::TOOLS).is_err()
+        );
         let fetch = |bytes| Effect::WebFetch { url: "x".repeat(bytes) };
-        assert!(fetch(limit::CONTENT).check().is_ok() && fetch(limit::CONTENT + 1).check().is_err());
+        assert!(
+            fetch(limit::CONTENT).check(&Request::TOOLS).is_ok()
+                && fetch(limit::CONTENT + 1).check(&Request::TOOLS).is_err()
+        );
     }
 }

@@ -1,57 +1,18 @@
 //! How a connection begins: both sides say who they are, then the client opens its one session.
 
-use crate::{Scope, TooLarge, Trust};
+use crate::digest::Digest;
+use crate::limit::TooLarge;
+use crate::network::{Network, NetworkRequest};
+use crate::scope::{Scope, Trust};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use thiserror::Error;
 
 /// First bytes of a [`Hello`], so that a stray client is told apart from an old one.
 pub const MAGIC: [u8; 8] = *b"LAZARET\0";
 /// Version of everything in this crate. Any change of a wire type raises it: bincode does not describe itself.
-pub const VERSION: u16 = 7;
+pub const VERSION: u16 = 11;
 /// Optional abilities this build knows, one bit each. None is defined yet.
 pub const FEATURES: u64 = 0;
-
-/// A SHA-256 digest.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Digest(pub [u8; 32]);
-
-impl fmt::Display for Digest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A digest is written several times a call; the formatting machinery takes longer than the hash.
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let digit = |half: u8| char::from(DIGITS[usize::from(half & 15)]);
-        let text: String = self.0.iter().flat_map(|byte| [digit(byte >> 4), digit(*byte)]).collect();
-        f.write_str(&text)
-    }
-}
-
-impl fmt::Debug for Digest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Digest({self})")
-    }
-}
-
-impl std::str::FromStr for Digest {
-    type Err = DigestError;
-
-    fn from_str(text: &str) -> Result<Self, DigestError> {
-        let mut digest = [0; 32];
-        if text.len() != 64 || !text.is_ascii() {
-            return Err(DigestError);
-        }
-        for (byte, pair) in digest.iter_mut().zip(text.as_bytes().chunks(2)) {
-            let pair = std::str::from_utf8(pair).map_err(|_| DigestError)?;
-            *byte = u8::from_str_radix(pair, 16).map_err(|_| DigestError)?;
-        }
-        Ok(Self(digest))
-    }
-}
-
-/// A text is not a digest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("a SHA-256 digest is 64 hexadecimal digits")]
-pub struct DigestError;
 
 /// The first frame in each direction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,7 +71,8 @@ pub struct Open {
     pub project: String,
     /// Absolute path of the central root; made if it is missing (its parents too).
     pub central: String,
-    /// Name of a shipped profile or of one in the user's policy; empty for `default`.
+    /// Name of a shipped profile or of one in the user's policy; `auto` for the one that the policy has for what the project is;
+    /// empty for the one that the policy has for sessions that name none.
     pub profile: String,
     /// How many cells to keep ready between calls, 0 to 4. A session that runs one command needs none.
     pub spare: u8,
@@ -121,12 +83,16 @@ pub struct Open {
     /// Bytes of a command's output to keep in its outcome, where that is less than the policy keeps; the rest stands in a
     /// file. 0 to the policy's own limit.
     pub capture: Option<u32>,
+    /// Whether the client carries connections of cells, and for which hosts beyond those of the profile. Absent, cells have no
+    /// network, whatever the policy allows.
+    pub network: Option<NetworkRequest>,
 }
 
 impl Open {
     /// Checks every limit that the type does not hold by itself.
     pub fn check(&self) -> Result<(), TooLarge> {
-        self.scope.as_ref().map_or(Ok(()), Scope::check)
+        self.scope.as_ref().map_or(Ok(()), Scope::check)?;
+        self.network.as_ref().map_or(Ok(()), NetworkRequest::check)
     }
 }
 
@@ -152,7 +118,7 @@ impl Tier {
 /// One mechanism that holds a cell. The order is that of the table in `executor/README.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[repr(u8)]
-#[allow(missing_docs)] // The names are the documentation; each has its contract in its file in `executor/src/cell`.
+#[allow(missing_docs)] // The names are the documentation; each has its contract in its file in `executor/layers/src`.
 pub enum Layer {
     Environment,
     Descriptors,
@@ -296,6 +262,10 @@ pub struct Opened {
     pub layers: Vec<LayerReport>,
     /// What the audit calls the session: 32 hexadecimal digits, never used twice.
     pub session: String,
+    /// Paths that are closed although no name says so, each with the reason, for people. Not more than some twenty.
+    pub also_closed: Vec<String>,
+    /// What cells may reach; absent where they have no network.
+    pub network: Option<Network>,
 }
 
 /// What this machine offers, found by trying.
@@ -323,14 +293,6 @@ mod tests {
             assert_eq!(set.without(layer), LayerSet::default());
         }
         assert_eq!(Layer::ALL.into_iter().collect::<LayerSet>().iter().count(), Layer::ALL.len());
-    }
-
-    #[test]
-    fn digests_read_back() {
-        let digest = Digest([0xa5; 32]);
-        assert_eq!(digest.to_string().parse(), Ok(digest));
-        assert_eq!("é".repeat(32).parse::<Digest>(), Err(DigestError));
-        assert_eq!("zz".repeat(32).parse::<Digest>(), Err(DigestError));
     }
 
     #[test]

@@ -1,40 +1,53 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+pub mod message;
 pub mod hello;
+pub mod network;
 pub mod scope;
 pub mod approval;
 pub mod request;
+pub mod command;
+pub mod service;
+pub mod state;
 pub mod suite;
 pub mod effect;
 pub mod reply;
-pub mod attack;
+pub mod denial;
+pub mod limit;
+pub mod digest;
 pub mod path;
 pub mod chain;
 pub mod frame;
 
 pub use approval::{
-    Challenge, Channel, Decision, Extent, FromApprover, Grant, GrantFault, Nonce, Standing, ToApprover,
-    Ungranted,
+    Challenge, Channel, Coverage, Decision, Extent, FromApprover, Grant, GrantFault, Nonce, SessionGrant,
+    ToApprover, Ungranted,
 };
-pub use attack::{AttackReport, Attempt, Holds};
+pub use command::{Bash, Command, Stdin, Terminal};
+pub use denial::{Attempt, AttemptKind, Barrier, Denial, Denials, PolicyRule, Remedy};
+pub use digest::Digest;
 pub use effect::Effect;
 pub use frame::{Decoder, FRAME_MAX, FrameError, encode};
 pub use hello::{
-    Digest, FEATURES, Hello, HelloError, Layer, LayerReport, LayerSet, LayerState, MAGIC, Machine, Open,
-    Opened, Tier, VERSION,
+    FEATURES, Hello, HelloError, Layer, LayerReport, LayerSet, LayerState, MAGIC, Machine, Open, Opened,
+    Tier, VERSION,
 };
+pub use limit::TooLarge;
+pub use message::{FromBroker, Signal, ToBroker};
+pub use network::{ConnectionReport, ConnectionVerdict, HostList, Network, NetworkRequest};
 pub use path::{PathError, Roots, Zone, ZonePath};
 pub use reply::{
     Background, Broken, Bytes, Captured, Change, Changes, Edited, Ended, ErrorKind, ErrorLayer, Failed,
-    FileAnswer, FileReply, FromBroker, Grepped, Hunk, InPart, Limit, Listed, ListedEntry, ListedKind, Logged,
-    Match, MatchLine, Outcome, Ran, Read, Refused, Spill, Started, Truncated, Undone, Unsearched, Usage,
+    FileAnswer, FileReply, Grepped, Hunk, InPart, Limit, Listed, ListedEntry, ListedKind, Logged, Match,
+    MatchLine, Outcome, Ran, Read, Refused, Spill, Started, Stderr, Truncated, Undone, Unsearched, Usage,
     Walked, Written,
 };
 pub use request::{
-    BackgroundKill, BackgroundLog, Bash, CallId, Command, Edit, FileBytes, FileEdit, FileList, FileRead,
-    FileWrite, Glob, Grep, History, Occurrence, Request, Signal, State, StateChange, StateTool, Stdin,
-    Terminal, ToBroker, TooLarge, Undo, limit,
+    BackgroundKill, BackgroundLog, CallId, Edit, FileBytes, FileEdit, FileList, FileRead, FileWrite, Glob,
+    Grep, GrepSort, History, Occurrence, Request, Undo,
 };
 pub use scope::{Permission, Risk, Scope, Trust};
+pub use service::{Service, Variable};
+pub use state::{State, StateChange, StateTool};
 pub use suite::Framework;

@@ -1,4 +1,4 @@
-//! A path inside one of the two roots, parsed once.
+//! A path inside one of the two roots, or of what a policy grants beside them, parsed once.
 //!
 //! A [`ZonePath`] is a promise about text only: relative, bounded, no `..`, no NUL. That it stays inside its root on a
 //! disk full of hostile links is kept by the kernel (`openat2` beneath the root's descriptor, mounts, Landlock). This
@@ -13,21 +13,24 @@ pub const PATH_MAX: usize = 4095;
 /// Longest name of one component, in bytes: `NAME_MAX` in `linux/limits.h`.
 pub const NAME_MAX: usize = 255;
 
-/// One of the two roots of a session.
+/// One of the two roots of a session, or the rest of the machine's tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Zone {
     /// The user's project.
     Project,
     /// The session's own storage: spilled output, notes, memory.
     Central,
+    /// The machine's tree outside both, of which file tools read what the policy grants. Paths are relative to `/`.
+    Granted,
 }
 
 impl Zone {
-    /// The word a path starts with to name this zone: `project` or `central`.
+    /// The word for this zone. A path starts with it to name one of the first two: `central:notes`.
     pub fn name(self) -> &'static str {
         match self {
             Zone::Project => "project",
             Zone::Central => "central",
+            Zone::Granted => "granted",
         }
     }
 }
@@ -35,7 +38,7 @@ impl Zone {
 /// Why a text is not a path inside a zone.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PathError {
-    /// The path is absolute and below neither root, or climbs out with `..`.
+    /// The path climbs out of its root with `..`, or out of `/`.
     #[error("outside sandbox: {0:?} is in neither the project nor the central root")]
     Outside(String),
     /// The path has a NUL byte, which no file name can have.
@@ -56,8 +59,9 @@ pub struct Roots {
 }
 
 impl Roots {
-    /// Parses what a person or a model wrote: `src/a.rs`, `project:src/a.rs`, `central:notes`, or an absolute path
-    /// below one of the roots. `.` and `..` are folded as text; what climbs above its root is [`PathError::Outside`].
+    /// Parses what a person or a model wrote: `src/a.rs`, `project:src/a.rs`, `central:notes`, or an absolute path,
+    /// which is [`Zone::Granted`] below neither root: the policy decides whether it is. `.` and `..` are folded as text;
+    /// what climbs above its root is [`PathError::Outside`].
     pub fn parse(&self, text: &str) -> Result<ZonePath, PathError> {
         if let Some(rest) = text.strip_prefix("central:") {
             return ZonePath::new(Zone::Central, rest);
@@ -78,7 +82,7 @@ impl Roots {
                 return ZonePath::new(zone, rest);
             }
         }
-        Err(PathError::Outside(text.to_owned()))
+        ZonePath::new(Zone::Granted, &folded)
     }
 
     /// The absolute path of `path` on this machine, for people; the executor never opens by it.
@@ -86,6 +90,7 @@ impl Roots {
         let root = match path.zone {
             Zone::Project => &self.project,
             Zone::Central => &self.central,
+            Zone::Granted => return path.to_string(),
         };
         if path.relative.is_empty() { root.clone() } else { format!("{root}/{}", path.relative) }
     }
@@ -174,7 +179,8 @@ impl ZonePath {
 }
 
 impl fmt::Display for ZonePath {
-    /// `src/a.rs` in the project, `central:notes` in the central root: what [`Roots::parse`] reads back.
+    /// `src/a.rs` in the project, `central:notes` in the central root, `/usr/lib` in neither: what [`Roots::parse`]
+    /// reads back.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.zone, self.relative.as_str()) {
             (Zone::Project, "") => f.write_str("."),
@@ -184,6 +190,7 @@ impl fmt::Display for ZonePath {
             }
             (Zone::Project, path) => f.write_str(path),
             (Zone::Central, path) => write!(f, "central:{path}"),
+            (Zone::Granted, path) => write!(f, "/{path}"),
         }
     }
 }
@@ -212,17 +219,25 @@ mod tests {
 
     #[test]
     fn what_leaves_the_zones_is_outside() {
-        for text in [
-            "../x",
-            "a/../../x",
-            "/etc/passwd",
-            "/home/u/p-private/x",
-            "/home/u/p/../x",
-            "central:../x",
-            "/..",
-        ] {
+        for text in ["../x", "a/../../x", "central:../x", "/..", "/usr/../../x"] {
             assert!(matches!(roots().parse(text), Err(PathError::Outside(_))), "{text}");
         }
+    }
+
+    #[test]
+    fn an_absolute_path_below_neither_root_is_for_the_policy() {
+        for (text, path) in [
+            ("/usr/include//stdio.h", "/usr/include/stdio.h"),
+            ("/home/u/p-private/x", "/home/u/p-private/x"),
+            ("/home/u/p/../x", "/home/u/x"),
+            ("/", "/"),
+        ] {
+            let parsed = roots().parse(text).unwrap();
+            assert_eq!((parsed.zone(), parsed.to_string().as_str()), (Zone::Granted, path));
+            assert_eq!(roots().absolute(&parsed), path);
+        }
+        let raw = RawZonePath { zone: Zone::Granted, relative: "/usr".into() };
+        assert!(ZonePath::try_from(raw).is_err());
     }
 
     #[test]
@@ -239,7 +254,7 @@ mod tests {
     #[test]
     fn a_path_reads_back_as_it_was_shown() {
         for path in ["", "a", "central:odd", "project:odd", "with space\nand newline"] {
-            for zone in [Zone::Project, Zone::Central] {
+            for zone in [Zone::Project, Zone::Central, Zone::Granted] {
                 let path = ZonePath::new(zone, path).unwrap();
                 assert_eq!(roots().parse(&path.to_string()).unwrap(), path);
             }

@@ -1,88 +1,11 @@
 //! What the broker answers.
 
-use crate::request::{TooLarge, at_most, limit};
-use crate::{
-    AttackReport, CallId, Challenge, Digest, Hello, LayerSet, Machine, Opened, Standing, Ungranted, ZonePath,
-};
+use crate::digest::Digest;
+use crate::limit::{self, TooLarge, at_most};
+use crate::path::ZonePath;
+use crate::request::CallId;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-
-/// A frame from the broker.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum FromBroker {
-    /// First frame of a connection.
-    Hello(Hello),
-    /// Answers [`ToBroker::Probe`](crate::ToBroker::Probe).
-    Probed(Machine),
-    /// The session is open.
-    Opened(Opened),
-    /// Live output of a command.
-    Output {
-        /// Which call.
-        call: CallId,
-        /// Whether this is standard error; a terminal has only standard output.
-        stderr: bool,
-        /// Counts the chunks of a call, both streams together, from 0.
-        sequence: u64,
-        /// At most [`limit::CHUNK`] bytes, as they came.
-        #[serde(with = "serde_bytes")]
-        bytes: Vec<u8>,
-    },
-    /// The broker has taken this many bytes of a call's standard input and will take as many more.
-    InputCredit {
-        /// Which call.
-        call: CallId,
-        /// How many bytes.
-        bytes: u32,
-    },
-    /// A piece of a file tool's answer. The pieces of a call, joined, are an encoded [`FileAnswer`]. The broker
-    /// passes them on unread: they come from the file worker, which it does not believe.
-    Part {
-        /// Which call.
-        call: CallId,
-        /// The piece.
-        #[serde(with = "serde_bytes")]
-        bytes: Vec<u8>,
-    },
-    /// A call has ended. Its process tree is dead, unless it is in the background now.
-    Done {
-        /// Which call.
-        call: CallId,
-        /// How it ended.
-        outcome: Outcome,
-        /// What it used.
-        usage: Usage,
-        /// The layers that were in force around it.
-        layers: LayerSet,
-    },
-    /// The connection ends: the client broke the protocol, or the session cannot go on.
-    Fault(Failed),
-    /// A self-attack has ended.
-    Attacked {
-        /// Which call it was.
-        call: CallId,
-        /// Every attack and what came of it.
-        reports: Vec<AttackReport>,
-    },
-    /// A call waits for an answer; nothing of it has started. A call is asked about at most once.
-    Asked {
-        /// Which call.
-        call: CallId,
-        /// What is asked.
-        challenge: Challenge,
-    },
-    /// An answer was not taken.
-    Ungranted(Ungranted),
-    /// The grants that last for the session.
-    Grants(Vec<Standing>),
-    /// What became of a text that the client wanted kept.
-    Kept {
-        /// The effect's call.
-        call: CallId,
-        /// Where it stands; absent where nothing was kept.
-        spill: Option<Spill>,
-    },
-}
 
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,7 +14,7 @@ pub enum Outcome {
     Ran(Ran),
     /// A file tool answered, in the parts sent before.
     Answered,
-    /// The policy said no, and nothing was done.
+    /// The policy denied it, and nothing was done.
     Refused(Refused),
     /// The work could not be done.
     Failed(Failed),
@@ -106,12 +29,25 @@ pub enum Outcome {
 pub struct Ran {
     /// How it ended.
     pub ended: Ended,
-    /// What it printed, both streams as they came.
+    /// What it printed: both streams as they came, or standard output alone where they are kept apart.
     pub output: Captured,
-    /// Where all of the output stands, when it is more than `output` holds.
+    /// Where all of it stands, when it is more than `output` holds.
     pub spill: Option<Spill>,
+    /// Standard error, where it is kept apart.
+    pub stderr: Option<Box<Stderr>>,
     /// The time limit that was in force, in seconds; it may be less than was asked for.
     pub timeout_s: Option<u32>,
+    /// A profile with which a program would be there that this cell does not have.
+    pub profile: Option<String>,
+}
+
+/// What a command printed to standard error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stderr {
+    /// The kept part.
+    pub output: Captured,
+    /// Where all of it stands, when it is more than `output` holds.
+    pub spill: Option<Spill>,
 }
 
 /// How a command ended.
@@ -150,6 +86,10 @@ pub enum Limit {
     Processes,
     /// Bytes written.
     Written,
+    /// The share of the machine's memory.
+    MemoryShare,
+    /// The share of the free space of a root's file system.
+    DiskShare,
 }
 
 impl Limit {
@@ -162,6 +102,8 @@ impl Limit {
             Limit::FileSize => "file_size",
             Limit::Processes => "processes",
             Limit::Written => "written",
+            Limit::MemoryShare => "memory_share",
+            Limit::DiskShare => "disk_share",
         }
     }
 }
@@ -209,7 +151,7 @@ pub struct Usage {
     pub stderr_bytes: u64,
 }
 
-/// The policy said no.
+/// The policy denied it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
 #[error("refused by policy rule `{rule}`: {why}")]
 pub struct Refused {
@@ -229,6 +171,18 @@ pub struct Failed {
     pub kind: ErrorKind,
     /// For people: what happened, why, what to do.
     pub message: String,
+}
+
+impl Failed {
+    /// The caller asked for what cannot be.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self { kind: ErrorKind::InvalidInput, message: message.into() }
+    }
+
+    /// Lazaret or its machine failed, whatever was asked.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self { kind: ErrorKind::Internal, message: message.into() }
+    }
 }
 
 /// Our machinery failed; the session may go on.
@@ -595,7 +549,7 @@ pub struct Changes {
 pub struct Change {
     /// Its number.
     pub number: u64,
-    /// The session that made it, as [`Opened`] and the audit name it.
+    /// The session that made it, as [`Opened`](crate::Opened) and the audit name it.
     pub session: String,
     /// The call that made it; numbers of calls begin anew with each session.
     pub call: CallId,

@@ -1,177 +1,18 @@
-//! What may be asked of the broker. The broker answers each of these in one place, `executor/src/broker/session.rs`.
+//! What may be asked of the broker. The broker answers each of these in one place, `executor/src/plan.rs`.
 
-use crate::{Digest, Effect, Framework, Grant, Hello, Open, Risk, Zone, ZonePath};
+use crate::command::Bash;
+use crate::digest::Digest;
+use crate::effect::Effect;
+use crate::limit::{self, TooLarge, at_least_one, at_most, in_range};
+use crate::path::ZonePath;
+use crate::scope::Risk;
+use crate::service::Service;
+use crate::state::State;
+use crate::suite::Framework;
 use serde::{Deserialize, Serialize};
-use serde_bytes::ByteBuf;
-use thiserror::Error;
-
-/// Limits at the border: what is larger is refused as a whole.
-pub mod limit {
-    /// Bytes of all arguments together, and of a shell command. The kernel's own limit on one argument is 128 KiB
-    /// (`MAX_ARG_STRLEN` in `linux/binfmts.h`).
-    pub const COMMAND: usize = 128 * 1024 - 1;
-    /// Arguments of one command.
-    pub const ARGUMENTS: usize = 4096;
-    /// Bytes that one `file_write` may write, and that one `file_edit` may carry.
-    pub const CONTENT: usize = 1_000_000;
-    /// Bytes of a file that one `file_read` answers with; the rest is named in a note.
-    pub const READ: usize = 1 << 20;
-    /// Bytes of the encoded answer of a file tool, over all its parts.
-    pub const ANSWER: usize = 4 << 20;
-    /// Bytes of all hunks that say what a write or an edit has changed, old and new together.
-    pub const HUNKS: usize = 64 * 1024;
-    /// Replacements in one `file_edit`.
-    pub const EDITS: usize = 256;
-    /// Bytes of a pattern of `glob` or `grep`.
-    pub const PATTERN: usize = 4096;
-    /// Entries that `file_list` and `glob`, and lines that `grep`, answer with.
-    pub const ENTRIES: u32 = 10_000;
-    /// Files that `grep` names because it searched them in part.
-    pub const IN_PART: usize = 20;
-    /// Calls under way at once on one connection.
-    pub const CALLS: usize = 64;
-    /// Bytes of live output a call may send before the client gives more credit.
-    pub const OUTPUT_WINDOW: u32 = 256 * 1024;
-    /// Bytes of standard input a client may send before the broker gives more credit.
-    pub const INPUT_WINDOW: u32 = 256 * 1024;
-    /// Bytes of output or input in one frame.
-    pub const CHUNK: usize = 64 * 1024;
-    /// Background processes alive at once in one session.
-    pub const BACKGROUND: usize = 16;
-    /// Background processes that a session lists; of more, the one that ended longest ago is forgotten.
-    pub const BACKGROUND_LISTED: usize = 64;
-    /// Bytes of a background process's output that one answer holds.
-    pub const LOG: u32 = 64 * 1024;
-    /// Changes that one `history` answers with.
-    pub const CHANGES: u32 = 1000;
-    /// Longest time limit, in seconds; a policy may set a shorter one.
-    pub const TIMEOUT_S: u32 = 86_400;
-    /// Permissions of a scope.
-    pub const PERMISSIONS: usize = 256;
-    /// Globs of one permission.
-    pub const SCOPE_PATHS: usize = 64;
-    /// Bytes of one such glob.
-    pub const SCOPE_PATH: usize = 1024;
-    /// Bytes of a tool's name.
-    pub const TOOL_NAME: usize = 128;
-    /// Bytes of what one small tool keeps.
-    pub const STATE: usize = 256 * 1024;
-    /// Effects of which the client may still have texts kept; of more, the oldest may not any more.
-    pub const KEEPS: usize = 64;
-    /// Bytes of such texts that a session keeps in all, each file counted as at least [`KEPT_BLOCK`]. One of them is
-    /// kept up to the policy's `spill`, as a command's output is.
-    pub const KEPT: u64 = 64 << 20;
-    /// What a file takes on a disk at least.
-    pub const KEPT_BLOCK: u64 = 4096;
-}
 
 /// A client's number for one call, unique on its connection while the call is under way.
 pub type CallId = u64;
-
-/// A frame to the broker.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ToBroker {
-    /// First frame of a connection.
-    Hello(Hello),
-    /// Asks what this machine offers. Allowed once greeted, before a session is open.
-    Probe,
-    /// Opens the session.
-    Open(Open),
-    /// Starts a call.
-    Call {
-        /// The client's number for it.
-        call: CallId,
-        /// What to do.
-        request: Request,
-    },
-    /// Bytes for the standard input of a call, within its window.
-    Input {
-        /// Which call.
-        call: CallId,
-        /// At most [`limit::CHUNK`] bytes.
-        #[serde(with = "serde_bytes")]
-        bytes: Vec<u8>,
-    },
-    /// Ends the standard input of a call.
-    InputEnd {
-        /// Which call.
-        call: CallId,
-    },
-    /// The client's window changed its size.
-    Resize {
-        /// Which call; it must have a terminal.
-        call: CallId,
-        /// Rows of characters.
-        rows: u16,
-        /// Columns of characters.
-        columns: u16,
-    },
-    /// Sends a signal to the main process of a call.
-    Signal {
-        /// Which call.
-        call: CallId,
-        /// Which signal.
-        signal: Signal,
-    },
-    /// The client has taken this many bytes of a call's live output and will take as many more.
-    Credit {
-        /// Which call.
-        call: CallId,
-        /// How many bytes.
-        bytes: u32,
-    },
-    /// Ends a call: its process tree is killed, and its outcome says so.
-    Cancel {
-        /// Which call.
-        call: CallId,
-    },
-    /// Has the broker attack a cell of this session. Allowed while no call is under way; it is a call itself until
-    /// [`FromBroker::Attacked`](crate::FromBroker::Attacked), or a `Done` that says why not, ends it.
-    Attack {
-        /// The client's number for it.
-        call: CallId,
-    },
-    /// Says yes to a call that waits for an answer. One that is not taken is answered by
-    /// [`FromBroker::Ungranted`](crate::FromBroker::Ungranted).
-    Grant(Grant),
-    /// Says no to a call that waits for an answer.
-    Refuse {
-        /// Which call.
-        call: CallId,
-    },
-    /// Asks for the grants that last for the session.
-    Grants,
-    /// Takes one of them back; answered like [`ToBroker::Grants`].
-    Revoke {
-        /// Which, by its number.
-        grant: u64,
-    },
-    /// A piece of a text that an effect has brought the client, to be kept where `file_read` opens it. The effect's call must
-    /// have ended as [`Outcome::Granted`](crate::Outcome::Granted), and has one text. The last piece is answered by
-    /// [`FromBroker::Kept`](crate::FromBroker::Kept).
-    Keep {
-        /// The effect's call.
-        call: CallId,
-        /// At most [`limit::CHUNK`] bytes.
-        #[serde(with = "serde_bytes")]
-        bytes: Vec<u8>,
-        /// Whether nothing more comes.
-        last: bool,
-    },
-}
-
-/// Signals a client may send to what it started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Signal {
-    /// `SIGINT`.
-    Interrupt,
-    /// `SIGTERM`.
-    Terminate,
-    /// `SIGHUP`.
-    Hangup,
-    /// `SIGQUIT`.
-    Quit,
-}
 
 /// One tool call. Names are those of the tools.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -192,58 +33,7 @@ pub enum Request {
     FileBytes(FileBytes),
     State(State),
     Effect(Effect),
-}
-
-/// Runs a command in a cell.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Bash {
-    /// What to run.
-    pub command: Command,
-    /// Working directory; the project root if absent.
-    pub directory: Option<ZonePath>,
-    /// Wall time in seconds, 1 to [`limit::TIMEOUT_S`]; the policy's default if absent, and never above its maximum.
-    /// For a call with a terminal, absent means none, but for what the session's scope says.
-    pub timeout_s: Option<u32>,
-    /// Ends the call after this many seconds without output.
-    pub idle_timeout_s: Option<u32>,
-    /// Where standard input comes from.
-    pub stdin: Stdin,
-    /// Whether output is also sent while it comes, as [`FromBroker::Output`](crate::FromBroker::Output).
-    pub live: bool,
-    /// Whether the call is answered at once and its processes live on, until they end, are killed, or the session ends.
-    /// Then there is no time limit unless `timeout_s` asks for one or the session's scope has one, no standard input, and no live output.
-    pub background: bool,
-}
-
-/// A command line.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Command {
-    /// For `bash -c`.
-    Shell(String),
-    /// A program, found by the cell's `PATH`, and its arguments. Not empty.
-    Arguments(Vec<ByteBuf>),
-}
-
-/// Where a command's standard input comes from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Stdin {
-    /// `/dev/null`.
-    Null,
-    /// A pipe fed by [`ToBroker::Input`].
-    Stream,
-    /// A pseudo-terminal of its own: it is standard input, output and error, and the command's controlling terminal.
-    Terminal(Terminal),
-}
-
-/// A terminal's first state.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Terminal {
-    /// Rows of characters.
-    pub rows: u16,
-    /// Columns of characters.
-    pub columns: u16,
-    /// Value of `TERM`: letters, digits, `+`, `-`, `.`, `_`.
-    pub term: String,
+    Service(Service),
 }
 
 /// Reads a regular file, or part of it by lines.
@@ -351,6 +141,17 @@ pub struct Grep {
     pub context: u16,
     /// At most this many matching lines, up to [`limit::ENTRIES`].
     pub limit: u32,
+    /// In which order files are searched, and so which of them an answer with a limit has.
+    pub sort: GrepSort,
+}
+
+/// An order of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum GrepSort {
+    /// By their paths.
+    Path,
+    /// The one changed last first.
+    Modified,
 }
 
 /// Reads the output of a background process.
@@ -400,113 +201,6 @@ pub struct FileBytes {
     pub limit: u32,
 }
 
-/// Reads or replaces what a small tool keeps between calls: one file for each kind, below `central:state`. It is no secret
-/// and no authority: a command may write there too.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct State {
-    /// The tool that asks. It decides which file.
-    pub tool: StateTool,
-    /// What to replace it with; absent, it is read.
-    pub change: Option<StateChange>,
-}
-
-/// The tools that keep something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)] // Each is the tool of its name.
-pub enum StateTool {
-    TodoRead,
-    TodoWrite,
-    Memory,
-    GoalCreate,
-    GoalSwitch,
-    GoalComplete,
-    GoalList,
-    Checkpoint,
-}
-
-/// A new state.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StateChange {
-    /// All of it, at most [`limit::STATE`] bytes.
-    #[serde(with = "serde_bytes")]
-    pub content: Vec<u8>,
-    /// Digest of the state it replaces; absent, there must be none.
-    pub expected_sha256: Option<Digest>,
-}
-
-impl StateTool {
-    /// Every tool, in the order of their numbers.
-    pub const ALL: [StateTool; 8] = [
-        StateTool::TodoRead,
-        StateTool::TodoWrite,
-        StateTool::Memory,
-        StateTool::GoalCreate,
-        StateTool::GoalSwitch,
-        StateTool::GoalComplete,
-        StateTool::GoalList,
-        StateTool::Checkpoint,
-    ];
-
-    /// The tool's canonical name.
-    pub fn name(self) -> &'static str {
-        match self {
-            StateTool::TodoRead => "todo_read",
-            StateTool::TodoWrite => "todo_write",
-            StateTool::Memory => "memory",
-            StateTool::GoalCreate => "goal_create",
-            StateTool::GoalSwitch => "goal_switch",
-            StateTool::GoalComplete => "goal_complete",
-            StateTool::GoalList => "goal_list",
-            StateTool::Checkpoint => "checkpoint",
-        }
-    }
-
-    /// The file of its state, below the central root.
-    pub fn file(self) -> &'static str {
-        match self {
-            StateTool::TodoRead | StateTool::TodoWrite => "state/todo.json",
-            StateTool::Memory => "state/memory.json",
-            StateTool::GoalCreate
-            | StateTool::GoalSwitch
-            | StateTool::GoalComplete
-            | StateTool::GoalList
-            | StateTool::Checkpoint => "state/goals.json",
-        }
-    }
-
-    /// Whether it only reads.
-    pub fn only_reads(self) -> bool {
-        matches!(self, StateTool::TodoRead | StateTool::GoalList)
-    }
-}
-
-impl State {
-    /// The file of its state.
-    pub fn path(&self) -> ZonePath {
-        ZonePath::known(Zone::Central, self.tool.file())
-    }
-
-    fn check(&self) -> Result<(), TooLarge> {
-        match &self.change {
-            Some(_) if self.tool.only_reads() => {
-                Err(TooLarge { field: "change", rule: format!("`{}` only reads", self.tool.name()) })
-            }
-            Some(change) => at_most("content", change.content.len(), limit::STATE, "bytes"),
-            None => Ok(()),
-        }
-    }
-}
-
-/// A request is over one of the limits of [`limit`].
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{field}: {rule}")]
-pub struct TooLarge {
-    /// The field at fault.
-    pub field: &'static str,
-    /// What is asked of it.
-    pub rule: String,
-}
-
 impl Request {
     /// Checks every limit of [`limit`] that the type does not hold by itself.
     pub fn check(&self) -> Result<(), TooLarge> {
@@ -536,12 +230,13 @@ impl Request {
             Request::BackgroundList | Request::BackgroundKill(_) | Request::Undo(_) => Ok(()),
             Request::FileBytes(bytes) => in_range("limit", bytes.limit.into(), 1, limit::READ as u64),
             Request::State(state) => state.check(),
-            Request::Effect(effect) => effect.check(),
+            Request::Effect(effect) => effect.check(&Request::TOOLS),
+            Request::Service(service) => service.check(),
         }
     }
 
-    /// Names of the broker's own tools; the others are those of [`StateTool`].
-    pub const TOOLS: [&'static str; 13] = [
+    /// Names of the broker's own tools; the others are those of [`StateTool`](crate::StateTool).
+    pub const TOOLS: [&'static str; 14] = [
         "bash",
         "file_read",
         "file_write",
@@ -555,6 +250,7 @@ impl Request {
         "history",
         "undo",
         "view_image",
+        "service",
     ];
 
     /// The tool's name in policies, results and the audit.
@@ -575,6 +271,7 @@ impl Request {
             Request::FileBytes(_) => "view_image",
             Request::State(state) => state.tool.name(),
             Request::Effect(effect) => effect.tool(),
+            Request::Service(_) => "service",
         }
     }
 
@@ -587,10 +284,32 @@ impl Request {
         }
     }
 
+    /// The command it runs, if it runs one.
+    pub fn command(&self) -> Option<&Bash> {
+        match self {
+            Request::Bash(bash) => Some(bash),
+            Request::FileRead(_)
+            | Request::FileWrite(_)
+            | Request::FileEdit(_)
+            | Request::FileList(_)
+            | Request::Glob(_)
+            | Request::Grep(_)
+            | Request::BackgroundList
+            | Request::BackgroundLog(_)
+            | Request::BackgroundKill(_)
+            | Request::History(_)
+            | Request::Undo(_)
+            | Request::FileBytes(_)
+            | Request::State(_)
+            | Request::Effect(_)
+            | Request::Service(_) => None,
+        }
+    }
+
     /// How much harm the tool can do.
     pub fn risk(&self) -> Risk {
         match self {
-            Request::Bash(_) => Risk::High,
+            Request::Bash(_) | Request::Service(_) => Risk::High,
             Request::FileWrite(_) | Request::FileEdit(_) | Request::Undo(_) => Risk::Medium,
             Request::FileRead(_) | Request::FileList(_) | Request::Glob(_) | Request::Grep(_) => Risk::Low,
             Request::FileBytes(_) | Request::State(_) => Risk::Low,
@@ -599,54 +318,6 @@ impl Request {
             Request::History(_) => Risk::Low,
             Request::Effect(effect) => effect.risk(),
         }
-    }
-}
-
-impl Bash {
-    fn check(&self) -> Result<(), TooLarge> {
-        match &self.command {
-            Command::Shell(text) => {
-                at_most("command", text.len(), limit::COMMAND, "bytes")?;
-                no_nul("command", text.as_bytes())?;
-            }
-            Command::Arguments(arguments) => {
-                if arguments.is_empty() {
-                    return Err(TooLarge { field: "command", rule: "it names no program".into() });
-                }
-                let bytes = arguments.iter().map(|argument| argument.len() + 1).sum();
-                at_most("command", arguments.len(), limit::ARGUMENTS, "arguments")
-                    .and(at_most("command", bytes, limit::COMMAND, "bytes"))
-                    .map_err(|error| TooLarge {
-                        rule: error.rule + "; hand over more by a file or a pipe",
-                        ..error
-                    })?;
-                arguments.iter().try_for_each(|argument| no_nul("command", argument))?;
-            }
-        }
-        for (field, seconds) in [("timeout", self.timeout_s), ("idle_timeout", self.idle_timeout_s)] {
-            if let Some(seconds) = seconds {
-                in_range(field, seconds.into(), 1, limit::TIMEOUT_S.into())?;
-            }
-        }
-        match &self.stdin {
-            Stdin::Stream | Stdin::Terminal(_) if self.background => Err(TooLarge {
-                field: "background",
-                rule: "a background process has no standard input".into(),
-            }),
-            Stdin::Null | Stdin::Stream => Ok(()),
-            Stdin::Terminal(terminal) => terminal.check(),
-        }
-    }
-}
-
-impl Terminal {
-    fn check(&self) -> Result<(), TooLarge> {
-        at_most("term", self.term.len(), 64, "bytes")?;
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"+-._".contains(&byte);
-        if self.term.bytes().all(allowed) {
-            return Ok(());
-        }
-        Err(TooLarge { field: "term", rule: "only letters, digits, '+', '-', '.' and '_'".into() })
     }
 }
 
@@ -670,35 +341,12 @@ impl FileEdit {
     }
 }
 
-pub(crate) fn at_most(field: &'static str, got: usize, most: usize, unit: &str) -> Result<(), TooLarge> {
-    if got <= most {
-        return Ok(());
-    }
-    Err(TooLarge { field, rule: format!("at most {most} {unit}, this has {got}") })
-}
-
-pub(crate) fn in_range(field: &'static str, got: u64, least: u64, most: u64) -> Result<(), TooLarge> {
-    if (least..=most).contains(&got) {
-        return Ok(());
-    }
-    Err(TooLarge { field, rule: format!("a whole number between {least} and {most}, this is {got}") })
-}
-
-fn at_least_one(field: &'static str, got: Option<u64>) -> Result<(), TooLarge> {
-    in_range(field, got.unwrap_or(1), 1, u64::MAX)
-}
-
-fn no_nul(field: &'static str, bytes: &[u8]) -> Result<(), TooLarge> {
-    if bytes.contains(&0) {
-        return Err(TooLarge { field, rule: "a command cannot contain a NUL byte".into() });
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Zone;
+    use crate::command::{Command, Stdin, Terminal};
+    use crate::path::Zone;
+    use serde_bytes::ByteBuf;
 
     fn shell(text: String) -> Request {
         Request::Bash(Bash {
@@ -709,7 +357,23 @@ mod tests {
             stdin: Stdin::Null,
             live: false,
             background: false,
+            split: false,
         })
+    }
+
+    #[test]
+    fn streams_are_apart_only_where_there_are_two() {
+        let terminal = Terminal { rows: 1, columns: 1, term: "xterm".into() };
+        for (stdin, background, fits) in [
+            (Stdin::Null, false, true),
+            (Stdin::Stream, false, true),
+            (Stdin::Terminal(terminal), false, false),
+            (Stdin::Null, true, false),
+        ] {
+            let Request::Bash(bash) = shell("x".into()) else { unreachable!() };
+            let request = Request::Bash(Bash { stdin, background, split: true, ..bash });
+            assert_eq!(request.check().is_ok(), fits, "{request:?}");
+        }
     }
 
     #[test]
@@ -746,8 +410,17 @@ mod tests {
         let many = |count| Bash { command: Command::Arguments(vec![ByteBuf::new(); count]), ..bash.clone() };
         assert!(many(limit::ARGUMENTS).check().is_ok());
         let over = many(limit::ARGUMENTS + 1).check().unwrap_err().to_string();
-        let want = "command: at most 4096 arguments, this has 4097; hand over more by a file or a pipe";
+        let want = "command: at most 65536 arguments, this has 65537; hand over more by a file or a pipe";
         assert_eq!(over, want);
+        let sized = |sizes: &[usize]| {
+            let arguments = sizes.iter().map(|size| ByteBuf::from(vec![b'x'; *size])).collect();
+            Bash { command: Command::Arguments(arguments), ..bash.clone() }.check()
+        };
+        assert!(sized(&[limit::ARGUMENT]).is_ok() && sized(&[limit::ARGUMENT + 1]).is_err());
+        let parts = 10;
+        let each = limit::COMMAND / parts - limit::ARGUMENT_COST;
+        assert!(sized(&vec![each; parts]).is_ok());
+        assert!(sized(&[vec![each; parts - 1], vec![each + 1]].concat()).is_err());
         let terminal = Terminal { rows: 1, columns: 1, term: "x;rm".into() };
         assert!(Bash { stdin: Stdin::Terminal(terminal), ..bash.clone() }.check().is_err());
         let background = Bash { background: true, ..bash };

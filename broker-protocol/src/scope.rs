@@ -1,6 +1,6 @@
 //! What a session asks to be narrowed to, and how much it asks before it acts. A session never widens its policy.
 
-use crate::request::{TooLarge, at_most, in_range, limit};
+use crate::limit::{self, TooLarge, at_most, in_range};
 use serde::{Deserialize, Serialize};
 
 /// How much is asked before a call runs. Ordered: a later one asks less.
@@ -77,7 +77,7 @@ pub struct Permission {
     pub tool: String,
     /// Whether it may be used at all.
     pub allowed: bool,
-    /// Globs of the paths it may touch, such as `src/**` and `central:notes/**`; empty means all of both zones. At most
+    /// Globs of the paths it may touch, such as `src/**` and `central:notes/**`; empty means all zones. At most
     /// [`limit::SCOPE_PATHS`], each of at most [`limit::SCOPE_PATH`] bytes.
     pub paths: Vec<String>,
     /// Most wall seconds of one call, 1 to [`limit::TIMEOUT_S`].

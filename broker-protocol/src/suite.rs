@@ -1,7 +1,7 @@
 //! Test suites: the command for each runner. They stand here so that the broker knows one when it sees it, and need not
 //! believe a client that a command is no more than that.
 
-use crate::{Bash, Command, Stdin};
+use crate::command::{Bash, Command, Stdin};
 use serde_bytes::ByteBuf;
 
 /// A test runner.
@@ -91,6 +91,7 @@ mod tests {
             stdin: Stdin::Null,
             live: false,
             background: false,
+            split: false,
         };
         for framework in Framework::ALL {
             let suite = bash(framework.command());

@@ -1,20 +1,19 @@
 //! Listening on a socket path, for clients that do not start the executor themselves.
 
-use crate::broker::User;
-use crate::cell::descriptors::keep_only;
-use crate::rest::Rest;
-use crate::sys::{self, Fork};
+use crate::private_directory;
+use crate::serve;
+use crate::user::User;
+use executor_layers::descriptors::keep_only;
+use executor_sys::idle::IdleTrim;
+use executor_sys::message;
+use executor_sys::process::{Fork, euid, fork, wait_any};
 use interprocess::local_socket::traits::ListenerExt as _;
 use interprocess::local_socket::{GenericFilePath, ListenerOptions, Stream, ToFsName};
 use interprocess::os::unix::local_socket::ListenerOptionsExt;
 use nix::sys::prctl;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
-use nix::sys::wait::{WaitPidFlag, waitpid};
-use nix::unistd::Pid;
-use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process::exit;
 use std::time::Duration;
@@ -27,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// # Errors
 /// The directory is not private, or the socket cannot be made.
 pub fn serve(path: &Path, user: &User) -> io::Result<()> {
-    private_directory(path)?;
+    private_directory::make(path)?;
     let listener =
         ListenerOptions::new().name(path.to_fs_name::<GenericFilePath>()?).mode(0o600).create_sync()?;
     for client in listener.incoming() {
@@ -43,20 +42,20 @@ pub fn serve(path: &Path, user: &User) -> io::Result<()> {
     Ok(())
 }
 
-/// Serves each client whose connected socket is handed over `door`, until nobody can hand one over any more. For a client
+/// Serves each client whose connected socket comes over `clients`, until nobody can hand one over any more. For a client
 /// that must not start programs and may need a second session.
 ///
 /// # Errors
-/// `door` is no socket, or what comes over it is no client.
-pub fn serve_handed(door: OwnedFd, user: &User) -> io::Result<()> {
-    prctl::set_name(c"lazaret-door")?;
+/// `clients` is no socket, or what comes over it is no client.
+pub fn serve_handed_over(clients: OwnedFd, user: &User) -> io::Result<()> {
+    prctl::set_name(c"lazaret-spawner")?;
     prctl::set_dumpable(false)?;
-    let mut rest = Rest::default();
+    let mut idle = IdleTrim::default();
     loop {
-        rest.before_reading(&door);
-        let (bytes, mut clients) = sys::receive(door.as_fd(), &mut [0], 0)?;
+        idle.wait_readable(&clients);
+        let (bytes, mut fds) = message::receive_waiting(clients.as_fd(), &mut [0])?;
         reap();
-        match (bytes, clients.pop()) {
+        match (bytes, fds.pop()) {
             (0, _) => return Ok(()),
             (_, Some(client)) => serve_apart(client, user)?,
             (_, None) => return Err(io::Error::other("a message without a client")),
@@ -65,43 +64,41 @@ pub fn serve_handed(door: OwnedFd, user: &User) -> io::Result<()> {
 }
 
 fn reap() {
-    while waitpid(None::<Pid>, Some(WaitPidFlag::WNOHANG)).is_ok_and(|status| status.pid().is_some()) {}
+    while let Ok(Some(_)) = wait_any(false) {}
 }
 
 /// Serves a client in a process of its own.
 fn serve_apart(client: OwnedFd, user: &User) -> io::Result<()> {
-    if let Fork::Parent(_) = sys::fork(0)? {
+    if let Fork::Parent(_) = fork(0)? {
         return Ok(());
     }
     // The way to further clients is the parent's.
-    keep_only(&[client.as_fd()], user.ablation.descriptors())
-        .map_err(|error| io::Error::other(error.to_string()))?;
-    let own = user.clone();
-    let served = crate::serve(client, own);
+    let kept: Vec<BorrowedFd> = [client.as_fd()].into_iter().chain(user.worker.file()).collect();
+    keep_only(&kept, user.ablation.descriptors()).map_err(|error| io::Error::other(error.to_string()))?;
+    let served = serve_client(client, user.clone());
     // Not by return: the listener, which is the parent's, would remove the socket's name.
     exit(i32::from(served.is_err()))
 }
 
-/// The directory of a socket, made if it is missing: its owner is who runs this, and nobody else may enter.
-pub fn private_directory(path: &Path) -> io::Result<()> {
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if !directory.exists() {
-        DirBuilder::new().mode(0o700).create(directory)?;
-    }
-    let metadata = fs::metadata(directory)?;
-    if metadata.uid() != sys::euid() || metadata.mode() & 0o077 != 0 {
-        let what = format!("{} must belong to you and have mode 0700", directory.display());
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
-    }
-    Ok(())
+/// Serves the one client at the other end of `socket`, if it is this user's.
+pub fn serve_client(socket: OwnedFd, user: User) -> io::Result<()> {
+    check_peer(&socket)?;
+    prctl::set_name(c"lazaret-executor")?;
+    // Away from the caller's terminal: its Control-C is for the client, which passes it on. The leader of a group has
+    // a session or a shell's job of its own already.
+    let _ = nix::unistd::setsid();
+    prctl::set_dumpable(false)?;
+    // What a killed warden leaves behind comes here and not to init.
+    prctl::set_child_subreaper(true)?;
+    serve::serve(socket, user)
 }
 
 /// Refuses a client with another user id.
-pub fn check_peer(socket: &OwnedFd) -> io::Result<()> {
+fn check_peer(socket: &OwnedFd) -> io::Result<()> {
     let peer = getsockopt(&socket.as_fd(), PeerCredentials)?;
-    if peer.uid() == sys::euid() {
+    if peer.uid() == euid() {
         return Ok(());
     }
-    let what = format!("the client has the user id {}, this executor {}", peer.uid(), sys::euid());
+    let what = format!("the client has the user id {}, this executor {}", peer.uid(), euid());
     Err(io::Error::new(io::ErrorKind::PermissionDenied, what))
 }

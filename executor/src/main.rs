@@ -1,55 +1,79 @@
 #![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
 
-mod broker;
-mod warden;
-mod cell;
-mod work;
-mod attack;
 mod listen;
-mod rest;
-mod sys;
+mod serve;
+mod connection;
+mod session;
+mod authorise;
+mod plan;
+mod pool;
+mod ready_cells;
+mod streams;
+mod call;
+mod input;
+mod relay;
+mod files;
+mod background;
+mod approvals;
+mod approvers;
+mod approver_peer;
+mod kept_texts;
+mod capture;
+mod account;
+mod missing_program;
+mod open;
+mod machine;
+mod roots;
+mod caches;
+mod central_owner;
+mod user;
+mod private_directory;
+mod poll;
+mod fault;
 
-use broker::User;
 use broker_protocol::Layer;
-use cell::ablation::Ablation;
-use cell::descriptors;
-use nix::sys::prctl;
-use nix::unistd::{Uid, User as Account};
+use executor_layers::ablation::Ablation;
+use executor_layers::descriptors;
+use executor_layers::environment::Variables;
+use executor_layers::error::LayerError;
+use executor_sys::{fd, process};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use user::User;
 
 const HELP: &str = "\
-lazaret-executor: the privilege broker of Lazaret. `lazaret` starts it; nobody types it.
+lazaret-executor: the privilege broker of Lazaret. `lazaret` starts it; it is not meant to be typed.
 
 Usage:
   lazaret-executor broker                serve one client; the connected socket is standard input
-  lazaret-executor door                  serve every client whose connected socket comes over standard input
+  lazaret-executor spawner               serve every client whose connected socket comes over standard input
   lazaret-executor listen --socket PATH  serve every client that connects to PATH, each in a process of its own
   lazaret-executor --help | --version
 
 The directory of PATH must belong to you and be closed to others (mode 0700); it is made if it is missing.
-A client must have the same user id. Policies are read from /etc/lazaret/policy.toml and
-${XDG_CONFIG_HOME:-~/.config}/lazaret/policy.toml.
+A client must have the same user id. The file worker, `lazaret-worker`, must lie beside this program. Policies are
+read from /etc/lazaret/policy.toml and ${XDG_CONFIG_HOME:-~/.config}/lazaret/policy.toml.
 
-Exit codes: 0 the client has left, 1 the executor failed, 2 it was called wrongly.
+Exit codes: 0 the client has left, 1 the executor failed, 2 wrong usage.
 ";
 
 /// What the command line asks for.
 enum Task {
     Broker,
-    Door,
+    Spawner,
     Listen(PathBuf),
-    Say(String),
+    Print(String),
 }
 
 fn main() -> ExitCode {
     let task = match parse(std::env::args_os().skip(1).collect()) {
         Ok(task) => task,
-        Err(what) => {
-            eprintln!("lazaret-executor: {what}; see lazaret-executor --help");
+        Err(message) => {
+            eprintln!("lazaret-executor: {message}; see lazaret-executor --help");
             return ExitCode::from(2);
         }
     };
@@ -66,68 +90,56 @@ fn parse(arguments: Vec<OsString>) -> Result<Task, String> {
     let words: Vec<&str> = arguments.iter().map(|word| word.to_str().unwrap_or("\u{fffd}")).collect();
     match words[..] {
         ["broker"] => Ok(Task::Broker),
-        ["door"] => Ok(Task::Door),
+        ["spawner"] => Ok(Task::Spawner),
         ["listen", "--socket", _] => Ok(Task::Listen(PathBuf::from(&arguments[2]))),
-        ["--help" | "-h" | "help"] => Ok(Task::Say(HELP.into())),
-        ["--version" | "-V"] => Ok(Task::Say(format!("lazaret-executor {}\n", env!("CARGO_PKG_VERSION")))),
-        [] => Err("nothing was asked for".into()),
-        _ => Err(format!("not understood: {}", words.join(" ").escape_debug())),
+        ["--help" | "-h" | "help"] => Ok(Task::Print(HELP.into())),
+        ["--version" | "-V"] => Ok(Task::Print(format!("lazaret-executor {}\n", env!("CARGO_PKG_VERSION")))),
+        [] => Err("a subcommand is missing".into()),
+        _ => Err(format!("unknown arguments: {}", words.join(" ").escape_debug())),
     }
 }
 
 fn run(task: Task) -> io::Result<()> {
-    let other = |error: cell::LayerError| io::Error::other(error.to_string());
+    if let Task::Print(text) = &task {
+        print!("{text}");
+        return Ok(());
+    }
+    let other = |error: LayerError| io::Error::other(error.to_string());
+    allow_descriptors()?;
+    let ablation = Ablation::read()?;
+    descriptors::keep_only(&[], ablation.descriptors()).map_err(other)?;
+    let inherited = || {
+        let socket = fd::inherited(0)?;
+        descriptors::null_stdio(1).map_err(other).map(|()| socket)
+    };
     match task {
-        Task::Say(text) => {
-            print!("{text}");
-            Ok(())
-        }
         Task::Broker => {
-            let ablation = Ablation::read()?;
-            descriptors::keep_only(&[], ablation.descriptors()).map_err(other)?;
-            let socket = sys::inherited(0)?;
-            descriptors::null_stdio(1).map_err(other)?;
-            serve(socket, user(ablation)?)
+            let socket = inherited()?;
+            listen::serve_client(socket, user(ablation)?)
         }
-        Task::Door => {
-            let ablation = Ablation::read()?;
-            descriptors::keep_only(&[], ablation.descriptors()).map_err(other)?;
-            let door = sys::inherited(0)?;
-            descriptors::null_stdio(1).map_err(other)?;
-            listen::serve_handed(door, &user(ablation)?)
+        Task::Spawner => {
+            let socket = inherited()?;
+            listen::serve_handed_over(socket, &user(ablation)?)
         }
-        Task::Listen(path) => {
-            let ablation = Ablation::read()?;
-            descriptors::keep_only(&[], ablation.descriptors()).map_err(other)?;
-            listen::serve(&path, &user(ablation)?)
-        }
+        Task::Listen(path) => listen::serve(&path, &user(ablation)?),
+        Task::Print(_) => Ok(()),
     }
 }
 
-/// One client, once its identity is known.
-fn serve(socket: OwnedFd, user: User) -> io::Result<()> {
-    listen::check_peer(&socket)?;
-    prctl::set_name(c"lazaret-executor")?;
-    // Away from the caller's terminal: its Control-C is for the client, which passes it on. The leader of a group has
-    // a session or a shell's job of its own already.
-    let _ = nix::unistd::setsid();
-    prctl::set_dumpable(false)?;
-    // What a killed warden leaves behind comes here and not to init.
-    prctl::set_child_subreaper(true)?;
-    broker::serve(socket, user)
+/// Descriptors that we and what we start may have: more than a cell. Those that wait on sockets are counted by user, against the
+/// limit of whoever sends the next one, so a cell that leaves its own unread would stop us from sending any.
+const DESCRIPTORS: u64 = 65_536;
+
+fn allow_descriptors() -> io::Result<()> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    Ok(setrlimit(Resource::RLIMIT_NOFILE, soft.max(hard.min(DESCRIPTORS)), hard)?)
 }
 
 /// Takes what is needed from the environment and overwrites the rest of it.
 fn user(ablation: Ablation) -> io::Result<User> {
-    let mut variables: cell::environment::Variables = std::env::vars_os().collect();
+    let variables: Variables = std::env::vars_os().collect();
     if !ablation.is_off(Layer::Environment) {
-        sys::wipe_environment();
+        process::wipe_environment();
     }
-    variables.insert(attack::VARIABLE.into(), "canary".into());
-    // The account's home and not `HOME`, which programs point elsewhere for those that they start.
-    let home = match Account::from_uid(Uid::effective())? {
-        Some(account) => account.dir,
-        None => "/".into(),
-    };
-    Ok(User { variables, home, ablation })
+    User::of_process(variables, ablation)
 }

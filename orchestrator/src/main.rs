@@ -1,11 +1,33 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-mod adapters;
-mod application;
-mod ports;
-mod domain;
+mod typed;
+mod feed;
+mod shell;
+mod refused_hosts;
+mod run;
+mod call;
+mod history;
+mod undo;
+mod tools;
+mod session;
+mod servers;
+mod mcp;
+mod chat;
+mod serve;
+mod host_settings;
+mod namespace_settings;
+mod doctor;
+mod attack;
+mod policy;
+mod hook;
+mod install;
+mod approve;
+mod audit;
+mod log;
+mod completions;
+mod cli;
 
 fn main() -> std::process::ExitCode {
-    adapters::cli::main()
+    cli::main()
 }

@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 /// Gives leave to everything, until lazaret is gone.
 fn generous(peer: &mut Peer) {
     peer.open();
-    while let Some(message) = peer.hear() {
+    while let Some(message) = peer.receive() {
         match message {
             ToBroker::Call { call, .. } => peer.done(call, Outcome::Granted),
-            ToBroker::Grants => peer.say(&FromBroker::Grants(vec![])),
-            ToBroker::Keep { call, last: true, .. } => peer.say(&FromBroker::Kept { call, spill: None }),
+            ToBroker::Grants => peer.send(&FromBroker::Grants(vec![])),
+            ToBroker::Keep { call, last: true, .. } => peer.send(&FromBroker::Kept { call, spill: None }),
             _ => {}
         }
     }
@@ -30,8 +30,8 @@ fn tool(name: &str) -> Value {
 /// Registers a tool.
 fn register(client: &mut Client, tool: Value) {
     let name = tool["name"].clone();
-    client.say(json!({"id": "r", "register": tool}));
-    assert_eq!(client.hear(), json!({"id": "r", "event": "registered", "tool": name}));
+    client.send(json!({"id": "r", "register": tool}));
+    assert_eq!(client.receive(), json!({"id": "r", "event": "registered", "tool": name}));
 }
 
 fn with_tool(broker: &Broker) -> Client {
@@ -53,9 +53,9 @@ fn kind(event: &Value) -> &str {
 }
 
 /// What became of a line that is no call.
-fn said(client: &mut Client, line: Value) -> (Value, String, String) {
-    client.say(&line);
-    let event = client.hear();
+fn ask(client: &mut Client, line: Value) -> (Value, String, String) {
+    client.send(&line);
+    let event = client.receive();
     assert_eq!(event["id"], line["id"], "{event}");
     let message = event["error"]["message"].as_str().unwrap_or_default().to_owned();
     (event["event"].clone(), kind(&event).to_owned(), message)
@@ -71,22 +71,22 @@ fn a_call_goes_to_the_executor_then_to_the_application_and_has_one_result() {
         peer.done(call, Outcome::Granted);
         let (call, _) = peer.call();
         peer.done(call, Outcome::Granted);
-        assert_eq!(peer.hear(), None);
+        assert_eq!(peer.receive(), None);
     });
     let mut client = with_tool(&broker);
-    client.say(call(7, "x"));
-    assert_eq!(client.hear(), execute(7, "x"));
-    client.say(json!({"id": 7, "result": "all\u{1b}[2J well", "structured": {"n": 1}}));
-    let result = client.hear();
+    client.send(call(7, "x"));
+    assert_eq!(client.receive(), execute(7, "x"));
+    client.send(json!({"id": 7, "result": "all\u{1b}[2J well", "structured": {"n": 1}}));
+    let result = client.receive();
     assert_eq!((&result["status"], &result["result"]), (&json!("success"), &json!("all well")));
     let metadata = &result["metadata"];
     assert_eq!((&metadata["tool"], &metadata["structured"]), (&json!("deploy"), &json!({"n": 1})));
     assert!(metadata["call"].is_u64() && metadata["usage"]["wallUs"].as_u64().unwrap() > 0, "{metadata}");
     // Its id is free again, and an error is one.
-    client.say(call(7, "y"));
-    assert_eq!(client.hear(), execute(7, "y"));
-    client.say(json!({"id": 7, "error": {"kind": "not_found", "message": "no\u{202e} y"}}));
-    let result = client.hear();
+    client.send(call(7, "y"));
+    assert_eq!(client.receive(), execute(7, "y"));
+    client.send(json!({"id": 7, "error": {"kind": "not_found", "message": "no\u{202e} y"}}));
+    let result = client.receive();
     assert_eq!(result["error"], json!({"kind": "not_found", "layer": "result", "message": "no y"}));
     assert_eq!(client.end(), (vec![], 0));
     broker.join();
@@ -99,15 +99,15 @@ fn without_leave_the_application_hears_nothing_of_it() {
         let (call, _) = peer.call();
         let refused = Refused { rule: "r".into(), why: "w".into(), violation: false };
         peer.done(call, Outcome::Refused(refused));
-        assert_eq!(peer.hear(), None);
+        assert_eq!(peer.receive(), None);
     });
     let mut client = with_tool(&broker);
-    client.say(call("a", "x"));
-    let result = client.hear();
+    client.send(call("a", "x"));
+    let result = client.receive();
     assert_eq!((&result["event"], kind(&result)), (&json!("result"), "denied_policy"));
     // What its schema refuses does not even come to the executor.
-    client.say(json!({"id": "b", "tool": "deploy", "input": {"to": 1}}));
-    let result = client.hear();
+    client.send(json!({"id": "b", "tool": "deploy", "input": {"to": 1}}));
+    let result = client.receive();
     assert_eq!(kind(&result), "invalid_input");
     assert!(result["result"].as_str().unwrap().starts_with("field `to`: "), "{result}");
     assert_eq!(client.end(), (vec![], 0));
@@ -119,8 +119,8 @@ fn tools_come_and_go_and_are_listed() {
     let broker = Broker::start(generous);
     let mut client = broker.session();
     let names = |client: &mut Client| -> Vec<String> {
-        client.say(r#"{"id":"l","tools":true}"#);
-        let listed = client.hear();
+        client.send(r#"{"id":"l","tools":true}"#);
+        let listed = client.receive();
         assert_eq!((&listed["id"], &listed["event"]), (&json!("l"), &json!("tools")));
         let tools = listed["tools"].as_array().unwrap().iter();
         tools.map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
@@ -133,20 +133,20 @@ fn tools_come_and_go_and_are_listed() {
     with.sort();
     assert_eq!(names(&mut client), with);
     assert_eq!(
-        said(&mut client, json!({"id": 1, "unregister": "deploy"})),
+        ask(&mut client, json!({"id": 1, "unregister": "deploy"})),
         (json!("unregistered"), String::new(), String::new())
     );
     assert_eq!(names(&mut client), built_in);
-    client.say(call(1, "x"));
-    assert_eq!(kind(&client.hear()), "unknown_tool");
+    client.send(call(1, "x"));
+    assert_eq!(kind(&client.receive()), "unknown_tool");
     // It may come back.
     register(&mut client, tool("deploy"));
-    client.say(call(1, "x"));
-    assert_eq!(client.hear(), execute(1, "x"));
+    client.send(call(1, "x"));
+    assert_eq!(client.receive(), execute(1, "x"));
     // What is under way goes on without it.
-    said(&mut client, json!({"id": 2, "unregister": "deploy"}));
-    client.say(r#"{"id":1,"result":"done"}"#);
-    assert_eq!(client.hear()["result"], "done");
+    ask(&mut client, json!({"id": 2, "unregister": "deploy"}));
+    client.send(r#"{"id":1,"result":"done"}"#);
+    assert_eq!(client.receive()["result"], "done");
     client.end();
     broker.join();
 }
@@ -165,9 +165,9 @@ fn what_is_no_tool_is_not_registered_and_the_error_says_why() {
         (tool("bash"), "there is a tool \"bash\" already"),
         (tool("shell"), "there is a tool \"shell\" already"),
         (tool("undo"), "there is a tool \"undo\" already"),
-        (tool("a b"), "is no name for a tool"),
-        (tool("mcp__a__b"), "is no name for a tool"),
-        (tool(&"x".repeat(65)), "is no name for a tool"),
+        (tool("a b"), "is not a name for a tool"),
+        (tool("mcp__a__b"), "is not a name for a tool"),
+        (tool(&"x".repeat(65)), "is not a name for a tool"),
         (with("inputSchema", json!({"type": "string"})), "the type \"object\""),
         (with("inputSchema", json!({"type": "object", "$ref": "http://x"})), "refer only to its own"),
         (with("inputSchema", json!({"type": "object", "properties": 1})), "not a JSON Schema"),
@@ -175,22 +175,25 @@ fn what_is_no_tool_is_not_registered_and_the_error_says_why() {
         (with("description", json!("x".repeat(4097))), "a description of 4097 bytes"),
         (with("timeout", json!(601)), "1 to 600 are allowed"),
         (with("timeout", json!(0)), "1 to 600 are allowed"),
-        (with("risk", json!("none")), "unknown variant `none`"),
-        (with("surplus", json!(1)), "unknown field `surplus`"),
+        (with("risk", json!("none")), "field `register.risk`: expected one of"),
+        (with("surplus", json!(1)), "unknown field `register.surplus`"),
     ];
     for (tool, want) in cases {
-        let (event, kind, message) = said(&mut client, json!({"id": "x", "register": tool}));
+        let (event, kind, message) = ask(&mut client, json!({"id": "x", "register": tool}));
         assert_eq!((event, kind.as_str()), (json!("result"), "invalid_input"), "{message}");
         assert!(message.contains(want) && message.len() < 1000, "{message}");
     }
-    let (_, kind, message) = said(&mut client, json!({"id": "x", "unregister": "bash"}));
+    let (_, kind, message) = ask(&mut client, json!({"id": "x", "unregister": "bash"}));
     assert_eq!(kind, "invalid_input");
     assert!(message.contains("built in"));
-    assert_eq!(said(&mut client, json!({"id": "x", "unregister": "nope"})).1, "unknown_tool");
+    assert_eq!(ask(&mut client, json!({"id": "x", "unregister": "nope"})).1, "unknown_tool");
     // As many as there may be, and one more.
     (1..1000).for_each(|n| register(&mut client, tool(&format!("t{n}"))));
-    let (_, kind, message) = said(&mut client, json!({"id": "x", "register": tool("last")}));
-    assert_eq!((kind.as_str(), message.as_str()), ("resource_limit", "no more than 1000 tools can be added"));
+    let (_, kind, message) = ask(&mut client, json!({"id": "x", "register": tool("last")}));
+    assert_eq!(
+        (kind.as_str(), message.as_str()),
+        ("resource_limit", "no more than 1000 tools can be registered")
+    );
     client.end();
     broker.join();
 }
@@ -200,25 +203,25 @@ fn an_answer_that_nobody_waits_for_is_said_to_be_one() {
     let broker = Broker::start(generous);
     let mut client = with_tool(&broker);
     let nobody = |client: &mut Client, line: Value| {
-        let (event, kind, message) = said(client, line);
+        let (event, kind, message) = ask(client, line);
         assert_eq!((event, kind.as_str()), (json!("notice"), "invalid_input"));
         assert!(message.contains("does not wait for its tool's result"), "{message}");
     };
     nobody(&mut client, json!({"id": "never", "result": "x"}));
-    client.say(call("a", "x"));
-    client.hear();
+    client.send(call("a", "x"));
+    client.receive();
     nobody(&mut client, json!({"id": "a", "part": 0, "result": "x"}));
-    client.say(r#"{"id":"a","result":"first"}"#);
-    assert_eq!(client.hear()["result"], "first");
+    client.send(r#"{"id":"a","result":"first"}"#);
+    assert_eq!(client.receive()["result"], "first");
     nobody(&mut client, json!({"id": "a", "error": {"message": "second"}}));
     // What is wrong with an answer leaves the call waiting.
-    client.say(call("a", "x"));
-    client.hear();
-    assert_eq!(said(&mut client, json!({"id": "a", "result": 1})).0, "notice");
+    client.send(call("a", "x"));
+    client.receive();
+    assert_eq!(ask(&mut client, json!({"id": "a", "result": 1})).0, "notice");
     let violation = json!({"id": "a", "error": {"kind": "violation", "message": "m"}});
-    assert_eq!(said(&mut client, violation).0, "notice");
-    client.say(r#"{"id":"a","result":"third"}"#);
-    assert_eq!(client.hear()["result"], "third");
+    assert_eq!(ask(&mut client, violation).0, "notice");
+    client.send(r#"{"id":"a","result":"third"}"#);
+    assert_eq!(client.receive()["result"], "third");
     client.end();
     broker.join();
 }
@@ -231,12 +234,12 @@ fn an_application_that_does_not_answer_is_waited_for_as_long_as_the_tool_says() 
     slow["timeout"] = json!(1);
     register(&mut client, slow);
     let begun = Instant::now();
-    client.say(call("a", "x"));
-    client.hear();
-    let result = client.hear();
+    client.send(call("a", "x"));
+    client.receive();
+    let result = client.receive();
     assert_eq!((&result["event"], kind(&result)), (&json!("result"), "timeout"));
     assert!((1..10).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
-    assert_eq!(said(&mut client, json!({"id": "a", "result": "late"})).0, "notice");
+    assert_eq!(ask(&mut client, json!({"id": "a", "result": "late"})).0, "notice");
     client.end();
     broker.join();
 }
@@ -245,14 +248,14 @@ fn an_application_that_does_not_answer_is_waited_for_as_long_as_the_tool_says() 
 fn a_cancel_and_the_end_of_the_input_end_a_call_that_waits() {
     let broker = Broker::start(generous);
     let mut client = with_tool(&broker);
-    client.say(call("a", "x"));
-    client.hear();
-    client.say(r#"{"id":"a","cancel":true}"#);
-    let result = client.hear();
+    client.send(call("a", "x"));
+    client.receive();
+    client.send(r#"{"id":"a","cancel":true}"#);
+    let result = client.receive();
     assert_eq!((&result["event"], kind(&result)), (&json!("result"), "cancelled"));
-    assert_eq!(said(&mut client, json!({"id": "a", "result": "late"})).0, "notice");
-    client.say(call("b", "x"));
-    client.hear();
+    assert_eq!(ask(&mut client, json!({"id": "a", "result": "late"})).0, "notice");
+    client.send(call("b", "x"));
+    client.receive();
     let begun = Instant::now();
     let (events, code) = client.end();
     assert_eq!((events.len(), code, kind(&events[0])), (1, 0, "cancelled"));
@@ -266,8 +269,8 @@ fn the_calls_of_a_batch_are_answered_by_their_place() {
     let broker = Broker::start(generous);
     let mut client = with_tool(&broker);
     let calls = ["x", "y"].map(|to| json!({"tool": "deploy", "input": {"to": to}}));
-    client.say(json!({"id": "b", "tool": "batch", "input": {"invocations": calls}}));
-    let mut asked = [client.hear(), client.hear()];
+    client.send(json!({"id": "b", "tool": "batch", "input": {"invocations": calls}}));
+    let mut asked = [client.receive(), client.receive()];
     asked.sort_by_key(|event| event["part"].as_u64());
     for (part, to) in ["x", "y"].into_iter().enumerate() {
         let mut want = execute("b", to);
@@ -275,10 +278,10 @@ fn the_calls_of_a_batch_are_answered_by_their_place() {
         assert_eq!(asked[part], want);
     }
     // It could be for either.
-    assert_eq!(said(&mut client, json!({"id": "b", "result": "z"})).0, "notice");
-    client.say(r#"{"id":"b","part":1,"result":"second"}"#);
-    client.say(r#"{"id":"b","part":0,"error":{"message":"first"}}"#);
-    let result = client.hear();
+    assert_eq!(ask(&mut client, json!({"id": "b", "result": "z"})).0, "notice");
+    client.send(r#"{"id":"b","part":1,"result":"second"}"#);
+    client.send(r#"{"id":"b","part":0,"error":{"message":"first"}}"#);
+    let result = client.receive();
     assert_eq!(result["metadata"]["failed"], 1, "{result}");
     let text = result["result"].as_str().unwrap();
     assert!(text.find("first").unwrap() < text.find("second").unwrap(), "{text}");
@@ -292,25 +295,25 @@ fn what_the_application_says_is_bounded_cleaned_and_without_secrets() {
     let broker = Broker::start(generous);
     let mut command = broker.lazaret("session");
     let mut client = Client::start(command.env("MY_API_KEY", SECRET).args(["--model-profile", "compact"]));
-    client.hear();
+    client.receive();
     register(&mut client, tool("deploy"));
     // One in the open, one in pieces, and one in the place where it is cut.
     for filler in (4900..5140).step_by(7) {
         let (start, end) = SECRET.split_at(9);
         let text =
             format!("{SECRET} {start}\u{200b}{end}\n{}{SECRET}{}", "x".repeat(filler), "y".repeat(20_000));
-        client.say(call("a", "x"));
-        client.hear();
-        client.say(json!({"id": "a", "result": text, "structured": {"key": SECRET}}));
-        let result = client.hear();
+        client.send(call("a", "x"));
+        client.receive();
+        client.send(json!({"id": "a", "result": text, "structured": {"key": SECRET}}));
+        let result = client.receive();
         let said = result.to_string();
         assert!(!said.contains("hunter2") && said.len() < 8000, "{filler}: {said}");
         assert_eq!(result["metadata"]["structured"]["key"], "[redacted:MY_API_KEY]");
         assert_eq!(result["metadata"]["truncated"]["strategy"], "head", "{said}");
-        client.say(call("a", "x"));
-        client.hear();
-        client.say(json!({"id": "a", "error": {"message": format!("no: {SECRET}")}}));
-        assert_eq!(client.hear()["result"], "no: [redacted:MY_API_KEY]");
+        client.send(call("a", "x"));
+        client.receive();
+        client.send(json!({"id": "a", "error": {"message": format!("no: {SECRET}")}}));
+        assert_eq!(client.receive()["result"], "no: [redacted:MY_API_KEY]");
     }
     client.end();
     broker.join();
@@ -321,12 +324,12 @@ fn what_the_application_says_is_bounded_cleaned_and_without_secrets() {
 fn no_more_than_64_calls_wait_for_the_application() {
     let broker = Broker::start(generous);
     let mut client = with_tool(&broker);
-    (0..70).for_each(|id| client.say(call(id, "x")));
-    let mut waiting: Vec<Value> = (0..64).map(|_| client.hear()["id"].clone()).collect();
+    (0..70).for_each(|id| client.send(call(id, "x")));
+    let mut waiting: Vec<Value> = (0..64).map(|_| client.receive()["id"].clone()).collect();
     for _ in 64..70 {
         // Whatever is cancelled or answered makes room for one more.
-        client.say(json!({"id": waiting.pop().unwrap(), "cancel": true}));
-        let (first, second) = (client.hear(), client.hear());
+        client.send(json!({"id": waiting.pop().unwrap(), "cancel": true}));
+        let (first, second) = (client.receive(), client.receive());
         let events = [&first["event"], &second["event"]];
         assert!(events.contains(&&json!("execute")) && events.contains(&&json!("result")), "{events:?}");
     }
@@ -343,24 +346,24 @@ fn a_scope_hides_a_tool_that_it_does_not_permit() {
         let (call, request): (CallId, Request) = peer.call();
         assert_eq!(request.tool(), "deploy");
         peer.done(call, Outcome::Granted);
-        assert_eq!(peer.hear(), None);
+        assert_eq!(peer.receive(), None);
     });
     let scope = broker.folder.join("scope.yaml");
     std::fs::write(&scope, "tool_permissions: { deploy: { allowed: true, timeout: 1 } }\n").unwrap();
     let mut client = Client::start(broker.lazaret("session").arg("--scope").arg(&scope));
-    client.hear();
+    client.receive();
     register(&mut client, tool("deploy"));
     register(&mut client, tool("drop"));
-    client.say(r#"{"id":1,"tools":true}"#);
-    let listed = client.hear();
+    client.send(r#"{"id":1,"tools":true}"#);
+    let listed = client.receive();
     assert_eq!(listed["tools"].as_array().unwrap().len(), 1);
     assert_eq!(listed["tools"][0]["name"], "deploy");
-    client.say(r#"{"id":1,"tool":"drop","input":{}}"#);
-    assert_eq!(kind(&client.hear()), "denied_policy");
+    client.send(r#"{"id":1,"tool":"drop","input":{}}"#);
+    assert_eq!(kind(&client.receive()), "denied_policy");
     // The scope's time is shorter than the tool's.
-    client.say(call(1, "x"));
-    assert_eq!(client.hear(), execute(1, "x"));
-    assert_eq!(kind(&client.hear()), "timeout");
+    client.send(call(1, "x"));
+    assert_eq!(client.receive(), execute(1, "x"));
+    assert_eq!(kind(&client.receive()), "timeout");
     assert_eq!(client.end(), (vec![], 0));
     broker.join();
 }

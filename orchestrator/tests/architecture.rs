@@ -1,88 +1,102 @@
-//! Laws of this crate's shape: imports run only downwards, and one file starts programs.
+//! What these crates do not name, with planted violations. Circles and sizes of all crates are laws of the workspace
+//! (`tests/tests/architecture.rs`).
 
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// Each layer, and what it must not name.
-const LAYERS: [(&str, &[&str]); 3] = [
-    (
-        "domain",
-        &[
-            "crate::application",
-            "crate::ports",
-            "crate::adapters",
-            "std::fs",
-            "std::net",
-            "std::process",
-            "tokio",
-        ],
-    ),
-    ("ports.rs", &["crate::application", "crate::adapters", "std::fs", "std::process"]),
-    ("application", &["crate::adapters", "std::fs", "std::net", "std::process"]),
+/// The crates by their folder, lowest first.
+const CRATES: [&str; 15] = [
+    "text", "web", "tools", "session", "mcp", "records", "lines", "agent", "install", "servers", "terminal",
+    "confine", "options", "sidecar", ".",
 ];
 
-/// What only one file may name.
-const ALONE: [(&str, &str); 3] = [
-    ("process::{Command", "adapters/executor/start.rs"),
-    ("UnixStream::pair", "adapters/executor/start.rs"),
-    ("local_socket", "adapters/executor/socket.rs"),
+/// What a crate does not name.
+const FORBIDDEN: [(&str, &[&str]); 12] = [
+    ("text", &["std::fs", "std::net", "std::process", "std::env", "tokio"]),
+    ("web", &["std::fs", "std::process"]),
+    ("tools", &["std::fs", "std::net", "std::process", "std::env"]),
+    ("install", &["std::net", "Command", "tokio", "clap::"]),
+    ("mcp", &["std::fs", "std::net", "std::process", "std::env", "io::stdin", "io::stdout", "clap::"]),
+    ("servers", &["std::net", "process::Command", "io::stdin", "io::stdout", "clap::"]),
+    ("session", &["std::process", "std::env", "io::stdin", "io::stdout", "clap::"]),
+    ("records", &["std::net", "Command", "clap::"]),
+    ("terminal", &["std::fs", "std::net", "std::process", "clap::"]),
+    ("lines", &["std::fs", "std::process", "std::env", "clap::"]),
+    ("sidecar", &["std::fs", "std::process", "std::env", "io::stdin", "io::stdout", "clap::"]),
+    ("agent", &["std::fs", "std::process", "std::env", "io::stdin", "io::stdout", "clap::", "axum::"]),
 ];
 
-/// The sources, without their tests.
-fn sources() -> Vec<(PathBuf, String)> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut found = Vec::new();
+/// What is named by a few files only: the name, and each file by its crate and module. `lazaret-bash` is a program of its own,
+/// which becomes the `lazaret` beside it.
+const ALONE: [(&str, &[(&str, &str)]); 3] = [
+    ("process::{Command", &[("options", "start"), (".", "bin::lazaret-bash")]),
+    ("UnixStream::pair", &[("options", "start")]),
+    ("local_socket", &[("session", "executor::socket")]),
+];
+
+/// The modules of a crate by path, `""` for its root, without their tests.
+type Modules = BTreeMap<String, String>;
+
+fn modules(folder: &str) -> Modules {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join("src");
+    let mut modules = Modules::new();
     let mut folders = vec![root.clone()];
     while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
+        for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
             if path.is_dir() {
                 folders.push(path);
                 continue;
             }
+            let module = path.strip_prefix(&root).unwrap().with_extension("");
+            let mut parts: Vec<_> = module.iter().map(|part| part.to_str().unwrap().to_owned()).collect();
+            parts.retain(|part| !["lib", "main", "mod"].contains(&part.as_str()));
+            if parts.last().is_some_and(|last| last == "tests") {
+                continue;
+            }
             let text = fs::read_to_string(&path).unwrap();
             let code = text.split("#[cfg(test)]").next().unwrap().to_owned();
-            found.push((path.strip_prefix(&root).unwrap().to_owned(), code));
+            modules.insert(parts.join("::"), code);
         }
     }
-    assert!(found.len() > 20, "the sources were not found");
-    found
+    modules
 }
 
-/// Every line of `code` in `file` that breaks a law.
-fn breaches(file: &Path, code: &str) -> Vec<String> {
+fn breaches(folder: &str, modules: &Modules) -> Vec<String> {
     let mut breaches = Vec::new();
-    for line in code.lines().map(str::trim).filter(|line| !line.starts_with("//")) {
-        for (layer, forbidden) in LAYERS {
-            if file.starts_with(layer) && forbidden.iter().any(|name| line.contains(name)) {
-                breaches.push(format!("{}: {line}", file.display()));
-            }
-        }
-        for (name, place) in ALONE {
-            if line.contains(name) && file != Path::new(place) {
-                breaches.push(format!("{}: {line}", file.display()));
-            }
-        }
+    for (module, code) in modules {
+        let names = |name: &&str| code.contains(*name);
+        let forbidden = FORBIDDEN.iter().filter(|(of, _)| *of == folder).flat_map(|(_, names)| *names);
+        breaches
+            .extend(forbidden.copied().filter(names).map(|name| format!("{folder}: {module} names {name}")));
+        let alone = ALONE.iter().filter(|(_, files)| !files.contains(&(folder, module.as_str())));
+        let alone = alone.map(|(name, _)| *name).filter(names);
+        breaches.extend(alone.map(|name| format!("{folder}: {module} names {name}")));
     }
     breaches
 }
 
 #[test]
-fn imports_run_only_downwards_and_one_file_starts_programs() {
-    let found: Vec<_> = sources().iter().flat_map(|(file, code)| breaches(file, code)).collect();
+fn each_crate_has_the_shape_that_it_should() {
+    let found: Vec<_> = CRATES.iter().flat_map(|folder| breaches(folder, &modules(folder))).collect();
     assert!(found.is_empty(), "{found:#?}");
 }
 
 #[test]
-fn the_check_bites() {
+fn each_check_bites() {
     let planted = [
-        ("domain/answer.rs", "use crate::ports::Event;"),
-        ("application/call.rs", "use crate::adapters::executor::Connection;"),
-        ("adapters/cli/run.rs", "use std::process::{Command, Stdio};"),
+        ("session", "call", "use std::process::Command;"),
+        ("text", "escape", "use std::fs;"),
+        (".", "run", "use std::process::{Command, Stdio};"),
+        (".", "bin::lazaret-bash", "let stream = UnixStream::pair();"),
+        ("web", "guard", "let stream = UnixStream::pair();"),
     ];
-    for (file, line) in planted {
-        assert_eq!(breaches(Path::new(file), line).len(), 1, "{file}");
+    for (folder, module, line) in planted {
+        let mut modules = modules(folder);
+        let code = modules.get_mut(module).unwrap();
+        *code = format!("{line}\n{code}");
+        assert!(!breaches(folder, &modules).is_empty(), "{folder}: {module}: {line}");
     }
 }

@@ -95,7 +95,7 @@ fn what_is_no_call_never_reaches_the_executor() {
     let refused = |arguments: &[&str]| {
         let broker = Broker::start(|peer| {
             peer.open();
-            assert_eq!(peer.hear(), None);
+            assert_eq!(peer.receive(), None);
         });
         let output = broker.lazaret("call").args(arguments).output().unwrap();
         broker.join();
@@ -108,7 +108,7 @@ fn what_is_no_call_never_reaches_the_executor() {
     let (code, said) = refused(&["bash", r#"{"command":"x","timeout":0}"#]);
     assert_eq!(
         (code, said.as_str()),
-        (2, "lazaret: invalid_input: field `timeout`: a whole number from 1 on, this is 0\n")
+        (2, "lazaret: invalid_input: field `timeout`: expected an integer of at least 1, this is 0\n")
     );
 }
 
@@ -215,18 +215,18 @@ fn json_holds_nothing_that_is_not_seen_and_a_pipe_gets_every_byte() {
 fn doctor_says_whether_a_session_opens() {
     let doctor = |fault: Option<Failed>| {
         let broker = Broker::start(move |peer| {
-            assert!(matches!(peer.hear(), Some(ToBroker::Hello(_))));
-            peer.say(&FromBroker::Hello(Hello::ours(None)));
-            assert_eq!(peer.hear(), Some(ToBroker::Probe));
-            let layers = fake_broker::opened().layers;
-            peer.say(&FromBroker::Probed(Machine {
+            assert!(matches!(peer.receive(), Some(ToBroker::Hello(_))));
+            peer.send(&FromBroker::Hello(Hello::ours(None)));
+            assert_eq!(peer.receive(), Some(ToBroker::Probe));
+            let layers = fake_broker::opened(0).layers;
+            peer.send(&FromBroker::Probed(Machine {
                 kernel: "6.18".into(),
                 landlock_abi: 7,
                 tier: Tier::Flat,
                 layers,
             }));
-            assert!(matches!(peer.hear(), Some(ToBroker::Open(_))));
-            peer.say(&fault.map_or(FromBroker::Opened(fake_broker::opened()), FromBroker::Fault));
+            assert!(matches!(peer.receive(), Some(ToBroker::Open(_))));
+            peer.send(&fault.map_or(FromBroker::Opened(fake_broker::opened(0)), FromBroker::Fault));
         });
         let output = broker.lazaret("doctor").arg("--json").output().unwrap();
         broker.join();
@@ -243,8 +243,8 @@ fn doctor_says_whether_a_session_opens() {
 #[test]
 fn another_version_is_told_apart() {
     let broker = Broker::start(|peer| {
-        peer.hear();
-        peer.say(&FromBroker::Hello(Hello { version: 999, ..Hello::ours(None) }));
+        peer.receive();
+        peer.send(&FromBroker::Hello(Hello { version: 999, ..Hello::ours(None) }));
     });
     let output = broker.lazaret("call").args(["ls", "{}"]).output().unwrap();
     assert_eq!(output.status.code(), Some(125));

@@ -5,8 +5,8 @@
 mod fake_broker;
 
 use broker_protocol::{
-    CallId, Challenge, Channel, Digest, Ended, ErrorKind, Failed, FileReply, FromBroker, Nonce, Outcome,
-    Read, Refused, Request, Risk, Standing, Stdin, ToBroker, limit,
+    CallId, Challenge, Channel, Coverage, Digest, Ended, ErrorKind, Failed, FileReply, FromBroker, Nonce,
+    Outcome, Read, Refused, Request, Risk, SessionGrant, Stdin, ToBroker, limit,
 };
 use fake_broker::{Broker, Peer, shell};
 use nix::sys::signal::{Signal, kill};
@@ -27,13 +27,17 @@ fn the_first_line_says_what_was_opened() {
     let broker = Broker::start(|peer| {
         let open = peer.open();
         assert!((1..=4).contains(&open.spare));
-        assert_eq!(peer.hear(), None);
+        assert_eq!(peer.receive(), None);
     });
-    let mut client = fake_broker::Client::start(&mut broker.lazaret("session"));
+    let mut client =
+        fake_broker::Client::start(broker.lazaret("session").current_dir("/").args(["--trust", "guided"]));
     let policy = "07".repeat(32);
-    let session = json!({"id": "5e".repeat(16), "project": "/p", "central": "/c", "profile": "default", "policy": policy,
-        "tier": "namespaced", "layers": ["seccomp"]});
-    assert_eq!(client.hear(), json!({"event": "ready", "session": session}));
+    let session = json!({"id": "5e".repeat(16), "project": "/p", "cwd": ".", "central": "/c", "profile": "default", "policy": policy,
+        "tier": "namespaced", "layers": ["seccomp"], "trust": "guided", "channel": "relay", "maxViolations": 3});
+    assert_eq!(
+        client.receive(),
+        json!({"event": "ready", "protocol": 1, "version": env!("CARGO_PKG_VERSION"), "session": session})
+    );
     assert_eq!(client.end(), (vec![], 0));
     broker.join();
 }
@@ -52,9 +56,9 @@ fn many_calls_run_at_once_and_each_has_one_result() {
     });
     let mut client = broker.session();
     for id in 0..10 {
-        client.say(bash(id, &format!("echo {id}")));
+        client.send(bash(id, &format!("echo {id}")));
     }
-    let events: Vec<Value> = (0..20).map(|_| client.hear()).collect();
+    let events: Vec<Value> = (0..20).map(|_| client.receive()).collect();
     for id in 0..10 {
         let of_id: Vec<_> = events.iter().filter(|event| event["id"] == id).collect();
         let text = format!("echo {id}");
@@ -86,7 +90,7 @@ fn characters_split_over_chunks_are_joined_and_other_bytes_come_as_base64() {
         peer.ended(call, Ended::Exited(0), b"\xff");
     });
     let mut client = broker.session();
-    client.say(bash("u", "x"));
+    client.send(bash("u", "x"));
     let (events, code) = client.end();
     let pieces: Vec<_> = events.iter().map(|e| (&e["stream"], &e["chunk"], &e["chunkBase64"])).collect();
     let (out, err, none) = (json!("stdout"), json!("stderr"), Value::Null);
@@ -106,16 +110,16 @@ fn cancel_reaches_the_broker_and_the_result_says_so() {
         peer.open();
         let (call, _) = peer.call();
         peer.output(call, true, b"begun");
-        assert_eq!(peer.hear(), Some(ToBroker::Cancel { call }));
+        assert_eq!(peer.receive(), Some(ToBroker::Cancel { call }));
         peer.ended(call, Ended::Cancelled, b"some");
-        assert_eq!(peer.hear(), None);
+        assert_eq!(peer.receive(), None);
     });
     let mut client = broker.session();
-    client.say(bash("c", "sleep 9"));
-    assert_eq!(client.hear()["chunk"], "begun");
-    client.say(json!({"id": "never", "cancel": true}));
-    client.say(json!({"id": "c", "cancel": true}));
-    let result = client.hear();
+    client.send(bash("c", "sleep 9"));
+    assert_eq!(client.receive()["chunk"], "begun");
+    client.send(json!({"id": "never", "cancel": true}));
+    client.send(json!({"id": "c", "cancel": true}));
+    let result = client.receive();
     assert_eq!(
         result["error"],
         json!({"kind": "cancelled", "layer": "execution", "message": "the call was cancelled"})
@@ -125,7 +129,7 @@ fn cancel_reaches_the_broker_and_the_result_says_so() {
         (&json!("c"), &json!("<error>the call was cancelled</error>\n<result>some</result>"))
     );
     // Its result is out: another cancel is late, not wrong.
-    client.say(json!({"id": "c", "cancel": true}));
+    client.send(json!({"id": "c", "cancel": true}));
     assert_eq!(client.end(), (vec![], 0));
     broker.join();
 }
@@ -140,20 +144,20 @@ fn a_lost_executor_ends_each_call_once_and_the_next_call_gets_a_new_session() {
     };
     let broker = Broker::serving(vec![Box::new(lost), Box::new(Peer::echo)]);
     let mut client = broker.session();
-    client.say(bash(1, "one"));
-    client.say(bash(2, "two"));
-    assert_eq!(client.hear()["chunk"], "half");
+    client.send(bash(1, "one"));
+    client.send(bash(2, "two"));
+    assert_eq!(client.receive()["chunk"], "half");
     let mut ids = vec![];
     for _ in 0..2 {
-        let result = client.hear();
+        let result = client.receive();
         assert_eq!(result["error"]["kind"], "executor_lost");
         ids.push(result["id"].as_u64().unwrap());
     }
     ids.sort();
     assert_eq!(ids, [1, 2]);
-    client.say(bash(3, "three"));
-    assert_eq!(client.hear()["event"], "ready");
-    assert_eq!(client.hear()["result"], "three");
+    client.send(bash(3, "three"));
+    assert_eq!(client.receive()["event"], "ready");
+    assert_eq!(client.receive()["result"], "three");
     assert_eq!(client.end(), (vec![], 0));
     broker.join();
 }
@@ -163,14 +167,14 @@ fn a_fault_gives_its_own_kind_to_every_call() {
     let broker = Broker::start(|peer| {
         peer.open();
         peer.call();
-        peer.say(&FromBroker::Fault(Failed {
+        peer.send(&FromBroker::Fault(Failed {
             kind: ErrorKind::ResourceLimit,
             message: "no more cells".into(),
         }));
     });
     let mut client = broker.session();
-    client.say(bash(1, "x"));
-    let result = client.hear();
+    client.send(bash(1, "x"));
+    let result = client.receive();
     assert_eq!(
         result["error"],
         json!({"kind": "resource_limit", "layer": "execution", "message": "no more cells"})
@@ -183,15 +187,15 @@ fn a_fault_gives_its_own_kind_to_every_call() {
 fn an_executor_that_breaks_the_protocol_is_not_believed() {
     type Breach = fn(&mut Peer, CallId);
     let breaches: [Breach; 5] = [
-        |peer, call| peer.say(&FromBroker::Output { call, stderr: false, sequence: 5, bytes: vec![1] }),
+        |peer, call| peer.send(&FromBroker::Output { call, stderr: false, sequence: 5, bytes: vec![1] }),
         |peer, call| {
             // Nobody reads yet, so at most one chunk finds its reader and is paid for.
             let chunks = limit::OUTPUT_WINDOW as usize / limit::CHUNK + 3;
             (0..chunks).for_each(|_| peer.output(call, false, &[b'x'; limit::CHUNK]))
         },
         |peer, call| peer.done(call + 1, Outcome::Answered),
-        |peer, _| peer.say(&FromBroker::Opened(fake_broker::opened())),
-        |peer, call| (0..5).for_each(|_| peer.say(&FromBroker::Part { call, bytes: vec![0; 1_000_000] })),
+        |peer, _| peer.send(&FromBroker::Opened(fake_broker::opened(0))),
+        |peer, call| (0..5).for_each(|_| peer.send(&FromBroker::Part { call, bytes: vec![0; 1_000_000] })),
     ];
     for (index, breach) in breaches.into_iter().enumerate() {
         let broker = Broker::start(move |peer| {
@@ -199,13 +203,13 @@ fn an_executor_that_breaks_the_protocol_is_not_believed() {
             let (call, _) = peer.call();
             breach(peer, call);
             // The connection ends, with or without a reset.
-            while peer.hear().is_some() {}
+            while peer.receive().is_some() {}
         });
         let mut client = broker.session();
-        client.say(bash(1, "x"));
+        client.send(bash(1, "x"));
         sleep(Duration::from_millis(200));
         let result =
-            std::iter::repeat_with(|| client.hear()).find(|event| event["event"] == "result").unwrap();
+            std::iter::repeat_with(|| client.receive()).find(|event| event["event"] == "result").unwrap();
         assert_eq!(result["error"]["kind"], "protocol", "breach {index}: {result}");
         drop(client);
         broker.join();
@@ -217,7 +221,7 @@ fn a_file_answer_that_is_none_fails_its_call_only() {
     let broker = Broker::start(|peer| {
         peer.open();
         let (call, _) = peer.call();
-        peer.say(&FromBroker::Part { call, bytes: vec![0xff; 9] });
+        peer.send(&FromBroker::Part { call, bytes: vec![0xff; 9] });
         peer.done(call, Outcome::Answered);
         let (call, request) = peer.call();
         assert!(matches!(request, Request::FileRead(read) if read.path.relative() == "a"));
@@ -235,9 +239,9 @@ fn a_file_answer_that_is_none_fails_its_call_only() {
     });
     let mut client = broker.session();
     let mut read = |path: &str| {
-        client.say(json!({"id": 1, "tool": "read_file", "input": {"file_path": path}}));
-        match client.hear() {
-            told if told["event"] == "security_event" => client.hear(),
+        client.send(json!({"id": 1, "tool": "read_file", "input": {"file_path": path}}));
+        match client.receive() {
+            told if told["event"] == "security_event" => client.receive(),
             result => result,
         }
     };
@@ -278,17 +282,17 @@ fn wrong_lines_are_answered_and_the_session_goes_on() {
             json!("a"),
             "invalid_input",
         ),
-        (r#"{"id":"a","tool":"file_read","input":{"path":"/etc/passwd"}}"#.into(), json!("a"), "violation"),
+        (r#"{"id":"a","tool":"file_read","input":{"path":"../etc/passwd"}}"#.into(), json!("a"), "violation"),
         (r#"{"id":"a","tool":"bash","input":{"command":"\ud800"}}"#.into(), Value::Null, "invalid_input"),
         ("[".repeat(100_000), Value::Null, "invalid_input"),
         ("x".repeat((4 << 20) + 1), Value::Null, "invalid_input"),
     ];
     for (line, id, kind) in cases {
-        client.say(&line);
+        client.send(&line);
         if kind == "violation" {
-            assert_eq!(client.hear()["event"], "security_event");
+            assert_eq!(client.receive()["event"], "security_event");
         }
-        let result = client.hear();
+        let result = client.receive();
         let shown = &line[..line.len().min(80)];
         assert_eq!((&result["event"], &result["status"]), (&json!("result"), &json!("error")), "{shown}");
         assert_eq!((&result["id"], &result["error"]["kind"]), (&id, &json!(kind)), "{shown}");
@@ -298,9 +302,9 @@ fn wrong_lines_are_answered_and_the_session_goes_on() {
             "{shown}"
         );
     }
-    client.say("\n  \r");
-    client.say(bash("still", "here"));
-    assert_eq!(client.hear()["result"], "here");
+    client.send("\n  \r");
+    client.send(bash("still", "here"));
+    assert_eq!(client.receive()["result"], "here");
     assert_eq!(client.end(), (vec![], 0));
     broker.join();
 }
@@ -319,25 +323,25 @@ fn an_id_means_one_call_at_a_time_and_text_and_number_differ() {
         peer.ended(call, Ended::Exited(0), b"again");
     });
     let mut client = broker.session();
-    client.say(bash("1", "text"));
-    client.say(bash("1", "twice"));
+    client.send(bash("1", "text"));
+    client.send(bash("1", "twice"));
     // A call under way keeps its one result: what is wrong about it besides is only a notice.
     let notice = |client: &mut fake_broker::Client, id: Value| {
-        let notice = client.hear();
+        let notice = client.receive();
         assert_eq!((&notice["event"], &notice["id"]), (&json!("notice"), &id));
         assert_eq!(notice["error"]["kind"], "invalid_input");
     };
     notice(&mut client, json!("1"));
-    client.say(bash(1, "number"));
-    client.say(json!({"id": 1, "stdin": "no"}));
+    client.send(bash(1, "number"));
+    client.send(json!({"id": 1, "stdin": "no"}));
     notice(&mut client, json!(1));
     go.send(()).unwrap();
     let mut results =
-        [client.hear(), client.hear()].map(|result| (result["id"].clone(), result["result"].clone()));
+        [client.receive(), client.receive()].map(|result| (result["id"].clone(), result["result"].clone()));
     results.sort_by_key(|(id, _)| id.is_string());
     assert_eq!(results, [(json!(1), json!("number")), (json!("1"), json!("text"))]);
-    client.say(bash("1", "x"));
-    assert_eq!(client.hear()["result"], "again");
+    client.send(bash("1", "x"));
+    assert_eq!(client.receive()["result"], "again");
     assert_eq!(client.end(), (vec![], 0));
     broker.join();
 }
@@ -351,7 +355,7 @@ fn input_is_fed_in_order_within_its_window() {
         assert!(matches!(request, Request::Bash(bash) if bash.stdin == Stdin::Stream && bash.live));
         let (mut got, mut credited) = (Vec::new(), false);
         loop {
-            match peer.hear() {
+            match peer.receive() {
                 Some(ToBroker::Input { bytes, .. }) => {
                     assert!(bytes.len() <= limit::CHUNK);
                     got.extend(bytes);
@@ -363,7 +367,7 @@ fn input_is_fed_in_order_within_its_window() {
             if !credited && got.len() == limit::INPUT_WINDOW as usize {
                 // Nothing more may come before there is credit.
                 sleep(Duration::from_millis(50));
-                peer.say(&FromBroker::InputCredit { call, bytes: 1_000_000 });
+                peer.send(&FromBroker::InputCredit { call, bytes: 1_000_000 });
                 credited = true;
             }
         }
@@ -371,10 +375,10 @@ fn input_is_fed_in_order_within_its_window() {
         peer.ended(call, Ended::Exited(0), b"");
     });
     let mut client = broker.session();
-    client.say(json!({"id": 1, "tool": "bash", "input": {"command": "cat", "stdin": true}}));
-    client.say(json!({"id": 1, "stdin": "é".repeat(200_000)}));
-    client.say(json!({"id": 1, "stdinBase64": "AP8="}));
-    client.say(json!({"id": 1, "stdinEnd": true}));
+    client.send(json!({"id": 1, "tool": "bash", "input": {"command": "cat", "stdin": true}}));
+    client.send(json!({"id": 1, "stdin": "é".repeat(200_000)}));
+    client.send(json!({"id": 1, "stdinBase64": "AP8="}));
+    client.send(json!({"id": 1, "stdinEnd": true}));
     let mut want = "é".repeat(200_000).into_bytes();
     want.extend(b"\x00\xff");
     assert!(arrival.recv().unwrap() == want);
@@ -387,12 +391,12 @@ fn the_end_of_our_input_is_the_end_of_theirs_and_calls_are_waited_for() {
     let broker = Broker::start(|peer| {
         peer.open();
         let (call, _) = peer.call();
-        assert_eq!(peer.hear(), Some(ToBroker::InputEnd { call }));
+        assert_eq!(peer.receive(), Some(ToBroker::InputEnd { call }));
         sleep(Duration::from_millis(100));
         peer.ended(call, Ended::Exited(3), b"");
     });
     let mut client = broker.session();
-    client.say(json!({"id": 1, "tool": "bash", "input": {"command": "cat", "stdin": true}}));
+    client.send(json!({"id": 1, "tool": "bash", "input": {"command": "cat", "stdin": true}}));
     let (events, code) = client.end();
     assert_eq!(events[0]["metadata"]["exitCode"], 3);
     assert_eq!(events[0]["error"]["kind"], "exit_nonzero");
@@ -401,9 +405,8 @@ fn the_end_of_our_input_is_the_end_of_theirs_and_calls_are_waited_for() {
     broker.join();
 }
 
-#[test]
-fn the_end_of_our_input_is_a_no_unless_answers_come_from_elsewhere() {
-    let question = |channel| Challenge {
+fn question(channel: Channel) -> Challenge {
+    Challenge {
         digest: Digest([0; 32]),
         nonce: Nonce([0; 16]),
         rule: "trust:guided".into(),
@@ -411,22 +414,26 @@ fn the_end_of_our_input_is_a_no_unless_answers_come_from_elsewhere() {
         risk: Risk::High,
         expires_s: 30,
         channel,
-        only: false,
-    };
+        covers: Coverage::Rule,
+    }
+}
+
+#[test]
+fn the_end_of_our_input_is_a_no_unless_answers_come_from_elsewhere() {
     let broker = Broker::start(move |peer| {
         peer.open();
         let [waits, asked_late, elsewhere] = [0; 3].map(|_| peer.call().0);
-        peer.say(&FromBroker::Asked { call: waits, challenge: question(Channel::Relay) });
-        peer.say(&FromBroker::Asked { call: elsewhere, challenge: question(Channel::Separate) });
-        assert_eq!(peer.hear(), Some(ToBroker::Refuse { call: waits }));
-        peer.say(&FromBroker::Asked { call: asked_late, challenge: question(Channel::Relay) });
-        assert_eq!(peer.hear(), Some(ToBroker::Refuse { call: asked_late }));
+        peer.send(&FromBroker::Asked { call: waits, challenge: question(Channel::Relay) });
+        peer.send(&FromBroker::Asked { call: elsewhere, challenge: question(Channel::Separate) });
+        assert_eq!(peer.receive(), Some(ToBroker::Refuse { call: waits }));
+        peer.send(&FromBroker::Asked { call: asked_late, challenge: question(Channel::Relay) });
+        assert_eq!(peer.receive(), Some(ToBroker::Refuse { call: asked_late }));
         [waits, asked_late, elsewhere].into_iter().for_each(|call| peer.ended(call, Ended::Exited(0), b""));
-        assert_eq!(peer.hear(), None);
+        assert_eq!(peer.receive(), None);
     });
     let mut client = broker.session();
-    (1..=3).for_each(|id| client.say(bash(id, "x")));
-    let asked = [client.hear(), client.hear()];
+    (1..=3).for_each(|id| client.send(bash(id, "x")));
+    let asked = [client.receive(), client.receive()];
     assert!(asked.iter().all(|event| event["event"] == "approval"), "{asked:?}");
     let (events, code) = client.end();
     assert_eq!((events.iter().filter(|event| event["event"] == "result").count(), code), (3, 0));
@@ -440,15 +447,15 @@ fn a_signal_cancels_what_is_under_way_and_ends_the_session() {
             peer.open();
             let (call, _) = peer.call();
             peer.output(call, false, b"begun");
-            assert_eq!(peer.hear(), Some(ToBroker::Cancel { call }));
+            assert_eq!(peer.receive(), Some(ToBroker::Cancel { call }));
             peer.ended(call, Ended::Cancelled, b"begun");
-            assert_eq!(peer.hear(), None);
+            assert_eq!(peer.receive(), None);
         });
         let mut client = broker.session();
-        client.say(bash(1, "x"));
-        client.hear();
+        client.send(bash(1, "x"));
+        client.receive();
         kill(Pid::from_raw(client.child.id() as i32), signal).unwrap();
-        let result = client.hear();
+        let result = client.receive();
         assert_eq!((&result["id"], &result["error"]["kind"]), (&json!(1), &json!("cancelled")));
         assert_eq!(client.child.wait().unwrap().code(), Some(code));
         let runs = std::fs::read_dir(broker.folder.join("state/lazaret/runs")).unwrap();
@@ -472,7 +479,7 @@ fn an_executor_that_does_nothing_does_not_outlast_a_signal() {
         wait.recv().unwrap();
     });
     let mut client = broker.session();
-    client.say(bash(1, "x"));
+    client.send(bash(1, "x"));
     sleep(Duration::from_millis(200));
     let begun = Instant::now();
     kill(Pid::from_raw(client.child.id() as i32), Signal::SIGTERM).unwrap();
@@ -511,21 +518,21 @@ fn an_output_that_cannot_be_written_is_no_reader_that_is_gone() {
 fn a_grant_that_is_none_is_not_taken_back() {
     let broker = Broker::start(|peer| {
         peer.open();
-        let one = Standing { grant: 1, rule: "r".into(), tool: "bash".into(), calls: 1, only: None };
+        let one = SessionGrant { grant: 1, rule: "r".into(), tool: "bash".into(), calls: 1, only: None };
         for _ in 0..2 {
-            assert_eq!(peer.hear(), Some(ToBroker::Grants));
-            peer.say(&FromBroker::Grants(vec![one.clone()]));
+            assert_eq!(peer.receive(), Some(ToBroker::Grants));
+            peer.send(&FromBroker::Grants(vec![one.clone()]));
         }
-        assert_eq!(peer.hear(), Some(ToBroker::Revoke { grant: 1 }));
-        peer.say(&FromBroker::Grants(vec![]));
-        assert_eq!(peer.hear(), None);
+        assert_eq!(peer.receive(), Some(ToBroker::Revoke { grant: 1 }));
+        peer.send(&FromBroker::Grants(vec![]));
+        assert_eq!(peer.receive(), None);
     });
     let mut client = broker.session();
-    client.say(json!({"id": 1, "revoke": 99}));
-    let notice = client.hear();
+    client.send(json!({"id": 1, "revoke": 99}));
+    let notice = client.receive();
     assert_eq!((&notice["event"], &notice["error"]["kind"]), (&json!("notice"), &json!("not_found")));
-    client.say(json!({"id": 2, "revoke": 1}));
-    assert_eq!(client.hear(), json!({"id": 2, "event": "grants", "grants": []}));
+    client.send(json!({"id": 2, "revoke": 1}));
+    assert_eq!(client.receive(), json!({"id": 2, "event": "grants", "grants": []}));
     assert_eq!(client.end(), (vec![], 0));
     broker.join();
 }
@@ -557,11 +564,11 @@ fn no_more_calls_than_the_border_allows_are_under_way() {
             under_way.push(peer.call().0);
         }
         under_way.into_iter().for_each(|call| peer.ended(call, Ended::Exited(0), b""));
-        assert_eq!(peer.hear(), None);
+        assert_eq!(peer.receive(), None);
     });
     let mut client = broker.session();
     for id in 0..CALLS {
-        client.say(bash(id, "x"));
+        client.send(bash(id, "x"));
     }
     let (events, code) = client.end();
     assert_eq!((events.len(), code), (CALLS, 0));
@@ -575,15 +582,15 @@ fn a_call_that_waits_for_its_turn_can_be_cancelled() {
         let calls: Vec<_> = (0..limit::CALLS).map(|_| peer.call().0).collect();
         sleep(Duration::from_millis(200));
         calls.into_iter().for_each(|call| peer.ended(call, Ended::Exited(0), b""));
-        assert_eq!(peer.hear(), None);
+        assert_eq!(peer.receive(), None);
     });
     let mut client = broker.session();
     for id in 0..limit::CALLS {
-        client.say(bash(id, "x"));
+        client.send(bash(id, "x"));
     }
-    client.say(bash("late", "x"));
-    client.say(json!({"id": "late", "cancel": true}));
-    let result = client.hear();
+    client.send(bash("late", "x"));
+    client.send(json!({"id": "late", "cancel": true}));
+    let result = client.receive();
     assert_eq!((&result["id"], &result["error"]["kind"]), (&json!("late"), &json!("cancelled")));
     assert_eq!(client.end().0.len(), limit::CALLS);
     broker.join();
@@ -604,7 +611,7 @@ fn a_slow_reader_stops_the_flow_and_loses_nothing() {
                 continue;
             }
             let _ = stalled.send(sent);
-            match peer.hear() {
+            match peer.receive() {
                 Some(ToBroker::Credit { bytes, .. }) => {
                     assert!(bytes >= 64 * 1024);
                     paid += bytes as usize;
@@ -615,7 +622,7 @@ fn a_slow_reader_stops_the_flow_and_loses_nothing() {
         peer.ended(call, Ended::Exited(0), b"");
     });
     let mut client = broker.session();
-    client.say(bash(1, "yes"));
+    client.send(bash(1, "yes"));
     // Nobody reads: the pipe fills, then the window is used up, and there it stays.
     let mut sent = 0;
     while let Ok(more) = stall.recv_timeout(Duration::from_millis(300)) {
@@ -624,7 +631,7 @@ fn a_slow_reader_stops_the_flow_and_loses_nothing() {
     assert!(sent <= limit::OUTPUT_WINDOW as usize + 256 * 1024, "{sent}");
     let mut got = 0;
     loop {
-        let event = client.hear();
+        let event = client.receive();
         match event["chunk"].as_str() {
             Some(chunk) => got += chunk.len(),
             None => break assert_eq!(event["status"], "success"),
@@ -642,10 +649,10 @@ fn a_reader_that_is_gone_ends_the_session() {
         let (call, _) = peer.call();
         sleep(Duration::from_millis(100));
         peer.output(call, false, b"x");
-        while peer.hear().is_some() {}
+        while peer.receive().is_some() {}
     });
     let mut client = broker.session();
-    client.say(bash(1, "x"));
+    client.send(bash(1, "x"));
     let stdout = std::mem::replace(&mut client.stdout, std::io::BufReader::new(empty()));
     drop(stdout);
     assert_eq!(client.child.wait().unwrap().code(), Some(141));
@@ -662,11 +669,11 @@ fn empty() -> std::process::ChildStdout {
 #[test]
 fn without_a_session_there_is_a_fault_and_code_125() {
     let broker = Broker::start(|peer| {
-        peer.hear();
-        peer.hear();
-        peer.say(&FromBroker::Hello(broker_protocol::Hello::ours(None)));
+        peer.receive();
+        peer.receive();
+        peer.send(&FromBroker::Hello(broker_protocol::Hello::ours(None)));
         let message = "layer seccomp is required and missing".to_owned();
-        peer.say(&FromBroker::Fault(Failed { kind: ErrorKind::Internal, message }));
+        peer.send(&FromBroker::Fault(Failed { kind: ErrorKind::Internal, message }));
     });
     let output = broker.lazaret("session").output().unwrap();
     assert_eq!(output.status.code(), Some(125));
@@ -687,13 +694,13 @@ fn output_is_freed_of_what_is_not_seen_wherever_it_is_cut() {
             peer.output(call, false, piece);
         }
         peer.ended(call, Ended::Exited(0), b"a\x1b[31mred");
-        assert_eq!(peer.hear(), None);
+        assert_eq!(peer.receive(), None);
     };
     let chunks = |arguments: &[&str]| {
         let broker = Broker::start(script);
         let mut client = fake_broker::Client::start(broker.lazaret("session").args(arguments));
-        assert_eq!(client.hear()["event"], "ready");
-        client.say(bash(1, "x"));
+        assert_eq!(client.receive()["event"], "ready");
+        client.send(bash(1, "x"));
         let (events, _) = client.end();
         broker.join();
         let (result, output) = events.split_last().unwrap();
@@ -714,32 +721,32 @@ fn violations_are_told_counted_and_end_the_session() {
         let refused = Refused { rule: "r".into(), why: "because".into(), violation: true };
         let (second, _) = peer.call();
         peer.done(second, Outcome::Refused(refused));
-        assert_eq!(peer.hear(), Some(ToBroker::Cancel { call: first }));
+        assert_eq!(peer.receive(), Some(ToBroker::Cancel { call: first }));
         peer.ended(first, Ended::Cancelled, b"");
-        assert_eq!(peer.hear(), None);
+        assert_eq!(peer.receive(), None);
     });
     let mut client = fake_broker::Client::start(broker.lazaret("session").args(["--trust", "guided"]));
-    client.hear();
-    client.say(bash("runs", "sleep 9"));
-    let outside = |id: &str| json!({"id": id, "tool": "read", "input": {"path": "/etc/passwd"}});
+    client.receive();
+    client.send(bash("runs", "sleep 9"));
+    let outside = |id: &str| json!({"id": id, "tool": "read", "input": {"path": "../etc/passwd"}});
     for (id, count) in [("a", 1), ("b", 2)] {
-        client.say(outside(id));
-        let event = client.hear();
+        client.send(outside(id));
+        let event = client.receive();
         assert_eq!((&event["id"], &event["event"]), (&json!(id), &json!("security_event")));
         let event = &event["securityEvent"];
         assert_eq!((&event["type"], &event["tool"]), (&json!("sandbox_violation"), &json!("file_read")));
         assert_eq!((&event["violations"], &event["maxViolations"]), (&json!(count), &json!(3)));
-        let result = client.hear();
+        let result = client.receive();
         assert_eq!((&result["id"], &result["error"]["kind"]), (&json!(id), &json!("violation")));
     }
-    client.say(json!({"id": "c", "tool": "ls"}));
-    assert_eq!(client.hear()["event"], "security_event");
-    assert_eq!(client.hear()["id"], "c");
-    let cancelled = client.hear();
+    client.send(json!({"id": "c", "tool": "ls"}));
+    assert_eq!(client.receive()["event"], "security_event");
+    assert_eq!(client.receive()["id"], "c");
+    let cancelled = client.receive();
     assert_eq!((&cancelled["id"], &cancelled["error"]["kind"]), (&json!("runs"), &json!("cancelled")));
     for tool in ["bash", "thinking", "nope"] {
-        client.say(json!({"id": "late", "tool": tool, "input": {}}));
-        let late = client.hear();
+        client.send(json!({"id": "late", "tool": tool, "input": {}}));
+        let late = client.receive();
         assert_eq!(
             (&late["error"]["kind"], &late["error"]["layer"]),
             (&json!("denied_policy"), &json!("policy"))
@@ -754,18 +761,18 @@ fn how_many_violations_end_a_session_can_be_set() {
     for (most, over_after) in [("1", Some(1)), ("5", Some(5)), ("0", None)] {
         let broker = Broker::start(|peer| {
             peer.open();
-            assert_eq!(peer.hear(), None);
+            assert_eq!(peer.receive(), None);
         });
         let mut client =
             fake_broker::Client::start(broker.lazaret("session").args(["--max-violations", most]));
-        client.hear();
+        client.receive();
         for count in 1..=7 {
-            client.say(json!({"id": count, "tool": "read", "input": {"path": "/etc/passwd"}}));
+            client.send(json!({"id": count, "tool": "read", "input": {"path": "../etc/passwd"}}));
             if over_after.is_none_or(|over| count <= over) {
-                assert_eq!(client.hear()["securityEvent"]["violations"], count);
-                assert_eq!(client.hear()["error"]["kind"], "violation");
+                assert_eq!(client.receive()["securityEvent"]["violations"], count);
+                assert_eq!(client.receive()["error"]["kind"], "violation");
             } else {
-                assert_eq!(client.hear()["error"]["kind"], "denied_policy");
+                assert_eq!(client.receive()["error"]["kind"], "denied_policy");
             }
         }
         assert_eq!(client.end(), (vec![], if over_after.is_some() { 3 } else { 0 }));
@@ -779,17 +786,17 @@ fn a_batch_goes_out_at_once_and_a_cancel_reaches_all_of_it() {
         peer.open();
         let calls: Vec<_> = (0..3).map(|_| peer.call().0).collect();
         for call in &calls {
-            assert_eq!(peer.hear(), Some(ToBroker::Cancel { call: *call }));
+            assert_eq!(peer.receive(), Some(ToBroker::Cancel { call: *call }));
         }
         calls.iter().for_each(|call| peer.ended(*call, Ended::Cancelled, b""));
-        assert_eq!(peer.hear(), None);
+        assert_eq!(peer.receive(), None);
     });
     let mut client = broker.session();
     let call = json!({"tool_name": "bash", "parameters": {"command": "x"}});
-    client.say(json!({"id": 1, "tool": "batch", "input": {"invocations": [call, call, call]}}));
+    client.send(json!({"id": 1, "tool": "batch", "input": {"invocations": [call, call, call]}}));
     sleep(Duration::from_millis(200));
-    client.say(json!({"id": 1, "cancel": true}));
-    let result = client.hear();
+    client.send(json!({"id": 1, "cancel": true}));
+    let result = client.receive();
     assert_eq!((&result["metadata"]["failed"], &result["error"]["kind"]), (&json!(3), &json!("cancelled")));
     client.end();
     broker.join();
@@ -805,9 +812,9 @@ fn the_small_profile_asks_the_executor_to_keep_less() {
         });
         let mut client =
             fake_broker::Client::start(broker.lazaret("session").args(["--model-profile", profile]));
-        client.hear();
-        client.say(bash(1, "x"));
-        let result = client.hear();
+        client.receive();
+        client.send(bash(1, "x"));
+        let result = client.receive();
         let cut = result["result"]
             .as_str()
             .unwrap()
@@ -816,4 +823,103 @@ fn the_small_profile_asks_the_executor_to_keep_less() {
         client.end();
         broker.join();
     }
+}
+
+/// Starts `lazaret session` by a shell that stays its parent; the test holds both ends of its streams.
+fn by_a_launcher(broker: &Broker, options: &[&str]) -> fake_broker::Client {
+    let session = broker.lazaret("session");
+    let mut launcher = std::process::Command::new("sh");
+    launcher.args(["-c", "exec 3<&0; \"$@\" <&3 3<&- & wait", "launcher"]);
+    launcher.arg(session.get_program()).args(session.get_args()).args(options);
+    launcher.envs(session.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    fake_broker::Client::start(&mut launcher)
+}
+
+#[test]
+fn a_session_ends_with_the_process_that_started_it_though_its_input_stays_open() {
+    let broker = Broker::start(|peer| {
+        peer.open();
+        let (call, _) = peer.call();
+        peer.output(call, false, b"begun");
+        assert_eq!(peer.receive(), Some(ToBroker::Cancel { call }));
+        peer.ended(call, Ended::Cancelled, b"");
+        assert_eq!(peer.receive(), None);
+    });
+    let mut client = by_a_launcher(&broker, &[]);
+    assert_eq!(client.receive()["event"], "ready");
+    client.send(bash(1, "sleep 9"));
+    assert_eq!(client.receive()["chunk"], "begun");
+    client.child.kill().unwrap();
+    client.child.wait().unwrap();
+    let result = client.receive();
+    assert_eq!((&result["id"], &result["error"]["kind"]), (&json!(1), &json!("cancelled")));
+    assert_eq!(client.receive(), Value::Null);
+    broker.join();
+}
+
+/// The control of the test above: a launcher may end on purpose, and hand the streams on.
+#[test]
+fn a_session_may_outlive_the_process_that_started_it() {
+    let broker = Broker::start(Peer::echo);
+    let mut client = by_a_launcher(&broker, &["--outlive-parent"]);
+    assert_eq!(client.receive()["event"], "ready");
+    client.child.kill().unwrap();
+    client.child.wait().unwrap();
+    client.send(bash(1, "still here"));
+    while client.receive()["event"] != "result" {}
+    drop(client.stdin.take());
+    assert_eq!(client.receive(), Value::Null);
+    broker.join();
+}
+
+#[test]
+fn a_line_may_say_its_op_and_a_wrong_one_is_told_those_there_are() {
+    let broker = Broker::start(Peer::echo);
+    let mut client = broker.session();
+    client.send(json!({"op": "call", "id": 1, "tool": "bash", "input": {"command": "x"}}));
+    assert_eq!(client.receive()["result"], "x");
+    client.send(json!({"op": "tools", "id": 2}));
+    assert_eq!(client.receive()["event"], "tools");
+    for (line, message) in [
+        (json!({"op": "cal", "id": 3}), "unknown variant `cal`, expected one of `call`, `stdin`"),
+        (
+            json!({"op": "call", "id": 3, "tol": "bash"}),
+            "unknown field `tol`, expected one of `input`, `tool`; did you mean `tool`?",
+        ),
+        (json!({"op": "call", "id": 3}), "missing field `tool`"),
+        (json!({"id": 3, "tool": "bash", "input": {"comand": "x"}}), "did you mean `command`?"),
+    ] {
+        client.send(line);
+        let result = client.receive();
+        assert_eq!((&result["id"], &result["error"]["kind"]), (&json!(3), &json!("invalid_input")));
+        assert!(result["result"].as_str().unwrap().contains(message), "{result}");
+    }
+    assert_eq!(client.end(), (vec![], 0));
+    broker.join();
+}
+
+#[test]
+fn the_client_in_the_readme_works() {
+    let broker = Broker::start(|peer| {
+        peer.open();
+        let (call, request) = peer.call();
+        assert_eq!(shell(&request), "echo hello");
+        let challenge = question(Channel::Relay);
+        peer.send(&FromBroker::Asked { call, challenge });
+        assert!(matches!(peer.receive(), Some(ToBroker::Grant(grant)) if grant.call == call));
+        peer.output(call, false, b"hello\n");
+        peer.ended(call, Ended::Exited(0), b"hello\n");
+        assert_eq!(peer.receive(), None);
+    });
+    let readme = include_str!("../session/README.md");
+    let client = readme.split("```python\n").nth(1).unwrap().split("```").next().unwrap();
+    assert!(client.lines().count() <= 20);
+    let session = broker.lazaret("session");
+    let mut python = std::process::Command::new("python3");
+    python.args(["-c", client]).arg(session.get_program()).args(session.get_args());
+    python.envs(session.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = python.output().unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert_eq!((output.status.code(), printed.as_str()), (Some(0), "hello\nsuccess ['seccomp']\n"));
+    broker.join();
 }

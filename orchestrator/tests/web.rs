@@ -6,12 +6,14 @@ mod fake_broker;
 
 use broker_protocol::{FromBroker, Outcome, Request, Spill, ToBroker, Zone, ZonePath, limit};
 use fake_broker::{Broker, Script};
+use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -72,6 +74,10 @@ impl Configuration {
         let folder = std::env::temp_dir().join(name);
         fs::create_dir_all(folder.join("lazaret")).unwrap();
         fs::write(folder.join("lazaret/policy.toml"), format!("version = 1\n{policy}")).unwrap();
+        // Whatever our umask is: what others may write is no policy.
+        for (path, mode) in [("lazaret", 0o755), ("lazaret/policy.toml", 0o644)] {
+            fs::set_permissions(folder.join(path), fs::Permissions::from_mode(mode)).unwrap();
+        }
         Self(folder)
     }
 }
@@ -89,7 +95,7 @@ fn granting() -> Broker {
             peer.open();
             let mut texts = BTreeMap::<_, u64>::new();
             loop {
-                match peer.hear() {
+                match peer.receive() {
                     Some(ToBroker::Call { call, request }) => {
                         assert!(matches!(request, Request::Effect(_)), "{request:?}");
                         peer.done(call, Outcome::Granted);
@@ -100,7 +106,7 @@ fn granting() -> Broker {
                         let path = ZonePath::new(Zone::Central, "outputs/1.log").unwrap();
                         let kept =
                             last.then(|| Some(Spill { path, bytes: texts.remove(&call)?, whole: true }));
-                        kept.into_iter().for_each(|spill| peer.say(&FromBroker::Kept { call, spill }));
+                        kept.into_iter().for_each(|spill| peer.send(&FromBroker::Kept { call, spill }));
                     }
                     _ => break,
                 }
@@ -303,7 +309,8 @@ fn a_time_above_the_maximum_becomes_the_maximum_and_is_said() {
     fs::write(&scope, "tool_permissions:\n  web_fetch: { allowed: true, timeout: 7s }\n").unwrap();
     let scoped = ["--scope", scope.to_str().unwrap()];
     for (asked, more, want) in [
-        (json!(30_000), &[][..], 120),
+        (json!(30_000), &[][..], 30),
+        (json!(150_000), &[], 120),
         (json!(121), &[], 120),
         (json!(120), &[], 120),
         (json!(1), &[], 1),
@@ -343,13 +350,13 @@ fn a_selector_gives_what_it_means_or_says_why_not() {
     assert_eq!(result["result"], "the selector \"table\": nothing in the page matches it");
     let (code, result) = fetch(&plain, json!("p"));
     assert_eq!((code, &result["error"]["kind"]), (1, &json!("io")));
-    assert!(result["result"].as_str().unwrap().contains("no HTML but text/plain"), "{result}");
+    assert!(result["result"].as_str().unwrap().contains("not HTML but text/plain"), "{result}");
     // What is no selector is refused before anything is asked.
     let seen = page.seen().len();
     for (selector, rule) in [
         (json!("a >"), "a CSS selector"),
         (json!("x".repeat(501)), "at most 500 bytes"),
-        (json!(1), "a text"),
+        (json!(1), "a string"),
     ] {
         let (code, result) = fetch(&page, selector);
         assert_eq!((code, &result["error"]["kind"]), (2, &json!("invalid_input")));
@@ -431,10 +438,25 @@ fn a_proxy_of_the_environment_is_not_asked() {
     assert!(proxy.seen().is_empty());
 }
 
+/// An authority, and the certificate and key of a server that it vouches for: `box.example`.
+fn write_certificates(folder: &Path) {
+    let mut authority = CertificateParams::new([]).unwrap();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    authority.distinguished_name.push(DnType::CommonName, "test authority");
+    let issuer_key = KeyPair::generate().unwrap();
+    let authority_pem = authority.self_signed(&issuer_key).unwrap().pem();
+    let issuer = Issuer::new(authority, issuer_key);
+    let key = KeyPair::generate().unwrap();
+    let mut server = CertificateParams::new(["box.example".to_owned()]).unwrap();
+    server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let server_pem = server.signed_by(&key, &issuer).unwrap().pem();
+    fs::write(folder.join("authority.pem"), authority_pem).unwrap();
+    fs::write(folder.join("server.pem"), server_pem + &key.serialize_pem()).unwrap();
+}
+
 /// With the system's own resolver, DNS over UDP, and TLS: on a machine of its own.
 #[test]
 fn a_name_server_that_changes_its_answer_gets_nobody_elsewhere() {
-    let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/web");
     let machine = |arguments: &[&str]| {
         Command::new("unshare").arg("-rnm").args(arguments).stdin(Stdio::null()).output().unwrap()
     };
@@ -442,11 +464,13 @@ fn a_name_server_that_changes_its_answer_gets_nobody_elsewhere() {
         println!("no namespaces here: the system's own resolver is not tested");
         return;
     }
-    let script = here.join("machine.py");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/web/machine.py");
+    let certificates = Configuration::new("");
+    write_certificates(&certificates.0);
     let broker = granting();
     let socket = broker.socket();
-    let [script, here, socket] = [&script, &here, &socket].map(|path| path.to_str().unwrap());
-    let output = machine(&["python3", script, env!("CARGO_BIN_EXE_lazaret"), here, socket]);
+    let [folder, socket] = [&certificates.0, &socket].map(|path| path.to_str().unwrap());
+    let output = machine(&["python3", script, env!("CARGO_BIN_EXE_lazaret"), folder, socket]);
     let errors = String::from_utf8_lossy(&output.stderr);
     let found: Value =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {errors}"));

@@ -4,7 +4,6 @@
 use seccompiler::{BpfProgram, sock_filter};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -15,31 +14,33 @@ pub type Lists<'a> = &'a [&'a [&'a str]];
 
 /// Writes `filters.rs` into the build's folder: for each program a static of `instruction`s.
 pub fn write(programs: &[(&str, Lists)], instruction: &str) {
-    let folder = Path::new(&variable("CARGO_MANIFEST_DIR")).join("../policies/seccomp");
+    let manifest = variable("CARGO_MANIFEST_DIR");
+    // Crates of ours lie beside `policies` or deeper.
+    let mut above = Path::new(&manifest).ancestors().map(|folder| folder.join("policies/seccomp"));
+    let folder = above
+        .find(|folder| folder.is_dir())
+        .unwrap_or_else(|| panic!("no policies/seccomp above {manifest}"));
     println!("cargo::rerun-if-changed={}", folder.display());
     println!("cargo::rerun-if-changed={}", folder.with_file_name("build").display());
     let arch = variable("CARGO_CFG_TARGET_ARCH");
     let mut code = String::new();
     for (name, lists) in programs {
         let program = program(&folder, lists, &arch);
-        let name = name.to_uppercase();
-        let from = lists.concat().join(".json`, `");
-        writeln!(code, "/// Compiled from `{from}.json` of `policies/seccomp`.")
-            .expect("a string takes text");
-        writeln!(code, "pub static {name}: [{instruction}; {}] = [", program.len())
-            .expect("a string takes text");
-        for i in &program {
-            writeln!(
-                code,
-                "    {instruction} {{ code: {}, jt: {}, jf: {}, k: {} }},",
-                i.code, i.jt, i.jf, i.k
-            )
-            .expect("a string takes text");
-        }
-        code.push_str("];\n");
+        let (name, from) = (name.to_uppercase(), lists.concat().join(".json`, `"));
+        let step = |i: &sock_filter| {
+            format!("    {instruction} {{ code: {}, jt: {}, jf: {}, k: {} }},\n", i.code, i.jt, i.jf, i.k)
+        };
+        let steps: String = program.iter().map(step).collect();
+        let length = program.len();
+        code += &format!("/// Compiled from `{from}.json` of `policies/seccomp`.\n");
+        code += &format!("pub static {name}: [{instruction}; {length}] = [\n{steps}];\n");
     }
     let out = PathBuf::from(variable("OUT_DIR")).join("filters.rs");
     fs::write(&out, code).unwrap_or_else(|error| panic!("cannot write {}: {error}", out.display()));
+}
+
+fn bpf(code: u16, jt: u8, jf: u8, k: u32) -> sock_filter {
+    sock_filter { code, jt, jf, k }
 }
 
 /// The program of `lists` in `folder`.
@@ -112,12 +113,11 @@ fn groups(calls: &[(u32, bool)]) -> Vec<Range<usize>> {
 
 /// The number of the call is loaded; those from `first` to `last` are matched.
 fn range(first: u32, last: u32, matched: u32, otherwise: u32) -> BpfProgram {
-    let step = |code, jt, jf, k| sock_filter { code, jt, jf, k };
     vec![
-        step(GREATER_OR_EQUAL, 0, 2, first),
-        step(GREATER, 1, 0, last),
-        step(RETURN, 0, 0, matched),
-        step(RETURN, 0, 0, otherwise),
+        bpf(GREATER_OR_EQUAL, 0, 2, first),
+        bpf(GREATER, 1, 0, last),
+        bpf(RETURN, 0, 0, matched),
+        bpf(RETURN, 0, 0, otherwise),
     ]
 }
 
@@ -151,7 +151,7 @@ fn chain(arch: &str, lists: impl DoubleEndedIterator<Item = BpfProgram>) -> BpfP
         let length = list.len();
         for (at, step) in list.iter_mut().enumerate() {
             if !chain.is_empty() && (step.code, step.k) == (RETURN, ALLOW) {
-                *step = sock_filter { code: JUMP, jt: 0, jf: 0, k: (length - at - 1) as u32 };
+                *step = bpf(JUMP, 0, 0, (length - at - 1) as u32);
             }
         }
         list.append(&mut chain);
@@ -219,19 +219,18 @@ fn tidy(program: &[sock_filter]) -> BpfProgram {
 
 /// Kills the process on a call of another architecture, or of x32, which has the architecture of x86_64.
 fn foreign(arch: &str) -> BpfProgram {
-    let step = |code, jt, jf, k| sock_filter { code, jt, jf, k };
     let (own, has_x32) = match arch {
         "x86_64" => (0xc000_003e, true),
         "aarch64" => (0xc000_00b7, false),
         other => panic!("no list is for the architecture {other}"),
     };
     let mut program =
-        vec![step(LOAD, 0, 0, ARCHITECTURE), step(EQUAL, 1, 0, own), step(RETURN, 0, 0, KILL_PROCESS)];
+        vec![bpf(LOAD, 0, 0, ARCHITECTURE), bpf(EQUAL, 1, 0, own), bpf(RETURN, 0, 0, KILL_PROCESS)];
     if has_x32 {
         program.extend([
-            step(LOAD, 0, 0, NUMBER),
-            step(GREATER_OR_EQUAL, 0, 1, X32_BIT),
-            step(RETURN, 0, 0, KILL_PROCESS),
+            bpf(LOAD, 0, 0, NUMBER),
+            bpf(GREATER_OR_EQUAL, 0, 1, X32_BIT),
+            bpf(RETURN, 0, 0, KILL_PROCESS),
         ]);
     }
     program
@@ -286,8 +285,7 @@ const ARCHITECTURE: u32 = 4;
 /// A search by the number of the call, then the line it may stand in. Each line is a whole program, so what is in none
 /// gets the mismatch action of whichever line its number leads to.
 fn search(lines: &[(u32, BpfProgram)]) -> BpfProgram {
-    let step = |code, jt, jf, k| sock_filter { code, jt, jf, k };
-    let mut program = vec![step(LOAD, 0, 0, NUMBER)];
+    let mut program = vec![bpf(LOAD, 0, 0, NUMBER)];
     branch(lines, &mut program);
     program
 }
@@ -300,9 +298,9 @@ fn branch(lines: &[(u32, BpfProgram)], program: &mut BpfProgram) {
         return;
     }
     // Conditional jumps reach 255 instructions, unconditional ones any number.
-    program.push(sock_filter { code: GREATER_OR_EQUAL, jt: 0, jf: 1, k: *first });
+    program.push(bpf(GREATER_OR_EQUAL, 0, 1, *first));
     let jump = program.len();
-    program.push(sock_filter { code: JUMP, jt: 0, jf: 0, k: 0 });
+    program.push(bpf(JUMP, 0, 0, 0));
     branch(left, program);
     program[jump].k = (program.len() - jump - 1) as u32;
     branch(right, program);

@@ -4,202 +4,61 @@
 //! It decides on names as text. That a link or a rename does not make another name of the same file is kept by the
 //! layers around the cell and the worker, and a request that passes here meets them all.
 
-use crate::effective::{Access, EffectivePolicy, ProtectedName, Protection};
-use crate::rules::{self, Action, Opinion, Origin};
+use crate::effective::{Access, EffectivePolicy};
+use crate::facts::{Facts, Touch};
+use crate::names::{ProtectedName, Protection};
+use crate::rules::{self, Action, RuleMatch};
 use crate::scope::Reach;
-use broker_protocol::{Bash, Command, Effect, Refused, Request, Risk, Trust, Zone, ZonePath};
-use std::borrow::Cow;
+use crate::source::Origin;
+use broker_protocol::{Refused, Request, Risk, Trust, Zone, ZonePath};
+use std::path::Path;
 
-/// The answer to a request.
+/// The decision on a request.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It may be carried out, in a cell or by the file worker.
+    /// The broker carries it out.
     Allow,
-    /// It may not.
+    /// The broker refuses it, for this reason.
     Deny(Refused),
-    /// It may, if who is asked says so.
+    /// The broker carries it out once it is approved.
     Ask(Question),
 }
 
-/// What has to be asked before a call runs.
+/// What a person approves before a call runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// The rule that asks.
+    /// Name of the rule that asks.
     pub rule: String,
-    /// Its reason, for who is asked.
+    /// The reason of that rule, for who is asked.
     pub why: String,
     /// How much harm the call can do.
     pub risk: Risk,
-    /// Whether the rule is surely about the call, and about all of it: only then is a yes to one such call one to others.
+    /// Whether the rule is certainly about the call, and about all of it: only then may one approval hold for other calls.
     pub whole: bool,
 }
 
 impl Question {
-    /// The refusal where nobody can be asked.
+    /// The refusal where nobody can approve.
     pub fn unanswered(self) -> Refused {
         Refused {
             rule: self.rule,
-            why: format!("{} Nobody is there to be asked.", self.why),
+            why: format!("{} There is nobody who could approve it.", self.why),
             violation: false,
         }
     }
 }
 
-/// What a decision looks at: all of a call that matters to a policy.
-pub struct Facts<'a> {
-    /// Canonical name of the tool.
-    pub tool: &'a str,
-    /// How much harm the call can do.
-    pub risk: Risk,
-    /// The path it touches, where it touches one.
-    pub touch: Option<Touch<'a>>,
-    /// The command it runs, where it runs one.
-    pub command: Option<&'a Command>,
-    /// Its parameters by canonical name, as far as a rule may ask about them.
-    pub params: Vec<(&'a str, Param<'a>)>,
-}
-
-/// What is done with a path.
-#[derive(Clone, Copy, Debug)]
-pub enum Touch<'a> {
-    /// A command runs there.
-    Enter(&'a ZonePath),
-    /// It is read.
-    Read(&'a ZonePath),
-    /// What lies below it may be shown.
-    Search(&'a ZonePath),
-    /// It is written.
-    Write(&'a ZonePath),
-}
-
-/// The value of a parameter.
-#[derive(Clone, Debug)]
-pub enum Param<'a> {
-    /// A text.
-    Text(Cow<'a, str>),
-    /// The content of a file.
-    Bytes(&'a [u8]),
-    /// A path.
-    Path(&'a ZonePath),
-}
-
-impl Param<'_> {
-    /// The value as a rule compares it; a path with its zone, if that is not the project.
-    pub fn text(&self) -> Cow<'_, str> {
-        match self {
-            Param::Text(text) => Cow::Borrowed(text),
-            Param::Bytes(bytes) => String::from_utf8_lossy(bytes),
-            Param::Path(path) => Cow::Owned(path.to_string()),
-        }
-    }
-}
-
-/// Parameters that rules may ask about, for each tool that the broker knows.
-pub const PARAMS: [(&str, &[&str]); 9] = [
-    ("bash", &["command", "cwd"]),
-    ("file_read", &["path"]),
-    ("file_write", &["path", "content"]),
-    ("file_edit", &["path", "old", "new"]),
-    ("file_list", &["path"]),
-    ("glob", &["path", "pattern"]),
-    ("grep", &["path", "pattern", "include"]),
-    ("web_search", &["query"]),
-    ("web_fetch", &["url"]),
-];
-
-impl<'a> Facts<'a> {
-    /// Facts of a tool of which nothing else is known.
-    pub fn bare(tool: &'a str, risk: Risk) -> Self {
-        Self { tool, risk, touch: None, command: None, params: Vec::new() }
-    }
-
-    /// The facts of a request.
-    pub fn of(request: &'a Request) -> Self {
-        let mut facts = Self::bare(request.tool(), request.risk());
-        match request {
-            Request::Bash(bash) => facts.add_command(bash),
-            Request::FileRead(read) => facts.touch(Touch::Read(&read.path)),
-            Request::FileBytes(bytes) => facts.touch(Touch::Read(&bytes.path)),
-            // Its file is not the client's to choose: nothing of it is a path that a scope or a rule could name.
-            Request::State(_) => {}
-            Request::FileList(list) => facts.touch(Touch::Search(&list.path)),
-            Request::Glob(glob) => {
-                facts.touch(Touch::Search(&glob.path));
-                facts.add_text("pattern", &glob.pattern);
-            }
-            Request::Grep(grep) => {
-                facts.touch(Touch::Search(&grep.path));
-                facts.add_text("pattern", &grep.pattern);
-                grep.include.iter().for_each(|include| facts.add_text("include", include));
-            }
-            Request::FileWrite(write) => {
-                facts.touch(Touch::Write(&write.path));
-                facts.params.push(("content", Param::Bytes(&write.content)));
-            }
-            Request::FileEdit(edit) => {
-                facts.touch(Touch::Write(&edit.path));
-                for edit in &edit.edits {
-                    facts.add_text("old", &edit.old);
-                    facts.add_text("new", &edit.new);
-                }
-            }
-            Request::Undo(undo) => facts.touch(Touch::Write(&undo.path)),
-            Request::Effect(Effect::WebSearch { query }) => facts.add_text("query", query),
-            Request::Effect(Effect::WebFetch { url }) => facts.add_text("url", url),
-            Request::Effect(Effect::Added { input, .. }) => facts.add_text("input", input),
-            // They name no path, and show what the session's own calls did.
-            Request::BackgroundList
-            | Request::BackgroundLog(_)
-            | Request::BackgroundKill(_)
-            | Request::History(_) => {}
-        }
-        facts
-    }
-
-    fn add_command(&mut self, bash: &'a Bash) {
-        self.command = Some(&bash.command);
-        let text = match &bash.command {
-            Command::Shell(text) => Cow::Borrowed(text.as_str()),
-            Command::Arguments(arguments) => {
-                let texts: Vec<_> =
-                    arguments.iter().map(|argument| String::from_utf8_lossy(argument)).collect();
-                Cow::Owned(texts.join(" "))
-            }
-        };
-        self.params.push(("command", Param::Text(text)));
-        if let Some(directory) = &bash.directory {
-            self.touch = Some(Touch::Enter(directory));
-            self.params.push(("cwd", Param::Path(directory)));
-        }
-    }
-
-    fn touch(&mut self, touch: Touch<'a>) {
-        let (Touch::Enter(path) | Touch::Read(path) | Touch::Search(path) | Touch::Write(path)) = touch;
-        self.touch = Some(touch);
-        self.params.push(("path", Param::Path(path)));
-    }
-
-    fn add_text(&mut self, name: &'a str, text: &'a str) {
-        self.params.push((name, Param::Text(Cow::Borrowed(text))));
-    }
-
-    /// The values of a parameter: several where a call has several.
-    pub fn values<'s>(&'s self, name: &'s str) -> impl Iterator<Item = &'s Param<'a>> {
-        self.params.iter().filter(move |(own, _)| *own == name).map(|(_, value)| value)
-    }
-}
-
-/// A decision, and where the rule stands that made it, if that is in a file.
+/// A decision with its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judgement<'a> {
-    /// The decision.
+    #[allow(missing_docs)]
     pub verdict: Verdict,
-    /// The rule that made it, for a verdict that has one: an `allow` by default has none.
+    /// Name of the rule that decided. A call that needs no approval by its risk is allowed by none.
     pub rule: Option<String>,
-    /// Why, by that rule.
+    /// The reason of that rule.
     pub why: Option<String>,
-    /// Where the rule stands.
+    /// The line of that rule, if it is in a file.
     pub origin: Option<&'a Origin>,
 }
 
@@ -220,39 +79,64 @@ pub fn decide(policy: &EffectivePolicy, request: &Request) -> Verdict {
     judge(policy, &Facts::of(request)).verdict
 }
 
-/// Decides on a call, and says by which rule. First what closes, scope, names and zones; then the rules; then how much the
-/// session is trusted.
+/// Decides on `request` again, of which the path leads to `real` once links are resolved: the stricter of both decisions. A
+/// link with an allowed name is not a way to a file that a rule denies, and a link with a denied name stays closed.
+///
+/// `real` is what the file worker reports before it acts. Of a request without a path the decision is that of [`decide`].
+pub fn decide_real(policy: &EffectivePolicy, request: &Request, real: &ZonePath) -> Verdict {
+    let asked = Facts::of(request);
+    let there = Facts::of(request).at(real);
+    stricter(judge(policy, &asked).verdict, judge(policy, &there).verdict)
+}
+
+/// The stricter of the decisions on the asked name and on the real place. One approval holds for other calls only if one
+/// rule asks about both.
+fn stricter(asked: Verdict, real: Verdict) -> Verdict {
+    match (asked, real) {
+        (Verdict::Deny(refused), Verdict::Allow | Verdict::Ask(_) | Verdict::Deny(_))
+        | (Verdict::Allow | Verdict::Ask(_), Verdict::Deny(refused)) => Verdict::Deny(refused),
+        (Verdict::Ask(asked), Verdict::Ask(real)) => {
+            let whole = asked.whole && real.whole && asked.rule == real.rule;
+            Verdict::Ask(Question { whole, ..real })
+        }
+        (Verdict::Ask(question), Verdict::Allow) | (Verdict::Allow, Verdict::Ask(question)) => {
+            Verdict::Ask(Question { whole: false, ..question })
+        }
+        (Verdict::Allow, Verdict::Allow) => Verdict::Allow,
+    }
+}
+
+/// Decides on a call, with the reason. First what refuses: paths outside, the scope, protected names and zones that are only read; then the
+/// rules; then the session's trust.
 pub fn judge<'a>(policy: &'a EffectivePolicy, facts: &Facts) -> Judgement<'a> {
-    if let Some(refused) = out_of_scope(policy, facts) {
+    if let Some(refused) = outside(policy, facts).or_else(|| out_of_scope(policy, facts)) {
         return Judgement::deny(refused, None);
     }
     if let Some((refused, origin)) = closed(policy, facts) {
         return Judgement::deny(refused, Some(origin));
     }
-    let opinion = rules::opinion(&policy.rules, facts);
-    match opinion {
-        Some(opinion) if opinion.action == Action::Deny => {
-            let (rule, why) = (opinion.rule.name(), opinion.rule.why.clone());
-            Judgement::deny(Refused { rule, why, violation: false }, Some(&opinion.rule.origin))
-        }
-        Some(opinion) => by_opinion(policy, facts, &opinion),
+    match rules::judge(&policy.rules, facts) {
+        Some(found) => by_rule(policy, facts, &found),
         None => by_trust(policy, facts),
     }
 }
 
-/// What a rule that does not deny comes to: a session that is not trusted asks all the same, one that is asks nothing.
-fn by_opinion<'a>(policy: &'a EffectivePolicy, facts: &Facts, opinion: &Opinion<'a>) -> Judgement<'a> {
-    let (rule, origin) = (opinion.rule.name(), Some(&opinion.rule.origin));
-    let why = match opinion.doubt {
-        None => opinion.rule.why.clone(),
-        Some(doubt) => format!("This may be meant, though that is not sure ({doubt}): {}", opinion.rule.why),
+/// A rule that does not deny: a supervised session asks despite an `allow`, an autonomous one does not ask despite an `ask`.
+fn by_rule<'a>(policy: &'a EffectivePolicy, facts: &Facts, found: &RuleMatch<'a>) -> Judgement<'a> {
+    let (rule, origin) = (found.rule.name(), Some(&found.rule.origin));
+    let why = match found.doubt {
+        None => found.rule.why.clone(),
+        Some(doubt) => format!("This rule may apply, which is not certain ({doubt}): {}", found.rule.why),
     };
-    match (opinion.action, policy.trust) {
-        (Action::Allow, Trust::Supervised) => by_trust(policy, facts),
+    match (found.action, policy.trust) {
+        (Action::Deny, _) => Judgement::deny(Refused { rule, why, violation: false }, origin),
         (Action::Ask, Trust::Supervised | Trust::Guided) => {
-            Judgement::ask(Question { rule, why, risk: facts.risk, whole: opinion.whole }, origin)
+            Judgement::ask(Question { rule, why, risk: facts.risk, whole: found.whole }, origin)
         }
-        _ => Judgement { verdict: Verdict::Allow, rule: Some(rule), why: Some(why), origin },
+        (Action::Allow, Trust::Supervised) => by_trust(policy, facts),
+        (Action::Ask, Trust::Autonomous) | (Action::Allow, Trust::Guided | Trust::Autonomous) => {
+            Judgement { verdict: Verdict::Allow, rule: Some(rule), why: Some(why), origin }
+        }
     }
 }
 
@@ -265,6 +149,33 @@ fn by_trust<'a>(policy: &EffectivePolicy, facts: &Facts) -> Judgement<'a> {
     let why = format!("A {} session asks before calls of {} risk.", trust.name(), risk.name());
     Judgement::ask(Question { rule, why, risk, whole: true }, None)
 }
+
+/// The refusal of a path below neither root, unless it is one that file tools read.
+fn outside(policy: &EffectivePolicy, facts: &Facts) -> Option<Refused> {
+    let (path, reads) = match facts.touch? {
+        Touch::Read(path) | Touch::Search(path) => (path, true),
+        Touch::Enter(path) | Touch::Write(path) => (path, false),
+    };
+    match path.zone() {
+        Zone::Project | Zone::Central => return None,
+        Zone::Granted => {}
+    }
+    let granted = Path::new(&path.to_string())
+        .ancestors()
+        .any(|path| policy.readable().any(|grant| grant.path == path));
+    let why = match (granted, reads) {
+        (true, true) => return None,
+        (true, false) => "it is granted for reading only",
+        (false, _) => {
+            "it is in neither the project nor the central root, and no grant of the profile is for file tools there"
+        }
+    };
+    let why = format!("outside sandbox: {:?}: {why}", path.to_string());
+    Some(Refused { rule: OUTSIDE.to_owned(), why, violation: true })
+}
+
+/// The rule by which a path outside is refused.
+pub(crate) const OUTSIDE: &str = "roots";
 
 fn out_of_scope(policy: &EffectivePolicy, facts: &Facts) -> Option<Refused> {
     let scope = policy.scope.as_ref()?;
@@ -323,6 +234,8 @@ fn read_only(policy: &EffectivePolicy, zone: Zone) -> Option<(Refused, &Origin)>
     let (access, origin) = match zone {
         Zone::Project => (policy.project, &policy.zones_from[0]),
         Zone::Central => (policy.central, &policy.zones_from[1]),
+        // Refused before.
+        Zone::Granted => return None,
     };
     if access == Access::Write {
         return None;
@@ -336,7 +249,9 @@ fn read_only(policy: &EffectivePolicy, zone: Zone) -> Option<(Refused, &Origin)>
 mod tests {
     use super::*;
     use crate::{Host, Policies};
-    use broker_protocol::{FileEdit, FileList, FileRead, FileWrite, Glob, Grep, Scope, Stdin, Undo};
+    use broker_protocol::{
+        Bash, Command, FileEdit, FileList, FileRead, FileWrite, Glob, Grep, Scope, Stdin, Undo,
+    };
 
     fn policy(profile: &str) -> EffectivePolicy {
         let host = Host { home: "/home/u".into(), ..Host::default() };
@@ -362,6 +277,7 @@ mod tests {
             stdin: Stdin::Null,
             live: false,
             background: false,
+            split: false,
         })
     }
 
@@ -387,6 +303,7 @@ mod tests {
                 ignored: true,
                 context: 0,
                 limit: 1,
+                sort: broker_protocol::GrepSort::Path,
             }),
         ]
     }
@@ -414,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_closed_altogether_is_neither_read_nor_written() {
+    fn fully_protected_names_are_neither_read_nor_written() {
         let policy = policy("default");
         for at in [".env", "sub/.ENV", ".env/x", "central:credential-store.json", "config/client_secret.txt"]
         {
@@ -426,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_closed_to_writing_is_read() {
+    fn write_protected_names_are_read() {
         let policy = policy("default");
         for at in [".git/config", "a/.git/hooks/pre-commit", ".vscode/tasks.json", ".claude/settings.json"] {
             assert!(readers(at).iter().all(|request| refusal(&policy, request).is_none()), "{at}");
@@ -454,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reading_profile_refuses_writes_without_calling_them_a_violation() {
+    fn a_read_only_profile_refuses_writes_without_a_violation() {
         let policy = policy("read-only");
         assert!(readers("src/a.rs").iter().all(|request| refusal(&policy, request).is_none()));
         for request in writers("src/a.rs") {
@@ -464,6 +381,54 @@ mod tests {
         assert!(writers("central:x").iter().all(|request| refusal(&policy, request).is_none()));
         // The name weighs more than the profile.
         assert!(refusal(&policy, &writers(".env")[0]).unwrap().violation);
+    }
+
+    #[test]
+    fn what_is_granted_is_read_and_the_rest_outside_is_a_violation() {
+        let own = |grants: &str| {
+            let text = format!("version = 1\n[profile.own]\ngrants = [{grants}]\n");
+            let source = crate::Source { name: "p".into(), kind: crate::SourceKind::User, text };
+            let host = Host { home: "/home/u".into(), ..Host::default() };
+            Policies::load(vec![source]).unwrap().resolve("own", &host).unwrap()
+        };
+        let policy = own("{ path = '~/.tools', optional = true }").narrow(None, Trust::Autonomous).unwrap();
+        let at = |text: &str| ZonePath::new(Zone::Granted, text).unwrap();
+        let moved = |text: &str, request: &Request| {
+            let mut request = request.clone();
+            match &mut request {
+                Request::Bash(bash) => bash.directory = Some(at(text)),
+                Request::FileRead(read) => read.path = at(text),
+                Request::FileList(list) => list.path = at(text),
+                Request::Glob(glob) => glob.path = at(text),
+                Request::Grep(grep) => grep.path = at(text),
+                Request::FileWrite(write) => write.path = at(text),
+                Request::FileEdit(edit) => edit.path = at(text),
+                Request::Undo(undo) => undo.path = at(text),
+                other => panic!("{other:?}"),
+            }
+            refusal(&policy, &request)
+        };
+        let outside = |text: &str, request: &Request| {
+            let refused = moved(text, request).unwrap_or_else(|| panic!("{text} {}", request.tool()));
+            assert!(refused.violation && refused.rule == "roots", "{refused:?}");
+            assert!(refused.why.starts_with("outside sandbox"), "{refused:?}");
+        };
+        let (commands, reads): (Vec<_>, Vec<_>) =
+            readers("a").into_iter().partition(|request| request.command().is_some());
+        for granted in ["usr/include/stdio.h", "usr", "bin", "home/u/.tools/src/a.rs"] {
+            reads.iter().for_each(|request| assert_eq!(moved(granted, request), None, "{granted}"));
+            commands.iter().chain(&writers("a")).for_each(|request| outside(granted, request));
+        }
+        for closed in
+            ["", "etc/passwd", "etc", "usrx", "home/u", "home/u/.toolsx", "home", "proc/self/environ"]
+        {
+            reads.iter().chain(&commands).chain(&writers("a")).for_each(|request| outside(closed, request));
+        }
+        let secret = moved("home/u/.tools/.ssh/id_rsa", &reads[0]).unwrap();
+        assert!(secret.rule.starts_with("protect:"), "{secret:?}");
+        // A link that leads to what is granted, and one that leads outside.
+        let real = |text| matches!(decide_real(&policy, &reads[0], &at(text)), Verdict::Deny(_));
+        assert!(!real("usr/include/stdio.h") && real("etc/passwd") && real("home/u/.tools/.env"));
     }
 
     #[test]
@@ -490,6 +455,88 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// The default profile under a user's file with these rules.
+    fn ruled(rules: &str, trust: Trust) -> EffectivePolicy {
+        let text = format!("version = 1\n{rules}");
+        let own = crate::Source { name: "p".into(), kind: crate::SourceKind::User, text };
+        let host = Host { home: "/home/u".into(), ..Host::default() };
+        let policy = Policies::load(vec![own]).unwrap().resolve("default", &host).unwrap();
+        policy.narrow(None, trust).unwrap()
+    }
+
+    /// What [`decide_real`] says of each request on `asked` that leads to `real`, with the rule; `None` is a way through.
+    fn at(policy: &EffectivePolicy, asked: &str, real: &str) -> Vec<(&'static str, Option<String>)> {
+        let requests = readers(asked).into_iter().chain(writers(asked));
+        let decided = requests.map(|request| match decide_real(policy, &request, &path(real)) {
+            Verdict::Allow => ("allow", None),
+            Verdict::Ask(question) => ("ask", Some(question.rule)),
+            Verdict::Deny(refused) => ("deny", Some(refused.rule)),
+        });
+        decided.collect()
+    }
+
+    #[test]
+    fn a_link_is_decided_on_by_its_name_and_by_where_it_leads() {
+        let rules = "[[rule]]\ntool = '*'\naction = 'allow'\nwhy = 'w'\nwhen = [{ param = 'path', matches = 'docs/**' }]\n\
+            [[rule]]\ntool = '*'\naction = 'deny'\nwhy = 'w'\nwhen = [{ param = 'path', matches = 'src/**' }]\n";
+        let policy = ruled(rules, Trust::Guided);
+        let verdicts = |asked, real| {
+            at(&policy, asked, real).into_iter().map(|(verdict, _)| verdict).collect::<Vec<_>>()
+        };
+        let [all_denied, bash] = ["deny", "ask"];
+        // The first is a command, which has `cwd` and no `path`.
+        assert_eq!(verdicts("docs/x", "src/main.sh"), [vec![bash], vec![all_denied; 7]].concat());
+        assert_eq!(verdicts("src/x", "docs/y"), [vec![bash], vec![all_denied; 7]].concat());
+        assert_eq!(verdicts("docs/x", "docs/y"), [vec![bash], vec!["allow"; 7]].concat());
+        let elsewhere = ["ask", "allow", "allow", "allow", "allow", "ask", "ask", "ask"];
+        assert_eq!(
+            verdicts("docs/x", "other/y"),
+            elsewhere,
+            "what no rule allows is asked about by its risk"
+        );
+        assert_eq!(verdicts("other/y", "docs/x"), elsewhere);
+        let control = decide(&policy, &writers("docs/x")[0]);
+        assert_eq!(control, Verdict::Allow, "by its name alone it would be written");
+    }
+
+    #[test]
+    fn a_link_opens_no_protected_name_and_no_other_scope() {
+        let autonomous = ruled("", Trust::Autonomous);
+        assert!(at(&autonomous, "x", ".env").iter().all(|(verdict, _)| *verdict == "deny"));
+        assert!(at(&autonomous, "x", ".git/config").iter().skip(5).all(|(verdict, _)| *verdict == "deny"));
+        assert!(at(&autonomous, "x", "y").iter().all(|(verdict, _)| *verdict == "allow"));
+        let scope = broker_protocol::Permission {
+            tool: "file_read".into(),
+            allowed: true,
+            paths: vec!["src/**".into()],
+            timeout_s: None,
+            network: false,
+        };
+        let scoped = autonomous.narrow(Some(&Scope { permissions: vec![scope] }), Trust::Autonomous).unwrap();
+        let read = Request::FileRead(FileRead { path: path("src/x"), offset: None, limit: None });
+        assert_eq!(decide(&scoped, &read), Verdict::Allow);
+        assert!(matches!(decide_real(&scoped, &read, &path("notes/x")), Verdict::Deny(_)));
+    }
+
+    #[test]
+    fn a_question_about_two_places_holds_for_this_call() {
+        let rule = |at: &str| {
+            format!(
+                "[[rule]]\ntool = 'file_read'\naction = 'ask'\nwhy = 'w'\nwhen = [{{ param = 'path', matches = '{at}/**' }}]\n"
+            )
+        };
+        let policy = ruled(&(rule("a") + &rule("b")), Trust::Guided);
+        let read = Request::FileRead(FileRead { path: path("a/x"), offset: None, limit: None });
+        let question = |real: &str| match decide_real(&policy, &read, &path(real)) {
+            Verdict::Ask(question) => (question.whole, question.rule),
+            verdict => panic!("{verdict:?}"),
+        };
+        let (of_a, of_b) = ("rule:user:2".to_owned(), "rule:user:7".to_owned());
+        assert_eq!(question("a/y"), (true, of_a.clone()));
+        assert_eq!(question("b/y"), (false, of_b));
+        assert_eq!(question("c/y"), (false, of_a));
     }
 
     #[test]

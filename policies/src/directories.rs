@@ -1,7 +1,8 @@
 //! Where a user's files of Lazaret lie, outside every zone. Both programs ask here, so that neither looks elsewhere.
 //!
 //! By the XDG base directory rules: a variable with a relative path counts as none. `home` is the account's home and not
-//! `HOME`, which programs point elsewhere for those that they start; only the data are theirs.
+//! `HOME`, which programs point elsewhere for those that they start. Where the account has none, as in many containers, it is
+//! `HOME` all the same: see [`home`].
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -11,6 +12,22 @@ pub type Variable<'v> = &'v dyn Fn(&str) -> Option<OsString>;
 
 /// The sockets for approvals, in a directory of the user's own.
 const APPROVALS: &str = "lazaret-approve";
+
+/// The home of those who have none, as account databases write it: nothing is ever there.
+pub const NO_HOME: &str = "/nonexistent";
+
+/// What helps where there is no home: for errors about what would lie in it.
+pub const NO_HOME_ADVICE: &str = "this user has no home directory, as /etc/passwd has no entry with one; set HOME, or set XDG_CONFIG_HOME,                                   XDG_STATE_HOME and XDG_DATA_HOME, to directories that may be written";
+
+/// The home that all of Lazaret means: that of the account, if it is a directory, as `is_directory` says; else `HOME`; else
+/// [`NO_HOME`].
+pub fn home(account: Option<PathBuf>, is_directory: &dyn Fn(&Path) -> bool, variable: Variable) -> PathBuf {
+    let usable = |home: &PathBuf| home.is_absolute() && home != Path::new("/") && is_directory(home);
+    account
+        .filter(usable)
+        .or_else(|| named("HOME", variable).filter(usable))
+        .unwrap_or_else(|| NO_HOME.into())
+}
 
 /// The policy: `lazaret` in `$XDG_CONFIG_HOME`, or in `.config` of the home.
 pub fn configuration(home: &Path, variable: Variable) -> PathBuf {
@@ -22,10 +39,9 @@ pub fn state(home: &Path, variable: Variable) -> PathBuf {
     named("XDG_STATE_HOME", variable).unwrap_or_else(|| home.join(".local/state")).join("lazaret")
 }
 
-/// The data, a central root for each project: `lazaret` in `$XDG_DATA_HOME`, or in `.local/share` of `HOME`, or else of the home.
+/// The data, a central root for each project: `lazaret` in `$XDG_DATA_HOME`, or in `.local/share` of the home.
 pub fn data(home: &Path, variable: Variable) -> PathBuf {
-    let usual = || named("HOME", variable).unwrap_or_else(|| home.to_owned()).join(".local/share");
-    named("XDG_DATA_HOME", variable).unwrap_or_else(usual).join("lazaret")
+    named("XDG_DATA_HOME", variable).unwrap_or_else(|| home.join(".local/share")).join("lazaret")
 }
 
 /// Every directory that is a home of the user's: that of the account, and `HOME` where it is another.
@@ -69,19 +85,40 @@ mod tests {
     }
 
     #[test]
-    fn data_go_to_the_home_that_is_named_and_else_to_the_account_s() {
+    fn data_lie_where_the_records_do_and_every_home_is_known() {
         let home = Path::new("/home/u");
         for (set, data_in, homes_are) in [
             (&[][..], "/home/u/.local/share/lazaret", &["/home/u"][..]),
             (&[("HOME", "x")], "/home/u/.local/share/lazaret", &["/home/u"]),
-            (&[("HOME", "/home/u")], "/home/u/.local/share/lazaret", &["/home/u"]),
-            (&[("HOME", "/h")], "/h/.local/share/lazaret", &["/home/u", "/h"]),
+            (&[("HOME", "/h")], "/home/u/.local/share/lazaret", &["/home/u", "/h"]),
             (&[("HOME", "/h"), ("XDG_DATA_HOME", "/d")], "/d/lazaret", &["/home/u", "/h"]),
         ] {
             let variable = |name: &str| Some(OsString::from(set.iter().find(|(own, _)| *own == name)?.1));
             assert_eq!(data(home, &variable), Path::new(data_in), "{set:?}");
             let want: Vec<_> = homes_are.iter().map(PathBuf::from).collect();
             assert_eq!(homes(home, &variable), want, "{set:?}");
+        }
+    }
+
+    #[test]
+    fn who_has_no_account_has_the_home_that_is_set_or_none() {
+        let is_directory =
+            |path: &Path| path.starts_with("/home") || path == Path::new("/work") || path == Path::new("/");
+        for (account, set, want) in [
+            (Some("/home/u"), None, "/home/u"),
+            (Some("/home/u"), Some("/work"), "/home/u"),
+            (Some("/nonexistent"), Some("/work"), "/work"),
+            (Some("/"), Some("/work"), "/work"),
+            (Some(""), Some("/work"), "/work"),
+            (None, Some("/work"), "/work"),
+            (None, Some("work"), NO_HOME),
+            (None, Some("/"), NO_HOME),
+            (None, Some("/gone"), NO_HOME),
+            (None, None, NO_HOME),
+        ] {
+            let variable = |name: &str| set.filter(|_| name == "HOME").map(OsString::from);
+            let home = home(account.map(PathBuf::from), &is_directory, &variable);
+            assert_eq!(home, Path::new(want), "{account:?} {set:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The settings of a repository that cannot make git run anything.
+//! The settings of a repository that cannot make git run anything, and the one that names its worktree.
 //!
 //! What git writes itself when it makes or clones a repository is a short list of settings. A file of these and no others
 //! does no harm wherever it lies. Comes from a cell's supervisor, with any bytes; understands less of the format than git,
@@ -8,7 +8,7 @@
 pub const GIT_CONFIG_MAX: usize = 64 * 1024;
 
 /// Settings, in lower case, that name no program, no file and no other place of the repository.
-const HARMLESS: [&str; 18] = [
+const HARMLESS: [&str; 17] = [
     "core.repositoryformatversion",
     "core.filemode",
     "core.bare",
@@ -23,7 +23,6 @@ const HARMLESS: [&str; 18] = [
     "user.email",
     "remote.*.fetch",
     "remote.*.tagopt",
-    "branch.*.remote",
     "branch.*.merge",
     "branch.*.rebase",
     "init.defaultbranch",
@@ -54,6 +53,33 @@ fn all_harmless(text: &str) -> Option<()> {
     Some(())
 }
 
+/// The value of `core.worktree`, which a submodule's settings have. A file in which anything stands for which more of the format
+/// would have to be understood names none.
+pub fn git_config_worktree(bytes: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(bytes).ok().filter(|text| text.len() <= GIT_CONFIG_MAX)?;
+    let (mut section, mut worktree) = (None, None);
+    for line in text.split('\n') {
+        let body = line.trim_matches([' ', '\t']);
+        if body.ends_with('\\') || body.chars().any(|c| c.is_control() && c != '\t' || c == '\u{feff}') {
+            return None;
+        }
+        if let Some(rest) = body.strip_prefix('[') {
+            section = Some(section_of(rest.strip_suffix(']')?)?);
+            continue;
+        }
+        let Some((name, value)) = body.split_once('=').filter(|_| section.as_deref() == Some("core")) else {
+            continue;
+        };
+        if name.trim_matches([' ', '\t']).eq_ignore_ascii_case("worktree") {
+            let value = value.trim_matches([' ', '\t']);
+            let value = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value);
+            worktree = Some(value.to_owned()).filter(|value| !value.contains(['"', '\\', ';', '#']));
+            worktree.as_ref()?;
+        }
+    }
+    worktree
+}
+
 /// `core`, or `remote.*` for any remote.
 fn section_of(header: &str) -> Option<String> {
     let (name, sub) = match header.split_once(' ') {
@@ -76,7 +102,9 @@ fn setting(section: &str, line: &str) -> Option<()> {
         return None;
     }
     let name = format!("{section}.{name}");
-    let harmless = HARMLESS.contains(&name.as_str()) || name == "remote.*.url" && is_harmless_url(value);
+    // A branch's remote is the name of one, or an address.
+    let address = matches!(name.as_str(), "remote.*.url" | "branch.*.remote");
+    let harmless = HARMLESS.contains(&name.as_str()) || address && is_harmless_url(value);
     harmless.then_some(())
 }
 
@@ -90,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_git_writes_itself_is_harmless() {
+    fn the_settings_that_git_writes_are_harmless() {
         let cloned = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\tlogallrefupdates = true\n\
             [remote \"origin\"]\n\turl = /home/u/pro ject\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n\
             [branch \"main\"]\n\tremote = origin\n\tmerge = refs/heads/main\n[user]\n\tname = T. \u{c9}\n\temail = t@t.invalid\n";
@@ -102,7 +130,31 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_is() {
+    fn a_worktree_is_named_plainly_or_not_at_all() {
+        let submodule = "[core]\n\trepositoryformatversion = 0\n\tworktree = ../../../sub\n[remote \"o\"]\n\turl = \"x\"\n";
+        assert_eq!(git_config_worktree(submodule.as_bytes()).as_deref(), Some("../../../sub"));
+        for (text, want) in [
+            ("[core]\nWorktree=\"/a b\"", Some("/a b")),
+            ("[core]\nworktree = a\n[CORE]\nworktree = b", Some("b")),
+            ("[x \"core\"]\nworktree = a", None),
+            ("worktree = a", None),
+            ("[core]\n#worktree = a", None),
+            ("[core]\nworktree = a # b", None),
+            ("[core]\nworktree = \"a\\tb\"", None),
+            ("[core]\nx = \\\nworktree = a", None),
+            ("[core]\nworktree = a\r", None),
+            ("[core] worktree = a", None),
+            ("[core]\nworktree = a\n[x", None),
+        ] {
+            assert_eq!(git_config_worktree(text.as_bytes()).as_deref(), want, "{text:?}");
+        }
+        let long = |length: usize| "[core]\nworktree = a\n".to_owned() + &"\n".repeat(length - 20);
+        assert!(git_config_worktree(long(GIT_CONFIG_MAX).as_bytes()).is_some());
+        assert!(git_config_worktree(long(GIT_CONFIG_MAX + 1).as_bytes()).is_none());
+    }
+
+    #[test]
+    fn no_other_setting_is_harmless() {
         for text in [
             "[core]\n\tfsmonitor = x",
             "[core]\n\thooksPath = x",
@@ -123,6 +175,8 @@ mod tests {
             "[remote \"o\\\"]\n\turl = x",
             "[remote \"o\"]\n\turl = ext::sh -c x",
             "[remote \"o\"]\n\turl = --upload-pack=x",
+            "[branch \"m\"]\n\tremote = ext::sh -c touch% x",
+            "[branch \"m\"]\n\tremote = --upload-pack=x",
             "[remote \"o\"]\n\turl = ssh://-oProxyCommand=x/y",
             "[remote \"o\"]\n\tuploadpack = x",
             "[remote \"o\"]\n\tvcs = x",

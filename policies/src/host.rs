@@ -10,54 +10,44 @@ use thiserror::Error;
 /// Longest host path in a policy, in bytes.
 pub const HOST_PATH_MAX: usize = 4095;
 
-/// What a policy may ask of this machine: the executor's home directory and environment.
+/// What a policy may ask of this machine.
 #[derive(Clone, Debug, Default)]
 pub struct Host {
-    /// The user's home directory, absolute.
+    /// The home directory of the executor's user, absolute.
     pub home: PathBuf,
-    /// The environment; of each pair only those that a policy names are looked at.
+    /// The executor's environment, of which only the names in a policy count.
     pub variables: BTreeMap<String, String>,
 }
 
 /// Why a host path is not one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs)]
 pub enum HostPathError {
-    /// It is relative, or a variable or the home directory made it so.
     #[error(
         "a host path begins with `/`, with `~` or with `${{NAME:-default}}`, and is absolute on this machine"
     )]
     Relative,
-    /// It has a name that cannot be followed as text, or a NUL byte.
     #[error("a host path has no `..` and no NUL byte")]
     Names,
-    /// It is longer than [`HOST_PATH_MAX`].
     #[error("a host path has at most {HOST_PATH_MAX} bytes")]
     TooLong,
-    /// A variable at its beginning is not of the form `${NAME:-default}`.
     #[error(
         "a variable is written `${{NAME:-default}}`, its default a path without a variable, and nothing but `/` follows it"
     )]
     Variable,
-    /// It would grant the root, the home directory or a directory that holds it.
     #[error("this is the root, the home directory, or holds the home directory: too much for one grant")]
     TooWide,
 }
 
-/// A host path, parsed but not yet expanded.
+/// A host path, checked but not yet expanded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostPath {
-    text: String,
-    start: Start,
-    /// What follows the start, with its slash; may be empty.
-    rest: String,
-}
+pub struct HostPath(String);
 
 /// What a path begins with.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Start {
+enum Start<'a> {
     Root,
     Home,
-    Variable { name: String, default: Box<HostPath> },
+    Variable { name: &'a str, default: &'a str },
 }
 
 impl TryFrom<String> for HostPath {
@@ -67,71 +57,69 @@ impl TryFrom<String> for HostPath {
         if text.len() > HOST_PATH_MAX {
             return Err(HostPathError::TooLong);
         }
-        let (start, rest) = match text.strip_prefix("${") {
-            Some(body) => parse_variable(body)?,
-            None => parse_plain(&text)?,
-        };
-        let rest = rest.to_owned();
-        check_names(&rest)?;
-        Ok(Self { text, start, rest })
+        let (start, rest) = split(&text)?;
+        check_names(rest)?;
+        if let Start::Variable { default, .. } = start {
+            HostPath::try_from(default.to_owned())?;
+        }
+        Ok(Self(text))
     }
 }
 
-fn parse_plain(text: &str) -> Result<(Start, &str), HostPathError> {
-    match text.strip_prefix('~') {
-        Some(rest) if rest.is_empty() || rest.starts_with('/') => Ok((Start::Home, rest)),
-        None if text.starts_with('/') => Ok((Start::Root, text)),
-        _ => Err(HostPathError::Relative),
+/// What `text` begins with, and what follows that, with its slash; it may be empty.
+fn split(text: &str) -> Result<(Start<'_>, &str), HostPathError> {
+    let ends = |rest: &str| rest.is_empty() || rest.starts_with('/');
+    if let Some(rest) = text.strip_prefix('~').filter(|rest| ends(rest)) {
+        return Ok((Start::Home, rest));
     }
-}
-
-fn parse_variable(body: &str) -> Result<(Start, &str), HostPathError> {
+    let Some(body) = text.strip_prefix("${") else {
+        return if text.starts_with('/') { Ok((Start::Root, text)) } else { Err(HostPathError::Relative) };
+    };
     let (inner, rest) = body.split_once('}').ok_or(HostPathError::Variable)?;
     let (name, default) = inner.split_once(":-").ok_or(HostPathError::Variable)?;
-    let named = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    if name.is_empty() || !named || default.contains('$') || !(rest.is_empty() || rest.starts_with('/')) {
+    let named = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if !named || default.contains('$') || !ends(rest) {
         return Err(HostPathError::Variable);
     }
-    let default = Box::new(HostPath::try_from(default.to_owned())?);
-    Ok((Start::Variable { name: name.to_owned(), default }, rest))
+    Ok((Start::Variable { name, default }, rest))
 }
 
 fn check_names(text: &str) -> Result<(), HostPathError> {
-    if text.contains('\0') || text.split('/').any(|name| name == "..") {
-        return Err(HostPathError::Names);
-    }
-    Ok(())
+    let climbs = text.contains('\0') || text.split('/').any(|name| name == "..");
+    if climbs { Err(HostPathError::Names) } else { Ok(()) }
 }
 
 impl HostPath {
-    /// The path as the policy has it.
+    /// The path as the policy writes it.
     pub fn text(&self) -> &str {
-        &self.text
+        &self.0
     }
 
     /// The absolute path on `host`, without doubled slashes, `.` or a final slash. A variable that is unset or empty
     /// gives its default.
+    ///
+    /// # Errors
+    /// The home directory or a variable makes it relative, or has `..` in it.
     pub fn expand(&self, host: &Host) -> Result<PathBuf, HostPathError> {
-        let start = match &self.start {
-            Start::Root => PathBuf::from("/"),
-            Start::Home => host.home.clone(),
-            Start::Variable { name, default } => {
-                match host.variables.get(name).filter(|value| !value.is_empty()) {
-                    Some(value) => PathBuf::from(value),
-                    None => default.expand(host)?,
-                }
-            }
-        };
-        clean(&start, &self.rest)
+        expand(&self.0, host)
     }
 }
 
-/// Joins `start` and `rest` as text; what is not absolute or climbs is refused.
-fn clean(start: &Path, rest: &str) -> Result<PathBuf, HostPathError> {
+fn expand(text: &str, host: &Host) -> Result<PathBuf, HostPathError> {
+    let (start, rest) = split(text)?;
+    let start = match start {
+        Start::Root => PathBuf::from("/"),
+        Start::Home => host.home.clone(),
+        Start::Variable { name, default } => match host.variables.get(name).filter(|value| !value.is_empty())
+        {
+            Some(value) => PathBuf::from(value),
+            None => expand(default, host)?,
+        },
+    };
     if !start.is_absolute() {
         return Err(HostPathError::Relative);
     }
-    let mut path = start.as_os_str().to_owned();
+    let mut path = start.into_os_string();
     path.push(rest);
     check_names(&path.to_string_lossy())?;
     // `components` leaves out `.` and doubled slashes.
@@ -140,11 +128,12 @@ fn clean(start: &Path, rest: &str) -> Result<PathBuf, HostPathError> {
 
 impl Host {
     /// Whether a grant of `path` is narrow enough to be one: neither the root nor the home directory, nor above it.
+    ///
+    /// # Errors
+    /// It is not.
     pub fn narrow(&self, path: &Path) -> Result<(), HostPathError> {
-        if path.parent().is_none() || self.home.starts_with(path) {
-            return Err(HostPathError::TooWide);
-        }
-        Ok(())
+        let wide = path.parent().is_none() || self.home.starts_with(path);
+        if wide { Err(HostPathError::TooWide) } else { Ok(()) }
     }
 }
 
@@ -180,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_is_refused_when_it_is_read() {
+    fn invalid_host_paths_are_refused_when_they_are_read() {
         for (text, want) in [
             ("", HostPathError::Relative),
             ("usr", HostPathError::Relative),
@@ -205,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_cannot_bring_in_what_a_policy_may_not_write() {
+    fn a_variable_is_checked_like_a_path_of_a_policy() {
         let odd = host(&[("UP", "/data/../etc"), ("RELATIVE", "cargo")]);
         assert_eq!(expand("${UP:-/x}", &odd), Err(HostPathError::Names));
         assert_eq!(expand("${RELATIVE:-/x}", &odd), Err(HostPathError::Relative));

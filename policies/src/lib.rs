@@ -2,42 +2,56 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod resolve;
+pub mod choice;
+mod draft;
+pub mod effective;
 pub mod model;
 pub mod value;
-pub mod quantity;
-pub mod host;
-pub mod directories;
+pub mod limits;
 pub mod source;
-pub mod address;
-pub mod web;
-mod shipped;
-pub mod resolve;
-pub mod effective;
+pub mod directories;
+pub mod host;
+pub mod error;
+pub mod decide;
+mod denial;
+pub mod facts;
+pub mod rules;
+pub mod tool;
+pub mod command;
+pub mod shell;
+pub mod scope;
+pub mod paths;
 pub mod names;
-pub mod secret;
-pub mod git_config;
+mod fold;
+pub mod transit;
+pub mod repository;
 pub mod pattern;
 mod steps;
-pub mod paths;
-pub mod scope;
-pub mod rules;
-pub mod shell;
-pub mod decide;
-pub mod error;
+pub mod network;
+pub mod web;
+pub mod secret;
+pub mod git_config;
 
 pub use broker_protocol::Channel;
-pub use decide::{Facts, Judgement, Param, Question, Touch, Verdict, decide, judge};
-pub use effective::{
-    Access, Approval, EffectivePolicy, EnvironmentRules, Grant, Limits, ProtectedName, Protection, TRUST,
-    WhenNew,
-};
+pub use choice::Choice;
+pub use decide::{Judgement, Question, Verdict, decide, decide_real, judge};
+pub use effective::{Access, Approval, EffectivePolicy, EnvironmentRules, Grant, TRUST};
 pub use error::PolicyError;
-pub use git_config::{GIT_CONFIG_MAX, is_harmless_git_config};
+pub use facts::{Facts, Param, Touch};
+pub use git_config::{GIT_CONFIG_MAX, git_config_worktree, is_harmless_git_config};
 pub use host::{Host, HostPath, HostPathError};
-pub use names::Matcher;
+pub use limits::Limits;
+pub use names::{Matcher, ProtectedName, Protection, TransitTarget, WhenNew};
 pub use pattern::PatternError;
+pub use policies_address as address;
+pub use repository::{
+    GIT_HEAD_MAX, Member, MemberKind, Repository, as_git_directory, is_in_git_directory, is_valid_git_head,
+    may_be_git_directory,
+};
 pub use resolve::Policies;
-pub use rules::{Action, Origin, Rule};
+pub use rules::{Action, Rule};
 pub use scope::{Reach, ScopePaths};
-pub use source::{FILE_MAX, FileError, FileFault, Source, SourceKind};
+pub use source::{FILE_MAX, FileError, FileFault, Origin, Source, SourceKind};
+pub use transit::TransitForm;
 pub use web::WebPolicy;

@@ -1,62 +1,85 @@
 //! A policy file as it is written: TOML, where every key is known and every value is checked while it is read.
 //!
-//! Comes from texts the broker has read; goes to [`resolve`](crate::resolve). A value that is here is well-formed; what
-//! it means together with other files is decided there.
+//! Comes from the texts of [`source`](crate::source); goes to [`resolve`](crate::resolve). A value that is here is
+//! well-formed; what it means together with other files is decided there.
 
-use crate::effective::{Access, Protection, WhenNew};
+use crate::effective::Access;
 use crate::error::PolicyError;
 use crate::host::HostPath;
-use crate::quantity;
-use crate::rules::{Action, Origin, Rule};
-use crate::shipped;
-use crate::source::{FILE_MAX, SourceKind};
+use crate::limits::{self, LimitsTable};
+use crate::names::{Protection, WhenNew};
+use crate::network::NetworkTable;
+use crate::rules::{Rule, RuleEntry};
+use crate::source::{FILE_MAX, Origin, SourceKind};
 use crate::value::{
-    self, ExceptPattern, LayerName, NamePattern, PassName, ProfileName, RuleTool, SetValue, TrustName,
-    VariableName, Version,
+    self, ExceptPattern, LayerName, NameEntry, PassName, Prefix, ProfileChoice, ProfileName, ProjectFile,
+    SetValue, TrustName, VariableName, Version,
 };
 use crate::web::WebTable;
 use broker_protocol::Channel;
 use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, Deserializer, MapAccess, Visitor};
 use std::collections::BTreeMap;
+use std::fmt;
 use toml::Spanned;
 
+/// Most forms of names in transit of one file.
+pub const TRANSIT_MAX: usize = 256;
 /// Most rules of one file.
 pub const RULES_MAX: usize = 1024;
+/// Most `[[auto]]` of one file.
+pub const AUTO_MAX: usize = 64;
+/// Most files of one `[[auto]]`.
+pub const AUTO_FILES_MAX: usize = 8;
 
-/// One policy file.
+/// One policy file. An absent key changes nothing.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[allow(missing_docs)]
 pub struct PolicyFile {
-    /// Version of the format.
     pub version: Version,
     /// In the administrator's file: users may define no profiles.
     #[serde(default)]
     pub lock: bool,
-    /// Layers without which no session opens, whatever its profile.
+    /// Layers without which no session opens, whatever its profile and in whatever tier.
     #[serde(default)]
     pub required: Vec<LayerName>,
-    /// Limits no profile exceeds: what a profile has is lowered to them.
+    /// Limits that no profile exceeds: what a profile has is lowered to them.
     #[serde(default)]
     pub ceiling: LimitsTable,
-    /// How calls are approved, in every profile.
     #[serde(default)]
     pub approval: ApprovalTable,
-    /// What bounds the web tools in every profile.
+    /// Bounds of the web tools in every profile.
     #[serde(default)]
     pub web: WebTable,
-    /// Profiles by name.
+    /// Bounds of the network of cells in every profile, and of what a session asks for.
     #[serde(default)]
-    pub profile: BTreeMap<ProfileName, Profile>,
+    pub network: NetworkTable,
+    /// The profiles that the file defines; or `profile = "NAME"`, in a file that defines none, for `default_profile`.
+    #[serde(default)]
+    pub profile: ProfileKey,
+    /// The profile of a session that names none.
+    pub default_profile: Option<Spanned<ProfileChoice>>,
+    /// Which profile is for which project, where one is chosen by that.
+    #[serde(default)]
+    pub auto: Vec<Spanned<AutoEntry>>,
     /// Names that are closed in every profile.
     #[serde(default)]
     pub protect: Vec<Protect>,
-    /// What is allowed, asked or denied call by call, in every profile.
+    /// Names that programs give a file before they rename it to a protected one.
+    #[serde(default)]
+    pub transit: Vec<Spanned<TransitEntry>>,
+    /// Rules on single calls, in every profile.
     #[serde(default)]
     pub rule: Vec<Spanned<RuleEntry>>,
 }
 
 impl PolicyFile {
-    /// Reads `text`, which people know as `file`.
+    /// Parses `text`, the content of `file`.
+    ///
+    /// # Errors
+    /// It is over [`FILE_MAX`], or no policy: with the line and column of the first fault.
     pub fn parse(file: &str, text: &str) -> Result<Self, PolicyError> {
         if text.len() > FILE_MAX {
             return Err(PolicyError::TooLarge { file: file.to_owned(), bytes: text.len() });
@@ -67,31 +90,123 @@ impl PolicyFile {
         };
         let read: Self = toml::from_str(text)
             .map_err(|error| fault(error.span().map_or(0, |span| span.start), error.message().to_owned()))?;
-        read.check_rules(fault)
+        read.check(fault)
     }
 
-    /// Reads a shipped file. Only one that the tests would refuse is an error.
-    pub(crate) fn shipped(file: &str, root: shipped::Value) -> Result<Self, PolicyError> {
-        let fault =
-            |_, message: String| PolicyError::Text { file: file.to_owned(), line: 1, column: 1, message };
-        Self::deserialize(root).map_err(|error| fault(0, error.to_string()))?.check_rules(fault)
-    }
-
-    /// Refuses rules that mean nothing. `fault` makes an error of a byte's place and what is wrong there.
-    fn check_rules(self, fault: impl Fn(usize, String) -> PolicyError) -> Result<Self, PolicyError> {
-        let read = self;
-        if let Some(rule) = read.rule.get(RULES_MAX) {
+    /// `fault` makes an error of a byte's place and a message.
+    fn check(self, fault: impl Fn(usize, String) -> PolicyError) -> Result<Self, PolicyError> {
+        if let Some(form) = self.transit.get(TRANSIT_MAX) {
+            let text = format!("a policy file has at most {TRANSIT_MAX} forms of names in transit");
+            return Err(fault(form.span().start, text));
+        }
+        let is_empty = |form: &&Spanned<TransitEntry>| {
+            let TransitEntry { before, after, .. } = form.get_ref();
+            before.is_none() && after.is_none()
+        };
+        if let Some(form) = self.transit.iter().find(is_empty) {
+            return Err(fault(
+                form.span().start,
+                "a form in transit has `before`, `after`, or both".to_owned(),
+            ));
+        }
+        self.check_choices(&fault)?;
+        if let Some(rule) = self.rule.get(RULES_MAX) {
             return Err(fault(rule.span().start, format!("a policy file has at most {RULES_MAX} rules")));
         }
-        for rule in &read.rule {
+        for rule in &self.rule {
             Rule::new(rule.get_ref(), SourceKind::Shipped, Origin::default())
                 .map_err(|wrong| fault(rule.span().start, wrong.to_string()))?;
         }
-        Ok(read)
+        Ok(self)
+    }
+
+    fn check_choices(&self, fault: impl Fn(usize, String) -> PolicyError) -> Result<(), PolicyError> {
+        if let (Some(name), ProfileKey::Chosen(_)) = (&self.default_profile, &self.profile) {
+            let text = "`profile` names the default already".to_owned();
+            return Err(fault(name.span().start, text));
+        }
+        if let Some(entry) = self.auto.get(AUTO_MAX) {
+            let text = format!("a policy file has at most {AUTO_MAX} `[[auto]]`");
+            return Err(fault(entry.span().start, text));
+        }
+        let counted =
+            |entry: &&Spanned<AutoEntry>| (1..=AUTO_FILES_MAX).contains(&entry.get_ref().files.len());
+        match self.auto.iter().find(|entry| !counted(entry)) {
+            Some(entry) => {
+                Err(fault(entry.span().start, format!("a project is told by 1 to {AUTO_FILES_MAX} files")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The profiles that it defines.
+    pub fn profiles(&self) -> impl Iterator<Item = (&ProfileName, &Profile)> {
+        let defined = match &self.profile {
+            ProfileKey::Defined(profiles) => Some(profiles),
+            ProfileKey::Chosen(_) => None,
+        };
+        defined.into_iter().flatten()
+    }
+
+    /// The profile of a session that names none, where the file says which.
+    pub fn chosen(&self) -> Option<&ProfileChoice> {
+        match &self.profile {
+            ProfileKey::Chosen(name) => Some(name),
+            ProfileKey::Defined(_) => self.default_profile.as_ref().map(Spanned::get_ref),
+        }
     }
 }
 
-/// Line and column of a byte of `text`, both from 1.
+/// What a file has under `profile`.
+#[derive(Clone, Debug)]
+pub enum ProfileKey {
+    /// `[profile.NAME]`: profiles that it defines.
+    Defined(BTreeMap<ProfileName, Profile>),
+    /// `profile = "NAME"`: the profile of a session that names none.
+    Chosen(ProfileChoice),
+}
+
+impl Default for ProfileKey {
+    fn default() -> Self {
+        Self::Defined(BTreeMap::new())
+    }
+}
+
+impl<'de> Deserialize<'de> for ProfileKey {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        /// Not an untagged enum: its errors would lose their place and their words.
+        struct Key;
+
+        impl<'de> Visitor<'de> for Key {
+            type Value = ProfileKey;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("tables of profiles, or the name of one")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<ProfileKey, E> {
+                ProfileChoice::try_from(text.to_owned()).map(ProfileKey::Chosen).map_err(E::custom)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ProfileKey, A::Error> {
+                BTreeMap::deserialize(MapAccessDeserializer::new(map)).map(ProfileKey::Defined)
+            }
+        }
+
+        input.deserialize_any(Key)
+    }
+}
+
+/// A profile for projects that have all of these files in their root.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)]
+pub struct AutoEntry {
+    pub files: Vec<ProjectFile>,
+    pub profile: ProfileName,
+}
+
+/// Line and column of a byte of `text`, both from 1, the column in characters.
 pub fn place(text: &str, byte: usize) -> (usize, usize) {
     let before = text.get(..byte).unwrap_or(text);
     let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
@@ -99,162 +214,102 @@ pub fn place(text: &str, byte: usize) -> (usize, usize) {
     (line, column)
 }
 
-/// A profile: what a session that names it may do.
+/// What a session that names this profile may do.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
+#[allow(missing_docs)]
 pub struct Profile {
-    /// Profiles this one starts from, in order; `default` where the key is absent.
-    #[serde(default, deserialize_with = "value::one_or_many")]
+    /// Profiles that this one starts from, in order; `default` where the key is absent.
+    #[serde(deserialize_with = "value::one_or_many")]
     pub extends: Option<Vec<ProfileName>>,
-    /// What a cell may do in the project root.
     pub project: Option<Spanned<Access>>,
-    /// What a cell may do in the central root.
     pub central: Option<Spanned<Access>>,
     /// Host paths outside the zones to add.
-    #[serde(default)]
     pub grants: Vec<GrantEntry>,
     /// Host directories of which only the names may be listed.
-    #[serde(default)]
     pub listed: Vec<HostPath>,
-    /// What to add to the environment.
-    #[serde(default)]
+    /// Socket files of programs of the host, in the roots, that cells may connect to.
+    pub sockets: Vec<HostPath>,
+    /// Directories of git's that a project's `.git` file may lead to although nothing in them leads back.
+    pub git_directories: Vec<HostPath>,
     pub environment: Environment,
-    /// What the web tools may reach.
-    #[serde(default)]
     pub web: WebTable,
-    /// Limits to set.
-    #[serde(default)]
+    pub network: NetworkTable,
     pub limits: LimitsTable,
-    /// Layers to require.
-    #[serde(default)]
+    /// Layers without which no session of this profile opens, in whatever tier.
     pub required: Vec<LayerName>,
+    /// Layers without which no session of this profile opens in a tier that could have them.
+    pub expected: Vec<LayerName>,
 }
 
 /// A host path to grant, read-only.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[allow(missing_docs)]
 pub struct GrantEntry {
-    /// Which.
     pub path: HostPath,
-    /// Whether it may be missing.
+    /// Whether it may be missing on this machine.
     #[serde(default)]
     pub optional: bool,
-    /// Why, for people who read the file.
+    /// For people who read the file.
     pub why: Option<String>,
 }
 
 /// Additions to a cell's environment.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
+#[allow(missing_docs)]
 pub struct Environment {
-    /// Names to take over.
-    #[serde(default)]
+    /// Names to take over from the executor's environment.
     pub pass: Vec<PassName>,
-    /// Names to set. A value that begins with `~` or `${` is a host path and is expanded.
-    #[serde(default)]
     pub set: BTreeMap<VariableName, SetValue>,
-    /// Directories to put in front of `PATH`, before those of the profiles this one extends.
-    #[serde(default)]
+    /// The same, only in a session without a network.
+    pub offline: BTreeMap<VariableName, SetValue>,
+    /// Directories to put in front of `PATH`, before those of the profiles that this one extends.
     pub path: Vec<HostPath>,
 }
 
-/// Limits as they are written: an absent key changes nothing.
+/// How calls are approved, as a file writes it.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[allow(missing_docs)] // Each is the field of its name in `Limits`; `Some(None)` is a written `"none"`.
-pub struct LimitsTable {
-    #[serde(default, deserialize_with = "quantity::seconds")]
-    pub timeout_s: Option<u32>,
-    #[serde(default, deserialize_with = "quantity::seconds")]
-    pub timeout_max_s: Option<u32>,
-    #[serde(default, deserialize_with = "quantity::capture")]
-    pub capture: Option<u64>,
-    #[serde(default, deserialize_with = "quantity::size")]
-    pub spill: Option<u64>,
-    #[serde(default, deserialize_with = "quantity::size_or_none")]
-    pub output: Option<Option<u64>>,
-    #[serde(default, deserialize_with = "quantity::count_or_none")]
-    pub processes: Option<Option<u64>>,
-    #[serde(default, deserialize_with = "quantity::size_or_none")]
-    pub memory: Option<Option<u64>>,
-    #[serde(default, deserialize_with = "quantity::count_or_none")]
-    pub cpu_s: Option<Option<u64>>,
-    #[serde(default, deserialize_with = "quantity::size_or_none")]
-    pub file_size: Option<Option<u64>>,
-    #[serde(default, deserialize_with = "quantity::size_or_none")]
-    pub written: Option<Option<u64>>,
-    #[serde(default, deserialize_with = "quantity::count_or_none")]
-    pub open_files: Option<Option<u64>>,
-    #[serde(default, deserialize_with = "quantity::size")]
-    pub scratch: Option<u64>,
-    #[serde(default, deserialize_with = "quantity::size")]
-    pub undo: Option<u64>,
-}
-
-/// How calls are approved, as it is written: an absent key changes nothing.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct ApprovalTable {
     /// The most trust a session may have.
     pub trust: Option<TrustName>,
     /// Seconds that a question waits for its answer.
-    #[serde(default, deserialize_with = "quantity::seconds")]
-    pub timeout_s: Option<u32>,
-    /// Where answers come from.
+    #[serde(deserialize_with = "limits::seconds")]
+    pub timeout_s: Option<Option<u64>>,
+    /// Where the broker takes answers from.
     pub channel: Option<Channel>,
+    /// Whether an approver must have a terminal, with a separate channel.
+    pub terminal: Option<bool>,
 }
 
-/// Names to close, for one reason.
+/// Names to protect, for one reason: see [`ProtectedName`](crate::names::ProtectedName).
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[allow(missing_docs)]
 pub struct Protect {
-    /// The names.
-    pub names: Vec<Spanned<NamePattern>>,
-    /// Single names that stay open though one of `names` matches them.
+    pub names: Vec<Spanned<NameEntry>>,
     #[serde(default)]
     pub except: Vec<ExceptPattern>,
-    /// What is closed.
     pub protection: Protection,
-    /// Whether a name that is not there is closed to commands too.
     #[serde(default)]
     pub new: WhenNew,
-    /// Why, for the user and the model.
     pub why: String,
 }
 
-/// What is said about some calls. What it means together is checked when the file is read, too.
+/// A form of names in transit: see [`TransitForm`](crate::transit::TransitForm).
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct RuleEntry {
-    /// A tool's canonical name, or `*` for all.
-    pub tool: RuleTool,
-    /// What is said.
-    pub action: Action,
-    /// Why, for the user and the model.
-    pub why: String,
-    /// For `bash`: a pattern of a program in the command line.
-    pub program: Option<String>,
-    /// Patterns of the program's first arguments.
-    pub args: Option<Vec<String>>,
-    /// What must hold of the parameters, all together.
+#[allow(missing_docs)]
+pub struct TransitEntry {
+    pub before: Option<Prefix>,
+    pub after: Option<ExceptPattern>,
     #[serde(default)]
-    pub when: Vec<ConditionEntry>,
-}
-
-/// What must hold of one parameter: one test, with one value or several of which one must fit.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[allow(missing_docs)] // Each is the test of its name.
-pub struct ConditionEntry {
-    pub param: String,
-    #[serde(default, deserialize_with = "value::one_or_many")]
-    pub equals: Option<Vec<String>>,
-    #[serde(default, deserialize_with = "value::one_or_many")]
-    pub contains: Option<Vec<String>>,
-    #[serde(default, deserialize_with = "value::one_or_many")]
-    pub starts_with: Option<Vec<String>>,
-    #[serde(default, deserialize_with = "value::one_or_many")]
-    pub matches: Option<Vec<String>>,
+    pub except: Vec<ExceptPattern>,
+    pub why: String,
+    /// The document that says so, for people who read the file.
+    pub source: Option<String>,
 }
 
 #[cfg(test)]
@@ -277,9 +332,9 @@ mod tests {
         let file = PolicyFile::parse("p", include_str!("../tests/full.toml")).unwrap();
         assert!(file.lock);
         assert_eq!(file.required, [LayerName(Layer::Cgroup)]);
-        assert_eq!(file.ceiling.timeout_max_s, Some(300));
+        assert_eq!(file.ceiling.timeout_max_s, Some(Some(300)));
         assert_eq!(file.ceiling.memory, Some(Some(4 << 30)));
-        let (name, profile) = file.profile.iter().next().unwrap();
+        let (name, profile) = file.profiles().next().unwrap();
         assert_eq!(name.as_str(), "site");
         assert_eq!(profile.extends.as_ref().unwrap().len(), 2);
         assert_eq!(*profile.project.as_ref().unwrap().get_ref(), Access::Read);
@@ -291,6 +346,32 @@ mod tests {
         assert_eq!(file.protect[0].protection, Protection::All);
         assert_eq!(file.protect[0].except[0].as_str(), "*.pub");
         assert_eq!(file.protect[0].new, WhenNew::Open);
+    }
+
+    #[test]
+    fn the_default_profile_is_named_in_either_way_and_not_in_both() {
+        let chosen = |text: &str| {
+            let file = PolicyFile::parse("p", &format!("version = 1\n{text}")).unwrap();
+            (file.chosen().map(|name| name.as_str().to_owned()), file.profiles().count())
+        };
+        assert_eq!(chosen(""), (None, 0));
+        assert_eq!(chosen("profile = 'auto'"), (Some("auto".into()), 0));
+        assert_eq!(chosen("default_profile = 'a'\n[profile.a]"), (Some("a".into()), 1));
+        assert_eq!(fault("version = 1\nprofile = 'a'\ndefault_profile = 'a'\n").0, 3);
+    }
+
+    #[test]
+    fn entries_of_auto_are_counted() {
+        let entry = |files: usize| {
+            let files = vec!["'f'"; files].join(", ");
+            format!("[[auto]]\nprofile = 'go'\nfiles = [{files}]\n")
+        };
+        let file = |entries: usize, files: usize| format!("version = 1\n{}", entry(files).repeat(entries));
+        assert_eq!(PolicyFile::parse("p", &file(AUTO_MAX, AUTO_FILES_MAX)).unwrap().auto.len(), AUTO_MAX);
+        assert!(fault(&file(AUTO_MAX + 1, 1)).2.contains("at most 64"));
+        for files in [0, AUTO_FILES_MAX + 1] {
+            assert_eq!(fault(&file(1, files)), (2, 1, "a project is told by 1 to 8 files".into()));
+        }
     }
 
     /// A rule for `bash` with `more` on its eighth line.
@@ -366,15 +447,22 @@ mod tests {
             ),
             (&rule("when = [{ param = 'cwd', matches = '../a' }]"), 3, 1, "a glob of paths is"),
             (&rule("when = [{ param = 'cwd', equal = 'a' }]"), 8, 26, "unknown field `equal`"),
-            (&rule("when = [{ param = 'cwd', equals = 1 }]"), 8, 35, "a text, or a list"),
+            (&rule("when = [{ param = 'cwd', equals = 1 }]"), 8, 35, "a string, or a list"),
             ("version = 1\n[web]\nallow = [\"*\", \"A.example\"]\n", 3, 15, "a host is `*`"),
             ("version = 1\n[web]\nprivate = [\"localhost\"]\n", 3, 12, "a private place is"),
             ("version = 1\n[profile.a.web]\nallowed = []\n", 3, 1, "unknown field `allowed`"),
+            ("version = 1\n[profile.auto]\n", 2, 10, "`auto` chooses a profile"),
+            ("version = 1\nprofile = 'a b'\n", 2, 11, "a profile's name"),
+            ("version = 1\nprofile = 1\n", 2, 11, "tables of profiles, or the name of one"),
+            ("version = 1\ndefault_profile = ''\n", 2, 19, "a profile's name"),
+            ("version = 1\n[[auto]]\nprofile = 'auto'\nfiles = ['x']\n", 3, 11, "`auto` chooses"),
+            ("version = 1\n[[auto]]\nprofile = 'go'\nfiles = ['a/b']\n", 4, 10, "one name in its root"),
+            ("version = 1\n[[auto]]\nprofile = 'go'\n", 2, 1, "missing field `files`"),
             ("version = 2\n", 1, 11, "`version = 1`"),
             ("lock = true\n", 1, 1, "missing field `version`"),
             ("version = 1\nversion = 1\n", 2, 1, "duplicate key"),
             ("version = \n", 1, 11, ""),
-            ("version = 1\n[profile.a]\nextends = 3\n", 3, 11, "a text, or a list"),
+            ("version = 1\n[profile.a]\nextends = 3\n", 3, 11, "a string, or a list"),
         ] {
             let (at_line, at_column, message) = fault(text);
             assert_eq!((at_line, at_column), (line, column), "{text}: {message}");

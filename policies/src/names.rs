@@ -6,14 +6,69 @@
 //!
 //! A path is gone down once, name by name: never more steps than the patterns have signs times the bytes of the path.
 
-use crate::effective::{ProtectedName, WhenNew};
 use crate::error::PolicyError;
+use crate::fold::{fold, fold_pattern};
 use crate::pattern::{Case, Pattern, PatternError, Plain};
+use crate::repository::is_git_name;
+use crate::source::Origin;
 use crate::steps;
-use std::borrow::Cow;
+use crate::transit::{Form, TransitForm};
+use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
+
+/// Longest name that a directory of Linux can hold, in bytes (`NAME_MAX` of `linux/limits.h`).
+pub const NAME_MAX: usize = 255;
+
+/// A name that is closed inside the zones, at any depth.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ProtectedName {
+    /// The pattern as written, such as `.env.*` or `.git/modules/**/hooks`: one or more names, compared without case.
+    pub pattern: String,
+    /// Patterns of single names that stay open though the last name of `pattern` matches them.
+    pub except: Vec<String>,
+    /// Which accesses to it are closed.
+    pub protection: Protection,
+    /// Whether commands may create it.
+    pub new: WhenNew,
+    /// The reason that the user and the model get.
+    pub why: String,
+    /// The line that protects it.
+    #[serde(skip)]
+    pub origin: Origin,
+}
+
+/// Which accesses to a protected name are closed. Ordered: the last is the strongest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protection {
+    /// It may be read, and not written, replaced or removed.
+    Write,
+    /// It may not be read either.
+    All,
+}
+
+/// What commands may do with a protected name that does not exist. File tools may never create one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WhenNew {
+    /// They may create it. What they created stays open to the commands of their session.
+    Open,
+    /// They may not create it.
+    #[default]
+    Closed,
+}
+
+/// What a path is in transit for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransitTarget<'m> {
+    /// The strongest rule that ends there.
+    pub name: &'m ProtectedName,
+    /// Its path, as the path in transit spells it.
+    pub path: Vec<u8>,
+}
 
 /// Answers for one list of protected names. A clone shares the compiled patterns.
 ///
@@ -29,8 +84,13 @@ struct Compiled {
     conditions: Vec<(usize, Vec<Pattern>)>,
     /// Each after the one it extends. The first is every directory.
     contexts: Vec<Context>,
+    /// The contexts of one name that is no pattern, in lower case and sorted, each with its index in `contexts`: nearly every
+    /// directory of a tree is none of them.
+    roots: Vec<(Vec<u8>, usize)>,
     /// Last names that are no patterns, in lower case and sorted, each with its index in `names`.
     literals: Vec<(Vec<u8>, usize)>,
+    /// The names that programs give a file before they rename it to a protected one.
+    transit: Vec<Form>,
     /// All other last names, likewise, by the byte they end with where that is fixed: a walk asks about each name of a
     /// tree, and nearly all are refused by the first or the last byte.
     patterns: BTreeMap<Option<u8>, Vec<(Plain, usize)>>,
@@ -39,9 +99,9 @@ struct Compiled {
 /// What stands before the last name of a pattern: `.git` and `.git/modules` and `.git/modules/**` are three.
 #[derive(Debug)]
 struct Context {
-    /// Index of the context without the last component.
-    parent: usize,
     component: Component,
+    /// Indices of the contexts that extend this one, but for `roots`.
+    children: Vec<usize>,
     /// Index of the first name that begins so.
     rule: usize,
 }
@@ -54,22 +114,27 @@ enum Component {
 }
 
 impl Matcher {
-    /// Compiles `names`.
+    /// Compiles `names`. None of them is ever in transit.
     ///
     /// # Errors
     /// One of them is no pattern.
     pub fn new(names: &[ProtectedName]) -> Result<Self, PolicyError> {
-        Self::shared(Arc::new(names.to_vec()))
+        Self::shared(Arc::new(names.to_vec()), &[])
     }
 
-    /// Compiles names that a policy holds too.
-    pub(crate) fn shared(names: Arc<Vec<ProtectedName>>) -> Result<Self, PolicyError> {
-        let everywhere = Context { parent: 0, component: Component::Deep, rule: 0 };
+    /// Compiles names that a policy holds too, and the forms in which they are in transit.
+    pub(crate) fn shared(
+        names: Arc<Vec<ProtectedName>>,
+        transit: &[TransitForm],
+    ) -> Result<Self, PolicyError> {
+        let everywhere = Context { component: Component::Deep, children: Vec::new(), rule: 0 };
         let mut compiled = Compiled {
             names: names.clone(),
             conditions: Vec::with_capacity(names.len()),
             contexts: vec![everywhere],
+            roots: Vec::new(),
             literals: Vec::new(),
+            transit: transit.iter().map(Form::new).collect::<Result<_, _>>()?,
             patterns: BTreeMap::new(),
         };
         let mut known = BTreeMap::new();
@@ -78,6 +143,7 @@ impl Matcher {
             added.map_err(|why| PolicyError::Name { pattern: name.pattern.clone(), why })?;
         }
         compiled.literals.sort();
+        compiled.roots.sort();
         Ok(Self(Arc::new(compiled)))
     }
 
@@ -95,6 +161,31 @@ impl Matcher {
         // Nearly all entries end here.
         self.0.rules_of(&fold(name)).next()?;
         self.0.strongest(Descent::to(&self.0, parent).enter(name))
+    }
+
+    /// The protected names for which the last name of `relative` is in transit: what a program calls a file that it will rename
+    /// to the protected name, or keeps a copy of it under, such as `.git/config.lock`. A descriptor of it is one of the protected
+    /// file a moment later, so a command may open one that exists only where its own session made it.
+    ///
+    /// A path without names, or of which the last has more than [`NAME_MAX`] bytes, is in transit for none. It takes at most as
+    /// many steps as the forms and patterns have signs times the square of the bytes of the last name, plus the bytes of the path.
+    pub fn transit(&self, relative: &[u8]) -> Vec<TransitTarget<'_>> {
+        let Some((end, written)) = names_of(relative).last().filter(|(_, name)| name.len() <= NAME_MAX)
+        else {
+            return Vec::new();
+        };
+        let (parent, name) = (&relative[..end - written.len()], fold(written));
+        let mut directory = None;
+        let targets = self.0.transit.iter().flat_map(|form| form.targets(&name));
+        let rules = targets.filter_map(|target| {
+            // Nearly all names end here.
+            self.0.rules_of(&name[target.clone()]).next()?;
+            let directory = directory.get_or_insert_with(|| Descent::to(&self.0, parent));
+            let rule = self.0.strongest(directory.rules(&name[target.clone()]))?;
+            let path = [parent, as_written(written, &name, target)].concat();
+            Some(TransitTarget { name: rule, path })
+        });
+        rules.collect()
     }
 
     /// The names of `relative` at which rules end: how many names of the path there are up to each, and whether it is
@@ -117,11 +208,13 @@ impl Matcher {
     /// leads to what is protected. Of git's own directory nothing may be one.
     pub fn closed_to_zones(&self, path: &[u8]) -> Option<(&ProtectedName, usize)> {
         let below = self.reaches_below(path);
+        let last = names_of(path).last()?.0;
         let mut descent = Descent::new(&self.0);
         names_of(path).find_map(|(end, name)| {
-            let closed = self.0.strongest(descent.enter(name));
-            let leads = below || fold(name).eq_ignore_ascii_case(b".git");
-            Some((closed.or_else(|| descent.leads_to().filter(|_| leads))?, end))
+            // A directory that is called `NAME.git` may be a project; what lies in it is git's, or will be.
+            let git = fold(name).eq_ignore_ascii_case(b".git") || end != last && is_git_name(name);
+            let closed = self.0.strongest(descent.enter(if git { b".git" } else { name }));
+            Some((closed.or_else(|| descent.leads_to().filter(|_| below || git))?, end))
         })
     }
 
@@ -146,7 +239,7 @@ impl Compiled {
             let parent = context;
             context = *known.entry((parent, text)).or_insert(self.contexts.len());
             if context == self.contexts.len() {
-                self.contexts.push(Context { parent, component: Component::new(text)?, rule: index });
+                self.add_context(parent, Component::new(text)?, index);
             }
         }
         let except = name.except.iter().map(|name| parse(name)).collect::<Result<_, _>>()?;
@@ -160,19 +253,21 @@ impl Compiled {
         Ok(())
     }
 
+    fn add_context(&mut self, parent: usize, component: Component, rule: usize) {
+        let index = self.contexts.len();
+        match component.literal().filter(|_| parent == 0) {
+            Some(name) => self.roots.push((name.to_vec(), index)),
+            None => self.contexts[parent].children.push(index),
+        }
+        self.contexts.push(Context { component, children: Vec::new(), rule });
+    }
+
     /// The rules whose last name is `name`, which is folded, wherever it is.
     fn rules_of<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
-        let literals = self.literals_of(name).iter().map(|(_, index)| *index);
+        let literals = equal(&self.literals, name).iter().map(|(_, index)| *index);
         let ends = [None, name.last().map(u8::to_ascii_lowercase)];
         let patterns = ends.into_iter().filter_map(|end| self.patterns.get(&end)).flatten();
         literals.chain(patterns.filter(|(pattern, _)| pattern.matches(name)).map(|(_, index)| *index))
-    }
-
-    fn literals_of(&self, name: &[u8]) -> &[(Vec<u8>, usize)] {
-        let lower = || name.iter().map(u8::to_ascii_lowercase);
-        let start = self.literals.partition_point(|(text, _)| text.iter().copied().lt(lower()));
-        let equal = self.literals[start..].partition_point(|(text, _)| text.iter().copied().eq(lower()));
-        &self.literals[start..start + equal]
     }
 
     /// The strongest of `rules`; the first of equals.
@@ -183,18 +278,25 @@ impl Compiled {
     }
 }
 
+/// Those of `literals`, which are sorted, that are `name` without case.
+fn equal<'a>(literals: &'a [(Vec<u8>, usize)], name: &[u8]) -> &'a [(Vec<u8>, usize)] {
+    let lower = || name.iter().map(u8::to_ascii_lowercase);
+    let start = literals.partition_point(|(text, _)| text.iter().copied().lt(lower()));
+    let count = literals[start..].partition_point(|(text, _)| text.iter().copied().eq(lower()));
+    &literals[start..start + count]
+}
+
 /// A directory, as the patterns see it: which contexts are its last names.
 struct Descent<'m> {
     compiled: &'m Compiled,
-    /// One for each context.
-    holds: Vec<bool>,
+    /// The contexts that end here, each once, but for that of every directory.
+    holds: Vec<usize>,
 }
 
 impl<'m> Descent<'m> {
     /// The root of a zone.
     fn new(compiled: &'m Compiled) -> Self {
-        let holds = (0..compiled.contexts.len()).map(|context| context == 0).collect();
-        Self { compiled, holds }
+        Self { compiled, holds: Vec::new() }
     }
 
     fn to(compiled: &'m Compiled, directory: &[u8]) -> Self {
@@ -206,40 +308,64 @@ impl<'m> Descent<'m> {
     /// Goes to `name` in this directory. Returns the rules that end there.
     fn enter(&mut self, name: &[u8]) -> Vec<usize> {
         let name = fold(name);
-        let about = |rule: &usize| {
-            let (context, except) = &self.compiled.conditions[*rule];
-            self.holds[*context] && !except.iter().any(|pattern| pattern.matches(&name))
-        };
-        let rules = self.compiled.rules_of(&name).filter(about).collect();
+        let rules = self.rules(&name);
         self.step(&name);
         rules
     }
 
+    /// The rules that end at `name` in this directory, which is folded.
+    fn rules(&self, name: &[u8]) -> Vec<usize> {
+        let about = |rule: &usize| {
+            let (context, except) = &self.compiled.conditions[*rule];
+            (*context == 0 || self.holds.contains(context))
+                && !except.iter().any(|pattern| pattern.matches(name))
+        };
+        self.compiled.rules_of(name).filter(about).collect()
+    }
+
+    /// Each name follows what its parent was before.
     fn step(&mut self, name: &[u8]) {
-        let contexts = &self.compiled.contexts;
-        steps::count(contexts.len());
-        // From the longest to the shortest, as each name follows what its parent was before.
-        for (index, context) in contexts.iter().enumerate().skip(1).rev() {
-            if let Component::Name(pattern) = &context.component {
-                self.holds[index] = self.holds[context.parent] && pattern.matches(name);
+        let compiled = self.compiled;
+        let before = std::mem::take(&mut self.holds);
+        for (_, root) in equal(&compiled.roots, name) {
+            self.hold(*root);
+        }
+        for index in [0].iter().chain(&before) {
+            let context = &compiled.contexts[*index];
+            steps::count(1 + context.children.len());
+            if *index > 0 && context.component == Component::Deep {
+                self.hold(*index);
+            }
+            for child in &context.children {
+                if compiled.contexts[*child].component.takes(name) {
+                    self.hold(*child);
+                }
             }
         }
-        // It follows what its parent is now.
-        for (index, context) in contexts.iter().enumerate().skip(1) {
-            self.holds[index] |= context.component == Component::Deep && self.holds[context.parent];
+    }
+
+    /// A context ends here, and with it those that extend it by any number of names.
+    fn hold(&mut self, index: usize) {
+        if self.holds.contains(&index) {
+            return;
+        }
+        self.holds.push(index);
+        for child in &self.compiled.contexts[index].children {
+            if self.compiled.contexts[*child].component == Component::Deep {
+                self.hold(*child);
+            }
         }
     }
 
     /// The contexts that hold here, but for that of every directory.
     fn contexts(&self) -> impl Iterator<Item = &'m Context> {
-        let contexts = self.compiled.contexts.iter().zip(&self.holds).skip(1);
-        contexts.filter(|(_, holds)| **holds).map(|(context, _)| context)
+        self.holds.iter().filter_map(|index| self.compiled.contexts.get(*index))
     }
 
     /// See [`Matcher::leads_to`]. A context that ends in `**` would be every directory below the names before it.
     fn leads_to(&self) -> Option<&'m ProtectedName> {
-        let context = self.contexts().find(|context| context.component != Component::Deep)?;
-        self.compiled.names.get(context.rule)
+        let contexts = self.contexts().filter(|context| context.component != Component::Deep);
+        self.compiled.names.get(contexts.map(|context| context.rule).min()?)
     }
 }
 
@@ -247,6 +373,31 @@ impl Component {
     fn new(name: &str) -> Result<Self, PatternError> {
         if name == "**" { Ok(Component::Deep) } else { parse(name).map(Component::Name) }
     }
+
+    /// The only name that it is, in lower case, if there is only one.
+    fn literal(&self) -> Option<&[u8]> {
+        match self {
+            Component::Name(pattern) => pattern.literal(),
+            Component::Deep => None,
+        }
+    }
+
+    /// Whether a directory of this name, which is folded, is one more of it.
+    fn takes(&self, name: &[u8]) -> bool {
+        match self {
+            Component::Name(pattern) => pattern.matches(name),
+            Component::Deep => true,
+        }
+    }
+}
+
+/// The part of the name `written` that is `part` of its folded form.
+fn as_written<'n>(written: &'n [u8], folded: &[u8], part: Range<usize>) -> &'n [u8] {
+    let place = |end: usize| (0..written.len()).find(|place| *fold(&written[..*place]) == folded[..end]);
+    if written.is_ascii() {
+        return &written[part];
+    }
+    &written[place(part.start).unwrap_or(0)..place(part.end).unwrap_or(written.len())]
 }
 
 fn parse(name: &str) -> Result<Pattern, PatternError> {
@@ -263,40 +414,9 @@ fn names_of(path: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     names.filter(|(_, name)| !name.is_empty())
 }
 
-/// Bytes in which ASCII stands as it is (the patterns fold its case) and everything else has one form for each letter.
-/// Directories with case folding (ext4, f2fs) compare so: to them `.e\u{200c}nv` and `.env` are one name.
-fn fold(bytes: &[u8]) -> Cow<'_, [u8]> {
-    if bytes.is_ascii() {
-        return Cow::Borrowed(bytes);
-    }
-    let text = String::from_utf8_lossy(bytes);
-    Cow::Owned(fold_text(&text).into_bytes())
-}
-
-/// A pattern as names are compared with it.
-pub(crate) fn fold_pattern(pattern: &str) -> Cow<'_, str> {
-    if pattern.is_ascii() { Cow::Borrowed(pattern) } else { Cow::Owned(fold_text(pattern)) }
-}
-
-fn fold_text(text: &str) -> String {
-    let kept = text.chars().filter(|c| !is_ignorable(*c));
-    // To upper case in between: the long s and the Kelvin sign have a small letter of their own. To lower case before:
-    // the capital sharp s is two letters only by way of the small one.
-    kept.flat_map(char::to_lowercase).flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
-}
-
-/// Unicode's Default_Ignorable_Code_Point.
-fn is_ignorable(c: char) -> bool {
-    matches!(u32::from(c), 0xad | 0x34f | 0x61c | 0x115f..=0x1160 | 0x17b4..=0x17b5 | 0x180b..=0x180f | 0x200b..=0x200f
-        | 0x202a..=0x202e | 0x2060..=0x206f | 0x3164 | 0xfe00..=0xfe0f | 0xfeff | 0xffa0 | 0xfff0..=0xfff8
-        | 0x1bca0..=0x1bca3 | 0x1d173..=0x1d17a | 0xe0000..=0xe0fff)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::effective::Protection;
-    use crate::rules::Origin;
 
     fn protected(pattern: &str, protection: Protection) -> ProtectedName {
         ProtectedName {
@@ -375,23 +495,11 @@ mod tests {
     }
 
     #[test]
-    fn characters_that_a_folding_file_system_skips_hide_nothing() {
+    fn ignorable_characters_hide_no_name() {
         let matcher = matcher(&[".env", ".git/hooks", "*secret*.txt"]);
         for path in [".e\u{200c}nv", "\u{feff}.env", ".g\u{200b}it/ho\u{ad}oks/x", "client_\u{17f}ecret.txt"]
         {
             assert!(hits(&matcher, path), "{path:?}");
-        }
-    }
-
-    #[test]
-    fn every_letter_has_one_form() {
-        assert!(hits(&matcher(&[".ssh"]), ".\u{1e9e}h"));
-        // No letter above these has another case.
-        for letter in (0..0x2_0000).filter_map(char::from_u32).map(String::from) {
-            let form = fold_text(&letter);
-            for other in [letter.to_lowercase(), letter.to_uppercase(), form.clone()] {
-                assert_eq!(fold_text(&other), form, "{letter} and {other}");
-            }
         }
     }
 
@@ -481,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_zone_is_known_by_all_its_names() {
+    fn protected_directories_cannot_be_zones() {
         let matcher =
             matcher(&[".git/modules/**/hooks", ".git/hooks", ".vscode/tasks.json", ".ssh", "a/**/token"]);
         for (path, place) in [
@@ -491,13 +599,16 @@ mod tests {
             ("p/.git/refs/heads", "p/.git"),
             ("p/.git/modules/x", "p/.git"),
             ("p/.git/hooks", "p/.git"),
+            ("p/x.git/hooks", "p/x.git"),
+            ("p/X.GIT/refs", "p/X.GIT"),
+            ("p/x.git/.git", "p/x.git"),
             ("p/.vscode", "p/.vscode"),
             ("p/a/b/c", "p/a"),
         ] {
             let found = matcher.closed_to_zones(path.as_bytes()).map(|(_, end)| &path[..end]);
             assert_eq!(found, Some(place), "{path}");
         }
-        for path in ["", "p", "p/x.git", "p/x.git/refs", "p/.github", "p/.vscode/mine", "p/git/modules/x"] {
+        for path in ["", "p", "p/x.git", "p/.github", "p/.vscode/mine", "p/git/modules/x"] {
             assert!(matcher.closed_to_zones(path.as_bytes()).is_none(), "{path}");
         }
     }
@@ -538,7 +649,8 @@ mod tests {
         let matcher = matcher(&patterns);
         for name in ["hooks/", "a", "a/", "ab", "aaaaaaaaaa/", "\u{e9}/", "\u{17f}"] {
             let path = name.repeat(4095 / name.len()).into_bytes();
-            let questions: [(&str, &dyn Fn() -> bool); 6] = [
+            let questions: [(&str, &dyn Fn() -> bool); 7] = [
+                ("transit", &|| !matcher.transit(&path).is_empty()),
                 ("protection", &|| matcher.protection(&path).is_some()),
                 ("name", &|| matcher.name(&path, b"hooks").is_some()),
                 ("closings", &|| matcher.closings(&path).is_empty()),
@@ -553,8 +665,135 @@ mod tests {
         }
     }
 
+    fn in_transit(names: &[ProtectedName], forms: &[(&str, &str)]) -> Matcher {
+        let form = |(before, after): &(&str, &str)| TransitForm {
+            before: (*before).into(),
+            after: (*after).into(),
+            except: vec![],
+            why: "why".into(),
+        };
+        let forms: Vec<TransitForm> = forms.iter().map(form).collect();
+        Matcher::shared(Arc::new(names.to_vec()), &forms).unwrap()
+    }
+
     #[test]
-    fn no_names_protect_nothing() {
+    fn a_name_in_transit_is_known_by_its_form_and_place() {
+        let names = [
+            protected(".git/config", Protection::Write),
+            protected(".mise*.toml", Protection::Write),
+            ProtectedName { except: vec!["*.example".into()], ..protected(".env.*", Protection::All) },
+        ];
+        let forms =
+            [("", ".lock"), ("", "~"), (".", ".sw?"), ("#", "#"), (".#", ""), ("", ".tmp*"), ("", ".[0-9]*")];
+        let matcher = in_transit(&names, &forms);
+        let name = |path: &str| {
+            let targets = matcher.transit(path.as_bytes());
+            assert!(targets.iter().all(|target| {
+                let name = path.rsplit('/').next().unwrap().as_bytes();
+                let target = target.path.rsplit(|byte| *byte == b'/').next().unwrap();
+                name.windows(target.len()).any(|part| part == target)
+            }));
+            targets.first().map(|target| target.name.pattern.as_str())
+        };
+        for path in [
+            ".git/config.lock",
+            "a/.GIT/Config.LOCK",
+            ".git/config~",
+            ".git/.config.swp",
+            ".git/#config#",
+            ".git/.#config",
+            ".git/config.tmp.17.x",
+            ".git/config.12345",
+            ".g\u{200b}it/con\u{ad}fig.lock",
+        ] {
+            assert_eq!(name(path), Some(".git/config"), "{path}");
+        }
+        assert_eq!(name(".mise.local.toml.tmp-1"), Some(".mise*.toml"));
+        assert_eq!(name(".env.local~"), Some(".env.*"));
+        for path in [
+            "",
+            "/",
+            "config.lock",
+            ".git/config",
+            ".git/config.lock/x",
+            ".git/HEAD.lock",
+            ".git/.lock",
+            ".git/config.locks",
+            ".git/swp.config",
+            "x.example~",
+            ".env.example~",
+        ] {
+            assert_eq!(name(path), None, "{path}");
+        }
+        let control = Matcher::new(&names).unwrap();
+        assert!(control.transit(b".git/config.lock").is_empty(), "it has no forms");
+    }
+
+    #[test]
+    fn all_targets_are_found_with_their_strongest_rules_and_long_names_have_none() {
+        let names = [protected("a*", Protection::Write), protected("*z", Protection::All)];
+        let matcher = in_transit(&names, &[("", ".*")]);
+        let targets = matcher.transit(b"d/a.z.x");
+        let targets: Vec<_> =
+            targets.iter().map(|target| (&target.path[..], &*target.name.pattern)).collect();
+        assert_eq!(targets, [(b"d/a".as_slice(), "a*"), (b"d/a.z", "*z")]);
+        let longest = [b"a.".as_slice(), &[b'x'; NAME_MAX - 2]].concat();
+        assert!(!matcher.transit(&longest).is_empty());
+        assert!(matcher.transit(&[&longest[..], b"x"].concat()).is_empty());
+    }
+
+    #[test]
+    fn a_target_is_spelled_as_the_name_in_transit() {
+        let names = [protected(".env.*", Protection::All)];
+        let matcher = in_transit(&names, &[(".", ".sw?"), ("", ".lock")]);
+        for (name, target) in [
+            (".ENV.Local.lock", ".ENV.Local"),
+            (".env.\u{c9}.lock", ".env.\u{c9}"),
+            ("..e\u{200b}nv.\u{1e9e}.swp", ".e\u{200b}nv.\u{1e9e}"),
+        ] {
+            let targets = matcher.transit(format!("d\u{c9}/{name}").as_bytes());
+            let path = format!("d\u{c9}/{target}").into_bytes();
+            assert!(targets.iter().any(|target| target.path == path), "{name}: {targets:?}");
+        }
+        assert!(!matcher.transit(b".env.\xff\xc3.lock").is_empty());
+    }
+
+    #[test]
+    fn what_a_form_excepts_is_in_transit_for_nothing() {
+        let form = |except: &[&str]| TransitForm {
+            before: String::new(),
+            after: ".??????".into(),
+            except: except.iter().map(|pattern| (*pattern).into()).collect(),
+            why: "why".into(),
+        };
+        let names = Arc::new(vec![protected(".npmrc", Protection::All)]);
+        let matcher = |except| Matcher::shared(names.clone(), &[form(except)]).unwrap();
+        let (control, matcher) = (matcher(&[]), matcher(&[".back*"]));
+        for (name, is_excepted) in
+            [(".npmrc.a8Xk2P", false), (".npmrc.backup", true), (".npmrc.BACKUP", true)]
+        {
+            assert_eq!(control.transit(name.as_bytes()).len(), 1, "{name}");
+            assert_eq!(matcher.transit(name.as_bytes()).is_empty(), is_excepted, "{name}");
+        }
+    }
+
+    #[test]
+    fn steps_of_a_name_in_transit_are_bounded() {
+        let names: Vec<_> = ["*a*a*b", "a*b?c"].iter().map(|name| protected(name, Protection::All)).collect();
+        let forms = [("", "*a*b"), (".", ".[a.]*x"), ("a", "??????.b")];
+        let signs: usize = names.iter().map(|name| name.pattern.len()).sum::<usize>()
+            + forms.iter().map(|(before, after)| before.len() + after.len()).sum::<usize>();
+        let matcher = in_transit(&names, &forms);
+        for name in ["a", "ab", ".a", ".a.x", "a.b"] {
+            let name = name.repeat(NAME_MAX / name.len());
+            let path = format!("{}{name}", "a/".repeat(1900)).into_bytes();
+            let (steps, _) = steps::of(|| matcher.transit(&path));
+            assert!(steps <= signs * (name.len() + 1).pow(2) + path.len() * signs, "{name} took {steps}");
+        }
+    }
+
+    #[test]
+    fn an_empty_list_protects_nothing() {
         assert!(!hits(&matcher(&[]), ".env"));
     }
 }

@@ -1,4 +1,4 @@
-//! Globs of whole paths, with their zone: `src/**`, `central:notes/*.md`.
+//! Globs of whole paths, with their zone: `src/**`, `central:notes/*.md`, `/usr/include/**`.
 //!
 //! Comes from scopes and rules, goes to the decision and to the file worker. Paths are bytes below a zone's root, as a
 //! request or the disk has them. Names are compared as [`pattern`](crate::pattern) does it; between slashes `**` stands for
@@ -13,7 +13,7 @@ use thiserror::Error;
 pub enum GlobError {
     /// It is not names between slashes.
     #[error(
-        "a glob of paths is names between `/`, without `.` or `..`, after `project:` or `central:` if need be"
+        "a glob of paths is names between `/`, without `.` or `..`, after `project:`, `central:` or `/` if need be"
     )]
     Names,
     /// One of its names is no pattern.
@@ -21,11 +21,11 @@ pub enum GlobError {
     Pattern(#[from] PatternError),
 }
 
-/// A glob of paths.
+/// A glob of paths in one zone or in all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathGlob {
     text: String,
-    /// `None` for both.
+    /// `None` means all zones.
     zone: Option<Zone>,
     names: Vec<Name>,
     /// Whether it ends in `**`, which `names` then leaves out: it means everything below `names`.
@@ -40,11 +40,13 @@ enum Name {
 }
 
 impl PathGlob {
-    /// Parses a glob. `**` alone is everything in both zones; any other without a zone before it means the project.
+    /// Parses a glob. `**` alone is everything in all zones, one that begins with `/` is outside both roots; any other
+    /// without a zone before it means the project.
     pub fn parse(text: &str, case: Case) -> Result<Self, GlobError> {
-        let (zone, rest) = match text.split_once(':') {
-            Some(("project", rest)) => (Some(Zone::Project), rest),
-            Some(("central", rest)) => (Some(Zone::Central), rest),
+        let (zone, rest) = match (text.split_once(':'), text.strip_prefix('/')) {
+            (Some(("project", rest)), _) => (Some(Zone::Project), rest),
+            (Some(("central", rest)), _) => (Some(Zone::Central), rest),
+            (_, Some(rest)) => (Some(Zone::Granted), rest),
             _ if text == "**" => (None, text),
             _ => (Some(Zone::Project), text),
         };
@@ -69,8 +71,11 @@ impl PathGlob {
         self.tree && self.is_in(zone) && fits(&self.names, Some(0), &components(path))
     }
 
-    /// The directories whose whole content is meant, if that is what the glob says: plain names and then `**`.
+    /// The directories of the roots whose whole content is meant, if that is what the glob says: plain names and then `**`.
     pub fn directories(&self) -> Option<Vec<ZonePath>> {
+        if self.zone == Some(Zone::Granted) {
+            return None;
+        }
         let plain = |name: &Name| match name {
             Name::One(pattern) => String::from_utf8(pattern.literal()?.to_vec()).ok(),
             Name::Deep => None,
@@ -123,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn each_sign_means_what_it_says() {
+    fn each_sign_of_a_pattern_matches_its_bytes() {
         for (text, yes, no) in [
             ("src/**", vec!["src/a", "src/a/b.rs"], vec!["src", "srcs/a", "a/src/b", "Src/a", ""]),
             ("*.md", vec!["README.md", ".md"], vec!["a/README.md", "README.MD"]),
@@ -153,6 +158,10 @@ mod tests {
         assert_eq!(own("project:**"), [true, false]);
         assert_eq!(own("central:**"), [false, true]);
         assert_eq!(own("**"), [true, true]);
+        assert_eq!(own("/notes/**"), [false, false]);
+        for (text, meant) in [("/usr/**", true), ("**", true), ("usr/**", false), ("central:usr/**", false)] {
+            assert_eq!(glob(text).matches(Zone::Granted, b"usr/include/a.h"), meant, "{text}");
+        }
     }
 
     #[test]
@@ -181,14 +190,14 @@ mod tests {
         assert_eq!(directories("central:notes/**").unwrap(), ["central:notes"]);
         assert_eq!(directories("**").unwrap(), [".", "central:"]);
         assert_eq!(directories("central:**").unwrap(), ["central:"]);
-        for text in ["src/*", "src", "s*/**", "**/src/**", "{a,b}/**", "*.md"] {
+        for text in ["src/*", "src", "s*/**", "**/src/**", "{a,b}/**", "*.md", "/usr/**"] {
             assert_eq!(directories(text), None, "{text}");
         }
     }
 
     #[test]
-    fn what_is_no_glob_is_refused() {
-        for text in ["", "/a", "a/", "a//b", "../a", "a/./b", "central:", "a\0"] {
+    fn invalid_globs_are_refused() {
+        for text in ["", "/", "//a", "a/", "a//b", "../a", "/../a", "a/./b", "central:", "a\0"] {
             assert_eq!(PathGlob::parse(text, Case::Exact), Err(GlobError::Names), "{text}");
         }
         assert!(matches!(PathGlob::parse("a/[b", Case::Exact), Err(GlobError::Pattern(_))));

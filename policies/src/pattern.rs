@@ -132,6 +132,10 @@ impl Plain {
         let Some(end) = name.len().checked_sub(self.tail.len()).filter(|end| *end >= self.head.len()) else {
             return false;
         };
+        // Nearly all patterns are literals, and of another length.
+        if self.middle.is_empty() && end != self.head.len() {
+            return false;
+        }
         self.case.same(&name[end..], &self.tail)
             && self.case.same(&name[..self.head.len()], &self.head)
             && self.fits(&name[self.head.len()..end])
@@ -269,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn each_sign_means_what_it_says() {
+    fn each_sign_of_a_pattern_matches_its_bytes() {
         for (pattern, yes, no) in [
             ("a", vec!["a", "A"], vec!["", "b", "aa"]),
             ("*", vec!["", "a", ".x"], vec![]),
@@ -294,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn case_matters_where_it_is_to() {
+    fn case_matters_only_in_exact_patterns() {
         for (pattern, yes, no) in [("Ab*[c-d]?E", "Ab-cxE", "ab-cxE"), ("a*", "a", "A"), ("[a-c]", "b", "B")]
         {
             let exact = Pattern::parse(pattern, Case::Exact).unwrap();
@@ -304,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_refused() {
+    fn invalid_patterns_are_refused() {
         for (text, want) in [
             ("[", PatternError::Unpaired),
             ("a]", PatternError::Unpaired),

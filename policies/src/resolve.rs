@@ -1,150 +1,128 @@
 //! From policy files to the policy of a session. Later files only narrow what earlier ones say.
 //!
-//! Comes from texts the broker has read, in the order shipped, the administrator's, the user's; goes to the executor as
-//! one [`EffectivePolicy`]. What keeps a later file from widening:
+//! Files come in the order shipped, the administrator's, the user's; the executor gets one [`EffectivePolicy`]. What keeps
+//! a later file from widening:
 //!
 //! - it cannot define a profile that an earlier one defines, nor change what such a profile extends;
-//! - protected names, required layers and ceilings of all files count together, and none can be taken back;
+//! - protected names, forms of names in transit, required layers and ceilings of all files count together, and none can be taken back;
 //! - under an administrator's `lock` a user's file defines no profiles.
 
-use crate::effective::{
-    Access, Approval, EffectivePolicy, EnvironmentRules, Grant, Limits, ProtectedName, TRUST,
-};
+use crate::draft::Draft;
+use crate::effective::{Access, Approval, EffectivePolicy, Grant, TRUST};
 use crate::error::PolicyError;
-use crate::host::{Host, HostPath, HostPathError};
-use crate::model::{LimitsTable, PolicyFile, Profile, Protect, place};
-use crate::names::Matcher;
-use crate::rules::{Origin, Rule};
+use crate::host::Host;
+use crate::model::{PolicyFile, Profile, Protect, TransitEntry, place};
+use crate::names::{Matcher, ProtectedName};
+use crate::network;
+use crate::rules::Rule;
 use crate::scope::ScopePaths;
-use crate::shipped;
-use crate::source::{Source, SourceKind};
-use crate::value::{NamePattern, SetValue};
+use crate::source::{Origin, Source, SourceKind};
+use crate::transit::TransitForm;
+use crate::value::{AUTO, NameEntry};
 use crate::web::{WebPolicy, WebTable};
-use broker_protocol::{Digest, Layer};
+use broker_protocol::Digest;
 use sha2::{Digest as _, Sha256};
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use toml::Spanned;
 
 /// Most levels of profiles that extend each other.
 pub const LEVELS_MAX: usize = 16;
 
-/// The profile that others extend where they do not say, and that a session without a name gets.
-const DEFAULT: &str = "default";
+/// The profile of a session where nobody names one, and the base of a profile without `extends`.
+pub const DEFAULT: &str = "default";
 
-impl Source {
-    /// Its lines, to say where bytes of its text stand.
-    fn lines(&self) -> Lines<'_> {
-        Lines { source: self, byte: 0, line: 1 }
-    }
-
-    fn fault(&self, byte: usize, message: String) -> PolicyError {
-        let (line, column) = place(&self.text, byte);
-        PolicyError::Text { file: self.name.clone(), line, column, message }
-    }
-}
-
-/// A place in a policy file that goes on from one question to the next: most come in the order of the text.
-struct Lines<'a> {
-    source: &'a Source,
-    byte: usize,
-    line: usize,
-}
-
-impl Lines<'_> {
-    /// Where a byte stands.
-    fn origin(&mut self, byte: usize) -> Origin {
-        if byte < self.byte {
-            *self = self.source.lines();
-        }
-        let passed = self.source.text.as_bytes().get(self.byte..byte).unwrap_or_default();
-        self.line += passed.iter().filter(|byte| **byte == b'\n').count();
-        self.byte += passed.len();
-        Origin { file: self.source.name.clone(), line: self.line }
-    }
-}
-
-/// A policy file, and what it says once that was asked for: a session that opens waits for each that is read.
+/// A policy file. One that defines a single profile is read when that is needed, as a session that opens waits for it.
 #[derive(Clone, Debug)]
-struct Entry {
-    source: Source,
-    file: OnceLock<PolicyFile>,
-    /// The profile of a shipped file that holds one, and nothing else.
+pub(crate) struct File {
+    name: Cow<'static, str>,
+    kind: SourceKind,
+    text: Cow<'static, str>,
+    /// The profile of a shipped file that defines one and says nothing else.
     only: Option<&'static str>,
-    /// What the text of a shipped file says.
-    root: Option<shipped::Value>,
+    content: OnceLock<PolicyFile>,
 }
 
-impl Entry {
-    fn shipped() -> impl Iterator<Item = Self> {
-        shipped::files().iter().map(|file| {
-            let (name, text) = (file.name.to_owned(), file.text.to_owned());
-            let source = Source { name, kind: SourceKind::Shipped, text };
-            Self { only: file.only_profile(), root: Some(file.root), ..Self::from(source) }
-        })
-    }
+/// A file of `profiles`, as `build/profiles.rs` writes it.
+fn shipped(name: &'static str, text: &'static str, only: Option<&'static str>) -> File {
+    let (name, text, kind) = (name.into(), text.into(), SourceKind::Shipped);
+    File { name, kind, text, only, content: OnceLock::new() }
+}
 
+impl From<Source> for File {
+    fn from(source: Source) -> Self {
+        let (name, text, kind) = (source.name.into(), source.text.into(), source.kind);
+        Self { name, kind, text, only: None, content: OnceLock::new() }
+    }
+}
+
+impl File {
     fn read(&self) -> Result<&PolicyFile, PolicyError> {
-        if let Some(file) = self.file.get() {
-            return Ok(file);
+        if let Some(content) = self.content.get() {
+            return Ok(content);
         }
-        let file = match self.root {
-            Some(root) => PolicyFile::shipped(&self.source.name, root)?,
-            None => PolicyFile::parse(&self.source.name, &self.source.text)?,
-        };
-        Ok(self.file.get_or_init(|| file))
+        let content = PolicyFile::parse(&self.name, &self.text)?;
+        Ok(self.content.get_or_init(|| content))
     }
 
     /// The names of its profiles.
     fn profiles(&self) -> impl Iterator<Item = &str> {
-        let file = self.file.get().filter(|_| self.only.is_none());
-        let own = file.into_iter().flat_map(|file| file.profile.keys().map(|name| name.as_str()));
-        self.only.into_iter().chain(own)
+        let read = self.content.get().filter(|_| self.only.is_none());
+        let read = read.into_iter().flat_map(|content| content.profiles());
+        self.only.into_iter().chain(read.map(|(name, _)| name.as_str()))
     }
-}
 
-impl From<Source> for Entry {
-    fn from(source: Source) -> Self {
-        Self { source, file: OnceLock::new(), only: None, root: None }
+    /// Finds the lines of bytes.
+    fn origins(&self) -> impl Fn(usize) -> Origin {
+        let breaks: Vec<usize> = self.text.match_indices('\n').map(|(at, _)| at).collect();
+        move |byte| {
+            let line = breaks.partition_point(|end| *end < byte) + 1;
+            Origin { file: self.name.clone().into_owned(), line }
+        }
     }
 }
 
 /// All policy files of a machine and a user, read and found to agree.
 #[derive(Clone, Debug)]
 pub struct Policies {
-    /// In order of kind.
-    entries: Vec<Entry>,
+    /// In the order of their kinds.
+    files: Vec<File>,
 }
 
 impl Policies {
-    /// Reads the shipped files and `sources`, which may stand in any order. One bad file is an error for all: a session
-    /// without the administrator's or the user's part would be a weaker one.
+    /// Reads the shipped files and `sources`, which may stand in any order.
+    ///
+    /// # Errors
+    /// One of them is bad: a session without the administrator's or the user's part would be a weaker one.
     pub fn load(sources: Vec<Source>) -> Result<Self, PolicyError> {
-        let mut entries: Vec<Entry> = Entry::shipped().chain(sources.into_iter().map(Entry::from)).collect();
-        entries.sort_by_key(|entry| entry.source.kind);
-        let whole = entries.iter().filter(|entry| entry.only.is_none());
-        whole.map(Entry::read).try_for_each(|read| read.map(drop))?;
-        let policies = Self { entries };
+        let shipped = include!(concat!(env!("OUT_DIR"), "/shipped.rs"));
+        let mut files: Vec<File> = shipped.into_iter().chain(sources.into_iter().map(File::from)).collect();
+        files.sort_by_key(|file| file.kind);
+        for file in files.iter().filter(|file| file.only.is_none()) {
+            file.read()?;
+        }
+        let policies = Self { files };
         policies.check_lock()?;
         policies.check_taken()?;
+        policies.check_choices()?;
         Ok(policies)
     }
 
     /// The files that say more than one profile.
-    fn files(&self) -> impl Iterator<Item = (&Source, &PolicyFile)> {
-        let whole = self.entries.iter().filter(|entry| entry.only.is_none());
-        whole.filter_map(|entry| Some((&entry.source, entry.file.get()?)))
+    pub(crate) fn general(&self) -> impl Iterator<Item = (&File, &PolicyFile)> {
+        let files = self.files.iter().filter(|file| file.only.is_none());
+        files.filter_map(|file| Some((file, file.content.get()?)))
     }
 
     /// Digest of all files: kinds, names and texts, in order.
     pub fn digest(&self) -> Digest {
         let mut hash = Sha256::new();
-        for Entry { source, .. } in &self.entries {
-            hash.update([source.kind as u8]);
-            for part in [&source.name, &source.text] {
+        for File { name, kind, text, .. } in &self.files {
+            hash.update([*kind as u8]);
+            for part in [name, text] {
                 hash.update((part.len() as u64).to_le_bytes());
-                hash.update(part);
+                hash.update(part.as_bytes());
             }
         }
         Digest(hash.finalize().into())
@@ -152,84 +130,160 @@ impl Policies {
 
     /// The names of all profiles, in the order of the files.
     pub fn profiles(&self) -> impl Iterator<Item = &str> {
-        self.entries.iter().flat_map(Entry::profiles)
+        self.files.iter().flat_map(File::profiles)
     }
 
-    /// The policy of a session with `profile` (empty for `default`) on `host`.
+    /// The policy of a session with `profile` (empty for `default`) on `host`; which profile that is, [`Policies::choose`] tells.
+    ///
+    /// # Errors
+    /// There is no such profile, it extends what it may not, lacks a limit, or names a path that cannot be used here.
     pub fn resolve(&self, profile: &str, host: &Host) -> Result<EffectivePolicy, PolicyError> {
         let name = if profile.is_empty() { DEFAULT } else { profile };
         let mut draft = Draft::default();
-        for (source, profile) in self.line(name)? {
-            draft.add(source, profile, host).map_err(|fault| fault.in_profile(name))?;
+        for (file, profile) in self.chain(name)? {
+            let added = draft.add(profile, |byte| file.origins()(byte), host);
+            added.map_err(|fault| fault.in_profile(name))?;
         }
-        draft.required.extend(self.files().flat_map(|(_, file)| &file.required).map(|layer| layer.0));
-        let mut limits = draft.limits.complete(name)?;
-        self.files().for_each(|(_, file)| limits.lower_to(&file.ceiling));
-        let mut policy = draft.finish(name, limits, self.protected(), self.approval(), self.web_bounds())?;
-        policy.rules = self.rules()?;
-        policy.digest = policy.compute_digest();
+        draft.required.extend(self.general().flat_map(|(_, file)| &file.required).map(|layer| layer.0));
+        let Draft { project, central, grants, listed, sockets, git_directories, environment, .. } = draft;
+        let Draft { web, network, limits, required, expected, .. } = draft;
+        let closed = || (Access::Read, Origin::default());
+        let (project, project_from) = project.unwrap_or_else(closed);
+        let (central, central_from) = central.unwrap_or_else(closed);
+        let (protected, transit, approval) = (Arc::new(self.protected()), self.transit(), self.approval());
+        let mut policy = EffectivePolicy {
+            profile: name.to_owned(),
+            digest: Digest([0; 32]),
+            project,
+            central,
+            zones_from: [project_from, central_from],
+            grants: grants.into_iter().map(|(path, optional)| Grant { path, optional }).collect(),
+            listed: listed.into_iter().collect(),
+            sockets: sockets.into_iter().collect(),
+            git_directories: git_directories.into_iter().collect(),
+            environment,
+            matcher: Matcher::shared(protected.clone(), &transit)?,
+            protected,
+            transit,
+            web: WebPolicy { own: web, bounds: self.web_bounds() },
+            network: network::policy(&network, self.general().map(|(_, file)| &file.network))?,
+            limits: limits.complete(name, self.general().map(|(_, file)| &file.ceiling))?,
+            required: required.into_iter().collect(),
+            expected: expected.into_iter().collect(),
+            trust: TRUST.min(approval.ceiling),
+            approval,
+            rules: self.rules()?,
+            scope: None,
+            paths: ScopePaths::default(),
+        };
+        policy.digest = policy.compute_digest()?;
         Ok(policy)
     }
 
     fn check_lock(&self) -> Result<(), PolicyError> {
-        let locked = |(_, file): &(&Source, &PolicyFile)| file.lock;
-        if let Some((source, _)) =
-            self.files().filter(locked).find(|(source, _)| source.kind != SourceKind::System)
+        let locked = |(_, content): &(&File, &PolicyFile)| content.lock;
+        if let Some((file, _)) =
+            self.general().filter(locked).find(|(file, _)| file.kind != SourceKind::System)
         {
-            return Err(PolicyError::LockMisplaced { file: source.name.clone() });
+            return Err(PolicyError::LockMisplaced { file: file.name.to_string() });
         }
-        let Some((by, _)) = self.files().find(locked) else { return Ok(()) };
-        let users = self.files().filter(|(source, _)| source.kind == SourceKind::User);
-        let Some((source, profile)) =
-            users.flat_map(|(source, file)| file.profile.keys().map(move |p| (source, p))).next()
-        else {
-            return Ok(());
-        };
-        let (file, profile, by) = (source.name.clone(), profile.as_str().to_owned(), by.name.clone());
-        Err(PolicyError::Locked { file, profile, by })
+        let Some((by, _)) = self.general().find(locked) else { return Ok(()) };
+        let mut users = self.general().filter(|(file, _)| file.kind == SourceKind::User);
+        match users.find_map(|(file, content)| Some((file, content.profiles().next()?.0))) {
+            Some((file, profile)) => {
+                let (file, profile, by) =
+                    (file.name.to_string(), profile.as_str().to_owned(), by.name.to_string());
+                Err(PolicyError::Locked { file, profile, by })
+            }
+            None => Ok(()),
+        }
     }
 
     fn check_taken(&self) -> Result<(), PolicyError> {
-        let mut taken: BTreeMap<&str, &Source> = BTreeMap::new();
-        for entry in &self.entries {
-            for name in entry.profiles() {
-                if let Some(earlier) = taken.insert(name, &entry.source) {
-                    let (file, profile) = (entry.source.name.clone(), name.to_owned());
-                    return Err(PolicyError::Taken { file, profile, earlier: earlier.name.clone() });
+        let mut taken: BTreeMap<&str, &File> = BTreeMap::new();
+        for file in &self.files {
+            for name in file.profiles() {
+                if let Some(earlier) = taken.insert(name, file) {
+                    let (file, profile, earlier) =
+                        (file.name.to_string(), name.to_owned(), earlier.name.to_string());
+                    return Err(PolicyError::Taken { file, profile, earlier });
                 }
             }
         }
         Ok(())
     }
 
+    /// Whether each profile that a file chooses is known to it: what an administrator's file chooses, a user's must not fill in.
+    fn check_choices(&self) -> Result<(), PolicyError> {
+        for (index, file) in self.files.iter().enumerate() {
+            let Some(content) = file.content.get() else { continue };
+            let known = |name: &str| {
+                self.files[..=index].iter().any(|file| file.profiles().any(|known| known == name))
+            };
+            let chosen = content.chosen().map(|name| name.as_str()).filter(|name| *name != AUTO);
+            let entries = content.auto.iter().map(|entry| entry.get_ref().profile.as_str());
+            if let Some(profile) = entries.chain(chosen).find(|name| !known(name)) {
+                let (file, profile) = (file.name.to_string(), profile.to_owned());
+                return Err(PolicyError::NoChoice { file, profile });
+            }
+        }
+        Ok(())
+    }
+
     /// `name` after all it extends, each once: what comes later overrides.
-    fn line(&self, name: &str) -> Result<Vec<(&Source, &Profile)>, PolicyError> {
-        let Some((file, profile)) = self.find(name, self.entries.len())? else {
+    fn chain<'a>(&'a self, name: &'a str) -> Result<Vec<(&'a File, &'a Profile)>, PolicyError> {
+        let Some((file, profile)) = self.find(name, self.files.len())? else {
             let known = self.profiles().collect::<Vec<_>>().join(", ");
             return Err(PolicyError::NoProfile { profile: name.to_owned(), known });
         };
-        let mut line = Line { policies: self, seen: BTreeSet::new(), profiles: Vec::new() };
-        line.add(name, file, profile, 1)?;
-        Ok(line.profiles)
+        let mut chain = Vec::new();
+        self.extend(&mut chain, name, (file, profile), LEVELS_MAX)?;
+        Ok(chain.into_iter().map(|(_, file, profile)| (&self.files[file], profile)).collect())
+    }
+
+    /// Adds a profile after its bases. A base stands in the same file or an earlier one: a user must not fill in what an
+    /// administrator's profile starts from.
+    fn extend<'a>(
+        &'a self,
+        chain: &mut Vec<(&'a str, usize, &'a Profile)>,
+        name: &'a str,
+        (file, profile): (usize, &'a Profile),
+        levels: usize,
+    ) -> Result<(), PolicyError> {
+        if levels == 0 {
+            return Err(PolicyError::Levels { profile: name.to_owned(), max: LEVELS_MAX });
+        }
+        for base in bases(name, profile) {
+            let no_base = || PolicyError::NoBase { profile: name.to_owned(), base: base.to_owned() };
+            let found = self.find(base, file + 1)?.ok_or_else(no_base)?;
+            if !chain.iter().any(|(name, ..)| *name == base) {
+                self.extend(chain, base, found, levels - 1)?;
+            }
+        }
+        chain.push((name, file, profile));
+        Ok(())
     }
 
     /// The profile and the index of its file, among the first `files` files.
     fn find(&self, name: &str, files: usize) -> Result<Option<(usize, &Profile)>, PolicyError> {
-        let has = |entry: &Entry| entry.profiles().any(|known| known == name);
-        let Some(index) = self.entries[..files].iter().position(has) else { return Ok(None) };
-        let file = self.entries[index].read()?;
-        let found = file.profile.iter().find(|(key, _)| key.as_str() == name);
+        let has = |file: &File| file.profiles().any(|known| known == name);
+        let Some(index) = self.files[..files].iter().position(has) else { return Ok(None) };
+        let found = self.files[index].read()?.profiles().find(|(key, _)| key.as_str() == name);
         Ok(found.map(|(_, profile)| (index, profile)))
     }
 
     /// The most careful of what the files say.
     fn approval(&self) -> Approval {
         let mut approval = Approval::default();
-        // Of the times that were written: the default is no ceiling.
-        let written = self.files().filter_map(|(_, file)| file.approval.timeout_s).min();
-        approval.timeout_s = written.unwrap_or(approval.timeout_s);
-        for (_, file) in self.files() {
-            let table = &file.approval;
+        let tables = || self.general().map(|(_, file)| &file.approval);
+        // Only of the times that were written: the default is no ceiling.
+        let written = tables().filter_map(|table| table.timeout_s.flatten()).min();
+        approval.timeout_s =
+            written.and_then(|seconds| u32::try_from(seconds).ok()).unwrap_or(approval.timeout_s);
+        // Only where one file gives it up and none wants it.
+        approval.terminal = tables().any(|table| table.terminal == Some(true))
+            || tables().all(|table| table.terminal.is_none());
+        for table in tables() {
             approval.ceiling = table.trust.map_or(approval.ceiling, |trust| trust.0.min(approval.ceiling));
             approval.channel = table.channel.map_or(approval.channel, |c| c.max(approval.channel));
         }
@@ -237,76 +291,70 @@ impl Policies {
     }
 
     fn web_bounds(&self) -> Vec<WebTable> {
-        let bounds = self.files().map(|(_, file)| &file.web);
+        let bounds = self.general().map(|(_, file)| &file.web);
         bounds.filter(|web| **web != WebTable::default()).cloned().collect()
     }
 
-    fn protected(&self) -> Arc<Vec<ProtectedName>> {
-        let of = |(source, file): (&Source, &PolicyFile)| -> Vec<ProtectedName> {
-            let mut lines = source.lines();
-            file.protect.iter().flat_map(|protect| names_of(&mut lines, protect)).collect()
-        };
-        Arc::new(self.files().flat_map(of).collect())
+    fn protected(&self) -> Vec<ProtectedName> {
+        let mut protected = Vec::new();
+        for (file, content) in self.general() {
+            let origins = file.origins();
+            for protect in &content.protect {
+                let name = |name: &Spanned<NameEntry>| protected_name(protect, name, &origins);
+                protected.extend(protect.names.iter().map(name));
+            }
+        }
+        protected
+    }
+
+    fn transit(&self) -> Vec<TransitForm> {
+        let forms = self.general().flat_map(|(_, content)| &content.transit);
+        forms.map(|form| transit_form(form.get_ref())).collect()
     }
 
     /// The rules of all files, in order of kind.
     fn rules(&self) -> Result<Vec<Rule>, PolicyError> {
         let mut rules = Vec::new();
-        for (source, file) in self.files() {
-            let mut lines = source.lines();
-            for entry in &file.rule {
-                let origin = lines.origin(entry.span().start);
-                let rule = Rule::new(entry.get_ref(), source.kind, origin);
-                rules.push(rule.map_err(|fault| source.fault(entry.span().start, fault.to_string()))?);
+        for (file, content) in self.general() {
+            let origins = file.origins();
+            for entry in &content.rule {
+                let start = entry.span().start;
+                let rule = Rule::new(entry.get_ref(), file.kind, origins(start));
+                rules.push(rule.map_err(|fault| {
+                    let (line, column) = place(&file.text, start);
+                    PolicyError::Text {
+                        file: file.name.to_string(),
+                        line,
+                        column,
+                        message: fault.to_string(),
+                    }
+                })?);
             }
         }
         Ok(rules)
     }
 }
 
-fn names_of(lines: &mut Lines, protect: &Protect) -> Vec<ProtectedName> {
-    let name = |pattern: &Spanned<NamePattern>| ProtectedName {
-        origin: lines.origin(pattern.span().start),
-        pattern: pattern.get_ref().as_str().to_owned(),
+fn protected_name(
+    protect: &Protect,
+    name: &Spanned<NameEntry>,
+    origins: impl Fn(usize) -> Origin,
+) -> ProtectedName {
+    ProtectedName {
+        origin: origins(name.span().start),
+        pattern: name.get_ref().pattern.as_str().to_owned(),
         except: protect.except.iter().map(|except| except.as_str().to_owned()).collect(),
         protection: protect.protection,
         new: protect.new,
         why: protect.why.clone(),
-    };
-    protect.names.iter().map(name).collect()
-}
-
-/// Profiles in the order in which they apply.
-struct Line<'a> {
-    policies: &'a Policies,
-    seen: BTreeSet<&'a str>,
-    profiles: Vec<(&'a Source, &'a Profile)>,
-}
-
-impl<'a> Line<'a> {
-    /// Adds `profile` of file number `file` after its bases. A base stands in the same file or an earlier one: a user
-    /// must not fill in what an administrator's profile starts from.
-    fn add(
-        &mut self,
-        name: &str,
-        file: usize,
-        profile: &'a Profile,
-        level: usize,
-    ) -> Result<(), PolicyError> {
-        if level > LEVELS_MAX {
-            return Err(PolicyError::Levels { profile: name.to_owned() });
-        }
-        for base in bases(name, profile) {
-            let no_base = || PolicyError::NoBase { profile: name.to_owned(), base: base.to_owned() };
-            let (index, found) = self.policies.find(base, file + 1)?.ok_or_else(no_base)?;
-            if !self.seen.contains(base) {
-                self.add(base, index, found, level + 1)?;
-                self.seen.insert(base);
-            }
-        }
-        self.profiles.push((&self.policies.entries[file].source, profile));
-        Ok(())
     }
+}
+
+fn transit_form(entry: &TransitEntry) -> TransitForm {
+    let before = entry.before.as_ref().map_or("", |before| before.as_str()).to_owned();
+    let after = entry.after.as_ref().map_or("", |after| after.as_str()).to_owned();
+    let except = entry.except.iter().map(|except| except.as_str().to_owned()).collect();
+    TransitForm { before, after, except, why: entry.why.clone() }
 }
 
 fn bases<'a>(name: &str, profile: &'a Profile) -> Vec<&'a str> {
@@ -314,183 +362,5 @@ fn bases<'a>(name: &str, profile: &'a Profile) -> Vec<&'a str> {
         Some(names) => names.iter().map(|name| name.as_str()).collect(),
         None if name == DEFAULT => vec![],
         None => vec![DEFAULT],
-    }
-}
-
-/// A policy while its profiles are added to it. Empty, it allows nothing.
-#[derive(Default)]
-struct Draft {
-    project: Option<(Access, Origin)>,
-    central: Option<(Access, Origin)>,
-    grants: BTreeMap<PathBuf, bool>,
-    listed: BTreeSet<PathBuf>,
-    pass: Vec<String>,
-    set: BTreeMap<String, String>,
-    path: Vec<PathBuf>,
-    web: WebTable,
-    limits: LimitsTable,
-    required: BTreeSet<Layer>,
-}
-
-/// A host path that cannot be used.
-struct PathFault(HostPath, HostPathError);
-
-impl PathFault {
-    fn in_profile(self, profile: &str) -> PolicyError {
-        PolicyError::Path { profile: profile.to_owned(), path: self.0.text().to_owned(), why: self.1 }
-    }
-}
-
-fn expand(path: &HostPath, host: &Host) -> Result<PathBuf, PathFault> {
-    path.expand(host).map_err(|why| PathFault(path.clone(), why))
-}
-
-/// A path to grant. One that would open the home directory, as `/opt` does where `/opt/app` is the home, is an error;
-/// an optional one is left out, as if it were missing on this machine.
-fn expand_narrow(path: &HostPath, optional: bool, host: &Host) -> Result<Option<PathBuf>, PathFault> {
-    let expanded = expand(path, host)?;
-    match host.narrow(&expanded) {
-        Ok(()) => Ok(Some(expanded)),
-        Err(HostPathError::TooWide) if optional => Ok(None),
-        Err(why) => Err(PathFault(path.clone(), why)),
-    }
-}
-
-impl Draft {
-    fn add(&mut self, source: &Source, profile: &Profile, host: &Host) -> Result<(), PathFault> {
-        let access =
-            |written: &Spanned<Access>| (*written.get_ref(), source.lines().origin(written.span().start));
-        self.project = profile.project.as_ref().map(access).or(self.project.take());
-        self.central = profile.central.as_ref().map(access).or(self.central.take());
-        for grant in &profile.grants {
-            let Some(path) = expand_narrow(&grant.path, grant.optional, host)? else { continue };
-            // A path that one profile must have is not optional because another could do without it.
-            *self.grants.entry(path).or_insert(true) &= grant.optional;
-        }
-        for path in &profile.listed {
-            self.listed.extend(expand_narrow(path, true, host)?);
-        }
-        self.web.set(&profile.web);
-        self.limits.set(&profile.limits);
-        self.required.extend(profile.required.iter().map(|layer| layer.0));
-        self.add_environment(profile, host)
-    }
-
-    fn add_environment(&mut self, profile: &Profile, host: &Host) -> Result<(), PathFault> {
-        for name in &profile.environment.pass {
-            if !self.pass.iter().any(|known| known == name.as_str()) {
-                self.pass.push(name.as_str().to_owned());
-            }
-        }
-        for (name, value) in &profile.environment.set {
-            let value = match value {
-                SetValue::Text(text) => text.clone(),
-                SetValue::Path(path) => expand(path, host)?.to_string_lossy().into_owned(),
-            };
-            self.set.insert(name.as_str().to_owned(), value);
-        }
-        let front = profile.environment.path.iter().map(|path| expand(path, host));
-        let front = front.collect::<Result<Vec<_>, _>>()?;
-        self.path.retain(|old| !front.contains(old));
-        self.path.splice(0..0, front);
-        Ok(())
-    }
-
-    fn finish(
-        self,
-        name: &str,
-        limits: Limits,
-        protected: Arc<Vec<ProtectedName>>,
-        approval: Approval,
-        bounds: Vec<WebTable>,
-    ) -> Result<EffectivePolicy, PolicyError> {
-        let closed = || (Access::Read, Origin::default());
-        let (project, project_from) = self.project.unwrap_or_else(closed);
-        let (central, central_from) = self.central.unwrap_or_else(closed);
-        Ok(EffectivePolicy {
-            profile: name.to_owned(),
-            digest: Digest([0; 32]),
-            project,
-            central,
-            zones_from: [project_from, central_from],
-            grants: self.grants.into_iter().map(|(path, optional)| Grant { path, optional }).collect(),
-            listed: self.listed.into_iter().collect(),
-            environment: EnvironmentRules { pass: self.pass, set: self.set, path: self.path },
-            matcher: Matcher::shared(protected.clone())?,
-            protected,
-            web: WebPolicy { own: self.web, bounds },
-            limits,
-            required: self.required.into_iter().collect(),
-            trust: TRUST.min(approval.ceiling),
-            approval,
-            rules: Vec::new(),
-            scope: None,
-            paths: ScopePaths::default(),
-        })
-    }
-}
-
-impl LimitsTable {
-    /// Takes over what `later` says.
-    fn set(&mut self, later: &LimitsTable) {
-        self.timeout_s = later.timeout_s.or(self.timeout_s);
-        self.timeout_max_s = later.timeout_max_s.or(self.timeout_max_s);
-        self.capture = later.capture.or(self.capture);
-        self.spill = later.spill.or(self.spill);
-        self.output = later.output.or(self.output);
-        self.processes = later.processes.or(self.processes);
-        self.memory = later.memory.or(self.memory);
-        self.cpu_s = later.cpu_s.or(self.cpu_s);
-        self.file_size = later.file_size.or(self.file_size);
-        self.written = later.written.or(self.written);
-        self.open_files = later.open_files.or(self.open_files);
-        self.scratch = later.scratch.or(self.scratch);
-        self.undo = later.undo.or(self.undo);
-    }
-
-    fn complete(&self, profile: &str) -> Result<Limits, PolicyError> {
-        let missing = |limit| move || PolicyError::NoLimit { profile: profile.to_owned(), limit };
-        let limits = Limits {
-            timeout_s: self.timeout_s.ok_or_else(missing("timeout_s"))?,
-            timeout_max_s: self.timeout_max_s.ok_or_else(missing("timeout_max_s"))?,
-            capture: self.capture.ok_or_else(missing("capture"))?,
-            spill: self.spill.ok_or_else(missing("spill"))?,
-            output: self.output.flatten(),
-            processes: self.processes.flatten(),
-            memory: self.memory.flatten(),
-            cpu_s: self.cpu_s.flatten(),
-            file_size: self.file_size.flatten(),
-            written: self.written.flatten(),
-            open_files: self.open_files.flatten(),
-            scratch: self.scratch.ok_or_else(missing("scratch"))?,
-            undo: self.undo.unwrap_or(0),
-        };
-        let (timeout_s, max_s) = (limits.timeout_s, limits.timeout_max_s);
-        if timeout_s > max_s {
-            return Err(PolicyError::Timeout { profile: profile.to_owned(), timeout_s, max_s });
-        }
-        Ok(limits)
-    }
-}
-
-impl Limits {
-    /// Lowers what is above `ceiling`; no limit is above every ceiling.
-    fn lower_to(&mut self, ceiling: &LimitsTable) {
-        let lower = |limit: &mut Option<u64>, ceiling: Option<Option<u64>>| {
-            *limit = [*limit, ceiling.flatten()].into_iter().flatten().min();
-        };
-        self.timeout_max_s = self.timeout_max_s.min(ceiling.timeout_max_s.unwrap_or(u32::MAX));
-        self.timeout_s = self.timeout_s.min(ceiling.timeout_s.unwrap_or(u32::MAX)).min(self.timeout_max_s);
-        self.capture = self.capture.min(ceiling.capture.unwrap_or(u64::MAX));
-        self.spill = self.spill.min(ceiling.spill.unwrap_or(u64::MAX));
-        self.scratch = self.scratch.min(ceiling.scratch.unwrap_or(u64::MAX));
-        self.undo = self.undo.min(ceiling.undo.unwrap_or(u64::MAX));
-        lower(&mut self.output, ceiling.output);
-        lower(&mut self.processes, ceiling.processes);
-        lower(&mut self.memory, ceiling.memory);
-        lower(&mut self.cpu_s, ceiling.cpu_s);
-        lower(&mut self.file_size, ceiling.file_size);
-        lower(&mut self.written, ceiling.written);
-        lower(&mut self.open_files, ceiling.open_files);
     }
 }

@@ -22,8 +22,9 @@ impl Reach {
     /// What a file tool does with the path it is given.
     pub fn of(tool: &str) -> Self {
         match tool {
-            "file_list" | "glob" | "grep" => Reach::Tree,
-            _ => Reach::Name,
+            "bash" | "file_read" | "file_write" | "file_edit" | "undo" | "view_image" => Reach::Name,
+            // The stricter for what is none of these.
+            _ => Reach::Tree,
         }
     }
 }
@@ -59,7 +60,7 @@ impl ScopePaths {
         Ok(Self(Arc::new(tools)))
     }
 
-    /// Whether `tool` may touch `path`, below the root of `zone`. A tool without globs may touch all of both zones.
+    /// Whether `tool` may touch `path`, below the root of `zone`. A tool without globs may touch all of them.
     pub fn permits(&self, tool: &str, zone: Zone, path: &[u8], reach: Reach) -> bool {
         let Some(globs) = self.0.get(tool) else { return true };
         globs.iter().any(|glob| match reach {

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_desktop_and_git_set_is_no_secret() {
+    fn variables_of_a_desktop_and_of_git_are_no_secrets() {
         let open = ["SSH_AUTH_SOCK", "XDG_SESSION_TYPE", "GIT_AUTHOR_NAME", "TOKEN_FILE", "XAUTHORITY"];
         for name in open {
             assert_eq!(found(&[(name, "/some/long/value")]), [], "{name}");

@@ -1,36 +1,36 @@
 //! A shell's command line as the simple commands in it, as far as that can be known without running it.
 //!
-//! A courtesy in front of the walls and never instead of them: what a command may touch is held by its cell. So this
-//! reads little and doubts much. What it is sure of comes out as words; a word that the shell would still change (a variable,
-//! a pattern, a substitution) is an unknown one; what it cannot follow at all is [`Unit::Unparsed`], with the reason.
+//! A courtesy to the user, never a border: the cell enforces what a command can touch. So this reads little and doubts much.
+//! What is certain comes out as words; a word that the shell would still change (a variable, a pattern, a substitution) is
+//! unknown; what cannot be followed at all is [`Unit::Unparsed`], with the reason. Steps are at most a few for each byte.
 //!
 //! Bash's grammar is in its manual, section 3; the cases here are those that people and models write.
 
 use crate::steps;
 use broker_protocol::Command;
 
-/// Most simple commands that are told apart in one line; what follows is not parsed.
+/// Most simple commands of a line; what follows is not parsed.
 pub const UNITS_MAX: usize = 256;
-/// Most levels of `$( … )` and `( … )` in each other.
+/// Most levels of nested `$( … )` and `( … )`.
 pub const DEPTH_MAX: usize = 16;
 
 /// A part of a command line that runs by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// A program and its arguments.
-    Simple(Simple),
+    Simple(SimpleCommand),
     /// Something else may run here.
     Unparsed(&'static str),
 }
 
-/// A simple command.
+/// A program with its arguments, as `bash(1)` says it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Simple {
+pub struct SimpleCommand {
     /// The program and its arguments, quotes taken off; `None` where only the shell knows, which may be several words or
     /// none.
     pub words: Vec<Option<String>>,
     /// Whether a variable is set in front of it, or an output goes to a file.
-    pub marked: bool,
+    pub sets_or_writes: bool,
 }
 
 /// Programs that run what their arguments say.
@@ -41,11 +41,11 @@ const RUNNERS: [&str; 32] = [
 ];
 
 /// Words after which a command begins.
-const BEFORE: [&str; 9] = ["!", "{", "if", "then", "else", "elif", "while", "until", "do"];
+const OPENING: [&str; 9] = ["!", "{", "if", "then", "else", "elif", "while", "until", "do"];
 /// Words that end a block, where a command could begin.
-const AFTER: [&str; 3] = ["fi", "done", "}"];
-/// Words with a grammar of their own.
-const OWN: [&str; 5] = ["case", "select", "function", "coproc", "time"];
+const CLOSING: [&str; 3] = ["fi", "done", "}"];
+/// Words with a grammar of their own, which is not read.
+const SPECIAL: [&str; 5] = ["case", "select", "function", "coproc", "time"];
 const GRAMMAR: &str = "a word with a grammar of its own, such as `case`";
 
 /// The simple commands of `command`, in the order in which they stand there.
@@ -54,14 +54,49 @@ pub fn units(command: &Command) -> Vec<Unit> {
         Command::Shell(text) => parse(text),
         Command::Arguments(arguments) => {
             let words = arguments.iter().map(|bytes| String::from_utf8(bytes.to_vec()).ok());
-            vec![Unit::Simple(Simple { words: words.collect(), marked: false })]
+            vec![Unit::Simple(SimpleCommand { words: words.collect(), sets_or_writes: false })]
         }
     };
+    evaluate(&mut units);
     let runs = |unit: &Unit| matches!(unit, Unit::Simple(simple) if simple.program().is_some_and(is_runner));
     if units.iter().any(runs) {
-        units.push(Unit::Unparsed("it runs a program that runs another one"));
+        units.push(Unit::Unparsed("it runs a program that can run others"));
     }
     units
+}
+
+/// Puts what `eval` runs in its place, where all of it is known, and a command in the place of `builtin`. Up to a number of times: what
+/// is left is a program that runs others.
+fn evaluate(units: &mut Vec<Unit>) {
+    let (mut at, mut left) = (0, DEPTH_MAX);
+    while let Some(unit) = units.get(at) {
+        match evaluated(unit).filter(|_| left > 0) {
+            Some(inner) => {
+                left -= 1;
+                units.splice(at..=at, inner);
+            }
+            None => at += 1,
+        }
+    }
+}
+
+fn evaluated(unit: &Unit) -> Option<Vec<Unit>> {
+    let Unit::Simple(SimpleCommand { words, sets_or_writes }) = unit else { return None };
+    // An option of either is no command.
+    if words.get(1)?.as_ref().is_none_or(|word| word.starts_with('-')) {
+        return None;
+    }
+    match words.split_first()? {
+        (Some(program), rest) if program == "eval" && !sets_or_writes => {
+            let text: Option<Vec<&str>> = rest.iter().map(Option::as_deref).collect();
+            Some(parse(&text?.join(" ")))
+        }
+        (Some(program), rest) if program == "builtin" => {
+            let simple = SimpleCommand { words: rest.to_vec(), sets_or_writes: *sets_or_writes };
+            Some(vec![Unit::Simple(simple)])
+        }
+        _ => None,
+    }
 }
 
 /// The name of a program without its directory.
@@ -73,7 +108,7 @@ fn is_runner(program: &str) -> bool {
     RUNNERS.contains(&base_name(program))
 }
 
-impl Simple {
+impl SimpleCommand {
     /// The program, where it is known.
     pub fn program(&self) -> Option<&str> {
         self.words.first()?.as_deref()
@@ -99,13 +134,13 @@ struct Parser<'a> {
     depth: usize,
 }
 
-/// A word under way.
+/// A word that is being read.
 #[derive(Default)]
 struct Word {
     text: String,
     /// Whether there is a word at all: `''` is one.
     begun: bool,
-    /// Bytes before its first quote and its first unknown part: only there are keywords and settings looked for.
+    /// Bytes before its first quote and its first unknown part: only there are keywords and assignments looked for.
     plain: Option<usize>,
     /// Whether the shell would still change it.
     unknown: bool,
@@ -127,7 +162,7 @@ impl Word {
     }
 
     /// `name=` and `name+=` at the beginning.
-    fn is_setting(&self) -> bool {
+    fn is_assignment(&self) -> bool {
         let plain = &self.text[..self.plain.unwrap_or(self.text.len())];
         let Some((name, _)) = plain.split_once('=') else { return false };
         let name = name.strip_suffix('+').unwrap_or(name);
@@ -145,20 +180,20 @@ impl<'a> Parser<'a> {
         self.rest.chars().next()
     }
 
-    fn bump(&mut self) -> Option<char> {
+    fn next_char(&mut self) -> Option<char> {
         let c = self.peek()?;
-        self.go_on(&self.rest[c.len_utf8()..]);
+        self.advance(&self.rest[c.len_utf8()..]);
         Some(c)
     }
 
-    fn eat(&mut self, text: &str) -> bool {
+    fn skip(&mut self, text: &str) -> bool {
         steps::count(1);
         let rest = self.rest.strip_prefix(text);
-        self.go_on(rest.unwrap_or(self.rest));
+        self.advance(rest.unwrap_or(self.rest));
         rest.is_some()
     }
 
-    fn go_on(&mut self, rest: &'a str) {
+    fn advance(&mut self, rest: &'a str) {
         steps::count(self.rest.len() - rest.len());
         self.rest = rest;
     }
@@ -167,13 +202,13 @@ impl<'a> Parser<'a> {
     fn list(&mut self, end: Option<char>) -> Parsed<()> {
         loop {
             self.simple()?;
-            match self.bump() {
+            match self.next_char() {
                 None if end.is_none() => return Ok(()),
                 None => return Err("a bracket is not closed"),
                 Some(c) if Some(c) == end => return Ok(()),
                 Some(';' | '&' | '|' | '\n') => {}
                 Some('(') => self.nested(')')?,
-                Some(_) => return Err("a bracket stands where none can"),
+                Some(_) => return Err("an unexpected bracket"),
             }
         }
     }
@@ -181,7 +216,7 @@ impl<'a> Parser<'a> {
     /// What stands in brackets, the first of which is taken.
     fn nested(&mut self, end: char) -> Parsed<()> {
         if self.depth == DEPTH_MAX {
-            return Err("brackets stand too deep in each other");
+            return Err("brackets are nested too deeply");
         }
         self.depth += 1;
         self.list(Some(end))?;
@@ -191,15 +226,15 @@ impl<'a> Parser<'a> {
 
     /// One simple command, up to what ends it, which is left.
     fn simple(&mut self) -> Parsed<()> {
-        let mut simple = Simple::default();
-        // Whether a keyword can stand here: not after a setting or a redirection.
-        let mut fresh = true;
+        let mut simple = SimpleCommand::default();
+        // Whether a keyword can stand here: not after an assignment or a redirection.
+        let mut keyword_allowed = true;
         loop {
             self.blanks();
             match self.peek() {
                 None | Some(';' | '|' | '\n' | ')') => break,
                 Some('&') if !self.rest.starts_with("&>") => break,
-                Some('(') if simple.words.is_empty() && !simple.marked => {
+                Some('(') if simple.words.is_empty() && !simple.sets_or_writes => {
                     if self.rest.starts_with("((") {
                         return Err("arithmetic");
                     }
@@ -207,13 +242,13 @@ impl<'a> Parser<'a> {
                 }
                 Some('(') => return Err("a function, or a list of values"),
                 Some('#') => {
-                    self.go_on(self.rest.find('\n').map_or("", |end| &self.rest[end..]));
+                    self.advance(self.rest.find('\n').map_or("", |end| &self.rest[end..]));
                     continue;
                 }
                 _ => {}
             }
             if self.redirection(&mut simple)? {
-                fresh = false;
+                keyword_allowed = false;
                 continue;
             }
             let word = self.word()?;
@@ -221,30 +256,30 @@ impl<'a> Parser<'a> {
             if matches!(self.peek(), Some('<' | '>')) && word.is_number() {
                 continue;
             }
-            fresh = self.take(word, &mut simple, fresh)?;
+            keyword_allowed = self.add_word(word, &mut simple, keyword_allowed)?;
         }
-        self.push(simple)
+        self.add_command(simple)
     }
 
     /// Adds a word to a command, where it is not the shell's own. Says whether a keyword can follow.
-    fn take(&mut self, word: Word, simple: &mut Simple, fresh: bool) -> Parsed<bool> {
+    fn add_word(&mut self, word: Word, simple: &mut SimpleCommand, keyword_allowed: bool) -> Parsed<bool> {
         if simple.words.is_empty() {
-            if let Some(text) = word.bare().filter(|_| fresh) {
-                if BEFORE.contains(&text) || AFTER.contains(&text) {
+            if let Some(text) = word.bare().filter(|_| keyword_allowed) {
+                if OPENING.contains(&text) || CLOSING.contains(&text) {
                     return Ok(true);
                 }
-                if OWN.contains(&text) {
+                if SPECIAL.contains(&text) {
                     return Err(GRAMMAR);
                 }
                 if text == "for" {
-                    return self.names().map(|()| true);
+                    return self.loop_words().map(|()| true);
                 }
             }
             if word.text.starts_with("[[") {
                 return Err(GRAMMAR);
             }
-            if word.is_setting() {
-                simple.marked = true;
+            if word.is_assignment() {
+                simple.sets_or_writes = true;
                 return Ok(false);
             }
         }
@@ -253,60 +288,62 @@ impl<'a> Parser<'a> {
     }
 
     /// What stands between `for` and `do`: words, and what is run to find them.
-    fn names(&mut self) -> Parsed<()> {
+    fn loop_words(&mut self) -> Parsed<()> {
         loop {
             self.blanks();
             match self.peek() {
                 Some(';' | '\n') | None => return Ok(()),
-                Some('(' | ')' | '&' | '|' | '<' | '>') => return Err("a `for` of another kind"),
+                Some('(' | ')' | '&' | '|' | '<' | '>') => {
+                    return Err("a `for` that is not of the form `for NAME in WORDS`");
+                }
                 _ => drop(self.word()?),
             }
         }
     }
 
-    fn push(&mut self, simple: Simple) -> Parsed<()> {
-        if simple == Simple::default() {
+    fn add_command(&mut self, simple: SimpleCommand) -> Parsed<()> {
+        if simple == SimpleCommand::default() {
             return Ok(());
         }
         if self.units.len() == UNITS_MAX {
-            return Err("more commands than are looked at");
+            return Err("too many commands");
         }
         let known = simple.words.first().is_none_or(Option::is_some);
         self.units.push(if known {
             Unit::Simple(simple)
         } else {
-            Unit::Unparsed("a program whose name is not known")
+            Unit::Unparsed("a program whose name only the shell knows")
         });
         Ok(())
     }
 
     fn blanks(&mut self) {
-        while self.eat(" ") || self.eat("\t") || self.eat("\\\n") {}
+        while self.skip(" ") || self.skip("\t") || self.skip("\\\n") {}
     }
 
     /// Takes a redirection with its target, if one is next.
-    fn redirection(&mut self, simple: &mut Simple) -> Parsed<bool> {
+    fn redirection(&mut self, simple: &mut SimpleCommand) -> Parsed<bool> {
         if self.rest.starts_with("<(") || self.rest.starts_with(">(") {
             return Ok(false);
         }
         if self.rest.starts_with("<<") && !self.rest.starts_with("<<<") {
-            return Err("a text that follows (`<<`)");
+            return Err("a here-document (`<<`)");
         }
-        let reads = self.eat("<<<") || self.eat("<&") || (!self.rest.starts_with("<>") && self.eat("<"));
+        let reads = self.skip("<<<") || self.skip("<&") || (!self.rest.starts_with("<>") && self.skip("<"));
         let writes =
-            !reads && [">>", ">&", ">|", "&>>", "&>", "<>", ">"].into_iter().any(|sign| self.eat(sign));
+            !reads && [">>", ">&", ">|", "&>>", "&>", "<>", ">"].into_iter().any(|sign| self.skip(sign));
         if !reads && !writes {
             return Ok(false);
         }
         self.blanks();
         let target = self.word()?;
         if !target.begun {
-            return Err("a redirection to nowhere");
+            return Err("a redirection without a target");
         }
         let text = target.text.as_str();
         let harmless = text == "/dev/null"
             || (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-'));
-        simple.marked |= writes && (target.unknown || !harmless);
+        simple.sets_or_writes |= writes && (target.unknown || !harmless);
         Ok(true)
     }
 
@@ -328,7 +365,7 @@ impl<'a> Parser<'a> {
                 '$' => self.dollar(&mut word)?,
                 '`' => return Err("a command in backquotes"),
                 _ => {
-                    self.bump();
+                    self.next_char();
                     if self.may_expand(c, &word) {
                         word.doubt();
                     }
@@ -352,7 +389,7 @@ impl<'a> Parser<'a> {
 
     /// `<( … )` and `>( … )`.
     fn process(&mut self, word: &mut Word) -> Parsed<bool> {
-        if !self.eat("<(") && !self.eat(">(") {
+        if !self.skip("<(") && !self.skip(">(") {
             return Ok(false);
         }
         word.doubt();
@@ -361,28 +398,28 @@ impl<'a> Parser<'a> {
     }
 
     fn single(&mut self, word: &mut Word) -> Parsed<()> {
-        self.bump();
+        self.next_char();
         let (inner, rest) = self.rest.split_once('\'').ok_or("a quote is not closed")?;
         word.quote();
         word.text.push_str(inner);
-        self.go_on(rest);
+        self.advance(rest);
         Ok(())
     }
 
     fn double(&mut self, word: &mut Word) -> Parsed<()> {
-        self.bump();
+        self.next_char();
         word.quote();
         loop {
             match self.peek().ok_or("a quote is not closed")? {
                 '"' => {
-                    self.bump();
+                    self.next_char();
                     return Ok(());
                 }
                 '$' => self.dollar(word)?,
                 '`' => return Err("a command in backquotes"),
                 '\\' => {
-                    self.bump();
-                    match self.bump() {
+                    self.next_char();
+                    match self.next_char() {
                         Some('\n') => {}
                         Some(c @ ('$' | '`' | '"' | '\\')) => word.text.push(c),
                         Some(c) => word.text.extend(['\\', c]),
@@ -390,7 +427,7 @@ impl<'a> Parser<'a> {
                     }
                 }
                 c => {
-                    self.bump();
+                    self.next_char();
                     word.text.push(c);
                 }
             }
@@ -398,8 +435,8 @@ impl<'a> Parser<'a> {
     }
 
     fn escaped(&mut self, word: &mut Word) {
-        self.bump();
-        match self.bump() {
+        self.next_char();
+        match self.next_char() {
             Some('\n') => {}
             Some(c) => {
                 word.quote();
@@ -411,11 +448,11 @@ impl<'a> Parser<'a> {
 
     /// `$` and what belongs to it.
     fn dollar(&mut self, word: &mut Word) -> Parsed<()> {
-        self.bump();
+        self.next_char();
         if self.rest.starts_with("((") {
             return Err("arithmetic");
         }
-        if self.eat("(") {
+        if self.skip("(") {
             word.doubt();
             return self.nested(')');
         }
@@ -425,9 +462,9 @@ impl<'a> Parser<'a> {
             Some('\'' | '"' | '[') => Err("a quote or bracket after `$`"),
             Some(c) if c.is_ascii_alphanumeric() || "_@*#?-$!".contains(c) => {
                 word.doubt();
-                self.bump();
+                self.next_char();
                 let end = self.rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-                self.go_on(end.map_or("", |end| &self.rest[end..]));
+                self.advance(end.map_or("", |end| &self.rest[end..]));
                 Ok(())
             }
             _ => {
@@ -444,7 +481,7 @@ impl<'a> Parser<'a> {
             return Err("a variable with an operator");
         }
         word.doubt();
-        self.go_on(rest);
+        self.advance(rest);
         Ok(())
     }
 }
@@ -454,16 +491,48 @@ mod tests {
     use super::*;
 
     /// `a b|c` for two commands, `?` for an unknown word, `!` before a marked command, `…` for what is not parsed.
-    fn shown(text: &str) -> String {
+    fn render(text: &str) -> String {
         let word = |word: &Option<String>| word.clone().unwrap_or("?".into());
         let unit = |unit: &Unit| match unit {
             Unit::Simple(simple) => {
                 let words = simple.words.iter().map(word).collect::<Vec<_>>().join(" ");
-                format!("{}{words}", if simple.marked { "!" } else { "" })
+                format!("{}{words}", if simple.sets_or_writes { "!" } else { "" })
             }
             Unit::Unparsed(_) => "…".into(),
         };
         units(&Command::Shell(text.into())).iter().map(unit).collect::<Vec<_>>().join("|")
+    }
+
+    #[test]
+    fn what_eval_runs_is_read_where_all_of_it_is_known() {
+        let words = |words: &[&str]| {
+            let words = words.iter().map(|word| Some((*word).to_owned())).collect();
+            Unit::Simple(SimpleCommand { words, sets_or_writes: false })
+        };
+        let units = |text: &str| super::units(&Command::Shell(text.to_owned()));
+        let line =
+            "\\builtin shopt -u extglob 2>/dev/null || true && eval 'git push; ls' < /dev/null && pwd -P";
+        let read = [&["shopt", "-u", "extglob"][..], &["true"], &["git", "push"], &["ls"], &["pwd", "-P"]]
+            .map(words);
+        assert_eq!(units(line), read);
+        assert_eq!(units("eval git 'pu\"sh\"'"), [words(&["git", "push"])]);
+        assert_eq!(units("builtin eval \"eval 'eval ls'\""), [words(&["ls"])]);
+        for doubted in [
+            "eval \"$x\"",
+            "eval $x ls",
+            "eval -- ls",
+            "x=1 eval ls",
+            "eval ls > f",
+            "builtin source f",
+            "builtin -p ls",
+            "eval",
+            "eval 'sudo ls'",
+            "builtin \"$x\"",
+            &"eval ".repeat(DEPTH_MAX + 2),
+        ] {
+            let is_doubted = |unit: &Unit| matches!(unit, Unit::Unparsed(_));
+            assert!(units(doubted).iter().any(is_doubted), "{doubted}: {:?}", units(doubted));
+        }
     }
 
     #[test]
@@ -487,12 +556,12 @@ mod tests {
             ("a {b} }", "a ? }"),
             ("done_it; iffy", "done_it|iffy"),
         ] {
-            assert_eq!(shown(text), want, "{text}");
+            assert_eq!(render(text), want, "{text}");
         }
     }
 
     #[test]
-    fn quotes_are_taken_off_as_the_shell_does_it() {
+    fn quotes_are_removed_as_in_bash() {
         for (text, want) in [
             ("g'i't \"st\"atus", "git status"),
             ("\\g\\it 'a b' \"a;b\" a\\ b", "git a b a;b a b"),
@@ -506,12 +575,12 @@ mod tests {
             ("echo $", "echo $"),
             ("echo é\u{202e}", "echo é\u{202e}"),
         ] {
-            assert_eq!(shown(text), want, "{text}");
+            assert_eq!(render(text), want, "{text}");
         }
     }
 
     #[test]
-    fn what_the_shell_would_change_is_unknown_and_what_runs_inside_is_seen() {
+    fn expansions_are_unknown_and_substitutions_are_read() {
         for (text, want) in [
             ("rm -rf $x \"$y\" a$z", "rm -rf ? ? ?"),
             ("rm -rf * ~ a? [ab] {a,b} a~", "rm -rf ? ? ? ? ? a~"),
@@ -526,12 +595,12 @@ mod tests {
             ("g* push", "…"),
             ("echo a{b", "echo ?"),
         ] {
-            assert_eq!(shown(text), want, "{text}");
+            assert_eq!(render(text), want, "{text}");
         }
     }
 
     #[test]
-    fn settings_and_redirections_are_no_words() {
+    fn assignments_and_redirections_are_no_words() {
         for (text, want) in [
             ("A=1 B+=2 git push", "!git push"),
             ("A=1", "!"),
@@ -562,12 +631,12 @@ mod tests {
             ("a>|f", "!a"),
             ("A=$(b) c", "b|!c"),
         ] {
-            assert_eq!(shown(text), want, "{text}");
+            assert_eq!(render(text), want, "{text}");
         }
     }
 
     #[test]
-    fn what_it_is_not_sure_of_is_said() {
+    fn what_cannot_be_followed_is_unparsed() {
         for (text, want) in [
             ("a; case x in y) b;; esac", "a|…"),
             ("git() { rm; }; git", "…"),
@@ -595,7 +664,7 @@ mod tests {
             ("echo x | xargs rm", "echo x|xargs rm|…"),
             ("sudo git push", "sudo git push|…"),
         ] {
-            assert_eq!(shown(text), want, "{text}");
+            assert_eq!(render(text), want, "{text}");
         }
     }
 
@@ -604,7 +673,7 @@ mod tests {
         let arguments: [&[u8]; 3] = [b"git", b"$x;y", b"\xff"];
         let command = Command::Arguments(arguments.map(|bytes| bytes.to_vec().into()).into());
         let words = vec![Some("git".into()), Some("$x;y".into()), None];
-        assert_eq!(units(&command), [Unit::Simple(Simple { words, marked: false })]);
+        assert_eq!(units(&command), [Unit::Simple(SimpleCommand { words, sets_or_writes: false })]);
     }
 
     #[test]
@@ -650,7 +719,7 @@ mod tests {
             assert!(steps <= 16 * max, "{part} took {steps}");
         }
         let deep = |levels: usize| format!("{}a{}", "(".repeat(levels), ")".repeat(levels));
-        assert_eq!(shown(&deep(1)), "a");
-        assert_eq!(shown(&"( a ".repeat(DEPTH_MAX + 1)).matches('…').count(), 1);
+        assert_eq!(render(&deep(1)), "a");
+        assert_eq!(render(&"( a ".repeat(DEPTH_MAX + 1)).matches('…').count(), 1);
     }
 }

@@ -8,7 +8,9 @@ use crate::directories::{Variable, configuration};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open, openat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
-use nix::unistd::{Uid, geteuid};
+use nix::unistd::{Gid, Group, Uid, User, geteuid};
+use serde::Serialize;
+use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -18,13 +20,12 @@ use thiserror::Error;
 /// Largest policy file, in bytes.
 pub const FILE_MAX: usize = 1 << 20;
 
-/// The administrator's policy.
 const SYSTEM_POLICY: &str = "/etc/lazaret/policy.toml";
 
-/// Whose file it is; an earlier kind is narrowed by a later one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// Who wrote a policy file. Ordered: a later kind narrows an earlier one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum SourceKind {
-    /// Built into this program.
+    /// Built into the program: `policies/profiles`.
     Shipped,
     /// The administrator's: `/etc/lazaret/policy.toml`.
     System,
@@ -33,7 +34,7 @@ pub enum SourceKind {
 }
 
 impl SourceKind {
-    /// The name in rules' names and in JSON.
+    /// The name in rule names and in JSON.
     pub fn name(self) -> &'static str {
         match self {
             SourceKind::Shipped => "shipped",
@@ -45,28 +46,53 @@ impl SourceKind {
 
 /// A policy file that has been read.
 #[derive(Clone, Debug)]
+#[allow(missing_docs)]
 pub struct Source {
-    /// What people know it as: its path.
+    /// Its path, or `shipped NAME`.
     pub name: String,
-    /// Whose it is.
     pub kind: SourceKind,
-    /// Its text.
     pub text: String,
+}
+
+/// A line of a policy file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The name of its [`Source`].
+    pub file: String,
+    /// The line, counted from 1.
+    pub line: usize,
+}
+
+impl Origin {
+    /// Who wrote the file: its name is a path, but for those that are built in.
+    pub fn source(&self) -> SourceKind {
+        match self.file.as_str() {
+            SYSTEM_POLICY => SourceKind::System,
+            path if path.starts_with('/') || path.starts_with('~') => SourceKind::User,
+            _ => SourceKind::Shipped,
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
 }
 
 /// A policy file that exists and cannot be used. No session opens without it: it would be a weaker one.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("the policy file {} cannot be used: {why}", .path.display())]
+#[allow(missing_docs)]
 pub struct FileError {
-    /// The file.
     pub path: PathBuf,
-    /// What is wrong with it.
     #[source]
     pub why: FileFault,
 }
 
 /// Why a policy file cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs)]
 pub enum FileFault {
     /// The kernel refuses it, or it is a link that leads nowhere.
     #[error(transparent)]
@@ -74,26 +100,15 @@ pub enum FileFault {
     /// It is a directory, a FIFO, a device or a socket.
     #[error("it is not a regular file")]
     NotRegular,
-    /// It, or its directory, belongs to neither root nor the user.
-    #[error("{what} belongs to the user {owner}; only root's and your own count", what = part(.directory))]
-    Owner {
-        /// Whether this is about the directory that holds the file.
-        directory: bool,
-        /// User id of the owner.
-        owner: u32,
-    },
-    /// Others may write it, or its directory.
+    /// It (or its directory, where `directory`) belongs to neither root nor the user.
+    #[error("{what} belongs to the user {owner}; it must be root's or yours", what = part(.directory))]
+    Owner { directory: bool, owner: u32 },
+    /// Users other than the owner may write it (or its directory, where `directory`). The user's private group is not others.
     #[error("others may write {what} (mode {mode:o}): chmod go-w", what = part(.directory))]
-    Writable {
-        /// Whether this is about the directory that holds the file.
-        directory: bool,
-        /// Its permission bits.
-        mode: u32,
-    },
-    /// It has more than [`FILE_MAX`] bytes.
-    #[error("it has more than {FILE_MAX} bytes")]
-    TooLarge,
-    /// It is not text.
+    Writable { directory: bool, mode: u32 },
+    /// It has more than `max` bytes.
+    #[error("it has more than {max} bytes")]
+    TooLarge { max: usize },
     #[error("it is not UTF-8")]
     Encoding,
 }
@@ -136,26 +151,39 @@ fn read_file(path: &Path) -> Result<Option<String>, FileFault> {
         Err(errno) => return Err(errno.into()),
     };
     check(&fstat(&directory)?, true)?;
-    // A FIFO would make us wait for its writer, and a terminal become ours.
-    let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-    match openat(&directory, name, flags, Mode::empty()) {
-        Ok(file) => read_checked(file).map(Some),
+    match openat(&directory, name, READ, Mode::empty()) {
+        Ok(file) => read_regular(file, FILE_MAX, |stat| check(stat, false)).map(Some),
         Err(Errno::ENOENT) if fstatat(&directory, name, AtFlags::AT_SYMLINK_NOFOLLOW).is_err() => Ok(None),
         Err(errno) => Err(errno.into()),
     }
 }
 
-fn read_checked(file: OwnedFd) -> Result<String, FileFault> {
+/// Reads a file that a person names, such as a scope. Who wrote it is not checked: it can only narrow.
+///
+/// # Errors
+/// It cannot be opened, is no regular file (a FIFO is not waited for), has more than `max` bytes, or is not UTF-8.
+pub fn read_named(path: &Path, max: usize) -> Result<String, FileFault> {
+    read_regular(open(path, READ, Mode::empty())?, max, |_| Ok(()))
+}
+
+/// A FIFO would make us wait for its writer, and a terminal become ours.
+const READ: OFlag = OFlag::O_RDONLY.union(OFlag::O_NONBLOCK).union(OFlag::O_NOCTTY).union(OFlag::O_CLOEXEC);
+
+fn read_regular(
+    file: OwnedFd,
+    max: usize,
+    check: impl FnOnce(&FileStat) -> Result<(), FileFault>,
+) -> Result<String, FileFault> {
     let stat = fstat(&file)?;
     if SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT != SFlag::S_IFREG {
         return Err(FileFault::NotRegular);
     }
-    check(&stat, false)?;
+    check(&stat)?;
     let mut bytes = Vec::new();
-    let read = File::from(file).take(FILE_MAX as u64 + 1).read_to_end(&mut bytes);
+    let read = File::from(file).take(max as u64 + 1).read_to_end(&mut bytes);
     read.map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))?;
-    if bytes.len() > FILE_MAX {
-        return Err(FileFault::TooLarge);
+    if bytes.len() > max {
+        return Err(FileFault::TooLarge { max });
     }
     String::from_utf8(bytes).map_err(|_| FileFault::Encoding)
 }
@@ -167,7 +195,21 @@ fn check(stat: &FileStat, directory: bool) -> Result<(), FileFault> {
         return Err(FileFault::Owner { directory, owner: stat.st_uid });
     }
     let mode = stat.st_mode & 0o7777;
-    if mode & 0o022 != 0 { Err(FileFault::Writable { directory, mode }) } else { Ok(()) }
+    let by_group = mode & 0o020 != 0 && !is_own_group(Gid::from_raw(stat.st_gid));
+    if mode & 0o002 != 0 || by_group { Err(FileFault::Writable { directory, mode }) } else { Ok(()) }
+}
+
+/// Whether only the user is in a group. Where each user has a group, files are writable by it (umask 002). What the account
+/// database does not tell is no such group.
+fn is_own_group(gid: Gid) -> bool {
+    let user = User::from_uid(geteuid()).ok().flatten();
+    let group = Group::from_gid(gid).ok().flatten();
+    user.zip(group).is_some_and(|(user, group)| is_private(&user, &group))
+}
+
+/// A private group is the user's primary one, has the user's name, and lists nobody else.
+fn is_private(user: &User, group: &Group) -> bool {
+    group.gid == user.gid && group.name == user.name && group.mem.iter().all(|member| *member == user.name)
 }
 
 #[cfg(test)]
@@ -214,6 +256,15 @@ mod tests {
         }
     }
 
+    /// A group that no user has to itself.
+    fn share(path: &Path) -> bool {
+        let shared = chown(path, None, Some(Gid::from_raw(12_345))).is_ok();
+        if !shared {
+            eprintln!("only root gives files to any group: a group's right to write is not tried");
+        }
+        shared
+    }
+
     fn set_mode(path: &Path, mode: u32) {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     }
@@ -237,26 +288,71 @@ mod tests {
         fs::write(&target, "x").unwrap();
         set_mode(&target, 0o600);
         assert_eq!(settings.read(), Ok(Some("x".into())));
-        set_mode(&target, 0o620);
-        assert_eq!(settings.read(), Err(FileFault::Writable { directory: false, mode: 0o620 }));
+        set_mode(&target, 0o602);
+        assert_eq!(settings.read(), Err(FileFault::Writable { directory: false, mode: 0o602 }));
     }
 
     #[test]
     fn what_others_may_write_is_refused() {
         let settings = Settings::new();
         settings.write("");
-        for mode in [0o666, 0o664, 0o646] {
+        for mode in [0o666, 0o646] {
             set_mode(&settings.file(), mode);
             assert_eq!(settings.read(), Err(FileFault::Writable { directory: false, mode }));
         }
+        if share(&settings.file()) {
+            set_mode(&settings.file(), 0o664);
+            assert_eq!(settings.read(), Err(FileFault::Writable { directory: false, mode: 0o664 }));
+        }
         set_mode(&settings.file(), 0o644);
-        for mode in [0o777, 0o775, 0o1777] {
+        if share(&settings.directory()) {
+            set_mode(&settings.directory(), 0o775);
+            assert_eq!(settings.read(), Err(FileFault::Writable { directory: true, mode: 0o775 }));
+        }
+        for mode in [0o777, 0o1777] {
             set_mode(&settings.directory(), mode);
             assert_eq!(settings.read(), Err(FileFault::Writable { directory: true, mode }));
         }
         // Where it was removed, nobody knows that there was one.
         fs::remove_file(settings.file()).unwrap();
         assert_eq!(settings.read(), Err(FileFault::Writable { directory: true, mode: 0o1777 }));
+    }
+
+    /// With umask 002 and a group for each user, as several distributions have it.
+    #[test]
+    fn the_users_private_group_may_write() {
+        let user = User::from_uid(geteuid()).unwrap().unwrap();
+        let private = |name: &str, gid: Gid, members: &[&str]| {
+            let mem = members.iter().map(|name| (*name).to_owned()).collect();
+            let passwd = std::ffi::CString::default();
+            is_private(&user, &Group { name: name.to_owned(), gid, mem, passwd })
+        };
+        let other = Gid::from_raw(user.gid.as_raw() + 1);
+        assert!(private(&user.name, user.gid, &[]) && private(&user.name, user.gid, &[&user.name]));
+        assert!(!private("users", user.gid, &[]) && !private(&user.name, other, &[]));
+        assert!(!private(&user.name, user.gid, &[&user.name, "somebody"]));
+        let settings = Settings::new();
+        settings.write("");
+        if is_own_group(user.gid) {
+            set_mode(&settings.file(), 0o664);
+            set_mode(&settings.directory(), 0o775);
+            assert_eq!(settings.read(), Ok(Some(String::new())));
+        }
+    }
+
+    /// A FIFO without a writer would be waited for: the test would not end.
+    #[test]
+    fn a_named_file_is_regular_and_bounded() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("scope");
+        mkfifo(&path, Mode::S_IRUSR).unwrap();
+        assert_eq!(read_named(&path, 1), Err(FileFault::NotRegular));
+        fs::remove_file(&path).unwrap();
+        assert_eq!(read_named(&path, 1), Err(Errno::ENOENT.into()));
+        fs::write(&path, "xy").unwrap();
+        set_mode(&path, 0o666);
+        assert_eq!(read_named(&path, 2), Ok("xy".into()));
+        assert_eq!(read_named(&path, 1), Err(FileFault::TooLarge { max: 1 }));
     }
 
     #[test]
@@ -294,7 +390,7 @@ mod tests {
         settings.write("x".repeat(FILE_MAX));
         assert_eq!(settings.read().unwrap().unwrap().len(), FILE_MAX);
         settings.write("x".repeat(FILE_MAX + 1));
-        assert_eq!(settings.read(), Err(FileFault::TooLarge));
+        assert_eq!(settings.read(), Err(FileFault::TooLarge { max: FILE_MAX }));
         settings.write(b"\xff");
         assert_eq!(settings.read(), Err(FileFault::Encoding));
     }

@@ -1,12 +1,15 @@
 //! Single values of a policy file, each checked while it is read.
 
+use crate::fold::fold_pattern;
 use crate::host::HostPath;
-use crate::names;
+use crate::network::PresetName;
 use crate::pattern::{Case, Pattern, PatternError};
+use crate::tool::{self, NeverMatches};
 use crate::web::{HostPattern, PrivatePlace};
 use broker_protocol::{Layer, Trust, limit};
 use serde::Deserialize;
-use serde::de::{self, Deserializer, SeqAccess, Visitor};
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 use std::marker::PhantomData;
 use thiserror::Error;
@@ -15,6 +18,8 @@ use thiserror::Error;
 pub const PATTERN_MAX: usize = 255;
 /// Longest name of a profile, in bytes.
 pub const PROFILE_NAME_MAX: usize = 64;
+/// In place of a profile's name: the one for what the project is. See [`choice`](crate::choice).
+pub const AUTO: &str = "auto";
 
 /// Why a value is not what its key takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -24,7 +29,11 @@ pub enum ValueError {
     Version,
     #[error("a profile's name is 1 to {PROFILE_NAME_MAX} letters, digits, `-`, `_` and `.`")]
     ProfileName,
-    #[error("there is no layer of this name")]
+    #[error("`auto` chooses a profile by what the project is; give this one another name")]
+    Auto,
+    #[error("a file that tells a project is 1 to {PATTERN_MAX} bytes, one name in its root")]
+    ProjectFile,
+    #[error("there is no layer of this name; there are: {}", Layer::ALL.map(Layer::name).join(", "))]
     Layer,
     #[error("a trust is `supervised` (or `ask`), `guided` (or `auto`) or `autonomous` (or `yolo`)")]
     Trust,
@@ -44,10 +53,16 @@ pub enum ValueError {
     Pattern,
     #[error("{0}")]
     Glob(PatternError),
-    #[error("a tool's name is 1 to {most} letters, digits, `_`, `-` and `.`; `*` means all", most = limit::TOOL_NAME)]
+    #[error("a tool's name is 1 to {max} letters, digits, `_`, `-` and `.`; `*` means all", max = limit::TOOL_NAME)]
     Tool,
+    #[error("rules know this tool as `{0}`")]
+    Alias(&'static str),
+    #[error("no rule is asked about this tool; a session's scope decides on it")]
+    Unasked,
     #[error("an exception is one name, without `/`")]
     Except,
+    #[error("what stands before a name is 1 to {PATTERN_MAX} bytes, without `/` and the signs of patterns")]
+    Prefix,
 }
 
 /// The format's version, which is 1.
@@ -82,7 +97,7 @@ macro_rules! checked_text {
         pub struct $name(String);
 
         impl $name {
-            /// The text.
+            /// The text as it is written.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -121,14 +136,35 @@ read_from_text!(SetValue);
 read_from_text!(HostPath);
 read_from_text!(HostPattern);
 read_from_text!(PrivatePlace);
+read_from_text!(PresetName);
 
 checked_text!(
     /// The name of a profile.
     ProfileName,
+    |text| if text == AUTO { Err(ValueError::Auto) } else { check_profile_name(text) }
+);
+
+checked_text!(
+    /// The name of a profile, or [`AUTO`].
+    ProfileChoice,
+    check_profile_name
+);
+
+fn check_profile_name(text: &str) -> Result<(), ValueError> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let fits = (1..=PROFILE_NAME_MAX).contains(&text.len());
+    if fits && text.bytes().all(allowed) { Ok(()) } else { Err(ValueError::ProfileName) }
+}
+
+checked_text!(
+    /// The name of a file in the root of projects of some kind.
+    ProjectFile,
     |text| {
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-        let fits = (1..=PROFILE_NAME_MAX).contains(&text.len());
-        if fits && text.bytes().all(allowed) { Ok(()) } else { Err(ValueError::ProfileName) }
+        let fits = (1..=PATTERN_MAX).contains(&text.len());
+        if fits && !text.contains(['/', '\0']) && ![".", ".."].contains(&text) {
+            return Ok(());
+        }
+        Err(ValueError::ProjectFile)
     }
 );
 
@@ -179,9 +215,60 @@ checked_text!(
     }
 );
 
+checked_text!(
+    /// What stands before a name in transit: part of a name, and no pattern.
+    Prefix,
+    |text| {
+        let plain = !text.contains(['/', '\0', '*', '?', '[', ']', '{', '}', '\\']);
+        if plain && (1..=PATTERN_MAX).contains(&text.len()) { Ok(()) } else { Err(ValueError::Prefix) }
+    }
+);
+
+/// A protected name as a file writes it: a pattern, or `{ name = PATTERN, source = TEXT }`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct NameEntry {
+    pub pattern: NamePattern,
+    /// The document that says what a host does with it, for people who read the file.
+    pub source: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for NameEntry {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Table {
+            name: NamePattern,
+            source: String,
+        }
+
+        struct Entry;
+
+        impl<'de> Visitor<'de> for Entry {
+            type Value = NameEntry;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a pattern, or a table of `name` and `source`")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<NameEntry, E> {
+                let pattern = NamePattern::try_from(text.to_owned()).map_err(E::custom)?;
+                Ok(NameEntry { pattern, source: None })
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<NameEntry, A::Error> {
+                let Table { name, source } = Table::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(NameEntry { pattern: name, source: Some(source) })
+            }
+        }
+
+        input.deserialize_any(Entry)
+    }
+}
+
 /// Both as written and as it will be compared: characters that are left out of a comparison may have been all of it.
 fn check_glob(name: &str) -> Result<(), ValueError> {
-    let folded = names::fold_pattern(name);
+    let folded = fold_pattern(name);
     if folded.is_empty() {
         return Err(ValueError::Pattern);
     }
@@ -197,12 +284,19 @@ fn is_variable(text: &str) -> bool {
 }
 
 checked_text!(
-    /// The tool of a rule: its name, or `*`.
+    /// The tool of a rule: the name that the broker decides on, or `*`.
     RuleTool,
     |text| {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
         let named = (1..=limit::TOOL_NAME).contains(&text.len()) && text.bytes().all(plain);
-        if named || text == "*" { Ok(()) } else { Err(ValueError::Tool) }
+        if !named && text != "*" {
+            return Err(ValueError::Tool);
+        }
+        match tool::never_matches(text) {
+            Some(NeverMatches::KnownAs(known)) => Err(ValueError::Alias(known)),
+            Some(NeverMatches::Unasked) => Err(ValueError::Unasked),
+            None => Ok(()),
+        }
     }
 );
 
@@ -270,19 +364,15 @@ where
         type Value = Vec<T>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a text, or a list of them")
+            f.write_str("a string, or a list of strings")
         }
 
         fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
             T::try_from(text.to_owned()).map(|one| vec![one]).map_err(E::custom)
         }
 
-        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-            let mut many = Vec::new();
-            while let Some(one) = list.next_element()? {
-                many.push(one);
-            }
-            Ok(many)
+        fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Self::Value, A::Error> {
+            Vec::deserialize(SeqAccessDeserializer::new(list))
         }
     }
 
@@ -294,7 +384,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_hold_what_they_promise() {
+    fn protected_names_are_checked_when_they_are_read() {
         let pattern = |text: &str| NamePattern::try_from(text.to_owned());
         for text in
             [".env", ".git/hooks", ".git/modules/**/hooks", "*.{pem,key}", "a b", &"n".repeat(PATTERN_MAX)]
@@ -320,6 +410,17 @@ mod tests {
         assert!(name(&"n".repeat(PROFILE_NAME_MAX)).is_ok());
         for text in ["", "a/b", "a b", "é", &"n".repeat(PROFILE_NAME_MAX + 1)] {
             assert_eq!(name(text), Err(ValueError::ProfileName), "{text}");
+        }
+        assert_eq!(name(AUTO), Err(ValueError::Auto));
+        assert!(ProfileChoice::try_from(AUTO.to_owned()).is_ok());
+    }
+
+    #[test]
+    fn a_file_that_tells_a_project_is_one_name() {
+        let file = |text: &str| ProjectFile::try_from(text.to_owned());
+        assert!(file("Cargo.toml").is_ok() && file(&"n".repeat(PATTERN_MAX)).is_ok());
+        for text in ["", ".", "..", "a/b", "/etc", "a\0", &"n".repeat(PATTERN_MAX + 1)] {
+            assert_eq!(file(text), Err(ValueError::ProjectFile), "{text}");
         }
     }
 }

@@ -3,8 +3,8 @@
 //! A profile's table says what may be reached, a file's own `[web]` bounds every profile: what is asked for has to be
 //! on the list of each. Addresses that are not public are closed unless a line of `private` opens them.
 
-use crate::address::{Class, Net, class};
-use serde::Deserialize;
+use policies_address::{Class, Net, class};
+use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use thiserror::Error;
 
@@ -13,7 +13,7 @@ pub const HOST_MAX: usize = 253;
 
 /// Why a value is no host or place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs)] // The messages say it.
+#[allow(missing_docs)]
 pub enum WebValueError {
     #[error(
         "a host is `*`, `*.NAME`, a NAME in lower case (other alphabets as `xn--…`) or an address, with `:PORT` or without"
@@ -24,10 +24,12 @@ pub enum WebValueError {
 }
 
 /// Hosts: all, one name, or all names below one; at one port, or at any.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HostPattern {
     text: String,
+    #[serde(skip)]
     host: Hosts,
+    #[serde(skip)]
     port: Option<u16>,
 }
 
@@ -50,7 +52,16 @@ impl HostPattern {
         self.host == Hosts::All
     }
 
-    fn matches(&self, host: &str, port: u16) -> bool {
+    /// The host, where the pattern means one, and the port if it names one.
+    pub fn one(&self) -> Option<(&str, Option<u16>)> {
+        match &self.host {
+            Hosts::One(host) => Some((host, self.port)),
+            Hosts::All | Hosts::Below(_) | Hosts::At(_) => None,
+        }
+    }
+
+    /// Whether it means `host`, in the form of a URL, at `port`.
+    pub fn matches(&self, host: &str, port: u16) -> bool {
         let named = match &self.host {
             Hosts::All => true,
             Hosts::Below(name) => {
@@ -82,14 +93,15 @@ impl TryFrom<String> for HostPattern {
 }
 
 /// A place that may be reached though its address is not public.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PrivatePlace {
     text: String,
-    place: Place,
+    #[serde(skip)]
+    place: PrivateHost,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
+enum PrivateHost {
     /// A host by its name: see [`Class::opens_by_name`] for the addresses it may have.
     Name(String, u16),
     /// Addresses, at one port or at any.
@@ -104,8 +116,8 @@ impl PrivatePlace {
 
     fn matches(&self, host: &str, port: u16, address: IpAddr) -> bool {
         match &self.place {
-            Place::Name(name, own) => name == host && *own == port && class(address).opens_by_name(),
-            Place::Net(net, own) => net.holds(address) && own.is_none_or(|own| own == port),
+            PrivateHost::Name(name, own) => name == host && *own == port && class(address).opens_by_name(),
+            PrivateHost::Net(net, own) => net.holds(address) && own.is_none_or(|own| own == port),
         }
     }
 }
@@ -114,20 +126,20 @@ impl TryFrom<String> for PrivatePlace {
     type Error = WebValueError;
 
     fn try_from(text: String) -> Result<Self, WebValueError> {
-        let place = place(&text).ok_or(WebValueError::Private)?;
+        let place = parse_private(&text).ok_or(WebValueError::Private)?;
         Ok(Self { place, text })
     }
 }
 
-fn place(text: &str) -> Option<Place> {
+fn parse_private(text: &str) -> Option<PrivateHost> {
     if text.contains('/') {
-        return text.parse().ok().map(|net| Place::Net(net, None));
+        return text.parse().ok().map(|net| PrivateHost::Net(net, None));
     }
     let (host, port) = split_port(text)?;
     if is_name(host) {
-        return Some(Place::Name(host.to_owned(), port?));
+        return Some(PrivateHost::Name(host.to_owned(), port?));
     }
-    Some(Place::Net(literal(host)?.into(), Some(port?)))
+    Some(PrivateHost::Net(literal(host)?.into(), Some(port?)))
 }
 
 /// What stands before a last `:`, and the port behind it. The colons of an address stand in brackets.
@@ -162,7 +174,7 @@ fn literal(text: &str) -> Option<IpAddr> {
 }
 
 /// A `web` table as it is written: an absent key changes nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WebTable {
     /// Whether `web_search` may be used.
@@ -187,7 +199,7 @@ impl WebTable {
 }
 
 /// What the web tools of a session may do.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct WebPolicy {
     /// What the profile says. A key that it does not have allows nothing.
     pub own: WebTable,
@@ -229,14 +241,14 @@ impl WebPolicy {
     /// Whether a private place has this name and port, whatever its address is.
     pub fn names_private(&self, host: &str, port: u16) -> bool {
         let places = self.own.private.iter().flatten();
-        places.into_iter().any(|entry| entry.place == Place::Name(host.to_owned(), port))
+        places.into_iter().any(|entry| entry.place == PrivateHost::Name(host.to_owned(), port))
     }
 
     /// Whether `host` at `port` may have an address that [`WebPolicy::opens`].
     pub fn may_open(&self, host: &str, port: u16) -> bool {
         let may = |place: &PrivatePlace| match &place.place {
-            Place::Name(name, own) => name == host && *own == port,
-            Place::Net(_, own) => own.is_none_or(|own| own == port),
+            PrivateHost::Name(name, own) => name == host && *own == port,
+            PrivateHost::Net(_, own) => own.is_none_or(|own| own == port),
         };
         self.on_all(|table| table.private.as_deref(), may)
     }

@@ -54,21 +54,41 @@ fn a_profile_starts_from_default_unless_it_says_otherwise() {
     );
     let policy = resolve(&[mine], "mine").unwrap();
     assert_eq!((policy.project, policy.central), (Access::Read, Access::Write));
-    assert_eq!((policy.limits.timeout_s, policy.limits.timeout_max_s), (5, 600));
+    assert_eq!((policy.limits.timeout_s, policy.limits.timeout_max_s), (Some(5), Some(600)));
     assert_eq!(granted(&policy, "/home/u/tool/bin"), Some(false));
     assert_eq!(granted(&policy, "/usr"), Some(false));
-    assert!(policy.required.contains(&Layer::Seccomp));
+    assert!(policy.expected.contains(&Layer::Seccomp) && policy.required.is_empty());
+}
+
+/// A layer that a tier cannot have forbids the tier where it is required, in a profile or in any file.
+#[test]
+fn required_layers_of_all_files_count_and_none_is_taken_back() {
+    let etc = || system("required = ['mount-namespace']\n[profile.site]\nrequired = ['seccomp']");
+    let own = "required = ['cgroup', 'mount-namespace']\n[profile.mine]\nextends = 'site'\nrequired = []\nexpected = []";
+    let policy = resolve(&[etc(), user(own)], "mine").unwrap();
+    assert_eq!(policy.required, [Layer::Cgroup, Layer::MountNamespace, Layer::Seccomp]);
+    let control = resolve(&[], "default").unwrap();
+    assert!(control.required.is_empty());
+    // A profile that starts from `site` and one that does not.
+    let bare = "extends = []\n[profile.mine.limits]\ntimeout_s = 1\ntimeout_max_s = 1\ncapture = 1\nspill = 1\nscratch = 1";
+    let policy = resolve(&[etc(), user(&format!("[profile.mine]\n{bare}"))], "mine").unwrap();
+    assert_eq!((policy.required, policy.expected), (vec![Layer::MountNamespace], vec![]));
+    let error = resolve(&[user("required = ['mount-namespaces']")], "default").unwrap_err();
+    assert!(
+        error.to_string().contains("there is no layer of this name; there are: environment, "),
+        "{error}"
+    );
 }
 
 #[test]
-fn a_profile_that_extends_nothing_allows_nothing_it_does_not_say() {
+fn a_profile_that_extends_nothing_allows_only_what_it_lists() {
     let empty = "[profile.bare]\nextends = []\n[profile.bare.limits]\ntimeout_s = 1\ntimeout_max_s = 1\ncapture = 1\nspill = 1\n";
     let missing = resolve(&[user(empty)], "bare").unwrap_err();
     assert_eq!(missing, PolicyError::NoLimit { profile: "bare".into(), limit: "scratch" });
     let policy = resolve(&[user(&format!("{empty}scratch = 1"))], "bare").unwrap();
     assert_eq!((policy.project, policy.central), (Access::Read, Access::Read));
     assert_eq!(policy.limits.undo, 0);
-    assert!(policy.grants.is_empty() && policy.environment.pass.is_empty() && policy.required.is_empty());
+    assert!(policy.grants.is_empty() && policy.environment.pass.is_empty() && policy.expected.is_empty());
     // But what is protected is protected everywhere.
     assert!(policy.matcher.protection(b".env").is_some());
 }
@@ -88,7 +108,7 @@ fn later_bases_override_earlier_ones_and_each_applies_once() {
 }
 
 #[test]
-fn a_grant_is_optional_only_if_everyone_says_so() {
+fn a_grant_is_optional_only_if_every_profile_has_it_optional() {
     let text = "[profile.a]\ngrants = [{ path = '/x', optional = true }, { path = '/x' }, { path = '/y', optional = true }]";
     let policy = resolve(&[user(text)], "a").unwrap();
     assert_eq!(granted(&policy, "/x"), Some(false));
@@ -129,7 +149,7 @@ fn ceilings_lower_every_profile_and_none_raises_another() {
         "{limits}\n[ceiling]\ntimeout_max_s = 3600\nmemory = 'none'\nscratch = '1 GiB'\ncapture = '1 KiB'"
     ));
     let policy = resolve(&[etc, own], "mine").unwrap();
-    assert_eq!((policy.limits.timeout_s, policy.limits.timeout_max_s), (300, 300));
+    assert_eq!((policy.limits.timeout_s, policy.limits.timeout_max_s), (Some(300), Some(300)));
     assert_eq!(policy.limits.memory, Some(4 << 30));
     assert_eq!(policy.limits.scratch, 1 << 30);
     assert_eq!(policy.limits.capture, 1 << 10);
@@ -139,12 +159,27 @@ fn ceilings_lower_every_profile_and_none_raises_another() {
 
 #[test]
 fn the_default_time_is_not_over_the_longest() {
-    let at = |seconds| resolve(&[user(&format!("[profile.a.limits]\ntimeout_s = {seconds}"))], "a");
-    assert_eq!(at(600).unwrap().limits.timeout_s, 600);
-    assert_eq!(
-        at(601).unwrap_err(),
-        PolicyError::Timeout { profile: "a".into(), timeout_s: 601, max_s: 600 }
-    );
+    let at = |seconds: &str| resolve(&[user(&format!("[profile.a.limits]\ntimeout_s = {seconds}"))], "a");
+    assert_eq!(at("600").unwrap().limits.timeout_s, Some(600));
+    for (seconds, text) in [("601", "601"), ("'none'", "\"none\"")] {
+        let error = PolicyError::Timeout { profile: "a".into(), timeout_s: text.into(), max_s: 600 };
+        assert_eq!(at(seconds).unwrap_err(), error);
+    }
+}
+
+#[test]
+fn a_profile_may_have_no_time_limit_and_a_ceiling_sets_one() {
+    let endless = "[profile.a.limits]\ntimeout_s = 'none'\ntimeout_max_s = 'none'\n";
+    let times = |files: &[Source]| {
+        let limits = resolve(files, "a").unwrap().limits;
+        (limits.timeout_s, limits.timeout_max_s)
+    };
+    assert_eq!(times(&[user(endless)]), (None, None));
+    assert_eq!(times(&[user(&format!("{endless}[ceiling]\ntimeout_max_s = 900"))]), (Some(900), Some(900)));
+    assert_eq!(times(&[system("[ceiling]\ntimeout_s = 30"), user(endless)]), (Some(30), None));
+    let forgotten = "[profile.a]\nextends = []\n[profile.a.limits]\ntimeout_max_s = 1\ncapture = 1\nspill = 1\nscratch = 1\n";
+    let missing = PolicyError::NoLimit { profile: "a".into(), limit: "timeout_s" };
+    assert_eq!(resolve(&[user(forgotten)], "a").unwrap_err(), missing);
 }
 
 #[test]
@@ -234,7 +269,7 @@ fn variables_move_toolchains() {
     host.variables.insert("CARGO_HOME".into(), "/data/cargo".into());
     let policy = Policies::load(vec![]).unwrap().resolve("rust", &host).unwrap();
     assert_eq!(granted(&policy, "/data/cargo/registry"), Some(true));
-    assert_eq!(policy.environment.set["CARGO_HOME"], "/data/cargo");
+    assert_eq!(policy.environment.offline["CARGO_HOME"], "/data/cargo");
     assert_eq!(policy.environment.path, [Path::new("/data/cargo/bin")]);
     host.variables.insert("CARGO_HOME".into(), "data".into());
     let error = Policies::load(vec![]).unwrap().resolve("rust", &host).unwrap_err();
@@ -272,7 +307,7 @@ fn the_most_careful_approval_of_all_files_holds() {
 }
 
 #[test]
-fn the_web_is_what_the_profile_says_within_what_every_file_says() {
+fn the_web_is_that_of_the_profile_within_the_bounds_of_every_file() {
     let reach = |sources: &[Source], profile: &str| {
         let web = resolve(sources, profile).unwrap().web;
         let host = |host| (web.allows(host, 443), web.opens(host, 80, "127.0.0.1".parse().unwrap()));
@@ -296,7 +331,7 @@ fn one_bad_file_is_an_error_for_all() {
     let error = Policies::load(vec![system("colour = 1"), user("")]).unwrap_err();
     assert_eq!(
         error.to_string().lines().next().unwrap(),
-        "/etc/lazaret/policy.toml:2:1: unknown field `colour`, expected one of `version`, `lock`, `required`, `ceiling`, `approval`, `web`, `profile`, `protect`, `rule`"
+        "/etc/lazaret/policy.toml:2:1: unknown field `colour`, expected one of `version`, `lock`, `required`, `ceiling`, `approval`, `web`, `network`, `profile`, `default_profile`, `auto`, `protect`, `transit`, `rule`"
     );
 }
 
@@ -306,7 +341,7 @@ fn the_example_of_the_page_is_a_policy() {
     let text = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
     let example = Source { name: "README.md".into(), kind: SourceKind::User, text: text.into() };
     let policy = resolve(&[example], "java").unwrap();
-    assert_eq!((policy.limits.timeout_s, policy.limits.memory), (120, Some(8 << 30)));
+    assert_eq!((policy.limits.timeout_s, policy.limits.memory), (Some(120), Some(8 << 30)));
     assert_eq!(granted(&policy, "/home/u/.m2/repository"), Some(true));
     assert!(policy.matcher.protection(b"deploy/eu/prod/token").is_some());
     assert!(policy.matcher.protection(b"example.license").is_none());

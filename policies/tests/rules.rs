@@ -46,6 +46,7 @@ fn bash(command: Command) -> Request {
         stdin: Stdin::Null,
         live: false,
         background: false,
+        split: false,
     })
 }
 
@@ -100,11 +101,12 @@ fn grep(at: &str, pattern: &str) -> Request {
         ignored: false,
         context: 0,
         limit: 1,
+        sort: broker_protocol::GrepSort::Path,
     })
 }
 
 /// `allow`, or the verdict and its rule.
-fn said(policy: &EffectivePolicy, request: &Request) -> String {
+fn verdict_of(policy: &EffectivePolicy, request: &Request) -> String {
     match decide(policy, request) {
         Verdict::Allow => "allow".into(),
         Verdict::Ask(question) => format!("ask {}", question.rule),
@@ -142,9 +144,9 @@ fn the_first_rule_of_a_tool_counts_and_before_those_of_all() {
         [[rule]]\ntool = 'file_read'\naction = 'ask'\nwhy = 'b'\n\
         [[rule]]\ntool = 'file_read'\naction = 'allow'\nwhy = 'c'\n";
     let policy = policy("", rules, Trust::Guided);
-    assert_eq!(said(&policy, &read("a")), "ask rule:user:6");
-    assert_eq!(said(&policy, &list("")), "deny rule:user:2");
-    assert_eq!(said(&policy, &shell("a")), "deny rule:user:2");
+    assert_eq!(verdict_of(&policy, &read("a")), "ask rule:user:6");
+    assert_eq!(verdict_of(&policy, &list("")), "deny rule:user:2");
+    assert_eq!(verdict_of(&policy, &shell("a")), "deny rule:user:2");
 }
 
 #[test]
@@ -162,7 +164,7 @@ fn a_later_source_narrows_and_never_widens() {
         ("deny", "deny", "deny rule:system:2"),
     ] {
         let policy = policy(&rule(system), &rule(user), Trust::Guided);
-        assert_eq!(said(&policy, &write("a", "")), want, "{system} {user}");
+        assert_eq!(verdict_of(&policy, &write("a", "")), want, "{system} {user}");
     }
 }
 
@@ -175,7 +177,7 @@ fn each_trust_takes_each_action_its_own_way() {
     ] {
         let rule = format!("[[rule]]\ntool = 'bash'\naction = '{action}'\nwhy = 'w'\n");
         for (trust, want) in Trust::ALL.into_iter().zip(want) {
-            assert_eq!(said(&policy("", &rule, trust), &shell("a")), want, "{action} {trust:?}");
+            assert_eq!(verdict_of(&policy("", &rule, trust), &shell("a")), want, "{action} {trust:?}");
         }
     }
 }
@@ -185,7 +187,7 @@ fn conditions_are_about_parameters() {
     let fits = |tool: &str, action: &str, when: &str, request: &Request| {
         let rule = format!("[[rule]]\ntool = '{tool}'\naction = '{action}'\nwhy = 'w'\nwhen = [{when}]\n");
         let trust = if action == "allow" { Trust::Guided } else { Trust::Autonomous };
-        match said(&own("", &rule, trust), request).as_str() {
+        match verdict_of(&own("", &rule, trust), request).as_str() {
             "deny rule:user:2" => true,
             "allow" => action == "allow",
             "ask trust:guided" if action == "allow" => false,
@@ -275,13 +277,13 @@ fn commands_are_judged_one_by_one() {
         ("git status $x", "allow"),
         ("", trust),
     ] {
-        assert_eq!(said(&policy, &shell(text)), want, "{text}");
+        assert_eq!(verdict_of(&policy, &shell(text)), want, "{text}");
     }
     let arguments = |words: &[&str]| {
         bash(Command::Arguments(words.iter().map(|word| (*word).as_bytes().to_vec().into()).collect()))
     };
-    assert_eq!(said(&policy, &arguments(&["git", "push", "--force"])), deny);
-    assert_eq!(said(&policy, &arguments(&["ls", "; git push"])), "allow");
+    assert_eq!(verdict_of(&policy, &arguments(&["git", "push", "--force"])), deny);
+    assert_eq!(verdict_of(&policy, &arguments(&["ls", "; git push"])), "allow");
 }
 
 /// A yes that lasts opens, so it is for what a rule is about exactly, and all of which it is about.
@@ -332,13 +334,13 @@ fn a_rule_is_about_a_whole_call_or_not() {
 fn no_rule_is_in_doubt_about_a_test_suite() {
     let guided = policy("", "", Trust::Guided);
     for framework in Framework::ALL {
-        assert_eq!(said(&guided, &bash(framework.command())), "ask trust:guided", "{framework:?}");
+        assert_eq!(verdict_of(&guided, &bash(framework.command())), "ask trust:guided", "{framework:?}");
     }
 }
 
 /// Options in front of a subcommand do not hide it, and one that is meant is found wherever it stands.
 #[test]
-fn options_hide_nothing() {
+fn options_hide_no_subcommand() {
     let rule = |program: &str, args: &str| {
         format!(
             "[[rule]]\ntool = 'bash'\naction = 'deny'\nprogram = '{program}'\nargs = [{args}]\nwhy = 'w'\n"
@@ -374,21 +376,25 @@ fn options_hide_nothing() {
         ("kubectl", "'delete'", "kubectl -n x delete pod", maybe),
     ] {
         let policy = own("", &rule(program, args), Trust::Guided);
-        assert_eq!(said(&policy, &shell(text)), want, "{args}: {text}");
+        assert_eq!(verdict_of(&policy, &shell(text)), want, "{args}: {text}");
     }
     // What opens skips nothing.
     let allow = rule("git", "'status'").replace("deny", "allow");
     let policy = own("", &allow, Trust::Guided);
     for (text, want) in [("git status", "allow"), ("git -c a=b status", no), ("git --no-pager status", no)] {
-        assert_eq!(said(&policy, &shell(text)), want, "{text}");
+        assert_eq!(verdict_of(&policy, &shell(text)), want, "{text}");
     }
 }
 
 #[test]
-fn a_doubt_is_said() {
+fn a_doubt_is_in_the_reason() {
     let rules = "[[rule]]\ntool = 'bash'\naction = 'deny'\nprogram = 'git'\nwhy = 'No git here.'\n";
     let Verdict::Ask(question) = decide(&own("", rules, Trust::Guided), &shell("$x push")) else { panic!() };
-    assert!(question.why.contains("not sure (a program whose name is not known)"), "{}", question.why);
+    assert!(
+        question.why.contains("not certain (a program whose name only the shell knows)"),
+        "{}",
+        question.why
+    );
     assert!(question.why.ends_with("No git here."), "{}", question.why);
 }
 
@@ -407,7 +413,7 @@ fn a_judgement_knows_its_file_and_line() {
     assert!(judgement.origin.unwrap().to_string().starts_with("shipped read-only.toml:"));
 }
 
-/// Every line that a name or a rule is said to stand on has it.
+/// The line that an origin names has the name or the rule.
 #[test]
 fn every_shipped_origin_is_right() {
     let host = Host { home: "/home/u".into(), ..Host::default() };
@@ -426,7 +432,7 @@ fn every_shipped_origin_is_right() {
 }
 
 #[test]
-fn the_shipped_rules_ask_about_what_cannot_be_taken_back() {
+fn the_shipped_rules_ask_about_what_cannot_be_undone() {
     let guided = policy("", "", Trust::Guided);
     for text in [
         "git push",
@@ -444,13 +450,13 @@ fn the_shipped_rules_ask_about_what_cannot_be_taken_back() {
         "cargo publish",
         "npm publish",
     ] {
-        assert!(said(&guided, &shell(text)).starts_with("ask rule:shipped:"), "{text}");
+        assert!(verdict_of(&guided, &shell(text)).starts_with("ask rule:shipped:"), "{text}");
     }
     for text in ["rm x", "git status", "cargo build", "echo git push"] {
-        assert_eq!(said(&guided, &shell(text)), "ask trust:guided", "{text}");
+        assert_eq!(verdict_of(&guided, &shell(text)), "ask trust:guided", "{text}");
     }
     // Nothing that ran before does not run now.
-    assert_eq!(said(&policy("", "", Trust::Autonomous), &shell("git push; rm -rf .")), "allow");
+    assert_eq!(verdict_of(&policy("", "", Trust::Autonomous), &shell("git push; rm -rf .")), "allow");
 }
 
 #[test]
@@ -477,28 +483,28 @@ fn a_scope_holds_each_tool_to_its_paths() {
         // It may be a directory of that name.
         (grep("README.md", "x"), false),
     ] {
-        let got = said(&policy, &request);
+        let got = verdict_of(&policy, &request);
         let refused = format!("deny scope:{}", request.tool());
         assert_eq!(got, if want { "allow".into() } else { refused }, "{request:?}");
     }
-    assert_eq!(said(&policy, &shell("true")), "deny scope:bash");
+    assert_eq!(verdict_of(&policy, &shell("true")), "deny scope:bash");
     let all = narrowed(tools.iter().map(|tool| permission(tool, &["**"])).collect());
     for request in [read("a/b"), read("central:a"), list(""), glob("central:")] {
-        assert_eq!(said(&all, &request), "allow", "{request:?}");
+        assert_eq!(verdict_of(&all, &request), "allow", "{request:?}");
     }
     // A scope takes nothing back.
-    assert_eq!(said(&all, &read(".env")), "deny protect:.env");
+    assert_eq!(verdict_of(&all, &read(".env")), "deny protect:.env");
 }
 
 #[test]
 fn trust_never_exceeds_the_scope() {
     let bare = policy("", "", Trust::Autonomous).narrow(Some(&Scope::default()), Trust::Autonomous).unwrap();
     for request in [shell("true"), write("a", ""), edit("a", &["y"]), list(""), glob(""), grep("", "x")] {
-        assert_eq!(said(&bare, &request), format!("deny scope:{}", request.tool()));
+        assert_eq!(verdict_of(&bare, &request), format!("deny scope:{}", request.tool()));
     }
-    assert_eq!(said(&bare, &read("a")), "allow");
+    assert_eq!(verdict_of(&bare, &read("a")), "allow");
     let not = Permission { allowed: false, ..permission("bash", &[]) };
-    assert_eq!(said(&narrowed(vec![not, permission("grep", &[])]), &shell("true")), "deny scope:bash");
+    assert_eq!(verdict_of(&narrowed(vec![not, permission("grep", &[])]), &shell("true")), "deny scope:bash");
 }
 
 #[test]
@@ -514,7 +520,7 @@ fn a_scope_sets_and_bounds_the_time() {
         (Some(86_400), None, 600),
         (Some(86_400), Some(86_400), 600),
     ] {
-        assert_eq!(limited(scope).timeout(asked), want, "{scope:?} {asked:?}");
+        assert_eq!(limited(scope).timeout(asked), Some(want), "{scope:?} {asked:?}");
     }
 }
 

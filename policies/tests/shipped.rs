@@ -1,7 +1,9 @@
 //! What the shipped profiles promise: what is closed, what works, what is never granted.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+use policies::model::PolicyFile;
 use policies::{EffectivePolicy, Host, Policies, Protection, WhenNew};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 const PROFILES: [&str; 7] = ["default", "read-only", "rust", "node", "python", "go", "dev"];
@@ -35,6 +37,7 @@ fn every_file_of_the_folder_is_shipped() {
     assert_eq!(
         names,
         [
+            "auto.toml",
             "default.toml",
             "dev.toml",
             "go.toml",
@@ -96,7 +99,7 @@ fn secrets_are_closed() {
 }
 
 #[test]
-fn what_acts_on_the_host_is_closed_to_writing() {
+fn names_that_the_host_acts_on_are_closed_to_writing() {
     let policy = policy("default");
     for path in [
         ".git/config",
@@ -126,6 +129,34 @@ fn what_acts_on_the_host_is_closed_to_writing() {
         ".lazaret/policy.toml",
         ".github/workflows/ci.yml",
         ".gitlab-ci.yml",
+        // Found by a review, and what was found after it.
+        ".hg/hgrc-not-shared",
+        ".hg/sharedpath",
+        ".sl/config",
+        ".jj/workspace-config.toml",
+        ".jj/repo/store/git/config",
+        "_darcs/prefs/defaults",
+        ".pijul/config",
+        ".repo/projects/platform/x.git/hooks/pre-commit",
+        "lefthook.json",
+        "lefthook-local.yml",
+        ".config/lefthook.toml",
+        ".lintstagedrc.js",
+        "mise.local.toml",
+        "mise.production.toml",
+        ".config/mise/conf.d/x.toml",
+        ".direnv/flake-profile-0.rc",
+        ".Rprofile",
+        ".vscode/c_cpp_properties.json",
+        "x.sublime-project",
+        ".kilocode/mcp.json",
+        ".qwen/settings.json",
+        "crush.json",
+        ".clinerules/hooks/PreToolUse",
+        ".github/hooks/x.json",
+        ".cargo/config.toml",
+        ".yarn/releases/yarn-4.cjs",
+        ".bashrc",
     ] {
         assert_eq!(protection(&policy, path), Some(Protection::Write), "{path}");
     }
@@ -133,7 +164,7 @@ fn what_acts_on_the_host_is_closed_to_writing() {
 
 /// A command makes none of these: git, an editor, an agent or the next commit acts on it by itself.
 #[test]
-fn what_the_host_acts_on_by_itself_is_closed_when_new() {
+fn names_that_the_host_acts_on_by_itself_are_closed_when_new() {
     let policy = policy("default");
     let may_be_made =
         |path: &str| policy.matcher.closings(path.as_bytes()).iter().all(|(_, new)| *new == WhenNew::Open);
@@ -158,6 +189,14 @@ fn what_the_host_acts_on_by_itself_is_closed_when_new() {
         ".claude/.env",
         ".mcp.json",
         ".lazaret/policy.toml",
+        ".hg/hgrc-not-shared",
+        ".config/lefthook.yml",
+        "mise.local.toml",
+        ".sl/config",
+        ".Rprofile",
+        ".kilocode/mcp.json",
+        "crush.json",
+        ".direnv/x.rc",
     ] {
         assert!(!may_be_made(path), "{path}");
     }
@@ -226,16 +265,139 @@ fn ordinary_files_are_open() {
         "package.json",
         "Cargo.toml",
         "Makefile",
+        "AGENTS.md",
+        "CLAUDE.md",
+        ".envrc.example",
+        ".config/app.toml",
+        ".direnv/python-3.12/bin/activate",
+        ".venv/bin/activate",
+        ".nvmrc",
+        "rust-toolchain.toml",
+        "gradle.properties",
+        "pnpm-workspace.yaml",
+        ".yarn/cache/x.zip",
+        ".cargo/registry/x",
+        ".editorconfig",
+        ".eslintrc.js",
+        "src/profile.rs",
+        "tools/bazel/BUILD",
+        "renv/activate.R",
         "target/debug/build/x",
     ] {
         assert_eq!(protection(&policy, path), None, "{path}");
     }
 }
 
+/// The shipped list as it is written.
+fn list() -> PolicyFile {
+    PolicyFile::parse("protected.toml", include_str!("../profiles/protected.toml")).unwrap()
+}
+
+/// What is wrong with a list: a line without a source or a reason, or a pattern that stands there twice.
+fn faults(list: &PolicyFile) -> Vec<String> {
+    let mut faults = Vec::new();
+    let mut known = BTreeSet::new();
+    let is_reason = |why: &str| why.len() > 20 && why.ends_with('.');
+    let is_source =
+        |source: &Option<String>| source.as_ref().is_some_and(|text| text.len() > 4 && !text.contains("://"));
+    for protect in &list.protect {
+        for entry in protect.names.iter().map(|name| name.get_ref()) {
+            let pattern = entry.pattern.as_str();
+            if !is_reason(&protect.why) || !is_source(&entry.source) || !known.insert(pattern.to_lowercase())
+            {
+                faults.push(pattern.to_owned());
+            }
+        }
+    }
+    for form in list.transit.iter().map(|form| form.get_ref()) {
+        let text = format!("{:?} {:?}", form.before, form.after);
+        if !is_reason(&form.why) || !is_source(&form.source) || !known.insert(text.clone()) {
+            faults.push(text);
+        }
+    }
+    faults
+}
+
 #[test]
-fn every_protected_name_says_why() {
+fn each_line_of_the_list_has_a_source_and_a_reason_and_stands_there_once() {
+    assert_eq!(faults(&list()), Vec::<String>::new());
+    // The control: each fault planted once.
+    let good = "{ name = 'x', source = 'A document' }";
+    let planted = |names: &str, why: &str, transit: &str| {
+        let text = format!(
+            "version = 1\n[[protect]]\nnames = [{names}]\nprotection = 'all'\nwhy = '{why}'\n{transit}"
+        );
+        faults(&PolicyFile::parse("p", &text).unwrap()).len()
+    };
+    let (why, none) = ("A reason of some length.", "");
+    assert_eq!(planted(good, why, none), 0);
+    assert_eq!(planted("'x'", why, none), 1);
+    assert_eq!(planted("{ name = 'x', source = '' }", why, none), 1);
+    assert_eq!(planted(good, "short", none), 1);
+    assert_eq!(planted(&format!("{good}, {good}"), why, none), 1);
+    assert_eq!(planted(good, why, "[[transit]]\nafter = '~'\nwhy = 'A reason of some length.'\n"), 1);
+}
+
+/// A project may lie in a directory of any ordinary name: a pattern of several names that began with one would close it as a zone.
+#[test]
+fn patterns_of_several_names_begin_with_a_name_that_programs_own() {
     for name in policy("default").protected.iter() {
-        assert!(name.why.len() > 20 && name.why.ends_with('.'), "{}", name.pattern);
+        let first = name.pattern.split_once('/').map_or(".", |(first, _)| first);
+        assert!(first.starts_with('.') || first == "_darcs", "{}", name.pattern);
+    }
+    for path in ["home/u/mise", "home/u/renv", "home/u/tools", "home/u/.local/share/x", "srv/git/project"] {
+        assert!(policy("default").matcher.closed_to_zones(path.as_bytes()).is_none(), "{path}");
+    }
+}
+
+#[test]
+fn names_on_their_way_to_protected_ones_are_known() {
+    let policy = policy("default");
+    for (path, pattern) in [
+        (".git/config.lock", ".git/config"),
+        ("sub/.git/config.worktree.lock", ".git/config.worktree"),
+        (".git/modules/x/config.lock", ".git/modules/**/config"),
+        (".vscode/settings.json.vsctmp", ".vscode/settings.json"),
+        (".vscode/.settings.json.swp", ".vscode/settings.json"),
+        (".mcp.json.tmp.4711.1a2b", ".mcp.json"),
+        (".mcp.json~", ".mcp.json"),
+        ("#.dir-locals.el#", ".dir-locals{,-2}.el"),
+        (".#.envrc", ".envrc"),
+        (".npmrc.2834719283", ".npmrc"),
+        ("lefthook.yml___jb_tmp___", "{,.}lefthook{,-local}.{yml,yaml,toml,json,jsonc}"),
+        (".hg/.hgrc-a1B2c3~", ".hg/hgrc{,-not-shared}"),
+        (".npmrc.a8Xk2P", ".npmrc"),
+        (".vscode/.settings.json.Zq81mA", ".vscode/settings.json"),
+    ] {
+        let targets = policy.matcher.transit(path.as_bytes());
+        assert!(targets.iter().any(|target| target.name.pattern == pattern), "{path}: {targets:?}");
+    }
+    for path in [
+        ".git/index.lock",
+        ".git/HEAD.lock",
+        ".git/refs/heads/main.lock",
+        "config.lock",
+        "Cargo.lock",
+        "src/main.rs~",
+        ".gitignore.swp",
+        ".env.example.tmp",
+        "package.json.123456",
+        ".npmrc.backup",
+        ".git/config.backup",
+        ".mcp.json.sample",
+    ] {
+        let targets = policy.matcher.transit(path.as_bytes());
+        assert!(targets.is_empty(), "{path}: {targets:?}");
+    }
+}
+
+#[test]
+fn examples_are_policies() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let text = format!("version = 1\n{}", std::fs::read_to_string(&path).unwrap());
+        PolicyFile::parse(&path.display().to_string(), &text).unwrap();
     }
 }
 
@@ -375,9 +537,13 @@ fn the_environment_names_nothing_that_loads_code_or_looks_like_a_secret() {
 #[test]
 fn the_limits_are_those_of_the_documentation() {
     let limits = policy("default").limits;
-    assert_eq!((limits.timeout_s, limits.timeout_max_s), (60, 600));
+    assert_eq!((limits.timeout_s, limits.timeout_max_s), (Some(60), Some(600)));
     assert_eq!((limits.capture, limits.spill, limits.scratch), (102_400, 10 << 20, 1 << 30));
     assert_eq!(limits.undo, 100 << 20);
     assert_eq!((limits.processes, limits.open_files), (Some(4096), Some(16_384)));
-    assert_eq!([limits.output, limits.memory, limits.cpu_s, limits.file_size], [None; 4]);
+    assert_eq!([limits.output, limits.memory, limits.file_size, limits.written], [None; 4]);
+    assert_eq!(
+        [limits.memory_share, limits.disk_share, limits.cpu_s],
+        [Some(90), Some(90), Some(7 * 86_400)]
+    );
 }

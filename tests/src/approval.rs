@@ -1,5 +1,6 @@
 //! What tests of approval share: a policy, a runtime directory, and `lazaret approve` as a stranger to the client.
 
+use crate::process::LIMIT;
 use crate::world::World;
 use crate::{process, programs};
 use serde_json::{Value, json};
@@ -38,7 +39,7 @@ pub fn sockets(world: &World) -> Vec<PathBuf> {
     let list =
         || fs::read_dir(&directory).map(|entries| entries.flatten().map(|entry| entry.path()).collect());
     let mut found: Vec<PathBuf> = Vec::new();
-    process::until(Duration::from_secs(10), || {
+    process::until(LIMIT, || {
         found = list().unwrap_or_default();
         !found.is_empty()
     });
@@ -47,7 +48,6 @@ pub fn sockets(world: &World) -> Vec<PathBuf> {
 
 /// A running `lazaret approve --json` that nobody of the test's processes is an ancestor of.
 pub struct Approver {
-    /// It ends with this.
     stdin: ChildStdin,
     lines: Receiver<Value>,
 }
@@ -69,7 +69,7 @@ impl Approver {
         let stdin = starter.stdin.take().expect("stdin is a pipe");
         let stdout = starter.stdout.take().expect("stdout is a pipe");
         // As long as its starter lives it has the test above it.
-        assert!(process::wait(&mut starter, Duration::from_secs(10)).is_some(), "setsid does not let it go");
+        assert!(process::wait(&mut starter, LIMIT).is_some(), "setsid does not let it go");
         let (sender, lines) = channel();
         thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
@@ -95,7 +95,6 @@ impl Approver {
         }
     }
 
-    /// Sends a line.
     pub fn send(&mut self, line: &Value) {
         self.write(&format!("{line}\n"));
     }
@@ -107,7 +106,7 @@ impl Approver {
     /// Waits for the next call and answers it; returns how it was shown.
     #[track_caller]
     pub fn answer(&mut self, answer: &str) -> Value {
-        let asked = self.event("asked", Duration::from_secs(20)).expect("no call was shown");
+        let asked = self.event("asked", LIMIT).expect("no call was shown");
         self.send(&json!({ "session": asked["session"], "call": asked["call"], "approve": answer }));
         asked
     }

@@ -5,7 +5,6 @@
 pub struct Chance(pub u64);
 
 impl Chance {
-    /// A number below `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

@@ -53,7 +53,41 @@ pub fn without_namespaces() -> BpfProgram {
     program
 }
 
-/// A machine without Landlock.
+/// What [`refusing`] can refuse: what a filter sees of system calls.
+pub const PRIVILEGES: &[&str] = &["clone", "host-name", "loopback", "mount", "move-mount", "bounding"];
+
+/// A machine that refuses one thing in new namespaces.
+pub fn refusing(privilege: &str) -> Option<BpfProgram> {
+    let call = match privilege {
+        "clone" => {
+            let users = jump(libc::BPF_JSET, libc::CLONE_NEWUSER as u32, 0, 1);
+            when_call(libc::SYS_clone, &[load(argument(0)), users, answer(fail(libc::ENOSPC)), answer(ALLOW)])
+        }
+        "host-name" => when_call(libc::SYS_sethostname, &[answer(fail(libc::EPERM))]),
+        "loopback" => {
+            let up = jump(libc::BPF_JEQ, libc::SIOCSIFFLAGS as u32, 0, 1);
+            when_call(libc::SYS_ioctl, &[load(argument(1)), up, answer(fail(libc::EPERM)), answer(ALLOW)])
+        }
+        "mount" => {
+            let private = jump(libc::BPF_JEQ, (libc::MS_REC | libc::MS_PRIVATE) as u32, 0, 1);
+            when_call(
+                libc::SYS_mount,
+                &[load(argument(3)), private, answer(fail(libc::EACCES)), answer(ALLOW)],
+            )
+        }
+        "move-mount" => when_call(libc::SYS_move_mount, &[answer(fail(libc::EACCES))]),
+        "bounding" => {
+            let drops = jump(libc::BPF_JEQ, libc::PR_CAPBSET_DROP as u32, 0, 1);
+            when_call(libc::SYS_prctl, &[load(argument(0)), drops, answer(fail(libc::EPERM)), answer(ALLOW)])
+        }
+        _ => return None,
+    };
+    let mut program = preamble();
+    program.extend(call);
+    program.push(answer(ALLOW));
+    Some(program)
+}
+
 pub fn without_landlock() -> BpfProgram {
     let mut program = preamble();
     let calls =
@@ -97,7 +131,6 @@ pub fn without_looking() -> BpfProgram {
 
 /// A kernel before Linux 5.14, whose listeners do not answer with a descriptor.
 pub fn without_descriptors() -> BpfProgram {
-    /// `SECCOMP_IOCTL_NOTIF_ADDFD`.
     const ADD: u32 = 0x4018_2103;
     let mut program = preamble();
     let adds = jump(libc::BPF_JEQ, ADD, 0, 1);

@@ -1,7 +1,13 @@
 //! Laws of the code that are better checked than asked for. Each is a function over a tree, so that a test can plant a
 //! violation in a copy and see it caught. What cannot be read is a violation too.
 
+pub mod imports;
+pub mod source;
+pub mod words;
+
+use imports::Imports;
 use serde_json::Value;
+use source::{code_only, rust_files};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,16 +17,153 @@ use std::process::Command;
 pub type Violations = Vec<String>;
 
 /// Our crates, each with those of ours that it may use. What is not listed may use none.
-const MAY_USE: [(&str, &[&str]); 4] = [
-    ("policies", &["broker-protocol"]),
-    ("executor", &["broker-protocol", "policies"]),
-    ("orchestrator", &["broker-protocol", "policies"]),
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("policies", &["broker-protocol", "policies-address"]),
+    ("executor-layers", &["broker-protocol", "policies", "executor-sys"]),
+    ("executor-supervisor", &["broker-protocol", "policies", "executor-sys", "executor-layers"]),
+    (
+        "executor-cell",
+        &["broker-protocol", "policies", "executor-sys", "executor-layers", "executor-supervisor"],
+    ),
+    ("executor-worker", &["broker-protocol", "policies", "executor-sys", "executor-layers"]),
+    ("executor-audit", &["broker-protocol", "policies", "executor-sys"]),
+    // An ordinary program, outside the trusted base.
+    ("executor-attack", &["broker-protocol"]),
+    (
+        "executor",
+        &[
+            "broker-protocol",
+            "policies",
+            "executor-sys",
+            "executor-layers",
+            "executor-supervisor",
+            "executor-cell",
+            "executor-audit",
+        ],
+    ),
+    ("orchestrator-text", &["broker-protocol", "policies"]),
+    ("orchestrator-web", &["broker-protocol", "policies", "orchestrator-text"]),
+    ("orchestrator-tools", &["broker-protocol", "policies", "orchestrator-text", "orchestrator-web"]),
+    (
+        "orchestrator-session",
+        &["broker-protocol", "policies", "orchestrator-text", "orchestrator-web", "orchestrator-tools"],
+    ),
+    (
+        "orchestrator-records",
+        &["broker-protocol", "policies", "orchestrator-text", "orchestrator-session", "orchestrator-agent"],
+    ),
+    (
+        "orchestrator-lines",
+        &[
+            "broker-protocol",
+            "policies",
+            "orchestrator-text",
+            "orchestrator-web",
+            "orchestrator-tools",
+            "orchestrator-session",
+            "orchestrator-records",
+        ],
+    ),
+    ("orchestrator-install", &["orchestrator-records"]),
+    (
+        "orchestrator-mcp",
+        &["broker-protocol", "orchestrator-text", "orchestrator-tools", "orchestrator-session"],
+    ),
+    (
+        "orchestrator-servers",
+        &[
+            "broker-protocol",
+            "policies",
+            "orchestrator-text",
+            "orchestrator-web",
+            "orchestrator-tools",
+            "orchestrator-session",
+            "orchestrator-records",
+            "orchestrator-install",
+        ],
+    ),
+    (
+        "orchestrator-agent",
+        &[
+            "broker-protocol",
+            "policies",
+            "orchestrator-text",
+            "orchestrator-web",
+            "orchestrator-tools",
+            "orchestrator-session",
+        ],
+    ),
+    ("orchestrator-confine", &["orchestrator-lines"]),
+    (
+        "orchestrator-terminal",
+        &[
+            "broker-protocol",
+            "policies",
+            "orchestrator-text",
+            "orchestrator-web",
+            "orchestrator-tools",
+            "orchestrator-session",
+            "orchestrator-lines",
+            "orchestrator-agent",
+        ],
+    ),
+    (
+        "orchestrator-sidecar",
+        &[
+            "broker-protocol",
+            "policies",
+            "orchestrator-text",
+            "orchestrator-tools",
+            "orchestrator-session",
+            "orchestrator-agent",
+        ],
+    ),
+    (
+        "orchestrator-options",
+        &[
+            "broker-protocol",
+            "policies",
+            "orchestrator-text",
+            "orchestrator-web",
+            "orchestrator-tools",
+            "orchestrator-session",
+            "orchestrator-records",
+            "orchestrator-agent",
+            "orchestrator-terminal",
+        ],
+    ),
+    (
+        "orchestrator",
+        &[
+            "broker-protocol",
+            "policies",
+            "orchestrator-text",
+            "orchestrator-web",
+            "orchestrator-tools",
+            "orchestrator-session",
+            "orchestrator-records",
+            "orchestrator-lines",
+            "orchestrator-mcp",
+            "orchestrator-servers",
+            "orchestrator-agent",
+            "orchestrator-install",
+            "orchestrator-terminal",
+            "orchestrator-confine",
+            "orchestrator-options",
+            "orchestrator-sidecar",
+        ],
+    ),
     // `policies` to fuzz its parsers; the programs are driven from outside.
     ("lazaret-tests", &["broker-protocol", "policies"]),
 ];
 
-/// What the trusted computing base is built without: threads for others' work, and the network.
-const NOT_IN_EXECUTOR: [&str; 12] = [
+/// Most lines of a crate before its tests.
+const LINES_MAX: usize = 6_000;
+/// Most packages that the broker is built of, itself among them.
+const BROKER_PACKAGES_MAX: usize = 45;
+
+/// What the broker is built without: threads for others' work, the network, and search, which is the file worker's.
+const NOT_IN_EXECUTOR: [&str; 15] = [
     "tokio",
     "mio",
     "async-std",
@@ -33,6 +176,16 @@ const NOT_IN_EXECUTOR: [&str; 12] = [
     "rustls",
     "openssl",
     "curl",
+    "globset",
+    "ignore",
+    "regex-automata",
+];
+
+/// The programs of the executor: the folder of the page with the dependencies' reasons, and the crates it is about.
+const DEPENDENCIES: [(&str, &[&str]); 3] = [
+    ("executor", &["executor", "executor/sys", "executor/layers", "executor/supervisor", "executor/cell"]),
+    ("executor/worker", &["executor/worker"]),
+    ("executor/attack", &["executor/attack"]),
 ];
 
 /// Imports between our crates run only downwards.
@@ -55,50 +208,185 @@ pub fn imports_run_downwards(root: &Path) -> Violations {
     violations
 }
 
-/// Nothing below the executor is async, threaded or on the network.
-pub fn executor_stays_small(root: &Path) -> Violations {
-    let tree = ["tree", "--package", "executor", "--edges", "normal", "--prefix", "none", "--offline"];
-    let listed = match cargo(root, &tree) {
-        Ok(listed) => listed,
-        Err(error) => return vec![error],
-    };
-    let names: BTreeSet<&str> = listed.lines().filter_map(|line| line.split_whitespace().next()).collect();
-    if !names.contains("executor") {
-        return vec!["cargo tree does not list the executor".into()];
-    }
-    NOT_IN_EXECUTOR
-        .iter()
-        .filter(|name| names.contains(*name))
-        .map(|name| format!("executor is built with {name}"))
-        .collect()
+/// A crate of the workspace: a library, a program, or a suite of tests.
+#[derive(Debug)]
+pub struct Crate {
+    /// Name of the package, and of the program or suite where the package has several crates.
+    pub name: String,
+    package: String,
+    is_suite: bool,
+    imports: Imports,
 }
 
-/// The executor's dependencies are those of the table in its README, each with a reason; what only builds it is named
-/// there too.
-pub fn executor_dependencies_have_reasons(root: &Path) -> Violations {
-    let manifest = fs::read_to_string(root.join("executor/Cargo.toml")).unwrap_or_default();
-    let Ok(manifest) = manifest.parse::<toml::Table>() else {
-        return vec!["executor/Cargo.toml cannot be read".into()];
-    };
-    let names = |section: &str| -> Vec<String> {
-        manifest
-            .get(section)
-            .and_then(toml::Value::as_table)
+/// Every crate of the workspace.
+///
+/// # Errors
+/// Something cannot be read.
+pub fn crates(root: &Path) -> Result<Vec<Crate>, String> {
+    let mut crates = Vec::new();
+    for package in packages(root)? {
+        let package_name = package["name"].as_str().unwrap_or_default().to_owned();
+        let targets = package["targets"].as_array().cloned().unwrap_or_default();
+        let several = targets.iter().filter(|target| is_of_kind(target, &["lib", "bin"])).count() > 1;
+        for target in targets.iter().filter(|target| is_of_kind(target, &["lib", "bin", "test"])) {
+            let is_suite = is_of_kind(target, &["test"]);
+            let name = match several && !is_of_kind(target, &["lib"]) || is_suite {
+                true => format!("{package_name} {}", target["name"].as_str().unwrap_or_default()),
+                false => package_name.clone(),
+            };
+            let imports = Imports::read(Path::new(target["src_path"].as_str().unwrap_or_default()))?;
+            crates.push(Crate { name, package: package_name.clone(), is_suite, imports });
+        }
+    }
+    Ok(crates)
+}
+
+fn is_of_kind(target: &Value, kinds: &[&str]) -> bool {
+    let of = target["kind"].as_array().into_iter().flatten();
+    of.filter_map(Value::as_str).any(|kind| kinds.contains(&kind))
+}
+
+impl Crate {
+    /// Lines of its files before their tests; 0 of a suite.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn lines(&self) -> Result<usize, String> {
+        let lines = |file: &PathBuf| {
+            let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()));
+            text.map(|text| before_tests(&text).lines().count())
+        };
+        self.imports.files().iter().filter(|_| !self.is_suite).map(lines).sum()
+    }
+
+    /// Circles of imports, each as its files below `root`.
+    pub fn circles(&self, root: &Path) -> Vec<String> {
+        let short = |file: &&Path| file.strip_prefix(root).unwrap_or(file).display().to_string();
+        let named = |circle: &Vec<&Path>| circle.iter().map(short).collect::<Vec<_>>().join(" ");
+        self.imports.circles().iter().map(named).collect()
+    }
+
+    /// How many packages it is built of, itself among them.
+    ///
+    /// # Errors
+    /// Cargo does not say.
+    pub fn packages(&self, root: &Path) -> Result<usize, String> {
+        packages_of(root, &self.package).map(|packages| packages.len())
+    }
+}
+
+/// A file up to the tests at its end.
+fn before_tests(text: &str) -> &str {
+    text.find("#[cfg(test)]\nmod ").map_or(text, |end| &text[..end])
+}
+
+/// No circle of imports between the files of a crate.
+pub fn no_circles(root: &Path) -> Violations {
+    let circles = |one: &Crate| {
+        one.circles(root)
             .into_iter()
-            .flat_map(|table| table.keys().cloned())
-            .collect()
+            .map(|files| format!("circle in {}: {files}", one.name))
+            .collect::<Vec<_>>()
     };
-    let readme = fs::read_to_string(root.join("executor/README.md")).unwrap_or_default();
+    or_error(crates(root).map(|crates| crates.iter().flat_map(circles).collect()))
+}
+
+/// No crate is larger than a person can keep in mind.
+pub fn crates_stay_small(root: &Path) -> Violations {
+    let large = |one: &Crate| match one.lines() {
+        Ok(lines) if lines <= LINES_MAX => None,
+        Ok(lines) => Some(format!("{} has {lines} lines, and not {LINES_MAX} at most", one.name)),
+        Err(error) => Some(error),
+    };
+    or_error(crates(root).map(|crates| crates.iter().filter_map(large).collect()))
+}
+
+/// The broker is built of few packages.
+pub fn the_broker_is_built_of_little(root: &Path) -> Violations {
+    let many = |count: usize| {
+        format!("executor is built of {count} packages, and not of {BROKER_PACKAGES_MAX} at most")
+    };
+    let packages = packages_of(root, "executor").map(|packages| packages.len());
+    or_error(packages.map(|count| (count > BROKER_PACKAGES_MAX).then(|| many(count)).into_iter().collect()))
+}
+
+fn or_error(violations: Result<Violations, String>) -> Violations {
+    violations.unwrap_or_else(|error| vec![error])
+}
+
+/// No item has a name of the list in [`words`].
+pub fn names_are_plain(root: &Path) -> Violations {
+    or_error(words::of(root, &sources(root)).map(|(banned, _)| banned))
+}
+
+/// Doc comments of the workspace that only repeat a name.
+///
+/// # Errors
+/// A file cannot be read.
+pub fn filler(root: &Path) -> Result<usize, String> {
+    words::of(root, &sources(root)).map(|(_, filler)| filler)
+}
+
+/// Every Rust file of the workspace, once: a member may lie inside another.
+fn sources(root: &Path) -> BTreeSet<PathBuf> {
+    members(root).iter().flat_map(|member| rust_files(&root.join(member))).collect()
+}
+
+/// Names and versions of the packages that one is built of.
+fn packages_of(root: &Path, package: &str) -> Result<BTreeSet<String>, String> {
+    let listed =
+        cargo(root, &["tree", "--package", package, "--edges", "normal", "--prefix", "none", "--offline"])?;
+    let named = |line: &str| line.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
+    let packages: BTreeSet<String> = listed.lines().filter(|line| !line.is_empty()).map(named).collect();
+    let itself = |name: &String| name.split(' ').next() == Some(package);
+    if packages.iter().any(itself) {
+        Ok(packages)
+    } else {
+        Err(format!("cargo tree does not list {package}"))
+    }
+}
+
+/// Nothing below the broker is async, threaded, on the network, or searches.
+pub fn executor_stays_small(root: &Path) -> Violations {
+    let packages = match packages_of(root, "executor") {
+        Ok(packages) => packages,
+        Err(error) => return vec![error],
+    };
+    let named = |name: &&&str| packages.iter().any(|package| package.split(' ').next() == Some(**name));
+    NOT_IN_EXECUTOR.iter().filter(named).map(|name| format!("executor is built with {name}")).collect()
+}
+
+/// The dependencies of the executor's programs are those of the tables in their READMEs, each with a reason; what only builds them
+/// is named there too.
+pub fn executor_dependencies_have_reasons(root: &Path) -> Violations {
+    DEPENDENCIES.iter().flat_map(|(page, crates)| dependencies_without_reason(root, page, crates)).collect()
+}
+
+fn dependencies_without_reason(root: &Path, folder: &str, crates: &[&str]) -> Violations {
+    let mut manifests = Vec::new();
+    for member in crates {
+        let text = fs::read_to_string(root.join(member).join("Cargo.toml")).unwrap_or_default();
+        match text.parse::<toml::Table>() {
+            Ok(manifest) if !manifest.is_empty() => manifests.push(manifest),
+            _ => return vec![format!("{member}/Cargo.toml cannot be read")],
+        }
+    }
+    let names = |section: &str| -> BTreeSet<String> {
+        let tables = manifests.iter().filter_map(|manifest| manifest.get(section)?.as_table());
+        let names = tables.flat_map(|table| table.keys().cloned());
+        names.filter(|name| !name.starts_with("executor-")).collect()
+    };
+    let readme = fs::read_to_string(root.join(folder).join("README.md")).unwrap_or_default();
     let page = readme.split("\n## ").find(|part| part.starts_with("Dependencies\n")).unwrap_or_default();
     let (used, reasons) = (names("dependencies"), table(page));
     if used.is_empty() || reasons.is_empty() {
-        return vec![
-            "executor: no dependencies, or no table of them in README.md under `Dependencies`".into(),
-        ];
+        return vec![format!(
+            "{folder}: no dependencies, or no table of them in README.md under `Dependencies`"
+        )];
     }
     let mut violations = Violations::new();
     let mut complain =
-        |name: &str, what: &str| violations.push(format!("{name}: {what} (executor/README.md)"));
+        |name: &str, what: &str| violations.push(format!("{name}: {what} ({folder}/README.md)"));
     for name in &used {
         match reasons.get(name) {
             None => complain(name, "used without a reason"),
@@ -108,7 +396,7 @@ pub fn executor_dependencies_have_reasons(root: &Path) -> Violations {
     }
     reasons
         .keys()
-        .filter(|name| !used.contains(name))
+        .filter(|name| !used.contains(*name))
         .for_each(|name| complain(name, "a reason, but it is not used"));
     let builders = names("build-dependencies");
     builders
@@ -119,58 +407,70 @@ pub fn executor_dependencies_have_reasons(root: &Path) -> Violations {
 }
 
 /// `unsafe` stands in one file of each crate: `src/sys.rs`, or `src/bin/PROGRAM/sys.rs` of a program that is a crate of its own.
+/// The executor has a crate of it, and all others of its crates forbid it.
 pub fn unsafe_stays_in_sys(root: &Path) -> Violations {
     let is_sys = |path: &Path| {
+        if path.starts_with(root.join("executor/sys/src")) {
+            return true;
+        }
         let below = |member: &String| path.strip_prefix(root.join(member)).ok();
-        members(root).iter().filter_map(below).any(|path| {
+        members(root).iter().filter(|member| !forbids_unsafe(member)).filter_map(below).any(|path| {
             let names: Vec<_> = path.iter().filter_map(|name| name.to_str()).collect();
             matches!(names[..], ["src", "sys.rs"] | ["src", "bin", _, "sys.rs"])
         })
     };
-    scan(
-        root,
-        &members(root),
-        |path, code| {
-            if is_sys(path) { Vec::new() } else { lines_with_word(code, "unsafe") }
-        },
-    )
+    let check =
+        |path: &Path, code: &str| if is_sys(path) { Vec::new() } else { lines_with_word(code, "unsafe") };
+    let mut violations = scan(root, &members(root), check);
+    for member in members(root).iter().filter(|member| forbids_unsafe(member)) {
+        let folder = root.join(member).join("src");
+        let top = ["lib.rs", "main.rs"].iter().find_map(|name| fs::read_to_string(folder.join(name)).ok());
+        if !top.is_some_and(|text| text.contains("#![forbid(unsafe_code)]")) {
+            violations.push(format!("{member} does not forbid unsafe code"));
+        }
+    }
+    violations
 }
+
+/// Whether the compiler itself is to refuse `unsafe` in a crate. The self-attack is an ordinary program with a file of it.
+fn forbids_unsafe(member: &str) -> bool {
+    member.starts_with("executor") && !matches!(member, "executor/sys" | "executor/attack")
+}
+
+/// The files of the orchestrator that may start a program: the one that does, and `lazaret-bash`, which becomes the program
+/// beside it.
+const STARTERS: [&str; 2] = ["orchestrator/options/src/start.rs", "orchestrator/src/bin/lazaret-bash.rs"];
 
 /// Processes are started by one file of the orchestrator, and by the executor's own system calls.
 pub fn one_file_starts_processes(root: &Path) -> Violations {
     let starts = |path: &Path, code: &str| {
-        let own_calls = path.ends_with("executor/src/sys.rs");
-        let named = code
+        if STARTERS.iter().any(|file| path.ends_with(file)) {
+            return Vec::new();
+        }
+        let own_calls = path.ends_with("executor/sys/src/spawn.rs");
+        let named = before_tests(code)
             .lines()
             .enumerate()
             .filter(|(_, line)| names_command(line) || !own_calls && names_exec(line));
         named.map(|(number, _)| number + 1).collect()
     };
-    let none = ["executor/src", "policies/src", "broker-protocol/src"].map(str::to_owned);
-    let mut violations = scan(root, &none, starts);
-    let one = scan(root, &["orchestrator/src".into()], starts);
-    let starters: BTreeSet<&str> = one.iter().filter_map(|violation| violation.split(':').next()).collect();
-    if starters.len() > 1 {
-        violations.push(format!("more than one file of orchestrator starts processes: {starters:?}"));
-    }
-    violations
+    let shipped = members(root).into_iter().filter(|member| member != "tests");
+    let sources: Vec<String> = shipped.map(|member| format!("{member}/src")).collect();
+    scan(root, &sources, starts)
 }
 
 /// The layers are the same in every build: no `cfg` of debug, feature or test in them, except around a file's tests.
 pub fn layers_do_not_depend_on_the_build(root: &Path) -> Violations {
-    let folder = root.join("executor/src/cell");
-    if !folder.is_dir() {
-        return vec!["executor/src/cell is missing".into()];
-    }
     let check = |path: &Path, code: &str| match path.ends_with(SWITCH) {
         true => Vec::new(),
         false => conditional_lines(code),
     };
-    scan(root, &["executor/src/cell".into()], check)
+    scan(root, &[LAYERS.into()], check)
 }
 
-/// The file of the switch for layer ablation.
-const SWITCH: &str = "executor/src/cell/ablation.rs";
+/// The folder of the layers, and the file of the switch that leaves one out.
+const LAYERS: &str = "executor/layers/src";
+const SWITCH: &str = "executor/layers/src/ablation.rs";
 
 /// The one switch for layer ablation: a feature that nothing turns on, in one file, which does not compile in a release.
 pub fn the_switch_stands_alone(root: &Path) -> Violations {
@@ -182,7 +482,11 @@ pub fn the_switch_stands_alone(root: &Path) -> Violations {
             continue;
         };
         let features = manifest.get("features").map(ToString::to_string).unwrap_or_default();
-        let wanted = if member == "executor" { "{ ablation = [] }" } else { "" };
+        let wanted = match member.as_str() {
+            "executor" => "{ ablation = [\"executor-layers/ablation\"] }",
+            "executor/layers" => "{ ablation = [] }",
+            _ => "",
+        };
         if features != wanted {
             violations.push(format!("{member}: features {features:?}, and not {wanted:?}"));
         }
@@ -215,13 +519,13 @@ pub fn the_switch_stands_alone(root: &Path) -> Violations {
 /// What a layer's contract names behind *Tested by* is there: a test of the suites or of the crate.
 pub fn contracts_name_their_tests(root: &Path) -> Violations {
     let mut tests = String::new();
-    for folder in ["tests/tests", "executor/src"] {
+    for folder in ["tests/tests", "executor"] {
         for file in rust_files(&root.join(folder)) {
             tests.push_str(&fs::read_to_string(file).unwrap_or_default());
         }
     }
     let mut violations = Violations::new();
-    for file in rust_files(&root.join("executor/src/cell")) {
+    for file in rust_files(&root.join(LAYERS)) {
         let text = fs::read_to_string(&file).unwrap_or_default();
         let contract: String = text.lines().map_while(|line| line.strip_prefix("//!")).collect();
         let Some((_, named)) = contract.split_once("*Tested by*:") else { continue };
@@ -298,38 +602,22 @@ fn table(page: &str) -> BTreeMap<String, String> {
 /// Looks at every Rust file of some folders; `check` says the lines at fault.
 fn scan(root: &Path, folders: &[String], check: impl Fn(&Path, &str) -> Vec<usize>) -> Violations {
     let mut violations = Violations::new();
-    let mut seen = 0;
-    for folder in folders {
-        for path in rust_files(&root.join(folder)) {
-            seen += 1;
-            let shown = path.strip_prefix(root).unwrap_or(&path).display().to_string();
-            match fs::read_to_string(&path) {
-                Ok(text) => {
-                    let lines = check(&path, &code_only(&text));
-                    violations.extend(lines.iter().map(|line| format!("{shown}:{line}")));
-                }
-                Err(error) => violations.push(format!("{shown}: {error}")),
+    // A crate's folder may have others in it.
+    let files: BTreeSet<PathBuf> = folders.iter().flat_map(|folder| rust_files(&root.join(folder))).collect();
+    for path in &files {
+        let rendered = path.strip_prefix(root).unwrap_or(path).display().to_string();
+        match fs::read_to_string(path) {
+            Ok(text) => {
+                let lines = check(path, &code_only(&text));
+                violations.extend(lines.iter().map(|line| format!("{rendered}:{line}")));
             }
+            Err(error) => violations.push(format!("{rendered}: {error}")),
         }
     }
-    if seen == 0 {
+    if files.is_empty() {
         violations.push(format!("no Rust file in {folders:?}"));
     }
     violations
-}
-
-fn rust_files(folder: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let path = entry.path();
-        if path.is_dir() && entry.file_name() != "target" {
-            files.extend(rust_files(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            files.push(path);
-        }
-    }
-    files.sort();
-    files
 }
 
 /// Numbers of the lines with a word.
@@ -377,83 +665,4 @@ fn conditional_lines(code: &str) -> Vec<usize> {
         .filter(|&number| is_condition(lines[number]) && !guards_tests(number))
         .map(|number| number + 1)
         .collect()
-}
-
-/// A text without its comments and without what stands in its strings and characters; lines stay where they are.
-pub fn code_only(text: &str) -> String {
-    let chars: Vec<char> = text.chars().collect();
-    let mut out = String::with_capacity(text.len());
-    let mut at = 0;
-    while at < chars.len() {
-        let end = skipped(&chars, at).unwrap_or(at);
-        if end > at {
-            out.extend(chars[at..end].iter().filter(|c| **c == '\n'));
-            out.push(' ');
-            at = end;
-        } else {
-            out.push(chars[at]);
-            at += 1;
-        }
-    }
-    out
-}
-
-/// The end of the comment, string or character that begins at `at`, if one does.
-fn skipped(chars: &[char], at: usize) -> Option<usize> {
-    let rest = &chars[at..];
-    let after_word = at > 0 && (chars[at - 1].is_alphanumeric() || chars[at - 1] == '_');
-    match rest {
-        ['/', '/', ..] => Some(at + rest.iter().position(|c| *c == '\n').unwrap_or(rest.len())),
-        ['/', '*', ..] => Some(at + end_of_block(rest)),
-        ['"', ..] => Some(at + end_of_quote(rest, '"')),
-        ['r', '"' | '#', ..] if !after_word => raw_end(rest).map(|end| at + end),
-        ['\'', '\\', ..] => Some(at + end_of_quote(rest, '\'')),
-        ['\'', _, '\'', ..] => Some(at + 3),
-        _ => None,
-    }
-}
-
-fn end_of_block(rest: &[char]) -> usize {
-    let mut depth = 0;
-    let mut at = 0;
-    while at + 1 < rest.len() {
-        match (rest[at], rest[at + 1]) {
-            ('/', '*') => depth += 1,
-            ('*', '/') => depth -= 1,
-            _ => {
-                at += 1;
-                continue;
-            }
-        }
-        at += 2;
-        if depth == 0 {
-            return at;
-        }
-    }
-    rest.len()
-}
-
-fn end_of_quote(rest: &[char], quote: char) -> usize {
-    let mut at = 1;
-    while at < rest.len() {
-        match rest[at] {
-            '\\' => at += 2,
-            c if c == quote => return at + 1,
-            _ => at += 1,
-        }
-    }
-    rest.len()
-}
-
-/// The end of `r"…"` or `r#"…"#`; none where it is a raw name such as `r#type`.
-fn raw_end(rest: &[char]) -> Option<usize> {
-    let marks = rest[1..].iter().take_while(|c| **c == '#').count();
-    let start = 1 + marks;
-    if rest.get(start) != Some(&'"') {
-        return None;
-    }
-    let closes = |at: usize| {
-        rest[at] == '"' && rest[at + 1..].iter().take(marks).filter(|c| **c == '#').count() == marks
-    };
-    (start + 1..rest.len()).find(|at| closes(*at)).map(|at| at + 1 + marks).or(Some(rest.len()))
 }

@@ -1,9 +1,13 @@
 #![doc = include_str!("../README.md")]
+#![allow(missing_docs)]
 
+pub mod suite;
 pub mod place;
 pub mod world;
 pub mod session;
 pub mod approval;
+pub mod model_server;
+pub mod sidecar;
 pub mod wire;
 pub mod terminal;
 pub mod process;
@@ -19,9 +23,10 @@ pub mod puppet;
 pub mod sys;
 
 pub use chance::Chance;
-pub use place::{Place, User, matrix};
-pub use process::{Finished, run, run_with_input};
+pub use place::{Place, User};
+pub use process::{Finished, LIMIT, run, run_with_input};
 pub use session::Session;
+pub use suite::Test;
 pub use terminal::Terminal;
 pub use wire::Broker;
 pub use world::World;

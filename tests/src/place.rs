@@ -1,24 +1,21 @@
 //! Where a test runs: a tier of the sandbox and a user of the machine, in every combination the machine has.
 
+use crate::process::{self, LIMIT};
 use crate::programs;
 use broker_protocol::Tier;
 use nix::unistd::{Gid, Uid, geteuid};
 use std::os::unix::process::CommandExt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
-use std::time::Duration;
 
 /// The ordinary user that a run as root makes for itself.
 const ORDINARY: &str = "lazaret-test";
 
-/// Who starts Lazaret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum User {
     /// Whoever runs the tests; when that is root, a user made for this.
     Ordinary,
-    /// Root.
     Root,
 }
 
@@ -27,7 +24,6 @@ pub enum User {
 pub struct Place {
     /// The tier the session must get.
     pub tier: Tier,
-    /// Who starts it.
     pub user: User,
 }
 
@@ -41,35 +37,44 @@ impl std::fmt::Display for Place {
     }
 }
 
+impl std::str::FromStr for Place {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let places = Place::all();
+        let names: Vec<String> = places.iter().map(Place::to_string).collect();
+        let found = places.into_iter().find(|place| place.to_string() == name);
+        found.ok_or_else(|| format!("this machine has {}", names.join(", ")))
+    }
+}
+
 /// A user of this machine.
 #[derive(Clone, Debug)]
 pub struct Account {
-    /// User id.
     pub uid: Uid,
-    /// Group id.
     pub gid: Gid,
-    /// Login name.
     pub name: String,
     /// The home directory of the real account; worlds have their own.
     pub home: PathBuf,
 }
 
 impl Place {
-    /// Every place of this machine, narrowed by `LAZARET_PLACES` (a list such as `flat/root,namespaced/ordinary`).
+    /// Every place of this machine.
     pub fn all() -> Vec<Place> {
         let users = if geteuid().is_root() { vec![User::Ordinary, User::Root] } else { vec![User::Ordinary] };
         let tiers = [Tier::Namespaced, Tier::Flat];
         let places = users.iter().flat_map(|&user| tiers.map(|tier| Place { tier, user }));
-        let wanted = std::env::var("LAZARET_PLACES").unwrap_or_default();
-        places
-            .filter(|place| place.exists())
-            .filter(|place| wanted.is_empty() || wanted.split(',').any(|name| name == place.to_string()))
-            .collect()
+        places.filter(|place| place.exists()).collect()
+    }
+
+    /// The places of the ordinary user.
+    pub fn ordinary() -> Vec<Place> {
+        Place::all().into_iter().filter(|place| place.user == User::Ordinary).collect()
     }
 
     /// The first place of [`Place::all`], for what does not depend on the place.
     pub fn any() -> Place {
-        *Place::all().first().expect("LAZARET_PLACES leaves no place to run in")
+        *Place::all().first().expect("every machine has the flat tier")
     }
 
     /// Whether the machine has this place. The flat tier can be had anywhere: it is simulated by a filter.
@@ -77,7 +82,6 @@ impl Place {
         self.tier == Tier::Flat || self.user == User::Root || namespaces_for_ordinary()
     }
 
-    /// The account behind [`Place::user`].
     pub fn account(&self) -> &'static Account {
         match self.user {
             User::Ordinary => ordinary(),
@@ -108,19 +112,6 @@ impl Place {
             command.uid(account.uid.as_raw()).gid(account.gid.as_raw());
         }
     }
-}
-
-/// Runs `test` in every place of this machine, says which, and fails when it failed in any.
-pub fn matrix(test: impl Fn(Place)) {
-    let failed: Vec<String> = Place::all()
-        .into_iter()
-        .filter_map(|place| {
-            let outcome = catch_unwind(AssertUnwindSafe(|| test(place)));
-            println!("{place}: {}", if outcome.is_ok() { "ok" } else { "FAILED" });
-            outcome.is_err().then(|| place.to_string())
-        })
-        .collect();
-    assert!(failed.is_empty(), "failed in {}", failed.join(", "));
 }
 
 /// The accounts are looked up once; a run as root makes the ordinary one if it is missing.
@@ -165,7 +156,7 @@ fn namespaces_for_ordinary() -> bool {
         let place = Place { tier: Tier::Flat, user: User::Ordinary };
         let mut command = Command::new(programs::path("attacker"));
         place.as_user(command.arg("mount").arg("/"));
-        let finished = crate::run(&mut command, Duration::from_secs(10));
+        let finished = process::run(&mut command, LIMIT);
         let answer = finished.text().starts_with("GOT");
         if !answer {
             println!("no namespaces for an ordinary user here: the namespaced tier is not tested for one");

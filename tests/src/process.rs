@@ -1,28 +1,29 @@
 //! Starting programs with a bound on everything, and looking at processes from outside through `/proc`.
 
+use memchr::memmem;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// Longer than anything takes that works, also beside a compiler that takes every processor: what takes longer hangs.
+pub const LIMIT: Duration = Duration::from_secs(60);
 /// How long output may stay open after its program has ended.
-const END_OF_OUTPUT: Duration = Duration::from_secs(3);
+const END_OF_OUTPUT: Duration = Duration::from_secs(5);
 
 /// A program that has ended.
 #[derive(Debug)]
 pub struct Finished {
-    /// How.
     pub status: ExitStatus,
     /// What it wrote to standard output.
     pub stdout: Vec<u8>,
     /// What it wrote to standard error.
     pub stderr: Vec<u8>,
-    /// How long it ran.
     pub took: Duration,
     /// Whether standard output and error were closed soon after its end: if not, something still holds them.
     pub closed: bool,
@@ -34,12 +35,10 @@ impl Finished {
         self.status.code().unwrap_or_else(|| 128 + self.status.signal().unwrap_or(0))
     }
 
-    /// Standard output as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
-    /// Standard error as text.
     pub fn errors(&self) -> String {
         String::from_utf8_lossy(&self.stderr).into_owned()
     }
@@ -83,7 +82,6 @@ pub fn run_with_input(command: &mut Command, input: &[u8], limit: Duration) -> F
 
 /// A program that is running, with its output being collected.
 pub struct Running {
-    /// The program.
     pub child: Child,
     started: Instant,
     stdout: Collector,
@@ -98,7 +96,7 @@ impl Running {
         let described = format!("{command:?}");
         let started = Instant::now();
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap_or_else(|error| panic!("cannot start {described}: {error}"));
+        let mut child = spawn(command).unwrap_or_else(|error| panic!("cannot start {described}: {error}"));
         let stdout = Collector::start(child.stdout.take().expect("stdout is a pipe"));
         let stderr = Collector::start(child.stderr.take().expect("stderr is a pipe"));
         Self { child, started, stdout, stderr, described }
@@ -214,15 +212,13 @@ pub fn until(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
 
 /// Whether `part` is in `whole`.
 pub fn contains(whole: &[u8], part: &[u8]) -> bool {
-    whole.windows(part.len()).any(|window| window == part)
+    memmem::find(whole, part).is_some()
 }
 
 /// A process as `/proc` shows it. The start time tells it from a later one with the same number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// Its number.
     pub pid: i32,
-    /// Its parent's number.
     pub parent: i32,
     /// Its name, at most 15 bytes.
     pub name: String,
@@ -233,7 +229,7 @@ pub struct Process {
 
 impl Process {
     /// The process with this number, unless it is gone or only waits to be reaped.
-    pub fn look(pid: i32) -> Option<Self> {
+    pub fn find(pid: i32) -> Option<Self> {
         let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
         let stat = String::from_utf8_lossy(&stat).into_owned();
         let (head, rest) = stat.rsplit_once(')')?;
@@ -250,7 +246,7 @@ impl Process {
 
     /// Whether it is still the same process, and alive.
     pub fn is_alive(&self) -> bool {
-        Process::look(self.pid).is_some_and(|now| now.started == self.started)
+        Process::find(self.pid).is_some_and(|now| now.started == self.started)
     }
 
     /// Kills it, if it still is what it was.
@@ -265,7 +261,7 @@ impl Process {
 pub fn all() -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter_map(Process::look).collect()
+    pids.filter_map(Process::find).collect()
 }
 
 /// A process and everything below it, parents first.
@@ -308,10 +304,17 @@ pub fn left_after(processes: &[Process], limit: Duration) -> Vec<Process> {
     alive()
 }
 
+/// Looks in a row that must find nothing: a process has no command line for a moment while it becomes another program.
+const LOOKS: u32 = 5;
+
 /// Fails when a process with `marker` is alive after `limit`, and kills it, since it comes from the failing test.
 #[track_caller]
 pub fn assert_gone(marker: &str, limit: Duration) {
-    until(limit, || with_marker(marker).is_empty());
+    let mut clear = 0;
+    until(limit, || {
+        clear = if with_marker(marker).is_empty() { clear + 1 } else { 0 };
+        clear == LOOKS
+    });
     let left = with_marker(marker);
     left.iter().for_each(Process::kill);
     assert!(left.is_empty(), "still alive after {limit:?}: {left:#?}");
@@ -327,4 +330,18 @@ pub fn figure(pid: i32, file: &str, key: &str) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':').map(str::trim))?;
     line.split_whitespace().next()?.parse().ok()
+}
+
+/// Starts a command. A program that a test has just copied is busy as long as a process that another test began in that moment
+/// has not become its own program: until then it has the copy's descriptor.
+fn spawn(command: &mut Command) -> io::Result<Child> {
+    for _ in 0..100 {
+        match command.spawn() {
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => {
+                thread::sleep(Duration::from_millis(20));
+            }
+            spawned => return spawned,
+        }
+    }
+    command.spawn()
 }

@@ -11,12 +11,12 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The product.
-const PRODUCT: [&str; 2] = ["lazaret", EXECUTOR];
+const PRODUCT: [&str; 5] = ["lazaret", "lazaret-bash", EXECUTOR, WORKER, "lazaret-attack"];
 const EXECUTOR: &str = "lazaret-executor";
+const WORKER: &str = "lazaret-worker";
 /// The programs of this crate that tests start.
 const HELPERS: [&str; 5] =
-    ["attacker", "without-namespaces", "without-landlock", "without-supervision", "read-path"];
+    ["attacker", "without-namespaces", "without-landlock", "without-supervision", "refusing"];
 
 /// The path of an installed program.
 pub fn path(program: &str) -> PathBuf {
@@ -32,7 +32,7 @@ pub fn folder() -> &'static Path {
     FOLDER.get_or_init(prepare).as_deref().unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The executor as a test build, which goes without a layer when it is told to (`executor/src/cell/ablation.rs`). It is
+/// The executor as a test build, which switches a layer off on request (`executor/layers/src/ablation.rs`). It is
 /// built in a target folder of its own, so that nobody takes it for the product.
 pub fn ablation_executor() -> &'static Path {
     static EXECUTOR: OnceLock<Result<PathBuf, String>> = OnceLock::new();
@@ -52,6 +52,8 @@ fn prepare_ablation() -> Result<PathBuf, String> {
     let folder = scratch().join("ablation");
     make_folder(&folder);
     install(&target.join("debug"), &[EXECUTOR], &folder);
+    // The worker has no switch: the executor tells it which layers to put up.
+    fs::copy(path(WORKER), folder.join(WORKER)).map_err(|error| format!("{WORKER}: {error}"))?;
     Ok(folder.join(EXECUTOR))
 }
 
@@ -155,7 +157,7 @@ fn install(from: &Path, programs: &[&str], to: &Path) {
     }
 }
 
-/// Whether a program is where cells have theirs. What is not is said, with its package on Debian.
+/// Whether a program is where cells have theirs. Prints the Debian package of one that is not.
 pub fn is_installed(program: &str, package: &str) -> bool {
     let found = ["/usr/bin", "/usr/local/bin"].iter().any(|folder| Path::new(folder).join(program).exists());
     if !found {

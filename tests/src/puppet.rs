@@ -22,7 +22,6 @@ pub struct Puppet {
 /// One argument of a system call.
 #[derive(Clone, Copy, Debug)]
 pub enum Argument<'a> {
-    /// A number.
     Number(u64),
     /// Bytes in the process's memory; what is returned is lost.
     Bytes(&'a [u8]),

@@ -12,7 +12,6 @@ pub const VARIABLE: &str = "LAZARET_ROWS";
 /// What came of one attack. In order: of several tries the worst counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// It was refused.
     Held,
     /// It said nothing, so nothing is known.
     NotRun,
@@ -24,12 +23,10 @@ impl Verdict {
     const ALL: [(Verdict, &str); 3] =
         [(Verdict::Held, "held"), (Verdict::NotRun, "not run"), (Verdict::Escaped, "escaped")];
 
-    /// The word for it.
     pub fn word(self) -> &'static str {
         Self::ALL[self as usize].1
     }
 
-    /// What a word means.
     pub fn of_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|(_, known)| *known == word).map(|(verdict, _)| verdict)
     }

@@ -1,6 +1,7 @@
 //! A client of `lazaret session`: JSON lines in and out.
 
 use crate::process;
+use crate::process::LIMIT;
 use crate::world::World;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -10,12 +11,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a session may take to open, and a call without a limit of its own to end.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A running `lazaret session`.
 pub struct Session {
-    /// The program.
     pub child: Child,
     /// The session as its first line described it.
     pub ready: Value,
@@ -31,7 +27,6 @@ pub struct Session {
 pub struct Answer {
     /// Its output and other events, in order.
     pub events: Vec<Value>,
-    /// Its result.
     pub result: Value,
 }
 
@@ -52,7 +47,7 @@ impl Session {
         let lines = read_lines(child.stdout.take().expect("stdout is a pipe"));
         let errors = child.stderr.take().expect("stderr is a pipe");
         let errors = thread::spawn(move || std::io::read_to_string(errors).unwrap_or_default());
-        let Ok(first) = lines.recv_timeout(PATIENCE) else {
+        let Ok(first) = lines.recv_timeout(LIMIT) else {
             let _ = child.kill();
             let status = child.wait();
             panic!("{described}: no first line, {status:?}\n{}", errors.join().unwrap_or_default());
@@ -72,7 +67,6 @@ impl Session {
         self.try_send(line).expect("the session takes a line");
     }
 
-    /// Sends one line.
     pub fn try_send(&mut self, line: &Value) -> std::io::Result<()> {
         let stdin = self.stdin.as_mut().expect("the session's input is open");
         stdin.write_all(format!("{line}\n").as_bytes())
@@ -87,7 +81,6 @@ impl Session {
         id
     }
 
-    /// Cancels a call.
     pub fn cancel(&mut self, id: &str) {
         self.send(&json!({"id": id, "cancel": true}));
     }
@@ -135,7 +128,7 @@ impl Session {
     #[track_caller]
     pub fn call(&mut self, tool: &str, input: Value) -> Answer {
         let id = self.start_call(tool, input);
-        self.answer_within(&id, PATIENCE)
+        self.answer_within(&id, LIMIT)
     }
 
     /// One shell command from start to result.
@@ -156,7 +149,7 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         drop(self.stdin.take());
-        if process::wait(&mut self.child, Duration::from_secs(5)).is_none() {
+        if process::wait(&mut self.child, LIMIT).is_none() {
             process::kill_tree(self.pid());
             let _ = self.child.wait();
         }
@@ -171,7 +164,7 @@ impl Answer {
 
     /// What the call has to show; where that is nothing, its error.
     pub fn text(&self) -> &str {
-        shown(&self.result)
+        rendered(&self.result)
     }
 
     /// The text of the result of a call that must have gone well.
@@ -193,7 +186,7 @@ impl Answer {
 }
 
 /// What a result has to show, without the error before it; where that is nothing, the error.
-pub fn shown(result: &Value) -> &str {
+pub fn rendered(result: &Value) -> &str {
     let text = result["result"].as_str().unwrap_or_default();
     let inside = result["error"]["message"].as_str().and_then(|error| {
         text.strip_prefix("<error>")?

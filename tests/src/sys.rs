@@ -67,7 +67,6 @@ pub fn let_inherit(descriptor: impl AsFd) -> io::Result<()> {
 /// A System V shared memory segment that every user may read; removed with the value.
 #[derive(Debug)]
 pub struct SharedSegment {
-    /// Its key.
     pub key: i32,
     id: i32,
 }

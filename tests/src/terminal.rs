@@ -19,7 +19,6 @@ use std::time::Duration;
 
 /// A program on a terminal of ours.
 pub struct Terminal {
-    /// The program.
     pub child: Child,
     /// The test's end; none after a hang-up.
     keyboard: Option<File>,
@@ -53,7 +52,6 @@ impl Terminal {
         Self { child, keyboard, hung_up, slave, screen, seen: Vec::new(), used: 0, before }
     }
 
-    /// Types.
     pub fn send(&mut self, keys: &str) {
         self.keyboard().write_all(keys.as_bytes()).expect("a terminal of ours takes input");
     }
@@ -61,18 +59,20 @@ impl Terminal {
     /// Waits until `text` appears after what earlier waits have seen.
     #[track_caller]
     pub fn expect(&mut self, text: &str, limit: Duration) {
+        let found = self.shows(text, limit);
+        let new = String::from_utf8_lossy(&self.seen[self.used..]);
+        assert!(found, "no {text:?} on the terminal within {limit:?}, only {new:?}");
+    }
+
+    /// Whether `text` comes within `limit`, behind what was expected before.
+    pub fn shows(&mut self, text: &str, limit: Duration) -> bool {
         let found = until(limit, || {
             self.seen.extend(self.screen.try_iter().flatten());
             contains(&self.seen[self.used..], text.as_bytes())
         });
-        let new = &self.seen[self.used..];
-        assert!(
-            found,
-            "no {text:?} on the terminal within {limit:?}, only {:?}",
-            String::from_utf8_lossy(new)
-        );
-        let at = new.windows(text.len()).position(|window| window == text.as_bytes()).unwrap_or(0);
-        self.used += at + text.len();
+        let at = self.seen[self.used..].windows(text.len()).position(|window| window == text.as_bytes());
+        self.used += at.map_or(0, |at| at + text.len());
+        found
     }
 
     /// Everything that was on the screen so far.
@@ -87,7 +87,7 @@ impl Terminal {
             .expect("a terminal of ours has a size");
     }
 
-    /// Takes the terminal away, as closing its window does: its session is told by a hang-up.
+    /// Takes the terminal away, as closing its window does: its session gets a hang-up signal.
     pub fn hang_up(&mut self) {
         self.hung_up.store(true, Ordering::SeqCst);
         self.keyboard = None;
@@ -116,7 +116,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        if let Some(process) = Process::look(self.child.id() as i32) {
+        if let Some(process) = Process::find(self.child.id() as i32) {
             process::kill_tree(process.pid);
         }
         let _ = self.child.wait();

@@ -1,5 +1,6 @@
 //! A client of `lazaret-executor broker` that speaks raw frames, good and bad, over a socketpair.
 
+use crate::process::LIMIT;
 use crate::process::{self, Process};
 use crate::sys;
 use crate::world::World;
@@ -13,22 +14,17 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a good broker may take for any one answer.
-const PATIENCE: Duration = Duration::from_secs(20);
-
 /// A broker that the test started, and its end of the connection.
 pub struct Broker {
-    /// The broker.
     pub child: Child,
-    /// The test's end.
     pub stream: UnixStream,
     decoder: Decoder,
 }
 
 /// What came, or did not.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one at a time")]
 pub enum Received {
-    /// A message.
     Message(FromBroker),
     /// The broker closed the connection.
     Closed,
@@ -39,9 +35,7 @@ pub enum Received {
 /// How a call ended, with what came before.
 #[derive(Debug)]
 pub struct Done {
-    /// How it ended.
     pub outcome: Outcome,
-    /// What it used.
     pub usage: Usage,
     /// Live output, both streams as they came.
     pub output: Vec<u8>,
@@ -50,7 +44,7 @@ pub struct Done {
 }
 
 impl Broker {
-    /// Starts a broker in the world's place. Nothing is said yet.
+    /// Starts a broker in the world's place. It sends nothing yet.
     pub fn start(world: &World) -> Self {
         Self::spawn(world, world.program("lazaret-executor"))
     }
@@ -63,7 +57,7 @@ impl Broker {
         let (ours, theirs) = pair.expect("a socketpair can be had");
         command.arg("broker").stdin(OwnedFd::from(theirs)).stdout(Stdio::null());
         let child = command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
-        ours.set_write_timeout(Some(PATIENCE)).expect("a socket has a timeout");
+        ours.set_write_timeout(Some(LIMIT)).expect("a socket has a timeout");
         Self { child, stream: ours, decoder: Decoder::new() }
     }
 
@@ -100,7 +94,6 @@ impl Broker {
         }
     }
 
-    /// The broker's process id.
     pub fn pid(&self) -> i32 {
         self.child.id() as i32
     }
@@ -123,7 +116,6 @@ impl Broker {
         self.send_bytes(&frame)
     }
 
-    /// What comes within `limit`.
     #[track_caller]
     pub fn receive(&mut self, limit: Duration) -> Received {
         let end = Instant::now() + limit;
@@ -150,7 +142,7 @@ impl Broker {
     /// The next message, which must come.
     #[track_caller]
     pub fn message(&mut self) -> FromBroker {
-        match self.receive(PATIENCE) {
+        match self.receive(LIMIT) {
             Received::Message(message) => message,
             other => panic!("no message from the broker: {other:?}; it {:?}", self.child.try_wait()),
         }
@@ -202,7 +194,7 @@ impl Broker {
 impl Drop for Broker {
     fn drop(&mut self) {
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
-        if process::wait(&mut self.child, Duration::from_secs(3)).is_none() {
+        if process::wait(&mut self.child, LIMIT).is_none() {
             process::tree(self.pid()).iter().for_each(Process::kill);
             let _ = self.child.wait();
         }
@@ -221,6 +213,7 @@ pub fn opening(world: &World) -> Open {
         scope: None,
         trust: Trust::Autonomous,
         capture: None,
+        network: None,
     }
 }
 
@@ -241,5 +234,6 @@ pub fn shell(command: &str) -> Bash {
         stdin: Stdin::Null,
         live: false,
         background: false,
+        split: false,
     }
 }

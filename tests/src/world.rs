@@ -16,9 +16,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub struct World {
     /// Who runs in it, and in which tier.
     pub place: Place,
-    /// The project root.
     pub project: PathBuf,
-    /// The central root.
     pub central: PathBuf,
     /// A home with `.ssh/id_rsa` and other secrets.
     pub home: PathBuf,
@@ -105,6 +103,11 @@ impl World {
     pub fn get(&self, name: &str) -> Vec<u8> {
         let path = self.project.join(name);
         fs::read(&path).unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()))
+    }
+
+    /// The directory that holds all of it.
+    pub fn base(&self) -> &Path {
+        &self.base
     }
 
     /// Gives a path to the world's user.

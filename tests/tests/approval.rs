@@ -8,21 +8,62 @@ use lazaret_tests::approval::{Approver, dressed, set_policy, sockets};
 use lazaret_tests::process::{self, figure, until};
 use lazaret_tests::wire::{Received, framed, opening, shell};
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{Broker, Place, Terminal, World, matrix, programs, run};
+use lazaret_tests::{Broker, LIMIT, Place, Terminal, World, in_each_place, once, programs, run, suite};
 use serde_json::json;
+use std::fs;
 use std::io::{Read, Write};
+use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixStream;
 use std::process::Command as Program;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
+
+fn main() -> ExitCode {
+    suite::main(
+        [
+            in_each_place![
+                an_honest_yes_runs_the_call_and_nothing_runs_before_it,
+                what_was_not_allowed_has_nothing_kept,
+                a_no_and_a_silence_end_the_call_before_it_starts,
+                a_grant_for_anything_else_is_not_taken,
+                a_grant_is_used_once,
+                a_grant_for_the_session_covers_its_rule_and_tool_until_it_is_revoked,
+                a_grant_for_the_session_reaches_nothing_that_was_not_asked_about,
+                a_grant_for_the_session_covers_no_other_input,
+                a_rule_on_a_path_holds_where_its_links_lead,
+                a_grant_for_a_link_is_for_where_it_leads,
+                a_grant_for_test_suites_is_for_these,
+                input_that_came_before_the_answer_is_not_lost,
+                a_client_cannot_answer_where_answers_are_taken_elsewhere,
+                a_cell_cannot_reach_the_socket,
+                an_approver_sees_the_difference_and_rules_over_lasting_grants,
+                a_question_ends_with_its_client,
+                leave_for_an_effect_is_held_like_a_call
+            ],
+            once![
+                each_part_of_a_call_changes_its_digest,
+                floods_cost_no_memory_and_the_session_goes_on,
+                a_session_has_so_many_lasting_grants_and_calls_that_wait_count_as_under_way,
+                a_stranger_with_the_filters_of_the_client_may_not_answer,
+                bad_approvers_harm_only_themselves,
+                a_person_sees_the_end_of_a_call_before_a_key_allows_it,
+                what_drives_the_client_may_not_answer
+            ],
+        ]
+        .concat(),
+    )
+}
 
 /// How long what was not allowed gets to show itself all the same.
 const WATCH: Duration = Duration::from_millis(250);
-const SOON: Duration = Duration::from_secs(10);
 /// More than this a broker never needs, in KiB.
 const MEMORY: u64 = 32 * 1024;
 
 const RELAY: &str = "timeout_s = 20";
-const SEPARATE: &str = "timeout_s = 20\nchannel = \"separate\"";
+/// Approvers of tests are programs.
+const SEPARATE: &str = "timeout_s = 20\nchannel = \"separate\"\nterminal = false";
+/// Approvers are people.
+const AT_A_TERMINAL: &str = "timeout_s = 20\nchannel = \"separate\"";
 
 /// A guided session with this `[approval]`.
 fn guided(world: &World, approval: &str) -> Broker {
@@ -75,174 +116,159 @@ fn assert_nothing(world: &World, marker: &str) {
     assert!(!until(WATCH, there), "something ran that nobody has allowed");
 }
 
-#[test]
-fn an_honest_yes_runs_the_call_and_nothing_runs_before_it() {
-    matrix(|place| {
-        let world = World::new(place);
-        let mut broker = guided(&world, RELAY);
-        let marker = long_sleep();
-        let challenge = ask(&mut broker, 1, evil(&world, &marker));
-        assert_eq!((challenge.risk, challenge.channel), (Risk::High, Channel::Relay));
-        assert_nothing(&world, &marker);
-        broker.send(&ToBroker::Grant(yes(1, &challenge, Extent::Once)));
-        assert!(until(SOON, || !process::with_marker(&marker).is_empty()), "an honest yes did nothing");
-        broker.send(&ToBroker::Cancel { call: 1 });
-        broker.done(1);
-        let challenge = ask(&mut broker, 2, write("file"));
-        assert!(!world.project.join("file").exists());
-        broker.send(&ToBroker::Grant(yes(2, &challenge, Extent::Once)));
-        assert!(matches!(broker.done(2).outcome, Outcome::Answered));
-        assert_eq!(world.get("file"), b"x");
-        // Reading is of low risk.
-        let path = ZonePath::new(Zone::Project, "file").unwrap();
-        let read = broker.call(3, Request::FileRead(FileRead { path, offset: None, limit: None }));
-        assert!(matches!(read.outcome, Outcome::Answered));
-    });
+fn an_honest_yes_runs_the_call_and_nothing_runs_before_it(place: Place) {
+    let world = World::new(place);
+    let mut broker = guided(&world, RELAY);
+    let marker = long_sleep();
+    let challenge = ask(&mut broker, 1, evil(&world, &marker));
+    assert_eq!((challenge.risk, challenge.channel), (Risk::High, Channel::Relay));
+    assert_nothing(&world, &marker);
+    broker.send(&ToBroker::Grant(yes(1, &challenge, Extent::Once)));
+    assert!(until(LIMIT, || !process::with_marker(&marker).is_empty()), "an honest yes did nothing");
+    broker.send(&ToBroker::Cancel { call: 1 });
+    broker.done(1);
+    let challenge = ask(&mut broker, 2, write("file"));
+    assert!(!world.project.join("file").exists());
+    broker.send(&ToBroker::Grant(yes(2, &challenge, Extent::Once)));
+    assert!(matches!(broker.done(2).outcome, Outcome::Answered));
+    assert_eq!(world.get("file"), b"x");
+    // Reading is of low risk.
+    let path = ZonePath::new(Zone::Project, "file").unwrap();
+    let read = broker.call(3, Request::FileRead(FileRead { path, offset: None, limit: None }));
+    assert!(matches!(read.outcome, Outcome::Answered));
 }
 
 /// A text is kept for an effect that somebody has allowed, and not while it waits, nor after a no.
-#[test]
-fn what_was_not_allowed_has_nothing_kept() {
-    matrix(|place| {
-        let world = World::new(place);
-        let mut broker = guided(&world, RELAY);
-        let effect =
-            || Request::Effect(Effect::Added { tool: "deploy".into(), risk: Risk::High, input: "{}".into() });
-        let keep = |broker: &mut Broker, call| {
-            broker.send(&ToBroker::Keep { call, bytes: b"text".into(), last: true });
-            match broker.message() {
-                FromBroker::Kept { call: of, spill } if of == call => spill,
-                other => panic!("{other:?}"),
-            }
-        };
-        ask(&mut broker, 1, effect());
-        assert_eq!(keep(&mut broker, 1), None);
-        broker.send(&ToBroker::Refuse { call: 1 });
-        assert_eq!(kind(&broker.done(1).outcome), Some(ErrorKind::DeniedUser));
-        assert_eq!(keep(&mut broker, 1), None);
-        let challenge = ask(&mut broker, 2, effect());
-        broker.send(&ToBroker::Grant(Grant { nonce: Nonce([9; 16]), ..yes(2, &challenge, Extent::Once) }));
-        ungranted(&mut broker);
-        assert_eq!(keep(&mut broker, 2), None);
-        assert!(!world.central.join("outputs").exists());
-        broker.send(&ToBroker::Grant(yes(2, &challenge, Extent::Once)));
-        assert_eq!(broker.done(2).outcome, Outcome::Granted);
-        assert!(keep(&mut broker, 2).is_some());
-    });
+fn what_was_not_allowed_has_nothing_kept(place: Place) {
+    let world = World::new(place);
+    let mut broker = guided(&world, RELAY);
+    let effect =
+        || Request::Effect(Effect::Added { tool: "deploy".into(), risk: Risk::High, input: "{}".into() });
+    let keep = |broker: &mut Broker, call| {
+        broker.send(&ToBroker::Keep { call, bytes: b"text".into(), last: true });
+        match broker.message() {
+            FromBroker::Kept { call: of, spill } if of == call => spill,
+            other => panic!("{other:?}"),
+        }
+    };
+    ask(&mut broker, 1, effect());
+    assert_eq!(keep(&mut broker, 1), None);
+    broker.send(&ToBroker::Refuse { call: 1 });
+    assert_eq!(kind(&broker.done(1).outcome), Some(ErrorKind::DeniedUser));
+    assert_eq!(keep(&mut broker, 1), None);
+    let challenge = ask(&mut broker, 2, effect());
+    broker.send(&ToBroker::Grant(Grant { nonce: Nonce([9; 16]), ..yes(2, &challenge, Extent::Once) }));
+    ungranted(&mut broker);
+    assert_eq!(keep(&mut broker, 2), None);
+    assert!(!world.central.join("outputs").exists());
+    broker.send(&ToBroker::Grant(yes(2, &challenge, Extent::Once)));
+    assert_eq!(broker.done(2).outcome, Outcome::Granted);
+    assert!(keep(&mut broker, 2).is_some());
 }
 
-#[test]
-fn a_no_and_a_silence_end_the_call_before_it_starts() {
-    matrix(|place| {
-        let world = World::new(place);
-        let mut broker = guided(&world, "timeout_s = 1");
-        let marker = long_sleep();
-        ask(&mut broker, 1, evil(&world, &marker));
-        broker.send(&ToBroker::Refuse { call: 1 });
-        assert_eq!(kind(&broker.done(1).outcome), Some(ErrorKind::DeniedUser));
-        let asked = Instant::now();
-        let late = ask(&mut broker, 2, evil(&world, &marker));
-        assert_eq!(kind(&broker.done(2).outcome), Some(ErrorKind::ApprovalTimeout));
-        let waited = asked.elapsed();
-        assert!(waited >= Duration::from_millis(950) && waited < Duration::from_secs(3), "{waited:?}");
-        broker.send(&ToBroker::Grant(yes(2, &late, Extent::Once)));
-        assert_eq!(ungranted(&mut broker).fault, GrantFault::NotWaiting);
-        ask(&mut broker, 3, write("evil"));
-        broker.send(&ToBroker::Cancel { call: 3 });
-        assert_eq!(kind(&broker.done(3).outcome), Some(ErrorKind::Cancelled));
-        assert_nothing(&world, &marker);
-    });
+fn a_no_and_a_silence_end_the_call_before_it_starts(place: Place) {
+    let world = World::new(place);
+    let mut broker = guided(&world, "timeout_s = 1");
+    let marker = long_sleep();
+    ask(&mut broker, 1, evil(&world, &marker));
+    broker.send(&ToBroker::Refuse { call: 1 });
+    assert_eq!(kind(&broker.done(1).outcome), Some(ErrorKind::DeniedUser));
+    let asked = Instant::now();
+    let late = ask(&mut broker, 2, evil(&world, &marker));
+    assert_eq!(kind(&broker.done(2).outcome), Some(ErrorKind::ApprovalTimeout));
+    let waited = asked.elapsed();
+    // Long before the thirty seconds of a policy that says nothing.
+    assert!((Duration::from_millis(950)..Duration::from_secs(20)).contains(&waited), "{waited:?}");
+    broker.send(&ToBroker::Grant(yes(2, &late, Extent::Once)));
+    assert_eq!(ungranted(&mut broker).fault, GrantFault::NotWaiting);
+    ask(&mut broker, 3, write("evil"));
+    broker.send(&ToBroker::Cancel { call: 3 });
+    assert_eq!(kind(&broker.done(3).outcome), Some(ErrorKind::Cancelled));
+    assert_nothing(&world, &marker);
 }
 
 /// Every grant that is not the one for the call that waits.
-#[test]
-fn a_grant_for_anything_else_is_not_taken() {
-    matrix(|place| {
-        let world = World::new(place);
-        let mut broker = guided(&world, RELAY);
-        let marker = long_sleep();
-        let good = ask(&mut broker, 1, Request::Bash(shell("true")));
-        let bad = ask(&mut broker, 2, evil(&world, &marker));
-        let digest = |number: u8| Digest([number; 32]);
-        let nonce = |number: u8| Nonce([number; 16]);
-        let honest = yes(2, &bad, Extent::Once);
-        let lies = [
-            ("a digest of chance", Grant { digest: digest(7), ..honest }, GrantFault::OtherCall),
-            ("a nonce of chance", Grant { nonce: nonce(7), ..honest }, GrantFault::OtherQuestion),
-            (
-                "nothing but zeros",
-                Grant { digest: digest(0), nonce: nonce(0), ..honest },
-                GrantFault::OtherQuestion,
-            ),
-            (
-                "another call's answer",
-                Grant { call: 2, ..yes(1, &good, Extent::Once) },
-                GrantFault::OtherQuestion,
-            ),
-            ("another call's digest", Grant { digest: good.digest, ..honest }, GrantFault::OtherCall),
-            ("another call's nonce", Grant { nonce: good.nonce, ..honest }, GrantFault::OtherQuestion),
-            (
-                "for the session, with a nonce of chance",
-                Grant { nonce: nonce(1), extent: Extent::Session, ..honest },
-                GrantFault::OtherQuestion,
-            ),
-            (
-                "for the session, another call's",
-                Grant { call: 2, ..yes(1, &good, Extent::Session) },
-                GrantFault::OtherQuestion,
-            ),
-            ("for a call that is none", Grant { call: 99, ..honest }, GrantFault::NotWaiting),
-        ];
-        let mut violations = 0;
-        for (lie, grant, want) in lies {
-            broker.send(&ToBroker::Grant(grant));
-            let not = ungranted(&mut broker);
-            violations += u32::from(want.is_violation());
-            assert_eq!((not.fault, not.violations, not.call), (want, violations, grant.call), "{lie}");
-        }
-        assert_nothing(&world, &marker);
-        broker.send(&ToBroker::Grants);
-        assert!(matches!(broker.message(), FromBroker::Grants(none) if none.is_empty()));
-        // The control: what is granted runs, as it was asked about, and what is not still waits.
-        broker.send(&ToBroker::Grant(yes(1, &good, Extent::Once)));
-        assert!(matches!(broker.done(1).outcome, Outcome::Ran(Ran { ended: Ended::Exited(0), .. })));
-        assert_nothing(&world, &marker);
-        broker.send(&ToBroker::Refuse { call: 2 });
-        assert_eq!(kind(&broker.done(2).outcome), Some(ErrorKind::DeniedUser));
-        println!("{place}: {} lies, none taken", lies.len());
-    });
+fn a_grant_for_anything_else_is_not_taken(place: Place) {
+    let world = World::new(place);
+    let mut broker = guided(&world, RELAY);
+    let marker = long_sleep();
+    let good = ask(&mut broker, 1, Request::Bash(shell("true")));
+    let bad = ask(&mut broker, 2, evil(&world, &marker));
+    let digest = |number: u8| Digest([number; 32]);
+    let nonce = |number: u8| Nonce([number; 16]);
+    let honest = yes(2, &bad, Extent::Once);
+    let lies = [
+        ("a digest of chance", Grant { digest: digest(7), ..honest }, GrantFault::OtherCall),
+        ("a nonce of chance", Grant { nonce: nonce(7), ..honest }, GrantFault::OtherQuestion),
+        (
+            "nothing but zeros",
+            Grant { digest: digest(0), nonce: nonce(0), ..honest },
+            GrantFault::OtherQuestion,
+        ),
+        (
+            "another call's answer",
+            Grant { call: 2, ..yes(1, &good, Extent::Once) },
+            GrantFault::OtherQuestion,
+        ),
+        ("another call's digest", Grant { digest: good.digest, ..honest }, GrantFault::OtherCall),
+        ("another call's nonce", Grant { nonce: good.nonce, ..honest }, GrantFault::OtherQuestion),
+        (
+            "for the session, with a nonce of chance",
+            Grant { nonce: nonce(1), extent: Extent::Session, ..honest },
+            GrantFault::OtherQuestion,
+        ),
+        (
+            "for the session, another call's",
+            Grant { call: 2, ..yes(1, &good, Extent::Session) },
+            GrantFault::OtherQuestion,
+        ),
+        ("for a call that is none", Grant { call: 99, ..honest }, GrantFault::NotWaiting),
+    ];
+    let mut violations = 0;
+    for (lie, grant, want) in lies {
+        broker.send(&ToBroker::Grant(grant));
+        let not = ungranted(&mut broker);
+        violations += u32::from(want.is_violation());
+        assert_eq!((not.fault, not.violations, not.call), (want, violations, grant.call), "{lie}");
+    }
+    assert_nothing(&world, &marker);
+    broker.send(&ToBroker::Grants);
+    assert!(matches!(broker.message(), FromBroker::Grants(none) if none.is_empty()));
+    // The control: what is granted runs, as it was asked about, and what is not still waits.
+    broker.send(&ToBroker::Grant(yes(1, &good, Extent::Once)));
+    assert!(matches!(broker.done(1).outcome, Outcome::Ran(Ran { ended: Ended::Exited(0), .. })));
+    assert_nothing(&world, &marker);
+    broker.send(&ToBroker::Refuse { call: 2 });
+    assert_eq!(kind(&broker.done(2).outcome), Some(ErrorKind::DeniedUser));
+    println!("{place}: {} lies, none taken", lies.len());
 }
 
 /// A yes is for one question: neither the same call again nor another one under its number runs by it.
-#[test]
-fn a_grant_is_used_once() {
-    matrix(|place| {
-        let world = World::new(place);
-        let mut broker = guided(&world, RELAY);
-        let (marker, mut replays) = (long_sleep(), 0);
-        let first = ask(&mut broker, 1, Request::Bash(shell("true")));
-        let grant = yes(1, &first, Extent::Once);
+fn a_grant_is_used_once(place: Place) {
+    let world = World::new(place);
+    let mut broker = guided(&world, RELAY);
+    let (marker, mut replays) = (long_sleep(), 0);
+    let first = ask(&mut broker, 1, Request::Bash(shell("true")));
+    let grant = yes(1, &first, Extent::Once);
+    broker.send(&ToBroker::Grant(grant));
+    broker.done(1);
+    for request in [Request::Bash(shell("true")), evil(&world, &marker), write("evil")] {
         broker.send(&ToBroker::Grant(grant));
-        broker.done(1);
-        for request in [Request::Bash(shell("true")), evil(&world, &marker), write("evil")] {
-            broker.send(&ToBroker::Grant(grant));
-            assert_eq!(ungranted(&mut broker).fault, GrantFault::NotWaiting);
-            let again = ask(&mut broker, 1, request.clone());
-            assert_ne!(again.nonce, first.nonce);
-            assert_eq!(again.digest == first.digest, request == Request::Bash(shell("true")));
-            broker.send(&ToBroker::Grant(grant));
-            assert_eq!(ungranted(&mut broker).fault, GrantFault::OtherQuestion);
-            broker.send(&ToBroker::Cancel { call: 1 });
-            assert_eq!(kind(&broker.done(1).outcome), Some(ErrorKind::Cancelled));
-            replays += 2;
-        }
-        assert_nothing(&world, &marker);
-        println!("{place}: {replays} replays, none taken");
-    });
+        assert_eq!(ungranted(&mut broker).fault, GrantFault::NotWaiting);
+        let again = ask(&mut broker, 1, request.clone());
+        assert_ne!(again.nonce, first.nonce);
+        assert_eq!(again.digest == first.digest, request == Request::Bash(shell("true")));
+        broker.send(&ToBroker::Grant(grant));
+        assert_eq!(ungranted(&mut broker).fault, GrantFault::OtherQuestion);
+        broker.send(&ToBroker::Cancel { call: 1 });
+        assert_eq!(kind(&broker.done(1).outcome), Some(ErrorKind::Cancelled));
+        replays += 2;
+    }
+    assert_nothing(&world, &marker);
+    println!("{place}: {replays} replays, none taken");
 }
 
 /// The digest is of everything that decides what runs.
-#[test]
 fn each_part_of_a_call_changes_its_digest() {
     let world = World::new(Place::any());
     let mut broker = guided(&world, RELAY);
@@ -269,113 +295,251 @@ fn each_part_of_a_call_changes_its_digest() {
     assert_ne!(digest(&mut other, 1, &requests[0]), digests[0], "two sessions have one digest");
 }
 
-#[test]
-fn a_grant_for_the_session_covers_its_rule_and_tool_until_it_is_revoked() {
-    matrix(|place| {
-        let world = World::new(place);
-        let mut broker = guided(&world, RELAY);
-        let first = ask(&mut broker, 1, Request::Bash(shell("true")));
-        broker.send(&ToBroker::Grant(yes(1, &first, Extent::Session)));
-        broker.done(1);
-        assert!(matches!(broker.call(2, Request::Bash(shell("exit 3"))).outcome, Outcome::Ran(_)));
-        // Another tool is asked about though the rule is the same.
-        ask(&mut broker, 3, write("evil"));
-        broker.send(&ToBroker::Cancel { call: 3 });
-        broker.done(3);
-        broker.send(&ToBroker::Grants);
-        let FromBroker::Grants(standing) = broker.message() else { panic!("no list") };
-        assert_eq!(standing.len(), 1);
-        assert_eq!((standing[0].tool.as_str(), standing[0].calls), ("bash", 2));
-        assert_eq!(standing[0].rule, first.rule);
-        broker.send(&ToBroker::Revoke { grant: 77 });
-        assert!(matches!(broker.message(), FromBroker::Grants(one) if one.len() == 1));
-        broker.send(&ToBroker::Revoke { grant: standing[0].grant });
-        assert!(matches!(broker.message(), FromBroker::Grants(none) if none.is_empty()));
-        let marker = long_sleep();
-        ask(&mut broker, 4, evil(&world, &marker));
-        assert_nothing(&world, &marker);
-    });
+fn a_grant_for_the_session_covers_its_rule_and_tool_until_it_is_revoked(place: Place) {
+    let world = World::new(place);
+    let mut broker = guided(&world, RELAY);
+    let first = ask(&mut broker, 1, Request::Bash(shell("true")));
+    broker.send(&ToBroker::Grant(yes(1, &first, Extent::Session)));
+    broker.done(1);
+    assert!(matches!(broker.call(2, Request::Bash(shell("exit 3"))).outcome, Outcome::Ran(_)));
+    // Another tool is asked about though the rule is the same.
+    ask(&mut broker, 3, write("evil"));
+    broker.send(&ToBroker::Cancel { call: 3 });
+    broker.done(3);
+    broker.send(&ToBroker::Grants);
+    let FromBroker::Grants(standing) = broker.message() else { panic!("no list") };
+    assert_eq!(standing.len(), 1);
+    assert_eq!((standing[0].tool.as_str(), standing[0].calls), ("bash", 2));
+    assert_eq!(standing[0].rule, first.rule);
+    broker.send(&ToBroker::Revoke { grant: 77 });
+    assert!(matches!(broker.message(), FromBroker::Grants(one) if one.len() == 1));
+    broker.send(&ToBroker::Revoke { grant: standing[0].grant });
+    assert!(matches!(broker.message(), FromBroker::Grants(none) if none.is_empty()));
+    let marker = long_sleep();
+    ask(&mut broker, 4, evil(&world, &marker));
+    assert_nothing(&world, &marker);
 }
 
 /// A yes for the session to something harmless about which a rule is in doubt, or that is only a part of a call.
-#[test]
-fn a_grant_for_the_session_reaches_nothing_that_was_not_asked_about() {
-    matrix(|place| {
-        let world = World::new(place);
-        let mut broker = guided(&world, RELAY);
-        let bash = |text: &str| Request::Bash(shell(text));
-        let rule_of = |text: &str, call, broker: &mut Broker| {
-            let challenge = ask(broker, call, bash(text));
-            broker.send(&ToBroker::Refuse { call });
-            broker.done(call);
-            challenge.rule
+fn a_grant_for_the_session_reaches_nothing_that_was_not_asked_about(place: Place) {
+    let world = World::new(place);
+    let mut broker = guided(&world, RELAY);
+    let bash = |text: &str| Request::Bash(shell(text));
+    let rule_of = |text: &str, call, broker: &mut Broker| {
+        let challenge = ask(broker, call, bash(text));
+        broker.send(&ToBroker::Refuse { call });
+        broker.done(call);
+        challenge.rule
+    };
+    let sure = rule_of("git push", 1, &mut broker);
+    for (call, harmless) in (2..).zip(["env true", "true; git push --help"]) {
+        let challenge = ask(&mut broker, call, bash(harmless));
+        assert_eq!((challenge.covers, &challenge.rule), (Coverage::Call, &sure), "{harmless}");
+        broker.send(&ToBroker::Grant(yes(call, &challenge, Extent::Session)));
+        broker.done(call);
+    }
+    let marker = long_sleep();
+    let file = world.project.join("evil").display().to_string();
+    for (call, evil) in (10..).zip([
+        "git push --force".to_owned(),
+        format!("env touch {file}"),
+        format!("touch {file}; git push --help"),
+        format!("find . -exec touch {file} \\;"),
+        format!("env true; sleep {marker}"),
+        format!("PATH=. git push; touch {file}"),
+    ]) {
+        rule_of(&evil, call, &mut broker);
+    }
+    assert_nothing(&world, &marker);
+    // The very same runs, and a rule that is sure is granted as a rule: the same lies have no hold there.
+    assert!(matches!(broker.call(30, bash("env true")).outcome, Outcome::Ran(_)));
+    let push = ask(&mut broker, 31, bash("git push"));
+    assert_eq!(push.covers, Coverage::Rule);
+    broker.send(&ToBroker::Grant(yes(31, &push, Extent::Session)));
+    broker.done(31);
+    assert!(matches!(broker.call(32, bash("git push --dry-run")).outcome, Outcome::Ran(_)));
+    for (call, evil) in (40..).zip([format!("git push; touch {file}"), format!("./git push {file}")]) {
+        rule_of(&evil, call, &mut broker);
+    }
+    broker.send(&ToBroker::Grants);
+    let FromBroker::Grants(standing) = broker.message() else { panic!("no list") };
+    let only: Vec<_> = standing.iter().map(|one| (one.only.is_some(), one.calls)).collect();
+    assert_eq!(only, [(true, 2), (true, 1), (false, 2)]);
+    assert_nothing(&world, &marker);
+}
+
+/// What a call is sent while it runs is in no digest: a yes for the session to `bash -s` would be one to any command.
+fn a_grant_for_the_session_covers_no_other_input(place: Place) {
+    let world = World::new(place);
+    let mut broker = guided(&world, RELAY);
+    let fed = || Request::Bash(Bash { stdin: Stdin::Stream, ..shell("bash -s") });
+    let size = broker_protocol::Terminal { rows: 24, columns: 80, term: "dumb".into() };
+    let terminal = || Request::Bash(Bash { stdin: Stdin::Terminal(size.clone()), ..shell("bash") });
+    for (call, request, text) in [(1, fed(), "exit 7\n"), (2, terminal(), "exit 7\n")] {
+        let challenge = ask(&mut broker, call, request);
+        assert_eq!(challenge.covers, Coverage::Once);
+        broker.send(&ToBroker::Input { call, bytes: text.into() });
+        broker.send(&ToBroker::Grant(yes(call, &challenge, Extent::Session)));
+        let Outcome::Ran(ran) = broker.done(call).outcome else { panic!("call {call} did not run") };
+        assert_eq!(ran.ended, Ended::Exited(7));
+    }
+    broker.send(&ToBroker::Grants);
+    assert!(matches!(broker.message(), FromBroker::Grants(standing) if standing.is_empty()));
+    // The control: without input a yes for the session is one for the rule's other calls.
+    let challenge = ask(&mut broker, 3, Request::Bash(shell("true")));
+    assert_eq!(challenge.covers, Coverage::Rule);
+    broker.send(&ToBroker::Grant(yes(3, &challenge, Extent::Session)));
+    broker.done(3);
+    let other = broker.call(4, Request::Bash(shell("exit 5")));
+    assert!(matches!(other.outcome, Outcome::Ran(ran) if ran.ended == Ended::Exited(5)));
+    let touch = format!("touch '{}'\n", world.project.join("evil").display());
+    for (call, request) in [(5, fed()), (6, terminal())] {
+        ask(&mut broker, call, request);
+        broker.send(&ToBroker::Input { call, bytes: touch.clone().into_bytes() });
+    }
+    assert_nothing(&world, &long_sleep());
+}
+
+/// `docs/**` is allowed and `src/**` denied, and a link of the repository gives each file another name.
+fn a_rule_on_a_path_holds_where_its_links_lead(place: Place) {
+    let world = World::new(place);
+    let mut broker = linked(&world);
+    let at = |name: &str| ZonePath::new(Zone::Project, name).unwrap();
+    let read = |name: &str| Request::FileRead(FileRead { path: at(name), offset: None, limit: None });
+    let allowed = [write("docs/new"), read("docs/in"), write("docs/in")];
+    for (call, request) in (1..).zip(allowed) {
+        assert_eq!(broker.call(call, request).outcome, Outcome::Answered, "the control");
+    }
+    assert_eq!(world.get("docs/inner"), b"x");
+    let denied =
+        |request: Request, call, broker: &mut Broker| match broker.call(call, request.clone()).outcome {
+            Outcome::Refused(refused) => refused,
+            other => panic!("{request:?}: {other:?}"),
         };
-        let sure = rule_of("git push", 1, &mut broker);
-        for (call, harmless) in (2..).zip(["env true", "true; git push --help"]) {
-            let challenge = ask(&mut broker, call, bash(harmless));
-            assert_eq!((challenge.only, &challenge.rule), (true, &sure), "{harmless}");
-            broker.send(&ToBroker::Grant(yes(call, &challenge, Extent::Session)));
-            broker.done(call);
-        }
-        let marker = long_sleep();
-        let file = world.project.join("evil").display().to_string();
-        for (call, evil) in (10..).zip([
-            "git push --force".to_owned(),
-            format!("env touch {file}"),
-            format!("touch {file}; git push --help"),
-            format!("find . -exec touch {file} \\;"),
-            format!("env true; sleep {marker}"),
-            format!("PATH=. git push; touch {file}"),
-        ]) {
-            rule_of(&evil, call, &mut broker);
-        }
-        assert_nothing(&world, &marker);
-        // The very same runs, and a rule that is sure is granted as a rule: the same lies have no hold there.
-        assert!(matches!(broker.call(30, bash("env true")).outcome, Outcome::Ran(_)));
-        let push = ask(&mut broker, 31, bash("git push"));
-        assert!(!push.only);
-        broker.send(&ToBroker::Grant(yes(31, &push, Extent::Session)));
-        broker.done(31);
-        assert!(matches!(broker.call(32, bash("git push --dry-run")).outcome, Outcome::Ran(_)));
-        for (call, evil) in (40..).zip([format!("git push; touch {file}"), format!("./git push {file}")]) {
-            rule_of(&evil, call, &mut broker);
-        }
-        broker.send(&ToBroker::Grants);
-        let FromBroker::Grants(standing) = broker.message() else { panic!("no list") };
-        let only: Vec<_> = standing.iter().map(|one| (one.only.is_some(), one.calls)).collect();
-        assert_eq!(only, [(true, 2), (true, 1), (false, 2)]);
-        assert_nothing(&world, &marker);
-    });
+    let rule = denied(write("src/y"), 10, &mut broker).rule;
+    let edit = Edit { old: "safe".into(), new: "evil".into(), occurrence: Occurrence::Only };
+    let edit = FileEdit { path: at("docs/x"), edits: vec![edit], expected_sha256: None };
+    let list = |name: &str| Request::FileList(FileList { path: at(name), depth: 1, hidden: true, limit: 9 });
+    let glob = |name: &str, pattern: &str| {
+        let (path, pattern) = (at(name), pattern.to_owned());
+        Request::Glob(Glob { path, pattern, hidden: true, ignored: true, limit: 9 })
+    };
+    let attacks = [
+        write("docs/x"),
+        write("docs/s/new"),
+        Request::FileEdit(edit),
+        read("docs/x"),
+        read("docs/s/main.sh"),
+        Request::FileBytes(FileBytes { path: at("docs/x"), offset: 0, limit: 9 }),
+        list("docs/s/sub"),
+        glob("docs/s/sub", "*"),
+        glob("docs", "s/sub/*"),
+        glob("docs/loop", "s/sub/*"),
+        grep("docs/s/sub"),
+        grep("docs/x"),
+    ];
+    for (call, attack) in (20..).zip(attacks) {
+        let refused = denied(attack, call, &mut broker);
+        assert_eq!(refused.rule, rule);
+        assert!(refused.why.contains("src"), "{refused:?}");
+    }
+    assert_eq!(world.get("src/main.sh"), b"safe\n");
+    assert!(!world.project.join("src/new").exists());
+}
+
+/// A yes to a link is one to the file that was named, and not to what the link names later.
+fn a_grant_for_a_link_is_for_where_it_leads(place: Place) {
+    let world = World::new(place);
+    let mut broker = linked(&world);
+    for (call, name) in [(1, "docs/o"), (2, "docs/p")] {
+        let path = ZonePath::new(Zone::Project, name).unwrap();
+        let read = Request::FileRead(FileRead { path, offset: None, limit: None });
+        assert_eq!(broker.call(call, read).outcome, Outcome::Answered);
+    }
+    let challenge = ask(&mut broker, 3, write("docs/o"));
+    assert!(challenge.why.contains("other/one"), "{challenge:?}");
+    assert_eq!((challenge.covers, world.get("other/one")), (Coverage::Call, b"1\n".to_vec()));
+    broker.send(&ToBroker::Grant(yes(3, &challenge, Extent::Session)));
+    assert_eq!(broker.done(3).outcome, Outcome::Answered);
+    assert_eq!(world.get("other/one"), b"x");
+    // The control: the same again needs no answer.
+    assert_eq!(broker.call(4, write("docs/o")).outcome, Outcome::Answered);
+    fs::remove_file(world.project.join("docs/o")).unwrap();
+    symlink("../other/two", world.project.join("docs/o")).unwrap();
+    let other = ask(&mut broker, 5, write("docs/o"));
+    assert!(other.why.contains("other/two") && other.digest != challenge.digest, "{other:?}");
+    // One that changes while it is asked about is asked about again.
+    fs::remove_file(world.project.join("docs/o")).unwrap();
+    symlink("../src/main.sh", world.project.join("docs/o")).unwrap();
+    broker.send(&ToBroker::Grant(yes(5, &other, Extent::Once)));
+    assert!(
+        matches!(broker.done(5).outcome, Outcome::Refused(refused) if refused.why.contains("src/main.sh"))
+    );
+    assert_eq!((world.get("other/two"), world.get("src/main.sh")), (b"2\n".to_vec(), b"safe\n".to_vec()));
+}
+
+/// A guided session in a project with links, under rules on paths.
+fn linked(world: &World) -> Broker {
+    for (name, text) in [
+        ("src/main.sh", "safe\n"),
+        ("src/sub/a", "a\n"),
+        ("docs/inner", "in\n"),
+        ("other/one", "1\n"),
+        ("other/two", "2\n"),
+    ] {
+        world.put(name, text);
+    }
+    let links = [
+        ("docs/x", "../src/main.sh"),
+        ("docs/s", "../src"),
+        ("docs/in", "inner"),
+        ("docs/loop", "."),
+        ("docs/o", "../other/one"),
+        ("docs/p", "../other/two"),
+    ];
+    links.iter().for_each(|(name, target)| symlink(target, world.project.join(name)).unwrap());
+    let rules = "[[rule]]\ntool = \"*\"\naction = \"allow\"\nwhy = \"w\"\nwhen = [{ param = \"path\", matches = \"docs/**\" }]\n";
+    let deny = rules.replace("allow", "deny").replace("docs", "src");
+    guided(world, &format!("{RELAY}\n{deny}{rules}"))
+}
+
+fn grep(name: &str) -> Request {
+    Request::Grep(Grep {
+        pattern: ".".into(),
+        literal: false,
+        ignore_case: false,
+        path: ZonePath::new(Zone::Project, name).unwrap(),
+        include: None,
+        ignored: true,
+        context: 0,
+        limit: 100,
+        sort: GrepSort::Path,
+    })
 }
 
 /// A test suite is known by its command: a yes to it is none to a command beside it, and no client can call another one so.
-#[test]
-fn a_grant_for_test_suites_is_for_these() {
-    matrix(|place| {
-        let world = World::new(place);
-        let mut broker = guided(&world, RELAY);
-        let suite = |framework: Framework| Request::Bash(Bash { command: framework.command(), ..shell("") });
-        let auto = ask(&mut broker, 1, suite(Framework::Auto));
-        assert_eq!((&*auto.rule, auto.only), ("trust:guided", false));
-        broker.send(&ToBroker::Grant(yes(1, &auto, Extent::Session)));
-        broker.done(1);
-        broker.send(&ToBroker::Grants);
-        let FromBroker::Grants(standing) = broker.message() else { panic!("no list") };
-        assert_eq!(&*standing[0].tool, "run_tests");
-        assert!(matches!(broker.call(2, suite(Framework::Npm)).outcome, Outcome::Ran(_)));
-        let marker = long_sleep();
-        ask(&mut broker, 3, evil(&world, &marker));
-        let longer =
-            vec![b"npm".to_vec().into(), b"test".to_vec().into(), b"--ignore-scripts".to_vec().into()];
-        ask(&mut broker, 4, Request::Bash(Bash { command: Command::Arguments(longer), ..shell("") }));
-        let (tool, input) = ("run_tests".to_owned(), "{}".to_owned());
-        let named = Request::Effect(Effect::Added { tool, risk: Risk::High, input });
-        assert_eq!(kind(&broker.call(5, named).outcome), Some(ErrorKind::InvalidInput));
-        assert_nothing(&world, &marker);
-    });
+fn a_grant_for_test_suites_is_for_these(place: Place) {
+    let world = World::new(place);
+    let mut broker = guided(&world, RELAY);
+    let suite = |framework: Framework| Request::Bash(Bash { command: framework.command(), ..shell("") });
+    let auto = ask(&mut broker, 1, suite(Framework::Auto));
+    assert_eq!((&*auto.rule, auto.covers), ("trust:guided", Coverage::Rule));
+    broker.send(&ToBroker::Grant(yes(1, &auto, Extent::Session)));
+    broker.done(1);
+    broker.send(&ToBroker::Grants);
+    let FromBroker::Grants(standing) = broker.message() else { panic!("no list") };
+    assert_eq!(&*standing[0].tool, "run_tests");
+    assert!(matches!(broker.call(2, suite(Framework::Npm)).outcome, Outcome::Ran(_)));
+    let marker = long_sleep();
+    ask(&mut broker, 3, evil(&world, &marker));
+    let longer = vec![b"npm".to_vec().into(), b"test".to_vec().into(), b"--ignore-scripts".to_vec().into()];
+    ask(&mut broker, 4, Request::Bash(Bash { command: Command::Arguments(longer), ..shell("") }));
+    let (tool, input) = ("run_tests".to_owned(), "{}".to_owned());
+    let named = Request::Effect(Effect::Added { tool, risk: Risk::High, input });
+    assert_eq!(kind(&broker.call(5, named).outcome), Some(ErrorKind::InvalidInput));
+    assert_nothing(&world, &marker);
 }
 
-#[test]
 fn floods_cost_no_memory_and_the_session_goes_on() {
     let world = World::new(Place::any());
     let mut broker = guided(&world, RELAY);
@@ -422,7 +586,6 @@ fn floods_cost_no_memory_and_the_session_goes_on() {
     println!("{} forged grants, {refused} of 38 large calls refused, {peak} KiB", rounds * each);
 }
 
-#[test]
 fn a_session_has_so_many_lasting_grants_and_calls_that_wait_count_as_under_way() {
     let world = World::new(Place::any());
     let mut broker = guided(&world, RELAY);
@@ -450,56 +613,50 @@ fn a_session_has_so_many_lasting_grants_and_calls_that_wait_count_as_under_way()
 }
 
 /// Input and the end of input come before the answer, and reach the command after it.
-#[test]
-fn input_that_came_before_the_answer_is_not_lost() {
-    matrix(|place| {
-        let world = World::new(place);
-        let mut broker = guided(&world, RELAY);
-        let cat = Request::Bash(Bash { stdin: Stdin::Stream, ..shell("cat") });
-        let challenge = ask(&mut broker, 1, cat);
-        broker.send(&ToBroker::Input { call: 1, bytes: b"early".into() });
-        broker.send(&ToBroker::InputEnd { call: 1 });
-        broker.send(&ToBroker::Grant(yes(1, &challenge, Extent::Once)));
-        match broker.done(1).outcome {
-            Outcome::Ran(ran) => assert_eq!(ran.output.head, b"early"),
-            other => panic!("{other:?}"),
-        }
-    });
+fn input_that_came_before_the_answer_is_not_lost(place: Place) {
+    let world = World::new(place);
+    let mut broker = guided(&world, RELAY);
+    let cat = Request::Bash(Bash { stdin: Stdin::Stream, ..shell("cat") });
+    let challenge = ask(&mut broker, 1, cat);
+    broker.send(&ToBroker::Input { call: 1, bytes: b"early".into() });
+    broker.send(&ToBroker::InputEnd { call: 1 });
+    broker.send(&ToBroker::Grant(yes(1, &challenge, Extent::Once)));
+    match broker.done(1).outcome {
+        Outcome::Ran(ran) => assert_eq!(ran.output.head, b"early"),
+        other => panic!("{other:?}"),
+    }
 }
 
 /// With a channel of its own, the client's most honest yes is a lie.
-#[test]
-fn a_client_cannot_answer_where_answers_are_taken_elsewhere() {
-    matrix(|place| {
-        let world = World::new(place);
-        let mut broker = guided(&world, SEPARATE);
-        let marker = long_sleep();
-        let challenge = ask(&mut broker, 1, evil(&world, &marker));
-        assert_eq!(challenge.channel, Channel::Separate);
-        let mut lies = 0;
-        for extent in [Extent::Once, Extent::Session] {
-            broker.send(&ToBroker::Grant(yes(1, &challenge, extent)));
-            let not = ungranted(&mut broker);
-            lies += 1;
-            assert_eq!((not.fault, not.violations), (GrantFault::OtherChannel, lies));
-        }
-        broker.send(&ToBroker::Refuse { call: 1 });
-        assert_eq!(ungranted(&mut broker).fault, GrantFault::OtherChannel);
-        // The socket is there, and the client may use it as little as what it starts.
-        let socket = sockets(&world).remove(0);
-        assert!(refusal(UnixStream::connect(&socket), place).is_some(), "the client may approve");
-        let started = run(&mut dressed(&world, approve(&world)), SOON);
-        assert!(started.errors().contains("own client may not answer"), "{}", started.errors());
-        assert_nothing(&world, &marker);
-        // The control: a stranger to the client sees all of the call, and its yes counts.
-        let mut approver = Approver::start(&world);
-        let shown = approver.answer("once");
-        assert!(shown["body"][0].as_str().unwrap().contains(&marker), "{shown}");
-        assert!(until(SOON, || !process::with_marker(&marker).is_empty()), "an approver's yes did nothing");
-        broker.send(&ToBroker::Cancel { call: 1 });
-        broker.done(1);
-        println!("{place}: {} answers of the client's and 2 connections, none taken", lies + 1);
-    });
+fn a_client_cannot_answer_where_answers_are_taken_elsewhere(place: Place) {
+    let world = World::new(place);
+    let mut broker = guided(&world, SEPARATE);
+    let marker = long_sleep();
+    let challenge = ask(&mut broker, 1, evil(&world, &marker));
+    assert_eq!(challenge.channel, Channel::Separate);
+    let mut lies = 0;
+    for extent in [Extent::Once, Extent::Session] {
+        broker.send(&ToBroker::Grant(yes(1, &challenge, extent)));
+        let not = ungranted(&mut broker);
+        lies += 1;
+        assert_eq!((not.fault, not.violations), (GrantFault::OtherChannel, lies));
+    }
+    broker.send(&ToBroker::Refuse { call: 1 });
+    assert_eq!(ungranted(&mut broker).fault, GrantFault::OtherChannel);
+    // The socket is there, and the client may use it as little as what it starts.
+    let socket = sockets(&world).remove(0);
+    assert!(refusal(UnixStream::connect(&socket), place).is_some(), "the client may approve");
+    let started = run(&mut dressed(&world, approve(&world)), LIMIT);
+    assert!(started.errors().contains("own client may not answer"), "{}", started.errors());
+    assert_nothing(&world, &marker);
+    // The control: a stranger to the client sees all of the call, and its yes counts.
+    let mut approver = Approver::start(&world);
+    let rendered = approver.answer("once");
+    assert!(rendered["body"][0].as_str().unwrap().contains(&marker), "{rendered}");
+    assert!(until(LIMIT, || !process::with_marker(&marker).is_empty()), "an approver's yes did nothing");
+    broker.send(&ToBroker::Cancel { call: 1 });
+    broker.done(1);
+    println!("{place}: {} answers of the client's and 2 connections, none taken", lies + 1);
 }
 
 /// `lazaret approve --list` as a child of the test.
@@ -515,7 +672,7 @@ fn refusal(connected: std::io::Result<UnixStream>, place: Place) -> Option<Strin
         Ok(stream) => stream,
         Err(error) => return Some(format!("{place}: {error}")),
     };
-    stream.set_read_timeout(Some(SOON)).unwrap();
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
     let mut hello = Vec::new();
     encode(&FromApprover::Hello(Hello::ours(None)), &mut hello).unwrap();
     // It may have been closed already, with a word before.
@@ -537,7 +694,6 @@ fn refusal(connected: std::io::Result<UnixStream>, place: Place) -> Option<Strin
 }
 
 /// What a confined client makes it cannot get rid of its filters, however it hides where it comes from.
-#[test]
 fn a_stranger_with_the_filters_of_the_client_may_not_answer() {
     for place in Place::all() {
         let world = World::new(place);
@@ -552,7 +708,7 @@ fn a_stranger_with_the_filters_of_the_client_may_not_answer() {
         let mut filtered = world.host(programs::path("without-namespaces"));
         filtered.arg(programs::path("without-namespaces")).arg(programs::path("lazaret"));
         let mut liar = Approver::start_by(&world, filtered);
-        let over = liar.event("over", SOON).expect("the liar was not sent away");
+        let over = liar.event("over", LIMIT).expect("the liar was not sent away");
         assert!(over["message"].as_str().unwrap().contains("confined like"), "{over}");
         assert!(!world.project.join("evil").exists());
         let mut honest = Approver::start(&world);
@@ -560,38 +716,34 @@ fn a_stranger_with_the_filters_of_the_client_may_not_answer() {
         let finished = running_end(&mut running);
         assert!(finished, "an honest yes did nothing");
         assert!(world.project.join("evil").exists());
-        running.finish(SOON).success();
+        running.finish(LIMIT).success();
     }
 }
 
 fn running_end(running: &mut process::Running) -> bool {
-    process::wait(&mut running.child, SOON).is_some_and(|status| status.success())
+    process::wait(&mut running.child, LIMIT).is_some_and(|status| status.success())
 }
 
 /// What runs in a cell reaches the socket in neither tier; the same program reaches it outside.
-#[test]
-fn a_cell_cannot_reach_the_socket() {
+fn a_cell_cannot_reach_the_socket(place: Place) {
     const KNOCK: &str = "import socket,sys\ns=socket.socket(socket.AF_UNIX)\ns.settimeout(5)\n\
                          s.connect(sys.argv[1])\nprint('GOT')\n";
-    matrix(|place| {
-        let world = World::new(place);
-        let mut broker = guided(&world, SEPARATE);
-        world.put("knock.py", KNOCK);
-        let socket = sockets(&world).remove(0);
-        let mut outside = world.host("python3");
-        assert!(run(outside.arg(world.project.join("knock.py")).arg(&socket), SOON).text().contains("GOT"));
-        let knock = format!("python3 knock.py '{}' 2>&1", socket.display());
-        ask(&mut broker, 1, Request::Bash(shell(&knock)));
-        let mut approver = Approver::start(&world);
-        approver.answer("once");
-        let Outcome::Ran(ran) = broker.done(1).outcome else { panic!("the knock did not run") };
-        let said = String::from_utf8_lossy(&ran.output.head).into_owned();
-        assert!(!said.contains("GOT") && said.contains("Error"), "{said}");
-    });
+    let world = World::new(place);
+    let mut broker = guided(&world, SEPARATE);
+    world.put("knock.py", KNOCK);
+    let socket = sockets(&world).remove(0);
+    let mut outside = world.host("python3");
+    assert!(run(outside.arg(world.project.join("knock.py")).arg(&socket), LIMIT).text().contains("GOT"));
+    let knock = format!("python3 knock.py '{}' 2>&1", socket.display());
+    ask(&mut broker, 1, Request::Bash(shell(&knock)));
+    let mut approver = Approver::start(&world);
+    approver.answer("once");
+    let Outcome::Ran(ran) = broker.done(1).outcome else { panic!("the knock did not run") };
+    let printed = String::from_utf8_lossy(&ran.output.head).into_owned();
+    assert!(!printed.contains("GOT") && printed.contains("Error"), "{printed}");
 }
 
 /// An approver that breaks the rules, or does not read, is cut off; the session and other approvers do not notice.
-#[test]
 fn bad_approvers_harm_only_themselves() {
     const LIAR: &str = r#"
 import os, socket, struct, sys, time
@@ -648,7 +800,7 @@ except OSError: print('closed')
         let mut running = process::Running::start(&mut liar);
         running.child.stdin.take().unwrap().write_all(format!("{hex}\n").as_bytes()).unwrap();
         running.wait_for(want, Duration::from_secs(20));
-        running.finish(SOON);
+        running.finish(LIMIT);
         let peak = figure(broker.pid(), "status", "VmHWM").unwrap();
         assert!(peak < MEMORY, "{how}: the broker has taken {peak} KiB");
         counted += 1;
@@ -663,48 +815,42 @@ except OSError: print('closed')
 }
 
 /// What an approver is shown of a write is the difference to the file as it is; its lasting grant is listed and revoked.
-#[test]
-fn an_approver_sees_the_difference_and_rules_over_lasting_grants() {
-    matrix(|place| {
-        let world = World::new(place);
-        world.put("file", "one\ntwo\n");
-        let mut broker = guided(&world, SEPARATE);
-        let path = ZonePath::new(Zone::Project, "file").unwrap();
-        let unread = ask_to_write(&mut broker, &world);
-        // That a person has looked does not mean that the session has read.
-        assert!(unread.contains("has not been read"), "{unread}");
-        let read = FileRead { path: path.clone(), offset: None, limit: None };
-        assert!(matches!(broker.call(9, Request::FileRead(read)).outcome, Outcome::Answered));
-        let content = "one\n2\u{202e}\n".as_bytes().to_vec();
-        let request = Request::FileWrite(FileWrite { path, content, overwrite: true, expected_sha256: None });
-        ask(&mut broker, 1, request);
-        let mut approver = Approver::start(&world);
-        let shown = approver.answer("session");
-        assert_eq!(shown["body"], json!(["@@ -1,2 +1,2 @@", " one", "-two", "+2\\u{202e}"]), "{shown}");
-        assert!(matches!(broker.done(1).outcome, Outcome::Answered));
-        let again = broker.call(2, write("other"));
-        assert!(matches!(again.outcome, Outcome::Answered), "{again:?}");
-        approver.send(&json!({ "session": shown["session"], "grants": true }));
-        let list = approver.event("grants", SOON).unwrap();
-        assert_eq!(
-            (&list["grants"][0]["tool"], &list["grants"][0]["calls"]),
-            (&json!("file_write"), &json!(2))
-        );
-        approver.send(&json!({ "session": shown["session"], "revoke": list["grants"][0]["grant"] }));
-        assert_eq!(approver.event("grants", SOON).unwrap()["grants"], json!([]));
-        ask(&mut broker, 3, write("evil"));
-        approver.answer("no");
-        assert_eq!(kind(&broker.done(3).outcome), Some(ErrorKind::DeniedUser));
-        assert!(!world.project.join("evil").exists());
-        drop(broker);
-        assert!(
-            until(SOON, || !sockets(&world).first().is_some_and(|socket| socket.exists())),
-            "a socket is left"
-        );
-    });
+fn an_approver_sees_the_difference_and_rules_over_lasting_grants(place: Place) {
+    let world = World::new(place);
+    world.put("file", "one\ntwo\n");
+    let mut broker = guided(&world, SEPARATE);
+    let path = ZonePath::new(Zone::Project, "file").unwrap();
+    let unread = ask_to_write(&mut broker, &world);
+    // That a person has looked does not mean that the session has read.
+    assert!(unread.contains("has not been read"), "{unread}");
+    let read = FileRead { path: path.clone(), offset: None, limit: None };
+    assert!(matches!(broker.call(9, Request::FileRead(read)).outcome, Outcome::Answered));
+    let content = "one\n2\u{202e}\n".as_bytes().to_vec();
+    let request = Request::FileWrite(FileWrite { path, content, overwrite: true, expected_sha256: None });
+    ask(&mut broker, 1, request);
+    let mut approver = Approver::start(&world);
+    let rendered = approver.answer("session");
+    assert_eq!(rendered["body"], json!(["@@ -1,2 +1,2 @@", " one", "-two", "+2\\u{202e}"]), "{rendered}");
+    assert!(matches!(broker.done(1).outcome, Outcome::Answered));
+    let again = broker.call(2, write("other"));
+    assert!(matches!(again.outcome, Outcome::Answered), "{again:?}");
+    approver.send(&json!({ "session": rendered["session"], "grants": true }));
+    let list = approver.event("grants", LIMIT).unwrap();
+    assert_eq!((&list["grants"][0]["tool"], &list["grants"][0]["calls"]), (&json!("file_write"), &json!(2)));
+    approver.send(&json!({ "session": rendered["session"], "revoke": list["grants"][0]["grant"] }));
+    assert_eq!(approver.event("grants", LIMIT).unwrap()["grants"], json!([]));
+    ask(&mut broker, 3, write("evil"));
+    approver.answer("no");
+    assert_eq!(kind(&broker.done(3).outcome), Some(ErrorKind::DeniedUser));
+    assert!(!world.project.join("evil").exists());
+    drop(broker);
+    assert!(
+        until(LIMIT, || !sockets(&world).first().is_some_and(|socket| socket.exists())),
+        "a socket is left"
+    );
 }
 
-/// Has a write of a file allowed that the session has not read, and says what comes of it.
+/// Has a write of a file allowed that the session has not read, and returns the outcome.
 fn ask_to_write(broker: &mut Broker, world: &World) -> String {
     ask(broker, 8, write("file"));
     Approver::start(world).answer("once");
@@ -716,32 +862,73 @@ fn ask_to_write(broker: &mut Broker, world: &World) -> String {
 }
 
 /// On a terminal: nothing hides, and nothing is allowed before its end has been on the screen.
-#[test]
 fn a_person_sees_the_end_of_a_call_before_a_key_allows_it() {
     let world = World::new(Place::any());
-    set_policy(&world, &format!("{SEPARATE}\ntrust = \"guided\""));
+    set_policy(&world, &format!("{AT_A_TERMINAL}\ntrust = \"guided\""));
     let hidden = format!("true \u{1b}[2J\u{202e}\n{}touch evil", "\n".repeat(100));
-    let mut client = dressed(&world, world.lazaret_run(&["bash", "-c", &hidden]));
+    let mut client = dressed(&world, driven(&world, &world.lazaret_run(&["bash", "-c", &hidden])));
     let mut running = process::Running::start(&mut client);
     sockets(&world);
     let mut terminal = Terminal::start(&mut dressed(&world, approve_here(&world)), 24, 80);
-    terminal.expect("page 1 of", SOON);
+    terminal.expect("page 1 of", LIMIT);
     let screen = terminal.screen();
     assert!(screen.contains("true \\u{1b}[2J\\u{202e}"), "{screen:?}");
     std::thread::sleep(Duration::from_millis(600));
     terminal.send("y");
-    terminal.expect("look at its end first", SOON);
+    terminal.expect("read it to its end first", LIMIT);
     assert!(!world.project.join("evil").exists());
     terminal.send("e");
-    terminal.expect("y once", SOON);
+    terminal.expect("y once", LIMIT);
+    // A key that comes with the screen was meant for the one before.
+    terminal.send("y");
+    std::thread::sleep(Duration::from_millis(600));
+    assert!(!world.project.join("evil").exists());
     terminal.send("y");
     assert!(running_end(&mut running), "the key did nothing");
     assert!(world.project.join("evil").exists());
-    terminal.expect("nothing waits", SOON);
+    terminal.expect("nothing waits", LIMIT);
     terminal.send("q");
-    assert!(terminal.finish(SOON).success() && terminal.is_restored());
-    let said = running.finish(SOON);
-    assert!(said.errors().contains("waiting for `lazaret approve`"), "{}", said.errors());
+    assert!(terminal.finish(LIMIT).success() && terminal.is_restored());
+    let printed = running.finish(LIMIT);
+    assert!(printed.errors().contains("waiting for `lazaret approve`"), "{}", printed.errors());
+}
+
+/// `client`, started by a program of its own, as a person's shell would start it. The shell does not become the client.
+fn driven(world: &World, client: &Program) -> Program {
+    let mut driver = world.host("sh");
+    driver.args(["-c", "setsid -w \"$@\"; exit $?", "sh"]);
+    driver.arg(client.get_program()).args(client.get_args());
+    driver
+}
+
+/// A program that drives a session may not answer beside it: as a sibling of the client, in a process session of its own, or
+/// under a terminal that it has made. The control: where the policy wants no terminal, one that nothing leads to may.
+fn what_drives_the_client_may_not_answer() {
+    let world = World::new(Place::any());
+    set_policy(&world, &format!("{AT_A_TERMINAL}\ntrust = \"guided\""));
+    let mut client = dressed(&world, world.lazaret_run(&["touch", "evil"]));
+    let running = process::Running::start(&mut client);
+    sockets(&world);
+    // This test drives the client: what it starts are the client's siblings.
+    let said = |words: &[&str]| {
+        let mut sibling = world.host(words[0]);
+        sibling.args(&words[1..]).arg(programs::path("lazaret")).args(["approve", "--list"]);
+        run(&mut dressed(&world, sibling), LIMIT).errors()
+    };
+    for words in [&["env"][..], &["setsid", "-w"], &["setsid", "--fork", "-w"]] {
+        let said = said(words);
+        assert!(said.contains("what has started the session's client may not answer"), "{words:?}: {said}");
+    }
+    let mut own = Terminal::start(&mut dressed(&world, approve_here(&world)), 24, 80);
+    own.expect("may not answer", LIMIT);
+    own.send("q");
+    own.finish(LIMIT);
+    // Nothing leads from this one to the test any more.
+    let mut orphan = Approver::start(&world);
+    let over = orphan.event("over", LIMIT).expect("an approver without a terminal was not sent away");
+    assert!(over["message"].as_str().unwrap().contains("needs a terminal"), "{over}");
+    assert!(!world.project.join("evil").exists());
+    let _ = running.finish(LIMIT);
 }
 
 fn approve_here(world: &World) -> Program {
@@ -751,62 +938,56 @@ fn approve_here(world: &World) -> Program {
 }
 
 /// A client that leaves takes its questions with it, and one that stays silent holds nothing.
-#[test]
-fn a_question_ends_with_its_client() {
-    matrix(|place| {
-        let world = World::new(place);
-        let mut broker = guided(&world, RELAY);
-        let marker = long_sleep();
-        ask(&mut broker, 1, evil(&world, &marker));
-        let _ = broker.stream.shutdown(std::net::Shutdown::Both);
-        broker.ended(SOON);
-        assert_nothing(&world, &marker);
-        assert!(matches!(broker.receive(Duration::from_millis(100)), Received::Closed));
-    });
+fn a_question_ends_with_its_client(place: Place) {
+    let world = World::new(place);
+    let mut broker = guided(&world, RELAY);
+    let marker = long_sleep();
+    ask(&mut broker, 1, evil(&world, &marker));
+    let _ = broker.stream.shutdown(std::net::Shutdown::Both);
+    broker.ended(LIMIT);
+    assert_nothing(&world, &marker);
+    assert!(matches!(broker.receive(Duration::from_millis(100)), Received::Closed));
 }
 
 /// What the executor has no part in is asked about like a call of its own, and no lie gets leave for it, nor by it for
 /// anything else.
-#[test]
-fn leave_for_an_effect_is_held_like_a_call() {
-    matrix(|place| {
-        let world = World::new(place);
-        let mut broker = guided(&world, RELAY);
-        let added = |tool: &str| {
-            let (tool, input) = (tool.to_owned(), "{}".to_owned());
-            Request::Effect(Effect::Added { tool, risk: Risk::High, input })
-        };
-        let search = || Request::Effect(Effect::WebSearch { query: "q".into() });
-        // Of low risk, a guided session lets it be.
-        assert_eq!(broker.call(1, search()).outcome, Outcome::Granted);
-        let challenge = ask(&mut broker, 2, added("mcp__fs__write"));
-        assert_eq!(challenge.risk, Risk::High);
-        let honest = yes(2, &challenge, Extent::Session);
-        for lie in [Grant { digest: Digest([7; 32]), ..honest }, Grant { nonce: Nonce([7; 16]), ..honest }] {
-            broker.send(&ToBroker::Grant(lie));
-            assert!(ungranted(&mut broker).violations > 0);
-        }
-        broker.send(&ToBroker::Grant(honest));
-        assert_eq!(broker.done(2).outcome, Outcome::Granted);
-        broker.send(&ToBroker::Grant(honest));
-        assert_eq!(ungranted(&mut broker).fault, GrantFault::NotWaiting);
-        // For the session: this tool, and no other by the same rule.
-        assert_eq!(broker.call(3, added("mcp__fs__write")).outcome, Outcome::Granted);
-        ask(&mut broker, 4, added("mcp__fs__other"));
-        broker.send(&ToBroker::Refuse { call: 4 });
-        assert_eq!(kind(&broker.done(4).outcome), Some(ErrorKind::DeniedUser));
-        // A session grant for an effect that borrows the name of a tool of ours would cover that tool.
-        for name in ["bash", "file_write", "memory", "web_search", "", "a b", "x\n"] {
-            assert_eq!(kind(&broker.call(5, added(name)).outcome), Some(ErrorKind::InvalidInput), "{name:?}");
-        }
-        let marker = long_sleep();
-        ask(&mut broker, 6, evil(&world, &marker));
-        assert_nothing(&world, &marker);
-        // Supervised, the web is asked about too.
-        set_policy(&world, "timeout_s = 20\ntrust = \"supervised\"");
-        let open = Open { trust: Trust::Autonomous, ..opening(&world) };
-        let command = dressed(&world, world.program("lazaret-executor"));
-        let mut broker = Broker::open_by(&world, command, open).0;
-        assert_eq!(ask(&mut broker, 1, search()).rule, "trust:supervised");
-    });
+fn leave_for_an_effect_is_held_like_a_call(place: Place) {
+    let world = World::new(place);
+    let mut broker = guided(&world, RELAY);
+    let added = |tool: &str| {
+        let (tool, input) = (tool.to_owned(), "{}".to_owned());
+        Request::Effect(Effect::Added { tool, risk: Risk::High, input })
+    };
+    let search = || Request::Effect(Effect::WebSearch { query: "q".into() });
+    // Of low risk, a guided session lets it be.
+    assert_eq!(broker.call(1, search()).outcome, Outcome::Granted);
+    let challenge = ask(&mut broker, 2, added("mcp__fs__write"));
+    assert_eq!(challenge.risk, Risk::High);
+    let honest = yes(2, &challenge, Extent::Session);
+    for lie in [Grant { digest: Digest([7; 32]), ..honest }, Grant { nonce: Nonce([7; 16]), ..honest }] {
+        broker.send(&ToBroker::Grant(lie));
+        assert!(ungranted(&mut broker).violations > 0);
+    }
+    broker.send(&ToBroker::Grant(honest));
+    assert_eq!(broker.done(2).outcome, Outcome::Granted);
+    broker.send(&ToBroker::Grant(honest));
+    assert_eq!(ungranted(&mut broker).fault, GrantFault::NotWaiting);
+    // For the session: this tool, and no other by the same rule.
+    assert_eq!(broker.call(3, added("mcp__fs__write")).outcome, Outcome::Granted);
+    ask(&mut broker, 4, added("mcp__fs__other"));
+    broker.send(&ToBroker::Refuse { call: 4 });
+    assert_eq!(kind(&broker.done(4).outcome), Some(ErrorKind::DeniedUser));
+    // A session grant for an effect that borrows the name of a tool of ours would cover that tool.
+    for name in ["bash", "file_write", "memory", "web_search", "", "a b", "x\n"] {
+        assert_eq!(kind(&broker.call(5, added(name)).outcome), Some(ErrorKind::InvalidInput), "{name:?}");
+    }
+    let marker = long_sleep();
+    ask(&mut broker, 6, evil(&world, &marker));
+    assert_nothing(&world, &marker);
+    // Supervised, the web is asked about too.
+    set_policy(&world, "timeout_s = 20\ntrust = \"supervised\"");
+    let open = Open { trust: Trust::Autonomous, ..opening(&world) };
+    let command = dressed(&world, world.program("lazaret-executor"));
+    let mut broker = Broker::open_by(&world, command, open).0;
+    assert_eq!(ask(&mut broker, 1, search()).rule, "trust:supervised");
 }

@@ -3,105 +3,144 @@
 
 use lazaret_tests::laws::{self, Violations};
 use lazaret_tests::world::unique;
-use lazaret_tests::{Place, World, programs, run};
+use lazaret_tests::{LIMIT, Place, World, once, programs, run, suite};
+use memchr::memmem;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
+use std::process::{Command, ExitCode};
 
-/// Checks a law on the real tree.
-fn expect_kept(law: fn(&Path) -> Violations) {
-    let violations = law(programs::workspace());
-    assert!(violations.is_empty(), "\n  {}", violations.join("\n  "));
+fn main() -> ExitCode {
+    suite::main(once![
+        imports_run_downwards,
+        the_executor_stays_small,
+        the_executors_dependencies_have_reasons,
+        contracts_name_their_tests,
+        unsafe_stays_in_sys,
+        one_file_starts_processes,
+        layers_do_not_depend_on_the_build,
+        the_switch_for_ablation_stands_alone,
+        no_release_has_the_switch,
+        what_is_shipped_does_not_know_the_switch,
+        every_crate_includes_its_readme,
+        comments_and_strings_are_no_code,
+        no_circles_of_imports,
+        crates_stay_small,
+        the_broker_is_built_of_little,
+        names_are_plain,
+        comments_say_more_than_names,
+        the_table
+    ])
 }
 
-/// Checks that a law sees what `plant` does to a copy of the tree.
-fn expect_caught(law: fn(&Path) -> Violations, plant: impl Fn(&Copy)) {
-    let copy = Copy::new();
-    let before = law(&copy.root);
-    plant(&copy);
-    let after = law(&copy.root);
-    let new: Vec<_> = after.iter().filter(|violation| !before.contains(violation)).collect();
-    assert!(!new.is_empty(), "the planted violation was not seen; before: {before:?}, after: {after:?}");
+/// Most doc comments of the workspace that only repeat a name.
+const FILLER_MAX: usize = 950;
+
+/// A law that the real tree keeps.
+struct Law {
+    check: fn(&Path) -> Violations,
+    /// The crates in the copies of the tree: to read all takes seconds.
+    members: &'static [&'static str],
 }
 
-#[test]
+impl Law {
+    /// Checks that the real tree keeps it.
+    fn kept(check: fn(&Path) -> Violations) -> Self {
+        let violations = check(programs::workspace());
+        assert!(violations.is_empty(), "\n  {}", violations.join("\n  "));
+        Self { check, members: &[] }
+    }
+
+    /// From now on with copies of these crates only.
+    fn in_copies_of(self, members: &'static [&'static str]) -> Self {
+        Self { members, ..self }
+    }
+
+    /// The same of those that depend on no others.
+    fn in_small_copies(self) -> Self {
+        self.in_copies_of(&["broker-protocol", "policies/address", "policies"])
+    }
+
+    /// Checks that it sees what `plant` does to a copy of the tree.
+    fn catches(&self, plant: impl Fn(&Copy)) {
+        assert!(!self.after(plant).is_empty(), "the planted violation was not seen");
+    }
+
+    /// Checks that it minds nothing of what `plant` does.
+    fn allows(&self, plant: impl Fn(&Copy)) {
+        assert_eq!(self.after(plant), Violations::new(), "what is allowed was called a violation");
+    }
+
+    fn after(&self, plant: impl Fn(&Copy)) -> Violations {
+        let copy = Copy::new();
+        if !self.members.is_empty() {
+            copy.keep_members(self.members);
+        }
+        plant(&copy);
+        (self.check)(&copy.root)
+    }
+}
+
 fn imports_run_downwards() {
-    expect_kept(laws::imports_run_downwards);
-    expect_caught(laws::imports_run_downwards, |copy| {
-        copy.depend("orchestrator", "executor = { path = \"../executor\" }")
-    });
-    expect_caught(laws::imports_run_downwards, |copy| {
-        copy.depend("broker-protocol", "policies.workspace = true")
-    });
-    expect_caught(laws::imports_run_downwards, |copy| copy.write("Cargo.toml", "broken"));
+    let law = Law::kept(laws::imports_run_downwards);
+    law.catches(|copy| copy.depend("orchestrator", "executor = { path = \"../executor\" }"));
+    law.catches(|copy| copy.depend("broker-protocol", "policies.workspace = true"));
+    law.catches(|copy| copy.write("Cargo.toml", "broken"));
 }
 
-#[test]
 fn the_executor_stays_small() {
-    expect_kept(laws::executor_stays_small);
-    expect_caught(laws::executor_stays_small, |copy| copy.depend("executor", "tokio.workspace = true"));
-    expect_caught(laws::executor_stays_small, |copy| copy.depend("policies", "tokio.workspace = true"));
+    let law = Law::kept(laws::executor_stays_small);
+    law.catches(|copy| copy.depend("executor", "tokio.workspace = true"));
+    law.catches(|copy| copy.depend("policies", "tokio.workspace = true"));
+    law.catches(|copy| copy.depend("executor/layers", "globset.workspace = true"));
 }
 
-#[test]
 fn the_executors_dependencies_have_reasons() {
-    expect_kept(laws::executor_dependencies_have_reasons);
-    expect_caught(laws::executor_dependencies_have_reasons, |copy| {
-        copy.depend("executor", "toml.workspace = true")
-    });
-    expect_caught(laws::executor_dependencies_have_reasons, |copy| {
+    let law = Law::kept(laws::executor_dependencies_have_reasons);
+    law.catches(|copy| copy.depend("executor/layers", "toml.workspace = true"));
+    law.catches(|copy| {
         copy.change("executor/README.md", |text| text.replace("`libc`", "`libd`"));
     });
 }
 
-#[test]
 fn contracts_name_their_tests() {
-    expect_kept(laws::contracts_name_their_tests);
-    expect_caught(laws::contracts_name_their_tests, |copy| {
-        copy.change("executor/src/cell/limits.rs", |text| text.replace("`a_limit_ends", "`no_limit_ends"));
+    let law = Law::kept(laws::contracts_name_their_tests);
+    law.catches(|copy| {
+        copy.change("executor/layers/src/limits.rs", |text| text.replace("`a_limit_ends", "`no_limit_ends"));
     });
 }
 
-#[test]
 fn unsafe_stays_in_sys() {
-    expect_kept(laws::unsafe_stays_in_sys);
-    expect_caught(laws::unsafe_stays_in_sys, |copy| {
-        copy.write("executor/src/planted.rs", "fn f() { unsafe { g() } }")
+    let law = Law::kept(laws::unsafe_stays_in_sys).in_copies_of(&["executor/cell"]);
+    law.catches(|copy| copy.write("executor/cell/src/planted.rs", "fn f() { unsafe { g() } }"));
+    law.catches(|copy| copy.write("executor/cell/src/sys.rs", "fn f() { unsafe { g() } }"));
+    law.catches(|copy| {
+        copy.change("executor/cell/src/lib.rs", |text| {
+            text.replace("forbid(unsafe_code)", "warn(unsafe_code)")
+        });
     });
-    expect_caught(laws::unsafe_stays_in_sys, |copy| {
-        copy.write("executor/src/attack/sys.rs", "fn f() { unsafe { g() } }")
-    });
-    expect_caught(laws::unsafe_stays_in_sys, |copy| {
-        copy.write("tests/tests/planted.rs", "unsafe extern \"C\" {}")
-    });
+    law.in_copies_of(&["tests"])
+        .catches(|copy| copy.write("tests/tests/planted.rs", "unsafe extern \"C\" {}"));
 }
 
-#[test]
 fn one_file_starts_processes() {
-    expect_kept(laws::one_file_starts_processes);
+    let law = Law::kept(laws::one_file_starts_processes).in_copies_of(&[
+        "policies",
+        "executor",
+        "orchestrator",
+        "orchestrator/session",
+        "orchestrator/options",
+    ]);
     let plant = |file: &'static str, text: &'static str| move |copy: &Copy| copy.write(file, text);
-    expect_caught(
-        laws::one_file_starts_processes,
-        plant("executor/src/planted.rs", "use std::process::Command;"),
-    );
-    expect_caught(
-        laws::one_file_starts_processes,
-        plant("executor/src/planted.rs", "use std::process::{Child, Command};"),
-    );
-    expect_caught(
-        laws::one_file_starts_processes,
-        plant("policies/src/planted.rs", "fn f() { nix::unistd::execv(a, b) }"),
-    );
-    expect_caught(
-        laws::one_file_starts_processes,
-        plant("orchestrator/src/domain/planted.rs", "use tokio::process::Command;"),
-    );
+    law.catches(plant("executor/src/planted.rs", "use std::process::Command;"));
+    law.catches(plant("executor/src/planted.rs", "use std::process::{Child, Command};"));
+    law.catches(plant("policies/src/planted.rs", "fn f() { nix::unistd::execv(a, b) }"));
+    law.catches(plant("orchestrator/src/session/planted.rs", "use tokio::process::Command;"));
+    law.catches(plant("orchestrator/options/src/planted.rs", "use std::process::Command;"));
+    law.catches(plant("orchestrator/session/src/planted.rs", "use std::process::Command;"));
 }
 
-#[test]
 fn layers_do_not_depend_on_the_build() {
-    expect_kept(laws::layers_do_not_depend_on_the_build);
+    let law = Law::kept(laws::layers_do_not_depend_on_the_build);
     for text in [
         "#[cfg(debug_assertions)]\nfn f() {}",
         "#[cfg(feature = \"soft\")]\nfn f() {}",
@@ -110,58 +149,48 @@ fn layers_do_not_depend_on_the_build() {
         "#[cfg(test)]\nfn f() {}",
         "fn f() { debug_assert!(false) }",
     ] {
-        expect_caught(laws::layers_do_not_depend_on_the_build, |copy| {
-            copy.write("executor/src/cell/planted.rs", text)
-        });
+        law.catches(|copy| copy.write("executor/layers/src/planted.rs", text));
     }
-    let copy = Copy::new();
-    let before = laws::layers_do_not_depend_on_the_build(&copy.root);
-    copy.write(
-        "executor/src/cell/fine.rs",
-        "#[cfg(test)]\nmod tests {}\n#[cfg(target_arch = \"x86_64\")]\nfn f() {}",
-    );
-    assert_eq!(
-        laws::layers_do_not_depend_on_the_build(&copy.root),
-        before,
-        "what is allowed was called a violation"
-    );
+    law.allows(|copy| {
+        copy.write(
+            "executor/layers/src/fine.rs",
+            "#[cfg(test)]\nmod tests {}\n#[cfg(target_arch = \"x86_64\")]\nfn f() {}",
+        );
+    });
 }
 
-#[test]
 fn the_switch_for_ablation_stands_alone() {
-    expect_kept(laws::the_switch_stands_alone);
-    let switch = "executor/src/cell/ablation.rs";
+    let law = Law::kept(laws::the_switch_stands_alone);
+    let switch = "executor/layers/src/ablation.rs";
     for text in ["#[cfg(feature = \"ablation\")]\nfn f() {}", "fn f() { std::env::var(\"LAZARET_ABLATE\"); }"]
     {
-        expect_caught(laws::the_switch_stands_alone, |copy| {
-            copy.write("executor/src/warden/planted.rs", text)
-        });
+        law.catches(|copy| copy.write("executor/cell/src/planted.rs", text));
     }
-    expect_caught(laws::the_switch_stands_alone, |copy| {
+    law.catches(|copy| {
         copy.change(switch, |text| text.replace("not(debug_assertions)", "not(windows)"));
     });
-    expect_caught(laws::the_switch_stands_alone, |copy| {
+    law.catches(|copy| {
         copy.change(switch, |text| text + "\n#[cfg(test)]\nfn f() {}\n");
     });
-    expect_caught(laws::the_switch_stands_alone, |copy| {
-        copy.change("executor/Cargo.toml", |text| {
+    law.catches(|copy| {
+        copy.change("executor/layers/Cargo.toml", |text| {
             text.replace("ablation = []", "ablation = []\ndefault = [\"ablation\"]")
         });
     });
-    expect_caught(laws::the_switch_stands_alone, |copy| {
+    law.catches(|copy| {
         copy.depend("tests", "executor = { path = \"../executor\", features = [\"ablation\"] }");
     });
 }
 
 /// The compiler's own word: with the feature, the file of the switch is an error in a release and only there.
-#[test]
 fn no_release_has_the_switch() {
     let errors = |release: bool| {
         let mut rustc = Command::new("rustc");
         rustc.args(["--edition", "2024", "--crate-type", "lib", "--cfg", "feature=\"ablation\""]);
         rustc.args(["-C", if release { "debug-assertions=no" } else { "debug-assertions=yes" }]);
         rustc.arg("--out-dir").arg(programs::scratch());
-        let output = rustc.arg(programs::workspace().join("executor/src/cell/ablation.rs")).output().unwrap();
+        let output =
+            rustc.arg(programs::workspace().join("executor/layers/src/ablation.rs")).output().unwrap();
         String::from_utf8(output.stderr).unwrap()
     };
     let ours = "no release may have it";
@@ -170,11 +199,10 @@ fn no_release_has_the_switch() {
 }
 
 /// What is shipped does not know the word for the switch, and does not listen to it; what tests are run with does.
-#[test]
 fn what_is_shipped_does_not_know_the_switch() {
     let knows = |program: &Path| {
         let bytes = fs::read(program).unwrap();
-        bytes.windows(SWITCH.len()).any(|window| window == SWITCH.as_bytes())
+        memmem::find(&bytes, SWITCH.as_bytes()).is_some()
     };
     assert!(knows(programs::ablation_executor()));
     assert!(!knows(&programs::path("lazaret-executor")));
@@ -188,21 +216,78 @@ fn what_is_shipped_does_not_know_the_switch() {
 }
 
 const SWITCH: &str = "LAZARET_ABLATE";
-const LIMIT: Duration = Duration::from_secs(30);
 
-#[test]
 fn every_crate_includes_its_readme() {
-    expect_kept(laws::every_crate_includes_its_readme);
-    expect_caught(laws::every_crate_includes_its_readme, |copy| {
+    let law = Law::kept(laws::every_crate_includes_its_readme);
+    law.catches(|copy| {
         copy.change("broker-protocol/src/lib.rs", |text| text.replace("README.md", "OTHER.md"));
     });
 }
 
-#[test]
+fn no_circles_of_imports() {
+    let law = Law::kept(laws::no_circles).in_small_copies();
+    law.catches(|copy| {
+        copy.change("policies/src/steps.rs", |text| text + "\nuse crate::names::Matcher;\n");
+    });
+    law.catches(|copy| {
+        copy.write("policies/src/planted.rs", "use super::Channel;");
+        copy.change("policies/src/lib.rs", |text| text + "\nmod planted;\nuse planted::x;\n");
+    });
+    for text in ["mod absent;", "fn ("] {
+        law.catches(|copy| copy.write("policies/src/steps.rs", text));
+    }
+}
+
+fn crates_stay_small() {
+    let law = Law::kept(laws::crates_stay_small).in_small_copies();
+    law.catches(|copy| {
+        copy.change("policies/src/steps.rs", |text| "// line\n".repeat(6_000) + &text);
+    });
+    law.allows(|copy| {
+        let tests = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", "// line\n".repeat(6_000));
+        copy.change("policies/src/steps.rs", |text| text + &tests);
+    });
+}
+
+fn the_broker_is_built_of_little() {
+    let law = Law::kept(laws::the_broker_is_built_of_little);
+    law.catches(|copy| copy.depend("executor", "url.workspace = true"));
+    law.catches(|copy| copy.write("Cargo.toml", "broken"));
+}
+
+fn names_are_plain() {
+    let law = Law::kept(laws::names_are_plain).in_small_copies();
+    for text in ["struct Told;", "enum Door {}", "impl X { fn keep(&self) {} }", "mod util {}", "fn ("] {
+        law.catches(|copy| copy.write("policies/src/planted.rs", text));
+    }
+}
+
+fn comments_say_more_than_names() {
+    let all = laws::filler(programs::workspace()).unwrap();
+    assert!(all <= FILLER_MAX, "{all} doc comments of four words or fewer, and not {FILLER_MAX} at most");
+    let copy = Copy::new();
+    copy.keep_members(&["policies/address", "policies"]);
+    let before = laws::filler(&copy.root).unwrap();
+    copy.write("policies/src/planted.rs", "/// Its name.\nstruct A {\n    /// The path.\n    path: u8,\n    /// Bytes from the start of the file.\n    at: u8,\n}");
+    assert_eq!(laws::filler(&copy.root), Ok(before + 2));
+}
+
+/// What the laws are about, crate by crate.
+fn the_table() {
+    let root = programs::workspace();
+    println!("{:<30} {:>6} {:>8} {:>9}", "crate", "lines", "circles", "packages");
+    for one in laws::crates(root).unwrap() {
+        let (lines, circles) = (one.lines().unwrap(), one.circles(root).len());
+        if lines > 0 {
+            println!("{:<30} {lines:>6} {circles:>8} {:>9}", one.name, one.packages(root).unwrap());
+        }
+    }
+}
+
 fn comments_and_strings_are_no_code() {
     let text = "let a = \"unsafe \\\" unsafe\"; // unsafe\n/* unsafe /* unsafe */ unsafe */ let b = r#\"unsafe\"#;\n\
                 let c = '\"'; let d: &'static str = \"x\"; let r#type = '\\''; real";
-    let code = laws::code_only(text);
+    let code = laws::source::code_only(text);
     assert!(!code.contains("unsafe"), "{code}");
     assert!(code.contains("let b") && code.contains("static str") && code.ends_with("real"), "{code}");
     assert_eq!(code.lines().count(), text.lines().count());
@@ -218,6 +303,18 @@ impl Copy {
         let root = programs::scratch().join(format!("tree-{}", unique()));
         copy(programs::workspace(), &root);
         Self { root }
+    }
+
+    /// Takes all other crates out of the workspace.
+    fn keep_members(&self, members: &[&str]) {
+        self.change("Cargo.toml", |text| {
+            let line = |line: &str| match line.split('=').next().map(str::trim) {
+                Some("members") => format!("members = {members:?}\n"),
+                Some("default-members") => String::new(),
+                _ => format!("{line}\n"),
+            };
+            text.lines().map(line).collect()
+        });
     }
 
     fn write(&self, file: &str, text: &str) {

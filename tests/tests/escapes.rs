@@ -10,7 +10,7 @@ use lazaret_tests::process::{self, Process, Running};
 use lazaret_tests::rows::{self, Verdict};
 use lazaret_tests::sys::{SharedSegment, let_inherit};
 use lazaret_tests::world::unique;
-use lazaret_tests::{Place, Session, User, World, matrix, run};
+use lazaret_tests::{LIMIT, Place, Session, User, World, in_each_place, once, run, suite};
 use serde_json::json;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -21,27 +21,39 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(30);
+fn main() -> ExitCode {
+    suite::main(
+        [
+            in_each_place![
+                files_outside_stay_closed,
+                no_socket_leads_out,
+                other_processes_are_out_of_reach,
+                the_kernel_is_not_reached,
+                no_name_is_made_that_the_host_acts_on,
+                nothing_outlives_its_call,
+                files_outside_stay_closed_without_landlock
+            ],
+            once![an_older_landlock_loses_what_security_md_lists, an_open_door_is_seen],
+        ]
+        .concat(),
+    )
+}
 
-/// One way out.
 struct Attack {
     name: &'static str,
-    /// Words for the attacker.
-    words: fn(&Scene) -> Vec<String>,
+    words: fn(&Fixture) -> Vec<String>,
     /// How it shows that it worked.
     evidence: Evidence,
 }
 
-/// What proves an attack.
 enum Evidence {
-    /// The attacker says `GOT`.
     Said,
     /// The attacker says `GOT`, and the answer holds the world's secret.
     Secret,
-    /// Something outside has changed.
-    Outside(fn(&Scene) -> bool),
+    Outside(fn(&Fixture) -> bool),
 }
 
 use Evidence::{Outside, Said, Secret};
@@ -54,7 +66,6 @@ const OPEN: &[(&str, &[&str], &str)] = &[(
     "an ordinary user cannot empty its bounding set; it gives nothing without the other four",
 )];
 
-/// Files.
 const FILES: &[Attack] = &[
     Attack { name: "read a file outside", words: |s| words(&["read", &s.secret()]), evidence: Secret },
     Attack {
@@ -85,12 +96,12 @@ const FILES: &[Attack] = &[
     Attack {
         name: "append outside",
         words: |s| words(&["write", &s.target(), &s.nonce()]),
-        evidence: Outside(Scene::target_has_nonce),
+        evidence: Outside(Fixture::target_has_nonce),
     },
     Attack {
         name: "create outside",
         words: |s| words(&["write", &s.fresh_outside(), "x"]),
-        evidence: Outside(Scene::fresh_exists),
+        evidence: Outside(Fixture::fresh_exists),
     },
     Attack {
         name: "create in the home",
@@ -110,7 +121,7 @@ const FILES: &[Attack] = &[
     Attack {
         name: "make a folder outside",
         words: |s| words(&["make-folder", &s.fresh_outside()]),
-        evidence: Outside(Scene::fresh_exists),
+        evidence: Outside(Fixture::fresh_exists),
     },
     Attack {
         name: "remove outside",
@@ -151,7 +162,6 @@ const FILES: &[Attack] = &[
     },
 ];
 
-/// Sockets.
 const NETWORK: &[Attack] = &[
     Attack { name: "TCP", words: |s| words(&["connect", "tcp", &s.tcp]), evidence: Secret },
     Attack { name: "TCP over IPv6", words: |s| words(&["connect", "tcp", &s.tcp6]), evidence: Secret },
@@ -202,7 +212,7 @@ const NETWORK: &[Attack] = &[
     Attack {
         name: "an abstract datagram",
         words: |s| words(&["connect", "abstract-datagram", &format!("{}-datagram", s.abstract_name)]),
-        evidence: Outside(Scene::datagram_came),
+        evidence: Outside(Fixture::datagram_came),
     },
     Attack { name: "a VSOCK socket", words: |_| words(&["socket", "40", "1", "0"]), evidence: Said },
     Attack { name: "a raw socket", words: |_| words(&["socket", "2", "3", "1"]), evidence: Said },
@@ -224,7 +234,7 @@ const PROCESSES: &[Attack] = &[
     Attack {
         name: "signal",
         words: |s| words(&["signal", &s.victim_pid()]),
-        evidence: Outside(Scene::victim_is_dead),
+        evidence: Outside(Fixture::victim_is_dead),
     },
     Attack { name: "ptrace", words: |s| words(&["ptrace", &s.victim_pid()]), evidence: Said },
     Attack {
@@ -255,12 +265,12 @@ const PROCESSES: &[Attack] = &[
     Attack {
         name: "make another nice",
         words: |s| words(&["nice", &s.victim_pid()]),
-        evidence: Outside(Scene::victim_is_nice),
+        evidence: Outside(Fixture::victim_is_nice),
     },
     Attack {
         name: "limit another",
         words: |s| words(&["set-limit", &s.victim_pid()]),
-        evidence: Outside(Scene::victim_is_limited),
+        evidence: Outside(Fixture::victim_is_limited),
     },
     Attack {
         name: "find the secret in another's environment",
@@ -281,7 +291,6 @@ const PROCESSES: &[Attack] = &[
     },
 ];
 
-/// The kernel's surface.
 const KERNEL: &[Attack] = &[
     Attack { name: "mount", words: |s| words(&["mount", &s.project("folder")]), evidence: Said },
     Attack {
@@ -380,83 +389,72 @@ const NAMES: &[Attack] = &[
     },
 ];
 
-/// Outliving the call.
 const SURVIVORS: &[Attack] = &[
     Attack {
         name: "an orphan",
         words: |s| words(&["survive", "orphan", &s.nonce()]),
-        evidence: Outside(Scene::survivor_lives),
+        evidence: Outside(Fixture::survivor_lives),
     },
     Attack {
         name: "a session of its own",
         words: |s| words(&["survive", "session", &s.nonce()]),
-        evidence: Outside(Scene::survivor_lives),
+        evidence: Outside(Fixture::survivor_lives),
     },
     Attack {
         name: "holding the output",
         words: |s| words(&["survive", "holding-output", &s.nonce()]),
-        evidence: Outside(Scene::survivor_lives),
+        evidence: Outside(Fixture::survivor_lives),
     },
     Attack {
         name: "two hundred",
         words: |s| words(&["survive", "many", &s.nonce()]),
-        evidence: Outside(Scene::survivor_lives),
+        evidence: Outside(Fixture::survivor_lives),
     },
 ];
 
-#[test]
-fn files_outside_stay_closed() {
-    matrix(|place| Scene::new(place).expect_held("files", FILES));
+fn files_outside_stay_closed(place: Place) {
+    Fixture::new(place).expect_held("files", FILES);
 }
 
-#[test]
-fn no_socket_leads_out() {
-    matrix(|place| Scene::new(place).expect_held("network", NETWORK));
+fn no_socket_leads_out(place: Place) {
+    Fixture::new(place).expect_held("network", NETWORK);
 }
 
-#[test]
-fn other_processes_are_out_of_reach() {
-    matrix(|place| Scene::new(place).expect_held("processes", PROCESSES));
+fn other_processes_are_out_of_reach(place: Place) {
+    Fixture::new(place).expect_held("processes", PROCESSES);
 }
 
-#[test]
-fn the_kernel_is_not_reached() {
-    matrix(|place| Scene::new(place).expect_held("kernel", KERNEL));
+fn the_kernel_is_not_reached(place: Place) {
+    Fixture::new(place).expect_held("kernel", KERNEL);
 }
 
-#[test]
-fn no_name_is_made_that_the_host_acts_on() {
-    matrix(|place| Scene::new(place).expect_held("names", NAMES));
+fn no_name_is_made_that_the_host_acts_on(place: Place) {
+    Fixture::new(place).expect_held("names", NAMES);
 }
 
-#[test]
-fn nothing_outlives_its_call() {
-    matrix(|place| Scene::new(place).expect_held("survivors", SURVIVORS));
+fn nothing_outlives_its_call(place: Place) {
+    Fixture::new(place).expect_held("survivors", SURVIVORS);
 }
 
 /// Files outside have two walls in each tier: mounts, or the supervisor, and Landlock.
-#[test]
-fn files_outside_stay_closed_without_landlock() {
-    matrix(|place| {
-        let scene = Scene::of(World::ablated(place, "landlock-files"));
-        let judged = scene.judge(FILES, &[("run", &|words| scene.in_cell(words))]);
-        assert!(judged.escaped.is_empty() && judged.not_run.is_empty(), "{:?}", judged.escaped);
-        assert!(judged.held.len() > FILES.len() / 2, "not possible here: {:?}", judged.impossible);
-    });
+fn files_outside_stay_closed_without_landlock(place: Place) {
+    let fixture = Fixture::of(World::ablated(place, "landlock-files"));
+    let judged = fixture.judge(FILES, &[("run", &|words| fixture.in_cell(words))]);
+    assert!(judged.escaped.is_empty() && judged.not_run.is_empty(), "{:?}", judged.escaped);
+    assert!(judged.held.len() > FILES.len() / 2, "not possible here: {:?}", judged.impossible);
 }
 
 /// With every older Landlock, what gets out of a session is what the table of `SECURITY.md` says, and nothing else.
-#[test]
-fn an_older_landlock_loses_what_is_said() {
+fn an_older_landlock_loses_what_security_md_lists() {
     let mut wrong = Vec::new();
     for place in Place::all().into_iter().filter(|place| place.user == User::Ordinary) {
         for abi in 1..=6 {
-            let scene = Scene::of(World::ablated(place, &format!("landlock-abi={abi}")));
-            let session = RefCell::new(Session::open(&scene.world));
-            let in_session = |words: &[String]| scene.in_session(&mut session.borrow_mut(), words);
+            let fixture = Fixture::of(World::ablated(place, &format!("landlock-abi={abi}")));
+            let session = RefCell::new(Session::open(&fixture.world));
+            let in_session = |words: &[String]| fixture.in_session(&mut session.borrow_mut(), words);
             let mut out = BTreeSet::new();
             for attacks in [FILES, NETWORK, PROCESSES] {
-                let judged = scene.judge(attacks, &[("session", &in_session)]);
+                let judged = fixture.judge(attacks, &[("session", &in_session)]);
                 assert!(judged.not_run.is_empty(), "{place}, ABI {abi}: {:?}", judged.not_run);
                 let open = |name: &str| OPEN.iter().any(|(known, ..)| *known == name);
                 let escaped = judged
@@ -466,9 +464,9 @@ fn an_older_landlock_loses_what_is_said() {
                 out.extend(escaped.map(|(name, _)| (*name).to_owned()));
             }
             println!("{place}, ABI {abi}: {out:?}");
-            let said = said_to_be_lost(place, abi);
-            if out != said {
-                wrong.push(format!("{place}, ABI {abi}: {out:?}, and said is {said:?}"));
+            let listed = listed_as_lost(place, abi);
+            if out != listed {
+                wrong.push(format!("{place}, ABI {abi}: {out:?}, and the list has {listed:?}"));
             }
         }
     }
@@ -476,7 +474,7 @@ fn an_older_landlock_loses_what_is_said() {
 }
 
 /// What stands in backticks in the rows of an ABI and of those after it: names of the attacks that get out with it.
-fn said_to_be_lost(place: Place, abi: u32) -> BTreeSet<String> {
+fn listed_as_lost(place: Place, abi: u32) -> BTreeSet<String> {
     let page = fs::read_to_string(lazaret_tests::programs::workspace().join("SECURITY.md")).unwrap();
     let column = if place.tier == Tier::Namespaced { 2 } else { 3 };
     let lost = |abi: u32| {
@@ -489,27 +487,23 @@ fn said_to_be_lost(place: Place, abi: u32) -> BTreeSet<String> {
 
 /// The judge itself: a sandbox that holds nothing must be called open in every row, and one that starts nothing must not
 /// be called safe.
-#[test]
 fn an_open_door_is_seen() {
-    let scene = Scene::new(Place::any());
+    let fixture = Fixture::new(Place::any());
     for attacks in [FILES, NETWORK, PROCESSES, KERNEL, NAMES, SURVIVORS] {
-        let judged = scene.judge(attacks, &[("nothing", &|words| scene.control(words))]);
+        let judged = fixture.judge(attacks, &[("nothing", &|words| fixture.control(words))]);
         let controls = attacks.len() - judged.impossible.len();
         assert!(controls > attacks.len() / 4, "too few controls work here: {:?}", judged.impossible);
         assert_eq!(judged.escaped.len(), controls, "an open door was not seen in {:?}", judged.held);
     }
-    let judged = scene.judge(&FILES[..2], &[("nothing", &|_| Reply::NotRun("it said nothing".into()))]);
+    let judged = fixture.judge(&FILES[..2], &[("nothing", &|_| Reply::NotRun("it said nothing".into()))]);
     assert_eq!(judged.not_run.len(), 2, "a sandbox that runs nothing was called safe");
 }
 
-/// What an attempt said.
 #[derive(Clone, Debug)]
 enum Reply {
     Got(String),
-    /// With why, for people.
     #[allow(dead_code)]
     Denied(String),
-    /// With what came instead.
     #[allow(dead_code)]
     NotRun(String),
 }
@@ -529,7 +523,7 @@ struct Judged {
 }
 
 /// Everything around the attacks: things to steal, peers to reach, a bystander to harm.
-struct Scene {
+struct Fixture {
     world: World,
     attacker: PathBuf,
     tcp: String,
@@ -560,7 +554,7 @@ struct Victim {
     descriptor: String,
 }
 
-impl Scene {
+impl Fixture {
     fn new(place: Place) -> Self {
         Self::of(World::new(place))
     }
@@ -657,27 +651,26 @@ impl Scene {
     fn attempt(&self, attack: &Attack, how: &dyn Fn(&[String]) -> Reply) -> (Reply, bool) {
         self.prepare();
         let words = (attack.words)(self);
-        let said = how(&words);
-        let worked = match (&attack.evidence, &said) {
+        let printed = how(&words);
+        let worked = match (&attack.evidence, &printed) {
             (Outside(look), _) => look(self),
             (Said, Reply::Got(_)) => true,
             (Secret, Reply::Got(detail)) => detail.contains(&self.world.canary),
             _ => false,
         };
         self.clean_up();
-        (said, worked)
+        (printed, worked)
     }
 
-    /// With no cell.
     fn control(&self, words: &[String]) -> Reply {
         let (program, words) = self.program(words);
-        said(&run(self.world.host(program).args(words), LIMIT))
+        reply_of(&run(self.world.host(program).args(words), LIMIT))
     }
 
     /// In a cell of its own.
     fn in_cell(&self, words: &[String]) -> Reply {
         let (program, words) = self.program(words);
-        said(&run(self.world.lazaret("run").arg("--").arg(program).args(words), LIMIT))
+        reply_of(&run(self.world.lazaret("run").arg("--").arg(program).args(words), LIMIT))
     }
 
     /// In a cell of a session.
@@ -691,7 +684,7 @@ impl Scene {
             answer.events.iter().filter_map(|event| event["chunk"].as_str()).chain([answer.text()]).collect();
         match answer.result["metadata"]["signal"].as_i64() {
             Some(signal) if KILLS.contains(&(signal as i32)) => Reply::Denied("killed".into()),
-            _ => said_in(&text, answer.result.to_string()),
+            _ => reply_in(&text, answer.result.to_string()),
         }
     }
 
@@ -811,7 +804,7 @@ impl Scene {
     }
 
     fn victim_is_dead(&self) -> bool {
-        let is_dead = || self.of_victim(|victim| Process::look(victim.running.pid()).is_none());
+        let is_dead = || self.of_victim(|victim| Process::find(victim.running.pid()).is_none());
         process::until(Duration::from_millis(100), is_dead)
     }
 
@@ -833,7 +826,7 @@ impl Scene {
     }
 }
 
-impl Drop for Scene {
+impl Drop for Fixture {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.shm_file);
         let _ = fs::remove_file(&self.etc_file);
@@ -861,14 +854,14 @@ fn words(words: &[&str]) -> Vec<String> {
 const KILLS: [i32; 2] = [libc::SIGSYS, libc::SIGKILL];
 
 /// What the attacker's one line says. A kernel that kills the attacker has denied it.
-fn said(finished: &lazaret_tests::Finished) -> Reply {
+fn reply_of(finished: &lazaret_tests::Finished) -> Reply {
     if KILLS.contains(&(finished.code() - 128)) {
         return Reply::Denied("killed".into());
     }
-    said_in(&finished.text(), format!("code {}: {}{}", finished.code(), finished.text(), finished.errors()))
+    reply_in(&finished.text(), format!("code {}: {}{}", finished.code(), finished.text(), finished.errors()))
 }
 
-fn said_in(text: &str, otherwise: String) -> Reply {
+fn reply_in(text: &str, otherwise: String) -> Reply {
     for line in text.lines() {
         if let Some(detail) = line.strip_prefix("GOT ") {
             return Reply::Got(detail.to_owned());

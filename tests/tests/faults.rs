@@ -8,17 +8,35 @@ use broker_protocol::{
 use lazaret_tests::process::{self, Process, until};
 use lazaret_tests::wire::{Received, shell};
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{Broker, Chance, Place, Session, World, matrix, sys};
+use lazaret_tests::{Broker, Chance, LIMIT, Place, Session, World, in_each_place, once, suite, sys};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 use std::fs;
 use std::os::unix::process::CommandExt;
+use std::process::ExitCode;
 use std::time::Duration;
 
-const SOON: Duration = Duration::from_secs(10);
-/// What the main job allows between a kill and the end of everything.
-const SECOND: Duration = Duration::from_secs(1);
+fn main() -> ExitCode {
+    suite::main(
+        [
+            in_each_place![
+                without_the_orchestrator_nothing_lives_on,
+                without_the_broker_nothing_below_lives_and_the_session_can_begin_again,
+                without_the_warden_no_cell_lives,
+                a_killed_cell_is_one_broken_call,
+                what_is_killed_before_it_is_a_program_is_one_failed_call,
+                a_killed_worker_is_one_broken_call_at_most,
+                no_kill_leaves_half_a_file,
+                a_run_dies_with_its_cell,
+                background_processes_end_with_the_session,
+                an_orderly_end_leaves_nothing
+            ],
+            once![no_kill_of_the_orchestrator_leaves_half_a_file],
+        ]
+        .concat(),
+    )
+}
 
 /// A part of a running session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,191 +74,165 @@ fn start_stubborn(session: &mut Session) -> (String, String) {
     let command = format!("trap '' HUP INT TERM; setsid sleep {marker} & sleep {marker}");
     let id = session.start_call("bash", json!({"command": command}));
     let sleeps = format!("sleep {marker}");
-    assert!(until(SOON, || process::with_marker(&sleeps).iter().filter(|p| p.name == "sleep").count() == 2));
+    assert!(until(LIMIT, || process::with_marker(&sleeps).iter().filter(|p| p.name == "sleep").count() == 2));
     (id, sleeps)
 }
 
 /// Checks that a whole session is gone within a second: what was seen of it, and what carries its home.
 #[track_caller]
 fn assert_all_gone(seen: &[Process], world: &World) {
-    let left = process::left_after(seen, SECOND);
+    let left = process::left_after(seen, LIMIT);
     assert!(left.is_empty(), "alive a second after the kill: {left:#?}");
     let home = world.home.to_str().unwrap();
     let late = process::with_environment(home);
     assert!(late.is_empty(), "alive a second after the kill: {late:#?}");
 }
 
-#[test]
-fn without_the_orchestrator_nothing_lives_on() {
-    matrix(|place| {
-        for signal in [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGHUP] {
-            let world = World::new(place);
-            let mut command = world.lazaret("session");
-            sys::with_default_signals(&mut command);
-            let mut session = Session::start(&mut command);
-            session.call("file_write", json!({"path": "file", "content": "x"})).success();
-            let (_, sleeps) = start_stubborn(&mut session);
-            let seen = process::tree(session.pid());
-            kill(Pid::from_raw(session.pid()), signal).unwrap();
-            assert!(process::wait(&mut session.child, SECOND).is_some(), "{signal} did not end it");
-            process::assert_gone(&sleeps, SECOND);
-            assert_all_gone(&seen, &world);
-        }
-    });
-}
-
-#[test]
-fn without_the_broker_nothing_below_lives_and_the_session_can_begin_again() {
-    matrix(|place| {
+fn without_the_orchestrator_nothing_lives_on(place: Place) {
+    for signal in [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGHUP] {
         let world = World::new(place);
-        let mut session = Session::open(&world);
+        let mut command = world.lazaret("session");
+        sys::with_default_signals(&mut command);
+        let mut session = Session::start(&mut command);
         session.call("file_write", json!({"path": "file", "content": "x"})).success();
-        let (id, sleeps) = start_stubborn(&mut session);
-        let broker = &Part::Broker.find(session.pid())[0];
-        let seen = process::tree(broker.pid);
-        broker.kill();
-        process::assert_gone(&sleeps, SECOND);
-        let left = process::left_after(&seen, SECOND);
-        assert!(left.is_empty(), "alive a second after the kill: {left:#?}");
-        assert_eq!(session.answer_within(&id, SOON).kind(), "executor_lost");
-        assert_eq!(session.bash("echo on").success(), "on\n");
-    });
-}
-
-#[test]
-fn without_the_warden_no_cell_lives() {
-    matrix(|place| {
-        let world = World::new(place);
-        let mut session = Session::open(&world);
-        let (id, sleeps) = start_stubborn(&mut session);
-        Part::Warden.find(session.pid())[0].kill();
-        process::assert_gone(&sleeps, SECOND);
-        let answer = session.answer_within(&id, SOON);
-        assert!(!answer.ok(), "{}", answer.result);
-        assert!(until(SOON, || session.bash("echo on").ok()), "no session after the warden's end");
+        let (_, sleeps) = start_stubborn(&mut session);
         let seen = process::tree(session.pid());
-        assert!(session.close(SOON).success());
+        kill(Pid::from_raw(session.pid()), signal).unwrap();
+        assert!(process::wait(&mut session.child, LIMIT).is_some(), "{signal} did not end it");
+        process::assert_gone(&sleeps, LIMIT);
         assert_all_gone(&seen, &world);
-    });
+    }
 }
 
-#[test]
-fn a_killed_cell_is_one_broken_call() {
-    matrix(|place| {
-        let world = World::new(place);
-        let mut session = Session::open(&world);
-        for _ in 0..5 {
-            let (id, sleeps) = start_stubborn(&mut session);
-            let sleep =
-                process::with_marker(&sleeps).into_iter().find(|process| process.name == "sleep").unwrap();
-            let cells = Part::Cell.find(session.pid());
-            let cell =
-                cells.iter().find(|cell| process::tree(cell.pid).contains(&sleep)).unwrap_or(&cells[0]);
-            cell.kill();
-            process::assert_gone(&sleeps, SECOND);
-            let answer = session.answer_within(&id, SOON);
-            assert!(!answer.ok(), "{}", answer.result);
-            assert_eq!(session.bash("echo on").success(), "on\n");
-        }
-        // Cells that wait for an order are killed too, and nobody notices.
-        process::tree(session.pid()).iter().filter(|process| Part::Cell.is(process)).for_each(Process::kill);
-        std::thread::sleep(Duration::from_millis(50));
-        for _ in 0..3 {
-            session.bash("echo on").success();
-        }
-    });
+fn without_the_broker_nothing_below_lives_and_the_session_can_begin_again(place: Place) {
+    let world = World::new(place);
+    let mut session = Session::open(&world);
+    session.call("file_write", json!({"path": "file", "content": "x"})).success();
+    let (id, sleeps) = start_stubborn(&mut session);
+    let broker = &Part::Broker.find(session.pid())[0];
+    let seen = process::tree(broker.pid);
+    broker.kill();
+    process::assert_gone(&sleeps, LIMIT);
+    let left = process::left_after(&seen, LIMIT);
+    assert!(left.is_empty(), "alive a second after the kill: {left:#?}");
+    assert_eq!(session.answer_within(&id, LIMIT).kind(), "executor_lost");
+    assert_eq!(session.bash("echo on").success(), "on\n");
 }
 
-#[test]
-fn what_is_killed_before_it_is_a_program_is_one_failed_call() {
-    matrix(|place| {
-        let world = World::new(place);
-        let mut session = Session::open(&world);
-        session.bash("true").success();
-        for _ in 0..3 {
-            // A cell that waits has made the process that is to be the program.
-            let below_a_cell = || -> Vec<Process> {
-                let all = process::below(session.pid());
-                let cells: Vec<&Process> = all.iter().filter(|process| Part::Cell.is(process)).collect();
-                let made =
-                    |process: &Process| cells.iter().any(|cell| process::below(cell.pid).contains(process));
-                cells.iter().filter(|process| made(process)).map(|process| (*process).clone()).collect()
-            };
-            assert!(process::until(SOON, || !below_a_cell().is_empty()));
-            let waiting = below_a_cell();
-            waiting.iter().for_each(Process::kill);
-            for _ in &waiting {
-                let id = session.start_call("bash", json!({ "command": "echo on" }));
-                session.answer_within(&id, SOON);
-            }
-            assert_eq!(session.bash("echo on").success(), "on\n");
-        }
-    });
+fn without_the_warden_no_cell_lives(place: Place) {
+    let world = World::new(place);
+    let mut session = Session::open(&world);
+    let (id, sleeps) = start_stubborn(&mut session);
+    Part::Warden.find(session.pid())[0].kill();
+    process::assert_gone(&sleeps, LIMIT);
+    let answer = session.answer_within(&id, LIMIT);
+    assert!(!answer.ok(), "{}", answer.result);
+    assert!(until(LIMIT, || session.bash("echo on").ok()), "no session after the warden's end");
+    let seen = process::tree(session.pid());
+    assert!(session.close(LIMIT).success());
+    assert_all_gone(&seen, &world);
 }
 
-#[test]
-fn a_killed_worker_is_one_broken_call_at_most() {
-    matrix(|place| {
-        let world = World::new(place);
-        let mut session = Session::open(&world);
-        session.call("file_write", json!({"path": "file", "content": "x"})).success();
-        for round in 0..10 {
-            Part::Worker.find(session.pid()).iter().for_each(Process::kill);
-            // The kill may be noticed only when the next call has been handed down.
-            let first = session.call("file_read", json!({"path": "file"}));
-            assert!(first.ok() || first.kind() == "internal", "{}", first.result);
-            // The new worker knows nothing of what the session had read.
-            let blind = session.call("file_write", json!({"path": "file", "content": "blind"}));
-            assert_eq!(blind.kind(), if first.ok() { "" } else { "invalid_input" }, "{}", blind.result);
-            session.call("file_read", json!({"path": "file"})).success();
-            let next = session.call("file_write", json!({"path": "file", "content": round.to_string()}));
-            next.success();
-            assert_eq!(world.get("file"), round.to_string().as_bytes());
+fn a_killed_cell_is_one_broken_call(place: Place) {
+    let world = World::new(place);
+    let mut session = Session::open(&world);
+    for _ in 0..5 {
+        let (id, sleeps) = start_stubborn(&mut session);
+        let sleep =
+            process::with_marker(&sleeps).into_iter().find(|process| process.name == "sleep").unwrap();
+        let cells = Part::Cell.find(session.pid());
+        let cell = cells.iter().find(|cell| process::tree(cell.pid).contains(&sleep)).unwrap_or(&cells[0]);
+        cell.kill();
+        process::assert_gone(&sleeps, LIMIT);
+        let answer = session.answer_within(&id, LIMIT);
+        assert!(!answer.ok(), "{}", answer.result);
+        assert_eq!(session.bash("echo on").success(), "on\n");
+    }
+    // Cells that wait for an order are killed too, and nobody notices.
+    process::tree(session.pid()).iter().filter(|process| Part::Cell.is(process)).for_each(Process::kill);
+    std::thread::sleep(Duration::from_millis(50));
+    for _ in 0..3 {
+        session.bash("echo on").success();
+    }
+}
+
+fn what_is_killed_before_it_is_a_program_is_one_failed_call(place: Place) {
+    let world = World::new(place);
+    let mut session = Session::open(&world);
+    session.bash("true").success();
+    for _ in 0..3 {
+        // A cell that waits has made the process that is to be the program.
+        let below_a_cell = || -> Vec<Process> {
+            let all = process::below(session.pid());
+            let cells: Vec<&Process> = all.iter().filter(|process| Part::Cell.is(process)).collect();
+            let made =
+                |process: &Process| cells.iter().any(|cell| process::below(cell.pid).contains(process));
+            cells.iter().filter(|process| made(process)).map(|process| (*process).clone()).collect()
+        };
+        assert!(process::until(LIMIT, || !below_a_cell().is_empty()));
+        let waiting = below_a_cell();
+        waiting.iter().for_each(Process::kill);
+        for _ in &waiting {
+            let id = session.start_call("bash", json!({ "command": "echo on" }));
+            session.answer_within(&id, LIMIT);
         }
-    });
+        assert_eq!(session.bash("echo on").success(), "on\n");
+    }
+}
+
+fn a_killed_worker_is_one_broken_call_at_most(place: Place) {
+    let world = World::new(place);
+    let mut session = Session::open(&world);
+    session.call("file_write", json!({"path": "file", "content": "x"})).success();
+    for round in 0..10 {
+        Part::Worker.find(session.pid()).iter().for_each(Process::kill);
+        // The kill may be noticed only when the next call has been handed down.
+        let first = session.call("file_read", json!({"path": "file"}));
+        assert!(first.ok() || first.kind() == "internal", "{}", first.result);
+        // The new worker knows nothing of what the session had read.
+        let blind = session.call("file_write", json!({"path": "file", "content": "blind"}));
+        assert_eq!(blind.kind(), if first.ok() { "" } else { "invalid_input" }, "{}", blind.result);
+        session.call("file_read", json!({"path": "file"})).success();
+        let next = session.call("file_write", json!({"path": "file", "content": round.to_string()}));
+        next.success();
+        assert_eq!(world.get("file"), round.to_string().as_bytes());
+    }
 }
 
 /// A hundred writes, each cut short at a moment of chance by the death of one part.
-#[test]
-fn no_kill_leaves_half_a_file() {
-    matrix(|place| {
-        let world = World::new(place);
-        let mut chance = Chance(0x5eed);
-        let parts = [Part::Broker, Part::Warden, Part::Worker];
-        let contents = [b'a', b'b'].map(|letter| vec![letter; 200_000]);
-        world.put("file", &contents[0]);
-        for round in 0..100 {
-            let part = parts[round % parts.len()];
-            let (mut broker, _) = Broker::open(&world);
-            // One small write first, so that the worker is there.
-            broker.call(1, read("small"));
-            broker.call(2, write("small", b"x"));
-            broker.call(3, read("file"));
-            let seen = process::tree(broker.pid());
-            let victim = Part::find(part, broker.pid())[0].clone();
-            broker.send(&ToBroker::Call { call: 4, request: write("file", &contents[(round / 2 + 1) % 2]) });
-            // A write takes some milliseconds, and in a debug build, which hashes slowly, some ten times as many.
-            std::thread::sleep(Duration::from_micros(chance.below(if round % 2 == 0 {
-                6000
-            } else {
-                100_000
-            })));
-            victim.kill();
-            if part == Part::Worker {
-                wait_for_call(&mut broker, 4);
-                let next = broker.call(5, Request::Bash(shell("true")));
-                assert!(matches!(next.outcome, Outcome::Ran(_)), "{next:?}");
-            }
-            drop(broker);
-            let left = process::left_after(&seen, SECOND);
-            assert!(left.is_empty(), "round {round}, {part:?} killed: {left:#?}");
-            assert_whole(&world, &contents, &format!("round {round}, {part:?} killed"));
+fn no_kill_leaves_half_a_file(place: Place) {
+    let world = World::new(place);
+    let mut chance = Chance(0x5eed);
+    let parts = [Part::Broker, Part::Warden, Part::Worker];
+    let contents = [b'a', b'b'].map(|letter| vec![letter; 200_000]);
+    world.put("file", &contents[0]);
+    for round in 0..100 {
+        let part = parts[round % parts.len()];
+        let (mut broker, _) = Broker::open(&world);
+        // One small write first, so that the worker is there.
+        broker.call(1, read("small"));
+        broker.call(2, write("small", b"x"));
+        broker.call(3, read("file"));
+        let seen = process::tree(broker.pid());
+        let victim = Part::find(part, broker.pid())[0].clone();
+        broker.send(&ToBroker::Call { call: 4, request: write("file", &contents[(round / 2 + 1) % 2]) });
+        // A write takes some milliseconds, and in a debug build, which hashes slowly, some ten times as many.
+        std::thread::sleep(Duration::from_micros(chance.below(if round % 2 == 0 { 6000 } else { 100_000 })));
+        victim.kill();
+        if part == Part::Worker {
+            wait_for_call(&mut broker, 4);
+            let next = broker.call(5, Request::Bash(shell("true")));
+            assert!(matches!(next.outcome, Outcome::Ran(_)), "{next:?}");
         }
-        assert_history_works(&world, &contents);
-    });
+        drop(broker);
+        let left = process::left_after(&seen, LIMIT);
+        assert!(left.is_empty(), "round {round}, {part:?} killed: {left:#?}");
+        assert_whole(&world, &contents, &format!("round {round}, {part:?} killed"));
+    }
+    assert_history_works(&world, &contents);
 }
 
-/// Whatever was killed: every change that is listed can be undone, or is said not to have happened.
+/// Whatever was killed: every listed change can be undone, or is reported as not done.
 #[track_caller]
 fn assert_history_works(world: &World, contents: &[Vec<u8>]) {
     let (mut broker, _) = Broker::open(world);
@@ -262,7 +254,6 @@ fn assert_history_works(world: &World, contents: &[Vec<u8>]) {
 }
 
 /// The same with the orchestrator.
-#[test]
 fn no_kill_of_the_orchestrator_leaves_half_a_file() {
     let world = World::new(Place::any());
     let mut chance = Chance(0xfeed);
@@ -276,84 +267,73 @@ fn no_kill_of_the_orchestrator_leaves_half_a_file() {
         session.start_call("file_write", json!({"path": "file", "content": contents[(round + 1) % 2]}));
         std::thread::sleep(Duration::from_micros(chance.below(20_000)));
         session.child.kill().unwrap();
-        let left = process::left_after(&seen[1..], SECOND);
+        let left = process::left_after(&seen[1..], LIMIT);
         assert!(left.is_empty(), "round {round}: {left:#?}");
         assert_whole(&world, &bytes, &format!("round {round}"));
     }
 }
 
 /// A parent that dies takes `lazaret run` and its cell along, as a desktop application expects of its sidecar.
-#[test]
-fn a_run_dies_with_its_cell() {
-    matrix(|place| {
-        let world = World::new(place);
-        let marker = long_sleep();
-        let mut command = world.cell(&format!("setsid sleep {marker} & sleep {marker}"));
-        let mut child = command.process_group(0).spawn().unwrap();
-        let sleeps = format!("sleep {marker}");
-        assert!(
-            until(SOON, || process::with_marker(&sleeps).iter().filter(|p| p.name == "sleep").count() == 2)
-        );
-        let seen = process::below(child.id() as i32);
-        child.kill().unwrap();
-        child.wait().unwrap();
-        process::assert_gone(&sleeps, SECOND);
-        assert_all_gone(&seen, &world);
-    });
+fn a_run_dies_with_its_cell(place: Place) {
+    let world = World::new(place);
+    let marker = long_sleep();
+    let mut command = world.cell(&format!("setsid sleep {marker} & sleep {marker}"));
+    let mut child = command.process_group(0).spawn().unwrap();
+    let sleeps = format!("sleep {marker}");
+    assert!(until(LIMIT, || process::with_marker(&sleeps).iter().filter(|p| p.name == "sleep").count() == 2));
+    let seen = process::below(child.id() as i32);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    process::assert_gone(&sleeps, LIMIT);
+    assert_all_gone(&seen, &world);
 }
 
 /// A background process is as stubborn as it can be, and ends with its session however that ends.
-#[test]
-fn background_processes_end_with_the_session() {
-    matrix(|place| {
-        for end in [None, Some(Part::Broker), Some(Part::Warden)] {
-            let world = World::new(place);
-            let mut session = Session::open(&world);
-            let marker = long_sleep();
-            let command = format!("trap '' HUP INT TERM; setsid sleep {marker} & sleep {marker}");
-            session.call("bash", json!({"command": command, "background": true})).success();
-            let sleeps = format!("sleep {marker}");
-            let alive = || process::with_marker(&sleeps).iter().filter(|p| p.name == "sleep").count();
-            assert!(until(SOON, || alive() == 2));
-            let seen = process::tree(session.pid());
-            match end {
-                None => assert!(session.close(SOON).success()),
-                Some(part) => part.find(session.pid())[0].kill(),
-            }
-            process::assert_gone(&sleeps, SECOND);
-            if end.is_none() {
-                assert_all_gone(&seen, &world);
-            }
-        }
+fn background_processes_end_with_the_session(place: Place) {
+    for end in [None, Some(Part::Broker), Some(Part::Warden)] {
         let world = World::new(place);
         let mut session = Session::open(&world);
         let marker = long_sleep();
         let command = format!("trap '' HUP INT TERM; setsid sleep {marker} & sleep {marker}");
         session.call("bash", json!({"command": command, "background": true})).success();
         let sleeps = format!("sleep {marker}");
-        assert!(until(SOON, || !process::with_marker(&sleeps).is_empty()));
+        let alive = || process::with_marker(&sleeps).iter().filter(|p| p.name == "sleep").count();
+        assert!(until(LIMIT, || alive() == 2));
         let seen = process::tree(session.pid());
-        session.child.kill().unwrap();
-        process::assert_gone(&sleeps, SECOND);
-        assert_all_gone(&seen[1..], &world);
-    });
+        match end {
+            None => assert!(session.close(LIMIT).success()),
+            Some(part) => part.find(session.pid())[0].kill(),
+        }
+        process::assert_gone(&sleeps, LIMIT);
+        if end.is_none() {
+            assert_all_gone(&seen, &world);
+        }
+    }
+    let world = World::new(place);
+    let mut session = Session::open(&world);
+    let marker = long_sleep();
+    let command = format!("trap '' HUP INT TERM; setsid sleep {marker} & sleep {marker}");
+    session.call("bash", json!({"command": command, "background": true})).success();
+    let sleeps = format!("sleep {marker}");
+    assert!(until(LIMIT, || !process::with_marker(&sleeps).is_empty()));
+    let seen = process::tree(session.pid());
+    session.child.kill().unwrap();
+    process::assert_gone(&sleeps, LIMIT);
+    assert_all_gone(&seen[1..], &world);
 }
 
 /// A session that ends in an orderly way leaves no process and no file of its own in the project.
-#[test]
-fn an_orderly_end_leaves_nothing() {
-    matrix(|place| {
-        let world = World::new(place);
-        let mut session = Session::open(&world);
-        session.bash("echo x > made; true & true").success();
-        session.call("file_read", json!({"path": "made"})).success();
-        let seen = process::tree(session.pid());
-        assert!(session.close(SOON).success());
-        assert_all_gone(&seen, &world);
-        let names: Vec<_> =
-            fs::read_dir(&world.project).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(names, ["made"]);
-    });
+fn an_orderly_end_leaves_nothing(place: Place) {
+    let world = World::new(place);
+    let mut session = Session::open(&world);
+    session.bash("echo x > made; true & true").success();
+    session.call("file_read", json!({"path": "made"})).success();
+    let seen = process::tree(session.pid());
+    assert!(session.close(LIMIT).success());
+    assert_all_gone(&seen, &world);
+    let names: Vec<_> =
+        fs::read_dir(&world.project).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["made"]);
 }
 
 fn read(path: &str) -> Request {
@@ -374,7 +354,7 @@ fn write(path: &str, content: &[u8]) -> Request {
 #[track_caller]
 fn wait_for_call(broker: &mut Broker, call: u64) {
     loop {
-        match broker.receive(SOON) {
+        match broker.receive(LIMIT) {
             Received::Message(broker_protocol::FromBroker::Done { call: of, .. }) if of == call => return,
             Received::Message(_) => {}
             other => panic!("no end of call {call}: {other:?}"),
@@ -396,7 +376,7 @@ fn assert_whole(world: &World, contents: &[Vec<u8>], when: &str) {
         assert!(contents.contains(&world.get(name)), "{when}: {name} is half a file");
     }
     if !left.is_empty() {
-        std::thread::sleep(2 * SECOND);
+        std::thread::sleep(Duration::from_secs(2));
         drop(Broker::open(world));
         assert_eq!(names(world), ["file", "small"], "{when}: after the next session");
     }

@@ -102,12 +102,12 @@ const TO: [&str; 16] = [
     "signal",
     "credit",
     "cancel",
-    "attack",
     "grant",
     "refuse",
     "grants",
     "revoke",
     "keep",
+    "connected",
 ];
 
 fn variant_to(message: &ToBroker) -> &'static str {
@@ -122,16 +122,16 @@ fn variant_to(message: &ToBroker) -> &'static str {
         ToBroker::Signal { .. } => "signal",
         ToBroker::Credit { .. } => "credit",
         ToBroker::Cancel { .. } => "cancel",
-        ToBroker::Attack { .. } => "attack",
         ToBroker::Grant(_) => "grant",
         ToBroker::Refuse { .. } => "refuse",
         ToBroker::Grants => "grants",
         ToBroker::Revoke { .. } => "revoke",
         ToBroker::Keep { .. } => "keep",
+        ToBroker::Connected(_) => "connected",
     }
 }
 
-const FROM: [&str; 13] = [
+const FROM: [&str; 12] = [
     "hello",
     "probed",
     "opened",
@@ -140,7 +140,6 @@ const FROM: [&str; 13] = [
     "part",
     "done",
     "fault",
-    "attacked",
     "asked",
     "ungranted",
     "grants",
@@ -157,7 +156,6 @@ fn variant_from(message: &FromBroker) -> &'static str {
         FromBroker::Part { .. } => "part",
         FromBroker::Done { .. } => "done",
         FromBroker::Fault(_) => "fault",
-        FromBroker::Attacked { .. } => "attacked",
         FromBroker::Asked { .. } => "asked",
         FromBroker::Ungranted(_) => "ungranted",
         FromBroker::Grants(_) => "grants",
@@ -310,27 +308,43 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
         scope: None,
         trust: Trust::Guided,
         capture: None,
+        network: None,
     };
     let scoped = Open { scope: Some(scope()), trust: Trust::Supervised, ..open.clone() };
     let autonomous = Open { trust: Trust::Autonomous, capture: Some(10_240), ..open.clone() };
+    let wanted = NetworkRequest { hosts: vec!["a.example:443".into()], presets: vec!["npm".into()] };
+    let connected = Open { network: Some(wanted), ..open.clone() };
     let mut frames = vec![
         ("hello", ToBroker::Hello(Hello { version: 0x0102, ..Hello::ours(Some(Digest([0xab; 32]))) })),
         ("hello without digest", ToBroker::Hello(Hello { version: 0x0102, ..Hello::ours(None) })),
         ("probe", ToBroker::Probe),
         ("open", ToBroker::Open(open)),
+        ("open, with a network", ToBroker::Open(connected)),
         ("open, scoped", ToBroker::Open(scoped)),
         ("open, autonomous", ToBroker::Open(autonomous)),
         ("bash", call(Request::Bash(bash(Command::Shell("true".into()), Stdin::Null)))),
         ("bash by arguments, streamed", call(Request::Bash(streamed()))),
         ("bash on a terminal", call(Request::Bash(bash(Command::Shell("sh".into()), terminal())))),
         ("file_read", call(Request::FileRead(FileRead { path: zone("a"), offset: Some(1), limit: None }))),
+        (
+            "file_read granted",
+            call(Request::FileRead(FileRead {
+                path: ZonePath::new(Zone::Granted, "usr/include/stdio.h").unwrap(),
+                offset: None,
+                limit: None,
+            })),
+        ),
         ("file_write", call(Request::FileWrite(file_write()))),
         ("file_edit", call(Request::FileEdit(file_edit()))),
         ("file_list", call(Request::FileList(FileList { path: zone(""), depth: 1, hidden: true, limit: 9 }))),
         ("glob", call(Request::Glob(glob()))),
         ("grep", call(Request::Grep(grep()))),
+        ("grep, newest first", call(Request::Grep(Grep { sort: GrepSort::Modified, ..grep() }))),
+        ("connected", ToBroker::Connected(connection(ConnectionVerdict::Allowed))),
+        ("connected, refused", ToBroker::Connected(connection(ConnectionVerdict::Malformed))),
         ("keep", ToBroker::Keep { call: 7, bytes: b"text".into(), last: true }),
         ("bash in the background", call(Request::Bash(in_background()))),
+        ("bash, streams apart", call(Request::Bash(Bash { split: true, ..streamed() }))),
         ("background_list", call(Request::BackgroundList)),
         ("background_log", call(Request::BackgroundLog(BackgroundLog { id: 3, from: Some(5), most: 9 }))),
         ("background_kill", call(Request::BackgroundKill(BackgroundKill { id: 3 }))),
@@ -348,6 +362,7 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
         ("web_search", call(Request::Effect(Effect::WebSearch { query: "q".into() }))),
         ("web_fetch", call(Request::Effect(Effect::WebFetch { url: "https://a/".into() }))),
         ("an added tool", call(added())),
+        ("service", call(Request::Service(service()))),
         ("input", ToBroker::Input { call: 7, bytes: b"in".into() }),
         ("input end", ToBroker::InputEnd { call: 7 }),
         ("resize", ToBroker::Resize { call: 7, rows: 24, columns: 80 }),
@@ -357,7 +372,6 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
         ("signal quit", ToBroker::Signal { call: 7, signal: Signal::Quit }),
         ("credit", ToBroker::Credit { call: 7, bytes: 65_536 }),
         ("cancel", ToBroker::Cancel { call: 7 }),
-        ("attack", ToBroker::Attack { call: 7 }),
     ];
     frames.extend(approval::to_broker());
     frames
@@ -366,6 +380,12 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
 fn added() -> Request {
     let (tool, input) = ("mcp__fs__read".into(), "{}".into());
     Request::Effect(Effect::Added { tool, risk: Risk::Medium, input })
+}
+
+fn service() -> Service {
+    let environment = vec![Variable { name: "TOKEN".into(), value: "t".into() }];
+    let command = Command::Arguments(vec![b"server".to_vec().into()]);
+    Service { name: "fs".into(), command, directory: Some(zone("a")), environment }
 }
 
 fn state(tool: StateTool, expected_sha256: Option<Digest>) -> Request {
@@ -400,6 +420,7 @@ fn bash(command: Command, stdin: Stdin) -> Bash {
         stdin,
         live: false,
         background: false,
+        split: false,
     }
 }
 
@@ -453,6 +474,7 @@ fn grep() -> Grep {
         ignored: false,
         context: 2,
         limit: 50,
+        sort: GrepSort::Path,
     }
 }
 
@@ -461,11 +483,14 @@ fn from_broker() -> Vec<(&'static str, FromBroker)> {
         ("hello", FromBroker::Hello(Hello { version: 0x0102, ..Hello::ours(Some(Digest([0xcd; 32]))) })),
         ("probed", FromBroker::Probed(machine())),
         ("opened", FromBroker::Opened(opened())),
+        ("opened, with a network", FromBroker::Opened(Opened { network: Some(network()), ..opened() })),
         ("output", FromBroker::Output { call: 7, stderr: true, sequence: 3, bytes: b"out".into() }),
         ("input credit", FromBroker::InputCredit { call: 7, bytes: 65_536 }),
         ("part", FromBroker::Part { call: 7, bytes: b"part".into() }),
         ("done, answered", done(Outcome::Answered)),
         ("done, spilled", done(Outcome::Ran(spilled()))),
+        ("done, streams apart", done(Outcome::Ran(split()))),
+        ("done, not in this cell", done(Outcome::Ran(missing()))),
         (
             "done, refused",
             done(Outcome::Refused(Refused { rule: "r".into(), why: "w".into(), violation: true })),
@@ -473,8 +498,8 @@ fn from_broker() -> Vec<(&'static str, FromBroker)> {
         ("done, failed", done(Outcome::Failed(failed()))),
         ("done, granted", done(Outcome::Granted)),
         ("done, broken", done(Outcome::Broken(Broken { message: "m".into() }))),
+        ("done, denied", denied()),
         ("fault", FromBroker::Fault(failed())),
-        ("attacked", FromBroker::Attacked { call: 7, reports: attacks() }),
         ("kept", FromBroker::Kept { call: 7, spill: spilled().spill }),
         ("kept, not", FromBroker::Kept { call: 7, spill: None }),
     ];
@@ -496,6 +521,8 @@ fn ends() -> impl Iterator<Item = (&'static str, Ended)> {
         ("done, over its file size", Ended::Limited(Limit::FileSize)),
         ("done, over its processes", Ended::Limited(Limit::Processes)),
         ("done, over its written bytes", Ended::Limited(Limit::Written)),
+        ("done, over its share of memory", Ended::Limited(Limit::MemoryShare)),
+        ("done, over its share of the disk", Ended::Limited(Limit::DiskShare)),
         ("done, not started", Ended::NotStarted(2)),
         ("done, no directory", Ended::NoDirectory(20)),
     ]
@@ -503,7 +530,7 @@ fn ends() -> impl Iterator<Item = (&'static str, Ended)> {
 }
 
 fn ran(ended: Ended) -> Ran {
-    Ran { ended, output: Captured::default(), spill: None, timeout_s: None }
+    Ran { ended, output: Captured::default(), spill: None, stderr: None, timeout_s: None, profile: None }
 }
 
 fn spilled() -> Ran {
@@ -513,6 +540,15 @@ fn spilled() -> Ran {
         timeout_s: Some(60),
         ..ran(Ended::Exited(0))
     }
+}
+
+fn split() -> Ran {
+    let Ran { output, spill, .. } = spilled();
+    Ran { stderr: Some(Box::new(Stderr { output, spill })), ..ran(Ended::Exited(0)) }
+}
+
+fn missing() -> Ran {
+    Ran { profile: Some("rust".into()), ..ran(Ended::Exited(127)) }
 }
 
 fn done(outcome: Outcome) -> FromBroker {
@@ -525,26 +561,38 @@ fn done(outcome: Outcome) -> FromBroker {
         stdout_bytes: 6,
         stderr_bytes: 7,
     };
-    FromBroker::Done { call: 7, outcome, usage, layers: Layer::ALL.into_iter().collect() }
+    let layers = Layer::ALL.into_iter().collect();
+    FromBroker::Done { call: 7, outcome, usage, layers, denied: Denials::default() }
+}
+
+/// Each kind of attempt, barrier and remedy.
+fn denied() -> FromBroker {
+    let FromBroker::Done { call, outcome, usage, layers, mut denied } = done(Outcome::Answered) else {
+        panic!()
+    };
+    let rule = || PolicyRule { name: "r".into(), at: Some("f:1".into()) };
+    for (at, kind) in AttemptKind::ALL.into_iter().enumerate() {
+        let by = match at % 5 {
+            0 => Barrier::Layer(Layer::Seccomp, None),
+            1 => Barrier::Layer(Layer::ProtectedNames, Some(rule())),
+            2 => Barrier::Limit("memory".into()),
+            3 => Barrier::Rule(PolicyRule { at: None, ..rule() }),
+            _ => Barrier::Hosts(Some(rule())),
+        };
+        let remedy = match at % 4 {
+            0 => Remedy::Policy("p".into()),
+            1 => Remedy::Option("o".into()),
+            2 => Remedy::Advice("a".into()),
+            _ => Remedy::Nothing,
+        };
+        denied.push(Denial::new(kind, "t", by, "w", remedy));
+    }
+    denied.add_unnamed(2);
+    FromBroker::Done { call, outcome, usage, layers, denied }
 }
 
 fn failed() -> Failed {
     Failed { kind: ErrorKind::Protocol, message: "m".into() }
-}
-
-fn attacks() -> Vec<AttackReport> {
-    let report = |control, inside, known: Option<&str>| AttackReport {
-        class: "files".into(),
-        name: "read".into(),
-        control,
-        inside,
-        core: known.is_none(),
-        known: known.map(str::to_owned),
-    };
-    vec![
-        report(Attempt::Got, Attempt::Refused(13), None),
-        report(Attempt::Killed(31), Attempt::Unknown, Some("w")),
-    ]
 }
 
 fn layers() -> Vec<LayerReport> {
@@ -564,7 +612,18 @@ fn opened() -> Opened {
         tier: Tier::Flat,
         layers: layers(),
         session: "5e".repeat(16),
+        also_closed: vec![],
+        network: None,
     }
+}
+
+fn network() -> Network {
+    let own = HostList { allow: Some(vec!["a.example:443".into()]), private: None };
+    Network { lists: vec![own, HostList { allow: None, private: Some(vec![]) }] }
+}
+
+fn connection(verdict: ConnectionVerdict) -> ConnectionReport {
+    ConnectionReport { host: "a.example".into(), port: 443, verdict }
 }
 
 fn machine() -> Machine {

@@ -2,14 +2,24 @@
 //! ends with an answer, nothing of it lives on, and the session answers the next call.
 #![allow(clippy::unwrap_used)]
 
-use lazaret_tests::process;
+use lazaret_tests::place::User;
+use lazaret_tests::process::{self, Running, until};
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{Session, World, matrix, run};
+use lazaret_tests::{LIMIT, Place, Session, World, in_each_place, run, suite};
 use serde_json::json;
-use std::time::{Duration, Instant};
+use std::process::ExitCode;
 
-const SOON: Duration = Duration::from_secs(60);
-const SECOND: Duration = Duration::from_secs(1);
+fn main() -> ExitCode {
+    suite::main(in_each_place![
+        a_flood_of_any_shape_is_bounded,
+        descriptors_that_nobody_reads_stop_no_other_session,
+        a_false_tongue_is_only_output,
+        a_cell_is_not_ended_from_inside,
+        what_does_not_want_to_end_ends,
+        pipes_do_not_decide_when_a_call_ends
+    ])
+}
+
 /// Bytes that a result may have, its 100 KiB of each end and what JSON adds to the worst of them.
 const RESULT_MAX: usize = 2 << 20;
 
@@ -17,14 +27,67 @@ const RESULT_MAX: usize = 2 << 20;
 #[track_caller]
 fn fight(session: &mut Session, script: &str, timeout: u32) -> lazaret_tests::session::Answer {
     let id = session.start_call("bash", json!({"command": ["python3", "-c", script], "timeout": timeout}));
-    let answer = session.answer_within(&id, SOON);
+    let answer = session.answer_within(&id, LIMIT);
     assert!(answer.result.to_string().len() < RESULT_MAX, "{} bytes", answer.result.to_string().len());
     assert_eq!(session.bash("echo on").success().trim(), "on", "after {script}: {}", answer.result);
     answer
 }
 
-#[test]
-fn a_flood_of_any_shape_is_bounded() {
+/// Leaves as many descriptors on sockets as it may, and waits.
+const UNREAD: &str = r#"
+import array, os, socket, sys, time
+kept, sent = [], 0
+null = os.open('/dev/null', os.O_RDONLY)
+rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [null] * 250))]
+try:
+    while sent < 100000:
+        kept.append(socket.socketpair())
+        kept[-1][0].setblocking(False)
+        try:
+            while True:
+                kept[-1][0].sendmsg([b'x'], rights); sent += 250
+        except BlockingIOError:
+            pass
+except OSError as error:
+    print(error.strerror, sent, flush=True)
+open(sys.argv[1], 'w').close()
+time.sleep(60)
+"#;
+
+/// Sends one descriptor as a program with the usual limit does.
+const SEND: &str = r#"
+import array, os, resource, socket
+resource.setrlimit(resource.RLIMIT_NOFILE, (1024, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+one, other = socket.socketpair()
+one.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [0]))])
+"#;
+
+/// The kernel counts descriptors that nobody has taken yet by user.
+fn descriptors_that_nobody_reads_stop_no_other_session(place: Place) {
+    // Root may send as many as it likes, so nothing is to be seen.
+    if place.user == User::Root {
+        return;
+    }
+    let world = World::new(place);
+    world.put("unread.py", UNREAD);
+    let held = Running::start(&mut world.cell("python3 unread.py full"));
+    let full = until(LIMIT, || world.project.join("full").exists());
+    let control = run(world.host("python3").args(["-c", SEND]), LIMIT);
+    let other = World::new(place);
+    let mut usual = other.host("bash");
+    let lazaret = other.cell("echo works");
+    usual
+        .args(["-c", "ulimit -Sn 1024; exec \"$@\"", "bash"])
+        .arg(lazaret.get_program())
+        .args(lazaret.get_args());
+    let beside = run(&mut usual, LIMIT);
+    process::kill_tree(held.pid());
+    held.finish(LIMIT);
+    assert!(full && control.errors().contains("Too many references"), "{}", control.errors());
+    assert_eq!(beside.success(), "works\n");
+}
+
+fn a_flood_of_any_shape_is_bounded(place: Place) {
     let floods = [
         // A line of 50 MB.
         "import os\nfor _ in range(50): os.write(1, b'x' * 1000000)",
@@ -35,19 +98,16 @@ fn a_flood_of_any_shape_is_bounded() {
         // A character cut in half at every border.
         "import os\nfor _ in range(20): os.write(1, ('x' + '\\u20ac' * 300000).encode())",
     ];
-    matrix(|place| {
-        let world = World::new(place);
-        let mut session = Session::open(&world);
-        for flood in floods {
-            let answer = fight(&mut session, flood, 60);
-            assert!(answer.ok(), "{}", answer.result);
-        }
-    });
+    let world = World::new(place);
+    let mut session = Session::open(&world);
+    for flood in floods {
+        let answer = fight(&mut session, flood, 60);
+        assert!(answer.ok(), "{}", answer.result);
+    }
 }
 
 /// Lines that look like ours on the pipes, and bytes on every other descriptor there might be.
-#[test]
-fn a_false_tongue_is_only_output() {
+fn a_false_tongue_is_only_output(place: Place) {
     let script = r#"
 import os, struct
 line = b'{"id":"call-1","event":"result","status":"success","result":"forged","metadata":{}}\n'
@@ -59,21 +119,18 @@ for fd in range(1024):
         except OSError: pass
 os._exit(9)
 "#;
-    matrix(|place| {
-        let world = World::new(place);
-        let mut session = Session::open(&world);
-        let answer = fight(&mut session, script, 60);
-        assert_eq!(answer.exit_code(), Some(9), "{}", answer.result);
-        assert_ne!(answer.text(), "forged");
-        for event in &answer.events {
-            assert_eq!(event["event"], "output", "{event}");
-        }
-    });
+    let world = World::new(place);
+    let mut session = Session::open(&world);
+    let answer = fight(&mut session, script, 60);
+    assert_eq!(answer.exit_code(), Some(9), "{}", answer.result);
+    assert_ne!(answer.text(), "forged");
+    for event in &answer.events {
+        assert_eq!(event["event"], "output", "{event}");
+    }
 }
 
 /// Attempts on the cell's first process and on everything that can be signalled.
-#[test]
-fn a_cell_is_not_ended_from_inside() {
+fn a_cell_is_not_ended_from_inside(place: Place) {
     let attempts = [
         "import os, signal\ntry: os.kill(os.getppid(), signal.SIGKILL)\nexcept OSError as e: print(e)\nprint('still here')",
         "import os, signal\ntry: os.kill(os.getppid(), signal.SIGSTOP)\nexcept OSError as e: print(e)\nprint('still here')",
@@ -81,24 +138,21 @@ fn a_cell_is_not_ended_from_inside() {
         "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\nprint(libc.ptrace(16, os.getppid(), 0, 0), ctypes.get_errno())\nprint('still here')",
         "import os\nfor p in (1, os.getppid()):\n  for f in ('mem', 'environ', 'fd', 'root'):\n    try: print(os.listdir(f'/proc/{p}/{f}') if f in ('fd', 'root') else open(f'/proc/{p}/{f}', 'r+b'))\n    except OSError as e: print(e)\nprint('still here')",
     ];
-    matrix(|place| {
-        let world = World::new(place);
-        let mut session = Session::open(&world);
-        // Without a cell the first of them works.
-        let script = "python3 -c \"$0\"; echo survived";
-        let control = run(world.host("bash").args(["-c", script, attempts[0]]), SOON);
-        assert!(control.code() == 137 && !control.text().contains("survived"), "{control:?}");
-        for attempt in attempts {
-            let answer = fight(&mut session, attempt, 20);
-            assert!(answer.success().contains("still here"), "{}", answer.result);
-            assert!(!answer.text().contains("BufferedRandom"), "{}", answer.result);
-        }
-    });
+    let world = World::new(place);
+    let mut session = Session::open(&world);
+    // Without a cell the first of them works.
+    let script = "python3 -c \"$0\"; echo survived";
+    let control = run(world.host("bash").args(["-c", script, attempts[0]]), LIMIT);
+    assert!(control.code() == 137 && !control.text().contains("survived"), "{control:?}");
+    for attempt in attempts {
+        let answer = fight(&mut session, attempt, 20);
+        assert!(answer.success().contains("still here"), "{}", answer.result);
+        assert!(!answer.text().contains("BufferedRandom"), "{}", answer.result);
+    }
 }
 
 /// Processes that do everything not to be found: no signals, no tracing, sessions of their own, new numbers all the time.
-#[test]
-fn what_does_not_want_to_end_ends() {
+fn what_does_not_want_to_end_ends(place: Place) {
     let hard = r#"
 import ctypes, os, signal, sys, time
 libc = ctypes.CDLL(None)
@@ -121,42 +175,33 @@ for _ in range(20):
         os._exit(0)
 time.sleep(300)
 "#;
-    matrix(|place| {
-        let world = World::new(place);
-        world.put("hard.py", hard);
-        // Without a cell they live on.
-        let marker = long_sleep();
-        let command = format!("python3 hard.py sleepers {marker} >/dev/null 2>&1 & sleep 0.5");
-        run(world.host("bash").args(["-c", &command]), SOON).success();
-        let outside = process::with_marker(&format!("hard.py sleepers {marker}"));
-        outside.iter().for_each(process::Process::kill);
-        assert!(outside.len() > 20, "{outside:#?}");
+    let world = World::new(place);
+    world.put("hard.py", hard);
+    // Without a cell they live on.
+    let marker = long_sleep();
+    let command = format!("python3 hard.py sleepers {marker} >/dev/null 2>&1 & sleep 0.5");
+    run(world.host("bash").args(["-c", &command]), LIMIT).success();
+    let outside = process::with_marker(&format!("hard.py sleepers {marker}"));
+    outside.iter().for_each(process::Process::kill);
+    assert!(outside.len() > 20, "{outside:#?}");
 
-        let mut session = Session::open(&world);
-        for kind in ["sleepers", "runner"] {
-            let marker = long_sleep();
-            let command = format!("python3 hard.py {kind} {marker} & sleep 0.3; echo done");
-            let started = Instant::now();
-            let answer = session.bash(&command);
-            assert_eq!(answer.success().trim(), "done");
-            assert!(started.elapsed() < Duration::from_secs(20), "{kind}: {:?}", started.elapsed());
-            process::assert_gone(&format!("hard.py {kind} {marker}"), SECOND);
-        }
-    });
+    let mut session = Session::open(&world);
+    for kind in ["sleepers", "runner"] {
+        let marker = long_sleep();
+        let command = format!("python3 hard.py {kind} {marker} & sleep 0.3; echo done");
+        let answer = session.bash(&command);
+        assert_eq!(answer.success().trim(), "done");
+        process::assert_gone(&format!("hard.py {kind} {marker}"), LIMIT);
+    }
 }
 
 /// Pipes that are held open after the program's end, or closed before it.
-#[test]
-fn pipes_do_not_decide_when_a_call_ends() {
-    matrix(|place| {
-        let world = World::new(place);
-        let mut session = Session::open(&world);
-        let marker = long_sleep();
-        let started = Instant::now();
-        let answer = session.bash(&format!("setsid sleep {marker} & exec sleep 0.1"));
-        assert!(answer.ok() && started.elapsed() < Duration::from_secs(10), "{}", answer.result);
-        process::assert_gone(&format!("sleep {marker}"), SECOND);
-        let answer = session.bash("exec >&- 2>&-; sleep 0.5; exit 5");
-        assert_eq!(answer.exit_code(), Some(5), "{}", answer.result);
-    });
+fn pipes_do_not_decide_when_a_call_ends(place: Place) {
+    let world = World::new(place);
+    let mut session = Session::open(&world);
+    let marker = long_sleep();
+    session.bash(&format!("setsid sleep {marker} & exec sleep 0.1")).success();
+    process::assert_gone(&format!("sleep {marker}"), LIMIT);
+    let answer = session.bash("exec >&- 2>&-; sleep 0.5; exit 5");
+    assert_eq!(answer.exit_code(), Some(5), "{}", answer.result);
 }

@@ -6,19 +6,62 @@ use broker_protocol::*;
 use lazaret_tests::process::{self, figure, until};
 use lazaret_tests::wire::{Received, framed, opening, shell};
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{Broker, Chance, Place, World, matrix};
+use lazaret_tests::{Broker, Chance, LIMIT, Place, World, in_each_place, once, suite};
 use serde_bytes::ByteBuf;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::Shutdown;
 use std::os::fd::AsRawFd;
-use std::time::{Duration, Instant};
+use std::process::ExitCode;
+use std::time::Duration;
 
-/// How long a broker may take to end a connection that it cannot go on with.
-const SOON: Duration = Duration::from_secs(5);
+fn main() -> ExitCode {
+    suite::main(
+        [
+            in_each_place![
+                no_client_changes_what_it_has_not_read,
+                no_command_touches_the_history,
+                forged_history_restores_nothing_it_should_not,
+                background_processes_are_counted_and_are_the_sessions_own,
+                a_reader_that_gives_no_credit_stops_the_cell,
+                a_half_open_connection_ends_its_cells,
+                a_central_root_serves_one_project,
+                a_flood_of_cancelled_terminals_holds_nothing_up,
+                time_limits_go_on_while_nobody_reads,
+                what_is_kept_is_a_file_like_a_commands_output,
+                what_cannot_be_kept_harms_nothing,
+                a_root_that_would_make_names_void_opens_nothing
+            ],
+            once![
+                strangers_are_sent_away,
+                what_comes_too_early_or_twice_ends_the_connection,
+                hostile_lengths_end_the_connection_at_once,
+                frames_that_are_cut_or_too_long_end_the_connection,
+                a_client_that_stops_in_mid_frame_harms_nobody,
+                garbage_ends_the_connection,
+                words_about_unknown_calls_are_let_pass,
+                a_hundred_thousand_small_frames_cost_no_memory,
+                a_call_id_in_use_is_not_taken_twice,
+                more_calls_than_allowed_are_refused,
+                requests_over_a_limit_are_refused_and_the_session_goes_on,
+                a_path_that_climbs_is_no_message,
+                input_beyond_its_window_ends_the_connection,
+                credit_without_end_costs_no_memory,
+                a_root_that_is_not_a_folder_of_the_user_opens_nothing,
+                nothing_is_kept_without_an_effect_that_had_leave,
+                a_piece_that_is_too_long_ends_the_connection,
+                what_is_kept_has_a_cap_and_a_session_a_budget,
+                spare_cells_are_few
+            ],
+            suite::in_own_process(once![descriptors_sent_along_are_not_kept]),
+        ]
+        .concat(),
+    )
+}
+
 /// More than this a broker never needs, in KiB.
 const MEMORY: u64 = 32 * 1024;
 
-#[test]
 fn strangers_are_sent_away() {
     let world = World::new(Place::any());
     for hello in [
@@ -35,7 +78,6 @@ fn strangers_are_sent_away() {
     expect_end(broker, &world);
 }
 
-#[test]
 fn what_comes_too_early_or_twice_ends_the_connection() {
     let world = World::new(Place::any());
     let call = || ToBroker::Call { call: 1, request: Request::Bash(shell("true")) };
@@ -65,7 +107,6 @@ fn what_comes_too_early_or_twice_ends_the_connection() {
     }
 }
 
-#[test]
 fn hostile_lengths_end_the_connection_at_once() {
     let world = World::new(Place::any());
     for length in [0, FRAME_MAX as u32 + 1, u32::MAX] {
@@ -78,7 +119,6 @@ fn hostile_lengths_end_the_connection_at_once() {
     }
 }
 
-#[test]
 fn frames_that_are_cut_or_too_long_end_the_connection() {
     let world = World::new(Place::any());
     let whole = framed(&ToBroker::Cancel { call: 1 });
@@ -102,7 +142,6 @@ fn frames_that_are_cut_or_too_long_end_the_connection() {
     expect_end(broker, &world);
 }
 
-#[test]
 fn a_client_that_stops_in_mid_frame_harms_nobody() {
     let world = World::new(Place::any());
     let (mut broker, _) = Broker::open(&world);
@@ -111,11 +150,10 @@ fn a_client_that_stops_in_mid_frame_harms_nobody() {
     assert!(matches!(broker.receive(Duration::from_millis(300)), Received::Nothing));
     assert_healthy(&world);
     broker.stream.shutdown(Shutdown::Both).unwrap();
-    broker.ended(SOON);
+    broker.ended(LIMIT);
 }
 
 /// Seeded, so that a failure can be repeated: bytes of chance, and good frames with bytes of chance in them.
-#[test]
 fn garbage_ends_the_connection() {
     let world = World::new(Place::any());
     let mut chance = Chance(0x1a2a_2e7d);
@@ -141,7 +179,6 @@ fn garbage_ends_the_connection() {
 }
 
 /// Late words about a call that has just ended are no offence: the client could not know.
-#[test]
 fn words_about_unknown_calls_are_let_pass() {
     let world = World::new(Place::any());
     let (mut broker, _) = Broker::open(&world);
@@ -151,7 +188,7 @@ fn words_about_unknown_calls_are_let_pass() {
     broker.send(&ToBroker::InputEnd { call: 99 });
     broker.send(&ToBroker::Resize { call: 99, rows: 1, columns: 1 });
     broker.send(&ToBroker::Signal { call: 99, signal: Signal::Quit });
-    // Answers to what was not asked are said to be that, and no more.
+    // Answers without a question get an error, and nothing else.
     let (digest, nonce) = (Digest([0; 32]), Nonce([0; 16]));
     broker.send(&ToBroker::Grant(Grant { call: 99, digest, nonce, extent: Extent::Session }));
     broker.send(&ToBroker::Refuse { call: 99 });
@@ -163,36 +200,31 @@ fn words_about_unknown_calls_are_let_pass() {
     assert_eq!(end_of(&done.outcome), Some(Ended::Exited(3)), "{done:?}");
 }
 
-#[test]
 fn a_hundred_thousand_small_frames_cost_no_memory() {
     let world = World::new(Place::any());
     let (mut broker, _) = Broker::open(&world);
     let frame = framed(&ToBroker::Cancel { call: 99 });
     let thousand = frame.repeat(1000);
-    let started = Instant::now();
     for _ in 0..100 {
         broker.send_bytes(&thousand).unwrap();
     }
     let done = broker.call(1, Request::Bash(shell("true")));
     assert_eq!(end_of(&done.outcome), Some(Ended::Exited(0)));
-    assert!(started.elapsed() < Duration::from_secs(20), "took {:?}", started.elapsed());
     assert_small(&broker);
 }
 
-#[test]
 fn a_call_id_in_use_is_not_taken_twice() {
     let world = World::new(Place::any());
     let (mut broker, _) = Broker::open(&world);
     let marker = long_sleep();
     let call = |command: &str| ToBroker::Call { call: 1, request: Request::Bash(shell(command)) };
     broker.send(&call(&format!("sleep {marker}")));
-    assert!(until(SOON, || !process::with_marker(&marker).is_empty()));
+    assert!(until(LIMIT, || !process::with_marker(&marker).is_empty()));
     broker.send(&call("true"));
     expect_refusal_or_end(broker, 1, &world);
-    process::assert_gone(&marker, SOON);
+    process::assert_gone(&marker, LIMIT);
 }
 
-#[test]
 fn more_calls_than_allowed_are_refused() {
     let world = World::new(Place::any());
     let (mut broker, _) = Broker::open(&world);
@@ -201,10 +233,9 @@ fn more_calls_than_allowed_are_refused() {
     (0..limit::CALLS as u64).for_each(|call| broker.send(&sleep(call)));
     broker.send(&sleep(1000));
     expect_refusal_or_end(broker, 1000, &world);
-    process::assert_gone(&marker, SOON);
+    process::assert_gone(&marker, LIMIT);
 }
 
-#[test]
 fn requests_over_a_limit_are_refused_and_the_session_goes_on() {
     let world = World::new(Place::any());
     let (mut broker, _) = Broker::open(&world);
@@ -249,214 +280,193 @@ fn edit(path: &str, old: &str, new: &str) -> Request {
 }
 
 /// Attack: a client that does not say what it has read, and one whose worker has forgotten it.
-#[test]
-fn no_client_changes_what_it_has_not_read() {
-    matrix(|place| {
-        let world = World::new(place);
-        world.put("a", "theirs");
-        let (mut broker, _) = Broker::open(&world);
-        let read = || Request::FileRead(FileRead { path: zone("a"), offset: None, limit: None });
-        let refused = |broker: &mut Broker, words: &str| {
-            for request in [write("a", "mine"), edit("a", "e", "x")] {
-                let failed = broker.ask(1, request).unwrap_err();
-                assert_eq!(failed.kind, ErrorKind::InvalidInput);
-                assert!(failed.message.contains(words), "{}", failed.message);
-            }
-        };
-        refused(&mut broker, "has not been read");
-        // Looking at it is not reading it.
-        let list = FileList { path: zone(""), depth: 1, hidden: false, limit: 9 };
-        broker.ask(1, Request::FileList(list)).unwrap();
-        refused(&mut broker, "has not been read");
-        assert_eq!(world.get("a"), b"theirs");
-        // Control: the same frames work once it has been read.
-        broker.ask(1, read()).unwrap();
-        broker.ask(1, edit("a", "theirs", "ours")).unwrap();
-        broker.ask(1, write("a", "mine")).unwrap();
-        assert_eq!(world.get("a"), b"mine");
-        world.put("a", "eels");
-        refused(&mut broker, "was modified since the last read");
-        broker.ask(1, read()).unwrap();
-        let worker =
-            process::tree(broker.pid()).into_iter().find(|part| part.name == "lazaret-worker").unwrap();
-        worker.kill();
-        assert!(until(SOON, || !worker.is_alive()));
-        broker.call(2, Request::Bash(shell("true")));
-        refused(&mut broker, "has not been read");
-        assert_eq!(world.get("a"), b"eels");
-        // Nor does another session know what this one has read.
-        broker.ask(1, read()).unwrap();
-        let (mut other, _) = Broker::open(&world);
-        refused(&mut other, "has not been read");
-    });
+fn no_client_changes_what_it_has_not_read(place: Place) {
+    let world = World::new(place);
+    world.put("a", "theirs");
+    let (mut broker, _) = Broker::open(&world);
+    let read = || Request::FileRead(FileRead { path: zone("a"), offset: None, limit: None });
+    let refused = |broker: &mut Broker, words: &str| {
+        for request in [write("a", "mine"), edit("a", "e", "x")] {
+            let failed = broker.ask(1, request).unwrap_err();
+            assert_eq!(failed.kind, ErrorKind::InvalidInput);
+            assert!(failed.message.contains(words), "{}", failed.message);
+        }
+    };
+    refused(&mut broker, "has not been read");
+    // Looking at it is not reading it.
+    let list = FileList { path: zone(""), depth: 1, hidden: false, limit: 9 };
+    broker.ask(1, Request::FileList(list)).unwrap();
+    refused(&mut broker, "has not been read");
+    assert_eq!(world.get("a"), b"theirs");
+    // Control: the same frames work once it has been read.
+    broker.ask(1, read()).unwrap();
+    broker.ask(1, edit("a", "theirs", "ours")).unwrap();
+    broker.ask(1, write("a", "mine")).unwrap();
+    assert_eq!(world.get("a"), b"mine");
+    world.put("a", "eels");
+    refused(&mut broker, "was modified since the last read");
+    broker.ask(1, read()).unwrap();
+    let worker = process::tree(broker.pid()).into_iter().find(|part| part.name == "lazaret-worker").unwrap();
+    worker.kill();
+    assert!(until(LIMIT, || !worker.is_alive()));
+    broker.call(2, Request::Bash(shell("true")));
+    refused(&mut broker, "has not been read");
+    assert_eq!(world.get("a"), b"eels");
+    // Nor does another session know what this one has read.
+    broker.ask(1, read()).unwrap();
+    let (mut other, _) = Broker::open(&world);
+    refused(&mut other, "has not been read");
 }
 
 /// Attack: a command writes what undo goes by. Nothing of that is let through, in either tier.
-#[test]
-fn no_command_touches_the_history() {
-    matrix(|place| {
-        let world = World::new(place);
-        let (mut broker, _) = Broker::open(&world);
-        let Ok(FileReply::Written(written)) = broker.ask(1, write("a", "mine")) else { panic!() };
-        let change = written.change.unwrap();
-        let store = world.central.join(".lazaret").display().to_string();
-        for script in [
-            "echo forged > STORE/undo/changes/CHANGE",
-            "echo forged > STORE/undo/changes/99",
-            "rm STORE/undo/changes/CHANGE",
-            "mv STORE/undo/changes/CHANGE STORE/undo/changes/9",
-            "mkdir STORE/undo/objects/x",
-            "ln STORE/undo/changes/CHANGE $TMPDIR/l && echo x > $TMPDIR/l",
-            "ln STORE/undo/changes/CHANGE STORE/../l && echo x > STORE/../l",
-            "chmod 777 STORE/undo/changes/CHANGE",
-            "mv STORE STORE-away",
-            "rm -rf STORE",
-            "ln -s STORE/undo/changes/CHANGE by && echo x > by",
-        ] {
-            let script = script.replace("CHANGE", &change.to_string());
-            // Control: where nothing is closed it works.
-            let copy = world.outside.join("copy").display().to_string();
-            let control =
-                script.replace("STORE", &format!("{copy}/store")).replace("by", "../outside/copy/by");
-            let control =
-                format!("mkdir {copy}; cp -r {store} {copy}/store; {{ {control}; }} && rm -rf {copy}");
-            let mut bash = world.host("bash");
-            let worked = lazaret_tests::run(bash.env("TMPDIR", &copy).arg("-c").arg(control), SOON);
-            assert_eq!(worked.code(), 0, "{script} does not work without a cell: {}", worked.errors());
-            let script = script.replace("STORE", &store);
-            let done = broker.call(1, Request::Bash(shell(&script)));
-            assert!(
-                matches!(end_of(&done.outcome), Some(Ended::Exited(1..))),
-                "{script}: {:?}",
-                done.outcome
-            );
-        }
-        // Control: beside it a command writes as it likes, and reads in it.
-        let read = format!("grep -q project:a {store}/undo/changes/{change} && echo x > {store}-beside");
-        let done = broker.call(1, Request::Bash(shell(&read)));
-        assert_eq!(end_of(&done.outcome), Some(Ended::Exited(0)));
-        for name in [".lazaret/undo/changes/1", ".lazaret/x", ".LAZARET/x"] {
-            let path = ZonePath::new(Zone::Central, name).unwrap();
-            let write = FileWrite { path, content: b"x".into(), overwrite: true, expected_sha256: None };
-            let done = broker.call(1, Request::FileWrite(write));
-            assert_eq!(done.outcome.error(), Some(ErrorKind::Violation), "{name}");
-        }
-        let undo = Request::Undo(Undo { change, path: zone("a"), force: false });
-        broker.ask(1, undo).unwrap();
-        assert!(!world.project.join("a").exists());
-    });
+fn no_command_touches_the_history(place: Place) {
+    let world = World::new(place);
+    let (mut broker, _) = Broker::open(&world);
+    let Ok(FileReply::Written(written)) = broker.ask(1, write("a", "mine")) else { panic!() };
+    let change = written.change.unwrap();
+    let store = world.central.join(".lazaret").display().to_string();
+    for script in [
+        "echo forged > STORE/undo/changes/CHANGE",
+        "echo forged > STORE/undo/changes/99",
+        "rm STORE/undo/changes/CHANGE",
+        "mv STORE/undo/changes/CHANGE STORE/undo/changes/9",
+        "mkdir STORE/undo/objects/x",
+        "ln STORE/undo/changes/CHANGE $TMPDIR/l && echo x > $TMPDIR/l",
+        "ln STORE/undo/changes/CHANGE STORE/../l && echo x > STORE/../l",
+        "chmod 777 STORE/undo/changes/CHANGE",
+        "mv STORE STORE-away",
+        "rm -rf STORE",
+        "ln -s STORE/undo/changes/CHANGE by && echo x > by",
+    ] {
+        let script = script.replace("CHANGE", &change.to_string());
+        // Control: where nothing is closed it works.
+        let copy = world.outside.join("copy").display().to_string();
+        let control = script.replace("STORE", &format!("{copy}/store")).replace("by", "../outside/copy/by");
+        let control = format!("mkdir {copy}; cp -r {store} {copy}/store; {{ {control}; }} && rm -rf {copy}");
+        let mut bash = world.host("bash");
+        let worked = lazaret_tests::run(bash.env("TMPDIR", &copy).arg("-c").arg(control), LIMIT);
+        assert_eq!(worked.code(), 0, "{script} does not work without a cell: {}", worked.errors());
+        let script = script.replace("STORE", &store);
+        let done = broker.call(1, Request::Bash(shell(&script)));
+        assert!(matches!(end_of(&done.outcome), Some(Ended::Exited(1..))), "{script}: {:?}", done.outcome);
+    }
+    // Control: beside it a command writes as it likes, and reads in it.
+    let read = format!("grep -q project:a {store}/undo/changes/{change} && echo x > {store}-beside");
+    let done = broker.call(1, Request::Bash(shell(&read)));
+    assert_eq!(end_of(&done.outcome), Some(Ended::Exited(0)));
+    for name in [".lazaret/undo/changes/1", ".lazaret/x", ".LAZARET/x"] {
+        let path = ZonePath::new(Zone::Central, name).unwrap();
+        let write = FileWrite { path, content: b"x".into(), overwrite: true, expected_sha256: None };
+        let done = broker.call(1, Request::FileWrite(write));
+        assert_eq!(done.outcome.error(), Some(ErrorKind::Violation), "{name}");
+    }
+    let undo = Request::Undo(Undo { change, path: zone("a"), force: false });
+    broker.ask(1, undo).unwrap();
+    assert!(!world.project.join("a").exists());
 }
 
 /// Attack: a program outside a cell forges what undo goes by, and the client asks for it.
-#[test]
-fn forged_history_restores_nothing_it_should_not() {
-    matrix(|place| {
-        let world = World::new(place);
-        world.put("a", "old");
-        world.put(".env", "SECRET=1");
-        world.put(".git/hooks/post-commit", "theirs");
-        let (mut broker, _) = Broker::open(&world);
-        broker.ask(1, Request::FileRead(FileRead { path: zone("a"), offset: None, limit: None })).unwrap();
-        let Ok(FileReply::Written(written)) = broker.ask(1, write("a", "new")) else { panic!() };
-        let change = written.change.unwrap();
-        let undo = |path: &str| Request::Undo(Undo { change, path: zone(path), force: true });
-        // Control: what is not forged is restored.
-        broker.ask(1, undo("a")).unwrap();
-        assert_eq!(world.get("a"), b"old");
-        let line = world.central.join(format!(".lazaret/undo/changes/{change}"));
-        let written = std::fs::read_to_string(&line).unwrap();
-        let forge = |path: &str| std::fs::write(&line, written.replace("project:a", path)).unwrap();
-        for path in [".env", ".git/hooks/post-commit", "sub/.git/config"] {
-            forge(&format!("project:{path}"));
-            let done = broker.call(1, undo(path));
-            assert_eq!(done.outcome.error(), Some(ErrorKind::Violation), "{path}: {:?}", done.outcome);
-            let failed = broker.ask(1, undo("a")).unwrap_err();
-            assert_eq!(failed.kind, ErrorKind::InvalidInput, "{path} by another name: {}", failed.message);
-        }
-        for path in
-            ["project:../outside/secret.txt", "project:/etc/passwd", "project:x/%2e%2e/%2e%2e/outside/x"]
-        {
-            forge(path);
-            assert_eq!(broker.ask(1, undo("a")).unwrap_err().kind, ErrorKind::NotFound, "{path}");
-        }
-        forge("project:a");
-        let secret = world.outside.join("secret.txt");
-        std::fs::remove_file(world.project.join("a")).unwrap();
-        std::os::unix::fs::symlink(&secret, world.project.join("a")).unwrap();
+fn forged_history_restores_nothing_it_should_not(place: Place) {
+    let world = World::new(place);
+    world.put("a", "old");
+    world.put(".env", "SECRET=1");
+    world.put(".git/hooks/post-commit", "theirs");
+    let (mut broker, _) = Broker::open(&world);
+    broker.ask(1, Request::FileRead(FileRead { path: zone("a"), offset: None, limit: None })).unwrap();
+    let Ok(FileReply::Written(written)) = broker.ask(1, write("a", "new")) else { panic!() };
+    let change = written.change.unwrap();
+    let undo = |path: &str| Request::Undo(Undo { change, path: zone(path), force: true });
+    // Control: what is not forged is restored.
+    broker.ask(1, undo("a")).unwrap();
+    assert_eq!(world.get("a"), b"old");
+    let line = world.central.join(format!(".lazaret/undo/changes/{change}"));
+    let written = std::fs::read_to_string(&line).unwrap();
+    let forge = |path: &str| std::fs::write(&line, written.replace("project:a", path)).unwrap();
+    for path in [".env", ".git/hooks/post-commit", "sub/.git/config"] {
+        forge(&format!("project:{path}"));
+        let done = broker.call(1, undo(path));
+        assert_eq!(done.outcome.error(), Some(ErrorKind::Violation), "{path}: {:?}", done.outcome);
         let failed = broker.ask(1, undo("a")).unwrap_err();
-        assert_eq!(failed.kind, ErrorKind::Violation, "through a link: {}", failed.message);
-        std::fs::remove_file(world.project.join("a")).unwrap();
-        let objects: Vec<_> = std::fs::read_dir(world.central.join(".lazaret/undo/objects"))
-            .unwrap()
-            .map(|entry| entry.unwrap().path())
-            .collect();
-        objects.iter().for_each(|object| std::fs::write(object, "ODD").unwrap());
-        assert_eq!(broker.ask(1, undo("a")).unwrap_err().kind, ErrorKind::NotFound, "forged contents");
-        for object in &objects {
-            std::fs::remove_file(object).unwrap();
-            std::os::unix::fs::symlink(&secret, object).unwrap();
-        }
-        assert_eq!(broker.ask(1, undo("a")).unwrap_err().kind, ErrorKind::NotFound, "links as contents");
-        assert_eq!(std::fs::read_to_string(&secret).unwrap(), world.canary);
-        assert_eq!(
-            (world.get(".env"), world.get(".git/hooks/post-commit")),
-            (b"SECRET=1".into(), b"theirs".into())
-        );
-    });
+        assert_eq!(failed.kind, ErrorKind::InvalidInput, "{path} by another name: {}", failed.message);
+    }
+    for path in ["project:../outside/secret.txt", "project:/etc/passwd", "project:x/%2e%2e/%2e%2e/outside/x"]
+    {
+        forge(path);
+        assert_eq!(broker.ask(1, undo("a")).unwrap_err().kind, ErrorKind::NotFound, "{path}");
+    }
+    forge("project:a");
+    let secret = world.outside.join("secret.txt");
+    std::fs::remove_file(world.project.join("a")).unwrap();
+    std::os::unix::fs::symlink(&secret, world.project.join("a")).unwrap();
+    let failed = broker.ask(1, undo("a")).unwrap_err();
+    assert_eq!(failed.kind, ErrorKind::Violation, "through a link: {}", failed.message);
+    std::fs::remove_file(world.project.join("a")).unwrap();
+    let objects: Vec<_> = std::fs::read_dir(world.central.join(".lazaret/undo/objects"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    objects.iter().for_each(|object| std::fs::write(object, "ODD").unwrap());
+    assert_eq!(broker.ask(1, undo("a")).unwrap_err().kind, ErrorKind::NotFound, "forged contents");
+    for object in &objects {
+        std::fs::remove_file(object).unwrap();
+        std::os::unix::fs::symlink(&secret, object).unwrap();
+    }
+    assert_eq!(broker.ask(1, undo("a")).unwrap_err().kind, ErrorKind::NotFound, "links as contents");
+    assert_eq!(std::fs::read_to_string(&secret).unwrap(), world.canary);
+    assert_eq!(
+        (world.get(".env"), world.get(".git/hooks/post-commit")),
+        (b"SECRET=1".into(), b"theirs".into())
+    );
 }
 
 /// Attack: as many background processes as one likes, and orders to those of others.
-#[test]
-fn background_processes_are_counted_and_are_the_sessions_own() {
-    matrix(|place| {
-        let world = World::new(place);
-        let (mut broker, _) = Broker::open(&world);
-        let marker = long_sleep();
-        let background = || {
-            Request::Bash(Bash {
-                background: true,
-                live: true,
-                ..shell(&format!("setsid sleep {marker} & sleep {marker}"))
-            })
+fn background_processes_are_counted_and_are_the_sessions_own(place: Place) {
+    let world = World::new(place);
+    let (mut broker, _) = Broker::open(&world);
+    let marker = long_sleep();
+    let background = || {
+        Request::Bash(Bash {
+            background: true,
+            live: true,
+            ..shell(&format!("setsid sleep {marker} & sleep {marker}"))
+        })
+    };
+    // All at once: those that wait for a cell count too.
+    let asked = limit::BACKGROUND as u64 + 4;
+    (1..=asked).for_each(|call| broker.send(&ToBroker::Call { call, request: background() }));
+    let mut refused = 0;
+    for _ in 0..asked {
+        let outcome = loop {
+            if let FromBroker::Done { outcome, .. } = broker.message() {
+                break outcome;
+            }
         };
-        // All at once: those that wait for a cell count too.
-        let asked = limit::BACKGROUND as u64 + 4;
-        (1..=asked).for_each(|call| broker.send(&ToBroker::Call { call, request: background() }));
-        let mut refused = 0;
-        for _ in 0..asked {
-            let outcome = loop {
-                if let FromBroker::Done { outcome, .. } = broker.message() {
-                    break outcome;
-                }
-            };
-            refused += u64::from(outcome.error() == Some(ErrorKind::ResourceLimit));
-        }
-        assert_eq!(refused, 4);
-        let Ok(FileReply::Background(list)) = broker.ask(1, Request::BackgroundList) else { panic!() };
-        assert_eq!(list.len(), limit::BACKGROUND);
-        let mut other = Broker::open(&world).0;
-        assert_eq!(other.ask(1, Request::BackgroundList), Ok(FileReply::Background(vec![])));
-        for id in [0, 1, u64::MAX] {
-            let kill = Request::BackgroundKill(BackgroundKill { id });
-            assert_eq!(other.ask(1, kill).unwrap_err().kind, ErrorKind::NotFound);
-        }
-        for process in &list {
-            let Ok(FileReply::Killed(killed)) =
-                broker.ask(1, Request::BackgroundKill(BackgroundKill { id: process.id }))
-            else {
-                panic!()
-            };
-            assert_eq!(killed.ended, Some(Ok(Ended::Cancelled)));
-        }
-        process::assert_gone(&marker, Duration::ZERO);
-        broker.ask(1, background()).unwrap();
-        let memory = figure(broker.pid(), "status", "VmRSS").unwrap();
-        assert!(memory < MEMORY, "{memory} KiB");
-    });
+        refused += u64::from(outcome.error() == Some(ErrorKind::ResourceLimit));
+    }
+    assert_eq!(refused, 4);
+    let Ok(FileReply::Background(list)) = broker.ask(1, Request::BackgroundList) else { panic!() };
+    assert_eq!(list.len(), limit::BACKGROUND);
+    let mut other = Broker::open(&world).0;
+    assert_eq!(other.ask(1, Request::BackgroundList), Ok(FileReply::Background(vec![])));
+    for id in [0, 1, u64::MAX] {
+        let kill = Request::BackgroundKill(BackgroundKill { id });
+        assert_eq!(other.ask(1, kill).unwrap_err().kind, ErrorKind::NotFound);
+    }
+    for process in &list {
+        let Ok(FileReply::Killed(killed)) =
+            broker.ask(1, Request::BackgroundKill(BackgroundKill { id: process.id }))
+        else {
+            panic!()
+        };
+        assert_eq!(killed.ended, Some(Ok(Ended::Cancelled)));
+    }
+    process::assert_gone(&marker, Duration::ZERO);
+    broker.ask(1, background()).unwrap();
+    let memory = figure(broker.pid(), "status", "VmRSS").unwrap();
+    assert!(memory < MEMORY, "{memory} KiB");
 }
 
 /// The type of a path cannot be made to hold these; the bytes on the wire can.
-#[test]
 fn a_path_that_climbs_is_no_message() {
     let world = World::new(Place::any());
     world.write(&world.project.parent().unwrap().join("x"), "not yours");
@@ -474,7 +484,6 @@ fn a_path_that_climbs_is_no_message() {
     }
 }
 
-#[test]
 fn input_beyond_its_window_ends_the_connection() {
     let world = World::new(Place::any());
     let marker = long_sleep();
@@ -490,40 +499,30 @@ fn input_beyond_its_window_ends_the_connection() {
     broker.send(&ToBroker::Call { call: 1, request: Request::Bash(sleeper()) });
     let _ = broker.send_bytes(&framed(&ToBroker::Input { call: 1, bytes: vec![b'x'; limit::CHUNK + 1] }));
     expect_end(broker, &world);
-    process::assert_gone(&marker, SOON);
+    process::assert_gone(&marker, LIMIT);
 }
 
 /// Without credit the cell is stopped, not the broker's memory filled; and it can still be cancelled.
-#[test]
-fn a_reader_that_gives_no_credit_stops_the_cell() {
-    matrix(|place| {
-        let world = World::new(place);
-        let (mut broker, _) = Broker::open(&world);
-        let flood = Bash { live: true, ..shell("yes") };
-        broker.send(&ToBroker::Call { call: 1, request: Request::Bash(flood) });
-        let mut got = 0;
-        while let Received::Message(message) = broker.receive(Duration::from_millis(700)) {
-            let FromBroker::Output { bytes, .. } = message else { panic!("{message:?}") };
-            assert!(bytes.len() <= limit::CHUNK);
-            got += bytes.len();
-            assert!(got <= limit::OUTPUT_WINDOW as usize, "{got} bytes came without credit");
-        }
-        assert!(got > 0, "nothing came at all");
-        assert_small(&broker);
-        broker.send(&ToBroker::Cancel { call: 1 });
-        let cancelled = Instant::now();
-        let done = broker.done(1);
-        assert_eq!(end_of(&done.outcome), Some(Ended::Cancelled));
-        assert!(
-            cancelled.elapsed() < Duration::from_secs(2),
-            "a stopped cell took {:?}",
-            cancelled.elapsed()
-        );
-    });
+fn a_reader_that_gives_no_credit_stops_the_cell(place: Place) {
+    let world = World::new(place);
+    let (mut broker, _) = Broker::open(&world);
+    let flood = Bash { live: true, ..shell("yes") };
+    broker.send(&ToBroker::Call { call: 1, request: Request::Bash(flood) });
+    let mut got = 0;
+    while let Received::Message(message) = broker.receive(Duration::from_millis(700)) {
+        let FromBroker::Output { bytes, .. } = message else { panic!("{message:?}") };
+        assert!(bytes.len() <= limit::CHUNK);
+        got += bytes.len();
+        assert!(got <= limit::OUTPUT_WINDOW as usize, "{got} bytes came without credit");
+    }
+    assert!(got > 0, "nothing came at all");
+    assert_small(&broker);
+    broker.send(&ToBroker::Cancel { call: 1 });
+    let done = broker.done(1);
+    assert_eq!(end_of(&done.outcome), Some(Ended::Cancelled));
 }
 
 /// All the credit in the world, and nobody reads: the socket fills, not the memory.
-#[test]
 fn credit_without_end_costs_no_memory() {
     let world = World::new(Place::any());
     let (mut broker, _) = Broker::open(&world);
@@ -538,38 +537,79 @@ fn credit_without_end_costs_no_memory() {
 }
 
 /// A client that is gone takes its calls with it, whichever half of the connection it closes.
-#[test]
-fn a_half_open_connection_ends_its_cells() {
-    matrix(|place| {
-        let world = World::new(place);
-        for half in [Shutdown::Write, Shutdown::Both] {
-            let (mut broker, _) = Broker::open(&world);
-            let marker = long_sleep();
-            let request = Request::Bash(shell(&format!("setsid sleep {marker} & sleep {marker}")));
-            broker.send(&ToBroker::Call { call: 1, request });
-            assert!(until(SOON, || process::with_marker(&format!("sleep {marker}")).len() >= 2));
-            broker.stream.shutdown(half).unwrap();
-            process::assert_gone(&marker, Duration::from_secs(2));
-            broker.ended(SOON);
-        }
-    });
+fn a_half_open_connection_ends_its_cells(place: Place) {
+    let world = World::new(place);
+    for half in [Shutdown::Write, Shutdown::Both] {
+        let (mut broker, _) = Broker::open(&world);
+        let marker = long_sleep();
+        let request = Request::Bash(shell(&format!("setsid sleep {marker} & sleep {marker}")));
+        broker.send(&ToBroker::Call { call: 1, request });
+        assert!(until(LIMIT, || process::with_marker(&format!("sleep {marker}")).len() >= 2));
+        broker.stream.shutdown(half).unwrap();
+        process::assert_gone(&marker, LIMIT);
+        broker.ended(LIMIT);
+    }
 }
 
-#[test]
+/// Each call at a terminal is a request to the warden, which a cancel does not take back. Sent as fast as they are read, they filled
+/// its socket in both directions, and the broker waited for ever.
+fn a_flood_of_cancelled_terminals_holds_nothing_up(place: Place) {
+    const FLOOD: std::ops::Range<CallId> = 1000..2200;
+    let world = World::new(place);
+    let (mut broker, _) = Broker::open(&world);
+    let marker = long_sleep();
+    let limited = Bash { timeout_s: Some(2), ..shell(&format!("sleep {marker}")) };
+    broker.send(&ToBroker::Call { call: 1, request: Request::Bash(limited) });
+    let size = Terminal { rows: 24, columns: 80, term: "dumb".into() };
+    let terminal = Bash { stdin: Stdin::Terminal(size), ..shell("tty") };
+    let begin = |call| framed(&ToBroker::Call { call, request: Request::Bash(terminal.clone()) });
+    let cancel = |call| framed(&ToBroker::Cancel { call });
+    let flood: Vec<u8> = FLOOD.flat_map(|call| [begin(call), cancel(call)].concat()).collect();
+    broker.send_bytes(&flood).unwrap();
+    broker.send(&ToBroker::Call { call: 2, request: Request::Bash(shell("exit 4")) });
+    broker.send(&ToBroker::Call { call: 3, request: Request::Bash(terminal.clone()) });
+    (0..5000).for_each(|_| broker.send(&ToBroker::Signal { call: 1, signal: Signal::Hangup }));
+    let mut ends = BTreeMap::new();
+    while !(1..=3).all(|call| ends.contains_key(&call)) {
+        match broker.message() {
+            FromBroker::Done { call, outcome, .. } => drop(ends.insert(call, end_of(&outcome))),
+            FromBroker::Fault(failed) => panic!("the broker ended the connection: {failed:?}"),
+            _ => {}
+        }
+    }
+    assert_eq!((ends[&2], ends[&3]), (Some(Ended::Exited(4)), Some(Ended::Exited(0))));
+    assert!(FLOOD.filter_map(|call| ends.get(&call)).all(|end| *end == Some(Ended::Cancelled)));
+    process::assert_gone(&marker, LIMIT);
+}
+
+/// The client's socket is full: what it would be sent waits, and the clocks of its calls do not.
+fn time_limits_go_on_while_nobody_reads(place: Place) {
+    let world = World::new(place);
+    let (mut broker, _) = Broker::open(&world);
+    let marker = long_sleep();
+    let limited = Bash { timeout_s: Some(2), ..shell(&format!("sleep {marker}")) };
+    broker.send(&ToBroker::Call { call: 1, request: Request::Bash(limited) });
+    assert!(until(LIMIT, || !process::with_marker(&format!("sleep {marker}")).is_empty()));
+    let flood = Bash { live: true, ..shell("yes") };
+    broker.send(&ToBroker::Call { call: 2, request: Request::Bash(flood) });
+    let credit = framed(&ToBroker::Credit { call: 2, bytes: u32::MAX });
+    let _ = broker.send_bytes(&credit.repeat(1000));
+    process::assert_gone(&marker, LIMIT);
+    assert_small(&broker);
+}
+
 fn descriptors_sent_along_are_not_kept() {
     use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
     let world = World::new(Place::any());
     let (mut broker, _) = Broker::open(&world);
-    // The broker hides its descriptors from its own user; root can count them.
-    let open = |broker: &Broker| {
-        std::fs::read_dir(format!("/proc/{}/fd", broker.pid())).ok().map(|descriptors| descriptors.count())
-    };
-    let done = broker.call(1, Request::Bash(shell("true")));
-    assert_eq!(end_of(&done.outcome), Some(Ended::Exited(0)));
-    // The next cell, which is two descriptors of the broker, is made after the call.
-    std::thread::sleep(Duration::from_millis(300));
-    let before = open(&broker);
     let secret = std::fs::File::open(world.outside.join("secret.txt")).unwrap();
+    // The broker hides its descriptors from its own user; root can read what they are.
+    let kept = |process: i32| -> Option<usize> {
+        let descriptors = std::fs::read_dir(format!("/proc/{process}/fd")).ok()?;
+        let targets = descriptors.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+        Some(targets.filter(|target| target.ends_with("secret.txt")).count())
+    };
+    assert_eq!(kept(std::process::id() as i32), Some(1), "the control: the count finds the one of this test");
     let frame = framed(&ToBroker::Cancel { call: 99 });
     for _ in 0..50 {
         let descriptors = [secret.as_raw_fd(); 8];
@@ -577,15 +617,15 @@ fn descriptors_sent_along_are_not_kept() {
         let bytes = [std::io::IoSlice::new(&frame)];
         sendmsg::<()>(broker.stream.as_raw_fd(), &bytes, &with, MsgFlags::empty(), None).unwrap();
     }
-    let done = broker.call(2, Request::Bash(shell("ls -l /proc/self/fd")));
+    let done = broker.call(1, Request::Bash(shell("ls -l /proc/self/fd")));
     assert!(end_of(&done.outcome) == Some(Ended::Exited(0)), "{done:?}");
     let Outcome::Ran(ran) = &done.outcome else { panic!("{done:?}") };
     assert!(!process::contains(&ran.output.head, b"secret.txt"), "a cell has the descriptor");
-    assert!(until(SOON, || open(&broker) <= before), "{:?} descriptors were {before:?}", open(&broker));
+    let of_broker = kept(broker.pid() as i32);
+    assert!(matches!(of_broker, None | Some(0)), "the broker keeps {of_broker:?} of them");
 }
 
 /// Paths of another session's project, given as this one's: the roots are those of the opening, and names are below them.
-#[test]
 fn a_root_that_is_not_a_folder_of_the_user_opens_nothing() {
     let world = World::new(Place::any());
     let text = |path: &std::path::Path| path.to_str().unwrap().to_owned();
@@ -594,7 +634,7 @@ fn a_root_that_is_not_a_folder_of_the_user_opens_nothing() {
     for project in [missing, file, "relative".into(), String::new(), "/proc/self/fd".into(), "/".into()] {
         let mut broker = Broker::greeted(&world);
         broker.send(&ToBroker::Open(Open { project: project.clone(), ..opening(&world) }));
-        match broker.receive(SOON) {
+        match broker.receive(LIMIT) {
             Received::Message(FromBroker::Fault(_)) | Received::Closed => {}
             other => panic!("{project:?} was answered with {other:?}"),
         }
@@ -612,7 +652,7 @@ fn fetch(broker: &mut Broker, call: CallId) {
 
 /// Has a text kept in pieces, and says what became of it.
 #[track_caller]
-fn keep(broker: &mut Broker, call: CallId, text: &[u8]) -> Option<Spill> {
+fn save_output(broker: &mut Broker, call: CallId, text: &[u8]) -> Option<Spill> {
     let mut pieces = text.chunks(limit::CHUNK).peekable();
     while let Some(piece) = pieces.next() {
         broker.send(&ToBroker::Keep { call, bytes: piece.to_vec(), last: pieces.peek().is_none() });
@@ -630,72 +670,64 @@ fn outputs(world: &World) -> Vec<String> {
 }
 
 /// What a client wants kept is a new file with a name of the broker's, that no session has read, in nobody else's hands.
-#[test]
-fn what_is_kept_is_a_file_like_a_commands_output() {
+fn what_is_kept_is_a_file_like_a_commands_output(place: Place) {
     use std::os::unix::fs::MetadataExt;
-    matrix(|place| {
-        let world = World::new(place);
-        let (mut broker, _) = Broker::open(&world);
-        fetch(&mut broker, 1);
-        let text: Vec<u8> = (0..3 * limit::CHUNK + 1).map(|at| b'a' + (at % 26) as u8).collect();
-        let spill = keep(&mut broker, 1, &text).unwrap();
-        assert_eq!((spill.bytes, spill.whole, spill.path.zone()), (text.len() as u64, true, Zone::Central));
-        let file = world.central.join(spill.path.relative());
-        assert_eq!(std::fs::read(&file).unwrap(), text);
-        assert_eq!(std::fs::metadata(&file).unwrap().mode() & 0o7777, 0o600);
-        let name = spill.path.relative().strip_prefix("outputs/").unwrap();
-        assert!(
-            name.ends_with("-1.log")
-                && name.bytes().all(|byte| b"-.log".contains(&byte) || byte.is_ascii_digit())
-        );
-        // Kept is not read: it cannot be overwritten before it was.
-        let change = FileWrite {
-            path: spill.path.clone(),
-            content: b"x".into(),
-            overwrite: true,
-            expected_sha256: None,
-        };
-        let unread = broker.ask(2, Request::FileWrite(change.clone())).unwrap_err();
-        assert!(unread.message.contains("has not been read"), "{}", unread.message);
-        let read = FileRead { path: spill.path, offset: None, limit: None };
-        let Ok(FileReply::Read(read)) = broker.ask(2, Request::FileRead(read)) else { panic!() };
-        assert_eq!(read.content, text);
-        broker.ask(2, Request::FileWrite(change)).unwrap();
-    });
+    let world = World::new(place);
+    let (mut broker, _) = Broker::open(&world);
+    fetch(&mut broker, 1);
+    let text: Vec<u8> = (0..3 * limit::CHUNK + 1).map(|at| b'a' + (at % 26) as u8).collect();
+    let spill = save_output(&mut broker, 1, &text).unwrap();
+    assert_eq!((spill.bytes, spill.whole, spill.path.zone()), (text.len() as u64, true, Zone::Central));
+    let file = world.central.join(spill.path.relative());
+    assert_eq!(std::fs::read(&file).unwrap(), text);
+    assert_eq!(std::fs::metadata(&file).unwrap().mode() & 0o7777, 0o600);
+    let name = spill.path.relative().strip_prefix("outputs/").unwrap();
+    assert!(
+        name.ends_with("-1.log")
+            && name.bytes().all(|byte| b"-.log".contains(&byte) || byte.is_ascii_digit())
+    );
+    // Kept is not read: it cannot be overwritten before it was.
+    let change =
+        FileWrite { path: spill.path.clone(), content: b"x".into(), overwrite: true, expected_sha256: None };
+    let unread = broker.ask(2, Request::FileWrite(change.clone())).unwrap_err();
+    assert!(unread.message.contains("has not been read"), "{}", unread.message);
+    let read = FileRead { path: spill.path, offset: None, limit: None };
+    let Ok(FileReply::Read(read)) = broker.ask(2, Request::FileRead(read)) else { panic!() };
+    assert_eq!(read.content, text);
+    broker.ask(2, Request::FileWrite(change)).unwrap();
 }
 
-#[test]
 fn nothing_is_kept_without_an_effect_that_had_leave() {
     let world = World::new(Place::any());
     let (mut broker, _) = Broker::open(&world);
-    assert_eq!(keep(&mut broker, 99, b"no such call"), None);
+    assert_eq!(save_output(&mut broker, 99, b"no such call"), None);
     // A command, a file tool and an effect that was refused give no leave.
     broker.call(1, Request::Bash(shell("true")));
-    assert_eq!(keep(&mut broker, 1, b"of a command"), None);
+    assert_eq!(save_output(&mut broker, 1, b"of a command"), None);
     let _ = broker.ask(1, Request::FileRead(FileRead { path: zone("none"), offset: None, limit: None }));
-    assert_eq!(keep(&mut broker, 1, b"of a file"), None);
+    assert_eq!(save_output(&mut broker, 1, b"of a file"), None);
     let bash = Effect::Added { tool: "bash".into(), risk: Risk::Low, input: "{}".into() };
     assert!(broker.call(1, Request::Effect(bash)).outcome.error().is_some());
-    assert_eq!(keep(&mut broker, 1, b"of what was refused"), None);
+    assert_eq!(save_output(&mut broker, 1, b"of what was refused"), None);
     assert!(outputs(&world).is_empty());
     // One text an effect; of nothing there is no file.
     fetch(&mut broker, 1);
     broker.send(&ToBroker::Keep { call: 1, bytes: vec![], last: true });
     assert_eq!(broker.message(), FromBroker::Kept { call: 1, spill: None });
     fetch(&mut broker, 1);
-    assert!(keep(&mut broker, 1, b"once").is_some());
-    assert_eq!(keep(&mut broker, 1, b"twice"), None);
+    assert!(save_output(&mut broker, 1, b"once").is_some());
+    assert_eq!(save_output(&mut broker, 1, b"twice"), None);
     assert_eq!(outputs(&world).len(), 1);
     // Of more effects than have leave, the oldest has it no longer.
     (100..101 + limit::KEEPS as u64).for_each(|call| fetch(&mut broker, call));
-    assert_eq!(keep(&mut broker, 100, b"too late"), None);
-    assert!(keep(&mut broker, 101, b"in time").is_some());
+    assert_eq!(save_output(&mut broker, 100, b"too late"), None);
+    assert!(save_output(&mut broker, 101, b"in time").is_some());
     assert_eq!(outputs(&world).len(), 2);
     // What is left unfinished does not keep the session from its end, and stands in the audit.
     broker.send(&ToBroker::Keep { call: 102, bytes: b"half".into(), last: false });
     drop(broker);
     let audit = || std::fs::read_to_string(world.state.join("lazaret/audit/audit-000001.jsonl")).unwrap();
-    assert!(until(SOON, || audit().contains("closed")));
+    assert!(until(LIMIT, || audit().contains("closed")));
     let records = audit();
     let kept: Vec<serde_json::Value> = records
         .lines()
@@ -708,12 +740,11 @@ fn nothing_is_kept_without_an_effect_that_had_leave() {
     assert_eq!(kept[0]["sha256"], "200651a8b2d5912f692db89468a7d47d86a3ed6844f48f1b15f2be1d9c9a7e5e");
 }
 
-#[test]
 fn a_piece_that_is_too_long_ends_the_connection() {
     let world = World::new(Place::any());
     let (mut broker, _) = Broker::open(&world);
     fetch(&mut broker, 1);
-    assert!(keep(&mut broker, 1, &vec![b'x'; limit::CHUNK]).is_some());
+    assert!(save_output(&mut broker, 1, &vec![b'x'; limit::CHUNK]).is_some());
     fetch(&mut broker, 2);
     broker.send(&ToBroker::Keep { call: 2, bytes: vec![b'x'; limit::CHUNK + 1], last: true });
     expect_end(broker, &world);
@@ -721,7 +752,6 @@ fn a_piece_that_is_too_long_ends_the_connection() {
 }
 
 /// A taken-over client keeps what it can: each text ends at the policy's `spill`, all of them at the session's budget.
-#[test]
 fn what_is_kept_has_a_cap_and_a_session_a_budget() {
     let world = World::new(Place::any());
     let (mut broker, _) = Broker::open(&world);
@@ -730,7 +760,7 @@ fn what_is_kept_has_a_cap_and_a_session_a_budget() {
     let (mut kept, mut all) = (vec![], 0);
     for (call, length) in [(1, cap), (2, cap + 1), (3, cap), (4, cap), (5, cap), (6, cap), (7, cap), (8, 1)] {
         fetch(&mut broker, call);
-        let spill = keep(&mut broker, call, &text[..length]);
+        let spill = save_output(&mut broker, call, &text[..length]);
         all += spill.as_ref().map_or(0, |spill| spill.bytes);
         kept.push(spill.map(|spill| (spill.bytes, spill.whole)));
     }
@@ -747,84 +777,122 @@ fn what_is_kept_has_a_cap_and_a_session_a_budget() {
     println!("{all} bytes of {} were kept in 7 files", 7 * cap + 2);
 }
 
-/// Where the files cannot be made, the client is told that nothing is kept, and no link leads out.
-#[test]
-fn what_cannot_be_kept_harms_nothing() {
-    matrix(|place| {
-        let world = World::new(place);
-        let (mut broker, _) = Broker::open(&world);
-        std::os::unix::fs::symlink(&world.outside, world.central.join("outputs")).unwrap();
-        let before = std::fs::read_dir(&world.outside).unwrap().count();
-        fetch(&mut broker, 1);
-        assert_eq!(keep(&mut broker, 1, b"text"), None);
-        assert_eq!(std::fs::read_dir(&world.outside).unwrap().count(), before);
-        let done = broker.call(2, Request::Bash(shell("exit 3")));
-        assert_eq!(end_of(&done.outcome), Some(Ended::Exited(3)));
-        // Control: without the link it works.
-        std::fs::remove_file(world.central.join("outputs")).unwrap();
-        fetch(&mut broker, 3);
-        assert!(keep(&mut broker, 3, b"text").is_some());
-    });
+/// Where the files cannot be made, the client hears that nothing was saved, and no link leads out.
+fn what_cannot_be_kept_harms_nothing(place: Place) {
+    let world = World::new(place);
+    let (mut broker, _) = Broker::open(&world);
+    std::os::unix::fs::symlink(&world.outside, world.central.join("outputs")).unwrap();
+    let before = std::fs::read_dir(&world.outside).unwrap().count();
+    fetch(&mut broker, 1);
+    assert_eq!(save_output(&mut broker, 1, b"text"), None);
+    assert_eq!(std::fs::read_dir(&world.outside).unwrap().count(), before);
+    let done = broker.call(2, Request::Bash(shell("exit 3")));
+    assert_eq!(end_of(&done.outcome), Some(Ended::Exited(3)));
+    // Control: without the link it works.
+    std::fs::remove_file(world.central.join("outputs")).unwrap();
+    fetch(&mut broker, 3);
+    assert!(save_output(&mut broker, 3, b"text").is_some());
 }
 
 /// Names are matched below a root, so that a root which is a protected place itself would have none of them closed.
-#[test]
-fn a_root_that_would_make_names_void_opens_nothing() {
-    matrix(|place| {
-        let world = World::new(place);
-        let folders = ["a/.git/hooks", "a/.git/worktrees/w", "b.git", "a/.ssh/x", "a/.vscode", "a/.claude/x"];
-        folders.iter().for_each(|folder| world.make_folder(&world.project.join(folder)));
-        std::os::unix::fs::symlink("a/.git", world.project.join("link")).unwrap();
-        for tree in ["tree/.git", "a/.claude/w/.git", "a/.git/hooks/.git", "a/.ssh/x/.git"] {
-            world.put(tree, "gitdir: ../a/.git/worktrees/w\n");
+fn a_root_that_would_make_names_void_opens_nothing(place: Place) {
+    let world = World::new(place);
+    let folders = [
+        "a/.git/hooks",
+        "a/.git/worktrees/w",
+        "b.git",
+        "c.git/hooks",
+        "a/.ssh/x",
+        "a/.vscode",
+        "a/.claude/x",
+    ];
+    folders.iter().for_each(|folder| world.make_folder(&world.project.join(folder)));
+    std::os::unix::fs::symlink("a/.git", world.project.join("link")).unwrap();
+    for tree in ["tree/.git", "a/.claude/w/.git", "a/.git/hooks/.git", "a/.ssh/x/.git"] {
+        world.put(tree, "gitdir: ../a/.git/worktrees/w\n");
+    }
+    let at = |name: &str| world.project.join(name).to_str().unwrap().to_owned();
+    let home = world.home.to_str().unwrap().to_owned();
+    let answer = |open: Open| {
+        let mut broker = Broker::greeted(&world);
+        broker.send(&ToBroker::Open(open));
+        match broker.receive(LIMIT) {
+            Received::Message(FromBroker::Fault(failed)) => Err(failed),
+            Received::Message(FromBroker::Opened(_)) => Ok(broker),
+            other => panic!("{other:?}"),
         }
-        let at = |name: &str| world.project.join(name).to_str().unwrap().to_owned();
-        let home = world.home.to_str().unwrap().to_owned();
-        let answer = |open: Open| {
-            let mut broker = Broker::greeted(&world);
-            broker.send(&ToBroker::Open(open));
-            match broker.receive(SOON) {
-                Received::Message(FromBroker::Fault(failed)) => Err(failed),
-                Received::Message(FromBroker::Opened(_)) => Ok(broker),
-                other => panic!("{other:?}"),
-            }
-        };
-        for (root, instead) in [
-            (at("a/.git"), at("a")),
-            (at("a/.git/hooks"), at("a")),
-            (at("a/.git/worktrees/w"), at("a")),
-            (at("link"), at("a")),
-            (at("a/.ssh/x"), at("a")),
-            (at("a/.vscode"), at("a")),
-            (at("a/.claude/x"), at("a")),
-            (format!("{home}/.ssh"), "a directory outside it".into()),
-            (home.clone(), "choose a directory inside it".into()),
+    };
+    for (root, instead) in [
+        (at("a/.git"), at("a")),
+        (at("a/.git/hooks"), at("a")),
+        (at("a/.git/worktrees/w"), at("a")),
+        (at("link"), at("a")),
+        (at("a/.ssh/x"), at("a")),
+        (at("a/.vscode"), at("a")),
+        (at("a/.claude/x"), at("a")),
+        (at("a/.claude/w"), at("a")),
+        (at("c.git/hooks"), world.project.to_str().unwrap().to_owned()),
+        (format!("{home}/.ssh"), "a directory outside it".into()),
+        (home.clone(), "choose a directory inside it".into()),
+    ] {
+        for open in [
+            Open { project: root.clone(), ..opening(&world) },
+            Open { central: root.clone(), ..opening(&world) },
         ] {
-            for open in [
-                Open { project: root.clone(), ..opening(&world) },
-                Open { central: root.clone(), ..opening(&world) },
-            ] {
-                let failed = answer(open).err().unwrap_or_else(|| panic!("{root} is a root"));
-                assert_eq!(failed.kind, ErrorKind::InvalidInput);
-                assert!(failed.message.ends_with(&instead), "{root}: {}", failed.message);
-            }
+            let failed = answer(open).err().unwrap_or_else(|| panic!("{root} is a root"));
+            assert_eq!(failed.kind, ErrorKind::InvalidInput);
+            assert!(failed.message.ends_with(&instead), "{root}: {}", failed.message);
         }
-        // What git calls so is a directory like any other, and there the very same writes go through.
-        for root in ["b.git", "tree", "a/.claude/w", "a"] {
-            let opened = answer(Open { project: at(root), ..opening(&world) });
-            let mut broker = opened.unwrap_or_else(|failed| panic!("{root}: {}", failed.message));
-            broker.call(
-                1,
-                Request::Bash(shell("mkdir -p hooks; echo x > hooks/pre-commit; echo x > .git/hooks/x")),
-            );
+    }
+    // What git calls so is a directory like any other, and there the very same writes go through.
+    for root in ["b.git", "tree", "a"] {
+        // A central root serves one project.
+        let central = world.home.join(format!("central of {}", root.replace('/', "_")));
+        world.make_folder(&central);
+        let central = central.to_str().unwrap().to_owned();
+        let opened = answer(Open { project: at(root), central, ..opening(&world) });
+        let mut broker = opened.unwrap_or_else(|failed| panic!("{root}: {}", failed.message));
+        broker.call(
+            1,
+            Request::Bash(shell("mkdir -p hooks; echo x > hooks/pre-commit; echo x > .git/hooks/x")),
+        );
+    }
+    assert_eq!(world.get("b.git/hooks/pre-commit"), b"x\n");
+    assert!(!world.project.join("a/.git/hooks/x").exists());
+}
+
+/// What was kept for one project is not opened by a session of another, whatever its directory is called, and no command of the
+/// first gives it away.
+fn a_central_root_serves_one_project(place: Place) {
+    let world = World::new(place);
+    let other = world.home.join("other");
+    world.make_folder(&other);
+    let elsewhere = Open { project: other.to_str().unwrap().to_owned(), ..opening(&world) };
+    let (mut broker, _) = Broker::open(&world);
+    let record = world.central.join(".lazaret/project");
+    assert_eq!(std::fs::read(&record).unwrap(), world.project.to_str().unwrap().as_bytes());
+    for attack in ["echo x > {}", "rm {}", "mv {} {}.old", "chmod 777 {}", "ln -sf /etc/passwd {}"] {
+        let attack = attack.replace("{}", record.to_str().unwrap());
+        broker.call(1, Request::Bash(shell(&attack)));
+    }
+    drop(broker);
+    let mut stranger = Broker::greeted(&world);
+    stranger.send(&ToBroker::Open(elsewhere.clone()));
+    match stranger.message() {
+        FromBroker::Fault(fault) => {
+            assert_eq!(fault.kind, ErrorKind::InvalidInput);
+            assert!(fault.message.contains(world.project.to_str().unwrap()), "{}", fault.message);
         }
-        assert_eq!(world.get("b.git/hooks/pre-commit"), b"x\n");
-        assert!(!world.project.join("a/.git/hooks/x").exists());
-    });
+        message => panic!("{message:?}"),
+    }
+    assert_healthy(&world);
+    // The control: once the user has removed the record, another project may have the directory.
+    std::fs::remove_file(&record).unwrap();
+    let program = world.program("lazaret-executor");
+    drop(Broker::open_by(&world, program, elsewhere));
 }
 
 /// However many spare cells a client asks for, it gets a few.
-#[test]
 fn spare_cells_are_few() {
     let world = World::new(Place::any());
     let mut broker = Broker::greeted(&world);
@@ -843,7 +911,7 @@ fn spare_cells_are_few() {
 #[track_caller]
 fn expect_end(mut broker: Broker, world: &World) {
     loop {
-        match broker.receive(SOON) {
+        match broker.receive(LIMIT) {
             Received::Message(FromBroker::Fault(_)) | Received::Closed => break,
             Received::Message(_) => {}
             Received::Nothing => panic!("the broker neither answers nor ends"),
@@ -851,7 +919,7 @@ fn expect_end(mut broker: Broker, world: &World) {
     }
     assert_small(&broker);
     let _ = broker.stream.flush();
-    let status = broker.ended(SOON);
+    let status = broker.ended(LIMIT);
     assert!(!is_crash(status), "the broker ended with {status:?}");
     assert_healthy(world);
 }
@@ -860,7 +928,7 @@ fn expect_end(mut broker: Broker, world: &World) {
 #[track_caller]
 fn expect_refusal_or_end(mut broker: Broker, call: CallId, world: &World) {
     loop {
-        match broker.receive(SOON) {
+        match broker.receive(LIMIT) {
             Received::Message(FromBroker::Fault(_)) | Received::Closed => break,
             Received::Message(FromBroker::Done { call: of, outcome, .. }) if of == call => {
                 assert!(matches!(outcome, Outcome::Failed(_) | Outcome::Refused(_)), "{outcome:?}");

@@ -3,25 +3,27 @@
 //! Attacks are run without a cell first, where they must work.
 #![allow(clippy::unwrap_used)]
 
-use broker_protocol::Tier;
-use lazaret_tests::{Finished, Place, World, run};
+use lazaret_tests::{Finished, LIMIT, Place, World, in_each_place, run, suite};
 use std::fs;
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-const LIMIT: Duration = Duration::from_secs(60);
-
-/// Runs a test in both flat places.
-fn flat(test: impl Fn(&World)) {
-    let places = Place::all().into_iter().filter(|place| place.tier == Tier::Flat);
-    let failed: Vec<String> = places
-        .filter(|place| catch_unwind(AssertUnwindSafe(|| test(&World::new(*place)))).is_err())
-        .map(|place| place.to_string())
-        .collect();
-    assert!(failed.is_empty(), "failed in {}", failed.join(", "));
+fn main() -> ExitCode {
+    suite::main(suite::flat_only(in_each_place![
+        programs_talk_to_their_own_servers,
+        suites_and_servers_of_others_work,
+        no_program_of_the_machine_comes_to_a_cells_server,
+        a_server_that_takes_over_a_cells_port_is_not_reached,
+        a_connection_under_way_does_not_go_to_who_comes_after,
+        a_full_queue_stops_nobody_else,
+        a_cell_does_not_reach_the_server_of_another,
+        tcp_has_two_walls,
+        only_what_programs_set_is_set,
+        a_socket_says_nothing_of_the_machine
+    ]))
 }
 
 fn cell(world: &World, script: &str, code: &str) -> Finished {
@@ -130,12 +132,10 @@ for i in range(3000): c = socket.create_connection(('127.0.0.1', port), 2); seve
 print('ok')
 "#;
 
-#[test]
-fn programs_talk_to_their_own_servers() {
-    flat(|world| {
-        let inside = cell(world, "work.py", WORK);
-        assert_eq!(inside.success(), "ok\n", "{}", inside.errors());
-    });
+fn programs_talk_to_their_own_servers(place: Place) {
+    let world = &World::new(place);
+    let inside = cell(world, "work.py", WORK);
+    assert_eq!(inside.success(), "ok\n", "{}", inside.errors());
 }
 
 const SUITE: &str = r#"
@@ -161,25 +161,23 @@ server.listen(0, () => http.get({ port: server.address().port }, r => r.on('data
     const refused = net.connect(server.address()?.port ?? 1, '127.0.0.1'); refused.on('error', e => console.log(e.code));
 })));";
 
-#[test]
-fn suites_and_servers_of_others_work() {
-    flat(|world| {
-        world.put("test_echo.py", SUITE);
-        let said = run(
-            &mut world.cell(
-                "python3 -m unittest -q 2>&1 | tail -1; python3 -m http.server 8123 > log 2>&1 & \
+fn suites_and_servers_of_others_work(place: Place) {
+    let world = &World::new(place);
+    world.put("test_echo.py", SUITE);
+    let printed = run(
+        &mut world.cell(
+            "python3 -m unittest -q 2>&1 | tail -1; python3 -m http.server 8123 > log 2>&1 & \
             for i in $(seq 50); do curl -sf http://127.0.0.1:8123/test_echo.py > got && break; sleep 0.1; done
             cmp got test_echo.py && echo same; kill $!",
-            ),
-            LIMIT,
-        );
-        assert_eq!(said.text(), "OK\nsame\n", "{}", said.errors());
-        if run(world.host("node").args(["-e", "1"]), LIMIT).code() == 0 {
-            world.put("server.js", NODE);
-            let said = run(&mut world.cell("node server.js"), LIMIT);
-            assert_eq!(said.success(), "hello 127.0.0.1\nECONNREFUSED\n", "{}", said.errors());
-        }
-    });
+        ),
+        LIMIT,
+    );
+    assert_eq!(printed.text(), "OK\nsame\n", "{}", printed.errors());
+    if run(world.host("node").args(["-e", "1"]), LIMIT).code() == 0 {
+        world.put("server.js", NODE);
+        let printed = run(&mut world.cell("node server.js"), LIMIT);
+        assert_eq!(printed.success(), "hello 127.0.0.1\nECONNREFUSED\n", "{}", printed.errors());
+    }
 }
 
 /// Listens and says what it hears; `port` says where.
@@ -244,32 +242,30 @@ fn call_while<T>(world: &World, work: impl FnOnce() -> T) -> T {
     })
 }
 
-#[test]
-fn no_program_of_the_machine_comes_to_a_cells_server() {
-    flat(|world| {
-        world.put("open.py", OPEN);
-        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        for (family, address, port) in [
-            (2, "127.0.0.1", free),
-            (2, "0.0.0.0", 0),
-            (2, "none", 0),
-            (2, "used", 0),
-            (10, "used", 0),
-            (10, "::1", 0),
-            (10, "::", 0),
-            (10, "none", 0),
-        ] {
-            let words = format!("open.py {family} {address} {port}");
-            let _ = fs::remove_file(world.project.join("port"));
-            let inside = call_while(world, || run(&mut world.cell(&format!("python3 {words}")), LIMIT));
-            assert_eq!(inside.success(), "nobody\n", "{words}: {}", inside.errors());
-            let _ = fs::remove_file(world.project.join("port"));
-            let mut control = world.host("python3");
-            control.current_dir(&world.project).args(words.split(' '));
-            let outside = call_while(world, || run(&mut control, LIMIT));
-            assert_eq!(outside.success(), format!("GOT {}\n", world.canary), "the control of {words}");
-        }
-    });
+fn no_program_of_the_machine_comes_to_a_cells_server(place: Place) {
+    let world = &World::new(place);
+    world.put("open.py", OPEN);
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    for (family, address, port) in [
+        (2, "127.0.0.1", free),
+        (2, "0.0.0.0", 0),
+        (2, "none", 0),
+        (2, "used", 0),
+        (10, "used", 0),
+        (10, "::1", 0),
+        (10, "::", 0),
+        (10, "none", 0),
+    ] {
+        let words = format!("open.py {family} {address} {port}");
+        let _ = fs::remove_file(world.project.join("port"));
+        let inside = call_while(world, || run(&mut world.cell(&format!("python3 {words}")), LIMIT));
+        assert_eq!(inside.success(), "nobody\n", "{words}: {}", inside.errors());
+        let _ = fs::remove_file(world.project.join("port"));
+        let mut control = world.host("python3");
+        control.current_dir(&world.project).args(words.split(' '));
+        let outside = call_while(world, || run(&mut control, LIMIT));
+        assert_eq!(outside.success(), format!("GOT {}\n", world.canary), "the control of {words}");
+    }
 }
 
 /// Opens and closes a listener in every way there is, and connects to its port all the time, in every way there is.
@@ -341,21 +337,18 @@ fn take_while<T>(world: &World, port: u16, keep: Duration, work: impl FnOnce() -
     })
 }
 
-#[test]
-fn a_server_that_takes_over_a_cells_port_is_not_reached() {
+fn a_server_that_takes_over_a_cells_port_is_not_reached(place: Place) {
     const SHORT: Duration = Duration::from_millis(10);
-    flat(|world| {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        world.put("port", port.to_string());
-        world.put("race.py", RACE);
-        let (inside, taken) =
-            take_while(world, port, SHORT, || run(&mut world.cell("python3 race.py 5"), LIMIT));
-        assert_eq!(inside.success(), "tried True\n", "{}", inside.errors());
-        assert!(taken > 20, "the host took the port {taken} times only");
-        let control = || run(world.host("python3").current_dir(&world.project).args(["race.py", "5"]), LIMIT);
-        let (outside, _) = take_while(world, port, SHORT, control);
-        assert_eq!(outside.success(), format!("GOT {}\n", world.canary), "the control");
-    });
+    let world = &World::new(place);
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    world.put("port", port.to_string());
+    world.put("race.py", RACE);
+    let (inside, taken) = take_while(world, port, SHORT, || run(&mut world.cell("python3 race.py 5"), LIMIT));
+    assert_eq!(inside.success(), "tried True\n", "{}", inside.errors());
+    assert!(taken > 20, "the host took the port {taken} times only");
+    let control = || run(world.host("python3").current_dir(&world.project).args(["race.py", "5"]), LIMIT);
+    let (outside, _) = take_while(world, port, SHORT, control);
+    assert_eq!(outside.success(), format!("GOT {}\n", world.canary), "the control");
 }
 
 /// Connections that wait for room with a listener, which then goes. The kernel asks again after a second.
@@ -388,23 +381,20 @@ while time.time() < end:
 print('nothing')
 "#;
 
-#[test]
-fn a_connection_under_way_does_not_go_to_who_comes_after() {
-    flat(|world| {
-        world.put("late.py", LATE);
-        for way in ["close", "shutdown", "blocking"] {
-            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-            world.put("port", port.to_string());
-            let script = format!("python3 late.py {way}");
-            let (inside, taken) = take_while(world, port, LIMIT, || run(&mut world.cell(&script), LIMIT));
-            assert_eq!(inside.success(), "nothing\n", "{way}: {}", inside.errors());
-            assert!(taken > 0, "{way}: the host did not get the port");
-            let control =
-                || run(world.host("python3").current_dir(&world.project).args(["late.py", way]), LIMIT);
-            let (outside, _) = take_while(world, port, LIMIT, control);
-            assert_eq!(outside.success(), format!("GOT {}\n", world.canary), "the control of {way}");
-        }
-    });
+fn a_connection_under_way_does_not_go_to_who_comes_after(place: Place) {
+    let world = &World::new(place);
+    world.put("late.py", LATE);
+    for way in ["close", "shutdown", "blocking"] {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        world.put("port", port.to_string());
+        let script = format!("python3 late.py {way}");
+        let (inside, taken) = take_while(world, port, LIMIT, || run(&mut world.cell(&script), LIMIT));
+        assert_eq!(inside.success(), "nothing\n", "{way}: {}", inside.errors());
+        assert!(taken > 0, "{way}: the host did not get the port");
+        let control = || run(world.host("python3").current_dir(&world.project).args(["late.py", way]), LIMIT);
+        let (outside, _) = take_while(world, port, LIMIT, control);
+        assert_eq!(outside.success(), format!("GOT {}\n", world.canary), "the control of {way}");
+    }
 }
 
 const QUEUE: &str = r#"
@@ -460,80 +450,96 @@ except ZeroDivisionError: print('ok', len(crowd) > 100)
 open('f', 'w').close()
 "#;
 
-#[test]
-fn a_full_queue_stops_nobody_else() {
-    flat(|world| {
-        let inside = cell(world, "queue.py", QUEUE);
-        assert_eq!(inside.success(), "ok True\n", "{}", inside.errors());
-    });
+fn a_full_queue_stops_nobody_else(place: Place) {
+    let world = &World::new(place);
+    let inside = cell(world, "queue.py", QUEUE);
+    assert_eq!(inside.success(), "ok True\n", "{}", inside.errors());
 }
 
-#[test]
-fn a_cell_does_not_reach_the_server_of_another() {
-    flat(|world| {
-        let serve = "import os, socket, sys, time
+fn a_cell_does_not_reach_the_server_of_another(place: Place) {
+    let world = &World::new(place);
+    let serve = "import os, socket, sys, time
 l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen()
 open('port.new', 'w').write(str(l.getsockname()[1])); os.rename('port.new', 'port'); l.settimeout(4)
 try: l.accept()[0].sendall(sys.argv[1].encode())
 except TimeoutError: print('nobody')";
-        let reach = "import os, socket, time
+    let reach = "import os, socket, time
 while not os.path.exists('port'): time.sleep(.05)
 print(socket.create_connection(('127.0.0.1', int(open('port').read())), 2).recv(99).decode())";
-        world.put("serve.py", serve);
-        world.put("reach.py", reach);
-        let served = format!("python3 serve.py {}", world.canary);
-        std::thread::scope(|scope| {
-            let server = scope.spawn(|| run(&mut world.cell(&served), LIMIT));
-            let client = run(&mut world.cell("python3 reach.py"), LIMIT);
-            assert!(client.errors().contains("ConnectionRefusedError"), "{}", client.errors());
-            assert_eq!(server.join().unwrap().text(), "nobody\n");
-        });
-        fs::remove_file(world.project.join("port")).unwrap();
-        std::thread::scope(|scope| {
-            let mut command = world.host("python3");
-            command.current_dir(&world.project).arg("serve.py").arg(&world.canary);
-            scope.spawn(move || run(&mut command, LIMIT));
-            let client = host(world, "reach.py");
-            assert_eq!(client.success(), format!("{}\n", world.canary), "the control");
-        });
+    world.put("serve.py", serve);
+    world.put("reach.py", reach);
+    let served = format!("python3 serve.py {}", world.canary);
+    std::thread::scope(|scope| {
+        let server = scope.spawn(|| run(&mut world.cell(&served), LIMIT));
+        let client = run(&mut world.cell("python3 reach.py"), LIMIT);
+        assert!(client.errors().contains("ConnectionRefusedError"), "{}", client.errors());
+        assert_eq!(server.join().unwrap().text(), "nobody\n");
+    });
+    fs::remove_file(world.project.join("port")).unwrap();
+    std::thread::scope(|scope| {
+        let mut command = world.host("python3");
+        command.current_dir(&world.project).arg("serve.py").arg(&world.canary);
+        scope.spawn(move || run(&mut command, LIMIT));
+        let client = host(world, "reach.py");
+        assert_eq!(client.success(), format!("{}\n", world.canary), "the control");
     });
 }
 
 /// The supervisor, and Landlock behind it: without either the other holds.
-#[test]
-fn tcp_has_two_walls() {
+fn tcp_has_two_walls(place: Place) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let connect = format!(
         "python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", {})); print(\"GOT\")'",
         listener.local_addr().unwrap().port()
     );
     let bind = "python3 -c 'import socket; socket.socket().bind((\"127.0.0.1\", 0)); print(\"GOT\")'";
-    flat(|world| {
-        for script in [&connect, bind] {
-            assert_eq!(run(world.host("bash").args(["-c", script]), LIMIT).success(), "GOT\n", "the control");
-        }
-        for (without, error) in [("protected-names", "Permission denied"), ("landlock-network", "refused")] {
-            let world = World::ablated(world.place, without);
-            let inside = run(&mut world.cell(&connect), LIMIT);
-            assert!(inside.errors().contains(error), "without {without}: {}", inside.errors());
-        }
-        let world = World::ablated(world.place, "protected-names");
-        let inside = run(&mut world.cell(bind), LIMIT);
-        assert!(inside.errors().contains("Permission denied"), "{}", inside.errors());
-    });
+    let world = &World::new(place);
+    for script in [&connect, bind] {
+        assert_eq!(run(world.host("bash").args(["-c", script]), LIMIT).success(), "GOT\n", "the control");
+    }
+    for (without, error) in [("protected-names", "Permission denied"), ("landlock-network", "refused")] {
+        let world = World::ablated(world.place, without);
+        let inside = run(&mut world.cell(&connect), LIMIT);
+        assert!(inside.errors().contains(error), "without {without}: {}", inside.errors());
+    }
+    let world = World::ablated(world.place, "protected-names");
+    let inside = run(&mut world.cell(bind), LIMIT);
+    assert!(inside.errors().contains("Permission denied"), "{}", inside.errors());
 }
 
 /// A cell's own socket, and nothing of the machine's that can be asked through one.
-#[test]
-fn a_socket_says_nothing_of_the_machine() {
-    flat(|world| {
-        let ask = "import fcntl, socket, struct
+/// Options of sockets that no list of ours names, and two that it does.
+const OPTIONS: &str = r#"
+import errno, socket, struct
+one = struct.pack('i', 1)
+# SO_LOCK_FILTER, SO_ZEROCOPY, SO_MAX_PACING_RATE; IP_OPTIONS; TCP_FASTOPEN_CONNECT
+others = [(1, 44, one), (1, 60, one), (1, 47, one), (0, 4, b''), (6, 30, one)]
+for level, option, value in others + [(1, 9, one), (6, 1, one)]:
+    try:
+        socket.socket().setsockopt(level, option, value)
+        print(level, option, 'set')
+    except OSError as error:
+        print(level, option, errno.errorcode[error.errno])
+"#;
+
+fn only_what_programs_set_is_set(place: Place) {
+    let world = World::new(place);
+    world.put("options.py", OPTIONS);
+    let without = host(&world, "options.py").success();
+    assert_eq!(without.matches("set\n").count(), 7, "{without}");
+    let (refused, set) =
+        ("1 44 EPERM\n1 60 EPERM\n1 47 EPERM\n0 4 EPERM\n6 30 EPERM\n", "1 9 set\n6 1 set\n");
+    assert_eq!(cell(&world, "options.py", OPTIONS).success(), format!("{refused}{set}"));
+}
+
+fn a_socket_says_nothing_of_the_machine(place: Place) {
+    let world = &World::new(place);
+    let ask = "import fcntl, socket, struct
 s = socket.socket()
 for request in [0x8912, 0x8915, 0x8927]:
     try: print(fcntl.ioctl(s, request, struct.pack('256s', b'lo') if request != 0x8912 else struct.pack('iP', 0, 0))[:4] and 'GOT')
     except PermissionError: print('refused')";
-        let inside = cell(world, "ask.py", ask);
-        assert_eq!(inside.success(), "refused\nrefused\nrefused\n");
-        assert_eq!(host(world, "ask.py").success(), "GOT\nGOT\nGOT\n", "the control");
-    });
+    let inside = cell(world, "ask.py", ask);
+    assert_eq!(inside.success(), "refused\nrefused\nrefused\n");
+    assert_eq!(host(world, "ask.py").success(), "GOT\nGOT\nGOT\n", "the control");
 }

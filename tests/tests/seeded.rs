@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 const SEED: u64 = 0x1a2a_2e7f_0052_2d01;
 /// Conversations with a real broker.
 const CONVERSATIONS: u64 = 300;
-/// CPU time that no case comes near, in a debug build on a slow machine.
-const CASE: Duration = Duration::from_secs(2);
+/// CPU time that no case comes near: the bounds are counted in the crates' own tests, this ends what has none.
+const CASE: Duration = Duration::from_secs(20);
 
 #[test]
 fn decoder() {
@@ -61,9 +61,9 @@ fn a_hostile_path_costs_no_more_than_its_length() {
 /// The run can fail: a target that does not like one byte is caught, with its input.
 #[test]
 fn a_broken_promise_is_seen() {
-    let told = run("path", |data| assert!(!data.contains(&b'~'), "a tilde"), SEED, 1000);
-    let told = told.unwrap_err();
-    assert!(told.contains("case ") && told.contains("7e"), "{told}");
+    let summary = run("path", |data| assert!(!data.contains(&b'~'), "a tilde"), SEED, 1000);
+    let summary = summary.unwrap_err();
+    assert!(summary.contains("case ") && summary.contains("7e"), "{summary}");
 }
 
 /// Every place in turn. The ledger's own tests show that it can say no.
@@ -71,18 +71,18 @@ fn a_broken_promise_is_seen() {
 fn session() {
     let worlds: Vec<World> = Place::all().into_iter().map(World::new).collect();
     worlds.iter().for_each(|world| drop(world.put("a", "x\nxx\n")));
-    let (mut total, started) = (conversation::Told::default(), Instant::now());
+    let (mut total, started) = (conversation::Summary::default(), Instant::now());
     for number in cases(CONVERSATIONS) {
         let world = &worlds[number as usize % worlds.len()];
         let marker = world::long_sleep();
-        let told = conversation::hold(world, &marker, &mut chance(seed(), number));
-        let told = told.unwrap_or_else(|wrong| {
+        let summary = conversation::hold(world, &marker, &mut chance(seed(), number));
+        let summary = summary.unwrap_or_else(|wrong| {
             panic!("seed {}, conversation {number} in {}: {wrong}", seed(), world.place)
         });
-        total.frames += told.frames;
-        total.done += told.done;
-        total.faults += told.faults;
-        total.peak_kib = total.peak_kib.max(told.peak_kib);
+        total.frames += summary.frames;
+        total.done += summary.done;
+        total.faults += summary.faults;
+        total.peak_kib = total.peak_kib.max(summary.peak_kib);
     }
     let talks = cases(CONVERSATIONS).count() as u64;
     println!("{talks} conversations in {:?}: {total:?}", started.elapsed());
@@ -93,7 +93,7 @@ fn session() {
 fn seeded(name: &str, cases: u64) {
     let (_, target) = TARGETS.iter().find(|(target, _)| *target == name).unwrap();
     let started = Instant::now();
-    run(name, *target, seed(), cases).unwrap_or_else(|told| panic!("{told}"));
+    run(name, *target, seed(), cases).unwrap_or_else(|summary| panic!("{summary}"));
     println!("{name}: {cases} cases in {:?}", started.elapsed());
 }
 

@@ -5,12 +5,21 @@
 use broker_protocol::{Ended, Outcome, Request, Signal, Tier, ToBroker};
 use lazaret_tests::process::{self, until};
 use lazaret_tests::wire::shell;
-use lazaret_tests::{Broker, Session, World, matrix};
+use lazaret_tests::{Broker, LIMIT, Place, Session, World, in_each_place, suite};
 use serde_json::json;
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::process::ExitCode;
 
-const SOON: Duration = Duration::from_secs(10);
+fn main() -> ExitCode {
+    suite::main(in_each_place![
+        nothing_of_a_call_reaches_the_next,
+        a_first_process_serves_several_calls,
+        a_first_process_that_was_changed_serves_no_call_more,
+        many_calls_in_a_row_are_all_alike,
+        each_call_has_its_own_figures,
+        late_signals_reach_no_other_call
+    ])
+}
 
 /// Everything that a program inherits, as far as it can see it. Its numbers are not among them: they go on.
 const STATE: &str = r#"
@@ -92,24 +101,21 @@ fn first_processes(session: &Session) -> BTreeSet<i32> {
     tree.iter().filter(ours).map(|process| process.pid).collect()
 }
 
-#[test]
-fn nothing_of_a_call_reaches_the_next() {
-    matrix(|place| {
-        let world = World::new(place);
-        let mut session = Session::open(&world);
-        let tier = if place.tier == Tier::Namespaced { "namespaced" } else { "flat" };
-        let before = python(&mut session, STATE, tier);
-        for _ in 0..3 {
-            let passed = python(&mut session, CHANGE, tier);
-            if place.tier == Tier::Namespaced {
-                // The control: these do reach the first process.
-                for name in ["nice", "descriptors", "files", "idle", "input and output"] {
-                    assert!(passed.contains(&format!("passed {name}\n")), "{name}: {passed}");
-                }
+fn nothing_of_a_call_reaches_the_next(place: Place) {
+    let world = World::new(place);
+    let mut session = Session::open(&world);
+    let tier = if place.tier == Tier::Namespaced { "namespaced" } else { "flat" };
+    let before = python(&mut session, STATE, tier);
+    for _ in 0..3 {
+        let passed = python(&mut session, CHANGE, tier);
+        if place.tier == Tier::Namespaced {
+            // The control: these do reach the first process.
+            for name in ["nice", "descriptors", "files", "idle", "input and output"] {
+                assert!(passed.contains(&format!("passed {name}\n")), "{name}: {passed}");
             }
-            assert_eq!(python(&mut session, STATE, tier), before, "after {passed}");
         }
-    });
+        assert_eq!(python(&mut session, STATE, tier), before, "after {passed}");
+    }
 }
 
 /// The nice value of a process (`man 5 proc_pid_stat`), if it is alive.
@@ -119,105 +125,90 @@ fn nice(pid: i32) -> Option<i32> {
 }
 
 /// The place of a cell is used again, two in turn where calls come in a row.
-#[test]
-fn a_first_process_serves_several_calls() {
-    matrix(|place| {
-        let world = World::new(place);
-        let mut session = Session::open(&world);
-        let mut seen = BTreeSet::new();
-        for _ in 0..20 {
-            python(&mut session, "", "");
-            seen.extend(first_processes(&session));
-        }
-        assert!((1..=2).contains(&seen.len()), "{seen:?}");
-    });
+fn a_first_process_serves_several_calls(place: Place) {
+    let world = World::new(place);
+    let mut session = Session::open(&world);
+    let mut seen = BTreeSet::new();
+    for _ in 0..20 {
+        python(&mut session, "", "");
+        seen.extend(first_processes(&session));
+    }
+    assert!((1..=2).contains(&seen.len()), "{seen:?}");
 }
 
-#[test]
-fn a_first_process_that_was_changed_serves_no_call_more() {
-    matrix(|place| {
-        if place.tier == Tier::Flat {
-            // There no call changes another process.
-            return;
-        }
-        let world = World::new(place);
-        let mut session = Session::open(&world);
-        let usual = nice(session.pid()).unwrap();
-        let changed = |session: &Session| {
-            first_processes(session).iter().any(|pid| nice(*pid).is_some_and(|nice| nice != usual))
-        };
-        let script = format!("{NICE}\nimport time\ntime.sleep(1)");
-        let id = session.start_call("bash", json!({"command": ["python3", "-c", script]}));
-        // The control: it was changed.
-        assert!(until(SOON, || changed(&session)));
-        session.answer_within(&id, SOON).success();
-        // It may take its time to leave, being as nice as it was made.
-        assert!(until(SOON, || !changed(&session)));
-    });
+fn a_first_process_that_was_changed_serves_no_call_more(place: Place) {
+    if place.tier == Tier::Flat {
+        // There no call changes another process.
+        return;
+    }
+    let world = World::new(place);
+    let mut session = Session::open(&world);
+    let usual = nice(session.pid()).unwrap();
+    let changed = |session: &Session| {
+        first_processes(session).iter().any(|pid| nice(*pid).is_some_and(|nice| nice != usual))
+    };
+    let script = format!("{NICE}\nimport time\ntime.sleep(1)");
+    let id = session.start_call("bash", json!({"command": ["python3", "-c", script]}));
+    // The control: it was changed.
+    assert!(until(LIMIT, || changed(&session)));
+    session.answer_within(&id, LIMIT).success();
+    // It may take its time to leave, being as nice as it was made.
+    assert!(until(LIMIT, || !changed(&session)));
 }
 
 /// More calls than one first process is for. Each sees its own processes only, and what others leave does not pile up.
-#[test]
-fn many_calls_in_a_row_are_all_alike() {
-    matrix(|place| {
-        let world = World::new(place);
-        let mut session = Session::open(&world);
-        let look = "ls -d /proc/[0-9]* | wc -l; wc -l < /proc/self/mountinfo; ls /proc/self/fd | wc -l";
-        let mut seen = BTreeSet::new();
-        for number in 0..150 {
-            let answer = session.bash(&format!("({look}); exit {}", number % 100));
-            assert_eq!(answer.exit_code(), Some(number % 100), "{}", answer.result);
-            let [processes, rest] =
-                answer.text().split_once('\n').map(|(one, two)| [one, two]).unwrap().map(str::to_owned);
-            if place.tier == Tier::Namespaced {
-                // The first process, bash, its subshell, and the two of the pipe.
-                assert!((3..=5).contains(&processes.parse::<u32>().unwrap()), "{processes} processes");
-                seen.insert(rest);
-            }
+fn many_calls_in_a_row_are_all_alike(place: Place) {
+    let world = World::new(place);
+    let mut session = Session::open(&world);
+    let look = "ls -d /proc/[0-9]* | wc -l; wc -l < /proc/self/mountinfo; ls /proc/self/fd | wc -l";
+    let mut seen = BTreeSet::new();
+    for number in 0..150 {
+        let answer = session.bash(&format!("({look}); exit {}", number % 100));
+        assert_eq!(answer.exit_code(), Some(number % 100), "{}", answer.result);
+        let [processes, rest] =
+            answer.text().split_once('\n').map(|(one, two)| [one, two]).unwrap().map(str::to_owned);
+        if place.tier == Tier::Namespaced {
+            // The first process, bash, its subshell, and the two of the pipe.
+            assert!((3..=5).contains(&processes.parse::<u32>().unwrap()), "{processes} processes");
+            seen.insert(rest);
         }
-        assert!(seen.len() <= 1, "mounts and descriptors come and go: {seen:?}");
-        let first = first_processes(&session);
-        assert!((1..=4).contains(&first.len()), "{first:?}");
-    });
+    }
+    assert!(seen.len() <= 1, "mounts and descriptors come and go: {seen:?}");
+    let first = first_processes(&session);
+    assert!((1..=4).contains(&first.len()), "{first:?}");
 }
 
 /// What a call has used is its own, and not the sum or the largest of all before it.
-#[test]
-fn each_call_has_its_own_figures() {
-    matrix(|place| {
-        let world = World::new(place);
-        let mut session = Session::open(&world);
-        let usage = |session: &mut Session, script: &str| {
-            let call = session.call("bash", json!({"command": ["python3", "-c", script]}));
-            let usage = &call.result["metadata"]["usage"];
-            let number = |name: &str| usage[name].as_u64().unwrap_or_else(|| panic!("{name} in {usage}"));
-            (number("peakKib"), number("userUs") + number("systemUs"))
-        };
-        let much = "import os, time\nif os.fork() == 0:\n  x = b'x' * 300_000_000\n  end = time.process_time() + 0.5\n  while time.process_time() < end: pass\n  os._exit(0)\nos.wait()";
-        let (peak, cpu) = usage(&mut session, much);
-        assert!(peak > 250_000 && cpu > 500_000, "{peak} KiB, {cpu} µs");
-        let (peak, cpu) = usage(&mut session, "pass");
-        assert!((1_000..100_000).contains(&peak) && (1_000..400_000).contains(&cpu), "{peak} KiB, {cpu} µs");
-    });
+fn each_call_has_its_own_figures(place: Place) {
+    let world = World::new(place);
+    let mut session = Session::open(&world);
+    let usage = |session: &mut Session, script: &str| {
+        let call = session.call("bash", json!({"command": ["python3", "-c", script]}));
+        let usage = &call.result["metadata"]["usage"];
+        let number = |name: &str| usage[name].as_u64().unwrap_or_else(|| panic!("{name} in {usage}"));
+        (number("peakKib"), number("userUs") + number("systemUs"))
+    };
+    let much = "import os, time\nif os.fork() == 0:\n  x = b'x' * 300_000_000\n  end = time.process_time() + 0.5\n  while time.process_time() < end: pass\n  os._exit(0)\nos.wait()";
+    let (peak, cpu) = usage(&mut session, much);
+    assert!(peak > 250_000 && cpu > 500_000, "{peak} KiB, {cpu} µs");
+    let (peak, cpu) = usage(&mut session, "pass");
+    assert!((1_000..100_000).contains(&peak) && (1_000..400_000).contains(&cpu), "{peak} KiB, {cpu} µs");
 }
 
 /// A signal that comes when its program has ended is for nobody.
-#[test]
-fn late_signals_reach_no_other_call() {
-    matrix(|place| {
-        let world = World::new(place);
-        let (mut broker, _) = Broker::open(&world);
-        for call in 0..200 {
-            broker.send(&ToBroker::Call { call, request: Request::Bash(shell("exit 7")) });
-            for _ in 0..20 {
-                broker.send(&ToBroker::Signal { call, signal: Signal::Interrupt });
-            }
-            let done = broker.done(call);
-            let Outcome::Ran(ran) = &done.outcome else { panic!("{done:?}") };
-            assert!(matches!(ran.ended, Ended::Exited(7) | Ended::Signalled(2)), "{ran:?}");
-            let done = broker.call(1000 + call, Request::Bash(shell("trap 'echo hit' INT; exit 8")));
-            let Outcome::Ran(ran) = &done.outcome else { panic!("{done:?}") };
-            assert_eq!((&ran.ended, ran.output.head.len()), (&Ended::Exited(8), 0), "{ran:?}");
+fn late_signals_reach_no_other_call(place: Place) {
+    let world = World::new(place);
+    let (mut broker, _) = Broker::open(&world);
+    for call in 0..200 {
+        broker.send(&ToBroker::Call { call, request: Request::Bash(shell("exit 7")) });
+        for _ in 0..20 {
+            broker.send(&ToBroker::Signal { call, signal: Signal::Interrupt });
         }
-    });
+        let done = broker.done(call);
+        let Outcome::Ran(ran) = &done.outcome else { panic!("{done:?}") };
+        assert!(matches!(ran.ended, Ended::Exited(7) | Ended::Signalled(2)), "{ran:?}");
+        let done = broker.call(1000 + call, Request::Bash(shell("trap 'echo hit' INT; exit 8")));
+        let Outcome::Ran(ran) = &done.outcome else { panic!("{done:?}") };
+        assert_eq!((&ran.ended, ran.output.head.len()), (&Ended::Exited(8), 0), "{ran:?}");
+    }
 }

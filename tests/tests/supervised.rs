@@ -4,36 +4,41 @@
 
 use broker_protocol::Tier;
 use lazaret_tests::process::{Finished, Running};
-use lazaret_tests::{Place, World, run};
+use lazaret_tests::{LIMIT, Place, World, in_each_place, run, suite};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Duration;
+use std::process::ExitCode;
 
-const LIMIT: Duration = Duration::from_secs(60);
-
-/// Runs a test in the flat tier, as each user there is.
-fn flat(test: impl Fn(&World)) {
-    at(|place| place.tier == Tier::Flat, test);
-}
-
-/// Runs a test in every place.
-fn everywhere(test: impl Fn(&World)) {
-    at(|_| true, test);
-}
-
-fn at(chosen: impl Fn(Place) -> bool, test: impl Fn(&World)) {
-    let places = Place::all().into_iter().filter(|place| chosen(*place));
-    let failed: Vec<String> = places
-        .filter(|place| catch_unwind(AssertUnwindSafe(|| test(&scene(*place)))).is_err())
-        .map(|place| place.to_string())
-        .collect();
-    assert!(failed.is_empty(), "failed in {}", failed.join(", "));
+fn main() -> ExitCode {
+    suite::main(
+        [
+            in_each_place![
+                protected_files_are_not_read_by_any_name,
+                files_that_the_host_makes_during_a_call_are_not_changed,
+                nothing_is_planted_in_protected_names,
+                a_name_that_is_open_when_new_can_be_created_and_used,
+                shared_memory_is_the_sessions_own,
+                files_open_as_they_do_without_a_supervisor,
+                shells_and_fifos_work,
+                a_file_that_was_just_written_can_be_started,
+                a_flood_of_calls_and_a_full_queue_starve_nothing,
+                projects_are_worked_on,
+                no_descriptor_of_the_supervisor_is_inherited
+            ],
+            suite::flat_only(in_each_place![
+                metadata_outside_stays_as_it_is,
+                metadata_inside_changes,
+                other_processes_are_not_there_and_its_own_are,
+                own_socket_files_work_and_those_of_the_machine_do_not
+            ]),
+        ]
+        .concat(),
+    )
 }
 
 /// A project with secrets and a repository, and things outside.
-fn scene(place: Place) -> World {
+fn fixture(place: Place) -> World {
     let world = World::new(place);
     for name in [".env", "sub/.env", "linked/.env", ".kube/config"] {
         world.put(name, &world.canary);
@@ -78,17 +83,15 @@ const READS: &[&str] = &[
     "bash -c '. /dev/stdin <<<\"$(<.env)\"' 2>&1; mv -T .env z && cat z",
 ];
 
-#[test]
-fn protected_files_are_not_read_by_any_name() {
+fn protected_files_are_not_read_by_any_name(place: Place) {
     for script in READS {
-        everywhere(|world| {
-            let inside = cell(world, script);
-            let said = inside.text() + &inside.errors();
-            assert!(!said.contains(&world.canary), "{script}\n{said}");
-            let fresh = scene(world.place);
-            let control = run(fresh.host("bash").args(["-c", script]), LIMIT);
-            assert!(control.text().contains(&fresh.canary), "the control of {script}\n{}", control.errors());
-        });
+        let world = &fixture(place);
+        let inside = cell(world, script);
+        let printed = inside.text() + &inside.errors();
+        assert!(!printed.contains(&world.canary), "{script}\n{printed}");
+        let fresh = fixture(world.place);
+        let control = run(fresh.host("bash").args(["-c", script]), LIMIT);
+        assert!(control.text().contains(&fresh.canary), "the control of {script}\n{}", control.errors());
     }
 }
 
@@ -244,8 +247,7 @@ const LATE: &[(&str, &str)] = &[
     ("truncate -s 0 late/.envrc; echo planted >> late/.envrc", "late/.envrc"),
 ];
 
-#[test]
-fn what_the_host_makes_during_a_call_is_not_changed() {
+fn files_that_the_host_makes_during_a_call_are_not_changed(place: Place) {
     let waiting = |script: &str| format!("echo ready; until [ -e go ]; do sleep 0.02; done; {script}");
     let planted = |world: &World, file: &str| {
         fs::read_to_string(world.project.join(file)).is_ok_and(|text| text.contains("planted"))
@@ -259,101 +261,96 @@ fn what_the_host_makes_during_a_call_is_not_changed() {
         running.finish(LIMIT)
     };
     for (script, file) in LATE {
-        everywhere(|world| {
-            let said = during(world, world.cell(&waiting(script)));
-            assert!(!planted(world, file), "{script}\n{}", said.errors());
-            let fresh = scene(world.place);
-            let mut control = fresh.host("bash");
-            control.args(["-c", &waiting(script)]);
-            let said = during(&fresh, control);
-            assert!(planted(&fresh, file), "the control of {script}\n{}", said.errors());
-        });
+        let world = &fixture(place);
+        let printed = during(world, world.cell(&waiting(script)));
+        assert!(!planted(world, file), "{script}\n{}", printed.errors());
+        let fresh = fixture(world.place);
+        let mut control = fresh.host("bash");
+        control.args(["-c", &waiting(script)]);
+        let printed = during(&fresh, control);
+        assert!(planted(&fresh, file), "the control of {script}\n{}", printed.errors());
     }
 }
 
-#[test]
-fn nothing_is_planted_in_protected_names() {
+fn nothing_is_planted_in_protected_names(place: Place) {
     for (script, file) in PLANTS {
-        everywhere(|world| {
-            let planted = || {
-                fs::read(world.project.join(file))
-                    .is_ok_and(|text| String::from_utf8_lossy(&text).contains("planted"))
-            };
-            let said = cell(world, script).errors();
-            assert!(!planted(), "{script}\n{said}");
-            let fresh = scene(world.place);
-            let control = run(fresh.host("bash").args(["-c", script]), LIMIT);
-            let text = fs::read_to_string(fresh.project.join(file)).unwrap_or_default();
-            assert!(text.contains("planted"), "the control of {script}\n{}", control.errors());
-        });
+        let world = &fixture(place);
+        let planted = || {
+            fs::read(world.project.join(file))
+                .is_ok_and(|text| String::from_utf8_lossy(&text).contains("planted"))
+        };
+        let printed = cell(world, script).errors();
+        assert!(!planted(), "{script}\n{printed}");
+        let fresh = fixture(world.place);
+        let control = run(fresh.host("bash").args(["-c", script]), LIMIT);
+        let text = fs::read_to_string(fresh.project.join(file)).unwrap_or_default();
+        assert!(text.contains("planted"), "the control of {script}\n{}", control.errors());
     }
 }
 
 /// What a command makes under names that are open when new, it may use; in later calls of its session too.
-#[test]
-fn what_a_command_may_make_it_may_use() {
-    everywhere(|world| {
-        let make = "set -e; umask 022; echo A=1 > .env.local; echo B=2 >> .env.local; cat .env.local; stat -c %a .env.local
-            echo C=3 > .env.tmp; mv .env.tmp .env.local; cp .env.local .env.copy; ln .env.copy .env.link; rm .env.copy
+fn a_name_that_is_open_when_new_can_be_created_and_used(place: Place) {
+    let world = &fixture(place);
+    let make = "set -e; umask 022; echo A=1 > .env.local; echo B=2 >> .env.local; cat .env.local; stat -c %a .env.local
+            echo C=3 > .env.tmp; mv .env.tmp .env.local; cp .env.local .env.copy; mv .env.copy .env.link
             mkdir -p .github/workflows; echo on: push > .github/workflows/x.yml; sed -i s/push/pull/ .github/workflows/x.yml
             mkdir a; echo use > a/.envrc; mv a b; cat b/.envrc .github/workflows/x.yml .env.link
             python3 -c 'import os; os.mknod(\"n.env\"); os.rename(\"n.env\", \".npmrc\")'; : > .npmrc";
-        let again = "cat .env.local b/.envrc; echo x >> .env.local; rm -r .env.local .github b .npmrc; ls -A | grep -c env";
-        let mut session = lazaret_tests::Session::open(world);
-        assert_eq!(session.bash(make).text(), "A=1\nB=2\n644\nuse\non: pull\nC=3\n");
-        assert_eq!(session.bash(again).text(), "C=3\nuse\n2\n", "those are `.env` and `.env.link`");
-        // To the next session they are there, and closed.
-        assert_ne!(cell(world, "cat .env.link").code(), 0);
-        // What the host puts in the place of one is the host's.
-        session.bash("echo mine > .env.swap; mkdir -p .ssh; echo mine > .ssh/config").text();
-        for name in [".env.swap", ".ssh/config"] {
-            fs::remove_file(world.project.join(name)).unwrap();
-        }
-        fs::remove_dir(world.project.join(".ssh")).unwrap();
-        for name in [".env.swap", ".ssh/config"] {
-            world.put(name, &world.canary);
-        }
-        let said = session
-            .bash("echo planted >> .env.swap; echo planted > .ssh/config; mv .ssh ssh; cat .env.swap")
-            .text()
-            .to_owned();
-        for name in [".env.swap", ".ssh/config"] {
-            assert_eq!(fs::read_to_string(world.project.join(name)).unwrap(), world.canary, "{name}");
-        }
-        assert!(world.place.tier == Tier::Namespaced || !said.contains(&world.canary), "{said}");
-    });
+    let again = "cat .env.local b/.envrc; echo x >> .env.local; rm -r .env.local .github b .npmrc; ls -A | grep -c env";
+    let mut session = lazaret_tests::Session::open(world);
+    assert_eq!(session.bash(make).text(), "A=1\nB=2\n644\nuse\non: pull\nC=3\n");
+    assert_eq!(session.bash(again).text(), "C=3\nuse\n2\n", "those are `.env` and `.env.link`");
+    // The next session goes on with what is as a cell has left it, and not with what the host has changed.
+    assert_eq!(cell(world, "cat .env.link").success(), "C=3\n");
+    world.put(".env.link", &world.canary);
+    assert!(!cell(world, "cat .env.link").text().contains(&world.canary));
+    // What the host puts in the place of one is the host's.
+    session.bash("echo mine > .env.swap; mkdir -p .ssh; echo mine > .ssh/config").text();
+    for name in [".env.swap", ".ssh/config"] {
+        fs::remove_file(world.project.join(name)).unwrap();
+    }
+    fs::remove_dir(world.project.join(".ssh")).unwrap();
+    for name in [".env.swap", ".ssh/config"] {
+        world.put(name, &world.canary);
+    }
+    let printed = session
+        .bash("echo planted >> .env.swap; echo planted > .ssh/config; mv .ssh ssh; cat .env.swap")
+        .text()
+        .to_owned();
+    for name in [".env.swap", ".ssh/config"] {
+        assert_eq!(fs::read_to_string(world.project.join(name)).unwrap(), world.canary, "{name}");
+    }
+    assert!(world.place.tier == Tier::Namespaced || !printed.contains(&world.canary), "{printed}");
 }
 
-#[test]
-fn metadata_outside_stays_as_it_is() {
-    flat(|world| {
-        let file = world.outside.join("file");
-        let name = file.display();
-        let state = || {
-            let stat = nix::sys::stat::stat(&file).unwrap();
-            (stat.st_mode, stat.st_mtime, stat.st_atime, attributes(&file))
-        };
-        let scripts = [
-            format!("chmod 777 {name}"),
-            format!("touch -d 2001-01-01 {name}"),
-            format!("python3 -c 'import os; os.setxattr(\"{name}\", \"user.x\", b\"1\")'"),
-            format!(
-                "python3 -c 'import os; f = os.open(\"{name}\", os.O_PATH); os.chmod(f\"/proc/self/fd/{{f}}\", 0o777)'"
-            ),
-            format!("ln -sf {name} there && chmod 755 there"),
-            format!("python3 -c 'import os; os.utime(os.open(\"{name}\", os.O_PATH))'; touch -h {name}"),
-        ];
-        for script in scripts {
-            let before = state();
-            cell(world, &script);
-            assert_eq!(state(), before, "{script}");
-            run(world.host("bash").args(["-c", &script]), LIMIT);
-            if before.3.is_some() {
-                assert_ne!(state(), before, "the control of {script}");
-            }
-            fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+fn metadata_outside_stays_as_it_is(place: Place) {
+    let world = &fixture(place);
+    let file = world.outside.join("file");
+    let name = file.display();
+    let state = || {
+        let stat = nix::sys::stat::stat(&file).unwrap();
+        (stat.st_mode, stat.st_mtime, stat.st_atime, attributes(&file))
+    };
+    let scripts = [
+        format!("chmod 777 {name}"),
+        format!("touch -d 2001-01-01 {name}"),
+        format!("python3 -c 'import os; os.setxattr(\"{name}\", \"user.x\", b\"1\")'"),
+        format!(
+            "python3 -c 'import os; f = os.open(\"{name}\", os.O_PATH); os.chmod(f\"/proc/self/fd/{{f}}\", 0o777)'"
+        ),
+        format!("ln -sf {name} there && chmod 755 there"),
+        format!("python3 -c 'import os; os.utime(os.open(\"{name}\", os.O_PATH))'; touch -h {name}"),
+    ];
+    for script in scripts {
+        let before = state();
+        cell(world, &script);
+        assert_eq!(state(), before, "{script}");
+        run(world.host("bash").args(["-c", &script]), LIMIT);
+        if before.3.is_some() {
+            assert_ne!(state(), before, "the control of {script}");
         }
-    });
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    }
 }
 
 /// The names of a file's attributes; `None` where the file system has none to give.
@@ -363,47 +360,43 @@ fn attributes(file: &std::path::Path) -> Option<String> {
     out.status.success().then(|| String::from_utf8_lossy(&out.stdout).into_owned())
 }
 
-#[test]
-fn metadata_inside_changes() {
-    flat(|world| {
-        let script = "touch f && chmod 640 f && stat -c %a f && touch -d 2001-01-01 f && stat -c %Y f &&
+fn metadata_inside_changes(place: Place) {
+    let world = &fixture(place);
+    let script = "touch f && chmod 640 f && stat -c %a f && touch -d 2001-01-01 f && stat -c %Y f &&
             python3 -c 'import os; f = os.open(\"f\", os.O_RDWR); os.fchmod(f, 0o600); os.utime(f, (1, 2)); \
                 os.chown(\"f\", os.getuid(), -1); os.lchown(\"f\", -1, os.getgid()); os.fchown(f, -1, -1)' &&
             stat -c '%a %X %Y' f && ln -s f l && touch -h -d @7 l && stat -c %Y l f && chmod 700 $HOME $TMPDIR";
-        let said = cell(world, script).success();
-        assert_eq!(said, "640\n978307200\n600 1 2\n7\n2\n");
-    });
+    let printed = cell(world, script).success();
+    assert_eq!(printed, "640\n978307200\n600 1 2\n7\n2\n");
 }
 
-#[test]
-fn other_processes_are_not_there_and_its_own_are() {
-    flat(|world| {
-        let outside = std::process::id();
-        let control = run(world.host("cat").arg(format!("/proc/{outside}/stat")), LIMIT);
-        control.success();
-        for way in [
-            format!("cat /proc/{outside}/stat"),
-            format!("cat /proc/{outside}/cmdline"),
-            format!("cd /proc/{outside} && cat comm"),
-            format!("cat /proc/self/../{outside}/status"),
-            format!("ln -s /proc/{outside} p && cat p/maps"),
-            format!("cat /proc/{outside}/task/{outside}/stat"),
-            format!("ls /proc/{outside}/fd"),
-            "cat /proc/$PPID/cmdline".into(),
-            "cat /proc/net/unix".into(),
-            "cat /proc/thread-self/net/tcp".into(),
-        ] {
-            let inside = cell(world, &way);
-            assert_ne!(inside.code(), 0, "{way}\n{}", inside.text());
-            assert_eq!(inside.text(), "", "{way}");
-        }
-        let own = "cat /proc/self/comm /proc/thread-self/comm && cat /proc/$$/status | head -1 && ls /proc/self/fd >&2 &&
+fn other_processes_are_not_there_and_its_own_are(place: Place) {
+    let world = &fixture(place);
+    let outside = std::process::id();
+    let control = run(world.host("cat").arg(format!("/proc/{outside}/stat")), LIMIT);
+    control.success();
+    for way in [
+        format!("cat /proc/{outside}/stat"),
+        format!("cat /proc/{outside}/cmdline"),
+        format!("cd /proc/{outside} && cat comm"),
+        format!("cat /proc/self/../{outside}/status"),
+        format!("ln -s /proc/{outside} p && cat p/maps"),
+        format!("cat /proc/{outside}/task/{outside}/stat"),
+        format!("ls /proc/{outside}/fd"),
+        "cat /proc/$PPID/cmdline".into(),
+        "cat /proc/net/unix".into(),
+        "cat /proc/thread-self/net/tcp".into(),
+    ] {
+        let inside = cell(world, &way);
+        assert_ne!(inside.code(), 0, "{way}\n{}", inside.text());
+        assert_eq!(inside.text(), "", "{way}");
+    }
+    let own = "cat /proc/self/comm /proc/thread-self/comm && cat /proc/$$/status | head -1 && ls /proc/self/fd >&2 &&
             cat /proc/self/environ >/dev/null && cat /proc/meminfo | grep -c MemTotal && cat /proc/self/mounts > /dev/null
             sleep 5 & cat /proc/$!/comm; kill $!";
-        let said = cell(world, own).text();
-        assert!(said.starts_with("cat\ncat\nName:\tbash\n1\n"), "{said}");
-        assert!(said.ends_with("sleep\n") || said.ends_with("bash\n"), "{said}");
-    });
+    let printed = cell(world, own).text();
+    assert!(printed.starts_with("cat\ncat\nName:\tbash\n1\n"), "{printed}");
+    assert!(printed.ends_with("sleep\n") || printed.ends_with("bash\n"), "{printed}");
 }
 
 const SOCKETS: &str = "
@@ -432,20 +425,18 @@ for refused in [lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM), lambda
     except PermissionError: pass
 ";
 
-#[test]
-fn own_socket_files_work_and_those_of_the_machine_do_not() {
-    flat(|world| {
-        let path = world.outside.join("host.sock");
-        let _listener = UnixListener::bind(&path).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
-        let reach = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])";
-        run(world.host("python3").arg("-c").arg(reach).arg(&path), LIMIT).success();
-        world.put("sockets.py", SOCKETS);
-        let inside = cell(world, &format!("python3 sockets.py {}", path.display()));
-        assert_eq!(inside.success(), "ok\n", "{}", inside.errors());
-        let linked = format!("ln -s {} s && python3 -c '{reach}' s", path.display());
-        assert_ne!(cell(world, &linked).code(), 0);
-    });
+fn own_socket_files_work_and_those_of_the_machine_do_not(place: Place) {
+    let world = &fixture(place);
+    let path = world.outside.join("host.sock");
+    let _listener = UnixListener::bind(&path).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+    let reach = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])";
+    run(world.host("python3").arg("-c").arg(reach).arg(&path), LIMIT).success();
+    world.put("sockets.py", SOCKETS);
+    let inside = cell(world, &format!("python3 sockets.py {}", path.display()));
+    assert_eq!(inside.success(), "ok\n", "{}", inside.errors());
+    let linked = format!("ln -s {} s && python3 -c '{reach}' s", path.display());
+    assert_ne!(cell(world, &linked).code(), 0);
 }
 
 const SHARED: &str = "
@@ -467,26 +458,24 @@ if __name__ == '__main__':
 ";
 
 /// `/dev/shm` is the session's own: semaphores and shared memory have names in it, and none of the machine's is there.
-#[test]
-fn shared_memory_is_the_sessions_own() {
-    everywhere(|world| {
-        let theirs = std::path::PathBuf::from(format!("/dev/shm/{}", world.canary));
-        world.write(&theirs, &world.canary);
-        world.put("shared.py", SHARED);
-        let script = format!("python3 shared.py {}", theirs.display());
-        let said = cell(world, &script);
-        assert_eq!(said.success(), "['lazaret-test']\n", "{}", said.errors());
-        assert_eq!(fs::read_to_string(&theirs).unwrap(), world.canary);
-        fs::remove_file(world.project.join("link")).unwrap();
-        let control = run(
-            world
-                .host("python3")
-                .args(["-c", "import os, sys; print(open(sys.argv[1]).read()); os.unlink(sys.argv[1])"])
-                .arg(&theirs),
-            LIMIT,
-        );
-        assert!(control.success().contains(&world.canary) && !theirs.exists());
-    });
+fn shared_memory_is_the_sessions_own(place: Place) {
+    let world = &fixture(place);
+    let theirs = std::path::PathBuf::from(format!("/dev/shm/{}", world.canary));
+    world.write(&theirs, &world.canary);
+    world.put("shared.py", SHARED);
+    let script = format!("python3 shared.py {}", theirs.display());
+    let printed = cell(world, &script);
+    assert_eq!(printed.success(), "['lazaret-test']\n", "{}", printed.errors());
+    assert_eq!(fs::read_to_string(&theirs).unwrap(), world.canary);
+    fs::remove_file(world.project.join("link")).unwrap();
+    let control = run(
+        world
+            .host("python3")
+            .args(["-c", "import os, sys; print(open(sys.argv[1]).read()); os.unlink(sys.argv[1])"])
+            .arg(&theirs),
+        LIMIT,
+    );
+    assert!(control.success().contains(&world.canary) && !theirs.exists());
 }
 
 const OPENS: &str = "
@@ -537,41 +526,49 @@ except OSError as e: assert e.errno == errno.EMFILE, e
 print('ok')
 ";
 
-#[test]
-fn files_open_as_they_do_without_a_supervisor() {
-    everywhere(|world| {
-        world.put("opens.py", OPENS);
-        let folder = |name: &str| {
-            format!(
-                "mkdir {name} && cd {name} && TMPDIR=${{TMPDIR:-/dev/shm}} python3 ../opens.py {}",
-                world.place.tier.name()
-            )
-        };
-        let inside = cell(world, &folder("inside"));
-        assert_eq!(inside.success(), "ok\n", "{}", inside.errors());
-    });
+fn files_open_as_they_do_without_a_supervisor(place: Place) {
+    let world = &fixture(place);
+    world.put("opens.py", OPENS);
+    let folder = |name: &str| {
+        format!(
+            "mkdir {name} && cd {name} && TMPDIR=${{TMPDIR:-/dev/shm}} python3 ../opens.py {}",
+            world.place.tier.name()
+        )
+    };
+    let inside = cell(world, &folder("inside"));
+    assert_eq!(inside.success(), "ok\n", "{}", inside.errors());
 }
 
-#[test]
-fn shells_and_fifos_work() {
-    everywhere(|world| {
-        let script = "diff <(echo a) <(echo b); cat <<< here; cat <<END\nthere\nEND
+/// A descriptor that the supervisor still has would have the kernel refuse it (`ETXTBSY`): on one processor the writer goes on
+/// first, nine times in ten.
+fn a_file_that_was_just_written_can_be_started(place: Place) {
+    let world = World::new(place);
+    let script = "import os\nos.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n\
+                  for _ in range(100):\n    f = os.open('x', os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o755)\n    \
+                  os.write(f, b'#!/bin/true\\n')\n    os.close(f)\n    \
+                  os.waitpid(os.posix_spawn('./x', ['x'], {}), 0)\n    os.unlink('x')\nprint('done')";
+    world.put("write_and_start.py", script);
+    assert_eq!(run(&mut world.cell("python3 write_and_start.py"), LIMIT).success(), "done\n");
+}
+
+fn shells_and_fifos_work(place: Place) {
+    let world = &fixture(place);
+    let script = "diff <(echo a) <(echo b); cat <<< here; cat <<END\nthere\nEND
             mkfifo q r; (echo one > q) & cat q; wait
             (read x < q; echo got $x > r) & echo two > q; cat r; wait
             (sleep 0.2; exec 3>q; sleep 0.2; echo three >&3) & cat q; wait
             (exec 3<q; echo open > r; cat <&3) & (exec 3>q; cat r; echo four >&3); wait
             timeout -s KILL 0.3 cat q; echo $?
             echo out > /dev/stdout; echo err 2>&1 >/dev/stderr; echo x | cat /dev/stdin; : < /dev/tty || echo no terminal";
-        let said = cell(world, script).text();
-        let want = "1c1\n< a\n---\n> b\nhere\nthere\none\ngot two\nthree\nopen\nfour\n137\nout\nerr\nx\nno terminal\n";
-        assert_eq!(said, want);
-    });
+    let printed = cell(world, script).text();
+    let want =
+        "1c1\n< a\n---\n> b\nhere\nthere\none\ngot two\nthree\nopen\nfour\n137\nout\nerr\nx\nno terminal\n";
+    assert_eq!(printed, want);
 }
 
-#[test]
-fn a_flood_of_calls_and_a_full_queue_starve_nothing() {
-    everywhere(|world| {
-        let threads = "
+fn a_flood_of_calls_and_a_full_queue_starve_nothing(place: Place) {
+    let world = &fixture(place);
+    let threads = "
 import os, threading
 def work(n):
     for i in range(3):
@@ -580,35 +577,32 @@ def work(n):
 threads = [threading.Thread(target=work, args=(n,)) for n in range(400)]
 [t.start() for t in threads]; [t.join() for t in threads]; print('ok')
 ";
-        world.put("threads.py", threads);
-        assert_eq!(cell(world, "python3 threads.py").success(), "ok\n");
-        let fifos = "mkfifo q; for i in $(seq 100); do cat q & done; sleep 1; echo done; kill -9 $(jobs -p); wait; echo x > f; cat f";
-        assert!(cell(world, fifos).text().ends_with("done\nx\n"));
-        let mut endless = world.lazaret("run");
-        endless.args([
-            "--timeout",
-            "2",
-            "--",
-            "bash",
-            "-c",
-            "for i in 1 2 3 4; do (while :; do : < f; done) & done; wait",
-        ]);
-        world.put("f", "x");
-        let ended = run(&mut endless, Duration::from_secs(20));
-        assert!(ended.took < Duration::from_secs(10), "{:?}", ended.took);
-    });
+    world.put("threads.py", threads);
+    assert_eq!(cell(world, "python3 threads.py").success(), "ok\n");
+    let fifos = "mkfifo q; for i in $(seq 100); do cat q & done; sleep 1; echo done; kill -9 $(jobs -p); wait; echo x > f; cat f";
+    assert!(cell(world, fifos).text().ends_with("done\nx\n"));
+    let mut endless = world.lazaret("run");
+    endless.args([
+        "--timeout",
+        "2",
+        "--",
+        "bash",
+        "-c",
+        "for i in 1 2 3 4; do (while :; do : < f; done) & done; wait",
+    ]);
+    world.put("f", "x");
+    assert_eq!(run(&mut endless, LIMIT).code(), 124);
 }
 
-#[test]
-fn projects_are_worked_on() {
-    everywhere(|world| {
-        world.put(
-            "test_x.py",
-            "import unittest\nclass T(unittest.TestCase):\n    def test(self): self.assertEqual(1, 1)\n",
-        );
-        world.put("Makefile", "all: a.o b.o\n\tcat a.o b.o > all\n%.o:\n\techo $@ > $@\n");
-        world.put("hello.c", "#include <stdio.h>\nint main(void) { puts(\"hello\"); }\n");
-        let script = "set -e; export GIT_CONFIG_GLOBAL=/dev/null
+fn projects_are_worked_on(place: Place) {
+    let world = &fixture(place);
+    world.put(
+        "test_x.py",
+        "import unittest\nclass T(unittest.TestCase):\n    def test(self): self.assertEqual(1, 1)\n",
+    );
+    world.put("Makefile", "all: a.o b.o\n\tcat a.o b.o > all\n%.o:\n\techo $@ > $@\n");
+    world.put("hello.c", "#include <stdio.h>\nint main(void) { puts(\"hello\"); }\n");
+    let script = "set -e; export GIT_CONFIG_GLOBAL=/dev/null
             git status --short >/dev/null; git add test_x.py; git commit -qm two; git checkout -q -b topic; echo two > file
             git commit -qam three; git checkout -q -; git merge -q topic; git stash -q || true; git log --oneline | wc -l
             make -s; cat all; cc hello.c -o hello; ./hello; python3 -m unittest -q 2>&1 | tail -1
@@ -616,33 +610,29 @@ fn projects_are_worked_on() {
                 git init -q made; cd made; git config user.name t; git config user.email t@t; echo x > x; git add x
                 git commit -qm made; cd ..; git clone -q made cloned; git -C cloned log --format=%s
             done; cd cloned; git checkout -qb more; git status --porcelain; git config remote.origin.url";
-        let said = cell(world, script);
-        let cloned = format!("{}/made\n", world.project.display());
-        assert_eq!(
-            said.success(),
-            format!("3\na.o\nb.o\nhello\nOK\nmade\nmade\n{cloned}"),
-            "{}",
-            said.errors()
-        );
-        let host = run(world.host("git").args(["-C", "cloned", "status", "--porcelain"]), LIMIT);
-        assert_eq!(host.success(), "", "what a cell has cloned is a repository to the host");
-        let many = "set -e; mkdir -p node_modules; for i in $(seq 300); do mkdir -p node_modules/.x-$i/lib
+    let printed = cell(world, script);
+    let cloned = format!("{}/made\n", world.project.display());
+    assert_eq!(
+        printed.success(),
+        format!("3\na.o\nb.o\nhello\nOK\nmade\nmade\n{cloned}"),
+        "{}",
+        printed.errors()
+    );
+    let host = run(world.host("git").args(["-C", "cloned", "status", "--porcelain"]), LIMIT);
+    assert_eq!(host.success(), "", "what a cell has cloned is a repository to the host");
+    let many = "set -e; mkdir -p node_modules; for i in $(seq 300); do mkdir -p node_modules/.x-$i/lib
             echo \"module.exports=$i\" > node_modules/.x-$i/lib/i.js; done
             for i in $(seq 300); do mv node_modules/.x-$i node_modules/p$i; done
             cat node_modules/p*/lib/i.js | wc -l; cp -r node_modules copy; rm -r node_modules; ls copy | wc -l";
-        assert_eq!(cell(world, many).success(), "300\n300\n");
-        if run(world.host("node").args(["-e", "1"]), LIMIT).code() == 0 {
-            let node =
-                "node -e 'fs.writeFileSync(\"n\", \"x\"); console.log(fs.readFileSync(\"n\", \"utf8\"))'";
-            assert_eq!(cell(world, node).success(), "x\n");
-        }
-    });
+    assert_eq!(cell(world, many).success(), "300\n300\n");
+    if run(world.host("node").args(["-e", "1"]), LIMIT).code() == 0 {
+        let node = "node -e 'fs.writeFileSync(\"n\", \"x\"); console.log(fs.readFileSync(\"n\", \"utf8\"))'";
+        assert_eq!(cell(world, node).success(), "x\n");
+    }
 }
 
-#[test]
-fn no_descriptor_of_the_supervisor_is_inherited() {
-    everywhere(|world| {
-        let said = cell(world, "ls -l /proc/self/fd | grep -c -E 'seccomp|socket'").text();
-        assert_eq!(said, "0\n");
-    });
+fn no_descriptor_of_the_supervisor_is_inherited(place: Place) {
+    let world = &fixture(place);
+    let printed = cell(world, "ls -l /proc/self/fd | grep -c -E 'seccomp|socket'").text();
+    assert_eq!(printed, "0\n");
 }

@@ -3,24 +3,39 @@
 #![cfg(target_arch = "x86_64")]
 #![allow(clippy::unwrap_used)]
 
+use lazaret_tests::model_server::{ModelServer, Reply, ReplyEnd};
+use lazaret_tests::process::Running;
 use lazaret_tests::puppet::Argument::{Bytes, Number};
 use lazaret_tests::puppet::{Argument, Puppet};
+use lazaret_tests::sidecar::Sidecar;
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{Place, Session, World, matrix};
+use lazaret_tests::{LIMIT, Place, Session, World, in_each_place, suite};
 use nix::errno::Errno;
 use nix::libc;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixListener;
+use std::process::ExitCode;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
+
+fn main() -> ExitCode {
+    suite::main(in_each_place![
+        a_taken_over_orchestrator_gets_nothing,
+        a_taken_over_mcp_server_gets_nothing,
+        a_taken_over_chat_gets_nothing,
+        a_taken_over_server_gets_nothing,
+        without_the_web_there_is_no_socket
+    ])
+}
 
 const HERE: Argument = Number(libc::AT_FDCWD as u64);
 
 /// What there is to attack besides the world.
-struct Scene {
+struct Fixture {
     project: Vec<u8>,
     new: Vec<u8>,
     gone: Vec<u8>,
@@ -35,15 +50,15 @@ struct Scene {
 struct Attack {
     name: &'static str,
     core: bool,
-    try_it: fn(&Puppet, &Scene) -> Result<u64, Errno>,
+    try_it: fn(&Puppet, &Fixture) -> Result<u64, Errno>,
 }
 
-const fn core(name: &'static str, try_it: fn(&Puppet, &Scene) -> Result<u64, Errno>) -> Attack {
+const fn core(name: &'static str, try_it: fn(&Puppet, &Fixture) -> Result<u64, Errno>) -> Attack {
     Attack { name, core: true, try_it }
 }
 
 /// A kernel may be set up to refuse these to everybody.
-const fn other(name: &'static str, try_it: fn(&Puppet, &Scene) -> Result<u64, Errno>) -> Attack {
+const fn other(name: &'static str, try_it: fn(&Puppet, &Fixture) -> Result<u64, Errno>) -> Attack {
     Attack { name, core: false, try_it }
 }
 
@@ -113,13 +128,13 @@ const ATTACKS: [Attack; 24] = [
     core("start a program", |p, _| p.call(libc::SYS_execve, &[Bytes(b"/bin/true"), Number(0), Number(0)])),
 ];
 
-fn scene(world: &World, bystander: &Child) -> Scene {
+fn fixture(world: &World, bystander: &Child) -> Fixture {
     let key = world.home.join(".ssh/id_ed25519");
     world.write(&key, "key");
     let path = |path: std::path::PathBuf| path.as_os_str().as_bytes().to_vec();
     let project = path(world.put("attacked", "content"));
     let bus = [&(libc::AF_UNIX as u16).to_le_bytes()[..], &path(world.home.join("bus")), b"\0"].concat();
-    Scene {
+    Fixture {
         project,
         new: path(world.project.join("new")),
         gone: path(world.put("gone", "content")),
@@ -143,89 +158,155 @@ fn settled(pid: u32) {
         if stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" S")) {
             return;
         }
-        assert!(begun.elapsed() < Duration::from_secs(20), "it does not settle: {stat}");
+        assert!(begun.elapsed() < LIMIT, "it does not settle: {stat}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
-#[test]
-fn a_taken_over_orchestrator_gets_nothing() {
-    matrix(|place: Place| {
-        let world = World::new(place);
-        let mut by = bystander(&world);
-        let _bus = UnixListener::bind(world.home.join("bus")).unwrap();
-        world.own(&world.home.join("bus"));
-        let web = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut scene = scene(&world, &by);
-        let port = web.local_addr().unwrap().port().to_be_bytes();
-        scene.address = [&(libc::AF_INET as u16).to_le_bytes()[..], &port, &[127, 0, 0, 1], &[0; 8]].concat();
-
-        let mut session = Session::open(&world);
-        session.bash("true").success();
-        settled(session.pid() as u32);
-        let status = fs::read_to_string(format!("/proc/{}/status", session.pid())).unwrap();
-        for line in ["Seccomp:\t2", "NoNewPrivs:\t1", "Threads:\t1"] {
-            assert!(status.contains(line), "{line} is not in {status}");
-        }
-        let confined: Vec<_> = {
-            let puppet = Puppet::take(session.pid()).unwrap();
-            // What the web tools need is left, and the test can tell a refusal from a call that it makes wrongly.
-            assert_eq!(connect(&puppet, libc::AF_INET, libc::SOCK_STREAM, &scene.address), Ok(0));
-            ATTACKS.iter().map(|attack| (attack.try_it)(&puppet, &scene)).collect()
-        };
-        // It goes on as if nothing had been.
+fn a_taken_over_orchestrator_gets_nothing(place: Place) {
+    let world = World::new(place);
+    let mut session = Session::open(&world);
+    session.bash("true").success();
+    gets_nothing(&world, session.pid(), || {
         assert_eq!(session.call("file_read", json!({"path": "attacked"})).success(), "content");
-        session.close(Duration::from_secs(10));
-
-        let mut free = bystander(&world);
-        settled(free.id());
-        let puppet = Puppet::take(free.id() as i32).unwrap();
-        let (mut held, mut untested) = (0, vec![]);
-        for (attack, confined) in ATTACKS.iter().zip(confined) {
-            match (attack.try_it)(&puppet, &scene) {
-                Ok(_) => held += 1,
-                Err(errno) if attack.core => panic!("{} does not work without walls: {errno}", attack.name),
-                Err(_) => untested.push(attack.name),
-            }
-            let refused = matches!(confined, Err(Errno::EACCES | Errno::EPERM | Errno::ENOSYS));
-            assert!(refused, "{}: {confined:?}", attack.name);
-        }
-        drop(puppet);
-        for child in [&mut by, &mut free] {
-            let _ = child.kill();
-            child.wait().unwrap();
-        }
-        println!("{held} of {} held, untested: {untested:?}", ATTACKS.len());
     });
+    session.close(LIMIT);
+}
+
+fn a_taken_over_mcp_server_gets_nothing(place: Place) {
+    let world = World::new(place);
+    let mut command = world.lazaret("mcp");
+    let mut server = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut stdin, stdout) = (server.stdin.take().unwrap(), server.stdout.take().unwrap());
+    let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
+    let mut request = |id: u64, method: &str, params: Value| {
+        let line = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        stdin.write_all(format!("{line}\n").as_bytes()).unwrap();
+        let answers = |line: &String| serde_json::from_str::<Value>(line).unwrap()["id"] == id;
+        lines.find(answers).expect("an answer")
+    };
+    let who = json!({ "name": "test", "version": "1" });
+    request(
+        1,
+        "initialize",
+        json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": who }),
+    );
+    request(2, "tools/call", json!({ "name": "bash", "arguments": { "command": "true" } }));
+    gets_nothing(&world, server.id() as i32, || {
+        let read = json!({ "name": "file_read", "arguments": { "path": "attacked" } });
+        assert!(request(3, "tools/call", read).contains("content"));
+    });
+    drop(stdin);
+    server.wait().unwrap();
+}
+
+/// What hears a model all day has no more rights than what hears a client.
+fn a_taken_over_chat_gets_nothing(place: Place) {
+    let world = World::new(place);
+    let call = json!({"function": {"name": "file_list", "arguments": {}}});
+    let line = |message| format!("{}\n", json!({"message": message, "done": true}));
+    let shown = Reply::status(200, &json!({"capabilities": ["completion", "tools"]}));
+    let waiting = Reply {
+        end: ReplyEnd::Hang,
+        ..Reply::stream(format!("{}\n", json!({"message": {"content": "Wait for me, please."}})))
+    };
+    let server = ModelServer::start(vec![shown, Reply::stream(line(json!({"tool_calls": [call]}))), waiting]);
+    let mut command = world.lazaret("chat");
+    command.args(["--json", "--provider", "ollama", "--model", "m", "--base-url", &server.url(), "x"]);
+    let mut chat = Running::start(&mut command);
+    chat.wait_for("Wait for me", LIMIT);
+    // It waits for its model for as long as it is attacked.
+    gets_nothing(&world, chat.pid(), || {});
+    let _ = chat.child.kill();
+    chat.finish(LIMIT);
+}
+
+/// Nor has what serves an application: its sockets were bound before.
+fn a_taken_over_server_gets_nothing(place: Place) {
+    let world = World::new(place);
+    let call = json!({"name": "file_read", "input": {"path": "attacked"}});
+    let script = json!({"turns": [{"toolCalls": [call.clone()]}, {"text": "Done."}, {"toolCalls": [call]}, {"text": "Done."}]});
+    let sidecar = Sidecar::start(&world, &script, &["--trust", "autonomous"]);
+    let mut client = sidecar.client();
+    let mut run = || {
+        client.say("chat:send", json!({"content": "x", "conversationId": "c"}));
+        client.to_end()
+    };
+    run();
+    gets_nothing(&world, sidecar.running.pid(), || {
+        let all = run();
+        let result = all.iter().find(|message| message["type"] == "chat:tool-result").unwrap();
+        assert!(result["payload"]["result"].as_str().unwrap().contains("content"), "{result}");
+    });
+    sidecar.end().success();
+}
+
+/// Attacks from within the process `pid`, which has had a call and goes on as if nothing had been, and from within one that is not
+/// confined.
+fn gets_nothing(world: &World, pid: i32, goes_on: impl FnOnce()) {
+    let mut by = bystander(world);
+    let _bus = UnixListener::bind(world.home.join("bus")).unwrap();
+    world.own(&world.home.join("bus"));
+    let web = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut fixture = fixture(world, &by);
+    let port = web.local_addr().unwrap().port().to_be_bytes();
+    fixture.address = [&(libc::AF_INET as u16).to_le_bytes()[..], &port, &[127, 0, 0, 1], &[0; 8]].concat();
+
+    settled(pid as u32);
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    for line in ["Seccomp:\t2", "NoNewPrivs:\t1", "Threads:\t1"] {
+        assert!(status.contains(line), "{line} is not in {status}");
+    }
+    let confined: Vec<_> = {
+        let puppet = Puppet::take(pid).unwrap();
+        // What the web tools need is left, and the test can tell a refusal from a call that it makes wrongly.
+        assert_eq!(connect(&puppet, libc::AF_INET, libc::SOCK_STREAM, &fixture.address), Ok(0));
+        ATTACKS.iter().map(|attack| (attack.try_it)(&puppet, &fixture)).collect()
+    };
+    goes_on();
+    let mut free = bystander(world);
+    settled(free.id());
+    let puppet = Puppet::take(free.id() as i32).unwrap();
+    let (mut held, mut untested) = (0, vec![]);
+    for (attack, confined) in ATTACKS.iter().zip(confined) {
+        match (attack.try_it)(&puppet, &fixture) {
+            Ok(_) => held += 1,
+            Err(errno) if attack.core => panic!("{} does not work without walls: {errno}", attack.name),
+            Err(_) => untested.push(attack.name),
+        }
+        let refused = matches!(confined, Err(Errno::EACCES | Errno::EPERM | Errno::ENOSYS));
+        assert!(refused, "{}: {confined:?}", attack.name);
+    }
+    drop(puppet);
+    for child in [&mut by, &mut free] {
+        let _ = child.kill();
+        child.wait().unwrap();
+    }
+    println!("{held} of {} held, untested: {untested:?}", ATTACKS.len());
 }
 
 /// Commands that need no web have no network at all.
-#[test]
-fn without_the_web_there_is_no_socket() {
-    matrix(|place: Place| {
-        let world = World::new(place);
-        let web = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = web.local_addr().unwrap().port().to_be_bytes();
-        let address = [&(libc::AF_INET as u16).to_le_bytes()[..], &port, &[127, 0, 0, 1], &[0; 8]].concat();
-        let mut command = world.lazaret_run(&["sleep", &long_sleep()]);
-        let mut run = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
-        // Confined as soon as the executor has been asked.
-        let begun = Instant::now();
-        let status = || fs::read_to_string(format!("/proc/{}/status", run.id())).unwrap();
-        while !status().contains("NoNewPrivs:\t1") || !status().contains("lazaret\n") {
-            assert!(begun.elapsed() < Duration::from_secs(20), "{}", status());
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        std::thread::sleep(Duration::from_millis(500));
-        settled(run.id());
-        let puppet = Puppet::take(run.id() as i32).unwrap();
-        for (family, kind) in
-            [(libc::AF_INET, 1), (libc::AF_INET, 2), (libc::AF_INET6, 1), (libc::AF_UNIX, 1)]
-        {
-            assert_eq!(connect(&puppet, family, kind, &address), Err(Errno::ENOSYS), "{family} {kind}");
-        }
-        drop(puppet);
-        let _ = run.kill();
-        run.wait().unwrap();
-    });
+fn without_the_web_there_is_no_socket(place: Place) {
+    let world = World::new(place);
+    let web = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = web.local_addr().unwrap().port().to_be_bytes();
+    let address = [&(libc::AF_INET as u16).to_le_bytes()[..], &port, &[127, 0, 0, 1], &[0; 8]].concat();
+    let mut command = world.lazaret_run(&["sleep", &long_sleep()]);
+    let mut run = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    // Confined as soon as the executor has been asked.
+    let begun = Instant::now();
+    let status = || fs::read_to_string(format!("/proc/{}/status", run.id())).unwrap();
+    while !status().contains("NoNewPrivs:\t1") || !status().contains("lazaret\n") {
+        assert!(begun.elapsed() < LIMIT, "{}", status());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    settled(run.id());
+    let puppet = Puppet::take(run.id() as i32).unwrap();
+    for (family, kind) in [(libc::AF_INET, 1), (libc::AF_INET, 2), (libc::AF_INET6, 1), (libc::AF_UNIX, 1)] {
+        assert_eq!(connect(&puppet, family, kind, &address), Err(Errno::ENOSYS), "{family} {kind}");
+    }
+    drop(puppet);
+    let _ = run.kill();
+    run.wait().unwrap();
 }

@@ -5,13 +5,20 @@
 use broker_protocol::Tier;
 use lazaret_tests::process::{Running, until};
 use lazaret_tests::programs::is_installed;
-use lazaret_tests::{Session, World, matrix, run};
+use lazaret_tests::{LIMIT, Place, Session, World, in_each_place, run, suite};
 use serde_json::json;
 use std::fs;
+use std::process::ExitCode;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(60);
+fn main() -> ExitCode {
+    suite::main(in_each_place![
+        terminals_of_ones_own_work,
+        there_are_not_terminals_without_end,
+        terminals_of_others_stay_closed,
+        a_number_does_not_become_a_terminal_of_the_host
+    ])
+}
 
 /// One of these tests takes all terminals that there are for cells.
 fn alone() -> MutexGuard<'static, ()> {
@@ -62,30 +69,26 @@ if pid == 0:
 assert ends(fd) == b'by name'
 "#;
 
-#[test]
-fn terminals_of_ones_own_work() {
+fn terminals_of_ones_own_work(place: Place) {
     let _one = alone();
-    matrix(|place| {
-        let world = World::new(place);
-        world.put("works.py", WORKS);
-        run(&mut world.cell("python3 works.py"), LIMIT).success();
-        if is_installed("script", "bsdutils") {
-            let said = run(&mut world.cell("script -qec 'tty; exit 5' /dev/null; echo $?"), LIMIT);
-            let text = said.success();
-            assert!(text.starts_with("/dev/pts/") && text.ends_with("\n5\n"), "{text}\n{}", said.errors());
-        }
-        if !is_installed("tmux", "tmux") {
-            return;
-        }
-        let tmux = "export TMUX_TMPDIR=$TMPDIR; tmux new-session -d 'tty > t.new; mv t.new t'
+    let world = World::new(place);
+    world.put("works.py", WORKS);
+    run(&mut world.cell("python3 works.py"), LIMIT).success();
+    if is_installed("script", "bsdutils") {
+        let printed = run(&mut world.cell("script -qec 'tty; exit 5' /dev/null; echo $?"), LIMIT);
+        let text = printed.success();
+        assert!(text.starts_with("/dev/pts/") && text.ends_with("\n5\n"), "{text}\n{}", printed.errors());
+    }
+    if !is_installed("tmux", "tmux") {
+        return;
+    }
+    let tmux = "export TMUX_TMPDIR=$TMPDIR; tmux new-session -d 'tty > t.new; mv t.new t'
             until [ -e t ]; do sleep 0.1; done; cat t";
-        assert!(run(&mut world.cell(tmux), LIMIT).success().starts_with("/dev/pts/"));
-    });
+    assert!(run(&mut world.cell(tmux), LIMIT).success().starts_with("/dev/pts/"));
 }
 
 /// Some at one time, many one after the other, and an end of all: the machine keeps its own.
-#[test]
-fn there_are_not_terminals_without_end() {
+fn there_are_not_terminals_without_end(place: Place) {
     let _one = alone();
     let script = "
 import os
@@ -109,21 +112,19 @@ try:
 except OSError as error: assert error.errno in (24, 28), error
 print(len(slaves))
 ";
-    matrix(|place| {
-        if place.tier != Tier::Flat {
-            return;
-        }
-        let world = World::new(place);
-        world.put("many.py", script);
-        let mut session = Session::open(&world);
-        let said = session.bash("python3 many.py").success().to_owned();
-        let counts: Vec<usize> = said.split_whitespace().map(|word| word.parse().unwrap()).collect();
-        assert_eq!(counts[..2], [256, 256], "{said}");
-        assert!(counts[2] < 2100, "more than half of the machine's: {said}");
-        assert!(session.bash("python3 -c 'import pty; pty.openpty()'").ok());
-        // A terminal that is gone is kept nowhere.
-        run(world.host("python3").args(["-c", "import pty; pty.openpty()"]), LIMIT).success();
-    });
+    if place.tier != Tier::Flat {
+        return;
+    }
+    let world = World::new(place);
+    world.put("many.py", script);
+    let mut session = Session::open(&world);
+    let printed = session.bash("python3 many.py").success().to_owned();
+    let counts: Vec<usize> = printed.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    assert_eq!(counts[..2], [256, 256], "{printed}");
+    assert!(counts[2] < 2100, "more than half of the machine's: {printed}");
+    assert!(session.bash("python3 -c 'import pty; pty.openpty()'").ok());
+    // A terminal that is gone is kept nowhere.
+    run(world.host("python3").args(["-c", "import pty; pty.openpty()"]), LIMIT).success();
 }
 
 /// Says what of the terminals `argv[1:]` it has, by every name for them.
@@ -146,85 +147,79 @@ for name in sys.argv[1:]:
 const HOLDER: &str =
     "import os, pty, sys, time; m, s = pty.openpty(); print(os.ttyname(s), flush=True); time.sleep(60)";
 
-#[test]
-fn terminals_of_others_stay_closed() {
+fn terminals_of_others_stay_closed(place: Place) {
     let _one = alone();
-    matrix(|place| {
-        let world = World::new(place);
-        world.put("reach.py", REACH);
-        world.put("holder.py", HOLDER);
-        let mut holder = Running::start(world.host("python3").arg("holder.py"));
-        let name = String::from_utf8(holder.wait_for("\n", LIMIT)).unwrap().trim().to_owned();
-        let control = run(world.host("python3").args(["reach.py", &name]), LIMIT);
-        assert_eq!(control.success().matches("GOT").count(), 6, "{control:?}");
-        let mut session = Session::open(&world);
-        let inside = session.bash(&format!("python3 reach.py {name}")).success().to_owned();
-        assert!(!inside.contains("GOT") && inside.lines().count() == 6, "{inside}");
-        // With terminals of its own open, and another cell's.
-        let id = session.start_call("bash", json!({"command": "python3 holder.py > other"}));
-        let other = world.project.join("other");
-        assert!(until(LIMIT, || fs::read_to_string(&other).is_ok_and(|text| text.ends_with('\n'))));
-        let theirs = fs::read_to_string(&other).unwrap();
-        let own = format!(
-            "import pty, runpy, sys; pair = pty.openpty(); sys.argv[1:] = ['{name}', '{}']
+    let world = World::new(place);
+    world.put("reach.py", REACH);
+    world.put("holder.py", HOLDER);
+    let mut holder = Running::start(world.host("python3").arg("holder.py"));
+    let name = String::from_utf8(holder.wait_for("\n", LIMIT)).unwrap().trim().to_owned();
+    let control = run(world.host("python3").args(["reach.py", &name]), LIMIT);
+    assert_eq!(control.success().matches("GOT").count(), 6, "{control:?}");
+    let mut session = Session::open(&world);
+    let inside = session.bash(&format!("python3 reach.py {name}")).success().to_owned();
+    assert!(!inside.contains("GOT") && inside.lines().count() == 6, "{inside}");
+    // With terminals of its own open, and another cell's.
+    let id = session.start_call("bash", json!({"command": "python3 holder.py > other"}));
+    let other = world.project.join("other");
+    assert!(until(LIMIT, || fs::read_to_string(&other).is_ok_and(|text| text.ends_with('\n'))));
+    let theirs = fs::read_to_string(&other).unwrap();
+    let own = format!(
+        "import pty, runpy, sys; pair = pty.openpty(); sys.argv[1:] = ['{name}', '{}']
 runpy.run_path('reach.py')",
-            theirs.trim()
-        );
-        world.put("own.py", own);
-        let inside = session.bash("python3 own.py").success().to_owned();
-        // In the namespaced tier the names are those of the session's own instance, which its cells share.
-        if place.tier == Tier::Flat {
-            assert!(!inside.contains("GOT") && inside.lines().count() == 12, "{inside}");
-        }
-        session.cancel(&id);
-        session.answer_within(&id, LIMIT);
-        holder.child.kill().unwrap();
-        holder.child.wait().unwrap();
-    });
+        theirs.trim()
+    );
+    world.put("own.py", own);
+    let inside = session.bash("python3 own.py").success().to_owned();
+    // In the namespaced tier the names are those of the session's own instance, which its cells share.
+    if place.tier == Tier::Flat {
+        assert!(!inside.contains("GOT") && inside.lines().count() == 12, "{inside}");
+    }
+    session.cancel(&id);
+    session.answer_within(&id, LIMIT);
+    holder.child.kill().unwrap();
+    holder.child.wait().unwrap();
 }
 
 /// A number means another terminal when the first is gone: of the host, while the cell has had one with that number.
-#[test]
-fn a_number_does_not_become_a_terminal_of_the_host() {
+fn a_number_does_not_become_a_terminal_of_the_host(place: Place) {
     let _one = alone();
-    matrix(|place| {
-        if place.tier != Tier::Flat {
-            return;
-        }
-        let world = World::new(place);
-        world.put("reach.py", REACH);
-        world.put("holder.py", HOLDER);
-        let wait = "
+    if place.tier != Tier::Flat {
+        return;
+    }
+    let world = World::new(place);
+    world.put("reach.py", REACH);
+    world.put("holder.py", HOLDER);
+    let wait = "
 import os, pty, runpy, sys, time
 m, s = pty.openpty(); name = os.ttyname(s); os.close(os.open(name, os.O_RDWR | os.O_NOCTTY))
 os.close(s); os.close(m); open('mine.new', 'w').write(name); os.rename('mine.new', 'mine')
 while not os.path.exists('go'): time.sleep(0.02)
 sys.argv[1:] = [name]; runpy.run_path('reach.py')
 ";
-        world.put("wait.py", wait);
-        // Others may take the number first.
-        for _ in 0..10 {
-            let inside = Running::start(&mut world.cell("python3 wait.py"));
-            let mine = world.project.join("mine");
-            assert!(until(LIMIT, || mine.exists()));
-            let mut holder = Running::start(world.host("python3").arg("holder.py"));
-            let theirs = String::from_utf8(holder.wait_for("\n", LIMIT)).unwrap().trim().to_owned();
-            let same = fs::read_to_string(&mine).unwrap() == theirs;
-            world.put("go", "");
-            let control = run(world.host("python3").args(["reach.py", &theirs]), LIMIT);
-            assert!(control.success().contains("GOT"), "{control:?}");
-            let said = inside.finish(LIMIT);
-            holder.child.kill().unwrap();
-            holder.child.wait().unwrap();
-            assert!(!said.success().contains("GOT"), "{}", said.text());
-            assert_eq!(said.text().lines().count(), 6, "{}", said.text());
-            for file in ["mine", "go"] {
-                fs::remove_file(world.project.join(file)).unwrap();
-            }
-            if same {
-                return;
-            }
+    world.put("wait.py", wait);
+    // Others may take the number first.
+    for _ in 0..10 {
+        let inside = Running::start(&mut world.cell("python3 wait.py"));
+        let mine = world.project.join("mine");
+        assert!(until(LIMIT, || mine.exists()));
+        let mut holder = Running::start(world.host("python3").arg("holder.py"));
+        let theirs = String::from_utf8(holder.wait_for("\n", LIMIT)).unwrap().trim().to_owned();
+        let same = fs::read_to_string(&mine).unwrap() == theirs;
+        world.put("go", "");
+        let control = run(world.host("python3").args(["reach.py", &theirs]), LIMIT);
+        assert!(control.success().contains("GOT"), "{control:?}");
+        let printed = inside.finish(LIMIT);
+        holder.child.kill().unwrap();
+        holder.child.wait().unwrap();
+        assert!(!printed.success().contains("GOT"), "{}", printed.text());
+        assert_eq!(printed.text().lines().count(), 6, "{}", printed.text());
+        for file in ["mine", "go"] {
+            fs::remove_file(world.project.join(file)).unwrap();
         }
-        panic!("the host never got the number that the cell had had");
-    });
+        if same {
+            return;
+        }
+    }
+    panic!("the host never got the number that the cell had had");
 }

@@ -7,12 +7,20 @@ use broker_protocol::Tier;
 use lazaret_tests::process::{self, until};
 use lazaret_tests::programs::is_installed;
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{Session, World, matrix, run};
+use lazaret_tests::{LIMIT, Place, Session, World, in_each_place, run, suite};
 use serde_json::json;
-use std::time::Duration;
+use std::process::ExitCode;
 
-const LIMIT: Duration = Duration::from_secs(60);
-const SECOND: Duration = Duration::from_secs(1);
+fn main() -> ExitCode {
+    suite::main(in_each_place![
+        a_debugger_traces_what_it_starts,
+        a_traced_call_is_judged_as_it_is_made,
+        tracing_does_not_suspend_the_filter,
+        nothing_outside_is_traced,
+        whoever_asks_us_to_trace_is_let_go,
+        what_asks_without_end_ends
+    ])
+}
 
 /// `ptrace` for Python, and a child that has asked to be traced and stopped.
 const TRACER: &str = r#"
@@ -35,7 +43,7 @@ def child(work):
     return pid
 "#;
 
-/// Makes its child's `getpid` another call, at the stop that it is told, and says what the child then has.
+/// Makes its child's `getpid` another call, at the stop that its arguments name, and prints what the child then has.
 const REWRITE: &str = r#"
 from tracer import *
 where, call, *arguments = sys.argv[1:]
@@ -76,52 +84,45 @@ fn world(place: lazaret_tests::Place) -> World {
     world
 }
 
-#[test]
-fn a_debugger_traces_what_it_starts() {
-    matrix(|place| {
-        let world = world(place);
-        world.put("p.c", "int twice(int n) { return 2 * n; }\nint main(void) { return twice(21); }\n");
-        let traced = "cc -g p.c -o p && strace -f -o log sh -c ./p; echo $?; grep -c 'execve(\"./p\"' log";
-        if is_installed("strace", "strace") {
-            let said = run(&mut world.cell(traced), LIMIT);
-            assert_eq!(said.success(), "42\n1\n", "{}", said.errors());
-        }
-        if !is_installed("gdb", "gdb") {
-            return;
-        }
-        let gdb = "gdb -nx -batch -ex 'break twice' -ex run -ex bt -ex 'print n' -ex 'set var n = 4' -ex cont p 2>/dev/null";
-        let said = run(&mut world.cell(&format!("cc -g p.c -o p; DEBUGINFOD_URLS= {gdb}")), LIMIT).text();
-        for part in ["#1 ", "$1 = 21", "exited with code 010"] {
-            assert!(said.contains(part), "{part}\n{said}");
-        }
-    });
+fn a_debugger_traces_what_it_starts(place: Place) {
+    let world = world(place);
+    world.put("p.c", "int twice(int n) { return 2 * n; }\nint main(void) { return twice(21); }\n");
+    let traced = "cc -g p.c -o p && strace -f -o log sh -c ./p; echo $?; grep -c 'execve(\"./p\"' log";
+    if is_installed("strace", "strace") {
+        let printed = run(&mut world.cell(traced), LIMIT);
+        assert_eq!(printed.success(), "42\n1\n", "{}", printed.errors());
+    }
+    if !is_installed("gdb", "gdb") {
+        return;
+    }
+    let gdb = "gdb -nx -batch -ex 'break twice' -ex run -ex bt -ex 'print n' -ex 'set var n = 4' -ex cont p 2>/dev/null";
+    let printed = run(&mut world.cell(&format!("cc -g p.c -o p; DEBUGINFOD_URLS= {gdb}")), LIMIT).text();
+    for part in ["#1 ", "$1 = 21", "exited with code 010"] {
+        assert!(printed.contains(part), "{part}\n{printed}");
+    }
 }
 
-#[test]
-fn a_traced_call_is_judged_as_it_is_made() {
-    matrix(|place| {
-        let outside = world(place).outside.join("secret.txt");
-        for stop in ["call", "seccomp"] {
-            for call in ["open .env".into(), format!("open {}", outside.display()), "socket".into()] {
-                let world = world(place);
-                world.write(&outside, &world.canary);
-                // In a network namespace of its own a datagram socket leads nowhere, and is let.
-                if place.tier == Tier::Namespaced && call == "socket" {
-                    continue;
-                }
-                let script = format!("python3 rewrite.py {stop} {call}");
-                let control = run(world.host("bash").args(["-c", &script]), LIMIT);
-                assert!(control.text().starts_with("GOT"), "{script}\n{control:?}");
-                let inside = run(&mut world.cell(&script), LIMIT);
-                assert!(inside.text().starts_with("no "), "{script}\n{inside:?}");
+fn a_traced_call_is_judged_as_it_is_made(place: Place) {
+    let outside = world(place).outside.join("secret.txt");
+    for stop in ["call", "seccomp"] {
+        for call in ["open .env".into(), format!("open {}", outside.display()), "socket".into()] {
+            let world = world(place);
+            world.write(&outside, &world.canary);
+            // In a network namespace of its own a datagram socket leads nowhere, and is let.
+            if place.tier == Tier::Namespaced && call == "socket" {
+                continue;
             }
+            let script = format!("python3 rewrite.py {stop} {call}");
+            let control = run(world.host("bash").args(["-c", &script]), LIMIT);
+            assert!(control.text().starts_with("GOT"), "{script}\n{control:?}");
+            let inside = run(&mut world.cell(&script), LIMIT);
+            assert!(inside.text().starts_with("no "), "{script}\n{inside:?}");
         }
-    });
+    }
 }
 
 /// What would take the filter from a process that is traced, or show it, is refused to who stands under one.
-#[test]
-fn tracing_does_not_suspend_the_filter() {
+fn tracing_does_not_suspend_the_filter(place: Place) {
     let script = "
 from tracer import *
 pid = child(lambda: None)
@@ -130,15 +131,13 @@ for request, address, data in [(SETOPTIONS, 0, 1 << 21), (GET_FILTER, 0, 0)]:
     except OSError as error: print(error.errno)
 os.kill(pid, 9)
 ";
-    matrix(|place| {
-        let world = world(place);
-        world.put("suspend.py", script);
-        assert_eq!(run(&mut world.cell("python3 suspend.py"), LIMIT).success(), "1\n13\n");
-        if nix::unistd::geteuid().is_root() && place.to_string().ends_with("root") {
-            let control = run(world.host("python3").arg("suspend.py"), LIMIT);
-            assert!(control.text().starts_with("GOT"), "{control:?}");
-        }
-    });
+    let world = world(place);
+    world.put("suspend.py", script);
+    assert_eq!(run(&mut world.cell("python3 suspend.py"), LIMIT).success(), "1\n13\n");
+    if nix::unistd::geteuid().is_root() && place.to_string().ends_with("root") {
+        let control = run(world.host("python3").arg("suspend.py"), LIMIT);
+        assert!(control.text().starts_with("GOT"), "{control:?}");
+    }
 }
 
 const REACH: &str = "
@@ -150,37 +149,33 @@ for pid in map(int, sys.argv[1:]):
 ";
 
 /// The cell's first process, the warden, the broker, a cell of the same session, and what runs outside.
-#[test]
-fn nothing_outside_is_traced() {
-    matrix(|place| {
-        let world = world(place);
-        world.put("reach.py", REACH);
-        let mut session = Session::open(&world);
-        let marker = long_sleep();
-        let id = session.start_call("bash", json!({"command": format!("sleep {marker}; true")}));
-        assert!(until(LIMIT, || process::with_marker(&format!("sleep {marker}")).len() > 1));
-        let own = process::tree(session.pid()).into_iter().map(|process| process.pid.to_string());
-        let pids = own.collect::<Vec<_>>().join(" ");
-        let inside = session.bash(&format!("python3 reach.py 0 {pids}"));
-        assert!(!inside.success().contains("GOT") && inside.text().lines().count() > 8, "{}", inside.text());
-        let sleeper = process::with_marker(&format!("sleep {marker}"));
-        assert!(sleeper.iter().all(process::Process::is_alive));
-        let mut bystander = world.host("sleep").arg(long_sleep()).spawn().unwrap();
-        let reach = format!("python3 reach.py {}", bystander.id());
-        assert!(!session.bash(&reach).success().contains("GOT"));
-        let control = run(world.host("bash").args(["-c", &reach]), LIMIT);
-        assert!(control.text().contains("GOT"), "{control:?}");
-        bystander.kill().unwrap();
-        bystander.wait().unwrap();
-        session.cancel(&id);
-        session.answer_within(&id, LIMIT);
-    });
+fn nothing_outside_is_traced(place: Place) {
+    let world = world(place);
+    world.put("reach.py", REACH);
+    let mut session = Session::open(&world);
+    let marker = long_sleep();
+    let id = session.start_call("bash", json!({"command": format!("sleep {marker}; true")}));
+    assert!(until(LIMIT, || process::with_marker(&format!("sleep {marker}")).len() > 1));
+    let own = process::tree(session.pid()).into_iter().map(|process| process.pid.to_string());
+    let pids = own.collect::<Vec<_>>().join(" ");
+    let inside = session.bash(&format!("python3 reach.py 0 {pids}"));
+    assert!(!inside.success().contains("GOT") && inside.text().lines().count() > 8, "{}", inside.text());
+    let sleeper = process::with_marker(&format!("sleep {marker}"));
+    assert!(sleeper.iter().all(process::Process::is_alive));
+    let mut bystander = world.host("sleep").arg(long_sleep()).spawn().unwrap();
+    let reach = format!("python3 reach.py {}", bystander.id());
+    assert!(!session.bash(&reach).success().contains("GOT"));
+    let control = run(world.host("bash").args(["-c", &reach]), LIMIT);
+    assert!(control.text().contains("GOT"), "{control:?}");
+    bystander.kill().unwrap();
+    bystander.wait().unwrap();
+    session.cancel(&id);
+    session.answer_within(&id, LIMIT);
 }
 
 /// The parent of a cell's program, and of what it leaves behind, is a process of ours: to ask it to trace means to stop at
 /// the next signal, and nobody to go on for.
-#[test]
-fn whoever_asks_us_to_trace_is_let_go() {
+fn whoever_asks_us_to_trace_is_let_go(place: Place) {
     let scripts = [
         ("ptrace(TRACEME, 0); os.kill(os.getpid(), signal.SIGWINCH); print('on', flush=True); os._exit(7)", "on\n", 7),
         ("ptrace(TRACEME, 0); os.execv('/bin/sh', ['sh', '-c', 'echo on; exit 7'])", "on\n", 7),
@@ -206,47 +201,42 @@ if os.fork() == 0:
     os._exit(0)
 os.read(r, 1); print('on', flush=True); os._exit(7)", "on\n", 7),
     ];
-    matrix(|place| {
-        let world = world(place);
-        for (script, text, code) in &scripts {
-            world.put("asks.py", format!("from tracer import *\n{script}"));
-            let mut command = world.lazaret("run");
-            let ended = run(command.args(["--timeout", "10", "--", "python3", "asks.py"]), LIMIT);
-            assert_eq!(ended.expect(*code), *text, "{script}\n{}", ended.errors());
-        }
-    });
+    let world = world(place);
+    for (script, text, code) in &scripts {
+        world.put("asks.py", format!("from tracer import *\n{script}"));
+        let mut command = world.lazaret("run");
+        let ended = run(command.args(["--timeout", "10", "--", "python3", "asks.py"]), LIMIT);
+        assert_eq!(ended.expect(*code), *text, "{script}\n{}", ended.errors());
+    }
 }
 
 /// The same as fast as it goes, from several processes, while the call is to end by its time limit, and of what a killed
 /// cell leaves behind.
-#[test]
-fn what_asks_without_end_ends() {
+fn what_asks_without_end_ends(place: Place) {
     let storm = "
 from tracer import *
 for _ in range(3): os.fork()
 while True: ptrace(TRACEME, 0); os.kill(os.getpid(), signal.SIGWINCH)
 ";
-    matrix(|place| {
-        let world = world(place);
-        world.put("storm.py", storm);
-        let mut session = Session::open(&world);
-        for kill_the_cell in [false, true] {
-            let marker = long_sleep();
-            let command = format!("(python3 storm.py {marker} &) ; exec python3 storm.py {marker}");
-            let id = session.start_call("bash", json!({"command": command, "timeout": 3}));
-            let storm = format!("storm.py {marker}");
-            assert!(until(LIMIT, || process::with_marker(&storm).len() > 10));
-            if kill_the_cell {
-                let tree = process::tree(session.pid());
-                let cells = tree.iter().filter(|process| process.name == "lazaret-cell");
-                let ours = |cell: &&process::Process| {
-                    process::below(cell.pid).iter().any(|process| process.name == "python3")
-                };
-                cells.filter(ours).for_each(process::Process::kill);
-            }
-            session.answer_within(&id, Duration::from_secs(15));
-            process::assert_gone(&storm, SECOND);
-            assert_eq!(session.bash("echo on").success(), "on\n");
+    let world = world(place);
+    world.put("storm.py", storm);
+    let mut session = Session::open(&world);
+    for kill_the_cell in [false, true] {
+        let marker = long_sleep();
+        let command = format!("(python3 storm.py {marker} &) ; exec python3 storm.py {marker}");
+        let id = session.start_call("bash", json!({"command": command, "timeout": 3}));
+        let storm = format!("storm.py {marker}");
+        assert!(until(LIMIT, || process::with_marker(&storm).len() > 10));
+        if kill_the_cell {
+            let tree = process::tree(session.pid());
+            let cells = tree.iter().filter(|process| process.name == "lazaret-cell");
+            let ours = |cell: &&process::Process| {
+                process::below(cell.pid).iter().any(|process| process.name == "python3")
+            };
+            cells.filter(ours).for_each(process::Process::kill);
         }
-    });
+        session.answer_within(&id, LIMIT);
+        process::assert_gone(&storm, LIMIT);
+        assert_eq!(session.bash("echo on").success(), "on\n");
+    }
 }

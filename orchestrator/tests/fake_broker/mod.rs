@@ -2,23 +2,20 @@
 
 #![allow(dead_code, clippy::disallowed_methods, clippy::unwrap_used)]
 
-use broker_protocol::{
-    CallId, Captured, Decoder, Digest, Ended, FileAnswer, FromBroker, Hello, Layer, LayerReport, LayerSet,
-    LayerState, Open, Opened, Outcome, Ran, Request, Tier, ToBroker, Usage, encode, frame,
-};
+#[path = "../../session/tests/fake_broker/mod.rs"]
+mod peer;
+
+#[allow(unused_imports)]
+pub use peer::{PATIENCE, Peer, opened, shell};
 use serde_json::Value;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::DirBuilderExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
-
-/// How long a test waits for something that should happen at once.
-pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What a connection meets.
 pub type Script = Box<dyn FnOnce(&mut Peer) + Send>;
@@ -51,8 +48,8 @@ impl Broker {
         };
         let listener = UnixListener::bind(folder.join("socket")).unwrap();
         let serve = move || {
-            for script in scripts {
-                script(&mut Peer::new(listener.accept().unwrap().0));
+            for (number, script) in scripts.into_iter().enumerate() {
+                script(&mut Peer::new(listener.accept().unwrap().0, number as u8));
             }
         };
         Self { folder, thread: Some(thread::spawn(serve)) }
@@ -75,7 +72,7 @@ impl Broker {
     /// `lazaret session` with this broker, past its first line.
     pub fn session(&self) -> Client {
         let mut client = Client::start(&mut self.lazaret("session"));
-        assert_eq!(client.hear()["event"], "ready");
+        assert_eq!(client.receive()["event"], "ready");
         client
     }
 
@@ -90,128 +87,6 @@ impl Broker {
 impl Drop for Broker {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
-    }
-}
-
-/// The other end of a connection.
-pub struct Peer {
-    stream: UnixStream,
-    decoder: Decoder,
-    /// Chunks of output sent so far, by call.
-    chunks: std::collections::HashMap<CallId, u64>,
-}
-
-impl Peer {
-    pub fn new(stream: UnixStream) -> Self {
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        Self { stream, decoder: Decoder::new(), chunks: Default::default() }
-    }
-
-    /// The next message; none when lazaret is gone.
-    pub fn hear(&mut self) -> Option<ToBroker> {
-        let mut bytes = [0; 64 * 1024];
-        loop {
-            if let Some(message) = self.decoder.next().unwrap() {
-                return Some(message);
-            }
-            match self.stream.read(&mut bytes) {
-                Ok(0) => return None,
-                Ok(count) => self.decoder.push(&bytes[..count]),
-                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
-                Err(error) => panic!("lazaret sends nothing: {error}"),
-            }
-        }
-    }
-
-    pub fn say(&mut self, message: &FromBroker) {
-        let mut frame = Vec::new();
-        encode(message, &mut frame).unwrap();
-        match self.stream.write_all(&frame) {
-            // What lazaret makes of this is seen on its side.
-            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
-            result => result.unwrap(),
-        }
-    }
-
-    /// Greets and opens the session.
-    pub fn open(&mut self) -> Open {
-        let Some(ToBroker::Hello(hello)) = self.hear() else { panic!("no hello") };
-        hello.check().unwrap();
-        self.say(&FromBroker::Hello(Hello::ours(None)));
-        let Some(ToBroker::Open(open)) = self.hear() else { panic!("no open") };
-        self.say(&FromBroker::Opened(opened()));
-        open
-    }
-
-    /// The next call.
-    pub fn call(&mut self) -> (CallId, Request) {
-        match self.hear() {
-            Some(ToBroker::Call { call, request }) => (call, request),
-            other => panic!("no call, but {other:?}"),
-        }
-    }
-
-    pub fn output(&mut self, call: CallId, stderr: bool, bytes: &[u8]) {
-        let sequence = self.chunks.entry(call).or_default();
-        let message = FromBroker::Output { call, stderr, sequence: *sequence, bytes: bytes.to_vec() };
-        *sequence += 1;
-        self.say(&message);
-    }
-
-    pub fn done(&mut self, call: CallId, outcome: Outcome) {
-        let usage = Usage { wall_us: 7, ..Usage::default() };
-        let layers = LayerSet::default().with(Layer::Seccomp);
-        self.say(&FromBroker::Done { call, outcome, usage, layers });
-    }
-
-    /// Ends a command that printed `output`.
-    pub fn ended(&mut self, call: CallId, ended: Ended, output: &[u8]) {
-        let output = Captured { head: output.to_vec(), tail: vec![], omitted: 0 };
-        self.done(call, Outcome::Ran(Ran { ended, output, spill: None, timeout_s: Some(10) }));
-    }
-
-    /// Answers a file tool, in parts of `size`.
-    pub fn answer(&mut self, call: CallId, answer: &FileAnswer, size: usize) {
-        for bytes in frame::encode_whole(answer).unwrap().chunks(size) {
-            self.say(&FromBroker::Part { call, bytes: bytes.to_vec() });
-        }
-        self.done(call, Outcome::Answered);
-    }
-
-    /// Answers every bash call with what it was asked to run, until lazaret is gone.
-    pub fn echo(&mut self) {
-        self.open();
-        while let Some(message) = self.hear() {
-            if let ToBroker::Call { call, request } = message {
-                self.ended(call, Ended::Exited(0), shell(&request).as_bytes());
-            }
-        }
-    }
-}
-
-/// The shell command of a call.
-pub fn shell(request: &Request) -> &str {
-    match request {
-        Request::Bash(bash) => match &bash.command {
-            broker_protocol::Command::Shell(text) => text,
-            other => panic!("no shell command, but {other:?}"),
-        },
-        other => panic!("no command, but {other:?}"),
-    }
-}
-
-/// The session that this broker opens for everybody.
-pub fn opened() -> Opened {
-    let in_force = LayerReport { layer: Layer::Seccomp, state: LayerState::InForce("all".into()) };
-    let state = LayerState::Missing { why: "w".into(), lost: "l".into() };
-    Opened {
-        project: "/p".into(),
-        central: "/c".into(),
-        profile: "default".into(),
-        policy: Digest([7; 32]),
-        tier: Tier::Namespaced,
-        layers: vec![in_force, LayerReport { layer: Layer::Cgroup, state }],
-        session: "5e".repeat(16),
     }
 }
 
@@ -230,12 +105,12 @@ impl Client {
     }
 
     /// Sends one line.
-    pub fn say(&mut self, line: impl std::fmt::Display) {
+    pub fn send(&mut self, line: impl std::fmt::Display) {
         writeln!(self.stdin.as_mut().unwrap(), "{line}").unwrap();
     }
 
     /// Receives one line; null at the end.
-    pub fn hear(&mut self) -> Value {
+    pub fn receive(&mut self) -> Value {
         let mut line = String::new();
         self.stdout.read_line(&mut line).unwrap();
         if line.is_empty() { Value::Null } else { serde_json::from_str(&line).unwrap() }
@@ -244,7 +119,7 @@ impl Client {
     /// Ends the input; returns what still comes, and the exit code.
     pub fn end(mut self) -> (Vec<Value>, i32) {
         drop(self.stdin.take());
-        let rest = std::iter::from_fn(|| Some(self.hear()).filter(|line| !line.is_null())).collect();
+        let rest = std::iter::from_fn(|| Some(self.receive()).filter(|line| !line.is_null())).collect();
         (rest, self.child.wait().unwrap().code().unwrap())
     }
 }

@@ -6,7 +6,7 @@ Prints one JSON object: what a careless client got, and what lazaret said.
 
 import fcntl, http.server, json, os, socket, ssl, struct, subprocess, sys, tempfile, threading, urllib.request
 
-LAZARET, HERE, SOCKET = sys.argv[1:]
+LAZARET, CERTIFICATES, SOCKET = sys.argv[1:]
 FIRST, SECOND = "127.0.0.1", "127.0.0.2"
 
 
@@ -79,6 +79,7 @@ def lazaret(url, configuration, **more):
 
 
 def main():
+    os.umask(0o022)
     loopback_up()
     folder = tempfile.mkdtemp()
     resolver = os.path.join(folder, "resolv.conf")
@@ -92,7 +93,7 @@ def main():
     names.start()
     serve(FIRST, 8080, "honest")
     serve(SECOND, 8080, "SECRET")
-    serve(FIRST, 8443, "over TLS", os.path.join(HERE, "server.pem"))
+    serve(FIRST, 8443, "over TLS", os.path.join(CERTIFICATES, "server.pem"))
     rebind, found = "http://rebind.example:8080/", {}
 
     names.tell([FIRST, SECOND])
@@ -102,7 +103,7 @@ def main():
     names.tell([SECOND])
     found["refused"] = lazaret(rebind, folder)
     names.tell([FIRST])
-    trusted = {"SSL_CERT_FILE": os.path.join(HERE, "authority.pem")}
+    trusted = {"SSL_CERT_FILE": os.path.join(CERTIFICATES, "authority.pem")}
     found["tls"] = lazaret("https://box.example:8443/", folder, **trusted)
     found["stranger"] = lazaret("https://box.example:8443/", folder)
     found["other name"] = lazaret("https://fox.example:8443/", folder, **trusted)

@@ -11,6 +11,7 @@ use lazaret_tests::wire::shell;
 use lazaret_tests::{Broker, Place, User, World, programs};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -37,11 +38,11 @@ struct Options {
     #[arg(long = "n", value_name = "COUNT", default_value_t = 300, value_parser = clap::value_parser!(u32).range(10..))]
     count: u32,
     /// Parts: `a` warm calls, `b` two at once, `c` cold starts, `d` file reads, `e` memory of an idle session, `f` peak memory
-    /// while a gigabyte of output passes
-    #[arg(long, value_name = "PARTS", default_value = "abcdef")]
+    /// while a gigabyte of output passes, `n` a download through the relay
+    #[arg(long, value_name = "PARTS", default_value = "abcdefn")]
     only: String,
     /// A tier and a user, such as `flat/ordinary` [default: the first place of this machine]
-    #[arg(long, value_parser = place)]
+    #[arg(long)]
     place: Option<Place>,
     /// Print the figures as JSON
     #[arg(long)]
@@ -52,13 +53,6 @@ impl Options {
     fn place(&self) -> Place {
         self.place.unwrap_or_else(Place::any)
     }
-}
-
-fn place(name: &str) -> Result<Place, String> {
-    let places = Place::all();
-    let names: Vec<String> = places.iter().map(Place::to_string).collect();
-    let found = places.into_iter().find(|place| place.to_string() == name);
-    found.ok_or_else(|| format!("this machine has {}", names.join(", ")))
 }
 
 fn main() {
@@ -109,13 +103,14 @@ fn print(row: &Value) {
 }
 
 fn measure(options: &Options) -> Vec<Row> {
-    let parts: [(char, Part); 6] = [
+    let parts: [(char, Part); 7] = [
         ('a', warm_calls),
         ('b', two_at_once),
         ('c', cold_start),
         ('d', file_reads),
         ('e', idle_memory),
         ('f', flood_memory),
+        ('n', downloads),
     ];
     parts
         .iter()
@@ -274,6 +269,59 @@ fn file_reads(options: &Options) -> Vec<Row> {
     }
     rows.push(bare.row('d', "100 bytes over a socket and back", None));
     rows
+}
+
+/// 100 MB from a server of this machine, directly and through the relay, as `curl` times it.
+fn downloads(options: &Options) -> Vec<Row> {
+    const BYTES: usize = 100_000_000;
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port of this machine");
+    let port = listener.local_addr().expect("it is bound").port();
+    std::thread::spawn(move || {
+        let block = vec![b'x'; 1 << 20];
+        while let Ok((mut client, _)) = listener.accept() {
+            let _ = client.read(&mut [0; 4096]);
+            let _ = write!(client, "HTTP/1.1 200 OK\r\nContent-Length: {BYTES}\r\nConnection: close\r\n\r\n");
+            let mut left = BYTES;
+            while left > 0 && client.write_all(&block[..left.min(block.len())]).is_ok() {
+                left -= left.min(block.len());
+            }
+        }
+    });
+    let world = World::new(options.place());
+    let settings = world.home.join("settings");
+    let hosts = format!("allow = ['localhost:{port}']\nprivate = ['localhost:{port}']");
+    world.write(
+        &settings.join("lazaret/policy.toml"),
+        format!("version = 1\n[profile.net.network]\n{hosts}\n"),
+    );
+    let url = format!("http://localhost:{port}/");
+    let words = ["-sS", "--noproxy", "", "-o", "/dev/null", "-w", "%{time_total} %{size_download}", &url];
+    let mut direct = world.host("curl");
+    direct.env_remove("http_proxy").args(words);
+    let mut relayed = world.lazaret("run");
+    relayed
+        .env("XDG_CONFIG_HOME", settings)
+        .args(["--profile", "net", "--", "curl", "--proxytunnel"])
+        .args(words);
+    let [mut plain, mut ours] = [const { Times(Vec::new()) }; 2];
+    for round in 0..options.count.min(15) + 2 {
+        let times = [&mut direct, &mut relayed].map(|command| {
+            let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().expect("curl starts");
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            let (seconds, bytes) = text.split_once(' ').expect("two figures");
+            assert_eq!(bytes.parse(), Ok(BYTES), "all of it");
+            seconds.parse::<f64>().expect("seconds") * 1e6
+        });
+        if round >= 2 {
+            [&mut plain, &mut ours].into_iter().zip(times).for_each(|(all, one)| all.0.push(one));
+        }
+    }
+    let speed = plain.median() / ours.median();
+    vec![
+        plain.row('n', "100 MB, curl, direct", None),
+        ours.row('n', &format!("100 MB, curl, by the relay: {speed:.2}"), Some(&plain))
+            .goal("at least 0.5 of direct", speed >= 0.5),
+    ]
 }
 
 /// Proportional memory of what waits for a call.

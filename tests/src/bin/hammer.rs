@@ -6,7 +6,7 @@
 
 use clap::Parser;
 use lazaret_tests::process::{self, Process, Running, left_after};
-use lazaret_tests::{Place, Session, User, World, programs};
+use lazaret_tests::{Place, Session, World, programs};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -14,13 +14,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Lets trinity and stress-ng loose in cells. Needs the Debian packages of these names. LAZARET_PLACES narrows the places;
-/// only ordinary users are taken.
+/// Lets trinity and stress-ng loose in cells. Needs the Debian packages of these names.
 #[derive(Parser)]
 struct Options {
     /// Seconds that trinity runs in each place; each stressor runs 3
     #[arg(default_value_t = 60)]
     seconds: u64,
+    /// A tier and a user, such as `flat/ordinary` [default: both tiers as the ordinary user]
+    #[arg(long)]
+    place: Option<Place>,
 }
 
 /// How long each stressor runs, in seconds.
@@ -58,12 +60,12 @@ struct Job {
 }
 
 fn main() -> ExitCode {
-    let Options { seconds } = Options::parse();
+    let Options { seconds, place } = Options::parse();
     if !["trinity", "stress-ng"].iter().all(|tool| programs::is_installed(tool, tool)) {
         return ExitCode::from(2);
     }
-    let ordinary = Place::all().into_iter().filter(|place| place.user == User::Ordinary);
-    let complaints: Vec<String> = ordinary.flat_map(|place| hammer(place, seconds)).collect();
+    let places = place.map_or_else(Place::ordinary, |place| vec![place]);
+    let complaints: Vec<String> = places.into_iter().flat_map(|place| hammer(place, seconds)).collect();
     match complaints.as_slice() {
         [] => ExitCode::SUCCESS,
         _ => {
@@ -213,7 +215,7 @@ impl Bystander {
     /// What was wrong. The last signal is ours: a bystander that does not notice it proves nothing.
     fn end(&mut self) -> Option<String> {
         let mut running = self.running.take()?;
-        let bystander = Process::look(running.pid());
+        let bystander = Process::find(running.pid());
         let Some(bystander) = bystander.filter(Process::is_alive) else {
             return Some("the bystander is dead".into());
         };
@@ -241,11 +243,11 @@ type Seen = (Vec<u8>, u32, u32, u32, i64, i64, u64);
 /// Everything outside the zones that belongs to the world's user.
 fn snapshot(world: &World) -> BTreeMap<PathBuf, Seen> {
     let mut found = BTreeMap::new();
-    [&world.outside, &world.home].into_iter().for_each(|folder| look(folder, &mut found));
+    [&world.outside, &world.home].into_iter().for_each(|folder| read_tree(folder, &mut found));
     found
 }
 
-fn look(path: &Path, found: &mut BTreeMap<PathBuf, Seen>) {
+fn read_tree(path: &Path, found: &mut BTreeMap<PathBuf, Seen>) {
     let Ok(data) = fs::symlink_metadata(path) else { return };
     let content = if data.is_symlink() {
         fs::read_link(path).map(|target| target.into_os_string().into_encoded_bytes())
@@ -260,7 +262,7 @@ fn look(path: &Path, found: &mut BTreeMap<PathBuf, Seen>) {
         (content.unwrap_or_default(), mode, uid, gid, data.mtime_nsec(), data.ctime_nsec(), data.nlink());
     found.insert(path.to_owned(), seen);
     if data.is_dir() {
-        fs::read_dir(path).into_iter().flatten().flatten().for_each(|entry| look(&entry.path(), found));
+        fs::read_dir(path).into_iter().flatten().flatten().for_each(|entry| read_tree(&entry.path(), found));
     }
 }
 

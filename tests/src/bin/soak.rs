@@ -7,7 +7,7 @@
 use clap::Parser;
 use lazaret_tests::process::{self, Process};
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{Chance, Place, Session, User, World};
+use lazaret_tests::{Chance, Place, Session, World};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,8 +15,7 @@ use std::fs;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Makes many mixed calls while parts of the session are killed. LAZARET_PLACES narrows the places; without it the ordinary
-/// user's are taken. Ends with 0 when nothing was wrong.
+/// Makes many mixed calls while parts of the session are killed. Ends with 0 when nothing was wrong.
 #[derive(Parser)]
 struct Options {
     /// Calls in each place
@@ -25,6 +24,9 @@ struct Options {
     /// Where chance begins
     #[arg(default_value_t = 0x50ac, value_parser = clap::value_parser!(u64).range(1..))]
     seed: u64,
+    /// A tier and a user, such as `flat/root` [default: both tiers as the ordinary user]
+    #[arg(long)]
+    place: Option<Place>,
 }
 
 /// Calls under way at once.
@@ -47,10 +49,9 @@ const MEMORY_SLACK: u64 = 8 * 1024;
 const DESCRIPTOR_SLACK: u64 = 4;
 
 fn main() -> ExitCode {
-    let Options { calls, seed } = Options::parse();
-    let chosen = std::env::var_os("LAZARET_PLACES").is_some();
-    let places = Place::all().into_iter().filter(|place| chosen || place.user == User::Ordinary);
-    let complaints: Vec<String> = places.flat_map(|place| soak(place, calls, seed)).collect();
+    let Options { calls, seed, place } = Options::parse();
+    let places = place.map_or_else(Place::ordinary, |place| vec![place]);
+    let complaints: Vec<String> = places.into_iter().flat_map(|place| soak(place, calls, seed)).collect();
     if complaints.is_empty() {
         return ExitCode::SUCCESS;
     }
@@ -361,10 +362,11 @@ impl<'w> Soak<'w> {
         let all = [Some(self.session.pid()), broker, warden];
         let descriptors = all.map(|pid| pid.map_or(0, descriptors));
         let memory = all.map(|pid| pid.and_then(|pid| process::figure(pid, "status", "VmRSS")).unwrap_or(0));
-        let litter = fs::read_dir(&self.world.project).into_iter().flatten().flatten();
-        let litter = litter.filter(|entry| !entry.file_name().to_string_lossy().starts_with("slot-")).count();
+        let leftovers = fs::read_dir(&self.world.project).into_iter().flatten().flatten();
+        let leftovers =
+            leftovers.filter(|entry| !entry.file_name().to_string_lossy().starts_with("slot-")).count();
         let mounts = fs::read_to_string("/proc/self/mountinfo").map_or(0, |text| text.lines().count());
-        Figures { processes: tree.len(), descriptors, memory, mounts, litter }
+        Figures { processes: tree.len(), descriptors, memory, mounts, leftovers }
     }
 
     /// Ends the last session in an orderly way; nothing of the run may be left.
@@ -426,7 +428,7 @@ struct Figures {
     descriptors: [u64; 3],
     memory: [u64; 3],
     mounts: usize,
-    litter: usize,
+    leftovers: usize,
 }
 
 impl Figures {
@@ -436,7 +438,7 @@ impl Figures {
         let ([a, b, c], [d, e, f]) = (self.descriptors, self.memory);
         format!(
             "{calls:>8} {kills:>5} {:>10}  {a:>3} {b:>3} {c:>3}  {d:>6} {e:>6} {f:>6} {:>7} {:>7}",
-            self.processes, self.mounts, self.litter
+            self.processes, self.mounts, self.leftovers
         )
     }
 
@@ -457,7 +459,7 @@ impl Figures {
         }
         compare("mounts of the host", self.mounts as u64, first.mounts as u64, 0);
         // One temporary file a kill may be left until the next session.
-        compare("files in the project", self.litter as u64, 3, 0);
+        compare("files in the project", self.leftovers as u64, 3, 0);
         grown
     }
 }
@@ -484,14 +486,15 @@ mod tests {
 
     #[test]
     fn what_grows_is_seen() {
-        let first = Figures { processes: 5, descriptors: [9; 3], memory: [5000; 3], mounts: 30, litter: 0 };
+        let first =
+            Figures { processes: 5, descriptors: [9; 3], memory: [5000; 3], mounts: 30, leftovers: 0 };
         assert!(first.grown(&first).is_empty());
         let more: [fn(&mut Figures); 5] = [
             |now| now.processes = 8,
             |now| now.descriptors[1] += DESCRIPTOR_SLACK + 1,
             |now| now.memory[0] += MEMORY_SLACK + 1,
             |now| now.mounts += 1,
-            |now| now.litter = 4,
+            |now| now.leftovers = 4,
         ];
         for change in more {
             let mut now = first.clone();

@@ -1,6 +1,6 @@
 //! `without-landlock CMD…` becomes a command on a machine without Landlock; `without-landlock --pretended CMD…` on one
 //! whose Landlock says yes and does nothing. Older versions are played by the executor's test build
-//! (`executor/src/cell/ablation.rs`): a filter cannot take single rights away.
+//! (`executor/layers/src/ablation.rs`): a filter cannot take single rights away.
 
 use lazaret_tests::filter;
 use std::process::ExitCode;

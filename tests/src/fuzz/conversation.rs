@@ -5,9 +5,12 @@
 
 use super::ledger::Ledger;
 use super::mutate::{body, pick};
+use crate::chance::Chance;
+use crate::process::LIMIT;
 use crate::process::{self, Process, figure};
+use crate::wire::Broker;
 use crate::wire::{framed, opening, shell};
-use crate::{Broker, Chance, World};
+use crate::world::World;
 use broker_protocol::*;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_bytes::ByteBuf;
@@ -16,19 +19,14 @@ use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// How long the broker may take for anything.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// More than this a broker never needs, in KiB.
 pub const MEMORY: u64 = 32 * 1024;
 /// Most frames before the bad one.
 const FRAMES: u64 = 60;
 
-/// What a conversation was.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Told {
-    /// Frames sent.
+pub struct Summary {
     pub frames: u64,
-    /// Calls whose end came.
     pub done: u64,
     /// Whether the broker ended it with a Fault.
     pub faults: u64,
@@ -37,26 +35,26 @@ pub struct Told {
 }
 
 /// Holds one conversation; an error says what the broker did wrong, and what was said before.
-pub fn hold(world: &World, marker: &str, chance: &mut Chance) -> Result<Told, String> {
+pub fn hold(world: &World, marker: &str, chance: &mut Chance) -> Result<Summary, String> {
     let script = [prefix(world, chance), frames(marker, chance)].concat();
-    play(world, marker, &script, chance).map_err(|wrong| format!("{wrong}\n{}", shown(&script)))
+    play(world, marker, &script, chance).map_err(|wrong| format!("{wrong}\n{}", describe(&script)))
 }
 
-fn play(world: &World, marker: &str, script: &[ToBroker], chance: &mut Chance) -> Result<Told, String> {
+fn play(world: &World, marker: &str, script: &[ToBroker], chance: &mut Chance) -> Result<Summary, String> {
     let mut talk = Talk::start(world)?;
     talk.say_all(script, chance)?;
     if chance.below(3) > 0 {
-        talk.settle()?;
+        talk.wait_for_answers()?;
     }
     let started = process::below(talk.broker.pid());
     if chance.below(4) > 0 {
         talk.say(&bad_frame(chance))?;
     }
-    talk.leave()?;
-    talk.look(started, marker)
+    talk.disconnect()?;
+    talk.check_end(started, marker)
 }
 
-fn shown(script: &[ToBroker]) -> String {
+fn describe(script: &[ToBroker]) -> String {
     let line = |message: &ToBroker| format!("  {:.300}\n", format!("{message:?}"));
     script.iter().map(line).collect()
 }
@@ -173,26 +171,33 @@ fn command(marker: &str, chance: &mut Chance) -> Bash {
     let idle_timeout_s = *pick(&[None, None, Some(1)], chance);
     let directory = *pick(&[None, None, None, Some("nowhere"), Some(".git/hooks")], chance);
     let directory = directory.map(|path| zone(path, chance));
-    let (live, background) = (chance.below(2) == 0, chance.below(6) == 0);
-    Bash { command, directory, timeout_s, idle_timeout_s, stdin, live, background }
+    let (live, background, split) = (chance.below(2) == 0, chance.below(6) == 0, chance.below(6) == 0);
+    Bash { command, directory, timeout_s, idle_timeout_s, stdin, live, background, split }
 }
 
 fn file_request(chance: &mut Chance) -> Request {
     let path = zone(pick::<&str>(&["a", "b/c", "", ".env", ".git", "nowhere/x"], chance), chance);
     let limit = *pick(&[0, 1, 100, limit::ENTRIES + 1], chance);
     let expected_sha256 = if chance.below(8) == 0 { Some(Digest([0; 32])) } else { None };
-    match chance.below(14) {
+    match chance.below(15) {
+        14 => {
+            let name = pick(&["s", "", "a b"], chance).to_string();
+            let command = Command::Shell(pick(&["cat", "true", "exit 3"], chance).to_string());
+            let variable = pick(&["A", "PATH", ""], chance).to_string();
+            let environment = vec![Variable { name: variable, value: "v".into() }];
+            Request::Service(Service { name, command, directory: None, environment })
+        }
         13 => {
             let tool = pick(&["mcp__a__b", "bash", ""], chance).to_string();
             Request::Effect(Effect::Added { tool, risk: Risk::High, input: "{}".into() })
         }
         8 => Request::BackgroundList,
         9 => {
-            let (id, most) = (chance.below(4), *pick(&[0, 1, limit::LOG, u32::MAX], chance));
+            let (id, max) = (chance.below(4), *pick(&[0, 1, limit::LOG, u32::MAX], chance));
             Request::BackgroundLog(BackgroundLog {
                 id,
                 from: *pick(&[None, Some(0), Some(u64::MAX)], chance),
-                most,
+                most: max,
             })
         }
         10 => Request::BackgroundKill(BackgroundKill { id: chance.below(4) }),
@@ -235,6 +240,7 @@ fn file_request(chance: &mut Chance) -> Request {
                 ignored,
                 context: 1,
                 limit,
+                sort: *pick(&[GrepSort::Path, GrepSort::Modified], chance),
             })
         }
     }
@@ -266,7 +272,7 @@ struct Talk<'w> {
     mirror: Decoder,
     decoder: Decoder,
     ledger: Ledger,
-    told: Told,
+    summary: Summary,
     /// The broker has closed its end, or we ours.
     closed: bool,
     left: bool,
@@ -277,7 +283,16 @@ impl<'w> Talk<'w> {
         let broker = Broker::start(world);
         broker.stream.set_nonblocking(true).map_err(|error| error.to_string())?;
         let (mirror, decoder, ledger) = Default::default();
-        Ok(Self { broker, world, mirror, decoder, ledger, told: Told::default(), closed: false, left: false })
+        Ok(Self {
+            broker,
+            world,
+            mirror,
+            decoder,
+            ledger,
+            summary: Summary::default(),
+            closed: false,
+            left: false,
+        })
     }
 
     /// Sends frames one by one, and listens now and then.
@@ -324,8 +339,8 @@ impl<'w> Talk<'w> {
     /// Sends bytes; what they mean goes into the books first.
     fn say(&mut self, bytes: &[u8]) -> Result<(), String> {
         self.note(bytes);
-        self.told.frames += 1;
-        let (mut rest, end) = (bytes, Instant::now() + PATIENCE);
+        self.summary.frames += 1;
+        let (mut rest, end) = (bytes, Instant::now() + LIMIT);
         while !rest.is_empty() && !self.closed {
             match self.broker.stream.write(rest) {
                 Ok(length) => rest = &rest[length..],
@@ -359,7 +374,7 @@ impl<'w> Talk<'w> {
     /// Waits for the socket and reads what has come; an error after `end`, when the broker owes something.
     fn wait(&mut self, flags: PollFlags, end: Instant) -> Result<(), String> {
         if Instant::now() > end {
-            return Err(format!("nothing for {PATIENCE:?}; under way: {:?}", self.ledger.outstanding()));
+            return Err(format!("nothing for {LIMIT:?}; under way: {:?}", self.ledger.outstanding()));
         }
         self.pause(flags, end)
     }
@@ -373,7 +388,6 @@ impl<'w> Talk<'w> {
         self.hear()
     }
 
-    /// Reads for a while.
     fn listen(&mut self, limit: Duration) -> Result<(), String> {
         let end = Instant::now() + limit;
         self.hear()?;
@@ -383,7 +397,6 @@ impl<'w> Talk<'w> {
         Ok(())
     }
 
-    /// Reads what has come.
     fn hear(&mut self) -> Result<(), String> {
         self.measure()?;
         let mut buffer = [0; 64 * 1024];
@@ -398,8 +411,8 @@ impl<'w> Talk<'w> {
             while let Some(message) =
                 self.decoder.next().map_err(|error| format!("the broker sends: {error}"))?
             {
-                self.told.done += u64::from(matches!(message, FromBroker::Done { .. }));
-                self.told.faults += u64::from(matches!(message, FromBroker::Fault(_)));
+                self.summary.done += u64::from(matches!(message, FromBroker::Done { .. }));
+                self.summary.faults += u64::from(matches!(message, FromBroker::Fault(_)));
                 self.ledger.received(&message)?;
             }
         }
@@ -407,14 +420,14 @@ impl<'w> Talk<'w> {
     }
 
     /// Ends every call and waits for each end.
-    fn settle(&mut self) -> Result<(), String> {
+    fn wait_for_answers(&mut self) -> Result<(), String> {
         self.listen(Duration::from_millis(10))?;
         for call in self.ledger.outstanding() {
             self.say(&framed(&ToBroker::Cancel { call }))?;
             // A command that has ended by itself, and whose last output waits for credit, hears no cancel.
             self.say(&framed(&ToBroker::Credit { call, bytes: limit::OUTPUT_WINDOW }))?;
         }
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + LIMIT;
         let waits = |ledger: &Ledger| ledger.must_end() || !ledger.outstanding().is_empty();
         while !self.closed && !self.ledger.has_ended() && waits(&self.ledger) {
             self.wait(PollFlags::empty(), end)?;
@@ -423,8 +436,8 @@ impl<'w> Talk<'w> {
     }
 
     /// Closes our end; the broker must end, with a word where it owes one.
-    fn leave(&mut self) -> Result<(), String> {
-        let end = Instant::now() + PATIENCE;
+    fn disconnect(&mut self) -> Result<(), String> {
+        let end = Instant::now() + LIMIT;
         while self.ledger.must_end() && !self.closed {
             self.wait(PollFlags::empty(), end)?;
         }
@@ -438,19 +451,19 @@ impl<'w> Talk<'w> {
 
     fn measure(&mut self) -> Result<(), String> {
         let peak = figure(self.broker.pid(), "status", "VmHWM").unwrap_or(0);
-        self.told.peak_kib = self.told.peak_kib.max(peak);
+        self.summary.peak_kib = self.summary.peak_kib.max(peak);
         if peak > MEMORY { Err(format!("the broker has taken {peak} KiB")) } else { Ok(()) }
     }
 
     /// After the end: no crash, and nothing left of what it started.
-    fn look(mut self, started: Vec<Process>, marker: &str) -> Result<Told, String> {
-        let status = process::wait(&mut self.broker.child, PATIENCE).ok_or("the broker is not over")?;
+    fn check_end(mut self, started: Vec<Process>, marker: &str) -> Result<Summary, String> {
+        let status = process::wait(&mut self.broker.child, LIMIT).ok_or("the broker is not over")?;
         if status.code() != Some(0) {
             return Err(format!("the broker ended with {status}"));
         }
         let mut left = process::left_after(&started, Duration::from_secs(2));
         left.extend(process::with_marker(&format!("sleep {marker}")));
         left.iter().for_each(Process::kill);
-        if left.is_empty() { Ok(self.told) } else { Err(format!("left running: {left:#?}")) }
+        if left.is_empty() { Ok(self.summary) } else { Err(format!("left running: {left:#?}")) }
     }
 }

@@ -52,7 +52,6 @@ pub struct Ledger {
     calls: BTreeMap<CallId, Entry>,
     /// Why the broker must end the connection.
     must_end: Option<String>,
-    /// Why it may.
     may_end: Option<String>,
     fault: bool,
 }
@@ -83,11 +82,6 @@ impl Ledger {
                     entry.allowed = entry.allowed.saturating_add(u64::from(*bytes));
                 }
             }
-            (Phase::Open, ToBroker::Attack { call }) => {
-                let busy = self.background || !self.outstanding().is_empty();
-                self.asked(*call);
-                self.may_end_if(busy, "an Attack while a call may be under way");
-            }
             (Phase::Open, ToBroker::Grant(grant)) => {
                 self.answers += 1;
                 if let Some(entry) = self.calls.get_mut(&grant.call) {
@@ -102,6 +96,8 @@ impl Ledger {
                 self.texts += u64::from(*last);
                 self.may_end_if(bytes.len() > limit::CHUNK, "more of a text than a frame may hold");
             }
+            // None of these sessions has a network.
+            (Phase::Open, ToBroker::Connected(_)) => self.sent_nonsense("a connection without a network"),
             (
                 Phase::Open,
                 ToBroker::InputEnd { .. }
@@ -189,10 +185,6 @@ impl Ledger {
                 entry.done += 1;
                 sound(outcome).map_err(|wrong| format!("the call {call}: {wrong}"))
             }
-            FromBroker::Attacked { call, .. } => {
-                self.under_way(*call, "Attacked")?.done += 1;
-                Ok(())
-            }
             FromBroker::Fault(failed) => {
                 self.fault = true;
                 let why = self.must_end.as_ref().or(self.may_end.as_ref());
@@ -234,7 +226,6 @@ impl Ledger {
         self.fault
     }
 
-    /// Whether it must.
     pub fn must_end(&self) -> bool {
         self.must_end.is_some()
     }
@@ -325,8 +316,8 @@ mod tests {
     use super::*;
     use crate::wire::shell;
     use broker_protocol::{
-        Broken, Channel, Digest, Extent, Failed, Grant, GrantFault, Hello, LayerSet, Nonce, Open, Request,
-        Risk, Trust, Ungranted, Usage,
+        Broken, Channel, Coverage, Denials, Digest, Extent, Failed, Grant, GrantFault, Hello, LayerSet,
+        Nonce, Open, Request, Risk, Trust, Ungranted, Usage,
     };
 
     fn opened() -> Ledger {
@@ -341,6 +332,7 @@ mod tests {
             scope: None,
             trust: Trust::Autonomous,
             capture: None,
+            network: None,
         }));
         ledger.heard = Phase::Open;
         ledger.sent(&ToBroker::Call { call: 1, request: Request::Bash(shell("true")) });
@@ -349,7 +341,8 @@ mod tests {
 
     fn done(call: CallId) -> FromBroker {
         let layers = LayerSet::default();
-        FromBroker::Done { call, outcome: Outcome::Answered, usage: Usage::default(), layers }
+        let (outcome, usage, denied) = (Outcome::Answered, Usage::default(), Denials::default());
+        FromBroker::Done { call, outcome, usage, layers, denied }
     }
 
     fn output(sequence: u64, length: usize) -> FromBroker {
@@ -421,7 +414,7 @@ mod tests {
             risk: Risk::High,
             expires_s: 30,
             channel: Channel::Relay,
-            only: false,
+            covers: Coverage::Rule,
         };
         let asked = FromBroker::Asked { call: 1, challenge };
         let granted = |grant: Option<Grant>, then: FromBroker| {
@@ -446,7 +439,7 @@ mod tests {
     #[test]
     fn broken_machinery_is_seen() {
         let outcome = Outcome::Broken(Broken { message: String::new() });
-        let (usage, layers) = Default::default();
-        assert!(judge(&[FromBroker::Done { call: 1, outcome, usage, layers }]).is_err());
+        let (usage, layers, denied) = Default::default();
+        assert!(judge(&[FromBroker::Done { call: 1, outcome, usage, layers, denied }]).is_err());
     }
 }

@@ -1,7 +1,7 @@
 //! Good input made bad: a few changes at places of chance, with pieces that mean something.
 
 use super::seeds::{self, Seeds};
-use crate::Chance;
+use crate::chance::Chance;
 use broker_protocol::frame::PREFIX;
 
 /// Longest input that is made.
@@ -71,8 +71,8 @@ fn range(length: usize, chance: &mut Chance) -> (usize, usize) {
 
 /// A piece again and again, at times very often: depth and length are where parsers break.
 fn repeat(data: &mut Vec<u8>, from: usize, to: usize, chance: &mut Chance) {
-    let most = if chance.below(50) == 0 { 4096 } else { 8 };
-    let piece = data[from..to].repeat(1 + chance.below(most) as usize);
+    let max = if chance.below(50) == 0 { 4096 } else { 8 };
+    let piece = data[from..to].repeat(1 + chance.below(max) as usize);
     data.splice(from..from, piece);
 }
 

@@ -4,9 +4,7 @@ use std::sync::OnceLock;
 
 /// What a target's good input is made of.
 pub struct Seeds {
-    /// Whole inputs.
     pub inputs: Vec<Vec<u8>>,
-    /// Pieces to put in.
     pub tokens: Vec<Vec<u8>>,
 }
 

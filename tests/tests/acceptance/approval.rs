@@ -1,15 +1,24 @@
-//! Who is asked, by trust: AC-21, AC-22, AC-23, and B20 for every tool.
+//! Who is asked before a call, by trust, for every tool.
 
 use crate::policy::{GOLDEN, example};
 use crate::tools::png;
 use lazaret_tests::approval::{dressed, set_policy};
 use lazaret_tests::process::{self, until};
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{Session, World, matrix, run, run_with_input};
+use lazaret_tests::{LIMIT, Place, Session, Test, World, in_each_place, run, run_with_input};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-const SOON: Duration = Duration::from_secs(10);
+pub fn tests() -> Vec<Test> {
+    in_each_place![
+        a_guided_session_reads_without_asking,
+        a_guided_session_asks_before_bash_and_nothing_runs_until_the_answer,
+        an_autonomous_session_does_not_ask,
+        every_tool_is_asked_about_as_the_matrix_says,
+        a_supervised_call_of_several_requests_is_one_question,
+        each_call_of_a_batch_has_its_own_question_and_answer
+    ]
+}
 
 /// `lazaret session` with these words, where a question waits for 2 s.
 fn session(world: &World, words: &[&str]) -> Session {
@@ -22,191 +31,169 @@ fn is_question(event: &Value) -> bool {
     event["event"] == "approval"
 }
 
-#[test]
-fn ac_21_a_guided_session_reads_without_asking() {
-    matrix(|place| {
-        let world = World::new(place);
-        world.put("test.txt", "hello");
-        let mut session = session(&world, &["--trust", "guided"]);
-        let answer = session.call("file_read", json!({ "path": "test.txt" }));
-        assert!(answer.success().contains("hello"));
-        assert!(!answer.events.iter().any(is_question), "{answer:?}");
-    });
+fn a_guided_session_reads_without_asking(place: Place) {
+    let world = World::new(place);
+    world.put("test.txt", "hello");
+    let mut session = session(&world, &["--trust", "guided"]);
+    let answer = session.call("file_read", json!({ "path": "test.txt" }));
+    assert!(answer.success().contains("hello"));
+    assert!(!answer.events.iter().any(is_question), "{answer:?}");
 }
 
-#[test]
-fn ac_22_a_guided_session_asks_before_bash_and_nothing_runs_until_the_answer() {
-    matrix(|place| {
-        let world = World::new(place);
-        // Without a policy of one's own.
-        let mut usual = Session::start(world.lazaret("session").args(["--trust", "guided"]));
-        let id = usual.start_call("bash", json!({ "command": "touch ran" }));
-        assert_eq!(usual.event(&id, SOON).unwrap()["approval"]["expiresS"], 30);
-        usual.cancel(&id);
-        assert_eq!(usual.answer_within(&id, SOON).kind(), "cancelled");
-        // Where no answer can come any more, nothing waits for one.
-        let input = json!({ "id": 1, "tool": "bash", "input": { "command": "touch ran" } }).to_string();
-        let mut command = world.lazaret("session");
-        let said = run_with_input(command.args(["--trust", "guided"]), input.as_bytes(), SOON).success();
-        let result: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
-        assert_eq!(result["error"]["kind"], "denied_user", "{said}");
-        let mut session = session(&world, &["--trust", "guided"]);
-        let marker = long_sleep();
-        let input = json!({ "command": format!("touch ran; sleep {marker}") });
-        let id = session.start_call("bash", input.clone());
-        let question = session.event(&id, SOON).unwrap();
-        assert!(is_question(&question), "{question}");
-        assert_eq!((&question["tool"], &question["input"]), (&json!("bash"), &input));
-        let approval = &question["approval"];
-        assert_eq!((&approval["risk"], &approval["expiresS"]), (&json!("high"), &json!(2)));
-        assert_eq!(approval["digest"].as_str().unwrap().len(), 64);
-        let ran = || world.project.join("ran").exists() || !process::with_marker(&marker).is_empty();
-        assert!(!until(Duration::from_millis(300), ran), "it ran before the answer");
-        session.send(&json!({ "id": id, "approve": "once" }));
-        assert!(until(SOON, || !process::with_marker(&marker).is_empty()), "the answer did nothing");
-        session.cancel(&id);
-        assert_eq!(session.answer_within(&id, SOON).kind(), "cancelled");
-        // A no, and no answer at all.
-        let id = session.start_call("bash", json!({ "command": "touch refused" }));
-        assert!(is_question(&session.event(&id, SOON).unwrap()));
-        session.send(&json!({ "id": id, "approve": "no" }));
-        assert_eq!(session.answer_within(&id, SOON).kind(), "denied_user");
-        // AC-34: an answer for nobody is said to be one, and is none for a call that comes later.
-        for late in [id.as_str(), "never"] {
-            session.send(&json!({ "id": late, "approve": "once" }));
-            let notice = session.event(late, SOON).unwrap();
-            assert_eq!(
-                (&notice["event"], &notice["error"]["kind"]),
-                (&json!("notice"), &json!("invalid_input"))
-            );
-        }
-        let silent = session.call("bash", json!({ "command": "touch silent" }));
-        assert_eq!(silent.kind(), "approval_timeout");
-        assert_eq!(silent.result["error"]["layer"], "policy");
-        for name in ["refused", "silent"] {
-            assert!(!world.project.join(name).exists(), "{name}");
-        }
-        // For the session: asked once.
-        let id = session.start_call("bash", json!({ "command": "true" }));
-        assert!(is_question(&session.event(&id, SOON).unwrap()));
-        session.send(&json!({ "id": id, "approve": "session" }));
-        session.answer_within(&id, SOON).success();
-        session.bash("true").success();
-        // What lasts is listed and taken back, and then it is asked again.
-        session.send(&json!({ "id": "g", "grants": true }));
-        let list = session.event("g", SOON).unwrap();
-        assert_eq!((&list["grants"][0]["tool"], &list["grants"][0]["calls"]), (&json!("bash"), &json!(2)));
-        session.send(&json!({ "id": "g", "revoke": list["grants"][0]["grant"] }));
-        assert_eq!(session.event("g", SOON).unwrap()["grants"], json!([]));
-        let id = session.start_call("bash", json!({ "command": "true" }));
-        assert!(is_question(&session.event(&id, SOON).unwrap()));
-        session.cancel(&id);
-        assert_eq!(session.answer_within(&id, SOON).kind(), "cancelled");
-    });
+fn a_guided_session_asks_before_bash_and_nothing_runs_until_the_answer(place: Place) {
+    let world = World::new(place);
+    // Without a policy of one's own.
+    let mut usual = Session::start(world.lazaret("session").args(["--trust", "guided"]));
+    let id = usual.start_call("bash", json!({ "command": "touch ran" }));
+    assert_eq!(usual.event(&id, LIMIT).unwrap()["approval"]["expiresS"], 30);
+    usual.cancel(&id);
+    assert_eq!(usual.answer_within(&id, LIMIT).kind(), "cancelled");
+    // Where no answer can come any more, nothing waits for one.
+    let input = json!({ "id": 1, "tool": "bash", "input": { "command": "touch ran" } }).to_string();
+    let mut command = world.lazaret("session");
+    let printed = run_with_input(command.args(["--trust", "guided"]), input.as_bytes(), LIMIT).success();
+    let result: Value = serde_json::from_str(printed.lines().last().unwrap()).unwrap();
+    assert_eq!(result["error"]["kind"], "denied_user", "{printed}");
+    let mut session = session(&world, &["--trust", "guided"]);
+    let marker = long_sleep();
+    let input = json!({ "command": format!("touch ran; sleep {marker}") });
+    let id = session.start_call("bash", input.clone());
+    let question = session.event(&id, LIMIT).unwrap();
+    assert!(is_question(&question), "{question}");
+    assert_eq!((&question["tool"], &question["input"]), (&json!("bash"), &input));
+    let approval = &question["approval"];
+    assert_eq!((&approval["risk"], &approval["expiresS"]), (&json!("high"), &json!(2)));
+    assert_eq!(approval["digest"].as_str().unwrap().len(), 64);
+    let ran = || world.project.join("ran").exists() || !process::with_marker(&marker).is_empty();
+    assert!(!until(Duration::from_millis(300), ran), "it ran before the answer");
+    session.send(&json!({ "id": id, "approve": "once" }));
+    assert!(until(LIMIT, || !process::with_marker(&marker).is_empty()), "the answer did nothing");
+    session.cancel(&id);
+    assert_eq!(session.answer_within(&id, LIMIT).kind(), "cancelled");
+    // A no, and no answer at all.
+    let id = session.start_call("bash", json!({ "command": "touch refused" }));
+    assert!(is_question(&session.event(&id, LIMIT).unwrap()));
+    session.send(&json!({ "id": id, "approve": "no" }));
+    assert_eq!(session.answer_within(&id, LIMIT).kind(), "denied_user");
+    // An answer without a question is reported, and does not answer a later call.
+    for late in [id.as_str(), "never"] {
+        session.send(&json!({ "id": late, "approve": "once" }));
+        let notice = session.event(late, LIMIT).unwrap();
+        assert_eq!((&notice["event"], &notice["error"]["kind"]), (&json!("notice"), &json!("invalid_input")));
+    }
+    let silent = session.call("bash", json!({ "command": "touch silent" }));
+    assert_eq!(silent.kind(), "approval_timeout");
+    assert_eq!(silent.result["error"]["layer"], "policy");
+    for name in ["refused", "silent"] {
+        assert!(!world.project.join(name).exists(), "{name}");
+    }
+    // For the session: asked once.
+    let id = session.start_call("bash", json!({ "command": "true" }));
+    assert!(is_question(&session.event(&id, LIMIT).unwrap()));
+    session.send(&json!({ "id": id, "approve": "session" }));
+    session.answer_within(&id, LIMIT).success();
+    session.bash("true").success();
+    // What lasts is listed and taken back, and then it is asked again.
+    session.send(&json!({ "id": "g", "grants": true }));
+    let list = session.event("g", LIMIT).unwrap();
+    assert_eq!((&list["grants"][0]["tool"], &list["grants"][0]["calls"]), (&json!("bash"), &json!(2)));
+    session.send(&json!({ "id": "g", "revoke": list["grants"][0]["grant"] }));
+    assert_eq!(session.event("g", LIMIT).unwrap()["grants"], json!([]));
+    let id = session.start_call("bash", json!({ "command": "true" }));
+    assert!(is_question(&session.event(&id, LIMIT).unwrap()));
+    session.cancel(&id);
+    assert_eq!(session.answer_within(&id, LIMIT).kind(), "cancelled");
 }
 
-#[test]
-fn ac_23_an_autonomous_session_does_not_ask() {
-    matrix(|place| {
-        let world = World::new(place);
-        let mut session = session(&world, &["--trust", "autonomous"]);
-        let answer = session.bash("echo hello");
-        assert!(answer.success().contains("hello"));
-        let written = session.call("file_write", json!({ "path": "a", "content": "x" }));
-        assert!(written.ok() && !answer.events.iter().chain(&written.events).any(is_question));
-    });
+fn an_autonomous_session_does_not_ask(place: Place) {
+    let world = World::new(place);
+    let mut session = session(&world, &["--trust", "autonomous"]);
+    let answer = session.bash("echo hello");
+    assert!(answer.success().contains("hello"));
+    let written = session.call("file_write", json!({ "path": "a", "content": "x" }));
+    assert!(written.ok() && !answer.events.iter().chain(&written.events).any(is_question));
 }
 
-/// B20: what a session asks about is what the matrix says, tool by tool, and nothing is done that was not allowed.
-#[test]
-fn b20_every_tool_is_asked_about_as_the_matrix_says() {
-    matrix(|place| {
-        let golden = std::fs::read_to_string(GOLDEN).unwrap();
-        for (column, trust) in ["supervised", "guided", "autonomous"].iter().enumerate() {
-            let world = World::new(place);
-            let mut session = session(&world, &["--trust", trust, "--max-violations", "0"]);
-            for row in golden.lines().skip(1) {
-                let row: Vec<&str> = row.split_whitespace().collect();
-                let (tool, verdict) = (row[0], row[2 + column]);
-                let id = session.start_call(tool, example(tool));
-                let first = session.event(&id, SOON).unwrap();
-                assert_eq!(is_question(&first), verdict == "ask", "{trust} {tool}: {first}");
-                if is_question(&first) {
-                    assert_eq!(first["tool"], tool);
-                    session.send(&json!({ "id": id, "approve": "no" }));
-                    assert_eq!(session.answer_within(&id, SOON).kind(), "denied_user", "{trust} {tool}");
-                } else if first["event"] != "result" {
-                    session.answer_within(&id, SOON);
-                }
-            }
-            for made in ["bash", "written"] {
-                assert_eq!(world.project.join(made).exists(), *trust == "autonomous", "{trust}: {made}");
+/// What a session asks about is what the matrix says, tool by tool, and nothing is done that was not allowed.
+fn every_tool_is_asked_about_as_the_matrix_says(place: Place) {
+    let golden = std::fs::read_to_string(GOLDEN).unwrap();
+    for (column, trust) in ["supervised", "guided", "autonomous"].iter().enumerate() {
+        let world = World::new(place);
+        let mut session = session(&world, &["--trust", trust, "--max-violations", "0"]);
+        for row in golden.lines().skip(1) {
+            let row: Vec<&str> = row.split_whitespace().collect();
+            let (tool, verdict) = (row[0], row[2 + column]);
+            let id = session.start_call(tool, example(tool));
+            let first = session.event(&id, LIMIT).unwrap();
+            assert_eq!(is_question(&first), verdict == "ask", "{trust} {tool}: {first}");
+            if is_question(&first) {
+                assert_eq!(first["tool"], tool);
+                session.send(&json!({ "id": id, "approve": "no" }));
+                assert_eq!(session.answer_within(&id, LIMIT).kind(), "denied_user", "{trust} {tool}");
+            } else if first["event"] != "result" {
+                session.answer_within(&id, LIMIT);
             }
         }
-    });
+        for made in ["bash", "written"] {
+            assert_eq!(world.project.join(made).exists(), *trust == "autonomous", "{trust}: {made}");
+        }
+    }
 }
 
 /// A call is asked about once, also where it is more than one request.
-#[test]
-fn a_supervised_call_of_several_requests_is_one_question() {
-    matrix(|place| {
-        let world = World::new(place);
-        world.put("a.png", png(2_500_000));
-        let mut session = session(&world, &["--trust", "supervised"]);
-        for (tool, input) in [
-            ("todo_write", json!({ "todos": [{ "content": "x", "status": "pending" }] })),
-            ("memory", json!({ "action": "set", "key": "k", "value": 1 })),
-            ("view_image", json!({ "path": "a.png" })),
-        ] {
-            let id = session.start_call(tool, input);
-            assert!(is_question(&session.event(&id, SOON).unwrap()), "{tool}");
-            session.send(&json!({ "id": id, "approve": "once" }));
-            let answer = session.answer_within(&id, SOON);
-            answer.success();
-            assert!(!answer.events.iter().any(is_question), "{tool}: {:?}", answer.events);
-        }
-    });
+fn a_supervised_call_of_several_requests_is_one_question(place: Place) {
+    let world = World::new(place);
+    world.put("a.png", png(2_500_000));
+    let mut session = session(&world, &["--trust", "supervised"]);
+    for (tool, input) in [
+        ("todo_write", json!({ "todos": [{ "content": "x", "status": "pending" }] })),
+        ("memory", json!({ "action": "set", "key": "k", "value": 1 })),
+        ("view_image", json!({ "path": "a.png" })),
+    ] {
+        let id = session.start_call(tool, input);
+        assert!(is_question(&session.event(&id, LIMIT).unwrap()), "{tool}");
+        session.send(&json!({ "id": id, "approve": "once" }));
+        let answer = session.answer_within(&id, LIMIT);
+        answer.success();
+        assert!(!answer.events.iter().any(is_question), "{tool}: {:?}", answer.events);
+    }
 }
 
-/// K17, O8: the calls of a batch are asked about side by side, each by itself, and each has its own answer.
-#[test]
-fn k17_each_call_of_a_batch_has_its_own_question_and_answer() {
-    matrix(|place| {
-        let world = World::new(place);
-        let mut session = session(&world, &["--trust", "guided"]);
-        let touch = |name: &str| json!({ "tool": "bash", "input": { "command": format!("touch {name}") } });
-        let calls = [touch("first"), json!({ "tool": "glob", "input": { "pattern": "*" } }), touch("third")];
-        let id = session.start_call("batch", json!({ "invocations": calls }));
-        let mut questions = [session.event(&id, SOON).unwrap(), session.event(&id, SOON).unwrap()];
-        questions.sort_by_key(|question| question["part"].as_u64());
-        for (question, (part, name)) in questions.iter().zip([(0, "first"), (2, "third")]) {
-            assert_eq!((&question["part"], &question["tool"]), (&json!(part), &json!("bash")), "{question}");
-            assert_eq!(question["input"]["command"], format!("touch {name}"));
-        }
-        // Which one is meant has to be said, and each answer is for one.
-        session.send(&json!({ "id": id, "approve": "once" }));
-        let notice = session.event(&id, SOON).unwrap();
-        assert_eq!((&notice["event"], &notice["error"]["kind"]), (&json!("notice"), &json!("invalid_input")));
-        session.send(&json!({ "id": id, "part": 2, "approve": "once" }));
-        assert!(until(SOON, || world.project.join("third").exists()), "the answer did nothing");
-        session.send(&json!({ "id": id, "approve": "no" }));
-        let answer = session.answer_within(&id, SOON);
-        let made = &answer.result["metadata"]["invocations"];
-        let kinds =
-            [0, 1, 2].map(|part: usize| made[part]["error"]["kind"].as_str().unwrap_or("").to_owned());
-        assert_eq!(kinds, ["denied_user", "", ""], "{}", answer.result);
-        assert!(!world.project.join("first").exists());
-        // What was asked and answered stands in the run log, with the call it is about.
-        session.close(SOON);
-        let logged = |words: &[&str]| run(world.program("lazaret").arg("log").args(words), SOON).success();
-        let list: Value = serde_json::from_str(&logged(&["list", "--json"])).unwrap();
-        let lines = logged(&["show", list[0]["run"].as_str().unwrap(), "--json"]);
-        let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        let mut answers: Vec<String> = lines
-            .filter(|line| line["kind"] == "approval" && !line["payload"]["answer"].is_null())
-            .map(|line| format!("{} {}", line["step"], line["payload"]["answer"].as_str().unwrap()))
-            .collect();
-        answers.sort();
-        assert_eq!(answers, ["2 no", "4 once"]);
-    });
+/// The calls of a batch are asked about side by side, each by itself, and each has its own answer.
+fn each_call_of_a_batch_has_its_own_question_and_answer(place: Place) {
+    let world = World::new(place);
+    let mut session = session(&world, &["--trust", "guided"]);
+    let touch = |name: &str| json!({ "tool": "bash", "input": { "command": format!("touch {name}") } });
+    let calls = [touch("first"), json!({ "tool": "glob", "input": { "pattern": "*" } }), touch("third")];
+    let id = session.start_call("batch", json!({ "invocations": calls }));
+    let mut questions = [session.event(&id, LIMIT).unwrap(), session.event(&id, LIMIT).unwrap()];
+    questions.sort_by_key(|question| question["part"].as_u64());
+    for (question, (part, name)) in questions.iter().zip([(0, "first"), (2, "third")]) {
+        assert_eq!((&question["part"], &question["tool"]), (&json!(part), &json!("bash")), "{question}");
+        assert_eq!(question["input"]["command"], format!("touch {name}"));
+    }
+    // Which one is meant has to be said, and each answer is for one.
+    session.send(&json!({ "id": id, "approve": "once" }));
+    let notice = session.event(&id, LIMIT).unwrap();
+    assert_eq!((&notice["event"], &notice["error"]["kind"]), (&json!("notice"), &json!("invalid_input")));
+    session.send(&json!({ "id": id, "part": 2, "approve": "once" }));
+    assert!(until(LIMIT, || world.project.join("third").exists()), "the answer did nothing");
+    session.send(&json!({ "id": id, "approve": "no" }));
+    let answer = session.answer_within(&id, LIMIT);
+    let made = &answer.result["metadata"]["invocations"];
+    let kinds = [0, 1, 2].map(|part: usize| made[part]["error"]["kind"].as_str().unwrap_or("").to_owned());
+    assert_eq!(kinds, ["denied_user", "", ""], "{}", answer.result);
+    assert!(!world.project.join("first").exists());
+    // What was asked and answered stands in the run log, with the call it is about.
+    session.close(LIMIT);
+    let logged = |words: &[&str]| run(world.program("lazaret").arg("log").args(words), LIMIT).success();
+    let list: Value = serde_json::from_str(&logged(&["list", "--json"])).unwrap();
+    let lines = logged(&["show", list[0]["run"].as_str().unwrap(), "--json"]);
+    let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let mut answers: Vec<String> = lines
+        .filter(|line| line["kind"] == "approval" && !line["payload"]["answer"].is_null())
+        .map(|line| format!("{} {}", line["step"], line["payload"]["answer"].as_str().unwrap()))
+        .collect();
+    answers.sort();
+    assert_eq!(answers, ["2 no", "4 once"]);
 }

@@ -1,4 +1,4 @@
-//! The acceptance criteria, each by its number, through the real programs.
+//! What a client may rely on: tools, scopes, trust and rules, through the real programs.
 #![allow(clippy::unwrap_used)]
 
 mod application;
@@ -7,3 +7,17 @@ mod policy;
 mod tools;
 mod web;
 mod workspace;
+
+fn main() -> std::process::ExitCode {
+    lazaret_tests::suite::main(
+        [
+            application::tests(),
+            approval::tests(),
+            policy::tests(),
+            tools::tests(),
+            web::tests(),
+            workspace::tests(),
+        ]
+        .concat(),
+    )
+}

@@ -1,21 +1,52 @@
-//! Scopes, trust and rules: B4, B20, B31, AC-8, AC-9, AC-10, and what `lazaret policy` says of them.
+//! Scopes, trust and rules, and what `lazaret policy` prints about them.
 
 use broker_protocol::{
     Bash, Effect, Ended, ErrorKind, FileEdit, FileList, FileRead, FileWrite, FromBroker, Glob, Grep, Open,
-    Outcome, Permission, Request, Scope, ToBroker, Zone, ZonePath, limit,
+    Outcome, Permission, Request, Scope, Tier, ToBroker, Zone, ZonePath, limit,
 };
 use lazaret_tests::process::{self, until};
 use lazaret_tests::wire::{opening, shell};
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{Broker, Place, Session, World, matrix, run};
+use lazaret_tests::{Broker, LIMIT, Place, Session, Test, World, in_each_place, once, run};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
-use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(60);
+pub fn tests() -> Vec<Test> {
+    [
+        in_each_place![
+            a_tool_outside_the_scope_is_refused_and_nothing_runs,
+            paths_hold_a_client_that_does_not_keep_to_its_scope,
+            a_command_reaches_only_the_paths_of_its_scope,
+            a_whole_zone_of_a_scope_is_the_zone_itself,
+            a_scope_opens_no_protected_name,
+            a_required_layer_forbids_a_tier_without_it
+        ],
+        once![
+            without_a_scope_the_core_tools_are_there,
+            a_scope_of_two_tools_shows_two,
+            an_empty_scope_has_the_safe_tools_only,
+            without_the_network_a_scope_has_no_web_tools,
+            a_scope_sets_and_bounds_the_time_of_a_command,
+            a_scope_that_cannot_be_held_opens_no_session,
+            the_matrix_is_the_golden_table,
+            the_matrix_knows_scope_and_rules,
+            no_variable_is_needed_to_find_a_home,
+            explain_names_the_rule_its_reason_and_its_place,
+            programs_that_need_a_terminal_are_refused_by_rules_to_take,
+            every_tool_is_explained,
+            what_is_explained_is_what_happens,
+            a_tool_that_a_rule_denies_outright_is_not_shown,
+            what_is_refused_without_a_rule_is_explained,
+            check_says_where_a_file_is_wrong,
+            show_prints_the_policy_of_a_session
+        ],
+    ]
+    .concat()
+}
+
 pub const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/matrix.txt");
 
 /// An input that each tool takes. What would change something makes a file in the project.
@@ -54,8 +85,7 @@ fn names(names: &[&str]) -> BTreeSet<String> {
     names.iter().map(ToString::to_string).collect()
 }
 
-#[test]
-fn ac_08_without_a_scope_the_core_tools_are_there() {
+fn without_a_scope_the_core_tools_are_there() {
     let world = World::new(Place::any());
     let all = tools(&world, &[]);
     assert_eq!(tools(&world, &["--scope", "none"]), all);
@@ -69,8 +99,7 @@ fn ac_08_without_a_scope_the_core_tools_are_there() {
     assert_eq!(session.call("web_search", json!({ "query": "q" })).kind(), "io");
 }
 
-#[test]
-fn ac_09_a_scope_of_two_tools_shows_two() {
+fn a_scope_of_two_tools_shows_two() {
     let world = World::new(Place::any());
     let text = "tool_permissions:\n  file_read: { allowed: true }\n  web_search: { allowed: true }\n  bash: { allowed: false }\n";
     let yaml = world.put("scope.yaml", text);
@@ -94,12 +123,11 @@ fn ac_09_a_scope_of_two_tools_shows_two() {
         (write("b"), "scope:file_write"),
         (Request::Bash(shell("true")), "scope:bash"),
     ] {
-        assert_eq!(said(&mut broker, request.clone()), want, "{request:?}");
+        assert_eq!(verdict_of(&mut broker, request.clone()), want, "{request:?}");
     }
 }
 
-#[test]
-fn ac_10_an_empty_scope_has_the_safe_tools_only() {
+fn an_empty_scope_has_the_safe_tools_only() {
     let world = World::new(Place::any());
     let two: BTreeSet<String> = names(&["file_read", "web_search"]);
     let want: BTreeSet<String> = tools(&world, &[]).intersection(&two).cloned().collect();
@@ -114,23 +142,20 @@ fn ac_10_an_empty_scope_has_the_safe_tools_only() {
     }
 }
 
-#[test]
-fn b4_a_tool_outside_the_scope_is_refused_and_nothing_runs() {
-    matrix(|place| {
-        let world = World::new(place);
-        let file = world.put("scope.yaml", "tool_permissions:\n  file_read: { allowed: true }\n");
-        world.put("a", "text");
-        let mut session = Session::start(world.lazaret("session").arg("--scope").arg(file));
-        let refused = session.call("bash", json!({ "command": "touch ran" }));
-        assert_eq!(refused.kind(), "denied_policy");
-        assert!(refused.result.to_string().contains("is not permitted in the scope"), "{}", refused.result);
-        assert!(!world.project.join("ran").exists());
-        assert!(session.call("file_read", json!({ "path": "a" })).success().contains("text"));
-        // The control: without the scope it runs.
-        let mut open = Session::open(&world);
-        open.call("bash", json!({ "command": "touch ran" })).success();
-        assert!(world.project.join("ran").exists());
-    });
+fn a_tool_outside_the_scope_is_refused_and_nothing_runs(place: Place) {
+    let world = World::new(place);
+    let file = world.put("scope.yaml", "tool_permissions:\n  file_read: { allowed: true }\n");
+    world.put("a", "text");
+    let mut session = Session::start(world.lazaret("session").arg("--scope").arg(file));
+    let refused = session.call("bash", json!({ "command": "touch ran" }));
+    assert_eq!(refused.kind(), "denied_policy");
+    assert!(refused.result.to_string().contains("is not permitted in the scope"), "{}", refused.result);
+    assert!(!world.project.join("ran").exists());
+    assert!(session.call("file_read", json!({ "path": "a" })).success().contains("text"));
+    // The control: without the scope it runs.
+    let mut open = Session::open(&world);
+    open.call("bash", json!({ "command": "touch ran" })).success();
+    assert!(world.project.join("ran").exists());
 }
 
 fn permission(tool: &str, paths: &[&str]) -> Permission {
@@ -138,9 +163,8 @@ fn permission(tool: &str, paths: &[&str]) -> Permission {
     Permission { tool: tool.into(), allowed: true, paths, timeout_s: None, network: tool.starts_with("web_") }
 }
 
-/// A8: a scope without the network has no web tools, in the client's list and in the executor.
-#[test]
-fn a8_without_the_network_a_scope_has_no_web_tools() {
+/// A scope without the network has no web tools, in the client's list and in the executor.
+fn without_the_network_a_scope_has_no_web_tools() {
     let world = World::new(Place::any());
     let text = "tool_permissions:\n  web_search: { allowed: true, network: false }\n  web_fetch: { allowed: true }\n";
     let file = world.put("scope.yaml", text);
@@ -154,7 +178,7 @@ fn a8_without_the_network_a_scope_has_no_web_tools() {
         (Request::Effect(Effect::WebSearch { query: "q".into() }), "scope:web_search"),
         (Request::Effect(Effect::WebFetch { url: "https://example.org/".into() }), "granted"),
     ] {
-        assert_eq!(said(&mut broker, request.clone()), want, "{request:?}");
+        assert_eq!(verdict_of(&mut broker, request.clone()), want, "{request:?}");
     }
 }
 
@@ -208,11 +232,12 @@ fn grep(path: &str) -> Request {
         ignored: true,
         context: 0,
         limit: 100,
+        sort: broker_protocol::GrepSort::Path,
     })
 }
 
 /// `ok`, or who refused: the broker before anything was done, or the worker that met a link.
-fn said(broker: &mut Broker, request: Request) -> String {
+fn verdict_of(broker: &mut Broker, request: Request) -> String {
     let file = !matches!(request, Request::Bash(_));
     let done = broker.call(1, request);
     match done.outcome {
@@ -229,75 +254,70 @@ fn said(broker: &mut Broker, request: Request) -> String {
     }
 }
 
-#[test]
-fn b31_paths_hold_a_client_that_does_not_keep_to_its_scope() {
-    matrix(|place| {
-        let world = World::new(place);
-        for file in ["src/a", "docs/a", "notes.md"] {
-            world.put(file, "text");
+fn paths_hold_a_client_that_does_not_keep_to_its_scope(place: Place) {
+    let world = World::new(place);
+    for file in ["src/a", "docs/a", "notes.md"] {
+        world.put(file, "text");
+    }
+    world.write(&world.central.join("notes/a"), "text");
+    world.write(&world.central.join("other/a"), "text");
+    symlink("../docs", world.project.join("src/docs")).unwrap();
+    symlink("../docs/a", world.project.join("src/link")).unwrap();
+    symlink(world.central.join("other"), world.project.join("src/other")).unwrap();
+    let cases = [
+        (read("src/a"), "ok"),
+        (read("notes.md"), "ok"),
+        (read("central:notes/a"), "ok"),
+        (write("src/new/b"), "ok"),
+        (list("src"), "ok"),
+        (glob("src", "*"), "ok"),
+        (grep("src"), "ok"),
+        (read("docs/a"), "scope:file_read"),
+        (read("central:other/a"), "scope:file_read"),
+        (read("docs/notes.md"), "scope:file_read"),
+        (write("docs/a"), "scope:file_write"),
+        (write("b"), "scope:file_write"),
+        (write("central:b"), "scope:file_write"),
+        (list(""), "scope:file_list"),
+        (list("docs"), "scope:file_list"),
+        (glob("", "docs/*"), "scope:glob"),
+        (grep("docs"), "scope:grep"),
+        (grep("central:"), "scope:grep"),
+        // A link leads out of the scope, not out of the zones.
+        (read("src/link"), "violation"),
+        (read("src/docs/a"), "violation"),
+        (write("src/docs/b"), "violation"),
+        (write("src/link"), "violation"),
+        (write("src/other/b"), "violation"),
+        (list("src/docs"), "violation"),
+        (glob("src/docs", "*"), "violation"),
+        (glob("src", "docs/*"), "violation"),
+        (grep("src/docs"), "violation"),
+        (grep("src/link"), "violation"),
+        (Request::Bash(shell("true")), "scope:bash"),
+    ];
+    let globs = ["src/**", "*.md", "central:notes/**"];
+    let tools = ["file_read", "file_write", "file_list", "glob", "grep"];
+    let mut broker = narrowed(&world, tools.map(|tool| permission(tool, &globs)).into());
+    for (request, want) in &cases {
+        assert_eq!(verdict_of(&mut broker, request.clone()), *want, "{request:?}");
+    }
+    assert_eq!(world.get("docs/a"), b"text");
+    assert!(!world.project.join("docs/b").exists() && !world.project.join("b").exists());
+    // The control: all of it works where the scope is everything.
+    let mut broker = narrowed(&world, tools.map(|tool| permission(tool, &["**"])).into());
+    for (request, want) in cases.iter().filter(|(request, _)| !matches!(request, Request::Bash(_))) {
+        let missing = matches!(request, Request::FileRead(read) if read.path.relative() == "docs/notes.md");
+        // What is there already is written only by who has read it.
+        if let Request::FileWrite(write) = request {
+            verdict_of(&mut broker, read(write.path.relative()));
         }
-        world.write(&world.central.join("notes/a"), "text");
-        world.write(&world.central.join("other/a"), "text");
-        symlink("../docs", world.project.join("src/docs")).unwrap();
-        symlink("../docs/a", world.project.join("src/link")).unwrap();
-        symlink(world.central.join("other"), world.project.join("src/other")).unwrap();
-        let cases = [
-            (read("src/a"), "ok"),
-            (read("notes.md"), "ok"),
-            (read("central:notes/a"), "ok"),
-            (write("src/new/b"), "ok"),
-            (list("src"), "ok"),
-            (glob("src", "*"), "ok"),
-            (grep("src"), "ok"),
-            (read("docs/a"), "scope:file_read"),
-            (read("central:other/a"), "scope:file_read"),
-            (read("docs/notes.md"), "scope:file_read"),
-            (write("docs/a"), "scope:file_write"),
-            (write("b"), "scope:file_write"),
-            (write("central:b"), "scope:file_write"),
-            (list(""), "scope:file_list"),
-            (list("docs"), "scope:file_list"),
-            (glob("", "docs/*"), "scope:glob"),
-            (grep("docs"), "scope:grep"),
-            (grep("central:"), "scope:grep"),
-            // A link leads out of the scope, not out of the zones.
-            (read("src/link"), "violation"),
-            (read("src/docs/a"), "violation"),
-            (write("src/docs/b"), "violation"),
-            (write("src/link"), "violation"),
-            (write("src/other/b"), "violation"),
-            (list("src/docs"), "violation"),
-            (glob("src/docs", "*"), "violation"),
-            (glob("src", "docs/*"), "violation"),
-            (grep("src/docs"), "violation"),
-            (grep("src/link"), "violation"),
-            (Request::Bash(shell("true")), "scope:bash"),
-        ];
-        let globs = ["src/**", "*.md", "central:notes/**"];
-        let tools = ["file_read", "file_write", "file_list", "glob", "grep"];
-        let mut broker = narrowed(&world, tools.map(|tool| permission(tool, &globs)).into());
-        for (request, want) in &cases {
-            assert_eq!(said(&mut broker, request.clone()), *want, "{request:?}");
-        }
-        assert_eq!(world.get("docs/a"), b"text");
-        assert!(!world.project.join("docs/b").exists() && !world.project.join("b").exists());
-        // The control: all of it works where the scope is everything.
-        let mut broker = narrowed(&world, tools.map(|tool| permission(tool, &["**"])).into());
-        for (request, want) in cases.iter().filter(|(request, _)| !matches!(request, Request::Bash(_))) {
-            let missing =
-                matches!(request, Request::FileRead(read) if read.path.relative() == "docs/notes.md");
-            // What is there already is written only by who has read it.
-            if let Request::FileWrite(write) = request {
-                said(&mut broker, read(write.path.relative()));
-            }
-            let got = said(&mut broker, request.clone());
-            assert_eq!(got, if missing { "not_found" } else { "ok" }, "{want} {request:?}");
-        }
-    });
+        let got = verdict_of(&mut broker, request.clone());
+        assert_eq!(got, if missing { "not_found" } else { "ok" }, "{want} {request:?}");
+    }
 }
 
-#[test]
-fn b31_a_scope_sets_and_bounds_the_time_of_a_command() {
+fn a_scope_sets_and_bounds_the_time_of_a_command() {
     let world = World::new(Place::any());
     let limited = |seconds| vec![Permission { timeout_s: Some(seconds), ..permission("bash", &[]) }];
     let mut broker = narrowed(&world, limited(120));
@@ -312,7 +332,7 @@ fn b31_a_scope_sets_and_bounds_the_time_of_a_command() {
     assert_eq!(time(&mut broker, Some(5)), Some(5));
     assert_eq!(time(&mut broker, Some(500)), Some(120));
     let mut broker = narrowed(&world, limited(1));
-    let done = broker.call(1, Request::Bash(Bash { timeout_s: Some(60), ..shell("sleep 30") }));
+    let done = broker.call(1, Request::Bash(Bash { timeout_s: Some(60), ..shell("sleep 300") }));
     assert!(matches!(&done.outcome, Outcome::Ran(ran) if ran.ended == Ended::TimedOut), "{:?}", done.outcome);
     // In the background too, where there is no limit else.
     let behind = |broker: &mut Broker| {
@@ -320,13 +340,12 @@ fn b31_a_scope_sets_and_bounds_the_time_of_a_command() {
         let bash = Bash { background: true, ..shell(&format!("sleep {marker}")) };
         assert!(broker.call(2, Request::Bash(bash)).outcome.error().is_none());
         assert!(until(LIMIT, || !process::with_marker(&marker).is_empty()));
-        until(Duration::from_secs(4), || process::with_marker(&marker).is_empty())
+        until(LIMIT, || process::with_marker(&marker).is_empty())
     };
     assert!(behind(&mut broker), "a scope's time does not hold in the background");
     assert!(!behind(&mut narrowed(&world, vec![permission("bash", &[])])));
 }
 
-#[test]
 fn a_scope_that_cannot_be_held_opens_no_session() {
     let world = World::new(Place::any());
     world.put("docs/a", "");
@@ -419,80 +438,81 @@ fn changed(world: &World, broker: &mut Broker) -> Vec<&'static str> {
     let tries = WRITES.iter().filter(|(script, file)| {
         let path = world.project.join(file);
         let before = picture(&path);
-        said(broker, Request::Bash(shell(script)));
+        verdict_of(broker, Request::Bash(shell(script)));
         picture(&path) != before
     });
     tries.map(|(script, _)| *script).collect()
 }
 
-#[test]
-fn a_command_reaches_only_what_its_scope_says() {
-    matrix(|place| {
-        for wide in [false, true] {
-            let world = World::new(place);
-            furnish(&world);
-            let globs = ["src/**", "central:notes/**"];
-            let mut permissions = vec![permission("bash", &globs), permission("file_read", &[])];
-            permissions.push(permission("file_write", if wide { &["**"] } else { &globs }));
-            let mut broker = narrowed(&world, permissions);
-            for script in [
-                "echo x > src/made && echo y >> src/old && mkdir -p src/d/e && mv src/made src/d/e && rm src/old",
-                "chmod 600 src/d/e/made && touch -d 2001-01-01 src/d && ln src/d/e/made src/linked",
-                "cat src/there && ls src && cp src/there src/copy && cp src/there \"$TMPDIR/x\" && echo x > ~/x",
-                "cd src && pwd && cat there",
-            ] {
-                assert_eq!(said(&mut broker, Request::Bash(shell(script))), "ok", "{script}");
-            }
-            assert!(reads(&world, &mut broker).is_empty(), "{:?}, wide: {wide}", reads(&world, &mut broker));
-            let central = world.central.display();
-            let in_central = |file: &str| Request::Bash(shell(&format!("echo x > '{central}/{file}'")));
-            assert_eq!(said(&mut broker, in_central("notes/b")), "ok");
-            assert_ne!(said(&mut broker, in_central("other/b")), "ok");
-            assert_ne!(said(&mut broker, in_central("b")), "ok");
-            assert!(
-                changed(&world, &mut broker).is_empty(),
-                "{:?}, wide: {wide}",
-                changed(&world, &mut broker)
-            );
-            // A file tool has its own paths.
-            let want = if wide { "ok" } else { "scope:file_write" };
-            assert_eq!(said(&mut broker, write("docs/by-tool")), want);
-            assert_eq!(said(&mut broker, write("src/by-tool")), "ok");
-            assert_eq!(said(&mut broker, write("central:notes/by-tool")), "ok");
-        }
-        // The control: without paths every line of it changes something.
+fn a_command_reaches_only_the_paths_of_its_scope(place: Place) {
+    for wide in [false, true] {
         let world = World::new(place);
         furnish(&world);
-        let mut broker = narrowed(&world, vec![permission("bash", &[])]);
-        let all: Vec<&str> = WRITES.iter().map(|(script, _)| *script).collect();
-        assert_eq!(reads(&world, &mut broker), READS);
-        assert_eq!(changed(&world, &mut broker), all);
-    });
+        let globs = ["src/**", "central:notes/**"];
+        let mut permissions = vec![permission("bash", &globs), permission("file_read", &[])];
+        permissions.push(permission("file_write", if wide { &["**"] } else { &globs }));
+        let mut broker = narrowed(&world, permissions);
+        for script in [
+            "echo x > src/made && echo y >> src/old && mkdir -p src/d/e && mv src/made src/d/e && rm src/old",
+            "chmod 600 src/d/e/made && touch -d 2001-01-01 src/d && ln src/d/e/made src/linked",
+            "cat src/there && ls src && cp src/there src/copy && cp src/there \"$TMPDIR/x\" && echo x > ~/x",
+            "cd src && pwd && cat there",
+        ] {
+            assert_eq!(verdict_of(&mut broker, Request::Bash(shell(script))), "ok", "{script}");
+        }
+        assert!(reads(&world, &mut broker).is_empty(), "{:?}, wide: {wide}", reads(&world, &mut broker));
+        let central = world.central.display();
+        let in_central = |file: &str| Request::Bash(shell(&format!("echo x > '{central}/{file}'")));
+        assert_eq!(verdict_of(&mut broker, in_central("notes/b")), "ok");
+        assert_ne!(verdict_of(&mut broker, in_central("other/b")), "ok");
+        assert_ne!(verdict_of(&mut broker, in_central("b")), "ok");
+        assert!(changed(&world, &mut broker).is_empty(), "{:?}, wide: {wide}", changed(&world, &mut broker));
+        // A file tool has its own paths.
+        let want = if wide { "ok" } else { "scope:file_write" };
+        assert_eq!(verdict_of(&mut broker, write("docs/by-tool")), want);
+        assert_eq!(verdict_of(&mut broker, write("src/by-tool")), "ok");
+        assert_eq!(verdict_of(&mut broker, write("central:notes/by-tool")), "ok");
+    }
+    // The control: without paths every line of it changes something.
+    let world = World::new(place);
+    furnish(&world);
+    let mut broker = narrowed(&world, vec![permission("bash", &[])]);
+    let all: Vec<&str> = WRITES.iter().map(|(script, _)| *script).collect();
+    assert_eq!(reads(&world, &mut broker), READS);
+    assert_eq!(changed(&world, &mut broker), all);
+}
+
+/// What a command writes into a zone that it may use as a whole is there when it has ended.
+fn a_whole_zone_of_a_scope_is_the_zone_itself(place: Place) {
+    let world = World::new(place);
+    let mut broker = narrowed(&world, vec![permission("bash", &["central:**"])]);
+    let write = format!("echo x > '{}/made'", world.central.display());
+    assert_eq!(verdict_of(&mut broker, Request::Bash(shell(&write))), "ok");
+    assert_eq!(std::fs::read_to_string(world.central.join("made")).unwrap(), "x\n");
+    assert_ne!(verdict_of(&mut broker, Request::Bash(shell("echo x > made"))), "ok");
+    assert!(!world.project.join("made").exists());
 }
 
 /// Protected names stay closed inside a directory that the scope opens.
-#[test]
-fn a_scope_opens_no_protected_name() {
-    matrix(|place| {
-        let world = World::new(place);
-        world.put("src/.env", "KEY=1");
-        world.put(".git/hooks/pre-commit", "hook");
-        let globs = ["src/**", ".git/hooks/**"];
-        let tools = ["bash", "file_read", "file_write", "file_edit"];
-        let mut broker = narrowed(&world, tools.map(|tool| permission(tool, &globs)).into());
-        assert_eq!(said(&mut broker, read("src/.env")), "protect:.env");
-        assert_eq!(said(&mut broker, write("src/.env")), "protect:.env");
-        let edits = vec![];
-        let edit = FileEdit { path: zone(".git/hooks/pre-commit"), edits, expected_sha256: None };
-        assert_ne!(said(&mut broker, Request::FileEdit(edit)), "ok");
-        for script in ["cat src/.env", "echo x > src/.env", "echo x > .git/hooks/pre-commit", "rm src/.env"] {
-            assert_ne!(said(&mut broker, Request::Bash(shell(script))), "ok", "{script}");
-        }
-        assert_eq!(
-            (world.get("src/.env"), world.get(".git/hooks/pre-commit")),
-            (b"KEY=1".into(), b"hook".into())
-        );
-    });
+fn a_scope_opens_no_protected_name(place: Place) {
+    let world = World::new(place);
+    world.put("src/.env", "KEY=1");
+    world.put(".git/hooks/pre-commit", "hook");
+    let globs = ["src/**", ".git/hooks/**"];
+    let tools = ["bash", "file_read", "file_write", "file_edit"];
+    let mut broker = narrowed(&world, tools.map(|tool| permission(tool, &globs)).into());
+    assert_eq!(verdict_of(&mut broker, read("src/.env")), "protect:.env");
+    assert_eq!(verdict_of(&mut broker, write("src/.env")), "protect:.env");
+    let edits = vec![];
+    let edit = FileEdit { path: zone(".git/hooks/pre-commit"), edits, expected_sha256: None };
+    assert_ne!(verdict_of(&mut broker, Request::FileEdit(edit)), "ok");
+    for script in ["cat src/.env", "echo x > src/.env", "echo x > .git/hooks/pre-commit", "rm src/.env"] {
+        assert_ne!(verdict_of(&mut broker, Request::Bash(shell(script))), "ok", "{script}");
+    }
+    assert_eq!(
+        (world.get("src/.env"), world.get(".git/hooks/pre-commit")),
+        (b"KEY=1".into(), b"hook".into())
+    );
 }
 
 // What `lazaret policy` says.
@@ -508,9 +528,34 @@ fn own_policy(world: &World, text: &str) {
     world.write(&world.home.join("settings/lazaret/policy.toml"), text);
 }
 
-/// B20: three trusts by every tool. `LAZARET_GOLDEN=write` writes the table again after a change of the catalogue.
-#[test]
-fn b20_the_matrix_is_the_golden_table() {
+/// A command in a session under the user's policy `text`.
+fn called_under(world: &World, text: &str) -> process::Finished {
+    own_policy(world, text);
+    let mut call = world.lazaret("call");
+    call.env("XDG_CONFIG_HOME", world.home.join("settings")).args(["bash", r#"{"command":"true"}"#]);
+    run(&mut call, LIMIT)
+}
+
+fn a_required_layer_forbids_a_tier_without_it(place: Place) {
+    let world = World::new(place);
+    // The namespaced tier is tried first: what only the flat one has forbids both.
+    for (layer, has_it) in [("mount-namespace", place.tier == Tier::Namespaced), ("landlock-network", false)]
+    {
+        let done = called_under(&world, &format!("version = 1\nrequired = ['{layer}']\n"));
+        let refused = done.errors().contains(&format!("the policy requires the layer {layer}"));
+        assert_eq!((done.code() == 0, refused), (has_it, !has_it), "{layer}: {}", done.errors());
+    }
+    // The control: what a profile only expects of a tier that could have it forbids none.
+    called_under(&world, "version = 1\n").success();
+    let text = "version = 1\n[profile.mine]\nexpected = ['mount-namespace', 'landlock-network']\n";
+    own_policy(&world, text);
+    let mut call = world.lazaret("call");
+    call.env("XDG_CONFIG_HOME", world.home.join("settings")).args(["--profile", "mine"]);
+    run(call.args(["bash", r#"{"command":"true"}"#]), LIMIT).success();
+}
+
+/// Three trusts by every tool. `LAZARET_GOLDEN=write` writes the table again after a change of the catalogue.
+fn the_matrix_is_the_golden_table() {
     let world = World::new(Place::any());
     let now = policy(&world, &["matrix"]).success();
     if std::env::var_os("LAZARET_GOLDEN").is_some() {
@@ -535,7 +580,6 @@ fn b20_the_matrix_is_the_golden_table() {
     }
 }
 
-#[test]
 fn the_matrix_knows_scope_and_rules() {
     let world = World::new(Place::any());
     own_policy(&world, "version = 1\n[[rule]]\ntool = 'grep'\naction = 'deny'\nwhy = 'w'\n");
@@ -546,19 +590,21 @@ fn the_matrix_knows_scope_and_rules() {
     // A test suite is a command: a scope has to permit both, and a rule knows it as one.
     let suites = world.put("t.yaml", "tool_permissions:\n  run_tests: { allowed: true }\n");
     let suite = ["explain", "run_tests", "{}", "--json", "--scope", suites.to_str().unwrap()];
-    let said: Value = serde_json::from_str(&policy(&world, &suite).success()).unwrap();
-    assert_eq!((&said["verdict"], &said["rule"]), (&json!("deny"), &json!("scope:bash")));
+    let printed: Value = serde_json::from_str(&policy(&world, &suite).success()).unwrap();
+    assert_eq!((&printed["verdict"], &printed["rule"]), (&json!("deny"), &json!("scope:bash")));
     let mut call = world.lazaret_call("run_tests", &json!({}));
     run(call.arg("--scope").arg(&suites), LIMIT).expect(126);
-    own_policy(
-        &world,
-        "version = 1\n[[rule]]\ntool = 'run_tests'\naction = 'deny'\nwhy = 'w'\n[[rule]]\ntool = 'thinking'\naction = 'deny'\nwhy = 'w'\n[[rule]]\ntool = 'undo'\naction = 'ask'\nwhy = 'w'\n",
-    );
+    for (name, reason) in [
+        ("run_tests", "rules know this tool as `bash`"),
+        ("Bash", "rules know this tool as `bash`"),
+        ("thinking", "no rule is asked about this tool"),
+    ] {
+        own_policy(&world, &format!("version = 1\n[[rule]]\ntool = '{name}'\naction = 'deny'\nwhy = 'w'\n"));
+        let checked = policy(&world, &["check"]);
+        assert!(checked.code() == 1 && checked.text().contains(reason), "{name}: {}", checked.text());
+    }
+    own_policy(&world, "version = 1\n[[rule]]\ntool = 'undo'\naction = 'ask'\nwhy = 'w'\n");
     let noted = policy(&world, &["check"]).success();
-    assert!(
-        noted.contains("`run_tests` is another name of `bash`") && noted.contains("asked about `thinking`"),
-        "{noted}"
-    );
     assert!(!noted.contains("undo"), "{noted}");
     for row in &rows {
         let want = if row["tool"] == "bash" { ["ask", "ask", "allow"] } else { ["deny"; 3] };
@@ -571,7 +617,6 @@ fn the_matrix_knows_scope_and_rules() {
 }
 
 /// Records and policy come from the account's home where `HOME` says nothing; so do the data.
-#[test]
 fn no_variable_is_needed_to_find_a_home() {
     let world = World::new(Place::any());
     let mut explain = world.program("lazaret");
@@ -579,7 +624,6 @@ fn no_variable_is_needed_to_find_a_home() {
     run(explain.args(words).env_remove("HOME"), LIMIT).success();
 }
 
-#[test]
 fn explain_names_the_rule_its_reason_and_its_place() {
     let world = World::new(Place::any());
     let text = policy(&world, &["explain", "bash", r#"{"command":"rm -rf x"}"#]).success();
@@ -604,21 +648,20 @@ fn explain_names_the_rule_its_reason_and_its_place() {
         (&json!("deny"), &json!("Not this."), &json!(3))
     );
     assert_eq!(json["file"], file.to_str().unwrap());
-    // What is wrong is said with the field, and with a code.
+    // An error names the field, and has a code.
     let wrong = policy(&world, &["explain", "file_read", r#"{"path":3}"#]);
     assert_eq!(wrong.code(), 2);
     assert!(wrong.errors().contains("path"), "{}", wrong.errors());
 }
 
-/// K16: nothing is banned by default; the rules to take refuse what waits at a terminal, say what to do instead, and are explained.
-#[test]
-fn k16_programs_that_need_a_terminal_are_refused_by_rules_to_take() {
+/// Nothing is banned by default; the rules to take refuse what waits at a terminal, say what to do instead, and are explained.
+fn programs_that_need_a_terminal_are_refused_by_rules_to_take() {
     const RULES: &str = include_str!("../../../policies/examples/no-terminal.toml");
     let world = World::new(Place::any());
     let explain = |command: &str, trust: &str| {
         let input = json!({ "command": command }).to_string();
-        let said = policy(&world, &["explain", "bash", &input, "--json", "--trust", trust]).success();
-        serde_json::from_str::<Value>(&said).unwrap()
+        let printed = policy(&world, &["explain", "bash", &input, "--json", "--trust", trust]).success();
+        serde_json::from_str::<Value>(&printed).unwrap()
     };
     let programs = "vim vi nvim view vimdiff nano pico emacs less more most man top htop";
     for program in programs.split(' ') {
@@ -633,11 +676,15 @@ fn k16_programs_that_need_a_terminal_are_refused_by_rules_to_take() {
             format!("cd src && /usr/bin/{program} x"),
             format!("git diff | {program}"),
         ] {
-            let said = explain(&line, "autonomous");
-            assert_eq!((&said["verdict"], said["file"].as_str()), (&json!("deny"), file.to_str()), "{line}");
-            let why = said["why"].as_str().unwrap();
+            let printed = explain(&line, "autonomous");
+            assert_eq!(
+                (&printed["verdict"], printed["file"].as_str()),
+                (&json!("deny"), file.to_str()),
+                "{line}"
+            );
+            let why = printed["why"].as_str().unwrap();
             assert!(why.contains("terminal") && RULES.contains(why), "{line}: {why}");
-            let at = said["line"].as_u64().unwrap() as usize;
+            let at = printed["line"].as_u64().unwrap() as usize;
             let rule: Vec<_> =
                 fs::read_to_string(&file).unwrap().lines().skip(at - 1).map(str::to_owned).collect();
             assert_eq!(rule[0], "[[rule]]");
@@ -647,7 +694,7 @@ fn k16_programs_that_need_a_terminal_are_refused_by_rules_to_take() {
     for fine in ["cd src && make", "echo vim", "ls less", "topology x", "cat view"] {
         assert_eq!(explain(fine, "autonomous")["verdict"], "allow", "{fine}");
     }
-    // The model is told the same, before anything has run.
+    // The model gets the same reason, before anything has run.
     let mut command = world.lazaret_call("bash", &json!({ "command": "touch ran; vim x" }));
     let refused = run(command.env("XDG_CONFIG_HOME", world.home.join("settings")), LIMIT);
     assert_eq!(refused.code(), 126);
@@ -656,7 +703,6 @@ fn k16_programs_that_need_a_terminal_are_refused_by_rules_to_take() {
 }
 
 /// Every tool is explained, also those that are not the executor's to do, and a batch by its calls.
-#[test]
 fn every_tool_is_explained() {
     let world = World::new(Place::any());
     let explain = |tool: &str, input: Value, words: &[&str]| {
@@ -672,9 +718,9 @@ fn every_tool_is_explained() {
             // The example is one that the policy for hosts refuses.
             let input =
                 if *tool == "web_fetch" { json!({ "url": "https://example.org/" }) } else { example(tool) };
-            let said = explain(tool, input, &["--trust", trust]);
-            assert_eq!((&said["tool"], &said["verdict"]), (&json!(tool), &json!(verdict)), "{said}");
-            assert_eq!(said["risk"], *risk, "{said}");
+            let printed = explain(tool, input, &["--trust", trust]);
+            assert_eq!((&printed["tool"], &printed["verdict"]), (&json!(tool), &json!(verdict)), "{printed}");
+            assert_eq!(printed["risk"], *risk, "{printed}");
         }
     }
     let call = |tool: &str, input: Value| json!({ "tool": tool, "input": input });
@@ -694,7 +740,6 @@ fn every_tool_is_explained() {
 }
 
 /// The broker says what `explain` says.
-#[test]
 fn what_is_explained_is_what_happens() {
     let world = World::new(Place::any());
     own_policy(
@@ -705,9 +750,10 @@ fn what_is_explained_is_what_happens() {
         [("touch a", "deny"), ("echo a && touch b", "deny"), ("echo touch", "allow"), ("$x; true", "allow")]
     {
         let input = json!({ "command": command }).to_string();
-        let said = policy(&world, &["explain", "bash", &input, "--json", "--trust", "autonomous"]).success();
-        let said: Value = serde_json::from_str(&said).unwrap();
-        assert_eq!(said["verdict"], verdict, "{command}");
+        let printed =
+            policy(&world, &["explain", "bash", &input, "--json", "--trust", "autonomous"]).success();
+        let printed: Value = serde_json::from_str(&printed).unwrap();
+        assert_eq!(printed["verdict"], verdict, "{command}");
         let mut call = world.lazaret("session");
         call.env("XDG_CONFIG_HOME", world.home.join("settings"));
         let answer = Session::start(&mut call).call("bash", json!({ "command": command }));
@@ -717,12 +763,12 @@ fn what_is_explained_is_what_happens() {
 }
 
 /// A model is shown only what something can come of: what the matrix denies at any trust is not in the list.
-#[test]
 fn a_tool_that_a_rule_denies_outright_is_not_shown() {
     let world = World::new(Place::any());
     let listed = |session: bool| {
         let settings = world.home.join("settings");
-        let mut program = world.lazaret(if session { "session" } else { "tools" });
+        let mut program = world.program("lazaret");
+        program.arg(if session { "session" } else { "tools" });
         program.env("XDG_CONFIG_HOME", settings);
         let listed: Value = if session {
             let mut session = Session::start(&mut program);
@@ -737,14 +783,13 @@ fn a_tool_that_a_rule_denies_outright_is_not_shown() {
     assert!(all.contains("bash") && all == listed(true));
     own_policy(
         &world,
-        "version = 1\n[[rule]]\ntool = 'bash'\naction = 'deny'\nwhy = 'w'\n[[rule]]\ntool = 'grep'\naction = 'deny'\nwhy = 'w'\nwhen = [{ param = 'path', equals = 'x' }]\n[[rule]]\ntool = 'thinking'\naction = 'deny'\nwhy = 'w'\n",
+        "version = 1\n[[rule]]\ntool = 'bash'\naction = 'deny'\nwhy = 'w'\n[[rule]]\ntool = 'grep'\naction = 'deny'\nwhy = 'w'\nwhen = [{ param = 'path', equals = 'x' }]\n",
     );
     let without = &all - &names(&["bash", "run_tests"]);
     assert_eq!((&listed(false), &listed(true)), (&without, &without));
 }
 
 /// What the orchestrator refuses, before it asks or with leave, it says beforehand: nothing of that needs a network.
-#[test]
 fn what_is_refused_without_a_rule_is_explained() {
     let world = World::new(Place::any());
     own_policy(&world, "version = 1\n[web]\nallow = ['docs.rs', '*.local.example', '127.0.0.1']\n");
@@ -760,24 +805,27 @@ fn what_is_refused_without_a_rule_is_explained() {
         ("view_image", path("https://evil.example/a.png"), "denied_policy"),
         ("view_image", path("http://169.254.169.254/a.png"), "violation"),
         ("file_read", path("../../etc/passwd"), "violation"),
-        ("file_write", json!({ "path": "/etc/x", "content": "x" }), "violation"),
+        ("file_write", json!({ "path": "../x", "content": "x" }), "violation"),
     ] {
-        let said = policy(&world, &["explain", tool, &input.to_string(), "--json"]).success();
-        let said: Value = serde_json::from_str(&said).unwrap();
-        assert_eq!((&said["verdict"], &said["rule"]), (&json!("deny"), &json!(rule)), "{input}: {said}");
+        let printed = policy(&world, &["explain", tool, &input.to_string(), "--json"]).success();
+        let printed: Value = serde_json::from_str(&printed).unwrap();
+        assert_eq!(
+            (&printed["verdict"], &printed["rule"]),
+            (&json!("deny"), &json!(rule)),
+            "{input}: {printed}"
+        );
         let answer = session.call(tool, input.clone());
         assert_eq!(answer.kind(), rule, "{input}");
-        assert_eq!(answer.result["error"]["message"], said["why"], "{input}: {}", answer.result);
+        assert_eq!(answer.result["error"]["message"], printed["why"], "{input}: {}", answer.result);
     }
     let plain = policy(&world, &["explain", "web_fetch", &url("http://docs.rs/").to_string()]).success();
     assert!(plain.contains("verdict  deny") && plain.contains("only with https://"), "{plain}");
     for (tool, input) in [("web_fetch", url("https://docs.rs/x")), ("file_read", path("x"))] {
-        let said = policy(&world, &["explain", tool, &input.to_string(), "--json"]).success();
-        assert!(said.contains("\"allow\""), "{input}: {said}");
+        let printed = policy(&world, &["explain", tool, &input.to_string(), "--json"]).success();
+        assert!(printed.contains("\"allow\""), "{input}: {printed}");
     }
 }
 
-#[test]
 fn check_says_where_a_file_is_wrong() {
     let world = World::new(Place::any());
     policy(&world, &["check"]).success();
@@ -813,7 +861,6 @@ fn check_says_where_a_file_is_wrong() {
     assert_eq!(good, files.map(|(.., words)| words.is_empty()));
 }
 
-#[test]
 fn show_prints_the_policy_of_a_session() {
     let world = World::new(Place::any());
     own_policy(&world, "version = 1\n[approval]\ntrust = 'supervised'\n");

@@ -1,8 +1,8 @@
-//! The web tools: AC-18, AC-19, AC-20; and images of the web: K21. Engines are of this machine; the executor gives leave and keeps the record.
+//! The web tools and images of the web. Engines are of this machine; the executor allows the calls and records them.
 
 use crate::tools::png;
 use lazaret_tests::approval::{dressed, set_policy};
-use lazaret_tests::{Session, World, matrix, run};
+use lazaret_tests::{LIMIT, Place, Session, Test, World, in_each_place, run};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,9 +10,18 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(60);
+pub fn tests() -> Vec<Test> {
+    in_each_place![
+        a_search_is_formatted,
+        where_the_first_engine_is_down_the_second_answers,
+        where_both_fail_it_is_an_error,
+        a_web_tool_waits_for_the_answer_and_for_the_policy,
+        an_image_of_an_address_needs_what_a_page_needs,
+        a_long_page_is_kept_whole,
+        what_is_kept_has_no_known_secret
+    ]
+}
 
 /// An engine that answers every request alike, and how often it was asked.
 struct Engine {
@@ -65,7 +74,6 @@ fn one() -> Value {
     json!([{ "title": "One", "url": "https://one.example/", "content": "first" }])
 }
 
-/// Where nobody listens.
 fn nowhere() -> String {
     format!("http://{}", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap())
 }
@@ -85,251 +93,227 @@ fn search(world: &World, searxng: &str, brave: &str) -> (i32, Value) {
 
 /// What the executor's audit says about a tool.
 fn audited(world: &World, tool: &str) -> Vec<Value> {
-    let shown = run(world.program("lazaret").args(["audit", "show", "--json"]), LIMIT).success();
-    let records = shown.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let rendered = run(world.program("lazaret").args(["audit", "show", "--json"]), LIMIT).success();
+    let records = rendered.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     records.filter(|record| record["kind"] == "call" && record["tool"] == tool).collect()
 }
 
-#[test]
-fn ac_18_a_search_is_formatted() {
-    matrix(|place| {
-        let world = World::new(place);
-        let engine = Engine::searxng(one());
-        let (code, result) = search(&world, &engine.url(), &nowhere());
-        assert_eq!((code, &result["result"]), (0, &json!("1. One\n   https://one.example/\n   first")));
-        let metadata = &result["metadata"];
-        assert_eq!((&metadata["provider"], &metadata["resultCount"]), (&json!("searxng"), &json!(1)));
-        let [record] = &audited(&world, "web_search")[..] else { panic!("one record a request") };
-        assert_eq!((&record["verdict"], &record["end"]), (&json!("allow"), &json!("granted")));
-        assert_eq!(record["call"], metadata["call"]);
-    });
+fn a_search_is_formatted(place: Place) {
+    let world = World::new(place);
+    let engine = Engine::searxng(one());
+    let (code, result) = search(&world, &engine.url(), &nowhere());
+    assert_eq!((code, &result["result"]), (0, &json!("1. One\n   https://one.example/\n   first")));
+    let metadata = &result["metadata"];
+    assert_eq!((&metadata["provider"], &metadata["resultCount"]), (&json!("searxng"), &json!(1)));
+    let [record] = &audited(&world, "web_search")[..] else { panic!("one record a request") };
+    assert_eq!((&record["verdict"], &record["end"]), (&json!("allow"), &json!("granted")));
+    assert_eq!(record["call"], metadata["call"]);
 }
 
-#[test]
-fn ac_19_where_the_first_engine_is_down_the_second_answers() {
-    matrix(|place| {
-        let world = World::new(place);
-        let results = json!([{ "title": "B", "url": "https://b.example/", "description": "second" }]);
-        let brave = Engine::start(200, json!({ "web": { "results": results } }));
-        let (code, result) = search(&world, &nowhere(), &brave.url());
-        assert_eq!((code, &result["result"]), (0, &json!("1. B\n   https://b.example/\n   second")));
-        assert_eq!((&result["metadata"]["provider"], brave.asked()), (&json!("brave"), 1));
-    });
+fn where_the_first_engine_is_down_the_second_answers(place: Place) {
+    let world = World::new(place);
+    let results = json!([{ "title": "B", "url": "https://b.example/", "description": "second" }]);
+    let brave = Engine::start(200, json!({ "web": { "results": results } }));
+    let (code, result) = search(&world, &nowhere(), &brave.url());
+    assert_eq!((code, &result["result"]), (0, &json!("1. B\n   https://b.example/\n   second")));
+    assert_eq!((&result["metadata"]["provider"], brave.asked()), (&json!("brave"), 1));
 }
 
-#[test]
-fn ac_20_where_both_fail_it_is_an_error() {
-    matrix(|place| {
-        let world = World::new(place);
-        let failing = Engine::start(500, json!({}));
-        let (code, result) = search(&world, &nowhere(), &failing.url());
-        assert_eq!((code, &result["status"], failing.asked()), (1, &json!("error"), 1));
-        assert_eq!(result["error"]["kind"], "io");
-    });
+fn where_both_fail_it_is_an_error(place: Place) {
+    let world = World::new(place);
+    let failing = Engine::start(500, json!({}));
+    let (code, result) = search(&world, &nowhere(), &failing.url());
+    assert_eq!((code, &result["status"], failing.asked()), (1, &json!("error"), 1));
+    assert_eq!(result["error"]["kind"], "io");
 }
 
-/// B20: the orchestrator does what the executor has no part in, but only with its leave.
-#[test]
-fn a_web_tool_waits_for_the_answer_and_for_the_policy() {
-    matrix(|place| {
-        let world = World::new(place);
-        let engine = Engine::searxng(one());
-        let session = |approval: &str, words: &[&str]| {
-            set_policy(&world, approval);
-            let mut command = dressed(&world, world.lazaret("session"));
-            engines(&mut command, &engine.url(), &nowhere());
-            Session::start(command.args(words))
-        };
-        let supervised = ["--trust", "supervised"];
-        let query = || json!({ "query": "q" });
-        let mut asking = session("timeout_s = 1", &supervised);
-        for (answer, want) in [(Some("no"), "denied_user"), (None, "approval_timeout")] {
-            let id = asking.start_call("web_search", query());
-            let question = asking.event(&id, LIMIT).unwrap();
-            assert_eq!((&question["event"], &question["tool"]), (&json!("approval"), &json!("web_search")));
-            if let Some(answer) = answer {
-                asking.send(&json!({ "id": id, "approve": answer }));
-            }
-            assert_eq!(asking.answer_within(&id, LIMIT).kind(), want);
+/// The orchestrator does what the executor has no part in, but only with its leave.
+fn a_web_tool_waits_for_the_answer_and_for_the_policy(place: Place) {
+    let world = World::new(place);
+    let engine = Engine::searxng(one());
+    let session = |approval: &str, words: &[&str]| {
+        set_policy(&world, approval);
+        let mut command = dressed(&world, world.lazaret("session"));
+        engines(&mut command, &engine.url(), &nowhere());
+        Session::start(command.args(words))
+    };
+    let supervised = ["--trust", "supervised"];
+    let query = || json!({ "query": "q" });
+    let mut asking = session("timeout_s = 1", &supervised);
+    for (answer, want) in [(Some("no"), "denied_user"), (None, "approval_timeout")] {
+        let id = asking.start_call("web_search", query());
+        let question = asking.event(&id, LIMIT).unwrap();
+        assert_eq!((&question["event"], &question["tool"]), (&json!("approval"), &json!("web_search")));
+        if let Some(answer) = answer {
+            asking.send(&json!({ "id": id, "approve": answer }));
         }
-        assert_eq!(engine.asked(), 0, "it was asked before the answer");
-        // One yes is for one call; in a batch each is asked about by itself.
-        let id = asking
-            .start_call("batch", json!({ "invocations": [{ "tool": "web_search", "input": query() }] }));
-        assert_eq!(asking.event(&id, LIMIT).unwrap()["approval"]["rule"], "trust:supervised");
-        asking.send(&json!({ "id": id, "approve": "once" }));
-        assert!(asking.answer_within(&id, LIMIT).success().contains("https://one.example/"));
-        assert_eq!(engine.asked(), 1);
-        asking.close(LIMIT);
-        let records = audited(&world, "web_search");
-        let said =
-            |record: &Value| ["verdict", "end"].map(|key| record[key].as_str().unwrap_or("").to_owned());
-        let said: Vec<_> = records.iter().map(said).collect();
-        assert_eq!(said, [["ask", "failed"], ["ask", "failed"], ["ask", "granted"]]);
-        assert_eq!(records[2]["grant"], "once");
-        // A rule of the executor's policy holds for what is not its own to do.
-        let rule = "[[rule]]\ntool = \"web_search\"\naction = \"deny\"\nwhy = \"Not that.\"\nwhen = [{ param = \"query\", contains = \"secret\" }]";
-        let mut ruled = session(&format!("timeout_s = 1\n{rule}"), &["--trust", "autonomous"]);
-        let denied = ruled.call("web_search", json!({ "query": "a SECRET thing" }));
-        assert_eq!((denied.kind(), engine.asked()), ("denied_policy", 1));
-        assert!(denied.result.to_string().contains("Not that."), "{}", denied.result);
-        ruled.call("web_search", query()).success();
-        assert_eq!(engine.asked(), 2);
-    });
+        assert_eq!(asking.answer_within(&id, LIMIT).kind(), want);
+    }
+    assert_eq!(engine.asked(), 0, "it was asked before the answer");
+    // One yes is for one call; in a batch each is asked about by itself.
+    let id =
+        asking.start_call("batch", json!({ "invocations": [{ "tool": "web_search", "input": query() }] }));
+    assert_eq!(asking.event(&id, LIMIT).unwrap()["approval"]["rule"], "trust:supervised");
+    asking.send(&json!({ "id": id, "approve": "once" }));
+    assert!(asking.answer_within(&id, LIMIT).success().contains("https://one.example/"));
+    assert_eq!(engine.asked(), 1);
+    asking.close(LIMIT);
+    let records = audited(&world, "web_search");
+    let printed =
+        |record: &Value| ["verdict", "end"].map(|key| record[key].as_str().unwrap_or("").to_owned());
+    let printed: Vec<_> = records.iter().map(printed).collect();
+    assert_eq!(printed, [["ask", "failed"], ["ask", "failed"], ["ask", "granted"]]);
+    assert_eq!(records[2]["grant"], "once");
+    // A rule of the executor's policy holds for what is not its own to do.
+    let rule = "[[rule]]\ntool = \"web_search\"\naction = \"deny\"\nwhy = \"Not that.\"\nwhen = [{ param = \"query\", contains = \"secret\" }]";
+    let mut ruled = session(&format!("timeout_s = 1\n{rule}"), &["--trust", "autonomous"]);
+    let denied = ruled.call("web_search", json!({ "query": "a SECRET thing" }));
+    assert_eq!((denied.kind(), engine.asked()), ("denied_policy", 1));
+    assert!(denied.result.to_string().contains("Not that."), "{}", denied.result);
+    ruled.call("web_search", query()).success();
+    assert_eq!(engine.asked(), 2);
 }
 
-/// K21: an image of an address is decided on, asked about and recorded as the fetch that it is.
-#[test]
-fn k21_an_image_of_an_address_needs_what_a_page_needs() {
-    matrix(|place| {
-        let world = World::new(place);
-        let image = Engine::serving(200, "image/png", png(1000));
-        let session = |rules: &str, words: &[&str]| {
-            let open = format!("[profile.local.web]\nprivate = [\"{}\"]\n", image.address);
-            set_policy(&world, &format!("timeout_s = 1\n{open}{rules}"));
-            let mut command = dressed(&world, world.lazaret("session"));
-            Session::start(command.args(["--profile", "local"]).args(words))
-        };
-        let input = || json!({ "path": format!("{}/a.png", image.url()) });
-        let mut asking = session("", &["--trust", "supervised"]);
-        for (answer, want) in [(Some("no"), "denied_user"), (None, "approval_timeout")] {
-            let id = asking.start_call("view_image", input());
-            let question = asking.event(&id, LIMIT).unwrap();
-            assert_eq!((&question["event"], &question["tool"]), (&json!("approval"), &json!("view_image")));
-            if let Some(answer) = answer {
-                asking.send(&json!({ "id": id, "approve": answer }));
-            }
-            assert_eq!(asking.answer_within(&id, LIMIT).kind(), want);
-        }
-        assert_eq!(image.asked(), 0, "it was asked before the answer");
+/// An image of an address is decided on, asked about and recorded as the fetch that it is.
+fn an_image_of_an_address_needs_what_a_page_needs(place: Place) {
+    let world = World::new(place);
+    let image = Engine::serving(200, "image/png", png(1000));
+    let session = |rules: &str, words: &[&str]| {
+        let open = format!("[profile.local.web]\nprivate = [\"{}\"]\n", image.address);
+        set_policy(&world, &format!("timeout_s = 1\n{open}{rules}"));
+        let mut command = dressed(&world, world.lazaret("session"));
+        Session::start(command.args(["--profile", "local"]).args(words))
+    };
+    let input = || json!({ "path": format!("{}/a.png", image.url()) });
+    let mut asking = session("", &["--trust", "supervised"]);
+    for (answer, want) in [(Some("no"), "denied_user"), (None, "approval_timeout")] {
         let id = asking.start_call("view_image", input());
-        assert_eq!(asking.event(&id, LIMIT).unwrap()["approval"]["rule"], "trust:supervised");
-        asking.send(&json!({ "id": id, "approve": "once" }));
-        let answer = asking.answer_within(&id, LIMIT);
-        assert_eq!(answer.success(), format!("image/png, 1000 bytes: {}/a.png", image.url()));
-        assert_eq!(answer.result["image"]["mediaType"], "image/png");
-        assert_eq!(image.asked(), 1);
-        asking.close(LIMIT);
-        let records = audited(&world, "web_fetch");
-        let ends: Vec<_> = records.iter().map(|record| record["end"].as_str().unwrap_or("")).collect();
-        assert_eq!(ends, ["failed", "failed", "granted"]);
-        assert_eq!(answer.result["metadata"]["call"], records[2]["call"]);
-        // A rule for web_fetch, a scope without it, and one without the network.
-        let rule = "[[rule]]\ntool = \"web_fetch\"\naction = \"deny\"\nwhy = \"Not that.\"\nwhen = [{ param = \"url\", contains = \"a.png\" }]";
-        let mut ruled = session(rule, &["--trust", "autonomous"]);
-        let denied = ruled.call("view_image", input());
-        assert_eq!(denied.kind(), "denied_policy");
-        assert!(denied.result.to_string().contains("Not that."), "{}", denied.result);
-        ruled.call("view_image", json!({ "path": format!("{}/b", image.url()) })).success();
-        world.put("a.png", png(10));
-        let both = "  view_image: { allowed: true }\n  web_fetch: { allowed: true";
-        for (scope, shown) in [
-            ("  view_image: { allowed: true }\n".to_owned(), false),
-            (format!("{both}, network: false }}\n"), false),
-            ("  web_fetch: { allowed: true }\n".to_owned(), false),
-            (format!("{both} }}\n"), true),
-        ] {
-            let file = world.put("scope.yaml", format!("tool_permissions:\n{scope}"));
-            let mut scoped = session("", &["--scope", file.to_str().unwrap()]);
-            let before = image.asked();
-            let answer = scoped.call("view_image", input());
-            assert_eq!(
-                (answer.kind(), image.asked() - before),
-                if shown { ("", 1) } else { ("denied_policy", 0) },
-                "{scope}"
-            );
-            // A file has no part in that.
-            if scope.contains("view_image") {
-                scoped.call("view_image", json!({ "path": "a.png" })).success();
-            }
+        let question = asking.event(&id, LIMIT).unwrap();
+        assert_eq!((&question["event"], &question["tool"]), (&json!("approval"), &json!("view_image")));
+        if let Some(answer) = answer {
+            asking.send(&json!({ "id": id, "approve": answer }));
         }
-    });
+        assert_eq!(asking.answer_within(&id, LIMIT).kind(), want);
+    }
+    assert_eq!(image.asked(), 0, "it was asked before the answer");
+    let id = asking.start_call("view_image", input());
+    assert_eq!(asking.event(&id, LIMIT).unwrap()["approval"]["rule"], "trust:supervised");
+    asking.send(&json!({ "id": id, "approve": "once" }));
+    let answer = asking.answer_within(&id, LIMIT);
+    assert_eq!(answer.success(), format!("image/png, 1000 bytes: {}/a.png", image.url()));
+    assert_eq!(answer.result["image"]["mediaType"], "image/png");
+    assert_eq!(image.asked(), 1);
+    asking.close(LIMIT);
+    let records = audited(&world, "web_fetch");
+    let ends: Vec<_> = records.iter().map(|record| record["end"].as_str().unwrap_or("")).collect();
+    assert_eq!(ends, ["failed", "failed", "granted"]);
+    assert_eq!(answer.result["metadata"]["call"], records[2]["call"]);
+    // A rule for web_fetch, a scope without it, and one without the network.
+    let rule = "[[rule]]\ntool = \"web_fetch\"\naction = \"deny\"\nwhy = \"Not that.\"\nwhen = [{ param = \"url\", contains = \"a.png\" }]";
+    let mut ruled = session(rule, &["--trust", "autonomous"]);
+    let denied = ruled.call("view_image", input());
+    assert_eq!(denied.kind(), "denied_policy");
+    assert!(denied.result.to_string().contains("Not that."), "{}", denied.result);
+    ruled.call("view_image", json!({ "path": format!("{}/b", image.url()) })).success();
+    world.put("a.png", png(10));
+    let both = "  view_image: { allowed: true }\n  web_fetch: { allowed: true";
+    for (scope, rendered) in [
+        ("  view_image: { allowed: true }\n".to_owned(), false),
+        (format!("{both}, network: false }}\n"), false),
+        ("  web_fetch: { allowed: true }\n".to_owned(), false),
+        (format!("{both} }}\n"), true),
+    ] {
+        let file = world.put("scope.yaml", format!("tool_permissions:\n{scope}"));
+        let mut scoped = session("", &["--scope", file.to_str().unwrap()]);
+        let before = image.asked();
+        let answer = scoped.call("view_image", input());
+        assert_eq!(
+            (answer.kind(), image.asked() - before),
+            if rendered { ("", 1) } else { ("denied_policy", 0) },
+            "{scope}"
+        );
+        // A file has no part in that.
+        if scope.contains("view_image") {
+            scoped.call("view_image", json!({ "path": "a.png" })).success();
+        }
+    }
 }
 
-/// K22: what a page holds beyond what is shown is kept where `file_read` opens it.
-#[test]
-fn k22_a_long_page_is_kept_whole() {
-    matrix(|place| {
-        let world = World::new(place);
-        let body: String = (0..20_000).map(|line| format!("line {line} of a long page\n")).collect();
-        let page = Engine::serving(200, "text/plain", body.clone().into_bytes());
-        let open = format!("timeout_s = 1\n[profile.local.web]\nprivate = [\"{}\"]\n", page.address);
-        set_policy(&world, &open);
-        let mut session = Session::start(dressed(&world, world.lazaret("session")).args([
-            "--profile",
-            "local",
-            "--trust",
-            "autonomous",
-        ]));
-        let answer = session.call("web_fetch", json!({ "url": page.url() }));
-        let text = answer.success();
-        let spill = &answer.result["metadata"]["spill"];
-        let full = spill["path"].as_str().unwrap();
-        assert_eq!((&spill["bytes"], &spill["whole"]), (&json!(body.len()), &json!(true)));
-        let note = format!("[truncated: total={} shown=102400 strategy=head full={full}]", body.len());
-        assert!(text.ends_with(&format!("\n{note}")), "{}", &text[text.len() - 200..]);
-        assert!(full.starts_with(world.central.join("outputs").to_str().unwrap()), "{full}");
-        // All of it, and a part by its lines; a command finds it too.
-        let whole = session.call("file_read", json!({ "path": full }));
-        assert_eq!(whole.success(), body);
-        let part = session.call("file_read", json!({ "path": full, "offset": 15_001, "limit": 1 }));
-        assert_eq!(part.success().trim_end(), "line 15000 of a long page");
-        assert_eq!(session.bash(&format!("wc -c < {full}")).success().trim(), body.len().to_string());
-        // What is shown whole is not kept, and less is shown in a batch.
-        let short = session.call("web_fetch", json!({ "url": page.url(), "max_length": 1 << 20 }));
-        assert_eq!((short.success(), &short.result["metadata"]["spill"]), (body.as_str(), &Value::Null));
-        session.close(LIMIT);
-        let shown = run(world.program("lazaret").args(["audit", "show", "--json"]), LIMIT).success();
-        let records = shown.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        let kept: Vec<_> = records.filter(|record| record["kind"] == "kept").collect();
-        let [record] = &kept[..] else { panic!("one text was kept: {kept:?}") };
-        assert_eq!(
-            (&record["call"], &record["bytes"]),
-            (&answer.result["metadata"]["call"], &spill["bytes"])
-        );
-        let sum = run(world.host("sha256sum").arg(full), LIMIT).success();
-        assert_eq!(sum.split(' ').next(), record["sha256"].as_str());
-        assert!(full.ends_with(record["path"].as_str().unwrap().strip_prefix("central:").unwrap()));
-        // Where it cannot be kept, the note names no place, and nothing else is different.
-        std::fs::rename(world.central.join("outputs"), world.central.join("away")).unwrap();
-        world.write(&world.central.join("outputs"), "in the way");
-        let mut session = Session::start(dressed(&world, world.lazaret("session")).args([
-            "--profile",
-            "local",
-            "--trust",
-            "autonomous",
-        ]));
-        let answer = session.call("web_fetch", json!({ "url": page.url() }));
-        assert!(answer.success().ends_with(" shown=102400 strategy=head]"));
-        assert_eq!(answer.result["metadata"]["spill"], Value::Null);
-    });
+/// What a page holds beyond what is shown is kept where `file_read` opens it.
+fn a_long_page_is_kept_whole(place: Place) {
+    let world = World::new(place);
+    let body: String = (0..20_000).map(|line| format!("line {line} of a long page\n")).collect();
+    let page = Engine::serving(200, "text/plain", body.clone().into_bytes());
+    let open = format!("timeout_s = 1\n[profile.local.web]\nprivate = [\"{}\"]\n", page.address);
+    set_policy(&world, &open);
+    let mut session = Session::start(dressed(&world, world.lazaret("session")).args([
+        "--profile",
+        "local",
+        "--trust",
+        "autonomous",
+    ]));
+    let answer = session.call("web_fetch", json!({ "url": page.url() }));
+    let text = answer.success();
+    let spill = &answer.result["metadata"]["spill"];
+    let full = spill["path"].as_str().unwrap();
+    assert_eq!((&spill["bytes"], &spill["whole"]), (&json!(body.len()), &json!(true)));
+    let note = format!("[truncated: total={} shown=102400 strategy=head full={full}]", body.len());
+    assert!(text.ends_with(&format!("\n{note}")), "{}", &text[text.len() - 200..]);
+    assert!(full.starts_with(world.central.join("outputs").to_str().unwrap()), "{full}");
+    // All of it, and a part by its lines; a command finds it too.
+    let whole = session.call("file_read", json!({ "path": full }));
+    assert_eq!(whole.success(), body);
+    let part = session.call("file_read", json!({ "path": full, "offset": 15_001, "limit": 1 }));
+    assert_eq!(part.success().trim_end(), "line 15000 of a long page");
+    assert_eq!(session.bash(&format!("wc -c < {full}")).success().trim(), body.len().to_string());
+    // What is shown whole is not kept, and less is shown in a batch.
+    let short = session.call("web_fetch", json!({ "url": page.url(), "max_length": 1 << 20 }));
+    assert_eq!((short.success(), &short.result["metadata"]["spill"]), (body.as_str(), &Value::Null));
+    session.close(LIMIT);
+    let rendered = run(world.program("lazaret").args(["audit", "show", "--json"]), LIMIT).success();
+    let records = rendered.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let kept: Vec<_> = records.filter(|record| record["kind"] == "kept").collect();
+    let [record] = &kept[..] else { panic!("one text was kept: {kept:?}") };
+    assert_eq!((&record["call"], &record["bytes"]), (&answer.result["metadata"]["call"], &spill["bytes"]));
+    let sum = run(world.host("sha256sum").arg(full), LIMIT).success();
+    assert_eq!(sum.split(' ').next(), record["sha256"].as_str());
+    assert!(full.ends_with(record["path"].as_str().unwrap().strip_prefix("central:").unwrap()));
+    // Where it cannot be kept, the note names no place, and nothing else is different.
+    std::fs::rename(world.central.join("outputs"), world.central.join("away")).unwrap();
+    world.write(&world.central.join("outputs"), "in the way");
+    let mut session = Session::start(dressed(&world, world.lazaret("session")).args([
+        "--profile",
+        "local",
+        "--trust",
+        "autonomous",
+    ]));
+    let answer = session.call("web_fetch", json!({ "url": page.url() }));
+    assert!(answer.success().ends_with(" shown=102400 strategy=head]"));
+    assert_eq!(answer.result["metadata"]["spill"], Value::Null);
 }
 
 /// What a page has of a secret that is known comes into no file, and a batch keeps what it does not show.
-#[test]
-fn k22_what_is_kept_has_no_known_secret() {
+fn what_is_kept_has_no_known_secret(place: Place) {
     const SECRET: &str = "hunter2-hunter2-hunter2";
-    matrix(|place| {
-        let world = World::new(place);
-        let body = format!("{}\n{SECRET}\n{}", "x".repeat(3000), "y".repeat(3000));
-        let page = Engine::serving(200, "text/plain", body.into_bytes());
-        let open = format!("timeout_s = 1\n[profile.local.web]\nprivate = [\"{}\"]\n", page.address);
-        set_policy(&world, &open);
-        let mut command = dressed(&world, world.lazaret("session"));
-        command.args(["--profile", "local", "--trust", "autonomous", "--model-profile", "compact"]);
-        let mut session = Session::start(command.env("PAGE_API_KEY", SECRET));
-        let input = json!({ "url": page.url() });
-        let part = json!({ "tool_name": "fetch_url", "parameters": input });
-        session.call("batch", json!({ "invocations": [part, part] })).success();
-        let answer = session.call("web_fetch", input);
-        let kept: Vec<_> = std::fs::read_dir(world.central.join("outputs")).unwrap().flatten().collect();
-        assert_eq!(kept.len(), 3);
-        for file in kept {
-            let text = std::fs::read_to_string(file.path()).unwrap();
-            let want = format!("{}\n[redacted:PAGE_API_KEY]\n{}", "x".repeat(3000), "y".repeat(3000));
-            assert_eq!(text, want);
-        }
-        let full = answer.result["metadata"]["spill"]["path"].as_str().unwrap();
-        assert!(session.bash(&format!("cat {full}")).success().contains("[redacted:PAGE_API_KEY]"));
-    });
+    let world = World::new(place);
+    let body = format!("{}\n{SECRET}\n{}", "x".repeat(3000), "y".repeat(3000));
+    let page = Engine::serving(200, "text/plain", body.into_bytes());
+    let open = format!("timeout_s = 1\n[profile.local.web]\nprivate = [\"{}\"]\n", page.address);
+    set_policy(&world, &open);
+    let mut command = dressed(&world, world.lazaret("session"));
+    command.args(["--profile", "local", "--trust", "autonomous", "--model-profile", "compact"]);
+    let mut session = Session::start(command.env("PAGE_API_KEY", SECRET));
+    let input = json!({ "url": page.url() });
+    let part = json!({ "tool_name": "fetch_url", "parameters": input });
+    session.call("batch", json!({ "invocations": [part, part] })).success();
+    let answer = session.call("web_fetch", input);
+    let kept: Vec<_> = std::fs::read_dir(world.central.join("outputs")).unwrap().flatten().collect();
+    assert_eq!(kept.len(), 3);
+    for file in kept {
+        let text = std::fs::read_to_string(file.path()).unwrap();
+        let want = format!("{}\n[redacted:PAGE_API_KEY]\n{}", "x".repeat(3000), "y".repeat(3000));
+        assert_eq!(text, want);
+    }
+    let full = answer.result["metadata"]["spill"]["path"].as_str().unwrap();
+    assert!(session.bash(&format!("cat {full}")).success().contains("[redacted:PAGE_API_KEY]"));
 }

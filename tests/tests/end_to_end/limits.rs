@@ -1,8 +1,15 @@
 //! The limits that a policy sets: each is met, has its name in the result, and the session goes on.
 
-use crate::LIMIT;
-use lazaret_tests::{World, matrix, run};
+use lazaret_tests::{LIMIT, Place, Test, World, in_each_place, run};
 use serde_json::Value;
+
+pub fn tests() -> Vec<Test> {
+    in_each_place![
+        a_limit_ends_the_call_by_its_name,
+        a_share_of_the_machine_ends_the_call_by_its_name,
+        signals_that_we_ignore_a_program_hears
+    ]
+}
 
 const POLICY: &str = r#"
 version = 1
@@ -13,59 +20,94 @@ output = "1 MiB"
 file_size = "8 MiB"
 written = "64 MiB"
 open_files = 256
+cpu_s = 2
+[profile.disk_share.limits]
+disk_share = 1
+[profile.memory_share.limits]
+memory_share = 1
 "#;
 
 /// What goes beyond each limit, if nothing holds it: bounded, and it ends by itself.
-const ATTACKS: [(&str, &str); 5] = [
+const ATTACKS: [(&str, &str); 7] = [
     ("output", "head -c 20000000 /dev/zero | tr '\\0' x; sleep 3"),
     ("file_size", "exec head -c 20000000 /dev/zero > big"),
     ("written", "for i in $(seq 40); do head -c 4000000 /dev/zero > part; done; sleep 3"),
     ("memory", "python3 -c 'import time; b = [bytearray(60 << 20) for _ in range(8)]; time.sleep(3)'"),
+    ("memory", SHARED),
+    ("cpu_s", "timeout 20 bash -c 'while :; do :; done'; exit $?"),
     ("processes", "for i in $(seq 200); do sleep 3 & done; wait"),
 ];
 
+/// Memory that is no process's own: 480 MiB and 2 percent of the machine's, whichever is more.
+const SHARED: &str = "python3 -c '
+import mmap, os, time
+length = max(480 << 20, os.sysconf(\"SC_PHYS_PAGES\") * 4096 // 50)
+shared = mmap.mmap(-1, length)
+for at in range(0, length, 4096): shared[at] = 1
+time.sleep(3)'";
+/// Space that nothing is written to: 3 percent of what is free.
+const ALLOCATED: &str = "python3 -c '
+import os, time
+stat = os.statvfs(\".\")
+file = os.open(\"allocated\", os.O_RDWR | os.O_CREAT)
+os.unlink(\"allocated\")
+os.posix_fallocate(file, 0, stat.f_bavail * stat.f_frsize // 33)
+time.sleep(3)'";
+
+/// What takes a share of the machine in ways that no process's own figures show, works without the limit, and is ended with it.
+fn a_share_of_the_machine_ends_the_call_by_its_name(place: Place) {
+    let world = World::new(place);
+    world.make_folder(&world.home.join("settings/lazaret"));
+    world.write(&world.home.join("settings/lazaret/policy.toml"), POLICY);
+    for (limit, attack) in [("memory_share", SHARED), ("disk_share", ALLOCATED)] {
+        run(&mut world.lazaret_run(&["bash", "-c", attack]), LIMIT).success();
+        let finished = run(&mut under(limit, &world, attack), LIMIT);
+        let result: Value = serde_json::from_str(&finished.text()).unwrap();
+        assert_eq!(result["error"]["kind"], "resource_limit", "{limit}: {result}");
+        assert!(result["error"]["message"].as_str().unwrap().contains(limit), "{limit}: {result}");
+    }
+}
+
 fn tight(world: &World, script: &str) -> std::process::Command {
+    under("tight", world, script)
+}
+
+fn under(profile: &str, world: &World, script: &str) -> std::process::Command {
     let mut command = world.lazaret("run");
     command.env("XDG_CONFIG_HOME", world.home.join("settings"));
-    command.args(["--profile", "tight", "--json", "--", "bash", "-c", script]);
+    command.args(["--profile", profile, "--json", "--", "bash", "-c", script]);
     command
 }
 
-#[test]
-fn a_limit_ends_the_call_by_its_name() {
-    matrix(|place| {
-        let world = World::new(place);
-        world.make_folder(&world.home.join("settings/lazaret"));
-        world.write(&world.home.join("settings/lazaret/policy.toml"), POLICY);
-        for (limit, attack) in ATTACKS {
-            let finished = run(&mut tight(&world, attack), LIMIT);
-            let result: Value = serde_json::from_str(&finished.text()).unwrap();
-            // The kernel holds memory and processes for each process too, and then the program fails by itself.
-            let held = ["memory", "processes"].contains(&limit) && result["error"]["kind"] == "exit_nonzero"
-                || result["result"].as_str().unwrap_or_default().contains("Resource temporarily unavailable");
-            let message = result["error"]["message"].as_str().unwrap_or_default();
-            assert!(held || message.contains(limit), "{limit}: {result}");
-            assert!(held || result["error"]["kind"] == "resource_limit", "{limit}: {result}");
-        }
-        // The control: what stays within them works.
-        run(&mut tight(&world, "head -c 1000000 /dev/zero > small"), LIMIT).success();
-    });
+fn a_limit_ends_the_call_by_its_name(place: Place) {
+    let world = World::new(place);
+    world.make_folder(&world.home.join("settings/lazaret"));
+    world.write(&world.home.join("settings/lazaret/policy.toml"), POLICY);
+    for (limit, attack) in ATTACKS {
+        let finished = run(&mut tight(&world, attack), LIMIT);
+        let result: Value = serde_json::from_str(&finished.text()).unwrap();
+        // The kernel holds memory and processes for each process too, and then the program fails by itself.
+        let held = ["memory", "processes"].contains(&limit) && result["error"]["kind"] == "exit_nonzero"
+            || result["result"].as_str().unwrap_or_default().contains("Resource temporarily unavailable");
+        let message = result["error"]["message"].as_str().unwrap_or_default();
+        assert!(held || message.contains(limit), "{limit}: {result}");
+        assert!(held || result["error"]["kind"] == "resource_limit", "{limit}: {result}");
+    }
+    // The control: what stays within them works.
+    run(&mut tight(&world, "head -c 1000000 /dev/zero > small"), LIMIT).success();
 }
 
 /// Who starts us may ignore signals, as Python does the one of the file size: a program hears them all the same.
-#[test]
-fn signals_that_we_ignore_a_program_hears() {
+fn signals_that_we_ignore_a_program_hears(place: Place) {
     const LOOK: [&str; 3] = ["grep", "SigIgn", "/proc/self/status"];
     let deaf = "trap '' XFSZ XCPU USR1 ALRM TSTP PIPE TERM; exec \"$@\"";
     let none = "SigIgn:\t0000000000000000";
-    matrix(|place| {
-        let world = World::new(place);
-        let control = run(world.host("bash").args(["-c", deaf, "bash"]).args(LOOK), LIMIT).success();
-        assert_ne!(control.trim(), none);
-        let inside = world.lazaret_run(&LOOK);
-        let mut command = world.host("bash");
-        command.args(["-c", deaf, "bash"]).arg(inside.get_program()).args(inside.get_args());
-        let text = run(&mut command, LIMIT).success();
-        assert_eq!(text.trim(), none);
-    });
+    let world = World::new(place);
+    let control = run(world.host("bash").args(["-c", deaf, "bash"]).args(LOOK), LIMIT).success();
+    assert_ne!(control.trim(), none);
+    let inside = world.lazaret_run(&LOOK);
+    let mut command = world.host("bash");
+    command.args(["-c", deaf, "bash"]).arg(inside.get_program()).args(inside.get_args());
+    let text = run(&mut command, LIMIT).success();
+    assert_eq!(text.trim(), none);
 }

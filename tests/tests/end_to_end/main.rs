@@ -10,10 +10,28 @@ mod protected;
 mod secrets;
 mod limits;
 mod projects;
+mod machines;
 mod git;
+mod repositories;
 mod interactive;
 
-use std::time::Duration;
-
-/// Longer than anything here takes.
-const LIMIT: Duration = Duration::from_secs(60);
+fn main() -> std::process::ExitCode {
+    lazaret_tests::suite::main(
+        [
+            bash::tests(),
+            command_line::tests(),
+            files::tests(),
+            undo::tests(),
+            background::tests(),
+            protected::tests(),
+            secrets::tests(),
+            limits::tests(),
+            projects::tests(),
+            machines::tests(),
+            git::tests(),
+            repositories::tests(),
+            interactive::tests(),
+        ]
+        .concat(),
+    )
+}

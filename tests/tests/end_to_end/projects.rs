@@ -1,12 +1,27 @@
 //! Criterion 2 of the main job: ordinary projects work in a cell.
 
-use crate::LIMIT;
-use lazaret_tests::{Finished, Place, User, World, matrix, programs, run};
+use lazaret_tests::{Finished, LIMIT, Place, Session, Test, User, World, in_each_place, once, programs, run};
 use serde_json::json;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
+
+pub fn tests() -> Vec<Test> {
+    [
+        in_each_place![
+            caches_live_on_with_their_project,
+            git_status_and_commit_work,
+            make_builds_a_c_project_with_two_jobs,
+            python_tests_pass,
+            npm_tests_pass,
+            a_project_chooses_its_profile_where_the_user_says_so,
+            a_project_gains_no_profile_that_is_not_meant_for_it
+        ],
+        once![work_goes_on_with_an_older_landlock, this_workspace_is_tested_with_the_rust_profile],
+    ]
+    .concat()
+}
 
 /// Runs a script of the host in the world, which must go well.
 fn on_host(world: &World, script: &str) -> Finished {
@@ -15,32 +30,27 @@ fn on_host(world: &World, script: &str) -> Finished {
     finished
 }
 
-#[test]
-fn git_status_and_commit_work() {
-    matrix(|place| {
-        let world = World::new(place);
-        world.put("file", "one\n");
-        world.put(".gitignore", ".env\n");
-        world.put(".env", "KEY=1\n");
-        let identify = "git config user.name T; git config user.email t@t.invalid";
-        on_host(&world, &format!("git init -q -b main; {identify}; git add -A; git commit -qm first"));
-        let status =
-            run(&mut world.cell("echo two >> file; echo new > other; git status --porcelain"), LIMIT);
-        assert_eq!(status.success(), " M file\n?? other\n");
-        let script = "git add -A && git commit -qm second && git log --format=%s && git branch side && \
+fn git_status_and_commit_work(place: Place) {
+    let world = World::new(place);
+    world.put("file", "one\n");
+    world.put(".gitignore", ".env\n");
+    world.put(".env", "KEY=1\n");
+    let identify = "git config user.name T; git config user.email t@t.invalid";
+    on_host(&world, &format!("git init -q -b main; {identify}; git add -A; git commit -qm first"));
+    let status = run(&mut world.cell("echo two >> file; echo new > other; git status --porcelain"), LIMIT);
+    assert_eq!(status.success(), " M file\n?? other\n");
+    let script = "git add -A && git commit -qm second && git log --format=%s && git branch side && \
                       git checkout -q side && echo three >> file && git commit -qam third && git checkout -q main && \
                       git merge -q side && git stash list && git gc -q && git fsck";
-        let finished = run(&mut world.cell(script), LIMIT);
-        assert!(finished.success().starts_with("second\nfirst\n"), "{}", finished.text());
-        let log = on_host(&world, "git status --porcelain; git log --format=%s main");
-        assert_eq!(log.text(), "third\nsecond\nfirst\n", "seen from outside");
-        let litter = on_host(&world, "git status --porcelain --ignored; ls -A").text();
-        assert_eq!(litter, "!! .env\n.env\n.git\n.gitignore\nfile\nother\n", "left in the project");
-    });
+    let finished = run(&mut world.cell(script), LIMIT);
+    assert!(finished.success().starts_with("second\nfirst\n"), "{}", finished.text());
+    let log = on_host(&world, "git status --porcelain; git log --format=%s main");
+    assert_eq!(log.text(), "third\nsecond\nfirst\n", "seen from outside");
+    let leftovers = on_host(&world, "git status --porcelain --ignored; ls -A").text();
+    assert_eq!(leftovers, "!! .env\n.env\n.git\n.gitignore\nfile\nother\n", "left in the project");
 }
 
 /// Ordinary work does not need a new Landlock.
-#[test]
 fn work_goes_on_with_an_older_landlock() {
     for place in Place::all().into_iter().filter(|place| place.user == User::Ordinary) {
         for abi in 1..=6 {
@@ -60,61 +70,50 @@ fn work_goes_on_with_an_older_landlock() {
     }
 }
 
-#[test]
-fn make_builds_a_c_project_with_two_jobs() {
-    matrix(|place| {
-        let world = World::new(place);
-        let rules =
-            "all: prog\n\t./prog\nprog: a.o b.o\n\t$(CC) -o $@ $^\n%.o: %.c\n\t$(CC) -O1 -c -o $@ $<\n";
-        world.put("Makefile", rules);
-        world.put(
-            "a.c",
-            "#include <stdio.h>\nint b(void);\nint main(void){printf(\"b is %d\\n\", b());return 0;}\n",
-        );
-        world.put("b.c", "int b(void){return 42;}\n");
-        let finished = run(&mut world.lazaret_run(&["make", "-j2"]), LIMIT);
-        assert!(finished.success().contains("b is 42"), "{}", finished.text());
-    });
+fn make_builds_a_c_project_with_two_jobs(place: Place) {
+    let world = World::new(place);
+    let rules = "all: prog\n\t./prog\nprog: a.o b.o\n\t$(CC) -o $@ $^\n%.o: %.c\n\t$(CC) -O1 -c -o $@ $<\n";
+    world.put("Makefile", rules);
+    world.put(
+        "a.c",
+        "#include <stdio.h>\nint b(void);\nint main(void){printf(\"b is %d\\n\", b());return 0;}\n",
+    );
+    world.put("b.c", "int b(void){return 42;}\n");
+    let finished = run(&mut world.lazaret_run(&["make", "-j2"]), LIMIT);
+    assert!(finished.success().contains("b is 42"), "{}", finished.text());
 }
 
-#[test]
-fn python_tests_pass() {
-    matrix(|place| {
-        let world = World::new(place);
-        let test = "import subprocess, tempfile, threading, unittest\n\
+fn python_tests_pass(place: Place) {
+    let world = World::new(place);
+    let test = "import subprocess, tempfile, threading, unittest\n\
                     class T(unittest.TestCase):\n    \
                     def test_child(self): self.assertEqual(subprocess.check_output(['echo', 'x']), b'x\\n')\n    \
                     def test_file(self):\n        with tempfile.NamedTemporaryFile() as f: f.write(b'x')\n    \
                     def test_thread(self):\n        t = threading.Thread(target=print); t.start(); t.join()\n";
-        world.put("test_it.py", test);
-        let finished = run(&mut world.lazaret_run(&["/usr/bin/python3", "-m", "unittest", "-v"]), LIMIT);
-        finished.success();
-        assert!(
-            finished.errors().contains("Ran 3 tests") && finished.errors().contains("OK"),
-            "{}",
-            finished.errors()
-        );
-    });
+    world.put("test_it.py", test);
+    let finished = run(&mut world.lazaret_run(&["/usr/bin/python3", "-m", "unittest", "-v"]), LIMIT);
+    finished.success();
+    assert!(
+        finished.errors().contains("Ran 3 tests") && finished.errors().contains("OK"),
+        "{}",
+        finished.errors()
+    );
 }
 
-#[test]
-fn npm_tests_pass() {
-    matrix(|place| {
-        let world = World::new(place);
-        world.put("package.json", r#"{"name":"p","version":"1.0.0","scripts":{"test":"node test.js"}}"#);
-        let test = "const cp=require('child_process'),fs=require('fs'),assert=require('assert');\
+fn npm_tests_pass(place: Place) {
+    let world = World::new(place);
+    world.put("package.json", r#"{"name":"p","version":"1.0.0","scripts":{"test":"node test.js"}}"#);
+    let test = "const cp=require('child_process'),fs=require('fs'),assert=require('assert');\
                     assert.equal(cp.execSync('echo x').toString(),'x\\n');fs.writeFileSync('out','y');\
                     setTimeout(()=>console.log('tests passed'),50)";
-        world.put("test.js", test);
-        let finished = run(&mut world.lazaret_run(&["npm", "test"]), LIMIT);
-        assert!(finished.success().contains("tests passed"), "{}{}", finished.text(), finished.errors());
-        assert_eq!(world.get("out"), b"y");
-    });
+    world.put("test.js", test);
+    let finished = run(&mut world.lazaret_run(&["npm", "test"]), LIMIT);
+    assert!(finished.success().contains("tests passed"), "{}{}", finished.text(), finished.errors());
+    assert_eq!(world.get("out"), b"y");
 }
 
 /// This workspace itself. Needs a toolchain that the place's user can read; where the ordinary user has none, only the
-/// current user's is used, and that is said.
-#[test]
+/// current user's is used, with a message.
 fn this_workspace_is_tested_with_the_rust_profile() {
     let mut ran = 0;
     for place in Place::all() {
@@ -166,4 +165,113 @@ fn copy(from: &Path, to: &Path, world: &World) {
             world.write(&to.join(name), fs::read(path).unwrap());
         }
     }
+}
+
+fn caches_live_on_with_their_project(place: Place) {
+    let (world, other) = (World::new(place), World::new(place));
+    let fill =
+        "for d in \"$GOCACHE\" \"$CCACHE_DIR\" \"$PIP_CACHE_DIR\" \"$npm_config_cache\" \"$CARGO_HOME\"; do
+        mkdir -p \"$d\" && echo warm > \"$d/x\" && echo \"$d\"; done";
+    let named = run(&mut world.cell(fill), LIMIT).success();
+    let caches = world.central.join("caches");
+    assert_eq!(named.lines().count(), 5, "{named}");
+    assert!(named.lines().all(|line| std::path::Path::new(line).starts_with(&caches)), "{named}");
+    assert_eq!(run(&mut world.cell("cat \"$GOCACHE/x\" \"$CARGO_HOME/x\""), LIMIT).success(), "warm\nwarm\n");
+    let elsewhere = format!("test ! -e \"$GOCACHE/x\" && ! cat {}/go-build/x", caches.display());
+    run(&mut other.cell(&elsewhere), LIMIT).success();
+    let policy = "version = 1\n[profile.own.environment]\nset = { GOCACHE = '/tmp/mine' }\n[profile.still]\ncentral = 'read'\n";
+    world.write(&world.home.join("settings/lazaret/policy.toml"), policy);
+    for (profile, want) in [("own", "/tmp/mine"), ("still", "")] {
+        let mut command = world.lazaret("run");
+        command.args(["--profile", profile, "--", "bash", "-c", "echo $GOCACHE"]);
+        let printed = run(command.env("XDG_CONFIG_HOME", world.home.join("settings")), LIMIT);
+        assert_eq!(printed.success().trim(), want, "{profile}");
+    }
+}
+
+/// `subcommand` with this policy of the user's.
+fn with_policy(world: &World, policy: &str, subcommand: &str) -> Command {
+    let settings = world.home.join("settings");
+    world.write(&settings.join("lazaret/policy.toml"), format!("version = 1\n{policy}"));
+    let mut command = world.lazaret(subcommand);
+    // `~` is the account's own home.
+    command.env("XDG_CONFIG_HOME", settings).env("CARGO_HOME", world.home.join(".cargo"));
+    command
+}
+
+/// What a cell with this policy reads of `file`, and what Lazaret says of its choice.
+fn read_with(world: &World, policy: &str, options: &[&str], file: &Path) -> (bool, String) {
+    let mut command = with_policy(world, policy, "run");
+    let finished = run(command.args(options).args(["-v", "--", "cat"]).arg(file), LIMIT);
+    let chosen = finished
+        .errors()
+        .lines()
+        .filter(|line| line.contains("the profile is"))
+        .collect::<Vec<_>>()
+        .join("\n");
+    (finished.text() == "crate", chosen)
+}
+
+fn a_project_chooses_its_profile_where_the_user_says_so(place: Place) {
+    let world = World::new(place);
+    let fetched = world.home.join(".cargo/registry/src/lib.rs");
+    world.write(&fetched, "crate");
+    let read = |policy: &str, options: &[&str]| read_with(&world, policy, options, &fetched);
+    let auto = "profile = 'auto'";
+    assert_eq!(
+        read(auto, &[]),
+        (
+            false,
+            "lazaret: the profile is default (auto: no file in the project's root chooses another)".into()
+        )
+    );
+    for name in ["Cargo.toml", "package.json"] {
+        world.put(name, "");
+    }
+    let found = "lazaret: the profile is rust (auto: the project has Cargo.toml); node would fit too: \
+                 name it with --profile, or one of your own that extends several";
+    assert_eq!(read(auto, &[]), (true, found.into()));
+    assert_eq!(read("", &["--profile", "auto"]), (true, found.into()));
+    for (policy, options) in [("", &[][..]), ("", &["--profile", "node"]), (auto, &["--profile", "default"])]
+    {
+        assert_eq!(read(policy, options), (false, String::new()), "{policy} {options:?}");
+    }
+    let session = Session::start(&mut with_policy(&world, auto, "session"));
+    let chosen = ["profile", "profileBy", "profileOthers"].map(|field| session.ready[field].clone());
+    assert_eq!(json!(chosen), json!(["rust", ["Cargo.toml"], ["node"]]));
+}
+
+/// A repository may have files of any name and kind, and a command may make them while a session is open.
+fn a_project_gains_no_profile_that_is_not_meant_for_it(place: Place) {
+    let world = World::new(place);
+    let secret = world.outside.join("notes");
+    world.write(&secret, "crate");
+    let own = format!(
+        "default_profile = 'auto'\n[profile.private]\ngrants = [{{ path = '{}' }}]\n",
+        secret.display()
+    );
+    let read = |policy: &str| read_with(&world, policy, &[], &secret).0;
+    for name in [
+        "private",
+        "private.toml",
+        "auto",
+        ".lazaret",
+        "policy.toml",
+        "lazaret/policy.toml",
+        "profile",
+        "sub/meant.toml",
+    ] {
+        world.put(name, "version = 1\nprofile = 'private'\n");
+    }
+    std::os::unix::fs::symlink("private.toml", world.project.join("meant.toml")).unwrap();
+    assert!(!read(&own));
+    let meant = format!("{own}[[auto]]\nfiles = ['meant.toml']\nprofile = 'private'\n");
+    assert!(!read(&meant), "a link is no file of the project's");
+    let mut session = Session::start(&mut with_policy(&world, &meant, "session"));
+    let show = format!("rm meant.toml; echo x > meant.toml; cat {}", secret.display());
+    for _ in 0..2 {
+        let answer = session.call("bash", json!({"command": show}));
+        assert!(!answer.result.to_string().contains("crate"), "{}", answer.result);
+    }
+    assert!(read(&meant), "control: the user has meant it for projects that have this file");
 }

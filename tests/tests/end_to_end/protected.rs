@@ -1,9 +1,12 @@
 //! Protected names: `.env` and its kind, for file tools in both tiers and for the shell where the tier can.
 
-use crate::LIMIT;
 use broker_protocol::Tier;
-use lazaret_tests::{Session, World, matrix, run};
+use lazaret_tests::{LIMIT, Place, Session, Test, World, in_each_place, run};
 use serde_json::json;
+
+pub fn tests() -> Vec<Test> {
+    in_each_place![file_tools_neither_read_nor_change_them, the_shell_neither_reads_nor_changes_them]
+}
 
 const NAMES: [&str; 3] = [".env", "sub/.env", ".env.local"];
 
@@ -24,63 +27,53 @@ fn assert_untouched(world: &World, after: &str) {
     }
 }
 
-#[test]
-fn file_tools_neither_read_nor_change_them() {
-    matrix(|place| {
-        let world = world_with_secrets(place);
-        let mut session = Session::open(&world);
-        for name in NAMES {
-            let calls = [
-                ("file_read", json!({"path": name})),
-                ("file_write", json!({"path": name, "content": "x"})),
-                ("file_edit", json!({"path": name, "edits": [{"old": "API", "new": "x"}]})),
-                ("grep", json!({"pattern": "API_KEY", "path": name})),
-            ];
-            for (tool, input) in calls {
-                let answer = session.call(tool, input);
-                assert!(
-                    !answer.result.to_string().contains(&world.canary),
-                    "{tool} {name}: {}",
-                    answer.result
-                );
-                let refused = matches!(answer.kind(), "violation" | "denied_policy") || tool == "grep";
-                assert!(refused, "{tool} {name}: {}", answer.result);
-            }
+fn file_tools_neither_read_nor_change_them(place: Place) {
+    let world = world_with_secrets(place);
+    let mut session = Session::open(&world);
+    for name in NAMES {
+        let calls = [
+            ("file_read", json!({"path": name})),
+            ("file_write", json!({"path": name, "content": "x"})),
+            ("file_edit", json!({"path": name, "edits": [{"old": "API", "new": "x"}]})),
+            ("grep", json!({"pattern": "API_KEY", "path": name})),
+        ];
+        for (tool, input) in calls {
+            let answer = session.call(tool, input);
+            assert!(!answer.result.to_string().contains(&world.canary), "{tool} {name}: {}", answer.result);
+            let refused = matches!(answer.kind(), "violation" | "denied_policy") || tool == "grep";
+            assert!(refused, "{tool} {name}: {}", answer.result);
         }
-        let everywhere = session.call("grep", json!({"pattern": "API_KEY", "ignored": true}));
-        assert!(!everywhere.result.to_string().contains(&world.canary), "{}", everywhere.result);
-        let upper = session.call("file_write", json!({"path": ".ENV", "content": "x"}));
-        assert!(!upper.ok(), "another case is the same name to many programs: {}", upper.result);
-        session.call("file_read", json!({"path": "sub/code.py"})).success();
-        assert_untouched(&world, "the file tools");
-    });
+    }
+    let everywhere = session.call("grep", json!({"pattern": "API_KEY", "ignored": true}));
+    assert!(!everywhere.result.to_string().contains(&world.canary), "{}", everywhere.result);
+    let upper = session.call("file_write", json!({"path": ".ENV", "content": "x"}));
+    assert!(!upper.ok(), "another case is the same name to many programs: {}", upper.result);
+    session.call("file_read", json!({"path": "sub/code.py"})).success();
+    assert_untouched(&world, "the file tools");
 }
 
-#[test]
-fn the_shell_neither_reads_nor_changes_them() {
-    matrix(|place| {
-        if place.tier == Tier::Flat {
-            return; // Said in SECURITY: names inside a zone are held by mounts.
-        }
-        let world = world_with_secrets(place);
-        for script in [
-            "cat .env sub/.env .env.local",
-            "echo x > .env; echo x >> sub/.env",
-            "rm -f .env sub/.env; rm -rf sub",
-            "mv .env x; cat x; mv sub other; cat other/.env",
-            "ln .env hard; cat hard; ln -s .env soft; cat soft",
-            "echo y > new; mv -f new .env",
-            "chmod 666 .env; cat .env",
-            "cp -r . /tmp/copy; cat /tmp/copy/.env",
-            "python3 -c \"import os; os.rename('.env','x'); print(open('x').read())\"",
-            "tar c . | strings",
-        ] {
-            let finished = run(&mut world.cell(script), LIMIT);
-            let mut session = Session::open(&world);
-            let answer = session.bash(script);
-            let text = format!("{}{}{}", finished.text(), finished.errors(), answer.result);
-            assert!(!text.contains(&world.canary), "{script}: {text}");
-            assert_untouched(&world, script);
-        }
-    });
+fn the_shell_neither_reads_nor_changes_them(place: Place) {
+    if place.tier == Tier::Flat {
+        return; // Said in SECURITY: names inside a zone are held by mounts.
+    }
+    let world = world_with_secrets(place);
+    for script in [
+        "cat .env sub/.env .env.local",
+        "echo x > .env; echo x >> sub/.env",
+        "rm -f .env sub/.env; rm -rf sub",
+        "mv .env x; cat x; mv sub other; cat other/.env",
+        "ln .env hard; cat hard; ln -s .env soft; cat soft",
+        "echo y > new; mv -f new .env",
+        "chmod 666 .env; cat .env",
+        "cp -r . /tmp/copy; cat /tmp/copy/.env",
+        "python3 -c \"import os; os.rename('.env','x'); print(open('x').read())\"",
+        "tar c . | strings",
+    ] {
+        let finished = run(&mut world.cell(script), LIMIT);
+        let mut session = Session::open(&world);
+        let answer = session.bash(script);
+        let text = format!("{}{}{}", finished.text(), finished.errors(), answer.result);
+        assert!(!text.contains(&world.canary), "{script}: {text}");
+        assert_untouched(&world, script);
+    }
 }

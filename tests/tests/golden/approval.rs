@@ -11,7 +11,7 @@ pub fn challenge(channel: Channel) -> Challenge {
         risk: Risk::High,
         expires_s: 30,
         channel,
-        only: false,
+        covers: Coverage::Rule,
     }
 }
 
@@ -19,10 +19,11 @@ pub fn grant(extent: Extent) -> Grant {
     Grant { call: 7, digest: Digest([0xd1; 32]), nonce: Nonce([0x0e; 16]), extent }
 }
 
-fn standing() -> Vec<Standing> {
-    let one = Standing { grant: 1, rule: "trust:guided".into(), tool: "bash".into(), calls: 3, only: None };
+fn standing() -> Vec<SessionGrant> {
+    let one =
+        SessionGrant { grant: 1, rule: "trust:guided".into(), tool: "bash".into(), calls: 3, only: None };
     let other =
-        Standing { grant: 2, rule: "rule:user:2".into(), only: Some(Digest([0xd1; 32])), ..one.clone() };
+        SessionGrant { grant: 2, rule: "rule:user:2".into(), only: Some(Digest([0xd1; 32])), ..one.clone() };
     vec![one, other]
 }
 
@@ -37,9 +38,13 @@ pub fn to_broker() -> Vec<(&'static str, ToBroker)> {
 }
 
 pub fn from_broker() -> Vec<(&'static str, FromBroker)> {
+    let asked =
+        |covers| FromBroker::Asked { call: 7, challenge: Challenge { covers, ..challenge(Channel::Relay) } };
     let ungranted = |fault| FromBroker::Ungranted(Ungranted { call: 7, fault, violations: 2 });
     vec![
         ("asked", FromBroker::Asked { call: 7, challenge: challenge(Channel::Relay) }),
+        ("asked, a grant for the call", asked(Coverage::Call)),
+        ("asked, a grant for once", asked(Coverage::Once)),
         ("ungranted, not waiting", ungranted(GrantFault::NotWaiting)),
         ("ungranted, other call", ungranted(GrantFault::OtherCall)),
         ("ungranted, other question", ungranted(GrantFault::OtherQuestion)),
@@ -72,7 +77,11 @@ pub fn from_approver() -> Vec<(&'static str, FromApprover)> {
 
 pub fn to_approver(opened: Opened) -> Vec<(&'static str, ToApprover)> {
     let ended = |decision| ToApprover::Ended { call: 7, decision };
-    let request = Request::FileRead(FileRead { path: super::zone("a"), offset: None, limit: None });
+    let request = Request::FileRead(FileRead {
+        path: ZonePath::new(Zone::Project, "a").unwrap(),
+        offset: None,
+        limit: None,
+    });
     let ungranted = Ungranted { call: 7, fault: GrantFault::NotWaiting, violations: 0 };
     let asked = ToApprover::Asked { call: 7, challenge: challenge(Channel::Separate), tool: "bash".into() };
     let examples = vec![
@@ -89,7 +98,7 @@ pub fn to_approver(opened: Opened) -> Vec<(&'static str, ToApprover)> {
         ("ended, cancelled", ended(Decision::Cancelled)),
         ("ungranted", ToApprover::Ungranted(ungranted)),
         ("grants", ToApprover::Grants(standing())),
-        ("fault", ToApprover::Fault(super::failed())),
+        ("fault", ToApprover::Fault(Failed { kind: ErrorKind::Protocol, message: "m".into() })),
     ];
     // As above.
     examples.iter().for_each(|(_, message)| match message {

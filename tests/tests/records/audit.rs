@@ -1,109 +1,118 @@
-//! The audit says what happened before anybody is told, where no cell can reach it, and nothing runs without it.
+//! The audit records a call before its answer, where no cell can reach it, and nothing runs without it.
 
-use crate::{LIMIT, audit_of, of_kind, records, verify, whole};
+use crate::written::{audit_of, of_kind, records, verify, whole};
 use broker_protocol::{ErrorKind, FileRead, FromBroker, Outcome, Request, ToBroker, Zone, ZonePath};
 use lazaret_tests::wire::{Received, opening, shell};
-use lazaret_tests::{Broker, Place, Session, World, matrix, process, run};
+use lazaret_tests::{Broker, LIMIT, Place, Session, Test, World, in_each_place, once, process, run, suite};
 use nix::unistd::geteuid;
 use serde_json::json;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
 
+pub fn tests() -> Vec<Test> {
+    [
+        in_each_place![
+            each_request_has_one_record_before_its_answer,
+            no_cell_reaches_the_audit,
+            nothing_runs_without_an_audit,
+            what_a_killed_broker_had_started_is_known
+        ],
+        once![
+            no_root_and_no_grant_shows_the_records,
+            what_is_under_way_when_the_client_leaves_has_its_record,
+            hostile_frames_are_recorded,
+            many_brokers_at_once_make_one_whole_chain,
+            a_second_reader_and_a_laxer_mode_change_nothing
+        ],
+        suite::in_own_process(in_each_place![a_full_disk_ends_the_session_and_leaves_a_whole_chain]),
+    ]
+    .concat()
+}
+
 fn read(path: &str) -> Request {
     let path = ZonePath::new(Zone::Project, path).unwrap();
     Request::FileRead(FileRead { path, offset: None, limit: None })
 }
 
-#[test]
-fn each_request_has_one_record_before_its_answer() {
-    matrix(|place| {
-        let world = World::new(place);
-        world.put("a.txt", "text");
-        let (mut broker, opened) = Broker::open(&world);
-        let opened_record = &of_kind(&records(&world), "opened")[0];
-        assert_eq!(opened_record["session"], opened.session);
-        let mut call = |number: u64, request: Request| {
-            let done = broker.call(number, request);
-            // Looked at as soon as the answer is here.
-            let mut calls = of_kind(&records(&world), "call");
-            assert_eq!(calls.len() as u64, number, "one record a request");
-            (done, calls.pop().unwrap())
-        };
-        let (_, ran) = call(1, Request::Bash(shell("printf qwxyz; exit 7")));
-        assert_eq!(
-            (&ran["tool"], &ran["verdict"], &ran["end"]),
-            (&json!("bash"), &json!("allow"), &json!("exited"))
-        );
-        assert_eq!((&ran["exit"], &ran["usage"]["stdout_bytes"]), (&json!(7), &json!(5)));
-        assert_eq!(
-            (&ran["policy"], &ran["tier"]),
-            (&json!(opened.policy.to_string()), &json!(place.tier.name()))
-        );
-        assert!(ran["layers"].as_array().unwrap().contains(&json!("seccomp")));
-        let (_, answered) = call(2, read("a.txt"));
-        assert_eq!((&answered["path"], &answered["end"]), (&json!("a.txt"), &json!("answered")));
-        let (_, refused) = call(3, read(".env"));
-        assert_eq!((&refused["verdict"], &refused["rule"]), (&json!("deny"), &json!("protect:.env")));
-        assert_eq!((&refused["violation"], &refused["error"]), (&json!(true), &json!("violation")));
-        let (done, invalid) = call(4, Request::Bash(shell("a\0b")));
-        assert!(matches!(done.outcome, Outcome::Failed(_)));
-        assert_eq!((&invalid["verdict"], &invalid["error"]), (&json!("none"), &json!("invalid_input")));
-        // Of a command's text there is nothing but its hash.
-        let text = fs::read_to_string(audit_of(&world).join("audit-000001.jsonl")).unwrap();
-        assert!(!text.contains("qwxyz") && !text.contains("printf"), "{text}");
-        assert_ne!(ran["request"], invalid["request"]);
-        drop(broker);
-        assert!(process::until(LIMIT, || of_kind(&records(&world), "closed").len() == 1));
-        assert_eq!(of_kind(&records(&world), "closed")[0]["calls"], 4);
-        assert_eq!(
-            of_kind(&records(&world), "started").len(),
-            1,
-            "only a command is recorded before it starts"
-        );
-        whole(&world);
-    });
+fn each_request_has_one_record_before_its_answer(place: Place) {
+    let world = World::new(place);
+    world.put("a.txt", "text");
+    let (mut broker, opened) = Broker::open(&world);
+    let opened_record = &of_kind(&records(&world), "opened")[0];
+    assert_eq!(opened_record["session"], opened.session);
+    let mut call = |number: u64, request: Request| {
+        let done = broker.call(number, request);
+        // Looked at as soon as the answer is here.
+        let mut calls = of_kind(&records(&world), "call");
+        assert_eq!(calls.len() as u64, number, "one record a request");
+        (done, calls.pop().unwrap())
+    };
+    let (_, ran) = call(1, Request::Bash(shell("printf qwxyz; exit 7")));
+    assert_eq!(
+        (&ran["tool"], &ran["verdict"], &ran["end"]),
+        (&json!("bash"), &json!("allow"), &json!("exited"))
+    );
+    assert_eq!((&ran["exit"], &ran["usage"]["stdout_bytes"]), (&json!(7), &json!(5)));
+    assert_eq!(
+        (&ran["policy"], &ran["tier"]),
+        (&json!(opened.policy.to_string()), &json!(place.tier.name()))
+    );
+    assert!(ran["layers"].as_array().unwrap().contains(&json!("seccomp")));
+    let (_, answered) = call(2, read("a.txt"));
+    assert_eq!((&answered["path"], &answered["end"]), (&json!("a.txt"), &json!("answered")));
+    let (_, refused) = call(3, read(".env"));
+    assert_eq!((&refused["verdict"], &refused["rule"]), (&json!("deny"), &json!("protect:.env")));
+    assert_eq!((&refused["violation"], &refused["error"]), (&json!(true), &json!("violation")));
+    let (done, invalid) = call(4, Request::Bash(shell("a\0b")));
+    assert!(matches!(done.outcome, Outcome::Failed(_)));
+    assert_eq!((&invalid["verdict"], &invalid["error"]), (&json!("none"), &json!("invalid_input")));
+    // Of a command's text there is nothing but its hash.
+    let text = fs::read_to_string(audit_of(&world).join("audit-000001.jsonl")).unwrap();
+    assert!(!text.contains("qwxyz") && !text.contains("printf"), "{text}");
+    assert_ne!(ran["request"], invalid["request"]);
+    drop(broker);
+    assert!(process::until(LIMIT, || of_kind(&records(&world), "closed").len() == 1));
+    assert_eq!(of_kind(&records(&world), "closed")[0]["calls"], 4);
+    assert_eq!(of_kind(&records(&world), "started").len(), 1, "only a command is recorded before it starts");
+    whole(&world);
 }
 
-#[test]
-fn no_cell_reaches_the_audit() {
-    matrix(|place| {
-        let world = World::new(place);
-        run(&mut world.cell("true"), LIMIT).success();
-        let audit = audit_of(&world).join("audit-000001.jsonl");
-        let head = audit_of(&world).join("head");
-        assert_eq!(fs::metadata(audit_of(&world)).unwrap().mode() & 0o777, 0o700);
-        assert_eq!(fs::metadata(&audit).unwrap().mode() & 0o777, 0o600);
-        let attack = format!(
-            "cat {0} {1}; ls {2}; echo x >> {0} && echo WROTE; rm {1} && echo REMOVED; mv {2} {2}.gone && echo MOVED; chmod 777 {2} && echo OPENED",
-            audit.display(),
-            head.display(),
-            audit_of(&world).display()
-        );
-        // Without a cell all of it works: in another world, whose audit is then broken.
-        let control = World::new(place);
-        run(&mut control.cell("true"), LIMIT).success();
-        let there = attack.replace(world.state.to_str().unwrap(), control.state.to_str().unwrap());
-        let text = run(control.host("bash").args(["-c", &there]), LIMIT).text();
-        assert!(text.contains("\"hash\"") && text.contains("WROTE") && text.contains("MOVED"), "{text}");
-        assert_eq!(verify(&control).code(), 1);
-        // In one nothing does.
-        let text = run(&mut world.cell(&attack), LIMIT).text();
-        for got in ["\"hash\"", "WROTE", "REMOVED", "MOVED", "OPENED", "head"] {
-            assert!(!text.contains(got), "{got}: {text}");
-        }
-        let mut session = Session::open(&world);
-        for path in [audit.to_str().unwrap(), "../state/lazaret/audit/head"] {
-            let answer = session.call("file_read", json!({"path": path}));
-            assert_eq!(answer.result["status"], "error", "{}", answer.result);
-        }
-        drop(session);
-        assert!(process::until(LIMIT, || of_kind(&records(&world), "closed").len() == 3));
-        whole(&world);
-    });
+fn no_cell_reaches_the_audit(place: Place) {
+    let world = World::new(place);
+    run(&mut world.cell("true"), LIMIT).success();
+    let audit = audit_of(&world).join("audit-000001.jsonl");
+    let head = audit_of(&world).join("head");
+    assert_eq!(fs::metadata(audit_of(&world)).unwrap().mode() & 0o777, 0o700);
+    assert_eq!(fs::metadata(&audit).unwrap().mode() & 0o777, 0o600);
+    let attack = format!(
+        "cat {0} {1}; ls {2}; echo x >> {0} && echo WROTE; rm {1} && echo REMOVED; mv {2} {2}.gone && echo MOVED; chmod 777 {2} && echo OPENED",
+        audit.display(),
+        head.display(),
+        audit_of(&world).display()
+    );
+    // Without a cell all of it works: in another world, whose audit is then broken.
+    let control = World::new(place);
+    run(&mut control.cell("true"), LIMIT).success();
+    let there = attack.replace(world.state.to_str().unwrap(), control.state.to_str().unwrap());
+    let text = run(control.host("bash").args(["-c", &there]), LIMIT).text();
+    assert!(text.contains("\"hash\"") && text.contains("WROTE") && text.contains("MOVED"), "{text}");
+    assert_eq!(verify(&control).code(), 1);
+    // In one nothing does.
+    let text = run(&mut world.cell(&attack), LIMIT).text();
+    for got in ["\"hash\"", "WROTE", "REMOVED", "MOVED", "OPENED", "head"] {
+        assert!(!text.contains(got), "{got}: {text}");
+    }
+    let mut session = Session::open(&world);
+    for path in [audit.to_str().unwrap(), "../state/lazaret/audit/head"] {
+        let answer = session.call("file_read", json!({"path": path}));
+        assert_eq!(answer.result["status"], "error", "{}", answer.result);
+    }
+    drop(session);
+    assert!(process::until(LIMIT, || of_kind(&records(&world), "closed").len() == 3));
+    whole(&world);
 }
 
-#[test]
 fn no_root_and_no_grant_shows_the_records() {
     let world = World::new(Place::any());
     run(&mut world.cell("true"), LIMIT).success();
@@ -134,30 +143,27 @@ fn no_root_and_no_grant_shows_the_records() {
     assert!(finished.errors().contains("would show the records"), "{}", finished.errors());
 }
 
-#[test]
-fn nothing_runs_without_an_audit() {
-    matrix(|place| {
-        // It cannot be made.
-        let world = World::new(place);
-        world.write(&world.state.join("lazaret"), "a file");
-        let finished = run(&mut world.cell("touch ran"), LIMIT);
-        finished.expect(125);
-        assert!(finished.errors().contains("the audit cannot be written"), "{}", finished.errors());
-        assert!(!world.project.join("ran").exists());
-        // It goes away under a session: the command does not even start.
-        let world = World::new(place);
-        let (mut broker, _) = Broker::open(&world);
-        broker.call(1, Request::Bash(shell("true")));
-        fs::remove_dir_all(audit_of(&world)).unwrap();
-        until_audit_fault(&mut broker, &Request::Bash(shell("touch ran")), 1);
-        assert!(!world.project.join("ran").exists());
-    });
+fn nothing_runs_without_an_audit(place: Place) {
+    // It cannot be made.
+    let world = World::new(place);
+    world.write(&world.state.join("lazaret"), "a file");
+    let finished = run(&mut world.cell("touch ran"), LIMIT);
+    finished.expect(125);
+    assert!(finished.errors().contains("the audit cannot be written"), "{}", finished.errors());
+    assert!(!world.project.join("ran").exists());
+    // It goes away under a session: the command does not even start.
+    let world = World::new(place);
+    let (mut broker, _) = Broker::open(&world);
+    broker.call(1, Request::Bash(shell("true")));
+    fs::remove_dir_all(audit_of(&world)).unwrap();
+    until_audit_fault(&mut broker, &Request::Bash(shell("touch ran")), 1);
+    assert!(!world.project.join("ran").exists());
 }
 
 /// Makes calls, of which one of the first `most` cannot be recorded; says how many were.
 #[track_caller]
-fn until_audit_fault(broker: &mut Broker, request: &Request, most: u64) -> u64 {
-    for call in 1000..1000 + most {
+fn until_audit_fault(broker: &mut Broker, request: &Request, max: u64) -> u64 {
+    for call in 1000..1000 + max {
         broker.send(&ToBroker::Call { call, request: request.clone() });
         loop {
             match broker.message() {
@@ -172,30 +178,27 @@ fn until_audit_fault(broker: &mut Broker, request: &Request, most: u64) -> u64 {
             }
         }
     }
-    panic!("{most} results, and no fault");
+    panic!("{max} results, and no fault");
 }
 
-#[test]
-fn a_full_disk_ends_the_session_and_leaves_a_whole_chain() {
+fn a_full_disk_ends_the_session_and_leaves_a_whole_chain(place: Place) {
     if !geteuid().is_root() {
         println!("not run: only root makes a small disk");
         return;
     }
-    matrix(|place| {
-        let world = World::new(place);
-        let disk = SmallDisk::mount(&world);
-        let (mut broker, _) = Broker::open(&world);
-        broker.call(1, Request::Bash(shell("true")));
-        disk.fill();
-        let recorded = until_audit_fault(&mut broker, &read("a.txt"), 20);
-        assert_eq!(of_kind(&records(&world), "call").len() as u64, 1 + recorded, "a result for each record");
-        disk.empty();
-        // Nothing half-written is left, and a new session goes on from there.
-        let before = whole(&world);
-        run(&mut world.cell("true"), LIMIT).success();
-        assert!(process::until(LIMIT, || of_kind(&records(&world), "closed").len() == 1));
-        assert_eq!(whole(&world), before + 4);
-    });
+    let world = World::new(place);
+    let disk = SmallDisk::mount(&world);
+    let (mut broker, _) = Broker::open(&world);
+    broker.call(1, Request::Bash(shell("true")));
+    disk.fill();
+    let recorded = until_audit_fault(&mut broker, &read("a.txt"), 20);
+    assert_eq!(of_kind(&records(&world), "call").len() as u64, 1 + recorded, "a result for each record");
+    disk.empty();
+    // Nothing half-written is left, and a new session goes on from there.
+    let before = whole(&world);
+    run(&mut world.cell("true"), LIMIT).success();
+    assert!(process::until(LIMIT, || of_kind(&records(&world), "closed").len() == 1));
+    assert_eq!(whole(&world), before + 4);
 }
 
 /// A disk of 16 pages where a world keeps its state.
@@ -230,35 +233,31 @@ impl Drop for SmallDisk<'_> {
     }
 }
 
-#[test]
-fn what_a_killed_broker_had_started_is_known() {
-    matrix(|place| {
-        let world = World::new(place);
-        let (mut broker, opened) = Broker::open(&world);
-        let marker = lazaret_tests::world::long_sleep();
-        broker.send(&ToBroker::Call {
-            call: 5,
-            request: Request::Bash(shell(&format!("touch ran; sleep {marker}"))),
-        });
-        assert!(process::until(LIMIT, || world.project.join("ran").exists()));
-        broker.child.kill().unwrap();
-        broker.ended(LIMIT);
-        process::assert_gone(&marker, LIMIT);
-        let records = records(&world);
-        let started = &of_kind(&records, "started")[0];
-        assert_eq!((&started["session"], &started["call"]), (&json!(opened.session), &json!(5)));
-        assert!(of_kind(&records, "call").is_empty() && of_kind(&records, "closed").is_empty());
-        whole(&world);
-        run(&mut world.cell("true"), LIMIT).success();
-        whole(&world);
+fn what_a_killed_broker_had_started_is_known(place: Place) {
+    let world = World::new(place);
+    let (mut broker, opened) = Broker::open(&world);
+    let marker = lazaret_tests::world::long_sleep();
+    broker.send(&ToBroker::Call {
+        call: 5,
+        request: Request::Bash(shell(&format!("touch ran; sleep {marker}"))),
     });
+    assert!(process::until(LIMIT, || world.project.join("ran").exists()));
+    broker.child.kill().unwrap();
+    broker.ended(LIMIT);
+    process::assert_gone(&marker, LIMIT);
+    let records = records(&world);
+    let started = &of_kind(&records, "started")[0];
+    assert_eq!((&started["session"], &started["call"]), (&json!(opened.session), &json!(5)));
+    assert!(of_kind(&records, "call").is_empty() && of_kind(&records, "closed").is_empty());
+    whole(&world);
+    run(&mut world.cell("true"), LIMIT).success();
+    whole(&world);
 }
 
-#[test]
 fn what_is_under_way_when_the_client_leaves_has_its_record() {
     let world = World::new(Place::any());
     let (mut broker, _) = Broker::open(&world);
-    broker.send(&ToBroker::Call { call: 9, request: Request::Bash(shell("touch ran; sleep 60")) });
+    broker.send(&ToBroker::Call { call: 9, request: Request::Bash(shell("touch ran; sleep 300")) });
     assert!(process::until(LIMIT, || world.project.join("ran").exists()));
     drop(broker);
     assert!(process::until(LIMIT, || of_kind(&records(&world), "closed").len() == 1));
@@ -266,8 +265,7 @@ fn what_is_under_way_when_the_client_leaves_has_its_record() {
     assert_eq!((calls.len(), &calls[0]["error"]), (1, &json!("cancelled")));
 }
 
-#[test]
-fn hostile_frames_and_self_attacks_are_recorded() {
+fn hostile_frames_are_recorded() {
     let world = World::new(Place::any());
     let mut stranger = Broker::start(&world);
     stranger.send_body(b"GET / HTTP/1.1").unwrap();
@@ -275,10 +273,6 @@ fn hostile_frames_and_self_attacks_are_recorded() {
     let faults = of_kind(&records(&world), "fault");
     assert_eq!((faults.len(), &faults[0]["error"], faults[0].get("session")), (1, &json!("protocol"), None));
     let (mut broker, opened) = Broker::open(&world);
-    broker.send(&ToBroker::Attack { call: 1 });
-    assert!(matches!(broker.message(), FromBroker::Attacked { .. }));
-    let attacks = of_kind(&records(&world), "attack");
-    assert_eq!((&attacks[0]["call"], &attacks[0]["failed"]), (&json!(1), &json!(0)), "{attacks:?}");
     broker.send(&ToBroker::Open(opening(&world)));
     while !matches!(broker.receive(LIMIT), Received::Closed | Received::Nothing) {}
     let faults = of_kind(&records(&world), "fault");
@@ -286,7 +280,6 @@ fn hostile_frames_and_self_attacks_are_recorded() {
     whole(&world);
 }
 
-#[test]
 fn many_brokers_at_once_make_one_whole_chain() {
     let world = World::new(Place::any());
     let (brokers, calls) = (6, 40);
@@ -302,18 +295,21 @@ fn many_brokers_at_once_make_one_whole_chain() {
     assert_eq!(whole(&world), brokers as u64 * (calls + 2));
 }
 
-#[test]
 fn a_second_reader_and_a_laxer_mode_change_nothing() {
     let world = World::new(Place::any());
     run(&mut world.cell("true"), LIMIT).success();
     fs::set_permissions(audit_of(&world), fs::Permissions::from_mode(0o755)).unwrap();
     run(&mut world.cell("true"), LIMIT).success();
     assert_eq!(fs::metadata(audit_of(&world)).unwrap().mode() & 0o777, 0o700);
-    let shown = run(world.program("lazaret").args(["audit", "show", "--json"]), LIMIT).success();
-    assert!(shown.lines().count() >= 7, "{shown}");
+    let rendered = run(world.program("lazaret").args(["audit", "show", "--json"]), LIMIT).success();
+    assert!(rendered.lines().count() >= 7, "{rendered}");
     let tail = run(world.program("lazaret").args(["audit", "tail", "-n", "2"]), LIMIT).success();
     assert_eq!(tail.lines().count(), 2, "{tail}");
     let session = of_kind(&records(&world), "opened")[1]["session"].as_str().unwrap()[..8].to_owned();
-    let shown = run(world.program("lazaret").args(["audit", "show", "--session", &session]), LIMIT).success();
-    assert!(shown.lines().count() >= 3 && shown.lines().all(|line| line.contains(&session)), "{shown}");
+    let rendered =
+        run(world.program("lazaret").args(["audit", "show", "--session", &session]), LIMIT).success();
+    assert!(
+        rendered.lines().count() >= 3 && rendered.lines().all(|line| line.contains(&session)),
+        "{rendered}"
+    );
 }

@@ -1,12 +1,22 @@
 //! A known secret is in nothing that a model is shown and in nothing that is written down.
 
-use crate::LIMIT;
 use lazaret_tests::process::contains;
-use lazaret_tests::{Session, World, matrix, run};
+use lazaret_tests::{LIMIT, Place, Session, Test, World, in_each_place, once, run};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+
+pub fn tests() -> Vec<Test> {
+    [
+        in_each_place![
+            a_known_secret_is_shown_and_recorded_nowhere,
+            no_line_of_a_secret_of_several_is_in_a_diff_or_a_numbered_file
+        ],
+        once![short_values_and_plain_names_are_left_alone],
+    ]
+    .concat()
+}
 
 /// What one run of everything that could show the key has shown and recorded.
 struct Shown {
@@ -17,7 +27,7 @@ struct Shown {
 }
 
 impl Shown {
-    fn look(&mut self, place: impl Into<String>, bytes: &[u8], world: &World) {
+    fn search(&mut self, place: impl Into<String>, bytes: &[u8], world: &World) {
         self.looked += 1;
         // The middle of the key, too: no half of it.
         if contains(bytes, world.key.as_bytes()) || contains(bytes, world.canary.as_bytes()) {
@@ -31,16 +41,16 @@ impl Shown {
             if path.is_dir() {
                 self.look_below(&path, world);
             } else {
-                self.look(path.display().to_string(), &fs::read(&path).unwrap_or_default(), world);
+                self.search(path.display().to_string(), &fs::read(&path).unwrap_or_default(), world);
             }
-            self.look(format!("name {}", path.display()), path.as_os_str().as_encoded_bytes(), world);
+            self.search(format!("name {}", path.display()), path.as_os_str().as_encoded_bytes(), world);
         }
     }
 }
 
 /// Has tools print the key in every way that shows it whole. `prepare` decides what Lazaret knows.
 fn everything(world: &World, prepare: impl Fn(&mut Command)) -> Shown {
-    let mut shown = Shown { places: Vec::new(), looked: 0 };
+    let mut rendered = Shown { places: Vec::new(), looked: 0 };
     let key = &world.key;
     let (first, second) = key.split_at(key.len() / 2);
     world.put("leak.txt", format!("before\n{key}\nafter\n"));
@@ -78,22 +88,25 @@ fn everything(world: &World, prepare: impl Fn(&mut Command)) -> Shown {
             let of = |event: &&Value| event["stream"] == name;
             answer.events.iter().filter(of).filter_map(|event| event["chunk"].as_str()).collect()
         };
-        shown.look(format!("output of {tool} {input}"), stream("stdout").as_bytes(), world);
-        shown.look(format!("errors of {tool} {input}"), stream("stderr").as_bytes(), world);
+        rendered.search(format!("output of {tool} {input}"), stream("stdout").as_bytes(), world);
+        rendered.search(format!("errors of {tool} {input}"), stream("stderr").as_bytes(), world);
         let text = |value: &Value| value.to_string().into_bytes();
-        answer.events.iter().for_each(|event| shown.look(format!("an event of {tool}"), &text(event), world));
-        shown.look(format!("the result of {tool} {input}"), &text(&answer.result), world);
+        answer
+            .events
+            .iter()
+            .for_each(|event| rendered.search(format!("an event of {tool}"), &text(event), world));
+        rendered.search(format!("the result of {tool} {input}"), &text(&answer.result), world);
     }
     session.send(&json!({"id": "odd", "tool": "bash", key: 1}));
     let odd = session.answer_within("odd", LIMIT);
-    shown.look("the answer to a wrong line", odd.result.to_string().as_bytes(), world);
+    rendered.search("the answer to a wrong line", odd.result.to_string().as_bytes(), world);
     session.close(LIMIT);
     let mut command = world.lazaret("session");
     prepare(command.args(["--trust", "guided"]));
     let mut session = Session::start(&mut command);
     let id = session.start_call("bash", json!({"command": format!("echo {key}"), "description": key}));
     let question = session.event(&id, LIMIT).unwrap();
-    shown.look("the question about a call", question.to_string().as_bytes(), world);
+    rendered.search("the question about a call", question.to_string().as_bytes(), world);
     session.cancel(&id);
     session.answer_within(&id, LIMIT);
     session.close(LIMIT);
@@ -105,52 +118,48 @@ fn everything(world: &World, prepare: impl Fn(&mut Command)) -> Shown {
             }
             prepare(&mut command);
             let finished = run(&mut command, LIMIT);
-            shown.look(format!("stdout of call {tool} {input}"), &finished.stdout, world);
-            shown.look(format!("stderr of call {tool} {input}"), &finished.stderr, world);
+            rendered.search(format!("stdout of call {tool} {input}"), &finished.stdout, world);
+            rendered.search(format!("stderr of call {tool} {input}"), &finished.stderr, world);
         }
     }
     let mut command = world.lazaret("run");
     prepare(command.args(["--json", "--", "cat", "leak.txt", key]));
     let finished = run(&mut command, LIMIT);
-    shown.look("stdout of run --json", &finished.stdout, world);
-    shown.look("stderr of run --json", &finished.stderr, world);
-    shown.look_below(&world.state, world);
-    shown
+    rendered.search("stdout of run --json", &finished.stdout, world);
+    rendered.search("stderr of run --json", &finished.stderr, world);
+    rendered.look_below(&world.state, world);
+    rendered
 }
 
-#[test]
-fn a_known_secret_is_shown_and_recorded_nowhere() {
-    matrix(|place| {
-        let world = World::new(place);
-        let shown = everything(&world, |_| {});
-        assert!(shown.places.is_empty(), "{:#?}", shown.places);
-        // The control: a Lazaret that does not know the key shows and records it.
-        let control = World::new(place);
-        let found = everything(&control, |command| {
-            command.env_remove("MY_API_KEY").env_remove("PLAIN_NAME");
-        });
-        let has = |part: &str| found.places.iter().any(|place| place.contains(part));
-        for part in [
-            "output of",
-            "the question",
-            "the result of",
-            "stdout of call",
-            "stderr of call",
-            "runlog.jsonl",
-            "audit-0",
-        ] {
-            assert!(has(part), "the control shows no key in {part}: {:#?}", found.places);
-        }
-        println!(
-            "places looked at: {}, with the key: 0; without redaction: {} of {}",
-            shown.looked,
-            found.places.len(),
-            found.looked
-        );
+fn a_known_secret_is_shown_and_recorded_nowhere(place: Place) {
+    let world = World::new(place);
+    let rendered = everything(&world, |_| {});
+    assert!(rendered.places.is_empty(), "{:#?}", rendered.places);
+    // The control: a Lazaret that does not know the key shows and records it.
+    let control = World::new(place);
+    let found = everything(&control, |command| {
+        command.env_remove("MY_API_KEY").env_remove("PLAIN_NAME");
     });
+    let has = |part: &str| found.places.iter().any(|place| place.contains(part));
+    for part in [
+        "output of",
+        "the question",
+        "the result of",
+        "stdout of call",
+        "stderr of call",
+        "runlog.jsonl",
+        "audit-0",
+    ] {
+        assert!(has(part), "the control shows no key in {part}: {:#?}", found.places);
+    }
+    println!(
+        "places looked at: {}, with the key: 0; without redaction: {} of {}",
+        rendered.looked,
+        found.places.len(),
+        found.looked
+    );
 }
 
-#[test]
 fn short_values_and_plain_names_are_left_alone() {
     let world = World::new(lazaret_tests::Place::any());
     world.put("text", "1234567 12345678 /run/agent/socket");
@@ -162,68 +171,63 @@ fn short_values_and_plain_names_are_left_alone() {
 }
 
 /// A diff and a numbered read put something before each line of a secret, and may begin and end in the middle of one.
-#[test]
-fn no_line_of_a_secret_of_several_is_in_a_diff_or_a_numbered_file() {
-    matrix(|place| {
-        let lines: Vec<String> =
-            (0..12).map(|line| format!("{line:02}-{}", lazaret_tests::world::unique())).collect();
-        let key = lines.join("\n");
-        // Before the key, in it, behind it, and instead of all of it.
-        let edits = [("before", "b"), (&lines[5][3..], "broken"), ("after", "a"), (&key, "gone")];
-        let shown = |known: bool| -> Vec<String> {
-            let world = World::new(place);
-            let mut command = world.lazaret("session");
-            if known {
-                command.env("MY_PRIVATE_KEY", &key);
-            }
-            let mut session = Session::start(&mut command);
-            let mut found = Vec::new();
-            let mut look = |what: &str, text: &str| {
-                found.extend(
-                    lines.iter().filter(|line| text.contains(*line)).map(|line| format!("{what}: {line}")),
-                );
-            };
-            for (old, new) in edits {
-                world.put("leak.txt", format!("1\nbefore\nkey={key};\nafter\n2\n"));
-                for input in
-                    [json!({"path": "leak.txt"}), json!({"path": "leak.txt", "offset": 4, "limit": 3})]
-                {
-                    let mut input = input;
-                    input["numbered"] = true.into();
-                    let read = session.call("file_read", input);
-                    look("a numbered file", &read.result.to_string());
-                    // Every line keeps its number.
-                    let after = read.success().contains("    15\tafter");
-                    assert!(
-                        after || read.success().contains("[10 lines remaining - use offset=7]"),
-                        "{}",
-                        read.result
-                    );
-                }
-                let edited = session.call("file_edit", json!({"path": "leak.txt", "old": old, "new": new}));
-                let diff = edited.result["metadata"]["diff"].as_str().unwrap();
-                assert_eq!(known, diff.contains("[redacted:MY_PRIVATE_KEY]"), "{diff}");
-                assert!(diff.contains("\n+") && diff.contains("\n-"), "{diff}");
-                look("the result", &edited.result.to_string());
-            }
-            session.close(LIMIT);
-            let runs = fs::read_dir(world.state.join("lazaret/runs")).unwrap();
-            for run in runs {
-                let text = fs::read_to_string(run.unwrap().path().join("runlog.jsonl")).unwrap();
-                // What was asked for is not what is told of it.
-                text.lines()
-                    .filter(|line| line.contains("\"tool_result\""))
-                    .for_each(|line| look("the run log", line));
-            }
-            found
+fn no_line_of_a_secret_of_several_is_in_a_diff_or_a_numbered_file(place: Place) {
+    let lines: Vec<String> =
+        (0..12).map(|line| format!("{line:02}-{}", lazaret_tests::world::unique())).collect();
+    let key = lines.join("\n");
+    // Before the key, in it, behind it, and instead of all of it.
+    let edits = [("before", "b"), (&lines[5][3..], "broken"), ("after", "a"), (&key, "gone")];
+    let rendered = |known: bool| -> Vec<String> {
+        let world = World::new(place);
+        let mut command = world.lazaret("session");
+        if known {
+            command.env("MY_PRIVATE_KEY", &key);
+        }
+        let mut session = Session::start(&mut command);
+        let mut found = Vec::new();
+        let mut search = |what: &str, text: &str| {
+            found.extend(
+                lines.iter().filter(|line| text.contains(*line)).map(|line| format!("{what}: {line}")),
+            );
         };
-        assert_eq!(shown(true), Vec::<String>::new());
-        let control = shown(false);
-        assert!(
-            ["the result", "a numbered file", "the run log"]
-                .iter()
-                .all(|what| control.iter().any(|one| one.starts_with(what))),
-            "{control:?}"
-        );
-    });
+        for (old, new) in edits {
+            world.put("leak.txt", format!("1\nbefore\nkey={key};\nafter\n2\n"));
+            for input in [json!({"path": "leak.txt"}), json!({"path": "leak.txt", "offset": 4, "limit": 3})] {
+                let mut input = input;
+                input["numbered"] = true.into();
+                let read = session.call("file_read", input);
+                search("a numbered file", &read.result.to_string());
+                // Every line keeps its number.
+                let after = read.success().contains("    15\tafter");
+                assert!(
+                    after || read.success().contains("[10 lines remaining - use offset=7]"),
+                    "{}",
+                    read.result
+                );
+            }
+            let edited = session.call("file_edit", json!({"path": "leak.txt", "old": old, "new": new}));
+            let diff = edited.result["metadata"]["diff"].as_str().unwrap();
+            assert_eq!(known, diff.contains("[redacted:MY_PRIVATE_KEY]"), "{diff}");
+            assert!(diff.contains("\n+") && diff.contains("\n-"), "{diff}");
+            search("the result", &edited.result.to_string());
+        }
+        session.close(LIMIT);
+        let runs = fs::read_dir(world.state.join("lazaret/runs")).unwrap();
+        for run in runs {
+            let text = fs::read_to_string(run.unwrap().path().join("runlog.jsonl")).unwrap();
+            // The request names it, the answer must not.
+            text.lines()
+                .filter(|line| line.contains("\"tool_result\""))
+                .for_each(|line| search("the run log", line));
+        }
+        found
+    };
+    assert_eq!(rendered(true), Vec::<String>::new());
+    let control = rendered(false);
+    assert!(
+        ["the result", "a numbered file", "the run log"]
+            .iter()
+            .all(|what| control.iter().any(|one| one.starts_with(what))),
+        "{control:?}"
+    );
 }

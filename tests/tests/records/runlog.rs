@@ -1,11 +1,25 @@
 //! The run log: what was asked and answered, joined with the audit by session and call.
 
-use crate::{LIMIT, of_kind, records};
-use lazaret_tests::{Place, Session, World, matrix, process, run};
+use crate::written::{of_kind, records};
+use lazaret_tests::{LIMIT, Place, Session, Test, World, in_each_place, once, process, run};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+
+pub fn tests() -> Vec<Test> {
+    [
+        in_each_place![an_old_run_that_cannot_be_removed_costs_no_later_run_its_log],
+        once![
+            each_call_has_its_lines_and_they_join_with_the_audit,
+            a_kill_leaves_whole_lines,
+            run_and_call_have_logs_unless_they_are_told_not_to,
+            an_id_leads_nowhere_else,
+            two_hundred_runs_are_kept_and_none_that_goes_on
+        ],
+    ]
+    .concat()
+}
 
 /// The ids of a world's runs, oldest first.
 fn runs(world: &World) -> Vec<String> {
@@ -25,7 +39,6 @@ fn log(world: &World, words: &[&str]) -> lazaret_tests::Finished {
     run(world.program("lazaret").arg("log").args(words), LIMIT)
 }
 
-#[test]
 fn each_call_has_its_lines_and_they_join_with_the_audit() {
     let world = World::new(Place::any());
     let mut session = Session::open(&world);
@@ -64,7 +77,7 @@ fn each_call_has_its_lines_and_they_join_with_the_audit() {
     // The client's own names for them.
     let ids = [1, 2, 3, 4, 5].map(|step| payload("tool_call", step)["id"].clone());
     assert_eq!(ids, ["call-1", "call-2", "call-3", "call-4", "call-5"]);
-    // K2, K8: what is for the model and what is known about it stand apart.
+    // What is for the model and what is known about it stand apart.
     let failed = payload("tool_error", 1);
     assert_eq!((&failed["error"], &failed["result"]), (&json!("exit_nonzero"), &json!("hello\n")));
     assert_eq!(failed["metadata"]["exitCode"], 3);
@@ -78,10 +91,10 @@ fn each_call_has_its_lines_and_they_join_with_the_audit() {
         2000
     );
     assert_eq!(payload("tool_result", 2)["metadata"]["bytes"], 5000);
-    // A9: a violation is an error and an event.
+    // A violation is an error and an event.
     assert_eq!(payload("tool_error", 3)["error"], "violation");
     assert_eq!(payload("security_event", 3)["event_type"], "sandbox_violation");
-    // K5: the stage at which it failed.
+    // The stage at which it failed.
     let stages = [1, 3, 4, 5].map(|step| payload("tool_error", step)["stage"].clone());
     assert_eq!(stages, ["result", "policy", "validation", "validation"]);
     assert_eq!(payload("session_end", 0)["calls"], 5);
@@ -96,13 +109,12 @@ fn each_call_has_its_lines_and_they_join_with_the_audit() {
     }
 }
 
-#[test]
 fn a_kill_leaves_whole_lines() {
     let world = World::new(Place::any());
     let mut session = Session::open(&world);
     session.bash("echo one");
     for _ in 0..20 {
-        session.start_call("bash", json!({"command": "sleep 60"}));
+        session.start_call("bash", json!({"command": "sleep 300"}));
     }
     assert!(process::until(LIMIT, || lines(&world, &runs(&world)[0]).len() >= 22));
     session.child.kill().unwrap();
@@ -119,7 +131,6 @@ fn a_kill_leaves_whole_lines() {
     assert_eq!((&list[0]["run"], &list[0]["calls"]), (&json!(id), &Value::Null));
 }
 
-#[test]
 fn run_and_call_have_logs_unless_they_are_told_not_to() {
     let world = World::new(Place::any());
     run(&mut world.cell("echo out; echo err >&2; exit 4"), LIMIT).expect(4);
@@ -144,7 +155,6 @@ fn run_and_call_have_logs_unless_they_are_told_not_to() {
     );
 }
 
-#[test]
 fn an_id_leads_nowhere_else() {
     let world = World::new(Place::any());
     run(&mut world.cell("true"), LIMIT).success();
@@ -157,7 +167,6 @@ fn an_id_leads_nowhere_else() {
     log(&world, &["show", &id]).success();
 }
 
-#[test]
 fn two_hundred_runs_are_kept_and_none_that_goes_on() {
     let world = World::new(Place::any());
     let session = Session::open(&world);
@@ -174,34 +183,31 @@ fn two_hundred_runs_are_kept_and_none_that_goes_on() {
 }
 
 /// What stands in the way of nothing but its own removal; root could not remove it like this either.
-#[test]
-fn an_old_run_that_cannot_be_removed_costs_no_later_run_its_log() {
-    matrix(|place| {
-        let world = World::new(place);
-        let runs_folder = world.state.join("lazaret/runs");
-        let old = |number: u32| format!("20000101-000000-{number:06}-1");
-        for number in 0..210 {
-            world.write(&runs_folder.join(old(number)).join("runlog.jsonl"), "{}\n");
-        }
-        // No file to use again; a folder that is not empty without its log; a link, which leads to a file of others.
-        let stuck = [0, 2, 3].map(|number| runs_folder.join(old(number)));
-        let log = |run: &Path| run.join("runlog.jsonl");
-        fs::remove_file(log(&stuck[0])).unwrap();
-        world.write(&log(&stuck[0]).join("file"), "x");
-        world.write(&stuck[1].join("file"), "x");
-        let others = world.put("others", "x");
-        fs::remove_file(log(&stuck[2])).unwrap();
-        symlink(&others, log(&stuck[2])).unwrap();
-        let finished = run(&mut world.cell("echo hello"), LIMIT);
-        assert_eq!((finished.success().as_str(), finished.errors().as_str()), ("hello\n", ""));
-        let kept = runs(&world);
-        assert_eq!(kept.len(), 200);
-        assert!(stuck.iter().all(|run| run.exists()), "{kept:?}");
-        let lines = lines(&world, kept.last().unwrap());
-        assert_eq!(
-            (&lines[0]["kind"], &lines[lines.len() - 1]["kind"]),
-            (&json!("session_start"), &json!("session_end"))
-        );
-        assert_eq!(world.get("others"), b"x");
-    });
+fn an_old_run_that_cannot_be_removed_costs_no_later_run_its_log(place: Place) {
+    let world = World::new(place);
+    let runs_folder = world.state.join("lazaret/runs");
+    let old = |number: u32| format!("20000101-000000-{number:06}-1");
+    for number in 0..210 {
+        world.write(&runs_folder.join(old(number)).join("runlog.jsonl"), "{}\n");
+    }
+    // No file to use again; a folder that is not empty without its log; a link, which leads to a file of others.
+    let stuck = [0, 2, 3].map(|number| runs_folder.join(old(number)));
+    let log = |run: &Path| run.join("runlog.jsonl");
+    fs::remove_file(log(&stuck[0])).unwrap();
+    world.write(&log(&stuck[0]).join("file"), "x");
+    world.write(&stuck[1].join("file"), "x");
+    let others = world.put("others", "x");
+    fs::remove_file(log(&stuck[2])).unwrap();
+    symlink(&others, log(&stuck[2])).unwrap();
+    let finished = run(&mut world.cell("echo hello"), LIMIT);
+    assert_eq!((finished.success().as_str(), finished.errors().as_str()), ("hello\n", ""));
+    let kept = runs(&world);
+    assert_eq!(kept.len(), 200);
+    assert!(stuck.iter().all(|run| run.exists()), "{kept:?}");
+    let lines = lines(&world, kept.last().unwrap());
+    assert_eq!(
+        (&lines[0]["kind"], &lines[lines.len() - 1]["kind"]),
+        (&json!("session_start"), &json!("session_end"))
+    );
+    assert_eq!(world.get("others"), b"x");
 }

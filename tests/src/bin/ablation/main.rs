@@ -18,16 +18,16 @@ use table::Table;
 /// Switches one layer off after the other. Without options: every layer of both tiers, then the table.
 #[derive(Parser)]
 struct Options {
-    /// Only the steps of this tier; what is kept of the others goes into the table
+    /// Only the steps of this tier; what is saved of the others goes into the table
     #[arg(long, value_parser = ["namespaced", "flat"])]
     tier: Option<String>,
     /// Only the steps of this layer; `none` is one too
     #[arg(long, value_name = "NAME")]
     layer: Option<String>,
-    /// Only steps of which nothing is kept for the executor as it is now
+    /// Only steps of which nothing is saved for the executor as it is now
     #[arg(long)]
     resume: bool,
-    /// Put the table into executor/README.md, if nothing is wrong
+    /// Put the table into executor/layers/README.md, if nothing is wrong
     #[arg(long)]
     write: bool,
     #[command(flatten)]
@@ -53,9 +53,8 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<Vec<String>, String> {
-    let places = Place::all().into_iter().filter(|place| place.user == lazaret_tests::User::Ordinary);
     let mut table = Table::new()?;
-    for place in places {
+    for place in Place::ordinary() {
         for step in step::all(place)? {
             let wanted = |only: &Option<String>, name: &str| only.as_ref().is_none_or(|only| only == name);
             let wanted = wanted(&options.tier, step.tier()) && wanted(&options.layer, step.layer());
@@ -74,15 +73,15 @@ fn run(options: &Options) -> Result<Vec<String>, String> {
     Ok(complaints)
 }
 
-/// What is kept of a step, or what comes of it now.
+/// The saved outcome of a step, or a new one.
 fn outcome(options: &Options, step: &Step, wanted: bool) -> Result<Option<Outcome>, String> {
-    let kept = step.kept(&options.runner.out);
-    let current = || step.executor().map(|now| kept.as_ref().is_some_and(|kept| kept.executor == now));
+    let saved = step.saved(&options.runner.out);
+    let current = || step.executor().map(|now| saved.as_ref().is_some_and(|saved| saved.executor == now));
     if !wanted || options.resume && current()? {
-        return Ok(kept);
+        return Ok(saved);
     }
     let outcome = step.run(&options.runner)?;
     println!("{step}: {outcome}");
-    step.keep(&options.runner.out, &outcome)?;
+    step.save(&options.runner.out, &outcome)?;
     Ok(Some(outcome))
 }

@@ -1,4 +1,4 @@
-//! The table of attacks that get out, by class and layer, and what is said to it.
+//! The table of attacks that escape, by class and layer, and its comparison with the list.
 
 use crate::step::{NONE, Outcome, Step};
 use lazaret_tests::programs;
@@ -15,7 +15,7 @@ const TIERS: [&str; 2] = ["namespaced", "flat"];
 /// Attacks that one layer alone holds, and layers without which no session opens.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Named {
+struct SingleLayers {
     #[serde(default)]
     single: Vec<Single>,
     #[serde(default)]
@@ -39,9 +39,8 @@ struct Closed {
     why: String,
 }
 
-/// All outcomes.
 pub struct Table {
-    named: Named,
+    single: SingleLayers,
     columns: Vec<(String, String, Outcome)>,
     missing: Vec<String>,
 }
@@ -51,11 +50,10 @@ impl Table {
     pub fn new() -> Result<Self, String> {
         let file = programs::workspace().join("tests/corpus/single.toml");
         let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
-        let named = toml::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))?;
-        Ok(Self { named, columns: Vec::new(), missing: Vec::new() })
+        let single = toml::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))?;
+        Ok(Self { single, columns: Vec::new(), missing: Vec::new() })
     }
 
-    /// Adds a step.
     pub fn add(&mut self, step: &Step, outcome: Outcome) {
         self.columns.push((step.tier().into(), step.layer().into(), outcome));
     }
@@ -80,7 +78,6 @@ impl Table {
         out(layer).difference(&anyway).copied().collect()
     }
 
-    /// What is wrong.
     pub fn complaints(&self) -> Vec<String> {
         let mut complaints = self.missing.clone();
         for (tier, layer, outcome) in self.columns.iter().filter(|(_, layer, _)| layer != NONE) {
@@ -89,14 +86,14 @@ impl Table {
             };
             let of = |single: &&Single| single.tier == *tier && single.layer == *layer;
             let named: BTreeSet<&str> = self
-                .named
+                .single
                 .single
                 .iter()
                 .filter(of)
                 .flat_map(|single| single.probes.iter().map(String::as_str))
                 .collect();
             let closed =
-                self.named.closed.iter().any(|closed| closed.tier == *tier && closed.layer == *layer);
+                self.single.closed.iter().any(|closed| closed.tier == *tier && closed.layer == *layer);
             match &outcome.closed {
                 Some(why) if !closed => says("no session opens:", why),
                 None if closed => says("a session opens, take it off single.toml", ""),
@@ -173,17 +170,17 @@ impl Table {
 
     fn reasons(&self, tier: &str, page: &mut String) {
         page.push('\n');
-        for single in self.named.single.iter().filter(|single| single.tier == tier) {
+        for single in self.single.single.iter().filter(|single| single.tier == tier) {
             let _ = writeln!(page, "- `{}`, {}: {}", single.layer, single.probes.len(), single.why);
         }
-        for closed in self.named.closed.iter().filter(|closed| closed.tier == tier) {
+        for closed in self.single.closed.iter().filter(|closed| closed.tier == tier) {
             let _ = writeln!(page, "- `{}`: {}", closed.layer, closed.why);
         }
     }
 
     /// Puts the text into the README.
     pub fn write(&self) -> Result<(), String> {
-        let file = programs::workspace().join("executor/README.md");
+        let file = programs::workspace().join("executor/layers/README.md");
         let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
         let parts =
             text.split_once(MARKS[0]).and_then(|(before, rest)| Some((before, rest.split_once(MARKS[1])?.1)));

@@ -1,12 +1,13 @@
 //! Attacks on files outside the zones.
 
-use crate::{Loot, denied, sys};
+use crate::outcome::{Outcome, denied};
+use crate::sys;
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-pub fn attack(words: &[&str]) -> Option<Loot> {
+pub fn attack(words: &[&str]) -> Option<Outcome> {
     Some(match *words {
         ["read", path] => read(path),
         ["write", path, text] => write(path, text),
@@ -37,7 +38,7 @@ pub fn attack(words: &[&str]) -> Option<Loot> {
 }
 
 /// Writes a new file, with the folders that it is in.
-fn plant(path: &Path, text: &str) -> Loot {
+fn plant(path: &Path, text: &str) -> Outcome {
     fs::create_dir_all(path.parent().ok_or_else(|| denied("no file"))?)?;
     fs::write(path, text)?;
     Ok("planted".into())
@@ -50,7 +51,7 @@ fn plant_elsewhere(
     below: &str,
     text: &str,
     make: impl Fn(&str, &str) -> std::io::Result<()>,
-) -> Loot {
+) -> Outcome {
     plant(&Path::new(from).join(below), text)?;
     fs::create_dir_all(Path::new(to).parent().ok_or_else(|| denied("no file"))?)?;
     make(from, to)?;
@@ -58,19 +59,19 @@ fn plant_elsewhere(
 }
 
 /// As git writes its settings: under another name first.
-fn plant_settings(repository: &Path, text: &str) -> Loot {
+fn plant_settings(repository: &Path, text: &str) -> Outcome {
     let lock = repository.join(".git/config.lock");
     plant(&lock, &format!("[core]\n\tfsmonitor = {text}\n"))?;
     fs::rename(&lock, repository.join(".git/config"))?;
     Ok("planted".into())
 }
 
-fn read(path: &str) -> Loot {
+fn read(path: &str) -> Outcome {
     contents(fs::File::open(path)?)
 }
 
 /// The first bytes, since nothing read is nothing got.
-fn contents(mut file: fs::File) -> Loot {
+fn contents(mut file: fs::File) -> Outcome {
     let mut buffer = [0; 256];
     match file.read(&mut buffer)? {
         0 => Err(denied("the file is empty")),
@@ -78,45 +79,45 @@ fn contents(mut file: fs::File) -> Loot {
     }
 }
 
-fn write(path: &str, text: &str) -> Loot {
+fn write(path: &str, text: &str) -> Outcome {
     OpenOptions::new().append(true).create(true).open(path)?.write_all(text.as_bytes())?;
     Ok("written".into())
 }
 
-fn truncate(path: &str) -> Loot {
+fn truncate(path: &str) -> Outcome {
     sys::truncate(path)?;
     Ok("truncated".into())
 }
 
-fn list(path: &str) -> Loot {
+fn list(path: &str) -> Outcome {
     let names: Vec<_> = fs::read_dir(path)?.flatten().map(|entry| entry.file_name()).collect();
     if names.is_empty() { Err(denied("the folder is empty")) } else { Ok(format!("{names:?}")) }
 }
 
-fn link_and_read(target: &str, link: &str) -> Loot {
+fn link_and_read(target: &str, link: &str) -> Outcome {
     std::os::unix::fs::symlink(target, link)?;
     read(link)
 }
 
-fn run(path: &str) -> Loot {
+fn run(path: &str) -> Outcome {
     let output = std::process::Command::new(path).output()?;
     let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     if text.is_empty() { Err(denied("it printed nothing")) } else { Ok(text) }
 }
 
-fn chmod(path: &str, mode: &str) -> Loot {
+fn chmod(path: &str, mode: &str) -> Outcome {
     let mode = u32::from_str_radix(mode, 8).map_err(std::io::Error::other)?;
     fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
     Ok("changed".into())
 }
 
-fn utime(path: &str) -> Loot {
+fn utime(path: &str) -> Outcome {
     sys::set_time(path, 86_400)?;
     Ok("changed".into())
 }
 
 /// Gives the file to its owner again: allowed to an owner, and a change of metadata all the same.
-fn chown(path: &str) -> Loot {
+fn chown(path: &str) -> Outcome {
     use std::os::unix::fs::MetadataExt;
     let metadata = fs::metadata(path)?;
     std::os::unix::fs::chown(path, Some(metadata.uid()), Some(metadata.gid()))?;

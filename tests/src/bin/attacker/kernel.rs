@@ -1,11 +1,12 @@
 //! Attacks on the kernel's surface: namespaces, mounts, foreign ABIs, and calls that a tool never needs.
 
-use crate::{Loot, denied, number, sys};
+use crate::outcome::{Outcome, denied, number};
+use crate::sys;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use std::fs::File;
 
-pub fn attack(words: &[&str]) -> Option<Loot> {
+pub fn attack(words: &[&str]) -> Option<Outcome> {
     Some(match *words {
         ["mount", folder] => mount_over(folder),
         ["bind-over", from, to] => bind_over(from, to),
@@ -33,7 +34,7 @@ pub fn attack(words: &[&str]) -> Option<Loot> {
 }
 
 /// Mounts a tmpfs, in a namespace of its own where it may not do so here.
-fn mount_over(folder: &str) -> Loot {
+fn mount_over(folder: &str) -> Outcome {
     let attempt = || mount(Some("lazaret"), folder, Some("tmpfs"), MsFlags::empty(), None::<&str>);
     unshare(CloneFlags::CLONE_NEWNS)
         .or_else(|_| unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS))
@@ -42,19 +43,19 @@ fn mount_over(folder: &str) -> Loot {
 }
 
 /// Lays a file of its own over another: how a protected name is replaced.
-fn bind_over(from: &str, to: &str) -> Loot {
+fn bind_over(from: &str, to: &str) -> Outcome {
     unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)?;
     mount(Some(from), to, None::<&str>, MsFlags::MS_BIND, None::<&str>)?;
     Ok("laid over".into())
 }
 
-fn enter(path: &str) -> Loot {
+fn enter(path: &str) -> Outcome {
     nix::sched::setns(File::open(path)?, CloneFlags::empty())?;
     Ok("entered".into())
 }
 
 /// Pushes a key into the input of a terminal of its own: harmless, and the call that counts.
-fn push_key() -> Loot {
+fn push_key() -> Outcome {
     // The end of the terminal hangs up its session, which is this program.
     sys::ignore_hangup();
     let pair = nix::pty::openpty(None, None)?;
@@ -64,7 +65,7 @@ fn push_key() -> Loot {
 }
 
 /// Only a set-user-id bit on this program's file makes that possible.
-fn become_root() -> Loot {
+fn become_root() -> Outcome {
     if !nix::unistd::geteuid().is_root() {
         return Err(denied("the effective user is not root"));
     }
@@ -72,7 +73,7 @@ fn become_root() -> Loot {
 }
 
 /// Sets the name the machine has already.
-fn same_hostname() -> Loot {
+fn same_hostname() -> Outcome {
     let name = nix::unistd::gethostname()?;
     nix::unistd::sethostname(name)?;
     Ok("set".into())

@@ -9,38 +9,26 @@ mod files;
 mod kernel;
 mod network;
 mod processes;
+mod outcome;
 
-use std::io;
+use outcome::Outcome;
 use std::process::ExitCode;
-
-/// What an attack brings back: a detail for `GOT`, or why not.
-type Loot = io::Result<String>;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let Some(loot) = attack(&words) else {
+    let Some(outcome) = attack(&words) else {
         eprintln!("attacker: unknown or incomplete: {words:?}");
         return ExitCode::from(2);
     };
-    match loot {
+    match outcome {
         Ok(detail) => println!("GOT {}", detail.escape_debug()),
         Err(error) => println!("DENIED {error}"),
     }
     ExitCode::SUCCESS
 }
 
-fn attack(words: &[&str]) -> Option<Loot> {
+fn attack(words: &[&str]) -> Option<Outcome> {
     let attempts = [files::attack, network::attack, processes::attack, kernel::attack];
     attempts.iter().find_map(|attempt| attempt(words))
-}
-
-/// A number given as a word.
-fn number(word: &str) -> io::Result<i64> {
-    word.parse().map_err(|_| io::Error::other(format!("{word:?} is no number")))
-}
-
-/// An answer that is no system error.
-fn denied(why: &str) -> io::Error {
-    io::Error::other(why.to_owned())
 }

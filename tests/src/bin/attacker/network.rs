@@ -1,6 +1,7 @@
 //! Attacks through sockets. A connection counts when the peer has answered through it.
 
-use crate::{Loot, denied, number, sys};
+use crate::outcome::{Outcome, denied, number};
+use crate::sys;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(2);
 
-pub fn attack(words: &[&str]) -> Option<Loot> {
+pub fn attack(words: &[&str]) -> Option<Outcome> {
     Some(match *words {
         ["connect", "tcp", address] => tcp(address),
         ["connect", "mptcp", address] => mptcp(address),
@@ -21,7 +22,7 @@ pub fn attack(words: &[&str]) -> Option<Loot> {
             sys::connect_v4(socket, address)?;
             sys::send(socket, bytes)
         }),
-        ["connect", "again", address] => again(address),
+        ["connect", "again", address] => connect_twice(address),
         ["connect", "racing", address] => racing(address),
         ["connect", "udp", address] => udp(address),
         ["connect", "unix", path] => unix(UnixAddr::from_pathname(path)),
@@ -32,25 +33,25 @@ pub fn attack(words: &[&str]) -> Option<Loot> {
     })
 }
 
-fn tcp(address: &str) -> Loot {
+fn tcp(address: &str) -> Outcome {
     exchange(TcpStream::connect_timeout(&parsed(address)?, PATIENCE)?)
 }
 
-fn mptcp(address: &str) -> Loot {
+fn mptcp(address: &str) -> Outcome {
     let socket = sys::socket(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_MPTCP)?;
     sys::connect_v4(&socket, v4(address)?)?;
     exchange(TcpStream::from(socket))
 }
 
 /// The first bytes go out with the request for a connection, which may be in no call named `connect`.
-fn fast(address: &str, send: fn(&OwnedFd, SocketAddrV4, &[u8]) -> std::io::Result<()>) -> Loot {
+fn fast(address: &str, send: fn(&OwnedFd, SocketAddrV4, &[u8]) -> std::io::Result<()>) -> Outcome {
     let socket = sys::socket(libc::AF_INET, libc::SOCK_STREAM, 0)?;
     send(&socket, v4(address)?, b"attack\n")?;
     hear(TcpStream::from(socket))
 }
 
 /// A socket that was connected to a server of the attacker's own, and is then connected elsewhere.
-fn again(address: &str) -> Loot {
+fn connect_twice(address: &str) -> Outcome {
     let own = TcpListener::bind("127.0.0.1:0")?;
     let socket = OwnedFd::from(TcpStream::connect(own.local_addr()?)?);
     sys::disconnect(&socket)?;
@@ -59,7 +60,7 @@ fn again(address: &str) -> Loot {
 }
 
 /// Connects to a server of the attacker's own, by an address that a thread changes all the time.
-fn racing(address: &str) -> Loot {
+fn racing(address: &str) -> Outcome {
     let own = TcpListener::bind("127.0.0.1:0")?;
     own.set_nonblocking(true)?;
     let (ours, theirs) = (v4(&own.local_addr()?.to_string())?, v4(address)?);
@@ -77,12 +78,12 @@ fn racing(address: &str) -> Loot {
     })
 }
 
-fn exchange(mut stream: TcpStream) -> Loot {
+fn exchange(mut stream: TcpStream) -> Outcome {
     stream.write_all(b"attack\n")?;
     hear(stream)
 }
 
-fn hear(mut stream: TcpStream) -> Loot {
+fn hear(mut stream: TcpStream) -> Outcome {
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut buffer = [0; 64];
     heard(stream.read(&mut buffer)?, &buffer)
@@ -95,7 +96,7 @@ fn v4(address: &str) -> std::io::Result<SocketAddrV4> {
     }
 }
 
-fn udp(address: &str) -> Loot {
+fn udp(address: &str) -> Outcome {
     let address = parsed(address)?;
     let socket = UdpSocket::bind(if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" })?;
     socket.set_read_timeout(Some(Duration::from_millis(500)))?;
@@ -104,7 +105,7 @@ fn udp(address: &str) -> Loot {
     heard(socket.recv(&mut buffer)?, &buffer)
 }
 
-fn unix(address: std::io::Result<UnixAddr>) -> Loot {
+fn unix(address: std::io::Result<UnixAddr>) -> Outcome {
     let mut stream = UnixStream::connect_addr(&address?)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.write_all(b"attack\n")?;
@@ -113,18 +114,18 @@ fn unix(address: std::io::Result<UnixAddr>) -> Loot {
 }
 
 /// A datagram has no answer without an address of our own; that the kernel took it is all there is to see here.
-fn datagram(name: &str) -> Loot {
+fn datagram(name: &str) -> Outcome {
     let socket = UnixDatagram::unbound()?;
     socket.send_to_addr(b"attack\n", &UnixAddr::from_abstract_name(name)?)?;
     Ok("sent".into())
 }
 
-fn socket(family: &str, kind: &str, protocol: &str) -> Loot {
+fn socket(family: &str, kind: &str, protocol: &str) -> Outcome {
     sys::socket(number(family)? as i32, number(kind)? as i32, number(protocol)? as i32)?;
     Ok("a socket".into())
 }
 
-fn heard(length: usize, buffer: &[u8]) -> Loot {
+fn heard(length: usize, buffer: &[u8]) -> Outcome {
     if length == 0 {
         Err(denied("no answer"))
     } else {

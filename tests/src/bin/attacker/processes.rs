@@ -1,6 +1,7 @@
 //! Attacks on other processes, and attempts to outlive the call.
 
-use crate::{Loot, denied, number, sys};
+use crate::outcome::{Outcome, denied, number};
+use crate::sys;
 use std::fs;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 /// How long a survivor lives if nobody kills it.
 const LIFE: Duration = Duration::from_secs(60);
 
-pub fn attack(words: &[&str]) -> Option<Loot> {
+pub fn attack(words: &[&str]) -> Option<Outcome> {
     Some(match *words {
         ["signal", pid] => {
             number(pid).and_then(|pid| sys::signal(pid, libc::SIGUSR1)).map(|()| "sent".into())
@@ -36,12 +37,12 @@ pub fn attack(words: &[&str]) -> Option<Loot> {
     })
 }
 
-fn read_memory(pid: &str, address: &str) -> Loot {
+fn read_memory(pid: &str, address: &str) -> Outcome {
     let bytes = sys::read_memory(number(pid)?, number(address)? as usize)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn steal(pid: &str, descriptor: &str) -> Loot {
+fn steal(pid: &str, descriptor: &str) -> Outcome {
     use std::io::{Read, Seek};
     let mut file = sys::steal_descriptor(number(pid)?, number(descriptor)? as i32)?;
     let mut text = String::new();
@@ -51,7 +52,7 @@ fn steal(pid: &str, descriptor: &str) -> Loot {
 }
 
 /// Looks for a text in what every process was started with.
-fn search(text: &str) -> Loot {
+fn search(text: &str) -> Outcome {
     let own = std::process::id().to_string();
     let mut looked_at = 0;
     for entry in fs::read_dir("/proc")?.flatten() {
@@ -71,13 +72,13 @@ fn search(text: &str) -> Loot {
     Err(denied(&format!("in none of {looked_at} files")))
 }
 
-fn environment(text: &str) -> Loot {
+fn environment(text: &str) -> Outcome {
     let found = std::env::vars_os().find(|(_, value)| value.to_string_lossy().contains(text));
     found.map(|(name, _)| name.to_string_lossy().into_owned()).ok_or_else(|| denied("not in the environment"))
 }
 
 /// Descriptors beyond the standard three, without the one that this listing opens.
-fn descriptors() -> Loot {
+fn descriptors() -> Outcome {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc/self/fd")?.flatten() {
         let number: i32 = entry.file_name().to_string_lossy().parse().map_err(std::io::Error::other)?;
@@ -91,7 +92,7 @@ fn descriptors() -> Loot {
 }
 
 /// Any capability in any of the five sets, the bounding set included.
-fn capabilities() -> Loot {
+fn capabilities() -> Outcome {
     let status = fs::read_to_string("/proc/self/status")?;
     let sets = status.lines().filter(|line| line.starts_with("Cap"));
     let found: Vec<&str> =
@@ -100,7 +101,7 @@ fn capabilities() -> Loot {
 }
 
 /// Starts this program again in a role, and does not wait for it.
-fn survive(role: &str, marker: &str, output: fn() -> Stdio) -> Loot {
+fn survive(role: &str, marker: &str, output: fn() -> Stdio) -> Outcome {
     let child = Command::new(std::env::current_exe()?)
         .args([role, marker])
         .stdin(Stdio::null())
@@ -111,7 +112,7 @@ fn survive(role: &str, marker: &str, output: fn() -> Stdio) -> Loot {
 }
 
 /// Two hundred processes at once: enough to be a nuisance, few enough for any machine.
-fn many(marker: &str) -> Loot {
+fn many(marker: &str) -> Outcome {
     let mut started = 0;
     let outcome = (0..200).try_for_each(|_| survive("linger", marker, Stdio::null).map(|_| started += 1));
     if started == 0 {
@@ -120,20 +121,20 @@ fn many(marker: &str) -> Loot {
     Ok(format!("started {started}"))
 }
 
-fn linger_in_session(marker: &str) -> Loot {
+fn linger_in_session(marker: &str) -> Outcome {
     let _ = marker;
     nix::unistd::setsid()?;
     linger()
 }
 
-fn linger() -> Loot {
+fn linger() -> Outcome {
     sys::ignore_hangup();
     std::thread::sleep(LIFE);
     Ok("lingered".into())
 }
 
 /// A bystander: says where its secret is, allows tracing, and waits to be harmed.
-fn victim(secret: &str) -> Loot {
+fn victim(secret: &str) -> Outcome {
     use std::io::{Seek, Write};
     use std::os::fd::AsRawFd;
     sys::allow_tracing();

@@ -1,0 +1,115 @@
+//! Limits at the border: what is larger is refused as a whole.
+
+use thiserror::Error;
+
+/// Bytes of all arguments together, each counted with [`ARGUMENT_COST`] more, and of a shell command: what goes into a frame.
+pub const COMMAND: usize = 1_000_000;
+/// What an argument costs besides its bytes: its length in a frame, its final NUL for the kernel.
+pub const ARGUMENT_COST: usize = 9;
+/// Bytes of one argument: the kernel's own limit (`MAX_ARG_STRLEN` in `linux/binfmts.h`), without the final NUL.
+pub const ARGUMENT: usize = 128 * 1024 - 1;
+/// Arguments of one command.
+pub const ARGUMENTS: usize = 65_536;
+/// Bytes that one `file_write` may write, and that one `file_edit` may carry.
+pub const CONTENT: usize = 1_000_000;
+/// Bytes of a file that one `file_read` answers with; the rest is named in a note.
+pub const READ: usize = 1 << 20;
+/// Bytes of the encoded answer of a file tool, over all its parts.
+pub const ANSWER: usize = 4 << 20;
+/// Bytes of all hunks that say what a write or an edit has changed, old and new together.
+pub const HUNKS: usize = 64 * 1024;
+/// Replacements in one `file_edit`.
+pub const EDITS: usize = 256;
+/// Bytes of a pattern of `glob` or `grep`.
+pub const PATTERN: usize = 4096;
+/// Entries that `file_list` and `glob`, and lines that `grep`, answer with.
+pub const ENTRIES: u32 = 10_000;
+/// Files that `grep` names because it searched them in part.
+pub const IN_PART: usize = 20;
+/// Calls under way at once on one connection.
+pub const CALLS: usize = 64;
+/// Bytes of live output a call may send before the client gives more credit.
+pub const OUTPUT_WINDOW: u32 = 256 * 1024;
+/// Bytes of standard input a client may send before the broker gives more credit.
+pub const INPUT_WINDOW: u32 = 256 * 1024;
+/// Bytes of output or input in one frame.
+pub const CHUNK: usize = 64 * 1024;
+/// Background processes alive at once in one session.
+pub const BACKGROUND: usize = 16;
+/// Background processes that a session lists; of more, the one that ended longest ago is forgotten.
+pub const BACKGROUND_LISTED: usize = 64;
+/// Bytes of a background process's output that one answer holds.
+pub const LOG: u32 = 64 * 1024;
+/// Bytes of a service's name.
+pub const SERVICE_NAME: usize = 64;
+/// Variables that a service is given besides those of the session.
+pub const VARIABLES: usize = 64;
+/// Bytes of such a variable's name.
+pub const VARIABLE_NAME: usize = 128;
+/// Bytes of its value.
+pub const VARIABLE: usize = 8 * 1024;
+/// Changes that one `history` answers with.
+pub const CHANGES: u32 = 1000;
+/// Longest time limit, in seconds; a policy may set a shorter one.
+pub const TIMEOUT_S: u32 = 86_400;
+/// Permissions of a scope.
+pub const PERMISSIONS: usize = 256;
+/// Globs of one permission.
+pub const SCOPE_PATHS: usize = 64;
+/// Bytes of one such glob.
+pub const SCOPE_PATH: usize = 1024;
+/// Bytes of a tool's name.
+pub const TOOL_NAME: usize = 128;
+/// Bytes of what one small tool keeps.
+pub const STATE: usize = 256 * 1024;
+/// Effects of which the client may still have texts kept; of more, the oldest may not any more.
+pub const KEEPS: usize = 64;
+/// Bytes of such texts that a session keeps in all, each file counted as at least [`KEPT_BLOCK`]. One of them is
+/// kept up to the policy's `spill`, as a command's output is.
+pub const KEPT: u64 = 64 << 20;
+/// What a file takes on a disk at least.
+pub const KEPT_BLOCK: u64 = 4096;
+/// Denials that the outcome of a call names; of more the number.
+pub const DENIALS: usize = 16;
+/// Bytes of one text of a denial.
+pub const DENIAL_TEXT: usize = 512;
+
+/// Hosts, and presets, that a session may ask for.
+pub const HOSTS: usize = 256;
+/// Bytes of a host with its port: the longest name has 253.
+pub const HOST: usize = 260;
+
+/// A request is over one of the limits of this module.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{field}: {rule}")]
+pub struct TooLarge {
+    /// The field at fault.
+    pub field: &'static str,
+    /// What is asked of it.
+    pub rule: String,
+}
+
+pub(crate) fn at_most(field: &'static str, got: usize, most: usize, unit: &str) -> Result<(), TooLarge> {
+    if got <= most {
+        return Ok(());
+    }
+    Err(TooLarge { field, rule: format!("at most {most} {unit}, this has {got}") })
+}
+
+pub(crate) fn in_range(field: &'static str, got: u64, least: u64, most: u64) -> Result<(), TooLarge> {
+    if (least..=most).contains(&got) {
+        return Ok(());
+    }
+    Err(TooLarge { field, rule: format!("a whole number between {least} and {most}, this is {got}") })
+}
+
+pub(crate) fn at_least_one(field: &'static str, got: Option<u64>) -> Result<(), TooLarge> {
+    in_range(field, got.unwrap_or(1), 1, u64::MAX)
+}
+
+pub(crate) fn no_nul(field: &'static str, bytes: &[u8]) -> Result<(), TooLarge> {
+    if bytes.contains(&0) {
+        return Err(TooLarge { field, rule: "a command cannot contain a NUL byte".into() });
+    }
+    Ok(())
+}

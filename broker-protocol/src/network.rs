@@ -1,0 +1,146 @@
+//! The network of cells: the hosts that a session asks for, those that it gets, and what became of each connection.
+//!
+//! The broker has no network. It decides which hosts a session may reach, hands the client a listening socket of the cells'
+//! loopback, and records what the client reports; the client carries the connections.
+
+use crate::limit::{self, TooLarge, at_most};
+use serde::{Deserialize, Serialize};
+
+/// The hosts that a session asks for, beyond those of its profile. They are bounded by what the policy's files allow at most.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkRequest {
+    /// At most [`limit::HOSTS`], each of at most [`limit::HOST`] bytes: patterns as in a policy's `allow`.
+    pub hosts: Vec<String>,
+    /// The names of shipped presets, bounded in the same way.
+    pub presets: Vec<String>,
+}
+
+impl NetworkRequest {
+    pub(crate) fn check(&self) -> Result<(), TooLarge> {
+        for (field, list) in [("hosts", &self.hosts), ("presets", &self.presets)] {
+            at_most(field, list.len(), limit::HOSTS, "entries")?;
+            list.iter().try_for_each(|text| at_most(field, text.len(), limit::HOST, "bytes"))?;
+        }
+        Ok(())
+    }
+}
+
+/// What cells may reach by way of the client. A host has to be on each of the lists; see `policies::network`.
+///
+/// The frame that has this comes with one descriptor in the namespaced tier: a TCP socket that listens on the loopback of the
+/// session's network namespace. In the flat tier it listens on the machine's, and a second descriptor is a socket that keeps
+/// messages apart, on which the cells' supervisors announce each connection before they begin it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Network {
+    /// The profile's and the session's own first; then those that bound it.
+    pub lists: Vec<HostList>,
+}
+
+/// One list of hosts, as a policy writes them. An absent part bounds nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostList {
+    /// Hosts that may be reached where their addresses are public.
+    pub allow: Option<Vec<String>>,
+    /// Places that may be reached though their addresses are not public.
+    pub private: Option<Vec<String>>,
+}
+
+/// What became of one connection that a cell wanted, for the audit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConnectionReport {
+    /// The host in its canonical form: a name, or an address, IPv6 in brackets. Empty where none was understood.
+    pub host: String,
+    /// The port; 0 where none was understood.
+    pub port: u16,
+    /// What became of it.
+    pub verdict: ConnectionVerdict,
+}
+
+impl ConnectionReport {
+    /// Checks every limit that the type does not hold by itself.
+    ///
+    /// # Errors
+    /// The host is too long, or has characters that no host has.
+    pub fn check(&self) -> Result<(), TooLarge> {
+        at_most("host", self.host.len(), limit::HOST, "bytes")?;
+        let is_host = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
+        if self.host.bytes().all(is_host) {
+            return Ok(());
+        }
+        Err(TooLarge { field: "host", rule: "letters, digits and `-._:[]`".into() })
+    }
+}
+
+/// What became of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ConnectionVerdict {
+    /// The host was connected to.
+    Allowed,
+    /// The host is on no list.
+    NotListed,
+    /// An address of the host is not public, and no line opens it.
+    NotPublic,
+    /// It was allowed, and the name has no address or nothing answers there.
+    Unreachable,
+    /// The program asked in no way that the relay understands, for no host, or for something other than TCP.
+    Malformed,
+}
+
+impl ConnectionVerdict {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Allowed, Self::NotListed, Self::NotPublic, Self::Unreachable, Self::Malformed];
+
+    /// The name in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::NotListed => "not_listed",
+            Self::NotPublic => "not_public",
+            Self::Unreachable => "unreachable",
+            Self::Malformed => "malformed",
+        }
+    }
+
+    /// Whether the policy refused it.
+    pub fn is_refusal(self) -> bool {
+        match self {
+            Self::NotListed | Self::NotPublic => true,
+            Self::Allowed | Self::Unreachable | Self::Malformed => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_bounded() {
+        for (count, bytes, want) in
+            [(limit::HOSTS, limit::HOST, true), (limit::HOSTS + 1, 1, false), (1, limit::HOST + 1, false)]
+        {
+            let list = vec!["x".repeat(bytes); count];
+            let hosts = NetworkRequest { hosts: list.clone(), presets: vec![] };
+            let presets = NetworkRequest { hosts: vec![], presets: list };
+            assert_eq!([hosts, presets].map(|request| request.check().is_ok()), [want; 2]);
+        }
+    }
+
+    #[test]
+    fn a_report_names_a_host_and_nothing_else() {
+        let report = |host: &str| ConnectionReport {
+            host: host.into(),
+            port: 443,
+            verdict: ConnectionVerdict::Allowed,
+        };
+        for host in ["", "registry.npmjs.org", "xn--bcher-kva.example", "127.0.0.1", "[::1]", "a_b"] {
+            assert_eq!(report(host).check(), Ok(()), "{host}");
+        }
+        for host in ["a b", "a\n", "\u{1b}[0m", "a\"b", "ä", "a/b"] {
+            assert!(report(host).check().is_err(), "{host:?}");
+        }
+        assert!(report(&"x".repeat(limit::HOST)).check().is_ok());
+        assert!(report(&"x".repeat(limit::HOST + 1)).check().is_err());
+    }
+}

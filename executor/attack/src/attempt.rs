@@ -1,0 +1,145 @@
+//! Tries each attack in a process of its own, and writes and reads what came of it: one line `INDEX WORD NUMBER` for each.
+
+use crate::sys::{self, Fork};
+use crate::table::ATTACKS;
+use crate::targets::Targets;
+use nix::sys::prctl;
+use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::alarm;
+use std::io::{self, Write};
+use std::process::exit;
+
+/// Seconds after which an attack that does not end is ended.
+const TIMEOUT_S: u32 = 2;
+
+/// What came of one attack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attempt {
+    Succeeded,
+    /// The kernel refused it, with this error number.
+    Refused(i32),
+    /// The kernel killed the process that tried, with this signal.
+    Killed(i32),
+    /// It was not tried, or did not come to an end.
+    Unknown,
+}
+
+/// Tries every attack and writes a record of each.
+pub fn run(targets: &Targets, records: &mut impl Write) -> io::Result<()> {
+    for (index, attack) in ATTACKS.iter().enumerate() {
+        let attempt = isolated(|| (attack.run)(targets)).unwrap_or(Attempt::Unknown);
+        writeln!(records, "{index} {}", record(attempt))?;
+        // What is left in the buffer, the next process would have too, and write again.
+        records.flush()?;
+    }
+    Ok(())
+}
+
+/// Tries every attack from this process, with no cell.
+pub fn control(targets: &Targets) -> io::Result<Vec<Attempt>> {
+    let mut records = Vec::new();
+    run(targets, &mut records)?;
+    Ok(read_records(&records))
+}
+
+/// Tries one in a process of its own, whose exit code is the error number, or 0.
+fn isolated(attack: impl FnOnce() -> io::Result<()>) -> io::Result<Attempt> {
+    match sys::fork()? {
+        Fork::Child => {
+            alarm::set(TIMEOUT_S);
+            let ready = prctl::set_dumpable(true).and_then(|()| setrlimit(Resource::RLIMIT_CORE, 0, 0));
+            match ready.map_err(io::Error::from).and_then(|()| attack()) {
+                Ok(()) => exit(0),
+                Err(error) => exit(error.raw_os_error().unwrap_or(libc::EIO)),
+            }
+        }
+        Fork::Parent(child) => Ok(outcome(waitpid(child, None)?)),
+    }
+}
+
+fn outcome(end: WaitStatus) -> Attempt {
+    match end {
+        WaitStatus::Exited(_, 0) => Attempt::Succeeded,
+        WaitStatus::Exited(_, errno) => Attempt::Refused(errno),
+        // Any other signal is our own doing: the attack hung, or is wrong.
+        WaitStatus::Signaled(_, signal @ (Signal::SIGSYS | Signal::SIGSEGV), _) => {
+            Attempt::Killed(signal as i32)
+        }
+        _ => Attempt::Unknown,
+    }
+}
+
+fn record(attempt: Attempt) -> String {
+    match attempt {
+        Attempt::Succeeded => "succeeded 0".into(),
+        Attempt::Refused(errno) => format!("refused {errno}"),
+        Attempt::Killed(signal) => format!("killed {signal}"),
+        Attempt::Unknown => "unknown 0".into(),
+    }
+}
+
+/// What records say of each attack; nothing is known of one that has none.
+pub fn read_records(bytes: &[u8]) -> Vec<Attempt> {
+    let mut attempts = vec![Attempt::Unknown; ATTACKS.len()];
+    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        if let Some((index, attempt)) = parse(line)
+            && let Some(known) = attempts.get_mut(index)
+        {
+            *known = attempt;
+        }
+    }
+    attempts
+}
+
+fn parse(line: &[u8]) -> Option<(usize, Attempt)> {
+    let line = std::str::from_utf8(line).ok()?.strip_suffix('\n')?;
+    let mut words = line.split(' ');
+    let (index, word, number) = (words.next()?.parse().ok()?, words.next()?, words.next()?.parse().ok()?);
+    let attempt = match word {
+        "succeeded" => Attempt::Succeeded,
+        "refused" => Attempt::Refused(number),
+        "killed" => Attempt::Killed(number),
+        _ => Attempt::Unknown,
+    };
+    words.next().is_none().then_some((index, attempt))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::unistd::Pid;
+
+    #[test]
+    fn records_read_back_and_what_is_missing_is_unknown() {
+        let all = [Attempt::Succeeded, Attempt::Refused(libc::EACCES), Attempt::Killed(libc::SIGSYS)];
+        let lines = all.iter().enumerate().map(|(i, one)| format!("{i} {}\n", record(*one)));
+        let text: String = lines.chain(["3 succ".into()]).collect();
+        let got = read_records(text.as_bytes());
+        assert_eq!(got[..3], all);
+        assert!(got.len() == ATTACKS.len() && got[3..].iter().all(|one| *one == Attempt::Unknown));
+    }
+
+    #[test]
+    fn what_is_not_a_record_says_nothing() {
+        for text in ["", "\n", "0 succeeded\n", "0 succeeded 0 0\n", "x succeeded 0\n", "99999 succeeded 0\n"]
+        {
+            let got = read_records(text.as_bytes());
+            assert!(got.iter().all(|one| *one == Attempt::Unknown), "{text:?}");
+        }
+        let bytes = [&[255; 100][..], b"\n0 refused 13\n"].concat();
+        assert_eq!(read_records(&bytes)[0], Attempt::Refused(13));
+    }
+
+    #[test]
+    fn only_the_kernels_own_signals_are_its_refusal() {
+        let pid = Pid::from_raw(7);
+        assert_eq!(outcome(WaitStatus::Exited(pid, 0)), Attempt::Succeeded);
+        assert_eq!(outcome(WaitStatus::Exited(pid, 13)), Attempt::Refused(13));
+        let killed = |signal| outcome(WaitStatus::Signaled(pid, signal, false));
+        assert_eq!(killed(Signal::SIGSYS), Attempt::Killed(libc::SIGSYS));
+        // It hung, or panicked.
+        assert_eq!((killed(Signal::SIGALRM), killed(Signal::SIGABRT)), (Attempt::Unknown, Attempt::Unknown));
+    }
+}

@@ -1,0 +1,150 @@
+//! The verdict on each attack: what came of it without a cell and in one, corrected by the evidence seen outside.
+
+use crate::attempt::Attempt;
+use crate::fixture::Fixture;
+use crate::table::ATTACKS;
+use crate::targets::Session;
+use nix::errno::Errno;
+use nix::sys::signal::Signal;
+use serde::Serialize;
+
+/// One attack, as a line of JSON.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    class: &'static str,
+    attack: &'static str,
+    /// What came of it without a cell, in one word.
+    control: String,
+    /// The same in a cell.
+    inside: String,
+    holds: Holds,
+    /// Whether the run proves nothing where the control of this one fails.
+    core: bool,
+    /// Why this session is known not to hold it, if it is.
+    known: Option<&'static str>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Holds {
+    /// It succeeds without a cell and not in one.
+    Yes,
+    /// It fails in a cell, but on this machine without one too, so that this proves nothing.
+    Untested,
+    /// It gets through, which is known.
+    Known,
+    /// It gets through.
+    No,
+    /// What happened in the cell is not known.
+    Unknown,
+}
+
+/// Corrects attempts by the evidence outside, where an attack leaves any.
+pub fn judge(attempts: Vec<Attempt>, fixture: &Fixture) -> Vec<Attempt> {
+    let judged = attempts.into_iter().zip(ATTACKS).map(|(attempt, attack)| match attack.evidence {
+        Some(is_seen) if is_seen(fixture) => Attempt::Succeeded,
+        Some(_) if attempt == Attempt::Succeeded => Attempt::Refused(libc::ENODATA),
+        Some(_) | None => attempt,
+    });
+    judged.collect()
+}
+
+pub fn reports(control: Vec<Attempt>, inside: Vec<Attempt>, session: &Session) -> Vec<Report> {
+    let rows = ATTACKS.iter().zip(control).zip(inside);
+    rows.map(|((attack, control), inside)| {
+        let known = attack.known(session);
+        Report {
+            class: attack.class,
+            attack: attack.name,
+            control: word(control),
+            inside: word(inside),
+            holds: holds(control, inside, known.is_some()),
+            core: attack.core,
+            known,
+        }
+    })
+    .collect()
+}
+
+fn holds(control: Attempt, inside: Attempt, is_known: bool) -> Holds {
+    match (inside, control) {
+        (Attempt::Succeeded, _) if is_known => Holds::Known,
+        (Attempt::Succeeded, _) => Holds::No,
+        (Attempt::Unknown, _) => Holds::Unknown,
+        (Attempt::Refused(_) | Attempt::Killed(_), Attempt::Succeeded) => Holds::Yes,
+        (Attempt::Refused(_) | Attempt::Killed(_), _) => Holds::Untested,
+    }
+}
+
+fn word(attempt: Attempt) -> String {
+    match attempt {
+        Attempt::Succeeded => "works".into(),
+        Attempt::Refused(errno) => format!("{:?}", Errno::from_raw(errno)),
+        Attempt::Killed(signal) => Signal::try_from(signal).map_or("killed", Signal::as_str).into(),
+        Attempt::Unknown => "unknown".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(tier: &str) -> Session {
+        Session { tier: tier.into(), layers: Vec::new() }
+    }
+
+    fn all(attempt: Attempt) -> Vec<Attempt> {
+        vec![attempt; ATTACKS.len()]
+    }
+
+    #[test]
+    fn what_gets_through_does_not_hold_whatever_its_control_did() {
+        for control in [Attempt::Succeeded, Attempt::Refused(1), Attempt::Killed(31), Attempt::Unknown] {
+            assert_eq!(holds(control, Attempt::Succeeded, false), Holds::No);
+            assert_eq!(holds(control, Attempt::Unknown, true), Holds::Unknown);
+        }
+        assert_eq!(holds(Attempt::Succeeded, Attempt::Succeeded, true), Holds::Known);
+    }
+
+    #[test]
+    fn a_refusal_counts_only_where_the_control_succeeds() {
+        for inside in [Attempt::Refused(13), Attempt::Killed(31)] {
+            assert_eq!(holds(Attempt::Succeeded, inside, false), Holds::Yes);
+            assert_eq!(holds(Attempt::Refused(38), inside, false), Holds::Untested);
+        }
+    }
+
+    /// The planted violation: what a cell says of itself is believed only where it is against it.
+    #[test]
+    fn evidence_outside_counts_whatever_the_inside_run_says() {
+        let parent = tempfile::tempdir().unwrap();
+        let fixture = Fixture::make(parent.path()).unwrap();
+        crate::files::create(&fixture.targets()).unwrap();
+        let inside = judge(all(Attempt::Refused(libc::EACCES)), &fixture);
+        let open = |report: &Report| report.holds != Holds::Yes;
+        let reports = reports(all(Attempt::Succeeded), inside, &session("namespaced"));
+        let names: Vec<&str> = reports.into_iter().filter(open).map(|report| report.attack).collect();
+        assert_eq!(names, ["create a file outside"]);
+    }
+
+    #[test]
+    fn an_inside_run_that_prints_nothing_is_unknown_and_one_that_claims_success_without_evidence_is_not_believed()
+     {
+        let parent = tempfile::tempdir().unwrap();
+        let fixture = Fixture::make(parent.path()).unwrap();
+        let silent = judge(crate::attempt::read_records(b""), &fixture);
+        assert!(silent.iter().all(|attempt| *attempt == Attempt::Unknown));
+        let claimed = judge(all(Attempt::Succeeded), &fixture);
+        for (attempt, attack) in claimed.iter().zip(ATTACKS) {
+            assert_eq!(*attempt == Attempt::Succeeded, attack.evidence.is_none(), "{}", attack.name);
+        }
+    }
+
+    #[test]
+    fn a_known_gap_is_one_of_the_flat_tier_without_its_layer() {
+        let kill = ATTACKS.last().unwrap();
+        assert!(kill.known(&session("flat")).is_some() && kill.known(&session("namespaced")).is_none());
+        let scoped = Session { tier: "flat".into(), layers: vec!["landlock-scopes".into()] };
+        assert!(kill.known(&scoped).is_none());
+    }
+}

@@ -1,0 +1,526 @@
+//! The audit: what this user's brokers did, one chain for all of them, written before anybody gets an answer.
+//!
+//! A record is appended under the lock of the head's file: it must follow what the head says, then the head says it. Where
+//! the two disagree, which a power cut or a hand can do, the chain goes on in a new file with a record of it, and
+//! `lazaret audit verify` reports the place for ever. A record that cannot be written is an error, and its call has no
+//! result: without an audit nothing runs.
+//!
+//! *On disk*: a record is in the kernel's hands before its call has a result, so that no death of ours loses it. Against a
+//! power cut, `fdatasync`: at once for a refusal and a fault, and at the end of a session; else one second
+//! after the first record that is not on disk yet.
+
+use crate::record::{AuditEntry, Record, SessionFacts, is_recorded_at_start, redacted};
+use broker_protocol::chain::Head;
+use broker_protocol::{CallId, ErrorKind, Extent, Failed, Outcome, Request, Usage, chain};
+use executor_sys::process::euid;
+use executor_sys::random;
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::{Mode, fchmod};
+use policies::directories::{NO_HOME, NO_HOME_ADVICE};
+use policies::secret::Secret;
+use std::collections::BTreeMap;
+use std::fs::{DirBuilder, File, TryLockError};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use thiserror::Error;
+
+/// Bytes after which the chain goes on in a new file.
+const FILE_MAX: u64 = 16 << 20;
+/// Longest time that a record is not on disk.
+const SYNC: Duration = Duration::from_secs(1);
+/// How long another broker may hold the lock; it needs microseconds.
+const LOCK: Duration = Duration::from_secs(2);
+/// Between two tries of a lock that somebody holds.
+const PAUSE: Duration = Duration::from_micros(50);
+
+/// The audit cannot be written.
+#[derive(Debug, Error)]
+#[error("the audit cannot be written, and nothing runs without it: {step} in {}: {source}", .directory.display())]
+pub struct AuditError {
+    step: &'static str,
+    directory: PathBuf,
+    source: io::Error,
+}
+
+impl From<AuditError> for Failed {
+    fn from(error: AuditError) -> Self {
+        Failed { kind: ErrorKind::Internal, message: error.to_string() }
+    }
+}
+
+/// The way to the audit, for one connection.
+#[derive(Debug)]
+pub struct Audit {
+    path: PathBuf,
+    directory: OwnedFd,
+    head: File,
+    /// The file the chain stood in last, and its number.
+    file: Option<(u64, File)>,
+    /// The session that records are about.
+    session: Option<(String, SessionFacts)>,
+    /// The calls that have not ended.
+    entries: BTreeMap<CallId, AuditEntry>,
+    secrets: Vec<Secret>,
+    /// When what is not on disk has to be.
+    due: Option<Instant>,
+    calls: u64,
+    is_broken: bool,
+}
+
+impl Audit {
+    /// Opens the audit in `directory`, which is made if it is missing, and takes it from everybody else.
+    pub fn open(directory: &Path, secrets: Vec<Secret>) -> Result<Self, AuditError> {
+        let at = |step| {
+            move |source: io::Error| {
+                let source = advised(directory, source);
+                AuditError { step, directory: directory.to_owned(), source }
+            }
+        };
+        DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(at("make the directory"))?;
+        let folder = std::fs::OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW)
+            .open(directory)
+            .map_err(at("open the directory"))?;
+        let metadata = folder.metadata().map_err(at("read the directory"))?;
+        if metadata.uid() != euid() {
+            return Err(at("use the directory")(io::Error::other("it belongs to somebody else")));
+        }
+        if metadata.mode() & 0o077 != 0 {
+            fchmod(&folder, Mode::S_IRWXU).map_err(|errno| at("close the directory")(errno.into()))?;
+        }
+        let directory_fd = OwnedFd::from(folder);
+        let head = open_in(&directory_fd, chain::HEAD).map_err(at("open the head"))?;
+        Ok(Self {
+            path: directory.to_owned(),
+            directory: directory_fd,
+            head,
+            file: None,
+            session: None,
+            entries: BTreeMap::new(),
+            secrets,
+            due: None,
+            calls: 0,
+            is_broken: false,
+        })
+    }
+
+    /// What is recorded from now on is about a session of its own; returns its id, 32 hexadecimal digits.
+    pub fn begin_session(&mut self, facts: SessionFacts) -> Result<String, AuditError> {
+        let bytes = random::bytes().map_err(|source| self.error("make a session id", source))?;
+        let id = format!("{:032x}", u128::from_le_bytes(bytes));
+        self.session = Some((id.clone(), facts));
+        Ok(id)
+    }
+
+    /// `text` without known secrets.
+    pub fn redacted(&self, text: &str) -> String {
+        redacted(text.to_owned(), &self.secrets)
+    }
+
+    /// Begins the entry of a call, which has one record at its end. `rule` is the one that asks about it, if one does.
+    pub fn begin(&mut self, call: CallId, request: &Request, rule: Option<String>) {
+        let question = rule.map(|rule| (rule, None));
+        self.entries.insert(call, AuditEntry::new(request, question, &self.secrets));
+    }
+
+    /// Begins the entry of a call that may run, by which approval if it needed one. What runs a command or changes something is
+    /// recorded now: it is not undone where this broker does not live to see its end.
+    pub fn grant(
+        &mut self,
+        call: CallId,
+        request: &Request,
+        approval: Option<(String, Extent)>,
+    ) -> Result<(), AuditError> {
+        let question = approval.map(|(rule, extent)| (rule, Some(extent.name())));
+        let entry = AuditEntry::new(request, question, &self.secrets);
+        if is_recorded_at_start(request) {
+            self.append(&Record::started(call, &entry))?;
+        }
+        self.entries.insert(call, entry);
+        Ok(())
+    }
+
+    /// Records the end of a call.
+    pub fn ended(&mut self, call: CallId, outcome: &Outcome, usage: &Usage) -> Result<(), AuditError> {
+        let Some((entry, facts)) = self.entries.remove(&call).zip(self.session.as_ref().map(|of| of.1))
+        else {
+            return Err(self.error("record", io::Error::other("the call has no entry")));
+        };
+        self.calls += 1;
+        self.append(&Record::ended(call, &entry, facts, outcome, usage))?;
+        // A refusal is on the disk before the client gets its answer.
+        if let Outcome::Refused(_) = outcome { self.sync() } else { Ok(()) }
+    }
+
+    /// Records that the session is over.
+    pub fn close(&mut self) -> Result<(), AuditError> {
+        let calls = self.calls;
+        self.append(&Record::closed(calls))?;
+        self.sync()
+    }
+
+    /// Records something else, on disk at once.
+    pub fn note(&mut self, record: &Record) -> Result<(), AuditError> {
+        self.append(record)?;
+        self.sync()
+    }
+
+    /// When [`tick`](Self::tick) has something to do.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Brings to disk what has waited long enough.
+    pub fn tick(&mut self, now: Instant) -> Result<(), AuditError> {
+        if self.due.is_some_and(|due| due <= now) { self.sync() } else { Ok(()) }
+    }
+
+    /// Appends a record to the chain.
+    pub fn append(&mut self, record: &Record) -> Result<(), AuditError> {
+        if self.is_broken {
+            return Err(self.error("append", io::Error::other("it failed before")));
+        }
+        let appended = self.append_locked(record);
+        self.is_broken = appended.is_err();
+        self.due = self.due.or(Some(Instant::now() + SYNC));
+        appended.map_err(|(step, source)| self.error(step, source))
+    }
+
+    fn append_locked(&mut self, record: &Record) -> Result<(), (&'static str, io::Error)> {
+        self.lock().map_err(|error| ("lock the head", error))?;
+        let appended = self.follow(record);
+        // Closing the file would do it too.
+        let _ = self.head.unlock();
+        appended
+    }
+
+    /// Waits for the lock of the head.
+    fn lock(&self) -> io::Result<()> {
+        let until = Instant::now() + LOCK;
+        loop {
+            match self.head.try_lock() {
+                Err(TryLockError::WouldBlock) if Instant::now() < until => std::thread::sleep(PAUSE),
+                Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::TimedOut.into()),
+                Err(TryLockError::Error(error)) => return Err(error),
+                Ok(()) => return Ok(()),
+            }
+        }
+    }
+
+    fn follow(&mut self, record: &Record) -> Result<(), (&'static str, io::Error)> {
+        let (mut head, found) = self.end().map_err(|error| ("read the chain", error))?;
+        if let Some(found) = found {
+            head = Head {
+                file: self.last_file().map_err(|error| ("list", error))?.max(head.file) + 1,
+                bytes: 0,
+                ..head
+            };
+            head = self.write(head, &Record::chain_break(found))?;
+        } else if head.bytes >= FILE_MAX {
+            head = Head { file: head.file + 1, bytes: 0, ..head };
+        }
+        self.write(head, record).map(drop)
+    }
+
+    /// Where the chain ends, and what is wrong there, if anything.
+    fn end(&mut self) -> io::Result<(Head, Option<&'static str>)> {
+        let mut text = [0; Head::BYTES + 1];
+        let length = read_at(&self.head, &mut text, 0)?;
+        let head = match Head::decode(&text[..length]) {
+            Some(head) => head,
+            None if length == 0 && self.last_file()? == 0 => Head::EMPTY,
+            None => return Ok((Head::EMPTY, Some("the head cannot be read"))),
+        };
+        let file = self.file(head.file)?;
+        let metadata = file.metadata()?;
+        if metadata.nlink() == 0 {
+            return Err(io::Error::other("its file was removed while it was in use"));
+        }
+        let over = metadata.len().checked_sub(head.bytes);
+        match over {
+            None => Ok((head, Some("records that the head counts are not there"))),
+            Some(0) => Ok((head, None)),
+            // A broker was killed after its record and before the head.
+            Some(over) => Ok(match adopt(file, head, over)? {
+                Some(head) => (head, None),
+                None => (head, Some("there is something after the last record")),
+            }),
+        }
+    }
+
+    /// Writes a record after `head`, and the head after it. What cannot be written whole is taken back.
+    fn write(&mut self, head: Head, record: &Record) -> Result<Head, (&'static str, io::Error)> {
+        let seq = head.seq + 1;
+        let session = self.session.as_ref().map(|(id, _)| id.as_str());
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut line = record.object(seq, since, session).into_bytes();
+        let hash = chain::seal(head.hash, &mut line);
+        if line.len() > chain::RECORD_MAX {
+            return Err(("write a record", io::ErrorKind::FileTooLarge.into()));
+        }
+        let next = Head { seq, bytes: head.bytes + line.len() as u64, hash, ..head };
+        let file = self.file(head.file).map_err(|error| ("open the file", error))?;
+        let written = file.write_all_at(&line, head.bytes).map_err(|error| ("write a record", error));
+        let whole = written.and_then(|()| {
+            self.head.write_all_at(next.encode().as_bytes(), 0).map_err(|error| ("write the head", error))
+        });
+        if let Err(error) = whole {
+            // The next broker finds what is left of it, if this fails too.
+            if let Some((_, file)) = &self.file {
+                let _ = file.set_len(head.bytes);
+            }
+            return Err(error);
+        }
+        Ok(next)
+    }
+
+    /// The file with this number.
+    fn file(&mut self, number: u64) -> io::Result<&File> {
+        if self.file.as_ref().is_none_or(|(ours, _)| *ours != number) {
+            if let Some((_, before)) = &self.file {
+                before.sync_data()?;
+            }
+            self.file = Some((number, open_in(&self.directory, &chain::file_name(number))?));
+        }
+        // It was put there just now.
+        self.file.as_ref().map(|(_, file)| file).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// The highest number of a file; 0 where there is none.
+    fn last_file(&self) -> io::Result<u64> {
+        let mut last = 0;
+        for entry in std::fs::read_dir(&self.path)? {
+            let number = entry?.file_name().to_str().and_then(chain::file_number);
+            last = last.max(number.unwrap_or(0));
+        }
+        Ok(last)
+    }
+
+    /// Brings everything to disk.
+    fn sync(&mut self) -> Result<(), AuditError> {
+        self.due = None;
+        let file = self.file.as_ref().map(|(_, file)| file);
+        let synced = file.into_iter().chain([&self.head]).try_for_each(File::sync_data);
+        synced.map_err(|source| self.error("bring records to disk", source))
+    }
+
+    fn error(&self, step: &'static str, source: io::Error) -> AuditError {
+        AuditError { step, directory: self.path.clone(), source }
+    }
+}
+
+/// The error about `directory`, with what helps where that is only missing for want of a home.
+fn advised(directory: &Path, error: io::Error) -> io::Error {
+    if !directory.starts_with(NO_HOME) {
+        return error;
+    }
+    io::Error::new(error.kind(), format!("{error}; {NO_HOME_ADVICE}"))
+}
+
+/// The head after one whole record that stands behind it.
+fn adopt(file: &File, head: Head, over: u64) -> io::Result<Option<Head>> {
+    let over = match usize::try_from(over) {
+        Ok(over) if over <= chain::RECORD_MAX => over,
+        _ => return Ok(None),
+    };
+    let mut line = vec![0; over];
+    file.read_exact_at(&mut line, head.bytes)?;
+    let Some(record) = line.strip_suffix(b"\n").filter(|record| !record.contains(&b'\n')) else {
+        return Ok(None);
+    };
+    let next = |hash| Head { seq: head.seq + 1, bytes: head.bytes + over as u64, hash, ..head };
+    Ok(chain::check(head.hash, record).ok().map(next))
+}
+
+/// Opens a file of the audit, made if it is missing: a regular file of ours.
+fn open_in(directory: &OwnedFd, name: &str) -> io::Result<File> {
+    let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
+    let file = File::from(openat(directory.as_fd(), name, flags, Mode::S_IRUSR | Mode::S_IWUSR)?);
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || metadata.uid() != euid() {
+        return Err(io::Error::other(format!("{name} is no file of yours")));
+    }
+    if metadata.mode() & 0o077 != 0 {
+        fchmod(&file, Mode::S_IRUSR | Mode::S_IWUSR)?;
+    }
+    Ok(file)
+}
+
+/// Reads what there is, at most all of `buffer`.
+fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    loop {
+        match file.read_at(buffer, offset) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => return read,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// An audit in a folder of its own.
+    fn audit() -> (tempfile::TempDir, PathBuf, Audit) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state/audit");
+        let audit = Audit::open(&path, vec![]).unwrap();
+        (folder, path, audit)
+    }
+
+    fn fault() -> Record {
+        Record::fault(ErrorKind::Protocol)
+    }
+
+    fn append(audit: &mut Audit, times: usize) {
+        (0..times).for_each(|_| audit.append(&fault()).unwrap());
+    }
+
+    /// Records of a file that follow `hash`, and the last hash.
+    fn follow(text: &[u8], mut hash: broker_protocol::Digest) -> (usize, broker_protocol::Digest) {
+        let lines = text.strip_suffix(b"\n").unwrap().split(|byte| *byte == b'\n');
+        let count = lines.map(|line| hash = chain::check(hash, line).unwrap()).count();
+        (count, hash)
+    }
+
+    fn text(path: &Path, number: u64) -> Vec<u8> {
+        fs::read(path.join(chain::file_name(number))).unwrap()
+    }
+
+    fn head(path: &Path) -> Head {
+        Head::decode(&fs::read(path.join(chain::HEAD)).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn it_is_closed_to_others_even_where_it_was_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit");
+        DirBuilder::new().mode(0o777).create(&path).unwrap();
+        fs::write(path.join(chain::HEAD), "").unwrap();
+        fs::set_permissions(path.join(chain::HEAD), std::os::unix::fs::PermissionsExt::from_mode(0o666))
+            .unwrap();
+        let mut audit = Audit::open(&path, vec![]).unwrap();
+        append(&mut audit, 1);
+        for (name, mode) in [("", 0o700), (chain::HEAD, 0o600), (&*chain::file_name(1), 0o600)] {
+            assert_eq!(fs::metadata(path.join(name)).unwrap().mode() & 0o777, mode, "{name}");
+        }
+        std::os::unix::fs::symlink(&path, folder.path().join("link")).unwrap();
+        assert!(Audit::open(&folder.path().join("link"), vec![]).is_err());
+    }
+
+    #[test]
+    fn many_brokers_make_one_chain() {
+        let (_folder, path, mut first) = audit();
+        let mut second = Audit::open(&path, vec![]).unwrap();
+        for _ in 0..10 {
+            append(&mut first, 1);
+            append(&mut second, 2);
+        }
+        let (count, hash) = follow(&text(&path, 1), chain::START);
+        assert_eq!((count, head(&path).seq, head(&path).hash), (30, 30, hash));
+    }
+
+    #[test]
+    fn a_record_without_its_head_is_taken_up() {
+        let (_folder, path, mut audit) = audit();
+        append(&mut audit, 1);
+        let before = fs::read(path.join(chain::HEAD)).unwrap();
+        append(&mut audit, 1);
+        fs::write(path.join(chain::HEAD), before).unwrap();
+        append(&mut audit, 1);
+        assert_eq!(follow(&text(&path, 1), chain::START).0, 3);
+        assert_eq!(head(&path).seq, 3);
+    }
+
+    #[test]
+    fn where_chain_and_head_disagree_it_goes_on_elsewhere_and_says_so() {
+        let spoil: [fn(&Path); 6] = [
+            |path| fs::OpenOptions::new().write(true).open(path).unwrap().set_len(100).unwrap(),
+            |path| fs::remove_file(path).unwrap(),
+            |path| fs::write(path, [fs::read(path).unwrap(), b"x".to_vec()].concat()).unwrap(),
+            |path| fs::write(path, [fs::read(path).unwrap(), b"x\n".to_vec()].concat()).unwrap(),
+            |path| fs::remove_file(path.with_file_name(chain::HEAD)).unwrap(),
+            |path| fs::write(path.with_file_name(chain::HEAD), "x").unwrap(),
+        ];
+        for (number, spoil) in spoil.into_iter().enumerate() {
+            let (_folder, path, mut first) = audit();
+            append(&mut first, 2);
+            drop(first);
+            spoil(&path.join(chain::file_name(1)));
+            append(&mut Audit::open(&path, vec![]).unwrap(), 1);
+            let second = String::from_utf8(text(&path, 2)).unwrap();
+            assert!(second.contains("\"kind\":\"break\""), "case {number}: {second}");
+            assert_eq!(second.lines().count(), 2, "case {number}");
+            assert_eq!(head(&path).file, 2, "case {number}");
+        }
+    }
+
+    #[test]
+    fn it_goes_on_in_a_new_file() {
+        let (_folder, path, mut first) = audit();
+        append(&mut first, 1);
+        let full = Head { bytes: FILE_MAX, ..head(&path) };
+        fs::write(path.join(chain::HEAD), full.encode()).unwrap();
+        fs::OpenOptions::new()
+            .write(true)
+            .open(path.join(chain::file_name(1)))
+            .unwrap()
+            .set_len(FILE_MAX)
+            .unwrap();
+        let mut other = Audit::open(&path, vec![]).unwrap();
+        append(&mut first, 1);
+        append(&mut other, 1);
+        append(&mut first, 1);
+        let (count, hash) = follow(&text(&path, 2), full.hash);
+        assert_eq!(
+            (count, head(&path)),
+            (3, Head { seq: 4, file: 2, bytes: text(&path, 2).len() as u64, hash })
+        );
+    }
+
+    #[test]
+    fn what_is_removed_under_us_ends_us() {
+        let (_folder, path, mut audit) = audit();
+        append(&mut audit, 1);
+        fs::remove_dir_all(&path).unwrap();
+        assert!(audit.append(&fault()).is_err());
+        // Not even when somebody puts it back: what was not recorded is not forgotten.
+        fs::create_dir(&path).unwrap();
+        assert!(audit.append(&fault()).is_err());
+    }
+
+    #[test]
+    fn records_come_to_disk_within_a_second_and_once() {
+        let (_folder, _path, mut audit) = audit();
+        assert_eq!(audit.deadline(), None);
+        append(&mut audit, 1);
+        let due = audit.deadline().unwrap();
+        assert!(due <= Instant::now() + SYNC);
+        append(&mut audit, 5);
+        assert_eq!(audit.deadline(), Some(due), "one more record does not put it off");
+        audit.tick(due - Duration::from_millis(1)).unwrap();
+        assert_eq!(audit.deadline(), Some(due));
+        audit.tick(due).unwrap();
+        assert_eq!(audit.deadline(), None);
+        audit.note(&fault()).unwrap();
+        assert_eq!(audit.deadline(), None, "a fault is on disk at once");
+        append(&mut audit, 1);
+        audit.close().unwrap();
+        assert_eq!(audit.deadline(), None, "so is the end");
+    }
+
+    #[test]
+    fn a_lock_that_is_never_given_back_is_an_error() {
+        let (_folder, path, mut audit) = audit();
+        let holder = File::open(path.join(chain::HEAD)).unwrap();
+        holder.lock_shared().unwrap();
+        let begun = Instant::now();
+        let error = audit.append(&fault()).unwrap_err();
+        assert!(begun.elapsed() >= LOCK && error.to_string().contains("lock the head"), "{error}");
+    }
+}

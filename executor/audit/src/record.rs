@@ -1,0 +1,321 @@
+//! The records of the audit: one event each, as JSON.
+//!
+//! Nothing of a request's input is in it but its digest and the path it is about: input may hold secrets, and so may a
+//! path, from which known ones are taken out. Messages are left out too; they may quote input.
+
+use broker_protocol::{
+    CallId, ConnectionReport, Digest, Ended, ErrorKind, Failed, LayerSet, Opened, Outcome, Request, Spill,
+    Tier, Usage, ZonePath, frame,
+};
+use policies::secret::Secret;
+use sha2::{Digest as _, Sha256};
+use std::fmt::{Display, Write as _};
+use std::time::Duration;
+
+/// The fields of one record.
+pub struct Record(String);
+
+impl Record {
+    fn new(kind: &str) -> Self {
+        Self(String::new()).text("kind", kind)
+    }
+
+    /// The whole record: a JSON object, in which `seq` counts the records of the chain from 1, and `ts` are the seconds since
+    /// 1970 by this machine's clock, which may jump.
+    pub fn object(&self, seq: u64, ts: Duration, session: Option<&str>) -> String {
+        let head = Self(String::new()).value("seq", seq);
+        let head = head.value("ts", format_args!("{}.{:06}", ts.as_secs(), ts.subsec_micros()));
+        let head = head.optional("session", session);
+        format!("{{{},{}}}", head.0, self.0)
+    }
+
+    /// A session is open.
+    pub fn opened(opened: &Opened, [project, central]: [&str; 2], layers: LayerSet) -> Self {
+        Self::new("opened")
+            .text("project", project)
+            .text("central", central)
+            .text("profile", &opened.profile)
+            .text("policy", &opened.policy.to_string())
+            .text("tier", opened.tier.name())
+            .layers(layers)
+            .value("broker", std::process::id())
+    }
+
+    /// A call that runs a command or changes something may begin.
+    pub fn started(call: CallId, entry: &AuditEntry) -> Self {
+        entry.describe("started", call, entry.verdict())
+    }
+
+    /// A call has ended. Each has one of these.
+    pub fn ended(
+        call: CallId,
+        entry: &AuditEntry,
+        facts: SessionFacts,
+        outcome: &Outcome,
+        usage: &Usage,
+    ) -> Self {
+        let (verdict, rule) = entry.verdict();
+        let verdict = match outcome {
+            Outcome::Refused(refused) => ("deny", Some(refused.rule.as_str())),
+            // It was not even decided on.
+            Outcome::Failed(Failed { kind: ErrorKind::InvalidInput, .. }) => ("none", rule),
+            Outcome::Ran(_)
+            | Outcome::Answered
+            | Outcome::Failed(_)
+            | Outcome::Broken(_)
+            | Outcome::Granted => (verdict, rule),
+        };
+        let record = entry
+            .describe("call", call, verdict)
+            .text("policy", &facts.policy.to_string())
+            .text("tier", facts.tier.name())
+            .layers(facts.layers);
+        record
+            .end(outcome)
+            .optional("error", outcome.error().map(ErrorKind::name))
+            .violation(outcome)
+            .usage(usage)
+    }
+
+    /// A text that an effect has brought the client stands in a file.
+    pub fn kept(call: CallId, tool: &str, spill: &Spill, sha256: &Digest) -> Self {
+        Self::new("kept")
+            .value("call", call)
+            .text("tool", tool)
+            .text("path", &spill.path.to_string())
+            .value("bytes", spill.bytes)
+            .text("sha256", &sha256.to_string())
+            .value("whole", spill.whole)
+    }
+
+    /// What became of a connection that a cell wanted, as the client reports it.
+    pub fn connection(host: &str, report: &ConnectionReport) -> Self {
+        Self::new("connection")
+            .text("host", host)
+            .value("port", report.port)
+            .text("verdict", report.verdict.name())
+    }
+
+    /// The client broke the protocol, or the session could not go on.
+    pub fn fault(kind: ErrorKind) -> Self {
+        Self::new("fault").text("error", kind.name())
+    }
+
+    /// The session is over, after this many calls.
+    pub fn closed(calls: u64) -> Self {
+        Self::new("closed").value("calls", calls)
+    }
+
+    /// The chain was found not to end where its head says. It goes on in a new file.
+    pub fn chain_break(found: &str) -> Self {
+        Self::new("break").text("found", found)
+    }
+
+    fn end(self, outcome: &Outcome) -> Self {
+        match outcome {
+            Outcome::Ran(ran) => match ran.ended {
+                Ended::Exited(code) => self.text("end", "exited").value("exit", code),
+                Ended::Signalled(number) => self.text("end", "signalled").value("signal", number),
+                Ended::TimedOut => self.text("end", "timed_out"),
+                Ended::Idle => self.text("end", "idle"),
+                Ended::Cancelled => self.text("end", "cancelled"),
+                Ended::Limited(limit) => self.text("end", "limited").text("limit", limit.name()),
+                Ended::NotStarted(_) => self.text("end", "not_started"),
+                Ended::NoDirectory(_) => self.text("end", "no_directory"),
+            },
+            // Whether the tool did its work stands in the worker's answer, which is not parsed here.
+            Outcome::Answered => self.text("end", "answered"),
+            Outcome::Refused(_) => self.text("end", "refused"),
+            Outcome::Failed(_) => self.text("end", "failed"),
+            Outcome::Broken(_) => self.text("end", "broken"),
+            Outcome::Granted => self.text("end", "granted"),
+        }
+    }
+
+    fn violation(self, outcome: &Outcome) -> Self {
+        let is_violation = matches!(outcome, Outcome::Refused(refused) if refused.violation);
+        if is_violation { self.value("violation", true) } else { self }
+    }
+
+    fn usage(self, usage: &Usage) -> Self {
+        let fields = Self(String::new())
+            .value("wall_us", usage.wall_us)
+            .value("user_us", usage.user_us)
+            .value("system_us", usage.system_us)
+            .value("peak_kib", usage.peak_kib)
+            .value("stdin_bytes", usage.stdin_bytes)
+            .value("stdout_bytes", usage.stdout_bytes)
+            .value("stderr_bytes", usage.stderr_bytes);
+        self.value("usage", format_args!("{{{}}}", fields.0))
+    }
+
+    fn layers(self, layers: LayerSet) -> Self {
+        let names: Vec<String> = layers.iter().map(|layer| format!("\"{}\"", layer.name())).collect();
+        self.value("layers", format_args!("[{}]", names.join(",")))
+    }
+
+    fn optional(self, name: &str, text: Option<&str>) -> Self {
+        match text {
+            Some(text) => self.text(name, text),
+            None => self,
+        }
+    }
+
+    /// Adds a string (RFC 8259, section 7).
+    fn text(self, name: &str, text: &str) -> Self {
+        let mut quoted = String::with_capacity(text.len() + 2);
+        quoted.push('"');
+        for character in text.chars() {
+            match character {
+                '"' | '\\' => quoted.extend(['\\', character]),
+                '\0'..='\u{1f}' => {
+                    // Writing to a String cannot fail.
+                    let _ = write!(quoted, "\\u{:04x}", u32::from(character));
+                }
+                _ => quoted.push(character),
+            }
+        }
+        quoted.push('"');
+        self.value(name, quoted)
+    }
+
+    /// Adds what is JSON already.
+    fn value(mut self, name: &str, json: impl Display) -> Self {
+        let comma = if self.0.is_empty() { "" } else { "," };
+        let _ = write!(self.0, "{comma}\"{name}\":{json}");
+        self
+    }
+}
+
+/// What is kept of a request until it has ended.
+#[derive(Clone, Debug)]
+pub struct AuditEntry {
+    tool: String,
+    /// What a service is called.
+    name: Option<String>,
+    path: Option<String>,
+    request: Digest,
+    /// The rule that asked about it, and the extent of the approval that let it run, if any has.
+    question: Option<(String, Option<&'static str>)>,
+}
+
+impl AuditEntry {
+    /// Of a request, with the rule that asks about it and what became of the question.
+    pub fn new(
+        request: &Request,
+        question: Option<(String, Option<&'static str>)>,
+        secrets: &[Secret],
+    ) -> Self {
+        let path = path(request).map(|path| redacted(path.to_string(), secrets));
+        let name = if let Request::Service(service) = request { Some(service.name.clone()) } else { None };
+        Self { tool: request.tool().to_owned(), name, path, request: digest(request), question }
+    }
+
+    /// The verdict, `allow` or `ask`, and the rule that asked.
+    fn verdict(&self) -> (&'static str, Option<&str>) {
+        match &self.question {
+            Some((rule, _)) => ("ask", Some(rule)),
+            None => ("allow", None),
+        }
+    }
+
+    fn describe(&self, kind: &str, call: CallId, (verdict, rule): (&str, Option<&str>)) -> Record {
+        let grant = self.question.as_ref().and_then(|(_, grant)| *grant);
+        Record::new(kind)
+            .value("call", call)
+            .text("tool", &self.tool)
+            .optional("name", self.name.as_deref())
+            .optional("path", self.path.as_deref())
+            .text("request", &self.request.to_string())
+            .text("verdict", verdict)
+            .optional("rule", rule)
+            .optional("grant", grant)
+    }
+}
+
+/// Whether a request does what is not undone by this broker's death.
+pub fn is_recorded_at_start(request: &Request) -> bool {
+    match request {
+        Request::Bash(_)
+        | Request::Service(_)
+        | Request::FileWrite(_)
+        | Request::FileEdit(_)
+        | Request::Undo(_) => true,
+        Request::State(state) => state.change.is_some(),
+        Request::FileRead(_)
+        | Request::FileList(_)
+        | Request::Glob(_)
+        | Request::Grep(_)
+        | Request::BackgroundList
+        | Request::BackgroundLog(_)
+        | Request::BackgroundKill(_)
+        | Request::History(_)
+        | Request::FileBytes(_)
+        | Request::Effect(_) => false,
+    }
+}
+
+/// What every call of a session is under.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionFacts {
+    /// Of the policy in force.
+    pub policy: Digest,
+    /// How its cells are closed.
+    pub tier: Tier,
+    /// Those in force.
+    pub layers: LayerSet,
+}
+
+/// SHA-256 of a request in its one encoding.
+fn digest(request: &Request) -> Digest {
+    // It came in a frame, so it is small enough to be encoded again.
+    let bytes = frame::encode_whole(request).unwrap_or_default();
+    Digest(Sha256::digest(&bytes).into())
+}
+
+fn path(request: &Request) -> Option<&ZonePath> {
+    match request {
+        Request::Bash(bash) => bash.directory.as_ref(),
+        Request::Service(service) => service.directory.as_ref(),
+        Request::FileRead(read) => Some(&read.path),
+        Request::FileWrite(write) => Some(&write.path),
+        Request::FileEdit(edit) => Some(&edit.path),
+        Request::FileList(list) => Some(&list.path),
+        Request::Glob(glob) => Some(&glob.path),
+        Request::Grep(grep) => Some(&grep.path),
+        Request::Undo(undo) => Some(&undo.path),
+        Request::FileBytes(bytes) => Some(&bytes.path),
+        // Its tool is about one file, or it has none.
+        Request::State(_)
+        | Request::Effect(_)
+        | Request::BackgroundList
+        | Request::BackgroundLog(_)
+        | Request::BackgroundKill(_)
+        | Request::History(_) => None,
+    }
+}
+
+/// `text` with the name of each known secret in its place.
+pub fn redacted(text: String, secrets: &[Secret]) -> String {
+    secrets.iter().fold(text, |text, secret| match std::str::from_utf8(&secret.value) {
+        Ok(value) if text.contains(value) => text.replace(value, &format!("[redacted:{}]", secret.name)),
+        // A value that is no text stands in none.
+        _ => text,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_json_whatever_its_texts() {
+        let text: String = (0..0x80u8).map(char::from).chain("é\u{2028}😀".chars()).collect();
+        let record = Record::chain_break(&text).value("calls", 7).layers(LayerSet::default());
+        let object = record.object(3, Duration::from_micros(1_700_000_000_000_042), Some("s"));
+        let read: serde_json::Value = serde_json::from_str(&object).unwrap();
+        assert_eq!(read["found"], text);
+        assert_eq!((&read["seq"], &read["calls"], &read["session"]), (&3.into(), &7.into(), &"s".into()));
+        assert_eq!((&read["ts"], &read["layers"]), (&1_700_000_000.000_042.into(), &serde_json::json!([])));
+    }
+}

@@ -1,0 +1,347 @@
+//! A cell's first process: it confines itself, waits for an order, starts the program, ends everything, and reports.
+//!
+//! It stands between the broker and the stranger's program, confined like it, and runs our code only. The program can
+//! neither signal nor trace it: it is PID 1 of the program's namespace and not dumpable; in the flat tier the program is
+//! in a Landlock domain below its own.
+//!
+//! A cell is used once and dies whole. What is used again is the empty slot it was in: this process, which has checked that
+//! nothing is left of the cell and that nothing of itself was changed, goes on to the next order, up to [`USES_MAX`] times.
+
+use crate::children;
+use crate::order::{self, CellPlan};
+use crate::process_state::ProcessState;
+use crate::report::{End, Message, Report};
+use crate::spawn::Spawner;
+use broker_protocol::{Layer, frame};
+use executor_layers::descriptors;
+use executor_layers::error::{At, LayerError};
+use executor_layers::ladder::confine;
+use executor_layers::landlock::Rulesets;
+use executor_layers::no_new_privileges::NoNewPrivileges;
+use executor_layers::spec::SandboxSpec;
+use executor_supervisor::{AccessRules, Refusals, Supervisor};
+use executor_sys::idle::IdleTrim;
+use executor_sys::message;
+use executor_sys::process::{self, ChildState, CpuAndMemory};
+use executor_sys::spawn::{PreparedChild, SpawnError, SpawnStack};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sched::sched_yield;
+use nix::sys::prctl;
+use nix::sys::signal::Signal;
+use nix::sys::signalfd::SignalFd;
+use nix::sys::stat::{Mode, fstat};
+use nix::sys::statvfs::statvfs;
+use nix::unistd::Pid;
+use serde_bytes::ByteBuf;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+/// Calls that one first process serves, one after the other. Making one costs some 0.6 ms of CPU: with this many, a hundredth of
+/// that a call; more would gain nothing.
+const USES_MAX: u32 = 64;
+
+/// What the cells of a session go by, made once.
+pub struct SessionRules {
+    /// For the kernel.
+    pub rulesets: Rulesets,
+    /// For the first process, which supervises its program.
+    pub access: Option<AccessRules>,
+}
+
+/// A first process's life.
+pub fn run(spec: &SandboxSpec, rules: &SessionRules, socket: &OwnedFd, nnp: NoNewPrivileges) -> ! {
+    if let Err(error) = Slot::prepare(spec, rules, socket, nnp).and_then(|slot| slot.serve()) {
+        let errno = error.source.raw_os_error().unwrap_or(libc::EPERM);
+        let end = End::Unconfined { layer: error.layer, errno };
+        let used = CpuAndMemory::default();
+        let report = Report { end, reusable: false, scratch_full: false, unnamed: 0, used };
+        // The broker may be gone: then nobody is left to read it.
+        let _ = message::send(socket.as_fd(), &report.encode(), &[]);
+    }
+    process::exit_now(0)
+}
+
+/// A first process that is closed, for one cell after the other.
+struct Slot<'a> {
+    /// The broker's orders and signals come here.
+    socket: &'a OwnedFd,
+    access: Option<&'a AccessRules>,
+    spawner: Spawner<'a>,
+    child_ends: SignalFd,
+    /// `/dev/null` as cells see it.
+    null: OwnedFd,
+    sweep: Sweep,
+    /// Of this process, before its first call.
+    state: ProcessState,
+    /// A directory of the session's private storage, where that has a bound of its own.
+    scratch: Option<&'a Path>,
+}
+
+/// How everything a program left running is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sweep {
+    /// `kill(-1)` reaches all of the cell and nothing else: this process is PID 1, or a Landlock domain scopes it.
+    All,
+    /// This process is the subreaper of what it started, and goes through its descendants.
+    Descendants,
+}
+
+/// What one call has besides its processes.
+struct Cell<'c> {
+    slot: &'c Slot<'c>,
+    /// Answers its program's calls.
+    supervisor: Option<Supervisor<'c>>,
+    /// The listener on which nobody is left to call. The kernel takes a filter apart when it is closed: after the report.
+    unused_listener: Option<OwnedFd>,
+    /// What its supervisor has refused.
+    refusals: Refusals,
+    /// By everything that was reaped.
+    used: CpuAndMemory,
+}
+
+impl<'a> Slot<'a> {
+    fn prepare(
+        spec: &'a SandboxSpec,
+        rules: &'a SessionRules,
+        socket: &'a OwnedFd,
+        nnp: NoNewPrivileges,
+    ) -> Result<Self, LayerError> {
+        let step = || "prepare the cell".to_owned();
+        prctl::set_name(c"lazaret-cell").at(Layer::PidNamespace, step)?;
+        let sweep = if spec.has(Layer::PidNamespace) {
+            prctl::set_pdeathsig(Signal::SIGKILL).at(Layer::PidNamespace, step)?;
+            Sweep::All
+        } else {
+            prctl::set_child_subreaper(true).at(Layer::PidNamespace, step)?;
+            if spec.has(Layer::LandlockScopes) { Sweep::All } else { Sweep::Descendants }
+        };
+        let confined = confine(spec, &rules.rulesets, nnp)?;
+        let null = open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty());
+        let null = null.at(Layer::Descriptors, || "open /dev/null".into())?;
+        // The rules' paths, the warden's socket and its other children's are not for this cell.
+        let access = rules.access.as_ref();
+        let supervisors = access.into_iter().flat_map(AccessRules::descriptors);
+        let own = [socket.as_fd(), null.as_fd()].into_iter();
+        let kept: Vec<_> = own.chain(confined.program_ruleset()).chain(supervisors).collect();
+        descriptors::keep_only(&kept, spec.ablation.descriptors())?;
+        drop(kept);
+        let child_ends = children::end_signals()?;
+        let state = ProcessState::now().at(Layer::Rlimits, step)?;
+        let spawner = Spawner::new(spec, confined);
+        let scratch = Some(spec.scratch.tmp.as_path()).filter(|_| spec.has(Layer::MountNamespace));
+        let slot = Self { socket, access, spawner, child_ends, null, sweep, state, scratch };
+        slot.rehearse().at(Layer::PidNamespace, step)?;
+        Ok(slot)
+    }
+
+    /// Goes through an order before it comes: a page that is first touched after a fork costs a fault.
+    fn rehearse(&self) -> io::Result<()> {
+        let arguments = ["/bin/bash", "-c", "true"].map(|word| ByteBuf::from(word.as_bytes()));
+        let (directory, environment) = ("/".into(), Vec::new());
+        let plan = CellPlan { arguments: arguments.into(), terminal: None, directory, environment };
+        let mut order = Vec::new();
+        frame::encode(&plan, &mut order).map_err(io::Error::other)?;
+        let plan: CellPlan = frame::decode(&order[frame::PREFIX..]).map_err(io::Error::other)?;
+        drop(self.spawner.program(&plan)?);
+        while let Ok(Some(_)) = self.child_ends.read_signal() {}
+        Ok(())
+    }
+
+    /// Serves one call after the other, until nobody needs it or it is not to be used again.
+    fn serve(&self) -> Result<(), LayerError> {
+        let (mut stack, mut idle) = (SpawnStack::default(), IdleTrim::default());
+        for call in 1..=USES_MAX {
+            let (child, mut cell) = self.cell(&mut stack)?;
+            let end = match order::receive(self.socket, &mut idle) {
+                Ok(None) => return Ok(()),
+                Ok(Some((plan, stdio))) => cell.carry_out(child, &plan, stdio),
+                Err(error) => End::NotStarted(error.raw_os_error().unwrap_or(libc::EINVAL)),
+            };
+            let reusable = call < USES_MAX && ProcessState::now().is_ok_and(|now| now == self.state);
+            let unnamed = cell.refusals.more().try_into().unwrap_or(u8::MAX);
+            let scratch_full = end != End::Exited(0) && self.scratch.is_some_and(is_full);
+            let report = Report { end, reusable, scratch_full, unnamed, used: cell.used };
+            // What the broker does not take is not known to it, and the report is worth more.
+            for refusal in cell.refusals.list() {
+                let _ = message::send(self.socket.as_fd(), &Message::refused(refusal), &[]);
+            }
+            // The broker may be gone: then nobody is left to read it.
+            if message::send(self.socket.as_fd(), &report.encode(), &[]).is_err() || !reusable {
+                break;
+            }
+            // Who waits for the report goes first, where it has woken on this processor.
+            let _ = sched_yield();
+        }
+        Ok(())
+    }
+
+    /// The program's streams, with `/dev/null` from the cell's own mounts: by a descriptor of the machine's its mode and times
+    /// could be changed.
+    fn own_devices(&self, stdio: [OwnedFd; 3]) -> Result<[OwnedFd; 3], SpawnError> {
+        let device = |fd: &OwnedFd| fstat(fd).map(|stat| (stat.st_mode & libc::S_IFMT, stat.st_rdev));
+        let null = device(&self.null);
+        let own = |fd: OwnedFd| {
+            let own = if device(&fd) == null { self.null.try_clone() } else { Ok(fd) };
+            own.map_err(|error| SpawnError::Program(error.raw_os_error().unwrap_or(libc::EMFILE)))
+        };
+        let [stdin, stdout, stderr] = stdio.map(own);
+        Ok([stdin?, stdout?, stderr?])
+    }
+
+    /// Makes a cell, and the process in it that is to be the program.
+    fn cell<'c>(&'c self, stack: &'c mut SpawnStack) -> Result<(PreparedChild<'c>, Cell<'c>), LayerError> {
+        let step = || "prepare the program".to_owned();
+        let (child, listener) = self.spawner.prepare(stack).at(Layer::ProtectedNames, step)?;
+        let supervised = self.access.zip(listener);
+        let supervisor = supervised.map(|(rules, listener)| Supervisor::new(rules, listener)).transpose();
+        let supervisor = supervisor.at(Layer::ProtectedNames, step)?;
+        let (refusals, used) = (Refusals::default(), CpuAndMemory::default());
+        Ok((child, Cell { slot: self, supervisor, unused_listener: None, refusals, used }))
+    }
+}
+
+/// Whether nothing more can be written to the storage that `directory` is in.
+fn is_full(directory: &Path) -> bool {
+    statvfs(directory).is_ok_and(|stat| stat.blocks_available() == 0 || stat.files_available() == 0)
+}
+
+impl Cell<'_> {
+    /// Carries out an order. Nothing of it is left afterwards.
+    fn carry_out(&mut self, child: PreparedChild, plan: &CellPlan, stdio: [OwnedFd; 3]) -> End {
+        if let Some(supervisor) = self.supervisor.as_ref().filter(|_| plan.terminal.is_some()) {
+            supervisor.has_terminal();
+        }
+        let started =
+            self.slot.own_devices(stdio).and_then(|stdio| self.slot.spawner.start(child, plan, &stdio));
+        let end = match started {
+            Ok(program) => self.watch(program),
+            Err(SpawnError::Directory(errno)) => End::NoDirectory(errno),
+            Err(SpawnError::Program(errno)) => End::NotStarted(errno),
+        };
+        // The supervisor goes after them: calls of what is left would fail as if they did not exist.
+        self.sweep();
+        if let Some(supervisor) = &self.supervisor {
+            supervisor.tidy();
+            self.refusals = supervisor.take_refusals();
+        }
+        end
+    }
+
+    /// Reaps, obeys and answers, until the program has ended or the broker ends the call.
+    fn watch(&mut self, program: Pid) -> End {
+        let mut ended = true;
+        loop {
+            if ended && let Some(end) = self.reap(program) {
+                return end;
+            }
+            let Ok(ready) = self.wait() else {
+                return End::Signalled(libc::SIGKILL);
+            };
+            ended = ready.ended;
+            if ended {
+                while let Ok(Some(_)) = self.slot.child_ends.read_signal() {}
+            }
+            if ready.ordered && !order::forward_signal(self.slot.socket, program) {
+                return End::Signalled(libc::SIGKILL);
+            }
+            match &mut self.supervisor {
+                // The last process that could call is gone.
+                _ if ready.deserted => {
+                    self.supervisor.iter().for_each(Supervisor::tidy);
+                    self.refusals =
+                        self.supervisor.as_ref().map(Supervisor::take_refusals).unwrap_or_default();
+                    self.unused_listener = self.supervisor.take().map(Supervisor::into_listener);
+                }
+                Some(supervisor) if ready.called => supervisor.answer(),
+                Some(supervisor) => supervisor.retry(),
+                None => {}
+            }
+        }
+    }
+
+    /// Waits until there is something to do.
+    fn wait(&self) -> nix::Result<Ready> {
+        /// How soon a call that waits for another process is tried again.
+        const RETRY_MS: u8 = 10;
+        let input = |fd| PollFd::new(fd, PollFlags::POLLIN);
+        let supervisor = self.supervisor.as_ref();
+        let listener = supervisor.map(|supervisor| input(supervisor.listener().as_fd()));
+        let own = [input(self.slot.socket.as_fd()), input(self.slot.child_ends.as_fd())];
+        let mut fds: Vec<PollFd> = own.into_iter().chain(listener).collect();
+        let timeout = match supervisor.is_some_and(Supervisor::is_waiting) {
+            true => RETRY_MS.into(),
+            false => PollTimeout::NONE,
+        };
+        match poll(&mut fds, timeout) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno),
+        }
+        let has = |at: usize, flag| {
+            fds.get(at).and_then(PollFd::revents).is_some_and(|events| events.intersects(flag))
+        };
+        let called = has(2, PollFlags::POLLIN);
+        Ok(Ready {
+            ordered: has(0, PollFlags::all()),
+            ended: has(1, PollFlags::all()),
+            called,
+            deserted: !called && has(2, PollFlags::all()),
+        })
+    }
+
+    /// Reaps every child that has ended; `Some` when the program has.
+    fn reap(&mut self, program: Pid) -> Option<End> {
+        while let Ok(Some(change)) = process::wait_any(false) {
+            children::detach(&change);
+            self.add(&change);
+            match change.state {
+                ChildState::Exited(code) if change.pid == program.as_raw() => return Some(End::Exited(code)),
+                ChildState::Killed(signal) if change.pid == program.as_raw() => {
+                    return Some(End::Signalled(signal));
+                }
+                ChildState::Exited(_) | ChildState::Killed(_) | ChildState::Stopped(_) => {}
+            }
+        }
+        None
+    }
+
+    /// Ends all that is left of the cell and waits until it is gone.
+    fn sweep(&mut self) {
+        let sweep = self.slot.sweep;
+        // What is left is below a child of this process. To look for one is cheaper than a signal, for which the kernel goes
+        // through all processes of the machine.
+        let mut next =
+            |wait| process::wait_any(wait).map(|change| change.iter().for_each(|one| self.add(one)));
+        while next(false) != Err(Errno::ECHILD) {
+            match sweep {
+                // ESRCH: nothing is left.
+                Sweep::All => drop(process::kill_all(libc::SIGKILL)),
+                Sweep::Descendants => children::kill_all(),
+            }
+            let _ = next(true);
+        }
+    }
+
+    /// Adds what a child has used; one that has only stopped will end.
+    fn add(&mut self, change: &process::ChildChange) {
+        if let ChildState::Exited(_) | ChildState::Killed(_) = change.state {
+            self.used.user_us += change.used.user_us;
+            self.used.system_us += change.used.system_us;
+            self.used.peak_kib = self.used.peak_kib.max(change.used.peak_kib);
+        }
+    }
+}
+
+/// What there is to do.
+struct Ready {
+    /// The broker has a signal to pass on, or is gone.
+    ordered: bool,
+    /// A child has ended.
+    ended: bool,
+    /// The program has made a supervised call.
+    called: bool,
+    /// Nobody is left to make one.
+    deserted: bool,
+}

@@ -1,0 +1,20 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod warden;
+mod warden_handle;
+mod message;
+mod cell;
+mod cell_handle;
+mod order;
+mod spawn;
+pub mod report;
+mod process_state;
+mod children;
+mod questions;
+
+pub use cell_handle::CellHandle;
+pub use message::{WardenMessage, WardenRequest};
+pub use order::CellPlan;
+pub use questions::{WorkerImage, committed, settings};
+pub use warden_handle::Warden;

@@ -1,0 +1,90 @@
+//! What goes between the broker and a session's warden: requests of one byte, messages of a tag with descriptors or a reason.
+
+use broker_protocol::Layer;
+use executor_layers::error::{LayerError, Privilege};
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// What the broker requests of the warden, one byte each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum WardenRequest {
+    /// A cell.
+    Cell = b'c',
+    /// A pseudo-terminal.
+    Terminal = b't',
+}
+
+/// What comes from the warden.
+#[derive(Debug)]
+pub enum WardenMessage {
+    /// The session's layers are in force. With descriptors of its namespaces and, last, of the undo directory, if there is one.
+    Ready(Vec<OwnedFd>),
+    /// The sockets of the session's relay, for the client; before the session is ready.
+    Relay(Vec<OwnedFd>),
+    /// A cell: its socket, and the pidfd of its first process.
+    Cell(OwnedFd, OwnedFd),
+    /// A terminal: its master and its slave.
+    Terminal(OwnedFd, OwnedFd),
+    /// What was requested has come, and this process may not have its descriptors.
+    Lost(WardenRequest),
+    /// The machine lets no program be supervised, by this error number. The session is over.
+    Unsupervised(i32),
+    /// A layer could not be put up. The session is over.
+    Failed {
+        /// Which layer.
+        layer: Layer,
+        /// The kernel's error.
+        errno: i32,
+        /// What the machine does not let this user have, if that is why.
+        refused: Option<Privilege>,
+        /// What was tried, for people. Bounded, and shown only escaped.
+        step: String,
+    },
+}
+
+pub const READY: u8 = b'r';
+pub const RELAY: u8 = b'n';
+pub const FAILED: u8 = b'f';
+pub const UNSUPERVISED: u8 = b'u';
+/// In the place of a privilege's index: none was refused.
+const NOT_REFUSED: u8 = u8::MAX;
+/// Bytes of the longest message from a warden.
+pub const MESSAGE_MAX: usize = 512;
+
+impl WardenMessage {
+    pub(crate) fn encode_failure(error: &LayerError) -> Vec<u8> {
+        let refused = |refused| Privilege::ALL.iter().position(|privilege| *privilege == refused);
+        let refused = error.refused.and_then(refused).map_or(NOT_REFUSED, |index| index as u8);
+        let mut bytes = vec![FAILED, error.layer as u8, refused];
+        bytes.extend_from_slice(&error.source.raw_os_error().unwrap_or(0).to_le_bytes());
+        let text = match error.source.raw_os_error() {
+            Some(_) => error.step.clone(),
+            None => format!("{}: {}", error.step, error.source),
+        };
+        bytes.extend(text.bytes().take(MESSAGE_MAX - bytes.len()));
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8], fds: Vec<OwnedFd>) -> io::Result<Self> {
+        let invalid = || io::Error::from(io::ErrorKind::InvalidData);
+        let two = |fds| <[OwnedFd; 2]>::try_from(fds).map_err(|_: Vec<OwnedFd>| invalid());
+        match bytes {
+            [] => Err(io::ErrorKind::UnexpectedEof.into()),
+            [READY] => Ok(Self::Ready(fds)),
+            [RELAY] => Ok(Self::Relay(fds)),
+            [b'c'] => two(fds).map(|[socket, pidfd]| Self::Cell(socket, pidfd)),
+            [b't'] => two(fds).map(|[master, slave]| Self::Terminal(master, slave)),
+            [UNSUPERVISED, e0, e1, e2, e3] => {
+                Ok(Self::Unsupervised(i32::from_le_bytes([*e0, *e1, *e2, *e3])))
+            }
+            [FAILED, layer, refused, e0, e1, e2, e3, step @ ..] => Ok(Self::Failed {
+                layer: *Layer::ALL.get(usize::from(*layer)).ok_or_else(invalid)?,
+                errno: i32::from_le_bytes([*e0, *e1, *e2, *e3]),
+                refused: Privilege::ALL.get(usize::from(*refused)).copied(),
+                step: String::from_utf8_lossy(step).into_owned(),
+            }),
+            _ => Err(invalid()),
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Orders to a cell: one call's work as data, with the program's descriptors 0, 1 and 2; and signals, one byte each.
+
+use broker_protocol::{Variable, frame, limit};
+use executor_sys::idle::IdleTrim;
+use executor_sys::message;
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::{MsgFlags, recv};
+use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// Bytes of the longest order: the arguments and the variables with their lengths, and the rest.
+const ORDER_MAX: usize =
+    limit::COMMAND + limit::VARIABLES * (limit::VARIABLE_NAME + limit::VARIABLE + 32) + 16 * 1024;
+/// Bytes of the longest order in one message. A socket takes some 200 KiB; a longer order lies in a file of its own.
+const MESSAGE_MAX: usize = 64 * 1024;
+/// The message in place of a longer order, whose descriptor comes after those of the program. It is no number of a signal, and no
+/// order is as short.
+const LONG: [u8; 2] = [0, 0];
+
+/// One call's work: what the session's spec leaves open.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CellPlan {
+    /// The program and its arguments.
+    pub arguments: Vec<ByteBuf>,
+    /// `TERM` of the terminal that descriptor 0 is, if it is one.
+    pub terminal: Option<String>,
+    /// The working directory, absolute.
+    pub directory: String,
+    /// What its environment has besides the session's, or in place of it.
+    pub environment: Vec<Variable>,
+}
+
+/// Sends a cell its order.
+pub(crate) fn send(cell: BorrowedFd, plan: &CellPlan, stdio: [BorrowedFd; 3]) -> io::Result<()> {
+    let mut bytes = Vec::new();
+    frame::encode(plan, &mut bytes).map_err(io::Error::other)?;
+    let order = &bytes[frame::PREFIX..];
+    if order.len() <= MESSAGE_MAX {
+        return message::send(cell, order, &stdio);
+    }
+    let mut file = File::from(memfd_create(c"order", MFdFlags::MFD_CLOEXEC)?);
+    file.write_all(order)?;
+    let [input, output, error] = stdio;
+    message::send(cell, &LONG, &[input, output, error, file.as_fd()])
+}
+
+/// Sends a signal for the program of a cell.
+pub(crate) fn send_signal(cell: BorrowedFd, signal: i32) -> io::Result<()> {
+    message::send(cell, &[signal as u8], &[])
+}
+
+/// Waits for an order; `None` when the session is over, and this process is not needed.
+pub(crate) fn receive(socket: &OwnedFd, idle: &mut IdleTrim) -> io::Result<Option<(CellPlan, [OwnedFd; 3])>> {
+    loop {
+        idle.wait_readable(socket);
+        // Most orders are some hundred bytes; room for the longest would cost more than this question.
+        let length = recv(socket.as_raw_fd(), &mut [], MsgFlags::MSG_PEEK | MsgFlags::MSG_TRUNC)?;
+        let mut order = vec![0; length.min(ORDER_MAX)];
+        let (_, mut stdio) = message::receive_waiting(socket.as_fd(), &mut order)?;
+        match length {
+            0 => return Ok(None),
+            // A signal for a program that ended before it came.
+            1 => continue,
+            _ => {}
+        }
+        if order == LONG {
+            let mut file = File::from(stdio.pop().ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))?);
+            file.rewind()?;
+            order.clear();
+            file.take(ORDER_MAX as u64).read_to_end(&mut order)?;
+        }
+        let plan = frame::decode(&order).map_err(io::Error::other)?;
+        let stdio = stdio.try_into().map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
+        return Ok(Some((plan, stdio)));
+    }
+}
+
+/// Passes one signal on to `program`; false when the broker is gone.
+pub(crate) fn forward_signal(socket: &OwnedFd, program: Pid) -> bool {
+    let mut number = [0];
+    match message::receive(socket.as_fd(), &mut number) {
+        Ok((1, _)) => {
+            if let Ok(signal) = Signal::try_from(i32::from(number[0])) {
+                // The program is the leader of its own session and group; it may have ended just now.
+                let _ = kill(Pid::from_raw(-program.as_raw()), signal);
+            }
+            true
+        }
+        Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+        Ok(_) => false,
+    }
+}

@@ -1,0 +1,216 @@
+//! The warden's life: PID 1 of the session's namespaces where it has some. It puts up what is the same for all cells, makes them
+//! on request, runs nothing else, and parses nothing.
+
+use crate::cell::{self, SessionRules};
+use crate::children;
+use crate::message::{READY, RELAY, UNSUPERVISED, WardenMessage, WardenRequest};
+use broker_protocol::Layer;
+use executor_layers::error::{At, LayerError};
+use executor_layers::landlock::LandlockRules;
+use executor_layers::no_new_privileges::{self, NoNewPrivileges};
+use executor_layers::relay::{RelayGate, RelaySockets};
+use executor_layers::spec::SandboxSpec;
+use executor_layers::{capabilities, descriptors, mounts, namespaces, seccomp, undo_directory};
+use executor_supervisor::pty::PtyMaker;
+use executor_supervisor::{AccessRules, SelfTest};
+use executor_sys::idle::IdleTrim;
+use executor_sys::message;
+use executor_sys::process::{self, ChildState, Fork};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::poll::{PollFd, PollFlags, PollTimeout};
+use nix::pty::{grantpt, posix_openpt, ptsname_r, unlockpt};
+use nix::sys::prctl;
+use nix::sys::signal::Signal;
+use nix::sys::signalfd::SignalFd;
+use nix::sys::stat::Mode;
+use nix::unistd::{Gid, Uid};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::exit;
+
+/// A warden's life, in its own process.
+pub fn run(spec: &SandboxSpec, socket: &OwnedFd, uid: Uid, gid: Gid) -> ! {
+    // Once, for all that the session will start.
+    process::default_other_signals();
+    if let Err(error) = serve(spec, socket, uid, gid) {
+        spec.scratch.remove();
+        // The broker may be gone already; there is nobody else to tell.
+        let _ = message::send(socket.as_fd(), &WardenMessage::encode_failure(&error), &[]);
+    }
+    exit(1)
+}
+
+fn serve(spec: &SandboxSpec, socket: &OwnedFd, uid: Uid, gid: Gid) -> Result<(), LayerError> {
+    let kept: Vec<_> = [socket.as_fd()].into_iter().chain(spec.created.iter().map(AsFd::as_fd)).collect();
+    descriptors::keep_only(&kept, spec.ablation.descriptors())?;
+    let SetUp { nnp, for_worker, self_test } = set_up(spec, uid, gid)?;
+    let rulesets = LandlockRules::open(spec)?.rulesets(spec)?;
+    let shared = !spec.has(Layer::MountNamespace);
+    let made = shared.then(PtyMaker::new).transpose();
+    let (ptys, client) = made.at(Layer::ProtectedNames, || "socketpair".into())?.unzip();
+    let gate = open_relay(spec, socket)?;
+    let access = spec.is_supervised().then(|| AccessRules::new(spec, client, gate)).transpose()?;
+    if spec.has(Layer::Seccomp) {
+        seccomp::confine_session(spec.tier, nnp)?;
+    }
+    if let Some(Err(refusal)) = self_test.map(SelfTest::finish) {
+        let errno = refusal.raw_os_error().unwrap_or(libc::EPERM).to_le_bytes();
+        send(socket, &[&[UNSUPERVISED], &errno[..]].concat(), &[])?;
+        exit(1)
+    }
+    let child_ends = children::end_signals()?;
+    send(socket, &[READY], &for_worker.iter().map(AsFd::as_fd).collect::<Vec<_>>())?;
+    drop(for_worker);
+    let rules = SessionRules { rulesets, access };
+    let mut warden = WardenLoop { spec, rules, ptys, nnp, socket, child_ends, cells: Vec::new() };
+    warden.serve()?;
+    spec.scratch.remove();
+    exit(0)
+}
+
+/// What a warden has once the layers are up that are the same for all cells.
+struct SetUp {
+    nnp: NoNewPrivileges,
+    /// Descriptors by which the file worker enters the session, the undo directory's last.
+    for_worker: Vec<OwnedFd>,
+    self_test: Option<SelfTest>,
+}
+
+fn set_up(spec: &SandboxSpec, uid: Uid, gid: Gid) -> Result<SetUp, LayerError> {
+    let step = |step: &'static str| move || step.to_owned();
+    prctl::set_name(c"lazaret-warden").at(Layer::Rlimits, step("name the warden"))?;
+    let nnp = no_new_privileges::put_up(spec.layers)?;
+    if spec.has(Layer::PidNamespace) {
+        // The broker's death ends the warden, and the warden's death, as PID 1, everything else.
+        prctl::set_pdeathsig(Signal::SIGKILL).at(Layer::PidNamespace, step("PR_SET_PDEATHSIG"))?;
+    } else {
+        // What outlives its cell's first process comes to the warden, which ends it.
+        prctl::set_child_subreaper(true).at(Layer::Rlimits, step("PR_SET_CHILD_SUBREAPER"))?;
+    }
+    namespaces::set_up(spec.layers, uid, gid)?;
+    let self_test = spec.is_supervised().then(|| SelfTest::begin(spec.tier)).transpose();
+    let self_test = self_test.at(Layer::ProtectedNames, step("fork"))?;
+    let undo = if spec.has(Layer::MountNamespace) {
+        mounts::build(spec)?
+    } else {
+        namespaces::close_user_namespaces(spec.layers)?;
+        undo_directory::open(&spec.central)
+    };
+    if spec.has(Layer::Capabilities) {
+        capabilities::drop_bounding()?;
+    }
+    prctl::set_dumpable(false).at(Layer::Capabilities, step("PR_SET_DUMPABLE"))?;
+    let mut for_worker = namespaces::open_own(spec.layers)?;
+    for_worker.extend(undo);
+    Ok(SetUp { nnp, for_worker, self_test })
+}
+
+/// Makes the sockets of the session's relay, if it has a network, and sends the client's up.
+fn open_relay(spec: &SandboxSpec, socket: &OwnedFd) -> Result<Option<RelayGate>, LayerError> {
+    if !spec.policy.has_network() {
+        return Ok(None);
+    }
+    let sockets = RelaySockets::open(spec.has(Layer::NetworkNamespace));
+    let sockets = sockets.at(Layer::NetworkNamespace, || "make the relay's sockets".into())?;
+    send(socket, &[RELAY], &sockets.for_client())?;
+    Ok(sockets.into_gate())
+}
+
+fn send(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd]) -> Result<(), LayerError> {
+    message::send_waiting(socket.as_fd(), bytes, fds)
+        .at(Layer::PidNamespace, || "report to the broker".into())
+}
+
+struct WardenLoop<'a> {
+    spec: &'a SandboxSpec,
+    rules: SessionRules,
+    /// Makes the terminals of programs, where those of a cell are among the machine's.
+    ptys: Option<PtyMaker>,
+    nnp: NoNewPrivileges,
+    socket: &'a OwnedFd,
+    child_ends: SignalFd,
+    /// First processes that are alive.
+    cells: Vec<i32>,
+}
+
+impl WardenLoop<'_> {
+    /// Obeys until the broker is gone.
+    fn serve(&mut self) -> Result<(), LayerError> {
+        let step = || "wait for orders".to_owned();
+        let mut idle = IdleTrim::default();
+        loop {
+            let ptys = self.ptys.as_ref().map_or(self.socket.as_fd(), |ptys| ptys.socket.as_fd());
+            let fds = [self.socket.as_fd(), self.child_ends.as_fd(), ptys];
+            let mut ready = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+            match idle.poll(&mut ready, PollTimeout::NONE) {
+                Err(Errno::EINTR) => continue,
+                result => result.at(Layer::PidNamespace, step)?,
+            };
+            let [requested, ended, asked] = ready.map(|fd| fd.any() == Some(true));
+            if ended {
+                self.reap();
+            }
+            if asked && let Some(ptys) = &mut self.ptys {
+                ptys.answer();
+            }
+            if requested && !self.obey()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Carries out one request; false when the broker is gone.
+    fn obey(&mut self) -> Result<bool, LayerError> {
+        let mut request = [0];
+        let received = message::receive(self.socket.as_fd(), &mut request);
+        match (received, request) {
+            (Ok((1, _)), [b'c']) => self.make_cell()?,
+            (Ok((1, _)), [b't']) => self.make_terminal()?,
+            (Err(error), _) if error.kind() == io::ErrorKind::WouldBlock => {}
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn make_cell(&mut self) -> Result<(), LayerError> {
+        let (theirs, ours) = message::pair().at(Layer::PidNamespace, || "socketpair".into())?;
+        let flags = namespaces::cell_flags(self.spec.layers);
+        match process::fork(flags).at(Layer::PidNamespace, || "fork".into())? {
+            Fork::Parent(child) => {
+                self.cells.push(child.pid);
+                let fds = [theirs.as_fd(), child.pidfd.as_fd()];
+                send(self.socket, &[WardenRequest::Cell as u8], &fds)
+            }
+            Fork::Child => cell::run(self.spec, &self.rules, &ours, self.nnp),
+        }
+    }
+
+    /// A terminal of the instance this process sees: the session's own, where it has one.
+    fn make_terminal(&self) -> Result<(), LayerError> {
+        let step = || "make a terminal".to_owned();
+        let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+        let master = posix_openpt(flags).at(Layer::Descriptors, step)?;
+        grantpt(&master).at(Layer::Descriptors, step)?;
+        unlockpt(&master).at(Layer::Descriptors, step)?;
+        let name = ptsname_r(&master).at(Layer::Descriptors, step)?;
+        let slave = open(name.as_str(), flags, Mode::empty()).at(Layer::Descriptors, step)?;
+        send(self.socket, &[WardenRequest::Terminal as u8], &[master.as_fd(), slave.as_fd()])
+    }
+
+    /// Reaps dead children. Where no PID namespace ends it, an unknown one among the living is what a killed cell left behind.
+    fn reap(&mut self) {
+        while let Ok(Some(_)) = self.child_ends.read_signal() {}
+        loop {
+            while let Ok(Some(change)) = process::wait_any(false) {
+                children::detach(&change);
+                if let ChildState::Exited(_) | ChildState::Killed(_) = change.state {
+                    self.cells.retain(|cell| *cell != change.pid);
+                }
+            }
+            if self.spec.has(Layer::PidNamespace) || !children::kill_unknown(&self.cells) {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The broker's side of a session's warden.
+
+use crate::message::{MESSAGE_MAX, WardenMessage, WardenRequest};
+use crate::warden;
+use executor_layers::namespaces;
+use executor_layers::spec::SandboxSpec;
+use executor_sys::message;
+use executor_sys::process::{self, Child, Fork};
+use nix::unistd::{getgid, getuid};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// How long a warden may take for a request, which is some milliseconds of work: one that does not answer was stopped.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Requests of one kind that a warden has at once. More would fill its socket, which takes some 280 messages.
+const IN_FLIGHT_MAX: usize = 32;
+
+/// A session's warden.
+#[derive(Debug)]
+pub struct Warden {
+    /// Readable when it has something to say.
+    pub socket: OwnedFd,
+    /// Its process.
+    pub child: Child,
+    /// Requests that are not carried out yet, in order.
+    open: VecDeque<WardenRequest>,
+    /// Since when the oldest of them could have been.
+    open_since: Instant,
+}
+
+impl Warden {
+    /// Starts one. It sends [`WardenMessage::Ready`], or why it has failed, by itself.
+    ///
+    /// # Errors
+    /// The kernel's (`clone`, with the flags of the session's namespaces).
+    pub fn start(spec: &SandboxSpec) -> io::Result<Self> {
+        let (ours, theirs) = message::pair()?;
+        let (uid, gid) = (getuid(), getgid());
+        match process::fork(namespaces::session_flags(spec.layers))? {
+            Fork::Parent(child) => {
+                Ok(Self { socket: ours, child, open: VecDeque::new(), open_since: Instant::now() })
+            }
+            Fork::Child => warden::run(spec, &theirs, uid, gid),
+        }
+    }
+
+    /// Requests of this kind that are not carried out yet.
+    pub fn in_flight(&self, request: WardenRequest) -> usize {
+        self.open.iter().filter(|open| **open == request).count()
+    }
+
+    /// How many more requests of this kind it may be sent now.
+    pub fn room(&self, request: WardenRequest) -> usize {
+        IN_FLIGHT_MAX.saturating_sub(self.in_flight(request))
+    }
+
+    /// Sends a request.
+    ///
+    /// # Errors
+    /// It is gone, or takes no more.
+    pub fn request(&mut self, request: WardenRequest) -> io::Result<()> {
+        if self.open.is_empty() {
+            self.open_since = Instant::now();
+        }
+        self.open.push_back(request);
+        message::send(self.socket.as_fd(), &[request as u8], &[])
+    }
+
+    /// Kills it. As first process of a session's PID namespace it takes the session with it.
+    pub fn kill(&self) {
+        // It is gone already if this fails.
+        let _ = process::pidfd_signal(self.child.pidfd.as_fd(), libc::SIGKILL);
+    }
+
+    /// When a request that is not carried out yet is late.
+    pub fn deadline(&self) -> Option<Instant> {
+        (!self.open.is_empty()).then(|| self.open_since + TIMEOUT)
+    }
+
+    /// Waits for one of its first messages.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` if it is gone, `InvalidData` if the message is not one of a warden's.
+    pub fn next_message(&mut self) -> io::Result<WardenMessage> {
+        let mut buffer = [0; MESSAGE_MAX];
+        let (length, fds) = message::receive_waiting(self.socket.as_fd(), &mut buffer)?;
+        WardenMessage::decode(&buffer[..length], fds)
+    }
+
+    /// Receives a message.
+    ///
+    /// # Errors
+    /// `WouldBlock` if none has come; else as for [`Self::next_message`].
+    pub fn receive(&mut self) -> io::Result<WardenMessage> {
+        let mut buffer = [0; MESSAGE_MAX];
+        let received = message::receive(self.socket.as_fd(), &mut buffer);
+        let received = received.and_then(|(length, fds)| WardenMessage::decode(&buffer[..length], fds));
+        let too_many = |error: &io::Error| error.raw_os_error() == Some(libc::EMSGSIZE);
+        let carried_out = match &received {
+            Ok(message) => matches!(message, WardenMessage::Cell(..) | WardenMessage::Terminal(..)),
+            Err(error) => too_many(error),
+        };
+        if !carried_out {
+            return received;
+        }
+        self.open_since = Instant::now();
+        match (self.open.pop_front(), received) {
+            (Some(request), Err(_)) => Ok(WardenMessage::Lost(request)),
+            (_, received) => received,
+        }
+    }
+}

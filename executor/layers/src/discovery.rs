@@ -1,0 +1,391 @@
+//! Looks through both zones, when a session opens, for what is protected: by name, by what a name leads to, by its shape.
+
+mod destinations;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+use crate::git_settings::NamedPath;
+use crate::linked_repository::LinkedRepository;
+use crate::pins::{Overflow, PinMode, Pins};
+use crate::protected::{AlsoClosed, Discovery, ENTRIES_MAX, ProtectError, WhyClosed};
+use crate::protected_objects::{Alias, ObjectId, ProtectedObject, ProtectedObjects};
+use crate::{stale_temporaries, undo_directory};
+use nix::unistd::{AccessFlags, access, geteuid};
+use policies::{Matcher, Protection, Repository};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, DirEntry, FileType, Metadata};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirEntryExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Finds what is protected below `zones`, which are absolute and without links, and in a repository outside them; and what is by
+/// links and other names of files in the directory `around` the project. At most `mounts_max` mounts are to hold it.
+///
+/// # Errors
+/// More entries or names than the bounds, a root that cannot be listed, a link that closes a root, a directory around the project
+/// that its owner cannot list.
+pub fn discover(
+    zones: [&Path; 2],
+    linked: Option<&LinkedRepository>,
+    around: Option<&Path>,
+    names: &Matcher,
+    mounts_max: usize,
+) -> Result<Discovery, ProtectError> {
+    discover_with(zones, linked, around, names, mounts_max, |_| Ok(BTreeSet::new()))
+}
+
+/// The same, with what `settings` name, which are asked once all else is found.
+///
+/// # Errors
+/// Those of [`discover`] and of `settings`.
+pub fn discover_with(
+    zones: [&Path; 2],
+    linked: Option<&LinkedRepository>,
+    around: Option<&Path>,
+    names: &Matcher,
+    mounts_max: usize,
+    settings: impl FnOnce(&ProtectedObjects) -> Result<BTreeSet<NamedPath>, ProtectError>,
+) -> Result<Discovery, ProtectError> {
+    // One in the other is looked through with it.
+    let inside = |zone: &Path| zones.iter().any(|other| zone.starts_with(other) && zone != *other);
+    let outer = zones.into_iter().filter(|zone| !inside(zone)).collect();
+    let mut search = Search::new(outer, around, names);
+    let roots: Vec<_> = search.zones.iter().copied().chain(around).map(Directory::root).collect();
+    let linked = linked.map(|linked| search.linked_repository(linked));
+    for root in roots.into_iter().chain(linked) {
+        search.left.push(root);
+        search.all_left()?;
+    }
+    for named in settings(&search.objects)? {
+        search.close_named(&named)?;
+    }
+    search.all_left()?;
+    search.other_names()?;
+    search.leave_out_around();
+    let Search { zones, objects, pins, temporaries, mut also_closed, named, .. } = search;
+    let (pins, closed) =
+        pins.finish(&zones, mounts_max).map_err(|Overflow { path }| ProtectError::TooMany { path })?;
+    let over_bound = |(path, first)| AlsoClosed { path, why: WhyClosed::OverBound(first) };
+    also_closed.extend(closed.into_iter().map(over_bound));
+    Ok(Discovery { objects, pins, temporaries, also_closed, named })
+}
+
+/// Longest name in a directory (`linux/limits.h`), in bytes.
+const NAME_MAX: usize = 255;
+
+/// A directory that is to be looked through.
+#[derive(Clone, Debug)]
+struct Directory<'a> {
+    zone: &'a Path,
+    path: PathBuf,
+    /// By a name above it, or a link to it.
+    inherited: Option<Protection>,
+    /// The paths as which it counts besides its own.
+    counts_as: Vec<PathBuf>,
+}
+
+impl<'a> Directory<'a> {
+    fn root(zone: &'a Path) -> Self {
+        Self { zone, path: zone.to_owned(), inherited: None, counts_as: Vec::new() }
+    }
+
+    fn relative(&self) -> &Path {
+        self.path.strip_prefix(self.zone).unwrap_or(Path::new(""))
+    }
+
+    /// The paths below a zone's root that an entry has.
+    fn paths_of<'p>(&'p self, name: &'p OsStr) -> impl Iterator<Item = PathBuf> + 'p {
+        let parents = [self.relative()].into_iter().chain(self.counts_as.iter().map(PathBuf::as_path));
+        parents.map(move |parent| parent.join(name))
+    }
+
+    fn is_git(&self) -> bool {
+        let name = |path: &Path| path.file_name().is_some_and(|name| name.eq_ignore_ascii_case(".git"));
+        name(&self.path) || self.counts_as.iter().any(|path| name(path))
+    }
+}
+
+/// What is in a directory.
+struct Entry {
+    name: OsString,
+    kind: FileType,
+    entry: DirEntry,
+}
+
+/// A protected file that has several names.
+struct Linked {
+    path: PathBuf,
+    protection: Protection,
+    names: u64,
+    found: HashSet<PathBuf>,
+}
+
+struct Search<'a> {
+    zones: Vec<&'a Path>,
+    /// A directory that holds a zone. Of what is found there, what is in a zone counts.
+    around: Option<&'a Path>,
+    names: &'a Matcher,
+    left: Vec<Directory<'a>>,
+    /// Where links have led, so that none is followed for ever.
+    reached: BTreeSet<(PathBuf, Option<Protection>, Vec<PathBuf>)>,
+    linked: HashMap<ObjectId, Linked>,
+    seen: usize,
+    objects: ProtectedObjects,
+    pins: Pins,
+    temporaries: Vec<(PathBuf, PathBuf)>,
+    also_closed: Vec<AlsoClosed>,
+    named: Vec<PathBuf>,
+}
+
+impl<'a> Search<'a> {
+    fn new(zones: Vec<&'a Path>, around: Option<&'a Path>, names: &'a Matcher) -> Self {
+        Self {
+            zones,
+            around,
+            names,
+            left: Vec::new(),
+            reached: BTreeSet::new(),
+            linked: HashMap::new(),
+            seen: 0,
+            objects: ProtectedObjects::default(),
+            pins: Pins::default(),
+            temporaries: Vec::new(),
+            also_closed: Vec::new(),
+            named: Vec::new(),
+        }
+    }
+
+    fn all_left(&mut self) -> Result<(), ProtectError> {
+        while let Some(directory) = self.left.pop() {
+            self.directory(&directory)?;
+        }
+        Ok(())
+    }
+
+    fn zone_of(&self, path: &Path) -> Option<&'a Path> {
+        self.zones.iter().copied().chain(self.around).find(|zone| path.starts_with(zone))
+    }
+
+    fn is_around(&self, directory: &Directory) -> bool {
+        self.around == Some(directory.zone)
+    }
+
+    /// Forgets what is in no zone.
+    fn leave_out_around(&mut self) {
+        let zones = &self.zones;
+        let inside = |path: &Path| zones.iter().any(|zone| path.starts_with(zone));
+        self.objects.places.retain(|path, _| inside(path));
+        self.objects.aliases.retain(|alias| inside(&alias.directory));
+        self.objects.repositories.retain(|path| inside(path));
+        self.objects.ways.retain(|path| inside(path));
+        self.pins.retain(inside);
+        self.temporaries.retain(|(zone, _)| zones.contains(&zone.as_path()));
+        self.also_closed.retain(|closed| inside(&closed.path));
+        self.named.retain(|path| inside(path));
+    }
+
+    /// What is in a directory. Some of it may be gone by now: a session beside this one may be at work.
+    fn entries(&mut self, directory: &Directory) -> Result<Option<Vec<Entry>>, ProtectError> {
+        let mut entries = Vec::new();
+        let listed = access(&directory.path, AccessFlags::X_OK).map_err(io::Error::from);
+        let listed = listed.and_then(|()| fs::read_dir(&directory.path));
+        let result = listed.and_then(|listed| {
+            for entry in listed {
+                let entry = entry?;
+                self.seen += 1;
+                if self.seen > ENTRIES_MAX {
+                    break;
+                }
+                if let Ok(kind) = entry.file_type() {
+                    entries.push(Entry { name: entry.file_name(), kind, entry });
+                }
+            }
+            Ok(())
+        });
+        match result {
+            _ if self.seen > ENTRIES_MAX && self.is_around(directory) => {
+                Err(ProtectError::AroundTooLarge { around: directory.zone.to_owned() })
+            }
+            _ if self.seen > ENTRIES_MAX => Err(ProtectError::TooLarge { zone: directory.zone.to_owned() }),
+            Ok(()) => Ok(Some(entries)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && directory.path != directory.zone => {
+                Ok(None)
+            }
+            // A command may have closed it, and what it holds would not be known. Another user's it cannot have.
+            Err(source) if self.is_around(directory) => match fs::symlink_metadata(&directory.path) {
+                Ok(metadata) if metadata.uid() != geteuid().as_raw() => Ok(None),
+                Ok(_) | Err(_) => Err(ProtectError::Unlisted { zone: directory.path.clone(), source }),
+            },
+            Err(source) if directory.path == directory.zone => {
+                Err(ProtectError::Unlisted { zone: directory.zone.to_owned(), source })
+            }
+            Err(_) => {
+                self.close_unlisted(&directory.path);
+                Ok(None)
+            }
+        }
+    }
+
+    fn close_unlisted(&mut self, path: &Path) {
+        self.objects.places.insert(path.to_owned(), Protection::All);
+        self.pins.add(path.to_owned(), PinMode::Hidden { directory: true });
+        self.also_closed.push(AlsoClosed { path: path.to_owned(), why: WhyClosed::Unlisted });
+    }
+
+    fn directory(&mut self, directory: &Directory<'a>) -> Result<(), ProtectError> {
+        // What is in it may have a path that the kernel does not take, for a mount neither.
+        if directory.path.as_os_str().len() + 1 + NAME_MAX >= libc::PATH_MAX as usize {
+            self.close_unlisted(&directory.path);
+            return Ok(());
+        }
+        let Some(entries) = self.entries(directory)? else { return Ok(()) };
+        let mut directory = directory.clone();
+        let names = entries.iter().map(|entry| entry.name.as_bytes());
+        if let Some(repository) = Repository::of_entries(names) {
+            self.objects.repositories.insert(directory.path.clone());
+            self.hold_way(&directory.path);
+            if !directory.is_git() {
+                self.add_alias(&directory.path, Path::new(repository.name));
+                directory.counts_as.push(repository.name.into());
+            }
+        }
+        for entry in &entries {
+            self.entry(&directory, entry)?;
+        }
+        Ok(())
+    }
+
+    fn add_alias(&mut self, directory: &Path, counts_as: &Path) {
+        let alias = Alias { directory: directory.to_owned(), counts_as: counts_as.to_owned() };
+        self.objects.aliases.insert(alias);
+        self.hold_way(directory);
+    }
+
+    fn entry(&mut self, directory: &Directory<'a>, entry: &Entry) -> Result<(), ProtectError> {
+        let Entry { name, kind, .. } = entry;
+        let own = self.protection(directory, name);
+        let protection = own.max(directory.inherited);
+        // What a name above closes as strictly is held with it.
+        let pinned = own.filter(|_| own > directory.inherited);
+        if own.is_some() && directory.inherited.is_none() && !kind.is_symlink() {
+            self.named.push(entry.entry.path());
+        }
+        if kind.is_dir() {
+            self.sub_directory(directory, name, protection, pinned);
+            return Ok(());
+        }
+        if kind.is_symlink() {
+            return self.link(directory, entry, protection, pinned);
+        }
+        if kind.is_file() && stale_temporaries::has_such_a_name(name) {
+            self.temporaries.push((directory.zone.to_owned(), directory.relative().join(name)));
+        }
+        if let Some(protection) = protection {
+            self.file(&entry.entry.path(), entry.entry.metadata(), protection);
+        }
+        if let Some(protection) = pinned {
+            self.pins.add(entry.entry.path(), mode(protection, false));
+        }
+        if kind.is_file() { self.redirection(directory, name) } else { Ok(()) }
+    }
+
+    fn protection(&self, directory: &Directory, name: &OsStr) -> Option<Protection> {
+        let parents = directory.counts_as.iter().map(PathBuf::as_path).chain([directory.relative()]);
+        let rules =
+            parents.filter_map(|parent| self.names.name(parent.as_os_str().as_bytes(), name.as_bytes()));
+        rules.map(|rule| rule.protection).max()
+    }
+
+    fn sub_directory(
+        &mut self,
+        parent: &Directory<'a>,
+        name: &OsStr,
+        inherited: Option<Protection>,
+        pinned: Option<Protection>,
+    ) {
+        let path = parent.path.join(name);
+        // A zone is looked through by itself: what closes a directory above it is no matter there.
+        if self.is_around(parent) && self.zones.contains(&path.as_path()) {
+            return;
+        }
+        if let Some(protection) = pinned {
+            self.pins.add(path.clone(), mode(protection, true));
+        }
+        // Names in them are digests and numbers: there is nothing to find, and there are many.
+        let objects = parent.is_git() && name == "objects";
+        if objects || (parent.path.ends_with(undo_directory::NAME) && name == "undo") {
+            return;
+        }
+        let counts_as = parent.counts_as.iter().map(|path| path.join(name)).collect();
+        self.left.push(Directory { zone: parent.zone, path, inherited, counts_as });
+    }
+
+    /// Remembers a protected file or link.
+    fn file(&mut self, path: &Path, metadata: io::Result<Metadata>, protection: Protection) {
+        let Ok(metadata) = metadata else { return };
+        let id = (metadata.dev(), metadata.ino());
+        let object = ProtectedObject { protection, born: metadata.created().ok() };
+        let known = self.objects.files.entry(id).or_insert(object);
+        known.protection = known.protection.max(protection);
+        if metadata.is_file() && metadata.nlink() > 1 {
+            let linked = || Linked {
+                path: path.to_owned(),
+                protection,
+                names: metadata.nlink(),
+                found: HashSet::new(),
+            };
+            let linked = self.linked.entry(id).or_insert_with(linked);
+            linked.protection = linked.protection.max(protection);
+            linked.found.insert(path.to_owned());
+        }
+    }
+
+    /// Finds the other names of protected files, if there are any.
+    fn other_names(&mut self) -> Result<(), ProtectError> {
+        self.linked.retain(|_, linked| linked.names > linked.found.len() as u64);
+        if self.linked.is_empty() {
+            return Ok(());
+        }
+        self.seen = 0;
+        let inodes: HashSet<u64> = self.linked.keys().map(|(_, inode)| *inode).collect();
+        for zone in self.zones.clone().into_iter().chain(self.around) {
+            let mut left = vec![Directory::root(zone)];
+            while let Some(directory) = left.pop() {
+                if self.objects.protection_of_place(&directory.path) == Some(Protection::All) {
+                    continue;
+                }
+                for Entry { entry, kind, .. } in self.entries(&directory)?.unwrap_or_default() {
+                    let again = |path: &Path| self.around == Some(zone) && self.zones.contains(&path);
+                    if kind.is_dir() && !again(&entry.path()) {
+                        left.push(Directory { path: entry.path(), ..Directory::root(zone) });
+                    } else if kind.is_file() && inodes.contains(&entry.ino()) {
+                        self.other_name(&entry);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn other_name(&mut self, entry: &DirEntry) {
+        let (path, Ok(metadata)) = (entry.path(), entry.metadata()) else { return };
+        let Some(linked) = self.linked.get(&(metadata.dev(), metadata.ino())) else { return };
+        if linked.found.contains(&path) {
+            return;
+        }
+        let why = WhyClosed::OtherNameOf(linked.path.clone());
+        self.objects.places.insert(path.clone(), linked.protection);
+        self.pins.add(path.clone(), mode(linked.protection, false));
+        self.also_closed.push(AlsoClosed { path, why });
+    }
+}
+
+fn mode(protection: Protection, directory: bool) -> PinMode {
+    match protection {
+        Protection::Write => PinMode::ReadOnly,
+        Protection::All => PinMode::Hidden { directory },
+    }
+}

@@ -1,0 +1,164 @@
+//! What is found in zones made for it.
+
+use super::*;
+use crate::pins::PINS_MAX;
+use policies::ProtectedName;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+struct Zone(tempfile::TempDir);
+
+impl Zone {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.path().canonicalize().unwrap().join(name)
+    }
+
+    fn put(&self, name: &str) {
+        fs::create_dir_all(self.at(name).parent().unwrap()).unwrap();
+        fs::write(self.at(name), "x").unwrap();
+    }
+
+    fn discover(&self, names: &[(&str, Protection)]) -> Result<Discovery, ProtectError> {
+        let protect = |(name, protection): &(&str, Protection)| ProtectedName {
+            pattern: (*name).into(),
+            protection: *protection,
+            new: Default::default(),
+            except: vec![],
+            why: String::new(),
+            origin: Default::default(),
+        };
+        let names: Vec<ProtectedName> = names.iter().map(protect).collect();
+        let central = tempfile::tempdir().unwrap();
+        let (project, central) = (self.at(""), central.path().canonicalize().unwrap());
+        let project: PathBuf = project.components().collect();
+        discover([&project, &central], None, None, &Matcher::new(&names).unwrap(), PINS_MAX)
+    }
+
+    fn pins(&self, names: &[(&str, Protection)]) -> Vec<(String, PinMode)> {
+        let short = |path: &Path| path.strip_prefix(self.at("")).unwrap().display().to_string();
+        let pins = self.discover(names).unwrap().pins;
+        pins.iter().map(|pin| (short(&pin.path), pin.mode)).collect()
+    }
+}
+
+const HIDDEN: PinMode = PinMode::Hidden { directory: false };
+const ENV: &[(&str, Protection)] = &[(".env", Protection::All)];
+const GIT: &[(&str, Protection)] = &[(".git/config", Protection::Write), (".git/hooks", Protection::Write)];
+
+fn pin(path: &str, mode: PinMode) -> (String, PinMode) {
+    (path.to_owned(), mode)
+}
+
+#[test]
+fn a_protected_file_is_closed_and_its_parents_are_held() {
+    let zone = Zone::new();
+    zone.put("a/b/.env");
+    zone.put("a/other");
+    let kept = |path| pin(path, PinMode::KeepPlace);
+    assert_eq!(zone.pins(ENV), [kept("a"), kept("a/b"), pin("a/b/.env", HIDDEN)]);
+}
+
+#[test]
+fn other_names_of_a_protected_file_are_closed_and_named() {
+    let zone = Zone::new();
+    zone.put("zz");
+    fs::hard_link(zone.at("zz"), zone.at(".env")).unwrap();
+    assert_eq!(zone.pins(ENV), [pin(".env", HIDDEN), pin("zz", HIDDEN)]);
+    let why = WhyClosed::OtherNameOf(zone.at(".env"));
+    assert_eq!(zone.discover(ENV).unwrap().also_closed, [AlsoClosed { path: zone.at("zz"), why }]);
+}
+
+#[test]
+fn what_a_link_leads_to_is_closed_as_its_name_is() {
+    let zone = Zone::new();
+    zone.put("conf/real/prod");
+    symlink("real", zone.at("conf/now")).unwrap();
+    symlink("conf/now/prod", zone.at(".env")).unwrap();
+    let link = |path| pin(path, PinMode::KeepLink);
+    let kept = |path| pin(path, PinMode::KeepPlace);
+    let expected =
+        [link(".env"), kept("conf"), link("conf/now"), kept("conf/real"), pin("conf/real/prod", HIDDEN)];
+    assert_eq!(zone.pins(ENV), expected);
+    let objects = zone.discover(ENV).unwrap().objects;
+    assert_eq!(objects.protection_of_place(&zone.at("conf/real/prod")), Some(Protection::All));
+    assert_eq!(objects.protection_of_place(&zone.at("conf/now")), Some(Protection::Write));
+}
+
+#[test]
+fn what_a_link_would_lead_to_is_a_place_that_nothing_comes_to() {
+    let zone = Zone::new();
+    symlink("conf/prod", zone.at(".env")).unwrap();
+    symlink("/etc/passwd", zone.at("other")).unwrap();
+    symlink(".", zone.at("loop")).unwrap();
+    assert_eq!(zone.pins(ENV), [pin(".env", PinMode::KeepLink)]);
+    let objects = zone.discover(ENV).unwrap().objects;
+    assert_eq!(objects.places, [(zone.at("conf/prod"), Protection::All)].into());
+}
+
+#[test]
+fn a_link_that_would_close_a_root_opens_no_session() {
+    let zone = Zone::new();
+    symlink(".", zone.at(".env")).unwrap();
+    assert!(matches!(zone.discover(ENV), Err(ProtectError::LinkToRoot { .. })));
+}
+
+#[test]
+fn a_repository_is_known_by_its_shape() {
+    let zone = Zone::new();
+    for name in ["HEAD", "objects/x", "refs/x", "config", "hooks/pre-commit", "other"] {
+        zone.put(&format!("store/{name}"));
+    }
+    let expected = [
+        pin("store", PinMode::KeepPlace),
+        pin("store/config", PinMode::ReadOnly),
+        pin("store/hooks", PinMode::ReadOnly),
+    ];
+    assert_eq!(zone.pins(GIT), expected);
+    fs::remove_file(zone.at("store/HEAD")).unwrap();
+    assert_eq!(zone.pins(GIT), []);
+    zone.put("store/head");
+    assert_eq!(zone.pins(GIT), expected, "file systems compare without case");
+}
+
+#[test]
+fn what_git_is_sent_to_counts_as_its_directory() {
+    let zone = Zone::new();
+    zone.put("store/config");
+    zone.put("common/config");
+    fs::write(zone.at(".git"), "gitdir: store\n").unwrap();
+    fs::write(zone.at("store/commondir"), "../common\n").unwrap();
+    let expected = [
+        pin(".git", PinMode::ReadOnly),
+        pin("common", PinMode::KeepPlace),
+        pin("common/config", PinMode::ReadOnly),
+        pin("store", PinMode::KeepPlace),
+        pin("store/commondir", PinMode::ReadOnly),
+        pin("store/config", PinMode::ReadOnly),
+    ];
+    assert_eq!(zone.pins(GIT), expected);
+    fs::remove_file(zone.at(".git")).unwrap();
+    symlink("store", zone.at(".git")).unwrap();
+    assert_eq!(zone.pins(GIT)[0], pin(".git", PinMode::KeepLink));
+    assert_eq!(zone.pins(GIT)[1..], expected[1..]);
+}
+
+/// Root may list everything: there is nothing to try as root.
+#[test]
+fn what_cannot_be_listed_is_closed_and_a_root_opens_no_session() {
+    if nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let zone = Zone::new();
+    zone.put("sub/.env");
+    for closed in [0o311, 0o600, 0] {
+        fs::set_permissions(zone.at("sub"), fs::Permissions::from_mode(closed)).unwrap();
+        assert_eq!(zone.pins(ENV), [pin("sub", PinMode::Hidden { directory: true })], "{closed:o}");
+        assert_eq!(zone.discover(ENV).unwrap().also_closed[0].why, WhyClosed::Unlisted);
+    }
+    fs::set_permissions(zone.at(""), fs::Permissions::from_mode(0o311)).unwrap();
+    assert!(matches!(zone.discover(ENV), Err(ProtectError::Unlisted { .. })));
+    fs::set_permissions(zone.at(""), fs::Permissions::from_mode(0o755)).unwrap();
+}

@@ -1,0 +1,109 @@
+//! Layer `environment`: a cell's environment is built from nothing.
+//!
+//! *Guarantees*: a variable is there because the policy names it; one whose name looks like a secret is not, even
+//! then. *Does not*: look at values. *Needs*: nothing. *Order*: before the session; the executor's own block is
+//! overwritten. *Fails*: never. *Tested by*: `the_environment_has_no_secret`, corpus `ENV-*`.
+
+use policies::EnvironmentRules;
+use policies::secret::looks_secret;
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
+
+/// The environment this process was started with, taken before it is overwritten.
+pub type Variables = BTreeMap<OsString, OsString>;
+
+/// Builds a cell's environment. `own` are variables of ours, about the network and caches; `visible` says whether a cell
+/// can see a directory of `PATH`.
+pub fn build(
+    rules: &EnvironmentRules,
+    ours: &Variables,
+    own: Vec<(OsString, OsString)>,
+    home: &Path,
+    tmp: &Path,
+    visible: impl Fn(&Path) -> bool,
+) -> Vec<CString> {
+    let mut built: BTreeMap<OsString, OsString> = passed(rules, ours).collect();
+    built.extend(rules.set.iter().map(|(name, value)| (name.into(), value.into())));
+    built.retain(|name, _| !looks_secret(name));
+    built.extend(own);
+    built.insert("PATH".into(), search_path(rules, ours, visible));
+    built.insert("HOME".into(), home.into());
+    built.insert("TMPDIR".into(), tmp.into());
+    built.insert("LAZARET".into(), "1".into());
+    // Without it bash asks the user database at every start, which costs a tenth of the start.
+    built.entry("SHELL".into()).or_insert_with(|| "/bin/bash".into());
+    built.into_iter().filter_map(|(name, value)| entry(name, &value)).collect()
+}
+
+fn entry(name: OsString, value: &OsString) -> Option<CString> {
+    let mut entry = name.into_vec();
+    entry.push(b'=');
+    entry.extend_from_slice(value.as_bytes());
+    CString::new(entry).ok()
+}
+
+fn passed<'a>(
+    rules: &'a EnvironmentRules,
+    ours: &'a Variables,
+) -> impl Iterator<Item = (OsString, OsString)> + 'a {
+    let named = |name: &OsString| name.to_str().is_some_and(|name| rules.passes(name));
+    ours.iter().filter(move |(name, _)| named(name)).map(|(name, value)| (name.clone(), value.clone()))
+}
+
+/// A cell's `PATH`: the policy's directories, then those of the executor's own, as far as a cell can see them.
+pub fn search_path(rules: &EnvironmentRules, ours: &Variables, visible: impl Fn(&Path) -> bool) -> OsString {
+    let own = ours.get(&OsString::from("PATH")).cloned().unwrap_or_default();
+    let own: Vec<PathBuf> = std::env::split_paths(&own).collect();
+    let standard: Vec<PathBuf> = std::env::split_paths(PATH_DEFAULT).collect();
+    let mut path: Vec<PathBuf> = Vec::new();
+    for directory in rules.path.iter().chain(&own).chain(&standard) {
+        if directory.is_absolute() && visible(directory) && !path.contains(directory) {
+            path.push(directory.clone());
+        }
+    }
+    std::env::join_paths(path).unwrap_or_else(|_| PATH_DEFAULT.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn built(pass: &[&str], ours: &[(&str, &str)]) -> Vec<String> {
+        let rules = EnvironmentRules {
+            pass: pass.iter().map(|name| name.to_string()).collect(),
+            set: BTreeMap::from([("CARGO_NET_OFFLINE".into(), "true".into())]),
+            path: vec!["/tool/bin".into()],
+            ..EnvironmentRules::default()
+        };
+        let ours = ours.iter().map(|(name, value)| (name.into(), value.into())).collect();
+        let seen = |path: &Path| path.starts_with("/usr") || path.starts_with("/tool");
+        build(&rules, &ours, vec![], Path::new("/home/u"), Path::new("/tmp"), seen)
+            .into_iter()
+            .map(|entry| entry.into_string().unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn only_what_is_named_is_taken_over() {
+        let got = built(&["LANG", "LC_*"], &[("LANG", "C"), ("LC_ALL", "C"), ("OTHER", "x")]);
+        assert!(got.contains(&"LANG=C".into()) && got.contains(&"LC_ALL=C".into()));
+        assert!(!got.iter().any(|entry| entry.starts_with("OTHER")));
+    }
+
+    #[test]
+    fn names_of_secrets_never_pass_even_when_named() {
+        let ours = [("MY_API_KEY", "s"), ("GITHUB_TOKEN", "s"), ("aws_secret", "s"), ("DATABASE_URL", "s")];
+        assert!(!built(&["*"], &ours).iter().any(|entry| entry.ends_with("=s")));
+    }
+
+    #[test]
+    fn the_path_holds_what_a_cell_can_see() {
+        let got = built(&[], &[("PATH", "/opt/x:/usr/bin:relative:/usr/bin:/home/u/bin")]);
+        let path = got.iter().find(|entry| entry.starts_with("PATH=")).unwrap();
+        assert_eq!(path, "PATH=/tool/bin:/usr/bin:/usr/local/bin:/usr/local/sbin:/usr/sbin");
+    }
+}

@@ -1,0 +1,111 @@
+//! What it means that a layer cannot be put up.
+
+use broker_protocol::Layer;
+use std::io;
+use thiserror::Error;
+
+/// A layer could not be put up. The session does not open, or the cell does not start: fail closed.
+#[derive(Debug, Error)]
+#[error("the layer {} cannot be put up: {step}: {source}", .layer.name())]
+pub struct LayerError {
+    /// Which layer.
+    pub layer: Layer,
+    /// What was tried, with its object.
+    pub step: String,
+    /// The kernel's answer.
+    pub source: io::Error,
+    /// The privilege that this machine does not give, if that is why.
+    pub refused: Option<Privilege>,
+}
+
+/// A right that a user has in a namespace of its own, and that a machine may refuse: its kernel's settings, a security module
+/// (AppArmor on Ubuntu lets `clone` pass and refuses what comes after it), the filter of a container. A session that is refused
+/// one has no namespaces at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Privilege {
+    /// To make a user namespace and the others with it.
+    Namespaces,
+    /// To map one's own user and group (`uid_map`).
+    IdMap,
+    /// To name the host.
+    HostName,
+    /// To bring up the loopback interface.
+    Loopback,
+    /// To mount, and to move and unmount what was mounted.
+    Mount,
+    /// To close further user namespaces in `/proc/sys`.
+    UserLimit,
+    /// To empty the bounding set of capabilities.
+    Bounding,
+    /// To open what the session's own root shows: AppArmor may not know it by a path any more.
+    OwnRoot,
+}
+
+impl Privilege {
+    /// All of them.
+    pub const ALL: [Privilege; 8] = [
+        Privilege::Namespaces,
+        Privilege::IdMap,
+        Privilege::HostName,
+        Privilege::Loopback,
+        Privilege::Mount,
+        Privilege::UserLimit,
+        Privilege::Bounding,
+        Privilege::OwnRoot,
+    ];
+
+    /// Whether this answer to the step means that the machine does not give the privilege, and not that something is wrong.
+    pub fn is_refused_by(self, error: &io::Error) -> bool {
+        let Some(errno) = error.raw_os_error() else { return false };
+        match self {
+            // `ENOSPC`: `user.max_user_namespaces` is 0; `EINVAL`: the kernel was built without.
+            Privilege::Namespaces => {
+                let limits = [libc::ENOSPC, libc::EUSERS, libc::ENOSYS, libc::EINVAL];
+                is_denial(errno) || limits.contains(&errno)
+            }
+            // `EROFS`: a container's `/proc/sys` is read-only.
+            Privilege::IdMap | Privilege::UserLimit => is_denial(errno) || errno == libc::EROFS,
+            Privilege::HostName
+            | Privilege::Loopback
+            | Privilege::Mount
+            | Privilege::Bounding
+            | Privilege::OwnRoot => is_denial(errno),
+        }
+    }
+}
+
+fn is_denial(errno: i32) -> bool {
+    errno == libc::EPERM || errno == libc::EACCES
+}
+
+/// Gives a system error its layer and step.
+pub trait At<T> {
+    /// Turns it into a [`LayerError`].
+    fn at(self, layer: Layer, step: impl FnOnce() -> String) -> Result<T, LayerError>;
+
+    /// The same, for a step that takes a privilege of the session's namespaces.
+    fn at_privileged(
+        self,
+        layer: Layer,
+        privilege: Privilege,
+        step: impl FnOnce() -> String,
+    ) -> Result<T, LayerError>;
+}
+
+impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
+    fn at(self, layer: Layer, step: impl FnOnce() -> String) -> Result<T, LayerError> {
+        self.map_err(|error| LayerError { layer, step: step(), source: error.into(), refused: None })
+    }
+
+    fn at_privileged(
+        self,
+        layer: Layer,
+        privilege: Privilege,
+        step: impl FnOnce() -> String,
+    ) -> Result<T, LayerError> {
+        self.at(layer, step).map_err(|error| {
+            let refused = privilege.is_refused_by(&error.source).then_some(privilege);
+            LayerError { refused, ..error }
+        })
+    }
+}

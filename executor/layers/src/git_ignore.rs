@@ -1,0 +1,146 @@
+//! What git in a cell passes over: files of the project that are closed to reading.
+//!
+//! `git add -A` and `git stash -u` read every file that is neither tracked nor ignored, and end at the first that they may not. So
+//! the home of cells has git's file of what a user ignores (`.config/git/ignore`) with the names of these, each by its place in its
+//! repository. What is tracked is not touched by it, and `git add NAME` and `git status --ignored` say it. The host's git has
+//! a home of its own, and sees nothing of it.
+
+use crate::pins::PinMode;
+use crate::spec::{SandboxSpec, ViewKind};
+use nix::fcntl::OFlag;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// The file, below a home.
+const FILE: &str = ".config/git/ignore";
+/// Most bytes of it. Of what does not fit git says itself that it cannot read it.
+const MAX: usize = 256 << 10;
+const HEAD: &[u8] = b"# Closed in cells of Lazaret; git passes over them here, and nowhere else.\n";
+
+impl SandboxSpec {
+    /// Has git in cells pass over what is hidden of the project. A file of the user's that the policy shows in this place goes
+    /// on in it.
+    pub fn ignore_hidden(&mut self) {
+        let hidden = self.pins.iter().filter(|pin| matches!(pin.mode, PinMode::Hidden { .. }));
+        let lines = lines(&self.project, hidden.map(|pin| pin.path.as_path()), is_repository);
+        if lines.is_empty() {
+            return;
+        }
+        let place = self.scratch.home.join(FILE);
+        let mut content = Vec::new();
+        if let Some(shown) =
+            self.views.iter().position(|view| view.path == place && view.kind == ViewKind::System)
+        {
+            // One that cannot be read here could not be there either; one that is too long stays what it is.
+            let Some(own) = read(&place) else { return };
+            content.extend(own);
+            content.push(b'\n');
+            self.views.remove(shown);
+        }
+        content.extend_from_slice(HEAD);
+        content.extend(lines);
+        self.git_ignore = Some(content);
+    }
+}
+
+/// Writes `content` into the home of cells, which is at `home` now.
+///
+/// # Errors
+/// The kernel's.
+pub fn write(home: &Path, content: &[u8]) -> io::Result<()> {
+    let file = home.join(FILE);
+    let directory = file.parent().unwrap_or(home);
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    File::options().write(true).create_new(true).mode(0o600).open(file)?.write_all(content)
+}
+
+/// A pattern for each of `hidden` that lies in the project: by its path from the project's root, and from each repository on the
+/// way, as git counts from the one that it works in.
+fn lines<'a>(
+    project: &Path,
+    hidden: impl Iterator<Item = &'a Path>,
+    is_repository: impl Fn(&Path) -> bool,
+) -> Vec<u8> {
+    let mut lines = Vec::new();
+    let in_git = |path: &Path| path.iter().any(|name| name.eq_ignore_ascii_case(".git"));
+    for path in hidden {
+        let Ok(below) = path.strip_prefix(project) else { continue };
+        if below.as_os_str().is_empty() || in_git(below) {
+            continue;
+        }
+        let between = path.ancestors().skip(1).take_while(|parent| *parent != project);
+        let roots: Vec<PathBuf> =
+            between.filter(|parent| is_repository(parent)).map(Path::to_owned).collect();
+        for root in roots.iter().map(PathBuf::as_path).chain([project]) {
+            let line = path.strip_prefix(root).map(pattern).unwrap_or_default();
+            if lines.len() + line.len() > MAX {
+                return lines;
+            }
+            lines.extend(line);
+        }
+    }
+    lines
+}
+
+fn is_repository(directory: &Path) -> bool {
+    fs::symlink_metadata(directory.join(".git")).is_ok()
+}
+
+/// A line that means this path and no other. No line has an end of line in it: `?` is any byte.
+fn pattern(path: &Path) -> Vec<u8> {
+    let mut line = vec![b'/'];
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'*' | b'?' | b'[' | b'\\' | b' ' => line.extend([b'\\', *byte]),
+            b'\n' | b'\r' => line.push(b'?'),
+            byte => line.push(*byte),
+        }
+    }
+    line.push(b'\n');
+    line
+}
+
+/// The user's own file, if it is one and not too long.
+fn read(path: &Path) -> Option<Vec<u8>> {
+    let file = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path).ok()?;
+    file.metadata().ok().filter(|metadata| metadata.is_file())?;
+    let mut own = Vec::new();
+    file.take(MAX as u64 + 1).read_to_end(&mut own).ok()?;
+    (own.len() <= MAX).then_some(own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(hidden: &[&str], repositories: &[&str]) -> String {
+        let is_repository = |path: &Path| repositories.iter().any(|root| Path::new(root) == path);
+        String::from_utf8(lines(Path::new("/p"), hidden.iter().map(Path::new), is_repository)).unwrap()
+    }
+
+    #[test]
+    fn each_file_is_named_from_the_root_of_each_repository_around_it() {
+        assert_eq!(text(&["/p/.env"], &[]), "/.env\n");
+        assert_eq!(text(&["/p/a/b/.env"], &["/p", "/p/a"]), "/b/.env\n/a/b/.env\n");
+        assert_eq!(text(&["/c/.env", "/p", "/p/.git/x", "/p/a/.GIT/x"], &[]), "", "not the project's");
+    }
+
+    /// What a name has of a pattern's signs means itself.
+    #[test]
+    fn a_name_is_no_pattern() {
+        assert_eq!(text(&["/p/a*[b]?\\ "], &[]), "/a\\*\\[b]\\?\\\\\\ \n");
+        assert_eq!(text(&["/p/#a\nb\r"], &[]), "/#a?b?\n");
+        assert_eq!(text(&["/p/!a"], &[]), "/!a\n");
+    }
+
+    #[test]
+    fn the_file_is_bounded() {
+        let long = format!("/p/{}", "n".repeat(200));
+        let hidden = vec![long.as_str(); 10_000];
+        let text = text(&hidden, &[]);
+        assert!(text.len() <= MAX && text.len() > MAX - 202 && text.ends_with('\n'));
+    }
+}

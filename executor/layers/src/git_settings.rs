@@ -1,0 +1,498 @@
+//! Which files inside the zones the user's own git runs, or reads settings from, because its settings say so.
+//!
+//! The settings are the user's: of the account, and of each repository that the session may touch, with all that they include,
+//! whatever the condition. No cell writes them. Texts in which nothing but harmless settings stand name nothing (cells make such
+//! repositories); all others are read by a confined worker, from bytes, and what it answers can only close more.
+
+use crate::links;
+use crate::protected::{ProtectError, SETTINGS_BYTES_MAX};
+use crate::protected_objects::ProtectedObjects;
+use crate::worker::{SETTINGS_MAX, Setting, SettingKind};
+use nix::unistd::Uid;
+use policies::{git_config_worktree, is_harmless_git_config};
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+/// Most bytes of all settings, and most files of them.
+const BYTES_MAX: usize = 8 << 20;
+const FILES_MAX: usize = 4096;
+/// Bytes of texts that are handed over at once.
+const QUESTION_MAX: usize = 512 << 10;
+/// How deep git itself follows includes (`MAX_INCLUDE_DEPTH`, `config.c`).
+const DEPTH_MAX: usize = 10;
+/// Most paths that are looked at: words times directories in which they may be meant.
+const LOOKED_AT_MAX: usize = 100_000;
+
+/// What the account's git reads in every repository.
+#[derive(Clone, Debug, Default)]
+pub struct UserGit {
+    /// What `~` stands for.
+    pub home: PathBuf,
+    /// The machine's settings and the account's, whether they are there or not.
+    pub files: Vec<PathBuf>,
+}
+
+/// A path that settings name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NamedPath {
+    /// The file of settings.
+    pub file: PathBuf,
+    /// The setting.
+    pub key: String,
+    /// The directory, without links, in which `path` is meant.
+    pub directory: PathBuf,
+    /// As it is named.
+    pub path: PathBuf,
+    /// What may be closed there.
+    pub may_be: MayBe,
+}
+
+/// What a named path may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MayBe {
+    /// A file, a directory with all in it, or not there yet.
+    Anything,
+    /// A file, or not there yet.
+    File,
+    /// A file that is there.
+    Present,
+}
+
+/// A file of settings, and the directories in which its relative paths are meant.
+#[derive(Clone)]
+struct Source {
+    file: PathBuf,
+    directories: Rc<Vec<PathBuf>>,
+}
+
+/// Asks what the settings in some texts name; one list a text.
+pub type Ask<'a> = dyn Fn(Vec<Vec<u8>>) -> io::Result<Vec<Vec<Setting>>> + 'a;
+
+/// All that is named, for a `project` and what was found in both zones.
+///
+/// # Errors
+/// More settings than the bounds, or nobody who reads them.
+pub fn named(
+    user: &UserGit,
+    project: &Path,
+    objects: &ProtectedObjects,
+    ask: &Ask,
+) -> Result<BTreeSet<NamedPath>, ProtectError> {
+    let mut reading =
+        Reading { user, ask, bytes: 0, files: BTreeSet::new(), looked_at: 0, named: BTreeSet::new() };
+    for file in &user.files {
+        let source = Source { file: file.clone(), directories: Rc::new(Vec::new()) };
+        reading.name(&source, "the account's settings", file, MayBe::File)?;
+    }
+    let mut sources = sources(user, project, objects);
+    for depth in 0..=DEPTH_MAX {
+        sources = reading.round(&sources, depth == DEPTH_MAX)?;
+    }
+    Ok(reading.named)
+}
+
+struct Reading<'a> {
+    user: &'a UserGit,
+    ask: &'a Ask<'a>,
+    bytes: usize,
+    files: BTreeSet<(PathBuf, Vec<PathBuf>)>,
+    looked_at: usize,
+    named: BTreeSet<NamedPath>,
+}
+
+impl Reading<'_> {
+    /// Reads these, and returns what they include.
+    fn round(&mut self, sources: &[Source], last: bool) -> Result<Vec<Source>, ProtectError> {
+        let mut next = Vec::new();
+        let mut left = Vec::new();
+        for source in sources {
+            // By its directory as it is: `a/../a` is no other one. A link to a file is, as its own directory counts.
+            let parent = source.file.parent().map(real).unwrap_or_default();
+            let file = parent.join(source.file.file_name().unwrap_or_default());
+            if !self.files.insert((file, source.directories.to_vec())) {
+                continue;
+            }
+            let over = || ProtectError::Settings { file: source.file.clone() };
+            let Some(text) = text(&source.file).map_err(|TooLong| over())? else { continue };
+            self.bytes += text.len();
+            if self.bytes > BYTES_MAX || self.files.len() > FILES_MAX {
+                return Err(over());
+            }
+            if !is_harmless_git_config(&text) {
+                left.push((source, text));
+            }
+        }
+        while !left.is_empty() {
+            let mut bytes = 0;
+            let fits = left.iter().take_while(|(_, text)| {
+                bytes += text.len();
+                bytes <= QUESTION_MAX
+            });
+            let batch: Vec<_> = left.drain(..fits.count()).collect();
+            let (sources, texts): (Vec<&Source>, Vec<Vec<u8>>) = batch.into_iter().unzip();
+            let unread = |source| ProtectError::SettingsUnread { source };
+            let answers = (self.ask)(texts).map_err(unread)?;
+            if answers.len() != sources.len() {
+                return Err(unread(io::ErrorKind::InvalidData.into()));
+            }
+            for (source, settings) in sources.into_iter().zip(answers) {
+                if settings.len() >= SETTINGS_MAX {
+                    return Err(ProtectError::Settings { file: source.file.clone() });
+                }
+                for setting in settings {
+                    next.extend(self.setting(source, &setting)?.filter(|_| !last));
+                }
+            }
+        }
+        Ok(next)
+    }
+
+    /// Takes in what one setting names, and returns what it includes.
+    fn setting(&mut self, source: &Source, setting: &Setting) -> Result<Option<Source>, ProtectError> {
+        let key = &setting.key;
+        match setting.kind {
+            SettingKind::Include => {
+                let Some(path) = self.expanded(&setting.value) else { return Ok(None) };
+                let directory = source.file.parent().unwrap_or(Path::new("/"));
+                let file = directory.join(path);
+                self.name(source, key, &file, MayBe::File)?;
+                return Ok(Some(Source { file, directories: source.directories.clone() }));
+            }
+            SettingKind::Path => {
+                if let Some(path) = self.expanded(&setting.value) {
+                    self.name(source, key, &path, MayBe::Anything)?;
+                }
+            }
+            SettingKind::Command | SettingKind::Other => {
+                for (word, may_be) in words(&setting.value, setting.kind) {
+                    let Some(path) = self.expanded(&word) else { continue };
+                    self.name(source, key, &path, may_be)?;
+                    // Behind an expansion: `$(git rev-parse --show-toplevel)/tools/x`.
+                    if let Ok(rest) = path.strip_prefix("/")
+                        && fs::symlink_metadata(&path).is_err()
+                    {
+                        self.name(source, key, rest, may_be)?;
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn name(&mut self, source: &Source, key: &str, path: &Path, may_be: MayBe) -> Result<(), ProtectError> {
+        let directories: &[PathBuf] =
+            if path.is_absolute() { &[PathBuf::from("/")] } else { &source.directories };
+        self.looked_at += directories.len();
+        if self.looked_at > LOOKED_AT_MAX {
+            return Err(ProtectError::Settings { file: source.file.clone() });
+        }
+        for directory in directories {
+            self.named.insert(NamedPath {
+                file: source.file.clone(),
+                key: key.to_owned(),
+                directory: directory.clone(),
+                path: path.to_owned(),
+                may_be,
+            });
+        }
+        Ok(())
+    }
+
+    /// A path as git expands it; `None` where it means no file, or one of another user's home.
+    fn expanded(&self, value: &[u8]) -> Option<PathBuf> {
+        let value = value.strip_prefix(b":(optional)").unwrap_or(value);
+        if value.is_empty() || value.len() >= libc::PATH_MAX as usize || value.contains(&0) {
+            return None;
+        }
+        match value.strip_prefix(b"~") {
+            Some(b"") => Some(self.user.home.clone()),
+            Some([b'/', rest @ ..]) => Some(self.user.home.join(OsStr::from_bytes(rest.trim_ascii_start()))),
+            Some(_) => None,
+            None => Some(PathBuf::from(OsStr::from_bytes(value))),
+        }
+    }
+}
+
+/// Words that may be files: by their look in any command; by being one, as an argument of a command.
+fn words(value: &[u8], kind: SettingKind) -> Vec<(Vec<u8>, MayBe)> {
+    let value = without_variables(value);
+    let ends = |byte: &u8| byte.is_ascii_whitespace() || b"\"'`;|&()<>{}$=,!".contains(byte);
+    let plain = value.split(ends).filter(|word| !word.is_empty());
+    let quoted = |quote| value.split(move |byte| *byte == quote).skip(1).step_by(2).map(<[u8]>::trim_ascii);
+    let first = plain.clone().next();
+    let words = plain.chain(quoted(b'"')).chain(quoted(b'\'')).chain([value.trim_ascii()]);
+    let counts = |word: &[u8]| {
+        let url = word.windows(3).any(|part| part == b"://");
+        let path = word.contains(&b'/') || word.contains(&b'.') && word.iter().any(u8::is_ascii_alphabetic);
+        match kind {
+            _ if word.starts_with(b"-") || url => None,
+            // A program of the machine, found by its name: never in the project.
+            SettingKind::Command if first == Some(word) && !word.contains(&b'/') => None,
+            SettingKind::Command if path && !word.contains(&b' ') => Some(MayBe::File),
+            SettingKind::Command => Some(MayBe::Present),
+            SettingKind::Other if path => Some(MayBe::Present),
+            SettingKind::Other | SettingKind::Path | SettingKind::Include => None,
+        }
+    };
+    words.filter_map(|word| Some((word.to_vec(), counts(word)?))).collect()
+}
+
+/// A command line with a blank for each `$NAME`: what follows it is a path of its own.
+fn without_variables(value: &[u8]) -> Vec<u8> {
+    let mut parts = value.split(|byte| *byte == b'$');
+    let mut plain = parts.next().unwrap_or_default().to_vec();
+    for part in parts {
+        let end = part.iter().position(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
+        plain.push(b' ');
+        plain.extend_from_slice(&part[end.unwrap_or(part.len())..]);
+    }
+    plain
+}
+
+/// Where the user's git begins to read.
+fn sources(user: &UserGit, project: &Path, objects: &ProtectedObjects) -> Vec<Source> {
+    let mut repositories: BTreeSet<(PathBuf, PathBuf)> = BTreeSet::new();
+    for repository in &objects.repositories {
+        repositories.insert((repository.clone(), worktree(repository)));
+    }
+    let is_git = |path: &Path| path.file_name().is_some_and(|name| name.eq_ignore_ascii_case(".git"));
+    let files = objects.places.keys().filter(|path| is_git(path)).filter_map(|path| path.parent());
+    for directory in files.chain(project.ancestors()) {
+        repositories.extend(own_directory(directory).map(|own| (own, directory.to_owned())));
+    }
+    let mut worktrees: Vec<PathBuf> = repositories.iter().map(|(_, worktree)| worktree.clone()).collect();
+    worktrees.push(project.to_owned());
+    worktrees.sort();
+    worktrees.dedup();
+    let everywhere = Rc::new(worktrees);
+    let account =
+        user.files.iter().map(|file| Source { file: file.clone(), directories: everywhere.clone() });
+    let own = repositories.into_iter().flat_map(|(own, worktree)| {
+        let directories = Rc::new(vec![worktree]);
+        let common = links::target_in(&own.join("commondir"), b"").map(|common| real(&own.join(common)));
+        let common = common.unwrap_or_else(|| own.clone());
+        let files = [common.join("config"), common.join("config.worktree"), own.join("config.worktree")];
+        files.map(|file| Source { file, directories: directories.clone() })
+    });
+    account.chain(own).collect()
+}
+
+/// The directory that `.git` in `directory` is, or leads to; `None` where it is another user's, in which git does not work.
+fn own_directory(directory: &Path) -> Option<PathBuf> {
+    let git = directory.join(".git");
+    let ours = [Uid::effective().as_raw(), 0];
+    let metadata = fs::metadata(&git).ok().filter(|metadata| ours.contains(&metadata.uid()))?;
+    let own = if metadata.is_file() { directory.join(links::target_in(&git, b"gitdir:")?) } else { git };
+    Some(real(&own)).filter(|own| own.is_dir())
+}
+
+/// Where the files of a repository are checked out; itself where it has none.
+fn worktree(repository: &Path) -> PathBuf {
+    let named = || git_config_worktree(&text(&repository.join("config")).ok()??);
+    match repository.file_name() {
+        Some(name) if name.eq_ignore_ascii_case(".git") => {
+            repository.parent().unwrap_or(repository).to_owned()
+        }
+        _ => named().map_or_else(|| repository.to_owned(), |named| real(&repository.join(named))),
+    }
+}
+
+fn real(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// A file of settings has more than [`SETTINGS_BYTES_MAX`] bytes.
+struct TooLong;
+
+/// What a regular file holds, links followed as git follows them; `None` where git reads nothing.
+fn text(path: &Path) -> Result<Option<Vec<u8>>, TooLong> {
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let Ok(file) = File::options().read(true).custom_flags(flags).open(path) else { return Ok(None) };
+    if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+        return Ok(None);
+    }
+    let mut text = Vec::new();
+    if file.take(SETTINGS_BYTES_MAX as u64 + 1).read_to_end(&mut text).is_err() {
+        return Ok(None);
+    }
+    if text.len() > SETTINGS_BYTES_MAX { Err(TooLong) } else { Ok(Some(text)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A project whose settings are lines `KEY=VALUE`, as the worker would answer them.
+    struct Project(tempfile::TempDir);
+
+    impl Project {
+        fn new() -> Self {
+            let project = Self(tempfile::tempdir().unwrap());
+            project.put(".git/HEAD", "ref: refs/heads/m\n");
+            project
+        }
+
+        fn at(&self, path: &str) -> PathBuf {
+            self.0.path().canonicalize().unwrap().join(path)
+        }
+
+        fn put(&self, path: &str, text: &str) {
+            fs::create_dir_all(self.at(path).parent().unwrap()).unwrap();
+            fs::write(self.at(path), text).unwrap();
+        }
+
+        fn named(&self) -> Result<BTreeSet<NamedPath>, ProtectError> {
+            self.named_by(&|texts| Ok(texts.iter().map(|text| answer(text)).collect()))
+        }
+
+        fn named_by(&self, ask: &Ask) -> Result<BTreeSet<NamedPath>, ProtectError> {
+            let user = UserGit { home: self.at("home"), files: vec![self.at("home/.gitconfig")] };
+            let objects =
+                ProtectedObjects { repositories: [self.at(".git")].into(), ..ProtectedObjects::default() };
+            named(&user, &self.at(""), &objects, ask)
+        }
+
+        /// Paths that are named, from the project.
+        fn paths(&self) -> Vec<String> {
+            let named = self.named().unwrap();
+            let path = |named: &NamedPath| named.directory.join(&named.path);
+            let paths: BTreeSet<PathBuf> = named.iter().map(path).collect();
+            let text = |path: PathBuf| path.strip_prefix(self.at("")).unwrap_or(&path).display().to_string();
+            paths.into_iter().map(text).filter(|path| path != "home/.gitconfig").collect()
+        }
+    }
+
+    fn answer(text: &[u8]) -> Vec<Setting> {
+        let settings = std::str::from_utf8(text).unwrap().lines().filter_map(|line| {
+            let (key, value) = line.split_once('=')?;
+            let kind = match key {
+                "include" => SettingKind::Include,
+                "path" => SettingKind::Path,
+                "other" => SettingKind::Other,
+                _ => SettingKind::Command,
+            };
+            Some(Setting { key: key.into(), kind, value: value.into() })
+        });
+        settings.collect()
+    }
+
+    #[test]
+    fn paths_are_meant_where_git_looks_for_them() {
+        let project = Project::new();
+        project.put(
+            ".git/config",
+            "path=tools/hooks\ninclude=../dev\nrun=./x y\npath=~/h\npath=~other/h\npath=\n",
+        );
+        project.put("dev", "path=/etc/x\ninclude=conf/more\n");
+        project.put("conf/more", "path=deep\ninclude=../dev\n");
+        project.put("home/.gitconfig", "path=.mine\n");
+        let found = project.paths();
+        let want = [
+            "/etc/x",
+            ".git/../conf/../dev",
+            ".git/../conf/more",
+            ".git/../dev",
+            ".mine",
+            "deep",
+            "home/h",
+            "tools/hooks",
+            "x",
+            "x y",
+            "y",
+        ];
+        assert_eq!(found.iter().map(String::as_str).collect::<BTreeSet<_>>(), BTreeSet::from(want));
+    }
+
+    #[test]
+    fn words_of_commands_are_files_by_their_look_or_because_they_are() {
+        let words = |value: &str, kind| {
+            let text = |(word, may_be)| (String::from_utf8(word).unwrap(), may_be);
+            words(value.as_bytes(), kind).into_iter().map(text).collect::<BTreeSet<_>>()
+        };
+        let set = |words: &[(&str, MayBe)]| -> BTreeSet<_> {
+            words.iter().map(|(word, may_be)| ((*word).to_owned(), *may_be)).collect()
+        };
+        let (file, present) = (MayBe::File, MayBe::Present);
+        let command = |value| words(value, SettingKind::Command);
+        assert_eq!(command("tools/x"), set(&[("tools/x", file)]));
+        assert_eq!(command("less"), set(&[]), "a program of the machine");
+        assert_eq!(command("gcloud.sh"), set(&[]), "likewise");
+        let found = command("sh run --all x.sh");
+        assert!(found.is_superset(&set(&[("run", present), ("x.sh", file)])), "{found:?}");
+        assert!(found.iter().all(|(word, _)| word != "sh" && word != "--all"), "{found:?}");
+        let found = command("sh \"$TOP/a b/x\" ${T}/c $(pwd)/d");
+        assert!(found.is_superset(&set(&[("/a b/x", present), ("/c", file), ("/d", file)])), "{found:?}");
+        assert!(command("\"tools/a b\" x").is_superset(&set(&[("tools/a b", present)])), "quoted");
+        assert!(command("X=a/b;(c/d)").is_superset(&set(&[("a/b", file), ("c/d", file)])));
+        let other = |value| words(value, SettingKind::Other);
+        assert_eq!(other("main"), set(&[]));
+        assert_eq!(other("a.json"), set(&[("a.json", present)]));
+        assert_eq!(other("https://h.invalid/a"), set(&[]));
+    }
+
+    #[test]
+    fn includes_end_where_git_ends_them() {
+        let project = Project::new();
+        project.put(".git/config", "include=1\n");
+        for depth in 1..20 {
+            project.put(&format!(".git/{depth}"), &format!("include={}\n", depth + 1));
+        }
+        let found = project.paths();
+        assert!(found.contains(&".git/11".to_owned()) && !found.contains(&".git/12".to_owned()), "{found:?}");
+    }
+
+    #[test]
+    fn over_a_bound_or_without_an_answer_nothing_opens() {
+        let over = |result| matches!(result, Err(ProtectError::Settings { .. }));
+        let project = Project::new();
+        let config =
+            |bytes: usize| project.put(".git/config", &("x=y\n".to_owned() + &"#".repeat(bytes - 4)));
+        config(SETTINGS_BYTES_MAX);
+        assert!(project.named().is_ok());
+        let answers = |answers: usize| project.named_by(&move |_| Ok(vec![Vec::new(); answers]));
+        assert!(answers(1).is_ok());
+        assert!(matches!(answers(2), Err(ProtectError::SettingsUnread { .. })));
+        let none = project.named_by(&|_| Err(io::ErrorKind::TimedOut.into()));
+        assert!(matches!(none, Err(ProtectError::SettingsUnread { .. })));
+        let many =
+            |count: usize| project.named_by(&move |_| Ok(vec![answer("other=x\n".repeat(count).as_bytes())]));
+        assert!(many(SETTINGS_MAX - 1).is_ok() && over(many(SETTINGS_MAX)));
+        config(SETTINGS_BYTES_MAX + 1);
+        assert!(over(project.named()));
+        // All together: every file is read once.
+        let includes = |count: usize| {
+            let includes: String = (0..count).map(|file| format!("include=f{file}\n")).collect();
+            project.put(".git/config", &includes);
+            for file in 0..count {
+                project.put(
+                    &format!(".git/f{file}"),
+                    &("x=y\n".to_owned() + &"#".repeat(SETTINGS_BYTES_MAX - 4)),
+                );
+            }
+        };
+        includes(BYTES_MAX / SETTINGS_BYTES_MAX - 1);
+        assert!(project.named().is_ok());
+        includes(BYTES_MAX / SETTINGS_BYTES_MAX);
+        assert!(over(project.named()));
+        let words = |count: usize| {
+            project.named_by(&move |texts| {
+                let run = |_: &Vec<u8>| {
+                    vec![Setting {
+                        key: "run".into(),
+                        kind: SettingKind::Command,
+                        value: "a/b ".repeat(count).into(),
+                    }]
+                };
+                Ok(texts.iter().map(run).collect())
+            })
+        };
+        project.put(".git/config", "run=x\n");
+        assert!(words(LOOKED_AT_MAX / 2).is_ok() && over(words(LOOKED_AT_MAX + 1)));
+    }
+}

@@ -1,0 +1,390 @@
+//! The repository of a project that lies elsewhere: a linked worktree's, a submodule's, or one that the policy names.
+//!
+//! Such a project has a file `.git` that names a directory, and whoever made the project has written it. So the file alone opens
+//! nothing. It is verified from the other side, where nobody writes but the user: the directory names this very file (a
+//! worktree's `gitdir`) or this very project (`core.worktree` of a submodule), and has the shape of a repository of the user's.
+//!
+//! What is opened then is less than what a `.git` in the project is: of the common directory a worktree gets the objects, the
+//! refs and their logs, and its own part; settings and hooks are closed by their names, as in `.git`, and all else by
+//! [`LinkedRepository::is_open`], which is a list of what is open.
+
+use crate::links;
+use nix::unistd::Uid;
+use policies::{GIT_CONFIG_MAX, git_config_worktree};
+use std::ffi::OsStr;
+use std::fs::{self, File, Metadata};
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// Directories of a common directory that all its worktrees write.
+const SHARED_DIRECTORIES: [&str; 4] = ["objects", "refs", "logs", "rr-cache"];
+/// Files of it that git replaces, with the names under which it writes them: `git pack-refs`, `git fetch --depth`, `git gc`.
+const SHARED_FILES: [&str; 9] = [
+    "packed-refs",
+    "packed-refs.lock",
+    "packed-refs.new",
+    "shallow",
+    "shallow.lock",
+    "gc.pid",
+    "gc.pid.lock",
+    "gc.log",
+    "gc.log.lock",
+];
+
+/// A repository that lies outside both zones, verified. Paths are absolute and without links.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkedRepository {
+    /// What git calls the common directory: objects, refs, settings.
+    pub common: PathBuf,
+    /// The project's own part: `worktrees/NAME` in it, or all of it.
+    pub own: PathBuf,
+}
+
+/// Why the directory that a project's `.git` names stays closed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs)]
+pub enum NotLinked {
+    #[error("nothing in it leads back to the project")]
+    NoWayBack,
+    #[error("it is no repository")]
+    NoRepository,
+    #[error("it is another user's")]
+    OtherUser,
+    #[error("a root of the session lies in it")]
+    HoldsRoot,
+    /// With what is closed there.
+    #[error("{0}")]
+    Closed(String),
+}
+
+/// What the `.git` of a project leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// Nothing outside the zones.
+    Inside,
+    /// A repository to open.
+    Verified(LinkedRepository),
+    /// This directory, which stays closed.
+    Refused(PathBuf, NotLinked),
+}
+
+impl LinkedRepository {
+    /// Whether cells may write and make `real`, as far as it is for this list; `None` where it does not lie in the repository.
+    pub fn is_open(&self, real: &Path) -> Option<bool> {
+        let relative = real.strip_prefix(&self.common).ok()?;
+        let mut names = relative.components().map(|name| name.as_os_str());
+        let (first, below) = (names.next(), names.next().is_some());
+        let in_own = real != self.own && real.starts_with(&self.own);
+        let open = if self.own == self.common {
+            in_own && first.is_some_and(|first| !first.eq_ignore_ascii_case("worktrees"))
+        } else {
+            let of = |list: &[&str]| list.iter().any(|name| first == Some(OsStr::new(name)));
+            in_own && real != self.own.join("gitdir")
+                || below && of(&SHARED_DIRECTORIES)
+                || !below && of(&SHARED_FILES)
+        };
+        Some(open)
+    }
+
+    /// The directories that all worktrees write, as far as they are there.
+    pub(crate) fn shared_directories(&self) -> impl Iterator<Item = PathBuf> + '_ {
+        SHARED_DIRECTORIES.iter().map(|name| self.common.join(name)).filter(|path| directory(path).is_some())
+    }
+
+    /// What is there that cells may not write, but for what they may reach only through it, which they may not move.
+    pub(crate) fn kept(&self) -> impl Iterator<Item = (PathBuf, bool)> + '_ {
+        let worktrees = self.common.join("worktrees");
+        let listed = [self.common.clone(), worktrees, self.own.clone()];
+        let entries =
+            listed.into_iter().flat_map(|directory| fs::read_dir(directory).into_iter().flatten().flatten());
+        let kept = entries.map(|entry| entry.path()).filter(|path| self.is_open(path) == Some(false));
+        kept.map(|path| {
+            let way = self.own.starts_with(&path)
+                || SHARED_DIRECTORIES.iter().any(|name| path == self.common.join(name));
+            (path, way)
+        })
+    }
+}
+
+/// Where the `.git` of `project` leads, if it is a file; `zones` are the roots of the session, and `named` the policy's
+/// directories. `closed` says why no session opens what lies at a path.
+pub fn find(
+    project: &Path,
+    zones: [&Path; 2],
+    named: &[PathBuf],
+    closed: impl Fn(&Path) -> Option<String>,
+) -> Link {
+    let file = project.join(".git");
+    let Some(target) = text_file(&file).and_then(|_| links::target_in(&file, b"gitdir:")) else {
+        return Link::Inside;
+    };
+    let Ok(own) = fs::canonicalize(project.join(&target)) else { return Link::Inside };
+    if zones.iter().any(|zone| own.starts_with(zone)) {
+        return Link::Inside;
+    }
+    let is_named = named.iter().any(|path| fs::canonicalize(path).is_ok_and(|path| path == own));
+    let common = match common_of_worktree(&own, &file) {
+        Some(common) => common,
+        None if is_named || leads_to(&own, project) => own.clone(),
+        None => return Link::Refused(own, NotLinked::NoWayBack),
+    };
+    let found = LinkedRepository { common, own };
+    match check(&found, &file, zones, closed) {
+        Ok(()) => Link::Verified(found),
+        Err(why) => Link::Refused(found.common, why),
+    }
+}
+
+fn check(
+    found: &LinkedRepository,
+    file: &Path,
+    zones: [&Path; 2],
+    closed: impl Fn(&Path) -> Option<String>,
+) -> Result<(), NotLinked> {
+    let LinkedRepository { common, own } = found;
+    let directories = [common.clone(), common.join("objects"), common.join("refs"), own.clone()];
+    let present: Option<Vec<Metadata>> = directories.iter().map(|path| directory(path)).collect();
+    let (Some(mut present), Some(head)) = (present, text_file(&common.join("HEAD"))) else {
+        return Err(NotLinked::NoRepository);
+    };
+    present.push(head);
+    present.extend(text_file(file));
+    let user = Uid::effective().as_raw();
+    if present.iter().any(|metadata| metadata.uid() != user) {
+        return Err(NotLinked::OtherUser);
+    }
+    if zones.iter().any(|zone| zone.starts_with(common)) {
+        return Err(NotLinked::HoldsRoot);
+    }
+    closed(common).map_or(Ok(()), |why| Err(NotLinked::Closed(why)))
+}
+
+/// The common directory of a worktree whose own part is `own`, if that names `file` as the worktree's `.git`. By the name and by
+/// the object: another name of the same file is no worktree.
+fn common_of_worktree(own: &Path, file: &Path) -> Option<PathBuf> {
+    let common = own.parent().filter(|parent| parent.ends_with("worktrees"))?.parent()?;
+    text_file(&own.join("gitdir"))?;
+    text_file(&own.join("commondir"))?;
+    let back = own.join(links::target_in(&own.join("gitdir"), b"")?);
+    let (project, named) = (file.parent()?, back.parent().filter(|_| back.ends_with(".git"))?);
+    let same_name = fs::canonicalize(named).ok()? == project;
+    let same_object = id(&text_file(&back)?) == id(&text_file(file)?);
+    let said = fs::canonicalize(own.join(links::target_in(&own.join("commondir"), b"")?)).ok()?;
+    (same_name && same_object && said == common).then_some(said)
+}
+
+/// Whether the settings in `own` say that `project` is its worktree.
+fn leads_to(own: &Path, project: &Path) -> bool {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let config = File::options().read(true).custom_flags(flags).open(own.join("config"));
+    let Ok(config) = config else { return false };
+    if !config.metadata().is_ok_and(|metadata| metadata.is_file()) {
+        return false;
+    }
+    let mut text = Vec::new();
+    if config.take(GIT_CONFIG_MAX as u64 + 1).read_to_end(&mut text).is_err() {
+        return false;
+    }
+    let worktree = git_config_worktree(&text).map(|worktree| own.join(worktree));
+    worktree.and_then(|worktree| fs::canonicalize(worktree).ok()).is_some_and(|worktree| worktree == project)
+}
+
+/// A regular file that is no link.
+fn text_file(path: &Path) -> Option<Metadata> {
+    fs::symlink_metadata(path).ok().filter(Metadata::is_file)
+}
+
+/// A directory that is no link.
+fn directory(path: &Path) -> Option<Metadata> {
+    fs::symlink_metadata(path).ok().filter(Metadata::is_dir)
+}
+
+fn id(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Host(tempfile::TempDir);
+
+    impl Host {
+        /// A repository `main` with a worktree `wt` and a submodule `main/sub`.
+        fn new() -> Self {
+            let host = Self(tempfile::tempdir().unwrap());
+            for git in ["main/.git", "main/.git/modules/sub"] {
+                for part in ["objects", "refs", "hooks"] {
+                    fs::create_dir_all(host.at(git).join(part)).unwrap();
+                }
+                host.put(&format!("{git}/HEAD"), "ref: refs/heads/main\n");
+            }
+            host.put("main/.git/config", "[core]\n\tbare = false\n");
+            host.put("main/.git/modules/sub/config", "[core]\n\tworktree = ../../../sub\n");
+            host.put("main/sub/.git", "gitdir: ../.git/modules/sub\n");
+            host.worktree("wt");
+            host
+        }
+
+        fn worktree(&self, name: &str) {
+            let own = format!("main/.git/worktrees/{name}");
+            self.put(&format!("{own}/HEAD"), "ref: refs/heads/x\n");
+            self.put(&format!("{own}/commondir"), "../..\n");
+            self.put(&format!("{own}/gitdir"), &format!("{}/.git\n", self.at(name).display()));
+            self.put(&format!("{name}/.git"), &format!("gitdir: {}\n", self.at(&own).display()));
+        }
+
+        fn at(&self, path: &str) -> PathBuf {
+            self.0.path().canonicalize().unwrap().join(path)
+        }
+
+        fn put(&self, path: &str, text: &str) {
+            fs::create_dir_all(self.at(path).parent().unwrap()).unwrap();
+            fs::write(self.at(path), text).unwrap();
+        }
+
+        fn find(&self, project: &str, named: &[&str]) -> Link {
+            let named: Vec<PathBuf> = named.iter().map(|path| self.at(path)).collect();
+            let (project, central) = (self.at(project), self.at("central"));
+            find(&project, [&project, &central], &named, |_| None)
+        }
+
+        fn linked(&self, common: &str, own: &str) -> Link {
+            Link::Verified(LinkedRepository { common: self.at(common), own: self.at(own) })
+        }
+
+        fn refused(&self, path: &str, why: NotLinked) -> Link {
+            Link::Refused(self.at(path), why)
+        }
+    }
+
+    const GIT: &str = "main/.git";
+
+    #[test]
+    fn a_worktree_and_a_submodule_are_found() {
+        let host = Host::new();
+        assert_eq!(host.find("wt", &[]), host.linked(GIT, "main/.git/worktrees/wt"));
+        assert_eq!(host.find("main/sub", &[]), host.linked("main/.git/modules/sub", "main/.git/modules/sub"));
+        assert_eq!(host.find("main", &[]), Link::Inside, "its own directory");
+        fs::create_dir_all(host.at("plain")).unwrap();
+        assert_eq!(host.find("plain", &[]), Link::Inside);
+        host.put("plain/.git", "gitdir: /nonexistent/x\n");
+        assert_eq!(host.find("plain", &[]), Link::Inside);
+        // As newer versions of git write them.
+        host.put("wt/.git", "gitdir: ../main/.git/worktrees/wt\n");
+        host.put("main/.git/worktrees/wt/gitdir", "../../../../wt/.git\n");
+        assert_eq!(host.find("wt", &[]), host.linked(GIT, "main/.git/worktrees/wt"));
+    }
+
+    /// What anybody may write into a file `.git` opens nothing by itself.
+    #[test]
+    fn a_repository_that_does_not_lead_back_stays_closed() {
+        for target in
+            ["main/.git", "main/.git/worktrees/wt", "main/.git/modules/sub", "main/.git/objects", "main"]
+        {
+            let host = Host::new();
+            host.put("evil/.git", &format!("gitdir: {}\n", host.at(target).display()));
+            assert_eq!(host.find("evil", &[]), host.refused(target, NotLinked::NoWayBack), "{target}");
+        }
+        let host = Host::new();
+        fs::create_dir_all(host.at("evil")).unwrap();
+        fs::hard_link(host.at("wt/.git"), host.at("evil/.git")).unwrap();
+        let wt = "main/.git/worktrees/wt";
+        assert_eq!(
+            host.find("evil", &[]),
+            host.refused(wt, NotLinked::NoWayBack),
+            "another name of the file"
+        );
+        fs::rename(host.at("wt/.git"), host.at("evil/git")).unwrap();
+        host.put("wt/.git", "gitdir: ../main/.git/worktrees/wt\n");
+        assert_eq!(host.find("wt", &[]), host.linked(GIT, wt), "the file may be written again");
+        host.put("main/.git/worktrees/wt/commondir", "../../../../evil\n");
+        assert_eq!(host.find("wt", &[]), host.refused(wt, NotLinked::NoWayBack));
+        let host = Host::new();
+        fs::remove_file(host.at("main/.git/worktrees/wt/gitdir")).unwrap();
+        std::os::unix::fs::symlink(host.at("wt/gitdir"), host.at("main/.git/worktrees/wt/gitdir")).unwrap();
+        host.put("wt/gitdir", &format!("{}\n", host.at("wt/.git").display()));
+        assert_eq!(
+            host.find("wt", &[]),
+            host.refused(wt, NotLinked::NoWayBack),
+            "the project says it itself"
+        );
+    }
+
+    #[test]
+    fn what_is_no_repository_or_closed_stays_closed() {
+        let host = Host::new();
+        let (project, central) = (host.at("wt"), host.at("central"));
+        let link = find(&project, [&project, &central], &[], |path| Some(path.display().to_string()));
+        assert_eq!(link, host.refused(GIT, NotLinked::Closed(host.at(GIT).display().to_string())));
+        let link = find(&project, [&project, &host.at("main/.git/central")], &[], |_| None);
+        assert_eq!(link, host.refused(GIT, NotLinked::HoldsRoot));
+        fs::remove_dir(host.at("main/.git/refs")).unwrap();
+        assert_eq!(host.find("wt", &[]), host.refused(GIT, NotLinked::NoRepository));
+        std::os::unix::fs::symlink("/tmp", host.at("main/.git/refs")).unwrap();
+        assert_eq!(host.find("wt", &[]), host.refused(GIT, NotLinked::NoRepository));
+    }
+
+    #[test]
+    fn a_separate_directory_is_opened_where_the_policy_names_it() {
+        let host = Host::new();
+        fs::rename(host.at(GIT), host.at("store.git")).unwrap();
+        host.put(GIT, &format!("gitdir: {}\n", host.at("store.git").display()));
+        assert_eq!(host.find("main", &[]), host.refused("store.git", NotLinked::NoWayBack));
+        assert_eq!(host.find("main", &["other.git"]), host.refused("store.git", NotLinked::NoWayBack));
+        assert_eq!(host.find("main", &["store.git"]), host.linked("store.git", "store.git"));
+    }
+
+    #[test]
+    fn of_a_worktrees_repository_only_its_own_part_and_the_shared_is_open() {
+        let repository = LinkedRepository { common: "/r/.git".into(), own: "/r/.git/worktrees/a".into() };
+        let open = |path: &str| repository.is_open(Path::new(path));
+        for path in [
+            "objects/ab/cd",
+            "objects/pack/x",
+            "refs/heads/x",
+            "refs/heads/x.lock",
+            "logs/HEAD",
+            "packed-refs",
+            "packed-refs.lock",
+            "worktrees/a/index.lock",
+            "worktrees/a/HEAD",
+            "worktrees/a/rebase-merge/done",
+        ] {
+            assert_eq!(open(&format!("/r/.git/{path}")), Some(true), "{path}");
+        }
+        for path in [
+            "",
+            "/",
+            "/config",
+            "/config.lock",
+            "/config.worktree",
+            "/hooks",
+            "/hooks/x",
+            "/HEAD",
+            "/index",
+            "/info/exclude",
+            "/worktrees",
+            "/worktrees/a",
+            "/worktrees/a/gitdir",
+            "/worktrees/ab/HEAD",
+            "/worktrees/b/HEAD",
+            "/modules/x",
+            "/objects",
+            "/refs",
+            "/packed-refs/x",
+            "/Objects/x",
+            "/new",
+            "/COMMIT_EDITMSG",
+        ] {
+            assert_eq!(open(&format!("/r/.git{path}")), Some(false), "{path}");
+        }
+        assert_eq!((open("/r"), open("/r/.gitx/objects/a"), open("/wt/config")), (None, None, None));
+        let submodule = LinkedRepository { common: "/r/m".into(), own: "/r/m".into() };
+        let open = |path: &str| submodule.is_open(Path::new(path));
+        assert_eq!([open("/r/m/HEAD"), open("/r/m/index"), open("/r/m/new")], [Some(true); 3]);
+        assert_eq!([open("/r/m"), open("/r/m/worktrees/x"), open("/r/m/Worktrees")], [Some(false); 3]);
+    }
+}

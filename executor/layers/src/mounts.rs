@@ -1,0 +1,432 @@
+//! Layer `mount-namespace`: a root that holds what the plan lists, and nothing else.
+//!
+//! *Guarantees*: a path that is not a view does not exist; system paths are read-only, zones hold no set-user-ID
+//! programs or devices; `/proc`, `/dev`, `/tmp`, home, `/run` and `/dev/shm` are the session's own; protected names that
+//! exist are pinned with all their parents; a command that the session's scope restricts to directories finds nothing else
+//! of the zones. *Does not*: stand alone: Landlock is behind every mount, and refuses to
+//! change them. *Needs*: Linux 5.12 (`mount_setattr`) and a user namespace with capabilities in it. *Order*: after the
+//! namespaces, before Landlock. *Fails*: the session opens in the flat tier, which says so. *Tested by*:
+//! `files_outside_stay_closed`, `the_shell_neither_reads_nor_changes_them`,
+//! `a_command_reaches_only_the_paths_of_its_scope`, corpus `FS-*`, `SEC-*`, `NS-*`.
+
+use crate::error::{At, LayerError, Privilege};
+use crate::pins::{Pin, PinMode};
+use crate::spec::{SandboxSpec, View, ViewKind};
+use crate::{git_ignore, namespaces, undo_directory};
+use broker_protocol::{Layer, Zone};
+use executor_sys::mount::{move_mount, open_tree, open_tree_of_link, set_attributes};
+use libc::{MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sys::stat::{Mode, umask};
+use nix::unistd::{chdir, pivot_root};
+use policies::Access;
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::ffi::CString;
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// Directories of the scratch storage, and where they are seen besides home and `/tmp`.
+const SCRATCH: [(&str, &str); 3] = [("var-tmp", "/var/tmp"), ("shm", "/dev/shm"), ("run", "/run")];
+
+/// Where the new root is put together: the first of these that exists. Descriptors hold what it hides.
+const BASES: [&str; 4] = ["/tmp", "/mnt", "/var", "/usr"];
+
+/// A file that every user may write by its mode and its mount, and that no rule lets be written: the self check tries to. It
+/// has a filesystem of its own, since the root is read-only.
+pub const CHECKED_FILE: &str = "/.outside/file";
+
+/// Builds the session's root and makes it the root. Returns the undo directory, opened before it is pinned.
+///
+/// # Errors
+/// The kernel's.
+pub fn build(spec: &SandboxSpec) -> Result<Option<OwnedFd>, LayerError> {
+    let mask = umask(Mode::empty());
+    make_private()?;
+    let views = spec.views.iter().map(|view| Ok((view, ViewSource::of(view)?)));
+    let views: Vec<_> = views.collect::<Result<_, LayerError>>()?;
+    let base = base();
+    tmpfs(base, "mode=755,size=16m")?;
+    let root = Root { base, made: RefCell::default() };
+    root.scratch(spec)?;
+    root.own_filesystems(spec)?;
+    views.iter().try_for_each(|(view, source)| root.view(&view.path, source))?;
+    root.checked_file()?;
+    enter(base)?;
+    namespaces::close_user_namespaces(spec.layers)?;
+    let undo = undo_directory::open(&spec.central);
+    pin_all(&spec.pins)?;
+    read_only("/proc")?;
+    read_only("/")?;
+    umask(mask);
+    Ok(undo)
+}
+
+/// Tries in new namespaces what [`build`] needs the machine's leave for.
+///
+/// # Errors
+/// The kernel's.
+pub fn try_to_mount() -> Result<(), LayerError> {
+    make_private()?;
+    let base = base();
+    tmpfs(base, "mode=755,size=64k")?;
+    let tree = open_tree(&c_path(base))
+        .at_privileged(Layer::MountNamespace, Privilege::Mount, || "open_tree".into())?;
+    move_mount(tree.as_fd(), &c_path(base))
+        .at_privileged(Layer::MountNamespace, Privilege::Mount, || "move_mount".into())?;
+    mount(Some("proc"), base, Some("proc"), proc_flags(), None::<&str>).at_privileged(
+        Layer::MountNamespace,
+        Privilege::Mount,
+        || "mount /proc".into(),
+    )
+}
+
+fn make_private() -> Result<(), LayerError> {
+    let step = || "make the mounts private".into();
+    mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>).at_privileged(
+        Layer::MountNamespace,
+        Privilege::Mount,
+        step,
+    )
+}
+
+/// Where the new root is put together.
+fn base() -> &'static Path {
+    BASES.into_iter().map(Path::new).find(|path| path.is_dir()).unwrap_or(Path::new("/usr"))
+}
+
+/// Mounts a `/proc` of this process's own PID namespace over the session's.
+///
+/// # Errors
+/// The kernel's.
+pub fn own_proc() -> Result<(), LayerError> {
+    mount(Some("proc"), "/proc", Some("proc"), proc_flags() | MsFlags::MS_RDONLY, None::<&str>)
+        .at(Layer::MountNamespace, || "mount /proc".into())
+}
+
+/// Leaves of the zones only the directories to which commands are restricted, at their places. In a cell's own mount namespace:
+/// the scope may give file tools others. Landlock alone would not do: the session's own root may be read, and its rules for the
+/// scratch storage go on below where that is mounted, and a zone may lie there.
+///
+/// # Errors
+/// The kernel's.
+pub fn restrict_commands(spec: &SandboxSpec) -> Result<(), LayerError> {
+    let Some(directories) = &spec.command_directories else { return Ok(()) };
+    let mut kept = Vec::new();
+    for directory in directories {
+        let step = || format!("keep {directory} for commands");
+        let fd = spec.open_directory(directory).at(Layer::MountNamespace, step)?;
+        kept.push((spec.zone(directory.zone()).0.join(directory.relative()), fd));
+    }
+    // What lies in another comes after it.
+    kept.sort_by(|one, other| one.0.cmp(&other.0));
+    let mut zones = [Zone::Project, Zone::Central].map(|zone| spec.zone(zone).0);
+    zones.sort();
+    let make = |path: &Path| {
+        let made = DirBuilder::new().recursive(true).mode(0o755).create(path);
+        made.at(Layer::MountNamespace, || format!("make {} for commands", path.display()))
+    };
+    // One that is kept whole stays as it is: what is laid over it would come along when it is mounted again.
+    let is_kept = |zone: &&&Path| kept.iter().any(|(path, _)| path == **zone);
+    for zone in zones.iter().filter(|zone| !is_kept(zone)) {
+        make(zone)?;
+        tmpfs(zone, "mode=755,size=16m")?;
+    }
+    for (path, fd) in &kept {
+        make(path)?;
+        // By its descriptor it is reached below what was laid over it.
+        let source = Path::new("/proc/self/fd").join(fd.as_raw_fd().to_string());
+        mount(Some(&source), path, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)
+            .at(Layer::MountNamespace, || format!("mount {} at its place", path.display()))?;
+    }
+    let flags = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY;
+    let flags = flags | MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+    let whole = |zone: &&Path| kept.iter().any(|(path, _)| zone.starts_with(path));
+    zones.iter().filter(|zone| !whole(zone)).try_for_each(|zone| {
+        mount(None::<&str>, *zone, None::<&str>, flags, None::<&str>)
+            .at(Layer::MountNamespace, || format!("make {} read-only", zone.display()))
+    })
+}
+
+fn proc_flags() -> MsFlags {
+    MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC
+}
+
+/// What a view is made of, taken while the host's tree can still be seen.
+enum ViewSource {
+    /// The text of a link.
+    Link(PathBuf),
+    /// A detached copy of its mounts.
+    Tree(OwnedFd),
+    /// Content and mode of a small file of the system's settings. Each mount is made and undone again with every cell, and
+    /// these would be half of them.
+    Copy(Vec<u8>, u32),
+}
+
+impl ViewSource {
+    fn of(view: &View) -> Result<Self, LayerError> {
+        let attributes = match &view.kind {
+            ViewKind::Link(target) => return Ok(Self::Link(target.clone())),
+            ViewKind::Zone(Access::Write) | ViewKind::Repository(Access::Write) => {
+                MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV
+            }
+            ViewKind::Zone(Access::Read) | ViewKind::Repository(Access::Read) | ViewKind::System => {
+                MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV
+            }
+            // What is written to a device passes a read-only mount; a change of its mode or times does not.
+            ViewKind::Device => MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID,
+        };
+        if let Some((content, mode)) = small_setting(view) {
+            return Ok(Self::Copy(content, mode));
+        }
+        let step = || format!("copy the mounts of {}", view.path.display());
+        let tree =
+            open_tree(&c_path(&view.path)).at_privileged(Layer::MountNamespace, Privilege::Mount, step)?;
+        set_attributes(tree.as_fd(), attributes, true).at_privileged(
+            Layer::MountNamespace,
+            Privilege::Mount,
+            step,
+        )?;
+        Ok(Self::Tree(tree))
+    }
+}
+
+/// What is in a view that is copied. One that may not be read is not: its mount is as closed as the file.
+fn small_setting(view: &View) -> Option<(Vec<u8>, u32)> {
+    const SMALL: u64 = 256 * 1024;
+    if view.kind != ViewKind::System || !view.path.starts_with("/etc") {
+        return None;
+    }
+    // Not to wait for the other end, if it is a pipe.
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&view.path).ok()?;
+    let metadata = file.metadata().ok().filter(|metadata| metadata.is_file() && metadata.len() <= SMALL)?;
+    let mut content = Vec::with_capacity(metadata.len() as usize + 1);
+    file.take(SMALL + 1).read_to_end(&mut content).ok()?;
+    (content.len() as u64 <= SMALL).then_some((content, metadata.mode() & 0o777))
+}
+
+/// The new root while it is put together at a place in the old one.
+struct Root<'a> {
+    base: &'a Path,
+    /// Directories that are there, most of which many files share.
+    made: RefCell<HashSet<PathBuf>>,
+}
+
+impl Root<'_> {
+    /// Where `path` of the new root lies now.
+    fn here(&self, path: &Path) -> PathBuf {
+        self.base.join(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    fn directory(&self, path: &Path) -> Result<PathBuf, LayerError> {
+        let place = self.here(path);
+        if self.made.borrow_mut().insert(path.to_owned()) {
+            let made = DirBuilder::new().recursive(true).mode(0o755).create(&place);
+            made.at(Layer::MountNamespace, || format!("make the directory {}", path.display()))?;
+        }
+        Ok(place)
+    }
+
+    fn parent(&self, path: &Path) -> Result<(), LayerError> {
+        path.parent().map_or(Ok(()), |parent| self.directory(parent).map(drop))
+    }
+
+    /// One bounded filesystem for all private storage, seen in several places.
+    fn scratch(&self, spec: &SandboxSpec) -> Result<(), LayerError> {
+        let storage = self.directory(Path::new("/tmp"))?;
+        tmpfs(&storage, &format!("mode=700,size={}", spec.policy.limits.scratch))?;
+        let own = [("tmp", spec.scratch.tmp.as_path()), ("home", spec.scratch.home.as_path())];
+        let all = own.into_iter().chain(SCRATCH.map(|(name, path)| (name, Path::new(path))));
+        let mut parts = Vec::new();
+        for (name, path) in all {
+            let part = storage.join(name);
+            let step = || format!("make the private {}", path.display());
+            fs::create_dir(&part).at(Layer::MountNamespace, step)?;
+            let mode = if name == "home" { 0o700 } else { 0o1777 };
+            fs::set_permissions(&part, Permissions::from_mode(mode)).at(Layer::MountNamespace, step)?;
+            if let ("home", Some(content)) = (name, &spec.git_ignore) {
+                git_ignore::write(&part, content).at(Layer::MountNamespace, step)?;
+            }
+            parts.push((
+                path,
+                open_tree(&c_path(&part)).at_privileged(Layer::MountNamespace, Privilege::Mount, step)?,
+            ));
+        }
+        umount2(&storage, MntFlags::MNT_DETACH).at_privileged(
+            Layer::MountNamespace,
+            Privilege::Mount,
+            || "unmount the private storage".into(),
+        )?;
+        // Parents before children: a home may lie below /tmp or the other way round.
+        parts.sort_by_key(|(path, _)| path.as_os_str().len());
+        parts.iter().try_for_each(|(path, tree)| self.attach(path, tree, true))
+    }
+
+    /// `/proc`, an instance of `devpts`, and the usual links in `/dev`.
+    fn own_filesystems(&self, spec: &SandboxSpec) -> Result<(), LayerError> {
+        let proc = self.directory(Path::new("/proc"))?;
+        let mounted = match spec.has(Layer::PidNamespace) {
+            true => mount(Some("proc"), &proc, Some("proc"), proc_flags(), None::<&str>),
+            // Only the owner of a PID namespace may mount its `/proc`.
+            false => {
+                mount(Some("/proc"), &proc, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)
+            }
+        };
+        mounted.at_privileged(Layer::MountNamespace, Privilege::Mount, || "mount /proc".into())?;
+        let pts = self.directory(Path::new("/dev/pts"))?;
+        let options = "newinstance,ptmxmode=0666,mode=620";
+        mount(Some("devpts"), &pts, Some("devpts"), MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC, Some(options))
+            .at_privileged(Layer::MountNamespace, Privilege::Mount, || "mount /dev/pts".into())?;
+        for (name, target) in [
+            ("/dev/ptmx", "pts/ptmx"),
+            ("/dev/fd", "/proc/self/fd"),
+            ("/dev/stdin", "/proc/self/fd/0"),
+            ("/dev/stdout", "/proc/self/fd/1"),
+            ("/dev/stderr", "/proc/self/fd/2"),
+        ] {
+            symlink(target, self.here(Path::new(name)))
+                .at(Layer::MountNamespace, || format!("link {name}"))?;
+        }
+        Ok(())
+    }
+
+    fn checked_file(&self) -> Result<(), LayerError> {
+        let (file, step) = (Path::new(CHECKED_FILE), || format!("make {CHECKED_FILE}"));
+        tmpfs(&self.directory(file.parent().unwrap_or(file))?, "mode=755,size=4k,nr_inodes=4")?;
+        let made = File::create(self.here(file)).at(Layer::MountNamespace, step)?;
+        made.set_permissions(Permissions::from_mode(0o666)).at(Layer::MountNamespace, step)
+    }
+
+    fn view(&self, path: &Path, source: &ViewSource) -> Result<(), LayerError> {
+        match source {
+            ViewSource::Link(target) => self.link(path, target),
+            ViewSource::Tree(tree) => self.attach(path, tree, is_directory(path, tree)?),
+            ViewSource::Copy(content, mode) => self.copy(path, content, *mode),
+        }
+    }
+
+    fn copy(&self, path: &Path, content: &[u8], mode: u32) -> Result<(), LayerError> {
+        self.parent(path)?;
+        let file = File::options().write(true).create(true).truncate(true).mode(mode).open(self.here(path));
+        let written = file.and_then(|mut file| file.write_all(content));
+        written.at(Layer::MountNamespace, || format!("copy {}", path.display()))
+    }
+
+    fn link(&self, path: &Path, target: &Path) -> Result<(), LayerError> {
+        self.parent(path)?;
+        match symlink(target, self.here(path)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            result => result.at(Layer::MountNamespace, || format!("link {}", path.display())),
+        }
+    }
+
+    fn attach(&self, path: &Path, tree: &OwnedFd, directory: bool) -> Result<(), LayerError> {
+        let step = || format!("attach {}", path.display());
+        if directory {
+            self.directory(path)?;
+        } else {
+            self.parent(path)?;
+            File::create(self.here(path)).at(Layer::MountNamespace, step)?;
+        }
+        // What was made below it is covered.
+        self.made.borrow_mut().retain(|made| made == path || !made.starts_with(path));
+        move_mount(tree.as_fd(), &c_path(&self.here(path))).at_privileged(
+            Layer::MountNamespace,
+            Privilege::Mount,
+            step,
+        )
+    }
+}
+
+/// Whether a detached mount is of a directory, asked of the mount and not of the path.
+fn is_directory(path: &Path, tree: &OwnedFd) -> Result<bool, LayerError> {
+    let stat =
+        nix::sys::stat::fstat(tree).at(Layer::MountNamespace, || format!("look at {}", path.display()))?;
+    Ok(stat.st_mode & libc::S_IFMT == libc::S_IFDIR)
+}
+
+fn tmpfs(place: &Path, options: &str) -> Result<(), LayerError> {
+    mount(Some("tmpfs"), place, Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some(options))
+        .at_privileged(Layer::MountNamespace, Privilege::Mount, || format!("mount a tmpfs with {options}"))
+}
+
+/// Makes `base` the root and unmounts the old one.
+fn enter(base: &Path) -> Result<(), LayerError> {
+    let step = || "enter the new root".to_owned();
+    chdir(base).at_privileged(Layer::MountNamespace, Privilege::OwnRoot, step)?;
+    pivot_root(".", ".").at_privileged(Layer::MountNamespace, Privilege::Mount, step)?;
+    umount2(".", MntFlags::MNT_DETACH).at_privileged(Layer::MountNamespace, Privilege::Mount, step)?;
+    chdir("/").at_privileged(Layer::MountNamespace, Privilege::OwnRoot, step)
+}
+
+fn read_only(path: &str) -> Result<(), LayerError> {
+    let step = || format!("make {path} read-only");
+    let fd = File::open(path).at_privileged(Layer::MountNamespace, Privilege::OwnRoot, step)?;
+    set_attributes(fd.as_fd(), MOUNT_ATTR_RDONLY, false).at_privileged(
+        Layer::MountNamespace,
+        Privilege::Mount,
+        step,
+    )
+}
+
+/// Pins protected names. Runs inside the new root: whatever a hostile link in a zone points at, only what a cell may
+/// see anyway can be reached.
+fn pin_all(pins: &[Pin]) -> Result<(), LayerError> {
+    if pins.is_empty() {
+        return Ok(());
+    }
+    let hidden = Hidden::make()?;
+    let done = pins.iter().try_for_each(|pin| self::pin(pin, &hidden));
+    hidden.remove()?;
+    done
+}
+
+fn pin(pin: &Pin, hidden: &Hidden) -> Result<(), LayerError> {
+    let step = || format!("pin {}", pin.path.display());
+    let (source, attributes) = match pin.mode {
+        PinMode::KeepPlace => (pin.path.as_path(), 0),
+        // A link can be mounted over itself: it is followed as before, and neither removed nor replaced.
+        PinMode::KeepLink | PinMode::ReadOnly => (pin.path.as_path(), MOUNT_ATTR_RDONLY),
+        PinMode::Hidden { directory: false } => (hidden.file, MOUNT_ATTR_RDONLY),
+        PinMode::Hidden { directory: true } => (hidden.directory, MOUNT_ATTR_RDONLY),
+    };
+    // What was swapped for a link since it was found is not followed.
+    let tree = open_tree_of_link(&c_path(source)).at(Layer::ProtectedNames, step)?;
+    set_attributes(tree.as_fd(), attributes | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, true)
+        .at(Layer::ProtectedNames, step)?;
+    move_mount(tree.as_fd(), &c_path(&pin.path)).at(Layer::ProtectedNames, step)
+}
+
+/// A file and a directory that nobody may open, to mount over what is hidden.
+struct Hidden {
+    file: &'static Path,
+    directory: &'static Path,
+}
+
+impl Hidden {
+    fn make() -> Result<Self, LayerError> {
+        let (file, directory) = (Path::new("/.closed-file"), Path::new("/.closed-directory"));
+        let step = || "make a closed file and directory".to_owned();
+        File::create(file).at(Layer::ProtectedNames, step)?;
+        fs::create_dir(directory).at(Layer::ProtectedNames, step)?;
+        for path in [file, directory] {
+            fs::set_permissions(path, Permissions::from_mode(0o000)).at(Layer::ProtectedNames, step)?;
+        }
+        Ok(Self { file, directory })
+    }
+
+    fn remove(self) -> Result<(), LayerError> {
+        let step = || "remove the closed file and directory".to_owned();
+        fs::remove_file(self.file).at(Layer::ProtectedNames, step)?;
+        fs::remove_dir(self.directory).at(Layer::ProtectedNames, step)
+    }
+}
+
+/// Paths come from a policy, a session's roots or this file; one with a NUL was refused before.
+fn c_path(path: &Path) -> CString {
+    CString::new(path.as_os_str().as_bytes()).unwrap_or_default()
+}

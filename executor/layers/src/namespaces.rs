@@ -1,0 +1,119 @@
+//! Layers `user-`, `pid-`, `network-`, `ipc-`, `uts-`, `cgroup-namespace`: a machine of its own for a session.
+//!
+//! *Guarantees*: a cell sees no process, network, IPC object, host name or cgroup but the session's; each cell has a
+//! PID namespace inside the session's, so that it dies whole; the caller keeps its own uid and gid inside and has no
+//! others; further user namespaces are closed (`user.max_user_namespaces` is 0, and the filter refuses the flags).
+//! *Does not*: close files (mounts and Landlock do). *Needs*: user namespaces for the user who runs the executor.
+//! *Order*: first, by `clone` of the warden; what stands here runs in it before the mounts. *Fails*: the session opens
+//! in the flat tier, which says so, or not at all if the policy requires a namespace. *Tested by*:
+//! `other_processes_are_out_of_reach`, `no_socket_leads_out`, `the_kernel_is_not_reached`,
+//! corpus `NS-*`, `NET-*`, `IPC-*`, `PROC-*`.
+
+use crate::error::{At, LayerError, Privilege};
+use broker_protocol::{Layer, LayerSet};
+use executor_sys::socket;
+use libc::c_int;
+use nix::sched::{CloneFlags, setns};
+use nix::sys::prctl;
+use nix::unistd::{Gid, Uid, sethostname};
+use std::fs::{self, File};
+use std::os::fd::OwnedFd;
+
+/// Namespaces, the flags that ask for them, and their names below `/proc/self/ns`. In the order in which they are entered: the
+/// user namespace gives the right to enter the others.
+pub const FLAGS: [(Layer, c_int, &str); 7] = [
+    (Layer::UserNamespace, libc::CLONE_NEWUSER, "user"),
+    (Layer::PidNamespace, libc::CLONE_NEWPID, "pid"),
+    (Layer::MountNamespace, libc::CLONE_NEWNS, "mnt"),
+    (Layer::NetworkNamespace, libc::CLONE_NEWNET, "net"),
+    (Layer::IpcNamespace, libc::CLONE_NEWIPC, "ipc"),
+    (Layer::UtsNamespace, libc::CLONE_NEWUTS, "uts"),
+    (Layer::CgroupNamespace, libc::CLONE_NEWCGROUP, "cgroup"),
+];
+
+fn of(layers: LayerSet) -> impl Iterator<Item = (Layer, c_int, &'static str)> {
+    FLAGS.into_iter().filter(move |(layer, ..)| layers.has(*layer))
+}
+
+/// How many namespaces a session has of its own.
+pub fn count(layers: LayerSet) -> usize {
+    of(layers).count()
+}
+
+/// The flags of a session's namespaces: none in the flat tier.
+pub fn session_flags(layers: LayerSet) -> c_int {
+    of(layers).fold(0, |flags, (_, flag, _)| flags | flag)
+}
+
+/// The flags of what each cell has of its own inside them: its processes, and a mount namespace for their `/proc`.
+pub fn cell_flags(layers: LayerSet) -> c_int {
+    session_flags(layers) & (libc::CLONE_NEWPID | libc::CLONE_NEWNS)
+}
+
+/// A descriptor of each namespace that this process is in.
+///
+/// # Errors
+/// The kernel's.
+pub fn open_own(layers: LayerSet) -> Result<Vec<OwnedFd>, LayerError> {
+    let open = |(layer, _, name)| {
+        let file = File::open(format!("/proc/self/ns/{name}"));
+        file.map(OwnedFd::from).at(layer, || format!("open its {name} namespace"))
+    };
+    of(layers).map(open).collect()
+}
+
+/// Enters a session's namespaces by what [`open_own`] returned there. The PID namespace is for children only.
+///
+/// # Errors
+/// The kernel's.
+pub fn enter(layers: LayerSet, namespaces: &[OwnedFd]) -> Result<(), LayerError> {
+    of(layers).zip(namespaces).try_for_each(|((layer, flag, name), fd)| {
+        setns(fd, CloneFlags::from_bits_retain(flag))
+            .at(layer, || format!("enter the session's {name} namespace"))
+    })
+}
+
+/// What the first process of new namespaces does in them. `uid` and `gid` are those of the executor outside.
+///
+/// # Errors
+/// The kernel's.
+pub fn set_up(layers: LayerSet, uid: Uid, gid: Gid) -> Result<(), LayerError> {
+    if layers.has(Layer::UserNamespace) {
+        map(uid, gid)?;
+    }
+    if layers.has(Layer::UtsNamespace) {
+        let step = || "sethostname".into();
+        sethostname("lazaret").at_privileged(Layer::UtsNamespace, Privilege::HostName, step)?;
+    }
+    if layers.has(Layer::NetworkNamespace) {
+        let step = || "bring up the loopback interface".into();
+        socket::loopback_up().at_privileged(Layer::NetworkNamespace, Privilege::Loopback, step)?;
+    }
+    Ok(())
+}
+
+fn map(uid: Uid, gid: Gid) -> Result<(), LayerError> {
+    // The kernel shows a process its own map files only while it is dumpable.
+    prctl::set_dumpable(true).at(Layer::UserNamespace, || "PR_SET_DUMPABLE".into())?;
+    // An ordinary user may map its group only after giving up setgroups (`man 7 user_namespaces`).
+    let privilege = Privilege::IdMap;
+    write("/proc/self/setgroups", "deny", privilege)?;
+    write("/proc/self/uid_map", &format!("{uid} {uid} 1"), privilege)?;
+    write("/proc/self/gid_map", &format!("{gid} {gid} 1"), privilege)
+}
+
+/// Closes user namespaces below the session's. Called when `/proc` is the session's own and still writable.
+///
+/// # Errors
+/// The kernel's.
+pub fn close_user_namespaces(layers: LayerSet) -> Result<(), LayerError> {
+    // The number of the user namespace that this process is in: never the machine's.
+    if !layers.has(Layer::UserNamespace) {
+        return Ok(());
+    }
+    write("/proc/sys/user/max_user_namespaces", "0", Privilege::UserLimit)
+}
+
+fn write(path: &str, text: &str, privilege: Privilege) -> Result<(), LayerError> {
+    fs::write(path, text).at_privileged(Layer::UserNamespace, privilege, || format!("write {path}"))
+}

@@ -1,0 +1,35 @@
+//! Layer `no-new-privileges`: set-user-ID programs and file capabilities add nothing, for ever and for all descendants.
+//!
+//! *Guarantees*: a program that a cell starts has no right that the cell has not. *Does not*: take any right away. *Needs*:
+//! nothing. *Order*: first in the warden and in the file worker; Landlock and seccomp ask an ordinary user for it. *Fails*: the
+//! session does not open. *Tested by*: `other_processes_are_out_of_reach`, corpus `NS-*`.
+
+use crate::error::{At, LayerError};
+use broker_protocol::{Layer, LayerSet};
+use nix::sys::prctl;
+use std::io;
+
+/// The layer is on in this process, where it is not left out: required by Landlock and seccomp.
+#[derive(Clone, Copy)]
+pub struct NoNewPrivileges(());
+
+/// Puts it up.
+///
+/// # Errors
+/// The kernel's.
+pub fn put_up(layers: LayerSet) -> Result<NoNewPrivileges, LayerError> {
+    if layers.has(Layer::NoNewPrivileges) {
+        prctl::set_no_new_privs().at(Layer::NoNewPrivileges, || "PR_SET_NO_NEW_PRIVS".into())?;
+    }
+    Ok(NoNewPrivileges(()))
+}
+
+/// Asks the kernel whether it is on.
+///
+/// # Errors
+/// It is not.
+pub fn check(layers: LayerSet) -> Result<(), LayerError> {
+    let is_on = !layers.has(Layer::NoNewPrivileges) || prctl::get_no_new_privs().unwrap_or(false);
+    let error = || io::Error::other("it is not on after it was switched on");
+    is_on.then_some(()).ok_or_else(error).at(Layer::NoNewPrivileges, || "check".into())
+}

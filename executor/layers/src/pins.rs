@@ -1,0 +1,193 @@
+//! The mounts that hold protected names in the namespaced tier: which are needed, and fewer where there would be too many.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// Most mounts that protected names may cost a session: each cell has a copy of all of them.
+pub const PINS_MAX: usize = 4096;
+
+/// One mount that holds a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pin {
+    /// Absolute path.
+    pub path: PathBuf,
+    /// What the mount does.
+    pub mode: PinMode,
+}
+
+/// What a pin does to its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PinMode {
+    /// Keeps a parent directory where it is.
+    KeepPlace,
+    /// Keeps a link, and what it says.
+    KeepLink,
+    /// Keeps the name and lets it be read.
+    ReadOnly,
+    /// Keeps the name and shows nothing.
+    Hidden {
+        /// Whether it is a directory.
+        directory: bool,
+    },
+}
+
+/// What is to be pinned in a set of zones.
+#[derive(Debug, Default)]
+pub struct Pins(BTreeMap<PathBuf, PinMode>);
+
+/// A directory that is closed as a whole, and the first protected name it was closed for.
+pub type ClosedWhole = (PathBuf, PathBuf);
+
+/// There are more protected names in a zone's root itself than can be held. It could only be closed as a whole.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Overflow {
+    /// The first over the bound.
+    pub path: PathBuf,
+}
+
+impl Pins {
+    /// Adds one; of two for a path the stronger counts.
+    pub fn add(&mut self, path: PathBuf, mode: PinMode) {
+        let held = self.0.entry(path).or_insert(mode);
+        *held = mode.max(*held);
+    }
+
+    /// Forgets those whose paths are not `kept`.
+    pub fn retain(&mut self, kept: impl Fn(&Path) -> bool) {
+        self.0.retain(|path, _| kept(path));
+    }
+
+    /// All of them with every directory between a zone's root and a pin, which must not be moved away: parents first, as
+    /// mounting wants it. Where there are more than `max`, the directories with the last of them are closed as a whole, as
+    /// strictly as the strictest name in them, and returned with the first name each was closed for.
+    pub fn finish(mut self, zones: &[&Path], max: usize) -> Result<(Vec<Pin>, Vec<ClosedWhole>), Overflow> {
+        self.drop_covered();
+        let mut closed = BTreeMap::new();
+        while self.count(zones) > max {
+            self.close_last(zones, max, &mut closed)?;
+        }
+        // Not those that were closed with their parents later.
+        closed.retain(|path, _| self.0.contains_key(path));
+        for parent in self.parents(zones) {
+            self.0.entry(parent).or_insert(PinMode::KeepPlace);
+        }
+        let pins = self.0.into_iter().map(|(path, mode)| Pin { path, mode });
+        Ok((pins.collect(), closed.into_iter().collect()))
+    }
+
+    /// Below what shows nothing there is nothing to mount over.
+    fn drop_covered(&mut self) {
+        let mut hidden: Option<PathBuf> = None;
+        self.0.retain(|path, mode| {
+            if hidden.as_ref().is_some_and(|hidden| path.starts_with(hidden)) {
+                return false;
+            }
+            if matches!(mode, PinMode::Hidden { .. }) {
+                hidden = Some(path.clone());
+            }
+            true
+        });
+    }
+
+    fn parents(&self, zones: &[&Path]) -> BTreeSet<PathBuf> {
+        let inside = |path: &&Path| zones.iter().any(|zone| path.starts_with(zone) && path != zone);
+        let above = |path: &PathBuf| -> Vec<PathBuf> {
+            path.ancestors().skip(1).take_while(inside).map(Path::to_owned).collect()
+        };
+        self.0.keys().flat_map(above).filter(|path| !self.0.contains_key(path)).collect()
+    }
+
+    fn count(&self, zones: &[&Path]) -> usize {
+        self.0.len() + self.parents(zones).len()
+    }
+
+    /// Closes the directories of the last pins, one level up, until no more than `max` are left or all were closed. Adds each to
+    /// `closed`, with the first name it was closed for.
+    fn close_last(
+        &mut self,
+        zones: &[&Path],
+        max: usize,
+        closed: &mut BTreeMap<PathBuf, PathBuf>,
+    ) -> Result<(), Overflow> {
+        let parent = |path: &PathBuf| path.parent().filter(|path| !zones.contains(path)).map(Path::to_owned);
+        let parents: BTreeSet<PathBuf> = self.0.keys().filter_map(parent).collect();
+        if parents.is_empty() {
+            let path = self.0.keys().nth(max).cloned().unwrap_or_default();
+            return Err(Overflow { path });
+        }
+        let mut over = self.count(zones).saturating_sub(max);
+        for directory in parents.into_iter().rev() {
+            if over == 0 {
+                break;
+            }
+            if let Some((first, saved)) = self.close(&directory) {
+                over = over.saturating_sub(saved);
+                let first = closed.get(&first).cloned().unwrap_or(first);
+                closed.insert(directory, first);
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes a directory in the place of all that is pinned below it. Says what the first of that was, and at least how many
+    /// mounts it saves.
+    fn close(&mut self, directory: &Path) -> Option<(PathBuf, usize)> {
+        let below: Vec<(PathBuf, PinMode)> = self
+            .0
+            .range(directory.to_owned()..)
+            .take_while(|(path, _)| path.starts_with(directory))
+            .map(|(path, mode)| (path.clone(), *mode))
+            .collect();
+        let (first, _) = below.first()?;
+        let strictest = below.iter().map(|(_, mode)| *mode).max()?;
+        let mode = match strictest {
+            PinMode::Hidden { .. } => PinMode::Hidden { directory: true },
+            PinMode::KeepPlace | PinMode::KeepLink | PinMode::ReadOnly => PinMode::ReadOnly,
+        };
+        self.0.retain(|path, _| !path.starts_with(directory));
+        self.0.insert(directory.to_owned(), mode);
+        Some((first.clone(), below.len()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: PinMode = PinMode::Hidden { directory: false };
+
+    fn finish(paths: &[&str], max: usize) -> Result<(Vec<String>, Vec<String>), Overflow> {
+        let mut pins = Pins::default();
+        paths.iter().for_each(|path| pins.add(path.into(), FILE));
+        let (pins, closed) = pins.finish(&[Path::new("/z")], max)?;
+        let text = |path: &Path| path.display().to_string();
+        Ok((
+            pins.iter().map(|pin| text(&pin.path)).collect(),
+            closed.iter().map(|(path, first)| format!("{} {}", text(path), text(first))).collect(),
+        ))
+    }
+
+    #[test]
+    fn parents_are_held_and_what_is_hidden_has_nothing_below() {
+        let (pins, closed) = finish(&["/z/a/b/.env", "/z/a/b/.env/x"], 10).unwrap();
+        assert_eq!(pins, ["/z/a", "/z/a/b", "/z/a/b/.env"]);
+        assert!(closed.is_empty());
+    }
+
+    #[test]
+    fn over_the_bound_the_last_directories_are_closed_whole_and_named() {
+        let (pins, closed) = finish(&["/z/.env", "/z/a/.env", "/z/b/.env", "/z/c/.env"], 6).unwrap();
+        assert_eq!(pins, ["/z/.env", "/z/a", "/z/a/.env", "/z/b", "/z/b/.env", "/z/c"]);
+        assert_eq!(closed, ["/z/c /z/c/.env"]);
+        let (pins, closed) = finish(&["/z/d/1/.env", "/z/d/2/.env", "/z/d/3/.env"], 2).unwrap();
+        assert_eq!(pins, ["/z/d"], "level by level");
+        assert_eq!(closed, ["/z/d /z/d/1/.env"]);
+    }
+
+    #[test]
+    fn a_root_with_too_many_of_its_own_names_one() {
+        let names = ["/z/.env.1", "/z/.env.2", "/z/.env.3"];
+        assert_eq!(finish(&names, 2), Err(Overflow { path: "/z/.env.3".into() }));
+        assert!(finish(&names, 3).is_ok());
+    }
+}

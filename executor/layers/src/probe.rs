@@ -1,0 +1,208 @@
+//! What this kernel offers: asked, never guessed.
+
+use crate::ablation::Ablation;
+use crate::{capabilities, mounts, namespaces};
+use broker_protocol::{Layer, LayerReport, LayerSet, LayerState, Tier};
+use executor_sys::confine;
+use executor_sys::process::{self, Fork};
+use nix::sys::utsname::uname;
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{Pid, getgid, getuid};
+use std::io::{self, Read, Write};
+
+/// What the running kernel is.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    /// `uname -r`.
+    pub release: String,
+    /// The Landlock ABI; 0 where there is none.
+    pub landlock_abi: u32,
+}
+
+/// Asks the kernel what needs no trying.
+pub fn kernel() -> Kernel {
+    let release = uname().map(|name| name.release().to_string_lossy().into_owned());
+    Kernel { release: release.unwrap_or_default(), landlock_abi: confine::landlock_abi() }
+}
+
+/// Tries to make a session's namespaces and what a session does in them that the machine may refuse, in a child that ends at
+/// once.
+///
+/// # Errors
+/// What was refused, and the answer, for people.
+pub fn namespaces() -> Result<(), String> {
+    let system = |error: io::Error| format!("clone: {error}");
+    let (uid, gid) = (getuid(), getgid());
+    let all = layers(Tier::Namespaced, 0);
+    let (answer, theirs) = io::pipe().map_err(system)?;
+    match process::fork(namespaces::session_flags(all)).map_err(system)? {
+        Fork::Child => {
+            drop(answer);
+            let tried = namespaces::set_up(all, uid, gid)
+                .and_then(|()| mounts::try_to_mount())
+                .and_then(|()| capabilities::drop_bounding());
+            let written = tried.map_err(|error| {
+                let mut theirs = theirs;
+                theirs.write_all(format!("{}: {}", error.step, error.source).as_bytes())
+            });
+            std::process::exit(i32::from(written.is_err()))
+        }
+        Fork::Parent(child) => {
+            drop(theirs);
+            let mut refusal = String::new();
+            answer.take(REFUSAL_MAX).read_to_string(&mut refusal).map_err(system)?;
+            match waitpid(Pid::from_raw(child.pid), None).map_err(|errno| system(errno.into()))? {
+                WaitStatus::Exited(_, 0) => Ok(()),
+                _ => Err(refusal),
+            }
+        }
+    }
+}
+
+/// Bytes of a refusal that are read.
+const REFUSAL_MAX: u64 = 512;
+
+/// The layers a session of `tier` has on this kernel, apart from the cgroup, which is tried when it is made.
+pub fn layers(tier: Tier, landlock_abi: u32) -> LayerSet {
+    use Layer::*;
+    let always = [Environment, Descriptors, Rlimits, ProtectedNames, Capabilities, NoNewPrivileges, Seccomp];
+    let namespaced = [
+        UserNamespace,
+        MountNamespace,
+        PidNamespace,
+        NetworkNamespace,
+        IpcNamespace,
+        UtsNamespace,
+        CgroupNamespace,
+    ];
+    let mut set: LayerSet = always.into_iter().collect();
+    if tier == Tier::Namespaced {
+        set = namespaced.into_iter().fold(set, LayerSet::with);
+    }
+    if landlock_abi >= 1 {
+        set = set.with(LandlockFiles);
+    }
+    // In the namespaced tier a cell may use its own loopback; the namespace closes the rest.
+    if tier == Tier::Flat && landlock_abi >= 4 {
+        set = set.with(LandlockNetwork);
+    }
+    if landlock_abi >= 6 {
+        set = set.with(LandlockScopes);
+    }
+    set
+}
+
+/// Whether a session of `tier` could have `layer` on the best of kernels.
+pub fn can_have(tier: Tier, layer: Layer) -> bool {
+    layer == Layer::Cgroup || layers(tier, u32::MAX).has(layer)
+}
+
+/// A report on every layer, for people.
+pub fn report(
+    set: LayerSet,
+    tier: Tier,
+    landlock_abi: u32,
+    refusal: Option<&str>,
+    ablation: &Ablation,
+) -> Vec<LayerReport> {
+    let state = |layer: Layer| {
+        if set.has(layer) {
+            return LayerState::InForce(detail(layer, tier, landlock_abi));
+        }
+        let why = match ablation.is_off(layer) {
+            true => "it is switched off in this test build".into(),
+            false => why_missing(layer, tier, landlock_abi, refusal),
+        };
+        LayerState::Missing { why, lost: lost(layer).into() }
+    };
+    Layer::ALL.into_iter().map(|layer| LayerReport { layer, state: state(layer) }).collect()
+}
+
+fn detail(layer: Layer, tier: Tier, abi: u32) -> String {
+    match layer {
+        Layer::LandlockFiles => format!("Landlock ABI {abi}{}", lacking(abi)),
+        Layer::LandlockNetwork | Layer::LandlockScopes => format!("Landlock ABI {abi}"),
+        Layer::Seccomp => "allow-list".into(),
+        Layer::ProtectedNames => match tier {
+            Tier::Namespaced => {
+                "existing ones are pinned, new ones are made and changed as the policy says".into()
+            }
+            Tier::Flat => {
+                "existing ones, and new ones as the policy says; metadata outside the zones is held too"
+                    .into()
+            }
+        },
+        _ => String::new(),
+    }
+}
+
+/// Rights of files that came after the first ABI, and what is lost before.
+const LATER: [(u32, &str); 3] = [
+    (2, "files cannot be moved from one directory to another"),
+    (3, "truncation is held by other layers alone"),
+    (5, "calls of their own kind to devices are not held"),
+];
+
+fn lacking(abi: u32) -> String {
+    let lost = LATER.iter().filter(|(since, _)| abi < *since);
+    lost.map(|(since, lost)| format!("; not ABI {since}: {lost}")).collect()
+}
+
+fn why_missing(layer: Layer, tier: Tier, abi: u32, refusal: Option<&str>) -> String {
+    match layer {
+        Layer::LandlockFiles => {
+            "the kernel has no Landlock (Linux 5.13 and later have it, if it is in `lsm=`)".into()
+        }
+        Layer::LandlockNetwork if tier == Tier::Namespaced => {
+            "not used: a cell may talk to itself, and the network namespace closes the rest".into()
+        }
+        Layer::LandlockNetwork => {
+            format!("Landlock ABI {abi} has no network rules (Linux 6.7 and later have them)")
+        }
+        Layer::LandlockScopes => format!("Landlock ABI {abi} has no scopes (Linux 6.12 and later have them)"),
+        Layer::ProtectedNames => {
+            "the calls of a program cannot be answered in its place: another supervisor (a seccomp listener) is above, or \
+             nobody may look into another process (`kernel.yama.ptrace_scope` is 2 or 3), or the kernel is older than Linux 5.14"
+                .into()
+        }
+        Layer::Cgroup => "no cgroup v2 with memory and pids controllers is delegated to this user".into(),
+        _ => match refusal {
+            Some(refusal) => format!("user namespaces cannot be had: {refusal}"),
+            None => "not in this tier".into(),
+        },
+    }
+}
+
+/// What a cell can do, or loses, without a layer.
+fn lost(layer: Layer) -> &'static str {
+    match layer {
+        Layer::Environment => "secrets in the environment are visible",
+        Layer::Descriptors => "descriptors of the host program are usable",
+        Layer::Rlimits => "no bounds for a process",
+        Layer::Cgroup => {
+            "memory and processes are bounded for each process or user, not for a call as a whole"
+        }
+        Layer::UserNamespace => "no own root: the layers below rest on Landlock and seccomp",
+        Layer::MountNamespace => {
+            "files outside exist, though they can be neither opened nor marked; their metadata is visible"
+        }
+        Layer::PidNamespace => {
+            "the numbers of other processes of this machine are visible, and nothing else of them"
+        }
+        Layer::NetworkNamespace => {
+            "no loopback but one for each call, of TCP; all other sockets are closed but Unix streams by paths inside the zones"
+        }
+        Layer::IpcNamespace => "no own System V IPC: it is closed altogether",
+        Layer::UtsNamespace => "the host's name is visible",
+        Layer::CgroupNamespace => "the host's cgroup paths are visible",
+        Layer::ProtectedNames => {
+            "protected names inside the zones hold for file tools only, not for the shell"
+        }
+        Layer::Capabilities => "root's capabilities",
+        Layer::NoNewPrivileges => "set-user-ID programs work",
+        Layer::LandlockFiles => "nothing stands behind the mounts; there is no flat tier",
+        Layer::LandlockNetwork => "TCP is closed by one layer instead of two",
+        Layer::LandlockScopes => "in the flat tier, processes of the same user outside can be signalled",
+        Layer::Seccomp => "the whole kernel interface is open",
+    }
+}

@@ -1,0 +1,202 @@
+//! Layer `protected-names`: names inside the zones that stay closed although the zone is open.
+//!
+//! *Guarantees*: in the namespaced tier, a protected name that exists when the session opens cannot be written,
+//! replaced, renamed or removed (nor read, where the policy says so), under any other name of the same file in the
+//! zone, and its parents cannot be moved away: each is a mount of its own. What a link with a protected name leads to is
+//! protected as the name is, and each link on the way is held; a repository is known by its shape, whatever it is called
+//! and wherever `.git` leads. What cannot be looked through is closed. In both tiers the cell's first process makes
+//! the calls that make or move a name or open a file to change it (`executor-supervisor`), and refuses protected names
+//! whether they exist or not, but for those that are open when new and made by the session itself; in the flat tier all
+//! calls that take paths. *Does not*: keep the shell of the namespaced tier from reading or removing what the host makes
+//! while the session is open; file tools check names in both tiers.
+//! *Needs*: Linux 5.14, no other supervisor above, no `ptrace_scope` above 1, and the mount namespace for the pins. *Order*:
+//! with the mounts; in the program's process before its order. *Fails*: the session does not open, or the cell does not
+//! start. *Tested by*: `the_shell_neither_reads_nor_changes_them`, `nothing_is_planted_in_protected_names`,
+//! `files_that_the_host_makes_during_a_call_are_not_changed`, `no_name_is_made_that_the_host_acts_on`,
+//! `the_users_git_runs_nothing_that_a_cell_has_left`, `a_name_that_is_open_when_new_can_be_created_and_used`,
+//! `without_supervision_nothing_runs`, `protected_files_are_not_read_by_any_name`, `what_a_protected_link_leads_to_is_closed`,
+//! `a_repository_elsewhere_is_protected_as_dot_git`, `a_directory_that_cannot_be_listed_is_closed`, `of_its_repository_only_the_shared_part_is_open`,
+//! `a_file_in_the_project_opens_no_repository`, corpus `SEC-*`.
+
+use crate::linked_repository::NotLinked;
+use crate::pins::{PINS_MAX, Pin, PinMode};
+use crate::protected_objects::{ObjectId, ProtectedObjects};
+use std::io;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// Most directory entries that are looked at when a session opens.
+pub const ENTRIES_MAX: usize = 1_000_000;
+/// Largest file of git's settings that is read.
+pub const SETTINGS_BYTES_MAX: usize = 256 << 10;
+
+/// Protected names cannot be held.
+#[derive(Debug, Error)]
+pub enum ProtectError {
+    /// A zone is too large to look through.
+    #[error(
+        "{zone} has more than {ENTRIES_MAX} entries, so protected names in it cannot be found; \
+         choose a smaller project root"
+    )]
+    TooLarge {
+        /// Its path.
+        zone: PathBuf,
+    },
+    /// What holds the project is too large to look through.
+    #[error(
+        "{around} is the repository around the project and has more than {ENTRIES_MAX} entries, so what leads from there \
+         into the project cannot be found; choose a project root in a smaller repository"
+    )]
+    AroundTooLarge {
+        /// Its path.
+        around: PathBuf,
+    },
+    /// There are too many in a root itself.
+    #[error(
+        "more than {PINS_MAX} protected names were found, and {} is one too many in a root itself; remove some of them",
+        .path.display()
+    )]
+    TooMany {
+        /// The first over the bound.
+        path: PathBuf,
+    },
+    /// What is in a root cannot be known.
+    #[error("{zone} cannot be listed, so protected names in it cannot be found: {source}")]
+    Unlisted {
+        /// Its path.
+        zone: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The settings of the user's git are more than are read.
+    #[error(
+        "{file} has more of git's settings than are read when a session opens ({} KiB a file), or there are too many such files; what \
+         they name in the project could not be closed",
+        SETTINGS_BYTES_MAX >> 10
+    )]
+    Settings {
+        /// The file over a bound.
+        file: PathBuf,
+    },
+    /// Nobody reads them.
+    #[error(
+        "the settings of the user's git cannot be read, so what they name in the project cannot be closed: {source}"
+    )]
+    SettingsUnread {
+        /// Why.
+        source: io::Error,
+    },
+    /// A setting names a directory in which a root lies.
+    #[error(
+        "{key} in {file} names a root of the session or a directory above it, all of which would be closed; change the setting, or \
+         choose another project root"
+    )]
+    SettingOfRoot {
+        /// The file of settings.
+        file: PathBuf,
+        /// The setting.
+        key: String,
+    },
+    /// A link says that a root as a whole is protected.
+    #[error(
+        "{link} has a protected name and leads to a root of the session, all of which would be closed; remove the link"
+    )]
+    LinkToRoot {
+        /// Its path.
+        link: PathBuf,
+    },
+}
+
+/// What a look through the zones has found.
+#[derive(Debug)]
+pub struct Discovery {
+    /// What is protected, whatever it is called.
+    pub objects: ProtectedObjects,
+    /// The mounts that hold what exists, parents first.
+    pub pins: Vec<Pin>,
+    /// Files that a write may have left that was cut short: a zone, and a path below it.
+    pub temporaries: Vec<(PathBuf, PathBuf)>,
+    /// What is closed although its name does not say so.
+    pub also_closed: Vec<AlsoClosed>,
+    /// Files and directories with protected names, none of them below another.
+    pub named: Vec<PathBuf>,
+}
+
+impl Discovery {
+    /// Takes a file with a protected name, of one name only, out of what is closed: cells may use it as if they had made it.
+    pub fn release(&mut self, path: &Path, id: ObjectId) {
+        self.objects.files.remove(&id);
+        self.pins.retain(|pin| pin.path != path);
+        // Directories that were held for it alone may move.
+        for parent in path.ancestors().skip(1) {
+            let holds = |pin: &Pin| pin.path.starts_with(parent) && pin.path != parent;
+            let place = self.pins.iter().position(|pin| pin.path == parent && pin.mode == PinMode::KeepPlace);
+            let is_way = self.objects.ways.contains(parent);
+            match place.filter(|_| !is_way && !self.pins.iter().any(holds)) {
+                Some(place) => drop(self.pins.remove(place)),
+                None => break,
+            }
+        }
+    }
+}
+
+/// A path that is closed although its name does not say so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AlsoClosed {
+    /// Absolute.
+    pub path: PathBuf,
+    /// Why.
+    pub why: WhyClosed,
+}
+
+/// Why a path is closed whose name does not say so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WhyClosed {
+    /// It is the same file as this protected one.
+    OtherNameOf(PathBuf),
+    /// This link with a protected name leads there.
+    TargetOf(PathBuf),
+    /// This setting of the user's git names it.
+    Setting {
+        /// The file of settings.
+        file: PathBuf,
+        /// The setting.
+        key: String,
+    },
+    /// What is in it cannot be known.
+    Unlisted,
+    /// The project's `.git` file leads there, but it is not opened.
+    NotLinked(NotLinked),
+    /// It holds this and other protected names, over what can be held one by one.
+    OverBound(PathBuf),
+}
+
+/// Most paths that [`describe`] names.
+const NAMED_MAX: usize = 20;
+
+/// What is closed although its name does not say so, with the reasons, for people. Where that is more than some twenty, the
+/// last says how many more.
+pub fn describe(also_closed: &[AlsoClosed]) -> Vec<String> {
+    let mut named: Vec<String> = also_closed.iter().take(NAMED_MAX).map(AlsoClosed::describe).collect();
+    match also_closed.len().saturating_sub(NAMED_MAX) {
+        0 => {}
+        more => named.push(format!("and {more} more")),
+    }
+    named
+}
+
+impl AlsoClosed {
+    fn describe(&self) -> String {
+        let path = &self.path;
+        match &self.why {
+            WhyClosed::OtherNameOf(protected) => format!("{path:?} (the same file as {protected:?})"),
+            WhyClosed::TargetOf(link) => format!("{path:?} ({link:?} leads there)"),
+            WhyClosed::Setting { file, key } => format!("{path:?} ({key} in {file:?} names it)"),
+            WhyClosed::Unlisted => format!("{path:?} (it cannot be listed)"),
+            WhyClosed::NotLinked(why) => format!("{path:?} (the project's .git leads there, but {why})"),
+            WhyClosed::OverBound(first) => {
+                format!("{path:?} (with {first:?} there are more than {PINS_MAX} protected names)")
+            }
+        }
+    }
+}

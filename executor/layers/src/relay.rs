@@ -1,0 +1,184 @@
+//! Where cells find a network, if their session has one: a listening socket on their loopback, which the broker hands to the
+//! client. What comes in there is read by the client alone: it knows the hosts that the policy allows, and has the only network.
+//!
+//! In the namespaced tier the socket listens in the session's own network namespace, so nobody else can reach it. In the flat
+//! tier it listens on an address of the machine's loopback that was drawn for the session. Any program of the machine can call
+//! that, so the cells' supervisors, which make each connection, announce it first by its own address, and the client serves
+//! no other.
+
+use executor_sys::{message, random};
+use policies::EnvironmentRules;
+use std::ffi::OsString;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use crate::environment::Variables;
+
+/// What programs call the relay by. The port is none that a kernel gives out by itself, nor one that is assigned.
+pub const ADDRESS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 61080);
+
+/// The variables by which programs know a proxy: most clients, npm, pip, Cargo and Yarn. Not as SOCKS, which the relay speaks
+/// too: some need a library for it that may be missing, and fail if only the variable is there.
+const PROXY: [&str; 12] = [
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "npm_config_proxy",
+    "npm_config_https_proxy",
+    "YARN_HTTP_PROXY",
+    "YARN_HTTPS_PROXY",
+    "PIP_PROXY",
+    "CARGO_HTTP_PROXY",
+];
+/// Variables with hosts that are reached without it.
+const NO_PROXY: [&str; 3] = ["NO_PROXY", "no_proxy", "npm_config_noproxy"];
+/// The cell's own machine.
+const OWN: &str = "localhost,127.0.0.1,::1,[::1]";
+/// Variables by which the user names other certificates.
+const CERTIFICATES: [&str; 11] = [
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "NIX_SSL_CERT_FILE",
+    "CURL_CA_BUNDLE",
+    "REQUESTS_CA_BUNDLE",
+    "PIP_CERT",
+    "UV_SYSTEM_CERTS",
+    "NODE_EXTRA_CA_CERTS",
+    "CARGO_HTTP_CAINFO",
+    "GIT_SSL_CAINFO",
+    "npm_config_cafile",
+];
+
+/// What a session with a network has in its cells' environment; what keeps programs offline, in one that has none. A file of
+/// certificates is named only where a cell can see it: with one that is missing, clients refuse every host.
+pub fn variables(
+    rules: &EnvironmentRules,
+    has_network: bool,
+    ours: &Variables,
+    visible: impl Fn(&Path) -> bool,
+) -> Vec<(OsString, OsString)> {
+    if !has_network {
+        return rules.offline.iter().map(|(name, value)| (name.into(), value.into())).collect();
+    }
+    let address = format!("http://{ADDRESS}");
+    let set = |names: &'static [&str], value: &str| {
+        let value = OsString::from(value);
+        names.iter().map(move |name| (OsString::from(name), value.clone()))
+    };
+    let certificates = CERTIFICATES.iter().filter_map(|name| {
+        let value = ours.get(&OsString::from(name))?;
+        let path = Path::new(value);
+        (!path.is_absolute() || visible(path)).then(|| (OsString::from(name), value.clone()))
+    });
+    // Node reads the variables only when it is told to (since version 24).
+    let node = [(OsString::from("NODE_USE_ENV_PROXY"), OsString::from("1"))];
+    set(&PROXY, &address).chain(set(&NO_PROXY, OWN)).chain(node).chain(certificates).collect()
+}
+
+/// The sockets of a session's relay, as they are made.
+#[derive(Debug)]
+pub struct RelaySockets {
+    listener: OwnedFd,
+    address: SocketAddrV4,
+    /// Where supervisors announce connections, and where the client reads that: in the flat tier.
+    announcements: Option<(OwnedFd, OwnedFd)>,
+}
+
+/// What supervisors of the flat tier need to connect programs to the relay.
+#[derive(Debug)]
+pub struct RelayGate {
+    /// Kept open, so that nothing else can come to listen at the address.
+    pub listener: OwnedFd,
+    /// Where it is on the machine's loopback.
+    pub address: SocketAddrV4,
+    /// Each message is the address of one connection: four bytes, then the port in network order.
+    pub announcements: OwnedFd,
+}
+
+impl RelaySockets {
+    /// Makes them, in the network that this process is in.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn open(own_network: bool) -> io::Result<Self> {
+        let (at, announcements) = match own_network {
+            true => (ADDRESS, None),
+            false => (SocketAddrV4::new(drawn_address()?, 0), Some(message::pair()?)),
+        };
+        let listener = TcpListener::bind(at)?;
+        let SocketAddr::V4(address) = listener.local_addr()? else {
+            return Err(io::ErrorKind::AddrNotAvailable.into());
+        };
+        Ok(Self { listener: listener.into(), address, announcements })
+    }
+
+    /// What the client gets.
+    pub fn for_client(&self) -> Vec<BorrowedFd<'_>> {
+        let announced = self.announcements.as_ref().map(|(_, client)| client.as_fd());
+        std::iter::once(self.listener.as_fd()).chain(announced).collect()
+    }
+
+    /// What supervisors need, where they have a part in it.
+    pub fn into_gate(self) -> Option<RelayGate> {
+        let Self { listener, address, announcements } = self;
+        announcements.map(|(announcements, _)| RelayGate { listener, address, announcements })
+    }
+}
+
+/// An address of the machine's loopback that nothing uses by habit.
+fn drawn_address() -> io::Result<Ipv4Addr> {
+    let [a, b, c] = random::bytes()?;
+    // Neither 127.0.0.0/16, which services of the machine use, nor the end, which is for broadcasts.
+    Ok(Ipv4Addr::new(127, 1 + a % 254, b, 1 + c % 254))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn variables_of(has_network: bool, ours: &[(&str, &str)]) -> BTreeMap<OsString, OsString> {
+        let offline = BTreeMap::from([("PIP_NO_INDEX".to_owned(), "1".to_owned())]);
+        let rules = EnvironmentRules { offline, ..EnvironmentRules::default() };
+        let ours = ours.iter().map(|(name, value)| (name.into(), value.into())).collect();
+        variables(&rules, has_network, &ours, |path| path.starts_with("/etc/ssl")).into_iter().collect()
+    }
+
+    #[test]
+    fn programs_are_told_of_the_relay_or_that_there_is_none() {
+        let with = variables_of(true, &[]);
+        for name in PROXY {
+            assert_eq!(with[&OsString::from(name)], "http://127.0.0.1:61080", "{name}");
+        }
+        assert!(with[&OsString::from("NO_PROXY")].to_string_lossy().contains("localhost"));
+        assert!(!with.contains_key(&OsString::from("PIP_NO_INDEX")));
+        let without = variables_of(false, &[("SSL_CERT_FILE", "/etc/ssl/certs/ca.crt")]);
+        assert_eq!(without, BTreeMap::from([("PIP_NO_INDEX".into(), "1".into())]));
+    }
+
+    #[test]
+    fn certificates_are_named_where_a_cell_sees_them() {
+        let ours = [
+            ("SSL_CERT_FILE", "/etc/ssl/certs/ca.crt"),
+            ("PIP_CERT", "/home/u/ca.crt"),
+            ("UV_SYSTEM_CERTS", "1"),
+        ];
+        let with = variables_of(true, &ours);
+        assert_eq!(with[&OsString::from("SSL_CERT_FILE")], "/etc/ssl/certs/ca.crt");
+        assert!(!with.contains_key(&OsString::from("PIP_CERT")));
+        assert_eq!(with[&OsString::from("UV_SYSTEM_CERTS")], "1");
+    }
+
+    #[test]
+    fn a_relay_of_the_machine_is_where_nobody_looks() {
+        let sockets = RelaySockets::open(false).unwrap();
+        assert_eq!(sockets.for_client().len(), 2);
+        let gate = sockets.into_gate().unwrap();
+        assert!(gate.address.ip().is_loopback() && gate.address.ip().octets()[1] != 0);
+    }
+}

@@ -1,0 +1,125 @@
+//! A few forbidden things, tried from inside by every process that has just confined itself.
+//!
+//! That a call to switch a layer on has succeeded is the kernel's word; this is the proof. It costs some microseconds, and
+//! a cell pays them before its call comes. What the layers hold in full is tried by the self-attack.
+
+use crate::error::{At, LayerError};
+use crate::mounts;
+use crate::spec::{SandboxSpec, ViewKind};
+use broker_protocol::{Layer, LayerSet, Tier};
+use executor_sys::confine;
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, open, openat2};
+use nix::sys::signal::kill;
+use nix::sys::stat::Mode;
+use nix::unistd::getppid;
+use std::io;
+use std::path::Path;
+
+/// Tries a cell's layers.
+///
+/// # Errors
+/// The first layer that lets one pass.
+pub fn cell(spec: &SandboxSpec) -> Result<(), LayerError> {
+    files(spec)?;
+    if spec.has(Layer::Seccomp) {
+        calls(spec.tier)?;
+    }
+    signals(spec)
+}
+
+/// Tries the file worker's. Its list of system calls has `openat2` only.
+///
+/// # Errors
+/// The first layer that lets one pass.
+pub fn worker(layers: LayerSet) -> Result<(), LayerError> {
+    if layers.has(Layer::LandlockFiles) {
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let opened = openat2(AT_FDCWD, "/", OpenHow::new().flags(flags)).map(drop);
+        refused(Layer::LandlockFiles, "list the root", opened, Errno::EACCES)?;
+    }
+    if layers.has(Layer::Seccomp) {
+        let socket = confine::try_socket(libc::AF_UNIX, libc::SOCK_STREAM, 0);
+        refused(Layer::Seccomp, "make a socket", socket, Errno::EPERM)?;
+    }
+    Ok(())
+}
+
+/// What mode and mount would allow, and no rule does: to write a file of the root's own, or to list a directory outside.
+fn files(spec: &SandboxSpec) -> Result<(), LayerError> {
+    let (path, flags) = match &spec.scratch.host {
+        _ if !spec.has(Layer::LandlockFiles) => return Ok(()),
+        None => (Path::new(mounts::CHECKED_FILE), OFlag::O_WRONLY),
+        // It holds the private directories, which the rules name, and is not one.
+        Some(host) if !is_visible(spec, host) => (host.as_path(), OFlag::O_RDONLY),
+        Some(_) => return Ok(()),
+    };
+    let opened = open(path, flags | OFlag::O_CLOEXEC, Mode::empty()).map(drop);
+    refused(Layer::LandlockFiles, "open a path outside", opened, Errno::EACCES)
+}
+
+fn is_visible(spec: &SandboxSpec, path: &Path) -> bool {
+    let views = spec
+        .views
+        .iter()
+        .filter(|view| matches!(view.kind, ViewKind::Zone(_) | ViewKind::Repository(_) | ViewKind::System));
+    let listed = spec.policy.listed.iter().map(|path| path.as_path());
+    views.map(|view| view.path.as_path()).chain(listed).any(|visible| path.starts_with(visible))
+}
+
+/// System calls that every kernel knows and answers otherwise without the lists: one of each list's own.
+fn calls(tier: Tier) -> Result<(), LayerError> {
+    let mptcp = confine::try_socket(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_MPTCP);
+    refused(Layer::Seccomp, "make an MPTCP socket", mptcp, Errno::EPERM)?;
+    refused(Layer::Seccomp, "call clone3", confine::try_clone3(), Errno::ENOSYS)?;
+    if tier == Tier::Flat {
+        let datagram = confine::try_socket(libc::AF_UNIX, libc::SOCK_DGRAM, 0);
+        refused(Layer::Seccomp, "make a datagram socket", datagram, Errno::EPERM)?;
+    }
+    Ok(())
+}
+
+/// Without a PID namespace the warden is there to be signalled, and outside.
+fn signals(spec: &SandboxSpec) -> Result<(), LayerError> {
+    if spec.has(Layer::PidNamespace) || !spec.has(Layer::LandlockScopes) {
+        return Ok(());
+    }
+    refused(Layer::LandlockScopes, "signal the warden", kill(getppid(), None), Errno::EPERM)
+}
+
+/// The attempt must have failed, and in the way of the layer.
+fn refused(layer: Layer, what: &str, attempt: Result<(), Errno>, expected: Errno) -> Result<(), LayerError> {
+    if attempt == Err(expected) {
+        return Ok(());
+    }
+    let how = attempt.err().map_or("it was let pass".to_owned(), |errno| errno.desc().to_owned());
+    Err(io::Error::other(how)).at(layer, || format!("check by trying to {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// This process has no layer: each check must say so, with its layer.
+    #[test]
+    fn a_layer_that_is_not_in_force_is_reported() {
+        for tier in [Tier::Namespaced, Tier::Flat] {
+            assert_eq!(calls(tier).unwrap_err().layer, Layer::Seccomp);
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let opened = open(folder.path(), OFlag::O_RDONLY, Mode::empty()).map(drop);
+        let error = refused(Layer::LandlockFiles, "open a path outside", opened, Errno::EACCES).unwrap_err();
+        assert_eq!(error.layer, Layer::LandlockFiles);
+        assert!(error.to_string().contains("it was let pass"), "{error}");
+        let signalled = kill(getppid(), None);
+        assert!(refused(Layer::LandlockScopes, "signal", signalled, Errno::EPERM).is_err());
+    }
+
+    /// A refusal of another kind is not the layer's.
+    #[test]
+    fn only_the_layers_own_refusal_counts() {
+        let missing = Err(Errno::ENOENT);
+        assert!(refused(Layer::LandlockFiles, "open", missing, Errno::EACCES).is_err());
+        assert!(refused(Layer::LandlockFiles, "open", Err(Errno::EACCES), Errno::EACCES).is_ok());
+    }
+}

@@ -1,0 +1,214 @@
+//! Adds up what the processes of a call use together, where the kernel bounds only single ones.
+//!
+//! Reading costs some microseconds a process, so it is done ten times a second, and only where the policy has a limit
+//! to compare with. What comes and goes between two readings is missed: the machine stays usable, a quota is not kept
+//! to the byte. A cgroup, where there is one, bounds memory and processes exactly.
+
+use broker_protocol::{Limit, Usage};
+use executor_sys::proc::{self, Stat};
+use nix::sys::statvfs::statvfs;
+use policies::Limits;
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Time between two readings, and before the first.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// Processes that are read; more are over any limit.
+const PROCESSES_MAX: usize = 20_000;
+/// Microseconds of the clock that `/proc` counts CPU in: `USER_HZ` is 100 on every architecture of ours.
+const TICK_US: u64 = 10_000;
+
+/// What calls share with the rest of the machine.
+#[derive(Debug)]
+pub struct Capacity {
+    /// Bytes of memory (`MemTotal`); none if they cannot be read.
+    memory: Option<u64>,
+    /// Where space is used up.
+    roots: [PathBuf; 2],
+}
+
+#[derive(Debug)]
+pub struct Account {
+    bounds: Bounds,
+    /// The roots, and the bytes that must stay free on the file system of each.
+    free: Vec<(PathBuf, u64)>,
+    /// Bytes written by each process that was ever seen.
+    written: BTreeMap<i32, u64>,
+    next: Instant,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    processes: Option<u64>,
+    memory: Option<u64>,
+    memory_share: Option<u64>,
+    written: Option<u64>,
+}
+
+/// The sums of one reading.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sum {
+    threads: u64,
+    /// Of no file, and of one process only.
+    private: u64,
+    /// Of files or shared with other processes, counted for each.
+    shared: u64,
+    written: u64,
+}
+
+impl Capacity {
+    /// That of this machine for a session on `roots`.
+    pub fn new(roots: [PathBuf; 2]) -> Self {
+        let total = proc::line("/proc/meminfo", "MemTotal");
+        let kib = total.and_then(|text| text.strip_suffix("kB")?.trim().parse::<u64>().ok());
+        Self { memory: kib.map(|kib| kib * 1024), roots }
+    }
+
+    /// The roots, and how much of what is free there now a call must leave that may use up `share` percent.
+    fn reserve(&self, share: u64) -> Vec<(PathBuf, u64)> {
+        let reserve = |root: &PathBuf| Some((root.clone(), free(root)? / 100 * 100u64.saturating_sub(share)));
+        self.roots.iter().filter_map(reserve).collect()
+    }
+}
+
+impl Account {
+    /// An account for one cell; `None` if there is nothing to compare with.
+    pub fn open(limits: &Limits, capacity: &Capacity) -> Option<Self> {
+        let share = limits.memory_share.zip(capacity.memory).map(|(share, total)| total / 100 * share);
+        let bounds = Bounds {
+            processes: limits.processes,
+            memory: limits.memory,
+            memory_share: share,
+            written: limits.written,
+        };
+        let free = limits.disk_share.map(|share| capacity.reserve(share)).unwrap_or_default();
+        let bounded = [bounds.processes, bounds.memory, share, bounds.written].iter().any(Option::is_some);
+        let next = Instant::now() + INTERVAL;
+        (bounded || !free.is_empty()).then(|| Self { bounds, free, written: BTreeMap::new(), next })
+    }
+
+    /// When the next reading is due.
+    pub fn due(&self) -> Instant {
+        self.next
+    }
+
+    /// Reads the cell behind `pidfd`; returns the limit that is exceeded. A cell that is gone exceeds none.
+    pub fn check(&mut self, pidfd: BorrowedFd, now: Instant) -> Option<Limit> {
+        self.next = now + INTERVAL;
+        if self.free.iter().any(|(root, reserve)| free(root).is_some_and(|free| free < *reserve)) {
+            return Some(Limit::DiskShare);
+        }
+        let mut sum = Sum::default();
+        // The cell's first process is not counted itself.
+        let pids = proc::descendants(number(pidfd)?, PROCESSES_MAX);
+        for pid in &pids {
+            sum.threads += Stat::of(*pid).map_or(0, |stat| stat.threads);
+            let (private, shared) = memory(*pid).unwrap_or_default();
+            (sum.private, sum.shared) = (sum.private + private, sum.shared + shared);
+            if self.bounds.written.is_some() {
+                self.written.insert(*pid, written(*pid).unwrap_or_default());
+            }
+        }
+        sum.written = self.written.values().sum();
+        // Libraries are shared by all, and do not count; to tell them from shared memory costs more, and is rarely in question.
+        if self.bounds.exceeded(sum).is_some() {
+            sum.shared = pids.iter().filter_map(|pid| shared_memory(*pid)).max().unwrap_or_default();
+        }
+        self.bounds.exceeded(sum)
+    }
+}
+
+/// Bytes that an ordinary user may still take on the file system of `path`.
+fn free(path: &Path) -> Option<u64> {
+    let stat = statvfs(path).ok()?;
+    Some(stat.blocks_available() * stat.fragment_size())
+}
+
+/// What the processes of the cell behind `pidfd` have used, as far as they are alive or were waited for by one that is: CPU
+/// of all, memory of the largest.
+pub fn usage(pidfd: BorrowedFd) -> Usage {
+    let mut usage = Usage::default();
+    for pid in number(pidfd).map(|root| proc::descendants(root, PROCESSES_MAX)).unwrap_or_default() {
+        if let Ok(stat) = Stat::of(pid) {
+            usage.user_us += TICK_US * stat.user_ticks;
+            usage.system_us += TICK_US * stat.system_ticks;
+        }
+        usage.peak_kib = usage.peak_kib.max(memory(pid).unwrap_or_default().0 / 1024);
+    }
+    usage
+}
+
+impl Bounds {
+    fn exceeded(&self, sum: Sum) -> Option<Limit> {
+        let over = |used: u64, bound: Option<u64>| bound.is_some_and(|bound| used > bound);
+        let memory = sum.private + sum.shared;
+        let limits = [
+            (over(memory, self.memory), Limit::Memory),
+            (over(memory, self.memory_share), Limit::MemoryShare),
+            (over(sum.written, self.written), Limit::Written),
+            (over(sum.threads, self.processes), Limit::Processes),
+        ];
+        limits.into_iter().find_map(|(over, limit)| over.then_some(limit))
+    }
+}
+
+/// The number of the process behind `pidfd`.
+fn number(pidfd: BorrowedFd) -> Option<i32> {
+    proc::line(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd()), "Pid")?.parse().ok()
+}
+
+/// Resident bytes of a process, from `/proc/PID/statm`: those that are its own, and those of files and shared memory.
+fn memory(pid: i32) -> Option<(u64, u64)> {
+    const PAGE: u64 = 4096;
+    let pages = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
+    let mut pages = pages.split_whitespace().skip(1).map(|number| number.parse::<u64>().ok());
+    let (resident, shared) = (pages.next()??, pages.next()??);
+    Some((resident.saturating_sub(shared) * PAGE, shared * PAGE))
+}
+
+/// Resident bytes of shared memory: mappings without a file, `memfd`, `/dev/shm`, System V. Several processes may hold the same.
+fn shared_memory(pid: i32) -> Option<u64> {
+    let text = proc::line(format!("/proc/{pid}/status"), "RssShmem")?;
+    Some(text.strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+}
+
+/// Bytes that a process has passed to `write` and its kin, or, if they are more, has made a file system write: by mappings.
+fn written(pid: i32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
+    let figure = |key: &str| {
+        text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(": ")?.parse::<u64>().ok())
+    };
+    Some(figure("wchar")?.max(figure("write_bytes")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_exceeded_one_above_it() {
+        let bounds = Bounds { processes: Some(2), memory: Some(10), memory_share: Some(12), written: None };
+        let sum = |threads, private| Sum { threads, private, shared: 0, written: u64::MAX };
+        let shared = Sum { shared: 5, ..sum(2, 6) };
+        assert_eq!(bounds.exceeded(shared), Some(Limit::Memory));
+        assert_eq!(Bounds { memory: None, ..bounds }.exceeded(shared), None);
+        assert_eq!(Bounds { memory: None, ..bounds }.exceeded(sum(2, 13)), Some(Limit::MemoryShare));
+        assert_eq!(bounds.exceeded(sum(2, 10)), None);
+        assert_eq!(bounds.exceeded(sum(3, 10)), Some(Limit::Processes));
+        assert_eq!(bounds.exceeded(sum(2, 11)), Some(Limit::Memory));
+    }
+
+    #[test]
+    fn this_process_can_be_read() {
+        let ours = std::process::id() as i32;
+        assert!(memory(ours).is_some_and(|(private, shared)| private > 100_000 && shared > 100_000));
+        assert!(shared_memory(ours).is_some());
+        let capacity = Capacity::new(["/".into(), "/proc/nothing".into()]);
+        assert!(capacity.memory.is_some_and(|bytes| bytes > 1 << 26));
+        assert_eq!(capacity.reserve(90).len(), 1);
+        assert!(written(ours).is_some());
+    }
+}

@@ -1,0 +1,532 @@
+//! Approval: which calls wait for an answer, which answers are taken, and which grants last for the session.
+//!
+//! Comes from a verdict that asks; goes to the session, which starts what was granted and ends what was not. It does not
+//! believe the client: an answer counts only with the digest of the call that waits, which is the one that will run, and
+//! with the nonce of its one question; and with the channel `separate`, only from an approver ([`Approvers`]). What runs
+//! is the request that its call has kept, never one that came with the answer.
+
+use crate::approvers::Approvers;
+use crate::fault::failed;
+use crate::poll::{Token, Waited};
+use broker_protocol::approval::{ASKED_BYTES, STANDING};
+use broker_protocol::{
+    CallId, Challenge, Channel, Coverage, Decision, Digest, ErrorKind, Extent, Failed, FileRead,
+    FromApprover, FromBroker, Grant, GrantFault, Nonce, Outcome, Request, SessionGrant, Stdin, ToApprover,
+    Ungranted, ZonePath, frame, limit,
+};
+use executor_layers::spec::SandboxSpec;
+use executor_sys::random;
+use policies::Question;
+use sha2::{Digest as _, Sha256};
+use std::collections::BTreeMap;
+use std::io;
+use std::time::{Duration, Instant};
+
+/// The approvals of a session.
+#[derive(Debug)]
+pub struct Approvals {
+    channel: Channel,
+    timeout: Duration,
+    /// Of this session; in every digest.
+    session: Nonce,
+    /// By their calls.
+    open: BTreeMap<CallId, OpenQuestion>,
+    standing: Vec<SessionGrant>,
+    last: u64,
+    violations: u32,
+    /// Where answers come from, if not from the client.
+    approvers: Option<Approvers>,
+}
+
+/// A question that waits for an answer. Nothing of its call has started.
+#[derive(Debug)]
+struct OpenQuestion {
+    challenge: Challenge,
+    tool: String,
+    deadline: Instant,
+    /// Bytes that the call may hold meanwhile.
+    cost: usize,
+}
+
+/// A yes that was taken.
+#[derive(Debug)]
+pub struct Approval {
+    /// The rule that asked.
+    pub rule: String,
+    pub extent: Extent,
+}
+
+/// What comes of questions and answers, for the session.
+#[derive(Debug)]
+pub enum ApprovalEvent {
+    /// The call may run.
+    Granted(CallId, Approval),
+    /// It will not.
+    Ended(CallId, Outcome),
+    /// An approver is to see the whole request of a call.
+    Preview { approver: u64, call: CallId },
+    /// For the client.
+    Reply(FromBroker),
+}
+
+impl Approvals {
+    /// Those of a session that begins.
+    ///
+    /// # Errors
+    /// The kernel has no random bytes.
+    pub fn new(policy: &policies::Approval, approvers: Option<Approvers>) -> io::Result<Self> {
+        Ok(Self {
+            channel: policy.channel,
+            timeout: Duration::from_secs(policy.timeout_s.into()),
+            session: nonce()?,
+            open: BTreeMap::new(),
+            standing: Vec::new(),
+            last: 0,
+            violations: 0,
+            approvers,
+        })
+    }
+
+    /// Whether a lasting grant answers `question` about `request`. Counts as a call that ran by it.
+    pub fn covers(
+        &mut self,
+        question: &Question,
+        request: &Request,
+        real: &[ZonePath],
+        spec: &SandboxSpec,
+    ) -> bool {
+        let only = match (coverage(question, request), frame::encode_whole(&(request, real))) {
+            (Coverage::Rule, _) => None,
+            (Coverage::Call, Ok(encoded)) => Some(self.digest(request, &encoded, spec)),
+            // It is asked about; what cannot be encoded fails there, for this reason.
+            (Coverage::Call, Err(_)) | (Coverage::Once, _) => return false,
+        };
+        self.has_standing(&question.rule, request.asked_as(), only)
+    }
+
+    /// Whether there is a grant for the calls of `tool` that `rule` is about, or for `only` this one.
+    fn has_standing(&mut self, rule: &str, tool: &str, only: Option<Digest>) -> bool {
+        let same = |one: &&mut SessionGrant| one.rule == rule && one.tool == tool && one.only == only;
+        let found = self.standing.iter_mut().find(same);
+        found.map(|standing| standing.calls += 1).is_some()
+    }
+
+    /// Asks about a call.
+    ///
+    /// # Errors
+    /// Too much waits already, or our own machinery failed.
+    pub fn ask(
+        &mut self,
+        call: CallId,
+        request: &Request,
+        real: &[ZonePath],
+        question: Question,
+        spec: &SandboxSpec,
+    ) -> Result<Challenge, Failed> {
+        let encoded =
+            frame::encode_whole(&(request, real)).map_err(|error| Failed::internal(error.to_string()))?;
+        let cost = cost(request, encoded.len());
+        if self.open.values().map(|open| open.cost).sum::<usize>() + cost > ASKED_BYTES {
+            let message = "too much waits for an answer already; wait for one".to_owned();
+            return Err(Failed { kind: ErrorKind::ResourceLimit, message });
+        }
+        let challenge = Challenge {
+            digest: self.digest(request, &encoded, spec),
+            covers: coverage(&question, request),
+            nonce: nonce().map_err(|error| Failed::internal(format!("no random bytes: {error}")))?,
+            rule: question.rule,
+            why: question.why,
+            risk: question.risk,
+            expires_s: u32::try_from(self.timeout.as_secs()).unwrap_or(u32::MAX),
+            channel: self.channel,
+        };
+        let (deadline, tool) = (Instant::now() + self.timeout, request.asked_as().to_owned());
+        let open = OpenQuestion { challenge: challenge.clone(), tool, deadline, cost };
+        self.send_all(&open.message(call));
+        self.open.insert(call, open);
+        Ok(challenge)
+    }
+
+    /// The digest of a call in its canonical form, `encoded` with where its links lead. Each part has its length before it, so that no two calls read alike.
+    fn digest(&self, request: &Request, encoded: &[u8], spec: &SandboxSpec) -> Digest {
+        let directory = working_directory(request).map(|directory| spec.directory(directory));
+        let parts: [&[u8]; 8] = [
+            b"lazaret call 2",
+            request.tool().as_bytes(),
+            encoded,
+            spec.project.as_os_str().as_encoded_bytes(),
+            spec.central.as_os_str().as_encoded_bytes(),
+            directory.as_ref().map_or(b"", |directory| directory.as_os_str().as_encoded_bytes()),
+            &spec.policy.digest.0,
+            &self.session.0,
+        ];
+        let mut hash = Sha256::new();
+        for part in parts {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        Digest(hash.finalize().into())
+    }
+
+    /// Takes a yes from the client.
+    pub fn grant(&mut self, grant: &Grant) -> ApprovalEvent {
+        self.take_grant(grant, Channel::Relay)
+            .unwrap_or_else(|not| ApprovalEvent::Reply(FromBroker::Ungranted(not)))
+    }
+
+    /// Takes a no from the client: its own call needs no more than its number.
+    pub fn refuse(&mut self, call: CallId) -> ApprovalEvent {
+        let nonce = self.open.get(&call).map_or(self.session, |open| open.challenge.nonce);
+        let refused = self.take_refusal(call, nonce, Channel::Relay);
+        refused.unwrap_or_else(|not| ApprovalEvent::Reply(FromBroker::Ungranted(not)))
+    }
+
+    /// Takes back a grant that lasts, and lists the others. Calls that run by it go on; there may be no such grant.
+    pub fn grants(&mut self, revoked: Option<u64>) -> ApprovalEvent {
+        self.standing.retain(|standing| Some(standing.grant) != revoked);
+        ApprovalEvent::Reply(FromBroker::Grants(self.standing.clone()))
+    }
+
+    /// Takes a yes that came by `from`. If it is not taken, what waits goes on waiting.
+    fn take_grant(&mut self, grant: &Grant, from: Channel) -> Result<ApprovalEvent, Ungranted> {
+        self.may_grant(grant, from).map_err(|fault| self.ungranted(grant.call, fault))?;
+        let open = self.open.remove(&grant.call);
+        let open = open.ok_or_else(|| self.ungranted(grant.call, GrantFault::NotWaiting))?;
+        let OpenQuestion { challenge: Challenge { rule, digest, covers, .. }, tool, .. } = open;
+        let (extent, only) = match (grant.extent, covers) {
+            (Extent::Once, _) | (Extent::Session, Coverage::Once) => (Extent::Once, None),
+            (Extent::Session, Coverage::Rule) => (Extent::Session, None),
+            (Extent::Session, Coverage::Call) => (Extent::Session, Some(digest)),
+        };
+        if extent == Extent::Session {
+            self.last += 1;
+            self.standing.push(SessionGrant { grant: self.last, rule: rule.clone(), tool, calls: 1, only });
+        }
+        self.send_all(&ToApprover::Ended { call: grant.call, decision: Decision::Granted(extent) });
+        Ok(ApprovalEvent::Granted(grant.call, Approval { rule, extent }))
+    }
+
+    fn take_refusal(
+        &mut self,
+        call: CallId,
+        nonce: Nonce,
+        from: Channel,
+    ) -> Result<ApprovalEvent, Ungranted> {
+        let checked = self.check(call, nonce, from).map(drop);
+        checked.map_err(|fault| self.ungranted(call, fault))?;
+        Ok(self.end(call, Decision::Refused))
+    }
+
+    fn may_grant(&self, grant: &Grant, from: Channel) -> Result<(), GrantFault> {
+        let open = self.check(grant.call, grant.nonce, from)?;
+        if open.challenge.digest != grant.digest {
+            return Err(GrantFault::OtherCall);
+        }
+        match grant.extent {
+            Extent::Session if open.challenge.covers != Coverage::Once && self.standing.len() >= STANDING => {
+                Err(GrantFault::TooMany)
+            }
+            Extent::Session | Extent::Once => Ok(()),
+        }
+    }
+
+    fn check(&self, call: CallId, nonce: Nonce, from: Channel) -> Result<&OpenQuestion, GrantFault> {
+        if from != self.channel {
+            return Err(GrantFault::OtherChannel);
+        }
+        // A clock that has run out is read only when the poll returns: an answer must not be quicker.
+        let open = self.open.get(&call).filter(|open| Instant::now() < open.deadline);
+        let open = open.ok_or(GrantFault::NotWaiting)?;
+        if open.challenge.nonce == nonce { Ok(open) } else { Err(GrantFault::OtherQuestion) }
+    }
+
+    fn ungranted(&mut self, call: CallId, fault: GrantFault) -> Ungranted {
+        self.violations = self.violations.saturating_add(fault.is_violation().into());
+        Ungranted { call, fault, violations: self.violations }
+    }
+
+    /// Ends the wait of a call that its client has ended.
+    pub fn cancel(&mut self, call: CallId) -> ApprovalEvent {
+        self.end(call, Decision::Cancelled)
+    }
+
+    /// Ends the wait of a call that will not run.
+    fn end(&mut self, call: CallId, decision: Decision) -> ApprovalEvent {
+        self.open.remove(&call);
+        self.send_all(&ToApprover::Ended { call, decision });
+        let (kind, message) = match decision {
+            Decision::Expired => {
+                let timeout_s = self.timeout.as_secs();
+                let message = format!("nobody has allowed the call within {timeout_s} s; it was not started");
+                (ErrorKind::ApprovalTimeout, message)
+            }
+            Decision::Refused => (ErrorKind::DeniedUser, "the user has not allowed the call".to_owned()),
+            Decision::Cancelled | Decision::Granted(_) => {
+                (ErrorKind::Cancelled, "the client ended the call before it was allowed".to_owned())
+            }
+        };
+        ApprovalEvent::Ended(call, failed(kind, message))
+    }
+
+    /// When the next question runs out of time.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.open.values().map(|open| open.deadline).min()
+    }
+
+    /// Ends the questions that have run out of time.
+    pub fn expire(&mut self, now: Instant) -> Vec<ApprovalEvent> {
+        let late = self.open.iter().filter(|(_, open)| open.deadline <= now);
+        let late: Vec<CallId> = late.map(|(call, _)| *call).collect();
+        late.into_iter().map(|call| self.end(call, Decision::Expired)).collect()
+    }
+
+    /// Adds everything the approvers wait for.
+    pub fn wait_for<'s>(&'s self, waited: &mut Waited<'s>) {
+        if let Some(approvers) = &self.approvers {
+            waited.add_input(Token::Approvers, approvers.fd());
+            approvers.fds().for_each(|(number, fd, flags)| waited.add(Token::Approver(number), fd, flags));
+        }
+    }
+
+    /// Takes in who has connected.
+    pub fn admit(&mut self) {
+        self.approvers.iter_mut().for_each(Approvers::admit);
+    }
+
+    /// Writes what the approvers' sockets take now.
+    pub fn flush(&mut self) {
+        self.approvers.iter_mut().for_each(Approvers::flush);
+    }
+
+    /// Takes what an approver has sent.
+    pub fn receive(&mut self, number: u64) -> Vec<ApprovalEvent> {
+        let frames = self.approvers.as_mut().map(|approvers| approvers.receive(number)).unwrap_or_default();
+        frames.into_iter().filter_map(|frame| self.take(number, frame)).collect()
+    }
+
+    /// Every frame of an approver, and who answers it.
+    fn take(&mut self, number: u64, frame: FromApprover) -> Option<ApprovalEvent> {
+        let taken = match frame {
+            FromApprover::Look { call } => {
+                let begun = self.approvers.as_mut().is_some_and(|all| all.begin_preview(number, call));
+                return begun.then_some(ApprovalEvent::Preview { approver: number, call });
+            }
+            FromApprover::Grant(grant) => self.take_grant(&grant, Channel::Separate),
+            FromApprover::Refuse { call, nonce } => self.take_refusal(call, nonce, Channel::Separate),
+            FromApprover::Hello(_) => {
+                let open: Vec<_> = self.open.iter().map(|(call, open)| open.message(*call)).collect();
+                open.iter().for_each(|message| self.send(number, message));
+                return None;
+            }
+            FromApprover::Grants => return self.send_standing(number, None),
+            FromApprover::Revoke { grant } => return self.send_standing(number, Some(grant)),
+        };
+        taken.map_err(|not| self.send(number, &ToApprover::Ungranted(not))).ok()
+    }
+
+    fn send_standing(&mut self, number: u64, revoked: Option<u64>) -> Option<ApprovalEvent> {
+        self.standing.retain(|standing| Some(standing.grant) != revoked);
+        self.send(number, &ToApprover::Grants(self.standing.clone()));
+        None
+    }
+
+    /// Shows an approver a whole request, which is none if its call does not wait any more. Returns the request for the file that
+    /// the call would change, as it is now.
+    pub fn preview(&mut self, number: u64, call: CallId, request: Option<&Request>) -> Option<Request> {
+        let read = request.and_then(|request| {
+            self.send(number, &ToApprover::Request { call, request: request.clone() });
+            preview_read(request)
+        });
+        if read.is_none() {
+            self.end_preview(number, call);
+        }
+        read
+    }
+
+    /// Passes on a piece of the file that a call would change. It is not parsed.
+    pub fn preview_part(&mut self, number: u64, call: CallId, bytes: Vec<u8>) {
+        self.send(number, &ToApprover::Before { call, bytes });
+    }
+
+    /// An approver has all there is to see of a call.
+    pub fn end_preview(&mut self, number: u64, call: CallId) {
+        if let Some(approvers) = &mut self.approvers {
+            approvers.end_preview(number, call);
+        }
+    }
+
+    fn send(&mut self, number: u64, message: &ToApprover) {
+        if let Some(approvers) = &mut self.approvers {
+            approvers.send(number, message);
+        }
+    }
+
+    fn send_all(&mut self, message: &ToApprover) {
+        if let Some(approvers) = &mut self.approvers {
+            approvers.send_all(message);
+        }
+    }
+}
+
+impl OpenQuestion {
+    fn message(&self, call: CallId) -> ToApprover {
+        ToApprover::Asked { call, challenge: self.challenge.clone(), tool: self.tool.clone() }
+    }
+}
+
+/// The request for the file that a call would change, as it is now.
+pub fn preview_read(request: &Request) -> Option<Request> {
+    let path = changed_file(request)?.clone();
+    Some(Request::FileRead(FileRead { path, offset: None, limit: None }))
+}
+
+/// The file whose content before and after tells what a call does.
+fn changed_file(request: &Request) -> Option<&ZonePath> {
+    match request {
+        Request::FileWrite(write) => Some(&write.path),
+        Request::FileEdit(edit) => Some(&edit.path),
+        Request::Bash(_)
+        | Request::Service(_)
+        | Request::FileRead(_)
+        | Request::FileList(_)
+        | Request::Glob(_)
+        | Request::Grep(_)
+        | Request::BackgroundList
+        | Request::BackgroundLog(_)
+        | Request::BackgroundKill(_)
+        | Request::History(_)
+        | Request::Undo(_)
+        | Request::FileBytes(_)
+        | Request::State(_)
+        | Request::Effect(_) => None,
+    }
+}
+
+/// What a grant for the session would allow that answers `question` about `request`.
+fn coverage(question: &Question, request: &Request) -> Coverage {
+    match (takes_input(request), question.whole) {
+        (true, _) => Coverage::Once,
+        (false, true) => Coverage::Rule,
+        (false, false) => Coverage::Call,
+    }
+}
+
+/// Where a request that runs a program has it start.
+fn working_directory(request: &Request) -> Option<Option<&ZonePath>> {
+    match request {
+        Request::Service(service) => Some(service.directory.as_ref()),
+        request => request.command().map(|bash| bash.directory.as_ref()),
+    }
+}
+
+/// Whether its client sends it input while it runs.
+fn takes_input(request: &Request) -> bool {
+    let feeds = |stdin: &Stdin| match stdin {
+        Stdin::Null => false,
+        Stdin::Stream | Stdin::Terminal(_) => true,
+    };
+    matches!(request, Request::Service(_)) || request.command().is_some_and(|bash| feeds(&bash.stdin))
+}
+
+/// What a call may come to hold: its request, and the input that its client may send at once.
+fn cost(request: &Request, encoded: usize) -> usize {
+    encoded + if takes_input(request) { limit::INPUT_WINDOW as usize } else { 0 }
+}
+
+fn nonce() -> io::Result<Nonce> {
+    random::bytes().map(Nonce)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use broker_protocol::Risk;
+
+    fn approvals(channel: Channel) -> Approvals {
+        let policy = policies::Approval { timeout_s: 1, channel, ..policies::Approval::default() };
+        Approvals::new(&policy, None).unwrap()
+    }
+
+    /// A question without a session.
+    fn ask(approvals: &mut Approvals, call: CallId, rule: &str) -> Challenge {
+        let challenge = Challenge {
+            digest: Digest([call as u8; 32]),
+            nonce: nonce().unwrap(),
+            rule: rule.into(),
+            why: String::new(),
+            risk: Risk::Low,
+            expires_s: 1,
+            channel: approvals.channel,
+            covers: Coverage::Rule,
+        };
+        let (deadline, tool) = (Instant::now() + approvals.timeout, "file_read".into());
+        let open = OpenQuestion { challenge: challenge.clone(), tool, deadline, cost: 1 };
+        approvals.open.insert(call, open);
+        challenge
+    }
+
+    fn yes(call: CallId, challenge: &Challenge) -> Grant {
+        Grant { call, digest: challenge.digest, nonce: challenge.nonce, extent: Extent::Once }
+    }
+
+    #[test]
+    fn an_answer_counts_by_its_channel_nonce_and_digest_and_once() {
+        for channel in [Channel::Relay, Channel::Separate] {
+            let other = if channel == Channel::Relay { Channel::Separate } else { Channel::Relay };
+            let mut approvals = approvals(channel);
+            let challenge = ask(&mut approvals, 1, "r");
+            let honest = yes(1, &challenge);
+            let fault = |approvals: &mut Approvals, grant: Grant, from| {
+                approvals.take_grant(&grant, from).map(drop).map_err(|not| not.fault)
+            };
+            assert_eq!(fault(&mut approvals, honest, other), Err(GrantFault::OtherChannel));
+            let forged = Grant { nonce: Nonce([0; 16]), ..honest };
+            assert_eq!(fault(&mut approvals, forged, channel), Err(GrantFault::OtherQuestion));
+            let swapped = Grant { digest: Digest([9; 32]), ..honest };
+            assert_eq!(fault(&mut approvals, swapped, channel), Err(GrantFault::OtherCall));
+            assert_eq!(approvals.violations, 3);
+            assert_eq!(fault(&mut approvals, honest, channel), Ok(()));
+            assert_eq!(fault(&mut approvals, honest, channel), Err(GrantFault::NotWaiting));
+        }
+    }
+
+    #[test]
+    fn time_runs_out_before_the_poll_returns_too() {
+        let mut approvals = approvals(Channel::Relay);
+        let challenge = ask(&mut approvals, 1, "r");
+        approvals.open.get_mut(&1).unwrap().deadline = Instant::now();
+        let late = approvals.take_grant(&yes(1, &challenge), Channel::Relay).map(drop);
+        assert_eq!(late.map_err(|not| not.fault), Err(GrantFault::NotWaiting));
+        let expired = approvals.expire(Instant::now());
+        assert!(matches!(expired[..], [ApprovalEvent::Ended(1, _)]));
+        assert!(approvals.expire(Instant::now()).is_empty() && approvals.deadline().is_none());
+    }
+
+    #[test]
+    fn a_lasting_grant_answers_its_rule_for_its_tool() {
+        let mut approvals = approvals(Channel::Relay);
+        let challenge = ask(&mut approvals, 1, "r");
+        let grant = Grant { extent: Extent::Session, ..yes(1, &challenge) };
+        approvals.take_grant(&grant, Channel::Relay).map(drop).unwrap();
+        assert!(approvals.has_standing("r", "file_read", None));
+        assert!(
+            !approvals.has_standing("q", "file_read", None) && !approvals.has_standing("r", "bash", None)
+        );
+        assert!(!approvals.has_standing("r", "file_read", Some(challenge.digest)));
+        assert_eq!(approvals.standing[0].calls, 2);
+        approvals.grants(Some(1));
+        assert!(!approvals.has_standing("r", "file_read", None));
+    }
+
+    #[test]
+    fn a_lasting_grant_in_doubt_answers_its_very_call() {
+        let mut approvals = approvals(Channel::Relay);
+        let challenge = ask(&mut approvals, 1, "r");
+        approvals.open.get_mut(&1).unwrap().challenge.covers = Coverage::Call;
+        let grant = Grant { extent: Extent::Session, ..yes(1, &challenge) };
+        approvals.take_grant(&grant, Channel::Relay).map(drop).unwrap();
+        assert!(approvals.has_standing("r", "file_read", Some(challenge.digest)));
+        assert!(!approvals.has_standing("r", "file_read", None));
+        assert!(!approvals.has_standing("r", "file_read", Some(Digest([9; 32]))));
+    }
+}

@@ -1,0 +1,226 @@
+//! Who is at the other end of an approver's socket, and whether it may answer for the user.
+//!
+//! The client may not: it may be the very program that was talked into something. So a peer is refused when it is the
+//! client, descends from it or from the process that started it, shares their process session, or shares its terminal (on
+//! which the client could paint over what the user is shown); and, unless the policy gives that up, when it has no
+//! terminal of its own: a program that answers by itself has none. What a process cannot take off is checked too: a client that has confined itself carries a system
+//! call filter, and so does every process that it makes or that its children leave to others; a peer must carry fewer.
+//!
+//! Does not: tell a client *without* a filter from the user. Such a program runs with all rights of the user, who could
+//! as well change the policy; its processes are refused only as long as they do not hide where they come from.
+
+use executor_sys::proc::{self, Stat};
+use executor_sys::process::euid;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{getsockopt, sockopt};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use thiserror::Error;
+
+/// Most ancestors that are read.
+const GENERATIONS: usize = 128;
+
+/// The client of a session, as a process.
+#[derive(Debug)]
+pub struct Client {
+    pub pid: i32,
+    /// When it began: tells it from a later process of its number.
+    started: u64,
+    /// The process that has started it and drives the session, with its own start; none for the first process of all.
+    driver: Option<(i32, u64)>,
+    /// The process sessions of both.
+    sessions: Vec<i32>,
+    /// Whether an approver must have a terminal.
+    terminal: bool,
+}
+
+/// Why a peer may not approve.
+#[derive(Debug, Error)]
+pub enum NotAdmitted {
+    /// It is another user's.
+    #[error("the approver has the user id {0}, this session another")]
+    OtherUser(u32),
+    /// Nothing is known of it, or it has ended.
+    #[error("the process that connects is unknown: {0}")]
+    Unknown(io::Error),
+    /// The session's client cannot be read, so no approver can be told apart from it.
+    #[error("the session's client has ended or cannot be read")]
+    NoClient,
+    /// It is the client, or belongs to it.
+    #[error("the session's own client may not answer, nor what it has started, nor what has started it")]
+    OfTheClient,
+    /// It descends from what has started the client, or shares a process session with it.
+    #[error(
+        "what has started the session's client may not answer, nor what it has started: use a terminal that was opened by itself"
+    )]
+    OfTheDriver,
+    /// It has no terminal.
+    #[error(
+        "an approver needs a terminal of its own; `[approval] terminal = false` in a policy gives that up"
+    )]
+    NoTerminal,
+    /// It runs below the session.
+    #[error("what runs in the session may not answer")]
+    OfTheSession,
+    /// It shares the client's terminal.
+    #[error("the session's client can write to this terminal; use another one")]
+    SameTerminal,
+    /// It carries the filters of the client.
+    #[error("the approver is confined like the session's client, and may have been made by it")]
+    Marked,
+}
+
+/// A process as `/proc` shows it.
+#[derive(Debug, PartialEq, Eq)]
+struct Process {
+    parent: i32,
+    session: i32,
+    /// The number of its terminal, 0 for none.
+    terminal: u64,
+    started: u64,
+    /// System call filters it carries (`Seccomp_filters`, Linux 5.9). They are inherited, and never taken off.
+    filters: u64,
+}
+
+impl Process {
+    fn of(pid: i32) -> io::Result<Self> {
+        let Stat { parent, session, terminal, started, .. } = Stat::of(pid)?;
+        let filters = proc::figure(pid, "status", "Seccomp_filters").ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Self { parent, session, terminal, started, filters })
+    }
+}
+
+impl Client {
+    /// Who made the connection behind `socket`; `terminal` says whether who answers it must have one. What has started the
+    /// client is noted now: when it ends, nothing leads to it any more.
+    pub fn of(socket: BorrowedFd, terminal: bool) -> io::Result<Self> {
+        let pid = getsockopt(&socket, sockopt::PeerCredentials)?.pid();
+        let Process { parent, session, started, .. } = Process::of(pid)?;
+        let driver = if parent > 1 { Stat::of(parent).ok() } else { None };
+        let sessions = [Some(session), driver.map(|driver| driver.session)];
+        let sessions = sessions.into_iter().flatten().filter(|session| *session > 1).collect();
+        let driver = driver.map(|driver| (parent, driver.started));
+        Ok(Self { pid, started, driver, sessions, terminal })
+    }
+
+    fn read(&self) -> Result<Process, NotAdmitted> {
+        let process = Process::of(self.pid).map_err(|_| NotAdmitted::NoClient)?;
+        if process.started == self.started { Ok(process) } else { Err(NotAdmitted::NoClient) }
+    }
+
+    /// Whether who has connected `socket` may answer.
+    pub fn admit(&self, socket: BorrowedFd) -> Result<(), NotAdmitted> {
+        let unknown = |error: nix::Error| NotAdmitted::Unknown(error.into());
+        let peer = getsockopt(&socket, sockopt::PeerCredentials).map_err(unknown)?;
+        if peer.uid() != euid() {
+            return Err(NotAdmitted::OtherUser(peer.uid()));
+        }
+        // Linux 6.5; on an older kernel a peer that ends at once may be taken for the next process of its number.
+        let pidfd = getsockopt(&socket, sockopt::PeerPidfd).ok();
+        let process = Process::of(peer.pid()).map_err(NotAdmitted::Unknown)?;
+        let client = self.read()?;
+        self.check(peer.pid(), &process, &client)?;
+        let ended = |pidfd: &std::os::fd::OwnedFd| {
+            poll(&mut [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO) != Ok(0)
+        };
+        if pidfd.as_ref().is_some_and(ended) {
+            return Err(NotAdmitted::Unknown(io::ErrorKind::NotFound.into()));
+        }
+        Ok(())
+    }
+
+    fn check(&self, pid: i32, peer: &Process, client: &Process) -> Result<(), NotAdmitted> {
+        let own = std::process::id().cast_signed();
+        let above = ancestors(pid, peer.parent);
+        if above.contains(&own) || pid == own {
+            return Err(NotAdmitted::OfTheSession);
+        }
+        if pid == self.pid || above.contains(&self.pid) || ancestors(self.pid, client.parent).contains(&pid) {
+            return Err(NotAdmitted::OfTheClient);
+        }
+        let is_driver = |pid: i32| {
+            self.driver.is_some_and(|(driver, started)| {
+                pid == driver && Stat::of(pid).is_ok_and(|stat| stat.started == started)
+            })
+        };
+        if self.sessions.contains(&peer.session) || above.iter().any(|pid| is_driver(*pid)) {
+            return Err(NotAdmitted::OfTheDriver);
+        }
+        if self.terminal && peer.terminal == 0 {
+            return Err(NotAdmitted::NoTerminal);
+        }
+        if peer.terminal != 0 && peer.terminal == client.terminal {
+            return Err(NotAdmitted::SameTerminal);
+        }
+        if client.filters > 0 && peer.filters >= client.filters {
+            return Err(NotAdmitted::Marked);
+        }
+        Ok(())
+    }
+}
+
+/// The ancestors of a process, nearest first, without the first process of all, as far as they can be seen.
+fn ancestors(pid: i32, parent: i32) -> Vec<i32> {
+    let mut found = Vec::new();
+    let (mut last, mut next) = (pid, parent);
+    while next > 1 && next != last && found.len() < GENERATIONS {
+        found.push(next);
+        (last, next) = (next, Stat::of(next).map_or(0, |stat| stat.parent));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(parent: i32, terminal: u64, filters: u64) -> Process {
+        Process { parent, session: 4_000_100, terminal, started: 7, filters }
+    }
+
+    fn client(terminal: bool) -> Client {
+        let own = Stat::of(std::process::id().cast_signed()).unwrap();
+        // What has started this test stands for what has started a client.
+        let driver = Some((own.parent, Stat::of(own.parent).unwrap().started));
+        Client { pid: 4_000_001, started: 7, driver, sessions: vec![4_000_200], terminal }
+    }
+
+    #[test]
+    fn what_descends_from_the_driver_or_shares_its_session_is_refused() {
+        let check = |peer: Process| client(true).check(4_000_002, &peer, &process(4_000_009, 5, 0));
+        assert!(check(process(1, 6, 0)).is_ok());
+        assert!(matches!(check(process(1, 0, 0)), Err(NotAdmitted::NoTerminal)));
+        let driver = client(true).driver.unwrap().0;
+        assert!(matches!(check(process(driver, 6, 0)), Err(NotAdmitted::OfTheDriver)));
+        let member = Process { session: 4_000_200, ..process(1, 6, 0) };
+        assert!(matches!(check(member), Err(NotAdmitted::OfTheDriver)));
+        // Another process that has its number by now is nobody.
+        let later = Client { driver: Some((driver, 1)), ..client(true) };
+        assert!(later.check(4_000_002, &process(driver, 6, 0), &process(4_000_009, 5, 0)).is_ok());
+    }
+
+    #[test]
+    fn who_belongs_to_the_client_is_refused_and_a_stranger_is_not() {
+        let client = client(false);
+        let check = |pid, peer: Process, filters| client.check(pid, &peer, &process(4_000_009, 5, filters));
+        assert!(check(4_000_002, process(1, 6, 0), 0).is_ok());
+        assert!(matches!(check(4_000_001, process(1, 6, 0), 0), Err(NotAdmitted::OfTheClient)));
+        assert!(matches!(check(4_000_002, process(4_000_001, 6, 0), 0), Err(NotAdmitted::OfTheClient)));
+        assert!(matches!(check(4_000_009, process(1, 6, 0), 0), Err(NotAdmitted::OfTheClient)));
+        let own = std::process::id().cast_signed();
+        assert!(matches!(check(4_000_002, process(own, 6, 0), 0), Err(NotAdmitted::OfTheSession)));
+        assert!(matches!(check(4_000_002, process(1, 5, 0), 0), Err(NotAdmitted::SameTerminal)));
+    }
+
+    /// A filter is what a process cannot take off by forking twice.
+    #[test]
+    fn a_peer_with_the_filters_of_the_client_is_refused() {
+        let client = client(false);
+        let check =
+            |peer, of_client| client.check(4_000_002, &process(1, 0, peer), &process(1, 0, of_client));
+        assert!(check(0, 1).is_ok() && check(1, 2).is_ok() && check(1, 0).is_ok());
+        for (peer, of_client) in [(1, 1), (2, 1), (2, 2)] {
+            assert!(matches!(check(peer, of_client), Err(NotAdmitted::Marked)), "{peer} {of_client}");
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Whether a request may be carried out: its limits, the policy, and the approvals. What may run is [`Granted`], which is made only
+//! here and only after the audit has its entry.
+
+use crate::approvals::{Approval, Approvals};
+use crate::fault::failed;
+use broker_protocol::{
+    CallId, Challenge, Denials, ErrorKind, Extent, Outcome, Refused, Request, ZonePath, limit,
+};
+use executor_audit::audit::{Audit, AuditError};
+use executor_layers::spec::SandboxSpec;
+use policies::{EffectivePolicy, Question, Verdict, decide, decide_real};
+
+/// A request that may be carried out, once.
+#[derive(Debug)]
+pub struct Granted {
+    call: CallId,
+    request: Request,
+}
+
+impl Granted {
+    fn new(
+        call: CallId,
+        request: Request,
+        approval: Option<Approval>,
+        audit: &mut Audit,
+    ) -> Result<Self, AuditError> {
+        audit.grant(call, &request, approval.map(|approval| (approval.rule, approval.extent)))?;
+        Ok(Self { call, request })
+    }
+
+    pub fn into_request(self) -> (CallId, Request) {
+        (self.call, self.request)
+    }
+}
+
+/// What is decided about a request.
+#[derive(Debug)]
+pub enum Authorised {
+    Granted(Granted),
+    /// It waits for an answer to this challenge.
+    Asked(Request, Challenge),
+    /// It will not run; with what it was denied.
+    Ended(Outcome, Denials),
+}
+
+/// A call whose request has just come, was approved, or leads elsewhere by a link.
+#[derive(Debug)]
+pub struct Submission<'c> {
+    pub call: CallId,
+    /// Where links on its path lead, as far as they have been followed.
+    pub real: &'c [ZonePath],
+    pub approval: Option<Approval>,
+}
+
+/// What the session has under way.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    pub calls: usize,
+    /// Background processes that are alive or wait for a cell.
+    pub background: usize,
+}
+
+/// Decides about the request of a call.
+///
+/// # Errors
+/// The audit cannot be written.
+pub fn authorise(
+    submission: Submission,
+    request: Request,
+    load: Load,
+    spec: &SandboxSpec,
+    approvals: &mut Approvals,
+    audit: &mut Audit,
+) -> Result<Authorised, AuditError> {
+    let Submission { call, real, approval } = submission;
+    if approval.is_some() {
+        return Granted::new(call, request, approval, audit).map(Authorised::Granted);
+    }
+    let verdict = match refuse(&request, load) {
+        Some(outcome) => {
+            audit.begin(call, &request, None);
+            return Ok(Authorised::Ended(outcome, Denials::default()));
+        }
+        None => verdict(&spec.policy, &request, real),
+    };
+    match verdict {
+        Verdict::Allow => Granted::new(call, request, None, audit).map(Authorised::Granted),
+        Verdict::Ask(question) if approvals.covers(&question, &request, real, spec) => {
+            let approval = Approval { rule: question.rule, extent: Extent::Session };
+            Granted::new(call, request, Some(approval), audit).map(Authorised::Granted)
+        }
+        Verdict::Ask(question) => {
+            audit.begin(call, &request, Some(question.rule.clone()));
+            Ok(match approvals.ask(call, &request, real, question, spec) {
+                Ok(challenge) => Authorised::Asked(request, challenge),
+                Err(failed) => Authorised::Ended(Outcome::Failed(failed), Denials::default()),
+            })
+        }
+        Verdict::Deny(refused) => {
+            audit.begin(call, &request, None);
+            let mut denied = Denials::default();
+            denied.push(spec.policy.denied_request(&request, &refused));
+            Ok(Authorised::Ended(Outcome::Refused(refused), denied))
+        }
+    }
+}
+
+/// The decision on a request; where links on its path lead elsewhere, on that place too, which its reason then names.
+fn verdict(policy: &EffectivePolicy, request: &Request, real: &[ZonePath]) -> Verdict {
+    let Some(real) = real.last() else { return decide(policy, request) };
+    let why = |why| format!("The path leads by a link to {}. {why}", real.to_string().escape_debug());
+    match decide_real(policy, request, real) {
+        Verdict::Allow => Verdict::Allow,
+        Verdict::Ask(question) => Verdict::Ask(Question { why: why(question.why), ..question }),
+        Verdict::Deny(refused) => Verdict::Deny(Refused { why: why(refused.why), ..refused }),
+    }
+}
+
+/// Why a request is not even decided on.
+fn refuse(request: &Request, load: Load) -> Option<Outcome> {
+    if let Err(error) = request.check() {
+        return Some(failed(ErrorKind::InvalidInput, error.to_string()));
+    }
+    if load.calls >= limit::CALLS {
+        let message = format!("{} calls are under way, no more at once; wait for one to end", limit::CALLS);
+        return Some(failed(ErrorKind::ResourceLimit, message));
+    }
+    let background = request.command().is_some_and(|bash| bash.background);
+    (background && load.background >= limit::BACKGROUND).then(|| {
+        let alive = load.background;
+        let message = format!("{alive} background processes are alive, no more at once; end one first");
+        failed(ErrorKind::ResourceLimit, message)
+    })
+}

@@ -1,0 +1,210 @@
+//! Background processes: calls that were answered when they began, and live on until they end, are killed, or the session
+//! ends.
+//!
+//! Each is a [`Command`] in a cell like any other, with the same limits and the same end: when its program has ended, what
+//! it left is killed. Its output goes to a file of the central root, up to the policy's `spill`; the last of it is kept here
+//! besides, so that a long log has an end that can be read. The cells end with the broker or the warden, as all cells do.
+
+use crate::account;
+use crate::capture::Capture;
+use crate::poll::{Token, Waited};
+use crate::relay::{Command, Finished};
+use broker_protocol::{
+    Background, BackgroundLog, Broken, Ended, ErrorKind, Failed, FileAnswer, FileReply, Logged, Started,
+    Usage, ZonePath, limit,
+};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Bytes of a command that lists have.
+const COMMAND_MAX: usize = 1024;
+
+/// The background processes of a session.
+#[derive(Debug, Default)]
+pub struct BackgroundProcesses {
+    /// By number, which is the order in which they began.
+    all: Vec<Process>,
+    last: u64,
+}
+
+#[derive(Debug)]
+struct Process {
+    id: u64,
+    command: String,
+    started: Instant,
+    started_ms: u64,
+    log: Option<ZonePath>,
+    state: ProcessState,
+}
+
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "most of those that are listed have ended")]
+enum ProcessState {
+    Alive(Box<Command>),
+    Ended { how: Result<Ended, Broken>, usage: Usage, output: Capture, at: Instant },
+}
+
+impl BackgroundProcesses {
+    /// How many are alive.
+    pub fn count(&self) -> usize {
+        self.alive().count()
+    }
+
+    fn alive(&self) -> impl Iterator<Item = (u64, &Command)> {
+        self.all.iter().filter_map(|process| match &process.state {
+            ProcessState::Alive(command) => Some((process.id, &**command)),
+            ProcessState::Ended { .. } => None,
+        })
+    }
+
+    /// Takes over a command that has just begun.
+    pub fn add(&mut self, mut command: Box<Command>) -> Started {
+        self.last += 1;
+        let log = command.plan_mut().output.open();
+        let started = Started { id: self.last, log: log.clone(), timeout_s: command.plan().timeout_s };
+        self.forget_one();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.all.push(Process {
+            id: self.last,
+            command: command_line(&command),
+            started: Instant::now(),
+            started_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
+            log,
+            state: ProcessState::Alive(command),
+        });
+        started
+    }
+
+    /// Makes room in the list: the one that ended longest ago goes.
+    fn forget_one(&mut self) {
+        if self.all.len() < limit::BACKGROUND_LISTED {
+            return;
+        }
+        let ended = |process: &Process| match process.state {
+            ProcessState::Ended { at, .. } => Some((at, process.id)),
+            ProcessState::Alive(_) => None,
+        };
+        if let Some((_, oldest)) = self.all.iter().filter_map(ended).min() {
+            self.all.retain(|process| process.id != oldest);
+        }
+    }
+
+    /// Adds everything they wait for.
+    pub fn wait_for<'s>(&'s self, waited: &mut Waited<'s>) {
+        for (id, command) in self.alive() {
+            let fds = command.report_fd().into_iter().chain(command.output_fds());
+            fds.for_each(|fd| waited.add_input(Token::Background(id), fd));
+        }
+    }
+
+    /// When something happens by itself.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.alive().filter_map(|(_, command)| command.deadline()).min()
+    }
+
+    /// Acts on clocks that have run out.
+    pub fn tick(&mut self, now: Instant) {
+        for process in &mut self.all {
+            if let ProcessState::Alive(command) = &mut process.state {
+                command.tick(now);
+            }
+        }
+    }
+
+    /// Takes what a process has printed, and its end.
+    pub fn relay(&mut self, id: u64, buffer: &mut [u8]) {
+        let Some(at) = self.all.iter().position(|process| process.id == id) else { return };
+        let ProcessState::Alive(command) = &mut self.all[at].state else { return };
+        // Nothing of it is sent live.
+        if command.relay(id, usize::MAX, buffer, &mut Vec::new()) {
+            let process = self.all.remove(at);
+            self.all.insert(at, process.end());
+        }
+    }
+
+    /// Ends a process, if it is alive.
+    pub fn kill(&mut self, id: u64) {
+        for process in self.all.iter_mut().filter(|process| process.id == id) {
+            if let ProcessState::Alive(command) = &mut process.state {
+                command.end(Ended::Cancelled);
+            }
+        }
+    }
+
+    /// The answer to who wanted a process ended; `None` while it is alive.
+    pub fn killed(&self, id: u64) -> Option<FileAnswer> {
+        match self.find(id) {
+            Ok(process) if matches!(process.state, ProcessState::Alive(_)) => None,
+            found => Some(found.map(|process| FileReply::Killed(process.describe()))),
+        }
+    }
+
+    /// All of them, those that have ended too.
+    pub fn list(&self) -> FileAnswer {
+        Ok(FileReply::Background(self.all.iter().map(Process::describe).collect()))
+    }
+
+    /// A piece of what a process has printed.
+    pub fn log(&self, request: &BackgroundLog) -> FileAnswer {
+        let (output, alive) = match &self.find(request.id)?.state {
+            ProcessState::Alive(command) => (&command.plan().output, true),
+            ProcessState::Ended { output, .. } => (output, false),
+        };
+        let (from, bytes) = output.piece(request.from, request.most as usize);
+        Ok(FileReply::Logged(Logged { from, bytes, total: output.total(), alive }))
+    }
+
+    fn find(&self, id: u64) -> Result<&Process, Failed> {
+        let found = self.all.iter().find(|process| process.id == id);
+        found.ok_or_else(|| Failed {
+            kind: ErrorKind::NotFound,
+            message: format!("there is no background process {id} in this session"),
+        })
+    }
+}
+
+impl Process {
+    fn end(mut self) -> Self {
+        let wall_us = self.wall_us();
+        self.state = match self.state {
+            ProcessState::Alive(command) => {
+                let Finished { end: how, usage, plan, .. } = command.finish();
+                let usage = Usage { wall_us, ..usage };
+                ProcessState::Ended { how, usage, output: plan.output, at: Instant::now() }
+            }
+            ended @ ProcessState::Ended { .. } => ended,
+        };
+        self
+    }
+
+    fn wall_us(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    fn describe(&self) -> Background {
+        let (ended, usage) = match &self.state {
+            ProcessState::Alive(command) => {
+                let Usage { user_us, system_us, peak_kib, .. } = account::usage(command.pidfd());
+                let wall_us = self.wall_us();
+                (None, Usage { wall_us, user_us, system_us, peak_kib, ..command.usage() })
+            }
+            ProcessState::Ended { how, usage, .. } => (Some(how.clone()), *usage),
+        };
+        Background {
+            id: self.id,
+            command: self.command.clone(),
+            started_ms: self.started_ms,
+            log: self.log.clone(),
+            ended,
+            usage,
+        }
+    }
+}
+
+/// The beginning of a command, as people write it.
+fn command_line(command: &Command) -> String {
+    let words = command.plan().words();
+    let mut text = words.iter().map(|word| String::from_utf8_lossy(word)).collect::<Vec<_>>().join(" ");
+    let end = (0..=COMMAND_MAX.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+    text.truncate(end.unwrap_or(0));
+    text
+}

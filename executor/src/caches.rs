@@ -1,0 +1,110 @@
+//! Where package managers and compilers of a project keep what may be made again: in the central root, so that the next run is
+//! warm. No other project has it: a central root is one project's (`central_owner.rs`).
+
+use executor_layers::environment::Variables;
+use policies::{Access, EffectivePolicy};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::Path;
+
+/// The directory of the central root.
+const DIRECTORY: &str = "caches";
+
+/// A cache, by the variable that names it.
+struct Cache {
+    variable: &'static str,
+    /// Below [`DIRECTORY`].
+    folder: &'static str,
+    /// For one in which programs look for what was fetched: a directory of it that then has something in each of its own. Without
+    /// a network a profile may show the user's instead, which commands cannot write.
+    fetched: Option<&'static str>,
+}
+
+const fn cache(variable: &'static str, folder: &'static str, fetched: Option<&'static str>) -> Cache {
+    Cache { variable, folder, fetched }
+}
+
+const CACHES: [Cache; 6] = [
+    cache("CARGO_HOME", "cargo", Some("registry/cache")),
+    cache("CCACHE_DIR", "ccache", None),
+    cache("GOCACHE", "go-build", None),
+    cache("GOMODCACHE", "go-mod", Some("cache/download")),
+    cache("npm_config_cache", "npm", None),
+    cache("PIP_CACHE_DIR", "pip", None),
+];
+
+/// The variables for a cell's environment: none that the profile sets, and none where commands cannot write there.
+pub fn variables(policy: &EffectivePolicy, ours: &Variables, central: &Path) -> Vec<(OsString, OsString)> {
+    if policy.central != Access::Write || policy.paths.directories("bash").is_some() {
+        return Vec::new();
+    }
+    let place = |cache: &Cache| central.join(DIRECTORY).join(cache.folder);
+    let own = CACHES.iter().filter(|cache| is_own(cache, policy, ours, &place(cache)));
+    own.map(|cache| (cache.variable.into(), place(cache).into())).collect()
+}
+
+/// Whether cells have the project's cache at `place`, and not what the profile has for this variable.
+fn is_own(cache: &Cache, policy: &EffectivePolicy, ours: &Variables, place: &Path) -> bool {
+    let (rules, variable) = (&policy.environment, cache.variable);
+    if rules.set.contains_key(variable) {
+        return false;
+    }
+    let passed = rules.passes(variable) && ours.contains_key(OsStr::new(variable));
+    match cache.fetched {
+        None => !passed,
+        Some(_) if policy.has_network() => true,
+        // Go has its modules below GOPATH where this variable is not set.
+        Some(folder) => {
+            let elsewhere =
+                passed || rules.offline.contains_key(variable) || rules.set.contains_key("GOPATH");
+            !elsewhere || has_fetched(&place.join(folder))
+        }
+    }
+}
+
+/// Whether something was fetched: tools make empty directories there whenever they run.
+fn has_fetched(folder: &Path) -> bool {
+    let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
+    entries(folder).any(|source| entries(&source.path()).next().is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use broker_protocol::NetworkRequest;
+    use policies::{Host, Policies};
+
+    #[test]
+    fn what_a_project_has_fetched_goes_before_what_the_user_has() {
+        let central = tempfile::tempdir().unwrap();
+        let host = Host { home: "/home/u".into(), ..Host::default() };
+        let network = NetworkRequest { hosts: vec![], presets: vec!["crates".into()] };
+        let profile = |name: &str| Policies::load(vec![]).unwrap().resolve(name, &host).unwrap();
+        let rust = profile("rust");
+        let online = rust.clone().with_network(Some(&network)).unwrap();
+        let own = |policy: &EffectivePolicy| {
+            let variables = variables(policy, &Variables::default(), central.path());
+            variables.iter().any(|(name, _)| name == "CARGO_HOME")
+        };
+        let modules = |policy: &EffectivePolicy| {
+            let set = Variables::from([("GOMODCACHE".into(), "/home/u/modules".into())]);
+            let own = |ours: &Variables| {
+                let variables = variables(policy, ours, central.path());
+                variables.iter().any(|(name, _)| name == "GOMODCACHE")
+            };
+            [own(&Variables::default()), own(&set)]
+        };
+        let go = profile("go");
+        let go_online = go.clone().with_network(Some(&network)).unwrap();
+        assert_eq!(
+            (modules(&go_online), modules(&go), modules(&profile("default"))),
+            ([true; 2], [false; 2], [true; 2])
+        );
+        assert_eq!((own(&online), own(&rust)), (true, false));
+        let registry = central.path().join("caches/cargo/registry/cache/index.crates.io-1");
+        fs::create_dir_all(&registry).unwrap();
+        assert!(!own(&rust), "it is empty");
+        fs::write(registry.join("itoa-1.0.9.crate"), "").unwrap();
+        assert_eq!((own(&online), own(&rust)), (true, true));
+    }
+}

@@ -1,0 +1,269 @@
+//! One call from its frame to its end: what it waits for, what has come for it, and the frames it has for the client.
+
+use crate::background::BackgroundProcesses;
+use crate::fault::{check_chunk, failed, protocol};
+use crate::input::Input;
+use crate::poll::{Token, Waited};
+use crate::pool::Started;
+use crate::relay::{Command, Finished};
+use broker_protocol::{
+    CallId, Captured, Denials, Ended, ErrorKind, Failed, FileAnswer, FromBroker, Outcome, Ran, Request,
+    Signal, Stdin, Usage, ZonePath, frame, limit,
+};
+use nix::poll::PollFlags;
+use std::time::Instant;
+
+#[derive(Debug)]
+pub struct Call {
+    pub id: CallId,
+    pub started: Instant,
+    pub state: CallState,
+    /// Where links on the path of its file lead, as far as they have been followed.
+    pub real: Vec<ZonePath>,
+    input: Input,
+    /// The size of the client's window, if it has changed before there was a terminal.
+    size: Option<(u16, u16)>,
+    /// For the client, in order.
+    pub outbox: Vec<FromBroker>,
+}
+
+#[derive(Debug)]
+pub enum CallState {
+    /// It waits for an answer.
+    Asked(Request),
+    /// It waits for a cell.
+    Waiting,
+    /// A cell has it.
+    Running(Box<Command>),
+    /// The file worker has it.
+    Worker(Request),
+    /// It is answered when this background process has ended.
+    Killing(u64),
+    /// Its `Done` is to be sent.
+    Ended(Box<(Outcome, Usage, Denials)>),
+}
+
+/// A call that is over.
+#[derive(Debug)]
+pub struct CallEnd {
+    pub call: CallId,
+    pub outcome: Outcome,
+    pub usage: Usage,
+    pub denied: Denials,
+}
+
+impl Call {
+    /// A call that has just come.
+    pub fn new(id: CallId) -> Self {
+        let (started, state, input) = (Instant::now(), CallState::Waiting, Input::default());
+        Self { id, started, state, real: Vec::new(), input, size: None, outbox: Vec::new() }
+    }
+
+    /// The request that is asked about, if it is.
+    pub fn asked(&self) -> Option<&Request> {
+        if let CallState::Asked(request) = &self.state { Some(request) } else { None }
+    }
+
+    /// The same, to begin with.
+    pub fn take_asked(&mut self) -> Option<Request> {
+        match std::mem::replace(&mut self.state, CallState::Waiting) {
+            CallState::Asked(request) => Some(request),
+            state => {
+                self.state = state;
+                None
+            }
+        }
+    }
+
+    /// The request that the file worker has, to begin with.
+    pub fn take_from_worker(&mut self) -> Option<Request> {
+        match std::mem::replace(&mut self.state, CallState::Waiting) {
+            CallState::Worker(request) => Some(request),
+            state => {
+                self.state = state;
+                None
+            }
+        }
+    }
+
+    /// The running command, if it is one.
+    pub fn command(&self) -> Option<&Command> {
+        if let CallState::Running(command) = &self.state { Some(command) } else { None }
+    }
+
+    pub fn command_mut(&mut self) -> Option<&mut Command> {
+        if let CallState::Running(command) = &mut self.state { Some(command) } else { None }
+    }
+
+    /// Adds everything it waits for. A client that takes no more stops the output.
+    pub fn wait_for<'s>(&'s self, waited: &mut Waited<'s>, client_full: bool) {
+        let Some(command) = self.command() else { return };
+        if let Some(fd) = command.report_fd() {
+            waited.add_input(Token::Report(self.id), fd);
+        }
+        if let Some(fd) = self.input.fd() {
+            waited.add(Token::Input(self.id), fd, PollFlags::POLLOUT);
+        }
+        if !client_full {
+            command.output_fds().for_each(|fd| waited.add_input(Token::Output(self.id), fd));
+        }
+    }
+
+    /// Its command has a cell.
+    pub fn start(&mut self, started: Started) {
+        let Started { command, stdin } = started;
+        if let Some((rows, columns)) = self.size {
+            command.resize(rows, columns);
+        }
+        self.input.start(stdin, command.is_at_terminal());
+        self.state = CallState::Running(command);
+        self.feed();
+    }
+
+    /// Takes input. What comes for a call that has none is dropped: the client cannot always know.
+    pub fn take_input(&mut self, bytes: &[u8]) -> Result<(), Failed> {
+        check_chunk(bytes, "input")?;
+        match self.state {
+            CallState::Asked(_) | CallState::Waiting | CallState::Running(_) if !self.input.take(bytes) => {
+                Err(protocol(format!("more input for the call {} than its window allows", self.id)))
+            }
+            CallState::Asked(_) | CallState::Waiting | CallState::Running(_) => {
+                self.feed();
+                Ok(())
+            }
+            CallState::Worker(_) | CallState::Killing(_) | CallState::Ended(_) => Ok(()),
+        }
+    }
+
+    /// No more input will come.
+    pub fn end_input(&mut self) {
+        self.input.end();
+        self.feed();
+    }
+
+    /// Writes input that the command takes now.
+    pub fn feed(&mut self) {
+        let bytes = self.input.feed();
+        if bytes > 0 {
+            self.outbox.push(FromBroker::InputCredit { call: self.id, bytes });
+        }
+    }
+
+    /// Sets the size of its terminal, if it has one.
+    pub fn resize(&mut self, rows: u16, columns: u16) {
+        match &mut self.state {
+            CallState::Running(command) => command.resize(rows, columns),
+            CallState::Waiting => self.size = Some((rows, columns)),
+            // It is no part of what was asked about.
+            CallState::Asked(Request::Bash(bash)) => {
+                if let Stdin::Terminal(terminal) = &mut bash.stdin {
+                    (terminal.rows, terminal.columns) = (rows, columns);
+                }
+            }
+            CallState::Asked(_) | CallState::Worker(_) | CallState::Killing(_) | CallState::Ended(_) => {}
+        }
+    }
+
+    pub fn signal(&mut self, signal: Signal) {
+        let number = match signal {
+            Signal::Interrupt => libc::SIGINT,
+            Signal::Terminate => libc::SIGTERM,
+            Signal::Hangup => libc::SIGHUP,
+            Signal::Quit => libc::SIGQUIT,
+        };
+        if let Some(command) = self.command_mut() {
+            command.signal(number);
+        }
+    }
+
+    /// Gives credit for live output.
+    pub fn credit(&mut self, bytes: u32) {
+        if let Some(command) = self.command_mut() {
+            command.give_credit(bytes);
+        }
+    }
+
+    /// Takes what its command has printed, at most `room` bytes of it live, and its end: what came of it, when it is over.
+    pub fn relay(&mut self, room: usize, buffer: &mut [u8]) -> Option<Finished> {
+        let CallState::Running(command) = &mut self.state else { return None };
+        let over = command.relay(self.id, room, buffer, &mut self.outbox);
+        if command.report_fd().is_none() {
+            self.input.close();
+        }
+        if !over {
+            return None;
+        }
+        let CallState::Running(command) = std::mem::replace(&mut self.state, CallState::Waiting) else {
+            return None;
+        };
+        let mut finished = command.finish();
+        finished.usage.stdin_bytes = self.input.written();
+        Some(finished)
+    }
+
+    pub fn end(&mut self, outcome: Outcome, usage: Usage) {
+        self.end_denied(outcome, usage, Denials::default());
+    }
+
+    /// Ends one that was denied something.
+    pub fn end_denied(&mut self, outcome: Outcome, usage: Usage, denied: Denials) {
+        self.state = CallState::Ended(Box::new((outcome, usage, denied)));
+    }
+
+    /// Ends one that the client wants no more, before its program has begun if it is a command.
+    pub fn cancel(&mut self) {
+        let outcome = match &self.state {
+            CallState::Waiting => Outcome::Ran(Ran {
+                ended: Ended::Cancelled,
+                output: Captured::default(),
+                spill: None,
+                stderr: None,
+                timeout_s: None,
+                profile: None,
+            }),
+            CallState::Asked(_) | CallState::Running(_) | CallState::Worker(_) | CallState::Killing(_) => {
+                failed(ErrorKind::Cancelled, "the client ended the call")
+            }
+            CallState::Ended(_) => return,
+        };
+        self.end(outcome, Usage::default());
+    }
+
+    /// Its end, for the audit and the client, if it has ended.
+    pub fn into_end(self) -> Option<CallEnd> {
+        let CallState::Ended(end) = self.state else { return None };
+        let wall_us = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let (outcome, usage, denied) = *end;
+        Some(CallEnd { call: self.id, outcome, usage: Usage { wall_us, ..usage }, denied })
+    }
+
+    /// The end of a call whose client has left.
+    pub fn into_cancelled(mut self) -> Option<CallEnd> {
+        self.end(failed(ErrorKind::Cancelled, "the client has left"), Usage::default());
+        self.into_end()
+    }
+
+    /// Answers who wanted a background process ended, when it is.
+    pub fn answer_kill(&mut self, background: &BackgroundProcesses) -> Result<(), Failed> {
+        match self.state {
+            CallState::Killing(process) => {
+                background.killed(process).map_or(Ok(()), |answer| self.answer(&answer))
+            }
+            CallState::Asked(_)
+            | CallState::Waiting
+            | CallState::Running(_)
+            | CallState::Worker(_)
+            | CallState::Ended(_) => Ok(()),
+        }
+    }
+
+    /// Ends it with an answer of the broker's own.
+    pub fn answer(&mut self, answer: &FileAnswer) -> Result<(), Failed> {
+        let bytes = frame::encode_whole(answer).map_err(|error| Failed::internal(error.to_string()))?;
+        let parts = bytes.chunks(limit::CHUNK).map(<[u8]>::to_vec);
+        self.outbox.extend(parts.map(|bytes| FromBroker::Part { call: self.id, bytes }));
+        let usage = Usage { stdout_bytes: bytes.len() as u64, ..Usage::default() };
+        self.end(Outcome::Answered, usage);
+        Ok(())
+    }
+}

@@ -1,0 +1,129 @@
+//! Whose a central root is: `.lazaret/project` in it holds the real path of the one project that it serves.
+//!
+//! What a project's sessions keep, another's must not read: contents that were replaced, outputs, notes. Names of directories
+//! can collide and be given by hand; the record is compared when a session opens. `.lazaret` is a protected name, so that no
+//! cell writes it.
+
+use executor_layers::undo_directory;
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use nix::sys::stat::Mode;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// The record's name in the undo directory.
+const NAME: &str = "project";
+/// Bytes that are read of it: `PATH_MAX` of `linux/limits.h`, which no real path reaches.
+const PATH_MAX: u64 = 4096;
+
+/// Why a central root cannot serve a project.
+#[derive(Debug, Error)]
+pub enum OwnerError {
+    #[error(
+        "the central root {} holds what was kept for the project {}; choose another with --central, or remove {}/{} if that \
+         project is no more",
+        .central.display(), .project.escape_debug(), .central.display(), record().display()
+    )]
+    Other {
+        central: PathBuf,
+        /// As it is recorded.
+        project: String,
+    },
+    #[error("the record of whose the central root {} is cannot be used: {source}", .central.display())]
+    Record { central: PathBuf, source: io::Error },
+}
+
+/// Where the record lies in a central root.
+fn record() -> PathBuf {
+    Path::new(undo_directory::NAME).join(NAME)
+}
+
+/// Claims `central` for `project`, both real paths, or finds it claimed for it. One without an undo directory keeps nothing and is
+/// nobody's.
+///
+/// # Errors
+/// It serves another project, or its record cannot be read or made.
+pub fn claim(central: &Path, project: &Path) -> Result<(), OwnerError> {
+    let Some(directory) = undo_directory::open(central) else { return Ok(()) };
+    let failed = |source| OwnerError::Record { central: central.to_owned(), source };
+    let wanted = project.as_os_str().as_bytes();
+    let recorded = read(&directory).map_err(failed)?;
+    // An empty one: whoever made it was killed before it could write.
+    if recorded.is_empty() {
+        return write(&directory, wanted).map_err(failed);
+    }
+    if recorded == wanted {
+        return Ok(());
+    }
+    let project = String::from_utf8_lossy(&recorded).into_owned();
+    Err(OwnerError::Other { central: central.to_owned(), project })
+}
+
+/// The recorded path; empty if there is none.
+fn read(directory: &OwnedFd) -> io::Result<Vec<u8>> {
+    let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+    let file = match open(directory, flags, Mode::empty()) {
+        Err(Errno::ENOENT) => return Ok(Vec::new()),
+        opened => File::from(opened?),
+    };
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    let mut recorded = Vec::new();
+    file.take(PATH_MAX).read_to_end(&mut recorded)?;
+    Ok(recorded)
+}
+
+fn write(directory: &OwnedFd, project: &[u8]) -> io::Result<()> {
+    let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+    let mut file = match open(directory, flags, Mode::S_IRUSR | Mode::S_IWUSR) {
+        // It cannot be recorded where nothing can be kept for undo either.
+        Err(Errno::EROFS | Errno::EACCES | Errno::EPERM) => return Ok(()),
+        opened => File::from(opened?),
+    };
+    file.write_all(project)
+}
+
+/// No link is followed: what programs outside have made there is not believed.
+fn open(directory: &OwnedFd, flags: OFlag, mode: Mode) -> nix::Result<OwnedFd> {
+    let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS;
+    openat2(directory, NAME, OpenHow::new().flags(flags | OFlag::O_CLOEXEC).mode(mode).resolve(resolve))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_central_root_serves_the_project_that_claimed_it() {
+        let central = tempfile::tempdir().unwrap();
+        let claim = |project: &str| claim(central.path(), Path::new(project));
+        assert!(claim("/p/a").is_ok() && claim("/p/b").is_ok(), "without an undo directory nothing is kept");
+        undo_directory::make(central.path());
+        let record = central.path().join(super::record());
+        fs::write(&record, "").unwrap();
+        assert!(claim("/p/a").is_ok());
+        assert_eq!(fs::read(&record).unwrap(), b"/p/a");
+        assert!(claim("/p/a").is_ok());
+        for other in ["/p/b", "/p/a/", "/p/ab", "/p"] {
+            assert!(
+                matches!(claim(other), Err(OwnerError::Other { project, .. }) if project == "/p/a"),
+                "{other}"
+            );
+        }
+        fs::remove_file(&record).unwrap();
+        assert!(claim("/p/b").is_ok() && claim("/p/a").is_err());
+        fs::remove_file(&record).unwrap();
+        symlink("/etc/hostname", &record).unwrap();
+        assert!(matches!(claim("/p/a"), Err(OwnerError::Record { .. })));
+        fs::remove_file(&record).unwrap();
+        fs::create_dir(&record).unwrap();
+        assert!(matches!(claim("/p/a"), Err(OwnerError::Record { .. })));
+    }
+}

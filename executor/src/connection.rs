@@ -1,0 +1,149 @@
+//! A client's or an approver's side of a broker: frames in, frames out, both bounded.
+
+use broker_protocol::{Decoder, FrameError, encode};
+use executor_sys::fd;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{ControlMessage, MsgFlags, recv, send, sendmsg};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// Bytes that wait for a slow client before the broker stops taking more from anywhere.
+const QUEUE_FULL: usize = 512 * 1024;
+/// Bytes read at once.
+const READ: usize = 64 * 1024;
+
+#[derive(Debug)]
+pub struct Connection {
+    socket: OwnedFd,
+    decoder: Decoder,
+    buffer: Vec<u8>,
+    out: Vec<u8>,
+    sent: usize,
+    /// Descriptors, and the byte of `out` with which they go.
+    attached: Option<(usize, Vec<OwnedFd>)>,
+}
+
+impl Connection {
+    /// Takes over a connected stream socket.
+    pub fn new(socket: OwnedFd) -> io::Result<Self> {
+        fd::set_nonblocking(&socket)?;
+        let decoder = Decoder::new();
+        Ok(Self { socket, decoder, buffer: Vec::new(), out: Vec::new(), sent: 0, attached: None })
+    }
+
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Whether something waits to be sent.
+    pub fn has_output(&self) -> bool {
+        self.sent < self.out.len()
+    }
+
+    /// Whether so much waits that nothing more should be made.
+    pub fn is_full(&self) -> bool {
+        self.room() == 0
+    }
+
+    /// Bytes that may be made before it is full.
+    pub fn room(&self) -> usize {
+        QUEUE_FULL.saturating_sub(self.waiting())
+    }
+
+    /// Bytes that wait to be sent.
+    pub fn waiting(&self) -> usize {
+        self.out.len() - self.sent
+    }
+
+    /// Bytes of a frame that has not come whole.
+    pub fn pending(&self) -> usize {
+        self.decoder.pending()
+    }
+
+    /// Reads what has come; false when the client has closed.
+    pub fn read(&mut self) -> io::Result<bool> {
+        self.buffer.resize(READ, 0);
+        let read = recv(self.socket.as_raw_fd(), &mut self.buffer, MsgFlags::MSG_DONTWAIT);
+        match read {
+            Ok(0) => Ok(false),
+            Ok(length) => {
+                self.decoder.push(&self.buffer[..length]);
+                Ok(true)
+            }
+            Err(Errno::EAGAIN | Errno::EINTR) => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The next whole frame.
+    pub fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, FrameError> {
+        self.decoder.next()
+    }
+
+    /// Queues a frame. One that does not fit is our mistake.
+    pub fn send<T: Serialize>(&mut self, message: &T) -> Result<(), FrameError> {
+        encode(message, &mut self.out)
+    }
+
+    /// Sends descriptors with the next frame; with none, nothing changes.
+    pub fn attach(&mut self, descriptors: Vec<OwnedFd>) {
+        if !descriptors.is_empty() {
+            self.attached = Some((self.out.len(), descriptors));
+        }
+    }
+
+    /// Writes what the socket takes now.
+    pub fn flush(&mut self) -> io::Result<()> {
+        while self.has_output() {
+            match self.write() {
+                Ok(length) => self.sent += length,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.out.drain(..self.sent);
+        if let Some((at, _)) = &mut self.attached {
+            *at -= self.sent;
+        }
+        self.sent = 0;
+        if self.out.is_empty() {
+            self.out.shrink_to(READ);
+        }
+        Ok(())
+    }
+
+    /// Writes once: up to where descriptors go, or from there on with them.
+    fn write(&mut self) -> io::Result<usize> {
+        let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
+        let end = match &self.attached {
+            Some((at, descriptors)) if *at == self.sent => {
+                let raw: Vec<_> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
+                let (parts, rights) =
+                    ([io::IoSlice::new(&self.out[self.sent..])], [ControlMessage::ScmRights(&raw)]);
+                let length = sendmsg::<()>(self.socket.as_raw_fd(), &parts, &rights, flags, None)?;
+                self.attached = None;
+                return Ok(length);
+            }
+            Some((at, _)) => *at,
+            None => self.out.len(),
+        };
+        Ok(send(self.socket.as_raw_fd(), &self.out[self.sent..end], flags)?)
+    }
+
+    /// Waits until all is sent, at most for `timeout`, before the connection ends.
+    pub fn drain(&mut self, timeout: Duration) {
+        let until = Instant::now() + timeout;
+        while self.flush().is_ok() && self.has_output() {
+            let left = until.saturating_duration_since(Instant::now());
+            let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
+            if left.is_zero() || poll(&mut [PollFd::new(self.fd(), PollFlags::POLLOUT)], timeout).is_err() {
+                return;
+            }
+        }
+    }
+}

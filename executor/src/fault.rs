@@ -1,0 +1,26 @@
+//! Failures by their kind: of a connection, which ends with one, and of a call.
+
+use broker_protocol::{ErrorKind, Failed, Outcome, limit};
+
+/// The client broke the protocol.
+pub fn protocol(message: impl Into<String>) -> Failed {
+    Failed { kind: ErrorKind::Protocol, message: message.into() }
+}
+
+/// The session cannot go on.
+pub fn lost(message: &str) -> Failed {
+    Failed { kind: ErrorKind::ExecutorLost, message: format!("the session cannot go on: {message}") }
+}
+
+pub fn failed(kind: ErrorKind, message: impl Into<String>) -> Outcome {
+    Outcome::Failed(Failed { kind, message: message.into() })
+}
+
+/// Refuses bytes of a frame that are more than a chunk.
+pub fn check_chunk(bytes: &[u8], what: &str) -> Result<(), Failed> {
+    let (got, max) = (bytes.len(), limit::CHUNK);
+    if got <= max {
+        return Ok(());
+    }
+    Err(protocol(format!("{got} bytes of {what} in one frame, at most {max} are allowed")))
+}

@@ -1,0 +1,311 @@
+//! The way to the file worker and back: one job at a time, answers passed on unread. The worker is started for the first job.
+
+use crate::fault::failed;
+use crate::poll::{Token, Waited};
+use crate::user::Worker;
+use broker_protocol::{Broken, CallId, ErrorKind, Layer, Outcome, Request, Usage, ZonePath, frame, limit};
+use executor_layers::cgroup::Cgroup;
+use executor_layers::worker::{
+    CHUNK, ELSEWHERE, LAST, MESSAGE_MAX, MORE, PREVIEW_CALL, STARTED, USAGE_LEN, WorkerSpec,
+};
+use executor_sys::process::{self, Child};
+use executor_sys::{message, spawn};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// Bytes of requests that may wait for the worker before no more are taken from the client.
+const WAITING_FULL: usize = 8 << 20;
+/// How long one file call may take; the tools bound themselves well below it.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What the file worker is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkerJob {
+    /// A tool call.
+    Call(CallId),
+    /// To read the file that a waiting call would change, for an approver. `followed` is whether a link has led elsewhere already.
+    Preview { approver: u64, call: CallId, followed: bool },
+}
+
+impl WorkerJob {
+    /// Its number for the worker.
+    fn number(self) -> CallId {
+        match self {
+            WorkerJob::Call(call) => call,
+            WorkerJob::Preview { .. } => PREVIEW_CALL,
+        }
+    }
+}
+
+/// What comes of a job.
+#[derive(Debug, PartialEq, Eq)]
+pub enum WorkerEvent {
+    /// A piece of an answer.
+    Part(WorkerJob, Vec<u8>),
+    Ended(WorkerJob, Outcome, Usage),
+    /// Links on the path lead there. Nothing was done: it is for the broker to decide.
+    Elsewhere(WorkerJob, ZonePath),
+}
+
+/// What every worker of a session is started with.
+#[derive(Debug)]
+pub struct WorkerStart {
+    program: Rc<Worker>,
+    /// An encoded [`WorkerSpec`].
+    spec: Vec<u8>,
+    /// Those of the session's namespaces, and of the undo directory.
+    fds: Vec<OwnedFd>,
+    /// Whether another process than the one that is started answers: a member of the session's PID namespace.
+    forks: bool,
+    cgroup: Option<Rc<Cgroup>>,
+    /// The session's id, as the audit has it.
+    session: String,
+}
+
+impl WorkerStart {
+    /// # Errors
+    /// The spec is larger than can be received.
+    pub fn new(
+        program: Rc<Worker>,
+        spec: &WorkerSpec,
+        fds: Vec<OwnedFd>,
+        cgroup: Option<Rc<Cgroup>>,
+        session: String,
+    ) -> Result<Self, frame::FrameError> {
+        let forks = spec.layers.has(Layer::PidNamespace);
+        Ok(Self { program, spec: frame::encode_whole(spec)?, fds, forks, cgroup, session })
+    }
+
+    fn start(&self) -> io::Result<Process> {
+        let (socket, theirs) = message::pair()?;
+        let Child { pid, pidfd } = spawn::image(self.program.file()?, c"lazaret-worker", theirs.as_fd())?;
+        let process = Process { socket, pidfd, spec_sent: 0, forks: self.forks };
+        // Before it has anything to work on.
+        self.cgroup.as_ref().map_or(Ok(()), |cgroup| cgroup.add(pid))?;
+        Ok(process)
+    }
+}
+
+/// The file worker and what waits for it.
+#[derive(Debug)]
+pub struct Files {
+    start: WorkerStart,
+    worker: Option<Process>,
+    waiting: VecDeque<(WorkerJob, Vec<u8>)>,
+    current: Option<Current>,
+    events: Vec<WorkerEvent>,
+}
+
+#[derive(Debug)]
+struct Process {
+    socket: OwnedFd,
+    /// Of the process that was started, then of the one that answers.
+    pidfd: OwnedFd,
+    /// Bytes of the spec that it has.
+    spec_sent: usize,
+    /// Whether the one that answers is still to be made.
+    forks: bool,
+}
+
+/// The job that the worker has.
+#[derive(Debug)]
+struct Current {
+    job: WorkerJob,
+    request: Vec<u8>,
+    sent: usize,
+    answered: usize,
+    deadline: Instant,
+}
+
+impl Files {
+    /// No worker yet.
+    pub fn new(start: WorkerStart) -> Self {
+        Self { start, worker: None, waiting: VecDeque::new(), current: None, events: Vec::new() }
+    }
+
+    /// Queues a request, the links of which may lead to the places `real`.
+    ///
+    /// # Errors
+    /// It is too large.
+    pub fn submit(
+        &mut self,
+        job: WorkerJob,
+        request: &Request,
+        real: &[ZonePath],
+    ) -> Result<(), frame::FrameError> {
+        let mut bytes = job.number().to_le_bytes().to_vec();
+        bytes.extend(self.start.session.as_bytes());
+        bytes.extend(frame::encode_whole(&(real, request))?);
+        self.waiting.push_back((job, bytes));
+        self.advance();
+        Ok(())
+    }
+
+    /// Whether enough waits for the worker.
+    pub fn is_full(&self) -> bool {
+        self.waiting.iter().map(|(_, request)| request.len()).sum::<usize>() > WAITING_FULL
+    }
+
+    /// What has come since this was asked last.
+    pub fn take_events(&mut self) -> Vec<WorkerEvent> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// Adds the worker's socket, for its answers unless the client takes no more, and where it has not taken all.
+    pub fn wait_for<'s>(&'s self, waited: &mut Waited<'s>, client_full: bool) {
+        let Some(worker) = &self.worker else { return };
+        let unsent = self.current.as_ref().is_some_and(|current| current.sent < current.request.len());
+        let mut flags = PollFlags::empty();
+        flags.set(PollFlags::POLLIN, !client_full);
+        flags.set(PollFlags::POLLOUT, unsent);
+        waited.add(Token::Worker, worker.socket.as_fd(), flags);
+    }
+
+    /// When the current job has taken too long.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.current.as_ref().map(|current| current.deadline)
+    }
+
+    /// Gives up on `job`. A worker at work on it is ended; the next one gets a new one.
+    pub fn cancel(&mut self, job: WorkerJob) {
+        self.waiting.retain(|(waiting, _)| *waiting != job);
+        if self.current.take_if(|current| current.job == job).is_some() {
+            self.worker = None;
+            self.advance();
+        }
+    }
+
+    /// Gives up on the current job if its time is over.
+    pub fn tick(&mut self, now: Instant) {
+        if let Some(late) =
+            self.current.as_ref().filter(|current| current.deadline <= now).map(|late| late.job)
+        {
+            let outcome = failed(ErrorKind::Timeout, "the file tool took too long and was ended");
+            self.events.push(WorkerEvent::Ended(late, outcome, Usage::default()));
+            self.cancel(late);
+        }
+    }
+
+    /// Waits until the worker is done with the job it has, at most for `timeout`: a write that is under way ends whole.
+    pub fn finish_current(&mut self, timeout: Duration) {
+        let (until, mut buffer) = (Instant::now() + timeout, Vec::new());
+        self.waiting.clear();
+        while let (Some(_), Some(worker)) = (&self.current, &self.worker) {
+            let mut ready = [PollFd::new(worker.socket.as_fd(), PollFlags::POLLIN)];
+            let left = PollTimeout::try_from(until.saturating_duration_since(Instant::now()));
+            match poll(&mut ready, left.unwrap_or(PollTimeout::ZERO)) {
+                Ok(0) | Err(_) => return,
+                Ok(_) => self.receive(&mut buffer),
+            }
+        }
+    }
+
+    /// Gives the worker what it takes now. It is started if something waits and there is none.
+    fn advance(&mut self) {
+        if self.current.is_none() {
+            let Some((job, request)) = self.waiting.pop_front() else { return };
+            let deadline = Instant::now() + TIMEOUT;
+            self.current = Some(Current { job, request, sent: 0, answered: 0, deadline });
+        }
+        if self.worker.is_none() {
+            // Of those that have ended by now.
+            while let Ok(Some(_)) = process::wait_any(false) {}
+            match self.start.start() {
+                Ok(worker) => self.worker = Some(worker),
+                Err(error) => return self.lose(&format!("the file worker cannot be started: {error}")),
+            }
+        }
+        let (Some(worker), Some(current)) = (&mut self.worker, &mut self.current) else { return };
+        let fds: Vec<BorrowedFd> = self.start.fds.iter().map(AsFd::as_fd).collect();
+        let socket = worker.socket.as_fd();
+        if send(socket, &self.start.spec, &mut worker.spec_sent, &fds) {
+            send(socket, &current.request, &mut current.sent, &[]);
+        }
+    }
+
+    /// Sends what the worker takes, and receives one message. An answer is not parsed: it is bounded, and joined to its job. Where
+    /// links lead is a path like those of clients.
+    pub fn receive(&mut self, buffer: &mut Vec<u8>) {
+        self.advance();
+        let Some(worker) = &mut self.worker else { return };
+        buffer.resize(MESSAGE_MAX, 0);
+        let (length, fds) = match message::receive(worker.socket.as_fd(), buffer) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            received => received.unwrap_or_default(),
+        };
+        if let ([STARTED], Ok([pidfd]), true) =
+            (&buffer[..length], <[OwnedFd; 1]>::try_from(fds), worker.forks)
+        {
+            (worker.pidfd, worker.forks) = (pidfd, false);
+            return;
+        }
+        const MESSAGE: &str = "the file worker ended in the middle of the call; the next call gets a new one";
+        let Some(current) = &mut self.current else { return self.lose(MESSAGE) };
+        if let ([ELSEWHERE, real @ ..], 0) = (&buffer[..length], current.answered) {
+            let Ok(real) = frame::decode::<ZonePath>(real) else { return self.lose(MESSAGE) };
+            self.events.push(WorkerEvent::Elsewhere(current.job, real));
+            self.current = None;
+            return self.advance();
+        }
+        let (part, usage) = match &buffer[..length] {
+            [MORE, part @ ..] => (part, None),
+            [LAST, rest @ ..] if rest.len() >= USAGE_LEN => (&rest[USAGE_LEN..], Some(usage(rest))),
+            _ => return self.lose(MESSAGE),
+        };
+        current.answered += part.len();
+        if current.answered > limit::ANSWER {
+            return self.lose(MESSAGE);
+        }
+        self.events.push(WorkerEvent::Part(current.job, part.to_vec()));
+        if let Some(usage) = usage {
+            let usage = Usage { stdout_bytes: current.answered as u64, ..usage };
+            self.events.push(WorkerEvent::Ended(current.job, Outcome::Answered, usage));
+            self.current = None;
+            self.advance();
+        }
+    }
+
+    /// Ends the worker, and gives up on the job it has.
+    fn lose(&mut self, reason: &str) {
+        self.worker = None;
+        if let Some(Current { job, .. }) = self.current.take() {
+            let outcome = Outcome::Broken(Broken { message: reason.to_owned() });
+            self.events.push(WorkerEvent::Ended(job, outcome, Usage::default()));
+        }
+        self.advance();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It is gone already if this fails.
+        let _ = process::pidfd_signal(self.pidfd.as_fd(), libc::SIGKILL);
+    }
+}
+
+/// Sends the chunks of `bytes` that the worker takes now; true if it has all of them. One that is gone is met when its socket is
+/// read.
+fn send(socket: BorrowedFd, bytes: &[u8], sent: &mut usize, fds: &[BorrowedFd]) -> bool {
+    while *sent < bytes.len() {
+        let rest = &bytes[*sent..];
+        let chunk = &rest[..rest.len().min(CHUNK)];
+        let mut part = vec![if chunk.len() == rest.len() { LAST } else { MORE }];
+        part.extend_from_slice(chunk);
+        let fds = if *sent == 0 { fds } else { &[] };
+        if message::send(socket, &part, fds).is_err() {
+            return false;
+        }
+        *sent += chunk.len();
+    }
+    true
+}
+
+/// The fixed figures at the start of a last message, which is long enough.
+fn usage(bytes: &[u8]) -> Usage {
+    let number = |i: usize| bytes[8 * i..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    Usage { user_us: number(0), system_us: number(1), peak_kib: number(2), ..Usage::default() }
+}

@@ -1,0 +1,156 @@
+//! A command's standard input: what has come for it, within its window, and what its program has taken.
+
+use broker_protocol::limit;
+use nix::errno::Errno;
+use nix::unistd::write;
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+#[derive(Debug)]
+pub struct Input {
+    pending: VecDeque<u8>,
+    /// Whether no more will come.
+    ended: bool,
+    /// Bytes the client may still send before it is given more credit.
+    window: u32,
+    target: Target,
+    written: u64,
+}
+
+#[derive(Debug)]
+enum Target {
+    NotStarted,
+    Pipe(OwnedFd),
+    Terminal(OwnedFd),
+    Closed,
+}
+
+impl Default for Input {
+    fn default() -> Self {
+        let (pending, window) = (VecDeque::new(), limit::INPUT_WINDOW);
+        Self { pending, ended: false, window, target: Target::NotStarted, written: 0 }
+    }
+}
+
+impl Input {
+    /// Takes bytes; false if the client has sent more than its window.
+    #[must_use]
+    pub fn take(&mut self, bytes: &[u8]) -> bool {
+        let left = u32::try_from(bytes.len()).ok().and_then(|length| self.window.checked_sub(length));
+        let Some(left) = left else { return false };
+        self.window = left;
+        if !self.ended {
+            self.pending.extend(bytes);
+        }
+        true
+    }
+
+    /// No more will come.
+    pub fn end(&mut self) {
+        self.ended = true;
+    }
+
+    /// The program has started, and reads from the other end of `stdin`, if from any.
+    pub fn start(&mut self, stdin: Option<OwnedFd>, is_terminal: bool) {
+        self.target = match stdin {
+            Some(terminal) if is_terminal => Target::Terminal(terminal),
+            Some(pipe) => Target::Pipe(pipe),
+            None => Target::Closed,
+        };
+    }
+
+    /// The program reads no more.
+    pub fn close(&mut self) {
+        self.target = Target::Closed;
+    }
+
+    /// What to write to, if there is something for it.
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        let wanted = !self.pending.is_empty() || self.ended;
+        self.target.fd().filter(|_| wanted).map(AsFd::as_fd)
+    }
+
+    /// Writes what the program takes now; returns how many bytes the client may send in their place.
+    pub fn feed(&mut self) -> u32 {
+        if matches!(self.target, Target::NotStarted) {
+            return 0;
+        }
+        let mut taken = 0;
+        while let (Some(stdin), (chunk @ [_, ..], _)) = (self.target.fd(), self.pending.as_slices()) {
+            match write(stdin, &chunk[..chunk.len().min(limit::CHUNK)]) {
+                Ok(length) => {
+                    self.pending.drain(..length);
+                    taken += length as u32;
+                }
+                Err(Errno::EAGAIN) => break,
+                Err(Errno::EINTR) => {}
+                // Nobody reads any more, as when `head` has seen enough.
+                Err(_) => self.close(),
+            }
+        }
+        self.written += u64::from(taken);
+        if self.target.fd().is_none() {
+            taken += self.pending.drain(..).len() as u32;
+        } else if self.pending.is_empty() && self.ended {
+            self.write_end();
+        }
+        self.window += taken;
+        taken
+    }
+
+    /// Ends it for the program: a pipe is closed, a terminal gets its end-of-file character, Control-D.
+    fn write_end(&mut self) {
+        const END_OF_FILE: &[u8] = &[4];
+        if let Target::Terminal(terminal) = &self.target {
+            // If the terminal takes nothing now, its program has other things to read first, or has ended.
+            let _ = write(terminal, END_OF_FILE);
+        }
+        self.close();
+    }
+
+    /// Bytes that the program was given.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+}
+
+impl Target {
+    fn fd(&self) -> Option<&OwnedFd> {
+        match self {
+            Target::Pipe(fd) | Target::Terminal(fd) => Some(fd),
+            Target::NotStarted | Target::Closed => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::fcntl::OFlag;
+    use nix::unistd::{pipe2, read};
+
+    #[test]
+    fn what_comes_early_waits_and_a_window_is_not_exceeded() {
+        let mut input = Input::default();
+        assert!(input.take(b"early") && input.feed() == 0 && input.fd().is_none());
+        assert!(!input.take(&vec![0; limit::INPUT_WINDOW as usize]));
+        let (near, far) = pipe2(OFlag::O_CLOEXEC).unwrap();
+        input.start(Some(far), false);
+        assert!(input.fd().is_some());
+        input.end();
+        assert_eq!((input.feed(), input.written()), (5, 5));
+        let mut got = [0; 8];
+        assert_eq!(read(&near, &mut got), Ok(5));
+        assert_eq!(read(&near, &mut got), Ok(0), "the pipe is closed");
+        assert!(input.take(b"late") && input.fd().is_none());
+    }
+
+    #[test]
+    fn what_nobody_reads_is_dropped_and_its_window_given_back() {
+        let mut input = Input::default();
+        input.start(None, false);
+        assert!(input.take(b"none"));
+        assert_eq!((input.feed(), input.written()), (4, 0));
+        assert!(input.take(&vec![0; limit::INPUT_WINDOW as usize]));
+    }
+}

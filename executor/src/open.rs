@@ -1,0 +1,492 @@
+//! Opens a session: policy, roots, sandbox spec, warden, audit. Everything that does not depend on a call happens here.
+
+use crate::account::Capacity;
+use crate::approvals::Approvals;
+use crate::approvers::{Approvers, ApproversError};
+use crate::background::BackgroundProcesses;
+use crate::caches;
+use crate::central_owner::{self, OwnerError};
+use crate::files::{Files, WorkerStart};
+use crate::kept_texts::KeptTexts;
+use crate::machine;
+use crate::missing_program::Profiles;
+use crate::pool::Pool;
+use crate::roots::{self, RootError};
+use crate::session::Session;
+use crate::user::User;
+use broker_protocol::{
+    Channel, ErrorKind, Failed, Layer, LayerSet, Open, Opened, Tier, TooLarge, Zone, ZonePath,
+};
+use executor_audit::audit::AuditError;
+use executor_audit::record::{Record, SessionFacts};
+use executor_cell::{Warden, WardenMessage, WorkerImage, committed, settings};
+use executor_layers::ablation::Ablation;
+use executor_layers::cgroup::{self, Cgroup};
+use executor_layers::discovery;
+use executor_layers::error::Privilege;
+use executor_layers::linked_repository::{self, Link, LinkedRepository};
+use executor_layers::pins::PINS_MAX;
+use executor_layers::protected::{self, AlsoClosed, ProtectError, WhyClosed};
+use executor_layers::protected_objects::ProtectedObjects;
+use executor_layers::spec::{SandboxSpec, Scratch};
+use executor_layers::worker::{NameSpec, ObjectSpec, RootSpec, WorkerSpec};
+use executor_layers::{
+    environment, git_ignore, git_settings, probe, relay, stale_temporaries, undo_directory,
+};
+use executor_supervisor::{CreatedRecord, ProjectRepository};
+use executor_sys::confine;
+use policies::{Access, EffectivePolicy, Policies, PolicyError, choice, network, source};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::CString;
+use std::fs::DirBuilder;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use thiserror::Error;
+
+/// Why a session does not open.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// A policy is not valid, or has no such profile.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// The request is over a limit.
+    #[error(transparent)]
+    Limit(#[from] TooLarge),
+    #[error(transparent)]
+    Roots(#[from] RootError),
+    /// The central root is another project's.
+    #[error(transparent)]
+    Owner(#[from] OwnerError),
+    /// A directory of the session's scope cannot be used.
+    #[error(
+        "commands cannot be restricted to {directory}, as the scope says: {source}; it must be a directory that exists, without links"
+    )]
+    Directory { directory: ZonePath, source: io::Error },
+    /// Protected names cannot be pinned.
+    #[error(transparent)]
+    Protect(#[from] ProtectError),
+    /// The host's files do not allow the session.
+    #[error("the sandbox cannot be planned: {0}")]
+    Plan(io::Error),
+    #[error("the layer {} cannot be put up: {step}: {source}", .layer.name())]
+    Layer { layer: Layer, step: String, source: io::Error, refused: Option<Privilege> },
+    /// No process of ours can answer a program's calls in its place: protected names could not be held, nor anything in
+    /// the flat tier.
+    #[error("commands cannot be supervised on this machine ({source}): {}", what_to_do(.source))]
+    Unsupervised { source: io::Error },
+    /// A layer that the policy requires is not to be had here.
+    #[error("the policy requires the layer {}, which this machine does not have; see `lazaret doctor`", .0.name())]
+    Required(Layer),
+    #[error(transparent)]
+    Audit(#[from] AuditError),
+    /// The warden cannot be made, or ended.
+    #[error("the session's warden cannot be made: {0}")]
+    Warden(io::Error),
+    /// The program of the file worker is not there.
+    #[error("file tools have no program: {0}")]
+    Worker(io::Error),
+    #[error(transparent)]
+    Approvers(#[from] ApproversError),
+    #[error("{}", .0.message)]
+    Failed(Failed),
+}
+
+impl OpenError {
+    /// For the client.
+    pub fn failed(&self) -> Failed {
+        let kind = match self {
+            OpenError::Policy(error) => error.kind(),
+            OpenError::Limit(_)
+            | OpenError::Directory { .. }
+            | OpenError::Owner(_)
+            | OpenError::Roots(RootError::Root { .. }) => ErrorKind::InvalidInput,
+            OpenError::Roots(RootError::Shown { .. }) | OpenError::Required(_) | OpenError::Protect(_) => {
+                ErrorKind::DeniedPolicy
+            }
+            OpenError::Plan(_)
+            | OpenError::Layer { .. }
+            | OpenError::Unsupervised { .. }
+            | OpenError::Audit(_)
+            | OpenError::Warden(_)
+            | OpenError::Worker(_)
+            | OpenError::Approvers(_) => ErrorKind::Internal,
+            OpenError::Failed(failed) => failed.kind,
+        };
+        Failed { kind, message: self.to_string() }
+    }
+}
+
+/// A sandbox whose warden is ready.
+struct Sandbox {
+    spec: SandboxSpec,
+    warden: Warden,
+    /// For the file worker: the session's namespaces, and the undo directory.
+    fds: Vec<OwnedFd>,
+    /// For the client: the relay's sockets, if cells have a network.
+    relay: Vec<OwnedFd>,
+    also_closed: Vec<AlsoClosed>,
+    created: Option<CreatedRecord>,
+}
+
+/// Reads the policy files of this machine and user.
+pub fn read_policies(user: &User) -> Result<Policies, OpenError> {
+    let sources = source::read(&user.home, &|name| user.variable(name)).map_err(PolicyError::from)?;
+    Ok(Policies::load(sources)?)
+}
+
+/// Opens a session whose client is at the other end of `client`, which gets the descriptors too.
+pub fn open(
+    request: &Open,
+    policies: Policies,
+    user: &User,
+    client: BorrowedFd,
+) -> Result<(Opened, Vec<OwnedFd>, Session), OpenError> {
+    request.check()?;
+    user.worker.file().map_err(OpenError::Worker)?;
+    let chosen = policies.choose(&request.profile, choice::has_file(Path::new(&request.project)));
+    let policy =
+        policies.resolve(&chosen.profile, &user.host())?.narrow(request.scope.as_ref(), request.trust)?;
+    let policy = policy.with_network(request.network.as_ref())?;
+    roots::hide_state(&policy, user)?;
+    let zones = roots::resolve(request, &policy, user)?;
+    let abi = user.ablation.landlock_abi(confine::landlock_abi());
+    let (sandbox, refusal) = match build(&policy, Tier::Namespaced, abi, &zones, user) {
+        // The machine does not let this user have all of what namespaces take: then nothing of them is used.
+        Err(OpenError::Layer { step, source, refused: Some(_), .. }) => {
+            (build(&policy, Tier::Flat, abi, &zones, user)?, Some(format!("{step}: {source}")))
+        }
+        built => (built?, None),
+    };
+    let cgroup = join_cgroup(&sandbox, user)?;
+    let Sandbox { spec, warden, fds, relay, also_closed, created } = sandbox;
+    let layers = if cgroup.is_some() { spec.layers.with(Layer::Cgroup) } else { spec.layers };
+    require(&policy, spec.tier, layers, &user.ablation)?;
+    // After the warden, which must not inherit it.
+    let mut audit = user.open_audit()?;
+    let facts = SessionFacts { policy: spec.policy.digest, tier: spec.tier, layers };
+    let opened = Opened {
+        session: audit.begin_session(facts)?,
+        project: spec.project.display().to_string(),
+        central: spec.central.display().to_string(),
+        profile: spec.policy.profile.clone(),
+        policy: spec.policy.digest,
+        tier: spec.tier,
+        also_closed: protected::describe(&also_closed),
+        layers: probe::report(layers, spec.tier, abi, refusal.as_deref(), &user.ablation),
+        network: spec.policy.has_network().then(|| network::lists(&spec.policy.network)),
+    };
+    let roots = [&opened.project, &opened.central].map(|root| audit.redacted(root));
+    audit.append(&Record::opened(&opened, [&roots[0], &roots[1]], layers))?;
+    let approvers = match spec.policy.approval.channel {
+        Channel::Relay => None,
+        Channel::Separate => Some(Approvers::listen(&spec, opened.clone(), client, user)?),
+    };
+    let broken = |error: io::Error| OpenError::Failed(Failed::internal(error.to_string()));
+    let worker = worker_start(&spec, fds, cgroup, &opened.session, user).map_err(broken)?;
+    let capacity = Capacity::new([spec.project.clone(), spec.central.clone()]);
+    let session = Session {
+        layers,
+        approvals: Approvals::new(&spec.policy.approval, approvers).map_err(broken)?,
+        pool: Pool::new(warden, spec.policy.limits.clone(), capacity, request.spare)
+            .map_err(OpenError::Failed)?,
+        files: Files::new(worker),
+        capture: request.capture.map_or(u64::MAX, Into::into).min(spec.policy.limits.capture),
+        spec,
+        profiles: Profiles { policies, user: user.clone() },
+        audit,
+        background: BackgroundProcesses::default(),
+        created,
+        kept: KeptTexts::default(),
+        calls: BTreeMap::new(),
+        outbox: Vec::new(),
+        buffer: Vec::new(),
+    };
+    Ok((opened, relay, session))
+}
+
+/// The group that bounds the session as a whole, where there is one, with the warden in it.
+fn join_cgroup(sandbox: &Sandbox, user: &User) -> Result<Option<Rc<Cgroup>>, OpenError> {
+    if user.ablation.is_off(Layer::Cgroup) {
+        return Ok(None);
+    }
+    let Ok(cgroup) = cgroup::make(&sandbox.spec.policy.limits) else { return Ok(None) };
+    cgroup.add(sandbox.warden.child.pid).map_err(OpenError::Warden)?;
+    Ok(Some(Rc::new(cgroup)))
+}
+
+fn worker_start(
+    spec: &SandboxSpec,
+    fds: Vec<OwnedFd>,
+    cgroup: Option<Rc<Cgroup>>,
+    session: &str,
+    user: &User,
+) -> io::Result<WorkerStart> {
+    let root = |zone| {
+        let (path, access) = spec.zone(zone);
+        RootSpec { path: path.display().to_string(), writable: access == Access::Write }
+    };
+    let names = if spec.has(Layer::ProtectedNames) { NameSpec::of(&spec.policy) } else { Vec::new() };
+    let worker = WorkerSpec {
+        tier: spec.tier,
+        layers: spec.layers,
+        landlock_abi: spec.landlock_abi,
+        project: root(Zone::Project),
+        central: root(Zone::Central),
+        granted: spec.readable().map(Path::to_owned).collect(),
+        names,
+        objects: ObjectSpec::of(&spec.objects),
+        scope: spec.policy.scope.clone(),
+        undo: spec.policy.limits.undo,
+        question: None,
+    };
+    WorkerStart::new(user.worker.clone(), &worker, fds, cgroup, session.to_owned()).map_err(io::Error::other)
+}
+
+/// Asks for the layers that the policy requires, and for those it expects as far as `tier` can have them. It can always have
+/// these two, and without them there is no cell, whatever a policy says.
+fn require(
+    policy: &EffectivePolicy,
+    tier: Tier,
+    layers: LayerSet,
+    ablation: &Ablation,
+) -> Result<(), OpenError> {
+    let floor = [Layer::LandlockFiles, Layer::Seccomp];
+    let expected = policy.expected.iter().filter(|layer| probe::can_have(tier, **layer));
+    let missing = |layer: &&Layer| !layers.has(**layer) && !ablation.is_off(**layer);
+    match floor.iter().chain(&policy.required).chain(expected).find(missing) {
+        Some(layer) => Err(OpenError::Required(*layer)),
+        None => Ok(()),
+    }
+}
+
+fn build(
+    policy: &EffectivePolicy,
+    tier: Tier,
+    abi: u32,
+    zones: &(PathBuf, PathBuf),
+    user: &User,
+) -> Result<Sandbox, OpenError> {
+    // Before anything is made; the cgroup is required later, when it has been tried.
+    let layers = machine::layers(tier, abi, &user.ablation);
+    require(policy, tier, layers.with(Layer::Cgroup), &user.ablation)?;
+    let scratch = scratch(layers, zones, user).map_err(OpenError::Plan)?;
+    let environment = build_environment(policy, user, &scratch, zones);
+    let (policy, ablation) = (policy.clone(), user.ablation.clone());
+    let (linked, refused) = linked_repository(&policy, zones, user);
+    let spec = SandboxSpec::new(policy, (tier, layers), ablation, abi, zones.clone(), scratch, environment);
+    let mut spec = spec.map_err(OpenError::Plan)?;
+    if let Some(linked) = linked {
+        spec.link(linked);
+    }
+    if spec.policy.central == Access::Write {
+        undo_directory::make(&spec.central);
+    }
+    central_owner::claim(&spec.central, &spec.project)?;
+    let (mut also_closed, created) = discover(&mut spec, user)?;
+    also_closed.extend(refused);
+    ignore_hidden(&mut spec).map_err(OpenError::Plan)?;
+    spec.command_directories = command_directories(&spec)?;
+    match start(&spec) {
+        Ok(Started { warden, fds, relay }) => Ok(Sandbox { spec, warden, fds, relay, also_closed, created }),
+        Err(error) => {
+            spec.scratch.remove();
+            Err(error)
+        }
+    }
+}
+
+/// The project's repository, where it lies elsewhere and is to be opened, or why it stays closed. Who restricts commands to
+/// directories shows them no repository: all of the project's files are in its objects.
+fn linked_repository(
+    policy: &EffectivePolicy,
+    (project, central): &(PathBuf, PathBuf),
+    user: &User,
+) -> (Option<LinkedRepository>, Option<AlsoClosed>) {
+    // Without names that are closed, its settings would be open.
+    if user.ablation.is_off(Layer::ProtectedNames) || policy.paths.directories("bash").is_some() {
+        return (None, None);
+    }
+    let closed = |path: &Path| roots::closed_to_repositories(path, policy, user);
+    match linked_repository::find(project, [project, central], &policy.git_directories, closed) {
+        Link::Inside => (None, None),
+        Link::Verified(linked) => (Some(linked), None),
+        Link::Refused(path, why) => (None, Some(AlsoClosed { path, why: WhyClosed::NotLinked(why) })),
+    }
+}
+
+/// The directories to which the scope restricts commands. One that is missing, or is reached by a link, cannot be used.
+fn command_directories(spec: &SandboxSpec) -> Result<Option<Vec<ZonePath>>, OpenError> {
+    let Some(directories) = spec.policy.paths.directories("bash") else { return Ok(None) };
+    for directory in &directories {
+        let refuse = |source| OpenError::Directory { directory: directory.clone(), source };
+        spec.open_directory(directory).map_err(refuse)?;
+    }
+    Ok(Some(directories))
+}
+
+/// A warden that is ready, and what it has sent up.
+struct Started {
+    warden: Warden,
+    fds: Vec<OwnedFd>,
+    relay: Vec<OwnedFd>,
+}
+
+fn start(spec: &SandboxSpec) -> Result<Started, OpenError> {
+    let mut warden = Warden::start(spec).map_err(|source| start_error(spec.tier, source))?;
+    let mut relay = Vec::new();
+    let mut message = warden.next_message().map_err(OpenError::Warden)?;
+    if let WardenMessage::Relay(fds) = message {
+        relay = fds;
+        message = warden.next_message().map_err(OpenError::Warden)?;
+    }
+    match message {
+        WardenMessage::Ready(fds) => Ok(Started { warden, fds, relay }),
+        WardenMessage::Unsupervised(errno) => {
+            Err(OpenError::Unsupervised { source: io::Error::from_raw_os_error(errno) })
+        }
+        WardenMessage::Failed { layer, errno, refused, step } => {
+            Err(OpenError::Layer { layer, step, source: io::Error::from_raw_os_error(errno), refused })
+        }
+        WardenMessage::Relay(_)
+        | WardenMessage::Cell(..)
+        | WardenMessage::Terminal(..)
+        | WardenMessage::Lost(_) => Err(OpenError::Warden(io::ErrorKind::InvalidData.into())),
+    }
+}
+
+/// What stands in a supervisor's way, and what helps.
+fn what_to_do(refusal: &io::Error) -> &'static str {
+    match refusal.raw_os_error() {
+        Some(libc::EBUSY) => {
+            "another supervisor (a seccomp listener) is above this process, and the kernel allows one; start lazaret outside it"
+        }
+        Some(libc::EPERM | libc::EACCES) => {
+            "no process may look into another; set `kernel.yama.ptrace_scope` to 0 or 1, or let a container's seccomp \
+             profile allow process_vm_readv and pidfd_getfd"
+        }
+        Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP) => {
+            "the kernel has no seccomp listeners that hand over descriptors; use Linux 5.14 or later, and a container whose \
+             seccomp profile allows `seccomp`"
+        }
+        _ => "see `lazaret doctor`",
+    }
+}
+
+fn start_error(tier: Tier, source: io::Error) -> OpenError {
+    match tier {
+        Tier::Namespaced => {
+            let refused = Some(Privilege::Namespaces).filter(|privilege| privilege.is_refused_by(&source));
+            OpenError::Layer { layer: Layer::UserNamespace, step: "clone".into(), source, refused }
+        }
+        Tier::Flat => OpenError::Warden(source),
+    }
+}
+
+/// Looks through both zones for what is protected, and removes what writes that were cut short have left. Returns what is
+/// closed although its name does not say so, and the record of what cells make.
+fn discover(
+    spec: &mut SandboxSpec,
+    user: &User,
+) -> Result<(Vec<AlsoClosed>, Option<CreatedRecord>), OpenError> {
+    // Without mounts the supervisor holds every name, however many there are.
+    let mounts_max = if spec.has(Layer::MountNamespace) { PINS_MAX } else { usize::MAX };
+    let zones = [spec.project.as_path(), spec.central.as_path()];
+    let file = user.worker.file().map_err(OpenError::Worker)?;
+    let layers = machine::layers(Tier::Flat, spec.landlock_abi, &user.ablation);
+    let image = WorkerImage { file, layers, landlock_abi: spec.landlock_abi };
+    let ask = |texts| settings(&spec.project, texts, image);
+    let named = |objects: &ProtectedObjects| match spec.has(Layer::ProtectedNames) {
+        true => git_settings::named(&user.git(), &spec.project, objects, &ask),
+        false => Ok(BTreeSet::new()),
+    };
+    let around = roots::around(&spec.project, user);
+    let (linked, matcher) = (spec.linked.as_ref(), &spec.policy.matcher);
+    let mut found = discovery::discover_with(zones, linked, around.as_deref(), matcher, mounts_max, named)?;
+    for (zone, path) in &found.temporaries {
+        stale_temporaries::remove(zone, std::slice::from_ref(path));
+    }
+    if !spec.has(Layer::ProtectedNames) {
+        return Ok((Vec::new(), None));
+    }
+    let committed = |repository: &ProjectRepository, files: &[PathBuf]| committed(repository, files, image);
+    let (memory, record) =
+        executor_supervisor::open_created_files(spec, &mut found, committed).map_err(OpenError::Plan)?;
+    spec.created = Some(memory);
+    (spec.pins, spec.objects) = (found.pins, found.objects);
+    spec.also_closed.clone_from(&found.also_closed);
+    Ok((found.also_closed, Some(record)))
+}
+
+/// Git in cells passes over what is hidden. Where cells have a home on the host it is written here, else with their mounts.
+fn ignore_hidden(spec: &mut SandboxSpec) -> io::Result<()> {
+    if spec.has(Layer::ProtectedNames) {
+        spec.ignore_hidden();
+    }
+    match (&spec.git_ignore, &spec.scratch.host) {
+        (Some(content), Some(_)) => git_ignore::write(&spec.scratch.home, content),
+        (Some(_) | None, _) => Ok(()),
+    }
+}
+
+fn build_environment(
+    policy: &EffectivePolicy,
+    user: &User,
+    scratch: &Scratch,
+    zones: &(PathBuf, PathBuf),
+) -> Vec<CString> {
+    let seen: Vec<&Path> = policy
+        .grants
+        .iter()
+        .map(|grant| grant.path.as_path())
+        .chain([zones.0.as_path(), zones.1.as_path()])
+        .collect();
+    let visible = |directory: &Path| seen.iter().any(|path| directory.starts_with(path));
+    let (rules, ours) = (&policy.environment, &user.variables);
+    let mut own = relay::variables(rules, policy.has_network(), ours, visible);
+    own.extend(caches::variables(policy, ours, &zones.1));
+    let built = environment::build(rules, ours, own, &scratch.home, &scratch.tmp, visible);
+    user.ablation.environment(built, &user.variables)
+}
+
+/// Where private files lie: in mounts of the session's own, or in a directory of the host that only the user can enter.
+fn scratch(layers: LayerSet, zones: &(PathBuf, PathBuf), user: &User) -> io::Result<Scratch> {
+    if layers.has(Layer::MountNamespace) {
+        return Ok(Scratch { home: user.home.clone(), tmp: "/tmp".into(), host: None });
+    }
+    let host = host_directory(zones, user)?;
+    let made = Scratch { home: host.join("home"), tmp: host.join("tmp"), host: Some(host) };
+    let mut private = DirBuilder::new();
+    private.mode(0o700);
+    private.create(&made.home)?;
+    private.create(&made.tmp)?;
+    made.shared().map_or(Ok(()), |shared| private.create(shared))?;
+    Ok(made)
+}
+
+/// A new directory in the first of the usual places that takes one. None lies in a root, where a cell could change it.
+fn host_directory(zones: &(PathBuf, PathBuf), user: &User) -> io::Result<PathBuf> {
+    let named = ["XDG_RUNTIME_DIR", "TMPDIR"].into_iter().filter_map(|name| user.variable(name));
+    let places =
+        named.map(PathBuf::from).filter(|path| path.is_absolute()).chain(["/tmp".into(), "/var/tmp".into()]);
+    let in_root = |path: &Path| {
+        let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        real.starts_with(&zones.0) || real.starts_with(&zones.1)
+    };
+    let (mut tried, mut last) = (Vec::new(), io::Error::from(io::ErrorKind::NotFound));
+    for place in places.filter(|place| !in_root(place)) {
+        match nix::unistd::mkdtemp(&place.join("lazaret-XXXXXX")) {
+            Ok(made) => return Ok(made),
+            Err(errno) => last = errno.into(),
+        }
+        tried.push(place.display().to_string());
+    }
+    let message = format!(
+        "no private directory can be made in {}: {last}; set TMPDIR or XDG_RUNTIME_DIR to a directory outside the roots that may be \
+         written",
+        tried.join(", ")
+    );
+    Err(io::Error::new(last.kind(), message))
+}

@@ -1,0 +1,42 @@
+//! What a broker waits for.
+
+use broker_protocol::CallId;
+use nix::poll::{PollFd, PollFlags};
+use std::os::fd::BorrowedFd;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Token {
+    Client,
+    Warden,
+    Worker,
+    /// A cell's report.
+    Report(CallId),
+    /// A command's standard output or error.
+    Output(CallId),
+    /// A command's standard input.
+    Input(CallId),
+    /// The socket that approvers connect to.
+    Approvers,
+    /// An approver's socket.
+    Approver(u64),
+    /// The output or the report of a background process.
+    Background(u64),
+}
+
+/// Descriptors to wait for, each with what it means.
+#[derive(Default)]
+pub struct Waited<'s> {
+    pub tokens: Vec<Token>,
+    pub fds: Vec<PollFd<'s>>,
+}
+
+impl<'s> Waited<'s> {
+    pub fn add(&mut self, token: Token, fd: BorrowedFd<'s>, flags: PollFlags) {
+        self.tokens.push(token);
+        self.fds.push(PollFd::new(fd, flags));
+    }
+
+    pub fn add_input(&mut self, token: Token, fd: BorrowedFd<'s>) {
+        self.add(token, fd, PollFlags::POLLIN);
+    }
+}

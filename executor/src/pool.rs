@@ -1,0 +1,280 @@
+//! The cells of a session: which call gets one when, and what is made ahead so that no call waits for it.
+
+use crate::account::Capacity;
+use crate::fault::lost;
+use crate::plan::CommandPlan;
+use crate::ready_cells::ReadyCells;
+use crate::relay::{Command, unconfined};
+use crate::streams::{self, Pipes, ProgramStreams, Streams};
+use broker_protocol::{Broken, CallId, Failed, Stdin};
+use executor_cell::report::{End, Message, Report};
+use executor_cell::{CellHandle, Warden, WardenMessage, WardenRequest};
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
+use policies::Limits;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+#[derive(Debug)]
+pub struct Pool {
+    warden: Warden,
+    limits: Limits,
+    capacity: Capacity,
+    cells: ReadyCells,
+    /// Calls without a cell, in order.
+    waiting: VecDeque<Waiting>,
+    /// What has come of those that had one since it was last taken.
+    started: Vec<(CallId, Result<Started, Broken>)>,
+    /// Commands at work that a client waits for.
+    running: usize,
+    /// Whether it is time to have the spare cells and the pipes: after a call, and at first.
+    refill: bool,
+    null: OwnedFd,
+    /// For the next command.
+    pipes: Option<Pipes>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    call: CallId,
+    came: Instant,
+    plan: Box<CommandPlan>,
+    /// The master and the slave, once they have come.
+    terminal: Option<(OwnedFd, OwnedFd)>,
+}
+
+impl Waiting {
+    fn is_complete(&self) -> bool {
+        self.terminal.is_some() || !self.wants_terminal()
+    }
+
+    fn wants_terminal(&self) -> bool {
+        matches!(self.plan.stdin, Stdin::Terminal(_))
+    }
+}
+
+/// A command that has its cell.
+#[derive(Debug)]
+pub struct Started {
+    pub command: Box<Command>,
+    pub stdin: Option<OwnedFd>,
+}
+
+impl Pool {
+    /// Keeps `spare` cells ready between calls.
+    pub fn new(warden: Warden, limits: Limits, capacity: Capacity, spare: u8) -> Result<Self, Failed> {
+        let null = open("/dev/null", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty());
+        let mut pool = Self {
+            warden,
+            limits,
+            capacity,
+            cells: ReadyCells::new(spare),
+            waiting: VecDeque::new(),
+            started: Vec::new(),
+            running: 0,
+            refill: true,
+            null: null.map_err(|errno| Failed::internal(format!("/dev/null: {errno}")))?,
+            pipes: None,
+        };
+        // A session is opened to be used: its first cell is made while the client still reads the answer.
+        pool.request_cell()?;
+        Ok(pool)
+    }
+
+    /// Gives a command to a cell, now or when there is one.
+    pub fn submit(&mut self, call: CallId, came: Instant, plan: Box<CommandPlan>) -> Result<(), Failed> {
+        self.waiting.push_back(Waiting { call, came, plan, terminal: None });
+        self.request_terminals()?;
+        self.dispatch()
+    }
+
+    /// Requests as many terminals as calls wait for. One whose call was cancelled meanwhile is the next call's: a client that
+    /// calls and cancels makes no more requests than calls may be under way.
+    fn request_terminals(&mut self) -> Result<(), Failed> {
+        let wanted = self.waiting.iter().filter(|waiting| !waiting.is_complete()).count();
+        let missing = wanted.saturating_sub(self.warden.in_flight(WardenRequest::Terminal));
+        let missing = missing.min(self.warden.room(WardenRequest::Terminal));
+        (0..missing).try_for_each(|_| self.request(WardenRequest::Terminal))
+    }
+
+    /// Takes back a call that has no cell yet; false if it is not here.
+    pub fn cancel(&mut self, call: CallId) -> bool {
+        let before = self.waiting.len();
+        self.waiting.retain(|waiting| waiting.call != call);
+        self.waiting.len() < before
+    }
+
+    /// Background processes that wait for a cell.
+    pub fn waiting_in_background(&self) -> usize {
+        self.waiting.iter().filter(|waiting| waiting.plan.background).count()
+    }
+
+    /// The calls that have been given a cell since this was asked last.
+    pub fn take_started(&mut self) -> Vec<(CallId, Result<Started, Broken>)> {
+        std::mem::take(&mut self.started)
+    }
+
+    /// A command that a client waited for is over. Its cell, if it can be used again, is taken back.
+    pub fn command_ended(&mut self, cell: Option<CellHandle>) {
+        self.running = self.running.saturating_sub(1);
+        self.refill = true;
+        self.cells.command_ended();
+        if let Some(cell) = cell {
+            self.cells.take_back(cell, self.running > 0 || !self.waiting.is_empty());
+        }
+    }
+
+    /// Starts every command that has what it needs.
+    fn dispatch(&mut self) -> Result<(), Failed> {
+        while let Some(at) = self.waiting.iter().position(Waiting::is_complete) {
+            let Some(cell) = self.cells.take()? else { return Ok(()) };
+            let Some(waiting) = self.waiting.remove(at) else { return Ok(()) };
+            let (call, is_waited_for) = (waiting.call, waiting.plan.is_waited_for());
+            let started = self.start(waiting, cell);
+            match (&started, is_waited_for) {
+                (Ok(_), true) => self.running += 1,
+                (Ok(_), false) => self.refill = true,
+                (Err(_), _) => {}
+            }
+            self.started.push((call, started));
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, waiting: Waiting, cell: CellHandle) -> Result<Started, Broken> {
+        self.cells.command_begins(waiting.came);
+        let Waiting { plan, terminal, .. } = waiting;
+        let ordered = self.order(&plan, terminal, &cell);
+        let streams = ordered.map_err(|error| {
+            let message = match cell.receive() {
+                Ok(Message::Report(Report { end: End::Unconfined { layer, errno }, .. })) => {
+                    unconfined(layer.name(), errno)
+                }
+                Ok(_) | Err(_) => format!("the cell cannot be used: {error}"),
+            };
+            Broken { message }
+        })?;
+        let Streams { stdout, stderr, stdin } = streams;
+        let command = Command::new(cell, stdout, stderr, plan, &self.limits, &self.capacity);
+        Ok(Started { command: Box::new(command), stdin })
+    }
+
+    fn order(
+        &mut self,
+        plan: &CommandPlan,
+        terminal: Option<(OwnedFd, OwnedFd)>,
+        cell: &CellHandle,
+    ) -> io::Result<Streams> {
+        let (ours, program) = match (&plan.stdin, terminal) {
+            (Stdin::Terminal(size), Some((master, slave))) => streams::terminal(master, slave, size)?,
+            (stdin, _) => self.pipes.take().map_or_else(Pipes::new, Ok)?.streams(stdin)?,
+        };
+        let stdio = match &program {
+            ProgramStreams::Terminal(slave) => [slave.as_fd(); 3],
+            ProgramStreams::Pipes(stdin, stdout, stderr) => {
+                [stdin.as_ref().unwrap_or(&self.null).as_fd(), stdout.as_fd(), stderr.as_fd()]
+            }
+        };
+        cell.order(&plan.cell, stdio)?;
+        Ok(ours)
+    }
+
+    /// Starts what has waited for a cell that is free now, and makes ahead what the next call will need.
+    pub fn prepare(&mut self) -> Result<(), Failed> {
+        let refill = std::mem::take(&mut self.refill);
+        if refill && self.pipes.is_none() {
+            // Whoever needs them and has none tries again, and says why there are none.
+            self.pipes = Pipes::new().ok();
+        }
+        self.dispatch()?;
+        self.request_terminals()?;
+        let missing = self.cells.missing(self.waiting.len(), refill);
+        let missing = missing.min(self.warden.room(WardenRequest::Cell));
+        (0..missing).try_for_each(|_| self.request_cell())
+    }
+
+    fn request_cell(&mut self) -> Result<(), Failed> {
+        self.cells.requested();
+        self.request(WardenRequest::Cell)
+    }
+
+    fn request(&mut self, request: WardenRequest) -> Result<(), Failed> {
+        let lost = |error: io::Error| match error.kind() {
+            io::ErrorKind::WouldBlock => lost("the warden does not take its requests"),
+            _ => lost(&format!("the warden takes no requests: {error}")),
+        };
+        self.warden.request(request).map_err(lost)
+    }
+
+    /// The warden's socket.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.warden.socket.as_fd()
+    }
+
+    /// Takes what has come from the warden.
+    pub fn receive(&mut self) -> Result<(), Failed> {
+        match self.warden.receive() {
+            Ok(WardenMessage::Cell(socket, pidfd)) => self.cells.add(CellHandle { socket, pidfd }),
+            Ok(WardenMessage::Terminal(master, slave)) => {
+                let wants = |waiting: &&mut Waiting| !waiting.is_complete();
+                if let Some(waiting) = self.waiting.iter_mut().find(wants) {
+                    waiting.terminal = Some((master, slave));
+                }
+            }
+            Ok(WardenMessage::Failed { layer, errno, step, .. }) => {
+                let error = io::Error::from_raw_os_error(errno);
+                return Err(lost(&format!("the layer {} failed: {step}: {error}", layer.name())));
+            }
+            Ok(WardenMessage::Lost(request)) => self.lose_one(request),
+            // Sent before the session is open only.
+            Ok(WardenMessage::Ready(_) | WardenMessage::Relay(_) | WardenMessage::Unsupervised(_)) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(lost(&format!("the warden has ended: {error}"))),
+        }
+        self.dispatch()
+    }
+
+    /// A cell or a terminal has come that this process may not have: the call that has waited longest gets none.
+    fn lose_one(&mut self, request: WardenRequest) {
+        let without = match request {
+            WardenRequest::Cell => {
+                self.cells.lost_one();
+                self.waiting.pop_front()
+            }
+            WardenRequest::Terminal => {
+                let wants = self.waiting.iter().position(|waiting| !waiting.is_complete());
+                wants.and_then(|at| self.waiting.remove(at))
+            }
+        };
+        if let Some(Waiting { call, .. }) = without {
+            let message = "no cell: the broker has too many open files".to_owned();
+            self.started.push((call, Err(Broken { message })));
+        }
+    }
+
+    /// When something happens by itself.
+    pub fn deadline(&self) -> Option<Instant> {
+        let idle = self.cells.deadline().filter(|_| self.running == 0);
+        [idle, self.warden.deadline()].into_iter().flatten().min()
+    }
+
+    /// Acts on clocks that have run out.
+    pub fn tick(&mut self, now: Instant) -> Result<(), Failed> {
+        if self.running == 0 {
+            self.cells.tick(now);
+        }
+        if self.warden.deadline().is_some_and(|late| late <= now) {
+            // It would not take the end of the session either.
+            self.warden.kill();
+            return Err(lost("the warden does not answer"));
+        }
+        Ok(())
+    }
+
+    /// Ends the warden, and with it, as first process of the session's PID namespace, everything in the session.
+    pub fn kill(&self) {
+        self.warden.kill();
+    }
+}

@@ -1,0 +1,459 @@
+//! One running command: its output on the way to the client, its clocks, its report, and what its outcome is.
+
+use crate::account::{Account, Capacity};
+use crate::plan::CommandPlan;
+use broker_protocol::{
+    Broken, CallId, Denial, Denials, Ended, FromBroker, Limit, Outcome, Ran, Stderr, Stdin, Usage, limit,
+};
+use executor_cell::CellHandle;
+use executor_cell::report::{End, Message, Report};
+use executor_layers::spec::SandboxSpec;
+use executor_supervisor::{REFUSALS_MAX, Refusal, describe, named};
+use executor_sys::file;
+use executor_sys::process::CpuAndMemory;
+use nix::errno::Errno;
+use nix::unistd::read;
+use policies::{EffectivePolicy, Limits};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long a cell may take to end its processes before it is killed from outside.
+const SWEEP_TIMEOUT: Duration = Duration::from_secs(2);
+/// Most bytes that are read after a command's processes are dead: the largest pipe an ordinary user can have
+/// (`/proc/sys/fs/pipe-max-size`). More can only come from a stranger who was handed the other end.
+const LAST_BYTES: usize = 1 << 20;
+
+/// A command in its cell.
+#[derive(Debug)]
+pub struct Command {
+    cell: CellHandle,
+    plan: Box<CommandPlan>,
+    stdout: Option<OwnedFd>,
+    stderr: Option<OwnedFd>,
+    /// Whether the client wants output while it comes.
+    live: bool,
+    /// Bytes of live output the client still takes.
+    credit: u32,
+    sequence: u64,
+    clocks: Clocks,
+    output_max: Option<u64>,
+    kept: KeptLimits,
+    account: Option<Account>,
+    usage: Usage,
+    /// Why the broker ended the command, if it did.
+    ended: Option<Ended>,
+    /// Why its cell is lost though it reports, if it is.
+    fault: Option<&'static str>,
+    /// What its cell has refused it.
+    refusals: Vec<Refusal>,
+    report: Option<Result<Report, io::ErrorKind>>,
+    after_report: usize,
+}
+
+#[derive(Debug)]
+struct Clocks {
+    wall: Option<Instant>,
+    idle: Option<Duration>,
+    last_output: Instant,
+    /// When the cell is killed from outside.
+    kill: Option<Instant>,
+}
+
+/// Limits that the kernel keeps, and ends a process by signals.
+#[derive(Clone, Copy, Debug)]
+struct KeptLimits {
+    cpu_s: Option<u64>,
+    file_size: Option<u64>,
+}
+
+impl KeptLimits {
+    fn of(limits: &Limits) -> Self {
+        Self { cpu_s: limits.cpu_s, file_size: limits.file_size }
+    }
+}
+
+/// A command that is over.
+#[derive(Debug)]
+pub struct Finished {
+    pub end: Result<Ended, Broken>,
+    pub usage: Usage,
+    pub plan: Box<CommandPlan>,
+    /// The cell, if the next command may run there.
+    pub cell: Option<CellHandle>,
+    /// What its cell has refused it, and how much more that was.
+    pub refusals: Vec<Refusal>,
+    pub unnamed: u64,
+    /// Whether it has failed, and left no room in the session's private storage.
+    pub scratch_full: bool,
+}
+
+impl Command {
+    /// A command whose order has just been sent.
+    pub fn new(
+        cell: CellHandle,
+        stdout: OwnedFd,
+        stderr: Option<OwnedFd>,
+        plan: Box<CommandPlan>,
+        limits: &Limits,
+        capacity: &Capacity,
+    ) -> Self {
+        let output_max = limits.output.filter(|_| !plan.service);
+        let now = Instant::now();
+        let seconds = |seconds: u32| Duration::from_secs(seconds.into());
+        Self {
+            cell,
+            stdout: Some(stdout),
+            stderr,
+            live: plan.live,
+            credit: limit::OUTPUT_WINDOW,
+            sequence: 0,
+            clocks: Clocks {
+                wall: plan.timeout_s.map(|limit| now + seconds(limit)),
+                idle: plan.idle_timeout_s.map(seconds),
+                last_output: now,
+                kill: None,
+            },
+            plan,
+            output_max,
+            kept: KeptLimits::of(limits),
+            account: Account::open(limits, capacity),
+            usage: Usage::default(),
+            ended: None,
+            fault: None,
+            refusals: Vec::new(),
+            report: None,
+            after_report: 0,
+        }
+    }
+
+    pub fn plan(&self) -> &CommandPlan {
+        &self.plan
+    }
+
+    pub fn plan_mut(&mut self) -> &mut CommandPlan {
+        &mut self.plan
+    }
+
+    pub fn is_at_terminal(&self) -> bool {
+        matches!(self.plan.stdin, Stdin::Terminal(_))
+    }
+
+    /// Its cell's first process.
+    pub fn pidfd(&self) -> BorrowedFd<'_> {
+        self.cell.pidfd.as_fd()
+    }
+
+    /// What it has printed so far.
+    pub fn usage(&self) -> Usage {
+        self.usage
+    }
+
+    /// The cell's socket, readable when it reports; `None` once it has.
+    pub fn report_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.report.is_none().then(|| self.cell.socket.as_fd())
+    }
+
+    /// The streams to read now, if the client takes their output.
+    pub fn output_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        [false, true].into_iter().filter_map(|stderr| self.output_fd(stderr))
+    }
+
+    fn output_fd(&self, stderr: bool) -> Option<BorrowedFd<'_>> {
+        if self.is_live() && self.credit == 0 {
+            return None;
+        }
+        if stderr { self.stderr.as_ref() } else { self.stdout.as_ref() }.map(AsFd::as_fd)
+    }
+
+    /// Whether output is sent while it comes. Once the broker has ended the command, a client that gives no credit
+    /// does not hold up the end: what is left goes into the result only.
+    fn is_live(&self) -> bool {
+        self.live && (self.credit > 0 || self.ended.is_none())
+    }
+
+    /// When something happens by itself.
+    pub fn deadline(&self) -> Option<Instant> {
+        let idle = self.clocks.idle.map(|idle| self.clocks.last_output + idle);
+        let running = self.report.is_none() && self.ended.is_none();
+        let account = self.account.as_ref().map(Account::due);
+        let watched = if running { [self.clocks.wall, idle, account] } else { [None; 3] };
+        watched.into_iter().chain([self.clocks.kill]).flatten().min()
+    }
+
+    /// Acts on clocks that have run out.
+    pub fn tick(&mut self, now: Instant) {
+        let over = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
+        if over(self.clocks.kill) {
+            self.clocks.kill = None;
+            self.cell.kill();
+        } else if over(self.clocks.wall) {
+            self.end(Ended::TimedOut);
+        } else if over(self.clocks.idle.map(|idle| self.clocks.last_output + idle)) {
+            self.end(Ended::Idle);
+        } else if over(self.account.as_ref().map(Account::due)) {
+            self.check_account(now);
+        }
+    }
+
+    fn check_account(&mut self, now: Instant) {
+        let pidfd = self.cell.pidfd.as_fd();
+        if self.ended.is_none()
+            && let Some(limit) = self.account.as_mut().and_then(|account| account.check(pidfd, now))
+        {
+            self.end(Ended::Limited(limit));
+        }
+    }
+
+    /// Ends the command: the cell kills everything in it and reports.
+    pub fn end(&mut self, why: Ended) {
+        if self.report.is_some() {
+            // It has ended by itself; a client that wants no more of it need not take the rest of its output.
+            self.live = false;
+            return;
+        }
+        if self.ended.is_some() {
+            return;
+        }
+        self.ended = Some(why);
+        self.clocks.kill = Some(Instant::now() + SWEEP_TIMEOUT);
+        self.cell.end();
+    }
+
+    /// Sends a signal to the program. A cell that does not take it has stopped, and is lost.
+    pub fn signal(&mut self, signal: i32) {
+        if self.report.is_some() || self.ended.is_some() {
+            return;
+        }
+        // A cell that is gone reports by the end of its socket.
+        let sent = self.cell.signal(signal);
+        if sent.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+            self.fault = Some("the cell did not take a signal and was killed");
+            self.cell.kill();
+        }
+    }
+
+    pub fn resize(&self, rows: u16, columns: u16) {
+        if let (true, Some(terminal)) = (self.is_at_terminal(), &self.stdout) {
+            // A terminal whose program has ended has no size to set.
+            let _ = file::set_window_size(terminal.as_fd(), rows, columns);
+        }
+    }
+
+    /// Gives credit for live output, never more than a window.
+    pub fn give_credit(&mut self, bytes: u32) {
+        self.credit = self.credit.saturating_add(bytes).min(limit::OUTPUT_WINDOW);
+    }
+
+    /// Receives the cell's report, and reads output until `room` bytes of it wait for the client: what is sent live goes to
+    /// `outbox` as frames of `call`. True when the command is over: its processes are dead and their output is read.
+    pub fn relay(
+        &mut self,
+        call: CallId,
+        mut room: usize,
+        buffer: &mut [u8],
+        outbox: &mut Vec<FromBroker>,
+    ) -> bool {
+        self.receive_report();
+        for stderr in [false, true] {
+            // While the command runs each stream has its turn; afterwards what is left is read to its end.
+            while room > 0 && self.output_fd(stderr).is_some() {
+                if let Some((sequence, bytes)) = self.read(stderr, buffer) {
+                    room = room.saturating_sub(bytes.len());
+                    outbox.push(FromBroker::Output { call, stderr, sequence, bytes });
+                }
+                if self.report.is_none() {
+                    break;
+                }
+            }
+        }
+        self.report.is_some() && self.stdout.is_none() && self.stderr.is_none()
+    }
+
+    /// Reads a piece of output; returns what is to be sent of it, with its number.
+    fn read(&mut self, stderr: bool, buffer: &mut [u8]) -> Option<(u64, Vec<u8>)> {
+        let live = self.is_live();
+        let max = if live { buffer.len().min(self.credit as usize) } else { buffer.len() };
+        let stream = if stderr { &mut self.stderr } else { &mut self.stdout };
+        let length = match read(stream.as_ref()?, &mut buffer[..max]) {
+            Ok(length) if length > 0 => length,
+            Err(Errno::EAGAIN) if self.report.is_none() => return None,
+            Err(Errno::EINTR) => return None,
+            // The end; a terminal whose last user is gone answers EIO. With everybody dead, no more can come.
+            Ok(_) | Err(_) => {
+                *stream = None;
+                return None;
+            }
+        };
+        self.take_output(stderr, &buffer[..length]);
+        if !live {
+            return None;
+        }
+        self.credit -= length as u32;
+        self.sequence += 1;
+        Some((self.sequence - 1, buffer[..length].to_vec()))
+    }
+
+    fn take_output(&mut self, stderr: bool, bytes: &[u8]) {
+        self.clocks.last_output = Instant::now();
+        match &mut self.plan.stderr {
+            Some(apart) if stderr => apart.push(bytes),
+            Some(_) | None => self.plan.output.push(bytes),
+        }
+        let counter = if stderr { &mut self.usage.stderr_bytes } else { &mut self.usage.stdout_bytes };
+        *counter += bytes.len() as u64;
+        let total = self.usage.stdout_bytes + self.usage.stderr_bytes;
+        if self.output_max.is_some_and(|max| total > max) {
+            self.end(Ended::Limited(Limit::Output));
+        }
+        if self.report.is_some() {
+            self.after_report += bytes.len();
+            if self.after_report > 2 * LAST_BYTES {
+                (self.stdout, self.stderr) = (None, None);
+            }
+        }
+    }
+
+    fn receive_report(&mut self) {
+        if self.report.is_some() {
+            return;
+        }
+        self.report = loop {
+            match self.cell.receive() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Ok(Message::Refused(refusal)) if self.refusals.len() < REFUSALS_MAX => {
+                    self.refusals.push(refusal);
+                }
+                // It is no cell of ours any more.
+                Ok(Message::Refused(_)) => {
+                    self.cell.kill();
+                    break Some(Err(io::ErrorKind::InvalidData));
+                }
+                Ok(Message::Report(report)) => break Some(Ok(report)),
+                Err(error) => break Some(Err(error.kind())),
+            }
+        };
+        self.clocks.kill = None;
+    }
+
+    /// What came of a command that is over.
+    pub fn finish(self) -> Finished {
+        let Self { cell, plan, ended, refusals, report, mut usage, kept, .. } = self;
+        let broken = |message: &str| Err(Broken { message: message.to_owned() });
+        let Some(Ok(report)) = report else {
+            // One that was killed from outside on purpose was ended, and only its figures are lost.
+            let fault = self.fault.unwrap_or("the cell ended without a report");
+            let end = ended.map_or_else(|| broken(fault), Ok);
+            return Finished { end, usage, plan, cell: None, refusals, unnamed: 0, scratch_full: false };
+        };
+        let CpuAndMemory { user_us, system_us, peak_kib } = report.used;
+        usage = Usage { user_us, system_us, peak_kib, ..usage };
+        let end = match (self.fault, report.end) {
+            (Some(fault), _) => broken(fault),
+            (None, End::Unconfined { layer, errno }) => broken(&unconfined(layer.name(), errno)),
+            (None, end) => Ok(ended.unwrap_or_else(|| natural_end(end, &usage, kept))),
+        };
+        // One that the broker has ended sees the end of its orders, and exits.
+        let reusable = report.reusable && ended.is_none() && end.is_ok();
+        let (unnamed, scratch_full) = (report.unnamed.into(), report.scratch_full);
+        Finished { end, usage, plan, cell: reusable.then_some(cell), refusals, unnamed, scratch_full }
+    }
+}
+
+impl Finished {
+    /// What the command was denied.
+    pub fn denied(&self, spec: &SandboxSpec) -> Denials {
+        let (policy, mut denied) = (&spec.policy, Denials::default());
+        match self.end {
+            Ok(Ended::Limited(limit)) => denied.push(policy.denied_use(limit)),
+            Ok(Ended::TimedOut) => {
+                self.plan.timeout_s.iter().for_each(|seconds| denied.push(policy.denied_time(*seconds)));
+            }
+            Ok(Ended::Idle) => denied.push(policy.denied_idle_time()),
+            Ok(
+                Ended::Exited(_)
+                | Ended::Signalled(_)
+                | Ended::Cancelled
+                | Ended::NotStarted(_)
+                | Ended::NoDirectory(_),
+            )
+            | Err(_) => {}
+        }
+        self.refusals.iter().for_each(|refusal| denied.push(describe(refusal, spec)));
+        denied.add_unnamed(self.unnamed);
+        if !matches!(self.end, Ok(Ended::Exited(0))) {
+            let directory = Path::new(&self.plan.cell.directory);
+            let command = self.plan.command();
+            let named = command.map(|command| named(&command, directory, spec)).unwrap_or_default();
+            named.into_iter().for_each(|denial| denied.push_new(denial));
+            self.met(policy).into_iter().for_each(|denial| denied.push_new(denial));
+        }
+        denied
+    }
+
+    /// Limits that a command that failed has met without being ended for it: its own calls failed. Only what is known from
+    /// figures, and nothing that it has printed.
+    fn met(&self, policy: &EffectivePolicy) -> Vec<Denial> {
+        let mut met = Vec::new();
+        let peak = self.usage.peak_kib.saturating_mul(1024);
+        // A process that is refused more has most of what it may have.
+        if let Some(memory) = policy.limits.memory.filter(|memory| peak >= memory / 4 * 3) {
+            let (peak, memory) = (peak >> 20, memory >> 20);
+            let why = format!("A process held {peak} MiB, and none gets more than {memory} MiB for itself.");
+            met.push(policy.denied_by_key("memory", Limit::Memory.name(), why, "'4 GiB'"));
+        }
+        if self.scratch_full {
+            let size = policy.limits.scratch >> 20;
+            let why = format!(
+                "The private storage of commands (home, /tmp, /dev/shm) is full; it takes {size} MiB."
+            );
+            met.push(policy.denied_by_key("private storage", "scratch", why, "'8 GiB'"));
+        }
+        met
+    }
+
+    /// The outcome, and what was used. `profile` is one with which a missing program would be there.
+    pub fn outcome(self, profile: Option<String>) -> (Outcome, Usage) {
+        let ended = match self.end {
+            Ok(ended) => ended,
+            Err(broken) => return (Outcome::Broken(broken), self.usage),
+        };
+        let timeout_s = self.plan.timeout_s;
+        let (output, spill) = self.plan.output.finish();
+        let stderr = self.plan.stderr.map(|apart| {
+            let (output, spill) = apart.finish();
+            Box::new(Stderr { output, spill })
+        });
+        (Outcome::Ran(Ran { ended, output, spill, stderr, timeout_s, profile }), self.usage)
+    }
+}
+
+/// Why a cell in which a layer failed has run nothing.
+pub fn unconfined(layer: &str, errno: i32) -> String {
+    let error = io::Error::from_raw_os_error(errno);
+    format!("nothing was run: the layer {layer} cannot be put up: {error}")
+}
+
+/// How a command ended that the broker did not end; limits kept by the kernel end it by signals.
+fn natural_end(end: End, usage: &Usage, kept: KeptLimits) -> Ended {
+    // The kernel compares what it counts by its clock's ticks, which was seen a tenth above the exact figure that we have.
+    let used_us = usage.user_us + usage.system_us;
+    let cpu_spent = kept.cpu_s.is_some_and(|limit| used_us >= limit.saturating_mul(750_000));
+    match end {
+        End::Signalled(libc::SIGXFSZ) => Ended::Limited(Limit::FileSize),
+        End::Signalled(libc::SIGXCPU) => Ended::Limited(Limit::Cpu),
+        End::Signalled(libc::SIGKILL) if cpu_spent => Ended::Limited(Limit::Cpu),
+        // How a shell reports the end of the last process that it waited for.
+        End::Exited(code) if cpu_spent && [128 + libc::SIGXCPU, 128 + libc::SIGKILL].contains(&code) => {
+            Ended::Limited(Limit::Cpu)
+        }
+        End::Exited(code) if kept.file_size.is_some() && code == 128 + libc::SIGXFSZ => {
+            Ended::Limited(Limit::FileSize)
+        }
+        End::Signalled(signal) => Ended::Signalled(signal),
+        End::Exited(code) => Ended::Exited(code),
+        End::NotStarted(errno) | End::Unconfined { errno, .. } => Ended::NotStarted(errno),
+        End::NoDirectory(errno) => Ended::NoDirectory(errno),
+    }
+}

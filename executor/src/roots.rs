@@ -1,0 +1,217 @@
+//! The two roots of a session: what may be one, and what a policy may not show beside them.
+
+use crate::user::User;
+use broker_protocol::{Open, Zone};
+use executor_layers::linked_repository::{self, Link, NotLinked};
+use nix::unistd::geteuid;
+use policies::directories::{NO_HOME, NO_HOME_ADVICE};
+use policies::{
+    EffectivePolicy, Matcher, ProtectedName, Protection, Repository, directories, is_in_git_directory,
+};
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// Why roots cannot be used with a policy.
+#[derive(Debug, Error)]
+pub enum RootError {
+    /// `why` includes what to do.
+    #[error("the {} root {path:?} cannot be used: {why}", .zone.name())]
+    Root {
+        zone: Zone,
+        /// As it was given.
+        path: String,
+        why: String,
+    },
+    /// A policy grants what no cell may see.
+    #[error("the policy grants {}, which would show the records in {} to what runs in a cell", .grant.display(), .state.display())]
+    Shown { grant: PathBuf, state: PathBuf },
+}
+
+/// Refuses a policy that would show the records to a cell.
+pub fn hide_state(policy: &EffectivePolicy, user: &User) -> Result<(), RootError> {
+    let mut real = Real::default();
+    let state = real.of(&user.state());
+    let shows = |path: &Path| state.starts_with(path) || path.starts_with(&state);
+    match policy.grants.iter().find(|grant| shows(&real.of(&grant.path))) {
+        Some(grant) => Err(RootError::Shown { grant: grant.path.clone(), state }),
+        None => Ok(()),
+    }
+}
+
+/// Paths without links, as far as they exist. Most of many share their directories, which are looked at once.
+#[derive(Default)]
+struct Real(HashMap<PathBuf, PathBuf>);
+
+impl Real {
+    fn of(&mut self, path: &Path) -> PathBuf {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        };
+        let parent = match self.0.get(parent) {
+            Some(known) => known.clone(),
+            None => {
+                let real = self.of(parent);
+                self.0.insert(parent.to_owned(), real.clone());
+                real
+            }
+        };
+        let here = parent.join(name);
+        match fs::read_link(&here) {
+            Ok(_) => fs::canonicalize(&here).unwrap_or(here),
+            Err(_) => here,
+        }
+    }
+}
+
+/// Resolves both roots and refuses those that would give away what must stay closed.
+pub fn resolve(
+    request: &Open,
+    policy: &EffectivePolicy,
+    user: &User,
+) -> Result<(PathBuf, PathBuf), RootError> {
+    // Before anything is made for it.
+    let project = root(Zone::Project, &request.project, policy, user)?;
+    let central = Path::new(&request.central);
+    if central.is_absolute() && !central.exists() {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(central);
+        let advice = if central.starts_with(NO_HOME) { format!("; {NO_HOME_ADVICE}") } else { String::new() };
+        made.map_err(|error| root_error(Zone::Central, &request.central, format!("{error}{advice}")))?;
+    }
+    let central = root(Zone::Central, &request.central, policy, user)?;
+    if project == central {
+        let why = "it is the project root too; choose another directory".to_owned();
+        return Err(root_error(Zone::Central, &request.central, why));
+    }
+    Ok((project, central))
+}
+
+fn root_error(zone: Zone, path: &str, why: String) -> RootError {
+    RootError::Root { zone, path: path.to_owned(), why }
+}
+
+fn root(zone: Zone, given: &str, policy: &EffectivePolicy, user: &User) -> Result<PathBuf, RootError> {
+    let refuse = |why: String| root_error(zone, given, why);
+    if !given.starts_with('/') || given.contains('\0') {
+        return Err(refuse("give an absolute path".into()));
+    }
+    let path = fs::canonicalize(given).map_err(|error| refuse(error.to_string()))?;
+    if !path.is_dir() {
+        return Err(refuse("it is not a directory".into()));
+    }
+    if path.to_str().is_none() {
+        return Err(refuse("its path is not UTF-8".into()));
+    }
+    let closed = protected_root(&path, policy, user).or_else(|| closed_to_roots(&path, user));
+    closed.map_or(Ok(path), |why| Err(refuse(why)))
+}
+
+/// A root may not lie in what is protected in every root: below it, nothing would have the protected name.
+fn protected_root(path: &Path, policy: &EffectivePolicy, user: &User) -> Option<String> {
+    let bytes = path.as_os_str().as_encoded_bytes().strip_prefix(b"/")?;
+    let name = policy.matcher.closed_to_zones(bytes).map(|(name, end)| (end, name.why.as_str()));
+    let shape = path.ancestors().skip(1).filter(|above| is_repository(above)).last();
+    let shape = shape.map(|above| (above.as_os_str().len() - 1, "It is a repository of git's."));
+    let (end, why) = name.into_iter().chain(shape).min()?;
+    if may_hold_checkouts(bytes, end, &policy.matcher) && is_checkout(path, policy) {
+        return None;
+    }
+    let protected = Path::new("/").join(OsStr::from_bytes(&bytes[..end]));
+    let instead = protected.parent().filter(|parent| closed_to_roots(parent, user).is_none());
+    let instead = instead.map_or("a directory outside it".to_owned(), |parent| parent.display().to_string());
+    Some(format!("{} is protected in every root ({why}); use {instead}", protected.display()))
+}
+
+/// Whether git takes a directory for a repository, whatever it is called.
+fn is_repository(directory: &Path) -> bool {
+    Repository::has_shape(|member| directory.join(member.name).symlink_metadata().is_ok())
+}
+
+/// Whether a checkout may lie at `path`, whose first `end` bytes are closed: below a name that is closed to writing as a whole, so
+/// that no cell has put it there, or in a repository that is no project's own, where git has no settings.
+fn may_hold_checkouts(path: &[u8], end: usize, names: &Matcher) -> bool {
+    let (above, below) = (&path[..end], path.get(end + 1..).unwrap_or_default());
+    let open = match names.protection(above) {
+        Some(name) => name.protection == Protection::Write,
+        None => {
+            let in_git = [b".git/", below].concat();
+            names.protection(&in_git).is_none() && !names.reaches_below(&in_git) && !names.reaches_below(path)
+        }
+    };
+    open && !below.is_empty() && names.closed_to_zones(below).is_none()
+}
+
+/// The outermost repository of the user's that holds a root: links and other names of files in it may say that something in the
+/// root is protected.
+pub fn around(root: &Path, user: &User) -> Option<PathBuf> {
+    let own =
+        |path: &Path| path.symlink_metadata().is_ok_and(|metadata| metadata.uid() == geteuid().as_raw());
+    let above = root.ancestors().skip(1).take_while(|path| closed_to_roots(path, user).is_none());
+    above.filter(|path| own(path) && own(&path.join(".git"))).last().map(Path::to_owned)
+}
+
+/// Why no repository is opened at `path` for a project that lies elsewhere: what is closed to roots is to it, and it may lie in no
+/// protected name but git's own.
+pub fn closed_to_repositories(path: &Path, policy: &EffectivePolicy, user: &User) -> Option<String> {
+    let git = |name: &&OsStr| is_in_git_directory(name.as_bytes());
+    let outside: PathBuf = path.iter().take_while(|name| !git(name)).collect();
+    let bytes = outside.as_os_str().as_encoded_bytes();
+    let protected = bytes.strip_prefix(b"/").and_then(|bytes| policy.matcher.closed_to_zones(bytes));
+    let why = |(name, _): (&ProtectedName, usize)| format!("it lies in a protected name ({})", name.why);
+    protected.map(why).or_else(|| closed_to_roots(path, user))
+}
+
+/// Whether it is a checkout to which its repository leads back: a project of its own wherever it lies, as assistants put theirs
+/// below their own directories. What lies in git's own directory is none, whatever is in it.
+fn is_checkout(path: &Path, policy: &EffectivePolicy) -> bool {
+    let mut names = path.components().map(|name| name.as_os_str().as_encoded_bytes());
+    if names.any(|name| name.eq_ignore_ascii_case(b".git")) {
+        return false;
+    }
+    match linked_repository::find(path, [path, path], &policy.git_directories, |_| None) {
+        // Its repository is not opened, and leads back all the same.
+        Link::Verified(_) | Link::Refused(_, NotLinked::HoldsRoot) => true,
+        Link::Inside
+        | Link::Refused(
+            _,
+            NotLinked::NoWayBack | NotLinked::NoRepository | NotLinked::OtherUser | NotLinked::Closed(_),
+        ) => false,
+    }
+}
+
+/// A root may not be, hold or lie in a directory of the system or of the rules themselves, nor hold a home.
+fn closed_to_roots(path: &Path, user: &User) -> Option<String> {
+    const SYSTEM: [&str; 13] = [
+        "/usr",
+        "/etc",
+        "/bin",
+        "/sbin",
+        "/lib",
+        "/lib64",
+        "/boot",
+        "/dev",
+        "/proc",
+        "/sys",
+        "/run/user",
+        "/var/lib",
+        "/var/run",
+    ];
+    let variable: directories::Variable = &|name| user.variable(name);
+    let mut homes = directories::homes(&user.home, variable).into_iter();
+    if homes.any(|home| fs::canonicalize(&home).unwrap_or(home).starts_with(path)) {
+        return Some("it holds your whole home directory; choose a directory inside it".into());
+    }
+    let configuration = directories::configuration(&user.home, variable);
+    for (what, ours) in [("your policy", configuration), ("the records", user.state())] {
+        let ours = Real::default().of(&ours);
+        if path.starts_with(&ours) || ours.starts_with(path) {
+            return Some(format!("it would open {what} in {} to what runs in a cell", ours.display()));
+        }
+    }
+    let inside = |system: &&&str| path.starts_with(system) || Path::new(system).starts_with(path);
+    SYSTEM.iter().find(inside).map(|system| format!("it would open {system} to what runs in a cell"))
+}

@@ -1,0 +1,284 @@
+//! The broker: one process a connection, one thread, the user's rights. It believes nothing that comes down from the
+//! client and parses nothing that comes up from cells. What the client may send when is the table in [`Broker::take`].
+
+use crate::call::Call;
+use crate::connection::Connection;
+use crate::fault::protocol;
+use crate::machine::machine;
+use crate::open::{open, read_policies};
+use crate::poll::{Token, Waited};
+use crate::session::Session;
+use crate::user::User;
+use broker_protocol::{ErrorKind, Failed, FromBroker, Hello, Machine, Open, ToBroker};
+use executor_audit::record::Record;
+use executor_layers::spec::Scratch;
+use executor_sys::idle::IdleTrim;
+use executor_sys::process;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout};
+use policies::Policies;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// How long a client may take to read why its connection ends.
+const FAULT_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long the processes of a session may take to end; they have been killed.
+const END_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How far a connection has come.
+enum Phase {
+    /// There was no greeting.
+    Connected,
+    /// There is no session yet.
+    Greeted {
+        policies: Policies,
+        machine: Option<Box<Machine>>,
+    },
+    Open(Box<Session>),
+}
+
+struct Broker {
+    connection: Connection,
+    phase: Phase,
+    user: User,
+    idle: IdleTrim,
+}
+
+/// Serves one client until it leaves or breaks the rules.
+///
+/// # Errors
+/// The socket cannot be used.
+pub fn serve(socket: OwnedFd, user: User) -> io::Result<()> {
+    let connection = Connection::new(socket)?;
+    let mut broker = Broker { connection, phase: Phase::Connected, user, idle: IdleTrim::default() };
+    let fault = loop {
+        match broker.turn() {
+            Ok(true) => {}
+            Ok(false) => break None,
+            Err(fault) => break Some(fault),
+        }
+    };
+    if let Some(fault) = &fault {
+        broker.record_fault(fault);
+    }
+    let scratch = match broker.phase {
+        Phase::Open(session) => Some(session.close()),
+        Phase::Connected | Phase::Greeted { .. } => None,
+    };
+    if let Some(fault) = fault {
+        // A Fault always fits in a frame; a client that does not read it is cut off all the same.
+        let _ = broker.connection.send(&FromBroker::Fault(fault));
+        broker.connection.drain(FAULT_TIMEOUT);
+    }
+    reap(END_TIMEOUT);
+    scratch.iter().for_each(Scratch::remove);
+    Ok(())
+}
+
+/// Waits for the processes of a session that has been closed: when this program ends, they are gone.
+fn reap(timeout: Duration) {
+    let until = Instant::now() + timeout;
+    while Instant::now() < until {
+        match process::wait_any(false) {
+            Ok(None) => std::thread::sleep(Duration::from_millis(1)),
+            Ok(Some(_)) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+impl Broker {
+    /// Records why the connection ends. Nothing is held back for it: what follows is the end in any case.
+    fn record_fault(&mut self, fault: &Failed) {
+        let record = Record::fault(fault.kind);
+        let _ = match &mut self.phase {
+            Phase::Open(session) => session.audit.note(&record),
+            Phase::Connected | Phase::Greeted { .. } => {
+                self.user.open_audit().and_then(|mut audit| audit.note(&record))
+            }
+        };
+    }
+
+    /// Waits for something to happen and acts on it; false when the client has left.
+    fn turn(&mut self) -> Result<bool, Failed> {
+        // Frames that had to wait when they came.
+        self.take_frames()?;
+        let ready = self.wait().map_err(|error| protocol(format!("waiting failed: {error}")))?;
+        for (token, flags) in ready {
+            if token == Token::Client {
+                if !self.read_client(flags)? {
+                    return Ok(false);
+                }
+            } else if let Phase::Open(session) = &mut self.phase {
+                session.ready(token, self.connection.room())?;
+                self.collect()?;
+            }
+        }
+        if let Phase::Open(session) = &mut self.phase {
+            session.tick(Instant::now())?;
+            self.collect()?;
+        }
+        // A client that does not read any more has left.
+        if self.connection.flush().is_err() {
+            return Ok(false);
+        }
+        if let Phase::Open(session) = &mut self.phase {
+            // Nobody waits for this.
+            session.pool.prepare()?;
+            self.collect()?;
+        }
+        Ok(true)
+    }
+
+    fn wait(&mut self) -> io::Result<Vec<(Token, PollFlags)>> {
+        let mut client = PollFlags::empty();
+        client.set(PollFlags::POLLIN, !self.is_full());
+        client.set(PollFlags::POLLOUT, self.connection.has_output());
+        let mut waited = Waited::default();
+        waited.add(Token::Client, self.connection.fd(), client);
+        let mut timeout = PollTimeout::NONE;
+        if let Phase::Open(session) = &self.phase {
+            session.wait_for(&mut waited, self.connection.is_full());
+            timeout = session.deadline().map_or(PollTimeout::NONE, until);
+        }
+        let Waited { tokens, mut fds } = waited;
+        match self.idle.poll(&mut fds, timeout) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let happened = |fd: &PollFd| fd.revents().filter(|flags| !flags.is_empty());
+        Ok(tokens.into_iter().zip(&fds).filter_map(|(token, fd)| Some((token, happened(fd)?))).collect())
+    }
+
+    fn read_client(&mut self, flags: PollFlags) -> Result<bool, Failed> {
+        if flags.intersects(PollFlags::POLLIN | PollFlags::POLLHUP | PollFlags::POLLERR)
+            && !matches!(self.connection.read(), Ok(true))
+        {
+            return Ok(false);
+        }
+        self.take_frames()?;
+        Ok(true)
+    }
+
+    /// Takes the frames that have come whole, until enough waits to be sent or done.
+    fn take_frames(&mut self) -> Result<(), Failed> {
+        while !self.is_full() {
+            let next = self.connection.next().map_err(|error| protocol(error.to_string()))?;
+            let Some(frame) = next else { break };
+            self.take(frame)?;
+            self.collect()?;
+        }
+        Ok(())
+    }
+
+    fn is_full(&self) -> bool {
+        let session_full = match &self.phase {
+            Phase::Open(session) => session.is_full(),
+            Phase::Connected | Phase::Greeted { .. } => false,
+        };
+        session_full || self.connection.is_full()
+    }
+
+    /// Queues what the session has for the client.
+    fn collect(&mut self) -> Result<(), Failed> {
+        let Phase::Open(session) = &mut self.phase else { return Ok(()) };
+        let frames = session.collect()?;
+        frames.iter().try_for_each(|frame| self.send(frame))
+    }
+
+    fn send(&mut self, frame: &FromBroker) -> Result<(), Failed> {
+        self.connection.send(frame).map_err(|error| Failed::internal(error.to_string()))
+    }
+
+    /// Every frame, when it is allowed, and who answers it. One for a call that has just ended is dropped: the client cannot have
+    /// known.
+    fn take(&mut self, frame: ToBroker) -> Result<(), Failed> {
+        match (&mut self.phase, frame) {
+            (Phase::Connected, ToBroker::Hello(hello)) => self.greet(&hello),
+            (Phase::Connected, _) => Err(protocol("the first frame of a connection is a Hello")),
+            (Phase::Greeted { machine: known, .. }, ToBroker::Probe) => {
+                let probed = known.get_or_insert_with(|| Box::new(machine(&self.user)));
+                let probed = FromBroker::Probed((**probed).clone());
+                self.send(&probed)
+            }
+            (Phase::Greeted { .. }, ToBroker::Open(request)) => self.open(&request),
+            (Phase::Greeted { .. }, _) => Err(protocol("after the Hello come Probe and Open")),
+            (Phase::Open(session), ToBroker::Call { call, request }) => session.call(call, request),
+            (Phase::Open(session), ToBroker::Input { call, bytes }) => {
+                session.calls.get_mut(&call).map_or(Ok(()), |call| call.take_input(&bytes))
+            }
+            (Phase::Open(session), ToBroker::InputEnd { call }) => {
+                session.calls.entry(call).and_modify(Call::end_input);
+                Ok(())
+            }
+            (Phase::Open(session), ToBroker::Resize { call, rows, columns }) => {
+                session.calls.entry(call).and_modify(|call| call.resize(rows, columns));
+                Ok(())
+            }
+            (Phase::Open(session), ToBroker::Signal { call, signal }) => {
+                session.calls.entry(call).and_modify(|call| call.signal(signal));
+                Ok(())
+            }
+            (Phase::Open(session), ToBroker::Credit { call, bytes }) => {
+                session.calls.entry(call).and_modify(|call| call.credit(bytes));
+                Ok(())
+            }
+            (Phase::Open(session), ToBroker::Cancel { call }) => session.cancel(call),
+            (Phase::Open(session), ToBroker::Grant(grant)) => {
+                let event = session.approvals.grant(&grant);
+                session.take_approval(event)
+            }
+            (Phase::Open(session), ToBroker::Refuse { call }) => {
+                let event = session.approvals.refuse(call);
+                session.take_approval(event)
+            }
+            (Phase::Open(session), ToBroker::Grants) => {
+                let event = session.approvals.grants(None);
+                session.take_approval(event)
+            }
+            (Phase::Open(session), ToBroker::Revoke { grant }) => {
+                let event = session.approvals.grants(Some(grant));
+                session.take_approval(event)
+            }
+            (Phase::Open(session), ToBroker::Keep { call, bytes, last }) => {
+                let piece = (call, bytes.as_slice(), last);
+                let answer = session.kept.receive(piece, &session.spec, &mut session.audit)?;
+                session.outbox.extend(answer);
+                Ok(())
+            }
+            (Phase::Open(session), ToBroker::Connected(report)) => session.connected(&report),
+            (Phase::Open(_), ToBroker::Hello(_) | ToBroker::Probe | ToBroker::Open(_)) => {
+                Err(protocol("the session is open; a connection has one"))
+            }
+        }
+    }
+
+    fn greet(&mut self, hello: &Hello) -> Result<(), Failed> {
+        hello.check().map_err(|error| protocol(error.to_string()))?;
+        let policies = read_policies(&self.user).map_err(|error| error.failed())?;
+        let digest = policies.digest();
+        if hello.policy.is_some_and(|expected| expected != digest) {
+            let message = format!("the policy files have the digest {digest}, the client expects another");
+            return Err(Failed { kind: ErrorKind::DeniedPolicy, message });
+        }
+        self.phase = Phase::Greeted { policies, machine: None };
+        self.send(&FromBroker::Hello(Hello::ours(Some(digest))))
+    }
+
+    fn open(&mut self, request: &Open) -> Result<(), Failed> {
+        let before = std::mem::replace(&mut self.phase, Phase::Connected);
+        let Phase::Greeted { policies, .. } = before else { return Err(protocol("an Open out of turn")) };
+        let (opened, relay, session) =
+            open(request, policies, &self.user, self.connection.fd()).map_err(|error| error.failed())?;
+        self.phase = Phase::Open(Box::new(session));
+        self.connection.attach(relay);
+        self.send(&FromBroker::Opened(opened))
+    }
+}
+
+fn until(deadline: Instant) -> PollTimeout {
+    // Up, not down: a clock that is read too early is waited for again, at no wait at all.
+    let left = deadline.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+    PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
+}

@@ -1,0 +1,366 @@
+//! An open session: who has which call. A call comes in by [`Session::call`], is decided on, planned and handed on; what is for the
+//! client is collected in one place, [`Session::collect`].
+
+use crate::approvals::{Approval, ApprovalEvent, Approvals, preview_read};
+use crate::authorise::{Authorised, Load, Submission, authorise};
+use crate::background::BackgroundProcesses;
+use crate::call::{Call, CallEnd, CallState};
+use crate::fault::{failed, protocol};
+use crate::files::{Files, WorkerEvent, WorkerJob};
+use crate::kept_texts::KeptTexts;
+use crate::missing_program::Profiles;
+use crate::plan::{Work, plan};
+use crate::poll::{Token, Waited};
+use crate::pool::Pool;
+use broker_protocol::{
+    CallId, ConnectionReport, Ended, ErrorKind, Failed, FileReply, FromBroker, Layer, LayerSet, Outcome,
+    Request, Usage, ZonePath, frame, limit,
+};
+use executor_audit::audit::Audit;
+use executor_audit::record::Record;
+use executor_layers::spec::{SandboxSpec, Scratch};
+use executor_supervisor::CreatedRecord;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Most places to which the links of one call are followed. A glob follows two; more come of links that change.
+const PLACES_MAX: usize = 4;
+/// How long a file call that is under way may take to end when the client has left.
+const LAST_WRITE: Duration = Duration::from_millis(300);
+
+pub struct Session {
+    pub spec: SandboxSpec,
+    pub layers: LayerSet,
+    pub profiles: Profiles,
+    pub audit: Audit,
+    pub approvals: Approvals,
+    pub pool: Pool,
+    pub files: Files,
+    pub background: BackgroundProcesses,
+    /// What cells have made under protected names, where these are held.
+    pub created: Option<CreatedRecord>,
+    pub kept: KeptTexts,
+    pub calls: BTreeMap<CallId, Call>,
+    /// Frames that are no call's.
+    pub outbox: Vec<FromBroker>,
+    /// Bytes of a command's output that its outcome holds.
+    pub capture: u64,
+    pub buffer: Vec<u8>,
+}
+
+impl Session {
+    /// Starts a call.
+    pub fn call(&mut self, id: CallId, request: Request) -> Result<(), Failed> {
+        if self.calls.contains_key(&id) {
+            return Err(protocol(format!("the call {id} is under way already")));
+        }
+        self.begin(Call::new(id), request, None)
+    }
+
+    /// Decides about a call's request and hands it to who carries it out.
+    fn begin(&mut self, mut call: Call, request: Request, approval: Option<Approval>) -> Result<(), Failed> {
+        let background = self.background.count() + self.pool.waiting_in_background();
+        let load = Load { calls: self.calls.len(), background };
+        let (approvals, audit) = (&mut self.approvals, &mut self.audit);
+        let submission = Submission { call: call.id, real: &call.real, approval };
+        match authorise(submission, request, load, &self.spec, approvals, audit)? {
+            Authorised::Granted(granted) => match plan(granted, &self.spec, self.capture) {
+                Work::Command(plan) => self.pool.submit(call.id, call.started, plan)?,
+                Work::File(request) => {
+                    let job = WorkerJob::Call(call.id);
+                    self.files.submit(job, &request, &call.real).map_err(unencoded)?;
+                    call.state = CallState::Worker(request);
+                }
+                Work::BackgroundList => call.answer(&self.background.list())?,
+                Work::BackgroundLog(log) => call.answer(&self.background.log(&log))?,
+                Work::BackgroundKill(process) => {
+                    self.background.kill(process);
+                    call.state = CallState::Killing(process);
+                }
+                Work::Effect(tool) => {
+                    let unfinished = self.kept.permit(call.id, &tool);
+                    unfinished.map_or(Ok(()), |kept| self.audit.append(&kept.record()))?;
+                    call.end(Outcome::Granted, Usage::default());
+                }
+            },
+            Authorised::Asked(request, challenge) => {
+                call.outbox.push(FromBroker::Asked { call: call.id, challenge });
+                call.state = CallState::Asked(request);
+            }
+            Authorised::Ended(outcome, denied) => call.end_denied(outcome, Usage::default(), denied),
+        }
+        self.calls.insert(call.id, call);
+        Ok(())
+    }
+
+    /// Records what became of a connection that a cell wanted.
+    pub fn connected(&mut self, report: &ConnectionReport) -> Result<(), Failed> {
+        if !self.spec.policy.has_network() {
+            return Err(protocol("the cells of this session have no network"));
+        }
+        report.check().map_err(|error| protocol(error.to_string()))?;
+        // A program may put what it likes into a name.
+        let host = self.audit.redacted(&report.host);
+        Ok(self.audit.append(&Record::connection(&host, report))?)
+    }
+
+    /// Acts on what has come of a question.
+    pub fn take_approval(&mut self, event: ApprovalEvent) -> Result<(), Failed> {
+        match event {
+            ApprovalEvent::Granted(id, approval) => {
+                let Some(mut call) = self.calls.remove(&id) else { return Ok(()) };
+                // What was asked about, as it was kept.
+                match call.take_asked() {
+                    Some(request) => self.begin(call, request, Some(approval)),
+                    None => Err(Failed::internal(format!("the call {id} was not asked about"))),
+                }
+            }
+            ApprovalEvent::Ended(id, outcome) => {
+                self.calls.entry(id).and_modify(|call| call.end(outcome, Usage::default()));
+                Ok(())
+            }
+            ApprovalEvent::Preview { approver, call } => {
+                let asked = self.calls.get(&call);
+                let request = asked.and_then(Call::asked);
+                let Some(read) = self.approvals.preview(approver, call, request) else { return Ok(()) };
+                let real = asked.map(|call| call.real.as_slice()).unwrap_or_default();
+                let job = WorkerJob::Preview { approver, call, followed: false };
+                self.files.submit(job, &read, real).map_err(unencoded)
+            }
+            ApprovalEvent::Reply(frame) => {
+                self.outbox.push(frame);
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends a call. One that has ended meanwhile is answered already.
+    pub fn cancel(&mut self, id: CallId) -> Result<(), Failed> {
+        let Some(call) = self.calls.get_mut(&id) else { return Ok(()) };
+        match &mut call.state {
+            CallState::Running(command) => {
+                command.end(Ended::Cancelled);
+                self.relay(id, usize::MAX);
+            }
+            CallState::Waiting => {
+                self.pool.cancel(id);
+                call.cancel();
+            }
+            CallState::Asked(_) => {
+                let event = self.approvals.cancel(id);
+                return self.take_approval(event);
+            }
+            CallState::Worker(_) => {
+                self.files.cancel(WorkerJob::Call(id));
+                call.cancel();
+            }
+            // The process is ended all the same; only its end is not waited for.
+            CallState::Killing(_) => call.cancel(),
+            CallState::Ended(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Acts on one descriptor that is ready. At most `room` bytes of live output are taken for the client.
+    pub fn ready(&mut self, token: Token, room: usize) -> Result<(), Failed> {
+        match token {
+            Token::Client => Ok(()),
+            Token::Warden => self.pool.receive(),
+            Token::Worker => {
+                self.files.receive(&mut self.buffer);
+                Ok(())
+            }
+            Token::Input(id) => {
+                self.calls.entry(id).and_modify(Call::feed);
+                Ok(())
+            }
+            Token::Report(id) | Token::Output(id) => {
+                self.relay(id, room);
+                Ok(())
+            }
+            Token::Background(id) => {
+                self.buffer.resize(limit::CHUNK, 0);
+                self.background.relay(id, &mut self.buffer);
+                Ok(())
+            }
+            Token::Approvers => {
+                self.approvals.admit();
+                Ok(())
+            }
+            Token::Approver(number) => {
+                let events = self.approvals.receive(number);
+                events.into_iter().try_for_each(|event| self.take_approval(event))
+            }
+        }
+    }
+
+    /// Takes what a command has printed, and its end.
+    fn relay(&mut self, id: CallId, room: usize) {
+        self.buffer.resize(limit::CHUNK, 0);
+        let Some(call) = self.calls.get_mut(&id) else { return };
+        let Some(mut finished) = call.relay(room, &mut self.buffer) else { return };
+        match finished.plan.is_waited_for() {
+            true => self.pool.command_ended(finished.cell.take()),
+            // What a long-lived program was in is not used again.
+            false => drop(finished.cell.take()),
+        }
+        self.created.iter_mut().for_each(|created| created.update(&self.spec));
+        let profile = self.profiles.with_missing_program(&finished, &self.spec.policy);
+        let denied = finished.denied(&self.spec);
+        let (outcome, usage) = finished.outcome(profile);
+        call.end_denied(outcome, usage, denied);
+    }
+
+    /// The frames that are ready for the client. The end of a call is in the audit before its frame is made.
+    pub fn collect(&mut self) -> Result<Vec<FromBroker>, Failed> {
+        for (id, started) in self.pool.take_started() {
+            let Some(call) = self.calls.get_mut(&id) else { continue };
+            match started {
+                Ok(started) if started.command.plan().background => {
+                    let started = self.background.add(started.command);
+                    call.answer(&Ok(FileReply::Started(started)))?;
+                }
+                Ok(started) => call.start(started),
+                Err(broken) => call.end(Outcome::Broken(broken), Usage::default()),
+            }
+        }
+        self.collect_from_worker()?;
+        let mut frames = std::mem::take(&mut self.outbox);
+        let mut ended = Vec::new();
+        for (id, call) in &mut self.calls {
+            call.answer_kill(&self.background)?;
+            frames.append(&mut call.outbox);
+            if let CallState::Ended(_) = call.state {
+                ended.push(*id);
+            }
+        }
+        for CallEnd { call, outcome, usage, denied } in
+            ended.iter().filter_map(|id| self.calls.remove(id)?.into_end())
+        {
+            self.audit.ended(call, &outcome, &usage)?;
+            frames.push(FromBroker::Done { call, outcome, usage, layers: self.layers, denied });
+        }
+        Ok(frames)
+    }
+
+    fn collect_from_worker(&mut self) -> Result<(), Failed> {
+        for event in self.files.take_events() {
+            match event {
+                WorkerEvent::Part(WorkerJob::Call(id), bytes) => {
+                    let part = FromBroker::Part { call: id, bytes };
+                    self.calls.entry(id).and_modify(|call| call.outbox.push(part));
+                }
+                WorkerEvent::Ended(WorkerJob::Call(id), outcome, usage) => {
+                    self.calls.entry(id).and_modify(|call| call.end(outcome, usage));
+                }
+                WorkerEvent::Elsewhere(WorkerJob::Call(id), real) => self.follow(id, real)?,
+                WorkerEvent::Elsewhere(WorkerJob::Preview { approver, call, followed }, real) => {
+                    self.follow_preview(approver, call, (!followed).then_some(real))?;
+                }
+                WorkerEvent::Part(WorkerJob::Preview { approver, call, .. }, bytes) => {
+                    self.approvals.preview_part(approver, call, bytes);
+                }
+                WorkerEvent::Ended(WorkerJob::Preview { approver, call, .. }, ..) => {
+                    self.approvals.end_preview(approver, call);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Decides again on a call whose path leads to `real`: it begins anew there, or waits for an answer, or is refused.
+    fn follow(&mut self, id: CallId, real: ZonePath) -> Result<(), Failed> {
+        let Some(mut call) = self.calls.remove(&id) else { return Ok(()) };
+        let Some(request) = call.take_from_worker() else {
+            return Err(Failed::internal(format!("the call {id} is not the file worker's")));
+        };
+        if call.real.len() == PLACES_MAX {
+            let message = "the links on the path change while they are followed; try again";
+            call.end(failed(ErrorKind::Io, message), Usage::default());
+            self.calls.insert(id, call);
+            return Ok(());
+        }
+        call.real.push(real);
+        self.begin(call, request, None)
+    }
+
+    /// Reads the file that a call would change where a link leads, for an approver, who may see it. Links that change meanwhile
+    /// are not followed again.
+    fn follow_preview(&mut self, approver: u64, id: CallId, real: Option<ZonePath>) -> Result<(), Failed> {
+        let read = self.calls.get(&id).and_then(Call::asked).and_then(preview_read);
+        match read.zip(real) {
+            Some((read, real)) => {
+                let job = WorkerJob::Preview { approver, call: id, followed: true };
+                self.files.submit(job, &read, &[real]).map_err(unencoded)
+            }
+            None => {
+                self.approvals.end_preview(approver, id);
+                Ok(())
+            }
+        }
+    }
+
+    /// Adds everything this session waits for. A client that takes no more stops the output, and so the cells.
+    pub fn wait_for<'s>(&'s self, waited: &mut Waited<'s>, client_full: bool) {
+        waited.add_input(Token::Warden, self.pool.fd());
+        self.files.wait_for(waited, client_full);
+        self.background.wait_for(waited);
+        self.approvals.wait_for(waited);
+        self.calls.values().for_each(|call| call.wait_for(waited, client_full));
+    }
+
+    /// Whether so much waits for the file worker that nothing more should be taken from the client.
+    pub fn is_full(&self) -> bool {
+        self.files.is_full()
+    }
+
+    /// When something happens by itself.
+    pub fn deadline(&self) -> Option<Instant> {
+        let commands = self.calls.values().filter_map(|call| call.command()?.deadline());
+        let others = [
+            self.pool.deadline(),
+            self.files.deadline(),
+            self.background.deadline(),
+            self.approvals.deadline(),
+            self.audit.deadline(),
+        ];
+        commands.chain(others.into_iter().flatten()).min()
+    }
+
+    /// Acts on clocks that have run out.
+    pub fn tick(&mut self, now: Instant) -> Result<(), Failed> {
+        self.calls.values_mut().filter_map(Call::command_mut).for_each(|command| command.tick(now));
+        self.background.tick(now);
+        self.files.tick(now);
+        let events = self.approvals.expire(now);
+        events.into_iter().try_for_each(|event| self.take_approval(event))?;
+        self.approvals.flush();
+        self.audit.tick(now)?;
+        self.pool.tick(now)
+    }
+
+    /// Ends everything. Without a PID namespace cells and the warden see the end of their sockets, and sweep. What is
+    /// returned is to be removed when they are gone.
+    pub fn close(mut self) -> Scratch {
+        self.files.finish_current(LAST_WRITE);
+        // What background processes have made: they may still be at work, and the record is of what is there now.
+        self.created.iter_mut().for_each(|created| created.update(&self.spec));
+        if self.spec.has(Layer::PidNamespace) {
+            self.pool.kill();
+        }
+        let ends: Vec<_> = self.calls.into_values().filter_map(Call::into_cancelled).collect();
+        // In the flat tier this ends the rest: before the audit waits for the disk.
+        drop((self.pool, self.files, self.background));
+        let mut unfinished = self.kept.end().into_iter();
+        // Nobody is left to whom a failure would matter.
+        let _ = unfinished.try_for_each(|kept| self.audit.append(&kept.record()));
+        let mut ends = ends.into_iter();
+        let recorded = ends.try_for_each(|end| self.audit.ended(end.call, &end.outcome, &end.usage));
+        let _ = recorded.and_then(|()| self.audit.close());
+        self.spec.scratch
+    }
+}
+
+fn unencoded(error: frame::FrameError) -> Failed {
+    Failed::internal(error.to_string())
+}

@@ -1,0 +1,99 @@
+//! The user that the executor runs for, and what it was started with.
+
+use executor_layers::ablation::Ablation;
+use executor_layers::environment::Variables;
+use executor_layers::git_settings::UserGit;
+use nix::unistd::{Uid, User as Account};
+use policies::secret::secrets;
+use policies::{Host, directories};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use executor_audit::audit::{Audit, AuditError};
+
+#[derive(Clone, Debug)]
+pub struct User {
+    /// The environment that the executor was started with.
+    pub variables: Variables,
+    /// See [`directories::home`].
+    pub home: PathBuf,
+    /// What this build leaves out, if it is for tests.
+    pub ablation: Ablation,
+    /// The file worker's program, opened when the executor was started.
+    pub worker: Rc<Worker>,
+}
+
+/// The program `lazaret-worker` beside this one.
+#[derive(Debug)]
+pub struct Worker {
+    path: PathBuf,
+    file: io::Result<OwnedFd>,
+}
+
+impl Worker {
+    fn open() -> Self {
+        let own = std::env::current_exe().unwrap_or_default();
+        let path = own.with_file_name("lazaret-worker");
+        Self { file: File::open(&path).map(OwnedFd::from), path }
+    }
+
+    /// Its file.
+    ///
+    /// # Errors
+    /// It is not where it must be.
+    pub fn file(&self) -> io::Result<BorrowedFd<'_>> {
+        self.file.as_ref().map(AsFd::as_fd).map_err(|error| {
+            let message = format!("{} cannot be opened: {error}", self.path.display());
+            io::Error::new(error.kind(), message)
+        })
+    }
+}
+
+impl User {
+    /// The user of this process. `variables` are those of its environment.
+    pub fn of_process(variables: Variables, ablation: Ablation) -> io::Result<Self> {
+        // Without a database, as in a container, there is an error in place of an answer.
+        let account = Account::from_uid(Uid::effective()).ok().flatten().map(|account| account.dir);
+        let variable = |name: &str| variables.get(OsStr::new(name)).cloned();
+        let home = directories::home(account, &|path| path.is_dir(), &variable);
+        Ok(Self { variables, home, ablation, worker: Rc::new(Worker::open()) })
+    }
+
+    pub fn variable(&self, name: &str) -> Option<OsString> {
+        self.variables.get(OsStr::new(name)).cloned()
+    }
+
+    /// Where records are kept.
+    pub fn state(&self) -> PathBuf {
+        directories::state(&self.home, &|name| self.variable(name))
+    }
+
+    pub fn open_audit(&self) -> Result<Audit, AuditError> {
+        Audit::open(&self.state().join("audit"), secrets(&self.variables))
+    }
+
+    /// What the user's git reads wherever it works (git-config(1), FILES and ENVIRONMENT).
+    pub fn git(&self) -> UserGit {
+        let named = |name: &str| self.variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let home = named("HOME").unwrap_or_else(|| self.home.clone());
+        let configuration = named("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
+        let mut files = vec![named("GIT_CONFIG_SYSTEM").unwrap_or_else(|| "/etc/gitconfig".into())];
+        match named("GIT_CONFIG_GLOBAL") {
+            Some(file) => files.push(file),
+            None => files.extend([configuration.join("git/config"), home.join(".gitconfig")]),
+        }
+        UserGit { home, files }
+    }
+
+    /// What profiles may refer to.
+    pub fn host(&self) -> Host {
+        let text = |value: &OsString| value.to_str().map(str::to_owned);
+        let variables =
+            self.variables.iter().filter_map(|(name, value)| Some((text(name)?, text(value)?))).collect();
+        Host { home: self.home.clone(), variables }
+    }
+}

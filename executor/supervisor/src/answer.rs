@@ -1,0 +1,146 @@
+//! How a caller is answered: now, or when another process has done its part. Nothing here blocks: what would is tried again
+//! until it succeeds or its caller is gone.
+
+use crate::object::by_descriptor;
+use crate::tcp::is_over;
+use executor_sys::file;
+use nix::Result;
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::sockopt::SocketError;
+use nix::sys::socket::{UnixAddr, connect, getsockopt};
+use nix::sys::stat::Mode;
+use nix::unistd::pipe2;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+/// How a caller is answered.
+pub enum Answer {
+    /// With the call's result.
+    Value(i64),
+    /// With a descriptor, closed on exec or not.
+    Descriptor(OwnedFd, bool),
+    /// Not yet.
+    Pending(Pending),
+}
+
+/// A call that waits for another process.
+pub enum Pending {
+    /// The reading end of a FIFO, until somebody writes.
+    Reader {
+        fd: OwnedFd,
+        /// As the caller wants them.
+        flags: OFlag,
+        close_on_exec: bool,
+    },
+    /// The writing end of a FIFO, until somebody reads.
+    Writer {
+        object: OwnedFd,
+        /// As the caller wants them.
+        flags: OFlag,
+        close_on_exec: bool,
+    },
+    /// A socket, until the listener has room.
+    Connection {
+        socket: OwnedFd,
+        /// The socket file, which `address` names.
+        object: OwnedFd,
+        address: UnixAddr,
+    },
+    /// A socket of TCP, until its handshake is over.
+    Handshake(OwnedFd),
+}
+
+impl Pending {
+    /// Opens a FIFO. Only one with a `named` file waits for its other end.
+    pub fn fifo(object: OwnedFd, flags: OFlag, close_on_exec: bool, named: bool) -> Result<Answer> {
+        let waits = named && !flags.contains(OFlag::O_NONBLOCK);
+        match flags & OFlag::O_ACCMODE {
+            OFlag::O_WRONLY if waits => Pending::Writer { object, flags, close_on_exec }.retry(),
+            access => {
+                let path = by_descriptor(&object);
+                let fd = open(path.as_str(), flags | OFlag::O_NONBLOCK, Mode::empty())?;
+                if waits && access == OFlag::O_RDONLY {
+                    return Pending::Reader { fd, flags, close_on_exec }.retry();
+                }
+                set_flags(&fd, flags)?;
+                Ok(Answer::Descriptor(fd, close_on_exec))
+            }
+        }
+    }
+
+    /// Connects a socket of the caller.
+    pub fn connect(socket: OwnedFd, object: OwnedFd, address: UnixAddr) -> Result<Answer> {
+        Pending::Connection { socket, object, address }.retry()
+    }
+
+    /// Waits for what a socket of the caller has begun.
+    pub fn handshake(socket: OwnedFd) -> Result<Answer> {
+        Pending::Handshake(socket).retry()
+    }
+
+    /// Tries once.
+    pub fn retry(self) -> Result<Answer> {
+        match self {
+            Pending::Reader { fd, flags, close_on_exec } => {
+                if !has_writer(&fd)? {
+                    return Ok(Answer::Pending(Pending::Reader { fd, flags, close_on_exec }));
+                }
+                set_flags(&fd, flags)?;
+                Ok(Answer::Descriptor(fd, close_on_exec))
+            }
+            Pending::Writer { object, flags, close_on_exec } => {
+                match open(by_descriptor(&object).as_str(), flags | OFlag::O_NONBLOCK, Mode::empty()) {
+                    Err(Errno::ENXIO) => {
+                        Ok(Answer::Pending(Pending::Writer { object, flags, close_on_exec }))
+                    }
+                    opened => {
+                        let fd = opened?;
+                        set_flags(&fd, flags)?;
+                        Ok(Answer::Descriptor(fd, close_on_exec))
+                    }
+                }
+            }
+            Pending::Handshake(socket) if !is_over(&socket) => {
+                Ok(Answer::Pending(Pending::Handshake(socket)))
+            }
+            Pending::Handshake(socket) => match getsockopt(&socket, SocketError)? {
+                0 => Ok(Answer::Value(0)),
+                errno => Err(Errno::from_raw(errno)),
+            },
+            Pending::Connection { socket, object, address } => {
+                let flags = OFlag::from_bits_retain(fcntl(&socket, FcntlArg::F_GETFL)?);
+                let waits = !flags.contains(OFlag::O_NONBLOCK);
+                if waits {
+                    set_flags(&socket, flags | OFlag::O_NONBLOCK)?;
+                }
+                let connected = connect(socket.as_raw_fd(), &address);
+                if waits {
+                    set_flags(&socket, flags)?;
+                }
+                match connected {
+                    Err(Errno::EAGAIN) if waits => {
+                        Ok(Answer::Pending(Pending::Connection { socket, object, address }))
+                    }
+                    connected => connected.map(|()| Answer::Value(0)),
+                }
+            }
+        }
+    }
+}
+
+/// Whether a FIFO has, or since it was opened has had, a writer. Takes no byte out of it: `tee` copies.
+fn has_writer(fd: &OwnedFd) -> Result<bool> {
+    let mut ready = [PollFd::new(fd.as_fd(), PollFlags::POLLIN)];
+    if poll(&mut ready, PollTimeout::ZERO)? > 0 {
+        return Ok(true);
+    }
+    let (_out, into) = pipe2(OFlag::O_CLOEXEC)?;
+    // Nothing and no writer is the end of the file; nothing yet is EAGAIN.
+    Ok(!matches!(file::tee(fd.as_fd(), into.as_fd()), Ok(0)))
+}
+
+/// Gives a descriptor the status flags that its caller wants.
+pub fn set_flags(fd: &OwnedFd, flags: OFlag) -> Result<()> {
+    fcntl(fd, FcntlArg::F_SETFL(flags)).map(drop)
+}

@@ -1,0 +1,117 @@
+//! Where files are that a cell may see or change.
+
+use crate::object::is;
+use broker_protocol::{Layer, Zone};
+use executor_layers::spec::SandboxSpec;
+use nix::Result;
+use nix::errno::Errno;
+use nix::sys::stat::FileStat;
+use policies::Access;
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Where files are that a cell may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Area {
+    Project,
+    Central,
+    /// The project's repository, where it lies elsewhere.
+    Repository,
+    /// The session's private storage.
+    Scratch,
+}
+
+/// The areas of a session, and what may be read outside them.
+pub struct Areas {
+    /// Each with its root. The first that holds a path counts.
+    areas: Vec<(PathBuf, Area, Access)>,
+    /// What is meant by `/dev/shm`, if not that.
+    shared: Option<PathBuf>,
+    /// What may be read outside, where the tree is not the session's own.
+    views: HashSet<PathBuf>,
+    /// Whether the tree is the session's own, whose mounts say what is outside.
+    pub(crate) own_root: bool,
+}
+
+impl Areas {
+    pub(crate) fn new(spec: &SandboxSpec) -> Self {
+        let scratch = |path: &Path| (resolved(path), Area::Scratch, Access::Write);
+        let area = |zone| match zone {
+            Zone::Project => Some(Area::Project),
+            Zone::Central => Some(Area::Central),
+            Zone::Granted => None,
+        };
+        let directories = spec.command_directories().filter_map(|directory| {
+            let (root, access) = spec.zone(directory.zone());
+            Some((root.join(directory.relative()), area(directory.zone())?, access))
+        });
+        let zones = [Zone::Project, Zone::Central].into_iter();
+        let zones = zones
+            .filter_map(|zone| Some((spec.zone(zone).0.to_owned(), area(zone)?, spec.command_access(zone))));
+        let mut areas: Vec<_> = directories.chain(zones).collect();
+        let linked = spec.linked.iter();
+        areas.extend(linked.map(|linked| (linked.common.clone(), Area::Repository, spec.policy.project)));
+        areas.extend([scratch(&spec.scratch.home), scratch(&spec.scratch.tmp)]);
+        let shared = spec.scratch.shared().map(|shared| resolved(&shared));
+        areas.extend(shared.as_deref().map(scratch));
+        let own_root = spec.has(Layer::MountNamespace);
+        // Elsewhere mounts say what is outside.
+        let views = spec.views.iter().map(|view| &view.path).chain(&spec.policy.listed);
+        let views = views.filter(|_| !own_root).map(|path| resolved(path)).collect();
+        Self { areas, shared, views, own_root }
+    }
+
+    /// The area a path is in, and what may be done there.
+    pub(crate) fn of(&self, real: &Path) -> Option<(Area, Access)> {
+        let mut areas = self.areas.iter().filter(|(root, ..)| real.starts_with(root));
+        areas.next().map(|(_, area, access)| (*area, *access))
+    }
+
+    /// Whether a path may be looked at.
+    pub(crate) fn is_visible(&self, real: &Path) -> bool {
+        self.of(real).is_some() || real.ancestors().any(|path| self.views.contains(path))
+    }
+
+    /// The path that a program means: shared memory and semaphores have names in `/dev/shm`. Nothing is allowed by that, as
+    /// what is found is asked about like any other file.
+    pub(crate) fn map_shared_memory<'p>(&self, path: &'p [u8]) -> Cow<'p, [u8]> {
+        let below = path.strip_prefix(b"/dev/shm").filter(|rest| matches!(rest, [] | [b'/', ..]));
+        match (&self.shared, below) {
+            (Some(shared), Some(rest)) if !self.is_visible(Path::new(OsStr::from_bytes(path))) => {
+                [shared.as_os_str().as_bytes(), rest].concat().into()
+            }
+            _ => path.into(),
+        }
+    }
+
+    /// What Landlock holds by the file, once more by its path: nothing outside the views is opened, and outside the areas
+    /// nothing but devices to be changed.
+    pub(crate) fn check_reach(&self, real: &Path, stat: &FileStat, write: bool) -> Result<()> {
+        // A pipe, or memory of its own: it came by a descriptor that the caller has.
+        let unnamed = !real.is_absolute() || real.as_os_str().as_bytes().starts_with(b"/memfd:");
+        let allowed = match self.of(real) {
+            _ if self.own_root || unnamed || real.starts_with("/proc") => true,
+            Some((_, access)) => access == Access::Write || !write,
+            None => self.is_visible(real) && (!write || is(stat, libc::S_IFCHR)),
+        };
+        if allowed { Ok(()) } else { Err(Errno::EACCES) }
+    }
+
+    /// A path as each zone that holds it names it, with the zone's root; the name a removed file had, too.
+    pub(crate) fn in_zones<'p>(&'p self, real: &'p Path) -> impl Iterator<Item = (&'p Path, &'p [u8])> {
+        let zones = self.areas.iter().filter(|(_, area, _)| *area != Area::Scratch);
+        let relative = zones.filter_map(|(root, ..)| Some((root.as_path(), real.strip_prefix(root).ok()?)));
+        relative.map(|(root, path)| (root, path.as_os_str().as_bytes())).flat_map(|(root, path)| {
+            let removed = path.strip_suffix(b" (deleted)");
+            [Some((root, path)), removed.map(|path| (root, path))].into_iter().flatten()
+        })
+    }
+}
+
+fn resolved(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}

@@ -1,0 +1,128 @@
+//! The caller of a supervised call: its memory, descriptors and directories.
+
+use crate::object::errno;
+use executor_sys::peer;
+use executor_sys::proc::{self, Stat};
+use nix::Result;
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::{Mode, umask};
+use std::ffi::CString;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Flags of a descriptor for a path, with which nothing can be read or written.
+pub const PATH_ONLY: OFlag = OFlag::O_PATH.union(OFlag::O_CLOEXEC);
+
+/// A thread that waits for an answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller {
+    pub thread: i32,
+}
+
+impl Caller {
+    /// Up to `length` bytes at `address`; fewer where its memory ends.
+    pub fn bytes(&self, address: u64, length: usize) -> Result<Vec<u8>> {
+        if address == 0 {
+            return Err(Errno::EFAULT);
+        }
+        let mut bytes = vec![0; length];
+        // Not through `/proc`: the first file of a process there costs more than all the rest of a call.
+        let read = peer::read_memory(self.thread, address, &mut bytes).map_err(errno)?;
+        bytes.truncate(read);
+        Ok(bytes)
+    }
+
+    /// Writes all of `bytes` at `address`.
+    pub fn write(&self, address: u64, bytes: &[u8]) -> Result<()> {
+        match peer::write_memory(self.thread, address, bytes).map_err(errno)? {
+            written if written == bytes.len() => Ok(()),
+            _ => Err(Errno::EFAULT),
+        }
+    }
+
+    /// Exactly `N` numbers of 64 bits at `address`.
+    pub fn numbers<const N: usize>(&self, address: u64) -> Result<[i64; N]> {
+        let bytes = self.bytes(address, N * 8)?;
+        let mut numbers = [0; N];
+        let mut chunks = bytes.chunks_exact(8);
+        for number in &mut numbers {
+            let chunk = chunks.next().and_then(<[u8]>::first_chunk).ok_or(Errno::EFAULT)?;
+            *number = i64::from_le_bytes(*chunk);
+        }
+        Ok(numbers)
+    }
+
+    /// The C string at `address`, shorter than `PATH_MAX`.
+    pub fn string(&self, address: u64) -> Result<CString> {
+        const MAX: usize = libc::PATH_MAX as usize;
+        // Most paths are short.
+        for length in [256, MAX] {
+            let mut bytes = self.bytes(address, length)?;
+            if let Some(end) = bytes.iter().position(|byte| *byte == 0) {
+                bytes.truncate(end);
+                return CString::new(bytes).map_err(|_| Errno::EINVAL);
+            }
+            if bytes.len() < length {
+                return Err(Errno::EFAULT);
+            }
+        }
+        Err(Errno::ENAMETOOLONG)
+    }
+
+    /// The file behind its descriptor `fd`, or its working directory, as a path descriptor.
+    pub fn path_of(&self, fd: i32) -> Result<OwnedFd> {
+        let link = match fd {
+            libc::AT_FDCWD => format!("/proc/{}/cwd", self.thread),
+            fd => format!("/proc/{}/fd/{fd}", self.thread),
+        };
+        open(link.as_str(), PATH_ONLY, Mode::empty()).map_err(|errno| match errno {
+            Errno::ENOENT => Errno::EBADF,
+            errno => errno,
+        })
+    }
+
+    /// A copy of its descriptor.
+    pub fn descriptor(&self, fd: i32) -> Result<OwnedFd> {
+        peer::descriptor(self.process()?, fd).map_err(errno)
+    }
+
+    /// Its process.
+    pub fn process(&self) -> Result<i32> {
+        proc::figure(self.thread, "status", "Tgid").map(|number| number as i32).ok_or(Errno::ESRCH)
+    }
+
+    /// Runs `make` with its file mode mask.
+    pub fn with_mask<T>(&self, make: impl FnOnce() -> Result<T>) -> Result<T> {
+        let mask = proc::line(format!("/proc/{}/status", self.thread), "Umask");
+        let mask = mask.and_then(|text| libc::mode_t::from_str_radix(&text, 8).ok()).ok_or(Errno::ESRCH)?;
+        let before = umask(Mode::from_bits_truncate(mask));
+        let made = make();
+        umask(before);
+        made
+    }
+
+    /// Its controlling terminal, where one of its first three descriptors is that, the terminal is the cell's own, or `made`
+    /// knows its device.
+    pub fn terminal(&self, made: impl Fn(libc::dev_t) -> Option<OwnedFd>) -> Result<OwnedFd> {
+        let number = Stat::of(self.thread).map_err(|_| Errno::ESRCH)?.terminal;
+        if number == 0 {
+            return Err(Errno::ENXIO);
+        }
+        let (major, minor) = (number >> 8 & 0xfff, number & 0xff | number >> 12 & 0xfff00);
+        let is_it = |fd: &OwnedFd| {
+            nix::sys::stat::fstat(fd.as_fd()).is_ok_and(|stat| {
+                stat.st_mode & libc::S_IFMT == libc::S_IFCHR
+                    && (u64::from(libc::major(stat.st_rdev)), u64::from(libc::minor(stat.st_rdev)))
+                        == (major, minor)
+            })
+        };
+        let own = (0..3).filter_map(|fd| self.descriptor(fd).ok()).find(is_it);
+        // In a cell with terminals of its own; elsewhere it is not seen, or another.
+        let by_name = || {
+            let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+            open(format!("/dev/pts/{minor}").as_str(), flags, Mode::empty()).ok().filter(is_it)
+        };
+        let by_device = || made(libc::makedev(major as u32, minor as u32));
+        own.or_else(by_name).or_else(by_device).ok_or(Errno::ENXIO)
+    }
+}

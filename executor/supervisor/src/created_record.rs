@@ -1,0 +1,250 @@
+//! What cells of a project have made under protected names that are open when new: kept in `.lazaret/created` of the central root, so
+//! that a later session goes on where an earlier one stopped.
+//!
+//! A file is kept by its path, by what it is (device, inode, birth) and by the digest of its content, a directory by those of all that
+//! is in it. What somebody else has changed or replaced since is not what was recorded: it is closed again, and forgotten. No
+//! cell writes the record, as `.lazaret` is a protected name; one that cannot be read remembers nothing.
+
+use crate::created::CreatedFiles;
+use broker_protocol::{Digest, frame};
+use executor_layers::discovery;
+use executor_layers::protected::Discovery;
+use executor_layers::spec::SandboxSpec;
+use executor_layers::undo_directory;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2, renameat};
+use nix::sys::stat::Mode;
+use policies::{Access, Matcher, WhenNew};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+const NAME: &str = "created";
+/// What is written before it gets that name.
+const NEW: &str = "created.new";
+/// Most files and directories that are remembered.
+const ENTRIES_MAX: usize = 1024;
+/// Largest file, and most files in a directory, that are remembered.
+const FILE_MAX: u64 = 1 << 20;
+const FILES_MAX: usize = 256;
+
+/// One that is remembered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Entry {
+    /// Below the project root.
+    path: Vec<u8>,
+    /// Device, inode and birth, as [`CreatedFiles`] knows it.
+    identity: Vec<u8>,
+    digest: Digest,
+}
+
+/// The record, and what the session's cells have made.
+#[derive(Debug)]
+pub struct CreatedRecord {
+    created: CreatedFiles,
+    /// How many of that no cell has made: they hold what is committed.
+    committed: usize,
+    /// How many there were at the last look.
+    seen: usize,
+    /// What was recorded then, and the state of files.
+    known: BTreeMap<PathBuf, (Entry, [i64; 7])>,
+    /// Where the record lies, if anything can be kept.
+    directory: Option<OwnedFd>,
+}
+
+impl CreatedRecord {
+    /// Adds to `created`, which has what is committed, what is remembered and still as it was, and releases it from `found`. Returns
+    /// the memory for the session's cells too.
+    ///
+    /// # Errors
+    /// There is no descriptor for the memory.
+    pub fn open(
+        spec: &SandboxSpec,
+        found: &mut Discovery,
+        created: CreatedFiles,
+    ) -> io::Result<(OwnedFd, Self)> {
+        let committed = created.count();
+        let directory = undo_directory::open(&spec.central).filter(|_| spec.policy.central == Access::Write);
+        let mut known = BTreeMap::new();
+        for entry in directory.iter().flat_map(read) {
+            let path = spec.project.join(OsStr::from_bytes(&entry.path));
+            let still = |path: &PathBuf| {
+                found.named.contains(path)
+                    && Entry::of(path, &spec.project, &spec.policy.matcher).as_ref() == Some(&entry)
+            };
+            if let Some((file, metadata)) =
+                Some(&path).filter(|path| still(path)).and_then(|path| inspect(path).ok())
+                && created.add(file).is_ok()
+            {
+                release(found, &path);
+                known.insert(path, (entry, state(&metadata)));
+            }
+        }
+        let memory = created.memory()?;
+        let seen = created.count();
+        Ok((memory, Self { created, committed, seen, known, directory }))
+    }
+
+    /// Records what cells have made by now, if that is not what was recorded. A record that cannot be written is none.
+    pub fn update(&mut self, spec: &SandboxSpec) {
+        let count = self.created.count();
+        let Some(directory) = self.directory.as_ref().filter(|_| count > self.committed) else { return };
+        let matcher = &spec.policy.matcher;
+        let as_known = |(path, (entry, known)): (&PathBuf, &(Entry, [i64; 7]))| {
+            let now = inspect(path).ok().filter(|(_, metadata)| metadata.is_file());
+            now.map_or_else(
+                || Entry::of(path, &spec.project, matcher).as_ref() == Some(entry),
+                |(_, metadata)| state(&metadata) == *known,
+            )
+        };
+        if count == self.seen && self.known.iter().all(as_known) {
+            return;
+        }
+        self.seen = count;
+        let zones = [spec.project.as_path(), spec.central.as_path()];
+        let Ok(found) = discovery::discover(zones, spec.linked.as_ref(), None, matcher, usize::MAX) else {
+            return;
+        };
+        let made: Vec<Vec<u8>> = self.created.identities().skip(self.committed).collect();
+        let mut entries = BTreeMap::new();
+        self.known.clear();
+        for path in found.named.iter().filter(|path| path.starts_with(&spec.project)) {
+            let Some(entry) = Entry::of(path, &spec.project, matcher) else { continue };
+            if made.contains(&entry.identity) && entries.len() < ENTRIES_MAX {
+                let known =
+                    inspect(path).map(|(_, metadata)| (path.clone(), (entry.clone(), state(&metadata))));
+                self.known.extend(known);
+                entries.insert(entry.path.clone(), entry);
+            }
+        }
+        // Those of a session beside this one.
+        let others =
+            read(directory).into_iter().filter(|entry| made.iter().all(|made| *made != entry.identity));
+        for entry in others {
+            entries.entry(entry.path.clone()).or_insert(entry);
+        }
+        let entries: Vec<Entry> = entries.into_values().take(ENTRIES_MAX).collect();
+        let _ = write(directory, &entries);
+    }
+}
+
+impl Entry {
+    /// What would be remembered of `path`, if it may be: a file of one name or a directory, where no other protected name lies in its
+    /// way or below it, and each rule lets commands make it.
+    fn of(path: &Path, project: &Path, matcher: &Matcher) -> Option<Self> {
+        let below = path.strip_prefix(project).ok()?.as_os_str().as_bytes();
+        if !matcher.closings(below).iter().all(|(_, new)| *new == WhenNew::Open) {
+            return None;
+        }
+        let (file, metadata) = inspect(path).ok()?;
+        let digest = if metadata.is_dir() {
+            let mut lines = Vec::new();
+            tree(path, project, matcher, &mut lines)?;
+            lines.sort();
+            Digest::of(&lines.concat())
+        } else {
+            Some(&metadata).filter(|metadata| metadata.is_file() && metadata.nlink() == 1)?;
+            content(path)?
+        };
+        Some(Self { path: below.to_vec(), identity: CreatedFiles::identity(&file)?, digest })
+    }
+}
+
+/// A line for each file and directory below `directory`; `None` where there are too many, or others than these, or some with
+/// protected names of their own.
+fn tree(directory: &Path, project: &Path, matcher: &Matcher, lines: &mut Vec<Vec<u8>>) -> Option<()> {
+    for entry in fs::read_dir(directory).ok()? {
+        let path = entry.ok()?.path();
+        let below = path.strip_prefix(project).ok()?;
+        let (parent, name) = (below.parent()?.as_os_str().as_bytes(), below.file_name()?.as_bytes());
+        if lines.len() == FILES_MAX || matcher.name(parent, name).is_some() {
+            return None;
+        }
+        let (_, metadata) = inspect(&path).ok()?;
+        let name = below.as_os_str().as_bytes();
+        if metadata.is_dir() {
+            lines.push([b"d ", name, b"\0"].concat());
+            tree(&path, project, matcher, lines)?;
+        } else {
+            Some(&metadata).filter(|metadata| metadata.is_file() && metadata.nlink() == 1)?;
+            lines.push([b"f ", name, b"\0", content(&path)?.to_string().as_bytes()].concat());
+        }
+    }
+    Some(())
+}
+
+/// The digest of a regular file's content.
+fn content(path: &Path) -> Option<Digest> {
+    let how = OpenHow::new()
+        .flags(OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC)
+        .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
+    let file = File::from(openat2(nix::fcntl::AT_FDCWD, path, how).ok()?);
+    let metadata = file.metadata().ok()?;
+    let mut bytes = Vec::new();
+    file.take(FILE_MAX + 1).read_to_end(&mut bytes).ok()?;
+    (metadata.is_file() && bytes.len() as u64 <= FILE_MAX).then(|| Digest::of(&bytes))
+}
+
+/// Takes what is at `path` out of what is closed, with what is in it.
+fn release(found: &mut Discovery, path: &Path) {
+    let mut left = vec![path.to_owned()];
+    while let Some(path) = left.pop() {
+        let Ok((_, metadata)) = inspect(&path) else { continue };
+        found.release(&path, (metadata.dev(), metadata.ino()));
+        if metadata.is_dir() {
+            left.extend(fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path()));
+        }
+    }
+}
+
+/// What is recorded; nothing where that cannot be understood.
+fn read(directory: &OwnedFd) -> Vec<Entry> {
+    let read = || {
+        let file = open(directory, NAME, OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY).ok()?;
+        let mut bytes = Vec::new();
+        file.take(frame::FRAME_MAX as u64 + 1).read_to_end(&mut bytes).ok()?;
+        frame::decode_whole::<Vec<Entry>>(&bytes).ok()
+    };
+    read().unwrap_or_default()
+}
+
+fn write(directory: &OwnedFd, entries: &Vec<Entry>) -> io::Result<()> {
+    let bytes = frame::encode_whole(entries).map_err(io::Error::other)?;
+    let mut file =
+        open(directory, NEW, OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_TRUNC | OFlag::O_NONBLOCK)?;
+    file.write_all(&bytes)?;
+    Ok(renameat(directory, NEW, directory, NAME)?)
+}
+
+/// No link is followed: what programs outside have made there is not believed.
+fn open(directory: &OwnedFd, name: &str, flags: OFlag) -> io::Result<File> {
+    let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS;
+    let mode = if flags.contains(OFlag::O_CREAT) { Mode::S_IRUSR | Mode::S_IWUSR } else { Mode::empty() };
+    let how = OpenHow::new().flags(flags | OFlag::O_CLOEXEC).mode(mode).resolve(resolve);
+    Ok(File::from(openat2(directory, name, how)?))
+}
+
+/// A file, not to be read, and what it is.
+pub fn inspect(path: &Path) -> io::Result<(File, Metadata)> {
+    let file = File::options().read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW).open(path)?;
+    let metadata = file.metadata()?;
+    Ok((file, metadata))
+}
+
+/// What changes with a file or its content.
+pub fn state(metadata: &Metadata) -> [i64; 7] {
+    [
+        metadata.dev() as i64,
+        metadata.ino() as i64,
+        metadata.len() as i64,
+        metadata.mtime(),
+        metadata.mtime_nsec(),
+        metadata.ctime(),
+        metadata.ctime_nsec(),
+    ]
+}

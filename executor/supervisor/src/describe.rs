@@ -1,0 +1,182 @@
+//! From a refusal of a cell's first process to what the user and the model are told: the rule by which it was, why, and what would
+//! open it. In the broker, from the session's own policy: of the cell come the thing and the kind of rule, and they are only shown.
+
+use crate::refusals::{Cause, Refusal};
+use broker_protocol::{AttemptKind, Barrier, Denial, Layer, PolicyRule, Remedy, Tier, Zone, ZonePath};
+use executor_layers::protected::WhyClosed;
+use executor_layers::spec::SandboxSpec;
+use policies::{Access, ProtectedName, as_git_directory};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// What a refusal is to the user of the session.
+pub fn describe(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
+    let Refusal { kind, cause, count, .. } = refusal;
+    let denial = match (cause, kind) {
+        (Cause::Protected, _) => protected(refusal, spec),
+        (Cause::Outside, AttemptKind::Read) => outside(refusal.path(), spec),
+        (Cause::Outside, _) => unchangeable(refusal, spec),
+        (Cause::Network, _) => unreached(refusal, spec),
+        (Cause::Process, _) => {
+            let why = "No process of a cell takes another's memory or descriptors by this call.";
+            Denial::new(*kind, text(refusal), Barrier::Layer(Layer::Seccomp, None), why, Remedy::Nothing)
+        }
+    };
+    Denial { count: *count, ..denial }
+}
+
+/// The denial of reading `path`, which is not in the session's views.
+pub fn outside(path: &Path, spec: &SandboxSpec) -> Denial {
+    let layer = match spec.tier {
+        Tier::Namespaced => Layer::MountNamespace,
+        Tier::Flat => Layer::LandlockFiles,
+    };
+    if path == Path::new("/etc/resolv.conf") {
+        let (by, why) =
+            (Barrier::Layer(layer, None), "A cell has no name servers, and looks up no name itself.");
+        return Denial::new(AttemptKind::Read, path.to_string_lossy(), by, why, remedy_to_reach(spec));
+    }
+    let profile = &spec.policy.profile;
+    let why = match path.starts_with(&spec.scratch.home) {
+        true => format!(
+            "A cell's home directory is its own; the profile `{profile}` shows nothing of yours there."
+        ),
+        false => format!("The profile `{profile}` does not show it to commands."),
+    };
+    let remedy = spec.policy.remedy_to_read(path);
+    Denial::new(AttemptKind::Read, path.to_string_lossy(), Barrier::Layer(layer, None), why, remedy)
+}
+
+/// The denial of a protected name at `path`.
+pub fn protected_at(kind: AttemptKind, path: &Path, spec: &SandboxSpec) -> Denial {
+    let target = path.as_os_str().as_bytes().to_vec();
+    protected(&Refusal { kind, cause: Cause::Protected, target, count: 1 }, spec)
+}
+
+fn text(refusal: &Refusal) -> String {
+    String::from_utf8_lossy(&refusal.target).into_owned()
+}
+
+fn protected(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
+    let (zone, relative) = match place(refusal.path(), spec) {
+        Some(place) => place,
+        None => return by_object(refusal, text(refusal), spec),
+    };
+    let target = ZonePath::new(zone, relative).map_or_else(|_| text(refusal), |path| path.to_string());
+    match rule(relative.as_bytes(), spec) {
+        Some(name) => {
+            let by = Barrier::Layer(Layer::ProtectedNames, Some(name.rule()));
+            Denial::new(refusal.kind, target, by, &*name.why, name.remedy())
+        }
+        None => by_object(refusal, target, spec),
+    }
+}
+
+/// What is closed although its name does not say so.
+fn by_object(refusal: &Refusal, target: String, spec: &SandboxSpec) -> Denial {
+    let path = refusal.path();
+    let closed = spec.also_closed.iter().find(|closed| path.starts_with(&closed.path));
+    let (why, remedy) = match closed.map(|closed| (&closed.why, closed.path.display())) {
+        Some((WhyClosed::Unlisted, path)) => (
+            "It cannot be listed, so nobody knows whether something protected is in it.".to_owned(),
+            Remedy::Advice(format!("`chmod u+rx` of {path} outside the sandbox, or its removal")),
+        ),
+        Some((WhyClosed::OtherNameOf(protected), _)) => {
+            (format!("It is the same file as {}, which is protected.", protected.display()), Remedy::Nothing)
+        }
+        Some((WhyClosed::TargetOf(link), _)) => {
+            (format!("{} leads there, which has a protected name.", link.display()), Remedy::Nothing)
+        }
+        Some((WhyClosed::Setting { file, key }, _)) => (
+            format!("The user's git acts on it outside the sandbox: {key} in {} names it.", file.display()),
+            Remedy::Nothing,
+        ),
+        Some((WhyClosed::OverBound(first), path)) => {
+            let first = first.display();
+            (
+                format!("{path} holds more protected names than can be held one by one, among them {first}."),
+                Remedy::Nothing,
+            )
+        }
+        Some((WhyClosed::NotLinked(why), _)) => {
+            (format!("The project's `.git` leads there, but {why}."), Remedy::Nothing)
+        }
+        None => {
+            let why = "It stands for a protected name: as the same file, by where it lies, or as part of a repository.";
+            (why.to_owned(), Remedy::Nothing)
+        }
+    };
+    let by = Barrier::Layer(Layer::ProtectedNames, None);
+    Denial::new(refusal.kind, target, by, why, remedy)
+}
+
+/// The rule that protects a name of a zone, or the one for which it is in transit.
+fn rule<'s>(relative: &[u8], spec: &'s SandboxSpec) -> Option<&'s ProtectedName> {
+    let names = &spec.policy.matcher;
+    let other = as_git_directory(relative);
+    let paths = || std::iter::once(relative).chain(other.as_deref());
+    let by_name = paths().find_map(|path| names.protection(path));
+    by_name
+        .or_else(|| paths().find_map(|path| names.leads_to(path)))
+        .or_else(|| names.transit(relative).first().map(|target| target.name))
+}
+
+/// Where a path lies in the zones.
+fn place<'p>(path: &'p Path, spec: &SandboxSpec) -> Option<(Zone, &'p str)> {
+    let below = |zone: Zone| Some((zone, path.strip_prefix(spec.zone(zone).0).ok()?.to_str()?));
+    // A central root may lie in a project, and the other way round: the longer one holds the path.
+    let places = [Zone::Project, Zone::Central].into_iter().filter_map(below);
+    places.min_by_key(|(_, relative)| relative.len())
+}
+
+fn unchangeable(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
+    let layer = match spec.tier {
+        Tier::Namespaced => Layer::MountNamespace,
+        Tier::Flat => Layer::LandlockFiles,
+    };
+    if let Some((zone, relative)) = place(refusal.path(), spec)
+        && spec.zone(zone).1 == Access::Read
+    {
+        let target = ZonePath::new(zone, relative).map_or_else(|_| text(refusal), |path| path.to_string());
+        let (profile, name) = (&spec.policy.profile, zone.name());
+        let at = Some(spec.policy.zones_from[usize::from(zone == Zone::Central)].to_string());
+        let by = Barrier::Layer(layer, Some(PolicyRule { name: format!("{name}:read"), at }));
+        let why = format!("The profile `{profile}` reads the {name} root and changes nothing in it.");
+        let remedy = Remedy::Option(format!("another --profile than `{profile}`"));
+        return Denial::new(refusal.kind, target, by, why, remedy);
+    }
+    let why = "Commands change the project, the central root and their private storage, and nothing else.";
+    Denial::new(refusal.kind, text(refusal), Barrier::Layer(layer, None), why, Remedy::Nothing)
+}
+
+fn unreached(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
+    let layer = match spec.tier {
+        Tier::Namespaced => Layer::NetworkNamespace,
+        Tier::Flat => Layer::LandlockNetwork,
+    };
+    let path = refusal.path();
+    if path.is_absolute() {
+        let why = "What listens there was not started by a command of this session.";
+        let remedy = Remedy::Policy(format!("sockets = ['{}'] in the profile", path.display()));
+        return Denial::new(
+            refusal.kind,
+            text(refusal),
+            Barrier::Layer(Layer::ProtectedNames, None),
+            why,
+            remedy,
+        );
+    }
+    let why = match refusal.kind {
+        AttemptKind::Resolve => "A cell has no name servers, and looks up no name itself.",
+        _ => "A cell reaches no address itself but a loopback of its own.",
+    };
+    Denial::new(refusal.kind, text(refusal), Barrier::Layer(layer, None), why, remedy_to_reach(spec))
+}
+
+/// What lets commands reach hosts: where some are open already, the relay's proxy, which finds them by name.
+fn remedy_to_reach(spec: &SandboxSpec) -> Remedy {
+    match spec.policy.has_network() {
+        true => Remedy::Advice("the proxy that HTTP_PROXY names reaches the hosts of this session".into()),
+        false => Remedy::Option("--allow-host NAME:PORT, or --allow-net and the name of a registry".into()),
+    }
+}

@@ -1,0 +1,43 @@
+//! Goes through what lies below a directory.
+
+use nix::Result;
+use nix::dir::Dir;
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::sys::stat::Mode;
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Most entries below a directory that is renamed.
+const ENTRIES_MAX: usize = 10_000;
+const DIRECTORY: OFlag = OFlag::O_DIRECTORY.union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
+
+/// Visits what lies below the directory `name` of `parent`: each entry's directory, and its path from there.
+pub(crate) fn each_entry(
+    parent: &OwnedFd,
+    name: &OsStr,
+    visit: impl Fn(&Dir, &Path) -> Result<()>,
+) -> Result<()> {
+    let mut left = vec![(Dir::openat(parent, name, DIRECTORY, Mode::empty())?, PathBuf::new())];
+    let mut seen = 0;
+    while let Some((mut directory, below)) = left.pop() {
+        let entries: Vec<_> = directory.iter().collect::<Result<_>>()?;
+        for entry in entries.iter().filter(|entry| !matches!(entry.file_name().to_bytes(), b"." | b"..")) {
+            seen += 1;
+            if seen > ENTRIES_MAX {
+                return Err(Errno::EBUSY);
+            }
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            let path = below.join(name);
+            visit(&directory, &path)?;
+            match Dir::openat(&directory, name, DIRECTORY, Mode::empty()) {
+                Ok(directory) => left.push((directory, path)),
+                Err(Errno::ENOTDIR | Errno::ELOOP) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+    Ok(())
+}

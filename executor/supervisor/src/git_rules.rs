@@ -1,0 +1,164 @@
+//! Rules on repositories by their shape: none comes about where the settings that git would run are not protected, and those
+//! that no cell has made stay repositories. Git passes over a `.git` that is none, and takes what it finds instead.
+
+use crate::entries::each_entry;
+use crate::object::is;
+use crate::rules::AccessRules;
+use nix::Result;
+use nix::errno::Errno;
+use nix::fcntl::AtFlags;
+use nix::sys::stat::fstatat;
+use policies::{Member, MemberKind, Protection, Repository, is_in_git_directory, may_be_git_directory};
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+impl AccessRules {
+    /// May a name of this kind (`S_IF*`) come into the directory `parent`, as far as it makes a repository of it?
+    ///
+    /// `HEAD` comes only below a directory that is called `.git` or `NAME.git`: so no directory is on its way to a repository
+    /// that can be given another name later.
+    pub(crate) fn may_shape(&self, parent: &OwnedFd, real: &Path, kind: libc::mode_t) -> Result<()> {
+        let (Some((repository, member)), Some(directory)) = (member(real), real.parent()) else {
+            return Ok(());
+        };
+        if self.areas.in_zones(directory).next().is_none() {
+            return Ok(());
+        }
+        let head = member.kind == MemberKind::Head;
+        let outside = head && !self.is_in_git(directory) && !self.was_git(directory);
+        let has = |member: Member| has(parent, member);
+        let refused = match self.may_be_git(directory) {
+            true => kind != kind_of(member),
+            false => outside || repository.is_completed_by(member, has),
+        };
+        if refused { Err(Errno::EACCES) } else { Ok(()) }
+    }
+
+    /// May the directory `name` of `parent` be moved to `to`? No `HEAD` in it may come where none may be made: what else makes a
+    /// repository may come at any time, of another session too.
+    pub(crate) fn may_carry(&self, parent: &OwnedFd, name: &OsStr, from: &Path, to: &Path) -> Result<()> {
+        let called_git =
+            |path: &Path| path.file_name().is_some_and(|name| may_be_git_directory(name.as_bytes()));
+        if !self.is_in_git(from) && !self.was_git(from) || called_git(from) && called_git(to) {
+            return Ok(());
+        }
+        each_entry(parent, name, |directory, path| {
+            let Some((repository, head)) = member(path).filter(|(_, member)| member.kind == MemberKind::Head)
+            else {
+                return Ok(());
+            };
+            let to = to.join(path);
+            let may_be = to.parent().is_some_and(|directory| self.may_be_git(directory));
+            let in_git = || to.parent().is_some_and(|directory| self.is_in_git(directory));
+            let open = || in_git() && !repository.is_completed_by(head, |member| has(directory, member));
+            if may_be || open() { Ok(()) } else { Err(Errno::EACCES) }
+        })
+    }
+
+    /// May a link get a name here? The user's git writes through those in its directory: what it appends to `logs` or renames to
+    /// `packed-refs` would go where they lead. `git init` makes one with the text `testing`, to see whether it can.
+    pub(crate) fn may_link_here(&self, real: &Path, target: Option<&[u8]>) -> Result<()> {
+        let harmless = target == Some(b"testing") || !self.is_in_git(real);
+        if harmless { Ok(()) } else { Err(Errno::EACCES) }
+    }
+
+    /// May the directory `name` of `parent` come to `to`, as far as there are links in it, or what nobody can read to the end?
+    pub(crate) fn may_carry_links(
+        &self,
+        parent: &OwnedFd,
+        name: &OsStr,
+        from: &Path,
+        to: &Path,
+    ) -> Result<()> {
+        if self.is_in_git(from) || !self.is_in_git(to) {
+            return Ok(());
+        }
+        each_entry(parent, name, |directory, path| {
+            let name = path.file_name().unwrap_or_default();
+            let stat = fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
+            let ordinary = is(&stat, libc::S_IFREG) || is(&stat, libc::S_IFDIR);
+            if ordinary { Ok(()) } else { Err(Errno::EACCES) }
+        })
+    }
+
+    /// Whether the user's git reads what has this name: it waits for ever where that is a FIFO.
+    pub(crate) fn is_read_by_git(&self, real: &Path) -> bool {
+        const FILES: [&str; 4] = [".gitignore", ".gitattributes", ".gitmodules", ".mailmap"];
+        let in_zone = self.areas.in_zones(real).next().is_some();
+        let named = |name: &OsStr| FILES.iter().any(|file| name.eq_ignore_ascii_case(file));
+        in_zone && (self.is_in_git(real) || real.file_name().is_some_and(named))
+    }
+
+    /// Whether this name keeps a repository one that no cell has made: it is not removed, and only a valid `HEAD` replaces one.
+    pub(crate) fn keeps_repository(&self, real: &Path) -> bool {
+        let (Some((_, member)), Some(directory)) = (member(real), real.parent()) else { return false };
+        match member.kind {
+            MemberKind::Head | MemberKind::Directory => {
+                self.may_be_git(directory) && !self.created.has_at(directory)
+            }
+            MemberKind::File => false,
+        }
+    }
+
+    /// Whether this is a repository's `HEAD`.
+    pub(crate) fn is_git_head(&self, real: &Path) -> bool {
+        member(real).is_some_and(|(_, member)| member.kind == MemberKind::Head)
+            && real.parent().is_some_and(|directory| self.may_be_git(directory))
+    }
+
+    /// Whether this is a repository's `config`, which is protected, and nothing above it is.
+    pub(crate) fn is_git_config(&self, real: &Path) -> bool {
+        let config = |path: &[u8]| Path::new(OsStr::from_bytes(path)).ends_with(".git/config");
+        self.protected_as(real).iter().any(|(_, path)| config(path))
+            && self.protection(real) == Some(Protection::Write)
+            && real.parent().is_some_and(|repository| self.protection(repository).is_none())
+    }
+
+    /// Whether a protected name is one of a repository's that is a file: all but `hooks`.
+    pub(crate) fn is_a_file_to_git(&self, real: &Path) -> bool {
+        self.protected_as(real).iter().any(|(_, path)| {
+            is_in_git_directory(path) && !path.ends_with(b"/hooks") && self.ends_a_rule(path)
+        })
+    }
+
+    /// Remembers a directory that was just made, if it may become a repository: one of the session's own.
+    pub(crate) fn remember_git(&self, real: &Path, made: impl AsFd) -> Result<()> {
+        if self.may_be_git(real) { self.created.add(made) } else { Ok(()) }
+    }
+
+    /// Whether a directory may be a repository: what git runs by it is protected there.
+    fn may_be_git(&self, directory: &Path) -> bool {
+        self.protected_as(directory).iter().any(|(_, path)| may_be_git_directory(path))
+            || self.was_git(directory)
+    }
+
+    /// Whether a path lies in a repository, by a name or by what it counts as: there `HEAD` may be an ordinary name.
+    fn is_in_git(&self, path: &Path) -> bool {
+        self.protected_as(path).iter().any(|(_, path)| is_in_git_directory(path))
+    }
+
+    /// Whether a directory was a repository when the session opened, whatever it is called.
+    fn was_git(&self, directory: &Path) -> bool {
+        self.repositories.contains(directory)
+    }
+}
+
+/// What a path is to the repository that its directory may be.
+fn member(real: &Path) -> Option<(&'static Repository, Member)> {
+    Repository::member(real.file_name()?.as_bytes())
+}
+
+/// What kind (`S_IF*`) the program makes a member of.
+fn kind_of(member: Member) -> libc::mode_t {
+    match member.kind {
+        MemberKind::Head | MemberKind::File => libc::S_IFREG,
+        MemberKind::Directory => libc::S_IFDIR,
+    }
+}
+
+/// Whether a directory has a member of a repository's shape; a link is as good as what it leads to.
+fn has(directory: impl AsFd, member: Member) -> bool {
+    fstatat(directory, member.name, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok()
+}

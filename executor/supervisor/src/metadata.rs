@@ -1,0 +1,133 @@
+//! Changes modes, owners, times and attributes for the caller, inside the zones and the scratch space only.
+
+use crate::answer::Answer;
+use crate::call::Call;
+use crate::object::{by_descriptor, errno, is, real};
+use broker_protocol::AttemptKind;
+use executor_sys::file;
+use nix::Result;
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, AtFlags};
+use nix::sys::stat::{FchmodatFlags, Mode, fchmodat, fstat};
+use nix::unistd::{Gid, Uid, fchownat};
+use std::ffi::CString;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Bytes of the longest value of an attribute (`XATTR_SIZE_MAX`).
+const VALUE_MAX: u64 = 65536;
+
+/// Whose metadata.
+#[derive(Clone, Copy, Debug)]
+pub enum Target {
+    /// That of an open file.
+    Fd(i32),
+    /// That of a path, with flags of the `*at` calls.
+    Path(i32, u64, i32),
+}
+
+impl Call<'_> {
+    /// `fchmodat2` and its relatives.
+    pub fn change_mode(&self, target: Target, mode: u64) -> Result<Answer> {
+        let object = self.marked(target)?;
+        if is(&fstat(&object)?, libc::S_IFLNK) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let mode = Mode::from_bits_truncate(mode as libc::mode_t);
+        fchmodat(AT_FDCWD, by_descriptor(&object).as_str(), mode, FchmodatFlags::FollowSymlink)?;
+        Ok(Answer::Value(0))
+    }
+
+    /// `fchownat` and its relatives.
+    pub fn change_owner(&self, target: Target, owner: u64, group: u64) -> Result<Answer> {
+        let object = self.marked(target)?;
+        let given = |number: u64| Some(number as u32).filter(|number| *number != u32::MAX);
+        let (owner, group) = (given(owner).map(Uid::from_raw), given(group).map(Gid::from_raw));
+        fchownat(&object, "", owner, group, AtFlags::AT_EMPTY_PATH)?;
+        Ok(Answer::Value(0))
+    }
+
+    /// `utimensat` and its relatives; `None` is now.
+    pub fn change_times(&self, target: Target, times: Option<[(i64, i64); 2]>) -> Result<Answer> {
+        let object = self.marked(target)?;
+        let times = times.unwrap_or([(0, libc::UTIME_NOW); 2]);
+        let times = times.map(|(tv_sec, tv_nsec)| libc::timespec { tv_sec, tv_nsec });
+        file::set_times(object.as_fd(), &times).map_err(errno)?;
+        Ok(Answer::Value(0))
+    }
+
+    /// `setxattr` and its relatives.
+    pub fn set_attribute(
+        &self,
+        target: Target,
+        name: u64,
+        value: u64,
+        size: u64,
+        flags: i32,
+    ) -> Result<Answer> {
+        if size > VALUE_MAX {
+            return Err(Errno::E2BIG);
+        }
+        let name = self.string(name)?;
+        let value = if size == 0 { Vec::new() } else { self.caller.bytes(value, size as usize)? };
+        if value.len() as u64 != size {
+            return Err(Errno::EFAULT);
+        }
+        let path = self.attributes_of(target)?;
+        file::set_attribute(&path.1, &name, &value, flags).map_err(errno)?;
+        Ok(Answer::Value(0))
+    }
+
+    /// `removexattr` and its relatives.
+    pub fn remove_attribute(&self, target: Target, name: u64) -> Result<Answer> {
+        let name = self.string(name)?;
+        let path = self.attributes_of(target)?;
+        file::remove_attribute(&path.1, &name).map_err(errno)?;
+        Ok(Answer::Value(0))
+    }
+
+    /// Times of 64 bits, seconds and a fraction of which `unit` nanoseconds are one.
+    pub fn times(&self, address: u64, unit: i64) -> Result<Option<[(i64, i64); 2]>> {
+        if address == 0 {
+            return Ok(None);
+        }
+        let [a, b, c, d] = self.caller.numbers(address)?;
+        Ok(Some([(a, b.saturating_mul(unit)), (c, d.saturating_mul(unit))]))
+    }
+
+    /// `utime`, in whole seconds.
+    #[cfg(target_arch = "x86_64")]
+    pub fn seconds(&self, address: u64) -> Result<Option<[(i64, i64); 2]>> {
+        if address == 0 {
+            return Ok(None);
+        }
+        let [a, b] = self.caller.numbers(address)?;
+        Ok(Some([(a, 0), (b, 0)]))
+    }
+
+    /// The file, if its metadata may be changed.
+    fn marked(&self, target: Target) -> Result<OwnedFd> {
+        let object = match target {
+            Target::Fd(fd) if fd < 0 => return Err(Errno::EBADF),
+            Target::Fd(fd) => self.caller.path_of(fd)?,
+            Target::Path(fd, path, flags) => {
+                let empty = flags & libc::AT_EMPTY_PATH != 0 && self.string(path)?.is_empty();
+                if empty {
+                    self.caller.path_of(fd)?
+                } else {
+                    self.object(fd, path, flags & libc::AT_SYMLINK_NOFOLLOW == 0)?
+                }
+            }
+        };
+        self.check()?;
+        let path = real(&object)?;
+        let marked = self.rules.may_mark(&object, &path, &fstat(&object)?);
+        marked.map_err(self.refused(AttemptKind::Metadata, &path))?;
+        Ok(object)
+    }
+
+    fn attributes_of(&self, target: Target) -> Result<(OwnedFd, CString)> {
+        let object = self.marked(target)?;
+        let path = CString::new(by_descriptor(&object)).map_err(|_| Errno::EINVAL)?;
+        Ok((object, path))
+    }
+}

@@ -1,0 +1,164 @@
+//! What a command names that its cell closes without a word to anybody: in the namespaced tier no call is asked about that reads,
+//! and in neither does the kernel report a program that was to run with its owner's rights.
+//!
+//! Only of a command that failed, and only what it spells out. Nothing is said of files that the cell does not show but that they
+//! are not shown, so nobody learns from it whether they exist.
+
+use crate::describe::{outside, protected_at};
+use broker_protocol::{AttemptKind, Barrier, Command, Denial, Layer, Remedy, Tier};
+use executor_layers::pins::PinMode;
+use executor_layers::spec::{SandboxSpec, ViewKind};
+use policies::shell::{Unit, base_name, units};
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Component, Path, PathBuf};
+
+/// Most words of a command that are looked at.
+const WORDS_MAX: usize = 256;
+/// Shells whose `-c` is a command line.
+const SHELLS: [&str; 4] = ["bash", "dash", "sh", "zsh"];
+/// Directories that a cell has of its own, and those of the kernel.
+const OWN: [&str; 7] = ["/tmp", "/var/tmp", "/run", "/dev", "/proc", "/sys", "/.outside"];
+/// The bit of a program that is to run with its owner's rights.
+const SET_USER_ID: u32 = 0o4000;
+
+/// The denials of what `command` names, which started in `directory` and failed.
+pub fn named(command: &Command, directory: &Path, spec: &SandboxSpec) -> Vec<Denial> {
+    let words = words(command);
+    // Where a relative path begins is not known any more.
+    let moves = words.iter().any(|(word, first)| *first && ["cd", "pushd"].contains(&word.as_str()));
+    let mut seen = BTreeSet::new();
+    let mut denials = Vec::new();
+    for (word, is_program) in words.into_iter().take(WORDS_MAX) {
+        if !seen.insert((word.clone(), is_program)) {
+            continue;
+        }
+        denials.extend(if is_program { privileged(&word, spec) } else { None });
+        if spec.tier == Tier::Namespaced && (word.starts_with('/') || !moves) {
+            denials.extend(hidden(&word, directory, spec));
+        }
+    }
+    denials
+}
+
+/// The words that are known, each with whether it is a program; of a shell's `-c` those of its command line.
+fn words(command: &Command) -> Vec<(String, bool)> {
+    let mut words = Vec::new();
+    for unit in units(command) {
+        let Unit::Simple(simple) = unit else { continue };
+        if let [Some(shell), Some(option), Some(line), ..] = &simple.words[..]
+            && let (true, "-c") = (SHELLS.contains(&base_name(shell)), option.as_str())
+        {
+            let inner = units(&Command::Shell(line.clone())).into_iter();
+            let inner = inner.filter_map(|unit| match unit {
+                Unit::Simple(simple) => Some(simple.words),
+                Unit::Unparsed(_) => None,
+            });
+            words.extend(inner.flat_map(known));
+        } else {
+            words.extend(known(simple.words));
+        }
+    }
+    words
+}
+
+fn known(words: Vec<Option<String>>) -> impl Iterator<Item = (String, bool)> {
+    words.into_iter().enumerate().filter_map(|(at, word)| Some((word?, at == 0)))
+}
+
+/// A program that runs without the rights which its file would give it.
+fn privileged(program: &str, spec: &SandboxSpec) -> Option<Denial> {
+    let path = spec.environment.iter().find_map(|entry| entry.to_str().ok()?.strip_prefix("PATH="));
+    let found = match program.contains('/') {
+        true => Some(PathBuf::from(program)).filter(|path| path.is_absolute()),
+        false => {
+            let files = std::env::split_paths(path.unwrap_or_default()).map(|folder| folder.join(program));
+            files.into_iter().find(|file| file.exists())
+        }
+    }?;
+    // What the cell sees there is the host's.
+    let system = spec.views.iter().any(|view| view.kind == ViewKind::System && found.starts_with(&view.path));
+    let is_privileged =
+        || fs::metadata(&found).is_ok_and(|file| file.permissions().mode() & SET_USER_ID != 0);
+    if !system || !is_privileged() {
+        return None;
+    }
+    let why = "It is a set-user-ID program, and in a cell none runs with its owner's rights.";
+    let by = Barrier::Layer(Layer::NoNewPrivileges, None);
+    Some(Denial::new(AttemptKind::Run, found.to_string_lossy(), by, why, Remedy::Nothing))
+}
+
+/// A path that the cell does not show, or shows closed.
+fn hidden(word: &str, directory: &Path, spec: &SandboxSpec) -> Option<Denial> {
+    let path = plain(&directory.join(word))?;
+    let pins = &spec.pins;
+    let closed = |pin: &executor_layers::pins::Pin| {
+        matches!(pin.mode, PinMode::Hidden { .. }) && path.starts_with(&pin.path)
+    };
+    if pins.iter().any(closed) {
+        return Some(protected_at(AttemptKind::Read, &path, spec));
+    }
+    (word.starts_with('/') && is_path_of_host(&path) && !is_shown(&path, spec)).then(|| outside(&path, spec))
+}
+
+/// Whether the first name is a directory of the machine, which is no secret: a pattern such as `/x/d` is no path.
+fn is_path_of_host(path: &Path) -> bool {
+    let mut parts = path.components().skip(1);
+    let first = parts.next().map(|first| Path::new("/").join(first));
+    parts.next().is_some() && first.is_some_and(|first| first.is_dir())
+}
+
+fn is_shown(path: &Path, spec: &SandboxSpec) -> bool {
+    let views = spec.views.iter().map(|view| view.path.as_path());
+    let own = OWN.iter().map(Path::new).chain([spec.scratch.tmp.as_path()]);
+    let zones = [spec.project.as_path(), spec.central.as_path()];
+    let mut shown = views.chain(zones);
+    // A home directory is empty but for these, and may lie in a directory of the cell's own.
+    let mut own = own.filter(|_| !path.starts_with(&spec.scratch.home));
+    // The parents of what is shown are there.
+    shown.any(|shown| path.starts_with(shown) || shown.starts_with(path))
+        || own.any(|own| path.starts_with(own) || own.starts_with(path))
+}
+
+/// The path without `.` and `..`; `None` where it leaves the root. Links are not followed.
+fn plain(path: &Path) -> Option<PathBuf> {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => plain.pop().then_some(())?,
+            Component::CurDir | Component::Prefix(_) => {}
+            Component::RootDir | Component::Normal(_) => plain.push(part),
+        }
+    }
+    Some(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_a_shells_command_line_are_found_in_both_forms() {
+        let line = "cat /etc/shadow \"$x\" && ls /home/u/.ssh";
+        let want = ["cat", "/etc/shadow", "ls", "/home/u/.ssh"];
+        let arguments =
+            |words: &[&str]| Command::Arguments(words.iter().map(|w| w.as_bytes().to_vec().into()).collect());
+        for command in [Command::Shell(line.into()), arguments(&["/bin/bash", "-c", line])] {
+            let words = words(&command);
+            assert_eq!(words.iter().map(|(word, _)| word.as_str()).collect::<Vec<_>>(), want);
+            assert_eq!(words.iter().map(|(_, first)| *first).collect::<Vec<_>>(), [true, false, true, false]);
+        }
+        assert_eq!(words(&arguments(&["cat", "-c", "a b"])).len(), 3);
+    }
+
+    #[test]
+    fn paths_are_told_from_other_words() {
+        assert!(is_path_of_host(Path::new("/etc/shadow")) && is_path_of_host(Path::new("/usr/none/x")));
+        for other in ["/", "/etc", "/s/a/b/", "/nothing-here/x"] {
+            assert!(!is_path_of_host(Path::new(other)), "{other}");
+        }
+        assert_eq!(plain(Path::new("/a/./b/../c")), Some("/a/c".into()));
+        assert_eq!(plain(Path::new("/..")), None);
+    }
+}

@@ -1,0 +1,233 @@
+//! Makes, moves and removes names for the caller.
+
+use crate::answer::Answer;
+use crate::call::Call;
+use crate::caller::PATH_ONLY;
+use crate::find::Found;
+use crate::object::{by_descriptor, is, kind, real};
+use broker_protocol::AttemptKind::Write;
+use executor_layers::take_back::take_back;
+use nix::Result;
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, RenameFlags, openat, renameat2};
+use nix::sys::stat::{Mode, SFlag, fstat, mkdirat, mknodat};
+use nix::unistd::{UnlinkatFlags, linkat, symlinkat, unlinkat};
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+impl Call<'_> {
+    /// `mkdirat`.
+    pub fn make_directory(&self, from: i32, path: u64, mode: u64) -> Result<Answer> {
+        let _lock = self.rules.lock_renames()?;
+        let found = self.name(from, path)?;
+        // What makes a way makes each of its directories, those that lie outside too.
+        if found.object.is_some() {
+            return Err(Errno::EEXIST);
+        }
+        let real = found.real()?;
+        let shape = || self.rules.may_shape(&found.parent, &real, libc::S_IFDIR);
+        self.rules.may_make(&real).and_then(|()| shape()).map_err(self.refused(Write, &real))?;
+        if self.rules.is_closed_when_new(&real) {
+            self.empty_directories.add(&found).map_err(self.refused(Write, &real))?;
+        }
+        let mode = Mode::from_bits_truncate(mode as libc::mode_t);
+        let made = self.caller.with_mask(|| mkdirat(&found.parent, &found.name_for_kernel(), mode));
+        made.map_err(self.refused_by_kernel(&real))?;
+        self.check_made(&found, &real, libc::S_IFDIR)?;
+        let made = self.remember_new(&found, &real)?;
+        self.rules.remember_git(&real, made)?;
+        Ok(Answer::Value(0))
+    }
+
+    /// `mknodat`: the filter lets files, FIFOs and sockets come here.
+    pub fn make_node(&self, from: i32, path: u64, mode: u64) -> Result<Answer> {
+        let _lock = self.rules.lock_renames()?;
+        let found = self.name(from, path)?;
+        let mode = mode as libc::mode_t;
+        let kind = match mode & libc::S_IFMT {
+            0 => libc::S_IFREG,
+            kind => kind,
+        };
+        let real = found.real()?;
+        self.may_appear(&found, &real, kind).map_err(self.refused(Write, &real))?;
+        let (flags, mode) = (SFlag::from_bits_truncate(kind), Mode::from_bits_truncate(mode));
+        let made = self.caller.with_mask(|| mknodat(&found.parent, &found.name_for_kernel(), flags, mode, 0));
+        made.map_err(self.refused_by_kernel(&real))?;
+        self.check_made(&found, &real, kind)?;
+        self.remember_new(&found, &real)?;
+        Ok(Answer::Value(0))
+    }
+
+    /// May a new name be of this kind (`S_IF*`)?
+    pub fn may_appear(&self, found: &Found, real: &Path, kind: libc::mode_t) -> Result<()> {
+        self.rules.may_have(real, kind)?;
+        self.rules.may_set_out(real)?;
+        self.rules.may_shape(&found.parent, real, kind)
+    }
+
+    /// Takes back a name that was just made, of this kind (`S_IF*`), where a repository has come about with it: a file tool or another
+    /// session may have made the rest since it was asked about. Who looks last sees all of it.
+    pub fn check_made(&self, found: &Found, real: &Path, kind: libc::mode_t) -> Result<()> {
+        let shape = self.rules.may_shape(&found.parent, real, kind);
+        if shape.is_err() {
+            take_back(&found.parent, Path::new(OsStr::from_bytes(&found.name)))?;
+        }
+        shape.map_err(self.refused(Write, real))
+    }
+
+    /// Remembers a name that was just made, and opens it as a path.
+    fn remember_new(&self, found: &Found, real: &Path) -> Result<OwnedFd> {
+        let made = openat(
+            &found.parent,
+            OsStr::from_bytes(&found.name),
+            PATH_ONLY | OFlag::O_NOFOLLOW,
+            Mode::empty(),
+        )?;
+        self.rules.remember(real, &made)?;
+        Ok(made)
+    }
+
+    /// `symlinkat`.
+    pub fn make_link(&self, target: u64, from: i32, path: u64) -> Result<Answer> {
+        let target = self.string(target)?;
+        let _lock = self.rules.lock_renames()?;
+        let found = self.name(from, path)?;
+        let real = found.real()?;
+        let link = || self.rules.may_link_here(&real, Some(target.as_bytes()));
+        let appear = || self.may_appear(&found, &real, libc::S_IFLNK);
+        link().and_then(|()| appear()).map_err(self.refused(Write, &real))?;
+        symlinkat(target.as_c_str(), &found.parent, &found.name_for_kernel())
+            .map_err(self.refused_by_kernel(&real))?;
+        self.check_made(&found, &real, libc::S_IFLNK)?;
+        Ok(Answer::Value(0))
+    }
+
+    /// `unlinkat`.
+    pub fn remove(&self, from: i32, path: u64, flags: i32) -> Result<Answer> {
+        let _lock = self.rules.lock_renames()?;
+        let found = self.name(from, path)?;
+        let real = found.real()?;
+        self.rules.may_remove(&real).map_err(self.refused(Write, &real))?;
+        let how = match flags {
+            0 => UnlinkatFlags::NoRemoveDir,
+            libc::AT_REMOVEDIR => UnlinkatFlags::RemoveDir,
+            _ => return Err(Errno::EINVAL),
+        };
+        unlinkat(&found.parent, &found.name_for_kernel(), how).map_err(self.refused_by_kernel(&real))?;
+        Ok(Answer::Value(0))
+    }
+
+    /// `linkat`.
+    pub fn link(&self, old: (i32, u64), new: (i32, u64), flags: i32) -> Result<Answer> {
+        let object = if flags & libc::AT_EMPTY_PATH != 0 && self.string(old.1)?.is_empty() {
+            self.caller.path_of(old.0)?
+        } else {
+            self.object(old.0, old.1, flags & libc::AT_SYMLINK_FOLLOW != 0)?
+        };
+        let _lock = self.rules.lock_renames()?;
+        let new = self.name(new.0, new.1)?;
+        let (from, to) = (real(&object)?, new.real()?);
+        let stat = fstat(&object)?;
+        self.rules.may_link(&object, &from, &stat).map_err(self.refused(Write, &from))?;
+        // One without a name gets its first.
+        self.rules.may_protect(&to, &stat, 0)?;
+        if is(&stat, libc::S_IFLNK) {
+            self.rules.may_link_here(&to, None).map_err(self.refused(Write, &to))?;
+        }
+        self.may_appear(&new, &to, kind(&stat)).map_err(self.refused(Write, &to))?;
+        self.same_area(&from, &to)?;
+        let path = by_descriptor(&object);
+        linkat(AT_FDCWD, path.as_str(), &new.parent, &new.name_for_kernel(), AtFlags::AT_SYMLINK_FOLLOW)?;
+        self.check_made(&new, &to, kind(&stat))?;
+        self.rules.remember(&to, &object)?;
+        Ok(Answer::Value(0))
+    }
+
+    /// `renameat2`.
+    pub fn rename(&self, old: (i32, u64), new: (i32, u64), flags: u32) -> Result<Answer> {
+        let flags = RenameFlags::from_bits(flags).ok_or(Errno::EINVAL)?;
+        let _lock = self.rules.lock_renames()?;
+        let (old, new) = (self.name(old.0, old.1)?, self.name(new.0, new.1)?);
+        let (from, to) = (old.real()?, new.real()?);
+        // What closes the one name or the other.
+        let closed = if self.rules.protection(&from).is_some() { &from } else { &to };
+        if flags.is_empty()
+            && let Some(replaced) =
+                self.replace_in_repository(&old, &new, &from, &to).map_err(self.refused(Write, &to))?
+        {
+            return Ok(replaced);
+        }
+        let exchange = flags.contains(RenameFlags::RENAME_EXCHANGE);
+        self.may_rename((&old, &from), (&new, &to), exchange).map_err(self.refused(Write, closed))?;
+        self.same_area(&from, &to)?;
+        renameat2(&old.parent, &old.name_for_kernel(), &new.parent, &new.name_for_kernel(), flags)
+            .map_err(self.refused_by_kernel(&to))?;
+        for (moved, found, name) in [(&old.object, &new, &to), (&new.object, &old, &from)] {
+            if let Some(moved) = moved.as_ref().filter(|_| name == &to || exchange) {
+                self.check_made(found, name, kind(&fstat(moved)?))?;
+            }
+        }
+        for (moved, name) in [(&old.object, &to), (&new.object, &from)] {
+            if let Some(moved) = moved.as_ref().filter(|_| name == &to || exchange) {
+                self.rules.remember(name, moved)?;
+            }
+        }
+        Ok(Answer::Value(0))
+    }
+
+    fn may_rename(
+        &self,
+        (old, from): (&Found, &Path),
+        (new, to): (&Found, &Path),
+        exchange: bool,
+    ) -> Result<()> {
+        self.may_move(old, from, new, to)?;
+        if exchange {
+            return self.may_move(new, to, old, from);
+        }
+        let Some(replaced) = &new.object else { return Ok(()) };
+        self.rules.may_divert(to, replaced)?;
+        if self.rules.keeps_repository(to) { Err(Errno::EACCES) } else { Ok(()) }
+    }
+
+    fn may_move(&self, old: &Found, from: &Path, new: &Found, to: &Path) -> Result<()> {
+        self.rules.may_change(from)?;
+        let Some(object) = &old.object else { return Err(Errno::ENOENT) };
+        self.rules.may_divert(from, object)?;
+        if self.rules.keeps_repository(from) {
+            return Err(Errno::EACCES);
+        }
+        let stat = fstat(object)?;
+        self.rules.may_protect(to, &stat, 1)?;
+        self.may_appear(new, to, kind(&stat))?;
+        if is(&stat, libc::S_IFDIR) {
+            let name = OsStr::from_bytes(&old.name);
+            self.rules.may_move(&old.parent, name, from)?;
+            self.rules.may_carry(&old.parent, name, from, to)?;
+            self.rules.may_carry_links(&old.parent, name, from, to)?;
+        }
+        if is(&stat, libc::S_IFLNK) {
+            self.rules.may_link_here(to, None)?;
+        }
+        Ok(())
+    }
+
+    /// Protected names are names of a zone: what moves out of it would lose its protection. To the caller, zones and
+    /// scratch space are file systems of their own.
+    pub fn same_area(&self, from: &Path, to: &Path) -> Result<()> {
+        let area = |path| self.rules.areas.of(path).map(|(area, _)| area);
+        if area(from) == area(to) { Ok(()) } else { Err(Errno::EXDEV) }
+    }
+
+    /// A name, which is not followed where it is a link.
+    fn name(&self, from: i32, path: u64) -> Result<Found> {
+        let path = self.string(path)?;
+        let path = path.as_bytes();
+        let end = path.iter().rposition(|byte| *byte != b'/').map_or(path.len(), |last| last + 1);
+        let mut found = self.search().find(from, &path[..end], false)?;
+        found.slash = end < path.len();
+        Ok(found)
+    }
+}

@@ -1,0 +1,32 @@
+//! What is behind a descriptor.
+
+use nix::Result;
+use nix::fcntl::readlink;
+use nix::sys::stat::FileStat;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::PathBuf;
+
+/// What kind a file is of (`S_IF*`).
+pub fn kind(stat: &FileStat) -> libc::mode_t {
+    stat.st_mode & libc::S_IFMT
+}
+
+/// Whether a file is of a kind (`S_IF*`).
+pub fn is(stat: &FileStat, other: libc::mode_t) -> bool {
+    kind(stat) == other
+}
+
+/// A path by which the kernel finds the file behind a descriptor of this process.
+pub fn by_descriptor(fd: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
+}
+
+/// The path of the file behind a descriptor, as the kernel names it.
+pub fn real(fd: &OwnedFd) -> Result<PathBuf> {
+    readlink(by_descriptor(fd).as_str()).map(PathBuf::from)
+}
+
+/// The kernel's error number.
+pub fn errno(error: std::io::Error) -> nix::errno::Errno {
+    error.raw_os_error().map_or(nix::errno::Errno::EIO, nix::errno::Errno::from_raw)
+}

@@ -1,0 +1,177 @@
+//! Opens files for the caller.
+
+use crate::answer::{Answer, Pending, set_flags};
+use crate::call::Call;
+use crate::find::Found;
+use crate::object::{by_descriptor, errno, is, real};
+use broker_protocol::AttemptKind::{self, Read, Write};
+use executor_sys::file;
+use nix::Result;
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open, openat};
+use nix::sys::stat::{Mode, fstat};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+/// How often a name may appear and vanish between two looks.
+const TRIES: usize = 40;
+
+/// How a file is to be opened, as the caller gave it.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenFlags {
+    flags: OFlag,
+    mode: Mode,
+}
+
+impl OpenFlags {
+    pub fn new(flags: u64, mode: u64) -> Self {
+        let flags = OFlag::from_bits_retain(flags as i32);
+        Self { flags, mode: Mode::from_bits_truncate(mode as libc::mode_t) }
+    }
+
+    fn has(&self, flag: OFlag) -> bool {
+        self.flags.contains(flag)
+    }
+
+    fn writes(&self) -> bool {
+        self.flags & OFlag::O_ACCMODE != OFlag::O_RDONLY
+            || self.has(OFlag::O_TRUNC)
+            || self.has(OFlag::O_TMPFILE)
+    }
+
+    fn kind(&self) -> AttemptKind {
+        if self.writes() { Write } else { Read }
+    }
+
+    /// For a file that is there, by a link that must be followed. Never as our controlling terminal.
+    fn reopen(&self) -> OFlag {
+        let gone = OFlag::O_CREAT | OFlag::O_NOFOLLOW;
+        let excl = if self.has(OFlag::O_TMPFILE) { OFlag::empty() } else { OFlag::O_EXCL };
+        (self.flags - gone - excl) | OFlag::O_NOCTTY | OFlag::O_CLOEXEC
+    }
+}
+
+impl Call<'_> {
+    /// `openat` and its older forms.
+    pub fn open(&self, from: i32, path: u64, how: OpenFlags) -> Result<Answer> {
+        let path = self.string(path)?;
+        let new = how.has(OFlag::O_CREAT) && how.has(OFlag::O_EXCL);
+        let follow = !new && !how.has(OFlag::O_NOFOLLOW);
+        if !new && let Some((object, real)) = self.search().by_kernel(from, path.as_bytes(), follow) {
+            return self.open_object(object, &real, how);
+        }
+        for _ in 0..TRIES {
+            let found = self.search().find(from, path.as_bytes(), follow)?;
+            match found {
+                Found { object: Some(_), .. } if new => return Err(Errno::EEXIST),
+                Found { object: Some(object), slash, .. } => {
+                    if slash && !is(&fstat(&object)?, libc::S_IFDIR) {
+                        return Err(Errno::ENOTDIR);
+                    }
+                    let path = real(&object)?;
+                    return self.open_object(object, &path, how);
+                }
+                found if !how.has(OFlag::O_CREAT) => drop(found),
+                // Somebody has made it meanwhile: it must be looked at.
+                found => match self.create(&found, how) {
+                    Err(Errno::EEXIST) if !new => continue,
+                    created => return created,
+                },
+            }
+            return Err(Errno::ENOENT);
+        }
+        Err(Errno::ELOOP)
+    }
+
+    fn open_object(&self, object: OwnedFd, real: &Path, how: OpenFlags) -> Result<Answer> {
+        const TERMINAL: libc::dev_t = libc::makedev(5, 0);
+        const TERMINALS: [u32; 9] = [5, 136, 137, 138, 139, 140, 141, 142, 143];
+        let stat = fstat(&object)?;
+        let close_on_exec = how.has(OFlag::O_CLOEXEC);
+        if is(&stat, libc::S_IFCHR)
+            && let Some(terminal) = self.terminals.open(self.rules.pty(), stat.st_rdev)?
+        {
+            set_flags(&terminal, how.flags)?;
+            return Ok(Answer::Descriptor(terminal, close_on_exec));
+        }
+        self.rules.may_open(&object, real, &stat, how.writes()).map_err(self.refused(how.kind(), real))?;
+        let directory = is(&stat, libc::S_IFDIR);
+        if how.has(OFlag::O_DIRECTORY) && !directory {
+            return Err(Errno::ENOTDIR);
+        }
+        if is(&stat, libc::S_IFLNK) {
+            return Err(Errno::ELOOP);
+        }
+        if directory && how.has(OFlag::O_CREAT) {
+            return Err(Errno::EISDIR);
+        }
+        // It would be this process's terminal: the user's.
+        if is(&stat, libc::S_IFCHR) && stat.st_rdev == TERMINAL {
+            let terminal = self.terminals.controlling(self.rules.pty(), self.caller);
+            return terminal.map(|terminal| Answer::Descriptor(terminal, close_on_exec));
+        }
+        if is(&stat, libc::S_IFCHR) && TERMINALS.contains(&libc::major(stat.st_rdev)) {
+            self.terminals.any.set(true);
+        }
+        if is(&stat, libc::S_IFIFO) {
+            let named = real.is_absolute();
+            return Pending::fifo(object, how.reopen(), close_on_exec, named);
+        }
+        let opened = if how.has(OFlag::O_TMPFILE) {
+            self.caller.with_mask(|| open(by_descriptor(&object).as_str(), how.reopen(), how.mode))
+        } else {
+            open(by_descriptor(&object).as_str(), how.reopen(), Mode::empty())
+        };
+        let opened =
+            opened.map_err(|errno| if how.writes() { self.refused_by_kernel(real)(errno) } else { errno });
+        Ok(Answer::Descriptor(opened?, close_on_exec))
+    }
+
+    fn create(&self, found: &Found, how: OpenFlags) -> Result<Answer> {
+        if found.slash {
+            return Err(Errno::EISDIR);
+        }
+        let _lock = self.rules.lock_renames()?;
+        let real = found.real()?;
+        if let Some(linked) = self.link_worktree(found, &real, how.flags)? {
+            return Ok(linked);
+        }
+        self.may_appear(found, &real, libc::S_IFREG).map_err(self.refused(Write, &real))?;
+        let flags = how.flags | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+        let made = self.caller.with_mask(|| openat(&found.parent, &found.name_for_kernel(), flags, how.mode));
+        let made = made.map_err(self.refused_by_kernel(&real))?;
+        self.check_made(found, &real, libc::S_IFREG)?;
+        self.rules.remember(&real, &made)?;
+        Ok(Answer::Descriptor(made, how.has(OFlag::O_CLOEXEC)))
+    }
+
+    /// `truncate`.
+    pub fn truncate(&self, path: u64, length: u64) -> Result<Answer> {
+        let object = self.object(libc::AT_FDCWD, path, true)?;
+        let (stat, path) = (fstat(&object)?, real(&object)?);
+        self.rules.may_open(&object, &path, &stat, true).map_err(self.refused(Write, &path))?;
+        if !self.rules.fits(length as i64) {
+            return Err(Errno::EFBIG);
+        }
+        if is(&stat, libc::S_IFIFO) {
+            return Err(Errno::EINVAL);
+        }
+        nix::unistd::truncate(by_descriptor(&object).as_str(), length as i64)?;
+        Ok(Answer::Value(0))
+    }
+
+    /// `inotify_add_watch`.
+    pub fn watch(&self, inotify: i32, path: u64, mask: u32) -> Result<Answer> {
+        let object = self.object(libc::AT_FDCWD, path, mask & libc::IN_DONT_FOLLOW == 0)?;
+        let (stat, path) = (fstat(&object)?, real(&object)?);
+        self.rules.may_open(&object, &path, &stat, false).map_err(self.refused(Read, &path))?;
+        if !self.rules.areas.is_visible(&path) {
+            return Err(Errno::EACCES);
+        }
+        let inotify = self.caller.descriptor(inotify)?;
+        self.check()?;
+        let path = std::ffi::CString::new(by_descriptor(&object)).map_err(|_| Errno::EINVAL)?;
+        let mask = mask & !libc::IN_DONT_FOLLOW;
+        file::watch(inotify.as_fd(), &path, mask).map(|watch| Answer::Value(watch.into())).map_err(errno)
+    }
+}

@@ -1,0 +1,36 @@
+//! Which processes exist to a cell.
+
+use crate::rules::AccessRules;
+use executor_sys::proc::Stat;
+use nix::Result;
+use nix::errno::Errno;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Most processes between a program and one it started.
+const GENERATIONS_MAX: usize = 4096;
+
+impl AccessRules {
+    /// Processes that are not below this one are not there, nor are the sockets of the machine.
+    pub(crate) fn check_process(&self, real: &Path) -> Result<()> {
+        let Ok(below) = real.strip_prefix("/proc") else { return Ok(()) };
+        let mut names = below.iter().map(OsStr::as_bytes);
+        let first = names.next().unwrap_or_default();
+        if !first.first().is_some_and(u8::is_ascii_digit) {
+            return Ok(());
+        }
+        let number = std::str::from_utf8(first).ok().and_then(|text| text.parse().ok());
+        let sockets = names.any(|name| name == b"net");
+        let ours = number.is_some_and(is_ours);
+        if ours && !sockets { Ok(()) } else { Err(Errno::ENOENT) }
+    }
+}
+
+/// Whether a process is below this one: all that a program starts is, as this process is their subreaper.
+fn is_ours(process: i32) -> bool {
+    let us = std::process::id() as i32;
+    let parent = |child: &i32| Stat::of(*child).ok().map(|stat| stat.parent);
+    let mut above = std::iter::successors(parent(&process), parent).take(GENERATIONS_MAX);
+    above.any(|above| above == us)
+}

@@ -1,0 +1,84 @@
+//! How names and files are protected: by the policy's names, by where a file is, by what it was when the session opened.
+
+use crate::rules::AccessRules;
+use nix::sys::stat::FileStat;
+use policies::{Member, Protection, Repository, WhenNew, as_git_directory};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+impl AccessRules {
+    /// How a name is protected.
+    pub(crate) fn protection(&self, real: &Path) -> Option<Protection> {
+        let paths = self.protected_as(real);
+        paths.iter().filter_map(|(_, path)| Some(self.names.protection(path)?.protection)).max()
+    }
+
+    /// How a file that was protected when the session opened is, under any name.
+    pub(crate) fn protection_of_object(&self, object: &OwnedFd, stat: &FileStat) -> Option<Protection> {
+        self.objects.protection((stat.st_dev, stat.st_ino), || born(object))
+    }
+
+    /// The paths by which names are protected at `real`, each with the absolute path that it stands for: in each zone the
+    /// path itself, and what it counts as: where repositories have other names, in those that have come about meanwhile, and below
+    /// what was an alias when the session opened.
+    pub(crate) fn protected_as(&self, real: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+        let mut paths = Vec::new();
+        for (root, path) in self.areas.in_zones(real) {
+            let named = root.join(OsStr::from_bytes(path));
+            paths.extend(as_git_directory(path).map(|other| (named.clone(), other)));
+            paths.push((named, path.to_vec()));
+        }
+        let bytes = |path: PathBuf| path.into_os_string().into_vec();
+        if !paths.is_empty() {
+            paths.extend(in_new_repositories(real).map(|path| (real.to_owned(), bytes(path))));
+        }
+        paths.extend(self.objects.other_paths(real).map(|path| (real.to_owned(), bytes(path))));
+        paths
+    }
+
+    /// Whether the last name of a path is protected by itself.
+    pub(crate) fn ends_a_rule(&self, path: &[u8]) -> bool {
+        let count = path.split(|byte| *byte == b'/').count();
+        self.names.closings(path).last().is_some_and(|(names, _)| *names == count)
+    }
+
+    /// Whether a new name here is closed, whatever a session has made.
+    pub(crate) fn is_closed_when_new(&self, real: &Path) -> bool {
+        let closed = |path: &[u8]| self.names.closings(path).iter().any(|(_, new)| *new == WhenNew::Closed);
+        self.protected_as(real).iter().any(|(_, path)| closed(path))
+    }
+
+    /// Whether names below a path would be protected by where it is: `.git` leads to `.git/hooks`.
+    pub(crate) fn leads_to_protected(&self, real: &Path) -> bool {
+        self.areas.in_zones(real).any(|(_, name)| self.names.leads_to(name).is_some())
+    }
+
+    /// Whether what lies below a directory is protected by where the directory is.
+    pub(crate) fn reaches_below(&self, real: &Path) -> bool {
+        self.objects.has_place_below(real)
+            || self.protected_as(real).iter().any(|(_, path)| self.names.reaches_below(path))
+    }
+}
+
+/// The paths that settings have as git's own, in directories that are repositories by now: the host may have made one of any name
+/// since the session opened.
+fn in_new_repositories(real: &Path) -> impl Iterator<Item = PathBuf> {
+    let settings = real
+        .ancestors()
+        .filter(|path| path.file_name().is_some_and(|name| Repository::may_be_setting(name.as_bytes())));
+    settings.filter_map(|setting| {
+        let directory = setting.parent()?;
+        let has = |member: Member| directory.join(member.name).symlink_metadata().is_ok();
+        let below = real.strip_prefix(directory).ok().filter(|_| Repository::has_shape(has))?;
+        Some(Path::new(".git").join(below))
+    })
+}
+
+/// When a file was made, where the file system says so.
+fn born(object: &OwnedFd) -> Option<SystemTime> {
+    File::from(object.try_clone().ok()?).metadata().ok()?.created().ok()
+}

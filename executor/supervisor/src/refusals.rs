@@ -1,0 +1,147 @@
+//! What a cell's first process has refused its program, for the result of the call: which thing, in which way, by which of the
+//! rules here. Noted where a call is refused, and nowhere else.
+
+use broker_protocol::AttemptKind;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Different refusals of one call that are noted; of more the number.
+pub const REFUSALS_MAX: usize = 16;
+/// Bytes of a target that are noted.
+pub const TARGET_MAX: usize = 400;
+/// Bytes of a refusal before its target.
+const HEAD: usize = 6;
+/// Bytes of the longest message of a refusal.
+pub const MESSAGE_MAX: usize = 1 + HEAD + TARGET_MAX;
+
+/// Something that was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// In which way it was tried.
+    pub kind: AttemptKind,
+    /// By which of the rules.
+    pub cause: Cause,
+    /// A real path, an address with its port, or the name of a system call; its first `TARGET_MAX` bytes.
+    pub target: Vec<u8>,
+    /// How often.
+    pub count: u32,
+}
+
+/// The rules by which something is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Cause {
+    /// The file or name is protected, by its name, its place or what it is.
+    Protected,
+    /// It lies outside what the cell may see, or change.
+    Outside,
+    /// The host's network, or a program of it that listens.
+    Network,
+    /// The memory or the descriptors of a process.
+    Process,
+}
+
+impl Cause {
+    const ALL: [Cause; 4] = [Cause::Protected, Cause::Outside, Cause::Network, Cause::Process];
+}
+
+/// The refusals of one call.
+#[derive(Debug, Default)]
+pub struct Refusals {
+    list: Vec<Refusal>,
+    more: u32,
+}
+
+impl Refusals {
+    /// Notes one. The same again is counted.
+    pub fn note(&mut self, kind: AttemptKind, cause: Cause, target: &[u8]) {
+        let target = &target[..target.len().min(TARGET_MAX)];
+        let same = |one: &&mut Refusal| (one.kind, one.cause, &*one.target) == (kind, cause, target);
+        if let Some(known) = self.list.iter_mut().find(same) {
+            known.count = known.count.saturating_add(1);
+        } else if self.list.len() < REFUSALS_MAX {
+            self.list.push(Refusal { kind, cause, target: target.to_vec(), count: 1 });
+        } else {
+            self.more = self.more.saturating_add(1);
+        }
+    }
+
+    /// The refusals, in the order of the first of each.
+    pub fn list(&self) -> &[Refusal] {
+        &self.list
+    }
+
+    /// How many more there were.
+    pub fn more(&self) -> u32 {
+        self.more
+    }
+}
+
+impl Refusal {
+    /// Its bytes for the broker.
+    pub fn encode(&self) -> Vec<u8> {
+        let kind = AttemptKind::ALL.iter().position(|kind| *kind == self.kind).unwrap_or_default();
+        let mut bytes = vec![kind as u8, self.cause as u8];
+        bytes.extend_from_slice(&self.count.to_le_bytes());
+        bytes.extend_from_slice(&self.target);
+        bytes
+    }
+
+    /// Reads one; `None` if it is none.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (head, target) = bytes.split_first_chunk::<HEAD>()?;
+        let [kind, cause, count @ ..] = *head;
+        Some(Self {
+            kind: *AttemptKind::ALL.get(usize::from(kind))?,
+            cause: *Cause::ALL.get(usize::from(cause))?,
+            target: (target.len() <= TARGET_MAX).then(|| target.to_vec())?,
+            count: u32::from_le_bytes(count),
+        })
+    }
+
+    /// Its target as a path.
+    pub fn path(&self) -> &Path {
+        Path::new(OsStr::from_bytes(&self.target))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_read_back_and_nothing_else_does() {
+        for kind in AttemptKind::ALL {
+            for cause in Cause::ALL {
+                let refusal = Refusal { kind, cause, target: b"/a\xff".to_vec(), count: 7 };
+                assert_eq!(Refusal::decode(&refusal.encode()), Some(refusal));
+            }
+        }
+        let longest = Refusal {
+            kind: AttemptKind::Read,
+            cause: Cause::Outside,
+            target: vec![b'x'; TARGET_MAX],
+            count: u32::MAX,
+        };
+        let mut bytes = longest.encode();
+        assert_eq!((bytes.len() + 1, Refusal::decode(&bytes)), (MESSAGE_MAX, Some(longest)));
+        bytes.push(b'x');
+        for other in [&bytes[..], &[], &[0; HEAD - 1], &[200, 0, 0, 0, 0, 0], &[0, 200, 0, 0, 0, 0]] {
+            assert_eq!(Refusal::decode(other), None);
+        }
+    }
+
+    #[test]
+    fn the_same_is_counted_and_only_so_many_are_noted() {
+        let mut refusals = Refusals::default();
+        for number in 0..REFUSALS_MAX as u8 + 3 {
+            refusals.note(AttemptKind::Read, Cause::Outside, &[number]);
+        }
+        refusals.note(AttemptKind::Read, Cause::Outside, &[0]);
+        assert_eq!((refusals.list().len(), refusals.more()), (REFUSALS_MAX, 3));
+        assert_eq!(refusals.list()[0].count, 2);
+        refusals.note(AttemptKind::Write, Cause::Outside, &vec![b'x'; TARGET_MAX + 9]);
+        assert_eq!(refusals.more(), 4);
+    }
+}

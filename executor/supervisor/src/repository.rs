@@ -1,0 +1,132 @@
+//! Lets git make a repository or a worktree: settings that are harmless become its `config`, by a file of our own.
+//!
+//! git writes `config.lock` and renames it. Its content is read once; what is harmless is written to a new file, which
+//! nobody but this process has ever had open, and that file gets the name. So `git init` and `git clone` work, and what they
+//! make cannot make the user's git run anything.
+//!
+//! `git worktree add` makes two files that say where a repository is. Below `.git/worktrees/NAME` the one, `commondir`, may
+//! only say `../..`; the worktree's own `.git` may only name such a directory, one that names the worktree in its turn. No
+//! settings and hooks can be made in it, so nothing depends on whether the links stay.
+
+use crate::answer::Answer;
+use crate::call::Call;
+use crate::find::Found;
+use crate::object::{by_descriptor, errno, is};
+use crate::worktrees::is_worktree;
+use executor_layers::stale_temporaries::{DIGITS, PREFIX};
+use executor_sys::random;
+use nix::Result;
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, open, openat, renameat};
+use nix::sys::stat::{Mode, fchmod, fstat};
+use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
+use policies::{GIT_CONFIG_MAX, GIT_HEAD_MAX, is_harmless_git_config, is_valid_git_head};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+impl Call<'_> {
+    /// The rename of a new `config` or `HEAD` to its place in a repository; `None` where it is another rename.
+    ///
+    /// # Errors
+    /// `EACCES` where the content is not harmless, or the `config` that it would replace is not one that this session's cells
+    /// have made: settings are the user's, whatever they say.
+    pub fn replace_in_repository(
+        &self,
+        old: &Found,
+        new: &Found,
+        from: &Path,
+        to: &Path,
+    ) -> Result<Option<Answer>> {
+        let Some(object) = &old.object else { return Ok(None) };
+        let (kept, is_fit): (_, fn(&[u8]) -> bool) = match self.rules.is_git_head(to) {
+            true => (GIT_HEAD_MAX, is_valid_git_head),
+            false
+                if from.parent() == to.parent()
+                    && from.file_name() == Some(OsStr::new("config.lock"))
+                    && self.rules.is_git_config(to) =>
+            {
+                (GIT_CONFIG_MAX, is_harmless_git_config)
+            }
+            false => return Ok(None),
+        };
+        let theirs = || new.object.as_ref().is_some_and(|present| !self.rules.created.has(present));
+        if old.slash || new.slash || kept == GIT_CONFIG_MAX && theirs() {
+            return Err(Errno::EACCES);
+        }
+        let text = text_of(object, kept)?.filter(|text| is_fit(text)).ok_or(Errno::EACCES)?;
+        self.rules.may_change(from)?;
+        self.same_area(from, to)?;
+        let mode = Mode::from_bits_truncate(fstat(object)?.st_mode & 0o777);
+        self.replace_by_own(new, to, &text, mode)?;
+        unlinkat(&old.parent, &old.name_for_kernel(), UnlinkatFlags::NoRemoveDir)?;
+        Ok(Some(Answer::Value(0)))
+    }
+
+    /// Puts a file that no cell has ever had open in the place of what is there, if anything.
+    fn replace_by_own(&self, found: &Found, real: &Path, text: &[u8], mode: Mode) -> Result<()> {
+        if found.object.is_none() {
+            return self.create_own(found, real, text, mode);
+        }
+        let number = u64::from_le_bytes(random::bytes().map_err(errno)?);
+        let name = format!("{PREFIX}{number:0DIGITS$x}");
+        let parent = found.parent.try_clone().map_err(errno)?;
+        let temporary = Found { parent, name: name.clone().into(), slash: false, object: None };
+        self.create_own(&temporary, real, text, mode)?;
+        renameat(&found.parent, name.as_str(), &found.parent, &found.name_for_kernel())
+    }
+
+    /// The opening of a file that links a worktree to its repository, to be written; `None` for every other file.
+    ///
+    /// What such a file may hold is known before git writes it: so it is written here, and git's own bytes go nowhere.
+    pub fn link_worktree(&self, found: &Found, real: &Path, flags: OFlag) -> Result<Option<Answer>> {
+        if flags & OFlag::O_ACCMODE != OFlag::O_WRONLY || self.rules.areas.of(real).is_none() {
+            return Ok(None);
+        }
+        let text = match found.name.as_slice() {
+            b"gitdir" => {
+                self.worktrees.add(&found.parent)?;
+                return Ok(None);
+            }
+            b"commondir" if is_worktree(real.parent()) => b"../..\n".to_vec(),
+            b".git" => match self.worktrees.repository_of(real, self.rules) {
+                Some(repository) => {
+                    self.rules.written_links.add(&repository)?;
+                    [b"gitdir: ", repository.as_os_str().as_bytes(), b"\n"].concat()
+                }
+                None => return Ok(None),
+            },
+            _ => return Ok(None),
+        };
+        self.rules.may_change(real.parent().ok_or(Errno::EACCES)?)?;
+        self.create_own(found, real, &text, Mode::from_bits_truncate(0o644))?;
+        let nowhere = open("/dev/null", OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty())?;
+        Ok(Some(Answer::Descriptor(nowhere, flags.contains(OFlag::O_CLOEXEC))))
+    }
+
+    /// Makes a file that no cell has ever had open.
+    fn create_own(&self, found: &Found, real: &Path, text: &[u8], mode: Mode) -> Result<()> {
+        let flags = OFlag::O_TMPFILE | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
+        let file = openat(&found.parent, ".", flags, Mode::S_IRUSR | Mode::S_IWUSR)?;
+        fchmod(&file, mode)?;
+        let path = by_descriptor(&file);
+        let file = File::from(file);
+        (&file).write_all(text).map_err(errno)?;
+        linkat(AT_FDCWD, path.as_str(), &found.parent, &found.name_for_kernel(), AtFlags::AT_SYMLINK_FOLLOW)?;
+        self.rules.remember(real, &file)
+    }
+}
+
+/// What a file holds, if it is a regular one of at most `max` bytes.
+fn text_of(object: &OwnedFd, max: usize) -> Result<Option<Vec<u8>>> {
+    if !is(&fstat(object)?, libc::S_IFREG) {
+        return Ok(None);
+    }
+    let file = open(by_descriptor(object).as_str(), OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?;
+    let mut text = Vec::new();
+    File::from(file).take(max as u64 + 1).read_to_end(&mut text).map_err(errno)?;
+    Ok((text.len() <= max).then_some(text))
+}

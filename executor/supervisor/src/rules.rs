@@ -1,0 +1,305 @@
+//! What a supervised call may touch: areas, protected names, and which processes exist.
+
+use crate::areas::Areas;
+use crate::created::{CreatedFiles, RenameLock};
+use crate::entries::each_entry;
+use crate::kept_repositories::KeptRepositories;
+use crate::object::{is, real};
+use crate::pty::PtyClient;
+use crate::refusals::Cause;
+use crate::socket_rules::SocketRules;
+use crate::written_links::WrittenLinks;
+use broker_protocol::{AttemptKind, Layer};
+use executor_layers::error::{At, LayerError};
+use executor_layers::protected_objects::ProtectedObjects;
+use executor_layers::relay::RelayGate;
+use executor_layers::spec::SandboxSpec;
+use nix::Result;
+use nix::errno::Errno;
+use nix::sys::stat::FileStat;
+use policies::{Access, Matcher, Protection, WhenNew};
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// What the cells of a session may touch.
+pub struct AccessRules {
+    pub(crate) names: Matcher,
+    pub(crate) areas: Areas,
+    /// What was protected when the session opened, whatever it is called.
+    pub(crate) objects: ProtectedObjects,
+    file_size: Option<u64>,
+    /// Whether protected names that existed when the session opened are mounts, which do not move.
+    pinned: bool,
+    /// What cells have made under protected names, and the repositories that they have made.
+    pub(crate) created: CreatedFiles,
+    /// Sockets that cells have bound, and those that the policy names.
+    pub(crate) sockets: SocketRules,
+    /// Whether the network is the session's own.
+    own_network: bool,
+    /// Directories that were repositories when the session opened.
+    pub(crate) repositories: BTreeSet<PathBuf>,
+    kept: KeptRepositories,
+    /// Where the worktrees' `.git` files lead that cells have made.
+    pub(crate) written_links: WrittenLinks,
+    /// Where terminals come from, if they are not the session's own.
+    pty: Option<PtyClient>,
+    /// How programs come to the relay, where this process connects them and the session has one.
+    relay: Option<RelayGate>,
+}
+
+impl AccessRules {
+    /// The rules for a session.
+    ///
+    /// # Errors
+    /// The kernel has no memory for them.
+    pub fn new(
+        spec: &SandboxSpec,
+        pty: Option<PtyClient>,
+        relay: Option<RelayGate>,
+    ) -> std::result::Result<Self, LayerError> {
+        let step = || "make the supervisors' common memory".to_owned();
+        let created = match &spec.created {
+            Some(memory) => CreatedFiles::of(memory.try_clone().at(Layer::ProtectedNames, step)?),
+            None => CreatedFiles::new().at(Layer::ProtectedNames, step)?,
+        };
+        let sockets =
+            SocketRules::new(spec.policy.sockets.iter().cloned()).at(Layer::ProtectedNames, step)?;
+        let repositories = spec.objects.repositories.clone();
+        let kept = KeptRepositories::new(repositories.iter()).at(Layer::ProtectedNames, step)?;
+        Ok(Self {
+            names: spec.policy.matcher.clone(),
+            areas: Areas::new(spec),
+            objects: spec.objects.clone(),
+            file_size: spec.policy.limits.file_size,
+            pinned: spec.has(Layer::MountNamespace),
+            created,
+            sockets,
+            own_network: spec.has(Layer::NetworkNamespace),
+            repositories,
+            kept,
+            written_links: WrittenLinks::new().at(Layer::ProtectedNames, step)?,
+            pty,
+            relay,
+        })
+    }
+
+    /// What a cell must keep open for its supervisor.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let common = [
+            self.created.descriptor(),
+            self.sockets.descriptor(),
+            self.kept.descriptor(),
+            self.written_links.descriptor(),
+        ];
+        let relay = self.relay.iter().flat_map(|gate| [gate.listener.as_fd(), gate.announcements.as_fd()]);
+        self.pty.iter().map(PtyClient::descriptor).chain(relay).chain(common)
+    }
+
+    /// Whether addresses of the network mean nothing outside the session.
+    pub(crate) fn has_own_network(&self) -> bool {
+        self.own_network
+    }
+
+    pub(crate) fn relay(&self) -> Option<&RelayGate> {
+        self.relay.as_ref()
+    }
+
+    pub(crate) fn pty(&self) -> Option<&PtyClient> {
+        self.pty.as_ref()
+    }
+
+    /// Waits for the lock on making and moving names: a name that was looked at stays what it was until it is used.
+    /// The cell's own program cannot change it meanwhile, as its calls come here one after the other.
+    pub(crate) fn lock_renames(&self) -> Result<RenameLock<'_>> {
+        self.created.lock_renames()
+    }
+
+    /// Puts back what makes the user's repositories ones, when a cell is dead.
+    pub(crate) fn restore_repositories(&self) {
+        if let Ok(_lock) = self.lock_renames() {
+            self.kept.restore();
+        }
+    }
+
+    /// Which of the rules closes what was refused at `real`.
+    pub(crate) fn cause(&self, kind: AttemptKind, real: &Path) -> Cause {
+        match self.areas.of(real) {
+            Some((_, Access::Write)) => Cause::Protected,
+            Some((_, Access::Read)) if kind == AttemptKind::Read || self.protection(real).is_some() => {
+                Cause::Protected
+            }
+            Some((_, Access::Read)) | None => Cause::Outside,
+        }
+    }
+
+    /// Whether a file may grow to this size.
+    pub(crate) fn fits(&self, size: i64) -> bool {
+        self.file_size.is_none_or(|limit| u64::try_from(size).is_ok_and(|size| size <= limit))
+    }
+
+    /// May this file be opened, to be changed or only read?
+    pub(crate) fn may_open(&self, object: &OwnedFd, real: &Path, stat: &FileStat, write: bool) -> Result<()> {
+        self.check_process(real)?;
+        self.areas.check_reach(real, stat, write)?;
+        let closes = |protection: Option<Protection>| match protection {
+            Some(Protection::All) => true,
+            Some(Protection::Write) => write,
+            None => false,
+        };
+        let keeps = || !is(stat, libc::S_IFDIR) && self.keeps_repository(real);
+        let closed = closes(self.protection_of_object(object, stat))
+            || closes(self.objects.protection_of_place(real))
+            || write && (self.redirects(real, stat) || keeps())
+            || closes(self.protection(real)) && !self.is_own(object)?;
+        if closed {
+            return Err(Errno::EACCES);
+        }
+        if closes(self.transit(real)) { self.may_divert(real, object) } else { Ok(()) }
+    }
+
+    /// Whether this is a file where names below are protected: a file `.git` says which directory is the repository.
+    fn redirects(&self, real: &Path, stat: &FileStat) -> bool {
+        is(stat, libc::S_IFREG) && self.leads_to_protected(real)
+    }
+
+    /// May this name be made, replaced, moved or removed?
+    pub(crate) fn may_change(&self, real: &Path) -> Result<()> {
+        match self.areas.of(real) {
+            Some((_, Access::Write)) => self.may_use(real),
+            _ if self.areas.own_root => self.may_use(real),
+            _ => Err(Errno::EACCES),
+        }
+    }
+
+    /// Is this name not protected, or one that cells of this session have made and may use, or may make?
+    fn may_use(&self, real: &Path) -> Result<()> {
+        self.check_place(real)?;
+        let created = |name: &Path| self.created.has_at(name) || self.created.has_room(name);
+        let free = self.protection(real).is_none() || self.all_created(real, WhenNew::Open, created);
+        if free { Ok(()) } else { Err(Errno::EACCES) }
+    }
+
+    /// May an empty directory be made by this name? Nothing acts on one, so what makes a tree loses only the files; but git
+    /// cannot read a directory where it looks for a file.
+    pub(crate) fn may_make(&self, real: &Path) -> Result<()> {
+        self.check_place(real)?;
+        let created = |name: &Path| self.created.has_at(name) || self.created.has_room(name);
+        if self.is_a_file_to_git(real) {
+            return Err(Errno::EACCES);
+        }
+        match self.areas.of(real) {
+            Some((_, Access::Write)) if self.all_created(real, WhenNew::Closed, created) => Ok(()),
+            _ => self.may_change(real),
+        }
+    }
+
+    /// May this name be removed? What a cell has made may go, though git made it and it is closed.
+    pub(crate) fn may_remove(&self, real: &Path) -> Result<()> {
+        self.check_place(real)?;
+        if self.keeps_repository(real) {
+            return Err(Errno::EACCES);
+        }
+        let created = || self.all_created(real, WhenNew::Closed, |name| self.created.has_at(name));
+        match self.areas.of(real) {
+            Some((_, Access::Write)) if self.protection(real).is_some() && created() => Ok(()),
+            _ => self.may_change(real),
+        }
+    }
+
+    /// What was protected when the session opened by where it is, no cell has made.
+    fn check_place(&self, real: &Path) -> Result<()> {
+        if self.objects.protection_of_place(real).is_some() { Err(Errno::EACCES) } else { Ok(()) }
+    }
+
+    /// Whether this file, which has a protected name, is the session's own and may be used.
+    fn is_own(&self, object: &OwnedFd) -> Result<bool> {
+        let _lock = self.lock_renames()?;
+        Ok(self.all_created(&real(object)?, WhenNew::Open, |_| self.created.has(object)))
+    }
+
+    /// Whether each protected name in a path is closed no more than this, when new, and is one that a cell of this session
+    /// has made. Of the path's own name `last` says so. Under the lock.
+    fn all_created(&self, real: &Path, max: WhenNew, last: impl Fn(&Path) -> bool) -> bool {
+        self.protected_as(real).iter().all(|(named, path)| {
+            let total = path.split(|byte| *byte == b'/').count();
+            self.names.closings(path).into_iter().all(|(count, new)| {
+                let name = total.checked_sub(count).and_then(|above| named.ancestors().nth(above));
+                let made = |name| if count == total { last(name) } else { self.created.has_at(name) };
+                new <= max && name.is_some_and(made)
+            })
+        })
+    }
+
+    /// Remembers what a cell has made, where its name is protected.
+    pub(crate) fn remember(&self, real: &Path, object: impl AsFd) -> Result<()> {
+        let protected = self.protected_as(real).iter().any(|(_, path)| self.ends_a_rule(path));
+        if protected || self.transit(real).is_some() { self.created.add(object) } else { Ok(()) }
+    }
+
+    /// May something of this kind (`S_IF*`) that is not made here as an empty directory have this name?
+    ///
+    /// Of what is protected only files and directories are made.
+    /// Neither a directory nor a link where names below are protected by their place: so no rename changes what is
+    /// protected below a directory, and what was asked about a name in an open directory stays true.
+    pub(crate) fn may_have(&self, real: &Path, kind: libc::mode_t) -> Result<()> {
+        self.may_change(real)?;
+        let protects = match kind {
+            libc::S_IFDIR => self.reaches_below(real) || self.written_links.lead_through(real),
+            libc::S_IFLNK => {
+                self.reaches_below(real)
+                    || self.written_links.lead_through(real)
+                    || self.protection(real).is_some()
+            }
+            libc::S_IFREG => self.leads_to_protected(real),
+            _ => {
+                self.leads_to_protected(real) || self.protection(real).is_some() || self.is_read_by_git(real)
+            }
+        };
+        if protects { Err(Errno::EACCES) } else { Ok(()) }
+    }
+
+    /// May the directory `name` of `parent` be moved away? It may hold no name that is protected there, nor lead to what is
+    /// protected by its path.
+    pub(crate) fn may_move(&self, parent: &OwnedFd, name: &OsStr, from: &Path) -> Result<()> {
+        if self.objects.has_place_below(from) {
+            return Err(Errno::EACCES);
+        }
+        // What existed when the session opened is a mount; what is newer is protected elsewhere too, by its own name.
+        if self.pinned && !self.reaches_below(from) {
+            return Ok(());
+        }
+        each_entry(parent, name, |_, path| self.may_remove(&from.join(path)))
+    }
+
+    /// May this file be linked to another name?
+    pub(crate) fn may_link(&self, object: &OwnedFd, real: &Path, stat: &FileStat) -> Result<()> {
+        self.may_use(real)?;
+        self.may_divert(real, object)?;
+        let closed = self.protection_of_object(object, stat).is_some()
+            || self.redirects(real, stat)
+            || self.keeps_repository(real);
+        if closed {
+            return Err(Errno::EACCES);
+        }
+        // Another name would be closed with it in the next session.
+        if self.protection(real).is_some() { Err(Errno::EXDEV) } else { Ok(()) }
+    }
+
+    /// May a file with this state get a protected name? A file that has another name besides would be closed by that too,
+    /// and that may be the user's source. To the caller, protected names are a file system of their own: it copies.
+    pub(crate) fn may_protect(&self, real: &Path, stat: &FileStat, names_max: libc::nlink_t) -> Result<()> {
+        let shared = is(stat, libc::S_IFREG) && stat.st_nlink > names_max;
+        if shared && self.protection(real).is_some() { Err(Errno::EXDEV) } else { Ok(()) }
+    }
+
+    /// May the metadata of this file be changed?
+    pub(crate) fn may_mark(&self, object: &OwnedFd, real: &Path, stat: &FileStat) -> Result<()> {
+        self.may_open(object, real, stat, true).map_err(|_| Errno::EPERM)?;
+        match self.areas.of(real) {
+            Some((_, Access::Write)) => Ok(()),
+            _ => Err(Errno::EPERM),
+        }
+    }
+}

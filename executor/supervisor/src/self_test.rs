@@ -1,0 +1,64 @@
+//! Whether a process of ours can be supervised on this machine.
+
+use broker_protocol::Tier;
+use executor_layers::{capabilities, seccomp};
+use executor_sys::process::{self, Child, Fork};
+use executor_sys::spawn::{ChildSetup, SpawnStack};
+use executor_sys::{notify, peer};
+use nix::sys::prctl;
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::Pid;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// A test in a process of its own, made beside what else a warden does at first.
+pub struct SelfTest(Child);
+
+impl SelfTest {
+    /// Begins it.
+    ///
+    /// # Errors
+    /// The fork's.
+    pub fn begin(tier: Tier) -> io::Result<Self> {
+        match process::fork(0)? {
+            Fork::Child => {
+                let refusal =
+                    supervise_one(tier).err().map(|error| error.raw_os_error().unwrap_or(libc::EPERM));
+                process::exit_now(refusal.unwrap_or(0))
+            }
+            Fork::Parent(child) => Ok(Self(child)),
+        }
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// What was refused.
+    pub fn finish(self) -> io::Result<()> {
+        match waitpid(Pid::from_raw(self.0.pid), None)? {
+            WaitStatus::Exited(_, 0) => Ok(()),
+            WaitStatus::Exited(_, errno) => Err(io::Error::from_raw_os_error(errno)),
+            _ => Err(io::Error::from_raw_os_error(libc::EPERM)),
+        }
+    }
+}
+
+/// Does once to a process what a supervisor does to its callers, with no more rights than one has.
+fn supervise_one(tier: Tier) -> io::Result<()> {
+    prctl::set_no_new_privs()?;
+    capabilities::drop_all().map_err(|error| error.source)?;
+    prctl::set_dumpable(true)?;
+    let setup = ChildSetup { limits: &[], ruleset: None, supervised: Some(seccomp::supervised(tier)) };
+    let mut stack = SpawnStack::default();
+    let (child, listener) = stack.prepare(&setup)?;
+    let word = [0u8; 1];
+    // Their memory and their descriptors are common.
+    peer::read_memory(child.pid(), word.as_ptr() as u64, &mut [0; 1])?;
+    let listener = listener.ok_or(io::ErrorKind::InvalidData)?;
+    peer::descriptor(child.pid(), listener.as_raw_fd())?;
+    // No call waits that could be answered: who knows this kind of answer says so.
+    match notify::give_fd(listener.as_fd(), 0, listener.as_fd(), true, notify::Wake::Now) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+        given => given.map(drop),
+    }
+}

@@ -1,0 +1,35 @@
+//! The socket files that the cells of a session may connect to: what listens behind another is a program of the host.
+
+use crate::created::CreatedFiles;
+use nix::Result;
+use std::collections::HashSet;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// The sockets that the cells of a session may connect to.
+pub struct SocketRules {
+    /// Those that its cells have bound.
+    bound: CreatedFiles,
+    /// Paths that the policy names, without links.
+    named: HashSet<PathBuf>,
+}
+
+impl SocketRules {
+    pub fn new(named: impl IntoIterator<Item = PathBuf>) -> Result<Self> {
+        Ok(Self { bound: CreatedFiles::new()?, named: named.into_iter().collect() })
+    }
+
+    /// What a cell must keep open.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.bound.descriptor()
+    }
+
+    /// Remembers one that a cell has bound, under the lock on names.
+    pub fn add_bound(&self, object: impl AsFd) -> Result<()> {
+        self.bound.add_newest(object)
+    }
+
+    pub fn may_connect(&self, object: &OwnedFd, real: &Path) -> bool {
+        self.bound.has(object) || self.named.contains(real)
+    }
+}

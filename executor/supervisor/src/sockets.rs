@@ -1,0 +1,176 @@
+//! Binds and connects the caller's sockets: Unix sockets by paths inside the zones and the scratch space, and only to those that
+//! cells of this session have bound or the policy names; of TCP, in the flat tier, on a loopback of the cell's own
+//! (`loopback.rs`). In a network of the session's own, addresses that are no paths mean nothing outside it.
+//!
+//! Datagrams name their receiver in memory with each message: the filter has no Unix sockets for them. In the flat tier,
+//! where abstract names are the whole machine's, they are refused.
+
+use crate::answer::{Answer, Pending};
+use crate::call::Call;
+use crate::object::{by_descriptor, errno, is, real};
+use crate::refusals::Cause;
+use crate::tcp::{SocketName, family};
+use broker_protocol::AttemptKind;
+use executor_sys::socket;
+use nix::Result;
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl, openat};
+use nix::sys::socket::{UnixAddr, bind};
+use nix::sys::stat::{Mode, fstat};
+use nix::unistd::{chdir, fchdir};
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::OsStrExt;
+
+/// The port of name servers.
+const DNS: u16 = 53;
+
+impl Call<'_> {
+    /// `connect`.
+    pub fn connect(&self, socket: i32, address: u64, length: u64) -> Result<Answer> {
+        let address = self.socket_address(address, length)?;
+        self.note_lookup(&address);
+        let path = match self.address(&address)? {
+            Address::Tcp => {
+                return self.connect_tcp(socket, &address).map_err(self.unreached(&address));
+            }
+            Address::OwnNetwork => {
+                return self.connect_in_network(socket, &address).map_err(self.unreached(&address));
+            }
+            Address::Path(path) => path,
+        };
+        let object = self.search().find(libc::AT_FDCWD, path, true)?.object.ok_or(Errno::ENOENT)?;
+        if !is(&fstat(&object)?, libc::S_IFSOCK) {
+            return Err(Errno::ECONNREFUSED);
+        }
+        let real = real(&object)?;
+        if !self.rules.sockets.may_connect(&object, &real) {
+            self.note(AttemptKind::Connect, Cause::Network, real.as_os_str().as_bytes());
+            return Err(Errno::EACCES);
+        }
+        let address = UnixAddr::new(by_descriptor(&object).as_str())?;
+        let socket = self.caller.descriptor(socket)?;
+        self.check()?;
+        Pending::connect(socket, object, address)
+    }
+
+    /// `bind`.
+    pub fn bind(&self, socket: i32, address: u64, length: u64) -> Result<Answer> {
+        let address = self.socket_address(address, length)?;
+        let path = match self.address(&address)? {
+            Address::Tcp => return self.bind_tcp(socket, &address),
+            Address::OwnNetwork => {
+                let socket = self.caller.descriptor(socket)?;
+                self.check()?;
+                socket::bind(socket.as_fd(), &address).map_err(errno)?;
+                return Ok(Answer::Value(0));
+            }
+            Address::Path(path) => path,
+        };
+        let found = self.search().find(libc::AT_FDCWD, path, false)?;
+        if found.object.is_some() {
+            return Err(Errno::EADDRINUSE);
+        }
+        let _lock = self.rules.lock_renames()?;
+        let path = found.real()?;
+        self.may_appear(&found, &path, libc::S_IFSOCK).map_err(self.refused(AttemptKind::Write, &path))?;
+        let address = UnixAddr::new(&found.name_for_kernel())?;
+        let socket = self.caller.descriptor(socket)?;
+        self.check()?;
+        // An address is too short for the path of every directory.
+        fchdir(&found.parent)?;
+        let bound = self.caller.with_mask(|| bind(socket.as_raw_fd(), &address));
+        chdir("/")?;
+        bound?;
+        self.check_made(&found, &path, libc::S_IFSOCK)?;
+        let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let made = openat(&found.parent, OsStr::from_bytes(&found.name), flags, Mode::empty())?;
+        // One that is not remembered cannot be connected to.
+        self.rules.sockets.add_bound(made)?;
+        Ok(Answer::Value(0))
+    }
+
+    /// `connect` in a network of the session's own.
+    fn connect_in_network(&self, socket: i32, address: &[u8]) -> Result<Answer> {
+        let socket = self.caller.descriptor(socket)?;
+        self.check()?;
+        let flags = OFlag::from_bits_retain(fcntl(&socket, FcntlArg::F_GETFL)?);
+        let waits = !flags.contains(OFlag::O_NONBLOCK);
+        if waits {
+            fcntl(&socket, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
+        }
+        let begun = socket::connect(socket.as_fd(), address).map_err(errno);
+        if waits {
+            fcntl(&socket, FcntlArg::F_SETFL(flags))?;
+        }
+        match begun {
+            Err(Errno::EINPROGRESS | Errno::EALREADY) if waits => Pending::handshake(socket),
+            // An abstract listener without room: there is no descriptor to wait on, and programs know this answer.
+            begun => begun.map(|()| Answer::Value(0)),
+        }
+    }
+
+    /// Notes that an address was not reached because a cell has no network.
+    fn unreached(&self, address: &[u8]) -> impl Fn(Errno) -> Errno {
+        move |errno| {
+            let name = family(address).and_then(|family| SocketName::read(family, address).ok());
+            match (errno, name) {
+                (Errno::ENETUNREACH | Errno::EHOSTUNREACH, Some(name)) if name.port != DNS => {
+                    self.note_address(AttemptKind::Connect, name);
+                }
+                (_, Some(_) | None) => {}
+            }
+            errno
+        }
+    }
+
+    /// Notes that a program looks for a name server: none is in a cell, where no program may have that port.
+    fn note_lookup(&self, address: &[u8]) {
+        let name = family(address).and_then(|family| SocketName::read(family, address).ok());
+        if let Some(name) = name.filter(|name| name.port == DNS) {
+            self.note_address(AttemptKind::Resolve, name);
+        }
+    }
+
+    fn note_address(&self, kind: AttemptKind, name: SocketName) {
+        let target = std::net::SocketAddr::new(name.ip, name.port).to_string();
+        self.note(kind, Cause::Network, target.as_bytes());
+    }
+
+    /// An address of the caller, read once.
+    fn socket_address(&self, address: u64, length: u64) -> Result<Vec<u8>> {
+        let max = size_of::<libc::sockaddr_storage>();
+        // A length is 32 bits to the kernel.
+        let length =
+            usize::try_from(length as i32).ok().filter(|length| *length <= max).ok_or(Errno::EINVAL)?;
+        let bytes = self.caller.bytes(address, length)?;
+        self.check()?;
+        if bytes.len() < length { Err(Errno::EFAULT) } else { Ok(bytes) }
+    }
+
+    /// What an address means.
+    fn address<'a>(&self, address: &'a [u8]) -> Result<Address<'a>> {
+        let own_network = self.rules.has_own_network();
+        match family(address).ok_or(Errno::EINVAL)? {
+            libc::AF_UNIX if address.len() > size_of::<libc::sockaddr_un>() => Err(Errno::EINVAL),
+            libc::AF_UNIX => match address[2..].split(|byte| *byte == 0).next().unwrap_or_default() {
+                [] if own_network => Ok(Address::OwnNetwork),
+                [] => Err(Errno::EACCES),
+                path => Ok(Address::Path(path)),
+            },
+            _ if own_network => Ok(Address::OwnNetwork),
+            libc::AF_INET | libc::AF_INET6 => Ok(Address::Tcp),
+            _ => Err(Errno::EAFNOSUPPORT),
+        }
+    }
+}
+
+/// What the address of a socket means to a cell.
+enum Address<'a> {
+    /// A file.
+    Path(&'a [u8]),
+    /// TCP, in the flat tier.
+    Tcp,
+    /// No file, in a network that the machine does not see.
+    OwnNetwork,
+}

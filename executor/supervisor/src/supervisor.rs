@@ -1,0 +1,163 @@
+//! From a call that the kernel reports to its answer.
+
+use crate::answer::{Answer, Pending};
+use crate::call::Call;
+use crate::caller::Caller;
+use crate::empty_directories::EmptyDirectories;
+use crate::loopback::Loopback;
+use crate::refusals::Refusals;
+use crate::rules::AccessRules;
+use crate::terminals::Terminals;
+use crate::worktrees::Worktrees;
+use executor_sys::notify::{self, Wake};
+use nix::Result;
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::stat::stat;
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Calls that may wait for another process at one time.
+const PENDING_MAX: usize = 64;
+
+/// Answers the calls of one cell's program.
+pub struct Supervisor<'a> {
+    rules: &'a AccessRules,
+    /// The device of `/proc`.
+    proc: u64,
+    listener: OwnedFd,
+    terminals: Terminals,
+    /// Where git keeps the worktrees that the program has linked.
+    worktrees: Worktrees,
+    empty_directories: EmptyDirectories,
+    /// The cell's sockets of TCP.
+    loopback: RefCell<Loopback>,
+    /// What it has refused.
+    refusals: RefCell<Refusals>,
+    /// Calls that wait for another process, with the kernel's name for each.
+    pending: Vec<(u64, Pending)>,
+}
+
+impl<'a> Supervisor<'a> {
+    /// One for the program whose calls come to `listener`, in a cell that has its own `/proc` by now.
+    ///
+    /// # Errors
+    /// There is no `/proc`.
+    pub fn new(rules: &'a AccessRules, listener: OwnedFd) -> io::Result<Self> {
+        notify::prefer_caller(listener.as_fd());
+        let proc = stat("/proc")?.st_dev;
+        let (terminals, worktrees) = (Terminals::default(), Worktrees::default());
+        let (loopback, refusals, empty_directories) =
+            (RefCell::default(), RefCell::default(), EmptyDirectories::default());
+        Ok(Self {
+            rules,
+            proc,
+            listener,
+            terminals,
+            worktrees,
+            empty_directories,
+            loopback,
+            refusals,
+            pending: Vec::new(),
+        })
+    }
+
+    fn call<'c>(&'c self, caller: Caller, is_waiting: &'c dyn Fn() -> bool) -> Call<'c> {
+        let Self { rules, proc, terminals, worktrees, empty_directories, loopback, refusals, .. } = self;
+        let proc = *proc;
+        Call { rules, proc, caller, terminals, worktrees, empty_directories, loopback, refusals, is_waiting }
+    }
+
+    /// Says that the program is given a terminal.
+    pub fn has_terminal(&self) {
+        self.terminals.any.set(true);
+    }
+
+    /// Readable when a call waits.
+    pub fn listener(&self) -> &OwnedFd {
+        &self.listener
+    }
+
+    /// Looks after what the program has left, when all of it is dead.
+    pub fn tidy(&self) {
+        self.empty_directories.remove();
+        self.rules.restore_repositories();
+    }
+
+    /// What it has refused, which it forgets.
+    pub fn take_refusals(&self) -> Refusals {
+        self.refusals.take()
+    }
+
+    /// Ends it, when nobody calls any more.
+    pub fn into_listener(self) -> OwnedFd {
+        self.listener
+    }
+
+    /// Whether calls or handshakes wait for another process, so that [`Self::retry`] must be called soon.
+    pub fn is_waiting(&self) -> bool {
+        !self.pending.is_empty() || self.loopback.borrow().waits()
+    }
+
+    /// Answers one call.
+    pub fn answer(&mut self) {
+        // Its caller may have been killed meanwhile.
+        let Ok(notification) = notify::next(self.listener.as_fd()) else { return };
+        let caller = Caller { thread: notification.thread };
+        let is_waiting = || notify::is_valid(self.listener.as_fd(), notification.id);
+        let answer = self.call(caller, &is_waiting).make(&notification);
+        match answer {
+            Ok(Answer::Pending(_)) if self.pending.len() >= PENDING_MAX => {
+                self.reply(notification.id, Err(Errno::EAGAIN));
+            }
+            Ok(Answer::Pending(pending)) => self.pending.push((notification.id, pending)),
+            answer => self.reply(notification.id, answer),
+        }
+        self.retry();
+    }
+
+    /// Tries the calls that wait once more.
+    pub fn retry(&mut self) {
+        self.loopback.get_mut().check_pending();
+        for (id, pending) in std::mem::take(&mut self.pending) {
+            if !notify::is_valid(self.listener.as_fd(), id) {
+                continue;
+            }
+            match pending.retry() {
+                Ok(Answer::Pending(pending)) => self.pending.push((id, pending)),
+                answer => self.reply(id, answer),
+            }
+        }
+    }
+
+    fn reply(&self, id: u64, answer: Result<Answer>) {
+        let listener = self.listener.as_fd();
+        let answer = match answer {
+            Ok(Answer::Value(value)) => Ok(value),
+            Ok(Answer::Descriptor(fd, close_on_exec)) => {
+                let wake = if may_write(&fd) { Wake::Later } else { Wake::Now };
+                match notify::give_fd(listener, id, fd.as_fd(), close_on_exec, wake) {
+                    Ok(_) if wake == Wake::Now => return,
+                    Ok(number) => {
+                        // The caller may close it and start the program it has written: as long as it is open here, that is
+                        // refused (`ETXTBSY`).
+                        drop(fd);
+                        Ok(number)
+                    }
+                    // The caller has too many descriptors, or is gone.
+                    Err(error) => Err(error.raw_os_error().unwrap_or(libc::EMFILE)),
+                }
+            }
+            Ok(Answer::Pending(_)) => Err(libc::EAGAIN),
+            Err(errno) => Err(errno as i32),
+        };
+        // A caller that is gone needs no answer.
+        let _ = notify::answer(listener, id, answer);
+    }
+}
+
+fn may_write(fd: &OwnedFd) -> bool {
+    let access = fcntl(fd, FcntlArg::F_GETFL).map(|flags| OFlag::from_bits_retain(flags) & OFlag::O_ACCMODE);
+    access != Ok(OFlag::O_RDONLY)
+}

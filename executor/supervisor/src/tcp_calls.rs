@@ -1,0 +1,152 @@
+//! Calls on TCP sockets: what the cell's loopback is to its programs.
+
+use crate::answer::Answer;
+use crate::call::Call;
+use crate::loopback::Families;
+use crate::object::errno;
+use crate::tcp::{SocketName, TcpSocket, inode, number};
+use executor_layers::relay;
+use executor_sys::{peer, socket};
+use nix::Result;
+use nix::errno::Errno;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsFd, OwnedFd};
+
+impl Call<'_> {
+    /// `bind` of a TCP socket.
+    pub fn bind_tcp(&self, socket: i32, address: &[u8]) -> Result<Answer> {
+        let tcp = self.tcp(socket)?.map_err(|_| Errno::EAFNOSUPPORT)?;
+        let name = SocketName::read(tcp.family, address)?;
+        let only = tcp.is_v6_only()?;
+        let families = match (name.ip, name.v4()) {
+            (_, Some(ip)) if only || !is_local(ip) => return Err(Errno::EADDRNOTAVAIL),
+            (_, Some(_)) => Families::V4,
+            (IpAddr::V6(Ipv6Addr::UNSPECIFIED), _) if !only => Families::Both,
+            (IpAddr::V6(Ipv6Addr::UNSPECIFIED | Ipv6Addr::LOCALHOST), _) => Families::V6,
+            _ => return Err(Errno::EADDRNOTAVAIL),
+        };
+        // Taken, as in a network of the session's own.
+        if families != Families::V6 && name.port == relay::ADDRESS.port() && self.rules.relay().is_some() {
+            return Err(Errno::EADDRINUSE);
+        }
+        self.loopback.borrow_mut().bind(&tcp, families, name.port)?;
+        Ok(Answer::Value(0))
+    }
+
+    /// `listen`. A socket of TCP that is not bound would be bound to all addresses of the machine.
+    pub fn listen(&self, socket: i32, backlog: i32) -> Result<Answer> {
+        let tcp = match self.tcp(socket)? {
+            Ok(tcp) => tcp,
+            Err(other) => {
+                socket::listen(other.as_fd(), backlog).map_err(errno)?;
+                return Ok(Answer::Value(0));
+            }
+        };
+        let mut loopback = self.loopback.borrow_mut();
+        // By its address: a socket whose connection has failed says a port that it has no more.
+        if !loopback.is_own(SocketName::of(&tcp, false)?) {
+            let families = match tcp.family {
+                libc::AF_INET => Families::V4,
+                _ if tcp.is_v6_only()? => Families::V6,
+                _ => Families::Both,
+            };
+            loopback.bind(&tcp, families, 0)?;
+        }
+        socket::listen(tcp.socket.as_fd(), backlog).map_err(errno)?;
+        loopback.listens(&tcp)?;
+        Ok(Answer::Value(0))
+    }
+
+    /// `connect` of a TCP socket.
+    pub fn connect_tcp(&self, socket: i32, address: &[u8]) -> Result<Answer> {
+        let tcp = self.tcp(socket)?.map_err(|_| Errno::EAFNOSUPPORT)?;
+        let name = SocketName::read(tcp.family, address)?;
+        let families = match (name.ip, name.v4()) {
+            (_, Some(ip)) if is_local(ip) => Families::V4,
+            (_, Some(ip)) if ip.is_loopback() => return Err(Errno::ECONNREFUSED),
+            (IpAddr::V6(Ipv6Addr::UNSPECIFIED | Ipv6Addr::LOCALHOST), _) => Families::V6,
+            _ => return Err(Errno::ENETUNREACH),
+        };
+        let relay =
+            self.rules.relay().filter(|_| families == Families::V4 && name.port == relay::ADDRESS.port());
+        let mut loopback = self.loopback.borrow_mut();
+        match relay {
+            Some(gate) => loopback.connect_relay(tcp, gate),
+            None => loopback.connect(tcp, families, name.port),
+        }
+    }
+
+    /// `shutdown` of more than sending.
+    pub fn shut_down(&self, socket: i32, how: i32) -> Result<Answer> {
+        use nix::sys::socket::{Shutdown, shutdown};
+        use std::os::fd::AsRawFd;
+        let how = match how {
+            libc::SHUT_RD => Shutdown::Read,
+            libc::SHUT_RDWR => Shutdown::Both,
+            _ => return Err(Errno::EINVAL),
+        };
+        let socket = match self.tcp(socket)? {
+            Ok(tcp) => {
+                self.loopback.borrow_mut().abandon(inode(&tcp.socket)?);
+                tcp.socket
+            }
+            Err(other) => other,
+        };
+        shutdown(socket.as_raw_fd(), how)?;
+        Ok(Answer::Value(0))
+    }
+
+    /// `getsockname` and `getpeername`: what a socket of the cell's loopback is called there.
+    pub fn socket_name(&self, socket: i32, peer: bool, address: u64, length: u64) -> Result<Answer> {
+        let name = match self.tcp(socket)? {
+            Ok(tcp) => {
+                let name = SocketName::of(&tcp, peer)?;
+                let gate = self.rules.relay().map(|gate| gate.address);
+                self.loopback.borrow().name_in_cell(name, gate).write(tcp.family)
+            }
+            Err(other) => socket::name(other.as_fd(), peer).map_err(errno)?,
+        };
+        let room = self.caller.bytes(length, 4)?;
+        let room = i32::from_ne_bytes(*room.first_chunk().ok_or(Errno::EFAULT)?);
+        let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
+        self.check()?;
+        self.caller.write(address, &name[..room.min(name.len())])?;
+        self.caller.write(length, &(name.len() as u32).to_ne_bytes())?;
+        Ok(Answer::Value(0))
+    }
+
+    /// `SO_LINGER`, which may not make `close` wait: the last to close a socket may be this process.
+    pub fn linger(&self, socket: i32, value: u64, length: i32) -> Result<Answer> {
+        if length < 8 {
+            return Err(Errno::EINVAL);
+        }
+        let value = self.caller.bytes(value, 8)?;
+        let [on, seconds] =
+            [0, 4].map(|at| value[at..].first_chunk().map(|bytes| i32::from_ne_bytes(*bytes)));
+        let (on, seconds) = on.zip(seconds).ok_or(Errno::EFAULT)?;
+        let socket = self.caller.descriptor(socket)?;
+        self.check()?;
+        let on = i32::from(on != 0 && seconds == 0);
+        socket::set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_LINGER, &[on, 0]).map_err(errno)?;
+        Ok(Answer::Value(0))
+    }
+
+    /// The caller's socket; it is an error of its own if it is not one of TCP.
+    fn tcp(&self, fd: i32) -> Result<std::result::Result<TcpSocket, OwnedFd>> {
+        let process = self.caller.process()?;
+        let socket = peer::descriptor(process, fd).map_err(errno)?;
+        self.check()?;
+        let is = |option, value| number(&socket, libc::SOL_SOCKET, option).map(|has| has == value);
+        let family = number(&socket, libc::SOL_SOCKET, libc::SO_DOMAIN)?;
+        let internet = matches!(family, libc::AF_INET | libc::AF_INET6);
+        let tcp =
+            internet && is(libc::SO_TYPE, libc::SOCK_STREAM)? && is(libc::SO_PROTOCOL, libc::IPPROTO_TCP)?;
+        Ok(if tcp { Ok(TcpSocket { socket, family, holder: (process, fd) }) } else { Err(socket) })
+    }
+}
+
+/// What programs call their own machine: `0.0.0.0` is that to `connect`, and all addresses, of which a cell has one, to
+/// `bind`.
+fn is_local(ip: Ipv4Addr) -> bool {
+    matches!(ip, Ipv4Addr::LOCALHOST | Ipv4Addr::UNSPECIFIED)
+}

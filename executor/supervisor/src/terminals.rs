@@ -1,0 +1,50 @@
+//! Terminals of the cell's own, where the machine's are not the session's: the warden makes them, and who opens `/dev/ptmx`
+//! or the name of one that this cell has got is handed an end of it. Those of others stay closed.
+
+use crate::caller::Caller;
+use crate::object::errno;
+use crate::pty::PtyClient;
+use nix::Result;
+use nix::errno::Errno;
+use nix::sys::stat::fstat;
+use std::cell::{Cell, RefCell};
+use std::os::fd::OwnedFd;
+
+/// `/dev/ptmx`.
+const MULTIPLEXER: libc::dev_t = libc::makedev(5, 2);
+
+/// What is known of a cell's terminals.
+#[derive(Default)]
+pub struct Terminals {
+    /// Whether a process of the cell may have a controlling terminal.
+    pub any: Cell<bool>,
+    /// The slaves' device numbers, with the warden's number for each. The last with a number counts.
+    own: RefCell<Vec<(libc::dev_t, u32)>>,
+}
+
+impl Terminals {
+    /// An end of a terminal of the cell's own, if the device is one or makes one.
+    pub fn open(&self, client: Option<&PtyClient>, device: libc::dev_t) -> Result<Option<OwnedFd>> {
+        let Some(client) = client else { return Ok(None) };
+        let mut own = self.own.borrow_mut();
+        if device == MULTIPLEXER {
+            let (id, master, slave) = client.make().map_err(errno)?;
+            let device = fstat(&slave)?.st_rdev;
+            own.retain(|(other, _)| *other != device);
+            own.push((device, id));
+            self.any.set(true);
+            return Ok(Some(master));
+        }
+        let id = own.iter().find(|(own, _)| *own == device).map(|(_, id)| *id);
+        id.map(|id| client.slave(id).map_err(errno)).transpose()
+    }
+
+    /// The caller's controlling terminal.
+    pub fn controlling(&self, client: Option<&PtyClient>, caller: Caller) -> Result<OwnedFd> {
+        // To ask costs more than all the rest.
+        if !self.any.get() {
+            return Err(Errno::ENXIO);
+        }
+        caller.terminal(|device| self.open(client, device).ok().flatten())
+    }
+}

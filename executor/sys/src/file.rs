@@ -1,0 +1,76 @@
+//! Metadata, watches, pipes and terminals.
+
+use crate::errno::{check, new_fd};
+use libc::{c_int, c_long};
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+/// `setxattr`, following links.
+///
+/// # Errors
+/// The kernel's.
+pub fn set_attribute(path: &CStr, name: &CStr, value: &[u8], flags: c_int) -> io::Result<()> {
+    let (path, name) = (path.as_ptr(), name.as_ptr());
+    // SAFETY: C strings, and a value with its length.
+    check(unsafe { libc::setxattr(path, name, value.as_ptr().cast(), value.len(), flags) }.into()).map(drop)
+}
+
+/// `removexattr`, following links.
+///
+/// # Errors
+/// The kernel's.
+pub fn remove_attribute(path: &CStr, name: &CStr) -> io::Result<()> {
+    // SAFETY: C strings.
+    check(unsafe { libc::removexattr(path.as_ptr(), name.as_ptr()) }.into()).map(drop)
+}
+
+/// `utimensat` of the file itself behind a descriptor, which may be one for its path only.
+///
+/// # Errors
+/// The kernel's.
+pub fn set_times(fd: BorrowedFd, times: &[libc::timespec; 2]) -> io::Result<()> {
+    let (fd, times, flags) = (fd.as_raw_fd(), times.as_ptr(), libc::AT_EMPTY_PATH);
+    // SAFETY: a C string, and two times that live for the call.
+    check(unsafe { libc::utimensat(fd, c"".as_ptr(), times, flags) }.into()).map(drop)
+}
+
+/// Adds a watch for the file at `path` to an inotify descriptor.
+///
+/// # Errors
+/// The kernel's (`inotify_add_watch`).
+pub fn watch(inotify: BorrowedFd, path: &CStr, mask: u32) -> io::Result<i32> {
+    // SAFETY: a C string.
+    check(unsafe { libc::inotify_add_watch(inotify.as_raw_fd(), path.as_ptr(), mask) }.into())
+        .map(|watch| watch as i32)
+}
+
+/// Copies one byte from a pipe to another without taking it out; 0 is the end of the first.
+///
+/// # Errors
+/// `EAGAIN` if the first has none; else the kernel's (`tee`).
+pub fn tee(from: BorrowedFd, to: BorrowedFd) -> io::Result<usize> {
+    // SAFETY: takes numbers only.
+    let copied = unsafe { libc::tee(from.as_raw_fd(), to.as_raw_fd(), 1, libc::SPLICE_F_NONBLOCK) };
+    check(copied as c_long).map(|copied| copied as usize)
+}
+
+/// An `O_PATH` descriptor of the slave of a terminal: nothing can be read by it, and it holds no end open.
+///
+/// # Errors
+/// The kernel's (`TIOCGPTPEER`).
+pub fn slave_path(master: BorrowedFd) -> io::Result<OwnedFd> {
+    let flags = libc::O_PATH | libc::O_CLOEXEC;
+    // SAFETY: takes numbers only; the descriptor is new.
+    unsafe { new_fd(libc::ioctl(master.as_raw_fd(), libc::TIOCGPTPEER as _, flags).into()) }
+}
+
+/// Sets the size of a terminal.
+///
+/// # Errors
+/// The kernel's (`TIOCSWINSZ`).
+pub fn set_window_size(terminal: BorrowedFd, rows: u16, columns: u16) -> io::Result<()> {
+    let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: the structure lives for the call.
+    check(unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSWINSZ, &size) }.into()).map(drop)
+}

@@ -1,0 +1,56 @@
+//! Mounts by descriptor.
+
+use crate::errno::{check, new_fd};
+use libc::c_uint;
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+/// `open_tree` with `OPEN_TREE_CLONE`: a detached copy of the mounts at and below `path`.
+///
+/// # Errors
+/// The kernel's.
+pub fn open_tree(path: &CStr) -> io::Result<OwnedFd> {
+    copy_tree(path, 0)
+}
+
+/// The same, where `path` may be a link: then the copy is of the link itself.
+///
+/// # Errors
+/// The kernel's.
+pub fn open_tree_of_link(path: &CStr) -> io::Result<OwnedFd> {
+    copy_tree(path, libc::AT_SYMLINK_NOFOLLOW as c_uint)
+}
+
+fn copy_tree(path: &CStr, more: c_uint) -> io::Result<OwnedFd> {
+    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | libc::AT_RECURSIVE as c_uint | more;
+    // SAFETY: `path` is a C string; the descriptor is new.
+    unsafe { new_fd(libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags)) }
+}
+
+/// Attaches a detached mount at `target`, over the link itself where that is one.
+///
+/// # Errors
+/// The kernel's (`move_mount`).
+pub fn move_mount(mount: BorrowedFd, target: &CStr) -> io::Result<()> {
+    const FROM_EMPTY_PATH: c_uint = 4;
+    let (from, empty) = (mount.as_raw_fd(), c"".as_ptr());
+    // SAFETY: both paths are C strings.
+    check(unsafe {
+        libc::syscall(libc::SYS_move_mount, from, empty, libc::AT_FDCWD, target.as_ptr(), FROM_EMPTY_PATH)
+    })
+    .map(drop)
+}
+
+/// Adds mount attributes (`MOUNT_ATTR_*`) to the mount at `fd`, and to those below it if `recursive`.
+///
+/// # Errors
+/// The kernel's (`mount_setattr`, Linux 5.12).
+pub fn set_attributes(fd: BorrowedFd, attributes: u64, recursive: bool) -> io::Result<()> {
+    let attributes = libc::mount_attr { attr_set: attributes, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    let flags = libc::AT_EMPTY_PATH | if recursive { libc::AT_RECURSIVE } else { 0 };
+    let (fd, empty, size) = (fd.as_raw_fd(), c"".as_ptr(), size_of_val(&attributes));
+    let (flags, attributes) = (flags as c_uint, &raw const attributes);
+    // SAFETY: the structure lives for the call and `size` is its size.
+    check(unsafe { libc::syscall(libc::SYS_mount_setattr, fd, empty, flags, attributes, size) }).map(drop)
+}

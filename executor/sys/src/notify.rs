@@ -1,0 +1,93 @@
+//! Supervised calls (`man 2 seccomp_unotify`): a call that a filter stops is answered here, and never let to go on.
+
+use crate::errno::check;
+use libc::{c_int, c_long};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// A call that waits for its answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Notification {
+    /// The kernel's name for it.
+    pub id: u64,
+    /// The thread that made it.
+    pub thread: i32,
+    /// The number of the system call.
+    pub call: c_long,
+    /// The arguments, as they stood in registers.
+    pub arguments: [u64; 6],
+}
+
+/// Asks the kernel to run the caller next when it is answered, where it can (Linux 6.6).
+pub fn prefer_caller(listener: BorrowedFd) {
+    const SYNC_WAKE_UP: u64 = 1;
+    // SAFETY: takes a number.
+    unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS, SYNC_WAKE_UP) };
+}
+
+/// Takes the next call. The listener must be readable.
+///
+/// # Errors
+/// `ENOENT` if its caller has died meanwhile.
+pub fn next(listener: BorrowedFd) -> io::Result<Notification> {
+    // SAFETY: a seccomp_notif of zeros is valid, and the kernel wants it so; it lives for the call.
+    let notif = unsafe {
+        let mut notif = std::mem::zeroed::<libc::seccomp_notif>();
+        let request = libc::SECCOMP_IOCTL_NOTIF_RECV;
+        check(libc::ioctl(listener.as_raw_fd(), request, &raw mut notif).into())?;
+        notif
+    };
+    let (thread, call) = (notif.pid as i32, notif.data.nr.into());
+    Ok(Notification { id: notif.id, thread, call, arguments: notif.data.args })
+}
+
+/// Whether a call still waits: what was read of its caller before was the caller's.
+pub fn is_valid(listener: BorrowedFd, id: u64) -> bool {
+    // SAFETY: the number lives for the call.
+    unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &raw const id) == 0 }
+}
+
+/// Answers a call with a value, or with an error number.
+///
+/// # Errors
+/// `ENOENT` if its caller is gone.
+pub fn answer(listener: BorrowedFd, id: u64, answer: Result<i64, c_int>) -> io::Result<()> {
+    let (val, error) = answer.map_or_else(|errno| (0, -errno), |value| (value, 0));
+    let response = libc::seccomp_notif_resp { id, val, error, flags: 0 };
+    let request = libc::SECCOMP_IOCTL_NOTIF_SEND;
+    // SAFETY: the structure lives for the call.
+    check(unsafe { libc::ioctl(listener.as_raw_fd(), request, &raw const response) }.into()).map(drop)
+}
+
+/// When the caller of a call goes on that has got a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// Together with the descriptor (Linux 5.14).
+    Now,
+    /// When the call is answered, which is the caller of this function's part.
+    Later,
+}
+
+/// Puts a copy of `fd` among the caller's descriptors, closed on exec or not; returns its number there.
+///
+/// # Errors
+/// `ENOENT` if its caller is gone, `EMFILE` if it has too many.
+pub fn give_fd(
+    listener: BorrowedFd,
+    id: u64,
+    fd: BorrowedFd,
+    close_on_exec: bool,
+    wake: Wake,
+) -> io::Result<i64> {
+    const FLAG_SEND: u32 = 2;
+    let answer = libc::seccomp_notif_addfd {
+        id,
+        flags: if wake == Wake::Now { FLAG_SEND } else { 0 },
+        srcfd: fd.as_raw_fd() as u32,
+        newfd: 0,
+        newfd_flags: if close_on_exec { libc::O_CLOEXEC as u32 } else { 0 },
+    };
+    let request = libc::SECCOMP_IOCTL_NOTIF_ADDFD;
+    // SAFETY: the structure lives for the call.
+    check(unsafe { libc::ioctl(listener.as_raw_fd(), request, &raw const answer) }.into())
+}

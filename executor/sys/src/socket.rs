@@ -1,0 +1,92 @@
+//! Sockets with addresses in the kernel's form.
+
+use crate::errno::{check, new_fd};
+use libc::{c_char, c_int};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Binds a socket.
+///
+/// # Errors
+/// The kernel's (`bind`).
+pub fn bind(socket: BorrowedFd, address: &[u8]) -> io::Result<()> {
+    let length = address.len() as libc::socklen_t;
+    // SAFETY: the address is given with its length and lives for the call.
+    check(unsafe { libc::bind(socket.as_raw_fd(), address.as_ptr().cast(), length) }.into()).map(drop)
+}
+
+/// Connects a socket.
+///
+/// # Errors
+/// The kernel's (`connect`).
+pub fn connect(socket: BorrowedFd, address: &[u8]) -> io::Result<()> {
+    let length = address.len() as libc::socklen_t;
+    // SAFETY: the address is given with its length and lives for the call.
+    check(unsafe { libc::connect(socket.as_raw_fd(), address.as_ptr().cast(), length) }.into()).map(drop)
+}
+
+/// Makes a socket listen.
+///
+/// # Errors
+/// The kernel's (`listen`).
+pub fn listen(socket: BorrowedFd, backlog: c_int) -> io::Result<()> {
+    // SAFETY: takes numbers only.
+    check(unsafe { libc::listen(socket.as_raw_fd(), backlog) }.into()).map(drop)
+}
+
+/// The address of a socket, or of its peer.
+///
+/// # Errors
+/// The kernel's (`getsockname`, `getpeername`).
+pub fn name(socket: BorrowedFd, peer: bool) -> io::Result<Vec<u8>> {
+    let mut name = vec![0u8; size_of::<libc::sockaddr_storage>()];
+    let mut length = name.len() as libc::socklen_t;
+    let (fd, to) = (socket.as_raw_fd(), name.as_mut_ptr().cast());
+    // SAFETY: the buffer is given with its length, and both live for the call.
+    let result = unsafe {
+        if peer { libc::getpeername(fd, to, &mut length) } else { libc::getsockname(fd, to, &mut length) }
+    };
+    check(result.into())?;
+    name.truncate(length as usize);
+    Ok(name)
+}
+
+/// An option that is one number.
+///
+/// # Errors
+/// The kernel's (`getsockopt`).
+pub fn option(socket: BorrowedFd, level: c_int, name: c_int) -> io::Result<c_int> {
+    let mut value: c_int = 0;
+    let mut length = size_of_val(&value) as libc::socklen_t;
+    let to = (&raw mut value).cast();
+    // SAFETY: the number is given with its size and lives for the call.
+    check(unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, to, &mut length) }.into())?;
+    Ok(value)
+}
+
+/// Sets an option to some numbers.
+///
+/// # Errors
+/// The kernel's (`setsockopt`).
+pub fn set_option(socket: BorrowedFd, level: c_int, name: c_int, value: &[c_int]) -> io::Result<()> {
+    let length = size_of_val(value) as libc::socklen_t;
+    // SAFETY: the numbers are given with their size and live for the call.
+    check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, value.as_ptr().cast(), length) }.into())
+        .map(drop)
+}
+
+/// Brings up the loopback interface of this process's network namespace.
+///
+/// # Errors
+/// The kernel's (`SIOCSIFFLAGS`).
+pub fn loopback_up() -> io::Result<()> {
+    // SAFETY: a socket is created and owned; ifreq of zeros is valid, and its name ends with a NUL.
+    unsafe {
+        let socket = new_fd(libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0).into())?;
+        let mut request = std::mem::zeroed::<libc::ifreq>();
+        request.ifr_name[0] = b'l' as c_char;
+        request.ifr_name[1] = b'o' as c_char;
+        request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as _;
+        check(libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &request).into()).map(drop)
+    }
+}

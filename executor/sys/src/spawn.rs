@@ -1,0 +1,405 @@
+//! Starts programs, in two ways: a stranger's in a process that was prepared before the program was known, and one of ours from
+//! the descriptor of its file. `fork` costs 40 µs per MiB of the parent; here the new process shares its parent's memory until
+//! it leaves it by `execve`.
+
+use crate::errno::new_fd;
+use crate::process::{self, Child};
+use libc::{c_char, c_int, c_long, c_uint, c_void};
+use std::borrow::Cow;
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32};
+
+/// A program as `execve` takes it: made before, as a [`PreparedChild`] may allocate nothing.
+pub struct Program<'a> {
+    candidates: Vec<CString>,
+    _arguments: Vec<CString>,
+    argv: Vec<*const c_char>,
+    _environment: Vec<Cow<'a, CStr>>,
+    envp: Vec<*const c_char>,
+    directory: CString,
+}
+
+impl<'a> Program<'a> {
+    /// `candidates` are tried in order, as `execvp` does along `PATH`; `directory` is entered before.
+    pub fn new(
+        candidates: Vec<CString>,
+        arguments: Vec<CString>,
+        environment: Vec<Cow<'a, CStr>>,
+        directory: CString,
+    ) -> Self {
+        fn pointers<T: AsRef<CStr>>(strings: &[T]) -> Vec<*const c_char> {
+            strings.iter().map(|string| string.as_ref().as_ptr()).chain([std::ptr::null()]).collect()
+        }
+        // The bytes of a CString lie on the heap, those of a borrowed one elsewhere: moving what holds it moves neither.
+        let (argv, envp) = (pointers(&arguments), pointers(&environment));
+        Self { candidates, _arguments: arguments, argv, _environment: environment, envp, directory }
+    }
+}
+
+/// What a new process does before its program is known. It becomes the leader of a session of its own in any case.
+pub struct ChildSetup<'a> {
+    /// Resource limits, as `prlimit` takes them.
+    pub limits: &'a [(c_uint, libc::rlimit)],
+    /// A Landlock ruleset for a domain below its parent's.
+    pub ruleset: Option<RawFd>,
+    /// A filter that sends some calls to a listener.
+    pub supervised: Option<&'a [libc::sock_filter]>,
+}
+
+/// How a prepared process becomes a program.
+pub struct Exec<'a> {
+    /// Which.
+    pub program: &'a Program<'a>,
+    /// What becomes descriptors 0, 1 and 2.
+    pub stdio: [RawFd; 3],
+    /// The first of the descriptors that are closed.
+    pub close_from: c_uint,
+    /// Whether descriptor 0 becomes the controlling terminal.
+    pub terminal: bool,
+}
+
+/// Memory for prepared processes, one after the other.
+pub struct SpawnStack {
+    stack: Vec<u128>,
+    shared: Box<Shared>,
+}
+
+/// A process that waits to become a program: what a program costs to prepare is paid before it is wanted. One that is not
+/// started is killed.
+///
+/// It shares the memory and the descriptors of this process, as after `vfork`. One of the two always waits for the other.
+pub struct PreparedChild<'s> {
+    pid: i32,
+    shared: &'s Shared,
+}
+
+/// Why a program was not started, with the error number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpawnError {
+    /// Its directory cannot be entered.
+    Directory(c_int),
+    /// Another step has failed, most likely `execve`.
+    Program(c_int),
+}
+
+/// What both processes see.
+#[derive(Default)]
+struct Shared {
+    /// Which of the two runs.
+    state: AtomicU32,
+    /// An error number; that of the directory is negative.
+    error: AtomicI32,
+    listener: AtomicI32,
+    setup: AtomicPtr<c_void>,
+    exec: AtomicPtr<c_void>,
+}
+
+/// The child has left the shared memory: the kernel writes this.
+const LEFT: u32 = 0;
+/// The child runs its setup, the parent waits.
+const PREPARING: u32 = 1;
+/// The child waits.
+const WAITING: u32 = 2;
+/// The child becomes a program, the parent waits.
+const STARTING: u32 = 3;
+
+impl Shared {
+    fn hand_over(&self, state: u32) {
+        self.state.store(state, SeqCst);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        // SAFETY: wakes whoever waits at this address, which lives as long as both sides.
+        unsafe { libc::syscall(libc::SYS_futex, self.state.as_ptr(), libc::FUTEX_WAKE, 1) };
+    }
+
+    fn wait_while(&self, state: u32) {
+        while self.state.load(SeqCst) == state {
+            let forever = std::ptr::null::<libc::timespec>();
+            // SAFETY: waits while the value at this address, which lives as long as both sides, is `state`. Whatever ends the
+            // wait, the value is looked at again.
+            unsafe { libc::syscall(libc::SYS_futex, self.state.as_ptr(), libc::FUTEX_WAIT, state, forever) };
+        }
+    }
+}
+
+impl Default for SpawnStack {
+    fn default() -> Self {
+        const BYTES: usize = 256 * 1024;
+        Self { stack: vec![0; BYTES / 16], shared: Box::default() }
+    }
+}
+
+impl SpawnStack {
+    /// Makes a process and has it set itself up. Returns the listener too, if some of its calls are supervised.
+    ///
+    /// # Errors
+    /// The error of the first step that failed in it.
+    pub fn prepare(&mut self, setup: &ChildSetup) -> io::Result<(PreparedChild<'_>, Option<OwnedFd>)> {
+        let Self { stack, shared } = self;
+        let shared: &Shared = shared;
+        shared.error.store(0, SeqCst);
+        shared.listener.store(-1, SeqCst);
+        shared.setup.store((&raw const *setup).cast_mut().cast(), SeqCst);
+        shared.state.store(PREPARING, SeqCst);
+        let flags = libc::CLONE_VM | libc::CLONE_FILES | libc::CLONE_CHILD_CLEARTID | libc::SIGCHLD;
+        // SAFETY: the child runs on a stack of its own, whose end is aligned to 16 bytes. Stack and `shared` are borrowed by the
+        // `PreparedChild`, which does not end before the child has left them. Both processes have one thread and never run at the
+        // same time in their common memory: the parent waits below until the child waits or has left it.
+        let pid = unsafe {
+            let top = stack.as_mut_ptr_range().end.cast::<c_void>();
+            let argument = (&raw const *shared).cast_mut().cast::<c_void>();
+            let none = std::ptr::null_mut::<c_void>();
+            libc::clone(prepared_child, top, flags, argument, none, none, shared.state.as_ptr())
+        };
+        if pid < 0 {
+            shared.state.store(LEFT, SeqCst);
+            return Err(io::Error::last_os_error());
+        }
+        shared.wait_while(PREPARING);
+        let listener = shared.listener.load(SeqCst);
+        if shared.state.load(SeqCst) != WAITING {
+            reap(pid);
+            return Err(io::Error::from_raw_os_error(shared.error.load(SeqCst)));
+        }
+        // SAFETY: the child has made it in the descriptors both share, and leaves it to its parent.
+        let listener = (listener >= 0).then(|| unsafe { OwnedFd::from_raw_fd(listener) });
+        Ok((PreparedChild { pid, shared }, listener))
+    }
+}
+
+impl Drop for PreparedChild<'_> {
+    fn drop(&mut self) {
+        if self.shared.state.load(SeqCst) == WAITING {
+            // SAFETY: takes numbers only; the process is this one's child and not yet reaped.
+            unsafe { libc::kill(self.pid, libc::SIGKILL) };
+            reap(self.pid);
+        }
+    }
+}
+
+impl PreparedChild<'_> {
+    /// Its process number.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Makes it the program; returns its process number.
+    ///
+    /// # Errors
+    /// The error of the first step that failed, among them those of `chdir` and `execve`.
+    pub fn start(self, exec: &Exec) -> Result<i32, SpawnError> {
+        let shared = self.shared;
+        shared.exec.store((&raw const *exec).cast_mut().cast(), SeqCst);
+        // One that was killed while it waited has left, and nobody would end a wait for it: its end is the program's.
+        if shared.state.compare_exchange(WAITING, STARTING, SeqCst, SeqCst).is_err() {
+            return Ok(self.pid);
+        }
+        shared.wake();
+        shared.wait_while(STARTING);
+        match shared.error.load(SeqCst) {
+            0 => Ok(self.pid),
+            errno => {
+                reap(self.pid);
+                Err(if errno < 0 { SpawnError::Directory(-errno) } else { SpawnError::Program(errno) })
+            }
+        }
+    }
+}
+
+fn reap(pid: i32) {
+    // SAFETY: the status is not wanted.
+    unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+}
+
+/// A prepared process's life. It shares its parent's memory: it calls the kernel only, and allocates nothing.
+extern "C" fn prepared_child(argument: *mut c_void) -> c_int {
+    // SAFETY: `SpawnStack::prepare` passes a pointer to what outlives this process in this memory, and waits, with what `setup`
+    // points to.
+    let (shared, setup) = unsafe {
+        let shared = &*argument.cast::<Shared>();
+        (shared, &*shared.setup.load(SeqCst).cast::<ChildSetup>())
+    };
+    let end = |errno: c_int| -> ! {
+        shared.error.store(errno, SeqCst);
+        process::exit_now(127)
+    };
+    match set_up(setup) {
+        Ok(listener) => shared.listener.store(listener.unwrap_or(-1), SeqCst),
+        Err(errno) => end(errno),
+    }
+    shared.hand_over(WAITING);
+    shared.wait_while(WAITING);
+    // SAFETY: `start` has stored a pointer to it, and waits with it.
+    let exec = unsafe { &*shared.exec.load(SeqCst).cast::<Exec>() };
+    match arrange(exec) {
+        Ok(()) => end(execute(exec.program)),
+        Err(errno) => end(errno),
+    }
+}
+
+fn last_errno() -> c_int {
+    // SAFETY: this thread's own.
+    unsafe { *libc::__errno_location() }
+}
+
+fn ok(result: c_long) -> Result<c_long, c_int> {
+    if result < 0 { Err(last_errno()) } else { Ok(result) }
+}
+
+/// In a [`prepared_child`]: returns the listener.
+fn set_up(setup: &ChildSetup) -> Result<Option<RawFd>, c_int> {
+    // SAFETY: system calls on values that live in the waiting parent. errno is the parent's, which waits.
+    unsafe {
+        ok(libc::setsid().into())?;
+        process::reset_own_signals();
+        for (resource, limit) in setup.limits {
+            ok(libc::syscall(libc::SYS_prlimit64, 0, *resource, limit, 0usize))?;
+        }
+        if let Some(ruleset) = setup.ruleset {
+            ok(libc::syscall(libc::SYS_landlock_restrict_self, ruleset, 0))?;
+        }
+    }
+    setup.supervised.map(listen).transpose()
+}
+
+/// In a [`prepared_child`]: puts a filter on this process and returns its listener.
+fn listen(filter: &[libc::sock_filter]) -> Result<RawFd, c_int> {
+    const SET_MODE_FILTER: c_uint = 1;
+    // A call whose answer is under way is not begun again by a signal that does not kill (Linux 5.19).
+    let killable = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
+    let install = |flags: libc::c_ulong| {
+        // SAFETY: the kernel copies the instructions, which are statics, and keeps no pointer.
+        ok(unsafe { libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, flags, &raw const program) })
+    };
+    let listener = install(killable).or_else(|errno| match errno {
+        libc::EINVAL => install(libc::SECCOMP_FILTER_FLAG_NEW_LISTENER),
+        errno => Err(errno),
+    })?;
+    Ok(listener as RawFd)
+}
+
+/// In a [`prepared_child`]: the error number is negative where it is the directory's.
+fn arrange(exec: &Exec) -> Result<(), c_int> {
+    // SAFETY: system calls on values that live in the waiting parent.
+    unsafe {
+        // From here on its descriptors are its own.
+        ok(libc::syscall(libc::SYS_unshare, libc::CLONE_FILES))?;
+        for (target, fd) in exec.stdio.iter().enumerate() {
+            ok(libc::dup2(*fd, target as c_int).into())?;
+        }
+        if exec.terminal {
+            ok(libc::ioctl(0, libc::TIOCSCTTY, 0).into())?;
+        }
+        ok(libc::chdir(exec.program.directory.as_ptr()).into()).map_err(|errno| -errno)?;
+        ok(libc::syscall(libc::SYS_close_range, exec.close_from, c_uint::MAX, 0))?;
+    }
+    Ok(())
+}
+
+/// Tries each candidate; like `execvp`, a program that may not be run is the error to report over one that is missing.
+fn execute(program: &Program) -> c_int {
+    let mut error = libc::ENOENT;
+    for candidate in &program.candidates {
+        // SAFETY: all three arrays end with a null pointer and live in the stopped parent.
+        unsafe { libc::execve(candidate.as_ptr(), program.argv.as_ptr(), program.envp.as_ptr()) };
+        let errno = last_errno();
+        if errno != libc::ENOENT && errno != libc::ENOTDIR {
+            error = errno;
+        }
+    }
+    error
+}
+
+/// A program of ours to start, as its process sees it.
+struct Image {
+    file: RawFd,
+    argv: [*const c_char; 2],
+    stdin: RawFd,
+    error: AtomicI32,
+}
+
+/// Starts the program in the open file `file` (an ELF file, which may be closed on exec) with an empty environment. `stdin`
+/// becomes its descriptor 0; it has 1 and 2 of this process, and those that are not closed on exec.
+///
+/// # Errors
+/// The error of the first step that failed, among them those of `clone` and `execveat`.
+pub fn image(file: BorrowedFd, name: &CStr, stdin: BorrowedFd) -> io::Result<Child> {
+    const BYTES: usize = 64 * 1024;
+    let mut stack = vec![0u128; BYTES / 16];
+    let argv = [name.as_ptr(), std::ptr::null()];
+    let (file, stdin) = (file.as_raw_fd(), stdin.as_raw_fd());
+    let image = Image { file, argv, stdin, error: AtomicI32::new(0) };
+    let mut pidfd: c_int = -1;
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
+    // SAFETY: the child runs on a stack of its own, whose end is aligned to 16 bytes. With CLONE_VFORK this process goes on
+    // when the child has left their common memory, so stack and `image` outlive it there.
+    let pid = unsafe {
+        let top = stack.as_mut_ptr_range().end.cast::<c_void>();
+        let argument = (&raw const image).cast_mut().cast::<c_void>();
+        let none = std::ptr::null_mut::<c_void>();
+        libc::clone(image_child, top, flags, argument, &raw mut pidfd, none, none)
+    };
+    if pid < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: CLONE_PIDFD stored a new descriptor that nobody else owns.
+    let pidfd = unsafe { new_fd(pidfd.into()) }?;
+    match image.error.load(SeqCst) {
+        0 => Ok(Child { pid, pidfd }),
+        errno => {
+            reap(pid);
+            Err(io::Error::from_raw_os_error(errno))
+        }
+    }
+}
+
+/// Shares its parent's memory: it calls the kernel only, and allocates nothing.
+extern "C" fn image_child(argument: *mut c_void) -> c_int {
+    // SAFETY: `image` passes a pointer to a value of its own, and waits.
+    let image = unsafe { &*argument.cast::<Image>() };
+    process::default_other_signals();
+    process::reset_own_signals();
+    let envp = [std::ptr::null::<c_char>()];
+    // SAFETY: system calls on values that live in the waiting parent; both arrays end with a null pointer.
+    unsafe {
+        if libc::dup2(image.stdin, 0) == 0 {
+            let (argv, envp, flags) = (image.argv.as_ptr(), envp.as_ptr(), libc::AT_EMPTY_PATH);
+            libc::syscall(libc::SYS_execveat, image.file, c"".as_ptr(), argv, envp, flags);
+        }
+    }
+    image.error.store(last_errno(), SeqCst);
+    process::exit_now(127)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::io::Read;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_program_is_started_by_its_file_with_an_empty_environment() {
+        let program = File::open("/bin/cat").unwrap();
+        let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
+        let child = image(program.as_fd(), c"cat", far.as_fd()).unwrap();
+        let mut environment = Vec::new();
+        let read = File::open(format!("/proc/{}/environ", child.pid)).unwrap().read_to_end(&mut environment);
+        assert_eq!((read.unwrap(), environment), (0, vec![]));
+        drop((near, far));
+        reap(child.pid);
+    }
+
+    #[test]
+    fn a_file_that_is_no_program_is_the_kernels_error() {
+        let file = File::open("/etc/passwd").unwrap();
+        let error = image(file.as_fd(), c"passwd", file.as_fd()).unwrap_err();
+        assert!([libc::EACCES, libc::ENOEXEC].contains(&error.raw_os_error().unwrap()), "{error}");
+    }
+}

@@ -1,0 +1,127 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod serve;
+mod worker;
+mod read;
+mod write;
+mod edit;
+mod list;
+mod glob;
+mod grep;
+mod undo;
+mod state;
+mod walk;
+mod ignored;
+mod deadline_matcher;
+mod hunks;
+mod temporary;
+mod undo_store;
+mod change_record;
+mod open;
+mod names;
+mod seen;
+mod root;
+mod content;
+mod bounds;
+mod git_objects;
+mod committed;
+mod git_settings;
+mod error;
+
+#[cfg(test)]
+mod tests;
+
+use broker_protocol::{Layer, frame};
+use executor_layers::error::{At, LayerError};
+use executor_layers::ladder::confine_worker;
+use executor_layers::worker::{Question, STARTED, WorkerSpec};
+use executor_layers::{descriptors, namespaces};
+use executor_sys::process::{self, Fork};
+use executor_sys::{fd, message};
+use names::Names;
+use nix::sys::prctl;
+use nix::sys::signal::Signal;
+use nix::sys::wait::waitpid;
+use nix::unistd::Pid;
+use root::{Root, Roots};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::ExitCode;
+use worker::Worker;
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("lazaret-worker: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A worker that cannot be confined does not work: the broker sees the end of its socket.
+fn run() -> io::Result<()> {
+    let other = |error: LayerError| io::Error::other(error.to_string());
+    let socket = fd::inherited(0)?;
+    descriptors::null_stdio(1).map_err(other)?;
+    prctl::set_name(c"lazaret-worker")?;
+    let Some((spec, mut fds)) = serve::receive_message(&socket)? else { return Ok(()) };
+    let spec: WorkerSpec = frame::decode_whole(&spec).map_err(io::Error::other)?;
+    let count = namespaces::count(spec.layers);
+    if fds.len() < count {
+        return Err(io::Error::other("a namespace of the session is missing"));
+    }
+    let undo = fds.split_off(count).pop();
+    namespaces::enter(spec.layers, &fds).map_err(other)?;
+    drop(fds);
+    if !spec.layers.has(Layer::PidNamespace) {
+        prctl::set_pdeathsig(Signal::SIGKILL)?;
+    } else if !is_member(&socket)? {
+        return Ok(());
+    }
+    let kept = [Some(socket.as_fd()), undo.as_ref().map(AsFd::as_fd)];
+    descriptors::keep_only(&kept.into_iter().flatten().collect::<Vec<_>>(), &[]).map_err(other)?;
+    let worker = prepare(&spec, undo).map_err(other)?;
+    match &spec.question {
+        None => serve::serve(&worker, &socket),
+        Some(Question::Committed(query)) => {
+            let committed = worker.committed().answer(query);
+            serve::send_whole(&socket, &committed.into_iter().map(u8::from).collect::<Vec<_>>())
+        }
+        Some(Question::Settings(texts)) => {
+            let settings: Vec<_> = texts.iter().map(|text| git_settings::settings(text)).collect();
+            serve::send_whole(&socket, &frame::encode_whole(&settings).map_err(io::Error::other)?)
+        }
+    }
+}
+
+/// Makes the one process of this program that is a member of the PID namespace and a child of its first process, which reaps it
+/// whoever else has died; true in it. The broker gets its pidfd.
+fn is_member(socket: &OwnedFd) -> io::Result<bool> {
+    if let Fork::Parent(child) = process::fork(0)? {
+        waitpid(Pid::from_raw(child.pid), None)?;
+        return Ok(false);
+    }
+    match process::fork(0)? {
+        Fork::Child => Ok(true),
+        // With the end of this process, the other becomes an orphan of the namespace.
+        Fork::Parent(child) => {
+            message::send(socket.as_fd(), &[STARTED], &[child.pidfd.as_fd()])?;
+            Ok(false)
+        }
+    }
+}
+
+/// Opens the roots, then confines this process.
+fn prepare(spec: &WorkerSpec, undo: Option<OwnedFd>) -> Result<Worker, LayerError> {
+    let step = || "prepare the file worker".to_owned();
+    let root = |of: &executor_layers::worker::RootSpec| Root::open(&of.path, of.writable);
+    let roots = root(&spec.project).and_then(|project| {
+        Ok(Roots { project, central: root(&spec.central)?, granted: Root::open("/", false)? })
+    });
+    let roots = roots.at(Layer::LandlockFiles, step)?;
+    let names = Names::new(spec).map_err(io::Error::other).at(Layer::ProtectedNames, step)?;
+    confine_worker(spec)?;
+    Ok(Worker::new(roots, names, undo, spec.undo))
+}

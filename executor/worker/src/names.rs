@@ -1,0 +1,112 @@
+//! The policy's protected names and the session's scope, as the file tools ask about them. The broker has asked about the name in
+//! the request; this is for those that links lead to.
+
+use crate::root::Location;
+use broker_protocol::Zone;
+use executor_layers::protected_objects::ProtectedObjects;
+use executor_layers::worker::WorkerSpec;
+use nix::fcntl::AtFlags;
+use nix::sys::stat::fstatat;
+use policies::{
+    Matcher, Member, MemberKind, PolicyError, Protection, Reach, Repository, ScopePaths, as_git_directory,
+    may_be_git_directory,
+};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// Why no file tool makes a repository, or changes which branch one is at.
+pub const GIT_DECIDES: &str = "Git takes a directory for a repository by this name, and runs what its settings say. `git` itself can make one.";
+
+/// What a file tool wants with a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intent {
+    /// To know its content.
+    Read,
+    /// To make, change or replace it.
+    Write,
+}
+
+pub struct Names {
+    pub protected: Matcher,
+    /// What is protected although no name says so, by its path.
+    pub objects: ProtectedObjects,
+    pub project: PathBuf,
+    pub central: PathBuf,
+    /// What may be read beside both.
+    pub granted: Vec<PathBuf>,
+    pub scope: ScopePaths,
+}
+
+/// Why a file tool may not touch what was found to be protected although its name does not say so.
+const CLOSED_PLACE: &str = "A link with a protected name leads there, it is the same file as a protected one, or it could not be looked \
+     through when the session opened. The session said so when it opened.";
+
+/// Why nothing is done at what is not granted, or is granted with a root in it.
+const NOT_GRANTED: &str = "It is not granted to file tools by this path.";
+
+impl Names {
+    pub fn new(spec: &WorkerSpec) -> Result<Self, PolicyError> {
+        let (project, central) = (spec.project.path.clone().into(), spec.central.path.clone().into());
+        let (protected, objects, scope) = (spec.matcher()?, spec.objects.restore(), spec.scope_paths()?);
+        Ok(Self { protected, objects, project, central, granted: spec.granted.clone(), scope })
+    }
+
+    /// Whether the absolute path `real` lies in what may be read beside the roots.
+    pub fn is_granted(&self, real: &Path) -> bool {
+        self.granted.iter().any(|granted| real.starts_with(granted))
+    }
+
+    /// Whether links at `real` may lead to what may be read beside the roots.
+    pub fn leads_to_granted(&self, real: &Path) -> bool {
+        self.is_granted(real) || self.granted.iter().any(|granted| granted.starts_with(real))
+    }
+
+    /// Why a name is closed for `intent`; `None` where it is open. What is closed for reading is closed for writing too, and
+    /// what lies below a closed name is closed with it.
+    pub fn closed(&self, location: &Location, intent: Intent) -> Option<&str> {
+        let path = location.path.as_os_str().as_bytes();
+        let root = match location.zone {
+            Zone::Project => &self.project,
+            Zone::Central => &self.central,
+            Zone::Granted => Path::new("/"),
+        };
+        let real = root.join(&location.path);
+        let in_root = real.starts_with(&self.project) || real.starts_with(&self.central);
+        if location.zone == Zone::Granted && (in_root || !self.is_granted(&real)) {
+            return Some(NOT_GRANTED);
+        }
+        let other = self.objects.other_paths(&real).map(|path| path.into_os_string().into_vec());
+        let paths = [Some(path.to_vec()), as_git_directory(path)].into_iter().flatten().chain(other);
+        let names = paths.filter_map(|path| self.protected.protection(&path));
+        let names = names.map(|name| (name.protection, name.why.as_str()));
+        let place = self.objects.protection_of_place(&real).map(|protection| (protection, CLOSED_PLACE));
+        let closes = |protection| intent == Intent::Write || protection == Protection::All;
+        let closing = names.chain(place).find(|(protection, _)| closes(*protection));
+        let head = || {
+            let head = member(&location.path).is_some_and(|(_, member)| member.kind == MemberKind::Head);
+            // In a repository `refs/remotes/origin/HEAD` is an ordinary name, and git's own to write.
+            (intent == Intent::Write && head).then_some(GIT_DECIDES)
+        };
+        closing.map(|(_, why)| why).or_else(head)
+    }
+
+    /// Whether the new name `path`, relative to a zone's root, makes a repository of `directory`, which it is in.
+    pub fn makes_repository(&self, directory: &OwnedFd, path: &Path) -> bool {
+        let parent = path.parent().unwrap_or(Path::new(""));
+        let has = |member: Member| fstatat(directory, member.name, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok();
+        !may_be_git_directory(parent.as_os_str().as_bytes())
+            && member(path).is_some_and(|(kind, member)| kind.is_completed_by(member, has))
+    }
+
+    /// Why `tool` may not touch a name in this session; `None` where it may.
+    pub fn out_of_scope(&self, tool: &str, location: &Location) -> Option<String> {
+        let path = location.path.as_os_str().as_bytes();
+        let permitted = self.scope.permits(tool, location.zone, path, Reach::of(tool));
+        (!permitted).then(|| format!("the session's scope permits {tool} for {} only", self.scope.text(tool)))
+    }
+}
+
+fn member(path: &Path) -> Option<(&'static Repository, Member)> {
+    Repository::member(path.file_name()?.as_bytes())
+}

@@ -1,0 +1,118 @@
+//! The roots, held open, and names below them.
+
+use broker_protocol::{Zone, ZonePath};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
+use nix::sys::stat::{FileStat, Mode};
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+/// How a file is opened to be read: a FIFO does not make us wait (though a writer that waits there is let go), and a
+/// terminal does not become ours.
+pub const READING: OFlag = OFlag::O_RDONLY.union(OFlag::O_NONBLOCK).union(OFlag::O_NOCTTY);
+/// How a directory is opened to be read.
+pub const LISTING: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY);
+/// How a directory is opened to do something in it.
+pub const ENTERING: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY);
+/// How something is opened to be looked at, whatever it is.
+pub const LOOKING: OFlag = OFlag::O_PATH;
+/// The same, but a link at the end is the link itself.
+pub const LOOKING_AT_LINKS: OFlag = OFlag::O_PATH.union(OFlag::O_NOFOLLOW);
+
+/// Attempts at an open that the kernel asks to repeat.
+const ATTEMPTS: usize = 16;
+
+#[derive(Debug)]
+pub struct Root {
+    directory: OwnedFd,
+    pub path: PathBuf,
+    pub writable: bool,
+}
+
+#[derive(Debug)]
+pub struct Roots {
+    pub project: Root,
+    pub central: Root,
+    /// What the worker sees of the machine's tree: `/`.
+    pub granted: Root,
+}
+
+impl Root {
+    /// Opens the directory `path`, which is absolute and has no links in it.
+    pub fn open(path: &str, writable: bool) -> io::Result<Self> {
+        let directory = open(path, ENTERING | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC, Mode::empty())?;
+        Ok(Self { directory, path: path.into(), writable })
+    }
+
+    pub fn descriptor(&self) -> &OwnedFd {
+        &self.directory
+    }
+
+    /// Opens `path` below this root.
+    pub fn open_beneath(&self, path: &Path, flags: OFlag) -> Result<OwnedFd, Errno> {
+        open_beneath(&self.directory, path, flags, Mode::empty())
+    }
+}
+
+/// Opens `path` below `directory`, without following any link on the way.
+pub fn open_beneath(directory: &OwnedFd, path: &Path, flags: OFlag, mode: Mode) -> Result<OwnedFd, Errno> {
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    let resolve =
+        ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS | ResolveFlag::RESOLVE_NO_SYMLINKS;
+    let how = OpenHow::new().flags(flags | OFlag::O_CLOEXEC).mode(mode).resolve(resolve);
+    for _ in 1..ATTEMPTS {
+        match openat2(directory, path, how) {
+            Err(Errno::EAGAIN | Errno::EINTR) => {}
+            opened => return opened,
+        }
+    }
+    openat2(directory, path, how)
+}
+
+/// A name in a zone, which may have bytes that are not UTF-8. `path` is below the zone's root.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Location {
+    pub zone: Zone,
+    pub path: PathBuf,
+}
+
+impl From<&ZonePath> for Location {
+    fn from(path: &ZonePath) -> Self {
+        Self { zone: path.zone(), path: path.relative().into() }
+    }
+}
+
+impl Location {
+    /// The same as text, where it is text.
+    pub fn to_zone_path(&self) -> Option<ZonePath> {
+        ZonePath::new(self.zone, self.path.to_str()?).ok()
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.zone {
+            Zone::Project | Zone::Central => write!(f, "{}:{}", self.zone.name(), self.path.display()),
+            Zone::Granted => write!(f, "/{}", self.path.display()),
+        }
+    }
+}
+
+/// Whether `stat` is that of a `kind` of `S_IFMT`.
+pub fn is(stat: &FileStat, kind: libc::mode_t) -> bool {
+    stat.st_mode & libc::S_IFMT == kind
+}
+
+/// What `stat` is the state of, in words.
+pub fn kind(stat: &FileStat) -> &'static str {
+    match stat.st_mode & libc::S_IFMT {
+        libc::S_IFREG => "a regular file",
+        libc::S_IFDIR => "a directory",
+        libc::S_IFLNK => "a symbolic link",
+        libc::S_IFIFO => "a FIFO",
+        libc::S_IFSOCK => "a socket",
+        _ => "a device",
+    }
+}

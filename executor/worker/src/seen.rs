@@ -1,0 +1,127 @@
+//! What this session knows: a file tool changes an existing file only if the session has read it, or has written it.
+//!
+//! Whoever sends the requests cannot go round this: it is asked here, in the process that writes, by the file that is
+//! really opened (its name once links were followed). A worker that has just been started knows nothing.
+//!
+//! - **Read whole** (up to [`limit::READ`](broker_protocol::limit::READ)), or written by this session: the file is known by the digest of its
+//!   content. Touched, or replaced by the same content, it is still known.
+//! - **Read in part**: that counts too, as long as the file has not changed since, by device, number, size and both times. Times
+//!   are coarse: what changed shortly before it was read could change again without a sign, so it is hashed then.
+
+use crate::bounds::HASHED;
+use crate::content::file_digest;
+use crate::root::Location;
+use broker_protocol::Digest;
+use nix::sys::stat::FileStat;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Seek};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Files that are remembered. Of more, the one that was read longest ago is forgotten, and has to be read again.
+pub const FILES: usize = 4096;
+/// How long ago a file must have changed for its times to show the next change: file systems count in steps of up to two
+/// seconds (FAT), most in those of the clock's tick.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// What changes when a file changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    file: (u64, u64),
+    size: i64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    /// That of a file in the state `stat`.
+    pub fn of(stat: &FileStat) -> Self {
+        Self {
+            file: (stat.st_dev, stat.st_ino),
+            size: stat.st_size,
+            modified: (stat.st_mtime, stat.st_mtime_nsec),
+            changed: (stat.st_ctime, stat.st_ctime_nsec),
+        }
+    }
+
+    /// Whether the next change will show.
+    fn is_settled(&self, now: SystemTime) -> bool {
+        let changed = UNIX_EPOCH + Duration::from_secs(self.changed.0.max(0) as u64);
+        now.duration_since(changed).is_ok_and(|age| age > SETTLED + Duration::from_secs(1))
+    }
+}
+
+/// What is known of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// Its content.
+    Whole(Digest),
+    /// Some of its content, in this state.
+    Part(Stamp),
+}
+
+impl Known {
+    /// What a read of some lines of `file`, in the state `stat`, makes known; `None` where a change could not be seen.
+    pub fn part(file: &mut File, stat: &FileStat) -> io::Result<Option<Self>> {
+        let stamp = Stamp::of(stat);
+        if stamp.is_settled(SystemTime::now()) {
+            return Ok(Some(Known::Part(stamp)));
+        }
+        if stat.st_size as u64 > HASHED {
+            return Ok(None);
+        }
+        file.rewind()?;
+        Ok(file_digest(file)?.map(Known::Whole))
+    }
+}
+
+/// Why a file is not to be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotKnown {
+    /// The session has not read it.
+    Unread,
+    /// It is not what the session has read.
+    Modified,
+}
+
+/// The files that are known.
+#[derive(Debug, Default)]
+pub struct Seen {
+    files: HashMap<Location, (u64, Known)>,
+    /// Counts what is noted.
+    noted: u64,
+}
+
+impl Seen {
+    /// Remembers what is known of the file at `location` now.
+    pub fn note(&mut self, location: Location, known: Known) {
+        self.noted += 1;
+        if self.files.len() >= FILES && !self.files.contains_key(&location) {
+            let oldest = self.files.iter().min_by_key(|(_, (noted, _))| *noted);
+            if let Some(oldest) = oldest.map(|(location, _)| location.clone()) {
+                self.files.remove(&oldest);
+            }
+        }
+        self.files.insert(location, (self.noted, known));
+    }
+
+    /// Forgets what was known of the file at `location`.
+    pub fn forget(&mut self, location: &Location) {
+        self.files.remove(location);
+    }
+
+    /// Whether the file at `location`, of this state and content, is known. Of a large file there is no digest.
+    pub fn check(
+        &self,
+        location: &Location,
+        stat: &FileStat,
+        digest: Option<Digest>,
+    ) -> Result<(), NotKnown> {
+        let same = match self.files.get(location) {
+            None => return Err(NotKnown::Unread),
+            Some((_, Known::Whole(known))) => digest == Some(*known),
+            Some((_, Known::Part(stamp))) => *stamp == Stamp::of(stat),
+        };
+        if same { Ok(()) } else { Err(NotKnown::Modified) }
+    }
+}

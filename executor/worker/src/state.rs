@@ -1,0 +1,22 @@
+//! What the small tools keep: one file for each kind of state, read and replaced like any other file.
+//!
+//! Which file is decided here and not by who asks. Nothing in it is believed: a command may have written it.
+
+use crate::error::WorkError;
+use crate::worker::Worker;
+use broker_protocol::{FileRead, FileReply, FileWrite, State};
+
+impl Worker {
+    /// Answers the request of a small tool.
+    pub fn state(&self, request: &State) -> Result<FileReply, WorkError> {
+        let path = request.path();
+        match &request.change {
+            None => self.read(&FileRead { path, offset: None, limit: None }).map(FileReply::Read),
+            Some(change) => {
+                let (content, expected_sha256) = (change.content.clone(), change.expected_sha256);
+                let overwrite = expected_sha256.is_some();
+                self.write(&FileWrite { path, content, overwrite, expected_sha256 }).map(FileReply::Written)
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! One request in, one answer out.
+
+use crate::committed::Committed;
+use crate::error::{OpenError, WorkError};
+use crate::names::Names;
+use crate::root::{Root, Roots};
+use crate::seen::Seen;
+use crate::undo_store::UndoStore;
+use broker_protocol::{CallId, Failed, FileAnswer, FileReply, Request, Zone, ZonePath};
+use executor_layers::worker::SESSION_LEN;
+use std::cell::{Cell, RefCell};
+use std::os::fd::OwnedFd;
+
+/// The file tools over two roots. Nothing is kept between calls but the descriptors of the roots and what has been read.
+pub struct Worker {
+    pub roots: Roots,
+    pub names: Names,
+    pub seen: RefCell<Seen>,
+    pub store: RefCell<UndoStore>,
+    /// As the audit names it.
+    pub session: RefCell<String>,
+    /// Number of the call under way.
+    pub call: Cell<CallId>,
+    /// Its tool.
+    pub tool: RefCell<String>,
+    /// Where links on its path may lead.
+    pub permitted: RefCell<Vec<ZonePath>>,
+}
+
+impl Worker {
+    /// A worker on `roots`, which are opened before the process is confined. It keeps `budget` bytes of changes in `undo`.
+    pub fn new(roots: Roots, names: Names, undo: Option<OwnedFd>, budget: u64) -> Self {
+        let (seen, store, call) =
+            (RefCell::default(), RefCell::new(UndoStore::new(undo, budget)), Cell::new(0));
+        let session = RefCell::new("0".repeat(SESSION_LEN));
+        let (tool, permitted) = (RefCell::default(), RefCell::default());
+        Self { roots, names, seen, store, session, call, tool, permitted }
+    }
+
+    /// The project and, in the place of the central root, its repository.
+    pub fn committed(&self) -> Committed<'_> {
+        Committed { project: self.roots.project.descriptor(), common: self.roots.central.descriptor() }
+    }
+
+    pub fn name_session(&self, id: &str) {
+        if *self.session.borrow() != id {
+            self.session.replace(id.to_owned());
+        }
+    }
+
+    /// Carries out a request whose links may lead to the places `permitted`, within the times and sizes of `bounds`.
+    ///
+    /// # Errors
+    /// Where they lead instead: nothing was done there.
+    pub fn answer(
+        &self,
+        call: CallId,
+        permitted: Vec<ZonePath>,
+        request: &Request,
+    ) -> Result<FileAnswer, ZonePath> {
+        self.call.set(call);
+        self.permitted.replace(permitted);
+        match self.reply(request) {
+            Err(WorkError::Open(OpenError::Elsewhere { real, .. })) => Err(real),
+            replied => Ok(replied.map_err(Failed::from)),
+        }
+    }
+
+    fn reply(&self, request: &Request) -> Result<FileReply, WorkError> {
+        request.check()?;
+        self.tool.replace(request.tool().to_owned());
+        match request {
+            Request::Bash(_)
+            | Request::Service(_)
+            | Request::BackgroundList
+            | Request::BackgroundLog(_)
+            | Request::BackgroundKill(_)
+            | Request::Effect(_) => Err(WorkError::Misdirected),
+            Request::FileRead(read) => self.read(read).map(FileReply::Read),
+            Request::FileWrite(write) => self.write(write).map(FileReply::Written),
+            Request::FileEdit(edit) => self.edit(edit).map(FileReply::Edited),
+            Request::FileList(list) => self.list(list).map(FileReply::Listed),
+            Request::Glob(glob) => self.glob(glob).map(FileReply::Walked),
+            Request::Grep(grep) => self.grep(grep).map(FileReply::Grepped),
+            Request::History(history) => self.history(history).map(FileReply::History),
+            Request::Undo(undo) => self.undo(undo).map(FileReply::Undone),
+            Request::FileBytes(bytes) => self.bytes(bytes).map(FileReply::Bytes),
+            Request::State(state) => self.state(state),
+        }
+    }
+
+    pub fn root(&self, zone: Zone) -> &Root {
+        match zone {
+            Zone::Project => &self.roots.project,
+            Zone::Central => &self.roots.central,
+            Zone::Granted => &self.roots.granted,
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Writes a whole file so that readers see the old one or the new one, whatever happens meanwhile.
+//!
+//! What is replaced keeps its permission bits and nothing else: the file is a new one, so other names of the old one
+//! (hard links) keep the old content, and an owner other than ours, access lists and attributes do not come along.
+
+use crate::bounds::KEPT;
+use crate::content::{digest, file_digest, read_up_to};
+use crate::error::{OpenError, SystemError, WorkError, WriteError};
+use crate::hunks::Regions;
+use crate::names::{GIT_DECIDES, Intent};
+use crate::open::{regular, regular_stat};
+use crate::root::{ENTERING, Location, READING, open_beneath};
+use crate::seen::{Known, NotKnown, Stamp};
+use crate::temporary::TemporaryFile;
+use crate::worker::Worker;
+use broker_protocol::{Digest, FileWrite, Written, ZonePath};
+use executor_layers::take_back::take_back;
+use nix::errno::Errno;
+use nix::fcntl::AtFlags;
+use nix::sys::stat::{FileStat, Mode, fstatat, mkdirat};
+use nix::unistd::{AccessFlags, UnlinkatFlags, faccessat, unlinkat};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+/// Attempts at a write whose target comes and goes meanwhile.
+const ATTEMPTS: usize = 32;
+
+/// What stands where a write goes.
+pub struct CurrentFile {
+    stat: FileStat,
+    /// Its bytes, where they are few enough to be held.
+    pub content: Option<Vec<u8>>,
+    pub digest: Option<Digest>,
+}
+
+impl CurrentFile {
+    /// The file of `content`, in the state `stat`.
+    pub fn of(stat: FileStat, content: Vec<u8>) -> Self {
+        Self { stat, digest: Some(digest(&content)), content: Some(content) }
+    }
+
+    /// Reads a file, and if it is too large to be held, hashes it where that is `wanted`.
+    pub fn read(path: &ZonePath, file: OwnedFd, wanted: bool) -> Result<Self, WorkError> {
+        let failed = |error| SystemError::new("read", path, error);
+        let stat = regular(path, &file)?;
+        let file = File::from(file);
+        if stat.st_size as u64 <= KEPT as u64 {
+            let content = read_up_to(&file, stat.st_size as u64, KEPT).map_err(failed)?;
+            if content.len() <= KEPT {
+                return Ok(Self::of(stat, content));
+            }
+            return Err(changed(path));
+        }
+        let digest = if wanted { file_digest(file).map_err(failed)? } else { None };
+        Ok(Self { stat, content: None, digest })
+    }
+
+    /// Its permissions.
+    pub fn mode(&self) -> Mode {
+        Mode::from_bits_truncate(self.stat.st_mode & 0o777)
+    }
+}
+
+impl Worker {
+    /// Answers `file_write`.
+    pub fn write(&self, request: &FileWrite) -> Result<Written, WorkError> {
+        for _ in 1..ATTEMPTS {
+            match self.write_once(request) {
+                // It came between our look and our link; next time it is there to be replaced.
+                Err(WorkError::Write(WriteError::Exists { .. })) if request.overwrite => {}
+                written => return written,
+            }
+        }
+        self.write_once(request)
+    }
+
+    fn write_once(&self, request: &FileWrite) -> Result<Written, WorkError> {
+        let (location, stat) = self.locate(&request.path)?;
+        let before = self.before(request, &location, stat)?;
+        let sha256 = digest(&request.content);
+        let change = self.replace(&request.path, location, before.as_ref(), &request.content, sha256)?;
+        let hunks = match &before {
+            None => Some(Vec::new()),
+            Some(before) => before
+                .content
+                .as_ref()
+                .and_then(|old| Regions::between(old, &request.content).hunks(old, &request.content)),
+        };
+        Ok(Written { bytes: request.content.len() as u64, created: before.is_none(), sha256, change, hunks })
+    }
+
+    /// Checks what stands at the target against what the request says about it.
+    fn before(
+        &self,
+        request: &FileWrite,
+        location: &Location,
+        stat: Option<FileStat>,
+    ) -> Result<Option<CurrentFile>, WorkError> {
+        let path = &request.path;
+        let Some(stat) = stat else {
+            return match request.expected_sha256 {
+                Some(_) => Err(changed(path)),
+                None => Ok(None),
+            };
+        };
+        regular_stat(path, stat)?;
+        if !request.overwrite {
+            return Err(WriteError::Exists { path: path.to_string() }.into());
+        }
+        let file = match self.root(location.zone).open_beneath(&location.path, READING) {
+            Err(Errno::ENOENT | Errno::ELOOP) => return Err(changed(path)),
+            opened => opened.map_err(|errno| SystemError::new("read", path, errno))?,
+        };
+        let current = CurrentFile::read(path, file, request.expected_sha256.is_some())?;
+        self.admit(path, location, &current, request.expected_sha256)?;
+        Ok(Some(current))
+    }
+
+    /// Refuses to change what this session does not know. Whoever names the digest of the content knows it.
+    pub fn admit(
+        &self,
+        path: &ZonePath,
+        location: &Location,
+        current: &CurrentFile,
+        expected: Option<Digest>,
+    ) -> Result<(), WriteError> {
+        let path = || path.to_string();
+        match (expected, current.digest) {
+            (Some(expected), Some(found)) if expected == found => Ok(()),
+            (Some(_), Some(_)) => Err(WriteError::Changed { path: path() }),
+            (Some(_), None) => Err(WriteError::TooLarge { path: path() }),
+            (None, digest) => {
+                self.seen.borrow().check(location, &current.stat, digest).map_err(|unknown| match unknown {
+                    NotKnown::Unread => WriteError::Unread { path: path() },
+                    NotKnown::Modified => WriteError::Modified { path: path() },
+                })
+            }
+        }
+    }
+
+    /// Puts `content` in the place of `before`, which is kept, and remembers what is there now. Says the number of the
+    /// change, if it could be kept.
+    pub fn replace(
+        &self,
+        path: &ZonePath,
+        location: Location,
+        before: Option<&CurrentFile>,
+        content: &[u8],
+        digest: Digest,
+    ) -> Result<Option<u64>, WorkError> {
+        let kept = self.record_change(path, &location, before, Some(digest));
+        self.keeping(kept, || self.put(path, &location, content, before, None))?;
+        self.seen.borrow_mut().note(location, Known::Whole(digest));
+        Ok(kept)
+    }
+
+    /// Removes the file at `location`, if it is still `before`.
+    pub fn remove(
+        &self,
+        path: &ZonePath,
+        location: &Location,
+        before: &CurrentFile,
+    ) -> Result<(), WorkError> {
+        let failed = |errno| SystemError::new("remove", path, errno);
+        let (parent, name) = named(path, location)?;
+        let directory = self.root(location.zone).open_beneath(parent, ENTERING).map_err(failed)?;
+        writable(path, &directory, name)?;
+        if now(&directory, name) != Some(Stamp::of(&before.stat)) {
+            return Err(changed(path));
+        }
+        Ok(unlinkat(&directory, name, UnlinkatFlags::NoRemoveDir).map_err(failed)?)
+    }
+
+    /// Makes `content` the file at `location`, with all directories on the way there. It has the mode of what it replaces;
+    /// a new one has `mode`, or that of a new file.
+    pub fn put(
+        &self,
+        path: &ZonePath,
+        location: &Location,
+        content: &[u8],
+        before: Option<&CurrentFile>,
+        mode: Option<Mode>,
+    ) -> Result<(), WorkError> {
+        let failed = |errno| SystemError::new("write", path, errno);
+        let (parent, name) = named(path, location)?;
+        let directory = self.directory(path, location, parent)?;
+        if before.is_none() {
+            self.permit_shape(path, &directory, &location.path)?;
+        } else {
+            writable(path, &directory, name)?;
+        }
+        let mode = before.map(CurrentFile::mode).or(mode);
+        let file = TemporaryFile::new(&directory, content, mode).map_err(failed)?;
+        let Some(before) = before else {
+            file.create(name).map_err(|errno| match errno {
+                Errno::EEXIST => WorkError::from(WriteError::Exists { path: path.to_string() }),
+                errno => failed(errno).into(),
+            })?;
+            return self.check_made(path, &directory, &location.path);
+        };
+        if now(&directory, name) != Some(Stamp::of(&before.stat)) {
+            return Err(changed(path));
+        }
+        Ok(file.replace(name).map_err(failed)?)
+    }
+
+    /// Opens the directory `path` in the zone of `location`, making it and those above it where they are missing.
+    fn directory(&self, asked: &ZonePath, location: &Location, path: &Path) -> Result<OwnedFd, WorkError> {
+        let failed = |errno| SystemError::new("write", asked, errno);
+        let root = self.root(location.zone);
+        match root.open_beneath(path, ENTERING) {
+            Err(Errno::ENOENT) => {}
+            opened => return Ok(opened.map_err(failed)?),
+        }
+        let mut at = root.open_beneath(Path::new(""), ENTERING).map_err(failed)?;
+        let mut whole = PathBuf::new();
+        for name in path {
+            whole.push(name);
+            at = match open_beneath(&at, Path::new(name), ENTERING, Mode::empty()) {
+                Err(Errno::ENOENT) => {
+                    self.permit_shape(asked, &at, &whole)?;
+                    let made = make(&at, name).map_err(failed)?;
+                    self.check_made(asked, &at, &whole)?;
+                    made
+                }
+                opened => opened.map_err(failed)?,
+            };
+        }
+        Ok(at)
+    }
+
+    /// Takes the name `relative` back, which was just made in `directory`, where a repository has come about with it: a command or
+    /// another session may have made the rest since it was asked about. Who looks last sees all of it.
+    fn check_made(&self, path: &ZonePath, directory: &OwnedFd, relative: &Path) -> Result<(), WorkError> {
+        let shape = self.permit_shape(path, directory, relative);
+        if let (Err(_), Some(name)) = (&shape, relative.file_name()) {
+            take_back(directory, Path::new(name))
+                .map_err(|errno| SystemError::new("take back", path, errno))?;
+        }
+        Ok(shape?)
+    }
+
+    /// Refuses the new name `relative`, in `directory`, if git would take that for a repository by it.
+    fn permit_shape(&self, path: &ZonePath, directory: &OwnedFd, relative: &Path) -> Result<(), OpenError> {
+        if !self.names.makes_repository(directory, relative) {
+            return Ok(());
+        }
+        Err(OpenError::Closed { path: path.to_string(), intent: Intent::Write, why: GIT_DECIDES.into() })
+    }
+}
+
+/// The directory and the name of `location`.
+fn named<'p>(path: &ZonePath, location: &'p Location) -> Result<(&'p Path, &'p OsStr), OpenError> {
+    let whole = location.path.parent().zip(location.path.file_name());
+    whole.ok_or_else(|| OpenError::NotAFile { path: path.to_string(), is: "a directory" })
+}
+
+/// Makes the directory `name` in `at` and opens it; that somebody else makes it first is as good.
+fn make(at: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+    match mkdirat(at, name, Mode::from_bits_truncate(0o777)) {
+        Ok(()) | Err(Errno::EEXIST) => open_beneath(at, Path::new(name), ENTERING, Mode::empty()),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Refuses to replace what its owner has made unwritable. A rename would not ask; and a process with all rights may
+/// write what has no `w` at all.
+fn writable(path: &ZonePath, directory: &OwnedFd, name: &OsStr) -> Result<(), WorkError> {
+    let bits = fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW).map_or(0, |stat| stat.st_mode & 0o222);
+    match faccessat(directory, name, AccessFlags::W_OK, AtFlags::empty()) {
+        Ok(()) if bits != 0 => Ok(()),
+        // It is gone meanwhile, and nothing is to be kept.
+        Err(Errno::ENOENT) => Ok(()),
+        Ok(()) | Err(Errno::EACCES | Errno::EPERM) => {
+            Err(WriteError::Unwritable { path: path.to_string() }.into())
+        }
+        Err(errno) => Err(SystemError::new("write", path, errno).into()),
+    }
+}
+
+/// The state of `name` in `directory`.
+fn now(directory: &OwnedFd, name: &OsStr) -> Option<Stamp> {
+    let stat = fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW).ok()?;
+    Some(Stamp::of(&stat))
+}
+
+/// The error of a file that is not what was read.
+pub fn changed(path: &ZonePath) -> WorkError {
+    WriteError::Changed { path: path.to_string() }.into()
+}

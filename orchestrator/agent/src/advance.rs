@@ -1,0 +1,199 @@
+//! A run: what the user says, then answer, calls, answer, until the model has no more to do or something ends it. What travels
+//! to the front end is `publish`'s, what a vendor writes its wire format's: here is only what happens next.
+
+use crate::calls::plain;
+use crate::chunk::{Stop, Usage};
+use crate::conversation::Conversation;
+use crate::error::ProviderError;
+use crate::event::{Body, EndReason, Notice};
+use crate::message::{Message, Part, ToolCall, text_of};
+use crate::packs::FINISH;
+use crate::provider::Prompt;
+use crate::run::{End, Progress, Run};
+use crate::turn::{ModelTurn, TurnEnd};
+use futures_util::FutureExt;
+use futures_util::future::LocalBoxFuture;
+use serde_json::{Value, json};
+
+/// What the model is told when it may call no more.
+const ANSWER_NOW: &str =
+    "No tool can be called any more. Answer now with what you have, and say what is left to do.";
+
+/// What comes after an answer.
+enum Next {
+    Again,
+    End(EndReason, Option<Value>),
+}
+
+impl Run<'_> {
+    /// Goes on until the end. Boxed, because a subagent is a run in a run.
+    pub fn go<'b>(
+        &'b self,
+        conversation: &'b mut Conversation,
+        progress: &'b mut Progress,
+    ) -> LocalBoxFuture<'b, End> {
+        async move {
+            loop {
+                if self.control.is_cancelled() {
+                    return End::new(EndReason::Cancelled);
+                }
+                self.close_in_time(conversation, progress).await;
+                progress.turns += 1;
+                let TurnEnd { answer, error } = self.ask(conversation, progress).await;
+                let calls: Vec<ToolCall> = calls_of(&answer.parts);
+                let text = text_of(&answer.parts);
+                if !answer.parts.is_empty() {
+                    self.say(conversation, Message::Assistant { parts: answer.parts });
+                }
+                progress.usage.add(answer.usage);
+                progress.budget.count(answer.usage, &conversation.messages);
+                if let Some(error) = error {
+                    return End { text, ..of_error(error) };
+                }
+                self.end_turn(answer.stop, answer.usage, conversation, progress).await;
+                let next = match calls.is_empty() {
+                    true => self.after_text(&text, answer.stop, conversation, progress).await,
+                    false => self.after_calls(&calls, &answer.malformed, conversation, progress).await,
+                };
+                if let Next::End(reason, result) = next {
+                    return End { reason, error: None, result, text };
+                }
+            }
+        }
+        .boxed_local()
+    }
+
+    /// Takes the tools away where no turn or no context is left for them.
+    async fn close_in_time(&self, conversation: &mut Conversation, progress: &mut Progress) {
+        if progress.closing.is_some() {
+            return;
+        }
+        let (reason, kind, why) = if progress.turns >= self.max_turns {
+            (EndReason::TurnLimit, Notice::TurnLimit, format!("there were {} turns", progress.turns))
+        } else if progress.turns > 0 && progress.budget.is_spent(&conversation.messages) {
+            let share = progress.budget.context(&conversation.messages).share * 100.0;
+            (EndReason::ContextBudget, Notice::ContextBudget, format!("the context is {share:.0} % full"))
+        } else {
+            return;
+        };
+        progress.closing = Some(reason);
+        let message = format!("{why}: the model is asked to answer without tools");
+        self.publisher.publish(Body::Notice { kind, message }).await;
+        self.say(conversation, Message::user(ANSWER_NOW));
+    }
+
+    async fn ask(&self, conversation: &mut Conversation, progress: &Progress) -> TurnEnd {
+        let settings = &self.parts.settings;
+        let prompt = Prompt {
+            model: &self.model.id,
+            system: &self.system,
+            messages: &conversation.messages,
+            tools: &self.tools,
+            may_call: progress.closing.is_none(),
+            max_tokens: settings.answer_tokens,
+            thinking_tokens: settings.thinking_tokens,
+            context_window: self.model.context_window,
+        };
+        let turn = ModelTurn {
+            provider: &*self.parts.provider,
+            publisher: &self.publisher,
+            control: self.control,
+            limit: settings.turn_timeout,
+            input_deltas: settings.input_deltas && self.is_main,
+            texts: self.is_main,
+        };
+        turn.run(&prompt, &mut conversation.ids).await
+    }
+
+    async fn end_turn(
+        &self,
+        stop: Option<Stop>,
+        usage: Usage,
+        conversation: &Conversation,
+        progress: &Progress,
+    ) {
+        if self.is_main {
+            let context = progress.budget.context(&conversation.messages);
+            self.publisher.publish(Body::TurnEnd { turn: progress.turns, stop, usage, context }).await;
+        }
+    }
+
+    async fn after_text(
+        &self,
+        text: &str,
+        stop: Option<Stop>,
+        conversation: &mut Conversation,
+        progress: &mut Progress,
+    ) -> Next {
+        if let Some(reason) = progress.closing {
+            return Next::End(reason, None);
+        }
+        match (stop, &self.finish) {
+            (Some(Stop::Refused), _) => Next::End(EndReason::Refused, None),
+            (Some(Stop::Length), _) => Next::End(EndReason::Length, None),
+            (Some(Stop::Done) | None, None) => Next::End(EndReason::Done, None),
+            (Some(Stop::Done) | None, Some(finish)) if progress.reprompt(finish.reprompts) => {
+                let required = finish.required.join(", ");
+                let message = format!("call {FINISH} to end the task, with {required}");
+                let notice = Body::Notice { kind: Notice::CorrectiveReprompt, message: message.clone() };
+                self.publisher.publish(notice).await;
+                self.say(
+                    conversation,
+                    Message::user(format!("If the task is done, {message}. If it is not, go on.")),
+                );
+                Next::Again
+            }
+            (Some(Stop::Done) | None, Some(_)) => {
+                Next::End(EndReason::QualityGate, Some(json!({ "action": "final", "text": text })))
+            }
+        }
+    }
+
+    async fn after_calls(
+        &self,
+        calls: &[ToolCall],
+        malformed: &std::collections::BTreeMap<String, String>,
+        conversation: &mut Conversation,
+        progress: &mut Progress,
+    ) -> Next {
+        if let Some(reason) = progress.closing {
+            // Every call has its answer, or no vendor takes the conversation any more.
+            let answers = calls.iter().map(|call| plain(call, ANSWER_NOW.to_owned(), true)).collect();
+            self.say(conversation, Message::Tools { answers });
+            return Next::End(reason, None);
+        }
+        let called = self.carry_out(calls, malformed, &conversation.messages, progress).await;
+        self.say(conversation, Message::Tools { answers: called.answers });
+        if let Some(finished) = called.finished {
+            let mut result = finished;
+            result["action"] = "final".into();
+            return Next::End(EndReason::Finished, Some(result));
+        }
+        if called.given_up {
+            let refused = calls.iter().find(|call| call.name == FINISH).map(|call| call.input.clone());
+            return Next::End(EndReason::QualityGate, refused);
+        }
+        if self.control.is_cancelled() {
+            return Next::End(EndReason::Cancelled, None);
+        }
+        if self.parts.session.is_over() {
+            return Next::End(EndReason::Violations, None);
+        }
+        Next::Again
+    }
+}
+
+fn calls_of(parts: &[Part]) -> Vec<ToolCall> {
+    let call = |part: &Part| match part {
+        Part::ToolCall(call) => Some(call.clone()),
+        Part::Text { .. } | Part::Thinking { .. } | Part::Sealed { .. } => None,
+    };
+    parts.iter().filter_map(call).collect()
+}
+
+fn of_error(error: ProviderError) -> End {
+    match error {
+        ProviderError::Cancelled => End::new(EndReason::Cancelled),
+        error => End { error: Some(error), ..End::new(EndReason::Error) },
+    }
+}

@@ -1,0 +1,232 @@
+//! An agent: a session, a provider, and how its runs are made.
+
+use crate::budget::Budget;
+use crate::control::Control;
+use crate::conversation::Conversation;
+use crate::error::ProviderError;
+use crate::event::{Body, EndReason, Event};
+use crate::message::Message;
+use crate::packs::{FINISH, SUBAGENT};
+use crate::provider::{Provider, ToolDefinition, no_tools};
+use crate::publish::{Listener, Publisher};
+use crate::run::{End, Parts, Progress, Run};
+use crate::settings::Settings;
+use crate::subagent;
+use crate::transcript::Transcript;
+use broker_protocol::Failed;
+use orchestrator_session::Session;
+use orchestrator_text::redact::Redactor;
+use orchestrator_text::sanitize::Sanitizer;
+use orchestrator_tools::catalogue::BATCH;
+use serde_json::Value;
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+
+/// Makes runs.
+pub struct Agent {
+    parts: Parts,
+    listeners: Rc<[Rc<dyn Listener>]>,
+    redactor: &'static Redactor,
+}
+
+/// What a run is asked for.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// The conversation's name, for the events.
+    pub conversation: Arc<str>,
+    /// The answer's name, for the events.
+    pub message: Arc<str>,
+    /// What the user says.
+    pub text: String,
+}
+
+impl Agent {
+    /// An agent whose texts lose what `redactor` knows.
+    pub fn new(
+        session: Session,
+        provider: Rc<dyn Provider>,
+        settings: Settings,
+        transcript: Option<Rc<Transcript>>,
+        redactor: &'static Redactor,
+    ) -> Self {
+        let listeners: Vec<Rc<dyn Listener>> =
+            transcript.iter().map(|one| one.clone() as Rc<dyn Listener>).collect();
+        let parts = Parts { session, provider, settings, transcript, opened: Cell::new(false) };
+        Self { parts, listeners: listeners.into(), redactor }
+    }
+
+    /// The session that it makes calls in.
+    pub fn session(&self) -> &Session {
+        &self.parts.session
+    }
+
+    /// Answers what the user says. `events` are taken until the stream's end, which comes last, whatever happens.
+    pub async fn run(
+        &self,
+        order: Order,
+        conversation: &mut Conversation,
+        control: &Control,
+        events: mpsc::Sender<Event>,
+    ) -> End {
+        let gone = Rc::new(Cell::new(false));
+        let publisher = Publisher {
+            sanitizer: Sanitizer::new(self.redactor),
+            listeners: self.listeners.clone(),
+            client: events,
+            conversation: order.conversation,
+            message: order.message,
+            parent: None,
+            gone: gone.clone(),
+        };
+        let start = Body::StreamStart {
+            provider: self.parts.provider.name().to_owned(),
+            model: self.parts.settings.model.clone(),
+        };
+        publisher.publish(start).await;
+        let mut progress = Progress::new(Budget::new(None, self.parts.settings.answer_tokens));
+        let ended = self.perform(order.text, conversation, control, &publisher, &mut progress).await;
+        if let Some(error) = &ended.error {
+            let retry_after_s = error.retry_after().map(|after| after.as_secs());
+            let (code, message) = (error.code(), error.to_string());
+            publisher.publish(Body::Error { code, message, retry_after_s }).await;
+        }
+        let end = Body::StreamEnd {
+            partial: is_partial(ended.reason),
+            reason: ended.reason,
+            turns: progress.turns,
+            usage: progress.usage,
+            context: progress.budget.context(&conversation.messages),
+            result: ended.result.clone(),
+        };
+        publisher.publish(end).await;
+        ended
+    }
+
+    /// The same without its first and its last event.
+    async fn perform(
+        &self,
+        text: String,
+        conversation: &mut Conversation,
+        control: &Control,
+        publisher: &Publisher,
+        progress: &mut Progress,
+    ) -> End {
+        let run = match self.prepare(control, publisher).await {
+            Ok(run) => run,
+            Err(error) => return failed(error),
+        };
+        progress.budget = Budget::new(run.model.context_window, self.parts.settings.answer_tokens);
+        match self.announce(&run).await {
+            Ok(()) => {}
+            Err(lost) => return failed(ProviderError::Session(lost.message)),
+        }
+        run.say(conversation, Message::user(text));
+        let mut going = run.go(conversation, progress);
+        let reason = tokio::select! {
+            end = &mut going => return end,
+            () = sleep(self.parts.settings.timeout) => EndReason::Timeout,
+            () = publisher.client.closed() => EndReason::Cancelled,
+        };
+        // What is under way ends as it does when somebody cancels: with its result.
+        control.cancel();
+        let end = going.await;
+        if end.reason == EndReason::Cancelled { End { reason, ..end } } else { end }
+    }
+
+    /// Everything that a run has before it asks. Nothing was sent to a model yet.
+    async fn prepare<'a>(
+        &'a self,
+        control: &'a Control,
+        publisher: &Publisher,
+    ) -> Result<Run<'a>, ProviderError> {
+        let model = tokio::select! {
+            model = self.parts.provider.model(&self.parts.settings.model) => model?,
+            () = control.cancelled() => return Err(ProviderError::Cancelled),
+        };
+        if self.parts.settings.tools && model.supports_tools == Some(false) {
+            return Err(no_tools(&*self.parts.provider, &model).await);
+        }
+        let finish = self.parts.settings.pack.as_ref().and_then(|pack| pack.finish.clone());
+        Ok(Run {
+            parts: &self.parts,
+            publisher: publisher.clone(),
+            control,
+            model,
+            system: self.parts.settings.system(),
+            tools: self.tools().await,
+            finish,
+            max_turns: self.parts.settings.max_turns,
+            is_main: true,
+        })
+    }
+
+    async fn announce(&self, run: &Run<'_>) -> Result<(), Failed> {
+        if self.parts.settings.tools && !self.parts.opened.get() {
+            let opened = self.parts.session.open().await?;
+            run.announce(&opened).await;
+        }
+        Ok(())
+    }
+
+    /// The tools that the model is shown.
+    pub(crate) async fn tools(&self) -> Vec<ToolDefinition> {
+        if !self.parts.settings.tools {
+            return Vec::new();
+        }
+        let pack = self.parts.settings.pack.as_ref();
+        // What ends a task is of use only where something is to end so.
+        let is_shown = |tool: &ToolDefinition| match pack {
+            Some(pack) => pack.has(&tool.name),
+            None => tool.name != FINISH,
+        };
+        let listed = self.parts.session.tools().await;
+        let mut tools: Vec<ToolDefinition> = listed.iter().map(definition).filter(is_shown).collect();
+        if let Some(finish) = pack.and_then(|pack| pack.finish.as_ref())
+            && let Some(tool) = tools.iter_mut().find(|tool| tool.name == FINISH)
+        {
+            tool.schema = finish.schema();
+        }
+        if pack.is_none_or(|pack| pack.has(SUBAGENT)) {
+            tools.push(subagent::definition());
+        }
+        tools
+    }
+}
+
+/// A tool of a list of tools.
+fn definition(listed: &Value) -> ToolDefinition {
+    let text = |name: &str| listed[name].as_str().unwrap_or_default().to_owned();
+    let name = text("name");
+    // A batch may hold anything.
+    let is_safe = listed["risk"] == "low" && name != BATCH && name != FINISH;
+    ToolDefinition { name, description: text("description"), schema: listed["inputSchema"].clone(), is_safe }
+}
+
+fn failed(error: ProviderError) -> End {
+    let reason = match error {
+        ProviderError::Cancelled => EndReason::Cancelled,
+        _ => EndReason::Error,
+    };
+    let error = (reason == EndReason::Error).then_some(error);
+    End { reason, error, result: None, text: String::new() }
+}
+
+/// Whether the model was kept from saying all that it had to say.
+fn is_partial(reason: EndReason) -> bool {
+    match reason {
+        EndReason::Cancelled
+        | EndReason::Timeout
+        | EndReason::Error
+        | EndReason::Violations
+        | EndReason::Length => true,
+        EndReason::Done
+        | EndReason::Finished
+        | EndReason::Refused
+        | EndReason::TurnLimit
+        | EndReason::ContextBudget
+        | EndReason::QualityGate => false,
+    }
+}

@@ -1,0 +1,412 @@
+//! The calls of one answer: looked up among what the model was shown, made in the session, and answered in their order. Those that
+//! change nothing run side by side, all others one after the other.
+
+use crate::budget::Budget;
+use crate::event::{Body, Confirm, ErrorInfo, Notice, Output, ToolResult};
+use crate::message::{ImageData, Message, ToolAnswer, ToolCall};
+use crate::packs::{FINISH, SUBAGENT};
+use crate::run::{Progress, Run};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use broker_protocol::{ErrorKind, Failed, Request, Roots, limit};
+use futures_util::future::join_all;
+use orchestrator_session::{
+    ApprovalQuestion, Body as CallBody, CallContext, CallResult, Event, Invocation, Live,
+};
+use orchestrator_text::truncate::note;
+use orchestrator_tools::catalogue::{BATCH, Tool, canonical};
+use orchestrator_tools::plan::{Plan, PlanContext};
+use orchestrator_tools::proposal::Proposal;
+use orchestrator_tools::result::error_and_result;
+use serde_json::{Value, json};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// Fewest bytes of an answer that a model is shown, however full its context is.
+const ANSWER_MIN: usize = 2_000;
+
+/// What became of the calls.
+pub(crate) struct Called {
+    pub answers: Vec<ToolAnswer>,
+    /// What the task ended with.
+    pub finished: Option<Value>,
+    /// Whether what it ended with is not good enough, and was refused too often.
+    pub given_up: bool,
+}
+
+/// What is to be done with a call.
+enum Decision {
+    /// It is answered here.
+    Refuse(Failed),
+    /// It ends the task.
+    Finish,
+    /// Another model is asked.
+    Subagent,
+    /// The session makes it.
+    Session,
+}
+
+impl Run<'_> {
+    /// Carries out `calls`. `malformed` says of some why their input is none.
+    pub async fn carry_out(
+        &self,
+        calls: &[ToolCall],
+        malformed: &BTreeMap<String, String>,
+        messages: &[Message],
+        progress: &mut Progress,
+    ) -> Called {
+        let mut called = Called { answers: Vec::new(), finished: None, given_up: false };
+        let mut rest = calls;
+        while let Some(first) = rest.first() {
+            if let Some(why) = self.stops(&called) {
+                called.answers.extend(rest.iter().map(|call| plain(call, why.to_owned(), true)));
+                break;
+            }
+            let safe = rest.iter().take_while(|call| self.is_safe(&call.name)).count();
+            let (group, others) = rest.split_at(safe.max(1));
+            rest = others;
+            if canonical(&first.name) == Some(FINISH)
+                && self.shows(FINISH)
+                && !malformed.contains_key(&first.id)
+            {
+                self.finish(first, progress, &mut called).await;
+                continue;
+            }
+            let warnings: Vec<_> =
+                group.iter().map(|call| progress.repeats.take(&call.name, &call.input)).collect();
+            let made = group.iter().map(|call| self.call(call, malformed.get(&call.id)));
+            for (mut answer, warning) in join_all(made).await.into_iter().zip(warnings) {
+                progress.tools_used |= !answer.is_error;
+                if let Some(times) = warning {
+                    self.warn_of_loop(&mut answer, times).await;
+                }
+                called.answers.push(answer);
+            }
+        }
+        cut(&mut called.answers, &progress.budget, messages);
+        called
+    }
+
+    /// Why no further call is made.
+    fn stops(&self, called: &Called) -> Option<&'static str> {
+        if called.finished.is_some() || called.given_up {
+            return Some("not run: the task has ended");
+        }
+        if self.control.is_cancelled() {
+            return Some("not run: the user has cancelled");
+        }
+        self.parts.session.is_over().then_some("not run: there were too many violations")
+    }
+
+    fn is_safe(&self, name: &str) -> bool {
+        let name = canonical(name).unwrap_or(name);
+        self.tools.iter().any(|tool| tool.name == name && tool.is_safe)
+    }
+
+    /// Whether the model was shown a tool.
+    fn shows(&self, name: &str) -> bool {
+        self.tools.iter().any(|tool| tool.name == name)
+    }
+
+    async fn warn_of_loop(&self, answer: &mut ToolAnswer, times: usize) {
+        let message = format!(
+            "the same call of {} was made {times} times, and its answer will not change: do something else",
+            answer.name
+        );
+        answer.text.push_str(&format!("\n[loop: {message}]"));
+        self.publisher.publish(Body::Notice { kind: Notice::LoopDetected, message }).await;
+    }
+
+    /// Makes one call, and publishes its events.
+    async fn call(&self, call: &ToolCall, malformed: Option<&String>) -> ToolAnswer {
+        let (tool_id, tool_name) = (call.id.clone(), self.shown_name(&call.name));
+        self.publisher.publish(Body::ToolStart { tool_id, tool_name, input: call.input.clone() }).await;
+        match self.decide(call, malformed) {
+            Decision::Refuse(failed) => self.refuse(call, failed).await,
+            Decision::Subagent => match self.subagent(call).await {
+                Ok(text) => self.answer_here(call, text).await,
+                Err(failed) => self.refuse(call, failed).await,
+            },
+            Decision::Finish | Decision::Session => self.in_session(call).await.0,
+        }
+    }
+
+    /// A tool by its own name, where it is one of those that are shown.
+    fn shown_name(&self, name: &str) -> String {
+        canonical(name).filter(|name| self.shows(name)).unwrap_or(name).to_owned()
+    }
+
+    fn decide(&self, call: &ToolCall, malformed: Option<&String>) -> Decision {
+        if let Some(why) = malformed {
+            return Decision::Refuse(Failed { kind: ErrorKind::InvalidInput, message: why.clone() });
+        }
+        let name = canonical(&call.name).unwrap_or(&call.name);
+        if let Some(missing) = self.missing(name, &call.input) {
+            let known = self.tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>().join(", ");
+            let message = format!("there is no tool {missing:?} here; there are {known}");
+            return Decision::Refuse(Failed { kind: ErrorKind::UnknownTool, message });
+        }
+        match name {
+            SUBAGENT => Decision::Subagent,
+            FINISH => Decision::Finish,
+            _ => Decision::Session,
+        }
+    }
+
+    /// The tool that a call wants and the model was not shown, in a batch that of one of its calls.
+    fn missing(&self, name: &str, input: &Value) -> Option<String> {
+        let brief = |name: &str| name.chars().take(128).collect();
+        if !self.shows(name) {
+            return Some(brief(name));
+        }
+        let inner = if name == BATCH { input["invocations"].as_array() } else { None };
+        let names = inner.into_iter().flatten().flat_map(|inner| {
+            // By whichever of its names: what has none is the session's to reject.
+            [&inner["tool_name"], &inner["toolName"], &inner["tool"], &inner["name"]].map(Value::as_str)
+        });
+        let mut missing = names.flatten().filter(|name| !self.shows(canonical(name).unwrap_or(name)));
+        missing.next().map(brief)
+    }
+
+    /// Answers a call that no session makes with an error.
+    async fn refuse(&self, call: &ToolCall, failed: Failed) -> ToolAnswer {
+        let error = ErrorInfo {
+            kind: failed.kind.name(),
+            layer: failed.kind.layer().name(),
+            message: self.publisher.sanitizer.text(&failed.message),
+        };
+        let result = ToolResult {
+            tool_id: call.id.clone(),
+            tool_name: self.shown_name(&call.name),
+            status: "error",
+            result: error.message.clone(),
+            error: Some(error),
+            image: None,
+            metadata: Value::Null,
+        };
+        self.publisher.publish(Body::ToolResult(Box::new(result))).await;
+        plain(call, failed.message, true)
+    }
+
+    async fn answer_here(&self, call: &ToolCall, text: String) -> ToolAnswer {
+        let result = ToolResult {
+            tool_id: call.id.clone(),
+            tool_name: self.shown_name(&call.name),
+            status: "success",
+            result: self.publisher.sanitizer.text(&text),
+            error: None,
+            image: None,
+            metadata: Value::Null,
+        };
+        self.publisher.publish(Body::ToolResult(Box::new(result))).await;
+        plain(call, text, false)
+    }
+
+    /// The end of a task: held against the pack, and then made, so that it is in the records.
+    async fn finish(&self, call: &ToolCall, progress: &mut Progress, called: &mut Called) {
+        let (tool_id, tool_name) = (call.id.clone(), FINISH.to_owned());
+        self.publisher.publish(Body::ToolStart { tool_id, tool_name, input: call.input.clone() }).await;
+        // The tool's own names for its fields count here too.
+        let input = with_own_names(&call.input);
+        let finish = self.finish.as_ref();
+        if let Some(Err(why)) = finish.map(|finish| finish.check(&input, progress.tools_used)) {
+            let message = format!("the end of the task is not accepted: {why}");
+            self.publisher
+                .publish(Body::Notice { kind: Notice::QualityGateFailed, message: message.clone() })
+                .await;
+            called.answers.push(self.refuse(call, Failed { kind: ErrorKind::InvalidInput, message }).await);
+            called.given_up = !progress.reprompt(finish.map_or(0, |finish| finish.reprompts));
+            return;
+        }
+        let (answer, result) = self.in_session(call).await;
+        let metadata = result.map(|result| json!(result.metadata())).unwrap_or_default();
+        if !answer.is_error {
+            called.finished = Some(metadata["finished"].clone());
+        }
+        called.answers.push(answer);
+    }
+
+    /// Has the session make a call.
+    async fn in_session(&self, call: &ToolCall) -> (ToolAnswer, Option<std::sync::Arc<CallResult>>) {
+        let context = CallContext {
+            client_id: Some(call.id.as_str().into()),
+            live: Live::Sanitized,
+            cancel: self.control.token(),
+            ..CallContext::new("agent".into())
+        };
+        let invocation = Invocation::Tool { name: call.name.clone(), input: call.input.clone() };
+        let mut made = self.parts.session.call(context, invocation);
+        let _under_way = self.control.begin(&call.id, made.handle.clone());
+        while let Some(event) = made.next().await {
+            match &*event.body {
+                CallBody::Result(result) if event.part.is_none() => {
+                    return (self.conclude(call, result).await, Some(result.clone()));
+                }
+                _ => self.pass_on(call, &event).await,
+            }
+        }
+        let message = "the session has ended".to_owned();
+        (self.refuse(call, Failed { kind: ErrorKind::ExecutorLost, message }).await, None)
+    }
+
+    /// Publishes an event of a call.
+    async fn pass_on(&self, call: &ToolCall, event: &Event) {
+        let tool_id = || call.id.clone();
+        let part = event.part.map(|part| part.index);
+        match &*event.body {
+            CallBody::SessionOpened(opened) => self.announce(opened).await,
+            CallBody::Output { stderr, bytes } => {
+                let stream = if *stderr { "stderr" } else { "stdout" };
+                let output = match std::str::from_utf8(bytes) {
+                    Ok(text) => Output::Text { chunk: text.to_owned() },
+                    Err(_) => Output::Bytes { chunk_base64: STANDARD.encode(bytes) },
+                };
+                self.publisher.publish(Body::ToolDelta { tool_id: tool_id(), stream, output, part }).await;
+            }
+            CallBody::ApprovalWanted(question) => {
+                let confirm = confirm(call, question, part);
+                self.publisher.publish(Body::ToolConfirm(Box::new(confirm))).await;
+            }
+            CallBody::Violation(event) => {
+                self.publisher.publish(Body::Security { tool_id: tool_id(), event: event.clone() }).await;
+            }
+            // Of calls in a batch the result of the batch tells.
+            CallBody::ToolRegistered { .. }
+            | CallBody::ToolUnregistered { .. }
+            | CallBody::Requested { .. }
+            | CallBody::Started { .. }
+            | CallBody::ApprovalGiven { .. }
+            | CallBody::Connection(_)
+            | CallBody::Result(_) => {}
+        }
+    }
+
+    /// Publishes a result; what the model is answered.
+    async fn conclude(&self, call: &ToolCall, result: &CallResult) -> ToolAnswer {
+        let text = match (String::from_utf8_lossy(&result.text), &result.error) {
+            (text, None) => text.into_owned(),
+            (Cow::Borrowed(""), Some(error)) => error.message.clone(),
+            (text, Some(error)) => error_and_result(&error.message, &text),
+        };
+        let error = result.error.as_ref().map(|error| ErrorInfo {
+            kind: error.kind.name(),
+            layer: error.kind.layer().name(),
+            message: error.message.clone(),
+        });
+        let published = ToolResult {
+            tool_id: call.id.clone(),
+            tool_name: result.tool().to_owned(),
+            status: if error.is_some() { "error" } else { "success" },
+            result: text.clone(),
+            error,
+            image: result.image.as_ref().map(|image| image.media_type.to_owned()),
+            metadata: json!(result.metadata()),
+        };
+        self.publisher.publish(Body::ToolResult(Box::new(published))).await;
+        let mut answer = plain(call, text, result.error.is_some());
+        answer.image = result.image.as_ref().map(|image| ImageData {
+            media_type: image.media_type.to_owned(),
+            base64: STANDARD.encode(&image.data),
+        });
+        if result.error.as_ref().is_some_and(|error| error.kind == ErrorKind::ExecutorLost) {
+            let message = "the executor was lost; the next call opens a new session, in which no file was read yet and \
+                           nothing runs in the background";
+            answer.text.push_str(&format!("\n[{message}]"));
+            self.publisher
+                .publish(Body::Notice { kind: Notice::ExecutorLost, message: message.to_owned() })
+                .await;
+        }
+        answer
+    }
+}
+
+/// What a call of a tool that changes files would change, as far as its input says it.
+fn changes(tool: &str, input: &Value) -> Option<String> {
+    // The zones are for paths, and these are not part of what is shown.
+    let roots = Roots { project: "/project".to_owned(), central: "/central".to_owned() };
+    let context =
+        PlanContext { roots: &roots, directory: None, paths_from: None, timeout_max_s: limit::TIMEOUT_S };
+    match Tool::find(tool)?.plan(input.clone(), &context).ok()?.plan {
+        Plan::Request(request @ (Request::FileWrite(_) | Request::FileEdit(_))) => {
+            Some(Proposal::new(&request, None).body.join("\n"))
+        }
+        _ => None,
+    }
+}
+
+fn confirm(call: &ToolCall, question: &ApprovalQuestion, part: Option<usize>) -> Confirm {
+    let challenge = &question.challenge;
+    Confirm {
+        tool_id: call.id.clone(),
+        tool_name: question.tool.clone(),
+        input: question.input.clone(),
+        diff: question.input.as_ref().and_then(|input| changes(&question.tool, input)),
+        digest: challenge.digest.to_string(),
+        rule: challenge.rule.clone(),
+        why: challenge.why.clone(),
+        risk: challenge.risk.name(),
+        seconds_left: challenge.expires_s,
+        channel: challenge.channel.name(),
+        session: challenge.covers.name(),
+        part,
+        again: question.rejected.is_some(),
+    }
+}
+
+/// An answer that is only text.
+pub(crate) fn plain(call: &ToolCall, text: String, is_error: bool) -> ToolAnswer {
+    ToolAnswer { id: call.id.clone(), name: call.name.clone(), text, is_error, image: None }
+}
+
+/// The input of `finish_task` by the tool's own names of fields.
+fn with_own_names(input: &Value) -> Value {
+    let mut input = input.clone();
+    if let Some(fields) = input.as_object_mut()
+        && let Some(summary) = fields.remove("executive_summary")
+    {
+        fields.entry("summary").or_insert(summary);
+    }
+    input
+}
+
+/// Cuts answers so that the model has room for its own.
+fn cut(answers: &mut [ToolAnswer], budget: &Budget, messages: &[Message]) {
+    let max = budget.bytes_per_answer(messages, answers.len()).max(ANSWER_MIN);
+    for answer in answers.iter_mut().filter(|answer| answer.text.len() > max) {
+        let total = answer.text.len() as u64;
+        let end = (0..=max).rev().find(|at| answer.text.is_char_boundary(*at)).unwrap_or(0);
+        answer.text.truncate(end);
+        answer.text.push_str(&format!("\n{}", note(Some(total), end as u64, "head", None)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_shows_what_a_file_tool_would_change_by_any_of_its_names() {
+        let edit = json!({"file_path": "a", "old_text": "one", "new_text": "two\u{202e}"});
+        let shown = changes("file_edit", &edit).unwrap();
+        assert!(shown.contains("-one\n+two") && !shown.contains('\u{202e}'), "{shown}");
+        assert_eq!(changes("file_write", &json!({"path": "a", "content": "x\ny"})).unwrap(), "+x\n+y");
+        assert_eq!(changes("bash", &json!({"command": "true"})), None);
+        assert_eq!(changes("file_write", &json!({"path": "../a", "content": "x"})), None);
+    }
+
+    #[test]
+    fn answers_are_cut_to_what_the_context_has_room_for() {
+        let call = ToolCall { id: "a".into(), name: "bash".into(), input: json!({}) };
+        let budget = Budget::new(Some(8_000), 1_000);
+        let mut answers = vec![plain(&call, "é".repeat(20_000), false), plain(&call, "short".into(), false)];
+        cut(&mut answers, &budget, &[]);
+        assert!(
+            answers[0].text.len() < 11_000 && answers[0].text.contains("[truncated: total=40000 shown=10500")
+        );
+        assert_eq!(answers[1].text, "short");
+        let full = [Message::user("x".repeat(30_000))];
+        let mut answers = vec![plain(&call, "x".repeat(5_000), false)];
+        cut(&mut answers, &budget, &full);
+        assert!(answers[0].text.starts_with(&"x".repeat(ANSWER_MIN)) && answers[0].text.len() < 2_100);
+    }
+}

@@ -1,0 +1,94 @@
+//! What a provider streams, piece by piece. Every wire format is turned into these and nothing else is.
+
+use crate::error::ProviderError;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+/// Pieces that wait for the loop.
+pub const CAPACITY: usize = 32;
+
+/// A piece of a model's answer. `index` tells the parts of one answer apart.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "the fields are what their names say")]
+pub enum Chunk {
+    /// Text for the user.
+    Text { index: u32, text: String },
+    /// Thoughts.
+    Thinking { index: u32, text: String },
+    /// The signature of the thoughts at `index`.
+    Signature { index: u32, signature: String },
+    /// A part that only its vendor reads.
+    Sealed { index: u32, vendor: &'static str, data: Value },
+    /// A call begins.
+    ToolStart { index: u32, id: String, name: String },
+    /// A piece of its input as JSON text.
+    ToolDelta { index: u32, json: String },
+    /// The input is complete.
+    ToolEnd { index: u32 },
+    /// What the answer cost so far. Fields that are 0 say nothing.
+    Usage(Usage),
+    /// The answer is complete. Nothing comes after it.
+    End(Stop),
+}
+
+/// Why an answer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Stop {
+    /// The model had no more to say, or waits for the results of its calls.
+    Done,
+    /// It ran into the most tokens that an answer may have.
+    Length,
+    /// The vendor or the model refused.
+    Refused,
+}
+
+/// Tokens of a turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Usage {
+    /// Tokens of the request, those of the vendor's cache among them.
+    pub input_tokens: u64,
+    /// Tokens of the answer.
+    pub output_tokens: u64,
+    /// Those of the request that were in the vendor's cache.
+    pub cached_tokens: u64,
+}
+
+impl Usage {
+    /// Takes what a later report knows better.
+    pub fn update(&mut self, later: Usage) {
+        self.input_tokens = self.input_tokens.max(later.input_tokens);
+        self.output_tokens = self.output_tokens.max(later.output_tokens);
+        self.cached_tokens = self.cached_tokens.max(later.cached_tokens);
+    }
+
+    /// Adds the tokens of another turn.
+    pub fn add(&mut self, other: Usage) {
+        self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
+        self.cached_tokens = self.cached_tokens.saturating_add(other.cached_tokens);
+    }
+}
+
+/// Where a provider puts its chunks. It waits while nobody takes them.
+#[derive(Clone, Debug)]
+pub struct Chunks(mpsc::Sender<Chunk>);
+
+impl Chunks {
+    /// A way for chunks, and its end.
+    pub fn channel() -> (Self, mpsc::Receiver<Chunk>) {
+        let (sender, receiver) = mpsc::channel(CAPACITY);
+        (Self(sender), receiver)
+    }
+
+    /// Hands a chunk on.
+    ///
+    /// # Errors
+    /// [`ProviderError::Cancelled`] where nobody takes chunks any more.
+    pub async fn send(&self, chunk: Chunk) -> Result<(), ProviderError> {
+        self.0.send(chunk).await.map_err(|_| ProviderError::Cancelled)
+    }
+}

@@ -1,0 +1,132 @@
+//! Why a model gave no answer. Decisions are made on the variant, never on the vendor's words.
+
+use std::time::Duration;
+use thiserror::Error;
+
+/// Most characters of what a vendor says of an error.
+const REASON_MAX: usize = 500;
+
+/// Why a model gave no answer, or not all of it. No message has a key in it: vendors are not shown one but in a header.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum ProviderError {
+    #[error("no key for {provider}: set {variable}, or name a file of mode 0600 with --key-file")]
+    NoKey { provider: String, variable: &'static str },
+    #[error("the key would go to {host} in clear text; use https://, or a server of this machine")]
+    PlainKey { host: String },
+    #[error("{0:?} is no base URL: http:// or https://, a host, no user, query or fragment")]
+    BaseUrl(String),
+    #[error("the provider rejects the key: {reason}")]
+    Auth { reason: String },
+    #[error("too many requests{}: {reason}", wait(.retry_after))]
+    RateLimit { retry_after: Option<Duration>, reason: String },
+    #[error("the provider is overloaded{}: {reason}", wait(.retry_after))]
+    Overloaded { retry_after: Option<Duration>, reason: String },
+    #[error("the provider rejects the request: {reason}")]
+    Invalid { reason: String },
+    #[error("there is no model {model:?}: {reason}")]
+    ModelNotFound { model: String, reason: String },
+    #[error("the model {model:?} cannot call tools{}", those(.capable))]
+    NoTools { model: String, capable: Vec<String> },
+    #[error("no answer within {seconds} s")]
+    Timeout { seconds: u64 },
+    #[error("cannot reach {host}: {reason}{}", advice(.hint))]
+    Connection { host: String, reason: String, hint: Option<&'static str> },
+    #[error("the answer cannot be read: {0}")]
+    Malformed(String),
+    #[error("the answer ended in its middle")]
+    Cut,
+    #[error("the answer is too large: more than {max} {what}")]
+    TooLarge { what: &'static str, max: usize },
+    #[error("the provider failed (status {status}): {reason}")]
+    Server { status: u16, retry_after: Option<Duration>, reason: String },
+    #[error("the script has no turn {turn}; it has {turns}")]
+    ScriptEnd { turn: usize, turns: usize },
+    /// No session opens, so no tool could be called.
+    #[error("no session: {0}")]
+    Session(String),
+    #[error("it was cancelled")]
+    Cancelled,
+}
+
+fn wait(after: &Option<Duration>) -> String {
+    after.map_or(String::new(), |after| format!(" (try again in {} s)", after.as_secs()))
+}
+
+fn those(models: &[String]) -> String {
+    if models.is_empty() {
+        return "; choose another with --model".to_owned();
+    }
+    format!("; these can: {}", models.join(", "))
+}
+
+fn advice(hint: &Option<&'static str>) -> String {
+    hint.map_or(String::new(), |hint| format!("; {hint}"))
+}
+
+impl ProviderError {
+    /// The name of the error in events.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NoKey { .. } | Self::PlainKey { .. } | Self::Auth { .. } => "auth_error",
+            Self::RateLimit { .. } => "rate_limit",
+            Self::Overloaded { .. } => "overloaded",
+            Self::BaseUrl(_) | Self::Invalid { .. } | Self::ScriptEnd { .. } => "invalid_request",
+            Self::ModelNotFound { .. } => "model_not_found",
+            Self::NoTools { .. } => "no_tools",
+            Self::Timeout { .. } => "timeout",
+            Self::Connection { .. } | Self::Cut => "connection_error",
+            Self::Malformed(_) | Self::TooLarge { .. } | Self::Server { .. } => "provider_error",
+            Self::Session(_) => "executor_lost",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// Whether the same request may go well later. Only what was refused before it was worked on, or never arrived.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::RateLimit { .. } | Self::Overloaded { .. } | Self::Connection { .. } => true,
+            // The rest of these is about the request.
+            Self::Server { status, .. } => matches!(status, 500 | 502 | 503 | 504),
+            Self::NoKey { .. }
+            | Self::PlainKey { .. }
+            | Self::BaseUrl(_)
+            | Self::Auth { .. }
+            | Self::Invalid { .. }
+            | Self::ModelNotFound { .. }
+            | Self::NoTools { .. }
+            | Self::Timeout { .. }
+            | Self::Malformed(_)
+            | Self::Cut
+            | Self::TooLarge { .. }
+            | Self::ScriptEnd { .. }
+            | Self::Session(_)
+            | Self::Cancelled => false,
+        }
+    }
+
+    /// How long the provider asks to be left alone.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::RateLimit { retry_after, .. }
+            | Self::Overloaded { retry_after, .. }
+            | Self::Server { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+
+    /// An answer that does not keep to its format.
+    pub fn malformed(why: impl std::fmt::Display) -> Self {
+        Self::Malformed(brief(&why.to_string()))
+    }
+}
+
+/// The beginning of what a vendor says.
+pub fn brief(text: &str) -> String {
+    let text = text.trim();
+    let mut brief: String = text.chars().take(REASON_MAX).collect();
+    if brief.len() < text.len() {
+        brief.push('…');
+    }
+    if brief.is_empty() { "no reason given".to_owned() } else { brief }
+}

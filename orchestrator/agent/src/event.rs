@@ -1,0 +1,241 @@
+//! What front ends are told of a run, by the names that travel: one enum, whether it is a terminal, a pipe or a socket that
+//! hears it.
+
+use crate::budget::Context;
+use crate::chunk::{Stop, Usage};
+use orchestrator_tools::violation::SecurityEvent;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Something that happened in a run.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// The conversation.
+    pub conversation: Arc<str>,
+    /// The answer that the run gives.
+    pub message: Arc<str>,
+    /// The call of a subagent in which it happened.
+    pub parent: Option<Arc<str>>,
+    /// Milliseconds since 1970.
+    pub timestamp: u64,
+    /// What happened.
+    pub body: Body,
+}
+
+/// What happened. Texts of others in it have no known secret and no unsafe character any more.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(tag = "type", content = "payload", rename_all_fields = "camelCase")]
+#[allow(missing_docs, reason = "the fields are what their names say")]
+pub enum Body {
+    /// The run begins.
+    #[serde(rename = "chat:stream-start")]
+    StreamStart { provider: String, model: String },
+    /// A session is open: the first one of a run, or one in place of one that was lost.
+    #[serde(rename = "chat:session")]
+    Session { session: String, project: String, tier: &'static str, replaced: bool },
+    /// Text for the user.
+    #[serde(rename = "chat:text-delta")]
+    TextDelta { content: String, index: u32 },
+    /// Thoughts of the model.
+    #[serde(rename = "chat:thinking-delta")]
+    ThinkingDelta { content: String, index: u32 },
+    /// A piece of a call's input, for who asks for these.
+    #[serde(rename = "chat:tool-input-delta")]
+    ToolInputDelta { index: u32, tool_name: String, chunk: String },
+    /// A call begins: its input is complete.
+    #[serde(rename = "chat:tool-start")]
+    ToolStart { tool_id: String, tool_name: String, input: Value },
+    /// A call waits for an answer; nothing of it has started.
+    #[serde(rename = "chat:tool-confirm")]
+    ToolConfirm(Box<Confirm>),
+    /// A command printed something.
+    #[serde(rename = "chat:tool-delta")]
+    ToolDelta {
+        tool_id: String,
+        stream: &'static str,
+        #[serde(flatten)]
+        output: Output,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        part: Option<usize>,
+    },
+    /// A call is over.
+    #[serde(rename = "chat:tool-result")]
+    ToolResult(Box<ToolResult>),
+    /// A call tried to leave what it may touch.
+    #[serde(rename = "chat:security-event")]
+    Security {
+        tool_id: String,
+        #[serde(flatten)]
+        event: SecurityEvent,
+    },
+    /// The model is asked again.
+    #[serde(rename = "chat:retry")]
+    Retry { code: &'static str, message: String, attempt: u32, delay_ms: u64 },
+    /// The loop has stepped in.
+    #[serde(rename = "chat:notice")]
+    Notice { kind: Notice, message: String },
+    /// One answer of the model is complete.
+    #[serde(rename = "chat:turn-end")]
+    TurnEnd { turn: u32, stop: Option<Stop>, usage: Usage, context: Context },
+    /// Something went wrong that ends the run.
+    #[serde(rename = "chat:error")]
+    Error {
+        code: &'static str,
+        message: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        retry_after_s: Option<u64>,
+    },
+    /// The run is over: the last event of each.
+    #[serde(rename = "chat:stream-end")]
+    StreamEnd {
+        partial: bool,
+        reason: EndReason,
+        turns: u32,
+        usage: Usage,
+        context: Context,
+        /// What the task ended with, where it had a form.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        result: Option<Value>,
+    },
+}
+
+/// The question whether a call may run.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[allow(missing_docs, reason = "the fields are what their names say")]
+pub struct Confirm {
+    pub tool_id: String,
+    pub tool_name: String,
+    /// Absent where it has more than 64 KiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input: Option<Value>,
+    /// What a write or an edit would change, by its input alone: lines with `-` and `+`, what hides made visible. The file as it is
+    /// is not read for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub diff: Option<String>,
+    /// The SHA-256 of what is asked about.
+    pub digest: String,
+    pub rule: String,
+    pub why: String,
+    pub risk: &'static str,
+    /// Seconds until it is a no.
+    pub seconds_left: u32,
+    /// `relay`, or `separate` where only `lazaret approve` answers.
+    pub channel: &'static str,
+    /// What an answer for the session allows: the calls of the `rule`, this `call` again, or no more than `once`.
+    pub session: &'static str,
+    /// The place in a batch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<usize>,
+    /// Whether an answer before was rejected.
+    pub again: bool,
+}
+
+/// What a command printed.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(untagged, rename_all_fields = "camelCase")]
+#[allow(missing_docs, reason = "the fields are what their names say")]
+pub enum Output {
+    Text { chunk: String },
+    Bytes { chunk_base64: String },
+}
+
+/// The result of a call.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[allow(missing_docs, reason = "the fields are what their names say")]
+pub struct ToolResult {
+    pub tool_id: String,
+    pub tool_name: String,
+    /// `success` or `error`.
+    pub status: &'static str,
+    /// What the model reads.
+    pub result: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorInfo>,
+    /// The media type of the image in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub metadata: Value,
+}
+
+/// An error of a call.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[allow(missing_docs, reason = "the fields are what their names say")]
+pub struct ErrorInfo {
+    pub kind: &'static str,
+    pub layer: &'static str,
+    pub message: String,
+}
+
+/// What the loop has stepped in for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Notice {
+    /// The context is nearly full: no more tools, and an answer.
+    ContextBudget,
+    /// As many turns as there may be: no more tools, and an answer.
+    TurnLimit,
+    /// The same call again and again.
+    LoopDetected,
+    /// The model was asked once more for what its pack wants.
+    CorrectiveReprompt,
+    /// What the model ended with does not fulfil its pack.
+    QualityGateFailed,
+    /// The executor was lost; the next call opens a new session.
+    ExecutorLost,
+    /// No project was named: there are no tools for files and commands.
+    NoProject,
+}
+
+/// Why a run is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EndReason {
+    /// The model had no more to do.
+    Done,
+    /// The model has ended its task with `finish_task`.
+    Finished,
+    /// The model ran into the most tokens of an answer.
+    Length,
+    /// The model or its vendor refused.
+    Refused,
+    /// No turn was left, and the model has answered without tools.
+    TurnLimit,
+    /// The context was nearly full, and the model has answered without tools.
+    ContextBudget,
+    /// What the model ended with does not fulfil its pack.
+    QualityGate,
+    /// Too many attempts to leave what calls may touch.
+    Violations,
+    /// Somebody ended it.
+    Cancelled,
+    /// The time of the run was over.
+    Timeout,
+    /// The provider failed.
+    Error,
+}
+
+impl Event {
+    /// The event as it travels.
+    pub fn to_json(&self) -> Value {
+        let mut json = json!(self.body);
+        json["payload"]["conversationId"] = (*self.conversation).into();
+        json["payload"]["messageId"] = (*self.message).into();
+        if let Some(parent) = &self.parent {
+            json["payload"]["parentToolId"] = (**parent).into();
+        }
+        json["timestamp"] = self.timestamp.into();
+        json
+    }
+}
+
+/// Milliseconds since 1970.
+pub fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_millis() as u64
+}

@@ -1,0 +1,304 @@
+//! One HTTP client for model servers: no redirections, because a key goes along; no cookies, no proxies of the environment.
+
+use crate::error::{ProviderError, brief};
+use orchestrator_web::tls::Tls;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Method, RequestBuilder, Response};
+use serde_json::Value;
+use std::cell::OnceCell;
+use std::fmt;
+use std::time::Duration;
+use url::{Host, Url};
+
+/// Longest time to reach a server.
+const CONNECT: Duration = Duration::from_secs(15);
+/// Most bytes of an answer that is no stream: a list of models, an error.
+const BODY_MAX: usize = 4 << 20;
+/// Longest base URL.
+const URL_MAX: usize = 2048;
+
+/// A key of the user's at a provider. It is shown to nobody but the provider, and to that in a header.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Key(String);
+
+impl Key {
+    /// A key without the white space around it; `None` where nothing is left, or no header can hold it.
+    pub fn new(text: &str) -> Option<Self> {
+        let text = text.trim();
+        (!text.is_empty() && text.len() <= 4096 && HeaderValue::from_str(text).is_ok())
+            .then(|| Self(text.to_owned()))
+    }
+
+    /// The key itself.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(…)")
+    }
+}
+
+/// Where a provider is, and how it is spoken to.
+pub struct Http {
+    base: Url,
+    headers: HeaderMap,
+    client: OnceCell<Client>,
+    /// What to say where nobody listens.
+    hint: Option<&'static str>,
+}
+
+impl Http {
+    /// A server at `base`, with `headers` in each request.
+    ///
+    /// # Errors
+    /// [`ProviderError::BaseUrl`]; [`ProviderError::PlainKey`] where a key would cross a network in clear text.
+    pub fn new(
+        base: &str,
+        headers: Vec<(&'static str, String)>,
+        has_key: bool,
+        hint: Option<&'static str>,
+    ) -> Result<Self, ProviderError> {
+        let base = parse_base(base)?;
+        if has_key && base.scheme() == "http" && !is_local(&base) {
+            return Err(ProviderError::PlainKey { host: host(&base) });
+        }
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            let mut value = HeaderValue::from_str(&value).map_err(ProviderError::malformed)?;
+            value.set_sensitive(true);
+            map.insert(HeaderName::from_static(name), value);
+        }
+        Ok(Self { base, headers: map, client: OnceCell::new(), hint })
+    }
+
+    /// Posts `body` to `path` below the base; the answer's head, if it says that all is well.
+    ///
+    /// # Errors
+    /// What the status says, with the vendor's reason.
+    pub async fn post(&self, path: &str, body: &Value) -> Result<Response, ProviderError> {
+        let request = self.request(Method::POST, path)?.header("content-type", "application/json");
+        self.send(request.body(body.to_string())).await
+    }
+
+    /// Asks for JSON at `path`.
+    ///
+    /// # Errors
+    /// What the status says; an answer that is no JSON, or too long.
+    pub async fn get(&self, path: &str) -> Result<Value, ProviderError> {
+        let response = self.send(self.request(Method::GET, path)?).await?;
+        self.json(response).await
+    }
+
+    /// The JSON of an answer.
+    ///
+    /// # Errors
+    /// It is none, or too long.
+    pub async fn json(&self, mut response: Response) -> Result<Value, ProviderError> {
+        let bytes = self.read(&mut response).await?;
+        serde_json::from_slice(&bytes).map_err(ProviderError::malformed)
+    }
+
+    /// The next piece of a stream; `None` at its end.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub async fn piece(&self, response: &mut Response) -> Result<Option<Vec<u8>>, ProviderError> {
+        let piece = response.chunk().await.map_err(|_| ProviderError::Cut)?;
+        Ok(piece.map(Vec::from))
+    }
+
+    async fn read(&self, response: &mut Response) -> Result<Vec<u8>, ProviderError> {
+        let mut bytes = Vec::new();
+        while let Some(piece) = self.piece(response).await? {
+            if bytes.len() + piece.len() > BODY_MAX {
+                return Err(ProviderError::TooLarge { what: "bytes", max: BODY_MAX });
+            }
+            bytes.extend(piece);
+        }
+        Ok(bytes)
+    }
+
+    fn request(&self, method: Method, path: &str) -> Result<RequestBuilder, ProviderError> {
+        let url = below(&self.base, path);
+        Ok(self.client()?.request(method, url).headers(self.headers.clone()))
+    }
+
+    fn client(&self) -> Result<&Client, ProviderError> {
+        if let Some(client) = self.client.get() {
+            return Ok(client);
+        }
+        let failed = |reason: String| self.unreachable(reason);
+        let tls = Tls::default().config(self.base.scheme() == "http").map_err(failed)?;
+        let built = Client::builder()
+            .tls_backend_preconfigured(tls)
+            .redirect(Policy::none())
+            .no_proxy()
+            .referer(false)
+            .connect_timeout(CONNECT)
+            .user_agent(concat!("lazaret/", env!("CARGO_PKG_VERSION")))
+            .build();
+        let client = built.map_err(|error| failed(root(&error)))?;
+        Ok(self.client.get_or_init(|| client))
+    }
+
+    async fn send(&self, request: RequestBuilder) -> Result<Response, ProviderError> {
+        let mut response = request.send().await.map_err(|error| self.unreachable(root(&error)))?;
+        let status = response.status().as_u16();
+        if status == 200 {
+            return Ok(response);
+        }
+        let retry_after = retry_after(response.headers());
+        // What cannot be read has no reason to give.
+        let body = self.read(&mut response).await.unwrap_or_default();
+        Err(of_status(status, retry_after, &body))
+    }
+
+    fn unreachable(&self, reason: String) -> ProviderError {
+        ProviderError::Connection { host: host(&self.base), reason, hint: self.hint }
+    }
+}
+
+fn parse_base(text: &str) -> Result<Url, ProviderError> {
+    let wrong = || ProviderError::BaseUrl(text.chars().take(200).collect());
+    let url = (text.len() <= URL_MAX).then(|| Url::parse(text).ok()).flatten().ok_or_else(wrong)?;
+    let plain = url.username().is_empty()
+        && url.password().is_none()
+        && url.query().is_none()
+        && url.fragment().is_none();
+    let usable = matches!(url.scheme(), "http" | "https") && url.host().is_some();
+    if plain && usable { Ok(url) } else { Err(wrong()) }
+}
+
+/// The URL of `path` below a base. Many write a base with the version that is in the path already.
+fn below(base: &Url, path: &str) -> Url {
+    let (path, query) = path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));
+    let folder = base.path().trim_end_matches('/');
+    let folder = if path.starts_with("/v1/") { folder.strip_suffix("/v1").unwrap_or(folder) } else { folder };
+    let mut url = base.clone();
+    url.set_path(&format!("{folder}{path}"));
+    url.set_query(query);
+    url
+}
+
+/// Whether a server is on this machine.
+fn is_local(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        Some(Host::Domain(name)) => name == "localhost",
+        None => false,
+    }
+}
+
+fn host(url: &Url) -> String {
+    let port = url.port().map_or(String::new(), |port| format!(":{port}"));
+    format!("{}{port}", url.host_str().unwrap_or_default())
+}
+
+/// How long a server asks to be left alone: seconds, or OpenAI's milliseconds.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<u64>().ok();
+    number("retry-after-ms")
+        .map(Duration::from_millis)
+        .or_else(|| number("retry-after").map(Duration::from_secs))
+}
+
+/// What a status other than 200 means.
+fn of_status(status: u16, retry_after: Option<Duration>, body: &[u8]) -> ProviderError {
+    let body: Value = serde_json::from_slice(body).unwrap_or_default();
+    let error = &body["error"];
+    let reason = error["message"].as_str().or(error.as_str()).or(body["message"].as_str());
+    let reason = brief(reason.unwrap_or_default());
+    match status {
+        401 | 403 => ProviderError::Auth { reason },
+        404 => ProviderError::ModelNotFound { model: String::new(), reason },
+        // Waiting brings no money back.
+        429 if error["code"] == "insufficient_quota" => ProviderError::Invalid { reason },
+        429 => ProviderError::RateLimit { retry_after, reason },
+        503 | 529 => ProviderError::Overloaded { retry_after, reason },
+        400..=499 => ProviderError::Invalid { reason },
+        300..=399 => ProviderError::Invalid { reason: "it redirects, and a key goes nowhere else".into() },
+        _ => ProviderError::Server { status, retry_after, reason },
+    }
+}
+
+/// The innermost cause, which is what a person can do something about. It names no URL.
+fn root(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    brief(&cause.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_crosses_no_network_in_clear_text() {
+        let new = |base: &str, has_key| Http::new(base, vec![], has_key, None).map(drop);
+        for local in ["http://127.0.0.1:11434", "http://localhost:1/v1", "http://[::1]:3"] {
+            assert_eq!(new(local, true), Ok(()), "{local}");
+        }
+        for open in [
+            "http://api.example",
+            "http://192.168.1.3:1234",
+            "http://127.0.0.1.example",
+            "http://localhost.example",
+        ] {
+            assert!(matches!(new(open, true), Err(ProviderError::PlainKey { .. })), "{open}");
+            assert_eq!(new(open, false), Ok(()));
+        }
+        for wrong in ["", "x", "ftp://h", "https://u:p@h", "https://h?key=1", "https://h#x", "file:///x"] {
+            assert!(matches!(new(wrong, false), Err(ProviderError::BaseUrl(_))), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_base_may_have_a_folder_and_the_version() {
+        let url = |base: &str, path: &str| below(&parse_base(base).unwrap(), path).to_string();
+        let models = "/v1/models?limit=10";
+        assert_eq!(url("https://h", models), "https://h/v1/models?limit=10");
+        assert_eq!(url("https://h/api/v1/", models), "https://h/api/v1/models?limit=10");
+        assert_eq!(url("http://h:1/x", "/api/chat"), "http://h:1/x/api/chat");
+    }
+
+    #[test]
+    fn each_status_has_its_error() {
+        let body = br#"{"type":"error","error":{"type":"x","message":"why"}}"#;
+        let code = |status| of_status(status, None, body).code();
+        let codes = [400, 401, 403, 404, 413, 429, 500, 503, 529].map(code);
+        let want = [
+            "invalid_request",
+            "auth_error",
+            "auth_error",
+            "model_not_found",
+            "invalid_request",
+            "rate_limit",
+            "provider_error",
+            "overloaded",
+            "overloaded",
+        ];
+        assert_eq!(codes, want);
+        let quota = br#"{"error":{"code":"insufficient_quota","message":"pay"}}"#;
+        assert!(!of_status(429, None, quota).is_transient());
+        assert_eq!(
+            of_status(400, None, br#"{"error":"why"}"#),
+            ProviderError::Invalid { reason: "why".into() }
+        );
+        assert!(of_status(302, None, b"").to_string().contains("redirects"));
+        assert!(of_status(400, None, &[b'x'; 9999]).to_string().len() < 700);
+    }
+
+    #[test]
+    fn a_key_is_not_shown() {
+        let key = Key::new(" sk-123 \n").unwrap();
+        assert_eq!((key.expose(), format!("{key:?}")), ("sk-123", "Key(…)".to_owned()));
+        assert_eq!((Key::new(" "), Key::new("a\nb")), (None, None));
+    }
+}

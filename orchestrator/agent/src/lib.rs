@@ -1,0 +1,27 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+pub mod message;
+pub mod error;
+pub mod chunk;
+pub mod provider;
+pub mod accumulate;
+pub mod lines;
+pub mod http;
+pub mod wire;
+pub mod providers;
+pub mod budget;
+pub mod event;
+pub mod publish;
+pub mod control;
+pub mod packs;
+pub mod repeat;
+pub mod settings;
+pub mod conversation;
+pub mod transcript;
+mod turn;
+pub mod run;
+mod subagent;
+mod calls;
+mod advance;
+pub mod agent;

@@ -1,0 +1,217 @@
+//! Packs: what a run is for, as configuration data. Tools, instructions, how a task ends, and what that must have.
+
+use orchestrator_tools::catalogue::{Tool, canonical};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use thiserror::Error;
+
+/// The tool that ends a task.
+pub const FINISH: &str = "finish_task";
+/// The tool that asks another model; it is the loop's own.
+pub const SUBAGENT: &str = "subagent";
+/// Those that come with us.
+const SHIPPED: [&str; 2] =
+    [include_str!("../packs/engineering.toml"), include_str!("../packs/research.toml")];
+/// Most bytes of a pack's instructions.
+const PROMPT_MAX: usize = 64 << 10;
+
+/// What a run is for.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pack {
+    /// Its name.
+    pub name: String,
+    /// The tools that the model is shown; all if absent. A pack narrows, and never widens.
+    pub tools: Option<Vec<String>>,
+    /// Instructions, besides those of every run.
+    #[serde(default)]
+    pub prompt: String,
+    /// How the task ends; in text if absent.
+    pub finish: Option<Finish>,
+}
+
+/// What a task ends with: some of the fields of `finish_task`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Finish {
+    /// The fields that there may be.
+    pub fields: Vec<String>,
+    /// Those that there must be, and not empty.
+    #[serde(default)]
+    pub required: Vec<String>,
+    /// Values that are not accepted.
+    #[serde(default)]
+    pub rejected: Map<String, Value>,
+    /// Whether a tool must have been used before.
+    #[serde(default = "yes")]
+    pub tool_used: bool,
+    /// How often the model is asked again before what there is counts.
+    #[serde(default = "two")]
+    pub reprompts: u32,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn two() -> u32 {
+    2
+}
+
+/// A pack that is none.
+#[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum PackError {
+    #[error("{0}")]
+    Toml(#[from] toml::de::Error),
+    #[error("pack {pack:?}: there is no tool {tool:?}")]
+    Tool { pack: String, tool: String },
+    #[error("pack {pack:?}: finish_task has no field {field:?}")]
+    Field { pack: String, field: String },
+    #[error("pack {pack:?}: a prompt of {bytes} bytes; {PROMPT_MAX} are allowed")]
+    Prompt { pack: String, bytes: usize },
+    #[error("there is no pack {name:?}; there are {known}")]
+    Unknown { name: String, known: String },
+}
+
+impl Pack {
+    /// A pack from TOML.
+    ///
+    /// # Errors
+    /// It names what there is not.
+    pub fn parse(text: &str) -> Result<Self, PackError> {
+        let pack: Self = toml::from_str(text)?;
+        pack.check().map(|()| pack)
+    }
+
+    /// Checks that there is what it names.
+    ///
+    /// # Errors
+    /// What there is not.
+    pub fn check(&self) -> Result<(), PackError> {
+        let pack = self;
+        let name = || pack.name.clone();
+        let own = |tool: &String| {
+            canonical(tool) == Some(tool.as_str()) || tool == SUBAGENT || tool.starts_with("mcp__")
+        };
+        if let Some(tool) = pack.tools.iter().flatten().find(|tool| !own(tool)) {
+            return Err(PackError::Tool { pack: name(), tool: tool.clone() });
+        }
+        if pack.prompt.len() > PROMPT_MAX {
+            return Err(PackError::Prompt { pack: name(), bytes: pack.prompt.len() });
+        }
+        if let Some(finish) = &pack.finish {
+            let schema = full_schema();
+            let rejected = finish.rejected.keys();
+            let mut named = finish.fields.iter().chain(&finish.required).chain(rejected);
+            if let Some(field) = named.find(|field| schema["properties"].get(field.as_str()).is_none()) {
+                return Err(PackError::Field { pack: name(), field: field.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    /// The pack called `name`: one of `own`, else one that comes with us.
+    ///
+    /// # Errors
+    /// There is none, or it is wrong.
+    pub fn named(name: &str, own: &[Pack]) -> Result<Self, PackError> {
+        let shipped = SHIPPED.into_iter().map(Self::parse).collect::<Result<Vec<_>, _>>()?;
+        let all = || own.iter().chain(&shipped);
+        let known = || all().map(|pack| pack.name.as_str()).collect::<Vec<_>>().join(", ");
+        let found = all().find(|pack| pack.name == name).cloned();
+        found.ok_or_else(|| PackError::Unknown { name: name.to_owned(), known: known() })
+    }
+
+    /// Whether the model is shown `tool`.
+    pub fn has(&self, tool: &str) -> bool {
+        match tool {
+            FINISH => self.finish.is_some(),
+            tool => self.tools.as_ref().is_none_or(|tools| tools.iter().any(|own| own == tool)),
+        }
+    }
+}
+
+/// The schema of `finish_task` with all its fields.
+fn full_schema() -> Value {
+    Tool::find(FINISH).map(|tool| tool.to_json()["inputSchema"].take()).unwrap_or_default()
+}
+
+impl Finish {
+    /// The schema of `finish_task` in this pack.
+    pub fn schema(&self) -> Value {
+        let mut schema = full_schema();
+        if let Some(properties) = schema["properties"].as_object_mut() {
+            properties.retain(|name, _| self.fields.contains(name) || self.required.contains(name));
+        }
+        schema["required"] = json!(self.required);
+        schema
+    }
+
+    /// What is wrong with the end of a task, if anything is.
+    pub fn check(&self, input: &Value, tools_used: bool) -> Result<(), String> {
+        if self.tool_used && !tools_used {
+            return Err("no tool was used: do the task before you end it".to_owned());
+        }
+        let is_missing = |field: &&String| match &input[field.as_str()] {
+            Value::Null => true,
+            Value::String(text) => text.trim().is_empty(),
+            Value::Array(items) => items.is_empty(),
+            Value::Bool(_) | Value::Number(_) | Value::Object(_) => false,
+        };
+        let missing: Vec<&str> = self.required.iter().filter(is_missing).map(String::as_str).collect();
+        if !missing.is_empty() {
+            return Err(format!("missing or empty: {}", missing.join(", ")));
+        }
+        match self.rejected.iter().find(|(field, value)| input.get(field.as_str()) == Some(value)) {
+            Some((field, value)) => Err(format!("{field} is {value}: the task is not done yet")),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_packs_that_come_with_us_are_packs() {
+        for name in ["engineering", "research"] {
+            let pack = Pack::named(name, &[]).unwrap();
+            let finish = pack.finish.as_ref().unwrap();
+            assert_eq!(finish.schema()["required"], json!(finish.required));
+            assert!(pack.has("file_read") && pack.has(FINISH) && pack.has("subagent"));
+        }
+        assert!(!Pack::named("research", &[]).unwrap().has("bash"));
+        let unknown = Pack::named("x", &[]).unwrap_err().to_string();
+        assert!(unknown.contains("engineering, research"), "{unknown}");
+    }
+
+    #[test]
+    fn configuration_alone_adds_a_pack_and_what_it_names_must_exist() {
+        let own = Pack::parse("name = \"docs\"\ntools = [\"file_read\", \"mcp__wiki__find\"]\n").unwrap();
+        let found = Pack::named("docs", &[own]).unwrap();
+        assert!(found.has("mcp__wiki__find") && !found.has("bash") && !found.has(FINISH));
+        for wrong in [
+            "tools = []",
+            "name = \"x\"\ntools = [\"no_such_tool\"]",
+            "name = \"x\"\nurl = 1",
+            "name = \"x\"\n[finish]\nfields = [\"summry\"]",
+            "name = \"x\"\n[finish]\nfields = []\nrejected = { nothing = 1 }",
+        ] {
+            assert!(Pack::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_gates_of_engineering() {
+        let finish = Pack::named("engineering", &[]).unwrap().finish.unwrap();
+        let check = |input: Value, used| finish.check(&input, used).is_ok();
+        assert!(check(json!({"summary": "s", "tests_verified": true}), true));
+        assert!(check(json!({"summary": "s"}), true));
+        assert!(!check(json!({"summary": "s"}), false), "no tool was used");
+        assert!(!check(json!({"summary": " "}), true), "a required field is empty");
+        assert!(!check(json!({"notes": "n"}), true), "a required field is missing");
+        assert!(!check(json!({"summary": "s", "tests_verified": false}), true));
+    }
+}

@@ -1,0 +1,131 @@
+//! The port to a model: what the loop asks, whichever vendor answers.
+
+use crate::chunk::Chunks;
+use crate::error::ProviderError;
+use crate::message::Message;
+use futures_util::future::LocalBoxFuture;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+/// A source of answers. A new one implements this, or, where it speaks HTTP, [`crate::wire::Wire`].
+pub trait Provider {
+    /// Its name in events and on the command line.
+    fn name(&self) -> &str;
+
+    /// The models it has.
+    fn models(&self) -> LocalBoxFuture<'_, Result<Vec<Model>, ProviderError>>;
+
+    /// What is known of one model; asks the provider only where nothing else can tell.
+    fn model<'a>(&'a self, id: &'a str) -> LocalBoxFuture<'a, Result<Model, ProviderError>>;
+
+    /// Has `prompt` answered. All chunks have been handed on when it returns, the last one an end; dropped, it stops at once.
+    fn answer<'a>(
+        &'a self,
+        prompt: &'a Prompt<'a>,
+        chunks: Chunks,
+    ) -> LocalBoxFuture<'a, Result<(), ProviderError>>;
+}
+
+/// What a model is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Prompt<'a> {
+    /// The model.
+    pub model: &'a str,
+    /// Its instructions.
+    pub system: &'a str,
+    /// The conversation, the newest message last.
+    pub messages: &'a [Message],
+    /// The tools that it knows of.
+    pub tools: &'a [ToolDefinition],
+    /// Whether it may call them: where not, it is to answer.
+    pub may_call: bool,
+    /// Most tokens of the answer.
+    pub max_tokens: u32,
+    /// Tokens for thoughts; 0 for none.
+    pub thinking_tokens: u32,
+    /// How many tokens the model reads and writes together, where that is known.
+    pub context_window: Option<u64>,
+}
+
+/// A tool as a model is told of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolDefinition {
+    /// The name.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// Its input, as JSON Schema.
+    pub schema: Value,
+    /// Whether calls of it change nothing, so that several may run at once.
+    pub is_safe: bool,
+}
+
+/// A model.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Model {
+    /// Its name at the provider.
+    pub id: String,
+    /// Whether it calls tools; null where nobody says.
+    pub supports_tools: Option<bool>,
+    /// Whether it can hold a conversation: others make vectors or pictures.
+    pub chat: bool,
+    /// How many tokens it reads and writes together.
+    pub context_window: Option<u64>,
+    /// Parameters in billions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size_b: Option<f64>,
+    /// `local`, `low`, `medium` or `high`; null where nobody says.
+    pub price_class: Option<&'static str>,
+}
+
+impl Model {
+    /// A model of which only the name is known.
+    pub fn named(id: impl Into<String>) -> Self {
+        Self {
+            id: id.into(),
+            supports_tools: None,
+            chat: true,
+            context_window: None,
+            size_b: None,
+            price_class: None,
+        }
+    }
+}
+
+/// Says which models can call tools, where that can be asked.
+pub async fn no_tools(provider: &dyn Provider, model: &Model) -> ProviderError {
+    let models = provider.models().await.unwrap_or_default();
+    let capable = models.into_iter().filter(|model| model.supports_tools == Some(true)).take(20);
+    ProviderError::NoTools { model: model.id.clone(), capable: capable.map(|model| model.id).collect() }
+}
+
+/// The model to take: the configured one, else the smallest that can chat, those that call tools first.
+pub fn choose<'a>(configured: Option<&str>, models: &'a [Model]) -> Option<&'a Model> {
+    if let Some(configured) = configured {
+        return models.iter().find(|model| model.id == configured);
+    }
+    let size = |model: &Model| model.size_b.unwrap_or(f64::MAX);
+    let rank = |model: &Model| (model.supports_tools == Some(false), size(model));
+    let ordered = |a: &&Model, b: &&Model| {
+        let ((a_lacks, a_size), (b_lacks, b_size)) = (rank(a), rank(b));
+        a_lacks.cmp(&b_lacks).then(a_size.total_cmp(&b_size)).then(a.id.cmp(&b.id))
+    };
+    models.iter().filter(|model| model.chat).min_by(ordered)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_smallest_chat_model_is_taken_by_its_number_and_not_by_its_text() {
+        let sized = |id: &str, size_b: f64, chat| Model { chat, size_b: Some(size_b), ..Model::named(id) };
+        let models = [sized("ten", 10.0, true), sized("eight", 8.0, true), sized("embed", 0.1, false)];
+        assert_eq!(choose(None, &models).unwrap().id, "eight");
+        assert_eq!(choose(Some("ten"), &models).unwrap().id, "ten");
+        assert_eq!(choose(Some("none"), &models), None);
+        let toolless = Model { supports_tools: Some(false), ..sized("tiny", 1.0, true) };
+        assert_eq!(choose(None, &[models.to_vec(), vec![toolless]].concat()).unwrap().id, "eight");
+    }
+}

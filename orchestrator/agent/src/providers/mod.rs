@@ -1,0 +1,80 @@
+//! The vendors: a file each, and a line here.
+
+pub mod claude;
+pub mod openai_models;
+pub mod openai_chat;
+pub mod openai_responses;
+pub mod ollama;
+pub mod mock;
+
+use crate::error::ProviderError;
+use crate::http::Key;
+use crate::provider::Provider;
+use crate::wire::{HttpProvider, Wire};
+use claude::Claude;
+use ollama::Ollama;
+use openai_chat::OpenAiChat;
+use openai_responses::OpenAiResponses;
+use std::rc::Rc;
+
+/// The variable with the key for Claude.
+pub const ANTHROPIC_KEY: &str = "ANTHROPIC_API_KEY";
+/// The variable with the key for OpenAI.
+pub const OPENAI_KEY: &str = "OPENAI_API_KEY";
+
+/// A vendor, or whoever speaks like it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each is its file's")]
+pub enum Vendor {
+    Claude,
+    OpenAi,
+    OpenAiChat,
+    Ollama,
+}
+
+impl Vendor {
+    /// All of them.
+    pub const ALL: [Vendor; 4] = [Vendor::Claude, Vendor::OpenAi, Vendor::OpenAiChat, Vendor::Ollama];
+
+    /// The vendor called `name`.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|vendor| vendor.name() == name)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Vendor::Claude => Claude.name(),
+            Vendor::OpenAi => OpenAiResponses.name(),
+            Vendor::OpenAiChat => OpenAiChat.name(),
+            Vendor::Ollama => Ollama.name(),
+        }
+    }
+
+    /// The variable with the key; `None` where none is needed.
+    pub fn key_variable(self) -> Option<&'static str> {
+        match self {
+            Vendor::Claude => Claude.key_variable(),
+            Vendor::OpenAi => OpenAiResponses.key_variable(),
+            Vendor::OpenAiChat => OpenAiChat.key_variable(),
+            Vendor::Ollama => Ollama.key_variable(),
+        }
+    }
+}
+
+/// The provider of `vendor`, at `base` or where the vendor has it.
+///
+/// # Errors
+/// The base is no URL, or a key would cross a network in clear text.
+pub fn build(
+    vendor: Vendor,
+    base: Option<&str>,
+    key: Option<&Key>,
+) -> Result<Rc<dyn Provider>, ProviderError> {
+    Ok(match vendor {
+        Vendor::Claude => Rc::new(HttpProvider::new(Claude, base, key)?),
+        Vendor::OpenAi => Rc::new(HttpProvider::new(OpenAiResponses, base, key)?),
+        Vendor::OpenAiChat => Rc::new(HttpProvider::new(OpenAiChat, base, key)?),
+        Vendor::Ollama => Rc::new(HttpProvider::new(Ollama, base, key)?),
+    })
+}

@@ -1,0 +1,259 @@
+//! Ollama's `/api/chat`: models of this machine, with its own form of tools.
+
+use crate::chunk::{Chunk, Stop, Usage};
+use crate::error::{ProviderError, brief};
+use crate::http::Key;
+use crate::message::{Message, Part, ToolAnswer, text_of};
+use crate::provider::{Model, Prompt};
+use crate::providers::openai_chat;
+use crate::wire::{Decoder, Framing, Wire, json};
+use serde_json::{Value, json};
+
+/// Where text, thoughts and calls stand among the parts of an answer.
+const THOUGHTS: u32 = 0;
+const TEXT: u32 = 1;
+const CALLS: u32 = 2;
+/// Families that call tools, for servers that do not say which model does.
+const WITH_TOOLS: [&str; 10] = [
+    "llama3.1",
+    "llama3.2",
+    "llama3.3",
+    "llama4",
+    "mistral",
+    "qwen2.5",
+    "qwen3",
+    "granite3",
+    "gpt-oss",
+    "command-r",
+];
+/// Largest window that is asked for, in tokens: Ollama takes its memory at once, and by default it has 4,096 and cuts off the
+/// beginning of what is longer without a word.
+const WINDOW_MAX: u64 = 32_768;
+/// The window of a model that says nothing of it.
+const WINDOW: u64 = 8_192;
+
+/// The wire format.
+pub struct Ollama;
+
+impl Wire for Ollama {
+    type Decoder = OllamaDecoder;
+
+    fn name(&self) -> &'static str {
+        "ollama"
+    }
+
+    fn base(&self) -> &'static str {
+        "http://127.0.0.1:11434"
+    }
+
+    fn key_variable(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn headers(&self, key: Option<&Key>) -> Vec<(&'static str, String)> {
+        openai_chat::OpenAiChat.headers(key)
+    }
+
+    fn hint(&self) -> Option<&'static str> {
+        Some("start it with `ollama serve`")
+    }
+
+    fn framing(&self) -> Framing {
+        Framing::Lines
+    }
+
+    fn request(&self, prompt: &Prompt<'_>) -> (&'static str, Value) {
+        let mut body = json!({
+            "model": prompt.model,
+            "stream": true,
+            "messages": messages(prompt),
+            "options": { "num_ctx": prompt.context_window.unwrap_or(WINDOW).min(WINDOW_MAX) },
+        });
+        if !prompt.tools.is_empty() && prompt.may_call {
+            body["tools"] = prompt.tools.iter().map(openai_chat::tool).collect();
+        }
+        if prompt.thinking_tokens > 0 {
+            body["think"] = true.into();
+        }
+        ("/api/chat", body)
+    }
+
+    fn decoder(&self) -> OllamaDecoder {
+        OllamaDecoder::default()
+    }
+
+    fn models_path(&self) -> &'static str {
+        "/api/tags"
+    }
+
+    fn models(&self, list: &Value) -> Vec<Model> {
+        let models = list["models"].as_array().into_iter().flatten();
+        models
+            .filter_map(|listed| {
+                let id = listed["model"].as_str().or(listed["name"].as_str())?;
+                Some(Model { size_b: size(&listed["details"]["parameter_size"]), ..self.model(id) })
+            })
+            .collect()
+    }
+
+    fn model(&self, id: &str) -> Model {
+        // A name may have its owner before it.
+        let name = id.rsplit('/').next().unwrap_or(id);
+        Model {
+            supports_tools: Some(WITH_TOOLS.iter().any(|family| name.starts_with(family))),
+            chat: !name.contains("embed"),
+            context_window: Some(WINDOW),
+            price_class: Some("local"),
+            ..Model::named(id)
+        }
+    }
+
+    fn inquiry(&self, id: &str) -> Option<(&'static str, Value)> {
+        Some(("/api/show", json!({ "model": id })))
+    }
+
+    fn inquired(&self, id: &str, answer: &Value) -> Model {
+        let by_name = self.model(id);
+        let capabilities = answer["capabilities"].as_array();
+        let has = |name: &str| capabilities.map(|all| all.iter().any(|one| one == name));
+        let facts = answer["model_info"].as_object().into_iter().flatten();
+        let window =
+            facts.filter(|(name, _)| name.ends_with(".context_length")).find_map(|(_, value)| value.as_u64());
+        Model {
+            supports_tools: has("tools").or(by_name.supports_tools),
+            chat: has("completion").unwrap_or(by_name.chat),
+            context_window: Some(window.unwrap_or(WINDOW).min(WINDOW_MAX)),
+            size_b: size(&answer["details"]["parameter_size"]),
+            ..by_name
+        }
+    }
+}
+
+/// `8.0B` is 8.0, and `270M` 0.27.
+fn size(text: &Value) -> Option<f64> {
+    let text = text.as_str()?.trim().to_ascii_uppercase();
+    let number = |suffix: char| text.strip_suffix(suffix)?.trim().parse::<f64>().ok();
+    let size = number('B').or_else(|| number('M').map(|millions| millions / 1000.0))?;
+    (size.is_finite() && size >= 0.0).then_some(size)
+}
+
+fn messages(prompt: &Prompt<'_>) -> Vec<Value> {
+    let system = (!prompt.system.is_empty()).then(|| json!({ "role": "system", "content": prompt.system }));
+    let mut all: Vec<Value> = system.into_iter().collect();
+    for message in prompt.messages {
+        match message {
+            Message::User { text } => all.push(json!({ "role": "user", "content": text })),
+            Message::Assistant { parts } => all.push(assistant(parts)),
+            Message::Tools { answers } => all.extend(answers.iter().map(answer)),
+        }
+    }
+    all
+}
+
+fn assistant(parts: &[Part]) -> Value {
+    let mut message = json!({ "role": "assistant", "content": text_of(parts) });
+    let call = |part: &Part| match part {
+        Part::ToolCall(call) => Some(json!({ "function": { "name": call.name, "arguments": call.input } })),
+        Part::Text { .. } | Part::Thinking { .. } | Part::Sealed { .. } => None,
+    };
+    let calls: Vec<Value> = parts.iter().filter_map(call).collect();
+    if !calls.is_empty() {
+        message["tool_calls"] = calls.into();
+    }
+    message
+}
+
+/// Answers have no ids: they come in the order of their calls.
+fn answer(answer: &ToolAnswer) -> Value {
+    let mut message = json!({ "role": "tool", "tool_name": answer.name, "content": answer.text });
+    if let Some(image) = &answer.image {
+        message["images"] = json!([image.base64]);
+    }
+    message
+}
+
+/// Reads an answer.
+#[derive(Default)]
+pub struct OllamaDecoder {
+    /// How many calls there were.
+    calls: u32,
+}
+
+impl Decoder for OllamaDecoder {
+    fn frame(&mut self, frame: &str, out: &mut Vec<Chunk>) -> Result<(), ProviderError> {
+        let line = json(frame)?;
+        if let Some(why) = line["error"].as_str() {
+            return Err(ProviderError::Server { status: 200, retry_after: None, reason: brief(why) });
+        }
+        let message = &line["message"];
+        let text = |name: &str| message[name].as_str().unwrap_or_default().to_owned();
+        if !text("thinking").is_empty() {
+            out.push(Chunk::Thinking { index: THOUGHTS, text: text("thinking") });
+        }
+        if !text("content").is_empty() {
+            out.push(Chunk::Text { index: TEXT, text: text("content") });
+        }
+        // Also in the last line.
+        for call in message["tool_calls"].as_array().into_iter().flatten() {
+            self.call(call, out)?;
+        }
+        if line["done"] == true {
+            let number = |name: &str| line[name].as_u64().unwrap_or(0);
+            let (input_tokens, output_tokens) = (number("prompt_eval_count"), number("eval_count"));
+            out.push(Chunk::Usage(Usage { input_tokens, output_tokens, cached_tokens: 0 }));
+            out.push(Chunk::End(if line["done_reason"] == "length" { Stop::Length } else { Stop::Done }));
+        }
+        Ok(())
+    }
+}
+
+impl OllamaDecoder {
+    /// A call comes whole, and mostly without an id.
+    fn call(&mut self, call: &Value, out: &mut Vec<Chunk>) -> Result<(), ProviderError> {
+        let function = &call["function"];
+        let name = function["name"].as_str().filter(|name| !name.is_empty());
+        let name = name.ok_or_else(|| ProviderError::malformed("a call without a name"))?.to_owned();
+        let index = CALLS + self.calls;
+        self.calls += 1;
+        let id = call["id"].as_str().map_or_else(|| format!("call_{}", self.calls), str::to_owned);
+        let json = match &function["arguments"] {
+            Value::String(text) => text.clone(),
+            Value::Null => String::new(),
+            input => input.to_string(),
+        };
+        out.push(Chunk::ToolStart { index, id, name });
+        out.push(Chunk::ToolDelta { index, json });
+        out.push(Chunk::ToolEnd { index });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_is_a_number() {
+        let cases = [("8.0B", 8.0), ("270M", 0.27), ("1.5b", 1.5), ("70B", 70.0)];
+        for (text, want) in cases {
+            assert_eq!(size(&json!(text)), Some(want), "{text}");
+        }
+        for none in [json!("x"), json!("NaNB"), json!(8), json!("")] {
+            assert_eq!(size(&none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn what_a_model_can_is_asked_and_the_list_of_families_is_for_servers_that_do_not_say() {
+        let shown =
+            json!({"capabilities": ["completion", "tools"], "model_info": {"llama.context_length": 131_072}});
+        let model = Ollama.inquired("mine", &shown);
+        assert_eq!((model.supports_tools, model.context_window), (Some(true), Some(WINDOW_MAX)));
+        let without = json!({"capabilities": ["completion"]});
+        assert_eq!(Ollama.inquired("qwen3:8b", &without).supports_tools, Some(false));
+        for (id, want) in [("qwen3:8b", true), ("me/mistral-nemo", true), ("gemma:2b", false)] {
+            assert_eq!(Ollama.inquired(id, &json!({})).supports_tools, Some(want), "{id}");
+        }
+        assert!(!Ollama.inquired("x", &json!({"capabilities": ["embedding"]})).chat);
+    }
+}

@@ -1,0 +1,269 @@
+//! OpenAI's Chat Completions, which most servers of models imitate.
+
+use crate::chunk::{Chunk, Stop, Usage};
+use crate::error::{ProviderError, brief};
+use crate::http::Key;
+use crate::message::{Message, Part, ToolAnswer, ToolCall, text_of};
+use crate::provider::{Model, Prompt};
+use crate::providers::openai_models;
+use crate::wire::{Decoder, Framing, Wire, json};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Where text, thoughts and calls stand among the parts of an answer: they have no common index here.
+const THOUGHTS: u32 = 0;
+const TEXT: u32 = 1;
+const CALLS: u32 = 2;
+
+/// The wire format.
+pub struct OpenAiChat;
+
+impl Wire for OpenAiChat {
+    type Decoder = OpenAiChatDecoder;
+
+    fn name(&self) -> &'static str {
+        "openai-chat"
+    }
+
+    fn base(&self) -> &'static str {
+        "https://api.openai.com"
+    }
+
+    fn key_variable(&self) -> Option<&'static str> {
+        Some("OPENAI_API_KEY")
+    }
+
+    fn headers(&self, key: Option<&Key>) -> Vec<(&'static str, String)> {
+        key.map(|key| ("authorization", format!("Bearer {}", key.expose()))).into_iter().collect()
+    }
+
+    fn framing(&self) -> Framing {
+        Framing::Events
+    }
+
+    fn request(&self, prompt: &Prompt<'_>) -> (&'static str, Value) {
+        let mut body = json!({
+            "model": prompt.model,
+            "stream": true,
+            "stream_options": { "include_usage": true },
+            "messages": messages(prompt),
+        });
+        if !prompt.tools.is_empty() && prompt.may_call {
+            body["tools"] = prompt.tools.iter().map(tool).collect();
+        }
+        ("/v1/chat/completions", body)
+    }
+
+    fn decoder(&self) -> OpenAiChatDecoder {
+        OpenAiChatDecoder::default()
+    }
+
+    fn models_path(&self) -> &'static str {
+        openai_models::PATH
+    }
+
+    fn models(&self, list: &Value) -> Vec<Model> {
+        openai_models::listed(list)
+    }
+
+    fn model(&self, id: &str) -> Model {
+        openai_models::of_name(id)
+    }
+}
+
+/// A tool in the form that Ollama takes too.
+pub(super) fn tool(tool: &crate::provider::ToolDefinition) -> Value {
+    let function = json!({ "name": tool.name, "description": tool.description, "parameters": tool.schema });
+    json!({ "type": "function", "function": function })
+}
+
+fn messages(prompt: &Prompt<'_>) -> Vec<Value> {
+    let system = (!prompt.system.is_empty()).then(|| json!({ "role": "system", "content": prompt.system }));
+    let mut all: Vec<Value> = system.into_iter().collect();
+    for message in prompt.messages {
+        match message {
+            Message::User { text } => all.push(json!({ "role": "user", "content": text })),
+            Message::Assistant { parts } => all.push(assistant(parts)),
+            Message::Tools { answers } => {
+                all.extend(answers.iter().map(
+                    |answer| json!({ "role": "tool", "tool_call_id": answer.id, "content": answer.text }),
+                ));
+                all.extend(answers.iter().filter_map(image));
+            }
+        }
+    }
+    all
+}
+
+fn assistant(parts: &[Part]) -> Value {
+    let call = |part: &Part| match part {
+        Part::ToolCall(ToolCall { id, name, input }) => {
+            let function = json!({ "name": name, "arguments": input.to_string() });
+            Some(json!({ "id": id, "type": "function", "function": function }))
+        }
+        Part::Text { .. } | Part::Thinking { .. } | Part::Sealed { .. } => None,
+    };
+    let calls: Vec<Value> = parts.iter().filter_map(call).collect();
+    let text = text_of(parts);
+    let mut message = json!({ "role": "assistant", "content": text });
+    if !calls.is_empty() {
+        if text.is_empty() {
+            message["content"] = Value::Null;
+        }
+        message["tool_calls"] = calls.into();
+    }
+    message
+}
+
+/// An image cannot be in what a tool answers: the user shows it.
+fn image(answer: &ToolAnswer) -> Option<Value> {
+    let image = answer.image.as_ref()?;
+    let url = format!("data:{};base64,{}", image.media_type, image.base64);
+    Some(json!({ "role": "user", "content": [
+        { "type": "text", "text": format!("The image of {}:", answer.name) },
+        { "type": "image_url", "image_url": { "url": url } },
+    ] }))
+}
+
+/// Reads an answer.
+#[derive(Default)]
+pub struct OpenAiChatDecoder {
+    /// By the vendor's index.
+    calls: BTreeMap<u64, Call>,
+    stop: Option<Stop>,
+}
+
+#[derive(Default)]
+struct Call {
+    id: String,
+    name: String,
+    /// What came of the input before the name.
+    early: String,
+    started: bool,
+}
+
+impl Decoder for OpenAiChatDecoder {
+    fn frame(&mut self, frame: &str, out: &mut Vec<Chunk>) -> Result<(), ProviderError> {
+        if frame.trim() == "[DONE]" {
+            return self.finish(out);
+        }
+        let event = json(frame)?;
+        if !event["error"].is_null() {
+            return Err(error(&event["error"]));
+        }
+        if let Some(usage) = event["usage"].as_object().map(|_| usage(&event["usage"])) {
+            out.push(Chunk::Usage(usage));
+        }
+        // An answer is asked for once: there is one choice, or none beside the usage.
+        let choice = &event["choices"][0];
+        let delta = &choice["delta"];
+        let thoughts = delta["reasoning_content"].as_str().or(delta["reasoning"].as_str());
+        if let Some(text) = thoughts.filter(|text| !text.is_empty()) {
+            out.push(Chunk::Thinking { index: THOUGHTS, text: text.to_owned() });
+        }
+        // A refusal is what the model says in place of an answer.
+        for text in [&delta["content"], &delta["refusal"]].into_iter().filter_map(Value::as_str) {
+            if !text.is_empty() {
+                out.push(Chunk::Text { index: TEXT, text: text.to_owned() });
+            }
+        }
+        for call in delta["tool_calls"].as_array().into_iter().flatten() {
+            self.call(call, out)?;
+        }
+        if let Some(reason) = choice["finish_reason"].as_str() {
+            self.stop = Some(stop(reason));
+        }
+        Ok(())
+    }
+
+    /// Servers that imitate this format may leave out the last frame.
+    fn finish(&mut self, out: &mut Vec<Chunk>) -> Result<(), ProviderError> {
+        let Some(stop) = self.stop else { return Err(ProviderError::Cut) };
+        for (index, call) in std::mem::take(&mut self.calls) {
+            if !call.started {
+                return Err(ProviderError::malformed("a call without a name"));
+            }
+            out.push(Chunk::ToolEnd { index: part(index)? });
+        }
+        out.push(Chunk::End(stop));
+        Ok(())
+    }
+}
+
+impl OpenAiChatDecoder {
+    /// A piece of a call: the id only in its first, and some servers leave out the index.
+    fn call(&mut self, piece: &Value, out: &mut Vec<Chunk>) -> Result<(), ProviderError> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (id, name) = (text(&piece["id"]), text(&piece["function"]["name"]));
+        let last = self.calls.keys().next_back().copied();
+        let index = match (piece["index"].as_u64(), last) {
+            (Some(index), _) => index,
+            (None, Some(last)) if id.is_empty() => last,
+            (None, last) => last.map_or(0, |last| last + 1),
+        };
+        let (part, call) = (part(index)?, self.calls.entry(index).or_default());
+        if call.id.is_empty() {
+            call.id = id;
+        }
+        if !call.started {
+            call.name.push_str(&name);
+        }
+        let json = match &piece["function"]["arguments"] {
+            // Some servers have it whole, and not as text.
+            input @ Value::Object(_) => input.to_string(),
+            input => text(input),
+        };
+        if call.started {
+            out.push(Chunk::ToolDelta { index: part, json });
+        } else if call.name.is_empty() {
+            call.early.push_str(&json);
+        } else {
+            call.started = true;
+            out.push(Chunk::ToolStart { index: part, id: call.id.clone(), name: call.name.clone() });
+            let json = std::mem::take(&mut call.early) + &json;
+            out.push(Chunk::ToolDelta { index: part, json });
+        }
+        Ok(())
+    }
+}
+
+fn part(index: u64) -> Result<u32, ProviderError> {
+    let part = u32::try_from(index).ok().and_then(|index| index.checked_add(CALLS));
+    part.ok_or_else(|| ProviderError::malformed("a call with an index beyond all bounds"))
+}
+
+fn usage(usage: &Value) -> Usage {
+    let number = |value: &Value| value.as_u64().unwrap_or(0);
+    Usage {
+        input_tokens: number(&usage["prompt_tokens"]),
+        output_tokens: number(&usage["completion_tokens"]),
+        cached_tokens: number(&usage["prompt_tokens_details"]["cached_tokens"]),
+    }
+}
+
+/// `stop` is said of answers with calls too, so it means no more than `tool_calls`.
+fn stop(reason: &str) -> Stop {
+    match reason {
+        "length" => Stop::Length,
+        "content_filter" => Stop::Refused,
+        _ => Stop::Done,
+    }
+}
+
+/// An error in the middle of an answer.
+pub(crate) fn error(error: &Value) -> ProviderError {
+    let reason = brief(error["message"].as_str().or(error.as_str()).unwrap_or_default());
+    let code = error["code"].as_str().or(error["type"].as_str()).unwrap_or_default();
+    match code {
+        "rate_limit_exceeded" => ProviderError::RateLimit { retry_after: None, reason },
+        "server_overloaded" | "overloaded_error" | "slow_down" => {
+            ProviderError::Overloaded { retry_after: None, reason }
+        }
+        "invalid_api_key" => ProviderError::Auth { reason },
+        "model_not_found" => ProviderError::ModelNotFound { model: String::new(), reason },
+        "invalid_request_error" | "invalid_prompt" | "context_length_exceeded" | "insufficient_quota" => {
+            ProviderError::Invalid { reason }
+        }
+        _ => ProviderError::Server { status: 200, retry_after: None, reason },
+    }
+}

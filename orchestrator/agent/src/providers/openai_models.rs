@@ -1,0 +1,70 @@
+//! What the names of OpenAI's models say: their list says nothing but the names.
+
+use crate::provider::Model;
+use serde_json::Value;
+
+/// Where the list is.
+pub const PATH: &str = "/v1/models";
+
+/// Parts of the names of models that hold no conversation.
+const NO_CHAT: [&str; 13] = [
+    "embedding",
+    "whisper",
+    "tts",
+    "dall-e",
+    "moderation",
+    "image",
+    "audio",
+    "realtime",
+    "transcribe",
+    "sora",
+    "babbage",
+    "davinci",
+    "instruct",
+];
+/// Beginnings of the names of models, and their windows in tokens, the first that fits.
+const WINDOWS: [(&str, u64); 9] = [
+    ("gpt-5", 400_000),
+    ("gpt-4.1", 1_000_000),
+    ("gpt-4o", 128_000),
+    ("gpt-4-turbo", 128_000),
+    ("gpt-4", 8_192),
+    ("gpt-3.5", 16_385),
+    ("o1", 200_000),
+    ("o3", 200_000),
+    ("o4", 200_000),
+];
+
+/// The models of a list.
+pub fn listed(list: &Value) -> Vec<Model> {
+    let ids = list["data"].as_array().into_iter().flatten().filter_map(|model| model["id"].as_str());
+    ids.map(of_name).collect()
+}
+
+/// What a name says. Servers that imitate the vendor have other models, of which nobody says whether they call tools.
+pub fn of_name(id: &str) -> Model {
+    let chat = !NO_CHAT.iter().any(|part| id.contains(part));
+    let known = WINDOWS.iter().find(|(beginning, _)| id.starts_with(beginning));
+    let price_class = known.map(|_| {
+        if id.contains("nano") || id.contains("mini") || id.starts_with("gpt-3.5") {
+            "low"
+        } else if id.contains("pro") || id.starts_with("o1") {
+            "high"
+        } else {
+            "medium"
+        }
+    });
+    let supports_tools = if chat { known.map(|_| true) } else { Some(false) };
+    Model {
+        supports_tools,
+        chat,
+        context_window: known.map(|(_, tokens)| *tokens),
+        price_class,
+        ..Model::named(id)
+    }
+}
+
+/// Whether a model thinks, so that its thoughts go back to it encrypted.
+pub fn thinks(id: &str) -> bool {
+    ["o1", "o3", "o4", "gpt-5"].iter().any(|beginning| id.starts_with(beginning)) && !id.contains("chat")
+}

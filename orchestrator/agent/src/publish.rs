@@ -1,0 +1,99 @@
+//! The one place that every event of a run passes: what a model or its vendor says loses known secrets and unsafe characters,
+//! and then the transcript and the front end have it. Events of calls come from the session, where they have passed its own.
+
+use crate::event::{Body, Event, now};
+use orchestrator_text::redact::Redactor;
+use orchestrator_text::sanitize::{SanitizedStream, Sanitizer, Unsafe};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+
+/// Events that wait for a front end.
+pub const EVENTS: usize = 64;
+
+/// Hears every event, in order. It may not wait.
+pub trait Listener {
+    /// Takes an event.
+    fn hear(&self, event: &Event);
+}
+
+/// Publishes the events of a run.
+#[derive(Clone)]
+pub(crate) struct Publisher {
+    pub sanitizer: Sanitizer,
+    pub listeners: Rc<[Rc<dyn Listener>]>,
+    pub client: mpsc::Sender<Event>,
+    pub conversation: Arc<str>,
+    pub message: Arc<str>,
+    /// The call of the subagent that this is.
+    pub parent: Option<Arc<str>>,
+    /// Whether the front end has gone.
+    pub gone: Rc<Cell<bool>>,
+}
+
+impl Publisher {
+    /// Hands an event on, once the front end has room.
+    pub async fn publish(&self, body: Body) {
+        let body = self.sanitize(body);
+        let event = Event {
+            conversation: self.conversation.clone(),
+            message: self.message.clone(),
+            parent: self.parent.clone(),
+            timestamp: now(),
+            body,
+        };
+        self.listeners.iter().for_each(|listener| listener.hear(&event));
+        if self.client.send(event).await.is_err() {
+            self.gone.set(true);
+        }
+    }
+
+    /// For a text that comes in pieces.
+    pub fn stream(&self) -> SanitizedStream {
+        self.sanitizer.stream(Unsafe::Remove)
+    }
+
+    /// The secrets.
+    pub fn redactor(&self) -> &'static Redactor {
+        self.sanitizer.redactor()
+    }
+
+    /// What comes from the model, its vendor or an error of ours, as it may be shown. Deltas have passed a stream.
+    fn sanitize(&self, body: Body) -> Body {
+        let text = |text: String| self.sanitizer.text(&text);
+        match body {
+            Body::StreamStart { provider, model } => Body::StreamStart { provider, model: text(model) },
+            Body::ToolInputDelta { index, tool_name, chunk } => {
+                Body::ToolInputDelta { index, tool_name: text(tool_name), chunk }
+            }
+            Body::ToolStart { tool_id, tool_name, input } => {
+                Body::ToolStart { tool_id, tool_name: text(tool_name), input: self.sanitizer.input(&input) }
+            }
+            Body::Retry { code, message, attempt, delay_ms } => {
+                Body::Retry { code, message: text(message), attempt, delay_ms }
+            }
+            Body::Notice { kind, message } => Body::Notice { kind, message: text(message) },
+            Body::Error { code, message, retry_after_s } => {
+                Body::Error { code, message: text(message), retry_after_s }
+            }
+            Body::ToolResult(mut result) => {
+                // Those that no session has made name what a model has written.
+                result.tool_name = text(result.tool_name);
+                result.result = self.redactor().text(&result.result).into_owned();
+                Body::ToolResult(result)
+            }
+            Body::StreamEnd { partial, reason, turns, usage, context, result } => {
+                let result = result.map(|result| self.sanitizer.input(&result));
+                Body::StreamEnd { partial, reason, turns, usage, context, result }
+            }
+            passed @ (Body::Session { .. }
+            | Body::TextDelta { .. }
+            | Body::ThinkingDelta { .. }
+            | Body::ToolConfirm(_)
+            | Body::ToolDelta { .. }
+            | Body::Security { .. }
+            | Body::TurnEnd { .. }) => passed,
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Notices a model that goes in circles: the same call again and again.
+
+use serde_json::Value;
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// How many calls are remembered.
+const REMEMBERED: usize = 8;
+/// So many of them alike, and one more is a circle.
+const ALIKE: usize = 2;
+
+/// The last calls.
+#[derive(Debug, Default)]
+pub struct Repeats(VecDeque<u64>);
+
+impl Repeats {
+    /// Takes a call; how often it was made among the last ones, with this one, where that is too often.
+    pub fn take(&mut self, tool: &str, input: &Value) -> Option<usize> {
+        let mut hasher = DefaultHasher::new();
+        (tool, input.to_string()).hash(&mut hasher);
+        let call = hasher.finish();
+        let before = self.0.iter().filter(|other| **other == call).count();
+        self.0.push_back(call);
+        if self.0.len() > REMEMBERED {
+            self.0.pop_front();
+        }
+        (before >= ALIKE).then_some(before + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_third_call_alike_of_eight_is_a_circle() {
+        let mut repeats = Repeats::default();
+        let same = json!({"command": "ls"});
+        assert_eq!((repeats.take("bash", &same), repeats.take("bash", &same)), (None, None));
+        assert_eq!(repeats.take("bash", &json!({"command": "pwd"})), None);
+        assert_eq!(repeats.take("bash", &same), Some(3));
+        for number in 0..7 {
+            assert_eq!(repeats.take("bash", &json!({ "command": number })), None);
+        }
+        assert_eq!(repeats.take("bash", &same), None);
+    }
+}

@@ -1,0 +1,120 @@
+//! A run as data: what it stands on, how far it is, how it ended.
+
+use crate::budget::Budget;
+use crate::chunk::Usage;
+use crate::control::Control;
+use crate::conversation::Conversation;
+use crate::error::ProviderError;
+use crate::event::{Body, EndReason};
+use crate::message::Message;
+use crate::packs::Finish;
+use crate::provider::{Model, Provider, ToolDefinition};
+use crate::publish::Publisher;
+use crate::repeat::Repeats;
+use crate::settings::Settings;
+use crate::transcript::Transcript;
+use broker_protocol::Opened;
+use orchestrator_session::Session;
+use serde_json::Value;
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// What all runs of an agent stand on.
+pub(crate) struct Parts {
+    pub session: Session,
+    pub provider: Rc<dyn Provider>,
+    pub settings: Settings,
+    pub transcript: Option<Rc<Transcript>>,
+    /// Whether a session was announced: the next one is in place of one that was lost.
+    pub opened: Cell<bool>,
+}
+
+/// One run.
+pub(crate) struct Run<'a> {
+    pub parts: &'a Parts,
+    pub publisher: Publisher,
+    pub control: &'a Control,
+    pub model: Model,
+    pub system: String,
+    pub tools: Vec<ToolDefinition>,
+    pub finish: Option<Finish>,
+    pub max_turns: u32,
+    /// Whether it answers a user; else it answers the model that asks a subagent.
+    pub is_main: bool,
+}
+
+/// How far it is.
+pub(crate) struct Progress {
+    pub budget: Budget,
+    pub repeats: Repeats,
+    pub tools_used: bool,
+    pub turns: u32,
+    pub usage: Usage,
+    /// How often the model was asked again for what its pack wants.
+    pub reprompts: u32,
+    /// Why the model may call no more.
+    pub closing: Option<EndReason>,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct End {
+    /// Why.
+    pub reason: EndReason,
+    /// What went wrong, if anything did.
+    pub error: Option<ProviderError>,
+    /// What the task ended with, where it had a form.
+    pub result: Option<Value>,
+    /// The text of the last answer.
+    pub text: String,
+}
+
+impl Progress {
+    pub fn new(budget: Budget) -> Self {
+        Self {
+            budget,
+            repeats: Repeats::default(),
+            tools_used: false,
+            turns: 0,
+            usage: Usage::default(),
+            reprompts: 0,
+            closing: None,
+        }
+    }
+
+    /// Whether the model may be asked once more, of `max` times.
+    pub fn reprompt(&mut self, max: u32) -> bool {
+        self.reprompts += 1;
+        self.reprompts <= max
+    }
+}
+
+impl End {
+    /// An end with nothing to say but why.
+    pub fn new(reason: EndReason) -> Self {
+        Self { reason, error: None, result: None, text: String::new() }
+    }
+}
+
+impl Run<'_> {
+    /// Adds a message.
+    pub fn say(&self, conversation: &mut Conversation, message: Message) {
+        if self.is_main
+            && let Some(transcript) = &self.parts.transcript
+        {
+            transcript.message(&message);
+        }
+        conversation.messages.push(message);
+    }
+
+    /// Publishes that a session is open.
+    pub async fn announce(&self, opened: &Opened) {
+        let body = Body::Session {
+            session: opened.session.clone(),
+            project: opened.project.clone(),
+            tier: opened.tier.name(),
+            replaced: self.parts.opened.replace(true),
+        };
+        self.publisher.publish(body).await;
+    }
+}

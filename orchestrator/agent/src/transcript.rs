@@ -1,0 +1,154 @@
+//! The transcript of a conversation: every event and every message, whole, without known secrets, as lines of JSON. A run can be
+//! resumed from it, and played again without a model.
+
+use crate::event::Event;
+use crate::message::Message;
+use crate::publish::Listener;
+use orchestrator_text::redact::Redactor;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::cell::RefCell;
+use std::io::{self, Write};
+
+/// Most bytes of a transcript; what comes after these is left out, and the last line says so.
+pub const BYTES_MAX: u64 = 64 << 20;
+
+/// A line.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", content = "payload", rename_all = "snake_case")]
+enum Line {
+    /// The first line: what the conversation was begun with.
+    Start(Value),
+    /// An event, as it travels.
+    Event(Value),
+    /// A message.
+    Message(Message),
+    /// There is no room for more.
+    Full,
+}
+
+/// Writes a transcript. A line is one write, so that a death leaves whole lines.
+pub struct Transcript {
+    state: RefCell<State>,
+    redactor: &'static Redactor,
+}
+
+struct State {
+    out: Box<dyn Write>,
+    bytes: u64,
+    /// Why nothing is written any more.
+    error: Option<io::Error>,
+}
+
+impl Transcript {
+    /// Begins one; `start` says with what.
+    pub fn begin(out: Box<dyn Write>, redactor: &'static Redactor, start: Value) -> Self {
+        let transcript = Self { state: RefCell::new(State { out, bytes: 0, error: None }), redactor };
+        transcript.write(&Line::Start(start));
+        transcript
+    }
+
+    /// Goes on with one of `bytes` bytes.
+    pub fn resume(out: Box<dyn Write>, redactor: &'static Redactor, bytes: u64) -> Self {
+        Self { state: RefCell::new(State { out, bytes, error: None }), redactor }
+    }
+
+    /// Writes a message.
+    pub fn message(&self, message: &Message) {
+        self.write(&Line::Message(message.clone()));
+    }
+
+    /// Why something is missing in it, if anything is; once.
+    pub fn take_error(&self) -> Option<io::Error> {
+        self.state.borrow_mut().error.take()
+    }
+
+    fn write(&self, line: &Line) {
+        let mut state = self.state.borrow_mut();
+        if state.bytes > BYTES_MAX {
+            return;
+        }
+        let mut text = self.redactor.value(&json!(line)).to_string();
+        text.push('\n');
+        if state.bytes + text.len() as u64 > BYTES_MAX {
+            text = json!(Line::Full).to_string() + "\n";
+            state.bytes = BYTES_MAX;
+        }
+        state.bytes += text.len() as u64;
+        if let Err(error) = state.out.write_all(text.as_bytes()) {
+            state.error = Some(error);
+            // Half a line may stand there: nothing may follow it.
+            state.bytes = BYTES_MAX + 1;
+        }
+    }
+}
+
+impl Listener for Transcript {
+    fn hear(&self, event: &Event) {
+        self.write(&Line::Event(event.to_json()));
+    }
+}
+
+/// What a transcript has.
+#[derive(Debug, Default)]
+pub struct Recorded {
+    /// What the conversation was begun with.
+    pub start: Value,
+    /// The messages.
+    pub messages: Vec<Message>,
+    /// The events, as they travelled.
+    pub events: Vec<Value>,
+}
+
+impl Recorded {
+    /// Reads a transcript. A line that is none was cut off when its writer died.
+    pub fn read(text: &str) -> Self {
+        let mut recorded = Self::default();
+        for line in text.lines().filter_map(|line| serde_json::from_str(line).ok()) {
+            match line {
+                Line::Start(start) => recorded.start = start,
+                Line::Event(event) => recorded.events.push(event),
+                Line::Message(message) => recorded.messages.push(message),
+                Line::Full => {}
+            }
+        }
+        recorded
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use policies::secret::Secret;
+    use std::rc::Rc;
+
+    #[derive(Clone, Default)]
+    struct Shared(Rc<RefCell<Vec<u8>>>);
+
+    impl Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.borrow_mut().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn it_has_whole_texts_and_no_secrets_and_half_a_line_is_left_out() {
+        let secret = Secret { name: "KEY".into(), value: b"very-secret-key".to_vec() };
+        let redactor: &'static Redactor = Box::leak(Box::new(Redactor::new(vec![secret]).unwrap()));
+        let out = Shared::default();
+        let transcript = Transcript::begin(Box::new(out.clone()), redactor, json!({"model": "m"}));
+        let long = "x".repeat(100_000);
+        transcript.message(&Message::user(format!("use very-secret-key {long}")));
+        let mut text = String::from_utf8(out.0.borrow().clone()).unwrap();
+        assert!(!text.contains("very-secret"));
+        text.push_str(r#"{"kind":"message","payl"#);
+        let recorded = Recorded::read(&text);
+        assert_eq!(recorded.start, json!({"model": "m"}));
+        assert_eq!(recorded.messages, [Message::user(format!("use [redacted:KEY] {long}"))]);
+    }
+}

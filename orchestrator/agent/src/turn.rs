@@ -1,0 +1,207 @@
+//! One answer of the model: its chunks become events and a message. What was refused before anything of it came is asked for
+//! again.
+
+use crate::accumulate::{Accumulator, Answer};
+use crate::chunk::{Chunk, Chunks};
+use crate::control::Control;
+use crate::error::ProviderError;
+use crate::event::Body;
+use crate::provider::{Prompt, Provider};
+use crate::publish::Publisher;
+use futures_util::future::join;
+use orchestrator_text::sanitize::SanitizedStream;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout_at};
+
+/// How often the model is asked again.
+const RETRIES: u32 = 3;
+/// The first pause; each further one is twice as long.
+const PAUSE: Duration = Duration::from_secs(1);
+/// A provider that wants to be left alone longer than this is not waited for.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// How one answer is had.
+pub(crate) struct ModelTurn<'a> {
+    pub provider: &'a dyn Provider,
+    pub publisher: &'a Publisher,
+    pub control: &'a Control,
+    /// How long it may take, pauses and all.
+    pub limit: Duration,
+    /// Whether pieces of inputs are published.
+    pub input_deltas: bool,
+    /// Whether texts are published: those of a subagent are for the model that asks it.
+    pub texts: bool,
+}
+
+/// What became of it.
+pub(crate) struct TurnEnd {
+    /// What came.
+    pub answer: Answer,
+    /// What went wrong.
+    pub error: Option<ProviderError>,
+}
+
+impl ModelTurn<'_> {
+    /// Has `prompt` answered. Ids of calls are added to `taken`.
+    pub async fn run(&self, prompt: &Prompt<'_>, taken: &mut BTreeSet<String>) -> TurnEnd {
+        let deadline = Instant::now() + self.limit;
+        let mut attempt = 1;
+        loop {
+            let (accumulator, begun, result) = self.attempt(prompt, deadline).await;
+            let error = match result {
+                Ok(()) => None,
+                Err(error) => match self.pause(&error, begun, attempt, deadline) {
+                    Some(pause) => {
+                        self.announce(&error, attempt, pause).await;
+                        tokio::select! {
+                            () = sleep(pause) => {}
+                            () = self.control.cancelled() => {}
+                        }
+                        attempt += 1;
+                        continue;
+                    }
+                    None => Some(error),
+                },
+            };
+            return TurnEnd { answer: accumulator.finish(taken), error };
+        }
+    }
+
+    /// How long to wait before the next attempt; `None` where there is none.
+    fn pause(&self, error: &ProviderError, begun: bool, attempt: u32, deadline: Instant) -> Option<Duration> {
+        // What has been shown cannot be taken back, and a second answer would be another.
+        if begun || attempt > RETRIES || !error.is_transient() || self.control.is_cancelled() {
+            return None;
+        }
+        let pause = error.retry_after().unwrap_or(PAUSE * 2u32.pow(attempt - 1));
+        (pause <= PAUSE_MAX && Instant::now() + pause < deadline).then_some(pause)
+    }
+
+    async fn announce(&self, error: &ProviderError, attempt: u32, pause: Duration) {
+        let (code, message) = (error.code(), error.to_string());
+        let delay_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+        self.publisher.publish(Body::Retry { code, message, attempt, delay_ms }).await;
+    }
+
+    /// One request; what came of it, whether anything did, and how it ended.
+    async fn attempt(
+        &self,
+        prompt: &Prompt<'_>,
+        deadline: Instant,
+    ) -> (Accumulator, bool, Result<(), ProviderError>) {
+        let (chunks, mut received) = Chunks::channel();
+        let mut accumulator = Accumulator::default();
+        let mut begun = false;
+        let mut streams = Streams::new(self);
+        let result = {
+            let answer = self.provider.answer(prompt, chunks);
+            let take = async {
+                // Dropped with this block: a provider whose chunks do not fit is told so.
+                let received = &mut received;
+                while let Some(chunk) = received.recv().await {
+                    if let Err(error) = accumulator.push(&chunk) {
+                        received.close();
+                        return Err(error);
+                    }
+                    begun |= !matches!(chunk, Chunk::Usage(_));
+                    streams.push(&chunk).await;
+                }
+                Ok(())
+            };
+            let both = async {
+                let (answered, taken) = join(answer, take).await;
+                taken.and(answered)
+            };
+            tokio::select! {
+                ended = timeout_at(deadline, both) => {
+                    ended.unwrap_or(Err(ProviderError::Timeout { seconds: self.limit.as_secs() }))
+                }
+                () = self.control.cancelled() => Err(ProviderError::Cancelled),
+            }
+        };
+        streams.finish().await;
+        (accumulator, begun, result)
+    }
+}
+
+/// The texts of an answer on their way to the front end. A piece ends in no secret and in no character.
+struct Streams<'a> {
+    turn: &'a ModelTurn<'a>,
+    /// The text or thought under way.
+    current: Option<(Kind, u32, SanitizedStream)>,
+    /// Inputs, by their index, with the tool's name.
+    inputs: BTreeMap<u32, (String, SanitizedStream)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Thinking,
+}
+
+impl<'a> Streams<'a> {
+    fn new(turn: &'a ModelTurn<'a>) -> Self {
+        Self { turn, current: None, inputs: BTreeMap::new() }
+    }
+
+    async fn push(&mut self, chunk: &Chunk) {
+        match chunk {
+            Chunk::Text { index, text } => self.text(Kind::Text, *index, text).await,
+            Chunk::Thinking { index, text } => self.text(Kind::Thinking, *index, text).await,
+            Chunk::ToolStart { index, name, .. } => {
+                self.finish().await;
+                self.inputs.insert(*index, (name.clone(), self.turn.publisher.stream()));
+            }
+            Chunk::ToolDelta { index, json } => self.input(*index, json).await,
+            Chunk::ToolEnd { index } => {
+                if let Some((name, mut stream)) = self.inputs.remove(index) {
+                    self.publish_input(*index, name, stream.finish()).await;
+                }
+            }
+            Chunk::Signature { .. } | Chunk::Sealed { .. } | Chunk::Usage(_) | Chunk::End(_) => {}
+        }
+    }
+
+    async fn text(&mut self, kind: Kind, index: u32, text: &str) {
+        if self.current.as_ref().is_none_or(|(of, at, _)| (*of, *at) != (kind, index)) {
+            self.finish().await;
+            self.current = Some((kind, index, self.turn.publisher.stream()));
+        }
+        let Some((_, _, stream)) = &mut self.current else { return };
+        let bytes = stream.push(text.as_bytes());
+        self.publish_text(kind, index, bytes).await;
+    }
+
+    /// Publishes what was held back of the text under way.
+    async fn finish(&mut self) {
+        if let Some((kind, index, mut stream)) = self.current.take() {
+            self.publish_text(kind, index, stream.finish()).await;
+        }
+    }
+
+    async fn publish_text(&self, kind: Kind, index: u32, bytes: Vec<u8>) {
+        if bytes.is_empty() || !self.turn.texts {
+            return;
+        }
+        let content = String::from_utf8_lossy(&bytes).into_owned();
+        let body = match kind {
+            Kind::Text => Body::TextDelta { content, index },
+            Kind::Thinking => Body::ThinkingDelta { content, index },
+        };
+        self.turn.publisher.publish(body).await;
+    }
+
+    async fn input(&mut self, index: u32, json: &str) {
+        let Some((name, stream)) = self.inputs.get_mut(&index) else { return };
+        let (name, bytes) = (name.clone(), stream.push(json.as_bytes()));
+        self.publish_input(index, name, bytes).await;
+    }
+
+    async fn publish_input(&self, index: u32, tool_name: String, bytes: Vec<u8>) {
+        if !bytes.is_empty() && self.turn.input_deltas {
+            let chunk = String::from_utf8_lossy(&bytes).into_owned();
+            self.turn.publisher.publish(Body::ToolInputDelta { index, tool_name, chunk }).await;
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! A provider that speaks HTTP: a wire format says what is sent and what the answer's frames mean, and the rest is the same for
+//! all.
+
+use crate::chunk::{Chunk, Chunks};
+use crate::error::ProviderError;
+use crate::http::{Http, Key};
+use crate::lines::{Events, Lines};
+use crate::provider::{Model, Prompt, Provider};
+use futures_util::FutureExt;
+use futures_util::future::LocalBoxFuture;
+use serde_json::Value;
+
+/// Most bytes of one answer.
+const ANSWER_MAX: usize = 64 << 20;
+
+/// A vendor's wire format.
+pub trait Wire {
+    /// What reads an answer.
+    type Decoder: Decoder;
+
+    /// The vendor's name in events and on the command line.
+    fn name(&self) -> &'static str;
+    /// Where its servers are.
+    fn base(&self) -> &'static str;
+    /// The variable with the key; `None` where none is needed.
+    fn key_variable(&self) -> Option<&'static str>;
+    /// The headers of a request, with the key if there is one.
+    fn headers(&self, key: Option<&Key>) -> Vec<(&'static str, String)>;
+    /// What to say where nobody listens.
+    fn hint(&self) -> Option<&'static str> {
+        None
+    }
+    /// How an answer is framed.
+    fn framing(&self) -> Framing;
+    /// Where a prompt goes, and as what.
+    fn request(&self, prompt: &Prompt<'_>) -> (&'static str, Value);
+    /// Reads an answer.
+    fn decoder(&self) -> Self::Decoder;
+    /// Where the list of models is.
+    fn models_path(&self) -> &'static str;
+    /// The models of that list.
+    fn models(&self, list: &Value) -> Vec<Model>;
+    /// What a model's name says of it.
+    fn model(&self, id: &str) -> Model;
+    /// The question that says more of a model than its name, if there is one.
+    fn inquiry(&self, _id: &str) -> Option<(&'static str, Value)> {
+        None
+    }
+    /// What the answer to that question says.
+    fn inquired(&self, id: &str, _answer: &Value) -> Model {
+        self.model(id)
+    }
+}
+
+/// How an answer is framed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// Server-sent events; a frame is an event's data.
+    Events,
+    /// A frame is a line.
+    Lines,
+}
+
+/// Reads the frames of one answer.
+pub trait Decoder {
+    /// Takes a frame; what it means goes to `out`.
+    ///
+    /// # Errors
+    /// The frame is none of this format, or says that the answer failed.
+    fn frame(&mut self, frame: &str, out: &mut Vec<Chunk>) -> Result<(), ProviderError>;
+
+    /// The connection has ended without [`Chunk::End`].
+    ///
+    /// # Errors
+    /// [`ProviderError::Cut`], unless the format lets an answer end so.
+    fn finish(&mut self, _out: &mut Vec<Chunk>) -> Result<(), ProviderError> {
+        Err(ProviderError::Cut)
+    }
+}
+
+/// The provider of a wire format.
+pub struct HttpProvider<W> {
+    wire: W,
+    http: Http,
+    has_key: bool,
+}
+
+impl<W: Wire> HttpProvider<W> {
+    /// A provider at `base`, or where its vendor has it.
+    ///
+    /// # Errors
+    /// The base is no URL, or a key would cross a network in clear text.
+    pub fn new(wire: W, base: Option<&str>, key: Option<&Key>) -> Result<Self, ProviderError> {
+        let http = Http::new(base.unwrap_or(wire.base()), wire.headers(key), key.is_some(), wire.hint())?;
+        // A server of the user's own may want none.
+        let has_key = key.is_some() || base.is_some() || wire.key_variable().is_none();
+        Ok(Self { wire, http, has_key })
+    }
+
+    fn check_key(&self) -> Result<(), ProviderError> {
+        match self.wire.key_variable() {
+            Some(variable) if !self.has_key => {
+                Err(ProviderError::NoKey { provider: self.wire.name().to_owned(), variable })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn stream(&self, prompt: &Prompt<'_>, chunks: &Chunks) -> Result<(), ProviderError> {
+        self.check_key()?;
+        let (path, body) = self.wire.request(prompt);
+        let mut response = self.http.post(path, &body).await.map_err(|error| name_model(error, prompt))?;
+        let mut reader = Reader::new(self.wire.framing(), self.wire.decoder());
+        let mut out = Vec::new();
+        while let Some(piece) = self.http.piece(&mut response).await? {
+            let read = reader.push(&piece, &mut out);
+            // What came before an error is the model's all the same.
+            if hand_on(&mut out, chunks).await? {
+                return Ok(());
+            }
+            read?;
+        }
+        let read = reader.finish(&mut out);
+        if hand_on(&mut out, chunks).await? { Ok(()) } else { read.and(Err(ProviderError::Cut)) }
+    }
+}
+
+/// Hands chunks on; whether the answer is complete.
+async fn hand_on(out: &mut Vec<Chunk>, chunks: &Chunks) -> Result<bool, ProviderError> {
+    for chunk in out.drain(..) {
+        let is_end = matches!(chunk, Chunk::End(_));
+        chunks.send(chunk).await?;
+        if is_end {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn name_model(error: ProviderError, prompt: &Prompt<'_>) -> ProviderError {
+    match error {
+        ProviderError::ModelNotFound { reason, .. } => {
+            ProviderError::ModelNotFound { model: prompt.model.to_owned(), reason }
+        }
+        error => error,
+    }
+}
+
+impl<W: Wire> Provider for HttpProvider<W> {
+    fn name(&self) -> &str {
+        self.wire.name()
+    }
+
+    fn models(&self) -> LocalBoxFuture<'_, Result<Vec<Model>, ProviderError>> {
+        async {
+            self.check_key()?;
+            let listed = self.wire.models(&self.http.get(self.wire.models_path()).await?);
+            let mut models = Vec::with_capacity(listed.len());
+            for model in listed {
+                models.push(match self.wire.inquiry(&model.id) {
+                    Some((path, body)) => match self.http.post(path, &body).await {
+                        Ok(response) => self.wire.inquired(&model.id, &self.http.json(response).await?),
+                        // The list is of use without it.
+                        Err(_) => model,
+                    },
+                    None => model,
+                });
+            }
+            Ok(models)
+        }
+        .boxed_local()
+    }
+
+    fn model<'a>(&'a self, id: &'a str) -> LocalBoxFuture<'a, Result<Model, ProviderError>> {
+        async move {
+            self.check_key()?;
+            let Some((path, body)) = self.wire.inquiry(id) else { return Ok(self.wire.model(id)) };
+            let answer = match self.http.post(path, &body).await {
+                Ok(answer) => answer,
+                // Whoever imitates the vendor may not know the question; whether there is the model, the prompt tells.
+                Err(ProviderError::ModelNotFound { .. }) => {
+                    let model = self.wire.model(id);
+                    return Ok(Model { supports_tools: model.supports_tools.filter(|yes| *yes), ..model });
+                }
+                Err(error) => return Err(error),
+            };
+            Ok(self.wire.inquired(id, &self.http.json(answer).await?))
+        }
+        .boxed_local()
+    }
+
+    fn answer<'a>(
+        &'a self,
+        prompt: &'a Prompt<'a>,
+        chunks: Chunks,
+    ) -> LocalBoxFuture<'a, Result<(), ProviderError>> {
+        async move { self.stream(prompt, &chunks).await }.boxed_local()
+    }
+}
+
+/// Reads the bytes of one answer.
+pub struct Reader<D> {
+    framing: Framing,
+    lines: Lines,
+    events: Events,
+    decoder: D,
+    bytes: usize,
+}
+
+impl<D: Decoder> Reader<D> {
+    /// Nothing has come.
+    pub fn new(framing: Framing, decoder: D) -> Self {
+        Self { framing, lines: Lines::default(), events: Events::default(), decoder, bytes: 0 }
+    }
+
+    /// Takes a piece of the answer; what it means goes to `out`.
+    ///
+    /// # Errors
+    /// What the decoder says; a line or an answer that is too long.
+    pub fn push(&mut self, piece: &[u8], out: &mut Vec<Chunk>) -> Result<(), ProviderError> {
+        self.bytes += piece.len();
+        if self.bytes > ANSWER_MAX {
+            return Err(ProviderError::TooLarge { what: "bytes", max: ANSWER_MAX });
+        }
+        self.lines.push(piece);
+        while let Some(line) = self.lines.next_line()? {
+            self.line(&line, out)?;
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, line: &str, out: &mut Vec<Chunk>) -> Result<(), ProviderError> {
+        match self.framing {
+            Framing::Lines if line.trim().is_empty() => Ok(()),
+            Framing::Lines => self.decoder.frame(line, out),
+            Framing::Events => match self.events.push(line)? {
+                Some(data) => self.decoder.frame(&data, out),
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// The connection has ended.
+    ///
+    /// # Errors
+    /// What the decoder says of an answer that ends so.
+    pub fn finish(&mut self, out: &mut Vec<Chunk>) -> Result<(), ProviderError> {
+        let last = self.lines.last()?;
+        if !last.is_empty() {
+            self.line(&last, out)?;
+        }
+        if out.iter().any(|chunk| matches!(chunk, Chunk::End(_))) {
+            return Ok(());
+        }
+        self.decoder.finish(out)
+    }
+}
+
+/// The JSON of a frame.
+///
+/// # Errors
+/// It is none.
+pub fn json(frame: &str) -> Result<Value, ProviderError> {
+    serde_json::from_str(frame).map_err(ProviderError::malformed)
+}

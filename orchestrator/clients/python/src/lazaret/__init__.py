@@ -1,0 +1,81 @@
+"""Runs the tool calls of AI agents in cells that the kernel keeps closed: a client of `lazaret session`.
+
+    with lazaret.Session("/path/to/project") as session:
+        print(session.run(["make", "test"], timeout=300).text)
+
+`Session` waits, `AsyncSession` is for asyncio; both have the same methods. Adapters for frameworks are modules of their own:
+`lazaret.inspect_ai`, `lazaret.deepagents`, `lazaret.openai_agents`, `lazaret.pydantic_ai`, `lazaret.smolagents`,
+`lazaret.mini_swe_agent`.
+"""
+
+from ._files import FileTooLarge
+from .async_session import AsyncCall, AsyncSession
+from .errors import (
+    ApprovalExpired,
+    CallError,
+    Cancelled,
+    CommandFailed,
+    Denied,
+    DeniedByPolicy,
+    DeniedByUser,
+    ExecutorLost,
+    IdleTimedOut,
+    InternalError,
+    InvalidInput,
+    IoError,
+    LazaretError,
+    NotFound,
+    NotInstalled,
+    OutputTooLarge,
+    ProtocolError,
+    ResourceLimit,
+    SessionEnded,
+    SessionRefused,
+    TimedOut,
+    TooManyViolations,
+    ToolError,
+    UnknownTool,
+    Violation,
+)
+from .session import Call, Session
+from .types import Approval, Completed, Result, SecurityEvent, SessionInfo, Tool, ToolReply
+
+__all__ = [
+    "Approval",
+    "ApprovalExpired",
+    "AsyncCall",
+    "AsyncSession",
+    "Call",
+    "CallError",
+    "Cancelled",
+    "CommandFailed",
+    "Completed",
+    "Denied",
+    "DeniedByPolicy",
+    "DeniedByUser",
+    "ExecutorLost",
+    "FileTooLarge",
+    "IdleTimedOut",
+    "InternalError",
+    "InvalidInput",
+    "IoError",
+    "LazaretError",
+    "NotFound",
+    "NotInstalled",
+    "OutputTooLarge",
+    "ProtocolError",
+    "ResourceLimit",
+    "Result",
+    "SecurityEvent",
+    "Session",
+    "SessionEnded",
+    "SessionInfo",
+    "SessionRefused",
+    "TimedOut",
+    "Tool",
+    "ToolError",
+    "ToolReply",
+    "TooManyViolations",
+    "UnknownTool",
+    "Violation",
+]

@@ -1,0 +1,31 @@
+// Runs the tool calls of AI agents in cells that the kernel keeps closed: a client of `lazaret session`.
+
+export { Call, Session } from "./session.js";
+export {
+  ApprovalExpired,
+  CallError,
+  Cancelled,
+  CommandFailed,
+  Denied,
+  DeniedByPolicy,
+  DeniedByUser,
+  ExecutorLost,
+  FileError,
+  IdleTimedOut,
+  InternalError,
+  InvalidInput,
+  IoError,
+  LazaretError,
+  NotFound,
+  NotInstalled,
+  OutputTooLarge,
+  ProtocolError,
+  ResourceLimit,
+  SessionEnded,
+  SessionRefused,
+  TimedOut,
+  ToolError,
+  TooManyViolations,
+  UnknownTool,
+  Violation,
+} from "./errors.js";

@@ -1,0 +1,373 @@
+#![doc = include_str!("../README.md")]
+//!
+//! What this program may still do once it has an executor: it listens to a model all day, and gives up what it then has
+//! no use for, so that whoever takes it over gets no more than the executor's door.
+//!
+//! *Guarantees*: no file is opened, made, moved or removed but those of [`Needs`], no program started, no memory made
+//! code, no process traced, no Unix socket connected; commands without the web have no network at all. Where Landlock
+//! has scopes (ABI 6), no process outside is signalled. *Does not*: hide names and metadata (`stat`), choose whom the web
+//! tools' sockets reach (`web::guard` does, and a taken-over orchestrator would not ask it), take back descriptors that
+//! are open. With `--socket`, before ABI 9, Unix sockets can be connected. *Needs*: Landlock (Linux 5.13), seccomp.
+//! *Order*: when the executor is reached and our files are read, before there is a second thread. *Fails*: what is missing
+//! is reported by `doctor` and in every result, and the work goes on: this protects the user from us, not from a
+//! command. *Tested by*: `each_right_that_is_given_up_is_gone`, `a_taken_over_orchestrator_gets_nothing`.
+#![forbid(unsafe_code)]
+
+use landlock::{
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, LandlockStatus, PathBeneath, PathFd, Ruleset,
+    RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, Scope,
+};
+use orchestrator_lines::json;
+use seccompiler::sock_filter;
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+mod filters {
+    include!(concat!(env!("OUT_DIR"), "/filters.rs"));
+}
+
+/// The newest Landlock that this build knows. An older kernel gives what it has.
+const NEWEST: ABI = ABI::V9;
+
+/// Where certificates and a resolver's settings lie. Each may be missing. Not `/etc/ssl` as a whole: keys lie there too.
+const FOR_THE_WEB: [&str; 22] = [
+    "/etc/ssl/certs",
+    "/etc/ssl/cert.pem",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/ssl/certs/ca-bundle.crt",
+    "/etc/pki/tls/certs",
+    "/etc/pki/tls/cert.pem",
+    "/etc/pki/tls/cacert.pem",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/pki/ca-trust/extracted",
+    "/etc/ca-certificates/extracted",
+    "/usr/share/ca-certificates",
+    "/usr/local/share/ca-certificates",
+    "/var/lib/ca-certificates",
+    "/etc/resolv.conf",
+    "/etc/hosts",
+    "/etc/host.conf",
+    "/etc/nsswitch.conf",
+    "/etc/gai.conf",
+    "/etc/services",
+    // The resolver's file is replaced when the network changes; a rule for the file alone would go with the old one.
+    "/run/systemd/resolve",
+    "/run/resolvconf",
+];
+
+/// Where a user names other certificates; the library that reads certificates asks for these.
+const CERTIFICATE_VARIABLES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
+
+/// What a command still has to do.
+#[derive(Clone, Debug, Default)]
+pub struct Needs {
+    /// Files and directories to read, besides what the web needs. One that is missing is left out.
+    pub read: Vec<PathBuf>,
+    /// Directories whose files are ours to write.
+    pub write: Vec<PathBuf>,
+    /// Whether a web tool may be called: TCP and UDP to anywhere, certificates and the resolver's files.
+    pub web: bool,
+    /// The socket of an executor that may have to be reached again.
+    pub socket: Option<PathBuf>,
+}
+
+/// What became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Confinement {
+    /// Landlock's ABI, or why there is none.
+    pub landlock: Result<u32, String>,
+    /// How many instructions the filter has, or why there is none.
+    pub seccomp: Result<usize, String>,
+}
+
+impl Confinement {
+    /// What is missing, in words; empty where all is in force.
+    pub fn missing(&self) -> Vec<String> {
+        let landlock = self.landlock.as_ref().err().map(|why| format!("landlock: {why}"));
+        let seccomp = self.seccomp.as_ref().err().map(|why| format!("seccomp: {why}"));
+        landlock.into_iter().chain(seccomp).collect()
+    }
+}
+
+/// What is in force in this process, once it is.
+static IN_FORCE: OnceLock<Confinement> = OnceLock::new();
+
+/// What this process has confined itself with; none before it has, and in commands that need no executor.
+pub fn in_force() -> Option<&'static Confinement> {
+    IN_FORCE.get()
+}
+
+/// Confines this process for good.
+pub fn confine(needs: &Needs) -> &'static Confinement {
+    IN_FORCE.get_or_init(|| {
+        let in_force = match has_one_thread() {
+            Ok(()) => confine_thread(needs),
+            // Landlock is for a thread and its children. What holds for one of several holds nothing.
+            Err(why) => Confinement { landlock: Err(why.clone()), seccomp: Err(why) },
+        };
+        json::say_missing(in_force.missing());
+        in_force
+    })
+}
+
+fn has_one_thread() -> Result<(), String> {
+    // A directory has two links besides those of its entries, which here are the threads.
+    match fs::metadata("/proc/self/task") {
+        Ok(task) if task.nlink() == 3 => Ok(()),
+        Ok(task) => Err(format!("there are {} threads already", task.nlink().saturating_sub(2))),
+        Err(error) => Err(format!("/proc cannot be read: {error}")),
+    }
+}
+
+/// Confines the calling thread and what it starts.
+fn confine_thread(needs: &Needs) -> Confinement {
+    // The filter forbids Landlock's calls too.
+    let landlock = landlock(needs);
+    let filter: &[sock_filter] = match needs {
+        Needs { socket: Some(_), .. } => &filters::ORCHESTRATOR_WEB_UNIX,
+        Needs { web: true, .. } => &filters::ORCHESTRATOR_WEB,
+        Needs { web: false, .. } => &filters::ORCHESTRATOR,
+    };
+    let seccomp = seccompiler::apply_filter(filter).map(|()| filter.len()).map_err(|error| error.to_string());
+    Confinement { landlock, seccomp }
+}
+
+/// Confines an approver to its terminal and to the sockets in or below `directories`' parents: a directory itself may be made
+/// later. Without a filter: by its filters a session's client is known, and an approver must carry fewer.
+pub fn confine_approver(directories: &[PathBuf]) -> Result<u32, String> {
+    has_one_thread()?;
+    let parents = directories.iter().filter_map(|path| path.parent());
+    let rules: Vec<_> = parents
+        .map(|path| (path.to_owned(), AccessFs::ReadDir | AccessFs::ResolveUnix))
+        .chain(terminal_rules())
+        .collect();
+    restrict(ruleset(false, rules))
+}
+
+fn landlock(needs: &Needs) -> Result<u32, String> {
+    restrict(ruleset(needs.web, rules(needs)))
+}
+
+fn restrict(ruleset: Result<RulesetCreated, RulesetError>) -> Result<u32, String> {
+    let status = ruleset.and_then(RulesetCreated::restrict_self).map_err(|error| error.to_string())?;
+    match status.landlock {
+        LandlockStatus::Available { effective_abi, .. } => Ok(effective_abi as u32),
+        LandlockStatus::NotEnabled => Err("the kernel has it, and it is not switched on".into()),
+        LandlockStatus::NotImplemented => Err("the kernel has none (Linux 5.13)".into()),
+    }
+}
+
+fn ruleset(web: bool, rules: Vec<(PathBuf, BitFlags<AccessFs>)>) -> Result<RulesetCreated, RulesetError> {
+    let mut ruleset = Ruleset::default()
+        .handle_access(AccessFs::from_all(NEWEST))?
+        .handle_access(AccessNet::BindTcp)?
+        .scope(Scope::from_all(NEWEST))?;
+    if !web {
+        ruleset = ruleset.handle_access(AccessNet::ConnectTcp)?;
+    }
+    let mut ruleset = ruleset.create()?;
+    for (path, access) in rules {
+        // What is not there cannot be opened either; what cannot be looked at is not ours.
+        let Ok(fd) = PathFd::new(&path) else { continue };
+        let access = if path.is_dir() { access } else { access & AccessFs::from_file(NEWEST) };
+        ruleset = ruleset.add_rule(PathBeneath::new(fd, access))?;
+    }
+    Ok(ruleset)
+}
+
+fn rules(needs: &Needs) -> Vec<(PathBuf, BitFlags<AccessFs>)> {
+    let look = AccessFs::ReadFile | AccessFs::ReadDir;
+    let work = AccessFs::from_all(NEWEST) & !(devices() | AccessFs::Execute);
+    let mut rules: Vec<_> = needs.read.iter().map(|path| (path.clone(), look)).collect();
+    rules.extend(needs.write.iter().map(|path| (path.clone(), work)));
+    rules.extend(terminal_rules());
+    if needs.web {
+        rules.extend(FOR_THE_WEB.iter().map(|path| (PathBuf::from(path), look)));
+        let named = CERTIFICATE_VARIABLES.iter().filter_map(std::env::var_os);
+        rules.extend(named.map(|path| (PathBuf::from(path), look)));
+    }
+    if let Some(folder) = needs.socket.as_deref().and_then(Path::parent) {
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        rules.push((folder.to_owned(), AccessFs::ResolveUnix.into()));
+    }
+    rules
+}
+
+fn devices() -> BitFlags<AccessFs> {
+    AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev
+}
+
+fn terminal_rules() -> impl Iterator<Item = (PathBuf, BitFlags<AccessFs>)> {
+    terminals().map(|path| (path, AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev))
+}
+
+/// Our own streams, where they are devices: `cli::streams` opens them a second time.
+fn terminals() -> impl Iterator<Item = PathBuf> {
+    let streams = (0..3).map(|fd| PathBuf::from(format!("/proc/self/fd/{fd}")));
+    streams.filter(|path| fs::metadata(path).is_ok_and(|stream| stream.file_type().is_char_device()))
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods)]
+mod tests {
+    use super::*;
+    use nix::sys::signal::kill;
+    use nix::unistd::getppid;
+    use std::io::{self, Read, Write};
+    use std::net::{TcpListener, TcpStream, UdpSocket};
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+    use std::sync::Arc;
+    use std::thread;
+
+    /// What there is to attack: a project, a key, servers. Programs are tried in `taken_over`, in the running program.
+    struct Fixture {
+        folder: PathBuf,
+        tcp: TcpListener,
+        udp: UdpSocket,
+        _unix: UnixListener,
+        _datagrams: UnixDatagram,
+    }
+
+    impl Fixture {
+        fn new(name: &str) -> Arc<Self> {
+            let folder = std::env::temp_dir().join(format!("lazaret-confine-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&folder);
+            for part in ["project/sub", "home/.ssh", "state"] {
+                fs::create_dir_all(folder.join(part)).unwrap();
+            }
+            fs::write(folder.join("project/file"), "content").unwrap();
+            fs::write(folder.join("project/gone"), "content").unwrap();
+            fs::write(folder.join("home/.ssh/id_ed25519"), "key").unwrap();
+            fs::set_permissions(folder.join("home/.ssh/id_ed25519"), fs::Permissions::from_mode(0o600))
+                .unwrap();
+            Arc::new(Self {
+                tcp: TcpListener::bind("127.0.0.1:0").unwrap(),
+                udp: UdpSocket::bind("127.0.0.1:0").unwrap(),
+                _unix: UnixListener::bind(folder.join("bus")).unwrap(),
+                _datagrams: UnixDatagram::bind(folder.join("log")).unwrap(),
+                folder,
+            })
+        }
+
+        fn at(&self, path: &str) -> PathBuf {
+            self.folder.join(path)
+        }
+    }
+
+    impl Drop for Fixture {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.folder);
+        }
+    }
+
+    /// One forbidden thing.
+    type Attack = fn(&Fixture) -> io::Result<()>;
+
+    const ATTACKS: [(&str, Attack); 17] = [
+        ("read a project file", |scene| fs::read(scene.at("project/file")).map(drop)),
+        ("read it through our own directory", |scene| {
+            let up = "../".repeat(30);
+            fs::read(PathBuf::from(up).join(scene.at("project/file").strip_prefix("/").unwrap())).map(drop)
+        }),
+        ("list the project", |scene| fs::read_dir(scene.at("project")).map(drop)),
+        ("write a project file", |scene| fs::write(scene.at("project/new"), "x")),
+        ("change a project file", |scene| {
+            fs::OpenOptions::new().append(true).open(scene.at("project/file")).map(drop)
+        }),
+        ("cut a project file", |scene| {
+            nix::unistd::truncate(&scene.at("project/gone"), 0).map_err(io::Error::from)
+        }),
+        ("remove a project file", |scene| fs::remove_file(scene.at("project/gone"))),
+        ("move a project file", |scene| fs::rename(scene.at("project/file"), scene.at("project/sub/file"))),
+        ("make a directory", |scene| fs::create_dir(scene.at("project/made"))),
+        ("make a link", |scene| std::os::unix::fs::symlink("/", scene.at("project/link"))),
+        ("read a key", |scene| fs::read(scene.at("home/.ssh/id_ed25519")).map(drop)),
+        ("read a process's environment", |_| fs::read(format!("/proc/{}/environ", getppid())).map(drop)),
+        ("signal a process", |_| kill(getppid(), None).map_err(io::Error::from)),
+        ("connect to a bus", |scene| UnixStream::connect(scene.at("bus")).map(drop)),
+        ("send to a log", |scene| UnixDatagram::unbound()?.send_to(b"x", scene.at("log")).map(drop)),
+        ("send from a pair", |scene| UnixDatagram::pair()?.0.send_to(b"x", scene.at("log")).map(drop)),
+        ("listen", |_| TcpListener::bind("127.0.0.1:0").map(drop)),
+    ];
+
+    const NETWORK: [(&str, Attack); 3] = [
+        ("connect", |scene| TcpStream::connect(scene.tcp.local_addr()?).map(drop)),
+        ("send a datagram", |scene| {
+            UdpSocket::bind("127.0.0.1:0")?.send_to(b"x", scene.udp.local_addr()?).map(drop)
+        }),
+        ("start a thread", |_| thread::Builder::new().spawn(|| ()).map(drop)),
+    ];
+
+    /// Makes the attacks on a thread that has confined itself, if it is told how.
+    fn attack(
+        scene: &Arc<Fixture>,
+        attacks: &'static [(&str, Attack)],
+        needs: Option<Needs>,
+    ) -> Vec<io::Result<()>> {
+        let scene = scene.clone();
+        let attacker = thread::spawn(move || {
+            if let Some(needs) = needs {
+                assert_eq!(confine_thread(&needs).missing(), [""; 0]);
+            }
+            attacks.iter().map(|(_, attack)| attack(&scene)).collect()
+        });
+        attacker.join().unwrap()
+    }
+
+    #[test]
+    fn each_right_that_is_given_up_is_gone() {
+        let mut held = 0;
+        for (name, attacks) in [("files", &ATTACKS[..]), ("network", &NETWORK[..])] {
+            // Confined first, because without walls the attacks change the scene.
+            let scene = Fixture::new(name);
+            let mut needs = vec![Needs::default()];
+            if name == "files" {
+                needs.push(Needs {
+                    web: true,
+                    read: vec![scene.at("state")],
+                    write: vec![scene.at("state")],
+                    socket: None,
+                });
+            }
+            for needs in needs {
+                for ((attack, _), got) in attacks.iter().zip(attack(&scene, attacks, Some(needs.clone()))) {
+                    assert!(got.is_err(), "{attack} worked with {needs:?}");
+                    held += 1;
+                }
+            }
+            for ((attack, _), got) in attacks.iter().zip(attack(&scene, attacks, None)) {
+                assert!(got.is_ok(), "{attack} does not work without walls: {got:?}");
+            }
+        }
+        println!("{held} attempts refused; each works in a thread that is not confined");
+    }
+
+    #[test]
+    fn what_is_needed_still_works() {
+        let scene = Fixture::new("needs");
+        let needs =
+            Needs { web: true, read: vec![scene.at("home")], write: vec![scene.at("state")], socket: None };
+        let worker = scene.clone();
+        let work = move || {
+            assert_eq!(confine_thread(&needs).missing(), [""; 0]);
+            assert_eq!(fs::read_to_string(worker.at("home/.ssh/id_ed25519")).unwrap(), "key");
+            assert!(fs::write(worker.at("home/new"), "x").is_err());
+            fs::create_dir(worker.at("state/d")).unwrap();
+            fs::write(worker.at("state/d/log"), "line").unwrap();
+            fs::rename(worker.at("state/d/log"), worker.at("state/log")).unwrap();
+            assert_eq!(fs::read_to_string(worker.at("state/log")).unwrap(), "line");
+            TcpStream::connect(worker.tcp.local_addr().unwrap()).unwrap().write_all(b"x").unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let found = runtime.block_on(tokio::net::lookup_host(("localhost", 1)));
+            assert!(found.unwrap().next().is_some());
+        };
+        let worker = scene.clone();
+        let accepting = thread::spawn(move || worker.tcp.accept().unwrap().0.read_exact(&mut [0]).unwrap());
+        thread::spawn(work).join().unwrap();
+        accepting.join().unwrap();
+    }
+}

@@ -1,0 +1,169 @@
+//! The edits of a recipe, carried out on a text and taken back.
+
+use crate::document::{Document, EditError, Format, shape};
+use crate::json::Json;
+use crate::toml::Toml;
+use crate::yaml::Yaml;
+use serde_json::Value;
+
+/// A change of one key.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Edit {
+    /// The key has this value.
+    Set {
+        /// From the outermost object to the key.
+        path: Vec<String>,
+        /// The value.
+        value: Value,
+    },
+    /// The list of the key has these texts, besides what is in it.
+    Add {
+        /// From the outermost object to the key.
+        path: Vec<String>,
+        /// The texts.
+        items: Vec<String>,
+    },
+}
+
+impl Edit {
+    /// A key of this value; the keys up to it are in one text, with dots.
+    pub fn set(path: &str, value: impl Into<Value>) -> Self {
+        Edit::Set { path: keys(path), value: value.into() }
+    }
+
+    /// A key with a dot in its name.
+    pub fn set_key(name: &str, value: impl Into<Value>) -> Self {
+        Edit::Set { path: vec![name.to_owned()], value: value.into() }
+    }
+
+    /// A list that has these texts too.
+    pub fn add(path: &str, items: &[&str]) -> Self {
+        Edit::Add { path: keys(path), items: items.iter().map(|item| (*item).to_owned()).collect() }
+    }
+
+    fn path(&self) -> Vec<&str> {
+        let (Edit::Set { path, .. } | Edit::Add { path, .. }) = self;
+        path.iter().map(String::as_str).collect()
+    }
+
+    fn is_there(&self, document: &dyn Document) -> bool {
+        let there = document.get(&self.path());
+        match self {
+            Edit::Set { value, .. } => there.as_ref() == Some(value),
+            Edit::Add { items, .. } => missing(there.as_ref(), items).is_empty(),
+        }
+    }
+
+    fn apply(&self, document: &mut dyn Document) -> Result<(), EditError> {
+        let path = self.path();
+        let there = document.get(&path);
+        match self {
+            Edit::Set { value, .. } => document.set(&path, value),
+            Edit::Add { .. } if there.as_ref().is_some_and(|value| !value.is_array()) => {
+                Err(shape(&path, "a list"))
+            }
+            Edit::Add { items, .. } => {
+                missing(there.as_ref(), items).iter().try_for_each(|item| document.append(&path, item))
+            }
+        }
+    }
+
+    /// Takes the edit back, as far as it is still there: what was in `before` is there again.
+    fn revert(&self, document: &mut dyn Document, before: &dyn Document) -> Result<(), EditError> {
+        let path = self.path();
+        let was = before.get(&path);
+        match (self, &was) {
+            (Edit::Set { value, .. }, _) if document.get(&path).as_ref() != Some(value) => return Ok(()),
+            (Edit::Set { .. }, Some(was)) => return document.set(&path, was),
+            (Edit::Set { .. }, None) => document.remove(&path)?,
+            (Edit::Add { items, .. }, was) => {
+                for item in missing(was.as_ref(), items) {
+                    document.remove_item(&path, item)?;
+                }
+                let is_empty =
+                    document.get(&path).is_some_and(|list| list.as_array().is_some_and(Vec::is_empty));
+                if was.is_some() || !is_empty {
+                    return Ok(());
+                }
+                document.remove(&path)?;
+            }
+        }
+        // Objects that were made for the key go with it.
+        for depth in (1..path.len()).rev() {
+            let parent = &path[..depth];
+            // In YAML an object without keys is nothing.
+            let is_empty = document.get(parent).is_some_and(|object| {
+                object.is_null() || object.as_object().is_some_and(|object| object.is_empty())
+            });
+            if !is_empty || before.get(parent).is_some() {
+                break;
+            }
+            document.remove(parent)?;
+        }
+        Ok(())
+    }
+}
+
+fn keys(path: &str) -> Vec<String> {
+    path.split('.').map(str::to_owned).collect()
+}
+
+fn missing<'i>(there: Option<&Value>, items: &'i [String]) -> Vec<&'i String> {
+    let list = there.and_then(Value::as_array);
+    let has = |item: &String| list.is_some_and(|list| list.iter().any(|one| one == item.as_str()));
+    items.iter().filter(|item| !has(item)).collect()
+}
+
+/// Reads a text; an empty one has no keys.
+pub(crate) fn read(format: Format, text: &str) -> Result<Box<dyn Document>, EditError> {
+    Ok(match format {
+        Format::Json => Box::new(Json::read(text)?),
+        Format::Toml => Box::new(Toml::read(text)?),
+        Format::Yaml => Box::new(Yaml::read(text)?),
+    })
+}
+
+/// The text with all edits.
+///
+/// # Errors
+/// It is not of its format, or something else is where a key should be.
+pub fn apply(format: Format, text: &str, edits: &[Edit]) -> Result<String, EditError> {
+    let mut document = read(format, text)?;
+    for edit in edits.iter() {
+        if !edit.is_there(&*document) {
+            edit.apply(&mut *document)?;
+        }
+    }
+    let mut changed = document.text();
+    if text.is_empty() && !changed.ends_with('\n') {
+        changed.push('\n');
+    }
+    // What was written is read again: nothing is installed that is not there.
+    let document = read(format, &changed)?;
+    match edits.iter().find(|edit| !edit.is_there(&*document)) {
+        Some(edit) => Err(EditError::Unsupported(edit.path().join("."))),
+        None => Ok(changed),
+    }
+}
+
+/// How many of the edits are in the text.
+///
+/// # Errors
+/// It is not of its format.
+pub fn present(format: Format, text: &str, edits: &[Edit]) -> Result<usize, EditError> {
+    let document = read(format, text)?;
+    Ok(edits.iter().filter(|edit| edit.is_there(&*document)).count())
+}
+
+/// The text without the edits, of which `before` had none.
+///
+/// # Errors
+/// One of the texts is not of its format.
+pub fn revert(format: Format, text: &str, before: &str, edits: &[Edit]) -> Result<String, EditError> {
+    let before = read(format, before)?;
+    let mut document = read(format, text)?;
+    for edit in edits.iter().rev() {
+        edit.revert(&mut *document, &*before)?;
+    }
+    Ok(document.text())
+}

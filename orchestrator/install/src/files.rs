@@ -1,0 +1,69 @@
+//! Files of settings, which are the user's: read whole, replaced whole.
+
+use nix::unistd::Uid;
+use std::fs::{self, DirBuilder, OpenOptions, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// Largest file that is read, in bytes.
+const FILE_MAX: u64 = 16 << 20;
+
+/// The text of a file; `None` where there is none.
+///
+/// # Errors
+/// It is no regular file of the user's, is not UTF-8, or too large.
+#[expect(clippy::disallowed_methods, reason = "the user's own settings, which this command is to change")]
+pub fn read(path: &Path) -> io::Result<Option<String>> {
+    let file = match OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || metadata.uid() != Uid::effective().as_raw() {
+        return Err(io::Error::other("it is no regular file of yours"));
+    }
+    if metadata.len() > FILE_MAX {
+        return Err(io::Error::other(format!("it has more than {FILE_MAX} bytes")));
+    }
+    let mut text = String::new();
+    file.take(FILE_MAX).read_to_string(&mut text)?;
+    Ok(Some(text))
+}
+
+/// Puts `text` in the place of a file that has `before`: readers see the one or the other. Where a link leads, the file there is replaced,
+/// as people keep settings elsewhere and link them.
+///
+/// # Errors
+/// The file is another one by now, or cannot be written.
+#[expect(clippy::disallowed_methods, reason = "the user's own settings, which this command is to change")]
+pub fn replace(path: &Path, before: Option<&str>, text: Option<&str>) -> io::Result<()> {
+    if read(path)?.as_deref() != before {
+        return Err(io::Error::other("it was changed meanwhile"));
+    }
+    let Some(text) = text else { return if before.is_some() { fs::remove_file(path) } else { Ok(()) } };
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    let mode = fs::metadata(&path).map_or(0o600, |metadata| metadata.mode() & 0o7777);
+    let temporary = temporary(&path);
+    let written = write_new(&temporary, text, mode).and_then(|()| fs::rename(&temporary, &path));
+    if written.is_err() {
+        // What is left of it is in nobody's way.
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+fn temporary(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.lazaret-{}", std::process::id()))
+}
+
+#[expect(clippy::disallowed_methods, reason = "the user's own settings, which this command is to change")]
+fn write_new(path: &Path, text: &str, mode: u32) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.set_permissions(Permissions::from_mode(mode))?;
+    file.sync_all()
+}

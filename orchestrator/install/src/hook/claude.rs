@@ -1,0 +1,12 @@
+//! Claude Code 2.1.330: `PreToolUse`. It takes another input with `ask` too, and shows it in the question.
+
+use crate::hook::shape::{self, Shape};
+
+/// How Claude Code asks its hook.
+pub const SHAPE: Shape = Shape {
+    tool: ("tool_name", &["Bash"]),
+    input: "tool_input",
+    command: "command",
+    asks: true,
+    answer: shape::claude,
+};

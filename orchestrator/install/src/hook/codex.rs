@@ -1,0 +1,12 @@
+//! Codex 0.169.0: `PreToolUse`. It takes another input only with `allow`.
+
+use crate::hook::shape::{self, Shape};
+
+/// How Codex asks its hook.
+pub const SHAPE: Shape = Shape {
+    tool: ("tool_name", &["Bash"]),
+    input: "tool_input",
+    command: "command",
+    asks: false,
+    answer: shape::claude,
+};

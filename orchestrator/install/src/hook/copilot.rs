@@ -1,0 +1,24 @@
+//! Copilot CLI: `preToolUse`. The arguments of the tool come as an object or as its text.
+
+use crate::hook::shape::{Answer, Shape};
+use serde_json::{Map, Value, json};
+
+/// How Copilot CLI asks its hook.
+pub const SHAPE: Shape = Shape {
+    tool: ("toolName", &["bash", "shell"]),
+    input: "toolArgs",
+    command: "command",
+    asks: false,
+    answer,
+};
+
+fn answer(answer: Answer, input: Map<String, Value>) -> Value {
+    let mut said = json!({ "permissionDecision": answer.word });
+    if let Some(why) = answer.why {
+        said["permissionDecisionReason"] = json!(why);
+    }
+    if !input.is_empty() {
+        said["modifiedArgs"] = Value::Object(input);
+    }
+    said
+}

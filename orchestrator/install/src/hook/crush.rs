@@ -1,0 +1,19 @@
+//! Crush 0.96: `PreToolUse`, matcher `^bash$`. Its subagents call no hook.
+
+use crate::hook::shape::{Answer, Shape};
+use serde_json::{Map, Value, json};
+
+/// How Crush asks its hook.
+pub const SHAPE: Shape =
+    Shape { tool: ("tool_name", &["bash"]), input: "tool_input", command: "command", asks: false, answer };
+
+fn answer(answer: Answer, input: Map<String, Value>) -> Value {
+    let mut said = json!({ "decision": answer.word });
+    if let Some(why) = answer.why {
+        said["reason"] = json!(why);
+    }
+    if !input.is_empty() {
+        said["updated_input"] = Value::Object(input);
+    }
+    said
+}

@@ -1,0 +1,98 @@
+//! JSON with comments.
+
+use crate::document::{Document, EditError, shape};
+use jsonc_parser::ParseOptions;
+use jsonc_parser::cst::{CstArray, CstInputValue, CstNode, CstObject, CstRootNode};
+use serde_json::Value;
+
+pub struct Json(CstRootNode);
+
+impl Json {
+    pub fn read(text: &str) -> Result<Self, EditError> {
+        let root = CstRootNode::parse(text, &ParseOptions::default())
+            .map_err(|error| EditError::Syntax(error.to_string()))?;
+        match root.value() {
+            None => {}
+            Some(value) if value.as_object().is_some() => {}
+            Some(_) => return Err(EditError::Syntax("it is no object".into())),
+        }
+        Ok(Self(root))
+    }
+
+    /// The object of `path`, made where it is not there.
+    fn object(&self, path: &[&str]) -> Result<CstObject, EditError> {
+        let mut object = self.0.object_value_or_set();
+        for (depth, name) in path.iter().enumerate() {
+            object =
+                object.object_value_or_create(name).ok_or_else(|| shape(&path[..=depth], "an object"))?;
+        }
+        Ok(object)
+    }
+
+    /// The object of `path`, where it is there.
+    fn find(&self, path: &[&str]) -> Option<CstObject> {
+        path.iter().try_fold(self.0.object_value()?, |object, name| object.object_value(name))
+    }
+
+    fn array(&self, path: &[&str]) -> Option<CstArray> {
+        let (name, parents) = path.split_last()?;
+        self.find(parents)?.array_value(name)
+    }
+}
+
+impl Document for Json {
+    fn get(&self, path: &[&str]) -> Option<Value> {
+        let (name, parents) = path.split_last()?;
+        self.find(parents)?.get(name)?.value()?.to_serde_value()
+    }
+
+    fn set(&mut self, path: &[&str], value: &Value) -> Result<(), EditError> {
+        let Some((name, parents)) = path.split_last() else { return Ok(()) };
+        let object = self.object(parents)?;
+        match object.get(name) {
+            Some(property) => property.set_value(input(value)),
+            None => drop(object.append(name, input(value))),
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, path: &[&str]) -> Result<(), EditError> {
+        let Some((name, parents)) = path.split_last() else { return Ok(()) };
+        if let Some(property) = self.find(parents).and_then(|object| object.get(name)) {
+            property.remove();
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, path: &[&str], item: &str) -> Result<(), EditError> {
+        let Some((name, parents)) = path.split_last() else { return Ok(()) };
+        let array = self.object(parents)?.array_value_or_create(name).ok_or_else(|| shape(path, "a list"))?;
+        array.append(CstInputValue::String(item.to_owned()));
+        Ok(())
+    }
+
+    fn remove_item(&mut self, path: &[&str], item: &str) -> Result<(), EditError> {
+        let is_item = |node: &CstNode| node.to_serde_value().is_some_and(|value| value == item);
+        if let Some(node) = self.array(path).and_then(|array| array.elements().into_iter().find(is_item)) {
+            node.remove();
+        }
+        Ok(())
+    }
+
+    fn text(&self) -> String {
+        self.0.to_string()
+    }
+}
+
+fn input(value: &Value) -> CstInputValue {
+    match value {
+        Value::Null => CstInputValue::Null,
+        Value::Bool(value) => CstInputValue::Bool(*value),
+        Value::Number(number) => CstInputValue::Number(number.to_string()),
+        Value::String(text) => CstInputValue::String(text.clone()),
+        Value::Array(items) => CstInputValue::Array(items.iter().map(input).collect()),
+        Value::Object(fields) => {
+            CstInputValue::Object(fields.iter().map(|(name, value)| (name.clone(), input(value))).collect())
+        }
+    }
+}

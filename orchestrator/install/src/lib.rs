@@ -1,0 +1,18 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod document;
+mod json;
+mod toml;
+mod yaml;
+pub mod edit;
+pub mod recipes;
+pub mod hook;
+pub mod shell_arguments;
+pub mod shell_directory;
+pub mod files;
+pub mod record;
+
+pub use document::{EditError, Format};
+pub use edit::Edit;
+pub use recipes::{CLIENTS, Client, FileRecipe, Programs, Recipe, Root, Way};

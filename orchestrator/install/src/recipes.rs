@@ -1,0 +1,564 @@
+//! For each client: the files, our tools in them, and the client's own switched off. Tried where the version is said; the others are as
+//! their makers' documentation has them.
+
+use crate::document::Format;
+use crate::edit::Edit;
+use serde_json::{Value, json};
+
+/// A client of which there is a recipe.
+#[derive(Clone, Copy, Debug)]
+pub struct Client {
+    /// The name on the command line.
+    pub name: &'static str,
+    /// What its makers call it.
+    pub title: &'static str,
+    /// How it can be given our tools; the first one is the default.
+    pub ways: &'static [Way],
+    /// The directories of which one is there where the client is.
+    pub signs: &'static [(Root, &'static str)],
+    recipe: fn(&Programs, Way) -> Recipe,
+}
+
+/// How a client gets our tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// As tools of a server (MCP); its own are switched off where its settings can.
+    Server,
+    /// As its shell; its file tools stay.
+    Shell,
+}
+
+impl Way {
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Way::Server => "server",
+            Way::Shell => "shell",
+        }
+    }
+}
+
+/// Where our programs are.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "absolute paths of the programs of these names")]
+pub struct Programs {
+    pub lazaret: String,
+    pub lazaret_bash: String,
+}
+
+/// What is to be changed for a client.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recipe {
+    /// The files; none where the client keeps its settings where no program writes them.
+    pub files: Vec<FileRecipe>,
+    /// What a person has to do, or paste.
+    pub by_hand: Option<String>,
+    /// What the client still does by itself, outside of a cell.
+    pub open: &'static [&'static str],
+}
+
+/// What is to be changed in a file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FileRecipe {
+    /// What the paths are below.
+    pub root: Root,
+    /// The first of these that is there; the first, if none is.
+    pub paths: &'static [&'static str],
+    /// Its format.
+    pub format: Format,
+    /// The changes.
+    pub edits: Vec<Edit>,
+}
+
+/// A directory of the user's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Root {
+    /// `$HOME`.
+    Home,
+    /// `$XDG_CONFIG_HOME`, or `.config` of the home.
+    Config,
+}
+
+impl Client {
+    /// The client of this name.
+    pub fn find(name: &str) -> Option<&'static Client> {
+        CLIENTS.iter().find(|client| client.name == name)
+    }
+
+    /// What is to be changed for it.
+    pub fn recipe(&self, programs: &Programs, way: Way) -> Recipe {
+        (self.recipe)(programs, way)
+    }
+}
+
+const SERVER: &[Way] = &[Way::Server];
+const BOTH: &[Way] = &[Way::Server, Way::Shell];
+
+/// All of them.
+pub static CLIENTS: [Client; 15] = [
+    client(
+        "claude-code",
+        "Claude Code",
+        BOTH,
+        &[(Root::Home, ".claude"), (Root::Home, ".claude.json")],
+        claude_code,
+    ),
+    client("claude-desktop", "Claude Desktop", SERVER, &[(Root::Config, "Claude")], claude_desktop),
+    client("codex", "Codex CLI", SERVER, &[(Root::Home, ".codex")], codex),
+    client("gemini", "Gemini CLI", SERVER, &[(Root::Home, ".gemini")], gemini),
+    client("qwen", "Qwen Code", SERVER, &[(Root::Home, ".qwen")], qwen),
+    client("opencode", "OpenCode", BOTH, &[(Root::Config, "opencode")], opencode),
+    client("goose", "Goose", SERVER, &[(Root::Config, "goose")], goose),
+    client("crush", "Crush", SERVER, &[(Root::Config, "crush")], crush),
+    client("cursor", "Cursor", SERVER, &[(Root::Home, ".cursor")], cursor),
+    client("windsurf", "Windsurf", SERVER, &[(Root::Home, ".codeium/windsurf")], windsurf),
+    client("zed", "Zed", SERVER, &[(Root::Config, "zed")], zed),
+    client("vscode", "Visual Studio Code", BOTH, &[(Root::Config, "Code")], vscode),
+    client(
+        "cline",
+        "Cline",
+        SERVER,
+        &[(Root::Config, "Code/User/globalStorage/saoudrizwan.claude-dev")],
+        cline,
+    ),
+    client("copilot", "Copilot CLI", SERVER, &[(Root::Home, ".copilot")], copilot),
+    client("jetbrains", "JetBrains IDEs", SERVER, &[(Root::Config, "JetBrains")], jetbrains),
+];
+
+const fn client(
+    name: &'static str,
+    title: &'static str,
+    ways: &'static [Way],
+    signs: &'static [(Root, &'static str)],
+    recipe: fn(&Programs, Way) -> Recipe,
+) -> Client {
+    Client { name, title, ways, signs, recipe }
+}
+
+fn file(root: Root, paths: &'static [&'static str], format: Format, edits: Vec<Edit>) -> FileRecipe {
+    FileRecipe { root, paths, format, edits }
+}
+
+fn in_files(files: Vec<FileRecipe>, open: &'static [&'static str]) -> Recipe {
+    Recipe { files, by_hand: None, open }
+}
+
+/// A server as most clients have it.
+fn server(programs: &Programs) -> Value {
+    json!({ "command": programs.lazaret, "args": ["mcp"] })
+}
+
+/// The same, with fields that a client wants besides.
+fn server_with(programs: &Programs, more: Value) -> Value {
+    let mut server = server(programs);
+    if let (Value::Object(fields), Value::Object(more)) = (&mut server, more) {
+        fields.extend(more);
+    }
+    server
+}
+
+/// 2.1.330. With all of these denied, Glob and Grep would appear in place of Bash and Read, so they are denied as well.
+fn claude_code(programs: &Programs, way: Way) -> Recipe {
+    let settings: &[&str] = &[".claude/settings.json"];
+    if way == Way::Shell {
+        let shell = Edit::set("env.CLAUDE_CODE_SHELL", programs.lazaret_bash.as_str());
+        let open = &["Edit, Write, Read, NotebookEdit, Glob, Grep, WebFetch", "its MCP servers and hooks"];
+        return in_files(vec![file(Root::Home, settings, Format::Json, vec![shell])], open);
+    }
+    let own = ["Bash", "Edit", "Write", "Read", "NotebookEdit", "Monitor", "Glob", "Grep", "WebFetch"];
+    let server = server_with(programs, json!({ "type": "stdio", "env": {} }));
+    in_files(
+        vec![
+            file(Root::Home, &[".claude.json"], Format::Json, vec![Edit::set("mcpServers.lazaret", server)]),
+            file(
+                Root::Home,
+                settings,
+                Format::Json,
+                vec![Edit::add("permissions.deny", &own), Edit::add("permissions.allow", &["mcp__lazaret"])],
+            ),
+        ],
+        &[
+            "its hooks and other MCP servers",
+            "Task, Workflow, Skill, Cron and WebSearch, which run no command themselves",
+        ],
+    )
+}
+
+fn claude_desktop(programs: &Programs, _: Way) -> Recipe {
+    let edits = vec![Edit::set("mcpServers.lazaret", server(programs))];
+    in_files(
+        vec![file(Root::Config, &["Claude/claude_desktop_config.json"], Format::Json, edits)],
+        &["its other MCP servers and extensions"],
+    )
+}
+
+/// 0.169.0. Its own sandbox is set to read only, in which its shell and its patches do nothing.
+fn codex(programs: &Programs, _: Way) -> Recipe {
+    let server = server_with(programs, json!({ "default_tools_approval_mode": "approve" }));
+    let edits = vec![
+        Edit::set("sandbox_mode", "read-only"),
+        Edit::set("features.shell_tool", false),
+        Edit::set("mcp_servers.lazaret", server),
+    ];
+    in_files(
+        vec![file(Root::Home, &[".codex/config.toml"], Format::Toml, edits)],
+        &["view_image, which reads any file of yours", "its hooks, web search and other MCP servers"],
+    )
+}
+
+/// 0.61.0. `tools.core` would filter out our tools too.
+fn gemini(programs: &Programs, _: Way) -> Recipe {
+    gemini_or_qwen(
+        programs,
+        &["replace"],
+        &[".gemini/settings.json"],
+        &["web_fetch, google_web_search, save_memory", "its hooks and other MCP servers"],
+    )
+}
+
+/// 0.24.4.
+fn qwen(programs: &Programs, _: Way) -> Recipe {
+    gemini_or_qwen(
+        programs,
+        &["edit", "replace"],
+        &[".qwen/settings.json"],
+        &["web_fetch, web_search, save_memory", "its hooks and other MCP servers"],
+    )
+}
+
+/// Qwen Code is made of Gemini CLI: the two differ in a few names.
+fn gemini_or_qwen(
+    programs: &Programs,
+    editing: &[&'static str],
+    settings: &'static [&'static str],
+    open: &'static [&'static str],
+) -> Recipe {
+    let mut own = vec!["run_shell_command", "write_file"];
+    own.extend(editing);
+    own.extend(["read_file", "read_many_files", "list_directory", "glob", "grep_search"]);
+    let edits = vec![
+        Edit::add("tools.exclude", &own),
+        Edit::set("mcpServers.lazaret", server_with(programs, json!({ "trust": true }))),
+    ];
+    in_files(vec![file(Root::Home, settings, Format::Json, edits)], open)
+}
+
+/// 1.18.34.
+fn opencode(programs: &Programs, way: Way) -> Recipe {
+    let paths: &[&str] = &["opencode/opencode.jsonc", "opencode/opencode.json"];
+    if way == Way::Shell {
+        let shell = Edit::set("shell", programs.lazaret_bash.as_str());
+        return in_files(
+            vec![file(Root::Config, paths, Format::Json, vec![shell])],
+            &["read, write, edit, patch, grep, glob, list, webfetch", "its plugins and MCP servers"],
+        );
+    }
+    let command = json!([programs.lazaret, "mcp"]);
+    let mut edits =
+        vec![Edit::set("mcp.lazaret", json!({ "type": "local", "command": command, "enabled": true }))];
+    let own = ["bash", "write", "edit", "patch", "read", "grep", "glob", "list"];
+    edits.extend(own.map(|tool| Edit::set(&format!("tools.{tool}"), false)));
+    in_files(
+        vec![file(Root::Config, paths, Format::Json, edits)],
+        &["webfetch, task and todo tools", "its plugins and other MCP servers"],
+    )
+}
+
+fn goose(programs: &Programs, _: Way) -> Recipe {
+    let server = json!({
+        "name": "lazaret", "type": "stdio", "cmd": programs.lazaret, "args": ["mcp"], "envs": {}, "enabled": true,
+        "timeout": 300,
+    });
+    let edits =
+        vec![Edit::set("extensions.lazaret", server), Edit::set("extensions.developer.enabled", false)];
+    in_files(
+        vec![file(Root::Config, &["goose/config.yaml"], Format::Yaml, edits)],
+        &["Goose Desktop was seen to switch the developer extension on again", "its other extensions"],
+    )
+}
+
+fn crush(programs: &Programs, _: Way) -> Recipe {
+    let own = ["bash", "edit", "multiedit", "write", "view", "ls", "glob", "grep", "fetch", "download"];
+    let edits = vec![
+        Edit::set("mcp.lazaret", server_with(programs, json!({ "type": "stdio" }))),
+        Edit::add("options.disabled_tools", &own),
+    ];
+    in_files(
+        vec![file(Root::Config, &["crush/crush.json"], Format::Json, edits)],
+        &["its language servers, hooks and other MCP servers"],
+    )
+}
+
+fn cursor(programs: &Programs, _: Way) -> Recipe {
+    let edits = vec![Edit::set("mcpServers.lazaret", server(programs))];
+    Recipe {
+        files: vec![file(Root::Home, &[".cursor/mcp.json"], Format::Json, edits)],
+        by_hand: Some("In Cursor's settings, switch off automatic runs of terminal commands.".into()),
+        open: &["its own terminal, edit and read tools, which no setting takes away"],
+    }
+}
+
+fn windsurf(programs: &Programs, _: Way) -> Recipe {
+    let edits = vec![Edit::set("mcpServers.lazaret", server(programs))];
+    Recipe {
+        files: vec![file(Root::Home, &[".codeium/windsurf/mcp_config.json"], Format::Json, edits)],
+        by_hand: Some(
+            "In Windsurf's settings, set the automatic execution of terminal commands to off.".into(),
+        ),
+        open: &["its own terminal, edit and read tools, which no setting takes away"],
+    }
+}
+
+fn zed(programs: &Programs, _: Way) -> Recipe {
+    let own = [
+        "copy_path",
+        "create_directory",
+        "delete_path",
+        "edit_file",
+        "fetch",
+        "find_path",
+        "grep",
+        "list_directory",
+        "move_path",
+        "open",
+        "read_file",
+        "save_file",
+        "terminal",
+    ];
+    let tools: Value =
+        own.iter().map(|tool| ((*tool).to_owned(), json!(false))).collect::<serde_json::Map<_, _>>().into();
+    let profile = json!({ "name": "Lazaret", "tools": tools, "enable_all_context_servers": true });
+    let edits = vec![
+        Edit::set("context_servers.lazaret", server_with(programs, json!({ "source": "custom", "env": {} }))),
+        Edit::set("agent.profiles.lazaret", profile),
+        Edit::set("agent.default_profile", "lazaret"),
+    ];
+    in_files(
+        vec![file(Root::Config, &["zed/settings.json"], Format::Json, edits)],
+        &["its tools in another profile than `lazaret`", "external agents (ACP), tasks, language servers"],
+    )
+}
+
+fn vscode(programs: &Programs, way: Way) -> Recipe {
+    let profile = json!({ "path": programs.lazaret_bash, "args": [] });
+    let shell = file(
+        Root::Config,
+        &["Code/User/settings.json"],
+        Format::Json,
+        vec![Edit::set_key("chat.tools.terminal.terminalProfile.linux", profile)],
+    );
+    let mut files = vec![shell];
+    if way == Way::Server {
+        let edits = vec![Edit::set("servers.lazaret", server_with(programs, json!({ "type": "stdio" })))];
+        files.push(file(Root::Config, &["Code/User/mcp.json"], Format::Json, edits));
+    }
+    in_files(files, &["its edit, read and search tools", "its tasks, extensions and other MCP servers"])
+}
+
+fn cline(programs: &Programs, _: Way) -> Recipe {
+    let path: &[&str] = &["Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"];
+    let edits = vec![Edit::set("mcpServers.lazaret", server_with(programs, json!({ "disabled": false })))];
+    Recipe {
+        files: vec![file(Root::Config, path, Format::Json, edits)],
+        by_hand: Some("In Cline's settings, leave Auto-approve off for commands and edits.".into()),
+        open: &["its own terminal, edit and read tools, which no setting takes away"],
+    }
+}
+
+fn copilot(programs: &Programs, _: Way) -> Recipe {
+    let server = server_with(programs, json!({ "type": "local", "tools": ["*"] }));
+    Recipe {
+        files: vec![file(
+            Root::Home,
+            &[".copilot/mcp-config.json"],
+            Format::Json,
+            vec![Edit::set("mcpServers.lazaret", server)],
+        )],
+        by_hand: Some(
+            "Start it as `copilot --deny-tool shell --deny-tool write`: no file takes its own tools away."
+                .into(),
+        ),
+        open: &["its own shell and write, unless it is started with these options", "its read tools"],
+    }
+}
+
+fn jetbrains(programs: &Programs, _: Way) -> Recipe {
+    let pasted = json!({ "mcpServers": { "lazaret": server(programs) } });
+    Recipe {
+        files: vec![],
+        by_hand: Some(format!(
+            "Paste this in Settings, Tools, AI Assistant, Model Context Protocol:\n{pasted:#}"
+        )),
+        open: &["the assistant's own edits and terminal commands, which no setting takes away"],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::edit::{apply, present, revert};
+
+    fn programs() -> Programs {
+        Programs { lazaret: "/opt/bin/lazaret".into(), lazaret_bash: "/opt/bin/lazaret-bash".into() }
+    }
+
+    /// Settings as people have them: with comments, keys of ours that have another value, and odd spaces.
+    fn before(format: Format) -> [&'static str; 4] {
+        match format {
+            Format::Json => [
+                "",
+                "{}\n",
+                "{\n  // mine\n  \"theme\" : \"dark\",   \"x\": [1,2,\n 3],\n  \"permissions\": {\n    \"deny\": [\"WebFetch\"] // no web\n  },\n\
+                 \t\"mcpServers\": { \"other\": {\"command\": \"o\"} },\n  /* last */\n  \"tools\": {\"exclude\": [\"glob\"], \"bash\": true}\n}",
+                "{\"mcp\":{},\"servers\":{},\"context_servers\":{},\"shell\":\"/bin/zsh\",\"agent\":{\"default_profile\":\"write\"},\"mcpServers\":{}}",
+            ],
+            Format::Toml => [
+                "",
+                "model = \"o\"\n",
+                "# mine\nmodel = \"o\"   # the best\nsandbox_mode = 'workspace-write' # yes\n\n[features]\nshell_tool = true\nother=1\n\n\
+                 [mcp_servers.other]\ncommand = \"o\"\nargs = [ \"a\",\"b\" ]\n",
+                "[features]\nweb = true\n",
+            ],
+            Format::Yaml => [
+                "",
+                "GOOSE_MODEL: o\n",
+                "# mine\nGOOSE_PROVIDER: p   # q\nextensions:\n  developer:\n    enabled: true\n    name: developer\n    # kept\n  memory:\n\
+                 \x20   enabled: false\n\n# end\nGOOSE_MODE: auto\n",
+                "extensions:\n    computercontroller:\n        enabled: true\n",
+            ],
+        }
+    }
+
+    #[test]
+    fn what_is_installed_can_be_taken_back() {
+        for client in &CLIENTS {
+            for way in client.ways {
+                for file in client.recipe(&programs(), *way).files {
+                    for text in before(file.format) {
+                        let name = format!("{} {way:?} {:?}\n{text}", client.name, file.paths);
+                        let installed = apply(file.format, text, &file.edits)
+                            .unwrap_or_else(|error| panic!("{name}: {error}"));
+                        assert_ne!(installed, text, "{name}");
+                        assert_eq!(
+                            present(file.format, &installed, &file.edits),
+                            Ok(file.edits.len()),
+                            "{name}"
+                        );
+                        assert_eq!(
+                            apply(file.format, &installed, &file.edits).as_ref(),
+                            Ok(&installed),
+                            "twice: {name}"
+                        );
+                        let reverted = revert(file.format, &installed, text, &file.edits).unwrap();
+                        assert!(
+                            present(file.format, &reverted, &file.edits).unwrap() < file.edits.len(),
+                            "{name}"
+                        );
+                        let values = |text: &str| crate::edit::read(file.format, text).unwrap().text();
+                        let kept = |text: &str| {
+                            text.lines()
+                                .filter(|line| line.contains("mine") || line.contains("theme"))
+                                .map(str::to_owned)
+                                .collect::<Vec<_>>()
+                        };
+                        assert_eq!(kept(&values(&reverted)), kept(text), "{name}");
+                        assert_eq!(
+                            parsed(file.format, &reverted),
+                            parsed(file.format, text),
+                            "{name}\n{reverted}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    /// The values of a text. An empty one has the same as one without keys.
+    fn parsed(format: Format, text: &str) -> Value {
+        let value: Value = match format {
+            Format::Json => {
+                let root = jsonc_parser::cst::CstRootNode::parse(text, &Default::default()).unwrap();
+                root.to_serde_value().unwrap_or(Value::Null)
+            }
+            Format::Toml => {
+                let document: toml_edit::DocumentMut = text.parse().unwrap();
+                Value::String(
+                    document
+                        .iter()
+                        // A value that is put back is the same in other quotes.
+                        .map(|(key, item)| format!("{key}={}", item.to_string().trim().replace('\'', "\"")))
+                        .collect::<Vec<_>>()
+                        .join(";"),
+                )
+            }
+            Format::Yaml if text.trim().is_empty() => Value::Null,
+            Format::Yaml => serde_saphyr::from_str(text).unwrap(),
+        };
+        if value == json!({}) || value == json!("") { Value::Null } else { value }
+    }
+
+    #[test]
+    fn what_is_not_changed_stays_to_the_byte() {
+        let edits = &[Edit::set("mcpServers.lazaret.command", "l"), Edit::add("permissions.deny", &["Bash"])];
+        let text = before(Format::Json)[2];
+        let installed = apply(Format::Json, text, edits).unwrap();
+        for line in ["  // mine", "  \"theme\" : \"dark\",   \"x\": [1,2,", " 3],", "  /* last */"] {
+            assert!(installed.lines().any(|one| one == line), "{line:?} in\n{installed}");
+        }
+        assert!(installed.contains("// no web"), "{installed}");
+        let text = before(Format::Toml)[2];
+        let installed =
+            apply(Format::Toml, text, &[Edit::set("sandbox_mode", "read-only"), Edit::set("a.b.c", 1)])
+                .unwrap();
+        assert_eq!(installed, text.replace("'workspace-write'", "\"read-only\"") + "\n[a.b]\nc = 1\n");
+        let text = before(Format::Yaml)[2];
+        let installed = apply(
+            Format::Yaml,
+            text,
+            &[
+                Edit::set("extensions.developer.enabled", false),
+                Edit::set("extensions.l", json!({"a": ["b"], "c": {}})),
+            ],
+        )
+        .unwrap();
+        let wanted = text.replace("developer:\n    enabled: true", "developer:\n    enabled: false");
+        let wanted = wanted.replace(
+            "  memory:\n    enabled: false\n",
+            "  memory:\n    enabled: false\n  l:\n    a:\n    - \"b\"\n    c: {}\n",
+        );
+        assert_eq!(installed, wanted);
+    }
+
+    #[test]
+    fn what_cannot_be_changed_in_place_is_left_alone() {
+        let set = [Edit::set("extensions.l.a", 1)];
+        for (format, text) in [
+            (Format::Json, "{"),
+            (Format::Json, "[]"),
+            (Format::Json, "{\"extensions\": []}"),
+            (Format::Json, "{\"extensions\": {\"l\": 5}}"),
+            (Format::Toml, "extensions = 5"),
+            (Format::Toml, "[[extensions]]\n"),
+            (Format::Toml, "x = "),
+            (Format::Yaml, "extensions: {developer: {enabled: true}}\n"),
+            (Format::Yaml, "- a\n"),
+            (Format::Yaml, "extensions: &a\n  x: 1\nother: *a\n"),
+            (Format::Yaml, "a: [\n"),
+        ] {
+            assert!(apply(format, text, &set).is_err(), "{format:?}: {text}");
+        }
+        let add = [Edit::add("permissions.deny", &["x"])];
+        assert!(apply(Format::Json, "{\"permissions\": {\"deny\": \"all\"}}", &add).is_err());
+    }
+
+    #[test]
+    fn what_was_changed_since_is_kept() {
+        let edits = [Edit::set("a.b", 1), Edit::add("list", &["x", "y"])];
+        let installed = apply(Format::Json, "{\"list\": [\"y\"]}", &edits).unwrap();
+        let changed =
+            installed.replace("\"b\": 1", "\"b\": 2, \"mine\": true").replace("\"x\"", "\"x\", \"z\"");
+        let reverted = revert(Format::Json, &changed, "{\"list\": [\"y\"]}", &edits).unwrap();
+        let value: Value = serde_json::from_str(&reverted).unwrap();
+        assert_eq!(value, json!({"a": {"b": 2, "mine": true}, "list": ["y", "z"]}));
+    }
+}

@@ -1,0 +1,117 @@
+//! The arguments of a shell, as bash takes them.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+/// What bash is to be started with.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Arguments {
+    arguments: Vec<OsString>,
+    /// Which of them is the command string.
+    script: Option<usize>,
+}
+
+/// Options that take the argument behind them.
+const WITH_ARGUMENT: [&str; 2] = ["--rcfile", "--init-file"];
+
+impl Arguments {
+    /// Arguments that were given to us. One alone that is no option is a command string: that is how a program puts a prefix before
+    /// a command line that it would have handed to a shell. A login shell is none here: what it would read sets the `PATH` of the
+    /// host, and a cell's environment is the policy's.
+    pub fn parse(given: Vec<OsString>) -> Self {
+        if let [only] = given.as_slice()
+            && !is_option(only)
+        {
+            return Self { arguments: vec!["-c".into(), only.clone()], script: Some(1) };
+        }
+        let mut arguments = Vec::new();
+        let mut given = given.into_iter().peekable();
+        let mut takes_script = false;
+        while let Some(option) = given.next_if(|next| is_option(next)) {
+            let bytes = option.as_bytes();
+            if bytes == b"--login" {
+                continue;
+            }
+            let ends = bytes == b"--" || bytes == b"-";
+            let long = bytes.starts_with(b"--");
+            let takes_value = match long {
+                true => WITH_ARGUMENT.iter().any(|name| name.as_bytes() == bytes),
+                false => bytes.iter().any(|letter| b"oO".contains(letter)),
+            };
+            takes_script |= !long && bytes.starts_with(b"-") && bytes.contains(&b'c');
+            arguments.extend(if long { Some(option) } else { without_login(&option) });
+            if takes_value {
+                arguments.extend(given.next());
+            }
+            if ends {
+                break;
+            }
+        }
+        let script = (takes_script && given.peek().is_some()).then_some(arguments.len());
+        arguments.extend(given);
+        Self { arguments, script }
+    }
+
+    /// The command line: `bash` and its arguments.
+    pub fn words(&self) -> Vec<OsString> {
+        std::iter::once("bash".into()).chain(self.arguments.iter().cloned()).collect()
+    }
+
+    /// Which of the words is the command string, if there is one.
+    pub fn script(&self) -> Option<usize> {
+        self.script.map(|at| at + 1)
+    }
+}
+
+fn is_option(argument: &OsStr) -> bool {
+    matches!(argument.as_bytes(), [b'-' | b'+', ..])
+}
+
+/// A cluster of short options without `l`; `None` where nothing else was in it.
+fn without_login(option: &OsStr) -> Option<OsString> {
+    let bytes = option.as_bytes();
+    let rest: Vec<u8> = bytes.iter().copied().filter(|letter| *letter != b'l').collect();
+    (rest.len() > 1 || rest.len() == bytes.len()).then(|| OsString::from_vec(rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn assert_parsed(given: &[&str], words: &[&str], script: Option<&str>) {
+        let parsed = Arguments::parse(given.iter().map(OsString::from).collect());
+        assert_eq!(parsed.words()[1..], words.iter().map(OsString::from).collect::<Vec<_>>(), "{given:?}");
+        let found = parsed.script().map(|at| parsed.words()[at].clone());
+        assert_eq!(found, script.map(OsString::from), "{given:?}");
+    }
+
+    #[test]
+    fn bash_gets_what_it_was_given_but_for_login() {
+        assert_parsed(&[], &[], None);
+        assert_parsed(&["-c", "ls", "name", "a"], &["-c", "ls", "name", "a"], Some("ls"));
+        assert_parsed(&["-c", "-l", "ls"], &["-c", "ls"], Some("ls"));
+        assert_parsed(&["-lc", "ls -l"], &["-c", "ls -l"], Some("ls -l"));
+        assert_parsed(&["-ilc", "ls"], &["-ic", "ls"], Some("ls"));
+        assert_parsed(&["-l"], &[], None);
+        assert_parsed(&["--login", "-i"], &["-i"], None);
+        assert_parsed(&["-s", "a", "-l"], &["-s", "a", "-l"], None);
+        assert_parsed(
+            &["--norc", "-euo", "pipefail", "-c", "x"],
+            &["--norc", "-euo", "pipefail", "-c", "x"],
+            Some("x"),
+        );
+        assert_parsed(&["+O", "extglob", "-c", "x"], &["+O", "extglob", "-c", "x"], Some("x"));
+        assert_parsed(&["--rcfile", "-c", "x", "y"], &["--rcfile", "-c", "x", "y"], None);
+        assert_parsed(&["--", "script", "-l"], &["--", "script", "-l"], None);
+        assert_parsed(&["-c"], &["-c"], None);
+        assert_parsed(&["-"], &["-"], None);
+    }
+
+    #[test]
+    fn one_string_is_a_command() {
+        assert_parsed(&["cat -n 'a b'"], &["-c", "cat -n 'a b'"], Some("cat -n 'a b'"));
+        assert_parsed(&["ls"], &["-c", "ls"], Some("ls"));
+        assert_parsed(&["ls", "-l"], &["ls", "-l"], None);
+    }
+}

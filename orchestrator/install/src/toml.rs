@@ -1,0 +1,127 @@
+//! TOML.
+
+use crate::document::{Document, EditError, shape};
+use serde_json::{Map, Value};
+use toml_edit::{Array, DocumentMut, Item, Table, TableLike};
+
+pub struct Toml(DocumentMut);
+
+impl Toml {
+    pub fn read(text: &str) -> Result<Self, EditError> {
+        text.parse().map(Self).map_err(|error: toml_edit::TomlError| EditError::Syntax(error.to_string()))
+    }
+
+    fn table(&mut self, path: &[&str]) -> Result<&mut dyn TableLike, EditError> {
+        let mut table: &mut dyn TableLike = self.0.as_table_mut();
+        for (depth, name) in path.iter().enumerate() {
+            if table.get(name).is_none() {
+                let mut made = Table::new();
+                // Its own heading is written only where it has keys of its own.
+                made.set_implicit(depth + 1 < path.len());
+                table.insert(name, Item::Table(made));
+            }
+            table = table
+                .get_mut(name)
+                .and_then(Item::as_table_like_mut)
+                .ok_or_else(|| shape(&path[..=depth], "a table"))?;
+        }
+        Ok(table)
+    }
+
+    fn item(&self, path: &[&str]) -> Option<&Item> {
+        path.iter().try_fold(self.0.as_item(), |item, name| item.as_table_like()?.get(name))
+    }
+
+    fn array(&mut self, path: &[&str]) -> Result<&mut Array, EditError> {
+        let (name, parents) = path.split_last().ok_or_else(|| shape(path, "a list"))?;
+        let table = self.table(parents)?;
+        if table.get(name).is_none() {
+            table.insert(name, toml_edit::value(Array::new()));
+        }
+        table.get_mut(name).and_then(Item::as_array_mut).ok_or_else(|| shape(path, "a list"))
+    }
+}
+
+impl Document for Toml {
+    fn get(&self, path: &[&str]) -> Option<Value> {
+        from_item(self.item(path)?)
+    }
+
+    fn set(&mut self, path: &[&str], value: &Value) -> Result<(), EditError> {
+        let Some((name, parents)) = path.split_last() else { return Ok(()) };
+        if let Value::Object(fields) = value {
+            for (field, value) in fields {
+                let path: Vec<&str> = path.iter().copied().chain([field.as_str()]).collect();
+                self.set(&path, value)?;
+            }
+            return Ok(());
+        }
+        let mut new = into_value(value).ok_or_else(|| shape(path, "a value of TOML"))?;
+        let table = self.table(parents)?;
+        match table.get_mut(name) {
+            Some(Item::Value(old)) => {
+                *new.decor_mut() = old.decor().clone();
+                *old = new;
+            }
+            Some(Item::None) | None => drop(table.insert(name, Item::Value(new))),
+            Some(Item::Table(_) | Item::ArrayOfTables(_)) => return Err(shape(path, "a plain value")),
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, path: &[&str]) -> Result<(), EditError> {
+        let Some((name, parents)) = path.split_last() else { return Ok(()) };
+        if self.item(path).is_some() {
+            self.table(parents)?.remove(name);
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, path: &[&str], item: &str) -> Result<(), EditError> {
+        self.array(path)?.push(item);
+        Ok(())
+    }
+
+    fn remove_item(&mut self, path: &[&str], item: &str) -> Result<(), EditError> {
+        if self.item(path).is_some() {
+            self.array(path)?.retain(|value| value.as_str() != Some(item));
+        }
+        Ok(())
+    }
+
+    fn text(&self) -> String {
+        self.0.to_string()
+    }
+}
+
+fn into_value(value: &Value) -> Option<toml_edit::Value> {
+    Some(match value {
+        Value::Bool(value) => (*value).into(),
+        Value::Number(number) => number.as_i64()?.into(),
+        Value::String(text) => text.as_str().into(),
+        Value::Array(items) => {
+            toml_edit::Value::Array(items.iter().map(into_value).collect::<Option<Array>>()?)
+        }
+        Value::Null | Value::Object(_) => return None,
+    })
+}
+
+fn from_item(item: &Item) -> Option<Value> {
+    if let Some(table) = item.as_table_like() {
+        let fields = table.iter().filter_map(|(name, item)| Some((name.to_owned(), from_item(item)?)));
+        return Some(Value::Object(fields.collect::<Map<_, _>>()));
+    }
+    from_value(item.as_value()?)
+}
+
+fn from_value(value: &toml_edit::Value) -> Option<Value> {
+    Some(match value {
+        toml_edit::Value::String(text) => Value::String(text.value().clone()),
+        toml_edit::Value::Integer(number) => (*number.value()).into(),
+        toml_edit::Value::Boolean(value) => Value::Bool(*value.value()),
+        toml_edit::Value::Array(items) => items.iter().map(from_value).collect::<Option<Value>>()?,
+        toml_edit::Value::Float(_) | toml_edit::Value::Datetime(_) | toml_edit::Value::InlineTable(_) => {
+            return None;
+        }
+    })
+}

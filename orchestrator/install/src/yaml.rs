@@ -1,0 +1,174 @@
+//! YAML in blocks: mappings of one key a line, as programs write their settings. Lines are added, replaced and taken out, and the result
+//! is read again by a parser: what does not come out as it was meant is an error.
+
+use crate::document::{Document, EditError, shape};
+use serde_json::Value;
+
+pub struct Yaml {
+    lines: Vec<String>,
+    /// Whether the last line has an end.
+    ended: bool,
+}
+
+/// The line of a key, and those that belong to it.
+struct Block {
+    line: usize,
+    /// The line after the last that belongs to it.
+    end: usize,
+    indent: usize,
+}
+
+impl Yaml {
+    pub fn read(text: &str) -> Result<Self, EditError> {
+        let read = Self {
+            lines: text.lines().map(str::to_owned).collect(),
+            ended: text.ends_with('\n') || text.is_empty(),
+        };
+        match read.parse()? {
+            Value::Object(_) | Value::Null => Ok(read),
+            _ => Err(EditError::Syntax("it is no mapping".into())),
+        }
+    }
+
+    fn parse(&self) -> Result<Value, EditError> {
+        let text = self.text();
+        if text.trim().is_empty() {
+            return Ok(Value::Null);
+        }
+        serde_saphyr::from_str(&text).map_err(|error| EditError::Syntax(error.to_string()))
+    }
+
+    /// The block of a key among the lines from `begin` to `end`, of those with the least indent.
+    fn find(&self, begin: usize, end: usize, name: &str) -> Option<Block> {
+        let indent = self.indent_between(begin, end)?;
+        let is_key = |line: &String| {
+            let rest = line.get(indent..).unwrap_or_default();
+            let key = rest.split(':').next().unwrap_or_default().trim_matches(['"', '\'']);
+            indent_of(line) == Some(indent) && key == name && rest.contains(':')
+        };
+        let line = (begin..end).find(|at| is_key(&self.lines[*at]))?;
+        let next =
+            (line + 1..end).find(|at| indent_of(&self.lines[*at]).is_some_and(|other| other <= indent));
+        Some(Block { line, end: self.trimmed(line, next.unwrap_or(end)), indent })
+    }
+
+    /// The end of a block without the blank lines and comments that stand before what comes next.
+    fn trimmed(&self, line: usize, end: usize) -> usize {
+        (line + 1..end)
+            .rev()
+            .find(|at| indent_of(&self.lines[*at]).is_some())
+            .map_or(line + 1, |last| last + 1)
+    }
+
+    fn indent_between(&self, begin: usize, end: usize) -> Option<usize> {
+        self.lines[begin..end].iter().filter_map(|line| indent_of(line)).min()
+    }
+
+    fn block(&self, path: &[&str]) -> Option<Block> {
+        let mut found = Block { line: 0, end: self.lines.len(), indent: 0 };
+        let mut begin = 0;
+        for name in path {
+            found = self.find(begin, found.end, name)?;
+            begin = found.line + 1;
+        }
+        Some(found)
+    }
+
+    /// Whether the value of a block is in the lines below it.
+    fn opens(&self, block: &Block) -> bool {
+        let line = self.lines[block.line].split(" #").next().unwrap_or_default().trim_end();
+        line.ends_with(':')
+    }
+}
+
+/// Blanks before the text of a line; `None` of a line without any, and of a comment.
+fn indent_of(line: &str) -> Option<usize> {
+    let text = line.trim_start_matches(' ');
+    (!text.trim().is_empty() && !text.starts_with('#') && text != "---").then(|| line.len() - text.len())
+}
+
+/// The lines of a key and its value.
+fn lines_of(name: &str, value: &Value, indent: usize) -> Vec<String> {
+    let blanks = " ".repeat(indent);
+    match value {
+        Value::Object(fields) if !fields.is_empty() => {
+            let inner = fields.iter().flat_map(|(name, value)| lines_of(name, value, indent + 2));
+            std::iter::once(format!("{blanks}{name}:")).chain(inner).collect()
+        }
+        Value::Array(items) if !items.is_empty() => {
+            let items = items.iter().map(|item| format!("{blanks}- {item}"));
+            std::iter::once(format!("{blanks}{name}:")).chain(items).collect()
+        }
+        // JSON is YAML.
+        plain => vec![format!("{blanks}{name}: {plain}")],
+    }
+}
+
+impl Document for Yaml {
+    fn get(&self, path: &[&str]) -> Option<Value> {
+        path.iter().try_fold(self.parse().ok()?, |value, name| value.get(*name).cloned())
+    }
+
+    fn set(&mut self, path: &[&str], value: &Value) -> Result<(), EditError> {
+        let Some((name, parents)) = path.split_last() else { return Ok(()) };
+        let mut made = value.clone();
+        let mut depth = parents.len();
+        let mut name = (*name).to_owned();
+        // The innermost object that is there; what is missing below it is made with the value.
+        while depth > 0 && self.block(&parents[..depth]).is_none() {
+            depth -= 1;
+            made = Value::Object([(name, made)].into_iter().collect());
+            name = parents[depth].to_owned();
+        }
+        let (at, indent) = match self.block(&parents[..depth]) {
+            _ if depth == 0 => (self.trimmed(0, self.lines.len()).min(self.lines.len()), 0),
+            Some(block) if self.opens(&block) => {
+                let inner = self.indent_between(block.line + 1, block.end);
+                (block.end, inner.filter(|inner| *inner > block.indent).unwrap_or(block.indent + 2))
+            }
+            _ => return Err(EditError::Unsupported(parents[..depth].join("."))),
+        };
+        let there: Vec<&str> = parents[..depth].iter().copied().chain([name.as_str()]).collect();
+        let (at, until) = match self.block(&there) {
+            Some(block) => (block.line, block.end),
+            None => (at, at),
+        };
+        self.lines.splice(at..until, lines_of(&name, &made, indent));
+        self.ended = true;
+        if self.get(path).as_ref() == Some(value) {
+            Ok(())
+        } else {
+            Err(EditError::Unsupported(path.join(".")))
+        }
+    }
+
+    fn remove(&mut self, path: &[&str]) -> Result<(), EditError> {
+        if let Some(block) = self.block(path) {
+            self.lines.drain(block.line..block.end);
+        }
+        if self.get(path).is_none() { Ok(()) } else { Err(EditError::Unsupported(path.join("."))) }
+    }
+
+    fn append(&mut self, path: &[&str], item: &str) -> Result<(), EditError> {
+        let mut items = match self.get(path) {
+            None => Vec::new(),
+            Some(Value::Array(items)) => items,
+            Some(_) => return Err(shape(path, "a list")),
+        };
+        items.push(item.into());
+        self.set(path, &Value::Array(items))
+    }
+
+    fn remove_item(&mut self, path: &[&str], item: &str) -> Result<(), EditError> {
+        let Some(Value::Array(items)) = self.get(path) else { return Ok(()) };
+        self.set(path, &items.into_iter().filter(|one| one != item).collect())
+    }
+
+    fn text(&self) -> String {
+        let mut text = self.lines.join("\n");
+        if self.ended && !text.is_empty() {
+            text.push('\n');
+        }
+        text
+    }
+}

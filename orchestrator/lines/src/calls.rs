@@ -1,0 +1,346 @@
+//! The calls of the client: each has an id until its one result is written.
+
+use crate::event_line::EventLine;
+use crate::json::{self, ErrorBody};
+use crate::line::{LineError, Registration, RejectedLine};
+use crate::ready::{Announced, Ready};
+use crate::under_way::UnderWay;
+use crate::writer::Writer;
+use broker_protocol::{Channel, ErrorKind, Failed, Opened, Risk, Roots, ZonePath};
+use orchestrator_session::{Approval, Body, Call, CallContext, Event, Invocation, Live, Session, StdinChunk};
+use orchestrator_tools::registry::{self, NewTool, Origin, Registered};
+use orchestrator_tools::remote::{Execution, Executions, Reply};
+use serde::Serialize;
+use serde_json::Value;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+use tokio::sync::{Notify, OwnedSemaphorePermit};
+
+/// All calls of the client.
+pub struct Calls {
+    session: Session,
+    writer: Writer,
+    announced: Announced,
+    /// Whether unsafe characters stay in results.
+    raw: bool,
+    asker: Arc<str>,
+    /// Where calls of the client's own tools go.
+    executions: Executions,
+    /// By the JSON of their id.
+    by_id: RefCell<HashMap<String, Rc<UnderWay>>>,
+    /// The id of the session whose `ready` is written.
+    ready: RefCell<String>,
+    /// Where its zones lie.
+    roots: RefCell<Option<Roots>>,
+    /// Calls whose result is not written yet.
+    unwritten: Cell<usize>,
+    written: Notify,
+    /// Whether no more lines come, so that no answer can come.
+    input_ended: Cell<bool>,
+}
+
+impl Calls {
+    /// No calls yet. Calls of the client's own tools are taken from what is returned too.
+    pub fn new(
+        session: Session,
+        writer: Writer,
+        announced: Announced,
+        raw: bool,
+    ) -> (Rc<Self>, UnboundedReceiver<Execution>) {
+        let (executions, received) = mpsc::unbounded_channel();
+        let calls = Self {
+            session,
+            writer,
+            announced,
+            raw,
+            asker: "lines".into(),
+            executions,
+            by_id: RefCell::default(),
+            ready: RefCell::default(),
+            roots: RefCell::default(),
+            unwritten: Cell::new(0),
+            written: Notify::new(),
+            input_ended: Cell::new(false),
+        };
+        (Rc::new(calls), received)
+    }
+
+    /// Standard output.
+    pub fn writer(&self) -> &Writer {
+        &self.writer
+    }
+
+    /// Opens the session, and announces it.
+    pub async fn open(&self) -> Result<(), Failed> {
+        let opened = self.session.open().await?;
+        self.announce(&opened).await;
+        Ok(())
+    }
+
+    /// Writes `ready`, once for each session.
+    async fn announce(&self, opened: &Opened) {
+        let Opened { project, central, .. } = opened.clone();
+        self.roots.replace(Some(Roots { project, central }));
+        if self.ready.replace(opened.session.clone()) != opened.session {
+            self.write(&EventLine::Ready(Ready::new(opened, &self.announced))).await;
+        }
+    }
+
+    /// The path that the client calls so.
+    pub fn path(&self, text: &str) -> Result<ZonePath, LineError> {
+        let roots = self.roots.borrow();
+        Ok(roots.as_ref().ok_or(LineError::NotOpen)?.parse(text)?)
+    }
+
+    /// Starts a call. `permit` is given back when the executor has it.
+    pub fn start(
+        self: &Rc<Self>,
+        id: Value,
+        invocation: Invocation,
+        permit: OwnedSemaphorePermit,
+    ) -> Result<(), RejectedLine> {
+        tracing::trace!("start a call");
+        let key = id.to_string();
+        if self.by_id.borrow().contains_key(&key) {
+            return Err(RejectedLine { id, error: LineError::IdInUse });
+        }
+        let takes_input = match &invocation {
+            Invocation::Tool { input, .. } => input.get("stdin") == Some(&Value::Bool(true)),
+            Invocation::Request(_) => false,
+        };
+        let context = CallContext {
+            client_id: Some(id.clone()),
+            live: Live::Sanitized,
+            raw: self.raw,
+            ..CallContext::new(self.asker.clone())
+        };
+        let call = self.session.call(context, invocation);
+        let under_way = Rc::new(UnderWay::new(call.handle.clone(), takes_input, permit));
+        self.by_id.borrow_mut().insert(key.clone(), under_way.clone());
+        self.unwritten.set(self.unwritten.get() + 1);
+        let calls = self.clone();
+        tokio::task::spawn_local(async move {
+            calls.forward(&id, &key, call, &under_way).await;
+            calls.unwritten.set(calls.unwritten.get() - 1);
+            calls.written.notify_one();
+        });
+        Ok(())
+    }
+
+    /// Writes the events of a call as lines, up to its result.
+    async fn forward(&self, id: &Value, key: &str, mut call: Call, under_way: &UnderWay) {
+        while let Some(event) = call.next().await {
+            match &*event.body {
+                Body::SessionOpened(opened) => {
+                    self.announce(opened).await;
+                    continue;
+                }
+                Body::Started { .. } => under_way.drop_permit(),
+                // From here on the id is free: a client that has read the result may use it again at once.
+                Body::Result(_) if event.part.is_none() => drop(self.by_id.borrow_mut().remove(key)),
+                _ => {}
+            }
+            if let Some(line) = EventLine::new(id, &event) {
+                self.write(&line).await;
+            }
+            self.answer_if_nobody_can(&event, under_way).await;
+        }
+    }
+
+    /// A question that only the client could answer gets a no once its input has ended.
+    async fn answer_if_nobody_can(&self, event: &Event, under_way: &UnderWay) {
+        let part = event.part.map(|part| part.index);
+        match &*event.body {
+            Body::ApprovalWanted(question) if question.challenge.channel == Channel::Relay => {
+                under_way.asked(part);
+                if self.input_ended.get() {
+                    under_way.handle.approve(part, Approval::No).await;
+                }
+            }
+            Body::ApprovalGiven { .. } => under_way.answered(part),
+            _ => {}
+        }
+    }
+
+    /// Cancels a call. One that has its result is not worth a notice: the client may not have read it yet.
+    pub fn cancel(&self, id: &Value) {
+        if let Some(under_way) = self.find(id) {
+            under_way.handle.cancel();
+        }
+    }
+
+    /// Cancels all calls.
+    pub fn cancel_all(&self) {
+        self.session.cancel_all();
+    }
+
+    /// Answers a call's question. An answer to no question gets a notice: no yes is lost silently.
+    pub async fn approve(&self, id: &Value, part: Option<usize>, approval: Approval) {
+        let accepted = match self.find(id) {
+            Some(under_way) => under_way.handle.approve(part, approval).await,
+            None => false,
+        };
+        if !accepted {
+            self.notice(id, &LineError::NotAsked.into()).await;
+        }
+    }
+
+    /// Lists the grants that last for the session, after taking back one of them.
+    pub async fn grants(&self, id: &Value, revoke: Option<u64>) {
+        let standing = async {
+            self.open().await?;
+            self.session.grants(revoke).await
+        };
+        match standing.await {
+            Ok(standing) => self.write(&EventLine::grants(id, &standing)).await,
+            Err(failed) => self.notice(id, &failed).await,
+        }
+    }
+
+    /// Registers a tool of the client.
+    pub async fn register(&self, id: &Value, tool: Registration) {
+        let new = NewTool {
+            origin: Origin::Client { tool: tool.name },
+            description: tool.description,
+            schema: tool.input_schema,
+            risk: Risk::from(tool.risk),
+            timeout_s: tool.timeout.unwrap_or(registry::TIMEOUT_S),
+            executions: self.executions.clone(),
+        };
+        let registered = self.session.register(id.clone(), new).await;
+        match registered {
+            Ok(Registered { name, .. }) => self.write(&EventLine::Registered { id, tool: &name }).await,
+            Err(error) => self.reject(id, error.into()).await,
+        }
+    }
+
+    /// Unregisters it. Calls of it that are under way go on.
+    pub async fn unregister(&self, id: &Value, tool: String) {
+        let gone = self.session.unregister(id.clone(), tool.clone()).await;
+        match gone {
+            Ok(()) => self.write(&EventLine::Unregistered { id, tool: &tool }).await,
+            Err(error) => self.reject(id, error.into()).await,
+        }
+    }
+
+    /// Lists the tools that a model is shown.
+    pub async fn tools(&self, id: &Value) {
+        let tools = self.session.tools().await;
+        self.write(&EventLine::Tools { id, tools }).await;
+    }
+
+    /// Feeds a call's standard input.
+    pub fn stdin(
+        &self,
+        id: Value,
+        bytes: Vec<u8>,
+        end: bool,
+        permit: OwnedSemaphorePermit,
+    ) -> Result<(), RejectedLine> {
+        let Some(under_way) = self.find(&id) else { return Ok(()) };
+        if !under_way.takes_input() {
+            return Err(RejectedLine { id, error: LineError::NoInput });
+        }
+        under_way.handle.input(StdinChunk { bytes, permit: Some(permit) });
+        if end {
+            under_way.end_input();
+        }
+        Ok(())
+    }
+
+    /// Hands calls of the client's own tools to the client.
+    pub async fn hand_out(&self, mut executions: UnboundedReceiver<Execution>) {
+        while let Some(execution) = executions.recv().await {
+            self.execute(execution).await;
+        }
+    }
+
+    async fn execute(&self, execution: Execution) {
+        let id = execution.client_id.clone().filter(|_| execution.asker == self.asker);
+        let found = id.and_then(|id| Some((self.find(&id)?, id)));
+        let refused = match &found {
+            // Its owner would not know which call that is.
+            None => Some((ErrorKind::Internal, "a tool of the client was called by another front end")),
+            Some(_) if self.input_ended.get() => Some((ErrorKind::Cancelled, UNANSWERED)),
+            Some(_) => None,
+        };
+        if let Some((kind, message)) = refused {
+            // The call may have been cancelled meanwhile.
+            let _ = execution.reply.send(Err(Failed { kind, message: message.into() }));
+            return;
+        }
+        if let Some((under_way, id)) = found {
+            let Execution { part, tool, input, reply, .. } = execution;
+            under_way.executing(part, reply);
+            self.write(&EventLine::Execute { id: &id, part, tool: &tool, input: &input }).await;
+        }
+    }
+
+    /// Takes the client's answer to an `execute`. One that nobody waits for gets a notice.
+    pub async fn executed(&self, id: &Value, part: Option<usize>, result: Result<Reply, Failed>) {
+        if !self.find(id).is_some_and(|under_way| under_way.executed(part, result)) {
+            self.notice(id, &LineError::NotExecuting.into()).await;
+        }
+    }
+
+    /// Answers a line that is wrong.
+    pub async fn reject_line(&self, RejectedLine { id, error }: RejectedLine) {
+        self.reject(&id, error.into()).await;
+    }
+
+    /// A call under way has one result, which is not this: it gets a notice.
+    async fn reject(&self, id: &Value, failed: Failed) {
+        match self.find(id) {
+            Some(_) => self.notice(id, &failed).await,
+            None => self.write(&json::failed_result(Some(id), "", &failed)).await,
+        }
+    }
+
+    async fn notice(&self, id: &Value, failed: &Failed) {
+        self.write(&EventLine::Notice { id, error: ErrorBody::new(failed) }).await;
+    }
+
+    /// Whether there were as many violations as end the session.
+    pub fn are_over(&self) -> bool {
+        self.session.is_over()
+    }
+
+    /// No more lines come: what waits for one is answered, then each call has its result written.
+    pub async fn finish(&self) {
+        self.input_ended.set(true);
+        let under_way: Vec<_> = self.by_id.borrow().values().cloned().collect();
+        for call in under_way {
+            if call.takes_input() {
+                call.end_input();
+            }
+            call.fail_executions(&Failed { kind: ErrorKind::Cancelled, message: UNANSWERED.into() });
+            for part in call.open_questions() {
+                call.handle.approve(part, Approval::No).await;
+            }
+        }
+        while self.unwritten.get() > 0 {
+            self.written.notified().await;
+        }
+    }
+
+    fn find(&self, id: &Value) -> Option<Rc<UnderWay>> {
+        self.by_id.borrow().get(&id.to_string()).cloned()
+    }
+
+    /// Writes a line. Where nothing can be written any more, the session ends.
+    async fn write(&self, line: &impl Serialize) {
+        let _ = self.writer.line(line).await;
+    }
+}
+
+/// Why a call of the client's own tool ends with the input.
+const UNANSWERED: &str = "the input ended before the client had answered";
+
+impl From<LineError> for Failed {
+    fn from(error: LineError) -> Self {
+        Failed { kind: ErrorKind::InvalidInput, message: error.to_string() }
+    }
+}

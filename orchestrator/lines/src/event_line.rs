@@ -1,0 +1,137 @@
+//! Every line that `lazaret session` writes.
+
+use crate::json::{ChallengeJson, ErrorBody, GrantJson, ResultLine};
+use crate::ready::Ready;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use broker_protocol::{GrantFault, SessionGrant};
+use orchestrator_session::{Body, Event};
+use orchestrator_tools::violation::SecurityEvent;
+use serde::Serialize;
+use serde_json::Value;
+
+/// A line; `id` is the client's name for the call or the request.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case", rename_all_fields = "camelCase")]
+pub enum EventLine<'a> {
+    Ready(Ready<'a>),
+    /// No session opens.
+    Fault {
+        error: ErrorBody<'a>,
+    },
+    /// A piece of live output: `chunk`, or `chunkBase64` where it is not UTF-8.
+    Output {
+        id: &'a Value,
+        stream: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        chunk: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        chunk_base64: Option<String>,
+    },
+    /// The call waits for an answer.
+    Approval {
+        id: &'a Value,
+        /// The place of the call in its batch; tool and input are its own then.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        part: Option<usize>,
+        approval: ChallengeJson<'a>,
+        tool: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        input: Option<&'a Value>,
+        /// Why the answer before was rejected.
+        #[serde(rename = "notTaken", skip_serializing_if = "Option::is_none")]
+        rejected: Option<&'static str>,
+    },
+    /// The call tried to leave what it may touch; its result comes later.
+    SecurityEvent {
+        id: &'a Value,
+        security_event: &'a SecurityEvent,
+    },
+    /// The client is to carry out a call of its own tool. The input is whole: it is the client's own.
+    Execute {
+        id: &'a Value,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        part: Option<usize>,
+        tool: &'a str,
+        input: &'a Value,
+    },
+    Grants {
+        id: &'a Value,
+        grants: Vec<GrantJson<'a>>,
+    },
+    Registered {
+        id: &'a Value,
+        tool: &'a str,
+    },
+    Unregistered {
+        id: &'a Value,
+        tool: &'a str,
+    },
+    Tools {
+        id: &'a Value,
+        tools: Vec<Value>,
+    },
+    /// Something is wrong, and it is not the end of a call.
+    Notice {
+        id: &'a Value,
+        error: ErrorBody<'a>,
+    },
+    #[serde(untagged)]
+    Result(Box<ResultLine<'a>>),
+}
+
+impl<'a> EventLine<'a> {
+    /// The line for an event of the call that its client names `id`; `None` where it has none. Of the calls of a batch only
+    /// questions and violations are shown: the rest is in the batch's result.
+    pub fn new(id: &'a Value, event: &'a Event) -> Option<Self> {
+        tracing::trace!("make a line of an event");
+        let part = event.part.map(|part| part.index);
+        Some(match &*event.body {
+            Body::Output { stderr, bytes } => Self::output(id, *stderr, bytes),
+            Body::ApprovalWanted(question) => {
+                let approval = ChallengeJson::from(&question.challenge);
+                let (tool, input) = (question.tool.as_str(), question.input.as_ref());
+                let rejected = question.rejected.map(GrantFault::name);
+                Self::Approval { id, part, approval, tool, input, rejected }
+            }
+            Body::Violation(security_event) => Self::SecurityEvent { id, security_event },
+            Body::Result(result) if part.is_none() => {
+                Self::Result(Box::new(ResultLine::for_model(Some(id), result)))
+            }
+            Body::Result(_)
+            | Body::SessionOpened(_)
+            | Body::Requested { .. }
+            | Body::Started { .. }
+            | Body::ApprovalGiven { .. }
+            | Body::ToolRegistered { .. }
+            | Body::ToolUnregistered { .. }
+            | Body::Connection(_) => return None,
+        })
+    }
+
+    fn output(id: &'a Value, stderr: bool, bytes: &'a [u8]) -> Self {
+        let chunk = std::str::from_utf8(bytes).ok();
+        let chunk_base64 = chunk.is_none().then(|| STANDARD.encode(bytes));
+        Self::Output { id, stream: if stderr { "stderr" } else { "stdout" }, chunk, chunk_base64 }
+    }
+
+    /// The grants that last for the session.
+    pub fn grants(id: &'a Value, standing: &'a [SessionGrant]) -> Self {
+        Self::Grants { id, grants: standing.iter().map(GrantJson::from).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn bytes_that_are_not_text_come_as_base64() {
+        let id = json!(1);
+        let line = |bytes: &[u8]| json!(EventLine::output(&id, true, bytes));
+        let want = json!({"id": 1, "event": "output", "stream": "stderr", "chunkBase64": "4v8="});
+        assert_eq!(line(b"\xe2\xff"), want);
+        assert_eq!(line("é".as_bytes())["chunk"], "é");
+    }
+}

@@ -1,0 +1,198 @@
+//! The JSON that `session`, `run --json`, `call --json` and others write: one object a line. What comes from an event is
+//! sanitized already.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use broker_protocol::{Challenge, Failed, SessionGrant};
+use orchestrator_session::CallResult;
+use orchestrator_session::event::MetadataJson;
+use orchestrator_text::known::redactor;
+use orchestrator_tools::metadata::{Details, Metadata};
+use orchestrator_tools::result::error_and_result;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::borrow::Cow;
+use std::sync::OnceLock;
+
+static MISSING: OnceLock<Vec<String>> = OnceLock::new();
+
+/// What this program should be confined with and is not, for want of a kernel's help: said in each result from now on.
+pub fn say_missing(layers: Vec<String>) {
+    MISSING.get_or_init(|| layers);
+}
+
+/// The result of a call.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResultLine<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a Value>,
+    event: &'static str,
+    status: &'static str,
+    /// UTF-8 in any case.
+    result: Cow<'a, str>,
+    /// The same bytes as they were, where they are not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result_base64: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<ErrorBody<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    image: Option<Value>,
+    metadata: MetadataLine<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct MetadataLine<'a> {
+    #[serde(flatten)]
+    call: MetadataJson<'a>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    orchestrator_missing: &'static [String],
+}
+
+impl<'a> MetadataLine<'a> {
+    fn new(call: MetadataJson<'a>) -> Self {
+        Self { call, orchestrator_missing: MISSING.get().map(Vec::as_slice).unwrap_or_default() }
+    }
+}
+
+impl<'a> ResultLine<'a> {
+    /// For a model: an error stands before what there is to show.
+    pub fn for_model(id: Option<&'a Value>, result: &'a CallResult) -> Self {
+        let mut line = Self { id, ..Self::plain(result) };
+        if let Some(error) = line.error.as_ref().filter(|_| !result.text.is_empty()) {
+            line.result = error_and_result(&error.message, &line.result).into();
+        }
+        line
+    }
+
+    /// With the text by itself. A result with nothing to show shows its error.
+    pub fn plain(result: &'a CallResult) -> Self {
+        let error = result.error.as_ref().map(ErrorBody::sanitized);
+        let is_text = std::str::from_utf8(&result.text).is_ok();
+        let text = match &error {
+            Some(error) if result.text.is_empty() => error.message.clone(),
+            _ => String::from_utf8_lossy(&result.text),
+        };
+        let image = |image: &orchestrator_web::image::Image| json!({ "mediaType": image.media_type, "dataBase64": STANDARD.encode(&image.data) });
+        Self {
+            id: None,
+            event: "result",
+            status: if result.error.is_some() { "error" } else { "success" },
+            result: text,
+            result_base64: (!is_text).then(|| STANDARD.encode(&result.text)),
+            error,
+            image: result.image.as_ref().map(image),
+            metadata: MetadataLine::new(result.metadata()),
+        }
+    }
+}
+
+/// The result of what never became a call of `tool`.
+pub fn failed_result(id: Option<&Value>, tool: &str, failed: &Failed) -> Value {
+    let metadata = Metadata::of(tool.to_owned().into(), Details::None);
+    let error = ErrorBody::new(failed);
+    let line = ResultLine {
+        id,
+        event: "result",
+        status: "error",
+        result: error.message.clone(),
+        result_base64: None,
+        error: Some(error),
+        image: None,
+        metadata: MetadataLine::new(MetadataJson::Typed(&metadata)),
+    };
+    json!(line)
+}
+
+/// An error in JSON.
+#[derive(Serialize)]
+pub struct ErrorBody<'a> {
+    kind: &'static str,
+    layer: &'static str,
+    message: Cow<'a, str>,
+}
+
+impl<'a> ErrorBody<'a> {
+    /// Of an error that no event has passed on.
+    pub fn new(failed: &'a Failed) -> Self {
+        Self { message: redactor().text(&failed.message), ..Self::sanitized(failed) }
+    }
+
+    fn sanitized(failed: &'a Failed) -> Self {
+        let (kind, layer) = (failed.kind.name(), failed.kind.layer().name());
+        Self { kind, layer, message: failed.message.as_str().into() }
+    }
+}
+
+/// A [`Challenge`] in JSON.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ChallengeJson<'a> {
+    digest: String,
+    rule: &'a str,
+    why: &'a str,
+    risk: &'static str,
+    expires_s: u32,
+    channel: &'static str,
+    /// What "session" allows: the calls of the `rule`, this `call` again, or no more than `once`.
+    session: &'static str,
+}
+
+impl<'a> From<&'a Challenge> for ChallengeJson<'a> {
+    fn from(challenge: &'a Challenge) -> Self {
+        Self {
+            digest: challenge.digest.to_string(),
+            rule: &challenge.rule,
+            why: &challenge.why,
+            risk: challenge.risk.name(),
+            expires_s: challenge.expires_s,
+            channel: challenge.channel.name(),
+            session: challenge.covers.name(),
+        }
+    }
+}
+
+/// A grant that lasts for a session.
+#[derive(Serialize)]
+pub struct GrantJson<'a> {
+    grant: u64,
+    rule: &'a str,
+    tool: &'a str,
+    calls: u64,
+    /// The only call that it allows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    digest: Option<String>,
+}
+
+impl<'a> From<&'a SessionGrant> for GrantJson<'a> {
+    fn from(standing: &'a SessionGrant) -> Self {
+        let SessionGrant { grant, rule, tool, calls, only } = standing;
+        let digest = only.map(|digest| digest.to_string());
+        Self { grant: *grant, rule, tool, calls: *calls, digest }
+    }
+}
+
+/// Decodes what a client sent as base64.
+pub fn decode(text: &str) -> Result<Vec<u8>, base64::DecodeError> {
+    STANDARD.decode(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use broker_protocol::ErrorKind;
+
+    #[test]
+    fn an_error_without_a_call_is_a_result_too() {
+        let failed = Failed { kind: ErrorKind::Io, message: "why".into() };
+        orchestrator_text::known::learn(&[]).unwrap();
+        let line = failed_result(Some(&json!("x")), "bash", &failed);
+        assert_eq!(
+            (&line["result"], &line["status"], &line["id"]),
+            (&json!("why"), &json!("error"), &json!("x"))
+        );
+        assert_eq!(line["error"], json!({"kind": "io", "layer": "result", "message": "why"}));
+        assert_eq!((&line["metadata"]["tool"], &line["metadata"]["layers"]), (&json!("bash"), &json!([])));
+    }
+}

@@ -1,0 +1,646 @@
+//! One line of a session's input. `op` says what it asks for; a line without it is understood by the key that only one op
+//! has.
+
+use crate::json;
+use crate::line_reader::LINE_MAX;
+use broker_protocol::{ErrorKind, Extent, Failed, PathError, Risk};
+use orchestrator_session::Approval;
+use orchestrator_tools::input::explain;
+use orchestrator_tools::input_error::FieldError;
+use orchestrator_tools::remote::Reply;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use std::borrow::Cow;
+use thiserror::Error;
+
+/// Longest id in bytes of JSON.
+const ID_MAX: usize = 256;
+/// Longest message of an error that the client reports, in bytes.
+const MESSAGE_MAX: usize = 4096;
+/// Longest `structured` of a result that the client reports, in bytes of JSON.
+const STRUCTURED_MAX: usize = 64 * 1024;
+/// Changes that are listed where the client names no number.
+const HISTORY: u32 = 50;
+/// Kinds of errors that a client may report; the first, where it names none. The others are for Lazaret to report.
+const KINDS: [ErrorKind; 7] = [
+    ErrorKind::Io,
+    ErrorKind::InvalidInput,
+    ErrorKind::NotFound,
+    ErrorKind::ExitNonzero,
+    ErrorKind::Timeout,
+    ErrorKind::Cancelled,
+    ErrorKind::ResourceLimit,
+];
+
+/// A line that is understood.
+#[derive(Debug, PartialEq)]
+pub struct Line {
+    /// The call it is about, as the client named it.
+    pub id: Value,
+    /// What it asks for.
+    pub op: Op,
+}
+
+/// What a line asks for.
+#[derive(Debug, PartialEq)]
+pub enum Op {
+    Call {
+        tool: String,
+        input: Value,
+    },
+    Stdin {
+        bytes: Vec<u8>,
+        end: bool,
+    },
+    Cancel,
+    Approve {
+        part: Option<usize>,
+        approval: Approval,
+    },
+    /// List the grants that last for the session, after taking back one of them.
+    Grants {
+        revoke: Option<u64>,
+    },
+    /// List what the file tools have changed.
+    History {
+        limit: u32,
+    },
+    /// Bring back what a change of `path` has replaced.
+    Undo {
+        change: u64,
+        path: String,
+        force: bool,
+    },
+    Register(Registration),
+    Unregister(String),
+    /// List the tools.
+    Tools,
+    /// The answer to an `execute`.
+    Executed {
+        part: Option<usize>,
+        result: Result<Reply, Failed>,
+    },
+}
+
+/// The ops by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum OpName {
+    Call,
+    Stdin,
+    Cancel,
+    Approve,
+    Grants,
+    Revoke,
+    History,
+    Undo,
+    Register,
+    Unregister,
+    Tools,
+    Result,
+    Error,
+}
+
+/// The keys by which a line without `op` is understood; the first that it has decides.
+const KEYS: [(&str, OpName); 15] = [
+    ("tool", OpName::Call),
+    ("cancel", OpName::Cancel),
+    ("grants", OpName::Grants),
+    ("revoke", OpName::Revoke),
+    ("history", OpName::History),
+    ("undo", OpName::Undo),
+    ("approve", OpName::Approve),
+    ("register", OpName::Register),
+    ("unregister", OpName::Unregister),
+    ("tools", OpName::Tools),
+    ("result", OpName::Result),
+    ("error", OpName::Error),
+    ("stdin", OpName::Stdin),
+    ("stdinBase64", OpName::Stdin),
+    ("stdinEnd", OpName::Stdin),
+];
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct CallFields {
+    tool: String,
+    #[serde(default = "no_fields")]
+    input: Value,
+}
+
+fn no_fields() -> Value {
+    Value::Object(Map::new())
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct StdinFields {
+    stdin: Option<String>,
+    stdin_base64: Option<String>,
+    #[serde(default)]
+    stdin_end: bool,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct CancelFields {
+    cancel: Option<bool>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ApproveFields {
+    approve: Answer,
+    part: Option<usize>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct GrantsFields {
+    grants: Option<bool>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RevokeFields {
+    revoke: u64,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct HistoryFields {
+    history: Option<bool>,
+    limit: Option<u32>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct UndoFields {
+    undo: u64,
+    path: String,
+    #[serde(default)]
+    force: bool,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RegisterFields {
+    register: Registration,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct UnregisterFields {
+    unregister: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ToolsFields {
+    tools: Option<bool>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ResultFields {
+    result: String,
+    structured: Option<Map<String, Value>>,
+    part: Option<usize>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ErrorFields {
+    error: ReportedError,
+    part: Option<usize>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ReportedError {
+    kind: Option<String>,
+    message: String,
+}
+
+/// A tool of the client.
+#[derive(Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Registration {
+    pub name: String,
+    /// For the model: what it does.
+    pub description: String,
+    /// Its input, as JSON Schema.
+    #[serde(alias = "input_schema")]
+    pub input_schema: Value,
+    #[serde(default)]
+    pub risk: RiskName,
+    /// How long a call may take, in seconds.
+    pub timeout: Option<u32>,
+}
+
+/// A [`Risk`] by its name; high, where none is given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RiskName {
+    Low,
+    Medium,
+    #[default]
+    High,
+}
+
+impl From<RiskName> for Risk {
+    fn from(name: RiskName) -> Self {
+        match name {
+            RiskName::Low => Risk::Low,
+            RiskName::Medium => Risk::Medium,
+            RiskName::High => Risk::High,
+        }
+    }
+}
+
+/// An answer to a question: `"once"` or true, `"session"`, `"no"` or false.
+#[derive(Deserialize)]
+#[serde(try_from = "Value")]
+struct Answer(Approval);
+
+impl JsonSchema for Answer {
+    fn schema_name() -> Cow<'static, str> {
+        "Answer".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "enum": ["once", "session", "no", true, false] })
+    }
+}
+
+impl TryFrom<Value> for Answer {
+    type Error = &'static str;
+
+    fn try_from(value: Value) -> Result<Self, Self::Error> {
+        let approval = match (value.as_str(), value.as_bool()) {
+            (Some("once"), _) | (_, Some(true)) => Approval::Yes(Extent::Once),
+            (Some("session"), _) => Approval::Yes(Extent::Session),
+            (Some("no"), _) | (_, Some(false)) => Approval::No,
+            _ => return Err("no answer"),
+        };
+        Ok(Self(approval))
+    }
+}
+
+/// Why a line is not understood, or cannot be followed.
+#[derive(Debug, Error)]
+pub enum LineError {
+    #[error("the line is longer than {LINE_MAX} bytes")]
+    TooLong,
+    #[error("the line is not JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("the line must be a JSON object")]
+    NotAnObject,
+    #[error("the line needs an `id`: a string or a number of at most {ID_MAX} bytes")]
+    Id,
+    #[error("the line needs an `op`, or one of {}", KEYS.map(|(key, _)| format!("`{key}`")).join(", "))]
+    Op,
+    #[error("field `op`: {0}")]
+    UnknownOp(serde_json::Error),
+    #[error(transparent)]
+    Field(#[from] FieldError),
+    #[error("field `{name}`: {rule}")]
+    Rule { name: &'static str, rule: &'static str },
+    #[error("field `error.kind`: expected one of {}", KINDS.map(|kind| format!("`{}`", kind.name())).join(", "))]
+    Kind,
+    #[error("field `error.message`: at most {MESSAGE_MAX} bytes")]
+    Message,
+    /// No execution of the call waits for the client.
+    #[error(
+        "the call does not wait for its tool's result: it has ended, has one, was cancelled or took too long, or is a batch \
+         that waits for several: say which with `part`"
+    )]
+    NotExecuting,
+    #[error("the id is that of a call under way")]
+    IdInUse,
+    #[error(transparent)]
+    Path(#[from] PathError),
+    #[error("no session is open")]
+    NotOpen,
+    /// The call has no question that can be answered here.
+    #[error(
+        "the call does not wait for an answer, takes it from `lazaret approve` only, or is a batch that waits for several: say \
+         which with `part`"
+    )]
+    NotAsked,
+    #[error("the call was not started with \"stdin\": true in its input, or its input has ended")]
+    NoInput,
+}
+
+/// A line that is not followed.
+#[derive(Debug)]
+pub struct RejectedLine {
+    /// The id, or null.
+    pub id: Value,
+    pub error: LineError,
+}
+
+impl From<LineError> for RejectedLine {
+    fn from(error: LineError) -> Self {
+        Self { id: Value::Null, error }
+    }
+}
+
+/// Parses a line.
+pub fn parse(line: &[u8]) -> Result<Line, RejectedLine> {
+    tracing::trace!("understand it");
+    let mut fields = object(line)?;
+    let id = fields.remove("id").filter(is_id).ok_or(LineError::Id)?;
+    match op_name(&mut fields).and_then(|name| op(name, fields, line)) {
+        Ok(op) => Ok(Line { id, op }),
+        Err(error) => Err(RejectedLine { id, error }),
+    }
+}
+
+fn object(line: &[u8]) -> Result<Map<String, Value>, LineError> {
+    match serde_json::from_slice(line)? {
+        Value::Object(fields) => Ok(fields),
+        _ => Err(LineError::NotAnObject),
+    }
+}
+
+fn is_id(id: &Value) -> bool {
+    match id {
+        Value::String(text) => text.len() <= ID_MAX,
+        id => id.is_number(),
+    }
+}
+
+fn op_name(fields: &mut Map<String, Value>) -> Result<OpName, LineError> {
+    match fields.remove("op") {
+        Some(op) => serde_json::from_value(op).map_err(LineError::UnknownOp),
+        None => {
+            let known = KEYS.iter().find(|(key, _)| fields.contains_key(*key));
+            known.map(|(_, name)| *name).ok_or(LineError::Op)
+        }
+    }
+}
+
+fn op(name: OpName, fields: Map<String, Value>, line: &[u8]) -> Result<Op, LineError> {
+    let fields = Value::Object(fields);
+    Ok(match name {
+        OpName::Call => {
+            let CallFields { tool, input } = typed(fields, line)?;
+            Op::Call { tool, input }
+        }
+        OpName::Stdin => stdin(typed(fields, line)?)?,
+        OpName::Cancel => {
+            let CancelFields { cancel } = typed(fields, line)?;
+            marked("cancel", cancel, Op::Cancel)?
+        }
+        OpName::Approve => {
+            let ApproveFields { approve: Answer(approval), part } = typed(fields, line)?;
+            Op::Approve { part, approval }
+        }
+        OpName::Grants => {
+            let GrantsFields { grants } = typed(fields, line)?;
+            marked("grants", grants, Op::Grants { revoke: None })?
+        }
+        OpName::Revoke => {
+            let RevokeFields { revoke } = typed(fields, line)?;
+            Op::Grants { revoke: Some(revoke) }
+        }
+        OpName::History => {
+            let HistoryFields { history, limit } = typed(fields, line)?;
+            marked("history", history, Op::History { limit: limit.unwrap_or(HISTORY) })?
+        }
+        OpName::Undo => {
+            let UndoFields { undo, path, force } = typed(fields, line)?;
+            Op::Undo { change: undo, path, force }
+        }
+        OpName::Register => Op::Register(typed::<RegisterFields>(fields, line)?.register),
+        OpName::Unregister => Op::Unregister(typed::<UnregisterFields>(fields, line)?.unregister),
+        OpName::Tools => {
+            let ToolsFields { tools } = typed(fields, line)?;
+            marked("tools", tools, Op::Tools)?
+        }
+        OpName::Result => {
+            let ResultFields { result, structured, part } = typed(fields, line)?;
+            Op::Executed { part, result: Ok(reply(result, structured)?) }
+        }
+        OpName::Error => {
+            let ErrorFields { error, part } = typed(fields, line)?;
+            Op::Executed { part, result: Err(reported(error)?) }
+        }
+    })
+}
+
+/// The fields of an op. Only of a wrong line, the fields are read once more to find out what is wrong with them.
+fn typed<T: DeserializeOwned + JsonSchema>(fields: Value, line: &[u8]) -> Result<T, LineError> {
+    serde_json::from_value(fields).map_err(|error| {
+        let mut fields = object(line).unwrap_or_default();
+        ["id", "op"].iter().for_each(|name| drop(fields.remove(*name)));
+        explain::<T>(&Value::Object(fields)).map_or(LineError::Json(error), LineError::Field)
+    })
+}
+
+/// `op`, whose key may stand in the line as a mark: true.
+fn marked(name: &'static str, mark: Option<bool>, op: Op) -> Result<Op, LineError> {
+    match mark {
+        None | Some(true) => Ok(op),
+        Some(false) => Err(LineError::Rule { name, rule: "true, or absent" }),
+    }
+}
+
+fn stdin(fields: StdinFields) -> Result<Op, LineError> {
+    let StdinFields { stdin, stdin_base64, stdin_end: end } = fields;
+    let bytes = match (stdin, stdin_base64) {
+        (Some(text), None) => text.into_bytes(),
+        (None, Some(encoded)) => {
+            let rule = "a string in base64, with its padding";
+            json::decode(&encoded).map_err(|_| LineError::Rule { name: "stdinBase64", rule })?
+        }
+        (Some(_), Some(_)) => {
+            return Err(LineError::Rule { name: "stdinBase64", rule: "not together with `stdin`" });
+        }
+        (None, None) if end => Vec::new(),
+        (None, None) => {
+            return Err(LineError::Rule {
+                name: "stdin",
+                rule: "it, `stdinBase64` or `stdinEnd` must be there",
+            });
+        }
+    };
+    Ok(Op::Stdin { bytes, end })
+}
+
+fn reply(text: String, structured: Option<Map<String, Value>>) -> Result<Reply, LineError> {
+    let structured = structured.map(Value::Object);
+    if structured.as_ref().is_some_and(|value| value.to_string().len() > STRUCTURED_MAX) {
+        return Err(LineError::Rule { name: "structured", rule: "an object of at most 64 KiB" });
+    }
+    Ok(Reply { text: text.into_bytes(), structured, image: None })
+}
+
+fn reported(ReportedError { kind, message }: ReportedError) -> Result<Failed, LineError> {
+    let named = |kind: String| KINDS.into_iter().find(|known| known.name() == kind);
+    let kind = kind.map_or(Some(KINDS[0]), named).ok_or(LineError::Kind)?;
+    if message.len() > MESSAGE_MAX {
+        return Err(LineError::Message);
+    }
+    Ok(Failed { kind, message })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn each_op_is_understood_with_its_name_and_by_its_key() {
+        let yes = Approval::Yes(Extent::Once);
+        let stdin = |bytes: &[u8], end| Op::Stdin { bytes: bytes.to_vec(), end };
+        let approve = |part, approval| Op::Approve { part, approval };
+        let done = |text: &str| Reply { text: text.into(), ..Reply::default() };
+        let failed = |kind| Op::Executed { part: None, result: Err(Failed { kind, message: "m".into() }) };
+        let cases = [
+            ("call", r#""tool":"ls""#, Op::Call { tool: "ls".into(), input: json!({}) }),
+            ("cancel", r#""cancel":true"#, Op::Cancel),
+            ("approve", r#""approve":"once""#, approve(None, yes)),
+            ("approve", r#""approve":true"#, approve(None, yes)),
+            ("approve", r#""approve":"session""#, approve(None, Approval::Yes(Extent::Session))),
+            ("approve", r#""part":2,"approve":true"#, approve(Some(2), yes)),
+            ("approve", r#""approve":"no""#, approve(None, Approval::No)),
+            ("approve", r#""approve":false"#, approve(None, Approval::No)),
+            ("grants", r#""grants":true"#, Op::Grants { revoke: None }),
+            ("revoke", r#""revoke":2"#, Op::Grants { revoke: Some(2) }),
+            ("history", r#""history":true"#, Op::History { limit: HISTORY }),
+            ("history", r#""history":true,"limit":3"#, Op::History { limit: 3 }),
+            ("undo", r#""undo":7,"path":"a""#, Op::Undo { change: 7, path: "a".into(), force: false }),
+            (
+                "undo",
+                r#""undo":7,"path":"a","force":true"#,
+                Op::Undo { change: 7, path: "a".into(), force: true },
+            ),
+            ("unregister", r#""unregister":"t""#, Op::Unregister("t".into())),
+            ("tools", r#""tools":true"#, Op::Tools),
+            ("result", r#""result":"é""#, Op::Executed { part: None, result: Ok(done("é")) }),
+            (
+                "result",
+                r#""part":1,"result":"","structured":{"n":1}"#,
+                Op::Executed {
+                    part: Some(1),
+                    result: Ok(Reply { structured: Some(json!({"n": 1})), ..done("") }),
+                },
+            ),
+            ("error", r#""error":{"message":"m"}"#, failed(ErrorKind::Io)),
+            ("error", r#""error":{"kind":"not_found","message":"m"}"#, failed(ErrorKind::NotFound)),
+            ("stdin", r#""stdin":"é""#, stdin("é".as_bytes(), false)),
+            ("stdin", r#""stdinBase64":"AP8=""#, stdin(b"\x00\xff", false)),
+            ("stdin", r#""stdinEnd":true"#, stdin(b"", true)),
+            ("stdin", r#""stdin":"x","stdinEnd":true"#, stdin(b"x", true)),
+        ];
+        for (name, fields, op) in cases {
+            let by_key = parse(format!(r#"{{"id":1.5,{fields}}}"#).as_bytes()).unwrap();
+            let by_name = parse(format!(r#"{{"id":1.5,"op":"{name}",{fields}}}"#).as_bytes()).unwrap();
+            assert_eq!(by_key, by_name, "{fields}");
+            assert_eq!(by_name, Line { id: json!(1.5), op }, "{fields}");
+        }
+        for (name, op) in
+            [("cancel", Op::Cancel), ("tools", Op::Tools), ("grants", Op::Grants { revoke: None })]
+        {
+            assert_eq!(parse(format!(r#"{{"id":"a","op":"{name}"}}"#).as_bytes()).unwrap().op, op);
+        }
+    }
+
+    fn register(more: &str) -> String {
+        format!(
+            r#"{{"id":"a","register":{{"name":"n","description":"d","inputSchema":{{"type":"object"}},{more}}}}}"#
+        )
+    }
+
+    #[test]
+    fn a_tool_is_described_in_one_line_and_dangerous_by_default() {
+        let registered = |more: &str| match parse(register(more).as_bytes()).unwrap().op {
+            Op::Register(tool) => (tool.risk, tool.timeout, tool.input_schema),
+            other => panic!("{other:?}"),
+        };
+        let schema = json!({"type": "object"});
+        assert_eq!(registered(r#""timeout":5"#), (RiskName::High, Some(5), schema.clone()));
+        assert_eq!(registered(r#""risk":"low""#), (RiskName::Low, None, schema));
+    }
+
+    #[test]
+    fn what_a_client_reports_is_bounded() {
+        let error = |bytes: usize| {
+            parse(format!(r#"{{"id":1,"error":{{"message":"{}"}}}}"#, "x".repeat(bytes)).as_bytes())
+        };
+        assert!(error(MESSAGE_MAX).is_ok());
+        assert!(matches!(error(MESSAGE_MAX + 1).unwrap_err().error, LineError::Message));
+        // {"a":"…"} are 8 bytes more.
+        let structured = |bytes: usize| {
+            let text = "x".repeat(bytes - 8);
+            parse(format!(r#"{{"id":1,"result":"","structured":{{"a":"{text}"}}}}"#).as_bytes())
+        };
+        assert!(structured(STRUCTURED_MAX).is_ok() && structured(STRUCTURED_MAX + 1).is_err());
+    }
+
+    #[test]
+    fn an_error_names_the_field_and_what_is_expected_with_the_id_where_there_is_one() {
+        let long = format!(r#"{{"id":"{}","cancel":true}}"#, "x".repeat(ID_MAX + 1));
+        let cases = [
+            ("nonsense", json!(null), "not JSON"),
+            ("[]", json!(null), "JSON object"),
+            ("\u{fffd}", json!(null), "not JSON"),
+            ("{}", json!(null), "needs an `id`"),
+            (r#"{"id":null,"cancel":true}"#, json!(null), "needs an `id`"),
+            (r#"{"id":[1],"cancel":true}"#, json!(null), "needs an `id`"),
+            (long.as_str(), json!(null), "needs an `id`"),
+            (r#"{"id":"a"}"#, json!("a"), "needs an `op`, or one of `tool`, `cancel`, "),
+            (
+                r#"{"id":"a","op":"cal"}"#,
+                json!("a"),
+                "field `op`: unknown variant `cal`, expected one of `call`, ",
+            ),
+            (r#"{"id":"a","op":1}"#, json!("a"), "field `op`: "),
+            (r#"{"id":"a","op":"call"}"#, json!("a"), "missing field `tool`"),
+            (r#"{"id":"a","tool":1}"#, json!("a"), "field `tool`: expected a string, this is 1"),
+            (r#"{"id":"a","cancel":false}"#, json!("a"), "field `cancel`: true"),
+            (
+                r#"{"id":"a","tool":"ls","inputs":{}}"#,
+                json!("a"),
+                "unknown field `inputs`, expected one of `input`, `tool`; did you mean `input`?",
+            ),
+            (r#"{"id":"a","tool":"ls","cancel":true}"#, json!("a"), "unknown field `cancel`"),
+            (r#"{"id":"a","toool":"ls"}"#, json!("a"), "needs an `op`"),
+            (r#"{"id":"a","stdin":"x","stdinBase64":""}"#, json!("a"), "not together with `stdin`"),
+            (r#"{"id":"a","stdinBase64":"?"}"#, json!("a"), "base64"),
+            (r#"{"id":"a","op":"stdin"}"#, json!("a"), "must be there"),
+            (r#"{"id":"a","stdin":1}"#, json!("a"), "field `stdin`: expected a string, this is 1"),
+            (r#"{"id":"a","approve":"always"}"#, json!("a"), "field `approve`: expected "),
+            (r#"{"id":"a","approve":"no","part":-1}"#, json!("a"), "field `part`: expected "),
+            (r#"{"id":"a","revoke":-1}"#, json!("a"), "field `revoke`: expected "),
+            (r#"{"id":"a","approve":null}"#, json!("a"), "field `approve`: expected "),
+            (r#"{"id":"a","register":1}"#, json!("a"), "field `register`: expected an object"),
+            (r#"{"id":"a","register":{"name":"n"}}"#, json!("a"), "missing field `register.description`"),
+            (register(r#""risk":"none""#).leak(), json!("a"), "field `register.risk`: expected "),
+            (register(r#""timeout":-1"#).leak(), json!("a"), "field `register.timeout`: expected "),
+            (register(r#""x":1"#).leak(), json!("a"), "unknown field `register.x`"),
+            (r#"{"id":"a","unregister":1}"#, json!("a"), "field `unregister`: expected a string"),
+            (r#"{"id":"a","tools":1}"#, json!("a"), "field `tools`: expected "),
+            (r#"{"id":"a","result":1}"#, json!("a"), "field `result`: expected a string"),
+            (
+                r#"{"id":"a","result":"x","structured":1}"#,
+                json!("a"),
+                "field `structured`: expected an object",
+            ),
+            (r#"{"id":"a","result":"x","error":{}}"#, json!("a"), "unknown field `error`"),
+            (r#"{"id":"a","result":"x","part":"y"}"#, json!("a"), "field `part`: expected "),
+            (r#"{"id":"a","error":"x"}"#, json!("a"), "field `error`: expected an object"),
+            (r#"{"id":"a","error":{"kind":"violation","message":"x"}}"#, json!("a"), "field `error.kind`: "),
+        ];
+        for (text, id, message) in cases {
+            let rejected = parse(text.as_bytes()).unwrap_err();
+            assert_eq!(rejected.id, id, "{text}");
+            assert!(rejected.error.to_string().contains(message), "{text}: {}", rejected.error);
+        }
+        assert!(parse(b"{\"id\":\"\xff\"}").is_err());
+    }
+}

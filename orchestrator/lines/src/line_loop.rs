@@ -1,0 +1,89 @@
+//! Takes in the lines of the client, one after the other.
+
+use crate::calls::Calls;
+use crate::line::{self, Line, LineError, Op, RejectedLine};
+use crate::line_reader::{Lines, Next};
+use broker_protocol::{History, Request, Undo};
+use orchestrator_session::Invocation;
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Bytes of lines that may wait for a command or for their turn.
+const WAITING: usize = 8 << 20;
+/// What a waiting line costs besides its bytes.
+const LINE_COST: usize = 1024;
+
+/// Takes in lines.
+pub struct LineLoop {
+    calls: Rc<Calls>,
+    waiting: Arc<Semaphore>,
+}
+
+impl LineLoop {
+    /// For these calls.
+    pub fn new(calls: Rc<Calls>) -> Self {
+        Self { calls, waiting: Arc::new(Semaphore::new(WAITING)) }
+    }
+
+    /// Takes in every line until the input ends, then waits for the calls under way.
+    pub async fn run(&self, lines: &mut Lines) {
+        loop {
+            let taken = match lines.next().await {
+                Next::Line(bytes) if bytes.iter().all(u8::is_ascii_whitespace) => Ok(()),
+                Next::Line(bytes) => self.take(bytes).await,
+                Next::TooLong => Err(LineError::TooLong.into()),
+                Next::End => break,
+            };
+            if let Err(rejected) = taken {
+                self.calls.reject_line(rejected).await;
+            }
+        }
+        self.calls.finish().await;
+    }
+
+    async fn take(&self, bytes: Vec<u8>) -> Result<(), RejectedLine> {
+        tracing::trace!("take it in");
+        let cost = (bytes.len() + LINE_COST).min(WAITING) as u32;
+        let Line { id, op } = line::parse(&bytes)?;
+        drop(bytes);
+        let calls = &self.calls;
+        match op {
+            Op::Call { tool, input } => {
+                let Some(permit) = self.permit(cost).await else { return Ok(()) };
+                calls.start(id, Invocation::Tool { name: tool, input }, permit)?;
+            }
+            Op::History { limit } => {
+                let Some(permit) = self.permit(cost).await else { return Ok(()) };
+                calls.start(id, Invocation::Request(Request::History(History { limit })), permit)?;
+            }
+            Op::Undo { change, path, force } => {
+                let Some(permit) = self.permit(cost).await else { return Ok(()) };
+                match calls.path(&path) {
+                    Ok(path) => {
+                        let undo = Request::Undo(Undo { change, path, force });
+                        calls.start(id, Invocation::Request(undo), permit)?;
+                    }
+                    Err(error) => return Err(RejectedLine { id, error }),
+                }
+            }
+            Op::Stdin { bytes, end } => {
+                let Some(permit) = self.permit(cost).await else { return Ok(()) };
+                calls.stdin(id, bytes, end, permit)?;
+            }
+            Op::Cancel => calls.cancel(&id),
+            Op::Approve { part, approval } => calls.approve(&id, part, approval).await,
+            Op::Grants { revoke } => calls.grants(&id, revoke).await,
+            Op::Register(tool) => calls.register(&id, tool).await,
+            Op::Unregister(tool) => calls.unregister(&id, tool).await,
+            Op::Tools => calls.tools(&id).await,
+            Op::Executed { part, result } => calls.executed(&id, part, result).await,
+        }
+        Ok(())
+    }
+
+    /// Waits until `cost` more bytes may wait. It is never closed, so there is always a permit in the end.
+    async fn permit(&self, cost: u32) -> Option<OwnedSemaphorePermit> {
+        self.waiting.clone().acquire_many_owned(cost).await.ok()
+    }
+}

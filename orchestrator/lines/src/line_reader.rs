@@ -1,0 +1,147 @@
+//! Cuts standard input into lines, none longer than [`LINE_MAX`]: what is longer is read past, not kept.
+
+use crate::streams::Input;
+
+/// Longest line in bytes.
+pub const LINE_MAX: usize = 4 << 20;
+const READ: usize = 64 * 1024;
+
+/// Standard input, line by line.
+pub struct Lines {
+    input: Input,
+    cutter: Cutter,
+    chunk: Box<[u8]>,
+}
+
+/// What comes next.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Next {
+    /// A line, without its end.
+    Line(Vec<u8>),
+    /// A line that was not kept.
+    TooLong,
+    /// No more.
+    End,
+}
+
+impl Lines {
+    /// Reads lines from `input`.
+    pub fn new(input: Input) -> Self {
+        Self { input, cutter: Cutter::default(), chunk: vec![0; READ].into() }
+    }
+
+    /// The next line. An input that fails is at its end.
+    pub async fn next(&mut self) -> Next {
+        loop {
+            if let Some(next) = self.cutter.next() {
+                tracing::trace!("a line has come");
+                return next;
+            }
+            match self.input.read(&mut self.chunk).await {
+                Ok(count @ 1..) => self.cutter.push(&self.chunk[..count]),
+                Ok(0) | Err(_) => return self.cutter.end(),
+            }
+        }
+    }
+}
+
+impl Lines {
+    /// Forgets what was read and is no answer to what is asked next.
+    pub fn discard(&mut self) {
+        self.cutter = Cutter::default();
+    }
+}
+
+/// Bytes received and not yet handed on as lines.
+#[derive(Default)]
+struct Cutter {
+    buffer: Vec<u8>,
+    /// Bytes at its front that are known to hold no line end.
+    searched: usize,
+    /// Whether the line that begins the buffer is already too long.
+    skipping: bool,
+}
+
+impl Cutter {
+    fn push(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    fn next(&mut self) -> Option<Next> {
+        let found = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n');
+        let Some(end) = found.map(|end| self.searched + end) else {
+            self.searched = self.buffer.len();
+            if self.searched > LINE_MAX {
+                self.forget();
+            }
+            return None;
+        };
+        let mut line: Vec<u8> = self.buffer.drain(..=end).collect();
+        line.pop();
+        self.searched = 0;
+        self.buffer.shrink_to(2 * READ);
+        let skipped = std::mem::take(&mut self.skipping) || line.len() > LINE_MAX;
+        Some(if skipped { Next::TooLong } else { Next::Line(line) })
+    }
+
+    fn forget(&mut self) {
+        self.buffer.clear();
+        self.searched = 0;
+        self.skipping = true;
+    }
+
+    /// A last line needs no end.
+    fn end(&mut self) -> Next {
+        match std::mem::take(self) {
+            Self { skipping: true, .. } => Next::TooLong,
+            Self { buffer, .. } if buffer.is_empty() => Next::End,
+            Self { buffer, .. } => Next::Line(buffer),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(input: &[u8], chunk: usize) -> Vec<Next> {
+        let mut cutter = Cutter::default();
+        let mut got = Vec::new();
+        for chunk in input.chunks(chunk) {
+            cutter.push(chunk);
+            got.extend(std::iter::from_fn(|| cutter.next()));
+            assert!(cutter.buffer.len() <= LINE_MAX + chunk.len());
+        }
+        // Who has got the last line asks for one more.
+        loop {
+            match cutter.next().unwrap_or_else(|| cutter.end()) {
+                Next::End => return got,
+                next => got.push(next),
+            }
+        }
+    }
+
+    #[test]
+    fn lines_are_the_same_however_they_arrive() {
+        let line = |text: &str| Next::Line(text.into());
+        for chunk in 1..12 {
+            assert_eq!(
+                lines(b"one\n\ntwo\r\nend", chunk),
+                [line("one"), line(""), line("two\r"), line("end")]
+            );
+        }
+        assert_eq!(lines(b"", 1), []);
+    }
+
+    #[test]
+    fn a_long_line_is_read_past_and_the_next_one_is_whole() {
+        let mut input = vec![b'x'; LINE_MAX];
+        input.extend_from_slice(b"\n");
+        input.extend(vec![b'y'; LINE_MAX + 1]);
+        input.extend_from_slice(b"\nz\n");
+        let got = lines(&input, 1 << 20);
+        assert!(matches!(&got[0], Next::Line(line) if line.len() == LINE_MAX));
+        assert_eq!(got[1..], [Next::TooLong, Next::Line(b"z".to_vec())]);
+        assert_eq!(lines(&vec![b'y'; 2 * LINE_MAX], 1 << 20), [Next::TooLong]);
+    }
+}

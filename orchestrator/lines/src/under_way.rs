@@ -1,0 +1,83 @@
+//! A call of the client that has no result yet, and what it waits for from the client.
+
+use broker_protocol::Failed;
+use orchestrator_session::CallHandle;
+use orchestrator_tools::remote::Reply;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+/// Takes what the client answers to an `execute`.
+type ReplyTo = oneshot::Sender<Result<Reply, Failed>>;
+
+/// A call that has no result yet. What it waits for has the place of the call in a batch, if it is one.
+pub struct UnderWay {
+    pub handle: CallHandle,
+    /// Whether it has a standard input that has not ended.
+    takes_input: Cell<bool>,
+    /// Bounds how many lines wait for the executor.
+    permit: RefCell<Option<OwnedSemaphorePermit>>,
+    /// The questions that the client may answer.
+    questions: RefCell<BTreeSet<Option<usize>>>,
+    executing: RefCell<BTreeMap<Option<usize>, ReplyTo>>,
+}
+
+impl UnderWay {
+    pub fn new(handle: CallHandle, takes_input: bool, permit: OwnedSemaphorePermit) -> Self {
+        Self {
+            handle,
+            takes_input: Cell::new(takes_input),
+            permit: RefCell::new(Some(permit)),
+            questions: RefCell::default(),
+            executing: RefCell::default(),
+        }
+    }
+
+    /// The executor has the call.
+    pub fn drop_permit(&self) {
+        self.permit.take();
+    }
+
+    pub fn takes_input(&self) -> bool {
+        self.takes_input.get()
+    }
+
+    pub fn end_input(&self) {
+        self.takes_input.set(false);
+        self.handle.end_input();
+    }
+
+    pub fn asked(&self, part: Option<usize>) {
+        self.questions.borrow_mut().insert(part);
+    }
+
+    pub fn answered(&self, part: Option<usize>) {
+        self.questions.borrow_mut().remove(&part);
+    }
+
+    pub fn open_questions(&self) -> Vec<Option<usize>> {
+        self.questions.borrow().iter().copied().collect()
+    }
+
+    /// The client is to carry out the call at `part`.
+    pub fn executing(&self, part: Option<usize>, reply: ReplyTo) {
+        self.executing.borrow_mut().insert(part, reply);
+    }
+
+    /// Hands the client's answer to the call at `part`, or to the only one that waits; false where none waits for it.
+    pub fn executed(&self, part: Option<usize>, result: Result<Reply, Failed>) -> bool {
+        let mut executing = self.executing.borrow_mut();
+        executing.retain(|_, reply| !reply.is_closed());
+        let mut meant = executing.keys().filter(|of| part.is_none() || **of == part).copied();
+        let (Some(meant), None) = (meant.next(), meant.next()) else { return false };
+        executing.remove(&meant).is_some_and(|reply| reply.send(result).is_ok())
+    }
+
+    /// Answers for the client, which cannot any more.
+    pub fn fail_executions(&self, failed: &Failed) {
+        for (_, reply) in self.executing.take() {
+            // The call may have been cancelled meanwhile.
+            let _ = reply.send(Err(failed.clone()));
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Standard output of a session: whole lines, one at a time, each call in its turn. A call that wants to write waits for the
+//! reader, and holds nothing but the one line.
+
+use crate::streams::Output;
+use serde::Serialize;
+use std::cell::OnceCell;
+use std::io;
+use tokio::sync::{Mutex, Notify};
+
+/// Capacity that stays from line to line, in bytes.
+const CAPACITY: usize = 64 * 1024;
+
+/// Nothing can be written any more: nobody reads it, or there is no room for it.
+#[derive(Debug)]
+pub struct Closed;
+
+/// Writes lines of JSON.
+pub struct Writer {
+    output: Output,
+    line: Mutex<Vec<u8>>,
+    /// Why nothing can be written any more.
+    error: OnceCell<io::Error>,
+    failed: Notify,
+}
+
+impl Writer {
+    /// Writes to `output`.
+    pub fn new(output: Output) -> Self {
+        Self { output, line: Mutex::default(), error: OnceCell::new(), failed: Notify::new() }
+    }
+
+    /// Writes `value` as one line.
+    pub async fn line(&self, value: &impl Serialize) -> Result<(), Closed> {
+        tracing::trace!("write a line");
+        let mut line = self.line.lock().await;
+        if self.error.get().is_some() {
+            return Err(Closed);
+        }
+        line.clear();
+        let encoded = serde_json::to_writer(&mut *line, value);
+        line.push(b'\n');
+        let written = self.output.write_all(&line).await;
+        line.clear();
+        line.shrink_to(CAPACITY);
+        if let Err(error) = encoded.map_err(io::Error::from).and(written) {
+            let _ = self.error.set(error);
+            self.failed.notify_one();
+            return Err(Closed);
+        }
+        Ok(())
+    }
+
+    /// Waits until nothing can be written any more; the reason.
+    pub async fn closed(&self) -> &io::Error {
+        loop {
+            if let Some(error) = self.error.get() {
+                return error;
+            }
+            self.failed.notified().await;
+        }
+    }
+}

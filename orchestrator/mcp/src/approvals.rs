@@ -1,0 +1,152 @@
+//! The question whether a call may run: put to the client's user by elicitation, where the client has declared it.
+
+use broker_protocol::{Channel, Extent};
+use orchestrator_session::{Approval, ApprovalQuestion, CallHandle};
+use orchestrator_text::escape;
+use orchestrator_tools::proposal::input_lines;
+use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema};
+use rmcp::{Peer, RoleServer};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Columns of a row of a question: how wide the client shows it is not known, and what is longer could be blanks to its edge.
+const COLUMNS: usize = 100;
+/// Most rows of a question. What has more is not asked about here: nobody allows what they have not seen.
+const ROWS_MAX: usize = 400;
+
+/// Who answers a question.
+#[derive(Debug)]
+pub enum Answerer {
+    /// The client's user has it, and answers the call by itself.
+    User,
+    /// It is answered elsewhere; what to tell meanwhile.
+    Elsewhere(String),
+    /// Nobody can be asked: the call was told no, for this reason.
+    Nobody(String),
+}
+
+/// Asks. Who asks on for the user is added to `asking`, and ends with it.
+pub async fn ask(
+    peer: &Peer<RoleServer>,
+    call: &CallHandle,
+    part: Option<usize>,
+    question: &ApprovalQuestion,
+    asking: &mut tokio::task::JoinSet<()>,
+) -> Answerer {
+    let challenge = &question.challenge;
+    let why = format!("{} (rule `{}`, {} risk)", challenge.why, challenge.rule, challenge.risk.name());
+    if challenge.channel == Channel::Separate {
+        return Answerer::Elsewhere(format!(
+            "waiting for `lazaret approve`, {} s: {why}",
+            challenge.expires_s
+        ));
+    }
+    let declared = peer.peer_info().and_then(|client| client.capabilities.elicitation.clone());
+    // Without a mode it is a form: that is how the first version said it.
+    let has_forms = declared.is_some_and(|declared| declared.form.is_some() || declared.url.is_none());
+    let rows = question.input.as_ref().and_then(rows);
+    // An answer that did not count before is not asked for again.
+    let (true, None, Some(rows)) = (has_forms, &question.rejected, &rows) else {
+        // The call may have ended meanwhile.
+        call.approve(part, Approval::No).await;
+        let hindrance = if has_forms && rows.is_none() {
+            "its input is too long to be shown whole"
+        } else {
+            "the user of this client cannot be asked"
+        };
+        return Answerer::Nobody(format!(
+            "Not run: it needs an approval, and {hindrance}: {why}. The user can allow it in the policy, name another \
+             --trust for `lazaret mcp`, or answer with `lazaret approve` (approval.channel = \"separate\")."
+        ));
+    };
+    let (peer, call) = (peer.clone(), call.clone());
+    let request = form(question, &why, rows);
+    let wait = Duration::from_secs(challenge.expires_s.into());
+    asking.spawn(async move {
+        let answer = peer.create_elicitation_with_timeout(request, Some(wait)).await;
+        let approval = answer.map_or(Approval::No, |answer| approval(&answer));
+        call.approve(part, approval).await;
+    });
+    Answerer::User
+}
+
+fn form(question: &ApprovalQuestion, why: &str, rows: &[String]) -> ElicitRequestParams {
+    let (count, input) = (rows.len(), rows.join("\n"));
+    let message =
+        format!("May `{}` run? {why}\nIts input, {count} lines to the end:\n{input}\n(end)", question.tool);
+    let mut answers = vec!["once", "no"];
+    if question.challenge.covers.name() != "once" {
+        answers.insert(1, "session");
+    }
+    let schema = json!({
+        "type": "object",
+        "properties": { "answer": { "type": "string", "title": "Answer", "enum": answers } },
+        "required": ["answer"]
+    });
+    let Value::Object(schema) = schema else { unreachable!("an object was written") };
+    let requested_schema = ElicitationSchema::from_json_schema(schema)
+        .unwrap_or_else(|_| ElicitationSchema::new(Default::default()));
+    ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema }
+}
+
+/// All of the input, each row marked as a part of it; nothing where that is too much.
+fn rows(input: &Value) -> Option<Vec<String>> {
+    let lines = input_lines(input);
+    let rows = lines.iter().flat_map(|line| escape::wrapped(line, COLUMNS)).map(|row| format!("| {row}"));
+    let rows: Vec<String> = rows.take(ROWS_MAX + 1).collect();
+    (rows.len() <= ROWS_MAX).then_some(rows)
+}
+
+/// Only a yes in so many words is one.
+fn approval(answer: &ElicitResult) -> Approval {
+    let said = answer.content.as_ref().and_then(|content| content["answer"].as_str());
+    match (&answer.action, said) {
+        (ElicitationAction::Accept, Some("once")) => Approval::Yes(Extent::Once),
+        (ElicitationAction::Accept, Some("session")) => Approval::Yes(Extent::Session),
+        _ => Approval::No,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_yes_in_so_many_words_is_one() {
+        let answered = |action, content| approval(&ElicitResult::new(action).with_content(content));
+        assert_eq!(
+            answered(ElicitationAction::Accept, json!({"answer": "once"})),
+            Approval::Yes(Extent::Once)
+        );
+        assert_eq!(
+            answered(ElicitationAction::Accept, json!({"answer": "session"})),
+            Approval::Yes(Extent::Session)
+        );
+        for content in
+            [json!({}), json!({"answer": "no"}), json!({"answer": true}), json!("once"), json!(null)]
+        {
+            assert_eq!(answered(ElicitationAction::Accept, content), Approval::No);
+        }
+        for action in [ElicitationAction::Decline, ElicitationAction::Cancel] {
+            assert_eq!(answered(action, json!({"answer": "once"})), Approval::No);
+        }
+        assert_eq!(approval(&ElicitResult::new(ElicitationAction::Accept)), Approval::No);
+    }
+
+    #[test]
+    fn a_question_shows_all_of_the_input_or_is_none() {
+        let shown = |input: Value| rows(&input).unwrap();
+        assert_eq!(
+            shown(json!({"command": "make all", "cwd": "evil"})),
+            ["| cwd: evil", "| command: make all"]
+        );
+        let write = json!({"content": "one\ntwo\n".repeat(20), "path": "a"});
+        assert_eq!(shown(write)[..3], ["| path: a", "| content, 40 lines:", "|   one"]);
+        let padded = format!("git status #{}\ntouch hidden", " ".repeat(2100));
+        let padded = shown(json!({ "command": padded }));
+        assert!(padded.iter().all(|row| row.starts_with("| ") && row.len() <= COLUMNS + 2), "{padded:?}");
+        assert_eq!(padded.last().unwrap(), "|   touch hidden");
+        let lines = |count: usize| rows(&json!({ "content": "x\n".repeat(count) }));
+        assert!(lines(ROWS_MAX - 1).is_some() && lines(ROWS_MAX).is_none());
+    }
+}

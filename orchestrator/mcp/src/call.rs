@@ -1,0 +1,216 @@
+//! One call of a tool, from its request to its result.
+#![expect(deprecated, reason = "a later version of the protocol has no log; clients of today's have")]
+
+use crate::approvals::{self, Answerer};
+use crate::log::Level;
+use crate::resources::Outputs;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use broker_protocol::{Failed, LayerState, Opened};
+use orchestrator_session::{Body, Call, CallContext, CallResult, Invocation, Live, Session};
+use orchestrator_tools::result::error_and_result;
+use rmcp::model::{
+    CallToolResult, ContentBlock, LoggingLevel, MetaObject, ProgressNotificationParam, ProgressToken,
+};
+use rmcp::service::RequestContext;
+use rmcp::{Peer, RoleServer};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use tokio::task::JoinSet;
+
+/// The key of all that is known of a call, which a model need not see.
+const METADATA: &str = "lazaret/metadata";
+/// What of that is not in the structure: the same in each result, or of use only to who looks after the machine.
+const NOT_FOR_MODELS: [&str; 4] = ["call", "layers", "tool", "usage"];
+
+/// What a call has of its server.
+pub struct Caller<'a> {
+    pub asker: &'a Arc<str>,
+    pub log: &'a Level,
+    pub outputs: &'a Outputs,
+    /// Whether unsafe characters stay in results.
+    pub raw: bool,
+    /// Whether results have a structure besides their text.
+    pub structured: bool,
+}
+
+/// The result of a call that was made, or whose tool is none.
+pub enum Called {
+    Result(CallToolResult),
+    /// The message of a tool that does not exist.
+    NoTool(String),
+}
+
+impl Caller<'_> {
+    /// Makes the call.
+    pub async fn call(
+        &self,
+        session: &Session,
+        name: String,
+        input: Value,
+        request: &RequestContext<RoleServer>,
+    ) -> Called {
+        let progress = request.meta.get_progress_token().map(|token| Progress::new(&request.peer, token));
+        let context = CallContext {
+            client_id: serde_json::to_value(&request.id).ok(),
+            live: if progress.is_some() { Live::Sanitized } else { Live::Off },
+            raw: self.raw,
+            cancel: request.ct.child_token(),
+            ..CallContext::new(self.asker.clone())
+        };
+        let call = session.call(context, Invocation::Tool { name, input });
+        let (result, refusal) = self.follow(call, &request.peer, progress).await;
+        match result {
+            Some(result) if result.error.as_ref().is_some_and(is_no_tool) => {
+                Called::NoTool(result.error.as_ref().map_or_else(String::new, |error| error.message.clone()))
+            }
+            Some(result) => Called::Result(self.result(&result, refusal)),
+            None => Called::Result(failed("the session has ended")),
+        }
+    }
+
+    /// Follows a call to its result. With the reason, where nobody could be asked for a yes.
+    async fn follow(
+        &self,
+        mut call: Call,
+        peer: &Peer<RoleServer>,
+        mut progress: Option<Progress>,
+    ) -> (Option<Arc<CallResult>>, Option<String>) {
+        let mut asking = JoinSet::new();
+        let mut refusal = None;
+        while let Some(event) = call.next().await {
+            match &*event.body {
+                Body::Output { bytes, .. } => {
+                    if let Some(progress) = &mut progress {
+                        progress.send(String::from_utf8_lossy(bytes).into_owned()).await;
+                    }
+                }
+                Body::ApprovalWanted(question) => {
+                    let part = event.part.map(|part| part.index);
+                    match approvals::ask(peer, &call.handle, part, question, &mut asking).await {
+                        Answerer::User => {}
+                        Answerer::Elsewhere(note) => {
+                            self.log.send(peer, LoggingLevel::Notice, json!(note)).await;
+                            if let Some(progress) = &mut progress {
+                                progress.send(note).await;
+                            }
+                        }
+                        Answerer::Nobody(why) => refusal = Some(why),
+                    }
+                }
+                Body::Violation(event) => self.log.send(peer, LoggingLevel::Warning, json!(event)).await,
+                Body::SessionOpened(opened) => {
+                    self.log.send(peer, LoggingLevel::Info, describe(opened)).await
+                }
+                Body::Result(result) if event.part.is_none() => return (Some(result.clone()), refusal),
+                Body::Result(_)
+                | Body::Requested { .. }
+                | Body::Started { .. }
+                | Body::ApprovalGiven { .. }
+                | Body::ToolRegistered { .. }
+                | Body::ToolUnregistered { .. }
+                | Body::Connection(_) => {}
+            }
+        }
+        (None, refusal)
+    }
+
+    fn result(&self, result: &CallResult, refusal: Option<String>) -> CallToolResult {
+        let text = String::from_utf8_lossy(&result.text);
+        let error = result.error.as_ref().map(|error| refusal.unwrap_or_else(|| error.message.clone()));
+        let shown = match &error {
+            Some(message) if text.is_empty() => message.clone(),
+            Some(message) => error_and_result(message, &text),
+            None => text.to_string(),
+        };
+        let mut content = vec![ContentBlock::text(shown)];
+        if let Some(image) = &result.image {
+            content.push(ContentBlock::image(STANDARD.encode(&image.data), image.media_type));
+        }
+        let metadata = json!(result.metadata());
+        content.extend(self.outputs.note(&metadata).map(ContentBlock::resource_link));
+        let is_error = error.is_some();
+        let mut structured = json!({
+            "status": if is_error { "error" } else { "success" },
+            "result": text,
+            "metadata": for_model(&metadata),
+        });
+        if let (Some(failed), Some(message)) = (&result.error, &error) {
+            let (kind, layer) = (failed.kind.name(), failed.kind.layer().name());
+            structured["error"] = json!({ "kind": kind, "layer": layer, "message": message });
+        }
+        let mut meta = MetaObject::new();
+        meta.insert(METADATA.to_owned(), metadata);
+        let mut result = with_structure(content, structured, is_error);
+        result.structured_content = result.structured_content.filter(|_| self.structured);
+        result.meta = Some(meta);
+        result
+    }
+}
+
+/// The result where there is no session that could make the call.
+pub fn no_session(error: &Failed) -> CallToolResult {
+    let (kind, layer) = (error.kind.name(), error.kind.layer().name());
+    let structured = json!({
+        "status": "error",
+        "result": "",
+        "error": { "kind": kind, "layer": layer, "message": error.message },
+        "metadata": {},
+    });
+    with_structure(vec![ContentBlock::text(error.message.clone())], structured, true)
+}
+
+fn for_model(metadata: &Value) -> Value {
+    let fields = metadata.as_object().into_iter().flatten();
+    let kept = fields.filter(|(name, _)| !NOT_FOR_MODELS.contains(&name.as_str()));
+    Value::Object(kept.map(|(name, value)| (name.clone(), value.clone())).collect())
+}
+
+fn failed(message: &str) -> CallToolResult {
+    CallToolResult::error(vec![ContentBlock::text(message)])
+}
+
+fn with_structure(content: Vec<ContentBlock>, structured: Value, is_error: bool) -> CallToolResult {
+    let mut result = if is_error { CallToolResult::error(content) } else { CallToolResult::success(content) };
+    result.structured_content = Some(structured);
+    result
+}
+
+fn is_no_tool(error: &Failed) -> bool {
+    error.kind == broker_protocol::ErrorKind::UnknownTool
+}
+
+/// A session that has opened, for the client's log.
+fn describe(opened: &Opened) -> Value {
+    let in_force = opened.layers.iter().filter(|report| matches!(report.state, LayerState::InForce(_)));
+    json!({
+        "session": opened.session,
+        "project": opened.project,
+        "central": opened.central,
+        "profile": opened.profile,
+        "tier": opened.tier.name(),
+        "layers": in_force.map(|report| report.layer.name()).collect::<Vec<_>>(),
+        "alsoClosed": opened.also_closed,
+    })
+}
+
+/// Live output, as progress of the request.
+struct Progress {
+    peer: Peer<RoleServer>,
+    token: ProgressToken,
+    sent: u32,
+}
+
+impl Progress {
+    fn new(peer: &Peer<RoleServer>, token: ProgressToken) -> Self {
+        Self { peer: peer.clone(), token, sent: 0 }
+    }
+
+    async fn send(&mut self, message: String) {
+        self.sent += 1;
+        let progress =
+            ProgressNotificationParam::new(self.token.clone(), self.sent.into()).with_message(message);
+        // A client that is gone ends the call by itself.
+        let _ = self.peer.notify_progress(progress).await;
+    }
+}

@@ -1,0 +1,69 @@
+//! The session of the client's project. Which that is, the program decides: it knows the user's options.
+#![expect(deprecated, reason = "a later version of the protocol has no roots; clients of today's have")]
+
+use broker_protocol::{ErrorKind, Failed};
+use orchestrator_session::Session;
+use rmcp::{Peer, RoleServer};
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::{Mutex, oneshot};
+use tokio::time::timeout;
+
+/// How long a client may take to say what its roots are.
+const ROOTS: Duration = Duration::from_secs(10);
+/// Most roots that are looked at.
+const ROOTS_MAX: usize = 64;
+
+/// A client needs a session.
+pub struct SessionRequest {
+    /// The directories that the client says it works on, the first one first; empty where it says nothing of them.
+    pub roots: Vec<PathBuf>,
+    /// Where the session goes, or why there is none.
+    pub reply: oneshot::Sender<Result<Session, Failed>>,
+}
+
+/// Where sessions come from.
+pub type Sessions = UnboundedSender<SessionRequest>;
+
+/// The session of the client's project.
+pub struct Projects {
+    sessions: Sessions,
+    current: Mutex<Option<Session>>,
+}
+
+impl Projects {
+    pub fn new(sessions: Sessions) -> Self {
+        Self { sessions, current: Mutex::default() }
+    }
+
+    /// The session, made for the first call.
+    pub async fn session(&self, peer: &Peer<RoleServer>) -> Result<Session, Failed> {
+        let mut current = self.current.lock().await;
+        if let Some(session) = &*current {
+            return Ok(session.clone());
+        }
+        let (reply, answer) = oneshot::channel();
+        let request = SessionRequest { roots: roots(peer).await, reply };
+        let gone = || Failed { kind: ErrorKind::ExecutorLost, message: "lazaret is ending".into() };
+        self.sessions.send(request).map_err(|_| gone())?;
+        let session = answer.await.map_err(|_| gone())??;
+        Ok(current.insert(session).clone())
+    }
+
+    /// The client's roots are others now: the next call asks for them. Calls under way go on where they began.
+    pub async fn forget(&self) {
+        *self.current.lock().await = None;
+    }
+}
+
+async fn roots(peer: &Peer<RoleServer>) -> Vec<PathBuf> {
+    if peer.peer_info().is_none_or(|client| client.capabilities.roots.is_none()) {
+        return Vec::new();
+    }
+    // A client that does not answer has not said what it works on.
+    let Ok(Ok(listed)) = timeout(ROOTS, peer.list_roots()).await else { return Vec::new() };
+    let path =
+        |uri: &str| url::Url::parse(uri).ok().filter(|url| url.scheme() == "file")?.to_file_path().ok();
+    listed.roots.iter().take(ROOTS_MAX).filter_map(|root| path(&root.uri)).collect()
+}

@@ -1,0 +1,155 @@
+//! What a client may read besides calling tools: long output that was saved whole, and the history of changes.
+
+use broker_protocol::{ErrorKind, Failed, FileRead, History, Request, Zone, ZonePath};
+use orchestrator_session::{Body, CallContext, CallResult, Invocation, Session};
+use rmcp::model::{Resource, ResourceTemplate};
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::Mutex;
+
+const HISTORY: &str = "lazaret://history";
+const OUTPUT: &str = "lazaret://output/";
+/// The directory of the central root that has saved output.
+const OUTPUTS: &str = "outputs";
+/// Outputs that are listed, the last ones.
+const LISTED_MAX: usize = 64;
+/// Changes that the history lists.
+const CHANGES: u32 = 50;
+/// Most bytes of a resource; the rest can be read by lines.
+const READ_MAX: usize = 4 << 20;
+
+/// The outputs that calls of this client have saved.
+#[derive(Default)]
+pub struct Outputs(Mutex<VecDeque<String>>);
+
+impl Outputs {
+    /// Remembers the output that a result has saved, if it has; the resource that it is.
+    pub fn note(&self, metadata: &Value) -> Option<Resource> {
+        let full = [&metadata["spill"]["path"], &metadata["truncated"]["full"]];
+        let name = full.into_iter().find_map(|path| output_name(path.as_str()?))?;
+        let mut names = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if !names.contains(&name) {
+            names.push_back(name.clone());
+        }
+        if names.len() > LISTED_MAX {
+            names.pop_front();
+        }
+        Some(output(&name))
+    }
+
+    /// All that there is to read.
+    pub fn list(&self) -> Vec<Resource> {
+        let history = Resource::new(HISTORY, "history")
+            .with_description(
+                "What the file tools have changed, newest first; `lazaret undo` takes the numbers.",
+            )
+            .with_mime_type("text/plain");
+        let names = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        std::iter::once(history).chain(names.iter().rev().map(|name| output(name))).collect()
+    }
+}
+
+/// Names of resources that are not listed.
+pub fn template() -> ResourceTemplate {
+    ResourceTemplate::new(format!("{OUTPUT}{{name}}"), "output")
+        .with_description("Output of a call that was too long for its result, as it was saved.")
+        .with_mime_type("text/plain")
+}
+
+fn output(name: &str) -> Resource {
+    Resource::new(format!("{OUTPUT}{name}"), name)
+        .with_description("The whole output of a call.")
+        .with_mime_type("text/plain")
+}
+
+/// The name of a file that lies in the directory of outputs.
+fn output_name(path: &str) -> Option<String> {
+    let (directory, name) = path.rsplit_once('/')?;
+    let is_output = directory == OUTPUTS
+        || directory.ends_with(&format!("/{OUTPUTS}"))
+        || directory == format!("central:{OUTPUTS}");
+    (is_output && !name.is_empty()).then(|| name.to_owned())
+}
+
+/// Reads a resource; `None` where there is no such one.
+///
+/// # Errors
+/// Those of the call that reads it.
+pub async fn read(session: &Session, asker: &Arc<str>, uri: &str) -> Result<Option<String>, Failed> {
+    if uri == HISTORY {
+        let listed = call(session, asker, Request::History(History { limit: CHANGES })).await?;
+        return Ok(Some(text(&listed)));
+    }
+    let Some(name) = uri.strip_prefix(OUTPUT).filter(|name| !name.contains('/')) else { return Ok(None) };
+    let Ok(path) = ZonePath::new(Zone::Central, &format!("{OUTPUTS}/{name}")) else { return Ok(None) };
+    let mut whole = String::new();
+    let mut offset = None;
+    loop {
+        let request = Request::FileRead(FileRead { path: path.clone(), offset, limit: None });
+        let result = call(session, asker, request).await?;
+        match &result.error {
+            Some(error) if error.kind == ErrorKind::NotFound => return Ok(None),
+            Some(error) => return Err(error.clone()),
+            None => whole.push_str(&text(&result)),
+        }
+        offset = json!(result.metadata())["next"].as_u64();
+        if offset.is_none() {
+            return Ok(Some(whole));
+        }
+        if whole.len() >= READ_MAX {
+            let next = offset.unwrap_or_default();
+            whole.push_str(&format!("\n[lazaret: the file goes on; read it from line {next} with file_read central:{OUTPUTS}/{name}]\n"));
+            return Ok(Some(whole));
+        }
+        if !whole.ends_with('\n') {
+            whole.push('\n');
+        }
+    }
+}
+
+fn text(result: &CallResult) -> String {
+    String::from_utf8_lossy(&result.text).into_owned()
+}
+
+async fn call(session: &Session, asker: &Arc<str>, request: Request) -> Result<Arc<CallResult>, Failed> {
+    let mut call = session.call(CallContext::new(asker.clone()), Invocation::Request(request));
+    while let Some(event) = call.next().await {
+        match &*event.body {
+            // Reading asks nobody; where the policy says otherwise, it is not read.
+            Body::ApprovalWanted(_) => {
+                call.handle.approve(None, orchestrator_session::Approval::No).await;
+            }
+            Body::Result(result) => return Ok(result.clone()),
+            _ => {}
+        }
+    }
+    Err(Failed { kind: ErrorKind::ExecutorLost, message: "the session has ended".into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_saved_output_is_a_resource() {
+        for (path, name) in [
+            ("/c/outputs/7.txt", Some("7.txt")),
+            ("central:outputs/7.txt", Some("7.txt")),
+            ("/p/src/main.rs", None),
+            ("/c/outputs/", None),
+            ("7.txt", None),
+        ] {
+            assert_eq!(output_name(path).as_deref(), name, "{path}");
+        }
+        let outputs = Outputs::default();
+        for number in 0..LISTED_MAX + 5 {
+            outputs.note(&json!({ "spill": { "path": format!("/c/outputs/{number}") } })).unwrap();
+            outputs.note(&json!({ "truncated": { "full": format!("/c/outputs/{number}") } })).unwrap();
+        }
+        assert!(outputs.note(&json!({ "path": "/c/outputs/x" })).is_none());
+        let listed = outputs.list();
+        assert_eq!((listed.len(), listed[0].uri.as_str()), (1 + LISTED_MAX, HISTORY));
+        assert_eq!(listed[1].uri, format!("{OUTPUT}{}", LISTED_MAX + 4), "the last one first");
+    }
+}

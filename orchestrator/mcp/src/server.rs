@@ -1,0 +1,178 @@
+//! Which request is answered by whom.
+#![expect(
+    deprecated,
+    reason = "a later version of the protocol has no log and no roots; clients of today's have"
+)]
+
+use crate::call::{self, Called, Caller};
+use crate::log::Level;
+use crate::projects::{Projects, Sessions};
+use crate::resources::{self, Outputs};
+use crate::tools;
+use crate::transport::Lines;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, ErrorData, Implementation, JsonObject,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ResourceContents,
+    ServerCapabilities, ServerConfig, SetLevelRequestParams, Tool,
+};
+use rmcp::service::{NotificationContext, RequestContext};
+use rmcp::{RoleServer, ServerHandler, serve_server};
+use serde_json::Value;
+use std::borrow::Cow;
+use std::sync::Arc;
+use tokio::sync::mpsc::{Receiver, Sender};
+
+/// Versions that are spoken. The one after them has no roots, log or requests to the client, by which projects and approvals go.
+const VERSIONS: [ProtocolVersion; 4] = [
+    ProtocolVersion::V_2024_11_05,
+    ProtocolVersion::V_2025_03_26,
+    ProtocolVersion::V_2025_06_18,
+    ProtocolVersion::V_2025_11_25,
+];
+
+/// What a server is started with.
+#[derive(Debug)]
+pub struct Settings {
+    /// What the client is told first, for its model.
+    pub instructions: String,
+    /// The tools, as lines of a list of tools.
+    pub tools: Vec<Value>,
+    /// Whether unsafe characters stay in results.
+    pub raw: bool,
+}
+
+/// Serves a client until it is gone. Lines have no line end when they come in, and one when they go out.
+pub async fn serve(
+    settings: Settings,
+    sessions: Sessions,
+    incoming: Receiver<Vec<u8>>,
+    outgoing: Sender<Vec<u8>>,
+) {
+    let server = Server {
+        tools: settings.tools.iter().filter_map(tools::tool).collect(),
+        output: tools::output_schema(),
+        instructions: settings.instructions,
+        raw: settings.raw,
+        projects: Projects::new(sessions),
+        asker: "mcp".into(),
+        log: Level::default(),
+        outputs: Outputs::default(),
+    };
+    // A client that goes before it has said who it is, needs nothing.
+    let Ok(running) = serve_server(server, Lines::new(incoming, outgoing)).await else { return };
+    let _ = running.waiting().await;
+}
+
+struct Server {
+    tools: Vec<Tool>,
+    output: Arc<JsonObject>,
+    instructions: String,
+    raw: bool,
+    projects: Projects,
+    asker: Arc<str>,
+    log: Level,
+    outputs: Outputs,
+}
+
+/// Clients that show a model the structure in the place of the text: as JSON in one line, in which a file is hard to read. Claude Code
+/// 2.1.330 was seen to.
+const SHOW_STRUCTURE: [&str; 2] = ["claude-code", "codex-mcp-client"];
+
+/// Whether this client is given a structure besides the text.
+fn takes_structure(context: &RequestContext<RoleServer>) -> bool {
+    context.client_info().is_none_or(|client| !SHOW_STRUCTURE.contains(&client.name.as_str()))
+}
+
+impl ServerHandler for Server {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities =
+            ServerCapabilities::builder().enable_tools().enable_resources().enable_logging().build();
+        ServerConfig::new(capabilities)
+            .with_server_info(Implementation::new("lazaret", env!("CARGO_PKG_VERSION")))
+            .with_instructions(self.instructions.clone())
+            .with_protocol_version(ProtocolVersion::V_2025_11_25)
+    }
+
+    fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
+        Cow::Borrowed(&VERSIONS)
+    }
+
+    async fn set_level(
+        &self,
+        request: SetLevelRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.log.set(request.level);
+        Ok(())
+    }
+
+    async fn on_roots_list_changed(&self, _: NotificationContext<RoleServer>) {
+        self.projects.forget().await;
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let mut tools = self.tools.clone();
+        if takes_structure(&context) {
+            tools.iter_mut().for_each(|tool| tool.output_schema = Some(self.output.clone()));
+        }
+        Ok(ListToolsResult::with_all_items(tools))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let name = request.name.into_owned();
+        let session = match self.projects.session(&context.peer).await {
+            Ok(session) => session,
+            Err(error) => return Ok(call::no_session(&error).into()),
+        };
+        let input = Value::Object(request.arguments.unwrap_or_default());
+        let caller = Caller {
+            asker: &self.asker,
+            log: &self.log,
+            outputs: &self.outputs,
+            raw: self.raw,
+            structured: takes_structure(&context),
+        };
+        match caller.call(&session, name, input, &context).await {
+            Called::Result(result) => Ok(result.into()),
+            Called::NoTool(why) => Err(ErrorData::invalid_params(why, None)),
+        }
+    }
+
+    async fn list_resources(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        Ok(ListResourcesResult::with_all_items(self.outputs.list()))
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Ok(ListResourceTemplatesResult::with_all_items(vec![resources::template()]))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let internal = |error: broker_protocol::Failed| ErrorData::internal_error(error.message, None);
+        let session = self.projects.session(&context.peer).await.map_err(internal)?;
+        let text = resources::read(&session, &self.asker, &request.uri).await.map_err(internal)?;
+        let none = || ErrorData::resource_not_found(format!("there is no resource {:?}", request.uri), None);
+        let contents = ResourceContents::text(text.ok_or_else(none)?, request.uri.clone());
+        Ok(ReadResourceResult::new(vec![contents.with_mime_type("text/plain")]).into())
+    }
+}

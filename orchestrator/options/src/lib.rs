@@ -1,0 +1,15 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+pub mod exit;
+pub mod start;
+pub mod endpoint;
+pub mod policy_files;
+pub mod caller;
+pub mod parent;
+pub mod project;
+pub mod session_options;
+pub mod tool_options;
+
+pub use session_options::{Opening, SessionOptions};
+pub use tool_options::{ToolOptions, registry};

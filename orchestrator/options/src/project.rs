@@ -1,0 +1,330 @@
+//! Which project a session works on, and where in it commands start.
+//!
+//! Whoever stands in a directory of a repository means the repository: a member of a workspace builds with the files above it, and
+//! git looks for `.git` there. So the root is that of the nearest repository around, if it is the user's own; never a home or what
+//! lies above one.
+
+use crate::caller::Caller;
+use broker_protocol::{Failed, Zone, ZonePath};
+use nix::unistd::Uid;
+use orchestrator_records::state_directory::{home, variable};
+use policies::{directories, source};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Bytes of the longest path, as `PATH_MAX` in `linux/limits.h`, with what stands around it.
+const PATH_MAX: usize = 4096 + 16;
+
+/// The project of a session.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Project {
+    /// Its root, absolute and without links: one project has one central root however it is reached.
+    pub root: PathBuf,
+    /// Where commands start that name no directory; `None` for the root itself.
+    pub directory: Option<ZonePath>,
+    /// How it was chosen.
+    pub chosen: Chosen,
+}
+
+/// How a project was chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chosen {
+    /// By `--project`.
+    Named,
+    /// It is the repository around the working directory.
+    Repository,
+    /// It is the working directory itself.
+    WorkingDirectory,
+}
+
+impl Project {
+    /// The project that is meant with these options; `directory` stands for the current one.
+    ///
+    /// # Errors
+    /// One of them is not there, or the directory is not in the project.
+    pub fn choose(project: Option<&Path>, directory: Option<&Path>) -> Result<Self, Failed> {
+        let here = directory.unwrap_or(Path::new("."));
+        let (root, here, chosen) = match project {
+            Some(named) => {
+                let here = match directory {
+                    Some(directory) => Some(real(directory, "to start commands in")?),
+                    // It may be gone, and need not be the project's.
+                    None => fs::canonicalize(here).ok(),
+                };
+                (real(named, "as the project")?, here, Chosen::Named)
+            }
+            None => {
+                let here = real(here, "as the project")?;
+                let variable: directories::Variable = &variable;
+                let mut closed = directories::homes(&home(), variable);
+                closed.extend([
+                    directories::configuration(&home(), variable),
+                    directories::state(&home(), variable),
+                ]);
+                match repository_around(&here, &closed, Uid::effective().as_raw()) {
+                    Some(root) => (root, Some(here), Chosen::Repository),
+                    None => (here.clone(), Some(here), Chosen::WorkingDirectory),
+                }
+            }
+        };
+        let below = here.as_deref().and_then(|here| here.strip_prefix(&root).ok());
+        let directory = match (below, directory) {
+            (Some(below), _) => in_project(below)?,
+            (None, None) => None,
+            (None, Some(given)) => {
+                let (given, root) = (given.display(), root.display());
+                return Err(Failed::invalid(format!(
+                    "cannot start commands in {given}: it is not in the project {root}"
+                )));
+            }
+        };
+        Ok(Self { root, directory, chosen })
+    }
+
+    /// The project of an agent that runs one command in `directory`: the one that the agent stands in itself, because what it calls
+    /// the directory of a command is a path that commands can change. An agent that stands in none, as one with windows does, may
+    /// have `said` it in a variable; else the path is all there is.
+    ///
+    /// # Errors
+    /// The directory is not in that project, or the project cannot be told.
+    pub fn of_agent(caller: &Caller, said: Option<&Path>, directory: &Path) -> Result<Self, Failed> {
+        let stands = match caller {
+            Caller::At(stands) => stands,
+            Caller::Unknown => return Self::choose(said, Some(directory)),
+            Caller::Lost => {
+                return Err(unknown_project("the directory of the program that runs this cannot be read"));
+            }
+        };
+        if let Some(broken) = stands.ancestors().find(|path| is_broken_repository(path)) {
+            let why = format!("{} is no whole repository", broken.join(".git").display());
+            return Err(unknown_project(&why));
+        }
+        let theirs = Self::choose(None, Some(stands))?;
+        if theirs.chosen == Chosen::WorkingDirectory && !may_be_project(&theirs.root) {
+            return Self::choose(said, Some(directory));
+        }
+        let nearest = Self::choose(None, Some(directory))?;
+        let within = theirs.chosen == Chosen::WorkingDirectory
+            && nearest.chosen == Chosen::Repository
+            && nearest.root.starts_with(&theirs.root);
+        if nearest.root == theirs.root || within || is_worktree_of(&nearest.root, &theirs.root) {
+            return Ok(nearest);
+        }
+        Self::choose(Some(&theirs.root), Some(directory)).map_err(|failed| Failed {
+            message: format!(
+                "{}, where the program that runs this stands; LAZARET_PROJECT names another",
+                failed.message
+            ),
+            ..failed
+        })
+    }
+
+    /// What was chosen and why, for people.
+    pub fn describe(&self) -> String {
+        let how = match self.chosen {
+            Chosen::Named => "named by --project",
+            Chosen::Repository => "the repository around the working directory",
+            Chosen::WorkingDirectory => "the working directory, in no repository of yours",
+        };
+        let directory = self.directory.as_ref().map_or(".".to_owned(), ZonePath::to_string);
+        format!("the project is {} ({how}); commands start in {directory}", self.root.display())
+    }
+}
+
+fn unknown_project(why: &str) -> Failed {
+    Failed::invalid(format!("cannot tell which project this is: {why}; name it with LAZARET_PROJECT"))
+}
+
+/// Whether somebody may be meant who stands there: a directory of the user's own that neither is nor holds a home.
+fn may_be_project(directory: &Path) -> bool {
+    let own = fs::metadata(directory).is_ok_and(|metadata| metadata.uid() == Uid::effective().as_raw());
+    let variable: directories::Variable = &variable;
+    let homes = directories::homes(&home(), variable);
+    let holds = |home: &PathBuf| fs::canonicalize(home).as_ref().unwrap_or(home).starts_with(directory);
+    own && directory.parent().is_some() && !homes.iter().any(holds)
+}
+
+/// A directory `.git` that git passes over, and a command may have made so.
+fn is_broken_repository(directory: &Path) -> bool {
+    let git = directory.join(".git");
+    git.is_dir() && fs::symlink_metadata(git.join("HEAD")).is_err()
+}
+
+/// Whether git put the worktree at `root` beside the repository at `main`: each names the other.
+fn is_worktree_of(root: &Path, main: &Path) -> bool {
+    let named = |file: &Path| source::read_named(file, PATH_MAX).ok();
+    let leads = || {
+        let text = named(&root.join(".git"))?;
+        let entry = fs::canonicalize(root.join(text.strip_prefix("gitdir:")?.trim())).ok()?;
+        let known = entry.parent()? == fs::canonicalize(main.join(".git/worktrees")).ok()?;
+        let back = fs::canonicalize(named(&entry.join("gitdir"))?.trim()).ok()?;
+        Some(known && back == root.join(".git"))
+    };
+    leads().unwrap_or(false)
+}
+
+fn real(path: &Path, what: &str) -> Result<PathBuf, Failed> {
+    fs::canonicalize(path).map_err(|error| {
+        Failed::invalid(format!("cannot use {} {what}: {error}; name another with --project", path.display()))
+    })
+}
+
+/// A directory of the project; `None` for its root.
+fn in_project(below: &Path) -> Result<Option<ZonePath>, Failed> {
+    let text = below.to_str().ok_or_else(|| {
+        Failed::invalid(format!(
+            "commands cannot start in {below:?}: it is not UTF-8; choose another with --cwd"
+        ))
+    })?;
+    let path = ZonePath::new(Zone::Project, text).map_err(|error| Failed::invalid(error.to_string()))?;
+    Ok(Some(path).filter(|path| !path.relative().is_empty()))
+}
+
+/// The root of the nearest repository that `directory` lies in, as git finds it: on this file system, and the user's own. One that
+/// is or holds a path of `closed` is none: a home that is a repository for its settings is not the project of all below it.
+fn repository_around(directory: &Path, closed: &[PathBuf], user: u32) -> Option<PathBuf> {
+    let device = fs::metadata(directory).ok()?.dev();
+    for root in directory.ancestors() {
+        if fs::metadata(root).ok()?.dev() != device || root.parent().is_none() {
+            return None;
+        }
+        if !is_repository(root) {
+            continue;
+        }
+        let holds = |closed: &PathBuf| fs::canonicalize(closed).as_ref().unwrap_or(closed).starts_with(root);
+        let own = [root.to_owned(), root.join(".git")];
+        let own = own.iter().all(|path| fs::metadata(path).is_ok_and(|metadata| metadata.uid() == user));
+        // Another's is the end of the way too, as it is to git.
+        return (own && !closed.iter().any(holds)).then(|| root.to_owned());
+    }
+    None
+}
+
+/// Whether git would stop here: it passes over a directory `.git` that is no repository.
+fn is_repository(directory: &Path) -> bool {
+    let git = directory.join(".git");
+    fs::metadata(&git).is_ok_and(|metadata| match metadata.is_dir() {
+        true => fs::symlink_metadata(git.join("HEAD")).is_ok(),
+        false => metadata.is_file(),
+    })
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "trees of the test's own")]
+mod tests {
+    use super::*;
+
+    struct Tree(tempfile::TempDir);
+
+    impl Tree {
+        fn new(repositories: &[&str], directories: &[&str]) -> Self {
+            let tree = Self(tempfile::tempdir().unwrap());
+            for repository in repositories {
+                fs::create_dir_all(tree.at(repository).join(".git")).unwrap();
+                fs::write(tree.at(repository).join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
+            }
+            directories.iter().for_each(|directory| fs::create_dir_all(tree.at(directory)).unwrap());
+            tree
+        }
+
+        fn at(&self, path: &str) -> PathBuf {
+            self.0.path().canonicalize().unwrap().join(path)
+        }
+
+        fn around(&self, path: &str, closed: &[&str]) -> Option<PathBuf> {
+            let closed: Vec<_> = closed.iter().map(|path| self.at(path)).collect();
+            repository_around(&self.at(path), &closed, Uid::effective().as_raw())
+        }
+    }
+
+    #[test]
+    fn the_nearest_repository_counts() {
+        let tree = Tree::new(&["r", "r/inner"], &["r/a/b", "r/inner/c", "r/empty/.git", "r/linked/x"]);
+        for (directory, root) in
+            [("r", "r"), ("r/a/b", "r"), ("r/inner/c", "r/inner"), ("r/empty", "r"), ("r/.git", "r")]
+        {
+            assert_eq!(tree.around(directory, &[]), Some(tree.at(root)), "{directory}");
+        }
+        fs::write(tree.at("r/linked/.git"), "gitdir: ../.git/worktrees/linked\n").unwrap();
+        assert_eq!(tree.around("r/linked/x", &[]), Some(tree.at("r/linked")));
+    }
+
+    #[test]
+    fn no_home_and_nothing_of_another_user_is_chosen() {
+        let tree = Tree::new(&["home", "home/r"], &["home/r/a", "home/other/a"]);
+        assert_eq!(tree.around("home/other/a", &["home"]), None);
+        assert_eq!(tree.around("home/other/a", &["elsewhere"]), Some(tree.at("home")), "control");
+        assert_eq!(tree.around("home/other/a", &["home/.config/lazaret"]), None, "it holds the policy");
+        assert_eq!(tree.around("home/r/a", &["home"]), Some(tree.at("home/r")));
+        let stranger = Uid::effective().as_raw() + 1;
+        assert_eq!(repository_around(&tree.at("home/r/a"), &[], stranger), None);
+    }
+
+    #[test]
+    fn options_say_otherwise() {
+        let tree = Tree::new(&["r"], &["r/a/b", "other"]);
+        let choose = |project: Option<&str>, directory: Option<&str>| {
+            let [project, directory] = [project, directory].map(|path| path.map(|path| tree.at(path)));
+            Project::choose(project.as_deref(), directory.as_deref())
+        };
+        let chosen = |project: Option<&str>, directory: Option<&str>| {
+            let Project { root, directory, chosen } = choose(project, directory).unwrap();
+            (root, directory.map(|directory| directory.to_string()), chosen)
+        };
+        assert_eq!(chosen(None, Some("r/a")), (tree.at("r"), Some("a".into()), Chosen::Repository));
+        assert_eq!(chosen(None, Some("r")), (tree.at("r"), None, Chosen::Repository));
+        assert_eq!(chosen(None, Some("other")), (tree.at("other"), None, Chosen::WorkingDirectory));
+        assert_eq!(chosen(Some("r/a"), Some("r/a/b")), (tree.at("r/a"), Some("b".into()), Chosen::Named));
+        assert_eq!(chosen(Some("r/a"), None), (tree.at("r/a"), None, Chosen::Named), "it is not here");
+        assert!(choose(Some("r/a"), Some("other")).unwrap_err().message.contains("not in the project"));
+        assert!(choose(None, Some("none")).is_err() && choose(Some("none"), None).is_err());
+    }
+
+    #[test]
+    fn an_agents_project_is_the_one_that_it_stands_in() {
+        let tree = Tree::new(
+            &["r", "r/inner", "plain/r", "broken"],
+            &["r/a/b", "plain/sub", "other", "w", "x", "broken/a"],
+        );
+        for (worktree, back) in [("w", "w/.git"), ("x", "w/.git")] {
+            let entry = tree.at("r/.git/worktrees").join(worktree);
+            fs::create_dir_all(&entry).unwrap();
+            fs::write(tree.at(worktree).join(".git"), format!("gitdir: {}\n", entry.display())).unwrap();
+            fs::write(entry.join("gitdir"), format!("{}\n", tree.at(back).display())).unwrap();
+        }
+        fs::remove_file(tree.at("broken/.git/HEAD")).unwrap();
+        let root = |stands: &str, directory: &str| {
+            let chosen = Project::of_agent(&Caller::At(tree.at(stands)), None, &tree.at(directory));
+            chosen.map(|project| project.root.strip_prefix(tree.at("")).unwrap().display().to_string())
+        };
+        for (stands, directory, expected) in [
+            ("r", "r", "r"),
+            ("r/a", "r/a/b", "r"),
+            ("r/a/b", "r", "r"),
+            ("r", "r/inner", "r"),
+            ("r/inner", "r/inner", "r/inner"),
+            ("r", "w", "w"),
+            ("plain", "plain/sub", "plain"),
+            ("plain", "plain/r", "plain/r"),
+        ] {
+            assert_eq!(root(stands, directory).as_deref(), Ok(expected), "{stands}: {directory}");
+        }
+        for (stands, directory) in
+            [("r", "other"), ("r/a", "plain/r"), ("r", "x"), ("r/inner", "r"), ("plain", "other")]
+        {
+            assert!(Project::choose(None, Some(&tree.at(directory))).is_ok(), "control: {directory}");
+            let failed = root(stands, directory).unwrap_err();
+            assert!(failed.message.contains("LAZARET_PROJECT"), "{stands}: {directory}: {failed}");
+        }
+        assert!(root("broken/a", "broken/a").unwrap_err().message.contains("no whole repository"));
+        let said = |caller, said: Option<&str>| {
+            let said = said.map(|path| tree.at(path));
+            Project::of_agent(&caller, said.as_deref(), &tree.at("r/a")).map(|project| project.root)
+        };
+        assert_eq!(said(Caller::Unknown, None), Ok(tree.at("r")));
+        assert_eq!(said(Caller::At("/".into()), Some("r/a")), Ok(tree.at("r/a")), "it stands nowhere");
+        assert_eq!(said(Caller::At(tree.at("r")), Some("other")), Ok(tree.at("r")), "it stands somewhere");
+        assert!(said(Caller::Lost, Some("r")).is_err());
+    }
+}

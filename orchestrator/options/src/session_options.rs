@@ -1,0 +1,355 @@
+//! Where a session works and what narrows it: options that several commands share.
+
+use crate::caller::Caller;
+use crate::endpoint::Endpoint;
+use crate::policy_files::PolicyFiles;
+use crate::project::Project;
+use broker_protocol::{Digest, Failed, NetworkRequest, Open, Scope, Trust, ZonePath};
+use clap::Args;
+use orchestrator_records::runlog::RunLog;
+use orchestrator_records::state_directory;
+use orchestrator_terminal::print::{self, problem};
+use orchestrator_tools::scope_file;
+use policies::value::{TrustName, ValueError};
+use policies::{Choice, EffectivePolicy, PolicyError, source};
+use std::cell::OnceCell;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+/// Most bytes that are read of a policy or scope, one more than either may have.
+const TEXT_MAX: usize = policies::FILE_MAX + 1;
+
+/// Options of the commands that work in a session or ask about one.
+#[derive(Args, Clone)]
+#[command(next_help_heading = "Where")]
+pub struct SessionOptions {
+    /// The project root: what commands and tools may work on [default: the repository of yours around the working directory;
+    /// in none, that directory]
+    #[arg(long, global = true, value_name = "DIR")]
+    project: Option<PathBuf>,
+    /// The working directory: where commands start that name none [default: the current directory where it is in the
+    /// project, else the project root]
+    #[arg(long, global = true, value_name = "DIR")]
+    cwd: Option<PathBuf>,
+    /// The central root, for spilled output and notes
+    /// [default: lazaret/projects/NAME-HASH below $XDG_DATA_HOME or ~/.local/share]
+    #[arg(long, global = true, value_name = "DIR")]
+    central: Option<PathBuf>,
+    /// The policy profile; `auto`: the one for what the project is, by files such as Cargo.toml in its root [default: what your
+    /// policy says, else `default`]
+    #[arg(long, global = true, value_name = "NAME")]
+    profile: Option<String>,
+    /// The executor to start [default: the one installed with lazaret] [env: LAZARET_EXECUTOR]
+    #[arg(long, global = true, value_name = "PATH", conflicts_with = "socket")]
+    executor: Option<PathBuf>,
+    /// The socket of an executor that listens already
+    #[arg(long, global = true, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// A file of tool permissions (YAML or TOML) that narrows the session; `none` for no scope
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Narrowing")]
+    scope: Option<PathBuf>,
+    /// How much is asked before a call: supervised (or ask), guided (or auto), autonomous (or yolo) [default: autonomous,
+    /// nothing is asked; `policy` answers for guided]
+    #[arg(long, global = true, value_name = "LEVEL", help_heading = "Narrowing", value_parser = trust)]
+    trust: Option<Trust>,
+    /// A host that commands may reach besides those of the profile: NAME, *.NAME or ADDRESS, with or without :PORT; may be
+    /// given more than once
+    #[arg(long, global = true, value_name = "HOST[:PORT]", help_heading = "Network")]
+    allow_host: Vec<String>,
+    /// The hosts of a package registry: crates, debian, github, go, npm or pypi; may be given more than once
+    #[arg(long, global = true, value_name = "PRESET", help_heading = "Network")]
+    allow_net: Vec<String>,
+    /// Write no log of this run; the executor writes its audit all the same
+    #[arg(long, global = true)]
+    no_log: bool,
+    /// Print to standard error what was chosen, project and working directory; and what a command was denied
+    #[arg(short, long, global = true)]
+    verbose: bool,
+    /// The policy files, once they are read.
+    #[arg(skip)]
+    files: Rc<OnceCell<PolicyFiles>>,
+}
+
+/// The session to ask for.
+pub struct Opening {
+    /// As the executor is asked.
+    pub open: Open,
+    /// Where in the project commands start that name no directory; `None` for its root.
+    pub directory: Option<ZonePath>,
+    /// Its profile, and what has chosen it.
+    pub choice: Choice,
+}
+
+/// The options by name, and the commands that use each.
+pub const USED_BY: [(&str, &[&str]); 12] = [
+    (
+        "project",
+        &[
+            "run", "call", "tools", "history", "undo", "session", "doctor", "policy", "hook", "mcp", "chat",
+            "serve",
+        ],
+    ),
+    ("cwd", &["run", "call", "tools", "history", "undo", "session", "doctor", "policy", "mcp", "chat"]),
+    (
+        "central",
+        &["run", "call", "tools", "history", "undo", "session", "doctor", "policy", "mcp", "chat", "serve"],
+    ),
+    (
+        "profile",
+        &[
+            "run", "call", "history", "undo", "session", "doctor", "policy", "tools", "hook", "mcp", "chat",
+            "serve",
+        ],
+    ),
+    ("executor", &["run", "call", "tools", "history", "undo", "session", "doctor", "mcp", "chat", "serve"]),
+    ("socket", &["run", "call", "tools", "history", "undo", "session", "doctor", "mcp", "chat", "serve"]),
+    (
+        "scope",
+        &["run", "call", "history", "undo", "session", "doctor", "policy", "tools", "mcp", "chat", "serve"],
+    ),
+    (
+        "trust",
+        &["run", "call", "history", "undo", "session", "doctor", "policy", "hook", "mcp", "chat", "serve"],
+    ),
+    ("allow_host", &["run", "call", "session", "mcp", "serve"]),
+    ("allow_net", &["run", "call", "session", "mcp", "serve"]),
+    ("no_log", &["run", "call", "history", "undo", "session", "mcp", "chat", "serve"]),
+    ("verbose", &["run", "call", "history", "undo", "session", "doctor", "policy", "mcp", "chat"]),
+];
+
+fn trust(text: &str) -> Result<Trust, ValueError> {
+    TrustName::try_from(text.to_owned()).map(|trust| trust.0)
+}
+
+impl SessionOptions {
+    /// Those of a program that is given no options: `LAZARET_PROJECT`, `LAZARET_PROFILE` and `LAZARET_TRUST`. Commands start in
+    /// `directory`, which must be in the project: where none is named, that of the agent which has started us.
+    ///
+    /// # Errors
+    /// One of them is not what it should be.
+    pub fn of_environment(directory: Option<PathBuf>) -> Result<Self, Failed> {
+        let given = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let text = |name: &str| {
+            let utf8 = |value: OsString| {
+                value.into_string().map_err(|_| Failed::invalid(format!("{name} is not UTF-8")))
+            };
+            given(name).map(utf8).transpose()
+        };
+        let trust = text("LAZARET_TRUST")?.map(|name| trust(&name)).transpose();
+        let project = match (given("LAZARET_PROJECT"), &directory) {
+            (Some(project), _) => Some(PathBuf::from(project)),
+            (None, Some(here)) => Some(Project::of_agent(&Caller::find(), None, here)?.root),
+            (None, None) => None,
+        };
+        Ok(Self {
+            project,
+            cwd: directory,
+            central: None,
+            profile: text("LAZARET_PROFILE")?,
+            executor: None,
+            socket: None,
+            scope: None,
+            trust: trust.map_err(|error| Failed::invalid(format!("LAZARET_TRUST: {error}")))?,
+            no_log: false,
+            allow_host: Vec::new(),
+            allow_net: Vec::new(),
+            verbose: false,
+            files: Rc::default(),
+        })
+    }
+
+    /// Where the executor is.
+    pub fn endpoint(&self) -> Endpoint {
+        let named =
+            || std::env::var_os("LAZARET_EXECUTOR").filter(|path| !path.is_empty()).map(PathBuf::from);
+        match &self.socket {
+            Some(socket) => Endpoint::Socket(socket.clone()),
+            None => Endpoint::Program(self.executor.clone().or_else(named)),
+        }
+    }
+
+    /// The policy files. Reads them where nothing has asked for them before: before we confine ourselves.
+    pub fn files(&self) -> &PolicyFiles {
+        self.files.get_or_init(PolicyFiles::read)
+    }
+
+    /// The policy of the session's profile. Reads the policy files: before we confine ourselves.
+    pub fn policy(&self) -> Result<EffectivePolicy, PolicyError> {
+        // A project that cannot be used chooses nothing; who opens a session is told why it cannot.
+        let project = Project::choose(self.project.as_deref(), self.cwd.as_deref()).ok();
+        self.files().resolve(&self.choose(project.as_ref().map(|project| project.root.as_path())).profile)
+    }
+
+    /// The profile of a session of the project at `root`.
+    pub fn choose(&self, root: Option<&Path>) -> Choice {
+        self.files().choose(self.profile.as_deref().unwrap_or_default(), root)
+    }
+
+    /// The log of this run of `command`.
+    pub fn log(&self, command: &'static str) -> RunLog {
+        RunLog::begin(command, self.no_log, print::problem)
+    }
+
+    /// The session to ask for, with `spare` cells ready between calls.
+    pub fn open(&self, spare: u8) -> Result<Opening, Failed> {
+        let project = Project::choose(self.project.as_deref(), self.cwd.as_deref())?;
+        let choice = self.choose(Some(&project.root));
+        if self.verbose {
+            problem(&project.describe());
+            choice.describe().iter().for_each(|chosen| problem(chosen));
+        }
+        let central = match &self.central {
+            Some(central) => {
+                std::path::absolute(central).map_err(|error| Failed::internal(error.to_string()))?
+            }
+            None => central_root(&project.root),
+        };
+        let open = self.open_in(project.root, central, choice.profile.clone(), spare)?;
+        Ok(Opening { open, directory: project.directory, choice })
+    }
+
+    /// The same for other roots, with `profile`.
+    pub fn open_in(
+        &self,
+        project: PathBuf,
+        central: PathBuf,
+        profile: String,
+        spare: u8,
+    ) -> Result<Open, Failed> {
+        let [project, central] = [text(project)?, text(central)?];
+        // What a person types is not asked about again.
+        let trust = self.trust.unwrap_or(Trust::Autonomous);
+        let (scope, capture, network) = (self.scope()?, None, None);
+        Ok(Open { project, central, profile, spare, scope, trust, capture, network })
+    }
+
+    /// The network to ask for, if commands are to have one: by these options, or because `policy` allows hosts. The executor
+    /// decides which; this is asked before, because who carries no connections gives up all sockets.
+    pub fn network(&self, policy: Option<&EffectivePolicy>) -> Option<NetworkRequest> {
+        let asked = !self.allow_host.is_empty() || !self.allow_net.is_empty();
+        let (hosts, presets) = (self.allow_host.clone(), self.allow_net.clone());
+        (asked || policy.is_some_and(EffectivePolicy::has_network))
+            .then_some(NetworkRequest { hosts, presets })
+    }
+
+    /// The scope of the session, if there is to be one.
+    pub fn scope(&self) -> Result<Option<Scope>, Failed> {
+        let Some(path) = self.scope.as_ref().filter(|path| path.as_os_str() != "none") else {
+            return Ok(None);
+        };
+        let text = read_text(path)?;
+        let scope = scope_file::parse(&path.to_string_lossy(), &text);
+        scope.map(Some).map_err(|error| Failed::invalid(error.to_string()))
+    }
+
+    /// Whether the user wants to be told more.
+    pub fn is_verbose(&self) -> bool {
+        self.verbose
+    }
+
+    /// The trust that was asked for, if one was.
+    pub fn trust(&self) -> Option<Trust> {
+        self.trust
+    }
+
+    /// The project root that was named, if one was.
+    pub fn named_project(&self) -> Option<&Path> {
+        self.project.as_deref()
+    }
+
+    /// The same for another project root.
+    pub fn with_project(&self, project: PathBuf) -> Self {
+        Self { project: Some(project), ..self.clone() }
+    }
+
+    /// Whether a profile was asked for by name, or by `auto`.
+    pub fn names_profile(&self) -> bool {
+        self.profile.is_some()
+    }
+
+    /// The same for a client that names what it wants; a project of its own has a central root of its own. Commands start in the
+    /// project's root. The scope's file counts no more: who serves clients has read it before it confined itself.
+    pub fn for_client(&self, project: Option<PathBuf>, profile: Option<String>, trust: Trust) -> Self {
+        let central = if project.is_some() { None } else { self.central.clone() };
+        let project = project.or_else(|| self.project.clone());
+        Self {
+            cwd: project.clone(),
+            project,
+            central,
+            profile: profile.or_else(|| self.profile.clone()),
+            trust: Some(trust),
+            scope: None,
+            ..self.clone()
+        }
+    }
+
+    /// The same with `trust` where none was asked for.
+    pub fn trusting(&self, trust: Trust) -> Self {
+        Self { trust: self.trust.or(Some(trust)), ..self.clone() }
+    }
+}
+
+/// The text of a file that the user has named. What is longer than any such file may be is not read to its end.
+pub fn read_text(path: &Path) -> Result<String, Failed> {
+    read_text_up_to(path, TEXT_MAX)
+}
+
+/// The same of a file that may have `max` bytes.
+pub fn read_text_up_to(path: &Path, max: usize) -> Result<String, Failed> {
+    source::read_named(path, max)
+        .map_err(|error| Failed::invalid(format!("cannot read {}: {error}", path.display())))
+}
+
+fn text(path: PathBuf) -> Result<String, Failed> {
+    let refused =
+        |path: OsString| Failed::invalid(format!("{path:?} is not UTF-8; use a root whose path is"));
+    path.into_os_string().into_string().map_err(refused)
+}
+
+/// The central root of a project that is given none. One under a name of the first releases is left alone: nothing in it tells
+/// whose it is, which is why the name was changed.
+fn central_root(project: &Path) -> PathBuf {
+    let projects = state_directory::data().join("projects");
+    let (central, former) = (projects.join(folder_name(project)), projects.join(former_name(project)));
+    if former.exists() && !central.exists() {
+        let (former, central) = (former.display(), central.display());
+        problem(&format!(
+            "{former} has no record of its project and is not used any more; if what is in it is this project's, move it to {central}"
+        ));
+    }
+    central
+}
+
+/// A name that people recognise, with the SHA-256 of the path: no other project can be given the same.
+fn folder_name(project: &Path) -> String {
+    format!("{}-{}", plain_name(project), Digest::of(project.as_os_str().as_encoded_bytes()))
+}
+
+/// The name in the first releases: by 32 bits of FNV-1a, which can be made to collide.
+fn former_name(project: &Path) -> String {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    let hash = project.as_os_str().as_encoded_bytes().iter().fold(0xcbf2_9ce4_8422_2325, step);
+    format!("{}-{:08x}", plain_name(project), (hash >> 32) as u32 ^ hash as u32)
+}
+
+fn plain_name(project: &Path) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
+    let name = project.file_name().unwrap_or("root".as_ref()).to_string_lossy();
+    name.chars().map(plain).take(64).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_project_has_the_same_central_root_for_ever() {
+        let name = folder_name(Path::new("/home/u/my app"));
+        let digest = "01895cf7df474f6fee1b76e491e5ac14ad672db8ab56ec61c2afe525f46347bb";
+        assert_eq!(name, format!("my_app-{digest}"));
+        assert_eq!(former_name(Path::new("/home/u/my app")), "my_app-2e1880b0");
+        assert_ne!(folder_name(Path::new("/a/x")), folder_name(Path::new("/b/x")));
+        assert!(folder_name(Path::new("/")).starts_with("root-"));
+    }
+}

@@ -1,0 +1,145 @@
+//! Starts the executor, for `doctor --attack` the self-attack, and for `doctor` git: the only place of the orchestrator that
+//! starts another program.
+
+use nix::errno::Errno;
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use orchestrator_agent::providers::{ANTHROPIC_KEY, OPENAI_KEY};
+use orchestrator_session::executor::ExecutorError;
+use orchestrator_web::BRAVE_KEY;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const NAME: &str = "lazaret-executor";
+const ATTACK: &str = "lazaret-attack";
+/// No command may have this variable: the self-attack looks for it. Its value is none of a secret's.
+const CANARY: (&str, &str) = ("LAZARET_CANARY_SECRET", "a command that has this variable has others too");
+
+/// Starts `program`, or the executor that was installed with us, to serve one session; returns our end of its socket.
+pub fn start(program: Option<&Path>) -> Result<UnixStream, ExecutorError> {
+    find(program, "broker")
+}
+
+/// An executor that makes a broker for each socket that it is handed. A program that has given up starting others can still
+/// get a new session when one is lost.
+#[derive(Debug)]
+pub struct Spawner(UnixStream);
+
+impl Spawner {
+    /// Starts it, as [`start`] does.
+    pub fn start(program: Option<&Path>) -> Result<Self, ExecutorError> {
+        find(program, "spawner").map(Self)
+    }
+
+    /// A socket at whose other end there is a new broker.
+    pub fn spawn(&self) -> Result<UnixStream, ExecutorError> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let rights = [theirs.as_raw_fd()];
+        let message = [ControlMessage::ScmRights(&rights)];
+        let sent =
+            sendmsg::<()>(self.0.as_raw_fd(), &[IoSlice::new(&[0])], &message, MsgFlags::MSG_NOSIGNAL, None);
+        match sent {
+            Ok(_) => Ok(ours),
+            Err(Errno::EPIPE | Errno::ECONNRESET) => Err(ExecutorError::Lost),
+            Err(errno) => Err(io::Error::from(errno).into()),
+        }
+    }
+}
+
+fn find(program: Option<&Path>, task: &str) -> Result<UnixStream, ExecutorError> {
+    if let Some(program) = program {
+        return spawn_program(program, task)
+            .map_err(|source| ExecutorError::Start { program: program.to_owned(), source });
+    }
+    let candidates = candidates(NAME)?;
+    for program in &candidates {
+        match spawn_program(program, task) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            result => {
+                return result.map_err(|source| ExecutorError::Start { program: program.clone(), source });
+            }
+        }
+    }
+    let tried = candidates.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" and ");
+    Err(ExecutorError::NotFound { tried })
+}
+
+/// The program of the self-attack that was installed with us.
+pub fn attack_program() -> io::Result<PathBuf> {
+    candidates(ATTACK)?
+        .into_iter()
+        .find(|program| program.is_file())
+        .ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+/// Starts `program`, that of the self-attack, to attack what it makes in `directory` without a cell; returns our end of its
+/// standard input and output.
+#[expect(clippy::disallowed_methods, reason = "this is the one place")]
+pub fn start_attack(program: &Path, directory: &Path) -> io::Result<UnixStream> {
+    let (ours, theirs) = UnixStream::pair()?;
+    let theirs = OwnedFd::from(theirs);
+    Command::new(program)
+        .arg("outside")
+        .arg(directory)
+        .stdin(Stdio::from(theirs.try_clone()?))
+        .stdout(Stdio::from(theirs))
+        .process_group(0)
+        .env_remove(BRAVE_KEY)
+        .env_remove(ANTHROPIC_KEY)
+        .env_remove(OPENAI_KEY)
+        .env(CANARY.0, CANARY.1)
+        .spawn()?;
+    Ok(ours)
+}
+
+/// Runs the user's git, far from any project, and returns what it prints. A setting that is not there prints nothing.
+#[expect(clippy::disallowed_methods, reason = "this is the one file that starts a program")]
+pub fn git(words: &[&str]) -> io::Result<String> {
+    // Not by `PATH`: a project may be on it.
+    let places = ["/usr/bin/git", "/usr/local/bin/git", "/bin/git"].map(Path::new);
+    let git = places.into_iter().find(|path| path.is_file()).ok_or(io::ErrorKind::NotFound)?;
+    let output = Command::new(git).args(words).current_dir("/").stdin(Stdio::null()).output()?;
+    match output.status.code() {
+        Some(0 | 1) => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        _ => Err(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned())),
+    }
+}
+
+/// The executor's program, with no link in its path where it exists.
+pub fn program(named: Option<&Path>) -> PathBuf {
+    let candidates = || candidates(NAME).map_or_else(|_| Vec::new(), Vec::from);
+    let found = named.map(Path::to_owned).or_else(|| candidates().into_iter().find(|path| path.exists()));
+    let found = found.unwrap_or_else(|| NAME.into());
+    found.canonicalize().unwrap_or(found)
+}
+
+/// Where a program of our release may lie: beside us, or where a package puts programs that nobody calls by hand.
+fn candidates(name: &str) -> io::Result<[PathBuf; 2]> {
+    let own = std::env::current_exe()?;
+    let folder = own.parent().unwrap_or(Path::new("/"));
+    let package = folder.parent().unwrap_or(Path::new("/")).join("libexec/lazaret");
+    Ok([folder.join(name), package.join(name)])
+}
+
+/// Its standard input is its end of the socket. It gets a process group of its own: a Ctrl-C in the terminal is for the
+/// command, which gets it by way of us, and must not kill the broker around it. Nobody waits for it: it ends when
+/// we do, and by then our parent waits for both.
+#[expect(clippy::disallowed_methods, reason = "this is the one file that starts a program")]
+fn spawn_program(program: &Path, task: &str) -> io::Result<UnixStream> {
+    let (ours, theirs) = UnixStream::pair()?;
+    Command::new(program)
+        .arg(task)
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(Stdio::null())
+        .process_group(0)
+        // Keys for the network are for us: the executor has none, and no use for them.
+        .env_remove(BRAVE_KEY)
+        .env_remove(ANTHROPIC_KEY)
+        .env_remove(OPENAI_KEY)
+        .env(CANARY.0, CANARY.1)
+        .spawn()?;
+    Ok(ours)
+}

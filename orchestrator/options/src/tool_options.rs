@@ -1,0 +1,88 @@
+//! Which tools there are and how much of their results is shown: the options of the commands that call tools.
+
+use crate::session_options::Opening;
+use broker_protocol::{Failed, Open, limit};
+use clap::{Args, ValueEnum};
+use orchestrator_session::Config;
+use orchestrator_text::known::redactor;
+use orchestrator_tools::profile::{COMPACT, Profile, STANDARD};
+use orchestrator_tools::registry::Registry;
+use orchestrator_web::{SearchEngines, WebClient};
+use policies::{EffectivePolicy, PolicyError};
+
+/// Options of the commands that call tools.
+#[derive(Args, Clone)]
+#[command(next_help_heading = "Tools")]
+pub struct ToolOptions {
+    /// How much of a result a model is shown
+    #[arg(long, value_name = "NAME", value_enum, default_value = "standard")]
+    model_profile: ProfileName,
+    /// Show text with everything in it: escape sequences, control and invisible characters
+    #[arg(long)]
+    raw_output: bool,
+    /// Switch a tool off; may be given more than once
+    #[arg(long, value_name = "TOOL")]
+    disable: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ProfileName {
+    /// 1 MiB of a file, 100 KiB of output
+    Standard,
+    /// 5 of more than 10 KiB, 500 of more than 1000 names, 50 of more than 100 matches
+    Compact,
+}
+
+impl ToolOptions {
+    /// A session that `opening` asks for: its tools, its way to the web, and as much captured as will be shown.
+    pub fn config(
+        &self,
+        opening: Opening,
+        policy: Result<EffectivePolicy, PolicyError>,
+    ) -> Result<Config, Failed> {
+        let profile: &Profile = match self.model_profile {
+            ProfileName::Standard => &STANDARD,
+            ProfileName::Compact => &COMPACT,
+        };
+        let (hosts, policy) = match policy {
+            Ok(policy) => (Ok(policy.web.clone()), Some(policy)),
+            Err(error) => (Err(error), None),
+        };
+        let timeout_max_s =
+            policy.as_ref().and_then(|policy| policy.limits.timeout_max_s).unwrap_or(limit::TIMEOUT_S);
+        let Opening { open, directory, .. } = opening;
+        let open = Open { capture: profile.capture(), ..open };
+        Ok(Config {
+            registry: registry(&self.disable, policy)?,
+            timeout_max_s,
+            web: Some(WebClient::new(hosts, SearchEngines::from_environment())),
+            profile,
+            directory,
+            ..Config::new(open, redactor())
+        })
+    }
+
+    /// Switches more tools off.
+    pub fn disable<'t>(&mut self, tools: impl Iterator<Item = &'t str>) {
+        self.disable.extend(tools.map(str::to_owned));
+    }
+
+    /// The tools that are switched off.
+    pub fn disabled(&self) -> &[String] {
+        &self.disable
+    }
+
+    /// Whether unsafe characters stay in results.
+    pub fn is_raw(&self) -> bool {
+        self.raw_output
+    }
+}
+
+/// Every tool but those that are switched off, and those that `policy` denies.
+pub fn registry(disabled: &[String], policy: Option<EffectivePolicy>) -> Result<Registry, Failed> {
+    let mut registry = Registry::under(policy);
+    for tool in disabled {
+        registry.enable(tool, false).map_err(|error| Failed::invalid(format!("--disable: {error}")))?;
+    }
+    Ok(registry)
+}

@@ -1,0 +1,231 @@
+//! The audit, read: every record in order, and whether the chain is whole. Nothing in it is believed.
+
+use broker_protocol::Digest;
+use broker_protocol::chain::{self, Head};
+use serde_json::Value;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// The audit in a directory.
+pub struct Audit {
+    directory: PathBuf,
+}
+
+/// What a check of the whole chain found.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Verified {
+    /// Files there are.
+    pub files: usize,
+    /// Where the records end that follow each other from the first.
+    pub last: Head,
+    /// Where they ended before the last of them.
+    before: Head,
+    /// The record that has the hash that was asked for.
+    pub known: Option<u64>,
+    /// The first place that is not as it was written.
+    pub flaw: Option<Flaw>,
+}
+
+/// A place that is not as it was written.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Flaw {
+    /// Name of the file in the audit's directory.
+    pub file: String,
+    /// The line, counted from 1; 0 for the file as a whole.
+    pub line: u64,
+    /// What is wrong there.
+    pub why: String,
+}
+
+/// What is on the disk at one moment.
+struct Snapshot {
+    head: Option<Head>,
+    /// Each file's number and size.
+    files: Vec<(u64, u64)>,
+}
+
+impl Audit {
+    /// The one in `directory`, if there is one.
+    pub fn open(directory: PathBuf) -> io::Result<Option<Self>> {
+        let audit = Self { directory };
+        Ok((!audit.files()?.is_empty() || audit.head()?.is_some()).then_some(audit))
+    }
+
+    /// Checks the whole chain, in which some record must have `known_hash`.
+    pub fn verify(&self, known_hash: Option<Digest>) -> io::Result<Verified> {
+        let snapshot = self.snapshot()?;
+        let (files, start) = (snapshot.files.len(), Head::EMPTY);
+        let mut verified = Verified { files, last: start, before: start, known: None, flaw: None };
+        for (index, (number, size)) in snapshot.files.iter().enumerate() {
+            let expected = index as u64 + 1;
+            if *number != expected {
+                return Ok(verified.with_flaw(chain::file_name(expected), 0, "it is not there".into()));
+            }
+            let flaw = self.check_file(*number, *size, known_hash, &mut verified)?;
+            if flaw.is_some() {
+                return Ok(Verified { flaw, ..verified });
+            }
+        }
+        let flaw = check_end(&snapshot, &verified).or_else(|| check_known(known_hash, &verified));
+        Ok(Verified { flaw, ..verified })
+    }
+
+    /// Head and files as they are between two records.
+    fn snapshot(&self) -> io::Result<Snapshot> {
+        let Some(mut file) = self.head()? else { return Ok(Snapshot { head: None, files: self.files()? }) };
+        file.lock_shared()?;
+        let mut text = Vec::new();
+        file.by_ref().take(Head::BYTES as u64 + 1).read_to_end(&mut text)?;
+        Ok(Snapshot { head: Head::decode(&text), files: self.files()? })
+    }
+
+    /// Goes through the first `size` bytes of a file.
+    fn check_file(
+        &self,
+        number: u64,
+        size: u64,
+        known_hash: Option<Digest>,
+        verified: &mut Verified,
+    ) -> io::Result<Option<Flaw>> {
+        let mut lines = BufReader::new(self.file(number)?.take(size));
+        let flaw = |line, why: &str| Ok(Some(Flaw { file: chain::file_name(number), line, why: why.into() }));
+        let mut line = Vec::new();
+        let mut bytes = 0;
+        for line_number in 1.. {
+            line.clear();
+            if lines.by_ref().take(chain::RECORD_MAX as u64).read_until(b'\n', &mut line)? == 0 {
+                break;
+            }
+            let Some(record) = line.strip_suffix(b"\n") else { return flaw(line_number, "it does not end") };
+            let hash = match chain::check(verified.last.hash, record) {
+                Ok(hash) => hash,
+                Err(error) => return flaw(line_number, &error.to_string()),
+            };
+            let Ok(value) = serde_json::from_slice::<Value>(record) else {
+                return flaw(line_number, "it is not JSON");
+            };
+            if value["seq"] != verified.last.seq + 1 {
+                return flaw(line_number, &format!("its number is not {}", verified.last.seq + 1));
+            }
+            if value["kind"] == "break" {
+                return flaw(
+                    line_number,
+                    &format!("here the executor found the chain broken: {}", value["found"]),
+                );
+            }
+            bytes += line.len() as u64;
+            let last = Head { seq: verified.last.seq + 1, file: number, bytes, hash };
+            verified.before = std::mem::replace(&mut verified.last, last);
+            if known_hash == Some(hash) {
+                verified.known = Some(last.seq);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Calls `each` with every record, as it is.
+    pub fn records(&self, mut each: impl FnMut(&[u8])) -> io::Result<Position> {
+        let mut position = Position { file: 0, offset: 0 };
+        for (number, _) in self.files()? {
+            position = Position { file: number, offset: 0 };
+            self.more(&mut position, &mut each)?;
+        }
+        Ok(position)
+    }
+
+    /// Calls `each` with the records after `position`, which moves on.
+    pub fn more(&self, position: &mut Position, mut each: impl FnMut(&[u8])) -> io::Result<()> {
+        if position.file == 0 {
+            return Ok(());
+        }
+        let mut file = self.file(position.file)?;
+        file.seek(SeekFrom::Start(position.offset))?;
+        let mut lines = BufReader::new(file);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let length = lines.by_ref().take(chain::RECORD_MAX as u64).read_until(b'\n', &mut line)?;
+            let Some(record) = line.strip_suffix(b"\n") else { return Ok(()) };
+            each(record);
+            position.offset += length as u64;
+        }
+    }
+
+    /// The first of the files after `position`.
+    pub fn next_file(&self, position: &Position) -> io::Result<Option<Position>> {
+        let next = self.files()?.into_iter().find(|(number, _)| *number > position.file);
+        Ok(next.map(|(file, _)| Position { file, offset: 0 }))
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "our user's own records, in neither root")]
+    fn files(&self) -> io::Result<Vec<(u64, u64)>> {
+        let entries = match std::fs::read_dir(&self.directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let mut files = Vec::new();
+        for entry in entries {
+            let entry = entry?;
+            if let Some(number) = entry.file_name().to_str().and_then(chain::file_number) {
+                files.push((number, entry.metadata()?.len()));
+            }
+        }
+        files.sort_unstable();
+        Ok(files)
+    }
+
+    fn head(&self) -> io::Result<Option<File>> {
+        match open(&self.directory.join(chain::HEAD)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            file => file.map(Some),
+        }
+    }
+
+    fn file(&self, number: u64) -> io::Result<File> {
+        open(&self.directory.join(chain::file_name(number)))
+    }
+}
+
+/// How far the audit has been read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    file: u64,
+    offset: u64,
+}
+
+impl Verified {
+    fn with_flaw(self, file: String, line: u64, why: String) -> Self {
+        Self { flaw: Some(Flaw { file, line, why }), ..self }
+    }
+}
+
+/// What is wrong with where the chain ends.
+fn check_end(snapshot: &Snapshot, verified: &Verified) -> Option<Flaw> {
+    let flaw = |why: String| Some(Flaw { file: chain::HEAD.into(), line: 0, why });
+    let Some(head) = snapshot.head else { return flaw("it is not there, or cannot be read".into()) };
+    // One record more: its broker was killed before it wrote the head.
+    if head == verified.last || head == verified.before {
+        return None;
+    }
+    flaw(format!(
+        "it names another end of the chain: record {}, and the last is {}",
+        head.seq, verified.last.seq
+    ))
+}
+
+fn check_known(known_hash: Option<Digest>, verified: &Verified) -> Option<Flaw> {
+    let why = "no record has the hash that was given: the audit was replaced, or cut before that record";
+    (known_hash.is_some() && verified.known.is_none()).then(|| Flaw {
+        file: chain::HEAD.into(),
+        line: 0,
+        why: why.into(),
+    })
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    // A FIFO would make us wait for its writer.
+    let file = File::options().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidData.into()) }
+}

@@ -1,0 +1,8 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+pub mod state_directory;
+pub mod runlog_files;
+pub mod runlog;
+pub mod audit_chain;
+pub mod transcripts;

@@ -1,0 +1,273 @@
+//! The run log: what was asked of Lazaret in one run of it, and what it answered, as lines of JSON.
+//!
+//! `runs/RUN/runlog.jsonl` in the state directory, only ever appended to. A line is `{ts, kind, step, payload}`: seconds
+//! since 1970, one of [`KINDS`], the number of the tool call it belongs to (0 for the session), and its data. It comes from the
+//! stream of events that the front ends are sent, so that it has what they show. `payload.id` is the client's name for a call of
+//! `lazaret session`; `payload.call` is the call's number in the broker's audit, within the session of the last
+//! `session_start`.
+//!
+//! A line is one write, so that a death at any time leaves whole lines; it is not synced to disk by us. In a session with many
+//! calls it is written in the turn after the event, when nobody waits for us. Texts in it are at most 2,000 characters long. A
+//! log that cannot be written is reported once and given up: what must not be missing is in the audit.
+
+use crate::runlog_files::{self, BYTES_MAX};
+use broker_protocol::{Challenge, LayerState, Opened};
+use orchestrator_session::{Approval, Body, CallResult, Decision, Event, Subscriber};
+use orchestrator_text::escape::for_terminal;
+use orchestrator_text::known::redactor;
+use orchestrator_text::redact::map_texts;
+use orchestrator_text::truncate::brief;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::io::{self, Write};
+use std::rc::Rc;
+use std::time::{SystemTime, UNIX_EPOCH};
+use tokio::sync::Notify;
+
+/// Every kind of line.
+pub const KINDS: [&str; 11] = [
+    "session_start",
+    "register",
+    "unregister",
+    "tool_call",
+    "tool_result",
+    "tool_error",
+    "security_event",
+    "approval",
+    "connection",
+    "session_end",
+    "log_full",
+];
+
+/// Most lines that wait to be written.
+const WAITING_MAX: usize = 64;
+
+/// The log of this run.
+pub struct RunLog {
+    command: &'static str,
+    complain: fn(&str),
+    file: RefCell<Option<File>>,
+    bytes: Cell<u64>,
+    calls: Cell<u64>,
+    errors: Cell<u64>,
+    waiting: RefCell<Vec<(f64, Event)>>,
+    /// Whether [`RunLog::write_later`] runs, and is notified when something waits.
+    is_late: Cell<bool>,
+    arrived: Notify,
+}
+
+#[derive(Serialize)]
+struct Line {
+    ts: f64,
+    kind: &'static str,
+    step: u64,
+    payload: Value,
+}
+
+impl Subscriber for RunLog {
+    fn hear(&self, event: &Event) {
+        tracing::trace!("record an event");
+        if let Body::Result(result) = &*event.body {
+            self.calls.set(self.calls.get() + 1);
+            self.errors.set(self.errors.get() + u64::from(result.error.is_some()));
+        }
+        if self.file.borrow().is_none() {
+            return;
+        }
+        let mut waiting = self.waiting.borrow_mut();
+        waiting.push((now(), event.clone()));
+        if self.is_late.get() && waiting.len() < WAITING_MAX {
+            self.arrived.notify_one();
+        } else {
+            drop(waiting);
+            self.write();
+        }
+    }
+}
+
+impl RunLog {
+    /// Begins the log of a run of `command`, or none if it is `off`. What keeps it from being written is said to `complain`, once.
+    pub fn begin(command: &'static str, off: bool, complain: fn(&str)) -> Self {
+        let file =
+            if off { None } else { runlog_files::create().map_err(|error| complain(&problem(&error))).ok() };
+        Self {
+            complain,
+            command,
+            file: RefCell::new(file),
+            bytes: Cell::new(0),
+            calls: Cell::new(0),
+            errors: Cell::new(0),
+            waiting: RefCell::default(),
+            is_late: Cell::new(false),
+            arrived: Notify::new(),
+        }
+    }
+
+    /// From now on lines are written by this task, in the turn after their events.
+    pub async fn write_later(self: Rc<Self>) {
+        self.is_late.set(true);
+        loop {
+            self.arrived.notified().await;
+            self.write();
+        }
+    }
+
+    /// The run is over: writes what waits, and the last line.
+    pub fn end(&self, reason: &str) {
+        self.is_late.set(false);
+        self.write();
+        // A full log has its last line all the same.
+        let payload = json!({ "reason": reason, "calls": self.calls.get(), "errors": self.errors.get() });
+        self.append(&Line { ts: now(), kind: "session_end", step: 0, payload });
+    }
+
+    fn write(&self) {
+        for (ts, event) in self.waiting.take() {
+            let Some((kind, payload)) = self.line(&event) else { continue };
+            if self.bytes.get() > BYTES_MAX {
+                continue;
+            }
+            let payload = map_texts(&payload, &|text| brief(&for_terminal(&brief(text))).into_owned());
+            self.append(&Line { ts, kind, step: event.call, payload });
+            if self.bytes.get() > BYTES_MAX {
+                let payload = json!({ "bytes": BYTES_MAX });
+                self.append(&Line { ts, kind: "log_full", step: event.call, payload });
+            }
+        }
+    }
+
+    fn append(&self, line: &Line) {
+        let mut file = self.file.borrow_mut();
+        let Some(open) = file.as_mut() else { return };
+        let written = serde_json::to_vec(line).map_err(io::Error::from).and_then(|mut line| {
+            line.push(b'\n');
+            self.bytes.set(self.bytes.get() + line.len() as u64);
+            open.write_all(&line)
+        });
+        if let Err(error) = written {
+            (self.complain)(&problem(&error));
+            *file = None;
+        }
+    }
+
+    /// Kind and payload of an event's line; `None` for events that are not recorded.
+    fn line(&self, event: &Event) -> Option<(&'static str, Value)> {
+        let batch = event.part.map(|part| part.batch);
+        Some(match &*event.body {
+            Body::SessionOpened(opened) => ("session_start", session_start(self.command, opened)),
+            Body::ToolRegistered { client_id, tool, description, schema, risk, timeout_s } => (
+                "register",
+                json!({ "id": client_id, "tool": tool, "description": description, "inputSchema": schema,
+                    "risk": risk, "timeout": timeout_s }),
+            ),
+            Body::ToolUnregistered { client_id, tool } => {
+                ("unregister", json!({ "id": client_id, "tool": tool }))
+            }
+            Body::Requested { client_id, tool, input } => {
+                ("tool_call", json!({ "id": client_id, "batch": batch, "tool": tool, "input": input }))
+            }
+            Body::ApprovalWanted(question) => ("approval", approval(&question.challenge, None)),
+            Body::ApprovalGiven { challenge, approval: answer } => {
+                ("approval", approval(challenge, Some(*answer)))
+            }
+            Body::Violation(violation) => {
+                let mut payload = json!(violation);
+                payload["event_type"] = "sandbox_violation".into();
+                ("security_event", payload)
+            }
+            Body::Connection(Decision { host, port, verdict, why }) => {
+                ("connection", json!({ "host": host, "port": port, "verdict": verdict.name(), "why": why }))
+            }
+            Body::Result(result) => call_result(result),
+            Body::Started { .. } | Body::Output { .. } => return None,
+        })
+    }
+}
+
+fn now() -> f64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_micros() as f64 / 1e6
+}
+
+fn session_start(command: &str, opened: &Opened) -> Value {
+    let in_force = opened.layers.iter().filter(|report| matches!(report.state, LayerState::InForce(_)));
+    json!({
+        "command": command,
+        "version": env!("CARGO_PKG_VERSION"),
+        "session": opened.session,
+        "project": opened.project,
+        "central": opened.central,
+        "profile": opened.profile,
+        "policy": opened.policy.to_string(),
+        "tier": opened.tier.name(),
+        "layers": in_force.map(|report| report.layer.name()).collect::<Vec<_>>(),
+    })
+}
+
+fn approval(challenge: &Challenge, answer: Option<Approval>) -> Value {
+    let answer = answer.map(|answer| match answer {
+        Approval::Yes(extent) => extent.name(),
+        Approval::No => "no",
+    });
+    let (risk, channel) = (challenge.risk.name(), challenge.channel.name());
+    json!({ "digest": challenge.digest.to_string(), "rule": challenge.rule, "risk": risk, "channel": channel, "answer": answer })
+}
+
+fn call_result(result: &CallResult) -> (&'static str, Value) {
+    // Bytes that are no text are something else as text: it is searched again.
+    let text = match String::from_utf8_lossy(&result.text) {
+        Cow::Borrowed(text) => Cow::Borrowed(text),
+        Cow::Owned(text) => Cow::Owned(redactor().text(&text).into_owned()),
+    };
+    let text = brief(&text);
+    let mut payload = json!({ "call": result.number(), "tool": result.tool(), "stage": "result" });
+    let mut kind = "tool_result";
+    if let Some(error) = &result.error {
+        kind = "tool_error";
+        payload["stage"] = error.kind.layer().name().into();
+        payload["error"] = error.kind.name().into();
+        payload["message"] = error.message.as_str().into();
+    }
+    payload["result"] = (*text).into();
+    payload["metadataType"] = result.metadata_type().into();
+    payload["metadata"] = json!(result.metadata());
+    (kind, payload)
+}
+
+fn problem(error: &io::Error) -> String {
+    format!("this run has no log: {error} in {}; --no-log asks for none", runlog_files::directory().display())
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods)] // A test may open what it likes.
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_full_log_ends_with_a_line_that_says_so_and_with_its_last_one() {
+        let log = RunLog::begin("test", true, |_| {});
+        let path = std::env::temp_dir().join(format!("lazaret-runlog-{}", std::process::id()));
+        log.file.replace(Some(File::create(&path).unwrap()));
+        let client_id = json!("x".repeat(1900));
+        let body = Arc::new(Body::ToolUnregistered { client_id, tool: "t".into() });
+        let event = Event { call: 1, part: None, body };
+        while log.bytes.get() <= BYTES_MAX {
+            log.hear(&event);
+        }
+        let full = log.bytes.get();
+        assert!(full <= BYTES_MAX + 4096, "{full}");
+        log.hear(&event);
+        assert_eq!(log.bytes.get(), full);
+        log.end("full");
+        let text = std::fs::read_to_string(&path).unwrap();
+        let kinds: Vec<Value> =
+            text.lines().rev().take(3).map(|line| serde_json::from_str(line).unwrap()).collect();
+        let kinds: Vec<&str> = kinds.iter().map(|line| line["kind"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["session_end", "log_full", "unregister"]);
+        std::fs::remove_file(path).unwrap();
+    }
+}

@@ -1,0 +1,206 @@
+//! Where run logs lie: one directory a run, the oldest removed.
+
+use crate::state_directory;
+use nix::unistd::Uid;
+use orchestrator_text::time;
+use serde_json::Value;
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Most bytes of a log, but for its last line.
+pub const BYTES_MAX: u64 = 8 << 20;
+/// Most runs that are kept.
+const RUNS_MAX: usize = 200;
+/// The log in the directory of a run.
+const NAME: &str = "runlog.jsonl";
+
+/// The directory of all run logs.
+pub fn directory() -> PathBuf {
+    state_directory::directory().join("runs")
+}
+
+/// Makes the log of this run, and removes the oldest of too many.
+///
+/// # Errors
+/// Those of the file system; what is not ours alone is refused.
+#[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
+pub fn create() -> io::Result<File> {
+    let runs = directory();
+    let state = state_directory::directory();
+    DirBuilder::new().recursive(true).mode(0o700).create(&state)?;
+    close(&state)?;
+    match DirBuilder::new().mode(0o700).create(&runs) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        Ok(()) | Err(_) => close(&runs)?,
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let id = format!("{}-{:06}-{}", time::compact(now.as_secs()), now.subsec_micros(), std::process::id());
+    let run = runs.join(id);
+    let file = match make_room(&run) {
+        Some(file) => file,
+        None => {
+            DirBuilder::new().mode(0o700).create(&run)?;
+            OpenOptions::new().append(true).create_new(true).mode(0o600).open(run.join(NAME))?
+        }
+    };
+    // Held until we end, however we end: a run that is under way is not removed.
+    file.try_lock_shared()?;
+    Ok(file)
+}
+
+/// Checks that `path` is a directory of ours and no link, and closes it to others: what is in it is for nobody else, and
+/// where a link leads is somebody else's choice.
+#[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
+fn close(path: &Path) -> io::Result<()> {
+    let flags = nix::libc::O_NOFOLLOW | nix::libc::O_DIRECTORY;
+    let directory = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let metadata = directory.metadata()?;
+    if metadata.uid() != Uid::effective().as_raw() {
+        let message = format!("{} belongs to another user", path.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
+    }
+    if metadata.mode() & 0o077 != 0 {
+        directory.set_permissions(Permissions::from_mode(0o700))?;
+    }
+    Ok(())
+}
+
+/// Reuses the directory and file of the oldest run for `run`, where there are as many runs as are kept, and removes others
+/// beyond those. A file that is used again costs a filesystem a tenth of one removed and one made. Later we could not do this:
+/// see `confine`. What cannot be opened or removed is passed over: no old run is worth the log of this one.
+#[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
+fn make_room(run: &Path) -> Option<File> {
+    let runs = ids().unwrap_or_default();
+    let mut surplus = (runs.len() + 1).saturating_sub(RUNS_MAX);
+    let mut reused = None;
+    for id in runs {
+        if surplus == 0 {
+            break;
+        }
+        let old = directory().join(id);
+        // A symbolic link in place of a log is not ours.
+        let opened = OpenOptions::new().append(true).custom_flags(nix::libc::O_NOFOLLOW).open(old.join(NAME));
+        let Some(file) = opened.ok().filter(|file| file.try_lock().is_ok()) else { continue };
+        let gone = if reused.is_none() {
+            reused = reuse(&old, file, run).ok();
+            reused.is_some()
+        } else {
+            std::fs::remove_file(old.join(NAME)).and_then(|()| std::fs::remove_dir(&old)).is_ok()
+        };
+        surplus -= usize::from(gone);
+    }
+    reused
+}
+
+/// Makes of the run `old` the run `run`, with an empty log, or leaves it as it is.
+#[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
+fn reuse(old: &Path, log: File, run: &Path) -> io::Result<File> {
+    std::fs::rename(old, run)?;
+    match log.set_len(0) {
+        Ok(()) => Ok(log),
+        Err(error) => std::fs::rename(run, old).and(Err(error)),
+    }
+}
+
+/// The runs there are, oldest first.
+#[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
+pub fn ids() -> io::Result<Vec<String>> {
+    match close(&directory()) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        checked => checked?,
+    }
+    let entries = std::fs::read_dir(directory())?;
+    let mut ids: Vec<String> = entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|id| is_id(id))
+        .collect();
+    ids.sort();
+    Ok(ids)
+}
+
+/// Whether a text is the id of a run, and so no path.
+fn is_id(id: &str) -> bool {
+    (1..=64).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
+/// Every whole line of a run, with its JSON; `None` if there is no such run.
+pub fn lines(id: &str) -> io::Result<Option<Vec<Value>>> {
+    let text = match open(id)? {
+        Some(mut file) => {
+            let mut text = Vec::new();
+            Read::by_ref(&mut file).take(2 * BYTES_MAX).read_to_end(&mut text)?;
+            text
+        }
+        None => return Ok(None),
+    };
+    // A line that is not JSON was cut off when its writer was killed.
+    Ok(Some(text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()))
+}
+
+/// First and last line of a run; `None` if there is no such run.
+pub fn ends(id: &str) -> io::Result<Option<(Value, Value)>> {
+    const END: u64 = 64 * 1024;
+    let Some(mut file) = open(id)? else { return Ok(None) };
+    let length = file.metadata()?.len();
+    let mut read = |from: u64| -> io::Result<Vec<u8>> {
+        let mut text = Vec::new();
+        file.seek(SeekFrom::Start(from))?;
+        Read::by_ref(&mut file).take(END).read_to_end(&mut text)?;
+        Ok(text)
+    };
+    let (first, last) = (read(0)?, read(length.saturating_sub(END))?);
+    let value =
+        |line: Option<&[u8]>| line.and_then(|line| serde_json::from_slice(line).ok()).unwrap_or(Value::Null);
+    let last = last.strip_suffix(b"\n").unwrap_or(&last);
+    Ok(Some((value(first.split(|b| *b == b'\n').next()), value(last.rsplit(|b| *b == b'\n').next()))))
+}
+
+#[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
+fn open(id: &str) -> io::Result<Option<File>> {
+    if !is_id(id) {
+        return Ok(None);
+    }
+    // A FIFO would make us wait for its writer, and a link leads to somebody else's file.
+    let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
+    match OpenOptions::new().read(true).custom_flags(flags).open(directory().join(id).join(NAME)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Ok(file) if !file.metadata()?.is_file() => Err(io::ErrorKind::InvalidData.into()),
+        file => file.map(Some),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[allow(clippy::disallowed_methods)] // A test may make what it likes.
+    fn records_are_kept_in_directories_of_ours_that_are_closed_and_no_links() {
+        let folder = std::env::temp_dir().join(format!("lazaret-runs-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let (open, link, file) = (folder.join("open"), folder.join("link"), folder.join("file"));
+        std::fs::create_dir(&open).unwrap();
+        std::fs::set_permissions(&open, Permissions::from_mode(0o777)).unwrap();
+        std::os::unix::fs::symlink(&open, &link).unwrap();
+        std::fs::write(&file, "").unwrap();
+        // The control: made as before, a link and an open directory were taken.
+        DirBuilder::new().recursive(true).mode(0o700).create(&link).unwrap();
+        assert!(close(&link).is_err() && close(&file).is_err() && close(&folder.join("none")).is_err());
+        assert_eq!(open.metadata().unwrap().mode() & 0o777, 0o777);
+        close(&open).unwrap();
+        assert_eq!(open.metadata().unwrap().mode() & 0o777, 0o700);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn no_id_leads_elsewhere() {
+        for id in ["", ".", "..", "../x", "a/b", "a.b", "a\0", "é", &"a".repeat(65)] {
+            assert!(!is_id(id), "{id}");
+            assert!(open(id).unwrap().is_none());
+        }
+        assert!(is_id("20261120-100234-000001-99"));
+    }
+}

@@ -1,0 +1,154 @@
+//! Where transcripts lie: `chats/ID.jsonl` in the state directory, for nobody else; the oldest removed.
+
+use crate::state_directory;
+use broker_protocol::Failed;
+use nix::unistd::Uid;
+use orchestrator_agent::transcript::{BYTES_MAX, Recorded};
+use orchestrator_text::time;
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Most transcripts that are kept.
+const KEPT: usize = 200;
+
+/// A transcript that is written.
+pub struct Open {
+    /// The conversation's id.
+    pub id: String,
+    /// The file, to append to.
+    pub file: File,
+    /// What it has already.
+    pub recorded: Recorded,
+    /// How many bytes that is.
+    pub bytes: u64,
+}
+
+fn directory() -> PathBuf {
+    state_directory::directory().join("chats")
+}
+
+/// An id that no other conversation has.
+pub fn new_id() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("{}-{:06}-{}", time::compact(now.as_secs()), now.subsec_micros(), std::process::id())
+}
+
+/// Begins a transcript.
+#[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
+pub fn begin() -> io::Result<Open> {
+    DirBuilder::new().recursive(true).mode(0o700).create(directory())?;
+    close(&directory())?;
+    make_room();
+    let id = new_id();
+    let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(path(&id))?;
+    Ok(Open { id, file, recorded: Recorded::default(), bytes: 0 })
+}
+
+/// Opens the transcript `id`, or the last one where `id` is `last`.
+pub fn resume(id: &str) -> Result<Open, Failed> {
+    let id = resolve(id)?;
+    let (recorded, bytes) = read(&id)?;
+    let file =
+        open(&id, true).map_err(|error| Failed::internal(format!("cannot go on with {id}: {error}")))?;
+    Ok(Open { id, file, recorded, bytes })
+}
+
+/// Reads the transcript `id`, or the last one.
+pub fn recorded(id: &str) -> Result<Recorded, Failed> {
+    read(&resolve(id)?).map(|(recorded, _)| recorded)
+}
+
+fn resolve(id: &str) -> Result<String, Failed> {
+    if id == "last" {
+        let last = ids().unwrap_or_default().pop();
+        return last.ok_or_else(|| Failed::invalid("there is no conversation yet".to_owned()));
+    }
+    if is_id(id) {
+        Ok(id.to_owned())
+    } else {
+        Err(Failed::invalid(format!("{id:?} is no id of a conversation")))
+    }
+}
+
+fn read(id: &str) -> Result<(Recorded, u64), Failed> {
+    let file = open(id, false).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Failed::invalid(format!("there is no conversation {id}")),
+        _ => Failed::internal(format!("cannot read {id}: {error}")),
+    })?;
+    let mut text = Vec::new();
+    let read = file.take(2 * BYTES_MAX).read_to_end(&mut text);
+    read.map_err(|error| Failed::internal(format!("cannot read {id}: {error}")))?;
+    Ok((Recorded::read(&String::from_utf8_lossy(&text)), text.len() as u64))
+}
+
+#[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
+fn open(id: &str, append: bool) -> io::Result<File> {
+    close(&directory())?;
+    // A FIFO would make us wait for its writer, and a link leads to somebody else's file.
+    let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
+    let file = OpenOptions::new().read(!append).append(append).custom_flags(flags).open(path(id))?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidData.into()) }
+}
+
+/// Checks that `path` is a directory of ours and no link, and closes it to others.
+#[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
+fn close(path: &Path) -> io::Result<()> {
+    let flags = nix::libc::O_NOFOLLOW | nix::libc::O_DIRECTORY;
+    let directory = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let metadata = directory.metadata()?;
+    if metadata.uid() != Uid::effective().as_raw() {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the directory belongs to another user"));
+    }
+    if metadata.mode() & 0o077 != 0 {
+        directory.set_permissions(Permissions::from_mode(0o700))?;
+    }
+    Ok(())
+}
+
+/// The conversations that there are, oldest first.
+#[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
+fn ids() -> io::Result<Vec<String>> {
+    let entries = std::fs::read_dir(directory())?;
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut ids: Vec<String> = names
+        .filter_map(|name| Some(name.strip_suffix(".jsonl")?.to_owned()))
+        .filter(|id| is_id(id))
+        .collect();
+    ids.sort();
+    Ok(ids)
+}
+
+/// Removes the oldest transcripts. One that cannot be removed stays: it is not worth this one.
+#[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
+fn make_room() {
+    let ids = ids().unwrap_or_default();
+    let surplus = (ids.len() + 1).saturating_sub(KEPT);
+    for id in &ids[..surplus] {
+        let _ = std::fs::remove_file(path(id));
+    }
+}
+
+fn path(id: &str) -> PathBuf {
+    directory().join(format!("{id}.jsonl"))
+}
+
+/// Whether a text is the id of a conversation, and so no path.
+fn is_id(id: &str) -> bool {
+    (1..=64).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_id_leads_elsewhere() {
+        for id in ["", ".", "..", "../x", "a/b", "a.b", "a\0", &"a".repeat(65)] {
+            assert!(resolve(id).is_err(), "{id:?}");
+        }
+        assert!(is_id(&new_id()));
+    }
+}

@@ -1,0 +1,78 @@
+//! Changes of the user's settings: one server more, or one less. Comments and order stay.
+
+use crate::settings::{self, Whose};
+use orchestrator_install::edit::{Edit, apply, revert};
+use orchestrator_install::{EditError, Format};
+use serde_json::Value;
+use thiserror::Error;
+
+/// The key of all servers.
+const SERVERS: &str = "mcpServers";
+
+/// Why settings are not changed.
+#[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum ChangeError {
+    #[error("there is a server `{0}` already; take it out first: `lazaret mcp remove {0}`")]
+    Taken(String),
+    #[error("there is no server `{0}`")]
+    Missing(String),
+    #[error(transparent)]
+    Edit(#[from] EditError),
+    /// What would be written could not be read.
+    #[error(transparent)]
+    Settings(#[from] settings::SettingsError),
+}
+
+/// The settings with a server more.
+///
+/// # Errors
+/// There is one of this name, or the text or the server cannot be taken.
+pub fn add(text: &str, name: &str, entry: &Value) -> Result<String, ChangeError> {
+    if entry_of(text, name).is_some() {
+        return Err(ChangeError::Taken(name.to_owned()));
+    }
+    let changed = apply(Format::Json, text, &[edit(name, entry.clone())])?;
+    settings::parse(&changed, Whose::User)?;
+    Ok(changed)
+}
+
+/// The settings with a server less.
+///
+/// # Errors
+/// There is none of this name, or the text cannot be taken.
+pub fn remove(text: &str, name: &str) -> Result<String, ChangeError> {
+    let entry = entry_of(text, name).ok_or_else(|| ChangeError::Missing(name.to_owned()))?;
+    Ok(revert(Format::Json, text, "{\"mcpServers\":{}}", &[edit(name, entry)])?)
+}
+
+fn edit(name: &str, value: Value) -> Edit {
+    Edit::Set { path: vec![SERVERS.to_owned(), name.to_owned()], value }
+}
+
+fn entry_of(text: &str, name: &str) -> Option<Value> {
+    serde_json::from_str::<Value>(text).ok()?.get(SERVERS)?.get(name).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_server_comes_and_goes_and_the_rest_stays() {
+        let before = "{\n  \"other\": 1,\n  \"mcpServers\": {\n    \"a\": { \"command\": \"x\" }\n  }\n}\n";
+        let with = add(before, "b", &json!({ "command": "y", "args": ["z"] })).unwrap();
+        assert_eq!(settings::parse(&with, Whose::User).unwrap().len(), 2);
+        assert!(matches!(add(&with, "b", &json!({ "command": "y" })), Err(ChangeError::Taken(_))));
+        let without = remove(&with, "b").unwrap();
+        assert_eq!(
+            serde_json::from_str::<Value>(&without).unwrap(),
+            serde_json::from_str::<Value>(before).unwrap()
+        );
+        assert!(matches!(remove(&without, "b"), Err(ChangeError::Missing(_))));
+        let first = add("", "a", &json!({ "command": "x" })).unwrap();
+        assert_eq!(settings::parse(&first, Whose::User).unwrap()[0].name, "a");
+        assert!(matches!(add("", "a__b", &json!({ "command": "x" })), Err(ChangeError::Settings(_))));
+    }
+}

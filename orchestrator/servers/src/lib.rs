@@ -1,0 +1,17 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod variables;
+pub mod settings;
+pub mod edit;
+pub mod store;
+pub mod log;
+pub mod messages;
+pub mod blocks;
+pub mod pins;
+mod live;
+mod servers;
+mod session_servers;
+
+pub use servers::Report;
+pub use session_servers::{Found, SessionServers, find, read};

@@ -1,0 +1,121 @@
+//! What a server said beside its messages, and what became of it: the last lines of that.
+
+use orchestrator_text::clean;
+use orchestrator_text::redact::Redactor;
+use std::collections::VecDeque;
+
+/// Most lines that are kept.
+pub const LINES_MAX: usize = 1000;
+/// Most bytes of one.
+pub const LINE_MAX: usize = 2000;
+
+/// The last lines.
+#[derive(Debug, Default)]
+pub struct Ring {
+    lines: VecDeque<String>,
+    /// Of standard error, the beginning of a line whose end has not come.
+    unfinished: Vec<u8>,
+    changed: bool,
+}
+
+impl Ring {
+    /// Lines that were kept before.
+    pub fn of(text: &str) -> Self {
+        let mut ring = Self::default();
+        text.lines().for_each(|line| ring.push(line));
+        ring.changed = false;
+        ring
+    }
+
+    /// Adds a line; what is too long of it is left out.
+    pub fn push(&mut self, line: &str) {
+        let end = (0..=LINE_MAX.min(line.len())).rev().find(|at| line.is_char_boundary(*at)).unwrap_or(0);
+        if self.lines.len() == LINES_MAX {
+            self.lines.pop_front();
+        }
+        self.lines.push_back(line[..end].to_owned());
+        self.changed = true;
+    }
+
+    /// Adds a piece of standard error, cut anywhere. It loses known secrets and unsafe characters.
+    pub fn push_bytes(&mut self, bytes: &[u8], redactor: &Redactor) {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let room = (2 * LINE_MAX).saturating_sub(self.unfinished.len());
+            self.unfinished.extend_from_slice(&piece[..piece.len().min(room)]);
+            if piece.ends_with(b"\n") {
+                self.finish(redactor);
+            }
+        }
+    }
+
+    /// Ends a line whose end does not come any more.
+    pub fn finish(&mut self, redactor: &Redactor) {
+        let bytes = std::mem::take(&mut self.unfinished);
+        self.push_said(&bytes, redactor);
+    }
+
+    /// Adds what the server said, as one line with a mark in front: it can look like none of ours.
+    pub fn push_said(&mut self, bytes: &[u8], redactor: &Redactor) {
+        let line = one_line(bytes, redactor);
+        if !line.is_empty() {
+            self.push(&format!("> {line}"));
+        }
+    }
+
+    /// The lines, oldest first.
+    pub fn text(&self) -> String {
+        self.lines.iter().map(|line| format!("{line}\n")).collect()
+    }
+
+    /// The last lines, oldest first.
+    pub fn last(&self, count: usize) -> impl Iterator<Item = &str> {
+        self.lines.iter().skip(self.lines.len().saturating_sub(count)).map(String::as_str)
+    }
+
+    /// Whether something came since this was asked last.
+    pub fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
+    }
+}
+
+/// A stranger's bytes as one line.
+pub fn one_line(bytes: &[u8], redactor: &Redactor) -> String {
+    let (clean, _) = clean::lines(bytes);
+    let text = String::from_utf8_lossy(&clean);
+    redactor.text(text.trim_end().replace(['\n', '\r'], " ").as_str()).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn redactor() -> Redactor {
+        Redactor::new(vec![]).unwrap()
+    }
+
+    #[test]
+    fn the_last_lines_are_kept_and_none_is_long() {
+        let mut ring = Ring::default();
+        (0..LINES_MAX).for_each(|number| ring.push(&number.to_string()));
+        assert_eq!((ring.text().lines().count(), ring.text().lines().next()), (LINES_MAX, Some("0")));
+        ring.push(&"é".repeat(LINE_MAX));
+        assert_eq!((ring.text().lines().count(), ring.text().lines().next()), (LINES_MAX, Some("1")));
+        assert_eq!(ring.last(1).map(str::len).collect::<Vec<_>>(), [LINE_MAX]);
+        assert!(ring.take_changed() && !ring.take_changed());
+    }
+
+    #[test]
+    fn pieces_become_lines_and_a_line_without_an_end_is_bounded() {
+        let mut ring = Ring::default();
+        ring.push_bytes(b"one\ntw", &redactor());
+        ring.push_bytes(b"o\n\x1b[2Jthree", &redactor());
+        assert_eq!(ring.text(), "> one\n> two\n");
+        for _ in 0..100 {
+            ring.push_bytes(&[b'x'; 1000], &redactor());
+        }
+        assert!(ring.unfinished.len() <= 2 * LINE_MAX);
+        ring.finish(&redactor());
+        assert_eq!(ring.text().lines().count(), 3);
+        assert!(!ring.text().contains('\u{1b}'));
+    }
+}

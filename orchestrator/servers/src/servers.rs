@@ -1,0 +1,520 @@
+//! The servers of a session: what is known of each, and the one path from a call of a tool to its answer.
+//!
+//! A server whose tools were accepted before is not started until one of them is called: its tools are those that were pinned. One
+//! that was never seen is started to list them. One that is gone is started again when it is needed. None waits for another.
+
+use crate::live::{Live, Watched};
+use crate::log::Ring;
+use crate::pins::{Changes, ListedTool, Pins};
+use crate::settings::{Server, Share, Whose};
+use crate::store::{self, Place};
+use crate::variables;
+use broker_protocol::{
+    Command, ErrorKind, Failed, NetworkRequest, Open, Opened, Permission, Risk, Scope, Service, Trust,
+    Variable, Zone, ZonePath,
+};
+use orchestrator_session::executor::Dial;
+use orchestrator_session::service::RunningService;
+use orchestrator_text::redact::Redactor;
+use orchestrator_tools::name;
+use orchestrator_tools::registry::{NewTool, Origin, Registry, RegistryError};
+use orchestrator_tools::remote::{Execution, Executions, Reply};
+use serde_json::Value;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Mutex, Notify, mpsc};
+use tokio::task::{JoinHandle, JoinSet, spawn_local};
+use tokio::time::sleep;
+
+/// Failures in a row after which a server is not started any more in a session.
+const FAILURES_MAX: u32 = 5;
+/// How long a server that says its tools have changed is not asked again.
+const RELIST: Duration = Duration::from_secs(5);
+
+/// The servers of a session.
+pub struct Servers {
+    all: Vec<Rc<Managed>>,
+    executions: Executions,
+    received: Cell<Option<mpsc::UnboundedReceiver<Execution>>>,
+    /// Which tool of which server a name of the session is.
+    names: RefCell<HashMap<String, (usize, String)>>,
+}
+
+/// What is known of one server, for people.
+#[derive(Debug)]
+pub struct Report {
+    /// Its name.
+    pub server: String,
+    /// Its tools, as they are pinned, or why it has none.
+    pub tools: Result<Vec<ListedTool>, Failed>,
+    /// What of them is other than it was when they were accepted.
+    pub changes: Changes,
+    /// What of its tools cannot be offered, each with the reason.
+    pub refused: Vec<String>,
+}
+
+/// One server.
+struct Managed {
+    server: Server,
+    place: Place,
+    open: Open,
+    directory: Option<ZonePath>,
+    watched: Rc<Watched>,
+    pins: RefCell<Option<Pins>>,
+    changes: RefCell<Changes>,
+    refused: RefCell<Vec<String>>,
+    live: Mutex<Option<Rc<Live>>>,
+    failures: Cell<u32>,
+    /// Watches for its word that its tools have changed.
+    watch: RefCell<Option<Watch>>,
+}
+
+/// A task that ends with this value.
+struct Watch(JoinHandle<()>);
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Servers {
+    /// The servers of the session that `session` asks for. What is pinned of them is read here: before we confine ourselves.
+    pub fn new(servers: Vec<Server>, session: &Open, redactor: &'static Redactor) -> Self {
+        let (executions, received) = mpsc::unbounded_channel();
+        let managed = |server| Managed::new(server, session, redactor).map(Rc::new);
+        Self {
+            all: servers.into_iter().filter_map(managed).collect(),
+            executions,
+            received: Cell::new(Some(received)),
+            names: RefCell::default(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn are_none(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Starts the servers whose tools are not known yet, all at once, and registers the tools of all in `registry`. A server that
+    /// fails is left out; its log says why.
+    pub async fn register(&self, dial: &Rc<dyn Dial>, registry: &mut Registry) {
+        let mut opening = JoinSet::new();
+        for managed in self.all.iter().filter(|managed| managed.pins.borrow().is_none()) {
+            let (managed, dial) = (managed.clone(), dial.clone());
+            opening.spawn_local(async move { managed.live(&dial).await.map(drop) });
+        }
+        while opening.join_next().await.is_some() {}
+        self.register_pinned(registry);
+    }
+
+    /// Registers the tools that are known already.
+    pub fn register_pinned(&self, registry: &mut Registry) {
+        for (at, managed) in self.all.iter().enumerate() {
+            // A name is a server's once: the settings have it as a key.
+            let _ = registry.add_server(&managed.server.name);
+            let pins = managed.pins.borrow();
+            let mut refused = Vec::new();
+            for tool in pins.iter().flat_map(Pins::tools).filter(|tool| managed.offers(&tool.name)) {
+                let name = tool.name.clone();
+                match registry.register(managed.tool(tool, &self.executions)) {
+                    Ok(registered) => {
+                        registered.warning.iter().for_each(|warning| managed.watched.note(warning));
+                        self.names.borrow_mut().insert(registered.name, (at, name));
+                    }
+                    Err(error) => refused.push(refusal(&name, &error)),
+                }
+            }
+            refused.iter().for_each(|refusal| managed.watched.note(refusal));
+            managed.refused.replace(refused);
+            managed.write_log();
+        }
+    }
+
+    /// Carries calls of the tools out, each as a task of its own, until nobody makes them any more. Needs a local runtime.
+    pub fn serve(self: &Rc<Self>, dial: Rc<dyn Dial>) {
+        let Some(mut received) = self.received.take() else { return };
+        let servers = self.clone();
+        drop(spawn_local(async move {
+            while let Some(execution) = received.recv().await {
+                let (servers, dial) = (servers.clone(), dial.clone());
+                drop(spawn_local(async move { servers.execute(execution, &dial).await }));
+            }
+        }));
+    }
+
+    async fn execute(&self, execution: Execution, dial: &Rc<dyn Dial>) {
+        let Execution { tool, input, mut reply, .. } = execution;
+        let found = self.names.borrow().get(&tool).cloned();
+        let work = async {
+            let (at, tool) = found.ok_or_else(|| unknown(&tool))?;
+            self.all[at].call(tool, input, dial).await
+        };
+        let answer = tokio::select! {
+            answer = work => answer,
+            // Nobody waits any more: what is dropped here is cancelled at the server.
+            () = reply.closed() => return,
+        };
+        let _ = reply.send(answer);
+    }
+
+    /// Starts every server and says what is known of it, all at once.
+    pub async fn report(&self, dial: &Rc<dyn Dial>) -> Vec<Report> {
+        let mut asked = JoinSet::new();
+        for (at, managed) in self.all.iter().enumerate() {
+            let (managed, dial) = (managed.clone(), dial.clone());
+            asked.spawn_local(async move { (at, managed.report(&dial).await) });
+        }
+        let mut reports = Vec::new();
+        while let Some(report) = asked.join_next().await {
+            reports.extend(report);
+        }
+        reports.sort_by_key(|(at, _)| *at);
+        reports.into_iter().map(|(_, report)| report).collect()
+    }
+
+    /// Accepts the tools of a server as they are now. It must be at work.
+    ///
+    /// # Errors
+    /// It cannot be started, or the pins cannot be written.
+    pub async fn accept(&self, server: &str, dial: &Rc<dyn Dial>) -> Result<usize, Failed> {
+        let managed = self.all.iter().find(|managed| managed.server.name == server);
+        let managed = managed.ok_or_else(|| unknown(server))?;
+        let live = managed.live(dial).await?;
+        let tools = live.list().await?;
+        managed.pin(&tools)?;
+        Ok(tools.len())
+    }
+
+    /// Ends all servers at once, and writes what they said.
+    pub async fn close(&self) {
+        let mut closing = JoinSet::new();
+        for managed in &self.all {
+            let managed = managed.clone();
+            closing.spawn_local(async move { managed.close().await });
+        }
+        while closing.join_next().await.is_some() {}
+    }
+}
+
+fn unknown(name: &str) -> Failed {
+    Failed { kind: ErrorKind::UnknownTool, message: format!("there is no server or tool `{name}`") }
+}
+
+fn refusal(tool: &str, error: &RegistryError) -> String {
+    let tool: String = tool.chars().take(2 * name::MAX).collect();
+    format!("the tool {tool:?} is not offered: {error}")
+}
+
+impl Managed {
+    /// `None` where the session's scope permits no tool of it.
+    fn new(server: Server, session: &Open, redactor: &'static Redactor) -> Option<Self> {
+        let owner = match server.whose {
+            Whose::User => None,
+            Whose::Repository => Some(session.project.as_str()),
+        };
+        let place = Place::of(&server.name, owner);
+        let pins = place.pins().and_then(|text| Pins::read(&text, &server));
+        let log = RefCell::new(Ring::of(&place.log()));
+        let scope = scope(&server, session.scope.as_ref())?;
+        let is_held = scope.permissions.iter().any(|permission| !permission.paths.is_empty());
+        let directory = match (&server.directory, is_held) {
+            (Some(directory), false) => ZonePath::new(Zone::Project, directory).ok(),
+            // Of the project it may see nothing, or not the root.
+            (_, true) => Some(ZonePath::root(Zone::Central)),
+            (None, false) => None,
+        };
+        let open = Open {
+            project: session.project.clone(),
+            central: store::central(&server.name, &session.project).display().to_string(),
+            profile: server.profile.clone(),
+            spare: 0,
+            scope: Some(scope),
+            // What is started is in the settings: it was asked about there.
+            trust: Trust::Autonomous,
+            capture: Some(0),
+            network: Some(NetworkRequest { hosts: server.hosts.clone(), presets: server.presets.clone() }),
+        };
+        let watched = Rc::new(Watched { name: server.name.clone(), log, redactor });
+        Some(Self {
+            server,
+            place,
+            open,
+            directory,
+            watched,
+            pins: RefCell::new(pins),
+            changes: RefCell::default(),
+            refused: RefCell::default(),
+            live: Mutex::default(),
+            failures: Cell::new(0),
+            watch: RefCell::default(),
+        })
+    }
+
+    fn offers(&self, tool: &str) -> bool {
+        self.server.offered.as_ref().is_none_or(|offered| offered.contains(tool))
+    }
+
+    fn tool(&self, tool: ListedTool, executions: &Executions) -> NewTool {
+        let ListedTool { name: tool, description, schema } = tool;
+        NewTool {
+            // What a server says of its own risk is not believed.
+            risk: self.server.risks.get(&tool).copied().unwrap_or(Risk::High),
+            origin: Origin::Server { server: self.server.name.clone(), tool },
+            description,
+            schema,
+            timeout_s: self.server.timeout_s,
+            executions: executions.clone(),
+        }
+    }
+
+    async fn call(self: &Rc<Self>, tool: String, input: Value, dial: &Rc<dyn Dial>) -> Result<Reply, Failed> {
+        let live = self.live(dial).await?;
+        self.check(&tool)?;
+        let input = match input {
+            Value::Object(input) => input,
+            _ => return Err(self.failed(ErrorKind::InvalidInput, "takes an object as input")),
+        };
+        let answer = live.call(tool, input).await;
+        self.write_log();
+        answer
+    }
+
+    /// Refuses a tool that is not what was accepted.
+    fn check(&self, tool: &str) -> Result<(), Failed> {
+        let changes = self.changes.borrow();
+        let is_in = |names: &[String]| names.iter().any(|name| name == tool);
+        if is_in(&changes.gone) {
+            return Err(self.failed(ErrorKind::NotFound, &format!("has no tool `{tool}` any more")));
+        }
+        if is_in(&changes.changed) {
+            let name = &self.server.name;
+            let why = format!(
+                "describes its tool `{tool}` otherwise than when it was accepted; a person has to look at it: `lazaret mcp status`, \
+                 then `lazaret mcp accept {name}`"
+            );
+            return Err(self.failed(ErrorKind::DeniedPolicy, &why));
+        }
+        Ok(())
+    }
+
+    /// The server at work: as it is, or started now.
+    async fn live(self: &Rc<Self>, dial: &Rc<dyn Dial>) -> Result<Rc<Live>, Failed> {
+        let mut current = self.live.lock().await;
+        if let Some(live) = current.as_ref().filter(|live| live.is_alive()) {
+            return Ok(live.clone());
+        }
+        *current = None;
+        if self.failures.get() >= FAILURES_MAX {
+            let why =
+                format!("has failed {FAILURES_MAX} times; `lazaret mcp log {}` says how", self.server.name);
+            return Err(self.failed(ErrorKind::Io, &why));
+        }
+        let opened = self.open(dial).await;
+        match &opened {
+            Ok(_) => self.failures.set(0),
+            Err(failed) => {
+                self.failures.set(self.failures.get() + 1);
+                self.watched.note(&failed.message);
+            }
+        }
+        self.write_log();
+        let live = opened?;
+        Ok(current.insert(live).clone())
+    }
+
+    async fn open(self: &Rc<Self>, dial: &Rc<dyn Dial>) -> Result<Rc<Live>, Failed> {
+        let watched = self.watched.clone();
+        let observe = move |decision| watched.connection(&decision);
+        let started =
+            RunningService::start(&**dial, self.open.clone(), |opened| self.service(opened), observe);
+        let service = started.await.map_err(|failed| Failed {
+            message: format!("the server `{}` has no cell: {}", self.server.name, failed.message),
+            ..failed
+        })?;
+        let root = match self.directory {
+            None => url::Url::from_directory_path(&service.opened().project).ok().map(String::from),
+            Some(_) => None,
+        };
+        let changed = Arc::new(Notify::new());
+        let (live, tools) = Live::connect(service, self.watched.clone(), root, changed.clone()).await?;
+        self.watched.note("is there");
+        self.compare(&tools)?;
+        let live = Rc::new(live);
+        self.watch.replace(Some(self.watch(&live, changed)));
+        Ok(live)
+    }
+
+    /// Its program, with the variables of its settings replaced.
+    fn service(&self, opened: &Opened) -> Result<Service, Failed> {
+        let value = |name: &str| match name {
+            "LAZARET_PROJECT" => Some(opened.project.clone()),
+            "LAZARET_CENTRAL" => Some(opened.central.clone()),
+            name => std::env::var(name).ok(),
+        };
+        let replaced = |text: &String| {
+            variables::replace(text, &value).map_err(|error| {
+                let why = format!("cannot be started: {error}");
+                self.failed(ErrorKind::InvalidInput, &why)
+            })
+        };
+        let words = self.server.command.iter().map(replaced).collect::<Result<Vec<_>, _>>()?;
+        let environment = self.server.environment.iter();
+        let environment = environment
+            .map(|(name, text)| Ok(Variable { name: name.clone(), value: replaced(text)? }))
+            .collect::<Result<Vec<_>, Failed>>()?;
+        Ok(Service {
+            name: self.server.name.clone(),
+            command: Command::Arguments(words.into_iter().map(|word| word.into_bytes().into()).collect()),
+            directory: self.directory.clone(),
+            environment,
+        })
+    }
+
+    /// Holds a new list against what was accepted; the first list of all is accepted as it is.
+    fn compare(&self, tools: &[ListedTool]) -> Result<(), Failed> {
+        let changes = self.pins.borrow().as_ref().map(|pins| pins.compare(tools));
+        match changes {
+            None => self.pin(tools),
+            Some(changes) => {
+                if !changes.are_none() && changes != *self.changes.borrow() {
+                    self.watched
+                        .note(&format!("its tools are others than were accepted: {}", changes.describe()));
+                }
+                self.changes.replace(changes);
+                Ok(())
+            }
+        }
+    }
+
+    fn pin(&self, tools: &[ListedTool]) -> Result<(), Failed> {
+        let pins = Pins::new(&self.server, tools);
+        self.place.write_pins(&pins.text()).map_err(|error| {
+            self.failed(
+                ErrorKind::Internal,
+                &format!("has tools that cannot be recorded as accepted: {error}"),
+            )
+        })?;
+        self.pins.replace(Some(pins));
+        self.changes.replace(Changes::default());
+        Ok(())
+    }
+
+    /// Asks for its tools again when it says that they have changed.
+    fn watch(self: &Rc<Self>, live: &Rc<Live>, changed: Arc<Notify>) -> Watch {
+        let (managed, live) = (Rc::downgrade(self), Rc::downgrade(live));
+        Watch(spawn_local(async move {
+            loop {
+                changed.notified().await;
+                let (Some(managed), Some(live)) = (managed.upgrade(), live.upgrade()) else { return };
+                let compared = match live.list().await {
+                    Ok(tools) => managed.compare(&tools),
+                    Err(failed) => Err(failed),
+                };
+                if let Err(failed) = compared {
+                    managed.watched.note(&failed.message);
+                }
+                drop((managed, live));
+                sleep(RELIST).await;
+            }
+        }))
+    }
+
+    async fn report(self: &Rc<Self>, dial: &Rc<dyn Dial>) -> Report {
+        let live = self.live(dial).await;
+        let pinned = self.pins.borrow().as_ref().map(|pins| pins.tools().collect());
+        Report {
+            server: self.server.name.clone(),
+            tools: live.map(|_| pinned.unwrap_or_default()),
+            changes: self.changes.borrow().clone(),
+            refused: self.refused.borrow().clone(),
+        }
+    }
+
+    async fn close(&self) {
+        self.watch.replace(None);
+        let live = self.live.lock().await.take();
+        if let Some(live) = live.and_then(|live| Rc::try_unwrap(live).ok()) {
+            live.close().await;
+        }
+        self.write_log();
+    }
+
+    /// What cannot be written is not worth a call.
+    fn write_log(&self) {
+        let mut log = self.watched.log.borrow_mut();
+        if log.take_changed() {
+            let _ = self.place.write_log(&log.text());
+        }
+    }
+
+    fn failed(&self, kind: ErrorKind, why: &str) -> Failed {
+        Failed { kind, message: format!("the server `{}` {why}", self.server.name) }
+    }
+}
+
+/// What a server's session is narrowed to: commands, as its program is one to a scope; and of the project what the session's own
+/// scope gives to its tools. `None` where that permits none of them.
+fn scope(server: &Server, session: Option<&Scope>) -> Option<Scope> {
+    let own = format!("{}__", name::of_server(&server.name, ""));
+    let own = own.trim_end_matches('_').to_owned() + "__";
+    let (mut paths, mut network) = (Vec::new(), true);
+    if let Some(session) = session {
+        let permissions = &session.permissions;
+        let permitted: Vec<_> =
+            permissions.iter().filter(|one| one.allowed && one.tool.starts_with(&own)).collect();
+        if permitted.is_empty() {
+            return None;
+        }
+        network = permitted.iter().any(|one| one.network);
+        if permitted.iter().all(|one| !one.paths.is_empty()) {
+            paths = permitted.iter().flat_map(|one| one.paths.clone()).collect();
+            paths.push("central:**".to_owned());
+        }
+    }
+    if server.project == Share::None {
+        paths = vec!["central:**".to_owned()];
+    }
+    let permission = Permission { tool: "bash".to_owned(), allowed: true, paths, timeout_s: None, network };
+    Some(Scope { permissions: vec![permission] })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::parse;
+    use serde_json::json;
+
+    fn server(project: &str) -> Server {
+        let entry = json!({ "command": "x", "lazaret": { "project": project } });
+        parse(&json!({ "mcpServers": { "fs": entry } }).to_string(), Whose::User).unwrap().remove(0)
+    }
+
+    fn permission(tool: &str, paths: &[&str]) -> Permission {
+        let paths = paths.iter().map(ToString::to_string).collect();
+        Permission { tool: tool.into(), allowed: true, paths, timeout_s: None, network: false }
+    }
+
+    #[test]
+    fn a_server_sees_no_more_than_the_scope_gives_its_tools() {
+        let of = |project: &str, permissions: Option<Vec<Permission>>| {
+            let session = permissions.map(|permissions| Scope { permissions });
+            let scope = scope(&server(project), session.as_ref())?;
+            Some((scope.permissions[0].paths.join(" "), scope.permissions[0].network))
+        };
+        assert_eq!(of("shared", None), Some((String::new(), true)));
+        assert_eq!(of("none", None), Some(("central:**".into(), true)));
+        let read = || permission("mcp__fs__read", &["src/**"]);
+        assert_eq!(of("shared", Some(vec![read()])), Some(("src/** central:**".into(), false)));
+        assert_eq!(of("none", Some(vec![read()])), Some(("central:**".into(), false)));
+        let all = permission("mcp__fs__write", &[]);
+        assert_eq!(of("shared", Some(vec![read(), all])), Some((String::new(), false)));
+        for other in ["bash", "mcp__fsx__read", "mcp__f__s__read"] {
+            assert_eq!(of("shared", Some(vec![permission(other, &[])])), None, "{other}");
+        }
+        assert_eq!(of("shared", Some(vec![Permission { allowed: false, ..read() }])), None);
+    }
+}

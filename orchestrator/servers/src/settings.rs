@@ -1,0 +1,414 @@
+//! The settings of servers as people write them: the `.mcp.json` shape, with what is ours under the key `lazaret`.
+//!
+//! A user's own file says what it likes. A repository's is a stranger's: it is read only after the user has accepted its digest,
+//! and what would ask less (`autoApprove`, `risk`), show more (`profile`) or reach further (`hosts`) is not taken from it.
+
+use crate::variables;
+use broker_protocol::{Digest, Risk, limit};
+use serde::Deserialize;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use std::collections::{BTreeMap, BTreeSet};
+use thiserror::Error;
+
+/// Largest file of settings, in bytes.
+pub const FILE_MAX: usize = 256 * 1024;
+/// Most servers of a session.
+pub const SERVERS_MAX: usize = 32;
+/// Most bytes of a server's name: with a tool's it has to fit into the 64 that a model's vendor takes.
+pub const NAME_MAX: usize = 32;
+/// Most arguments of a server.
+pub const ARGUMENTS_MAX: usize = 256;
+/// Most tools that one list of a server's settings names.
+pub const LISTED_MAX: usize = 256;
+/// How long a call may take where nothing is said, and the longest that may be said, in seconds.
+const TIMEOUT_S: u32 = 60;
+const TIMEOUT_MAX_S: u32 = 600;
+
+/// Whose settings they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// The user's own.
+    User,
+    /// Those of a repository, whose digest the user has accepted.
+    Repository,
+}
+
+/// What a server may see of the session's project.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Share {
+    /// As much as its profile gives.
+    #[default]
+    Shared,
+    /// Nothing: it has a directory of its own.
+    None,
+}
+
+/// The settings of one server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// Letters, digits, `-` and single `_` between them: so that no two servers can have tools of the same name.
+    pub name: String,
+    /// Whose they are.
+    pub whose: Whose,
+    /// The program, and its arguments. Variables in them are not replaced yet.
+    pub command: Vec<String>,
+    /// What its environment has besides a cell's; likewise.
+    pub environment: BTreeMap<String, String>,
+    /// Where in the project it starts; the root if absent.
+    pub directory: Option<String>,
+    /// Tools that are offered; `None` for all.
+    pub offered: Option<BTreeSet<String>>,
+    /// How much harm a tool can do, where that is not high.
+    pub risks: BTreeMap<String, Risk>,
+    /// How long a call may take, in seconds.
+    pub timeout_s: u32,
+    /// The policy profile of its session.
+    pub profile: String,
+    /// What it may see of the project.
+    pub project: Share,
+    /// Hosts, and presets of hosts, that it may reach besides those of its profile.
+    pub hosts: Vec<String>,
+    #[allow(missing_docs)]
+    pub presets: Vec<String>,
+    /// Of what it runs: another one is another server.
+    pub digest: Digest,
+}
+
+/// Why settings are refused.
+#[derive(Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum SettingsError {
+    #[error("it has {0} bytes; {FILE_MAX} are allowed")]
+    TooLong(usize),
+    #[error("{0}")]
+    Json(String),
+    #[error("it names {0} servers; {SERVERS_MAX} are allowed")]
+    TooMany(usize),
+    #[error(
+        "{0:?} is no name for a server: 1 to {NAME_MAX} letters, digits, `-` and single `_`, which begin and end with a letter or digit"
+    )]
+    Name(String),
+    #[error("the server `{server}`: {why}")]
+    Server { server: String, why: String },
+}
+
+#[derive(Deserialize)]
+struct File {
+    #[serde(rename = "mcpServers", default)]
+    servers: BTreeMap<String, Value>,
+}
+
+/// One server in a file. Keys of other clients are passed over.
+#[derive(Deserialize)]
+struct Entry {
+    #[serde(rename = "type", alias = "server_type")]
+    kind: Option<String>,
+    command: Option<String>,
+    #[serde(default)]
+    args: Vec<String>,
+    #[serde(default, alias = "envs")]
+    env: BTreeMap<String, String>,
+    cwd: Option<String>,
+    #[serde(alias = "base_url")]
+    url: Option<String>,
+    #[serde(default)]
+    disabled: bool,
+    #[serde(default, rename = "autoApprove", alias = "alwaysAllow")]
+    auto_approve: Vec<String>,
+    tool_white_list: Option<Vec<String>>,
+    #[serde(default)]
+    lazaret: Ours,
+}
+
+/// What is ours: here an unknown key is an error.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "camelCase")]
+struct Ours {
+    profile: Option<String>,
+    project: Option<Share>,
+    hosts: Vec<String>,
+    presets: Vec<String>,
+    risk: BTreeMap<String, RiskName>,
+    timeout_s: Option<u32>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum RiskName {
+    Low,
+    Medium,
+    High,
+}
+
+/// The servers of a file that are not switched off.
+///
+/// # Errors
+/// It is no such file, or a server of it cannot be taken as it is.
+pub fn parse(text: &str, whose: Whose) -> Result<Vec<Server>, SettingsError> {
+    if text.len() > FILE_MAX {
+        return Err(SettingsError::TooLong(text.len()));
+    }
+    let file: File = serde_json::from_str(text).map_err(|error| SettingsError::Json(error.to_string()))?;
+    if file.servers.len() > SERVERS_MAX {
+        return Err(SettingsError::TooMany(file.servers.len()));
+    }
+    let servers = file.servers.into_iter().map(|(name, value)| server(name, value, whose));
+    servers.filter_map(Result::transpose).collect()
+}
+
+/// Whether a name is one of a server. Without `__` in it, and no `_` at its ends, `mcp__NAME__TOOL` is cut in one way only.
+pub fn is_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    let ends = [name.chars().next(), name.chars().last()];
+    let ends = ends.iter().all(|end| end.is_some_and(|c| c.is_ascii_alphanumeric()));
+    name.len() <= NAME_MAX && name.chars().all(plain) && ends && !name.contains("__")
+}
+
+fn server(name: String, value: Value, whose: Whose) -> Result<Option<Server>, SettingsError> {
+    if !is_name(&name) {
+        return Err(SettingsError::Name(name.chars().take(2 * NAME_MAX).collect()));
+    }
+    let wrong = |why: String| SettingsError::Server { server: name.clone(), why };
+    let entry: Entry = serde_json::from_value(value).map_err(|error| wrong(error.to_string()))?;
+    if entry.disabled {
+        return Ok(None);
+    }
+    check(&entry).map_err(wrong)?;
+    if whose == Whose::Repository {
+        check_repository(&entry).map_err(wrong)?;
+    }
+    let Entry { command, args, env, cwd, auto_approve, tool_white_list, lazaret: ours, .. } = entry;
+    let command: Vec<String> = command.into_iter().chain(args).collect();
+    let mut risks: BTreeMap<String, Risk> =
+        ours.risk.iter().map(|(tool, risk)| (tool.clone(), risk.risk())).collect();
+    for tool in auto_approve {
+        risks.entry(tool).or_insert(Risk::Low);
+    }
+    Ok(Some(Server {
+        digest: digest(&command, &env),
+        whose,
+        command,
+        environment: env,
+        directory: cwd,
+        offered: tool_white_list.map(BTreeSet::from_iter),
+        risks: if whose == Whose::User { risks } else { BTreeMap::new() },
+        timeout_s: ours.timeout_s.unwrap_or(TIMEOUT_S),
+        profile: ours.profile.unwrap_or_else(|| "default".to_owned()),
+        project: ours.project.unwrap_or_default(),
+        hosts: ours.hosts,
+        presets: ours.presets,
+        name,
+    }))
+}
+
+fn check(entry: &Entry) -> Result<(), String> {
+    if let Some(kind) = entry.kind.as_deref().filter(|kind| *kind != "stdio") {
+        return Err(format!("its type is {kind:?}; only servers that are programs (stdio) can be used"));
+    }
+    if entry.url.is_some() {
+        return Err("it has an address; only servers that are programs (stdio) can be used".into());
+    }
+    if entry.command.as_deref().is_none_or(str::is_empty) {
+        return Err("it has no `command`".into());
+    }
+    let bounds = [
+        ("args", entry.args.len(), ARGUMENTS_MAX),
+        ("env", entry.env.len(), limit::VARIABLES),
+        ("autoApprove", entry.auto_approve.len(), LISTED_MAX),
+        ("tool_white_list", entry.tool_white_list.as_ref().map_or(0, Vec::len), LISTED_MAX),
+        ("lazaret.risk", entry.lazaret.risk.len(), LISTED_MAX),
+        ("lazaret.hosts", entry.lazaret.hosts.len(), limit::HOSTS),
+        ("lazaret.presets", entry.lazaret.presets.len(), limit::HOSTS),
+    ];
+    if let Some((key, count, max)) = bounds.into_iter().find(|(_, count, max)| count > max) {
+        return Err(format!("`{key}` has {count} entries; {max} are allowed"));
+    }
+    match entry.lazaret.timeout_s {
+        Some(seconds) if !(1..=TIMEOUT_MAX_S).contains(&seconds) => {
+            Err(format!("`lazaret.timeoutS` is 1 to {TIMEOUT_MAX_S}, this is {seconds}"))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Accepting a file means its commands. What widens is the user's to write down, in the user's own file.
+fn check_repository(entry: &Entry) -> Result<(), String> {
+    let Ours { profile, hosts, presets, .. } = &entry.lazaret;
+    if profile.is_some() || !hosts.is_empty() || !presets.is_empty() {
+        return Err(
+            "a repository cannot choose a profile or hosts; write the server into your own mcp.json".into()
+        );
+    }
+    let texts = entry.command.iter().chain(&entry.args).chain(entry.env.values());
+    match texts
+        .flat_map(|text| variables::names(text))
+        .find(|name| policies::secret::looks_secret(name.as_ref()))
+    {
+        Some(name) => Err(format!(
+            "it wants the variable {name}, which looks like a secret: a repository gets none; write the server into your own mcp.json"
+        )),
+        None => Ok(()),
+    }
+}
+
+impl RiskName {
+    fn risk(self) -> Risk {
+        match self {
+            RiskName::Low => Risk::Low,
+            RiskName::Medium => Risk::Medium,
+            RiskName::High => Risk::High,
+        }
+    }
+}
+
+/// Each text has its length before it, so that no two servers read alike.
+fn digest(command: &[String], environment: &BTreeMap<String, String>) -> Digest {
+    let pairs = environment.iter().flat_map(|(name, value)| [name, value]);
+    let mut hash = Sha256::new();
+    hash.update((command.len() as u64).to_le_bytes());
+    for text in command.iter().chain(pairs) {
+        hash.update((text.len() as u64).to_le_bytes());
+        hash.update(text);
+    }
+    Digest(hash.finalize().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn one(entry: Value, whose: Whose) -> Result<Server, String> {
+        let text = json!({ "mcpServers": { "fs": entry } }).to_string();
+        parse(&text, whose).map(|mut all| all.remove(0)).map_err(|error| error.to_string())
+    }
+
+    fn refused(entry: Value, words: &str) {
+        let error = one(entry.clone(), Whose::User).unwrap_err();
+        assert!(error.contains(words), "{entry}: {error}");
+    }
+
+    #[test]
+    fn a_server_is_read_in_the_shape_of_other_clients() {
+        let entry = json!({
+            "type": "stdio", "command": "npx", "args": ["-y", "fs"], "env": { "TOKEN": "${TOKEN}" }, "cwd": "sub",
+            "autoApprove": ["read", "risky"], "tool_white_list": ["read", "risky"], "icon": "of another client",
+            "lazaret": { "profile": "node", "project": "none", "hosts": ["a.example:443"], "presets": ["npm"],
+                "risk": { "risky": "medium" }, "timeoutS": 600 },
+        });
+        let server = one(entry, Whose::User).unwrap();
+        assert_eq!(server.command, ["npx", "-y", "fs"]);
+        assert_eq!((server.profile.as_str(), server.project, server.timeout_s), ("node", Share::None, 600));
+        assert_eq!((server.risks["read"], server.risks["risky"]), (Risk::Low, Risk::Medium));
+        assert_eq!(server.offered.unwrap().len(), 2);
+        let plain = one(json!({ "command": "x" }), Whose::User).unwrap();
+        assert_eq!((plain.profile.as_str(), plain.project, plain.timeout_s), ("default", Share::Shared, 60));
+        assert!(plain.risks.is_empty() && plain.offered.is_none());
+    }
+
+    #[test]
+    fn a_repository_widens_nothing() {
+        let own =
+            json!({ "command": "x", "autoApprove": ["read"], "lazaret": { "risk": { "write": "low" } } });
+        assert_eq!(one(own.clone(), Whose::User).unwrap().risks.len(), 2, "control");
+        assert!(one(own, Whose::Repository).unwrap().risks.is_empty());
+        for ours in
+            [json!({ "profile": "node" }), json!({ "hosts": ["a.example"] }), json!({ "presets": ["npm"] })]
+        {
+            let entry = json!({ "command": "x", "lazaret": ours });
+            assert!(one(entry.clone(), Whose::User).is_ok() && one(entry, Whose::Repository).is_err());
+        }
+        for text in ["${AWS_SECRET_ACCESS_KEY}", "$API_TOKEN", "${GITHUB_TOKEN:-none}"] {
+            for entry in
+                [json!({ "command": "x", "env": { "A": text } }), json!({ "command": "x", "args": [text] })]
+            {
+                assert!(
+                    one(entry.clone(), Whose::User).is_ok() && one(entry, Whose::Repository).is_err(),
+                    "{text}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_is_cut_from_a_tools_name_in_one_way() {
+        for name in ["fs", "a-b", "a_b", "9", &"n".repeat(NAME_MAX)] {
+            assert!(is_name(name), "{name}");
+        }
+        for name in ["", "a__b", "_a", "a_", "-a", "a b", "é", "a.b", &"n".repeat(NAME_MAX + 1)] {
+            assert!(!is_name(name), "{name}");
+        }
+        let text = json!({ "mcpServers": { "a__b": { "command": "x" } } }).to_string();
+        assert_eq!(parse(&text, Whose::User), Err(SettingsError::Name("a__b".into())));
+    }
+
+    #[test]
+    fn each_limit_holds_at_its_edge() {
+        let many = |count: usize| {
+            let all: BTreeMap<_, _> =
+                (0..count).map(|n| (format!("s{n}"), json!({ "command": "x" }))).collect();
+            parse(&json!({ "mcpServers": all }).to_string(), Whose::User).map(|all| all.len())
+        };
+        assert_eq!(
+            (many(SERVERS_MAX), many(SERVERS_MAX + 1)),
+            (Ok(SERVERS_MAX), Err(SettingsError::TooMany(SERVERS_MAX + 1)))
+        );
+        let long = |bytes: usize| parse(&format!("{{}}{}", " ".repeat(bytes - 2)), Whose::User);
+        assert_eq!(
+            (long(FILE_MAX), long(FILE_MAX + 1)),
+            (Ok(vec![]), Err(SettingsError::TooLong(FILE_MAX + 1)))
+        );
+        let list = |count: usize| vec!["x"; count];
+        let map = |count: usize| {
+            (0..count).map(|n| (format!("V{n}"), json!("x"))).collect::<serde_json::Map<_, _>>()
+        };
+        let risks = |count: usize| {
+            (0..count).map(|n| (format!("V{n}"), json!("low"))).collect::<serde_json::Map<_, _>>()
+        };
+        for (max, of) in [
+            (ARGUMENTS_MAX, &(|n| json!({ "command": "x", "args": list(n) })) as &dyn Fn(usize) -> Value),
+            (limit::VARIABLES, &|n| json!({ "command": "x", "env": map(n) })),
+            (LISTED_MAX, &|n| json!({ "command": "x", "autoApprove": list(n) })),
+            (LISTED_MAX, &|n| json!({ "command": "x", "tool_white_list": list(n) })),
+            (LISTED_MAX, &|n| json!({ "command": "x", "lazaret": { "risk": risks(n) } })),
+            (limit::HOSTS, &|n| json!({ "command": "x", "lazaret": { "hosts": list(n) } })),
+            (limit::HOSTS, &|n| json!({ "command": "x", "lazaret": { "presets": list(n) } })),
+            (TIMEOUT_MAX_S as usize, &|n| json!({ "command": "x", "lazaret": { "timeoutS": n } })),
+        ] {
+            assert!(one(of(max), Whose::User).is_ok(), "{}", of(1));
+            assert!(one(of(max + 1), Whose::User).is_err(), "{}", of(1));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_taken_as_it_is_is_an_error() {
+        refused(json!({}), "no `command`");
+        refused(json!({ "command": "" }), "no `command`");
+        refused(json!({ "type": "http", "url": "https://a.example/mcp" }), "only servers that are programs");
+        refused(json!({ "url": "https://a.example/mcp" }), "only servers that are programs");
+        refused(json!({ "command": "x", "lazaret": { "host": [] } }), "unknown field `host`");
+        refused(json!({ "command": "x", "lazaret": { "project": "all" } }), "unknown variant `all`");
+        refused(json!({ "command": "x", "lazaret": { "timeoutS": 0 } }), "1 to 600");
+        assert!(one(json!({ "command": 1 }), Whose::User).is_err());
+        let off = json!({ "mcpServers": { "a": { "disabled": true } } }).to_string();
+        assert_eq!(parse(&off, Whose::User), Ok(vec![]));
+        let deep = format!("{{\"mcpServers\":{{\"a\":{}", "[".repeat(FILE_MAX / 2));
+        assert!(matches!(parse(&deep, Whose::User), Err(SettingsError::Json(_))));
+    }
+
+    #[test]
+    fn another_program_is_another_server() {
+        let of = |entry: Value| one(entry, Whose::User).unwrap().digest;
+        let base = of(json!({ "command": "x", "args": ["a", "b"] }));
+        for other in [
+            json!({ "command": "x", "args": ["ab"] }),
+            json!({ "command": "y", "args": ["a", "b"] }),
+            json!({ "command": "x", "args": ["a"], "env": { "b": "" } }),
+        ] {
+            assert_ne!(of(other), base);
+        }
+        assert_eq!(of(json!({ "command": "x", "args": ["a", "b"], "autoApprove": ["t"] })), base);
+    }
+}

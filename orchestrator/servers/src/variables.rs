@@ -1,0 +1,133 @@
+//! Variables in the settings of servers: `${NAME}`, `${NAME:-default}` and `$NAME`.
+
+use thiserror::Error;
+
+/// Most bytes of a text whose variables have been replaced.
+pub const TEXT_MAX: usize = 128 * 1024;
+
+/// Why a text cannot be used.
+#[derive(Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum VariableError {
+    #[error("the variable {0} is not set")]
+    Missing(String),
+    #[error("with its variables it has more than {TEXT_MAX} bytes")]
+    TooLong,
+}
+
+/// A piece of a text.
+enum Piece<'t> {
+    Text(&'t str),
+    Variable { name: &'t str, default: Option<&'t str> },
+}
+
+/// The text with `value` in the place of each variable. A value is not looked through again.
+///
+/// # Errors
+/// A variable without a default is not set, or the text grows too long.
+pub fn replace(text: &str, value: &dyn Fn(&str) -> Option<String>) -> Result<String, VariableError> {
+    let mut replaced = String::new();
+    for piece in pieces(text) {
+        match piece {
+            Piece::Text(text) => replaced.push_str(text),
+            Piece::Variable { name, default } => {
+                match (value(name).filter(|value| !value.is_empty()), default) {
+                    (Some(value), _) => replaced.push_str(&value),
+                    (None, Some(default)) => replaced.push_str(default),
+                    (None, None) => return Err(VariableError::Missing(name.to_owned())),
+                }
+            }
+        }
+        if replaced.len() > TEXT_MAX {
+            return Err(VariableError::TooLong);
+        }
+    }
+    Ok(replaced)
+}
+
+/// The variables of a text.
+pub fn names(text: &str) -> Vec<String> {
+    let name = |piece: Piece| match piece {
+        Piece::Text(_) => None,
+        Piece::Variable { name, .. } => Some(name.to_owned()),
+    };
+    pieces(text).into_iter().filter_map(name).collect()
+}
+
+fn pieces(text: &str) -> Vec<Piece<'_>> {
+    let mut pieces = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        let (before, from) = rest.split_at(at);
+        pieces.push(Piece::Text(before));
+        let (piece, length) = variable(from).unwrap_or((Piece::Text("$"), 1));
+        pieces.push(piece);
+        rest = &from[length..];
+    }
+    pieces.push(Piece::Text(rest));
+    pieces
+}
+
+/// The variable that a text begins with, and how many bytes it takes.
+fn variable(text: &str) -> Option<(Piece<'_>, usize)> {
+    let after = text.strip_prefix('$')?;
+    if let Some(inner) = after.strip_prefix('{') {
+        let end = inner.find('}')?;
+        let inside = &inner[..end];
+        let (name, default) = match inside.split_once(":-") {
+            Some((name, default)) => (name, Some(default)),
+            None => (inside, None),
+        };
+        return is_name(name).then_some((Piece::Variable { name, default }, end + 3));
+    }
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let end = after.find(|c| !plain(c)).unwrap_or(after.len());
+    let name = &after[..end];
+    is_name(name).then_some((Piece::Variable { name, default: None }, end + 1))
+}
+
+fn is_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    !name.is_empty() && name.chars().all(plain) && !name.starts_with(|c: char| c.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(name: &str) -> Option<String> {
+        match name {
+            "A" => Some("a".into()),
+            "NESTED" => Some("${A}".into()),
+            "EMPTY" => Some(String::new()),
+            "LONG" => Some("x".repeat(TEXT_MAX)),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn each_form_of_a_variable_is_replaced_once() {
+        for (text, want) in [
+            ("plain", "plain"),
+            ("${A}/$A-x", "a/a-x"),
+            ("${B:-b c}${EMPTY:-e}", "b ce"),
+            ("$A_", "?"),
+            ("${NESTED}", "${A}"),
+            ("$ $$ ${ ${} ${9} $9 ${a b}", "$ $$ ${ ${} ${9} $9 ${a b}"),
+            ("é$Aé", "éaé"),
+        ] {
+            let got = replace(text, &value);
+            match want {
+                "?" => assert_eq!(got, Err(VariableError::Missing("A_".into()))),
+                want => assert_eq!(got.as_deref(), Ok(want), "{text}"),
+            }
+        }
+        assert_eq!(names("${A} $B ${C:-d} $9 ${é}"), ["A", "B", "C"]);
+    }
+
+    #[test]
+    fn a_text_grows_to_its_limit_and_no_further() {
+        assert!(replace("$LONG", &value).is_ok());
+        assert_eq!(replace("${LONG}x", &value), Err(VariableError::TooLong));
+    }
+}

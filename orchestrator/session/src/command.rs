@@ -1,0 +1,60 @@
+//! What front ends send to the task that owns a session.
+
+use crate::context::{CallContext, Invocation};
+use crate::event::Event;
+use crate::pending::Approval;
+use broker_protocol::{Failed, Opened, SessionGrant, Signal, Trust};
+use orchestrator_tools::registry::{NewTool, Registered, RegistryError};
+use serde_json::Value;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+
+/// A command to the session.
+pub(crate) enum Command {
+    Open(oneshot::Sender<Result<Opened, Failed>>),
+    Call(Box<CallOrder>),
+    Grants {
+        revoke: Option<u64>,
+        reply: oneshot::Sender<Result<Vec<SessionGrant>, Failed>>,
+    },
+    Register {
+        client_id: Value,
+        tool: Box<NewTool>,
+        reply: oneshot::Sender<Result<Registered, RegistryError>>,
+    },
+    Unregister {
+        client_id: Value,
+        tool: String,
+        reply: oneshot::Sender<Result<(), RegistryError>>,
+    },
+    Tools(oneshot::Sender<Vec<Value>>),
+    CancelAll,
+    /// From the next call on, ask as `Trust` says where that asks more than now.
+    LowerTrust(Trust),
+}
+
+/// A call to make.
+pub(crate) struct CallOrder {
+    pub number: u64,
+    pub context: CallContext,
+    pub invocation: Invocation,
+    pub events: mpsc::Sender<Event>,
+    pub steering: mpsc::UnboundedReceiver<Steer>,
+}
+
+/// A word to a call under way.
+pub(crate) enum Steer {
+    Input(StdinChunk),
+    EndInput,
+    Signal(Signal),
+    Resize { rows: u16, columns: u16 },
+    Approve { part: Option<usize>, approval: Approval, accepted: oneshot::Sender<bool> },
+}
+
+/// A piece of a command's standard input.
+#[derive(Debug)]
+pub struct StdinChunk {
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// Given back when the command has them: bounds how much waits.
+    pub permit: Option<OwnedSemaphorePermit>,
+}

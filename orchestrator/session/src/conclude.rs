@@ -1,0 +1,30 @@
+//! The first and the last thing that happens to every call: it is announced, and its violation and result are published.
+
+use crate::caller::Caller;
+use crate::engine::Engine;
+use crate::publish::RawEvent;
+use broker_protocol::ErrorKind;
+use orchestrator_tools::result::ToolResult;
+
+/// Announces a call.
+pub(crate) async fn request(caller: &Caller) {
+    tracing::trace!("announce a call");
+    let (client_id, tool, input) = (caller.context.client_id.as_ref(), caller.tool.as_str(), &caller.input);
+    // A front end that is gone ends the call.
+    let _ = caller.publisher.publish(RawEvent::Requested { client_id, tool, input }).await;
+}
+
+/// Counts a violation and publishes the result; returns it for the batch that the call may be part of.
+pub(crate) async fn conclude(engine: &Engine, caller: &Caller, mut result: ToolResult) -> ToolResult {
+    let violation = result.error.as_ref().filter(|error| error.kind == ErrorKind::Violation);
+    // Those of the calls in a batch are published and counted already.
+    if let Some(error) = violation.filter(|_| result.security.is_empty()) {
+        let event = engine.count_violation(caller.number, &result.metadata.tool, &error.message);
+        let _ = caller.publisher.publish(RawEvent::Violation(&event)).await;
+        result.security.push(event);
+    }
+    caller.publisher.finish_output().await;
+    // A front end that is gone misses its result; the records have it.
+    let _ = caller.publisher.publish(RawEvent::Result(Box::new(result.clone()))).await;
+    result
+}

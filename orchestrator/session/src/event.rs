@@ -1,0 +1,188 @@
+//! What happens in a session, as its front ends and its records are told: nothing in an event needs to be taken out any more.
+
+use crate::context::Part;
+use crate::pending::Approval;
+use broker_protocol::{CallId, Challenge, Denial, Ended, Failed, GrantFault, Opened};
+use orchestrator_tools::denials;
+use orchestrator_tools::metadata::{Changed, Details, Metadata};
+use orchestrator_tools::violation::SecurityEvent;
+use orchestrator_web::image::Image;
+use orchestrator_web::relay::Decision;
+use serde::Serialize;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Something that happened.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// The number of the call in its session; 0 for the session itself.
+    pub call: u64,
+    /// The call's place in its batch, if it is part of one.
+    pub part: Option<Part>,
+    /// What happened.
+    pub body: Arc<Body>,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub enum Body {
+    /// The executor has opened a session: the first, or one in place of one that was lost.
+    SessionOpened(Opened),
+    /// A tool of a client or a server was registered.
+    ToolRegistered {
+        /// The name of the registration at the client.
+        client_id: Value,
+        /// The tool's name in this session.
+        tool: String,
+        /// What it does.
+        description: String,
+        /// Its schema, as text.
+        schema: String,
+        /// How much harm it can do, as its owner believes.
+        risk: &'static str,
+        /// How long a call may take.
+        timeout_s: u32,
+    },
+    /// A tool was unregistered.
+    ToolUnregistered {
+        /// The name of the request at the client.
+        client_id: Value,
+        /// The tool.
+        tool: String,
+    },
+    /// A call was asked for; nothing of it is checked yet.
+    Requested {
+        /// The name of the call at the client.
+        client_id: Option<Value>,
+        /// The tool's canonical name, or the beginning of what was given where there is no such tool.
+        tool: String,
+        /// The input, each text in it brief.
+        input: Value,
+    },
+    /// The executor has a request of the call.
+    Started {
+        /// The number of the request in the audit.
+        number: CallId,
+    },
+    /// A command printed something. The pieces of a stream end within no character.
+    Output {
+        /// Whether on standard error.
+        stderr: bool,
+        /// What.
+        bytes: Vec<u8>,
+    },
+    /// The call waits for an answer; nothing of it has started.
+    ApprovalWanted(Box<ApprovalQuestion>),
+    /// The question was answered.
+    ApprovalGiven {
+        /// The executor's question.
+        challenge: Challenge,
+        /// The answer.
+        approval: Approval,
+    },
+    /// The call tried to leave what it may touch. Its result comes next.
+    Violation(SecurityEvent),
+    /// A program in a cell wanted a connection. Which call it belongs to is not known: cells of a session share their network.
+    Connection(Decision),
+    /// The call is over: the last event of each.
+    Result(Arc<CallResult>),
+}
+
+/// The question whether a call may run.
+#[derive(Debug)]
+pub struct ApprovalQuestion {
+    /// The executor's question.
+    pub challenge: Challenge,
+    /// The tool's canonical name.
+    pub tool: String,
+    /// The call's input, unsafe characters shown by number; `None` where it has more than 64 KiB.
+    pub input: Option<Value>,
+    /// Why the answer before was rejected.
+    pub rejected: Option<GrantFault>,
+}
+
+/// The result of a call.
+#[derive(Debug)]
+pub struct CallResult {
+    /// What the tool found or a command printed: bytes, because that may be any.
+    pub text: Vec<u8>,
+    /// What went wrong, if anything did.
+    pub error: Option<Failed>,
+    /// How a command ended.
+    pub ended: Option<Ended>,
+    /// An image for the model.
+    pub image: Option<Image>,
+    /// The violations of the call and of the calls in it.
+    pub security: Vec<SecurityEvent>,
+    /// What is known about the call, with whatever secrets there are in it.
+    metadata: Metadata,
+    /// The same without secrets, where there may be any.
+    redacted: Option<Value>,
+}
+
+/// What is known about a call, without secrets, in JSON.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub enum MetadataJson<'a> {
+    /// There are no secrets to look for.
+    Typed(&'a Metadata),
+    /// They are taken out.
+    Redacted(&'a Value),
+}
+
+impl CallResult {
+    pub(crate) fn new(result: orchestrator_tools::result::ToolResult, redacted: Option<Value>) -> Self {
+        let orchestrator_tools::result::ToolResult { text, error, ended, image, metadata, security, .. } =
+            result;
+        Self { text, error, ended, image, security, metadata, redacted }
+    }
+
+    /// The tool's canonical name.
+    pub fn tool(&self) -> &str {
+        &self.metadata.tool
+    }
+
+    /// The number of the last request in the audit.
+    pub fn number(&self) -> Option<CallId> {
+        self.metadata.call
+    }
+
+    /// The time limit that a command had, in seconds.
+    pub fn timeout_s(&self) -> Option<u32> {
+        match self.metadata.details {
+            Details::Command { timeout, .. } => timeout,
+            _ => None,
+        }
+    }
+
+    /// The policy profile that shows a program which was not in the cell.
+    pub fn missing_profile(&self) -> Option<&str> {
+        match &self.metadata.details {
+            Details::Command { profile, .. } => profile.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// What the call was denied, as far as it is to be told: to a person who has seen its output.
+    pub fn denials(&self) -> impl Iterator<Item = &Denial> {
+        denials::reportable(&self.metadata.denied, self.error.is_some())
+    }
+
+    /// The changes that a history lists, as the executor has them: paths are not for people here.
+    pub fn changes(&self) -> Option<&[Changed]> {
+        match &self.metadata.details {
+            Details::Changes { changes } => Some(changes),
+            _ => None,
+        }
+    }
+
+    /// The name of what only this tool knows, for records.
+    pub fn metadata_type(&self) -> &'static str {
+        self.metadata.details.type_name()
+    }
+
+    /// What is known about the call.
+    pub fn metadata(&self) -> MetadataJson<'_> {
+        self.redacted.as_ref().map_or(MetadataJson::Typed(&self.metadata), MetadataJson::Redacted)
+    }
+}

@@ -1,0 +1,574 @@
+//! An open session: many calls at once over one socket.
+//!
+//! One task reads; whoever sends writes straight away, and only what the socket does not take waits for that task. All of
+//! it lives on one thread, so the state is a plain [`RefCell`], never borrowed across an `await`.
+
+use crate::executor::error::ExecutorError;
+use crate::pending::Approval;
+use broker_protocol::{
+    CallId, Challenge, ConnectionReport, Decoder, ErrorKind, Failed, FileAnswer, FromBroker, Grant,
+    GrantFault, Opened, Outcome, Request, Roots, SessionGrant, Signal, Spill, ToBroker, encode, frame, limit,
+};
+use orchestrator_tools::render::Finished;
+use orchestrator_web::relay::RelaySockets;
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::task::JoinHandle;
+
+/// Output that was taken is credited in pieces of at least this size: a message each would cost more than the output.
+const CREDIT: u32 = 64 * 1024;
+/// While more than this waits for the socket, no call starts.
+const BACKLOG: usize = 256 * 1024;
+
+/// What happens in a request.
+#[derive(Debug)]
+pub enum RequestEvent {
+    /// A command printed something.
+    Output {
+        /// Whether on standard error.
+        stderr: bool,
+        /// The bytes, cut anywhere.
+        bytes: Vec<u8>,
+    },
+    /// It waits for an answer; nothing of it has started.
+    Asked(Box<Challenge>),
+    /// The answer was rejected, and it waits for another.
+    Rejected(GrantFault),
+    /// It has ended: by itself, or because the executor is gone.
+    Ended(Box<Result<Finished, Failed>>),
+}
+
+/// An open session with the executor.
+pub struct Connection {
+    link: Rc<Link>,
+    roots: Roots,
+    opened: Opened,
+    /// The sockets of the cells' relay, until they are taken.
+    relay: Cell<Option<RelaySockets>>,
+    reader: JoinHandle<()>,
+    /// As many calls as the border lets be under way at once.
+    places: Arc<Semaphore>,
+}
+
+impl Connection {
+    /// Takes over a non-blocking socket on which the session is open. `decoder` holds what was already received. Needs a local
+    /// runtime.
+    pub(crate) fn new(
+        socket: UnixStream,
+        decoder: Decoder,
+        opened: Opened,
+        relay: Option<RelaySockets>,
+    ) -> io::Result<Self> {
+        let read = watch(socket.try_clone()?, Interest::READABLE)?;
+        let (state, dirty, drained) = (RefCell::default(), Notify::new(), Notify::new());
+        let link = Rc::new(Link { write: socket, state, dirty, drained });
+        let reader = tokio::task::spawn_local(run(link.clone(), read, decoder));
+        let roots = Roots { project: opened.project.clone(), central: opened.central.clone() };
+        let (relay, places) = (Cell::new(relay), Arc::new(Semaphore::new(limit::CALLS)));
+        Ok(Self { link, roots, opened, relay, reader, places })
+    }
+
+    /// What the executor reported of the session.
+    pub fn opened(&self) -> &Opened {
+        &self.opened
+    }
+
+    /// The sockets of the cells' relay, once.
+    pub(crate) fn take_relay(&self) -> Option<RelaySockets> {
+        self.relay.take()
+    }
+
+    /// Tells the executor what became of connections of cells. A connection that has ended needs no records.
+    pub(crate) fn reporter(&self) -> impl Fn(ConnectionReport) + use<> {
+        let link = self.link.clone();
+        move |report| drop(link.send(&ToBroker::Connected(report)))
+    }
+
+    /// The grants that last for the session, after taking back one of them.
+    ///
+    /// # Errors
+    /// Where the executor is gone.
+    pub async fn standing_grants(&self, revoke: Option<u64>) -> Result<Vec<SessionGrant>, Failed> {
+        let (sender, grants) = oneshot::channel();
+        let message = revoke.map_or(ToBroker::Grants, |grant| ToBroker::Revoke { grant });
+        self.link.send(&message)?;
+        self.link.state.borrow_mut().grant_lists.push_back(sender);
+        grants.await.map_err(|_| ExecutorError::Lost.into())
+    }
+
+    /// Whether calls can still be made.
+    pub fn is_alive(&self) -> bool {
+        self.link.state.borrow().end.is_none()
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.reader.abort();
+    }
+}
+
+impl Connection {
+    /// Where the two zones lie.
+    pub fn roots(&self) -> &Roots {
+        &self.roots
+    }
+
+    /// Starts a request. Waits while as many are under way as the protocol permits, and while too much is still to be sent.
+    ///
+    /// # Errors
+    /// Where the executor is gone.
+    pub async fn start(&self, request: Request) -> Result<RunningRequest, Failed> {
+        tracing::trace!("send a request");
+        // Never closed, so there is always a place in the end.
+        let place = self.places.clone().acquire_owned().await.ok();
+        self.link.room().await;
+        let slot = Rc::new(Slot::default());
+        let call = self.link.enter(slot.clone());
+        let control = Control { link: self.link.clone(), call, slot };
+        let sent = self.link.send(&ToBroker::Call { call, request });
+        if let Err(failed) = sent {
+            self.link.state.borrow_mut().calls.remove(&call);
+            return Err(failed);
+        }
+        Ok(RunningRequest { control, uncredited: 0, ended: false, place })
+    }
+
+    /// Has the executor save a text that the effect of `call` has brought; `None` where it is not saved, as nothing is.
+    pub async fn save_output(&self, call: CallId, text: &[u8]) -> Option<Spill> {
+        let mut pieces = text.chunks(limit::CHUNK).peekable();
+        pieces.peek()?;
+        while let Some(piece) = pieces.next() {
+            self.link.room().await;
+            let last = pieces.peek().is_none();
+            self.link.send(&ToBroker::Keep { call, bytes: piece.to_vec(), last }).ok()?;
+        }
+        let (sender, saved) = oneshot::channel();
+        self.link.state.borrow_mut().saves.insert(call, sender);
+        saved.await.ok()?
+    }
+}
+
+/// What the requests and the reading task share.
+struct Link {
+    /// Watched only while something waits to be written: else each message that the executor takes out of it would wake us.
+    write: UnixStream,
+    state: RefCell<State>,
+    /// Something waits to be written.
+    dirty: Notify,
+    /// Something that waited was written.
+    drained: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// Frames that the socket has not taken yet.
+    outgoing: Vec<u8>,
+    calls: HashMap<CallId, Rc<Slot>>,
+    last: CallId,
+    /// Waiting for lists of grants; the executor answers in order.
+    grant_lists: VecDeque<oneshot::Sender<Vec<SessionGrant>>>,
+    /// Waiting for texts to be saved.
+    saves: HashMap<CallId, oneshot::Sender<Option<Spill>>>,
+    /// Why the connection ended.
+    end: Option<Failed>,
+}
+
+/// One request, as the reading task sees it.
+struct Slot {
+    events: RefCell<VecDeque<RequestEvent>>,
+    arrived: Notify,
+    /// Parts of a file tool's answer.
+    answer: RefCell<Vec<u8>>,
+    /// Bytes of output that may still come without further credit.
+    window: Cell<u32>,
+    /// Number of the next chunk of output.
+    sequence: Cell<u64>,
+    /// Bytes of input that may be sent.
+    input: Cell<u32>,
+    input_room: Notify,
+    ended: Cell<bool>,
+}
+
+impl Default for Slot {
+    fn default() -> Self {
+        Self {
+            events: RefCell::default(),
+            arrived: Notify::new(),
+            answer: RefCell::default(),
+            window: Cell::new(limit::OUTPUT_WINDOW),
+            sequence: Cell::new(0),
+            input: Cell::new(limit::INPUT_WINDOW),
+            input_room: Notify::new(),
+            ended: Cell::new(false),
+        }
+    }
+}
+
+impl Slot {
+    fn push_end(&self, ended: Result<Finished, Failed>) {
+        self.ended.set(true);
+        self.input_room.notify_one();
+        self.push(RequestEvent::Ended(Box::new(ended)));
+    }
+
+    fn push(&self, event: RequestEvent) {
+        self.events.borrow_mut().push_back(event);
+        self.arrived.notify_one();
+    }
+
+    fn output(&self, stderr: bool, sequence: u64, bytes: Vec<u8>) -> Result<(), ExecutorError> {
+        if sequence != self.sequence.get() {
+            return Err(ExecutorError::Protocol("a piece of output is missing"));
+        }
+        let left = u32::try_from(bytes.len()).ok().and_then(|count| self.window.get().checked_sub(count));
+        let left = left.ok_or(ExecutorError::Protocol("more output than its window"))?;
+        self.window.set(left);
+        self.sequence.set(sequence + 1);
+        self.push(RequestEvent::Output { stderr, bytes });
+        Ok(())
+    }
+
+    fn part(&self, bytes: &[u8]) -> Result<(), ExecutorError> {
+        let mut answer = self.answer.borrow_mut();
+        if answer.len() + bytes.len() > limit::ANSWER {
+            return Err(ExecutorError::Protocol("an answer is too long"));
+        }
+        answer.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn credit(&self, bytes: u32) {
+        self.input.set(self.input.get().saturating_add(bytes));
+        self.input_room.notify_one();
+    }
+
+    /// The answer of a file tool. It comes from the file worker by way of the broker, which does not parse it: when it is
+    /// malformed, this call fails and not the connection.
+    fn take_answer(&self, outcome: &Outcome) -> Result<Option<FileAnswer>, ExecutorError> {
+        match outcome {
+            Outcome::Answered => {
+                let answer: FileAnswer = frame::decode_whole(&self.answer.take())?;
+                if answer.as_ref().is_ok_and(|reply| reply.check().is_err()) {
+                    return Err(ExecutorError::Protocol("an answer passes a limit"));
+                }
+                Ok(Some(answer))
+            }
+            Outcome::Ran(_)
+            | Outcome::Granted
+            | Outcome::Refused(_)
+            | Outcome::Failed(_)
+            | Outcome::Broken(_) => Ok(None),
+        }
+    }
+}
+
+impl Link {
+    fn enter(&self, slot: Rc<Slot>) -> CallId {
+        let mut state = self.state.borrow_mut();
+        state.last += 1;
+        let call = state.last;
+        state.calls.insert(call, slot);
+        call
+    }
+
+    /// Sends `message` now, or as soon as the socket takes it.
+    fn send(&self, message: &ToBroker) -> Result<(), Failed> {
+        let mut state = self.state.borrow_mut();
+        if let Some(end) = &state.end {
+            return Err(end.clone());
+        }
+        let waiting = !state.outgoing.is_empty();
+        encode(message, &mut state.outgoing)
+            .map_err(|error| Failed { kind: ErrorKind::Internal, message: error.to_string() })?;
+        if !waiting && self.flush(&mut state) {
+            self.dirty.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Writes what waits; says whether something still does. A failure is left to the reading task, which sees it too and
+    /// knows more.
+    fn flush(&self, state: &mut State) -> bool {
+        while !state.outgoing.is_empty() {
+            match (&self.write).write(&state.outgoing) {
+                Ok(count) => drop(state.outgoing.drain(..count)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => state.outgoing.clear(),
+            }
+        }
+        state.outgoing.shrink_to(CREDIT as usize);
+        false
+    }
+
+    /// Waits until the socket takes more.
+    async fn writable(&self) -> io::Result<()> {
+        let socket = watch(self.write.try_clone()?, Interest::WRITABLE)?;
+        socket.writable().await.map(drop)
+    }
+
+    /// Waits until little enough waits for the socket.
+    async fn room(&self) {
+        while self.state.borrow().outgoing.len() > BACKLOG {
+            self.drained.notified().await;
+        }
+        // Only one of those that wait was woken.
+        self.drained.notify_one();
+    }
+
+    fn handle(&self, message: FromBroker) -> Result<(), ExecutorError> {
+        match message {
+            FromBroker::Output { call, stderr, sequence, bytes } => {
+                self.slot(call)?.output(stderr, sequence, bytes)
+            }
+            FromBroker::InputCredit { call, bytes } => self.slot(call).map(|slot| slot.credit(bytes)),
+            FromBroker::Part { call, bytes } => self.slot(call)?.part(&bytes),
+            FromBroker::Done { call, outcome, usage, layers, denied } => {
+                denied.check().map_err(|_| ExecutorError::Protocol("denials pass a limit"))?;
+                let slot = self.slot(call)?;
+                self.state.borrow_mut().calls.remove(&call);
+                let answer = slot.take_answer(&outcome).map_err(Failed::from);
+                slot.push_end(answer.map(|answer| Finished { outcome, answer, usage, layers, denied }));
+                Ok(())
+            }
+            FromBroker::Asked { call, challenge } => {
+                self.slot(call)?.push(RequestEvent::Asked(Box::new(challenge)));
+                Ok(())
+            }
+            // The call may have ended while our answer was on its way.
+            FromBroker::Ungranted(not) => {
+                self.slot(not.call).into_iter().for_each(|slot| slot.push(RequestEvent::Rejected(not.fault)));
+                Ok(())
+            }
+            FromBroker::Fault(failed) => Err(ExecutorError::Fault(failed)),
+            FromBroker::Grants(standing) => {
+                let waiting = self.state.borrow_mut().grant_lists.pop_front();
+                let waiting = waiting.ok_or(ExecutorError::Protocol("an unsolicited grant list"))?;
+                // It may have been dropped meanwhile.
+                let _ = waiting.send(standing);
+                Ok(())
+            }
+            FromBroker::Kept { call, spill } => {
+                let waiting = self.state.borrow_mut().saves.remove(&call);
+                let waiting = waiting.ok_or(ExecutorError::Protocol("an unsolicited saved output"))?;
+                let _ = waiting.send(spill);
+                Ok(())
+            }
+            FromBroker::Hello(_) | FromBroker::Probed(_) | FromBroker::Opened(_) => {
+                Err(ExecutorError::Protocol("a message out of turn"))
+            }
+        }
+    }
+
+    fn slot(&self, call: CallId) -> Result<Rc<Slot>, ExecutorError> {
+        let slot = self.state.borrow().calls.get(&call).cloned();
+        slot.ok_or(ExecutorError::Protocol("a message about a call that is not under way"))
+    }
+
+    /// Ends every call that is under way, and all that would come.
+    fn end(&self, error: ExecutorError) {
+        let failed = Failed::from(error);
+        let mut state = self.state.borrow_mut();
+        state.end = Some(failed.clone());
+        state.outgoing = Vec::new();
+        state.grant_lists.clear();
+        state.saves.clear();
+        // What is not trusted any more is not left waiting either: the executor ends with its socket.
+        let _ = self.write.shutdown(Shutdown::Both);
+        for (_, slot) in state.calls.drain() {
+            slot.push_end(Err(failed.clone()));
+        }
+        self.drained.notify_one();
+    }
+}
+
+/// The reading task: until the connection ends, handles what comes and writes what waits.
+async fn run(link: Rc<Link>, read: AsyncFd<UnixStream>, mut decoder: Decoder) {
+    let mut bytes = vec![0; limit::CHUNK];
+    let error = loop {
+        if let Err(error) = step(&link, &read, &mut bytes, &mut decoder).await {
+            break error;
+        }
+    };
+    link.end(error);
+}
+
+async fn step(
+    link: &Link,
+    read: &AsyncFd<UnixStream>,
+    bytes: &mut [u8],
+    decoder: &mut Decoder,
+) -> Result<(), ExecutorError> {
+    while let Some(message) = decoder.next()? {
+        link.handle(message)?;
+    }
+    let waiting = !link.state.borrow().outgoing.is_empty();
+    tokio::select! {
+        received = receive(read, bytes, decoder) => received,
+        () = link.dirty.notified(), if !waiting => Ok(()),
+        writable = link.writable(), if waiting => {
+            writable?;
+            link.flush(&mut link.state.borrow_mut());
+            link.drained.notify_one();
+            Ok(())
+        }
+    }
+}
+
+/// Receives what is there. Safe to be dropped while it waits.
+async fn receive(
+    read: &AsyncFd<UnixStream>,
+    bytes: &mut [u8],
+    decoder: &mut Decoder,
+) -> Result<(), ExecutorError> {
+    match read.async_io(Interest::READABLE, |mut socket| socket.read(bytes)).await {
+        Ok(0) => Err(ExecutorError::Lost),
+        Ok(count) => {
+            decoder.push(&bytes[..count]);
+            Ok(())
+        }
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Err(ExecutorError::Lost),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A socket of ours that one kind of event is waited for on.
+// Deprecated for types whose descriptor may change or close under it; a `UnixStream` keeps what the successor asks for, which
+// is `unsafe` because a trait cannot ask for it.
+#[allow(deprecated)]
+fn watch(socket: UnixStream, interest: Interest) -> io::Result<AsyncFd<UnixStream>> {
+    AsyncFd::with_interest(socket, interest)
+}
+
+/// A request under way. Dropped before its end, it is cancelled.
+pub struct RunningRequest {
+    control: Control,
+    /// Bytes of output that were taken and are not credited yet.
+    uncredited: u32,
+    ended: bool,
+    /// Its place among those under way.
+    place: Option<OwnedSemaphorePermit>,
+}
+
+impl RunningRequest {
+    /// The number under which the executor knows it.
+    pub fn number(&self) -> CallId {
+        self.control.call
+    }
+
+    /// A way to steer it while somebody else follows it.
+    pub fn control(&self) -> Control {
+        self.control.clone()
+    }
+
+    /// What happens next. [`RequestEvent::Ended`] is the last. Safe to be dropped while it waits.
+    pub async fn next(&mut self) -> RequestEvent {
+        loop {
+            let next = self.control.slot.events.borrow_mut().pop_front();
+            if let Some(event) = next {
+                self.ended = matches!(event, RequestEvent::Ended(_));
+                if self.ended {
+                    self.place = None;
+                }
+                return event;
+            }
+            self.control.slot.arrived.notified().await;
+        }
+    }
+
+    /// Reports that `bytes` of output were taken, so that as many more may come.
+    pub fn taken(&mut self, bytes: usize) {
+        self.uncredited = self.uncredited.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
+        let slot = &self.control.slot;
+        if self.uncredited < CREDIT || slot.ended.get() {
+            return;
+        }
+        slot.window.set(slot.window.get().saturating_add(self.uncredited));
+        self.control.send(|call| ToBroker::Credit { call, bytes: self.uncredited });
+        self.uncredited = 0;
+    }
+
+    /// Asks for its end; that comes as its outcome.
+    pub fn cancel(&self) {
+        self.control.cancel();
+    }
+
+    /// Answers its question.
+    pub fn answer(&self, challenge: &Challenge, approval: Approval) {
+        let Challenge { digest, nonce, .. } = *challenge;
+        self.control.send(|call| match approval {
+            Approval::Yes(extent) => ToBroker::Grant(Grant { call, digest, nonce, extent }),
+            Approval::No => ToBroker::Refuse { call },
+        });
+    }
+}
+
+impl Drop for RunningRequest {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.control.cancel();
+        }
+    }
+}
+
+/// Steers a request. After its end it does nothing.
+#[derive(Clone)]
+pub struct Control {
+    link: Rc<Link>,
+    call: CallId,
+    slot: Rc<Slot>,
+}
+
+impl Control {
+    /// Asks for its end.
+    pub fn cancel(&self) {
+        self.send(|call| ToBroker::Cancel { call });
+    }
+
+    /// Sends a signal to its main process.
+    pub fn signal(&self, signal: Signal) {
+        self.send(|call| ToBroker::Signal { call, signal });
+    }
+
+    /// Reports the new size of the window.
+    pub fn resize(&self, rows: u16, columns: u16) {
+        self.send(|call| ToBroker::Resize { call, rows, columns });
+    }
+
+    /// Ends its standard input.
+    pub fn end_input(&self) {
+        self.send(|call| ToBroker::InputEnd { call });
+    }
+
+    /// Feeds its standard input, as fast as it takes it. One at a time may feed a call.
+    pub async fn feed(&self, mut bytes: &[u8]) {
+        while !bytes.is_empty() && !self.slot.ended.get() {
+            let room = (self.slot.input.get() as usize).min(limit::CHUNK).min(bytes.len());
+            if room == 0 {
+                self.slot.input_room.notified().await;
+                continue;
+            }
+            let (now, later) = bytes.split_at(room);
+            self.slot.input.set(self.slot.input.get() - room as u32);
+            self.send(|call| ToBroker::Input { call, bytes: now.to_vec() });
+            bytes = later;
+        }
+    }
+
+    /// A connection that has ended is reported by the request's outcome, so a failure to send is not reported here.
+    fn send(&self, message: impl FnOnce(CallId) -> ToBroker) {
+        if !self.slot.ended.get() {
+            let _ = self.link.send(&message(self.call));
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Why there is no connection to an executor, or none any more.
+
+use broker_protocol::{ErrorKind, Failed, FrameError, HelloError};
+use std::io;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// Why there is no connection to an executor, or none any more.
+#[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum ExecutorError {
+    #[error(
+        "lazaret-executor is not installed: looked for {tried}; say where it is with --executor or LAZARET_EXECUTOR"
+    )]
+    NotFound { tried: String },
+    #[error("cannot start {}: {source}", program.display())]
+    Start { program: PathBuf, source: io::Error },
+    #[error("cannot use the socket {}: {why}", path.display())]
+    Socket { path: PathBuf, why: String },
+    /// It has another version, or is something else.
+    #[error(transparent)]
+    Hello(#[from] HelloError),
+    /// What it sent is not a message.
+    #[error("the executor broke the protocol: {0}")]
+    Frame(#[from] FrameError),
+    /// A message that may not be sent then.
+    #[error("the executor broke the protocol: {0}")]
+    Protocol(&'static str),
+    /// The executor ended the connection and gave this reason.
+    #[error("{}", .0.message)]
+    Fault(Failed),
+    #[error("the executor has ended unexpectedly; its reason, if it gave one, is on standard error")]
+    Lost,
+    #[error("the executor has not answered within {0} s")]
+    Silent(u64),
+    #[error("the connection to the executor failed: {0}")]
+    Io(#[from] io::Error),
+}
+
+impl From<ExecutorError> for Failed {
+    fn from(error: ExecutorError) -> Self {
+        let kind = match error {
+            ExecutorError::Fault(failed) => return failed,
+            ExecutorError::Hello(_) | ExecutorError::Frame(_) | ExecutorError::Protocol(_) => {
+                ErrorKind::Protocol
+            }
+            ExecutorError::NotFound { .. }
+            | ExecutorError::Start { .. }
+            | ExecutorError::Socket { .. }
+            | ExecutorError::Silent(_)
+            | ExecutorError::Lost
+            | ExecutorError::Io(_) => ErrorKind::ExecutorLost,
+        };
+        Failed { kind, message: error.to_string() }
+    }
+}

@@ -1,0 +1,215 @@
+//! The beginning of a connection: both sides say who they are, then the session opens. Only then is there a
+//! [`Connection`], so nothing can be called before.
+
+use crate::executor::connection::Connection;
+use crate::executor::error::ExecutorError;
+use broker_protocol::{
+    Bash, Challenge, Channel, Decoder, Extent, FromBroker, Grant, Hello, Machine, Open, Opened, Outcome,
+    Request, ToBroker, encode,
+};
+use orchestrator_web::relay::RelaySockets;
+use rustix::cmsg_space;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use std::io::{self, IoSliceMut, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+use tokio::io::Interest;
+use tokio::net::UnixStream as AsyncStream;
+use tokio::time::timeout;
+
+/// How long an executor may take to open a session, in seconds; it is slow only where something is broken.
+const OPEN_TIMEOUT_S: u64 = 30;
+
+/// Most descriptors that come with the opening of a session.
+const DESCRIPTORS_MAX: usize = 2;
+
+/// A way to an executor.
+pub trait Dial {
+    /// A new socket to one.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn dial(&self) -> Result<UnixStream, ExecutorError>;
+}
+
+/// A connection on which the hello and the first request are already sent.
+///
+/// They go out in one piece before there is a runtime: an executor that we start finds them when it first reads, and
+/// meanwhile we prepare ourselves.
+pub struct Greeting {
+    socket: UnixStream,
+}
+
+impl Greeting {
+    /// Reaches the executor and asks for a session.
+    ///
+    /// # Errors
+    /// Where there is no way to the executor.
+    pub fn open(executor: &(impl Dial + ?Sized), open: Open) -> Result<Self, ExecutorError> {
+        Self::send_first(executor, &ToBroker::Open(open))
+    }
+
+    /// Reaches the executor and asks what this machine offers.
+    ///
+    /// # Errors
+    /// Where there is no way to the executor.
+    pub fn probe(executor: &(impl Dial + ?Sized)) -> Result<Self, ExecutorError> {
+        Self::send_first(executor, &ToBroker::Probe)
+    }
+
+    fn send_first(executor: &(impl Dial + ?Sized), request: &ToBroker) -> Result<Self, ExecutorError> {
+        let mut frames = Vec::with_capacity(512);
+        encode(&ToBroker::Hello(Hello::ours(None)), &mut frames)?;
+        encode(request, &mut frames)?;
+        let mut socket = executor.dial()?;
+        socket.write_all(&frames)?;
+        socket.set_nonblocking(true)?;
+        Ok(Self { socket })
+    }
+
+    /// Waits for the session. Needs a local runtime.
+    ///
+    /// # Errors
+    /// Why the executor opens none.
+    pub async fn opened(self) -> Result<Connection, ExecutorError> {
+        let mut greeted = self.greeted().await?;
+        let opened = greeted.opened().await?;
+        let Greeted { socket, decoder, descriptors } = greeted;
+        let relay = match opened.network {
+            Some(_) => RelaySockets::new(descriptors)?.map(Some),
+            None => descriptors.is_empty().then_some(None),
+        };
+        let relay = relay.ok_or(ExecutorError::Protocol("other descriptors than a relay has"))?;
+        Ok(Connection::new(socket.into_std()?, decoder, opened, relay)?)
+    }
+
+    /// Waits for what this machine offers, then tries whether a session opens. Needs a runtime.
+    ///
+    /// # Errors
+    /// Where the executor does not answer.
+    pub async fn probed(self, open: Open) -> Result<(Machine, Result<Opened, ExecutorError>), ExecutorError> {
+        let mut greeted = self.greeted().await?;
+        let machine = match greeted.next().await? {
+            FromBroker::Probed(machine) => machine,
+            other => return Err(out_of_turn(other)),
+        };
+        greeted.send(&ToBroker::Open(open)).await?;
+        let opened = greeted.opened().await;
+        Ok((machine, opened))
+    }
+
+    /// Waits for the session, runs one command in it and waits for its end. A question about it is answered with yes, as a
+    /// person has asked for this very command, where the policy takes the answer from here. Needs a runtime.
+    ///
+    /// # Errors
+    /// Where no session opens, or the connection is lost.
+    pub async fn run(self, command: Bash) -> Result<(Opened, Outcome), ExecutorError> {
+        let mut greeted = self.greeted().await?;
+        let opened = greeted.opened().await?;
+        greeted.send(&ToBroker::Call { call: 1, request: Request::Bash(command) }).await?;
+        loop {
+            match greeted.next().await? {
+                FromBroker::Done { call: 1, outcome, .. } => return Ok((opened, outcome)),
+                FromBroker::Asked { call: 1, challenge } if challenge.channel == Channel::Relay => {
+                    let Challenge { digest, nonce, .. } = challenge;
+                    let grant = Grant { call: 1, digest, nonce, extent: Extent::Once };
+                    greeted.send(&ToBroker::Grant(grant)).await?;
+                }
+                FromBroker::Asked { call: 1, .. } => {}
+                other => return Err(out_of_turn(other)),
+            }
+        }
+    }
+
+    async fn greeted(self) -> Result<Greeted, ExecutorError> {
+        let socket = AsyncStream::from_std(self.socket)?;
+        let mut greeted = Greeted { socket, decoder: Decoder::new(), descriptors: Vec::new() };
+        match greeted.next().await? {
+            FromBroker::Hello(hello) => hello.check()?,
+            other => return Err(out_of_turn(other)),
+        }
+        Ok(greeted)
+    }
+}
+
+/// A connection whose executor has said who it is.
+struct Greeted {
+    socket: AsyncStream,
+    decoder: Decoder,
+    /// What came with its messages.
+    descriptors: Vec<OwnedFd>,
+}
+
+impl Greeted {
+    async fn opened(&mut self) -> Result<Opened, ExecutorError> {
+        match self.next().await? {
+            FromBroker::Opened(opened) => Ok(opened),
+            other => Err(out_of_turn(other)),
+        }
+    }
+
+    async fn next(&mut self) -> Result<FromBroker, ExecutorError> {
+        timeout(Duration::from_secs(OPEN_TIMEOUT_S), self.receive())
+            .await
+            .map_err(|_| ExecutorError::Silent(OPEN_TIMEOUT_S))?
+    }
+
+    async fn receive(&mut self) -> Result<FromBroker, ExecutorError> {
+        let mut bytes = [0; 4096];
+        loop {
+            if let Some(message) = self.decoder.next()? {
+                return Ok(message);
+            }
+            self.socket.readable().await?;
+            let socket = self.socket.as_fd();
+            let read = || receive(socket, &mut bytes, &mut self.descriptors);
+            match self.socket.try_io(Interest::READABLE, read) {
+                Ok(0) => return Err(ExecutorError::Lost),
+                Ok(count) => self.decoder.push(&bytes[..count]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                    return Err(ExecutorError::Lost);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    async fn send(&mut self, message: &ToBroker) -> Result<(), ExecutorError> {
+        let mut frame = Vec::new();
+        encode(message, &mut frame)?;
+        let mut sent = 0;
+        while sent < frame.len() {
+            self.socket.writable().await?;
+            match self.socket.try_write(&frame[sent..]) {
+                Ok(count) => sent += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads once, with the descriptors that come. The kernel closes those for which there is no room.
+fn receive(socket: BorrowedFd, bytes: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let received = recvmsg(socket, &mut [IoSliceMut::new(bytes)], &mut control, flags)?;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(new) = message {
+            descriptors.extend(new);
+        }
+    }
+    Ok(received.bytes)
+}
+
+fn out_of_turn(message: FromBroker) -> ExecutorError {
+    match message {
+        FromBroker::Fault(failed) => ExecutorError::Fault(failed),
+        _ => ExecutorError::Protocol("a message out of turn in its greeting"),
+    }
+}

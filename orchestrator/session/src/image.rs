@@ -1,0 +1,64 @@
+//! An image file, read piece by piece.
+
+use crate::caller::Caller;
+use crate::engine::Engine;
+use crate::executor::Connection;
+use crate::request::exchange;
+use broker_protocol::{ErrorKind, Failed, FileBytes, FileReply, Request, ZonePath, limit};
+use orchestrator_tools::metadata::{Details, Metadata};
+use orchestrator_tools::result::ToolResult;
+use orchestrator_web::image::{self, Image};
+
+/// Reads the image at `path`.
+pub(crate) async fn read(
+    engine: &Engine,
+    connection: &Connection,
+    caller: &Caller,
+    path: &ZonePath,
+) -> ToolResult {
+    let failed = |error| ToolResult::failed("view_image", error);
+    let (image, request) = match pieces(engine, connection, caller, path).await {
+        Ok(read) => read,
+        Err(result) => return *result,
+    };
+    let Some(Image { media_type, data }) = image else {
+        let message = format!("{path} was changed while it was read");
+        return failed(Failed { kind: ErrorKind::Io, message });
+    };
+    let size = data.len() as u64;
+    let text = format!("{media_type}, {size} bytes: {path}");
+    let path = connection.roots().absolute(path);
+    let mut result = ToolResult::success("view_image", text, Details::Image { path, media_type, size });
+    result.metadata = result.metadata.with_request(&request);
+    result.image = Some(Image { media_type, data });
+    result
+}
+
+/// All pieces, and what is known about the last request; no image where they do not fit together.
+async fn pieces(
+    engine: &Engine,
+    connection: &Connection,
+    caller: &Caller,
+    path: &ZonePath,
+) -> Result<(Option<Image>, Metadata), Box<ToolResult>> {
+    let failed = |error| Box::new(ToolResult::failed("view_image", error));
+    let mut data = Vec::new();
+    let mut media_type = None;
+    loop {
+        let (path, offset) = (path.clone(), data.len() as u64);
+        let piece = Request::FileBytes(FileBytes { path, offset, limit: limit::READ as u32 });
+        let (FileReply::Bytes(bytes), request) = exchange(engine, connection, caller, piece).await? else {
+            let message = "the executor answered something else".into();
+            return Err(failed(Failed { kind: ErrorKind::Protocol, message }));
+        };
+        let known = media_type.map_or_else(|| image::check(&bytes.content, bytes.size), Ok);
+        media_type = Some(known.map_err(failed)?);
+        data.extend_from_slice(&bytes.content);
+        let (read, size) = (data.len() as u64, bytes.size);
+        if read >= size || bytes.content.is_empty() || read > image::MAX {
+            let complete = read == size && size <= image::MAX;
+            let image = media_type.filter(|_| complete).map(|media_type| Image { media_type, data });
+            return Ok((image, request));
+        }
+    }
+}

@@ -1,0 +1,34 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+pub mod executor;
+pub mod context;
+pub mod event;
+pub mod publish;
+mod pending;
+mod command;
+mod refused_hosts;
+mod relay;
+mod engine;
+mod caller;
+mod request;
+mod state_tools;
+mod image;
+mod outside;
+mod lookup;
+mod perform;
+mod conclude;
+mod batch;
+mod call;
+mod task;
+mod handle;
+pub mod service;
+
+pub use command::StdinChunk;
+pub use context::{CallContext, Invocation, Live, Part};
+pub use engine::Config;
+pub use event::{ApprovalQuestion, Body, CallResult, Event};
+pub use handle::{Call, CallHandle, Session};
+pub use orchestrator_web::relay::Decision;
+pub use pending::Approval;
+pub use publish::Subscriber;

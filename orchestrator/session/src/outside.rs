@@ -1,0 +1,183 @@
+//! Calls that the executor permits and has no part in: the web's, and those of tools that a client or a server carries out.
+
+use crate::caller::Caller;
+use crate::engine::Engine;
+use crate::executor::Connection;
+use crate::request;
+use broker_protocol::{CallId, Effect, ErrorKind, Failed, Outcome, Request};
+use orchestrator_tools::input_error::InputError;
+use orchestrator_tools::metadata::Details;
+use orchestrator_tools::registry::ClientTool;
+use orchestrator_tools::remote::{Execution, Reply};
+use orchestrator_tools::render::Finished;
+use orchestrator_tools::result::{ForeignText, ToolResult};
+use orchestrator_tools::subject::Subject;
+use orchestrator_tools::web_results;
+use orchestrator_web::WebError;
+use orchestrator_web::request::{Fetch, View, WebRequest};
+use serde_json::Value;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+/// Makes a web request, once the executor permits it. Of a text `max` bytes are shown.
+pub(crate) async fn web(
+    engine: &Engine,
+    connection: &Connection,
+    caller: &Caller,
+    wanted: WebRequest,
+    max: usize,
+) -> ToolResult {
+    match request_permission(engine, connection, caller, wanted.effect()).await {
+        Ok(number) => {
+            let text = ask_web(engine, caller, wanted).await;
+            show(engine, connection, caller, number, text, max).await
+        }
+        Err(mut result) => {
+            result.metadata.tool = caller.tool.clone().into();
+            *result
+        }
+    }
+}
+
+/// Has a client or a server carry out a call, once the executor permits it. Of a text `max` bytes are shown.
+pub(crate) async fn remote(
+    engine: &Engine,
+    connection: &Connection,
+    caller: &Caller,
+    tool: &ClientTool,
+    input: Value,
+    max: usize,
+) -> ToolResult {
+    match request_permission(engine, connection, caller, tool.effect(&input)).await {
+        Ok(number) => {
+            let text = execute(engine, caller, tool, input).await;
+            show(engine, connection, caller, number, text, max).await
+        }
+        Err(result) => *result,
+    }
+}
+
+/// Asks the executor to permit an effect; the number under which it stands in the audit.
+async fn request_permission(
+    engine: &Engine,
+    connection: &Connection,
+    caller: &Caller,
+    effect: Effect,
+) -> Result<CallId, Box<ToolResult>> {
+    let request = Request::Effect(effect);
+    let failed = |error| Box::new(ToolResult::failed(caller.tool.clone(), error));
+    request.check().map_err(|error| failed(InputError::from(error).into()))?;
+    let ended = request::run(connection, caller, request).await?;
+    if let Ok(Finished { outcome: Outcome::Granted, .. }) = &ended.finished {
+        return Ok(ended.number);
+    }
+    let result = ended.result(engine, connection, engine.profile);
+    if result.error.is_some() {
+        return Err(Box::new(result));
+    }
+    let message = "the executor neither permitted the call nor gave a reason".into();
+    Err(failed(Failed { kind: ErrorKind::Protocol, message }))
+}
+
+/// There is nothing to steer: cancelled, it is dropped.
+async fn ask_web(engine: &Engine, caller: &Caller, wanted: WebRequest) -> ForeignText {
+    let begun = Instant::now();
+    let Some(web) = &engine.web else {
+        let message = "this session has no way to the web".into();
+        return timed(caller, begun, Err(Failed { kind: ErrorKind::Internal, message }));
+    };
+    let effect = wanted.effect();
+    let limit_s = engine.scope_timeout_s(&caller.tool).min(engine.scope_timeout_s(effect.tool()));
+    let work = async {
+        match wanted {
+            WebRequest::Search(search) => {
+                web.search(&search).await.map(|found| web_results::found(&found).into())
+            }
+            WebRequest::Fetch(fetch) => {
+                let fetch = Fetch { timeout_s: fetch.timeout_s.min(limit_s), ..fetch };
+                web.fetch(&fetch).await.map(|page| web_results::page(page, &fetch))
+            }
+            WebRequest::View(view) => {
+                let view = View { timeout_s: view.timeout_s.min(limit_s), ..view };
+                web.view(&view).await.map(|image| web_results::image(image, &view).into())
+            }
+        }
+    };
+    let text = tokio::select! {
+        text = timeout(Duration::from_secs(limit_s.into()), work) =>
+            text.unwrap_or(Err(WebError::TimedOut(limit_s))).map_err(Failed::from),
+        () = caller.context.cancel.cancelled() => Err(cancelled()),
+    };
+    timed(caller, begun, text)
+}
+
+/// Hands a call to the owner of its tool, and waits for the answer.
+async fn execute(engine: &Engine, caller: &Caller, tool: &ClientTool, input: Value) -> ForeignText {
+    let begun = Instant::now();
+    let limit_s = tool.timeout_s.min(engine.scope_timeout_s(tool.name()));
+    let (reply, answer) = oneshot::channel();
+    let execution = Execution {
+        call: caller.number,
+        asker: caller.context.asker.clone(),
+        client_id: caller.context.client_id.clone(),
+        part: caller.context.part.map(|part| part.index),
+        tool: tool.name().to_owned(),
+        input,
+        reply,
+    };
+    let gone = || Failed { kind: ErrorKind::Cancelled, message: "the owner of the tool is gone".into() };
+    let late = || Failed {
+        kind: ErrorKind::Timeout,
+        message: format!("the tool did not answer within {limit_s} s"),
+    };
+    // What cannot be sent is dropped, and the way to answer with it.
+    let _ = tool.executions.send(execution);
+    let reply = tokio::select! {
+        answer = timeout(Duration::from_secs(limit_s.into()), answer) => match answer {
+            Ok(answer) => answer.unwrap_or_else(|_| Err(gone())),
+            Err(_) => Err(late()),
+        },
+        () = caller.context.cancel.cancelled() => Err(cancelled()),
+    };
+    let result = reply.map(|Reply { text, structured, image }| {
+        let details = structured.map_or(Details::None, |structured| Details::Other { structured });
+        ToolResult { image, ..ToolResult::success(caller.tool.clone(), text, details) }.into()
+    });
+    timed(caller, begun, result)
+}
+
+fn cancelled() -> Failed {
+    Failed { kind: ErrorKind::Cancelled, message: "the call was cancelled".into() }
+}
+
+/// The text or error of a call that took as long as it is since `begun`.
+fn timed(caller: &Caller, begun: Instant, text: Result<ForeignText, Failed>) -> ForeignText {
+    let subject = Subject::tool(caller.tool.clone());
+    let mut text = text.unwrap_or_else(|error| ForeignText::failed(&subject, error));
+    text.result.metadata.usage.wall_us = begun.elapsed().as_micros() as u64;
+    text
+}
+
+/// Cuts a text from elsewhere to what is shown. Where that is less, the executor saves all of it, if it can, for `file_read`.
+/// Known secrets go first: by an answer of the web a secret of ours would come into a zone, and no end may show half of one.
+async fn show(
+    engine: &Engine,
+    connection: &Connection,
+    caller: &Caller,
+    number: CallId,
+    text: ForeignText,
+    max: usize,
+) -> ToolResult {
+    let mut text = ForeignText { max: text.max.min(max), ..text };
+    let redactor = engine.hub.sanitizer.redactor();
+    text.result.text = redactor.bytes(&text.result.text).into_owned();
+    let mut spill = None;
+    if text.is_long() {
+        tokio::select! {
+            saved = connection.save_output(number, &text.result.text) => spill = saved,
+            () = caller.context.cancel.cancelled() => {}
+        }
+    }
+    text.cut(spill.as_ref(), connection.roots()).numbered(number)
+}

@@ -1,0 +1,100 @@
+//! Carries out one planned call that is not a batch.
+
+use crate::caller::Caller;
+use crate::engine::Engine;
+use crate::executor::Connection;
+use crate::lookup::{PlannedCall, Work};
+use crate::{image, outside, request, state_tools};
+use broker_protocol::{Bash, ErrorKind, Failed, FileEdit, FileRead, FileWrite, Request};
+use orchestrator_text::numbered::LineForm;
+use orchestrator_tools::batch::nested;
+use orchestrator_tools::metadata::Details;
+use orchestrator_tools::plan::{Plan, Planned};
+use orchestrator_tools::result::ToolResult;
+use orchestrator_tools::test_results;
+
+/// Carries out a call. Of a text that comes from elsewhere `max` bytes are shown.
+pub(crate) async fn perform(
+    engine: &Engine,
+    connection: &Connection,
+    caller: &Caller,
+    planned: PlannedCall,
+    max: usize,
+) -> ToolResult {
+    tracing::trace!("perform a plan");
+    if let Err(failed) = engine.check_open() {
+        return ToolResult::failed(caller.tool.clone(), failed);
+    }
+    let mut result = match planned.work {
+        Work::BuiltIn(plan) => built_in(engine, connection, caller, plan, max).await,
+        Work::Remote(tool, input) => outside::remote(engine, connection, caller, &tool, input, max).await,
+    };
+    let notes = planned.times.notes(&result.metadata.details).into_iter();
+    for note in notes.chain(Planned::note(&planned.without_effect)) {
+        result.push_line(&note);
+    }
+    result
+}
+
+async fn built_in(
+    engine: &Engine,
+    connection: &Connection,
+    caller: &Caller,
+    plan: Plan,
+    max: usize,
+) -> ToolResult {
+    let tool = caller.tool.clone();
+    let profile = engine.profile;
+    match plan {
+        Plan::Request(request) => {
+            if let Err(refused) = prepare_single(engine, connection, caller, &request).await {
+                return *refused;
+            }
+            request::result(engine, connection, caller, request, LineForm::Plain, profile).await
+        }
+        Plan::NumberedRead(read) => {
+            let request = Request::FileRead(read);
+            request::result(engine, connection, caller, request, LineForm::Numbered, profile).await
+        }
+        Plan::State(command) => state_tools::run(engine, connection, caller, &command).await,
+        Plan::Image(path) => image::read(engine, connection, caller, &path).await,
+        Plan::Web(wanted) => outside::web(engine, connection, caller, wanted, max).await,
+        Plan::Tests { framework, command } => {
+            let command = Request::Bash(command);
+            let result = request::result(engine, connection, caller, command, LineForm::Plain, profile).await;
+            test_results::suite_result(framework, result)
+        }
+        Plan::Thought => ToolResult::success(tool, "noted", Details::None),
+        Plan::Finish(finished) => {
+            ToolResult::success(tool, "the task is finished", Details::Finished { finished })
+        }
+        Plan::Batch(_) => ToolResult::failed(tool, nested()),
+    }
+}
+
+/// What the only call of a session needs before it, or why it makes no sense as such.
+async fn prepare_single(
+    engine: &Engine,
+    connection: &Connection,
+    caller: &Caller,
+    request: &Request,
+) -> Result<(), Box<ToolResult>> {
+    if !engine.single_call {
+        return Ok(());
+    }
+    let changed = match request {
+        Request::Bash(Bash { background: true, .. }) => {
+            let message = "a background process ends with its session, and this one has a single call; use \
+                           `lazaret session`";
+            let failed = Failed { kind: ErrorKind::InvalidInput, message: message.into() };
+            return Err(Box::new(ToolResult::failed(caller.tool.clone(), failed)));
+        }
+        // Whoever makes one call knows what it does, and the session ends with it.
+        Request::FileWrite(FileWrite { path, expected_sha256: None, overwrite: true, .. })
+        | Request::FileEdit(FileEdit { path, expected_sha256: None, .. }) => path.clone(),
+        _ => return Ok(()),
+    };
+    // A part is enough, as long as the file stays as it is. What cannot be read, the call itself is refused for.
+    let read = Request::FileRead(FileRead { path: changed, offset: None, limit: Some(1) });
+    request::run(connection, caller, read).await.map(drop)
+}

@@ -1,0 +1,264 @@
+//! The one place that every event passes: here secrets and unsafe characters are taken out, and from here an event goes to
+//! the records and to the front end that made the call. So nothing can be shown that is not written down, nor the other way
+//! round.
+
+use crate::context::{CallContext, Live, Part};
+use crate::event::{ApprovalQuestion, Body, CallResult, Event};
+use crate::pending::Approval;
+use broker_protocol::{CallId, Challenge, Denial, Failed, GrantFault, Opened};
+use orchestrator_text::redact::map_texts;
+use orchestrator_text::sanitize::{SanitizedStream, Sanitizer, Unsafe};
+use orchestrator_text::truncate::brief;
+use orchestrator_tools::result::ToolResult;
+use orchestrator_tools::violation::SecurityEvent;
+use orchestrator_web::relay::Decision;
+use serde_json::{Value, json};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+
+/// Events that wait for a front end; output waits until it has been taken.
+pub(crate) const EVENTS: usize = 64;
+/// Largest input that a question repeats, in bytes of JSON.
+const REPEATED_INPUT: usize = 64 * 1024;
+
+/// Hears every event of a session, in order. It may not wait.
+pub trait Subscriber {
+    /// Takes an event.
+    fn hear(&self, event: &Event);
+}
+
+/// The front end takes no events any more.
+#[derive(Debug)]
+pub(crate) struct Gone;
+
+/// What all calls of a session publish with.
+pub(crate) struct Hub {
+    pub sanitizer: Sanitizer,
+    pub subscribers: Vec<Rc<dyn Subscriber>>,
+}
+
+/// Publishes the events of one call.
+pub(crate) struct Publisher {
+    hub: Rc<Hub>,
+    number: u64,
+    part: Option<Part>,
+    raw: bool,
+    live: Live,
+    client: Option<mpsc::Sender<Event>>,
+    /// Standard output and standard error.
+    streams: RefCell<[SanitizedStream; 2]>,
+}
+
+/// An event as it comes from a tool, the executor or the engine, before anything is taken out.
+pub(crate) enum RawEvent<'a> {
+    SessionOpened(&'a Opened),
+    ToolRegistered {
+        client_id: &'a Value,
+        tool: &'a str,
+        description: &'a str,
+        schema: String,
+        risk: &'static str,
+        timeout_s: u32,
+    },
+    ToolUnregistered {
+        client_id: &'a Value,
+        tool: &'a str,
+    },
+    Requested {
+        client_id: Option<&'a Value>,
+        tool: &'a str,
+        input: &'a Value,
+    },
+    Started(CallId),
+    Output {
+        stderr: bool,
+        bytes: &'a [u8],
+    },
+    ApprovalWanted {
+        challenge: &'a Challenge,
+        tool: &'a str,
+        input: &'a Value,
+        rejected: Option<GrantFault>,
+    },
+    ApprovalGiven {
+        challenge: &'a Challenge,
+        approval: Approval,
+    },
+    Violation(&'a SecurityEvent),
+    Connection(&'a Decision),
+    Result(Box<ToolResult>),
+}
+
+impl Hub {
+    /// A publisher of the session's own events.
+    pub fn of_session(self: &Rc<Self>) -> Publisher {
+        Publisher::new(self.clone(), 0, None, &CallContext::new("".into()))
+    }
+}
+
+impl Publisher {
+    pub fn new(
+        hub: Rc<Hub>,
+        number: u64,
+        client: Option<mpsc::Sender<Event>>,
+        context: &CallContext,
+    ) -> Self {
+        let characters = if context.raw { Unsafe::Keep } else { Unsafe::Remove };
+        let streams = RefCell::new([false, true].map(|_| hub.sanitizer.stream(characters)));
+        Self { hub, number, part: context.part, raw: context.raw, live: context.live, client, streams }
+    }
+
+    /// Takes out of `raw` what is not to be shown, and hands the event on. Returns when the front end has room, and with output
+    /// when it has been taken.
+    pub async fn publish(&self, raw: RawEvent<'_>) -> Result<(), Gone> {
+        tracing::trace!("publish an event");
+        let is_output = matches!(raw, RawEvent::Output { .. });
+        let exact = self.for_client(&raw);
+        let Some(body) = self.sanitize(raw) else { return Ok(()) };
+        let mut event = self.event(body);
+        let Some(client) = &self.client else { return Ok(()) };
+        if let Some(body) = exact {
+            event.body = Arc::new(body);
+        }
+        client.send(event).await.map_err(|_| Gone)?;
+        if is_output {
+            client.reserve_many(client.max_capacity()).await.map(drop).map_err(|_| Gone)?;
+        }
+        Ok(())
+    }
+
+    /// Publishes what was held back of both streams.
+    pub async fn finish_output(&self) {
+        for stderr in [false, true] {
+            let bytes = self.streams.borrow_mut()[usize::from(stderr)].finish();
+            if bytes.is_empty() {
+                continue;
+            }
+            let event = self.event(Body::Output { stderr, bytes });
+            if let (Some(client), Live::Sanitized) = (&self.client, self.live) {
+                // A front end that is gone misses nothing.
+                let _ = client.send(event).await;
+            }
+        }
+    }
+
+    /// Records a sanitized event.
+    fn event(&self, body: Body) -> Event {
+        let (call, part) = match body {
+            // A call may have had it opened, and yet it is the session's.
+            Body::SessionOpened(_) => (0, None),
+            _ => (self.number, self.part),
+        };
+        let event = Event { call, part, body: Arc::new(body) };
+        self.hub.subscribers.iter().for_each(|subscriber| subscriber.hear(&event));
+        event
+    }
+
+    /// The event in another form for a front end that wants all characters, or a command's very bytes.
+    fn for_client(&self, raw: &RawEvent<'_>) -> Option<Body> {
+        match raw {
+            RawEvent::Output { stderr, bytes } if self.live == Live::Bytes => {
+                Some(Body::Output { stderr: *stderr, bytes: bytes.to_vec() })
+            }
+            RawEvent::Result(result) if self.raw => Some(self.result(result.as_ref().clone(), Unsafe::Keep)),
+            _ => None,
+        }
+    }
+
+    /// `None` where nothing of it is left.
+    fn sanitize(&self, raw: RawEvent<'_>) -> Option<Body> {
+        let sanitizer = self.hub.sanitizer;
+        let secrets = |value: &Value| sanitizer.redactor().value(value).into_owned();
+        Some(match raw {
+            RawEvent::SessionOpened(opened) => Body::SessionOpened(opened.clone()),
+            RawEvent::ToolRegistered { client_id, tool, description, schema, risk, timeout_s } => {
+                let (client_id, tool) = (secrets(client_id), sanitizer.text(tool));
+                let (description, schema) = (sanitizer.text(description), sanitizer.text(&schema));
+                Body::ToolRegistered { client_id, tool, description, schema, risk, timeout_s }
+            }
+            RawEvent::ToolUnregistered { client_id, tool } => {
+                Body::ToolUnregistered { client_id: secrets(client_id), tool: sanitizer.text(tool) }
+            }
+            RawEvent::Requested { client_id, tool, input } => Body::Requested {
+                client_id: client_id.map(secrets),
+                tool: sanitizer.text(tool),
+                input: map_texts(&sanitizer.input(input), &|text| brief(text).into_owned()),
+            },
+            RawEvent::Started(number) => Body::Started { number },
+            RawEvent::Output { stderr, bytes } => {
+                let bytes = self.streams.borrow_mut()[usize::from(stderr)].push(bytes);
+                if bytes.is_empty() && self.live != Live::Bytes {
+                    return None;
+                }
+                Body::Output { stderr, bytes }
+            }
+            RawEvent::ApprovalWanted { challenge, tool, input, rejected } => {
+                let input = (size(input) <= REPEATED_INPUT).then(|| sanitizer.input(input));
+                let (challenge, tool) = (sanitized(challenge, sanitizer), sanitizer.text(tool));
+                Body::ApprovalWanted(Box::new(ApprovalQuestion { challenge, tool, input, rejected }))
+            }
+            RawEvent::ApprovalGiven { challenge, approval } => {
+                Body::ApprovalGiven { challenge: sanitized(challenge, sanitizer), approval }
+            }
+            RawEvent::Violation(event) => {
+                let (tool, message) = (sanitizer.text(&event.tool), sanitizer.text(&event.message));
+                Body::Violation(SecurityEvent { tool, message, ..event.clone() })
+            }
+            RawEvent::Connection(decision) => {
+                let host = sanitizer.text(&decision.host);
+                let why = decision.why.as_deref().map(|why| sanitizer.text(why));
+                Body::Connection(Decision { host, why, ..decision.clone() })
+            }
+            RawEvent::Result(result) => {
+                let characters = if result.is_content() { Unsafe::RemoveInFile } else { Unsafe::Remove };
+                self.result(*result, characters)
+            }
+        })
+    }
+
+    fn result(&self, mut result: ToolResult, characters: Unsafe) -> Body {
+        let sanitizer = self.hub.sanitizer;
+        let (text, stripped) = sanitizer.bytes(&result.text, characters);
+        if let std::borrow::Cow::Owned(text) = text {
+            result.text = text;
+        }
+        result.metadata.stripped += stripped;
+        if let Some(stderr) = &mut result.metadata.stderr {
+            let (text, stripped) = sanitizer.bytes(&stderr.text, characters);
+            stderr.text = text.into_owned();
+            result.metadata.stripped += stripped;
+        }
+        if let Some(Failed { message, .. }) = &mut result.error {
+            *message = match characters {
+                Unsafe::Keep => sanitizer.redactor().text(message).into_owned(),
+                Unsafe::Remove | Unsafe::RemoveInFile => sanitizer.text(message),
+            };
+        }
+        for event in &mut result.security {
+            event.message = sanitizer.text(&event.message);
+        }
+        for text in result.metadata.denied.list_mut().iter_mut().flat_map(Denial::texts_mut) {
+            *text = sanitizer.text(text);
+        }
+        let redacted = (!sanitizer.redactor().is_idle())
+            .then(|| sanitizer.redactor().value(&json!(result.metadata)).into_owned());
+        Body::Result(Arc::new(CallResult::new(result, redacted)))
+    }
+}
+
+fn sanitized(challenge: &Challenge, sanitizer: Sanitizer) -> Challenge {
+    let (rule, why) = (sanitizer.text(&challenge.rule), sanitizer.text(&challenge.why));
+    Challenge { rule, why, ..challenge.clone() }
+}
+
+/// About as many bytes as a value has in JSON.
+fn size(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+        Value::String(text) => text.len() + 2,
+        Value::Array(values) => values.iter().map(|value| size(value) + 1).sum(),
+        Value::Object(fields) => fields.iter().map(|(name, value)| name.len() + size(value) + 4).sum(),
+    }
+}

@@ -1,0 +1,119 @@
+//! Hosts that cells were refused, for the results of the commands that ran then.
+//!
+//! All cells of a session share one relay, which does not know whose connection it has. So a refusal goes to each command that
+//! is under way; where there are several, it says so.
+
+use broker_protocol::{AttemptKind, Barrier, ConnectionVerdict, Denial, Denials, Remedy};
+use orchestrator_web::relay::Decision;
+use policies::network::preset_of;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// What each command under way was refused, by a number of its own.
+#[derive(Debug, Default)]
+pub(crate) struct RefusedHosts {
+    commands: RefCell<HashMap<u64, Denials>>,
+    last: Cell<u64>,
+}
+
+/// A command under way. Dropped, it hears of no more.
+pub(crate) struct Listening {
+    hosts: Rc<RefusedHosts>,
+    number: u64,
+}
+
+impl RefusedHosts {
+    /// A command begins.
+    pub fn listen(self: &Rc<Self>) -> Listening {
+        let number = self.last.get() + 1;
+        self.last.set(number);
+        self.commands.borrow_mut().insert(number, Denials::default());
+        Listening { hosts: self.clone(), number }
+    }
+
+    /// Takes a decision of the relay's.
+    pub fn hear(&self, decision: &Decision) {
+        let mut commands = self.commands.borrow_mut();
+        let several = commands.len() > 1;
+        let Some(denial) = denial(decision, several) else { return };
+        commands.values_mut().for_each(|denied| denied.push(denial.clone()));
+    }
+}
+
+impl Listening {
+    /// What was refused until now.
+    pub fn refused(&self) -> Denials {
+        self.hosts.commands.borrow_mut().get_mut(&self.number).map(std::mem::take).unwrap_or_default()
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.hosts.commands.borrow_mut().remove(&self.number);
+    }
+}
+
+/// The denial of a host that the policy closes; what cannot be reached, or is no request, was not denied.
+fn denial(decision: &Decision, several: bool) -> Option<Denial> {
+    let Decision { host, port, verdict, why } = decision;
+    let (why, remedy) = match verdict {
+        ConnectionVerdict::NotListed => {
+            let option = match preset_of(host, *port) {
+                Some(preset) => format!("--allow-net {preset}"),
+                None => format!("--allow-host {host}:{port}"),
+            };
+            ("It is not among the hosts of this session.".to_owned(), Remedy::Option(option))
+        }
+        ConnectionVerdict::NotPublic => {
+            let why = why.as_deref().unwrap_or("its address is not public");
+            let advice = "a line of yours would, in `private` of a profile's `network`: the host, where the address is of this \
+                          machine or a private network, else the address";
+            (format!("{why}."), Remedy::Advice(advice.into()))
+        }
+        ConnectionVerdict::Allowed | ConnectionVerdict::Unreachable | ConnectionVerdict::Malformed => {
+            return None;
+        }
+    };
+    let why =
+        if several { format!("{why} Several commands ran then, and one of them wanted it.") } else { why };
+    let target = format!("{host}:{port}");
+    Some(Denial::new(AttemptKind::Connect, target, Barrier::Hosts(None), why, remedy))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decision(host: &str, verdict: ConnectionVerdict) -> Decision {
+        Decision { host: host.into(), port: 443, verdict, why: Some("because".into()) }
+    }
+
+    #[test]
+    fn a_refusal_goes_to_the_commands_that_run_then() {
+        let hosts = Rc::new(RefusedHosts::default());
+        hosts.hear(&decision("before.example", ConnectionVerdict::NotListed));
+        let one = hosts.listen();
+        for _ in 0..2 {
+            hosts.hear(&decision("registry.npmjs.org", ConnectionVerdict::NotListed));
+        }
+        let two = hosts.listen();
+        hosts.hear(&decision("10.0.0.1", ConnectionVerdict::NotPublic));
+        for verdict in
+            [ConnectionVerdict::Allowed, ConnectionVerdict::Unreachable, ConnectionVerdict::Malformed]
+        {
+            hosts.hear(&decision("other.example", verdict));
+        }
+        let texts = |denied: Denials| denied.list().iter().map(ToString::to_string).collect::<Vec<_>>();
+        let first = texts(one.refused());
+        assert_eq!(
+            first[0],
+            "connect registry.npmjs.org:443 (2 times): It is not among the hosts of this session. [hosts; with --allow-net npm]"
+        );
+        assert!(first[1].contains("Several commands ran then") && first.len() == 2, "{first:?}");
+        assert_eq!(texts(two.refused()).len(), 1);
+        assert!(one.refused().is_empty(), "told once");
+        drop((one, two));
+        assert!(hosts.commands.borrow().is_empty());
+    }
+}

@@ -1,0 +1,63 @@
+//! The network of a session's cells: carried for as long as its connection lives, each decision recorded and reported.
+
+use crate::executor::{Connection, ExecutorError};
+use crate::publish::{Hub, RawEvent};
+use crate::refused_hosts::RefusedHosts;
+use broker_protocol::ConnectionReport;
+use orchestrator_web::relay::{Decision, Relay};
+use policies::network;
+use std::rc::Rc;
+use tokio::task::{JoinHandle, spawn_local};
+
+/// A relay at work. Dropped, it ends, and all connections with it.
+pub(crate) struct CarriedNetwork(JoinHandle<()>);
+
+impl Drop for CarriedNetwork {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Starts the relay of a session that has just opened, if its cells have a network: with the hosts that the executor has named.
+///
+/// # Errors
+/// The executor's lists are malformed.
+pub(crate) fn start(
+    hub: &Rc<Hub>,
+    refused: &Rc<RefusedHosts>,
+    connection: &Connection,
+) -> Result<Option<CarriedNetwork>, ExecutorError> {
+    let (hub, refused) = (hub.clone(), refused.clone());
+    carry(connection, move |decision| {
+        refused.hear(&decision);
+        let publisher = hub.of_session();
+        // The records hear it at once; there is no front end to wait for.
+        drop(spawn_local(async move { publisher.publish(RawEvent::Connection(&decision)).await }));
+    })
+}
+
+/// The same with `observe` in place of the records. The executor's audit has each decision all the same.
+///
+/// # Errors
+/// The executor's lists are malformed.
+pub(crate) fn carry(
+    connection: &Connection,
+    observe: impl Fn(Decision) + 'static,
+) -> Result<Option<CarriedNetwork>, ExecutorError> {
+    let (Some(network), Some(sockets)) = (&connection.opened().network, connection.take_relay()) else {
+        return Ok(None);
+    };
+    let policy =
+        network::from_lists(network).map_err(|_| ExecutorError::Protocol("a malformed list of hosts"))?;
+    let report = connection.reporter();
+    let observe = move |decision: Decision| {
+        let Decision { host, port, verdict, .. } = &decision;
+        report(ConnectionReport { host: host.clone(), port: *port, verdict: *verdict });
+        observe(decision);
+    };
+    let relay = Relay::new(policy, observe);
+    Ok(Some(CarriedNetwork(spawn_local(async move {
+        // A socket that cannot be watched is closed: programs see a connection that is refused.
+        let _ = relay.serve(sockets).await;
+    }))))
+}

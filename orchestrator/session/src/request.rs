@@ -1,0 +1,158 @@
+//! One request at the executor, from its start to its end: output goes out, questions are answered.
+
+use crate::caller::Caller;
+use crate::context::Live;
+use crate::engine::Engine;
+use crate::executor::{Connection, RequestEvent, RunningRequest};
+use crate::publish::{Gone, RawEvent};
+use broker_protocol::{CallId, Challenge, Channel, ErrorKind, Failed, FileReply, GrantFault, Request};
+use orchestrator_text::numbered::LineForm;
+use orchestrator_tools::metadata::Metadata;
+use orchestrator_tools::profile::Profile;
+use orchestrator_tools::render::Finished;
+use orchestrator_tools::result::ToolResult;
+use orchestrator_tools::subject::Subject;
+
+/// A request that has ended.
+pub(crate) struct EndedRequest {
+    pub number: CallId,
+    pub subject: Subject,
+    pub finished: Result<Finished, Failed>,
+}
+
+impl EndedRequest {
+    /// The result of a call that is this request.
+    pub fn result(self, engine: &Engine, connection: &Connection, profile: &'static Profile) -> ToolResult {
+        engine.renderer(connection, profile).render(&self.subject, self.finished).numbered(self.number)
+    }
+}
+
+/// Makes a request whose result is that of the call; a file is shown in `form`.
+pub(crate) async fn result(
+    engine: &Engine,
+    connection: &Connection,
+    caller: &Caller,
+    mut request: Request,
+    form: LineForm,
+    profile: &'static Profile,
+) -> ToolResult {
+    profile.widen(&mut request);
+    let is_command = matches!(request, Request::Bash(_));
+    let listening = is_command.then(|| engine.refused_hosts.listen());
+    match run(connection, caller, request).await {
+        Ok(mut ended) => {
+            ended.subject.form = form;
+            if let (Ok(finished), Some(listening)) = (&mut ended.finished, &listening) {
+                finished.denied.append(listening.refused());
+            }
+            ended.result(engine, connection, profile)
+        }
+        Err(result) => *result,
+    }
+}
+
+/// Makes a request whose reply is used here; and what is known about it.
+pub(crate) async fn exchange(
+    engine: &Engine,
+    connection: &Connection,
+    caller: &Caller,
+    request: Request,
+) -> Result<(FileReply, Metadata), Box<ToolResult>> {
+    let mut ended = run(connection, caller, request).await?;
+    if let Ok(finished) = &mut ended.finished
+        && let Some(Ok(_)) = &finished.answer
+        && let Some(Ok(reply)) = finished.answer.take()
+    {
+        let layers = finished.layers.iter().map(|layer| layer.name()).collect();
+        return Ok((reply, Metadata { usage: finished.usage.into(), layers, ..Metadata::default() }));
+    }
+    Err(Box::new(ended.result(engine, connection, engine.profile)))
+}
+
+/// Makes a request, unless its call was cancelled before.
+pub(crate) async fn run(
+    connection: &Connection,
+    caller: &Caller,
+    mut request: Request,
+) -> Result<EndedRequest, Box<ToolResult>> {
+    tracing::trace!("make a request");
+    let subject = Subject::of(&request);
+    if let Request::Bash(bash) = &mut request {
+        bash.live |= caller.context.live != Live::Off;
+    }
+    let failed = |error| Box::new(ToolResult::failed(subject.tool.clone(), error));
+    if caller.context.cancel.is_cancelled() {
+        return Err(failed(cancelled()));
+    }
+    let running = tokio::select! {
+        started = connection.start(request) => started.map_err(failed)?,
+        () = caller.context.cancel.cancelled() => return Err(failed(cancelled())),
+    };
+    let number = running.number();
+    caller.started(running.control());
+    // A front end that is gone ends the call.
+    let _ = caller.publisher.publish(RawEvent::Started(number)).await;
+    let finished = follow(running, caller).await;
+    Ok(EndedRequest { number, subject, finished })
+}
+
+/// A call that ends before it begins.
+pub(crate) fn cancelled() -> Failed {
+    Failed { kind: ErrorKind::Cancelled, message: "the call was cancelled before it began".into() }
+}
+
+/// A question that is open.
+struct Question {
+    challenge: Box<Challenge>,
+    /// Why the answer before was rejected.
+    rejected: Option<GrantFault>,
+    /// Whether nobody has answered yet.
+    is_open: bool,
+}
+
+/// Follows a request until it ends.
+async fn follow(mut running: RunningRequest, caller: &Caller) -> Result<Finished, Failed> {
+    let mut question: Option<Question> = None;
+    loop {
+        match next(&mut running, question.as_mut(), caller).await {
+            RequestEvent::Asked(challenge) if challenge.channel == Channel::Separate => {
+                caller.ask(&challenge, None).await;
+            }
+            RequestEvent::Asked(challenge) => {
+                question = Some(Question { challenge, rejected: None, is_open: true });
+            }
+            RequestEvent::Rejected(fault) => {
+                if let Some(question) = &mut question {
+                    (question.rejected, question.is_open) = (Some(fault), true);
+                }
+            }
+            RequestEvent::Output { stderr, bytes } => {
+                // Without a listener there is no reason to go on.
+                let output = RawEvent::Output { stderr, bytes: &bytes };
+                if let Err(Gone) = caller.publisher.publish(output).await {
+                    running.cancel();
+                }
+                running.taken(bytes.len());
+            }
+            RequestEvent::Ended(ended) => return *ended,
+        }
+    }
+}
+
+/// What happens next. An open question is asked meanwhile, and its answer sent.
+async fn next(
+    running: &mut RunningRequest,
+    question: Option<&mut Question>,
+    caller: &Caller,
+) -> RequestEvent {
+    if let Some(question) = question.filter(|question| question.is_open) {
+        tokio::select! {
+            event = running.next() => return event,
+            approval = caller.approve(&question.challenge, question.rejected) => {
+                question.is_open = false;
+                running.answer(&question.challenge, approval);
+            }
+        }
+    }
+    running.next().await
+}

@@ -1,0 +1,103 @@
+//! A program that lives in a cell for as long as somebody talks to it: a session of its own with the executor, so that it has its
+//! own profile, network and zones, and one such program sees nothing of another.
+
+use crate::executor::{Connection, Control, Dial, Greeting, RequestEvent, RunningRequest};
+use crate::pending::Approval;
+use crate::relay::{self, CarriedNetwork};
+use broker_protocol::{Channel, Extent, Failed, Open, Opened, Request, Service};
+use orchestrator_tools::render::Finished;
+use orchestrator_web::relay::Decision;
+
+/// A long-lived program. Dropped, it ends, and its session with it.
+pub struct RunningService {
+    running: RunningRequest,
+    connection: Connection,
+    /// Carries its connections, if it has a network.
+    _network: Option<CarriedNetwork>,
+}
+
+/// What happens with a long-lived program.
+#[derive(Debug)]
+pub enum ServiceEvent {
+    /// It printed something.
+    Output {
+        /// Whether on standard error.
+        stderr: bool,
+        /// The bytes, cut anywhere.
+        bytes: Vec<u8>,
+    },
+    /// The policy asks about it, and takes the answer from elsewhere (`lazaret approve`): nothing of it has started.
+    WaitsForApproval,
+    /// It has ended, or never began: the last event.
+    Ended(Box<Result<Finished, Failed>>),
+}
+
+/// Its standard input.
+#[derive(Clone)]
+pub struct ServiceInput(Control);
+
+impl ServiceInput {
+    /// Feeds it, as fast as the program takes it: with one that reads nothing this waits for ever. One at a time.
+    pub async fn feed(&self, bytes: &[u8]) {
+        self.0.feed(bytes).await;
+    }
+
+    /// Ends it.
+    pub fn end(&self) {
+        self.0.end_input();
+    }
+}
+
+impl RunningService {
+    /// Opens a session and starts the program that `service` makes of it. Connections that it wants are told to `observe`. Needs a
+    /// local runtime.
+    ///
+    /// # Errors
+    /// Where no session opens.
+    pub async fn start(
+        executor: &dyn Dial,
+        open: Open,
+        service: impl FnOnce(&Opened) -> Result<Service, Failed>,
+        observe: impl Fn(Decision) + 'static,
+    ) -> Result<Self, Failed> {
+        let connection = Greeting::open(executor, open)?.opened().await?;
+        let network = relay::carry(&connection, observe)?;
+        let service = service(connection.opened())?;
+        let running = connection.start(Request::Service(service)).await?;
+        Ok(Self { running, connection, _network: network })
+    }
+
+    /// What the executor reported of its session.
+    pub fn opened(&self) -> &Opened {
+        self.connection.opened()
+    }
+
+    /// Its standard input.
+    pub fn input(&self) -> ServiceInput {
+        ServiceInput(self.running.control())
+    }
+
+    /// What happens next. A question that is to be answered here is answered with yes: which programs live long, the user has
+    /// written down. Safe to be dropped while it waits.
+    pub async fn next(&mut self) -> ServiceEvent {
+        loop {
+            match self.running.next().await {
+                RequestEvent::Output { stderr, bytes } => return ServiceEvent::Output { stderr, bytes },
+                RequestEvent::Asked(challenge) if challenge.channel == Channel::Separate => {
+                    return ServiceEvent::WaitsForApproval;
+                }
+                RequestEvent::Asked(challenge) => {
+                    self.running.answer(&challenge, Approval::Yes(Extent::Once));
+                }
+                // It goes on waiting until its time is over.
+                RequestEvent::Rejected(_) => {}
+                RequestEvent::Ended(ended) => return ServiceEvent::Ended(ended),
+            }
+        }
+    }
+
+    /// Reports that `bytes` of its output were taken, so that as many more may come.
+    pub fn taken(&mut self, bytes: usize) {
+        self.running.taken(bytes);
+    }
+}

@@ -1,0 +1,57 @@
+//! The tools whose state is a file in the central root: it is read, changed here, and replaced.
+
+use crate::caller::Caller;
+use crate::engine::Engine;
+use crate::executor::Connection;
+use crate::request::exchange;
+use broker_protocol::{ErrorKind, Failed, FileReply, Request, State, StateChange};
+use orchestrator_tools::metadata::{Details, Metadata};
+use orchestrator_tools::result::ToolResult;
+use orchestrator_tools::state::StateCommand;
+
+/// How often a change is tried again when another session was faster.
+const TRIES: u32 = 5;
+
+/// Carries out a command on its file.
+pub(crate) async fn run(
+    engine: &Engine,
+    connection: &Connection,
+    caller: &Caller,
+    command: &StateCommand,
+) -> ToolResult {
+    // Within this session one after the other; between sessions the digest decides.
+    let _turn = engine.state.lock().await;
+    let tool = command.tool();
+    for _ in 0..TRIES {
+        let read = Request::State(State { tool, change: None });
+        let (file, expected_sha256) = match exchange(engine, connection, caller, read).await {
+            Ok((FileReply::Read(read), _)) if read.truncated.is_none() => (Some(read.content), read.sha256),
+            Ok(_) => (Some(Vec::new()), None),
+            Err(result) if is(&result, ErrorKind::NotFound) => (None, None),
+            Err(result) => return *result,
+        };
+        let effect = match command.apply(file.as_deref()) {
+            Ok(effect) => effect,
+            Err(error) => return ToolResult::failed(tool.name(), error.into()),
+        };
+        let done = ToolResult::success(tool.name(), effect.text, Details::State { count: effect.count });
+        let Some(content) = effect.save else { return done };
+        let change = Some(StateChange { content, expected_sha256 });
+        match exchange(engine, connection, caller, Request::State(State { tool, change })).await {
+            Ok((_, request)) => return with_request(done, &request),
+            // Somebody else has changed it in between.
+            Err(result) if is(&result, ErrorKind::InvalidInput) => {}
+            Err(result) => return *result,
+        }
+    }
+    let message = format!("{} was changed by others all the time; try again", tool.file());
+    ToolResult::failed(tool.name(), Failed { kind: ErrorKind::Io, message })
+}
+
+fn with_request(result: ToolResult, request: &Metadata) -> ToolResult {
+    ToolResult { metadata: result.metadata.clone().with_request(request), ..result }
+}
+
+fn is(result: &ToolResult, kind: ErrorKind) -> bool {
+    result.error.as_ref().is_some_and(|error| error.kind == kind)
+}

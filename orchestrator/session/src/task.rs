@@ -1,0 +1,54 @@
+//! The task that owns a session: takes the commands of front ends, each call as a task of its own on the same thread.
+
+use crate::call;
+use crate::command::Command;
+use crate::engine::Engine;
+use crate::publish::RawEvent;
+use orchestrator_tools::registry::Entry;
+use std::rc::Rc;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::spawn_local;
+
+/// Takes commands until all handles are gone.
+pub(crate) async fn run(engine: Rc<Engine>, mut commands: UnboundedReceiver<Command>) {
+    while let Some(command) = commands.recv().await {
+        let engine = engine.clone();
+        tracing::trace!("take a command");
+        // Whoever asked may be gone when there is an answer.
+        match command {
+            Command::Call(order) => drop(spawn_local(call::serve(engine, *order))),
+            Command::Open(reply) => drop(spawn_local(async move { reply.send(engine.opened().await) })),
+            Command::Grants { revoke, reply } => {
+                drop(spawn_local(async move { reply.send(engine.grants(revoke).await) }));
+            }
+            Command::Register { client_id, tool, reply } => {
+                let (description, schema) = (tool.description.clone(), tool.schema.to_string());
+                let (risk, timeout_s) = (tool.risk.name(), tool.timeout_s);
+                let registered = engine.registry.borrow_mut().register(*tool);
+                if let Ok(registered) = &registered {
+                    let (client_id, tool, description) =
+                        (&client_id, registered.name.as_str(), description.as_str());
+                    let event =
+                        RawEvent::ToolRegistered { client_id, tool, description, schema, risk, timeout_s };
+                    let _ = engine.hub.of_session().publish(event).await;
+                }
+                let _ = reply.send(registered);
+            }
+            Command::Unregister { client_id, tool, reply } => {
+                let gone = engine.registry.borrow_mut().unregister(&tool);
+                if gone.is_ok() {
+                    let event = RawEvent::ToolUnregistered { client_id: &client_id, tool: &tool };
+                    let _ = engine.hub.of_session().publish(event).await;
+                    engine.revoke_grants(&tool).await;
+                }
+                let _ = reply.send(gone);
+            }
+            Command::Tools(reply) => {
+                let listed = engine.registry.borrow().list(engine.scope.as_ref());
+                let _ = reply.send(listed.iter().map(Entry::to_json).collect());
+            }
+            Command::LowerTrust(trust) => engine.lower_trust(trust),
+            Command::CancelAll => engine.under_way.borrow().values().for_each(|token| token.cancel()),
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! A peer that speaks the broker's side of the protocol as a test says; nothing runs behind it.
+
+#![allow(dead_code, clippy::disallowed_methods, clippy::unwrap_used)]
+
+use broker_protocol::{
+    CallId, Captured, Decoder, Denials, Digest, Ended, FileAnswer, FromBroker, Hello, Layer, LayerReport,
+    LayerSet, LayerState, Open, Opened, Outcome, Ran, Request, Tier, ToBroker, Usage, encode, frame,
+};
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+/// How long a test waits for something that should happen at once.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The other end of a connection.
+pub struct Peer {
+    stream: UnixStream,
+    decoder: Decoder,
+    /// Chunks of output sent so far, by call.
+    chunks: HashMap<CallId, u64>,
+    /// Which connection this is: each has a session of its own.
+    number: u8,
+}
+
+impl Peer {
+    pub fn new(stream: UnixStream, number: u8) -> Self {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self { stream, decoder: Decoder::new(), chunks: HashMap::new(), number }
+    }
+
+    /// The next message; none when lazaret is gone.
+    pub fn receive(&mut self) -> Option<ToBroker> {
+        let mut bytes = [0; 64 * 1024];
+        loop {
+            if let Some(message) = self.decoder.next().unwrap() {
+                return Some(message);
+            }
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return None,
+                Ok(count) => self.decoder.push(&bytes[..count]),
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
+                Err(error) => panic!("lazaret sends nothing: {error}"),
+            }
+        }
+    }
+
+    pub fn send(&mut self, message: &FromBroker) {
+        let mut frame = Vec::new();
+        encode(message, &mut frame).unwrap();
+        match self.stream.write_all(&frame) {
+            // What lazaret makes of this is seen on its side.
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
+            result => result.unwrap(),
+        }
+    }
+
+    /// Whether nothing comes for so long.
+    pub fn is_quiet(&mut self, time: Duration) -> bool {
+        self.stream.set_read_timeout(Some(time)).unwrap();
+        let read = self.stream.read(&mut [0; 1]);
+        self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        read.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+    }
+
+    /// Greets and opens the session.
+    pub fn open(&mut self) -> Open {
+        let Some(ToBroker::Hello(hello)) = self.receive() else { panic!("no hello") };
+        hello.check().unwrap();
+        self.send(&FromBroker::Hello(Hello::ours(None)));
+        let Some(ToBroker::Open(open)) = self.receive() else { panic!("no open") };
+        self.send(&FromBroker::Opened(opened(self.number)));
+        open
+    }
+
+    /// The next call.
+    pub fn call(&mut self) -> (CallId, Request) {
+        match self.receive() {
+            Some(ToBroker::Call { call, request }) => (call, request),
+            other => panic!("no call, but {other:?}"),
+        }
+    }
+
+    pub fn output(&mut self, call: CallId, stderr: bool, bytes: &[u8]) {
+        let sequence = self.chunks.entry(call).or_default();
+        let message = FromBroker::Output { call, stderr, sequence: *sequence, bytes: bytes.to_vec() };
+        *sequence += 1;
+        self.send(&message);
+    }
+
+    pub fn done(&mut self, call: CallId, outcome: Outcome) {
+        self.done_denied(call, outcome, Denials::default());
+    }
+
+    /// Ends a call that was denied something.
+    pub fn done_denied(&mut self, call: CallId, outcome: Outcome, denied: Denials) {
+        let usage = Usage { wall_us: 7, ..Usage::default() };
+        let layers = LayerSet::default().with(Layer::Seccomp);
+        self.send(&FromBroker::Done { call, outcome, usage, layers, denied });
+    }
+
+    /// Ends a command that printed `output`.
+    pub fn ended(&mut self, call: CallId, ended: Ended, output: &[u8]) {
+        self.done(call, ran(ended, output));
+    }
+
+    /// Ends a command that printed nothing and was denied something.
+    pub fn ended_denied(&mut self, call: CallId, ended: Ended, denied: Denials) {
+        self.done_denied(call, ran(ended, b""), denied);
+    }
+
+    /// Answers a file tool, in parts of `size`.
+    pub fn answer(&mut self, call: CallId, answer: &FileAnswer, size: usize) {
+        for bytes in frame::encode_whole(answer).unwrap().chunks(size) {
+            self.send(&FromBroker::Part { call, bytes: bytes.to_vec() });
+        }
+        self.done(call, Outcome::Answered);
+    }
+
+    /// Answers every bash call with what it was asked to run, until lazaret is gone.
+    pub fn echo(&mut self) {
+        self.open();
+        while let Some(message) = self.receive() {
+            if let ToBroker::Call { call, request } = message {
+                self.ended(call, Ended::Exited(0), shell(&request).as_bytes());
+            }
+        }
+    }
+}
+
+/// The shell command of a call.
+pub fn shell(request: &Request) -> &str {
+    match request {
+        Request::Bash(bash) => match &bash.command {
+            broker_protocol::Command::Shell(text) => text,
+            other => panic!("no shell command, but {other:?}"),
+        },
+        other => panic!("no command, but {other:?}"),
+    }
+}
+
+/// The session on the connection of this number.
+pub fn opened(number: u8) -> Opened {
+    let in_force = LayerReport { layer: Layer::Seccomp, state: LayerState::InForce("all".into()) };
+    let state = LayerState::Missing { why: "w".into(), lost: "l".into() };
+    Opened {
+        project: "/p".into(),
+        central: "/c".into(),
+        profile: "default".into(),
+        policy: Digest([7; 32]),
+        tier: Tier::Namespaced,
+        layers: vec![in_force, LayerReport { layer: Layer::Cgroup, state }],
+        session: format!("{:02x}", 0x5e + number).repeat(16),
+        also_closed: vec![],
+        network: None,
+    }
+}
+
+fn ran(ended: Ended, output: &[u8]) -> Outcome {
+    let output = Captured { head: output.to_vec(), tail: vec![], omitted: 0 };
+    Outcome::Ran(Ran { ended, output, spill: None, stderr: None, timeout_s: Some(10), profile: None })
+}

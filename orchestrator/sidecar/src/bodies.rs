@@ -1,0 +1,158 @@
+//! The bodies of requests and answers over HTTP: types, from which their description is made too.
+
+use crate::incoming::{RequestError, Send, TrustLevel};
+use broker_protocol::Scope;
+use orchestrator_agent::provider::Model;
+use orchestrator_tools::catalogue::TOOLS;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use std::path::PathBuf;
+
+/// What a run over HTTP is begun with.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RunRequest {
+    /// What the user says, at most 1 MiB.
+    pub prompt: String,
+    /// What the run is for: `engineering`, `research`, or a pack of the configuration.
+    #[serde(default)]
+    pub pack: Option<String>,
+    /// The model; absent, as in `chat:send`.
+    #[serde(default)]
+    pub model: Option<String>,
+    /// The model too: the name that other systems have for it.
+    #[serde(default)]
+    pub model_key: Option<String>,
+    /// The provider; absent, that of the start.
+    #[serde(default)]
+    pub provider: Option<String>,
+    /// The key for the provider.
+    #[serde(default)]
+    pub api_key: Option<String>,
+    /// `false`: no web tools, and no network for commands.
+    #[serde(default)]
+    pub network_allowed: Option<bool>,
+    /// The conversation to go on with; absent, one that is forgotten after the run.
+    #[serde(default)]
+    pub conversation_id: Option<String>,
+    /// The project root, as in `chat:send`.
+    #[serde(default)]
+    pub project: Option<PathBuf>,
+    /// What the session is narrowed to, as in `chat:send`.
+    #[serde(default)]
+    pub scope: Option<Map<String, Value>>,
+    /// How much is asked, as in `chat:send`.
+    #[serde(default)]
+    pub trust: Option<TrustLevel>,
+    /// The policy profile, as in `chat:send`.
+    #[serde(default)]
+    pub profile: Option<String>,
+    /// Instructions for this run, as in `chat:send`.
+    #[serde(default)]
+    pub system_prompt: Option<String>,
+    /// Whether somebody answers questions, over a WebSocket or `POST /runs/{id}/approve`; absent, each is a no at once.
+    #[serde(default)]
+    pub approvals: bool,
+}
+
+/// What may be changed while the server runs.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// How much is asked where a client does not say.
+    pub trust: TrustLevel,
+}
+
+/// A key that is to be tried at its provider.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct KeyRequest {
+    /// The provider; absent, that of the start.
+    #[serde(default)]
+    pub provider: Option<String>,
+    /// The key; absent, the configured one.
+    #[serde(default)]
+    pub api_key: Option<String>,
+}
+
+/// What a provider thinks of a key.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct KeyState {
+    /// `valid`, `invalid`, or `unknown` where the provider cannot be asked.
+    pub state: &'static str,
+    /// What the provider has said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// How the server is doing.
+#[derive(Serialize, JsonSchema)]
+pub struct Health {
+    pub status: &'static str,
+    pub version: &'static str,
+    /// How many runs are under way.
+    pub runs: usize,
+}
+
+/// What holds where a client says nothing.
+#[derive(Serialize, JsonSchema)]
+pub struct CurrentSettings {
+    pub trust: &'static str,
+    pub provider: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
+}
+
+/// The models that a provider has.
+#[derive(Serialize)]
+pub struct Models {
+    pub provider: String,
+    pub models: Vec<Model>,
+}
+
+/// Which part of a run is to end.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CancelRequest {
+    /// Whether only the calls under way end, and the run goes on.
+    #[serde(default)]
+    pub tools_only: bool,
+}
+
+impl RunRequest {
+    /// The same as a message of a WebSocket.
+    ///
+    /// # Errors
+    /// It is beyond a limit, or contradicts itself.
+    pub fn into_send(self) -> Result<Send, RequestError> {
+        let network_closed = self.network_allowed == Some(false);
+        if network_closed && self.scope.is_some() {
+            let message = "networkAllowed: a scope says it by itself, tool by tool";
+            return Err(RequestError::Invalid(message.to_owned()));
+        }
+        let scope = if network_closed { Some(without_network()) } else { self.scope };
+        Send {
+            content: self.prompt,
+            conversation_id: self.conversation_id,
+            project: self.project,
+            scope,
+            trust: self.trust,
+            profile: self.profile,
+            provider: self.provider,
+            model: self.model.or(self.model_key),
+            api_key: self.api_key,
+            system_prompt: self.system_prompt,
+            pack: self.pack,
+            ..Send::default()
+        }
+        .checked()
+    }
+}
+
+/// Every tool, and no network for any of them.
+fn without_network() -> Map<String, Value> {
+    let tools = TOOLS.iter().map(|tool| tool.name);
+    let closed = tools.filter(|tool| !Scope::NETWORK.contains(tool));
+    closed.map(|tool| (tool.to_owned(), json!({ "allowed": true, "network": false }))).collect()
+}

@@ -1,0 +1,94 @@
+//! The case of names on the wire. Lazaret writes `toolId`; clients of another age read `tool_id`. Both are understood.
+//!
+//! Only names of ours are changed: what a model, a tool or a client has named stays as it is.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// How names are written on the wire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WireCase {
+    /// `toolId`, as everything of ours.
+    #[default]
+    Camel,
+    /// `tool_id`, for clients that expect it.
+    Snake,
+}
+
+/// Fields of a payload whose own fields are ours too.
+const NESTED: [&str; 3] = ["usage", "context", "error"];
+
+impl WireCase {
+    /// The payload of an event, as it is sent.
+    pub fn write(self, payload: Value) -> Value {
+        match (self, payload) {
+            (Self::Snake, Value::Object(fields)) => Value::Object(fields.into_iter().map(renamed).collect()),
+            (_, payload) => payload,
+        }
+    }
+}
+
+fn renamed((name, value): (String, Value)) -> (String, Value) {
+    let value = if NESTED.contains(&name.as_str()) { WireCase::Snake.write(value) } else { value };
+    (to_snake(&name), value)
+}
+
+fn to_snake(name: &str) -> String {
+    let mut snake = String::with_capacity(name.len() + 4);
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() {
+            snake.push('_');
+        }
+        snake.push(letter.to_ascii_lowercase());
+    }
+    snake
+}
+
+/// What a client has sent, with its own names as we write them. Where it has a name in both ways, ours counts.
+pub fn read(payload: Value) -> Value {
+    let Value::Object(fields) = payload else { return payload };
+    let mut read = Map::new();
+    for (name, value) in fields {
+        let camel = to_camel(&name);
+        if camel == name || !read.contains_key(&camel) {
+            read.insert(camel, value);
+        }
+    }
+    Value::Object(read)
+}
+
+fn to_camel(name: &str) -> String {
+    let mut camel = String::with_capacity(name.len());
+    let mut raise = false;
+    for letter in name.chars() {
+        match letter {
+            '_' if !camel.is_empty() => raise = true,
+            letter if raise => {
+                camel.push(letter.to_ascii_uppercase());
+                raise = false;
+            }
+            letter => camel.push(letter),
+        }
+    }
+    camel
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn names_of_ours_change_and_those_of_others_stay() {
+        let payload = json!({"toolId": "t", "input": {"maxResults": 1}, "usage": {"inputTokens": 2}});
+        let want = json!({"tool_id": "t", "input": {"maxResults": 1}, "usage": {"input_tokens": 2}});
+        assert_eq!(WireCase::Snake.write(payload.clone()), want);
+        assert_eq!(WireCase::Camel.write(payload.clone()), payload);
+        let given = json!({"conversation_id": "c", "history": [{"tool_call_id": 1}], "toolId": "t"});
+        let want = json!({"conversationId": "c", "history": [{"tool_call_id": 1}], "toolId": "t"});
+        assert_eq!(read(given), want);
+        assert_eq!(read(json!({"toolId": "ours", "tool_id": "other"}))["toolId"], "ours");
+        assert_eq!(read(json!({"tool_id": "other", "toolId": "ours"}))["toolId"], "ours");
+    }
+}

@@ -1,0 +1,120 @@
+//! What the messages of one WebSocket do.
+
+use crate::client_tools::ClientTools;
+use crate::incoming::{ClientMessage, Request, RequestError, Send};
+use crate::outbox::Outbox;
+use crate::packet::{Answer, Packet};
+use crate::run::{Answers, Beginner, start};
+use crate::service::Service;
+use orchestrator_text::sanitize::Sanitizer;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A client with a connection.
+pub struct Client {
+    service: Rc<Service>,
+    outbox: Outbox,
+    tools: Rc<ClientTools>,
+}
+
+/// What a message was about, for its answer.
+#[derive(Default)]
+struct Subject {
+    conversation: Option<Arc<str>>,
+    message: Option<Arc<str>>,
+}
+
+impl Client {
+    /// A client that hears by `outbox`.
+    pub fn new(service: Rc<Service>, outbox: Outbox) -> Self {
+        let tools = ClientTools::new(outbox.clone(), service.case);
+        Self { service, outbox, tools }
+    }
+
+    /// The first word to it.
+    pub async fn greet(&self) {
+        self.send(&Answer::Hello {
+            version: env!("CARGO_PKG_VERSION"),
+            trust: self.service.trust.get().name(),
+            provider: self.service.backends.default_name().to_owned(),
+            project: self.service.opener.project(),
+        })
+        .await;
+    }
+
+    /// Carries out a message, and answers it where that is wanted.
+    pub async fn take(&self, text: &str) {
+        let Request { kind, request_id, message } = Request::parse(text);
+        let carried_out = match message {
+            Ok(message) => self.carry_out(message).await,
+            Err(error) => Err(error),
+        };
+        match carried_out {
+            Ok(Subject { conversation, message }) => {
+                // Who names a message wants to know.
+                if request_id.is_some() {
+                    let [conversation_id, message_id] =
+                        [conversation, message].map(|id| id.map(|id| id.to_string()));
+                    let request_type = kind;
+                    self.send(&Answer::Done { request_type, request_id, conversation_id, message_id }).await;
+                }
+            }
+            Err(error) => self.reject(&kind, request_id, &error).await,
+        }
+    }
+
+    /// Answers a message that is no text.
+    pub async fn reject_bytes(&self) {
+        self.reject("", None, &RequestError::Invalid("messages are text".to_owned())).await;
+    }
+
+    async fn carry_out(&self, message: ClientMessage) -> Result<Subject, RequestError> {
+        let of_run = |message| Subject { conversation: None, message: Some(message) };
+        match message {
+            ClientMessage::Send(send) => return self.begin(*send),
+            ClientMessage::Cancel(cancel) => {
+                return self.service.cancel(&cancel).map(|run| of_run(run.message.clone()));
+            }
+            ClientMessage::Approve(approve) => {
+                return self.service.approve(&approve).await.map(|run| of_run(run.message.clone()));
+            }
+            ClientMessage::Resume(resume) => self.service.resume(&resume, &self.outbox).await?,
+            ClientMessage::Trust(set) => self.service.set_trust(&set)?,
+            ClientMessage::Register(tool) => self.tools.register(tool)?,
+            ClientMessage::Unregister(tool) => self.tools.unregister(&tool.name)?,
+            ClientMessage::ToolAnswer(answer) => {
+                let id = answer.execution_id.clone();
+                self.tools.answer(&id, answer.result()?)?;
+            }
+        }
+        Ok(Subject::default())
+    }
+
+    fn begin(&self, send: Send) -> Result<Subject, RequestError> {
+        let beginner = Beginner {
+            outbox: self.outbox.clone(),
+            tools: Some(self.tools.clone()),
+            answers: Answers::Clients,
+            stays: true,
+        };
+        let started = start(&self.service, send, beginner)?;
+        Ok(Subject { conversation: Some(started.conversation), message: Some(started.message) })
+    }
+
+    /// The connection is over: nothing waits for this client any more.
+    pub fn close(&self) {
+        self.tools.close();
+    }
+
+    /// Says why a message was not carried out. What it quotes of it may be a secret.
+    async fn reject(&self, kind: &str, request_id: Option<String>, error: &RequestError) {
+        let message = Sanitizer::new(self.service.redactor).text(&error.to_string());
+        self.send(&Answer::Error { request_type: kind.to_owned(), request_id, code: error.code(), message })
+            .await;
+    }
+
+    async fn send(&self, answer: &Answer) {
+        // A client that is gone needs no answer.
+        let _ = self.outbox.send(Packet::answer(answer, self.service.case)).await;
+    }
+}

@@ -1,0 +1,310 @@
+//! One conversation as the server has it: its session, its run, who hears it, and its last events for who comes back.
+
+use crate::case::WireCase;
+use crate::client_tools::Attached;
+use crate::opener::SessionOrder;
+use crate::outbox::{Gone, Outbox};
+use crate::packet::Packet;
+use broker_protocol::Trust;
+use futures_util::future::join_all;
+use orchestrator_agent::control::Control;
+use orchestrator_agent::event::Event;
+use orchestrator_session::Session;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeSet, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Mutex, Notify};
+use tokio::time::{Instant, sleep};
+
+/// Most bytes of the last events of one conversation.
+const RECENT_BYTES: usize = 512 << 10;
+/// Most events that are remembered of one conversation.
+const RECENT_EVENTS: usize = 2_000;
+
+/// A conversation between a client and a model.
+pub struct ConversationState {
+    /// Its name, which the client may have chosen.
+    pub id: Arc<str>,
+    /// The trust that a client has set, if one has.
+    pub trust: Cell<Option<Trust>>,
+    run: RefCell<Option<Rc<LiveRun>>>,
+    session: RefCell<Option<OpenSession>>,
+    followers: RefCell<Vec<Outbox>>,
+    /// Somebody has come or gone.
+    changed: Notify,
+    recent: RefCell<Recent>,
+    /// Held while events are sent, so that who comes in between gets each once and in order.
+    sending: Mutex<()>,
+    used: Cell<Instant>,
+}
+
+/// The run of a conversation.
+pub struct LiveRun {
+    /// Its name, which its events have as `messageId`.
+    pub message: Arc<str>,
+    /// Ends it, and answers its questions.
+    pub control: Control,
+    /// The calls that wait for an answer.
+    pub pending: RefCell<BTreeSet<String>>,
+}
+
+/// The session of a conversation.
+pub struct OpenSession {
+    /// The session with the executor.
+    pub session: Session,
+    /// What it was opened for.
+    pub order: SessionOrder,
+    /// The tools that a client has put into it.
+    pub attached: Option<Attached>,
+    /// The trust at its beginning: a lower one may be in force now.
+    pub trust: Trust,
+}
+
+#[derive(Default)]
+struct Recent {
+    events: VecDeque<(u64, Rc<Packet>)>,
+    bytes: usize,
+    /// The number of the last event.
+    sequence: u64,
+    /// The last run of which there are events.
+    message: Option<Arc<str>>,
+}
+
+impl ConversationState {
+    /// A conversation of which nothing is known.
+    pub fn new(id: &str) -> Rc<Self> {
+        Rc::new(Self {
+            id: id.into(),
+            trust: Cell::new(None),
+            run: RefCell::default(),
+            session: RefCell::default(),
+            followers: RefCell::default(),
+            changed: Notify::new(),
+            recent: RefCell::default(),
+            sending: Mutex::new(()),
+            used: Cell::new(Instant::now()),
+        })
+    }
+
+    /// Its run, if one is under way.
+    pub fn run(&self) -> Option<Rc<LiveRun>> {
+        self.run.borrow().clone()
+    }
+
+    /// Whether a run is under way.
+    pub fn is_running(&self) -> bool {
+        self.run.borrow().is_some()
+    }
+
+    /// A run begins, of which there was none.
+    pub fn begin(&self, message: Arc<str>) -> Rc<LiveRun> {
+        let run = Rc::new(LiveRun {
+            message: message.clone(),
+            control: Control::default(),
+            pending: RefCell::default(),
+        });
+        self.run.replace(Some(run.clone()));
+        self.recent.borrow_mut().message = Some(message);
+        self.touch();
+        run
+    }
+
+    /// The run is over, and another one may begin.
+    pub fn end(&self) {
+        self.run.replace(None);
+        self.touch();
+    }
+
+    fn touch(&self) {
+        self.used.set(Instant::now());
+    }
+
+    /// How long nothing has happened in it; none while a run is under way.
+    pub fn idle(&self) -> Duration {
+        if self.is_running() { Duration::ZERO } else { self.used.get().elapsed() }
+    }
+
+    /// Takes out its session, to put another one in its place.
+    pub fn take_session(&self) -> Option<OpenSession> {
+        self.session.borrow_mut().take()
+    }
+
+    /// Puts a session in its place.
+    pub fn put_session(&self, session: OpenSession) {
+        self.session.replace(Some(session));
+    }
+
+    /// Has the session ask more from its next call on; whether it asked less before.
+    pub fn lower_trust(&self, trust: Trust) -> bool {
+        let mut session = self.session.borrow_mut();
+        let Some(open) = session.as_mut().filter(|open| trust < open.trust) else { return false };
+        open.trust = trust;
+        open.session.lower_trust(trust);
+        true
+    }
+
+    /// From here on `outbox` hears it.
+    pub fn follow(&self, outbox: &Outbox) {
+        let mut followers = self.followers.borrow_mut();
+        if followers.iter().all(|other| other.number != outbox.number) {
+            followers.push(outbox.clone());
+        }
+        self.changed.notify_waiters();
+    }
+
+    /// The same, with the events after `after` first, and before them what `first` makes: it is given whether some of these
+    /// events are not remembered.
+    pub async fn resume(&self, outbox: &Outbox, after: u64, first: impl FnOnce(bool) -> Rc<Packet>) {
+        let _sending = self.sending.lock().await;
+        self.touch();
+        self.follow(outbox);
+        let (events, missed) = self.recent.borrow().after(after);
+        for packet in std::iter::once(first(missed)).chain(events) {
+            if let Err(Gone) = outbox.send(packet).await {
+                return;
+            }
+        }
+    }
+
+    /// The run under way, or the last one.
+    pub fn last_run(&self) -> Option<Arc<str>> {
+        self.recent.borrow().message.clone()
+    }
+
+    /// Sends an event to everybody who hears it. Who is gone hears no more.
+    pub async fn publish(&self, event: &Event, case: WireCase) {
+        let _sending = self.sending.lock().await;
+        let packet = self.recent.borrow_mut().push(event, case);
+        let followers = self.followers.borrow().clone();
+        for follower in followers {
+            if let Err(Gone) = follower.send(packet.clone()).await {
+                self.followers.borrow_mut().retain(|other| other.number != follower.number);
+            }
+        }
+    }
+
+    /// Waits until nobody has heard it for `grace`.
+    pub async fn abandoned(&self, grace: Duration) {
+        loop {
+            let changed = self.changed.notified();
+            let followers = self.followers.borrow().clone();
+            if followers.is_empty() {
+                tokio::select! {
+                    () = sleep(grace) => return,
+                    () = changed => continue,
+                }
+            }
+            tokio::select! {
+                _ = join_all(followers.iter().map(Outbox::closed)) => {
+                    let gone: Vec<u64> = followers.iter().map(|one| one.number).collect();
+                    self.followers.borrow_mut().retain(|one| !gone.contains(&one.number));
+                }
+                () = changed => {}
+            }
+        }
+    }
+}
+
+impl Recent {
+    /// The events after `after`, and whether some of them are not here any more.
+    fn after(&self, after: u64) -> (Vec<Rc<Packet>>, bool) {
+        let later = self.events.iter().filter(|(number, _)| *number > after);
+        let first = self.events.front().map_or(self.sequence + 1, |(number, _)| *number);
+        let missed = after < self.sequence && after.saturating_add(1) < first;
+        (later.map(|(_, packet)| packet.clone()).collect(), missed)
+    }
+
+    fn push(&mut self, event: &Event, case: WireCase) -> Rc<Packet> {
+        self.sequence += 1;
+        let packet = Packet::event(event, case, self.sequence);
+        self.bytes += packet.size();
+        self.events.push_back((self.sequence, packet.clone()));
+        while self.bytes > RECENT_BYTES || self.events.len() > RECENT_EVENTS {
+            let Some((_, oldest)) = self.events.pop_front() else { break };
+            self.bytes -= oldest.size();
+        }
+        packet
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outbox::outbox;
+    use orchestrator_agent::event::Body;
+
+    fn text(content: &str) -> Event {
+        let body = Body::TextDelta { content: content.into(), index: 0 };
+        Event { conversation: "c".into(), message: "m".into(), parent: None, timestamp: 0, body }
+    }
+
+    fn note(gap: &mut Option<bool>, missed: bool) -> Rc<Packet> {
+        *gap = Some(missed);
+        Rc::new(Packet { kind: "chat:resumed".into(), payload: String::new(), timestamp: 0, sequence: None })
+    }
+
+    async fn say(state: &ConversationState, content: &str) {
+        state.publish(&text(content), WireCase::Camel).await;
+    }
+
+    #[tokio::test]
+    async fn who_comes_back_gets_what_was_missed_once_and_in_order() {
+        let state = ConversationState::new("c");
+        let (first, mut queue) = outbox();
+        state.follow(&first);
+        state.follow(&first);
+        for content in ["a", "b", "c"] {
+            say(&state, content).await;
+        }
+        let heard = queue.next().await.unwrap().packet.sequence;
+        drop(queue);
+        let (second, mut queue) = outbox();
+        let mut gap = None;
+        state.resume(&second, heard.unwrap(), |missed| note(&mut gap, missed)).await;
+        say(&state, "d").await;
+        let mut sequences = vec![];
+        for _ in 0..4 {
+            sequences.push(queue.next().await.unwrap().packet.sequence);
+        }
+        assert_eq!((sequences, gap), (vec![None, Some(2), Some(3), Some(4)], Some(false)));
+        assert_eq!(state.followers.borrow().len(), 1, "the first one is gone");
+    }
+
+    #[tokio::test]
+    async fn what_is_remembered_has_a_bound_and_a_gap_is_said() {
+        let state = ConversationState::new("c");
+        let piece = "x".repeat(RECENT_BYTES / 4);
+        for _ in 0..10 {
+            say(&state, &piece).await;
+        }
+        assert!(state.recent.borrow().bytes <= RECENT_BYTES);
+        for (after, want) in [(0, true), (1, true), (9, false), (10, false), (u64::MAX, false)] {
+            let ((outbox, _queue), mut gap) = (outbox(), None);
+            state.resume(&outbox, after, |missed| note(&mut gap, missed)).await;
+            assert_eq!(gap, Some(want), "{after}");
+        }
+        for _ in 0..RECENT_EVENTS + 1 {
+            say(&state, "x").await;
+        }
+        assert_eq!(state.recent.borrow().events.len(), RECENT_EVENTS);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_run_that_nobody_hears_is_abandoned_after_a_while_and_not_before() {
+        let state = ConversationState::new("c");
+        let grace = Duration::from_secs(30);
+        let begun = Instant::now();
+        state.abandoned(grace).await;
+        assert_eq!(begun.elapsed(), grace);
+        let (outbox, queue) = outbox();
+        state.follow(&outbox);
+        let leaving = async {
+            sleep(grace * 2).await;
+            drop(queue);
+        };
+        tokio::join!(state.abandoned(grace), leaving);
+        assert_eq!(begun.elapsed(), grace * 4);
+    }
+}

@@ -1,0 +1,249 @@
+//! Whether a request may be looked at: by its Host, its Origin, what a browser says of itself, and its token, in this order.
+//!
+//! *Guarantees*: a page that the user visits reaches nothing. It cannot read the token; its requests carry an Origin, which is
+//! refused unless it was named at the start; and a name that was made to lead here (DNS rebinding) is in the Host. *Does not*:
+//! hold another program of the same user, which can read what the user can, if it finds the token. *Tested by*:
+//! `a_page_of_another_site_reaches_nothing`, `a_name_that_leads_here_is_refused`.
+
+use crate::token::Token;
+use hyper::http::request::Parts;
+use hyper::{HeaderMap, StatusCode, header};
+use std::net::{IpAddr, SocketAddr};
+use thiserror::Error;
+
+/// The protocol that a WebSocket speaks.
+pub const PROTOCOL: &str = "lazaret.v1";
+/// What stands before the token, where a browser can only offer protocols.
+const TOKEN_PROTOCOL: &str = "lazaret.token.";
+/// Most bytes of an Origin that is compared.
+const ORIGIN_MAX: usize = 1024;
+
+/// Where a request came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// By TCP, at this address of ours.
+    Tcp(SocketAddr),
+    /// By a socket that only this user can reach.
+    Unix,
+}
+
+/// What requests are held against.
+#[derive(Debug)]
+pub struct Guard {
+    /// What every request has to bring.
+    pub token: Token,
+    /// Pages that may speak to us, by their Origin; none where there are none.
+    pub origins: Vec<String>,
+}
+
+/// Why a request is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Refusal {
+    /// It came for somebody else: by a name that was made to lead here, or through a proxy.
+    #[error("the Host header names another host than this one")]
+    Host,
+    /// A page has made it that is not one of ours.
+    #[error("requests of this origin are refused; --allow-origin names one that is not")]
+    Origin,
+    /// It has no token, or another one.
+    #[error("the token is missing or wrong: Authorization: Bearer TOKEN")]
+    Token,
+}
+
+impl Refusal {
+    /// The status of the answer.
+    pub fn status(self) -> StatusCode {
+        match self {
+            Self::Host => StatusCode::MISDIRECTED_REQUEST,
+            Self::Origin => StatusCode::FORBIDDEN,
+            Self::Token => StatusCode::UNAUTHORIZED,
+        }
+    }
+
+    /// Its name in the answers to refused requests.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Host => "wrong_host",
+            Self::Origin => "wrong_origin",
+            Self::Token => "unauthorized",
+        }
+    }
+}
+
+impl Guard {
+    /// Checks the head of a request.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    pub fn check(&self, head: &Parts, arrival: Arrival) -> Result<(), Refusal> {
+        // Asked for as by a proxy's client: the Host would not be what counts.
+        if head.uri.authority().is_some() || !is_for_us(&head.headers, arrival) {
+            return Err(Refusal::Host);
+        }
+        if !self.is_own_page(&head.headers) {
+            return Err(Refusal::Origin);
+        }
+        let given = bearer(&head.headers).or_else(|| offered_token(&head.headers));
+        if given.is_some_and(|given| self.token.matches(given)) { Ok(()) } else { Err(Refusal::Token) }
+    }
+
+    /// Whether it comes from no page, or from one that was named. Several origins are none that we know.
+    fn is_own_page(&self, headers: &HeaderMap) -> bool {
+        let mut origins = headers.get_all(header::ORIGIN).iter();
+        match (origins.next(), origins.next()) {
+            // A page of another site that does not say so, as an image or a form of an old browser.
+            (None, _) => headers
+                .get("sec-fetch-site")
+                .is_none_or(|site| matches!(site.as_bytes(), b"none" | b"same-origin")),
+            (Some(origin), None) => origin.to_str().is_ok_and(|origin| {
+                origin.len() <= ORIGIN_MAX && self.origins.iter().any(|own| own == origin)
+            }),
+            (Some(_), Some(_)) => false,
+        }
+    }
+}
+
+/// Whether the one Host is an address, or `localhost`, with our port. An address cannot be made to lead elsewhere.
+fn is_for_us(headers: &HeaderMap, arrival: Arrival) -> bool {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
+    let Arrival::Tcp(ours) = arrival else {
+        // No browser gets here.
+        return true;
+    };
+    let Ok(host) = host.to_str() else { return false };
+    let (name, port) = match host.rsplit_once(':') {
+        Some((name, port)) if !name.is_empty() && !port.ends_with(']') => (name, port.parse().ok()),
+        _ => (host, Some(80)),
+    };
+    if port != Some(ours.port()) {
+        return false;
+    }
+    let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    match bare.parse::<IpAddr>() {
+        Ok(address) => !ours.ip().is_loopback() || address.is_loopback(),
+        Err(_) => name.eq_ignore_ascii_case("localhost"),
+    }
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// The protocols that a client offers for a WebSocket.
+pub fn offered(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let lists = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter();
+    lists.filter_map(|list| list.to_str().ok()).flat_map(|list| list.split(',')).map(str::trim)
+}
+
+fn offered_token(headers: &HeaderMap) -> Option<&str> {
+    offered(headers).find_map(|protocol| protocol.strip_prefix(TOKEN_PROTOCOL))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyper::Request;
+
+    fn guard() -> Guard {
+        Guard { token: Token::fresh().unwrap(), origins: vec!["app://studio".to_owned()] }
+    }
+
+    fn loopback() -> Arrival {
+        Arrival::Tcp("127.0.0.1:3008".parse().unwrap())
+    }
+
+    fn check(guard: &Guard, arrival: Arrival, headers: &[(&str, &str)]) -> Result<(), Refusal> {
+        let mut request = Request::get("/health");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        guard.check(&request.body(()).unwrap().into_parts().0, arrival)
+    }
+
+    #[test]
+    fn only_our_own_addresses_are_hosts() {
+        let guard = guard();
+        let bearer = format!("Bearer {}", guard.token.expose());
+        let check =
+            |host: &str, arrival| check(&guard, arrival, &[("host", host), ("authorization", &bearer)]);
+        for host in ["127.0.0.1:3008", "localhost:3008", "LOCALHOST:3008", "[::1]:3008"] {
+            assert_eq!(check(host, loopback()), Ok(()), "{host}");
+        }
+        for host in [
+            "",
+            "127.0.0.1",
+            "127.0.0.1:80",
+            "localhost:30080",
+            "evil.example:3008",
+            "localhost.evil.example:3008",
+            "127.0.0.1.evil.example:3008",
+            "192.168.0.1:3008",
+            "[::1]",
+            "[::1]:",
+            "0.0.0.0:3008",
+            ":3008",
+        ] {
+            assert_eq!(check(host, loopback()), Err(Refusal::Host), "{host}");
+        }
+        let exposed = Arrival::Tcp("0.0.0.0:3008".parse().unwrap());
+        assert_eq!(check("192.168.0.1:3008", exposed), Ok(()));
+        assert_eq!(check("evil.example:3008", exposed), Err(Refusal::Host));
+        assert_eq!(check("anything", Arrival::Unix), Ok(()));
+    }
+
+    #[test]
+    fn two_hosts_and_a_proxys_request_are_for_somebody_else() {
+        let guard = guard();
+        let bearer = format!("Bearer {}", guard.token.expose());
+        let twice = [("host", "127.0.0.1:3008"), ("host", "evil.example"), ("authorization", &*bearer)];
+        assert_eq!(check(&guard, loopback(), &twice), Err(Refusal::Host));
+        let request = Request::get("http://127.0.0.1:3008/health").header("host", "127.0.0.1:3008");
+        let request = request.header("authorization", &bearer).body(()).unwrap();
+        assert_eq!(guard.check(&request.into_parts().0, loopback()), Err(Refusal::Host));
+    }
+
+    #[test]
+    fn a_page_is_refused_unless_it_was_named() {
+        let guard = guard();
+        let bearer = format!("Bearer {}", guard.token.expose());
+        let check = |more: &[(&str, &str)]| {
+            let own = [("host", "127.0.0.1:3008"), ("authorization", &*bearer)];
+            check(&guard, loopback(), &[&own, more].concat())
+        };
+        assert_eq!(check(&[("origin", "app://studio")]), Ok(()));
+        assert_eq!(check(&[("sec-fetch-site", "none")]), Ok(()));
+        for page in [
+            &[("origin", "https://evil.example")][..],
+            &[("origin", "null")],
+            &[("origin", "")],
+            &[("origin", "http://127.0.0.1:3008")],
+            &[("origin", "app://studio"), ("origin", "https://evil.example")],
+            &[("sec-fetch-site", "cross-site")],
+            &[("sec-fetch-site", "same-site")],
+        ] {
+            assert_eq!(check(page), Err(Refusal::Origin), "{page:?}");
+        }
+    }
+
+    #[test]
+    fn the_token_is_in_a_header_or_among_the_protocols() {
+        let guard = guard();
+        let check =
+            |name: &str, value: &str| check(&guard, loopback(), &[("host", "127.0.0.1:3008"), (name, value)]);
+        let token = guard.token.expose();
+        assert_eq!(check("authorization", &format!("Bearer {token}")), Ok(()));
+        assert_eq!(check("sec-websocket-protocol", &format!("lazaret.v1, lazaret.token.{token}")), Ok(()));
+        for (name, value) in [
+            ("authorization", String::new()),
+            ("authorization", token.to_owned()),
+            ("authorization", format!("Basic {token}")),
+            ("authorization", format!("Bearer {}", &token[1..])),
+            ("sec-websocket-protocol", "lazaret.v1".to_owned()),
+            ("cookie", format!("token={token}")),
+        ] {
+            assert_eq!(check(name, &value), Err(Refusal::Token), "{name}: {value}");
+        }
+    }
+}

@@ -1,0 +1,655 @@
+//! What a client may say: each message a type with its limits, from which the description of the wire is made too.
+
+use crate::case;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use broker_protocol::{ErrorKind, Failed, Risk, Trust};
+use orchestrator_agent::control::Answer;
+use orchestrator_agent::message::{Message, Part, ToolAnswer, ToolCall};
+use orchestrator_tools::input::explain;
+use orchestrator_tools::remote::Reply;
+use policies::value::TrustName;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use std::borrow::Cow;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// Most bytes of a message or of a request's body.
+pub const MESSAGE_MAX: usize = 4 << 20;
+/// Most bytes of what a user says at once.
+pub const CONTENT_MAX: usize = 1 << 20;
+/// Most bytes of an id that a client chooses.
+pub const ID_MAX: usize = 128;
+/// Most messages of a history.
+const HISTORY_MAX: usize = 2_000;
+/// Most bytes of a path of a project.
+const PATH_MAX: usize = 4096;
+/// Most bytes of the instructions for one run.
+const INSTRUCTIONS_MAX: usize = 64 << 10;
+
+/// A message of a WebSocket, by its type.
+#[derive(Debug, JsonSchema)]
+#[schemars(untagged)]
+pub enum ClientMessage {
+    /// `chat:send`: say something, and begin a run.
+    Send(Box<Send>),
+    /// `chat:cancel`: end a run, or only the calls under way in it.
+    Cancel(Cancel),
+    /// `chat:tool-approve`: answer the question whether a call may run.
+    Approve(Approve),
+    /// `chat:resume`: hear a conversation again, with what was missed.
+    Resume(Resume),
+    /// `chat:trust`: change how much is asked.
+    Trust(SetTrust),
+    /// `tool:register`: offer a tool of the client's own.
+    Register(Register),
+    /// `tool:unregister`: take back a tool of the client's own.
+    Unregister(Unregister),
+    /// `tool:answer`: the answer to a `tool:execute`.
+    ToolAnswer(ToolReply),
+}
+
+/// Says something to a model, and begins a run.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Send {
+    /// What the user says, at most 1 MiB.
+    #[schemars(length(min = 1))]
+    pub content: String,
+    /// The conversation; absent, a new one. Letters, digits, `.`, `_` and `-`.
+    #[serde(default)]
+    pub conversation_id: Option<String>,
+    /// The project root: an absolute path. Absent, that of the start; where there is none, no tool works on files.
+    #[serde(default)]
+    pub project: Option<PathBuf>,
+    /// What the session is narrowed to: `tool_permissions` as in a scope file.
+    #[serde(default)]
+    pub scope: Option<Map<String, Value>>,
+    /// How much is asked; absent, that of the conversation, else of the settings.
+    #[serde(default)]
+    pub trust: Option<TrustLevel>,
+    /// The policy profile; absent, that of the start.
+    #[serde(default)]
+    pub profile: Option<String>,
+    /// The provider; absent, that of the start.
+    #[serde(default)]
+    pub provider: Option<String>,
+    /// The model; absent, the configured one, else the smallest that can chat.
+    #[serde(default)]
+    pub model: Option<String>,
+    /// The key for the provider. It is held in memory only.
+    #[serde(default)]
+    pub api_key: Option<String>,
+    /// Instructions for this run, besides the configured ones.
+    #[serde(default)]
+    pub system_prompt: Option<String>,
+    /// What was said before; it counts, and not what is remembered here.
+    #[serde(default)]
+    pub history: Option<Vec<HistoryMessage>>,
+    /// What the run is for: `engineering`, `research`, or a pack of the configuration.
+    #[serde(default)]
+    pub pack: Option<String>,
+    /// Whether pieces of inputs are sent as they come.
+    #[serde(default)]
+    pub input_deltas: bool,
+}
+
+/// A message of a history.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HistoryMessage {
+    /// Who has said it: user, assistant or tool.
+    pub role: Role,
+    /// The text; of a tool, its result.
+    #[serde(default)]
+    pub content: String,
+    /// The calls that a model has asked for.
+    #[serde(default, alias = "tool_calls")]
+    pub tool_calls: Vec<HistoryCall>,
+    /// Of a tool's result: the call.
+    #[serde(default, alias = "tool_call_id")]
+    pub tool_call_id: Option<String>,
+    /// Of a tool's result: the tool.
+    #[serde(default, alias = "tool_name")]
+    pub tool_name: Option<String>,
+    /// Of a tool's result: whether it is an error.
+    #[serde(default, alias = "is_error")]
+    pub is_error: bool,
+}
+
+/// Who has said a message of a history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs, reason = "the variants are what their names say")]
+pub enum Role {
+    User,
+    Assistant,
+    Tool,
+}
+
+/// A call in a history.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HistoryCall {
+    /// The name of the call in the conversation.
+    pub id: String,
+    /// The tool, as the model named it.
+    pub name: String,
+    /// What it was called with.
+    #[serde(default)]
+    pub input: Map<String, Value>,
+}
+
+/// Ends the run of a conversation, or its calls.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Cancel {
+    /// The conversation whose run is to end.
+    pub conversation_id: String,
+    /// Whether only the calls under way end, and the run goes on.
+    #[serde(default)]
+    pub tools_only: bool,
+}
+
+/// Answers the question whether a call may run: `answer`, or `approved`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Approve {
+    /// The call, as `chat:tool-confirm` names it.
+    pub tool_id: String,
+    /// The conversation; absent, that whose call waits under this id, if it is only one.
+    #[serde(default)]
+    pub conversation_id: Option<String>,
+    /// The answer that the question gets.
+    #[serde(default)]
+    pub answer: Option<ApproveAnswer>,
+    /// `true` is `once`, `false` is `no`.
+    #[serde(default)]
+    pub approved: Option<bool>,
+    /// The place in a batch, as in the question.
+    #[serde(default)]
+    pub part: Option<usize>,
+    /// Sent by some clients, and of no meaning here.
+    #[serde(default)]
+    pub message_id: Option<String>,
+}
+
+/// What the answer to a question may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ApproveAnswer {
+    /// This call may run, and no other one.
+    Once,
+    /// This call may, and what `session` of the question names, for the rest of the session.
+    Session,
+    /// It may not run, and the model is told so.
+    No,
+    /// It may not, and the run ends.
+    NoAndStop,
+}
+
+/// Asks for the events of a conversation.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Resume {
+    /// The conversation that is to be heard.
+    pub conversation_id: String,
+    /// The `sequence` of the last event that the client has; absent, it has none.
+    #[serde(default)]
+    pub after: u64,
+}
+
+/// Changes the trust of a conversation.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SetTrust {
+    /// The conversation that it is for.
+    pub conversation_id: String,
+    /// How much is asked from now on. While a run is under way it only counts at once where it asks more.
+    pub trust: TrustLevel,
+}
+
+/// Offers a tool of the client's own. Runs that this client begins have it, from the next one on.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Register {
+    /// 1 to 64 letters, digits, `_` or `-`, not beginning with `mcp__`.
+    pub name: String,
+    /// What it does, for the model.
+    pub description: String,
+    /// Its input, as JSON Schema 2020-12.
+    pub input_schema: Value,
+    /// How much harm it can do, as the client believes; absent, `high`.
+    #[serde(default)]
+    pub risk: RiskLevel,
+    /// How long a call may take, in seconds, 1 to 600; absent, 60.
+    #[serde(default)]
+    pub timeout: Option<u32>,
+}
+
+/// Takes back a tool of the client's own.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Unregister {
+    /// The tool's name, as it was registered.
+    pub name: String,
+}
+
+/// The answer to a `tool:execute`: `content`, or `error`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ToolReply {
+    /// The call, as `tool:execute` names it.
+    pub execution_id: String,
+    /// What the model reads, as text.
+    #[serde(default)]
+    pub content: Option<String>,
+    /// The same, where it is no text.
+    #[serde(default)]
+    pub content_base64: Option<String>,
+    /// What is recorded beside it.
+    #[serde(default)]
+    pub structured: Option<Value>,
+    /// Why the call has failed, for the model.
+    #[serde(default)]
+    pub error: Option<String>,
+}
+
+/// How much is asked before a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct TrustLevel(pub Trust);
+
+impl TryFrom<String> for TrustLevel {
+    type Error = policies::value::ValueError;
+
+    fn try_from(name: String) -> Result<Self, Self::Error> {
+        TrustName::try_from(name).map(|name| Self(name.0))
+    }
+}
+
+impl JsonSchema for TrustLevel {
+    fn schema_name() -> Cow<'static, str> {
+        "Trust".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "enum": Trust::ALL.map(Trust::name) })
+    }
+}
+
+/// How much harm a tool of a client can do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs, reason = "as in the protocol")]
+pub enum RiskLevel {
+    Low,
+    Medium,
+    #[default]
+    High,
+}
+
+impl From<RiskLevel> for Risk {
+    fn from(level: RiskLevel) -> Self {
+        match level {
+            RiskLevel::Low => Risk::Low,
+            RiskLevel::Medium => Risk::Medium,
+            RiskLevel::High => Risk::High,
+        }
+    }
+}
+
+/// Why a message or a request is not understood or not carried out.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum RequestError {
+    #[error("{0}")]
+    Invalid(String),
+    #[error("there is no message type {0:?}")]
+    UnknownType(String),
+    #[error("an id is 1 to {ID_MAX} letters, digits, '.', '_' and '-', and not only dots")]
+    Id,
+    #[error("there is no conversation {0:?}")]
+    UnknownConversation(String),
+    #[error("there is no run {0:?}")]
+    UnknownRun(String),
+    #[error("no run is under way in {0:?}")]
+    NotRunning(String),
+    #[error("a run is under way in this conversation already")]
+    Busy,
+    #[error("{0} runs are under way, and no more can be")]
+    TooManyRuns(usize),
+    #[error("{0}")]
+    NotPending(String),
+    #[error("calls of several conversations wait under this id: name one with conversationId")]
+    Ambiguous,
+    #[error("no call {0:?} waits for an answer of this client")]
+    NotExecuting(String),
+    #[error("{0}")]
+    Tool(String),
+    #[error("there is no provider {0:?}")]
+    UnknownProvider(String),
+    #[error("{0}")]
+    Refused(String),
+    #[error("too many requests")]
+    TooOften,
+    #[error("lazaret failed: {0}")]
+    Internal(String),
+}
+
+impl RequestError {
+    /// Its name on the wire.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Invalid(_) | Self::Id => "invalid_request",
+            Self::UnknownType(_) => "unknown_type",
+            Self::UnknownConversation(_) => "unknown_conversation",
+            Self::UnknownRun(_) => "unknown_run",
+            Self::NotRunning(_) => "not_running",
+            Self::Busy => "busy",
+            Self::TooManyRuns(_) => "too_many_runs",
+            Self::NotPending(_) => "unknown_tool_id",
+            Self::Ambiguous => "ambiguous_tool_id",
+            Self::NotExecuting(_) => "unknown_execution",
+            Self::Tool(_) => "invalid_tool",
+            Self::UnknownProvider(_) => "unknown_provider",
+            Self::Refused(_) => "refused",
+            Self::TooOften => "rate_limited",
+            Self::Internal(_) => "internal",
+        }
+    }
+}
+
+/// A message with what names it.
+#[derive(Debug)]
+pub struct Request {
+    /// The type, which answers repeat; its first 64 characters.
+    pub kind: String,
+    /// The client's name for it, which answers repeat.
+    pub request_id: Option<String>,
+    /// The message, or why it is none.
+    pub message: Result<ClientMessage, RequestError>,
+}
+
+#[derive(Deserialize)]
+struct Envelope {
+    r#type: String,
+    #[serde(default)]
+    payload: Value,
+    #[serde(default, alias = "request_id", rename = "requestId")]
+    request_id: Option<String>,
+}
+
+impl Request {
+    /// Reads the text of a message.
+    pub fn parse(text: &str) -> Self {
+        match serde_json::from_str::<Envelope>(text) {
+            Ok(Envelope { r#type, payload, request_id }) => {
+                let kind = brief(&r#type);
+                let (request_id, id_error) = match request_id.filter(|id| !id.is_empty()) {
+                    Some(id) if !is_id(&id) => (None, Some(RequestError::Id)),
+                    id => (id, None),
+                };
+                let message = id_error.map_or_else(|| message(&r#type, payload), Err);
+                Self { kind, request_id, message }
+            }
+            Err(error) => {
+                let message = format!("not a message: type, payload; {}", explain_position(&error));
+                Self { kind: String::new(), request_id: None, message: Err(RequestError::Invalid(message)) }
+            }
+        }
+    }
+}
+
+/// What of a parser's error has nothing of what was parsed in it.
+fn explain_position(error: &serde_json::Error) -> String {
+    format!("line {}, column {}", error.line(), error.column())
+}
+
+fn message(kind: &str, payload: Value) -> Result<ClientMessage, RequestError> {
+    Ok(match kind {
+        "chat:send" => ClientMessage::Send(Box::new(read::<Send>(payload)?.checked()?)),
+        "chat:cancel" => ClientMessage::Cancel(read(payload)?),
+        "chat:tool-approve" => ClientMessage::Approve(read(payload)?),
+        "chat:resume" => ClientMessage::Resume(read(payload)?),
+        "chat:trust" => ClientMessage::Trust(read(payload)?),
+        "tool:register" => ClientMessage::Register(read(payload)?),
+        "tool:unregister" => ClientMessage::Unregister(read(payload)?),
+        "tool:answer" => ClientMessage::ToolAnswer(read(payload)?),
+        other => return Err(RequestError::UnknownType(brief(other))),
+    })
+}
+
+/// Reads a payload; an error names the field, and nothing of its value: that may be a key.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn read<T: DeserializeOwned + JsonSchema>(payload: Value) -> Result<T, RequestError> {
+    let payload = case::read(payload);
+    // An explanation quotes what it finds, and this is not to be quoted.
+    if payload.get("apiKey").is_some_and(|key| !key.is_string() && !key.is_null()) {
+        return Err(RequestError::Invalid("field `apiKey`: expected a string".to_owned()));
+    }
+    serde_json::from_value::<T>(payload.clone()).map_err(|_| {
+        let explained = explain::<T>(&payload).map(|error| error.to_string());
+        RequestError::Invalid(
+            explained.unwrap_or_else(|| "the fields are not those of this message".to_owned()),
+        )
+    })
+}
+
+/// The beginning of a name that a client sent.
+pub fn brief(text: &str) -> String {
+    text.chars().take(64).collect()
+}
+
+/// Whether a text may be an id: nothing in it leads out of a path, and it is short.
+pub fn is_id(id: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    (1..=ID_MAX).contains(&id.len()) && id.bytes().all(plain) && id.bytes().any(|byte| byte != b'.')
+}
+
+impl Send {
+    /// Holds it against every limit.
+    ///
+    /// # Errors
+    /// The first that it is beyond.
+    pub fn checked(self) -> Result<Self, RequestError> {
+        let invalid = |message: String| Err(RequestError::Invalid(message));
+        if self.conversation_id.as_deref().is_some_and(|id| !is_id(id)) {
+            return Err(RequestError::Id);
+        }
+        if self.content.trim().is_empty() || self.content.len() > CONTENT_MAX {
+            return invalid(format!("content: 1 to {CONTENT_MAX} bytes"));
+        }
+        if self.history.as_ref().is_some_and(|history| history.len() > HISTORY_MAX) {
+            return invalid(format!("history: at most {HISTORY_MAX} messages"));
+        }
+        if self.system_prompt.as_ref().is_some_and(|text| text.len() > INSTRUCTIONS_MAX) {
+            return invalid(format!("systemPrompt: at most {INSTRUCTIONS_MAX} bytes"));
+        }
+        if let Some(project) = &self.project
+            && (!project.is_absolute() || project.as_os_str().len() > PATH_MAX)
+        {
+            return invalid(format!("project: an absolute path of at most {PATH_MAX} bytes"));
+        }
+        Ok(self)
+    }
+
+    /// The history, as the loop has it.
+    pub fn take_history(&mut self) -> Option<Vec<Message>> {
+        self.history.take().map(|history| messages(history).collect())
+    }
+}
+
+/// Results that follow each other are the answers to one message.
+fn messages(history: Vec<HistoryMessage>) -> impl Iterator<Item = Message> {
+    let mut messages: Vec<Message> = Vec::new();
+    for one in history {
+        match (one.role, messages.last_mut()) {
+            (Role::Tool, Some(Message::Tools { answers })) => answers.push(one.answer()),
+            (Role::Tool, _) => messages.push(Message::Tools { answers: vec![one.answer()] }),
+            (Role::User, _) => messages.push(Message::user(one.content)),
+            (Role::Assistant, _) => messages.push(one.said_by_model()),
+        }
+    }
+    messages.into_iter()
+}
+
+impl HistoryMessage {
+    fn answer(self) -> ToolAnswer {
+        ToolAnswer {
+            id: self.tool_call_id.unwrap_or_default(),
+            name: self.tool_name.unwrap_or_default(),
+            text: self.content,
+            is_error: self.is_error,
+            image: None,
+        }
+    }
+
+    fn said_by_model(self) -> Message {
+        let text = Some(Part::Text { text: self.content })
+            .filter(|part| *part != Part::Text { text: String::new() });
+        let call = |call: HistoryCall| {
+            Part::ToolCall(ToolCall { id: call.id, name: call.name, input: Value::Object(call.input) })
+        };
+        Message::Assistant { parts: text.into_iter().chain(self.tool_calls.into_iter().map(call)).collect() }
+    }
+}
+
+impl Approve {
+    /// The answer that is meant.
+    ///
+    /// # Errors
+    /// There is none, or there are two.
+    pub fn answer(&self) -> Result<Answer, RequestError> {
+        match (self.answer, self.approved) {
+            (Some(ApproveAnswer::Once), None) | (None, Some(true)) => Ok(Answer::Once),
+            (Some(ApproveAnswer::Session), None) => Ok(Answer::Session),
+            (Some(ApproveAnswer::No), None) | (None, Some(false)) => Ok(Answer::No),
+            (Some(ApproveAnswer::NoAndStop), None) => Ok(Answer::NoAndStop),
+            (None, None) | (Some(_), Some(_)) => {
+                Err(RequestError::Invalid("one of answer and approved is needed".to_owned()))
+            }
+        }
+    }
+}
+
+impl ToolReply {
+    /// What the tool has answered.
+    ///
+    /// # Errors
+    /// There is no answer in it, or there are two.
+    pub fn result(self) -> Result<Result<Reply, Failed>, RequestError> {
+        let structured = self.structured;
+        match (self.content, self.content_base64, self.error) {
+            (Some(text), None, None) => Ok(Ok(Reply { text: text.into_bytes(), structured, image: None })),
+            (None, Some(text), None) => {
+                let wrong = |_| RequestError::Invalid("contentBase64: not base64".to_owned());
+                Ok(Ok(Reply { text: STANDARD.decode(text).map_err(wrong)?, structured, image: None }))
+            }
+            (None, None, Some(message)) => Ok(Err(Failed { kind: ErrorKind::Io, message })),
+            _ => Err(RequestError::Invalid("one of content, contentBase64 and error is needed".to_owned())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn parse(kind: &str, payload: Value) -> Result<ClientMessage, RequestError> {
+        Request::parse(&json!({ "type": kind, "payload": payload }).to_string()).message
+    }
+
+    #[test]
+    fn messages_are_understood_in_both_cases() {
+        for payload in [
+            json!({"conversation_id": "c", "content": "x", "api_key": "k", "system_prompt": "s"}),
+            json!({"conversationId": "c", "content": "x", "apiKey": "k", "systemPrompt": "s"}),
+        ] {
+            let Ok(ClientMessage::Send(send)) = parse("chat:send", payload) else { panic!() };
+            assert_eq!((send.conversation_id.as_deref(), send.api_key.as_deref()), (Some("c"), Some("k")));
+        }
+    }
+
+    #[test]
+    fn what_is_beyond_a_limit_is_refused_and_what_is_at_it_is_not() {
+        let send = |payload: Value| parse("chat:send", payload);
+        let text = |length: usize| "x".repeat(length);
+        assert!(send(json!({"content": text(CONTENT_MAX)})).is_ok());
+        assert!(send(json!({"content": text(CONTENT_MAX + 1)})).is_err());
+        assert!(send(json!({"content": " "})).is_err());
+        let one = json!({"role": "user", "content": "x"});
+        assert!(send(json!({"content": "x", "history": vec![one.clone(); HISTORY_MAX]})).is_ok());
+        assert!(send(json!({"content": "x", "history": vec![one; HISTORY_MAX + 1]})).is_err());
+        assert!(send(json!({"content": "x", "systemPrompt": text(INSTRUCTIONS_MAX)})).is_ok());
+        assert!(send(json!({"content": "x", "systemPrompt": text(INSTRUCTIONS_MAX + 1)})).is_err());
+        assert!(send(json!({"content": "x", "project": "relative"})).is_err());
+        assert!(send(json!({"content": "x", "conversationId": text(ID_MAX)})).is_ok());
+        for id in [&text(ID_MAX + 1), "", ".", "..", "../x", "a/b", "a\0", "é"] {
+            assert!(send(json!({"content": "x", "conversationId": id})).is_err(), "{id:?}");
+        }
+    }
+
+    #[test]
+    fn an_error_names_the_field_and_has_nothing_of_a_key() {
+        let error = parse("chat:send", json!({"content": "x", "apiKey": {"sk-very-secret": 1}})).unwrap_err();
+        assert!(!error.to_string().contains("very-secret"), "{error}");
+        let error = parse("chat:send", json!({"content": "x", "apikey": "sk-very-secret"})).unwrap_err();
+        assert!(
+            error.to_string().contains("apikey") && !error.to_string().contains("very-secret"),
+            "{error}"
+        );
+        let error = Request::parse(r#"{"type":"chat:send","payload":"sk-very-secret"#).message.unwrap_err();
+        assert!(!error.to_string().contains("very-secret"), "{error}");
+        assert!(matches!(parse("chat:sned", json!({})), Err(RequestError::UnknownType(_))));
+    }
+
+    #[test]
+    fn a_boolean_answers_a_question_and_two_answers_do_not() {
+        let answer = |payload: Value| match parse("chat:tool-approve", payload) {
+            Ok(ClientMessage::Approve(approve)) => approve.answer().ok(),
+            _ => None,
+        };
+        assert_eq!(answer(json!({"tool_id": "t", "approved": true})), Some(Answer::Once));
+        assert_eq!(answer(json!({"toolId": "t", "approved": false})), Some(Answer::No));
+        assert_eq!(answer(json!({"toolId": "t", "answer": "session"})), Some(Answer::Session));
+        assert_eq!(answer(json!({"toolId": "t", "answer": "no_and_stop"})), Some(Answer::NoAndStop));
+        for wrong in [
+            json!({"toolId": "t"}),
+            json!({"toolId": "t", "approved": true, "answer": "no"}),
+            json!({"toolId": "t", "answer": "yes"}),
+            json!({"toolId": "t", "approved": 1}),
+            json!({"approved": true}),
+        ] {
+            assert_eq!(answer(wrong.clone()), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_history_becomes_messages_with_their_answers_together() {
+        let history = json!([
+            {"role": "user", "content": "go"},
+            {"role": "assistant", "content": "", "toolCalls": [{"id": "a", "name": "bash"}, {"id": "b", "name": "bash"}]},
+            {"role": "tool", "tool_call_id": "a", "toolName": "bash", "content": "1"},
+            {"role": "tool", "toolCallId": "b", "toolName": "bash", "content": "2", "isError": true},
+            {"role": "assistant", "content": "done"},
+        ]);
+        let Ok(ClientMessage::Send(mut send)) =
+            parse("chat:send", json!({"content": "x", "history": history}))
+        else {
+            panic!()
+        };
+        let messages = send.take_history().unwrap();
+        assert_eq!(messages.len(), 4);
+        assert!(matches!(&messages[1], Message::Assistant { parts } if parts.len() == 2));
+        assert!(
+            matches!(&messages[2], Message::Tools { answers } if answers.len() == 2 && answers[1].is_error)
+        );
+    }
+}

@@ -1,0 +1,112 @@
+//! What is sent to a client: an event of a run, or an answer to a message. Text is made of it once, however many clients there are.
+
+use crate::case::WireCase;
+use orchestrator_agent::event::{Event, now};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::rc::Rc;
+
+/// A message to a client.
+#[derive(Clone, Debug)]
+pub struct Packet {
+    /// The type on the wire.
+    pub kind: String,
+    /// Its payload, as JSON text.
+    pub payload: String,
+    /// When it was made, in milliseconds since 1970.
+    pub timestamp: u64,
+    /// The place among the events of its conversation, from 1.
+    pub sequence: Option<u64>,
+}
+
+/// What is answered besides the events of runs.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "type", content = "payload", rename_all_fields = "camelCase")]
+#[allow(missing_docs, reason = "the fields are what their names say")]
+pub enum Answer {
+    /// The first message of a connection.
+    #[serde(rename = "server:hello")]
+    Hello {
+        version: &'static str,
+        /// How much is asked where a client does not say.
+        trust: &'static str,
+        provider: String,
+        /// The project of conversations that name none.
+        project: Option<String>,
+    },
+    /// A message with a `requestId` was carried out.
+    #[serde(rename = "request:ok")]
+    Done {
+        request_type: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        request_id: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        conversation_id: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message_id: Option<String>,
+    },
+    /// A message was not carried out.
+    #[serde(rename = "request:error")]
+    Error {
+        request_type: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        request_id: Option<String>,
+        code: &'static str,
+        message: String,
+    },
+    /// A conversation is heard from here on.
+    #[serde(rename = "chat:resumed")]
+    Resumed {
+        conversation_id: String,
+        /// Whether a run is under way.
+        running: bool,
+        /// The run under way, or the last one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message_id: Option<String>,
+        /// Whether events between the last one that the client has and the next one are not remembered any more.
+        missed: bool,
+    },
+    /// The client is to carry out a call of its own tool.
+    #[serde(rename = "tool:execute")]
+    Execute {
+        execution_id: String,
+        conversation_id: String,
+        tool_id: Option<String>,
+        tool_name: String,
+        input: Value,
+    },
+    /// Nobody waits for the answer to an execution any more.
+    #[serde(rename = "tool:abort")]
+    Abort { execution_id: String },
+}
+
+impl Packet {
+    /// The packet of an event, in `case`.
+    pub fn event(event: &Event, case: WireCase, sequence: u64) -> Rc<Self> {
+        Rc::new(Self::of(event.to_json(), case, event.timestamp, Some(sequence)))
+    }
+
+    /// The packet of an answer, in `case`.
+    pub fn answer(answer: &Answer, case: WireCase) -> Rc<Self> {
+        Rc::new(Self::of(json!(answer), case, now(), None))
+    }
+
+    fn of(mut json: Value, case: WireCase, timestamp: u64, sequence: Option<u64>) -> Self {
+        let kind = json["type"].as_str().unwrap_or_default().to_owned();
+        let payload = case.write(json["payload"].take()).to_string();
+        Self { kind, payload, timestamp, sequence }
+    }
+
+    /// The message of a WebSocket.
+    pub fn text(&self) -> String {
+        let Self { kind, payload, timestamp, sequence } = self;
+        let sequence = sequence.map_or(String::new(), |sequence| format!(r#","sequence":{sequence}"#));
+        format!(r#"{{"type":{},"payload":{payload},"timestamp":{timestamp}{sequence}}}"#, json!(kind))
+    }
+
+    /// About as many bytes as it takes.
+    pub fn size(&self) -> usize {
+        self.payload.len() + self.kind.len() + 64
+    }
+}

@@ -1,0 +1,175 @@
+//! Answers to requests: JSON, or events as they come.
+
+use crate::incoming::RequestError;
+use crate::outbox::{Queue, Waiting};
+use crate::packet::Packet;
+use crate::runs::RunResult;
+use hyper::body::{Body, Bytes, Frame, SizeHint};
+use hyper::{Response, StatusCode, header};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+/// How often a stream of events says that it is alive: what stands between us and a client may close what is silent.
+const ALIVE: Duration = Duration::from_secs(15);
+
+/// The body of an answer.
+pub enum Reply {
+    /// All at once; `None` when it has been taken.
+    Whole(Option<Bytes>),
+    /// Events of a run, as they come.
+    Events(Box<Events>),
+}
+
+/// The events of a run, as server-sent events.
+pub struct Events {
+    queue: Queue,
+    ended: Option<oneshot::Receiver<RunResult>>,
+    alive: Interval,
+    step: u64,
+}
+
+impl Events {
+    /// Those of `queue`, and at last what the run has come to.
+    pub fn new(queue: Queue, ended: oneshot::Receiver<RunResult>) -> Self {
+        let mut alive = interval(ALIVE);
+        alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        alive.reset();
+        Self { queue, ended: Some(ended), alive, step: 0 }
+    }
+
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        // Where nothing more waits, there is still what the run has come to.
+        if let Poll::Ready(Some(Waiting { packet, .. })) = self.queue.poll_next(context) {
+            return Poll::Ready(Some(self.event(&packet)));
+        }
+        if let Some(ended) = &mut self.ended
+            && let Poll::Ready(result) = Pin::new(ended).poll(context)
+        {
+            self.ended = None;
+            return Poll::Ready(Some(self.last(result.ok())));
+        }
+        if self.ended.is_none() {
+            return Poll::Ready(None);
+        }
+        self.alive.poll_tick(context).map(|_| Some(Bytes::from_static(b": alive\n\n")))
+    }
+
+    fn event(&mut self, packet: &Packet) -> Bytes {
+        if packet.kind == "chat:turn-end" {
+            self.step += 1;
+        }
+        line(&packet.kind, &packet.payload, self.step)
+    }
+
+    fn last(&self, result: Option<RunResult>) -> Bytes {
+        let kind = match &result {
+            Some(result) if result.meta.error.is_none() => "_run_done_",
+            Some(_) | None => "_run_error_",
+        };
+        line(kind, &json!(result).to_string(), self.step)
+    }
+}
+
+fn line(kind: &str, payload: &str, step: u64) -> Bytes {
+    format!("data: {{\"kind\":{},\"step\":{step},\"data\":{payload}}}\n\n", json!(kind)).into()
+}
+
+impl Body for Reply {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match &mut *self {
+            Reply::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Reply::Events(events) => {
+                events.poll_next(context).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, Reply::Whole(None))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Reply::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Reply::Events(_) => SizeHint::default(),
+        }
+    }
+}
+
+/// An answer of JSON that nothing stores.
+pub fn json_reply(status: StatusCode, value: &impl Serialize) -> Response<Reply> {
+    let mut response = Response::new(Reply::Whole(Some(json!(value).to_string().into())));
+    *response.status_mut() = status;
+    for (name, value) in [
+        (header::CONTENT_TYPE, "application/json"),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ] {
+        response.headers_mut().insert(name, header::HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// An answer that says what is wrong.
+pub fn error_reply(status: StatusCode, code: &str, message: &str) -> Response<Reply> {
+    let body: Value = json!({ "error": { "code": code, "message": message } });
+    json_reply(status, &body)
+}
+
+/// The same of a request that is not carried out.
+pub fn refused(error: &RequestError) -> Response<Reply> {
+    error_reply(status(error), error.code(), &error.to_string())
+}
+
+/// Too many requests; the next one may come `after`.
+pub fn too_often(after: Duration) -> Response<Reply> {
+    let mut response = refused(&RequestError::TooOften);
+    let seconds = after.as_secs_f64().ceil().max(1.0) as u64;
+    response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+    response
+}
+
+/// An answer of events that nothing stores.
+pub fn events_reply(events: Events) -> Response<Reply> {
+    let mut response = Response::new(Reply::Events(Box::new(events)));
+    for (name, value) in [
+        (header::CONTENT_TYPE, "text/event-stream"),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ] {
+        response.headers_mut().insert(name, header::HeaderValue::from_static(value));
+    }
+    response
+}
+
+fn status(error: &RequestError) -> StatusCode {
+    match error {
+        RequestError::Invalid(_)
+        | RequestError::UnknownType(_)
+        | RequestError::Id
+        | RequestError::Ambiguous
+        | RequestError::Tool(_)
+        | RequestError::UnknownProvider(_) => StatusCode::BAD_REQUEST,
+        RequestError::UnknownConversation(_)
+        | RequestError::UnknownRun(_)
+        | RequestError::NotPending(_)
+        | RequestError::NotExecuting(_) => StatusCode::NOT_FOUND,
+        RequestError::NotRunning(_) | RequestError::Busy => StatusCode::CONFLICT,
+        RequestError::Refused(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        RequestError::TooManyRuns(_) | RequestError::TooOften => StatusCode::TOO_MANY_REQUESTS,
+        RequestError::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}

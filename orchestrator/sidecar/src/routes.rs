@@ -1,0 +1,263 @@
+//! What is answered to which request. Whoever gets here has passed the guard.
+
+use crate::backends::Refused;
+use crate::bodies::{
+    CancelRequest, CurrentSettings, Health, KeyRequest, KeyState, Models, RunRequest, Settings,
+};
+use crate::incoming::{Approve, Cancel, MESSAGE_MAX, RequestError, read};
+use crate::outbox::outbox;
+use crate::response::{Events, Reply, error_reply, events_reply, json_reply, refused};
+use crate::run::{Answers, Beginner, Started, start};
+use crate::runs::RunResult;
+use crate::schema;
+use crate::service::Service;
+use crate::websocket;
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use hyper::{Request, Response, StatusCode, header};
+use orchestrator_agent::error::ProviderError;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long the body of a request may take.
+const BODY: Duration = Duration::from_secs(30);
+
+/// A request that is read.
+type Read<T> = Result<T, Box<Response<Reply>>>;
+
+/// Answers a request that has passed the guard.
+pub async fn answer(service: Rc<Service>, request: Request<Incoming>) -> Response<Reply> {
+    let path = request.uri().path().trim_end_matches('/').to_owned();
+    let parts: Vec<&str> = path.split('/').skip(1).collect();
+    let method = request.method().clone();
+    match (method.as_str(), parts.as_slice()) {
+        ("GET", ["health"]) => json_reply(StatusCode::OK, &health(&service)),
+        ("GET", ["models"]) => models(&service, request.uri().query()).await,
+        ("GET", ["tools"]) => json_reply(StatusCode::OK, &json!({ "tools": service.opener.tools() })),
+        ("GET", ["settings"]) => json_reply(StatusCode::OK, &settings(&service)),
+        ("PUT", ["settings"]) => or_refusal(change_settings(&service, request).await),
+        ("POST", ["keys", "validate"]) => or_refusal(validate(&service, request).await),
+        ("POST", ["run"]) => or_refusal(run(&service, request).await),
+        ("POST", ["run", "stream"]) => or_refusal(run_stream(&service, request).await),
+        ("GET", ["runs", id, "status"]) => match service.runs.status(id) {
+            Ok(status) => json_reply(StatusCode::OK, &status),
+            Err(error) => refused(&error),
+        },
+        ("POST", ["runs", id, "cancel"]) => {
+            let id = (*id).to_owned();
+            or_refusal(cancel(&service, &id, request).await)
+        }
+        ("POST", ["runs", id, "approve"]) => {
+            let id = (*id).to_owned();
+            or_refusal(approve(&service, &id, request).await)
+        }
+        ("GET", ["openapi.json"]) => json_reply(StatusCode::OK, &schema::open_api()),
+        ("GET", ["asyncapi.json"]) => json_reply(StatusCode::OK, &schema::async_api()),
+        ("GET", ["ws"]) => websocket::upgrade(service, request),
+        (_, known) => unknown(known),
+    }
+}
+
+fn or_refusal(answer: Read<Response<Reply>>) -> Response<Reply> {
+    answer.unwrap_or_else(|refusal| *refusal)
+}
+
+/// The methods of each path.
+const PATHS: [(&[&str], &str); 12] = [
+    (&["health"], "GET"),
+    (&["models"], "GET"),
+    (&["tools"], "GET"),
+    (&["settings"], "GET, PUT"),
+    (&["keys", "validate"], "POST"),
+    (&["run"], "POST"),
+    (&["run", "stream"], "POST"),
+    (&["runs", "*", "status"], "GET"),
+    (&["runs", "*", "cancel"], "POST"),
+    (&["runs", "*", "approve"], "POST"),
+    (&["openapi.json"], "GET"),
+    (&["asyncapi.json"], "GET"),
+];
+
+/// A path that there is not, or not with this method.
+fn unknown(path: &[&str]) -> Response<Reply> {
+    let is = |pattern: &[&str]| {
+        pattern.len() == path.len()
+            && pattern.iter().zip(path).all(|(part, given)| *part == "*" || part == given)
+    };
+    let allowed = PATHS.iter().find(|(pattern, _)| is(pattern)).map(|(_, methods)| *methods);
+    let allowed = allowed.or((path == ["ws"]).then_some("GET"));
+    match allowed {
+        None => error_reply(StatusCode::NOT_FOUND, "not_found", "there is nothing here"),
+        Some(methods) => {
+            let mut response =
+                error_reply(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", &format!("only {methods}"));
+            if let Ok(methods) = header::HeaderValue::from_str(methods) {
+                response.headers_mut().insert(header::ALLOW, methods);
+            }
+            response
+        }
+    }
+}
+
+fn boxed(error: &RequestError) -> Box<Response<Reply>> {
+    Box::new(refused(error))
+}
+
+/// Reads a body of JSON, within its limits.
+async fn body<T: DeserializeOwned + JsonSchema>(request: Request<Incoming>) -> Read<T> {
+    let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default().trim();
+    // What a form of a page can send is none of these.
+    if !kind.eq_ignore_ascii_case("application/json") {
+        let message = "the body is application/json";
+        return Err(Box::new(error_reply(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_request", message)));
+    }
+    let too_large = || {
+        let message = format!("a body has at most {MESSAGE_MAX} bytes");
+        Box::new(error_reply(StatusCode::PAYLOAD_TOO_LARGE, "too_large", &message))
+    };
+    let length = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+    if length.and_then(|length| length.parse::<u64>().ok()).is_some_and(|length| length > MESSAGE_MAX as u64)
+    {
+        return Err(too_large());
+    }
+    let read_body = Limited::new(request.into_body(), MESSAGE_MAX).collect();
+    let bytes = match timeout(BODY, read_body).await {
+        Ok(Ok(body)) => body.to_bytes(),
+        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => return Err(too_large()),
+        Ok(Err(_)) => {
+            let reply = error_reply(StatusCode::BAD_REQUEST, "invalid_request", "the body breaks off");
+            return Err(Box::new(reply));
+        }
+        Err(_) => {
+            let message = format!("the body takes more than {} s", BODY.as_secs());
+            return Err(Box::new(error_reply(StatusCode::REQUEST_TIMEOUT, "timeout", &message)));
+        }
+    };
+    let json: Value = serde_json::from_slice(&bytes).map_err(|error| {
+        let message = format!("the body is no JSON: line {}, column {}", error.line(), error.column());
+        boxed(&RequestError::Invalid(message))
+    })?;
+    read(json).map_err(|error| boxed(&error))
+}
+
+fn health(service: &Service) -> Health {
+    Health { status: "ok", version: env!("CARGO_PKG_VERSION"), runs: service.running_count() }
+}
+
+fn settings(service: &Service) -> CurrentSettings {
+    CurrentSettings {
+        trust: service.trust.get().name(),
+        provider: service.backends.default_name().to_owned(),
+        project: service.opener.project(),
+    }
+}
+
+async fn change_settings(service: &Service, request: Request<Incoming>) -> Read<Response<Reply>> {
+    let Settings { trust } = body(request).await?;
+    service.trust.set(trust.0);
+    Ok(json_reply(StatusCode::OK, &settings(service)))
+}
+
+/// `provider=NAME` is all that a query may have.
+async fn models(service: &Service, query: Option<&str>) -> Response<Reply> {
+    let provider = match query.filter(|query| !query.is_empty()).map(|query| query.split_once('=')) {
+        None => None,
+        Some(Some(("provider", name))) => Some(name),
+        Some(_) => return refused(&RequestError::Invalid("the query may have provider=NAME".to_owned())),
+    };
+    let provider = match service.backends.provider(provider, None) {
+        Ok(provider) => provider,
+        Err(Refused::Request(error)) => return refused(&error),
+        Err(Refused::Provider(error)) => return failed(service, &error),
+    };
+    match provider.models().await {
+        Ok(mut models) => {
+            models.sort_by(|one, other| one.id.cmp(&other.id));
+            json_reply(StatusCode::OK, &Models { provider: provider.name().to_owned(), models })
+        }
+        Err(error) => failed(service, &error),
+    }
+}
+
+/// A provider that does not do what it is asked: the request was right, and we are well.
+fn failed(service: &Service, error: &ProviderError) -> Response<Reply> {
+    let message = service.redactor.text(&error.to_string()).into_owned();
+    error_reply(StatusCode::FAILED_DEPENDENCY, error.code(), &message)
+}
+
+async fn validate(service: &Service, request: Request<Incoming>) -> Read<Response<Reply>> {
+    let KeyRequest { provider, api_key } = body(request).await?;
+    let asked = match service.backends.provider(provider.as_deref(), api_key.as_deref()) {
+        Ok(provider) => provider.models().await.map(drop),
+        Err(Refused::Provider(error)) => Err(error),
+        Err(Refused::Request(error)) => return Err(boxed(&error)),
+    };
+    let reason = |error: &ProviderError| Some(service.redactor.text(&error.to_string()).into_owned());
+    let state = match &asked {
+        Ok(()) => KeyState { state: "valid", reason: None },
+        Err(error @ (ProviderError::Auth { .. } | ProviderError::NoKey { .. })) => {
+            KeyState { state: "invalid", reason: reason(error) }
+        }
+        Err(error) => KeyState { state: "unknown", reason: reason(error) },
+    };
+    Ok(json_reply(StatusCode::OK, &state))
+}
+
+/// Begins a run; whoever asks for it hears it by what is returned.
+fn begin(service: &Rc<Service>, request: RunRequest) -> Read<(Started, crate::outbox::Queue)> {
+    let answers = if request.approvals { Answers::Clients } else { Answers::Nobody };
+    let (outbox, queue) = outbox();
+    let stays = request.conversation_id.is_some();
+    let send = request.into_send().map_err(|error| boxed(&error))?;
+    let beginner = Beginner { outbox, tools: None, answers, stays };
+    let started = start(service, send, beginner).map_err(|error| boxed(&error))?;
+    Ok((started, queue))
+}
+
+async fn run(service: &Rc<Service>, request: Request<Incoming>) -> Read<Response<Reply>> {
+    let (Started { mut ended, .. }, mut queue) = begin(service, body(request).await?)?;
+    let result: Option<RunResult> = loop {
+        tokio::select! {
+            result = &mut ended => break result.ok(),
+            // Heard, so that the run knows that somebody waits for it.
+            Some(_) = queue.next() => {}
+        }
+    };
+    Ok(match result {
+        Some(result) => json_reply(StatusCode::OK, &result),
+        None => refused(&RequestError::Internal("the run has ended without a result".to_owned())),
+    })
+}
+
+async fn run_stream(service: &Rc<Service>, request: Request<Incoming>) -> Read<Response<Reply>> {
+    let (Started { ended, .. }, queue) = begin(service, body(request).await?)?;
+    Ok(events_reply(Events::new(queue, ended)))
+}
+
+/// The conversation of a run that is under way.
+fn conversation_of(service: &Service, run: &str) -> Read<String> {
+    let status = service.runs.status(run).map_err(|error| boxed(&error))?;
+    match status.ended_at {
+        None => Ok(status.conversation_id),
+        Some(_) => Err(boxed(&RequestError::NotRunning(status.run_id))),
+    }
+}
+
+async fn cancel(service: &Service, run: &str, request: Request<Incoming>) -> Read<Response<Reply>> {
+    let CancelRequest { tools_only } = body(request).await?;
+    let conversation_id = conversation_of(service, run)?;
+    service.cancel(&Cancel { conversation_id, tools_only }).map_err(|error| boxed(&error))?;
+    Ok(json_reply(StatusCode::ACCEPTED, &json!({ "runId": run })))
+}
+
+async fn approve(service: &Service, run: &str, request: Request<Incoming>) -> Read<Response<Reply>> {
+    let approve: Approve = body(request).await?;
+    let approve = Approve { conversation_id: Some(conversation_of(service, run)?), ..approve };
+    service.approve(&approve).await.map_err(|error| boxed(&error))?;
+    Ok(json_reply(StatusCode::OK, &json!({ "runId": run })))
+}

@@ -1,0 +1,305 @@
+//! A run: what a client asks for becomes a session, a provider and settings; then the loop works, and its events go to whoever
+//! hears the conversation.
+
+use crate::backends::{self, Refused};
+use crate::client_tools::{ClientTools, attach};
+use crate::conversation::{ConversationState, LiveRun, OpenSession};
+use crate::incoming::{RequestError, Send};
+use crate::opener::SessionOrder;
+use crate::outbox::Outbox;
+use crate::runs::RunResult;
+use crate::service::{RUNS_MAX, Service};
+use crate::token::new_id;
+use broker_protocol::Scope;
+use orchestrator_agent::agent::{Agent, Order};
+use orchestrator_agent::budget::Context;
+use orchestrator_agent::chunk::Usage;
+use orchestrator_agent::control::Answer;
+use orchestrator_agent::error::ProviderError;
+use orchestrator_agent::event::{Body, EndReason, Event, Notice, now};
+use orchestrator_agent::message::Message;
+use orchestrator_agent::packs::Pack;
+use orchestrator_agent::provider::Provider;
+use orchestrator_agent::publish::EVENTS;
+use orchestrator_agent::run::End;
+use orchestrator_agent::settings::Settings;
+use orchestrator_session::Session;
+use orchestrator_text::sanitize::Sanitizer;
+use orchestrator_tools::scope_file;
+use serde_json::{Map, Value, json};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+
+/// How long a run goes on that nobody hears: a client whose connection broke may come back.
+const GRACE: Duration = Duration::from_secs(30);
+
+const NO_PROJECT: &str = "No project was named, so there are no tools for files and commands. If you need them, say so to the \
+                          user, who can name one.";
+
+/// Who begins a run, and what they bring.
+pub struct Beginner {
+    /// Hears it from the beginning. A run that nobody hears is ended.
+    pub outbox: Outbox,
+    /// Offers tools of a client to it.
+    pub tools: Option<Rc<ClientTools>>,
+    /// Who answers the questions of its calls.
+    pub answers: Answers,
+    /// Whether the conversation may be gone on with when the run is over.
+    pub stays: bool,
+}
+
+/// Who answers the questions of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answers {
+    /// Clients, which may go and come back.
+    Clients,
+    /// Nobody: each question is a no at once, and the run ends when who began it is gone.
+    Nobody,
+}
+
+/// A run that has begun.
+pub struct Started {
+    /// The conversation that it is part of.
+    pub conversation: Arc<str>,
+    /// Its name, which its events have as `messageId`.
+    pub message: Arc<str>,
+    /// Gets what it has come to, once.
+    pub ended: oneshot::Receiver<RunResult>,
+}
+
+/// Everything that a run is made of.
+struct Plan {
+    order: SessionOrder,
+    provider: Result<Rc<dyn Provider>, ProviderError>,
+    provider_name: String,
+    model: Option<String>,
+    settings: Settings,
+    text: String,
+    history: Option<Vec<Message>>,
+}
+
+/// Begins a run.
+///
+/// # Errors
+/// What is asked for cannot be: nothing has begun then, and no event comes.
+pub fn start(service: &Rc<Service>, send: Send, beginner: Beginner) -> Result<Started, RequestError> {
+    let state = service.conversation(send.conversation_id.as_deref())?;
+    if state.is_running() {
+        return Err(RequestError::Busy);
+    }
+    if service.running_count() >= RUNS_MAX {
+        return Err(RequestError::TooManyRuns(RUNS_MAX));
+    }
+    let message = new_id("run").map_err(|error| RequestError::Internal(error.to_string()))?;
+    let plan = plan(service, &state, send)?;
+    let run = state.begin(message.into());
+    state.follow(&beginner.outbox);
+    service.runs.begin(&run.message, &state.id);
+    let (ended, waiting) = oneshot::channel();
+    let started = Started { conversation: state.id.clone(), message: run.message.clone(), ended: waiting };
+    let service = service.clone();
+    tokio::task::spawn_local(async move {
+        let result = work(&service, &state, &run, plan, &beginner).await;
+        if !beginner.stays {
+            service.forget(&state.id);
+        }
+        // Who does not wait for it has heard it.
+        let _ = ended.send(result);
+    });
+    Ok(started)
+}
+
+fn plan(service: &Service, state: &ConversationState, mut send: Send) -> Result<Plan, RequestError> {
+    let trust = send.trust.map(|trust| trust.0).or(state.trust.get()).unwrap_or(service.trust.get());
+    let scope = send.scope.take().map(scope).transpose()?;
+    let order = SessionOrder { project: send.project.take(), scope, profile: send.profile.take(), trust };
+    let (provider_name, backend) = service.backends.backend(send.provider.as_deref())?;
+    let provider = match service.backends.provider(send.provider.as_deref(), send.api_key.as_deref()) {
+        Ok(provider) => Ok(provider),
+        Err(Refused::Provider(error)) => Err(error),
+        Err(Refused::Request(error)) => return Err(error),
+    };
+    let pack = send.pack.as_ref().map(|name| Pack::named(name, &service.packs)).transpose();
+    let pack = pack.map_err(|error| RequestError::Invalid(format!("pack: {error}")))?;
+    let mut instructions = vec![service.settings.instructions.clone()];
+    instructions.extend(send.system_prompt.take());
+    if !service.opener.has_project(&order) {
+        instructions.push(NO_PROJECT.to_owned());
+    }
+    let settings = Settings {
+        weak_model: backend.weak_model.clone(),
+        strong_model: backend.strong_model.clone(),
+        instructions: instructions.join("\n\n"),
+        pack: pack.or_else(|| service.settings.pack.clone()),
+        input_deltas: send.input_deltas,
+        ..service.settings.clone()
+    };
+    // What a client asks for stays until it asks for something else.
+    if send.trust.is_some() {
+        state.trust.set(Some(trust));
+    }
+    let history = send.take_history();
+    let provider_name = provider_name.to_owned();
+    Ok(Plan { order, provider, provider_name, model: send.model, settings, text: send.content, history })
+}
+
+/// A scope as a client sends it: the same as in a file.
+fn scope(permissions: Map<String, Value>) -> Result<Scope, RequestError> {
+    // JSON is YAML.
+    let text = json!({ "tool_permissions": permissions }).to_string();
+    scope_file::parse("scope", &text).map_err(|error| RequestError::Invalid(error.to_string()))
+}
+
+/// Works until the run is over, and what it has come to is known.
+async fn work(
+    service: &Rc<Service>,
+    state: &ConversationState,
+    run: &LiveRun,
+    mut plan: Plan,
+    beginner: &Beginner,
+) -> RunResult {
+    let history = plan.history.take();
+    let mut conversation = service.messages.borrow_mut().take(&state.id, history);
+    let text = std::mem::take(&mut plan.text);
+    let end = match prepare(service, state, &mut plan, beginner).await {
+        Ok(agent) => {
+            let order = Order { conversation: state.id.clone(), message: run.message.clone(), text };
+            let (sender, events) = mpsc::channel(EVENTS);
+            let working = agent.run(order, &mut conversation, &run.control, sender);
+            let has_project = service.opener.has_project(&plan.order);
+            let (end, ()) =
+                tokio::join!(working, follow(service, state, run, events, beginner.answers, has_project));
+            end
+        }
+        Err(error) => {
+            conversation.messages.push(Message::user(text));
+            fail(service, state, run, &plan, error).await
+        }
+    };
+    if beginner.stays {
+        service.messages.borrow_mut().put(&state.id, conversation);
+    }
+    state.end();
+    let sanitizer = Sanitizer::new(service.redactor);
+    let meta = service.runs.end(&run.message, &state.id, &end, |text| sanitizer.text(text));
+    let (text, result) = (sanitizer.text(&end.text), end.result.map(|result| sanitizer.input(&result)));
+    RunResult { action: "final", text, result, meta }
+}
+
+/// The agent of a run, its session opened.
+async fn prepare(
+    service: &Service,
+    state: &ConversationState,
+    plan: &mut Plan,
+    beginner: &Beginner,
+) -> Result<Agent, ProviderError> {
+    let provider = plan.provider.clone()?;
+    let (_, backend) = service
+        .backends
+        .backend(Some(&plan.provider_name))
+        .map_err(|error| ProviderError::Invalid { reason: error.to_string() })?;
+    plan.settings.model = backends::model(&*provider, plan.model.as_deref(), backend).await?;
+    let session = session(service, state, &plan.order, beginner).await?;
+    Ok(Agent::new(session, provider, plan.settings.clone(), None, service.redactor))
+}
+
+/// The session of the conversation: the one that it has, where that is what is asked for, else a new one.
+async fn session(
+    service: &Service,
+    state: &ConversationState,
+    order: &SessionOrder,
+    beginner: &Beginner,
+) -> Result<Session, ProviderError> {
+    let kept = state.take_session().filter(|open| {
+        // One that has seen too many violations serves nobody any more.
+        open.order == *order && open.trust == order.trust && !open.session.is_over()
+    });
+    let mut open = match kept {
+        Some(open) => open,
+        None => {
+            let config =
+                service.opener.config(order).map_err(|failed| ProviderError::Session(failed.message))?;
+            let session = Session::start(config);
+            OpenSession { session, order: order.clone(), attached: None, trust: order.trust }
+        }
+    };
+    open.attached = attach(&open.session, &state.id, open.attached.take(), beginner.tools.as_ref()).await;
+    let session = open.session.clone();
+    state.put_session(open);
+    Ok(session)
+}
+
+/// Publishes the events of a run up to its last one, and answers its questions where nobody else does.
+async fn follow(
+    service: &Service,
+    state: &ConversationState,
+    run: &LiveRun,
+    mut events: mpsc::Receiver<Event>,
+    answers: Answers,
+    has_project: bool,
+) {
+    let grace = match answers {
+        Answers::Clients => GRACE,
+        Answers::Nobody => Duration::ZERO,
+    };
+    loop {
+        let event = tokio::select! {
+            event = events.recv() => event,
+            () = state.abandoned(grace), if !run.control.is_cancelled() => {
+                run.control.cancel();
+                continue;
+            }
+        };
+        let Some(event) = event else { return };
+        state.publish(&event, service.case).await;
+        match &event.body {
+            Body::StreamStart { .. } if !has_project => {
+                let message = NO_PROJECT.to_owned();
+                let body = Body::Notice { kind: Notice::NoProject, message };
+                state.publish(&Event { timestamp: now(), body, ..event }, service.case).await;
+            }
+            Body::ToolConfirm(confirm) => {
+                run.pending.borrow_mut().insert(confirm.tool_id.clone());
+                if answers == Answers::Nobody && confirm.channel != "separate" {
+                    // One that has ended meanwhile needs no answer.
+                    let _ = run.control.approve(&confirm.tool_id, confirm.part, Answer::No).await;
+                }
+            }
+            Body::ToolResult(result) => drop(run.pending.borrow_mut().remove(&result.tool_id)),
+            _ => {}
+        }
+    }
+}
+
+/// Publishes a run that could not begin.
+async fn fail(
+    service: &Service,
+    state: &ConversationState,
+    run: &LiveRun,
+    plan: &Plan,
+    error: ProviderError,
+) -> End {
+    let retry_after_s = error.retry_after().map(|after| after.as_secs());
+    let message = Sanitizer::new(service.redactor).text(&error.to_string());
+    let model = plan.model.clone().unwrap_or_default();
+    let reason = EndReason::Error;
+    for body in [
+        Body::StreamStart { provider: plan.provider_name.clone(), model },
+        Body::Error { code: error.code(), message, retry_after_s },
+        Body::StreamEnd {
+            partial: true,
+            reason,
+            turns: 0,
+            usage: Usage::default(),
+            context: Context::default(),
+            result: None,
+        },
+    ] {
+        let (conversation, message) = (state.id.clone(), run.message.clone());
+        let event = Event { conversation, message, parent: None, timestamp: now(), body };
+        state.publish(&event, service.case).await;
+    }
+    End { error: Some(error), ..End::new(reason) }
+}

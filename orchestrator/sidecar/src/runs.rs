@@ -1,0 +1,147 @@
+//! What is known of runs by their name: those under way and the last that have ended.
+
+use crate::incoming::{RequestError, brief};
+use orchestrator_agent::event::{EndReason, now};
+use orchestrator_agent::run::End;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+
+/// Most runs that are remembered.
+const RUNS_MAX: usize = 1_000;
+
+/// What is known of a run.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RunStatus {
+    /// The name of the run, which its events have as `messageId`.
+    pub run_id: String,
+    /// The conversation that it is part of.
+    pub conversation_id: String,
+    /// `running`, or `ended` when it is over.
+    pub status: &'static str,
+    /// Milliseconds since 1970 at its beginning.
+    pub started_at: u64,
+    /// Milliseconds since 1970 at its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<u64>,
+    /// Why it has ended, as in `chat:stream-end`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<EndReason>,
+    /// What went wrong, if anything did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<RunError>,
+}
+
+impl RunStatus {
+    fn begun(run_id: &str, conversation_id: &str) -> Self {
+        Self {
+            run_id: run_id.to_owned(),
+            conversation_id: conversation_id.to_owned(),
+            status: "running",
+            started_at: now(),
+            ended_at: None,
+            reason: None,
+            error: None,
+        }
+    }
+
+    /// What is known of it when it has ended so.
+    fn ended(self, end: &End, redacted: impl Fn(&str) -> String) -> Self {
+        let error = end.error.as_ref();
+        let error = error.map(|error| RunError { code: error.code(), message: redacted(&error.to_string()) });
+        Self { status: "ended", ended_at: Some(now()), reason: Some(end.reason), error, ..self }
+    }
+}
+
+/// What went wrong in a run.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RunError {
+    /// The code, as in `chat:error`.
+    pub code: &'static str,
+    /// What has gone wrong, in words for people.
+    pub message: String,
+}
+
+/// What a run has come to, for who waits for its end.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RunResult {
+    /// Always `final`, as other systems have it.
+    pub action: &'static str,
+    /// The text of the last answer.
+    pub text: String,
+    /// What the task ended with, where it had a form.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result: Option<Value>,
+    /// The run that has come to this.
+    #[serde(rename = "_meta")]
+    pub meta: RunStatus,
+}
+
+/// The runs that are remembered, the oldest first.
+#[derive(Debug, Default)]
+pub struct Runs(RefCell<VecDeque<RunStatus>>);
+
+impl Runs {
+    /// A run begins, and is known from here on.
+    pub fn begin(&self, run_id: &str, conversation_id: &str) {
+        let mut runs = self.0.borrow_mut();
+        if runs.len() >= RUNS_MAX {
+            // The oldest that is over: those under way are fewer.
+            let oldest = runs.iter().position(|run| run.ended_at.is_some()).unwrap_or(0);
+            runs.remove(oldest);
+        }
+        runs.push_back(RunStatus::begun(run_id, conversation_id));
+    }
+
+    /// A run is over; what is known of it now.
+    pub fn end(
+        &self,
+        run_id: &str,
+        conversation_id: &str,
+        end: &End,
+        redacted: impl Fn(&str) -> String,
+    ) -> RunStatus {
+        let mut runs = self.0.borrow_mut();
+        let known = runs.iter_mut().find(|run| run.run_id == run_id);
+        // One that is forgotten has begun too.
+        let begun = known.as_deref().cloned().unwrap_or_else(|| RunStatus::begun(run_id, conversation_id));
+        let ended = begun.ended(end, redacted);
+        if let Some(known) = known {
+            *known = ended.clone();
+        }
+        ended
+    }
+
+    /// What is known of `run_id`.
+    ///
+    /// # Errors
+    /// There is no such run.
+    pub fn status(&self, run_id: &str) -> Result<RunStatus, RequestError> {
+        let runs = self.0.borrow();
+        let found = runs.iter().find(|run| run.run_id == run_id);
+        found.cloned().ok_or_else(|| RequestError::UnknownRun(brief(run_id)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_that_are_over_are_forgotten() {
+        let runs = Runs::default();
+        runs.begin("under-way", "c");
+        for number in 0..RUNS_MAX {
+            let id = format!("run-{number}");
+            runs.begin(&id, "c");
+            runs.end(&id, "c", &End::new(EndReason::Done), str::to_owned);
+        }
+        assert_eq!(runs.status("under-way").unwrap().status, "running");
+        assert!(matches!(runs.status("run-0"), Err(RequestError::UnknownRun(_))));
+        assert_eq!(runs.status("run-999").unwrap().reason, Some(EndReason::Done));
+        assert_eq!(runs.0.borrow().len(), RUNS_MAX);
+    }
+}

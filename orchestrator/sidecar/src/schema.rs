@@ -1,0 +1,281 @@
+//! The description of the wire, made of the types that are the wire: OpenAPI 3.1 for HTTP, AsyncAPI 3.0 for the WebSocket.
+
+use crate::bodies::{CancelRequest, CurrentSettings, Health, KeyRequest, KeyState, RunRequest, Settings};
+use crate::incoming::{Approve, Cancel, Register, Resume, Send, SetTrust, ToolReply, Unregister};
+use crate::packet::Answer;
+use crate::runs::{RunResult, RunStatus};
+use orchestrator_agent::event::Body;
+use orchestrator_agent::provider::Model;
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+
+/// What every answer may be besides what it should.
+const REFUSALS: [(&str, &str); 6] = [
+    ("400", "The request is not understood"),
+    ("401", "The token is missing or wrong"),
+    ("403", "A page that was not named has made the request"),
+    ("421", "The Host is another one"),
+    ("429", "Too many requests; Retry-After says when to come again"),
+    ("500", "Lazaret failed"),
+];
+/// The same of requests with a body.
+const BODY_REFUSALS: [(&str, &str); 5] = [
+    ("408", "The body takes too long"),
+    ("409", "A run is under way, or none is"),
+    ("413", "The body is too large"),
+    ("415", "The body is not application/json"),
+    ("422", "It cannot be done"),
+];
+
+fn generator() -> SchemaGenerator {
+    let mut settings = SchemaSettings::draft2020_12();
+    settings.definitions_path = "/components/schemas".into();
+    settings.into_generator()
+}
+
+/// The description of the HTTP interface.
+pub fn open_api() -> Value {
+    let mut schemas = generator();
+    let paths = paths(&mut schemas);
+    json!({
+        "openapi": "3.1.0",
+        "info": { "title": "Lazaret sidecar", "version": env!("CARGO_PKG_VERSION") },
+        "paths": paths,
+        "security": [{ "token": [] }],
+        "components": {
+            "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
+            "schemas": schemas.take_definitions(true),
+        },
+    })
+}
+
+fn paths(schemas: &mut SchemaGenerator) -> Value {
+    let id = json!({ "name": "id", "in": "path", "required": true, "schema": { "type": "string" } });
+    let provider =
+        json!({ "name": "provider", "in": "query", "required": false, "schema": { "type": "string" } });
+    let tools = json!({ "type": "object", "properties": { "tools": { "type": "array", "items": { "type": "object" } } } });
+    let models = json!({
+        "type": "object",
+        "properties": { "provider": { "type": "string" }, "models": { "type": "array", "items": of::<Model>(schemas) } }
+    });
+    let started = json!({ "type": "object", "properties": { "runId": { "type": "string" } } });
+    let described = json!({ "type": "object" });
+    let [health, settings, status] =
+        [of::<Health>(schemas), of::<CurrentSettings>(schemas), of::<RunStatus>(schemas)];
+    let [key, result] = [of::<KeyState>(schemas), of::<RunResult>(schemas)];
+    json!({
+        "/health": { "get": get("Whether the server works", &health, &[]) },
+        "/models": { "get": failing(get("The models of a provider", &models, &[&provider])) },
+        "/tools": { "get": get("The tools of a session that is narrowed by nothing", &tools, &[]) },
+        "/settings": {
+            "get": get("What holds where a client says nothing", &settings, &[]),
+            "put": with_body::<Settings>(schemas, "Change it", &settings, &[], "200"),
+        },
+        "/keys/validate": { "post": with_body::<KeyRequest>(schemas, "Try a key", &key, &[], "200") },
+        "/run": { "post": with_body::<RunRequest>(schemas, "Begin a run and wait for its end", &result, &[], "200") },
+        "/run/stream": { "post": stream::<RunRequest>(schemas) },
+        "/runs/{id}/status": { "get": missing(get("What is known of a run", &status, &[&id])) },
+        "/runs/{id}/cancel": {
+            "post": missing(with_body::<CancelRequest>(schemas, "End a run, or its calls", &started, &[&id], "202")),
+        },
+        "/runs/{id}/approve": {
+            "post": missing(with_body::<Approve>(schemas, "Answer the question of a call", &started, &[&id], "200")),
+        },
+        "/openapi.json": { "get": get("This description", &described, &[]) },
+        "/asyncapi.json": { "get": get("The description of the WebSocket", &described, &[]) },
+    })
+}
+
+/// The schema of a type, by a reference where it has a name.
+fn of<T: JsonSchema>(schemas: &mut SchemaGenerator) -> Value {
+    schemas.subschema_for::<T>().to_value()
+}
+
+fn answers(status: &str, schema: &Value, refusals: &[&[(&str, &str)]]) -> Map<String, Value> {
+    let error = json!({
+        "type": "object",
+        "required": ["error"],
+        "properties": { "error": {
+            "type": "object",
+            "required": ["code", "message"],
+            "properties": { "code": { "type": "string" }, "message": { "type": "string" } }
+        } }
+    });
+    let content = |schema: &Value| json!({ "application/json": { "schema": schema } });
+    let mut answers = Map::new();
+    answers.insert(status.to_owned(), json!({ "description": "Done", "content": content(schema) }));
+    for (status, description) in refusals.iter().copied().flatten() {
+        let refusal = json!({ "description": description, "content": content(&error) });
+        answers.insert((*status).to_owned(), refusal);
+    }
+    answers
+}
+
+fn get(summary: &str, schema: &Value, parameters: &[&Value]) -> Value {
+    json!({ "summary": summary, "parameters": parameters, "responses": answers("200", schema, &[&REFUSALS]) })
+}
+
+fn with_body<T: JsonSchema>(
+    schemas: &mut SchemaGenerator,
+    summary: &str,
+    schema: &Value,
+    parameters: &[&Value],
+    status: &str,
+) -> Value {
+    json!({
+        "summary": summary,
+        "parameters": parameters,
+        "requestBody": { "required": true, "content": { "application/json": { "schema": of::<T>(schemas) } } },
+        "responses": answers(status, schema, &[&REFUSALS, &BODY_REFUSALS]),
+    })
+}
+
+/// The same where a run or a call may not be there.
+fn missing(mut operation: Value) -> Value {
+    operation["responses"]["404"] = json!({ "description": "There is no such run, or no such call" });
+    operation
+}
+
+/// The same where a provider is asked.
+fn failing(mut operation: Value) -> Value {
+    operation["responses"]["424"] = json!({ "description": "The provider has failed" });
+    operation
+}
+
+fn stream<T: JsonSchema>(schemas: &mut SchemaGenerator) -> Value {
+    let mut operation = with_body::<T>(schemas, "Begin a run and hear it", &json!({}), &[], "200");
+    let event = json!({ "type": "string", "description": "data: {kind, step, data}; at last _run_done_ or _run_error_" });
+    operation["responses"]["200"]["content"] = json!({ "text/event-stream": { "schema": event } });
+    operation
+}
+
+/// The description of the WebSocket.
+pub fn async_api() -> Value {
+    let mut schemas = generator();
+    let mut messages = Map::new();
+    for (name, payload) in client_messages(&mut schemas) {
+        messages.insert(name.to_owned(), message(name, payload));
+    }
+    let mut sent = Vec::new();
+    for schema in [of::<Body>(&mut schemas), of::<Answer>(&mut schemas)] {
+        for (name, payload) in variants(&schema, schemas.definitions()) {
+            messages.insert(name.clone(), message(&name, payload));
+            sent.push(name);
+        }
+    }
+    let received: Vec<&str> = client_messages(&mut schemas).map(|(name, _)| name).to_vec();
+    let references = |names: &[&str]| {
+        names
+            .iter()
+            .map(|name| json!({ "$ref": format!("#/channels/ws/messages/{}", escaped(name)) }))
+            .collect::<Vec<_>>()
+    };
+    let sent: Vec<&str> = sent.iter().map(String::as_str).collect();
+    let (sent, received) = (references(&sent), references(&received));
+    let of_channel: Map<String, Value> = messages
+        .keys()
+        .map(|name| (name.clone(), json!({ "$ref": format!("#/components/messages/{}", escaped(name)) })))
+        .collect();
+    json!({
+        "asyncapi": "3.0.0",
+        "info": { "title": "Lazaret sidecar", "version": env!("CARGO_PKG_VERSION") },
+        "defaultContentType": "application/json",
+        "channels": { "ws": { "address": "/ws", "messages": of_channel } },
+        "operations": {
+            "receive": { "action": "receive", "channel": { "$ref": "#/channels/ws" }, "messages": received },
+            "send": { "action": "send", "channel": { "$ref": "#/channels/ws" }, "messages": sent },
+        },
+        "components": { "messages": messages, "schemas": schemas.take_definitions(true) },
+    })
+}
+
+/// What a client may say.
+fn client_messages(schemas: &mut SchemaGenerator) -> [(&'static str, Value); 8] {
+    [
+        ("chat:send", of::<Send>(schemas)),
+        ("chat:cancel", of::<Cancel>(schemas)),
+        ("chat:tool-approve", of::<Approve>(schemas)),
+        ("chat:resume", of::<Resume>(schemas)),
+        ("chat:trust", of::<SetTrust>(schemas)),
+        ("tool:register", of::<Register>(schemas)),
+        ("tool:unregister", of::<Unregister>(schemas)),
+        ("tool:answer", of::<ToolReply>(schemas)),
+    ]
+}
+
+fn message(name: &str, payload: Value) -> Value {
+    json!({
+        "name": name,
+        "payload": {
+            "type": "object",
+            "required": ["type", "payload"],
+            "properties": { "type": { "const": name }, "payload": payload }
+        }
+    })
+}
+
+/// The variants of an enum that travels with its type beside its payload.
+fn variants(schema: &Value, definitions: &Map<String, Value>) -> Vec<(String, Value)> {
+    let name = schema["$ref"].as_str().and_then(|reference| reference.rsplit('/').next());
+    let defined = name.and_then(|name| definitions.get(name)).unwrap_or(schema);
+    let variant = |variant: &Value| {
+        let name = variant["properties"]["type"]["const"].as_str()?;
+        Some((name.to_owned(), variant["properties"]["payload"].clone()))
+    };
+    defined["oneOf"].as_array().into_iter().flatten().filter_map(variant).collect()
+}
+
+fn escaped(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every reference in a description leads to something in it.
+    fn dangling(description: &Value) -> Vec<String> {
+        fn references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
+            match value {
+                Value::Object(fields) => {
+                    found.extend(fields.get("$ref").and_then(Value::as_str));
+                    fields.values().for_each(|value| references(value, found));
+                }
+                Value::Array(values) => values.iter().for_each(|value| references(value, found)),
+                _ => {}
+            }
+        }
+        let mut found = Vec::new();
+        references(description, &mut found);
+        assert!(!found.is_empty());
+        let leads = |reference: &str| {
+            let path = reference.strip_prefix('#').unwrap();
+            description.pointer(path).is_some()
+        };
+        found.into_iter().filter(|reference| !leads(reference)).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_descriptions_have_every_message_and_no_reference_to_nothing() {
+        let (open, asynchronous) = (open_api(), async_api());
+        assert_eq!(dangling(&open), [""; 0]);
+        assert_eq!(dangling(&asynchronous), [""; 0]);
+        let messages = asynchronous["components"]["messages"].as_object().unwrap();
+        for name in [
+            "chat:send",
+            "chat:tool-approve",
+            "chat:tool-confirm",
+            "chat:tool-delta",
+            "chat:stream-end",
+            "server:hello",
+            "request:error",
+            "tool:execute",
+            "chat:security-event",
+        ] {
+            assert!(messages.contains_key(name), "{name} is not in {:?}", messages.keys());
+        }
+        let confirm = messages["chat:tool-confirm"].to_string();
+        assert!(confirm.contains("$ref") || confirm.contains("secondsLeft"), "{confirm}");
+    }
+}

@@ -1,0 +1,167 @@
+//! The server: takes connections, holds each request against the guard and the rates, and has it answered.
+
+use crate::guard::{Arrival, Guard, Refusal};
+use crate::rate::{Rates, Requester};
+use crate::response::{Reply, error_reply, too_often};
+use crate::routes;
+use crate::service::Service;
+use hyper::body::Incoming;
+use hyper::header::{CONNECTION, HeaderValue, WWW_AUTHENTICATE};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::io;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::Semaphore;
+use tokio::time::sleep;
+
+/// Most connections at once; further ones wait in the kernel.
+const CONNECTIONS_MAX: usize = 512;
+/// How long the head of a request may take, and how long a connection may be idle between two.
+const HEAD: Duration = Duration::from_secs(15);
+/// Most bytes of a head.
+const HEAD_BYTES: usize = 32 << 10;
+/// Most headers of a request.
+const HEADERS_MAX: usize = 64;
+/// How long to wait where no connection can be taken.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Requests a second of one address, by default.
+pub const RATE: u32 = 100;
+
+/// Where requests come in: bound before the program has confined itself.
+pub enum Listening {
+    /// An address of this machine.
+    Tcp(std::net::TcpListener),
+    /// A socket that only this user can reach.
+    Unix(std::os::unix::net::UnixListener),
+}
+
+/// What the tasks of all connections share.
+struct Shared {
+    service: Rc<Service>,
+    guard: Guard,
+    rates: Rates,
+    connections: Arc<Semaphore>,
+}
+
+/// Serves until it is dropped.
+///
+/// # Errors
+/// A socket cannot be waited on.
+pub async fn serve(
+    service: Rc<Service>,
+    guard: Guard,
+    rate: u32,
+    listening: Vec<Listening>,
+) -> io::Result<Infallible> {
+    let shared = Rc::new(Shared {
+        service: service.clone(),
+        guard,
+        rates: Rates::new(rate),
+        connections: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+    });
+    for one in listening {
+        match one {
+            Listening::Tcp(listener) => {
+                listener.set_nonblocking(true)?;
+                let listener = TcpListener::from_std(listener)?;
+                tokio::task::spawn_local(accept_tcp(listener, shared.clone()));
+            }
+            Listening::Unix(listener) => {
+                listener.set_nonblocking(true)?;
+                let listener = UnixListener::from_std(listener)?;
+                tokio::task::spawn_local(accept_unix(listener, shared.clone()));
+            }
+        }
+    }
+    Ok(service.sweep().await)
+}
+
+async fn accept_tcp(listener: TcpListener, shared: Rc<Shared>) {
+    loop {
+        let permit = shared.connections.clone().acquire_owned().await;
+        match (listener.accept().await, permit) {
+            (Ok((stream, peer)), Ok(permit)) => {
+                // Without it an event waits for the one before; what cannot be set costs only that.
+                let _ = stream.set_nodelay(true);
+                let Ok(ours) = stream.local_addr() else { continue };
+                let shared = shared.clone();
+                tokio::task::spawn_local(async move {
+                    let _permit = permit;
+                    connection(stream, Arrival::Tcp(ours), Some(peer.ip()), shared).await;
+                });
+            }
+            (Err(_), _) | (_, Err(_)) => sleep(PAUSE).await,
+        }
+    }
+}
+
+async fn accept_unix(listener: UnixListener, shared: Rc<Shared>) {
+    loop {
+        let permit = shared.connections.clone().acquire_owned().await;
+        match (listener.accept().await, permit) {
+            (Ok((stream, _)), Ok(permit)) => {
+                let shared = shared.clone();
+                tokio::task::spawn_local(async move {
+                    let _permit = permit;
+                    connection(stream, Arrival::Unix, None, shared).await;
+                });
+            }
+            (Err(_), _) | (_, Err(_)) => sleep(PAUSE).await,
+        }
+    }
+}
+
+async fn connection(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    arrival: Arrival,
+    peer: Option<IpAddr>,
+    shared: Rc<Shared>,
+) {
+    let answer = service_fn(move |request| {
+        let shared = shared.clone();
+        async move { Ok::<_, Infallible>(checked(request, arrival, peer, &shared).await) }
+    });
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES).max_headers(HEADERS_MAX);
+    // A connection that breaks is over, whatever the reason.
+    let _ = http.serve_connection(TokioIo::new(stream), answer).with_upgrades().await;
+}
+
+/// Answers a request that passes the guard and comes not too often.
+async fn checked(
+    request: Request<Incoming>,
+    arrival: Arrival,
+    peer: Option<IpAddr>,
+    shared: &Shared,
+) -> Response<Reply> {
+    let (head, body) = request.into_parts();
+    let checked = shared.guard.check(&head, arrival);
+    let requester = if checked.is_ok() { Requester::Known } else { Requester::Refused };
+    let taken = shared.rates.take(peer, requester);
+    let mut response = match (checked, taken) {
+        (Ok(()), Ok(())) => {
+            return routes::answer(shared.service.clone(), Request::from_parts(head, body)).await;
+        }
+        (_, Err(after)) => too_often(after),
+        (Err(refusal), Ok(())) => refusal_reply(refusal),
+    };
+    // What it has in its body is not read.
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+fn refusal_reply(refusal: Refusal) -> Response<Reply> {
+    let mut response = error_reply(refusal.status(), refusal.code(), &refusal.to_string());
+    if refusal.status() == StatusCode::UNAUTHORIZED {
+        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    response
+}

@@ -1,0 +1,200 @@
+//! A WebSocket: the handshake, and the messages of both sides until one of them is gone.
+
+use crate::client::Client;
+use crate::guard::{PROTOCOL, offered};
+use crate::incoming::MESSAGE_MAX;
+use crate::outbox::{Queue, outbox};
+use crate::rate::Rates;
+use crate::response::{Reply, error_reply, too_often};
+use crate::service::Service;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt, StreamExt};
+use hyper::body::Incoming;
+use hyper::header::{self, HeaderValue};
+use hyper::upgrade::Upgraded;
+use hyper::{HeaderMap, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use sha1::{Digest, Sha1};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+
+/// What every answer to a key is made with (RFC 6455, section 1.3).
+const KEY_SUFFIX: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+/// Messages a second that are read of one client. What comes faster waits in the network.
+const MESSAGES_PER_SECOND: u32 = 50;
+/// How often a client is asked whether it is there.
+const PING: Duration = Duration::from_secs(20);
+/// How long nothing may come of it, answers to that among it.
+const SILENCE: Duration = Duration::from_secs(60);
+/// How long a client has to take the last message.
+const CLOSING: Duration = Duration::from_secs(2);
+/// Most bytes that are gathered for one write.
+const WRITE: usize = 64 << 10;
+
+type Socket = WebSocketStream<TokioIo<Upgraded>>;
+
+/// The answer to the request for a WebSocket; what it becomes goes on by itself.
+pub fn upgrade(service: Rc<Service>, mut request: Request<Incoming>) -> Response<Reply> {
+    let Some(key) = key(request.headers()) else {
+        let message = "a WebSocket of version 13: Connection: upgrade, Upgrade: websocket, a key of 16 bytes";
+        let mut response = error_reply(StatusCode::UPGRADE_REQUIRED, "invalid_request", message);
+        response.headers_mut().insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+        response.headers_mut().insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+        return response;
+    };
+    let Ok(permit) = service.sockets.clone().try_acquire_owned() else {
+        return too_often(SILENCE);
+    };
+    let mut response = Response::new(Reply::Whole(None));
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let headers = response.headers_mut();
+    headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+    headers.insert(header::SEC_WEBSOCKET_ACCEPT, answer(&key));
+    if offered(request.headers()).any(|protocol| protocol == PROTOCOL) {
+        headers.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(PROTOCOL));
+    }
+    let upgraded = hyper::upgrade::on(&mut request);
+    tokio::task::spawn_local(async move {
+        // A client that is gone before is served by nobody.
+        if let Ok(upgraded) = upgraded.await {
+            serve(service, upgraded).await;
+        }
+        drop(permit);
+    });
+    response
+}
+
+/// The key of a client that wants a WebSocket.
+fn key(headers: &HeaderMap) -> Option<HeaderValue> {
+    let has = |name: header::HeaderName, word: &str| {
+        let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+        values.flat_map(|value| value.split(',')).any(|value| value.trim().eq_ignore_ascii_case(word))
+    };
+    let key = headers.get(header::SEC_WEBSOCKET_KEY)?;
+    let is_key = STANDARD.decode(key.as_bytes()).is_ok_and(|bytes| bytes.len() == 16);
+    let is_wanted = has(header::CONNECTION, "upgrade")
+        && has(header::UPGRADE, "websocket")
+        && has(header::SEC_WEBSOCKET_VERSION, "13");
+    (is_key && is_wanted).then(|| key.clone())
+}
+
+fn answer(key: &HeaderValue) -> HeaderValue {
+    let digest = Sha1::new().chain_update(key.as_bytes()).chain_update(KEY_SUFFIX).finalize();
+    // Base64 is text of a header.
+    HeaderValue::from_str(&STANDARD.encode(digest)).unwrap_or(HeaderValue::from_static(""))
+}
+
+async fn serve(service: Rc<Service>, upgraded: Upgraded) {
+    let config = WebSocketConfig::default()
+        .max_message_size(Some(MESSAGE_MAX))
+        .max_frame_size(Some(MESSAGE_MAX))
+        .write_buffer_size(WRITE)
+        .max_write_buffer_size(usize::MAX);
+    let socket = Socket::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(config)).await;
+    let (sink, stream) = socket.split();
+    let (outbox, queue) = outbox();
+    let client = Client::new(service, outbox);
+    client.greet().await;
+    let heard = Cell::new(Instant::now());
+    tokio::select! {
+        () = read(&client, stream, &heard) => {}
+        () = write(sink, queue, &heard) => {}
+    }
+    client.close();
+}
+
+/// Carries out messages until there are no more.
+async fn read(client: &Client, mut stream: SplitStream<Socket>, heard: &Cell<Instant>) {
+    let rates = Rates::new(MESSAGES_PER_SECOND);
+    while let Some(Ok(message)) = stream.next().await {
+        heard.set(Instant::now());
+        match message {
+            Message::Text(text) => {
+                client.take(&text).await;
+                while let Err(wait) = rates.take(None, crate::rate::Requester::Known) {
+                    sleep(wait).await;
+                    heard.set(Instant::now());
+                }
+            }
+            Message::Binary(_) => client.reject_bytes().await,
+            Message::Close(_) => return,
+            Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => {}
+        }
+    }
+}
+
+/// Sends what waits, until the client is gone or is given up.
+async fn write(mut sink: SplitSink<Socket, Message>, mut queue: Queue, heard: &Cell<Instant>) {
+    let mut ping = interval(PING);
+    ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ping.reset();
+    loop {
+        let message = tokio::select! {
+            waiting = queue.next() => match waiting {
+                Some(waiting) => {
+                    let sent = tokio::select! {
+                        sent = sink.send(Message::text(waiting.packet.text())) => sent,
+                        () = queue.given_up() => break,
+                    };
+                    match sent {
+                        Ok(()) => continue,
+                        Err(_) => return,
+                    }
+                }
+                None => break,
+            },
+            _ = ping.tick() => Message::Ping(Vec::new().into()),
+        };
+        if heard.get().elapsed() > SILENCE || timeout(SILENCE, sink.send(message)).await.is_err() {
+            return;
+        }
+    }
+    let reason = "it does not take what it is sent";
+    let frame = CloseFrame { code: CloseCode::Policy, reason: reason.into() };
+    let _ = timeout(CLOSING, sink.send(Message::Close(Some(frame)))).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_to_a_key_is_that_of_the_standard() {
+        let key = HeaderValue::from_static("dGhlIHNhbXBsZSBub25jZQ==");
+        assert_eq!(answer(&key), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+    }
+
+    #[test]
+    fn what_is_no_wish_for_a_websocket_gets_none() {
+        let whole = [
+            ("connection", "keep-alive, Upgrade"),
+            ("upgrade", "websocket"),
+            ("sec-websocket-version", "13"),
+            ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+        ];
+        let headers = |pairs: &[(&'static str, &'static str)]| {
+            let pair = |(name, value): &(&'static str, &'static str)| {
+                (header::HeaderName::from_static(name), HeaderValue::from_static(value))
+            };
+            pairs.iter().map(pair).collect::<HeaderMap>()
+        };
+        assert!(key(&headers(&whole)).is_some());
+        for missing in 0..whole.len() {
+            let mut rest = whole.to_vec();
+            rest.remove(missing);
+            assert!(key(&headers(&rest)).is_none(), "without {:?}", whole[missing]);
+        }
+        let mut short = whole;
+        short[3].1 = "c2hvcnQ=";
+        assert!(key(&headers(&short)).is_none());
+    }
+}

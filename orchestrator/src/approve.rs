@@ -1,0 +1,104 @@
+//! `lazaret approve`: answers for the user where the policy takes answers from nobody else.
+//!
+//! One queue, answered on a terminal, by lines of text or by lines of JSON.
+
+use broker_protocol::Failed;
+use clap::Args;
+use nix::unistd::Uid;
+use orchestrator_confine::confine_approver;
+use orchestrator_options::exit;
+use orchestrator_records::state_directory;
+use orchestrator_terminal::approver::json::PendingLine;
+use orchestrator_terminal::approver::queue::{ApprovalQueue, PendingCall, QueueEvent, end_message};
+use orchestrator_terminal::approver::{json, keys, lines, page};
+use orchestrator_terminal::print;
+use orchestrator_terminal::runtime::runtime;
+use policies::directories;
+use std::io::{self, IsTerminal};
+use std::time::Duration;
+
+/// How long a list waits for sessions to report what waits.
+const LIST: Duration = Duration::from_millis(1500);
+
+const EXAMPLES: &str = r#"Keys on a terminal:
+  y   allow this call          s   allow it, and for the rest of its session
+  n   do not allow it              each call of the tool that the rule asks about,
+                                   or, where that is not sure, this very call
+  space, b, e   next page, page before, the end       q   leave
+A call of several pages is allowed only when its end has been on the screen.
+Without a terminal, words on lines: `once 7`, `session 7` for call 7, `no`.
+
+Lines with --json, out and in:
+  {"event":"session","session":"81-0af3...","opened":{...}}
+  {"event":"asked","session":"...","call":7,"approval":{...},"tool":"bash",
+      "input":{...},"about":[...],"body":[...],"bytes":6}
+  {"event":"ended","session":"...","call":7,"decision":"granted"}
+  {"event":"not_taken","session":"...","call":7,"fault":"not_waiting"}
+  {"event":"grants","session":"...","grants":[...]}
+  {"session":"...","call":7,"approve":"once"}    or "session", "no"
+  {"session":"...","grants":true}
+  {"session":"...","revoke":1}
+
+A session is found where its policy says: [approval] channel = "separate". Its
+own client may not answer, nor what has started that, nor what these start; use
+a terminal of its own. A program without one answers only where the policy says
+terminal = false.
+
+Exit code: 0 at the end; 125 lazaret failed."#;
+
+/// Answer for the calls that wait, of all your sessions
+///
+/// Shows each call with its invisible characters escaped, and for a file what would change.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Approve {
+    /// List what waits, and end
+    #[arg(long)]
+    list: bool,
+    /// Speak JSON lines
+    #[arg(long)]
+    json: bool,
+}
+
+impl Approve {
+    /// Answers until there is nobody left to ask; the exit code.
+    pub fn main(self) -> Result<u8, Failed> {
+        // A process of this user that could read or change this one could answer in its place.
+        nix::sys::prctl::set_dumpable(false).map_err(|error| Failed::internal(error.to_string()))?;
+        let uid = Uid::effective().as_raw();
+        let directories = directories::approvals(&state_directory::home(), uid, &state_directory::variable);
+        if let Err(why) = confine_approver(&directories) {
+            print::problem(&format!("this program could not confine itself: {why}"));
+        }
+        runtime()?.block_on(async {
+            let queue = ApprovalQueue::new(directories);
+            match (self.list, self.json) {
+                (true, json) => list(queue, json).await?,
+                (false, true) => json::serve(queue).await?,
+                (false, false) if io::stdin().is_terminal() && io::stdout().is_terminal() => {
+                    keys::serve(queue).await?;
+                }
+                (false, false) => lines::serve(queue).await?,
+            }
+            Ok(exit::OK)
+        })
+    }
+}
+
+async fn list(mut queue: ApprovalQueue, json: bool) -> Result<(), Failed> {
+    let until = tokio::time::Instant::now() + LIST;
+    let mut waiting: Vec<PendingCall> = Vec::new();
+    while let Ok(event) = tokio::time::timeout_at(until, queue.next()).await {
+        match event {
+            QueueEvent::Pending(pending) => waiting.push(*pending),
+            QueueEvent::Decided(key, _) => waiting.retain(|pending| pending.key != key),
+            QueueEvent::SessionEnded(session, error) => print::problem(&end_message(&session, &error)),
+            QueueEvent::SessionOpened(..) | QueueEvent::Rejected(..) | QueueEvent::Grants(..) => {}
+        }
+    }
+    if json {
+        return waiting.iter().try_for_each(|pending| print::json(&PendingLine::new(pending)));
+    }
+    let page: String = waiting.iter().map(|pending| format!("{}\n", page::title(pending))).collect();
+    print::result(if page.is_empty() { "nothing waits\n" } else { &page }.as_bytes())
+}

@@ -1,0 +1,427 @@
+//! `lazaret doctor --attack`: real attacks, tried by `lazaret-attack` without a cell and then as a command in one.
+
+use broker_protocol::{Bash, Command, Ended, ErrorKind, Failed, LayerState, Open, Opened, Outcome, Stdin};
+use nix::errno::Errno;
+use nix::sys::stat::Mode;
+use nix::unistd::{mkdir, mkdtemp};
+use orchestrator_confine::{Needs, confine};
+use orchestrator_lines::json::ErrorBody;
+use orchestrator_options::exit;
+use orchestrator_options::session_options::SessionOptions;
+use orchestrator_options::start::{attack_program, start_attack};
+use orchestrator_session::executor::Greeting;
+use orchestrator_terminal::print::{self, Colour, paint};
+use orchestrator_terminal::runtime::runtime;
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, BufRead, BufReader, IsTerminal, Write as _};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Seconds that the attacks in the cell may take; they take a fraction of one.
+const INSIDE_S: u32 = 20;
+/// How long those outside may take.
+const OUTSIDE_TIMEOUT: Duration = Duration::from_secs(30);
+/// The program's name in the session's central root.
+const PROGRAM: &str = "lazaret-attack";
+
+/// What came of one attack, as `lazaret-attack outside` judges it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Report {
+    class: String,
+    attack: String,
+    /// Without a cell; `works` where it succeeded.
+    control: String,
+    /// In a cell.
+    inside: String,
+    holds: Holds,
+    /// Whether the run proves nothing where the control of this one fails.
+    core: bool,
+    /// Why this tier is known not to hold it, if it is.
+    known: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Holds {
+    Yes,
+    /// It fails without a cell too.
+    Untested,
+    Known,
+    No,
+    Unknown,
+}
+
+impl Holds {
+    fn name(self) -> &'static str {
+        match self {
+            Holds::Yes => "yes",
+            Holds::Untested => "untested",
+            Holds::Known => "known",
+            Holds::No => "no",
+            Holds::Unknown => "unknown",
+        }
+    }
+}
+
+impl Report {
+    fn control_works(&self) -> bool {
+        self.control == "works"
+    }
+
+    /// Whether the cell passes this one.
+    fn passes(&self) -> bool {
+        match self.holds {
+            Holds::Yes | Holds::Known => true,
+            Holds::Untested => !self.core,
+            Holds::No | Holds::Unknown => false,
+        }
+    }
+}
+
+/// Attacks and prints; returns our exit code.
+pub fn main(options: &SessionOptions, as_json: bool) -> Result<u8, Failed> {
+    let attacked = attack(options);
+    match &attacked {
+        Ok((opened, reports)) if as_json => print::json(&to_json(opened, reports))?,
+        Ok((opened, reports)) => print::result(page(opened, reports, io::stdout().is_terminal()).as_bytes())?,
+        Err(failed) if as_json => print::json(&json!({ "holds": false, "error": ErrorBody::new(failed) }))?,
+        Err(failed) => print::problem(&format!("no cell to attack: {}", failed.message)),
+    }
+    let passed = attacked.is_ok_and(|(_, reports)| Tally::of(&reports).passed());
+    Ok(if passed { exit::OK } else { exit::FAILED })
+}
+
+fn attack(options: &SessionOptions) -> Result<(Opened, Vec<Report>), Failed> {
+    let folder = Folder::make(options)?;
+    let program = attack_program()
+        .map_err(|_| Failed::internal("`lazaret-attack` is not installed beside `lazaret`".to_owned()))?;
+    let program = folder.copy(&program)?;
+    let outside = Outside::start(&program, &folder.path)?;
+    let greeting = Greeting::open(&options.endpoint(), folder.open(options)?)?;
+    // To remove the directory again.
+    let parent = folder.path.parent().unwrap_or(&folder.path).to_owned();
+    confine(&Needs { write: vec![parent], ..Needs::default() });
+    let (outside, targets) = outside.targets()?;
+    let (opened, outcome) = runtime()?.block_on(greeting.run(inside(&program, targets)))?;
+    let records = records(outcome)?;
+    let reports = outside.judge(&opened, &records)?;
+    Ok((opened, reports))
+}
+
+/// The command that attacks in the cell: an ordinary one.
+fn inside(program: &Path, targets: String) -> Bash {
+    let words = [program.as_os_str().as_encoded_bytes(), b"inside", targets.as_bytes()];
+    Bash {
+        command: Command::Arguments(words.map(ByteBuf::from).into()),
+        directory: None,
+        timeout_s: Some(INSIDE_S),
+        idle_timeout_s: None,
+        stdin: Stdin::Null,
+        live: false,
+        background: false,
+        split: false,
+    }
+}
+
+/// What the command printed, if it ran to its end.
+fn records(outcome: Outcome) -> Result<Vec<u8>, Failed> {
+    let internal = |message: String| Err(Failed { kind: ErrorKind::Internal, message });
+    match outcome {
+        Outcome::Ran(ran) if ran.ended == Ended::Exited(0) => Ok(ran.output.head),
+        Outcome::Ran(ran) => internal(format!("the attacks did not run to their end: {:?}", ran.ended)),
+        Outcome::Refused(refused) => {
+            Err(Failed { kind: ErrorKind::DeniedPolicy, message: refused.to_string() })
+        }
+        Outcome::Failed(failed) => Err(failed),
+        Outcome::Broken(broken) => internal(broken.to_string()),
+        Outcome::Answered | Outcome::Granted => internal("the executor ran no command".to_owned()),
+    }
+}
+
+/// The run without a cell.
+struct Outside(BufReader<UnixStream>);
+
+impl Outside {
+    /// Starts it. It makes what is attacked in `directory` and attacks it while the session opens.
+    fn start(program: &Path, directory: &Path) -> Result<Self, Failed> {
+        let start = || -> io::Result<Self> {
+            let socket = start_attack(program, directory)?;
+            socket.set_read_timeout(Some(OUTSIDE_TIMEOUT))?;
+            Ok(Self(BufReader::new(socket)))
+        };
+        start().map_err(|error| Failed::internal(format!("cannot start {}: {error}", program.display())))
+    }
+
+    /// What the inside run is to attack, once the control has run.
+    fn targets(mut self) -> Result<(Self, String), Failed> {
+        let mut targets = String::new();
+        match self.0.read_line(&mut targets) {
+            Ok(1..) => Ok((self, targets.trim_end().to_owned())),
+            Ok(0) => Err(failed_outside("it has ended; its reason is on standard error")),
+            Err(error) => Err(failed_outside(error)),
+        }
+    }
+
+    fn judge(self, opened: &Opened, records: &[u8]) -> Result<Vec<Report>, Failed> {
+        let in_force = opened.layers.iter().filter(|one| matches!(one.state, LayerState::InForce(_)));
+        let layers: Vec<&str> = in_force.map(|one| one.layer.name()).collect();
+        let session = json!({ "tier": opened.tier.name(), "layers": layers });
+        let mut socket = self.0.get_ref();
+        let sent = writeln!(socket, "{session}").and_then(|()| socket.write_all(records));
+        sent.and_then(|()| socket.shutdown(Shutdown::Write)).map_err(failed_outside)?;
+        let lines = self.0.lines().map(|line| serde_json::from_str(&line?).map_err(io::Error::from));
+        lines.collect::<io::Result<_>>().map_err(failed_outside)
+    }
+}
+
+fn failed_outside(error: impl std::fmt::Display) -> Failed {
+    Failed::internal(format!("the attacks without a cell failed: {error}"))
+}
+
+/// A directory of ours with an empty project and its central root, gone with the value.
+struct Folder {
+    path: PathBuf,
+}
+
+impl Folder {
+    fn make(options: &SessionOptions) -> Result<Self, Failed> {
+        let failed =
+            |error: Errno| Failed::internal(format!("cannot make a directory to attack in: {error}"));
+        let path = mkdtemp(&parent(options)?.join("lazaret-doctor-XXXXXX")).map_err(failed)?;
+        let folder = Self { path };
+        for part in folder.parts() {
+            mkdir(&part, Mode::S_IRWXU).map_err(failed)?;
+        }
+        Ok(folder)
+    }
+
+    fn parts(&self) -> [PathBuf; 2] {
+        ["project", "central"].map(|name| self.path.join(name))
+    }
+
+    /// Puts a program where the cell can run it.
+    fn copy(&self, program: &Path) -> Result<PathBuf, Failed> {
+        let [_, central] = self.parts();
+        let copy = central.join(PROGRAM);
+        #[expect(clippy::disallowed_methods, reason = "a program of ours, into a directory of ours")]
+        let copied = fs::copy(program, &copy);
+        copied.map_err(|error| Failed::internal(format!("cannot copy {}: {error}", program.display())))?;
+        Ok(copy)
+    }
+
+    fn open(&self, options: &SessionOptions) -> Result<Open, Failed> {
+        let [project, central] = self.parts();
+        let profile = options.choose(Some(&project)).profile;
+        options.open_in(project, central, profile, 0)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let [project, central] = self.parts();
+        // The copy and the executor's record of whose the root is, and then only what is empty: whatever else is there is not
+        // ours to remove. The executor keeps what it replaces in the first.
+        for file in [central.join(PROGRAM), central.join(".lazaret/project")] {
+            #[expect(clippy::disallowed_methods, reason = "they were made for this session")]
+            let _ = fs::remove_file(file);
+        }
+        for path in [central.join(".lazaret"), project, central, self.path.clone()] {
+            let _ = fs::remove_dir(path);
+        }
+    }
+}
+
+/// A directory for the attacks that this policy shows to no cell: what is attacked lies in it, outside both roots.
+fn parent(options: &SessionOptions) -> Result<PathBuf, Failed> {
+    let policy = options.policy().map_err(|error| Failed::invalid(error.to_string()))?;
+    let is_open = |path: &PathBuf| {
+        let granted = policy.grants.iter().map(|grant| &grant.path);
+        granted.chain(&policy.listed).any(|shown| path.starts_with(shown))
+    };
+    let places = ["/tmp", "/var/tmp", "/dev/shm"].map(PathBuf::from);
+    let mut places = std::iter::once(std::env::temp_dir()).chain(places);
+    let found = places.find(|path| path.is_dir() && !is_open(path));
+    found.ok_or_else(|| {
+        Failed::internal("the policy shows every directory for the attacks to cells".to_owned())
+    })
+}
+
+/// How many attacks there are of each kind.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Tally {
+    all: usize,
+    held: usize,
+    untested: usize,
+    known: usize,
+    /// What gets through, and what is not known to be held.
+    open: usize,
+    /// Attacks that must work without a cell for the others to mean anything, and did not.
+    blind: usize,
+}
+
+impl Tally {
+    fn of(reports: &[Report]) -> Self {
+        let count = |what: &dyn Fn(&Report) -> bool| reports.iter().filter(|one| what(one)).count();
+        Self {
+            all: reports.len(),
+            held: count(&|one| one.holds == Holds::Yes),
+            untested: count(&|one| one.holds == Holds::Untested),
+            known: count(&|one| one.holds == Holds::Known),
+            open: count(&|one| matches!(one.holds, Holds::No | Holds::Unknown)),
+            blind: count(&|one| one.core && !one.control_works()),
+        }
+    }
+
+    fn passed(&self) -> bool {
+        self.all > 0 && self.open == 0 && self.blind == 0
+    }
+}
+
+fn to_json(opened: &Opened, reports: &[Report]) -> Value {
+    let tally = Tally::of(reports);
+    json!({
+        "holds": tally.passed(),
+        "tier": opened.tier.name(),
+        "profile": opened.profile,
+        "held": tally.held,
+        "untested": tally.untested,
+        "known": tally.known,
+        "open": tally.open,
+        "attacks": reports,
+    })
+}
+
+fn page(opened: &Opened, reports: &[Report], colour: bool) -> String {
+    let tier = opened.tier.name();
+    let mut page = format!("tier    {tier}\nprofile {}\n\n", print::shown(&opened.profile));
+    page.push_str(&row(["class", "attack", "without a cell", "in the cell", "holds"]));
+    for report in reports {
+        let Report { class, attack, control, inside, .. } = report;
+        let [class, name, control, inside] = [class, attack, control, inside].map(|text| print::shown(text));
+        let good = if report.passes() { Colour::Green } else { Colour::Red };
+        let holds = paint(report.holds.name(), good, colour);
+        page.push_str(&row([&class, &name, &control, &inside, &holds]));
+    }
+    page.push('\n');
+    page.push_str(&summary(reports, colour));
+    page
+}
+
+fn row([class, name, control, inside, holds]: [&str; 5]) -> String {
+    format!("{class:<10} {name:<31} {control:<15} {inside:<12} {holds}\n")
+}
+
+fn summary(reports: &[Report], colour: bool) -> String {
+    let tally = Tally::of(reports);
+    let mut text = format!("{} of {} attacks are held.\n", tally.held, tally.all);
+    if tally.untested > 0 {
+        let plain = "fail in the cell, and on this machine without one too: that proves nothing";
+        let _ = writeln!(text, "{} untested: they {plain}.", tally.untested);
+    }
+    for report in reports {
+        let name = print::shown(&report.attack);
+        match (&report.known, report.holds) {
+            (Some(why), Holds::Known) => drop(writeln!(text, "known: {name}: {}.", print::shown(why))),
+            (_, Holds::No) => drop(writeln!(text, "NOT HELD: {name}: it works in the cell.")),
+            (_, Holds::Unknown) => drop(writeln!(text, "NOT HELD: {name}: what it did is not known.")),
+            _ => {}
+        }
+        if report.core && !report.control_works() {
+            let _ = writeln!(text, "NOT PROVED: {name}: it must work without a cell, and does not.");
+        }
+    }
+    text.push_str(&match tally.passed() {
+        true => paint("The cell holds", Colour::Green, colour),
+        false => paint("The cell does not hold", Colour::Red, colour),
+    });
+    text.push_str(if tally.passed() && tally.known > 0 { ", but for what is known.\n" } else { ".\n" });
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use broker_protocol::{Digest, Tier};
+
+    fn report(attack: &str, control: &str, inside: &str, holds: Holds) -> Report {
+        let (class, control, inside) = ("files".into(), control.into(), inside.into());
+        Report { class, attack: attack.into(), control, inside, holds, core: false, known: None }
+    }
+
+    /// Enough rows that hold.
+    fn good() -> Vec<Report> {
+        vec![
+            Report { core: true, ..report("read", "works", "EACCES", Holds::Yes) },
+            report("x32", "ENOSYS", "SIGSYS", Holds::Untested),
+        ]
+    }
+
+    #[test]
+    fn a_cell_that_holds_passes_and_says_what_is_untested() {
+        let tally = Tally::of(&good());
+        assert!(tally.passed(), "{tally:?}");
+        let text = summary(&good(), false);
+        assert!(text.starts_with("1 of 2 attacks are held.\n1 untested"), "{text}");
+        assert!(text.ends_with("The cell holds.\n"), "{text}");
+    }
+
+    #[test]
+    fn a_planted_violation_is_seen() {
+        let mut planted = good();
+        planted.push(report("escape", "works", "works", Holds::No));
+        assert!(!Tally::of(&planted).passed());
+        let text = summary(&planted, false);
+        assert!(text.contains("NOT HELD: escape") && text.ends_with("The cell does not hold.\n"), "{text}");
+        planted[2].holds = Holds::Unknown;
+        assert!(!Tally::of(&planted).passed());
+        planted[2].holds = Holds::Yes;
+        assert!(Tally::of(&planted).passed());
+        assert!(!Tally::of(&[]).passed());
+    }
+
+    #[test]
+    fn a_core_control_that_fails_makes_the_rest_worthless() {
+        let mut blind = good();
+        blind[0] = Report { control: "EACCES".into(), holds: Holds::Untested, ..blind[0].clone() };
+        assert!(!Tally::of(&blind).passed());
+        assert!(summary(&blind, false).contains("NOT PROVED: read"));
+    }
+
+    #[test]
+    fn a_known_gap_passes_and_is_said() {
+        let mut reports = good();
+        let known = Some("no right for\x1b metadata".into());
+        reports.push(Report { known, ..report("chmod", "works", "works", Holds::Known) });
+        assert!(Tally::of(&reports).passed());
+        let text = summary(&reports, false);
+        assert!(text.contains("known: chmod: no right for\\u{1b} metadata.\n"), "{text}");
+        assert!(text.ends_with("The cell holds, but for what is known.\n"), "{text}");
+    }
+
+    #[test]
+    fn a_row_says_what_happened_on_both_sides() {
+        let opened = Opened {
+            project: "/p".into(),
+            central: "/c".into(),
+            profile: "default".into(),
+            policy: Digest([0; 32]),
+            tier: Tier::Flat,
+            layers: Vec::new(),
+            session: String::new(),
+            also_closed: vec![],
+            network: None,
+        };
+        let page = page(&opened, &good(), false);
+        let row = page.lines().find(|line| line.contains("read")).unwrap();
+        assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["files", "read", "works", "EACCES", "yes"]);
+        let json = to_json(&opened, &good());
+        assert_eq!(json["attacks"][1]["inside"], "SIGSYS");
+        assert_eq!(json["attacks"][1]["holds"], "untested");
+    }
+}

@@ -1,0 +1,204 @@
+//! `lazaret audit`: the executor's audit, checked and shown. No session is opened for it.
+
+use broker_protocol::{Digest, Failed};
+use clap::{Args, Subcommand};
+use orchestrator_options::exit;
+use orchestrator_records::audit_chain::{self, Verified};
+use orchestrator_records::state_directory;
+use orchestrator_terminal::print;
+use orchestrator_text::time;
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+const EXAMPLES: &str = "\
+Examples:
+  lazaret audit verify
+  lazaret audit verify --head 2f1c…   a hash that you saved elsewhere
+  lazaret audit show --session 4ad6 --json
+  lazaret audit tail --follow
+
+Exit code: 0; verify: 1 if the audit is not as it was written, or is not there;
+125 it cannot be read.";
+
+/// How often `--follow` reads again.
+const INTERVAL: Duration = Duration::from_millis(200);
+
+/// Check and show what the executor wrote down
+///
+/// One record a request, each with the SHA-256 of the one before it, in $XDG_STATE_HOME/lazaret/audit (~/.local/state). An
+/// edit, a gap, a change of order and a cut tail are found. A program with your rights outside a cell can write all of it
+/// anew: save the hash that `verify` prints somewhere else, and give it with --head later.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Audit {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Check the whole chain, and print the hash of its last record
+    Verify {
+        /// A hash printed earlier, which one of the records must have
+        #[arg(long, value_name = "HASH")]
+        head: Option<Digest>,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the records
+    Show(Show),
+    /// Print the last records
+    Tail {
+        /// How many
+        #[arg(short = 'n', long, default_value_t = 10, value_name = "COUNT")]
+        lines: usize,
+        /// Go on with those that come
+        #[arg(short, long)]
+        follow: bool,
+        #[command(flatten)]
+        show: Show,
+    },
+}
+
+/// Which records, and how.
+#[derive(Args)]
+struct Show {
+    /// Of the sessions whose id begins with this
+    #[arg(long, value_name = "ID")]
+    session: Option<String>,
+    /// Print the records as they are, one JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+impl Audit {
+    /// Does what was asked for; the exit code.
+    pub fn main(self) -> Result<u8, Failed> {
+        let directory = state_directory::directory().join("audit");
+        let opened = audit_chain::Audit::open(directory.clone()).map_err(unreadable)?;
+        match (self.action, opened) {
+            (Action::Verify { json, .. }, None) => missing(&directory, json),
+            (Action::Verify { head, json }, Some(audit)) => {
+                report(&audit.verify(head).map_err(unreadable)?, json)
+            }
+            (Action::Show(_) | Action::Tail { .. }, None) => Ok(exit::OK),
+            (Action::Show(show), Some(audit)) => show.all(&audit),
+            (Action::Tail { lines, follow, show }, Some(audit)) => show.last(&audit, lines, follow),
+        }
+    }
+}
+
+fn unreadable(error: io::Error) -> Failed {
+    Failed::internal(format!("the audit cannot be read: {error}"))
+}
+
+fn missing(directory: &Path, json: bool) -> Result<u8, Failed> {
+    let why = format!("there is no audit in {}", directory.display());
+    if json {
+        print::json(
+            &json!({ "whole": false, "records": 0, "bad": { "file": null, "line": 0, "why": why } }),
+        )?;
+    } else {
+        print::problem(&why);
+    }
+    Ok(exit::FAILED)
+}
+
+fn report(verified: &Verified, json: bool) -> Result<u8, Failed> {
+    let Verified { files, last, known, flaw, .. } = verified;
+    let (records, head) = (last.seq, last.hash);
+    if json {
+        let bad = flaw.as_ref().map(|flaw| json!({ "file": flaw.file, "line": flaw.line, "why": flaw.why }));
+        let (head, whole) = (head.to_string(), flaw.is_none());
+        print::json(
+            &json!({ "whole": whole, "records": records, "files": files, "head": head, "kept": known, "bad": bad }),
+        )?;
+    } else if let Some(flaw) = flaw {
+        let line = if flaw.line > 0 { format!(", line {}", flaw.line) } else { String::new() };
+        print::problem(&format!(
+            "the audit is not as it was written: {}{line}: {}; {records} records before it are whole",
+            flaw.file, flaw.why
+        ));
+    } else {
+        let known = known
+            .map_or(String::new(), |known| format!("\nthe hash that was given is that of record {known}"));
+        print::result(format!("whole: {records} records, files: {files}, head: {head}{known}\n").as_bytes())?;
+    }
+    Ok(if flaw.is_some() { exit::FAILED } else { exit::OK })
+}
+
+impl Show {
+    fn all(&self, audit: &audit_chain::Audit) -> Result<u8, Failed> {
+        let mut shown = Ok(());
+        audit
+            .records(|record| shown = shown.clone().and_then(|()| self.print(record)))
+            .map_err(unreadable)?;
+        shown.map(|()| exit::OK)
+    }
+
+    fn last(&self, audit: &audit_chain::Audit, count: usize, follow: bool) -> Result<u8, Failed> {
+        let mut last = VecDeque::new();
+        let collect = |record: &[u8]| {
+            if self.wants(record) {
+                last.push_back(record.to_vec());
+                if last.len() > count {
+                    last.pop_front();
+                }
+            }
+        };
+        let mut position = audit.records(collect).map_err(unreadable)?;
+        last.iter().try_for_each(|record| self.print(record))?;
+        if !follow {
+            return Ok(exit::OK);
+        }
+        loop {
+            std::thread::sleep(INTERVAL);
+            let mut shown = Ok(());
+            let each = |record: &[u8]| shown = shown.clone().and_then(|()| self.print(record));
+            audit.more(&mut position, each).map_err(unreadable)?;
+            shown?;
+            if let Some(next) = audit.next_file(&position).map_err(unreadable)? {
+                position = next;
+            }
+        }
+    }
+
+    fn wants(&self, record: &[u8]) -> bool {
+        let Some(session) = &self.session else { return true };
+        let value: Value = serde_json::from_slice(record).unwrap_or_default();
+        value["session"].as_str().is_some_and(|id| id.starts_with(session.as_str()))
+    }
+
+    fn print(&self, record: &[u8]) -> Result<(), Failed> {
+        if !self.wants(record) {
+            return Ok(());
+        }
+        let line = match serde_json::from_slice::<Value>(record) {
+            Ok(value) if !self.json => row(&value),
+            _ => String::from_utf8_lossy(record).into_owned(),
+        };
+        print::result(format!("{}\n", print::shown(&line)).as_bytes())
+    }
+}
+
+/// A record as one line for people: when, which session, what.
+fn row(record: &Value) -> String {
+    let text = |name: &str| record[name].as_str().unwrap_or_default().to_owned();
+    let at = time::utc(record["ts"].as_f64().unwrap_or_default() as u64);
+    let session: String = text("session").chars().take(8).collect();
+    let numbers = ["call", "exit", "signal", "calls", "tried", "failed", "bytes"];
+    let words =
+        ["tool", "path", "verdict", "rule", "grant", "end", "limit", "error", "tier", "project", "found"];
+    let mut row = format!("{:>6} {at} {session:<8} {:<8}", record["seq"], text("kind"));
+    for name in numbers.into_iter().filter(|name| record[name].is_number()) {
+        row.push_str(&format!(" {name}={}", record[name]));
+    }
+    for name in words.into_iter().filter(|name| record[name].is_string()) {
+        row.push_str(&format!(" {name}={}", text(name)));
+    }
+    row
+}

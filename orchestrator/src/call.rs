@@ -1,0 +1,137 @@
+//! `lazaret call`: one tool, once.
+
+use crate::feed::feed;
+use crate::{servers, typed};
+use broker_protocol::Failed;
+use clap::Args;
+use orchestrator_confine::{Needs, confine};
+use orchestrator_lines::streams::Input;
+use orchestrator_options::session_options::SessionOptions;
+use orchestrator_options::tool_options::ToolOptions;
+use orchestrator_servers::SessionServers;
+use orchestrator_session::executor::Greeting;
+use orchestrator_session::{CallContext, CallResult, Config, Invocation, Session};
+use orchestrator_terminal::print;
+use orchestrator_terminal::runtime::runtime;
+use serde_json::Value;
+use std::io::{self, Read};
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Longest input of a tool, as in a session.
+const INPUT_MAX: u64 = 4 << 20;
+
+const EXAMPLES: &str = "\
+Examples:
+  lazaret call bash '{\"command\":\"git status\"}'
+  lazaret call file_read '{\"path\":\"src/main.rs\",\"offset\":10,\"limit\":20}'
+  lazaret call grep '{\"pattern\":\"TODO\",\"include\":\"*.rs\"}' --json
+  lazaret call file_write - < input.json
+  lazaret call web_fetch '{\"url\":\"https://www.rust-lang.org/\"}'
+
+Exit code: 0 done; 1 the tool failed (not found, input or output, a command's
+code that is not 0); 2 wrong input, or no such tool; 3 violation; 124 time
+limit; 125 lazaret failed; 126 refused by policy.
+The tools and their input: `lazaret tools`.";
+
+/// Call one tool and print its result
+///
+/// The result goes to standard output, an error to standard error. On a terminal, control and invisible characters are
+/// escaped; into a pipe goes every byte; JSON has none of these characters, unless --raw-output asks for them. A file that is
+/// written or edited is read first, as a session would have to.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Call {
+    #[command(flatten)]
+    tools: ToolOptions,
+    /// Print the whole result as one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Name of the tool
+    pub tool: String,
+    /// Its input, a JSON object; `-` reads it from standard input
+    #[arg(value_name = "JSON")]
+    input: String,
+}
+
+impl Call {
+    /// Makes the call; the exit code.
+    pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
+        let input = self.read_input()?;
+        let policy = options.policy();
+        let network = options.network(policy.as_ref().ok());
+        let mut config = self.tools.config(options.open(0)?, policy)?;
+        config.open.network = network.filter(|_| self.runs_commands(&config));
+        let log = Rc::new(options.log("call"));
+        let mut servers = SessionServers::of_tool(&self.tool, &config.open, print::problem);
+        let mut endpoint = options.endpoint();
+        if !servers.are_none() {
+            // The server's session is another one than the call's.
+            endpoint = endpoint.lasting()?;
+            servers::reach(&mut servers, &endpoint);
+        }
+        let greeting = Greeting::open(&endpoint, config.open.clone())?;
+        // A tool that does not exist reaches nothing.
+        let web = config.registry.get(&self.tool).is_ok_and(|entry| entry.leaves_executor());
+        let web = web || config.open.network.is_some() || !servers.are_none();
+        let socket = endpoint.socket().filter(|_| !servers.are_none()).map(Path::to_owned);
+        confine(&Needs { web, socket, write: servers.directories(), ..Needs::default() });
+        let subscribers: Vec<Rc<dyn orchestrator_session::Subscriber>> = vec![log.clone()];
+        let config = Config { greeting: Some(greeting), single_call: true, subscribers, ..config };
+        let result = runtime()?.block_on(self.perform(config, &servers, input));
+        log.end(if result.is_ok() { "the call has ended" } else { "no session could be opened" });
+        typed::report(&*result?, self.json)
+    }
+
+    /// Whether the tool has a cell, or may have one.
+    fn runs_commands(&self, config: &Config) -> bool {
+        let entry = config.registry.get(&self.tool);
+        entry.is_ok_and(|entry| ["bash", "run_tests", "batch"].contains(&entry.name()))
+    }
+
+    async fn perform(
+        &self,
+        mut config: Config,
+        servers: &SessionServers,
+        input: Value,
+    ) -> Result<Arc<CallResult>, Failed> {
+        servers.attach(&mut config.registry).await;
+        let result = self.call(config, input).await;
+        servers.close().await;
+        result
+    }
+
+    async fn call(&self, config: Config, input: Value) -> Result<Arc<CallResult>, Failed> {
+        let session = Session::start(config);
+        session.open().await?;
+        let takes_input = input.get("stdin") == Some(&Value::Bool(true));
+        let stdin = takes_input
+            .then(Input::stdin)
+            .transpose()
+            .map_err(|error| Failed::internal(error.to_string()))?;
+        // What is not JSON is escaped on a terminal, or goes on as it is.
+        let context =
+            CallContext { raw: !self.json || self.tools.is_raw(), ..CallContext::new("call".into()) };
+        let invocation = Invocation::Tool { name: self.tool.clone(), input };
+        let mut call = session.call(context, invocation);
+        let handle = call.handle.clone();
+        tokio::select! {
+            result = typed::follow(&mut call) => result,
+            never = feed(&handle, stdin) => match never {},
+        }
+    }
+
+    fn read_input(&self) -> Result<Value, Failed> {
+        let mut text = String::new();
+        let json = match self.input.as_str() {
+            "-" => {
+                let read = io::stdin().lock().take(INPUT_MAX).read_to_string(&mut text);
+                read.map_err(|error| Failed::invalid(format!("cannot read the input: {error}")))?;
+                &text
+            }
+            given => given,
+        };
+        serde_json::from_str(json).map_err(|error| Failed::invalid(format!("the input is not JSON: {error}")))
+    }
+}

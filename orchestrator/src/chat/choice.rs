@@ -1,0 +1,198 @@
+//! Which provider and model: by the options, then by the settings, then by the keys that there are.
+
+use crate::chat::config::{AgentConfig, ProviderConfig};
+use broker_protocol::Failed;
+use clap::Args;
+use nix::unistd::Uid;
+use orchestrator_agent::error::ProviderError;
+use orchestrator_agent::http::Key;
+use orchestrator_agent::provider::{Provider, choose};
+use orchestrator_agent::providers::mock::{Mock, SCRIPT_MAX, Script};
+use orchestrator_agent::providers::{self, ANTHROPIC_KEY, OPENAI_KEY, Vendor};
+use orchestrator_options::session_options::read_text_up_to;
+use orchestrator_sidecar::backends::{Backend, Backends, Source};
+use orchestrator_text::known::redactor;
+use policies::secret::Secret;
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+/// Most bytes of a file with a key.
+const KEY_MAX: u64 = 8 << 10;
+
+/// Options of the commands that speak to a model.
+#[derive(Args, Clone, Default)]
+#[command(next_help_heading = "Model")]
+pub struct ModelOptions {
+    /// claude, openai, openai-chat, ollama, or mock, which plays a script
+    /// [default: by agent.toml, then by the key in the environment, then ollama]
+    #[arg(long, value_name = "NAME", value_parser = PROVIDERS)]
+    provider: Option<String>,
+    /// The model [default: by agent.toml, then the smallest that can chat]
+    #[arg(long, value_name = "NAME")]
+    pub model: Option<String>,
+    /// Another server that speaks like the provider, such as http://localhost:8000
+    #[arg(long, value_name = "URL")]
+    base_url: Option<String>,
+    /// A file of mode 0600 with the key [default: ANTHROPIC_API_KEY or OPENAI_API_KEY]
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    /// What the provider `mock` plays [default: a tour]
+    #[arg(long, value_name = "FILE")]
+    script: Option<PathBuf>,
+}
+
+/// The names of all providers.
+const PROVIDERS: [&str; 5] = ["claude", "openai", "openai-chat", "ollama", "mock"];
+
+/// A provider, and what the settings say of it.
+pub struct Chosen {
+    /// The provider.
+    pub provider: Rc<dyn Provider>,
+    /// Its settings, those of the command line first.
+    pub config: ProviderConfig,
+}
+
+impl ModelOptions {
+    /// The provider. Reads keys and scripts: before we confine ourselves. The key is no text of ours from here on.
+    pub fn choose(&self, settings: &AgentConfig) -> Result<Chosen, Failed> {
+        let name = self.provider.clone().or(settings.provider.clone()).unwrap_or_else(by_environment);
+        let config = self.config(&name, settings);
+        if name == "mock" {
+            return Ok(Chosen { provider: Rc::new(self.mock()?), config });
+        }
+        let vendor = Vendor::named(&name).ok_or_else(|| {
+            Failed::invalid(format!("there is no provider {name:?}; there are {}", PROVIDERS.join(", ")))
+        })?;
+        let key = key(&config, vendor)?;
+        let provider = providers::build(vendor, config.base_url.as_deref(), key.as_ref())
+            .map_err(|error| Failed::invalid(error.to_string()))?;
+        Ok(Chosen { provider, config })
+    }
+}
+
+impl ModelOptions {
+    /// Every provider, for clients that name one; the options are about the one that is taken where none is named. Reads keys
+    /// and scripts: before we confine ourselves.
+    pub fn backends(&self, settings: &AgentConfig) -> Result<Backends, Failed> {
+        let default = self.provider.clone().or(settings.provider.clone()).unwrap_or_else(by_environment);
+        let mut backends = BTreeMap::new();
+        for name in PROVIDERS {
+            let is_default = name == default;
+            let options = if is_default {
+                self.clone()
+            } else {
+                Self { script: self.script.clone(), ..Self::default() }
+            };
+            let options = Self { provider: Some(name.to_owned()), ..options };
+            backends.insert(name.to_owned(), options.backend(name, settings)?);
+        }
+        if !backends.contains_key(&default) {
+            let known = PROVIDERS.join(", ");
+            return Err(Failed::invalid(format!("there is no provider {default:?}; there are {known}")));
+        }
+        Ok(Backends::new(backends, default, redactor()))
+    }
+
+    fn backend(&self, name: &str, settings: &AgentConfig) -> Result<Backend, Failed> {
+        let config = self.config(name, settings);
+        let source = match Vendor::named(name) {
+            None => Source::Ready(Rc::new(self.mock()?)),
+            Some(vendor) => {
+                let key = key(&config, vendor)?;
+                Source::Vendor { vendor, base_url: config.base_url, key }
+            }
+        };
+        let ProviderConfig { model, weak_model, strong_model, .. } = config;
+        Ok(Backend { source, model, weak_model, strong_model })
+    }
+
+    /// What is set for the provider `name`, by the options first.
+    fn config(&self, name: &str, settings: &AgentConfig) -> ProviderConfig {
+        let mut config = settings.of(name);
+        config.model = self.model.clone().or(config.model);
+        config.base_url = self.base_url.clone().or(config.base_url);
+        config.key_file = self.key_file.clone().or(config.key_file);
+        config
+    }
+
+    fn mock(&self) -> Result<Mock, Failed> {
+        let script = match &self.script {
+            Some(path) => Script::parse(&read_text_up_to(path, SCRIPT_MAX)?)
+                .map_err(|error| Failed::invalid(format!("{}: {error}", path.display())))?,
+            None => Script::tour().map_err(|error| Failed::internal(error.to_string()))?,
+        };
+        Ok(Mock(script))
+    }
+}
+
+impl Chosen {
+    /// The model's name: the configured one, else the smallest that can chat.
+    pub async fn model(&self) -> Result<String, ProviderError> {
+        if let Some(model) = &self.config.model {
+            return Ok(model.clone());
+        }
+        let models = self.provider.models().await?;
+        let chosen = choose(None, &models).map(|model| model.id.clone());
+        chosen.ok_or_else(|| ProviderError::ModelNotFound {
+            model: String::new(),
+            reason: format!("{} has none that can chat", self.provider.name()),
+        })
+    }
+}
+
+fn by_environment() -> String {
+    let has = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    if has(ANTHROPIC_KEY) {
+        "claude".to_owned()
+    } else if has(OPENAI_KEY) {
+        "openai".to_owned()
+    } else {
+        "ollama".to_owned()
+    }
+}
+
+/// The key of `vendor`, if there is one: that of the file, else that of the environment.
+fn key(config: &ProviderConfig, vendor: Vendor) -> Result<Option<Key>, Failed> {
+    let text = match &config.key_file {
+        Some(path) => Some(read_key(path)?),
+        None => vendor
+            .key_variable()
+            .and_then(|name| std::env::var(name).ok())
+            .filter(|key| !key.trim().is_empty()),
+    };
+    let Some(text) = text else { return Ok(None) };
+    let key = Key::new(&text)
+        .ok_or_else(|| Failed::invalid("the key is empty, or no text of one line".to_owned()))?;
+    let secret = Secret { name: "MODEL_KEY".to_owned(), value: key.expose().as_bytes().to_vec() };
+    redactor().learn(secret).map_err(|error| Failed::internal(error.to_string()))?;
+    Ok(Some(key))
+}
+
+/// Reads a key from a file of ours that nobody else can read.
+fn read_key(path: &Path) -> Result<String, Failed> {
+    let wrong = |why: String| Failed::invalid(format!("cannot take the key from {}: {why}", path.display()));
+    let file = open_key(path).map_err(|error| wrong(error.to_string()))?;
+    let metadata = file.metadata().map_err(|error| wrong(error.to_string()))?;
+    if !metadata.is_file() {
+        return Err(wrong("it is no regular file".to_owned()));
+    }
+    if metadata.uid() != Uid::effective().as_raw() {
+        return Err(wrong("it belongs to another user".to_owned()));
+    }
+    if metadata.mode() & 0o077 != 0 {
+        return Err(wrong(format!("others can read it (mode {:o}); chmod 600", metadata.mode() & 0o777)));
+    }
+    let mut text = String::new();
+    file.take(KEY_MAX).read_to_string(&mut text).map_err(|error| wrong(error.to_string()))?;
+    Ok(text)
+}
+
+#[expect(clippy::disallowed_methods, reason = "a file of the user's settings, in neither root")]
+fn open_key(path: &Path) -> std::io::Result<File> {
+    // A FIFO would make us wait for its writer.
+    OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY).open(path)
+}

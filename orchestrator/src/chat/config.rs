@@ -1,0 +1,65 @@
+//! The user's settings for chats: `agent.toml` beside the policy. No file of a project is read for them.
+
+use broker_protocol::Failed;
+use orchestrator_agent::packs::Pack;
+use orchestrator_records::state_directory;
+use policies::{directories, source};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Most bytes of the file.
+const MAX: usize = 256 << 10;
+
+/// The settings.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AgentConfig {
+    /// The provider to take where none is named.
+    pub provider: Option<String>,
+    /// Instructions for every run.
+    pub instructions: String,
+    /// By the provider's name.
+    pub providers: BTreeMap<String, ProviderConfig>,
+    /// Packs of the user's own.
+    pub packs: Vec<Pack>,
+}
+
+/// The settings of one provider.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ProviderConfig {
+    /// Where it is.
+    pub base_url: Option<String>,
+    /// The model to take where none is named.
+    pub model: Option<String>,
+    /// The model of a subagent for simple questions.
+    pub weak_model: Option<String>,
+    /// The model of a subagent for hard ones.
+    pub strong_model: Option<String>,
+    /// A file of mode 0600 with the key.
+    pub key_file: Option<PathBuf>,
+}
+
+impl AgentConfig {
+    /// Reads the file, if there is one.
+    pub fn read() -> Result<Self, Failed> {
+        let folder = directories::configuration(&state_directory::home(), &state_directory::variable);
+        let path = folder.join("agent.toml");
+        let wrong = |error: String| Failed::invalid(format!("{}: {error}", path.display()));
+        if !path.exists() {
+            return Ok(Self::default());
+        }
+        let text = source::read_named(&path, MAX).map_err(|error| wrong(error.to_string()))?;
+        let config: Self = toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        for pack in &config.packs {
+            pack.check().map_err(|error| wrong(error.to_string()))?;
+        }
+        Ok(config)
+    }
+
+    /// The settings of `provider`.
+    pub fn of(&self, provider: &str) -> ProviderConfig {
+        self.providers.get(provider).cloned().unwrap_or_default()
+    }
+}

@@ -1,0 +1,385 @@
+//! `lazaret chat`: a model that uses tools in cells.
+
+pub mod config;
+pub mod choice;
+mod replay;
+pub mod models;
+
+use crate::chat::choice::{Chosen, ModelOptions};
+use crate::chat::config::AgentConfig;
+use crate::servers;
+use broker_protocol::{Failed, Trust};
+use clap::Args;
+use nix::libc::{SIGHUP, SIGINT, SIGTERM};
+use orchestrator_agent::agent::{Agent, Order};
+use orchestrator_agent::control::Control;
+use orchestrator_agent::conversation::Conversation;
+use orchestrator_agent::error::ProviderError;
+use orchestrator_agent::event::EndReason;
+use orchestrator_agent::packs::Pack;
+use orchestrator_agent::publish::EVENTS;
+use orchestrator_agent::run::End;
+use orchestrator_agent::settings::Settings;
+use orchestrator_agent::transcript::Transcript;
+use orchestrator_confine::{Needs, confine};
+use orchestrator_lines::line_reader::{Lines, Next};
+use orchestrator_lines::streams::{Input, Output};
+use orchestrator_options::endpoint::Endpoint;
+use orchestrator_options::exit;
+use orchestrator_options::session_options::SessionOptions;
+use orchestrator_options::tool_options::ToolOptions;
+use orchestrator_records::runlog::RunLog;
+use orchestrator_records::transcripts;
+use orchestrator_servers::SessionServers;
+use orchestrator_session::executor::Dial;
+use orchestrator_session::{Config, Session};
+use orchestrator_terminal::chat_follow::{Answers, Front, follow, obey};
+use orchestrator_terminal::chat_screen::Screen;
+use orchestrator_terminal::print;
+use orchestrator_terminal::runtime::runtime;
+use orchestrator_terminal::signals::Signals;
+use orchestrator_text::known::redactor;
+use orchestrator_tools::violation;
+use serde_json::json;
+use std::io::{self, IsTerminal, Read};
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// Cells that the executor has ready between calls.
+const SPARE: u8 = 1;
+/// Most bytes of what a user says at once.
+const PROMPT_MAX: u64 = 1 << 20;
+/// The exit code where the model cannot call tools.
+const NO_TOOLS: u8 = 4;
+
+const EXAMPLES: &str = "\
+Examples:
+  lazaret chat --provider mock \"Show me around\"     no key: a script plays the model
+  lazaret chat -p --stdin \"Why does the build fail?\" < build.log
+  lazaret chat --pack engineering --trust guided \"Fix the failing test\"
+  lazaret chat --resume last \"And now the other one\"
+  lazaret chat --replay last --json
+
+Without -p, on a terminal: a conversation, a line each; an empty line or Ctrl-D
+ends it. Calls are asked about as --trust says, guided if it is not given; where
+nobody can answer, such a call is denied. The first Ctrl-C cancels the calls
+under way, the second one the run.
+
+Exit code: 0 done; 1 the model or its provider failed, or did not end its task
+as the pack wants; 2 wrong arguments; 3 too many violations; 4 the model cannot
+call tools; 124 time limit; 125 lazaret failed; 130 cancelled.";
+
+/// Let a model work, its tools in cells
+///
+/// The text of the model goes to standard output, what its tools do to a terminal on standard error.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Chat {
+    /// What to say first [default: standard input, where it is no terminal]
+    #[arg(value_name = "PROMPT")]
+    prompt: Option<String>,
+    /// Read standard input too, after the prompt
+    #[arg(long)]
+    stdin: bool,
+    /// Answer once and end, as on a pipe
+    #[arg(short, long)]
+    print: bool,
+    /// Print every event as a line of JSON
+    #[arg(long)]
+    json: bool,
+    /// What the runs are for: engineering, research, or one of agent.toml
+    #[arg(long, value_name = "NAME")]
+    pack: Option<String>,
+    /// Go on with a conversation, by its id or `last`
+    #[arg(long, value_name = "ID", conflicts_with = "no_transcript")]
+    resume: Option<String>,
+    /// Play a conversation again, by its id or `last`, without a model and without tools
+    #[arg(long, value_name = "ID", conflicts_with_all = ["resume", "prompt"])]
+    replay: Option<String>,
+    /// Write no transcript of the conversation
+    #[arg(long)]
+    no_transcript: bool,
+    /// Turns after which the model is to answer without tools
+    #[arg(long, value_name = "N", default_value_t = orchestrator_agent::settings::TURNS,
+        value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    max_turns: u32,
+    /// Time limit of one answer of the model, in seconds
+    #[arg(long, value_name = "S", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    turn_timeout: u64,
+    /// Time limit of a run, in seconds
+    #[arg(long, value_name = "S", default_value_t = 1800, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    timeout: u64,
+    /// Tokens for thoughts, where the model shows them
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=64_000))]
+    thinking: u32,
+    /// Show the input of calls as it comes, in events of its own
+    #[arg(long, requires = "json")]
+    input_events: bool,
+    /// Violations that end the run; 0: none do [default: 3, or 1 where the trust is autonomous]
+    #[arg(long, value_name = "N")]
+    max_violations: Option<u32>,
+    #[command(flatten)]
+    model: ModelOptions,
+    #[command(flatten)]
+    tools: ToolOptions,
+}
+
+/// What is read before we confine ourselves.
+struct Prepared {
+    chosen: Chosen,
+    settings: Settings,
+    transcript: Option<Rc<Transcript>>,
+    conversation: Conversation,
+    id: String,
+    first: Option<String>,
+}
+
+impl Chat {
+    /// Talks; the exit code.
+    pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
+        if let Some(id) = &self.replay {
+            return replay::main(id, self.json);
+        }
+        let options = options.trusting(Trust::Guided);
+        let prepared = self.prepare()?;
+        let log = Rc::new(options.log("chat"));
+        let opening = options.open(SPARE)?;
+        let policy = options.policy();
+        let max = self.max_violations.unwrap_or(options.trust().map_or(0, violation::default_max));
+        let config = self.tools.config(opening, policy)?;
+        let config =
+            Config { max_violations: (max > 0).then_some(max), subscribers: vec![log.clone()], ..config };
+        let endpoint = options.endpoint().lasting()?;
+        let mut servers = SessionServers::of(&config.open, print::problem);
+        servers::reach(&mut servers, &endpoint);
+        let socket = Endpoint::socket(&endpoint).map(Path::to_owned);
+        confine(&Needs { web: true, socket, write: servers.directories(), ..Needs::default() });
+        let config = Config { executor: Some(Box::new(endpoint) as Box<dyn Dial>), ..config };
+        let ended = runtime()?.block_on(async {
+            let mut config = config;
+            servers.attach(&mut config.registry).await;
+            let ended = self.talk(config, prepared, &log).await;
+            servers.close().await;
+            ended
+        });
+        log.end(if ended.is_ok() { "the chat has ended" } else { "the chat has failed" });
+        ended
+    }
+
+    /// Whether a person types the next prompt.
+    fn is_interactive(&self) -> bool {
+        !self.print && !self.json && io::stdin().is_terminal() && io::stdout().is_terminal()
+    }
+
+    fn prepare(&self) -> Result<Prepared, Failed> {
+        let config = AgentConfig::read()?;
+        let chosen = self.model.choose(&config)?;
+        let pack = self.pack.as_ref().map(|name| Pack::named(name, &config.packs)).transpose();
+        let pack = pack.map_err(|error| Failed::invalid(error.to_string()))?;
+        let first = self.first_prompt()?;
+        let opened = match &self.resume {
+            Some(id) => Some(transcripts::resume(id)?),
+            None if self.no_transcript => None,
+            // What cannot be recorded can be said all the same.
+            None => transcripts::begin()
+                .inspect_err(|error| print::problem(&format!("no transcript is written: {error}")))
+                .ok(),
+        };
+        let settings = Settings {
+            weak_model: chosen.config.weak_model.clone(),
+            strong_model: chosen.config.strong_model.clone(),
+            instructions: config.instructions,
+            pack,
+            max_turns: self.max_turns,
+            turn_timeout: Duration::from_secs(self.turn_timeout),
+            timeout: Duration::from_secs(self.timeout),
+            thinking_tokens: self.thinking,
+            input_deltas: self.input_events,
+            ..Settings::new("")
+        };
+        let Some(opened) = opened else {
+            let id = transcripts::new_id();
+            return Ok(Prepared {
+                chosen,
+                settings,
+                transcript: None,
+                conversation: Conversation::default(),
+                id,
+                first,
+            });
+        };
+        let file = Box::new(opened.file);
+        let transcript = match opened.bytes {
+            0 => {
+                let start = json!({ "version": env!("CARGO_PKG_VERSION"), "provider": chosen.provider.name(), "pack": self.pack });
+                Transcript::begin(file, redactor(), start)
+            }
+            bytes => Transcript::resume(file, redactor(), bytes),
+        };
+        let (transcript, conversation) =
+            (Some(Rc::new(transcript)), Conversation::of(opened.recorded.messages));
+        Ok(Prepared { chosen, settings, transcript, conversation, id: opened.id, first })
+    }
+
+    /// What is said first; `None` where a person is to be asked for it.
+    fn first_prompt(&self) -> Result<Option<String>, Failed> {
+        let mut piped = String::new();
+        // Not of its own accord beside a prompt: who starts us may hold the other end open for ever.
+        let wanted = self.prompt.is_none() || self.stdin;
+        if wanted && !io::stdin().is_terminal() && !Input::is_null() {
+            let read = io::stdin().lock().take(PROMPT_MAX + 1).read_to_string(&mut piped);
+            read.map_err(|error| Failed::invalid(format!("standard input cannot be read as text: {error}")))?;
+        }
+        if piped.len() as u64 > PROMPT_MAX {
+            let message =
+                format!("standard input has more than {PROMPT_MAX} bytes; put it into a file of the project");
+            return Err(Failed::invalid(message));
+        }
+        let parts = [self.prompt.as_deref().unwrap_or_default(), piped.as_str()];
+        let parts = parts.into_iter().map(str::trim).filter(|part| !part.is_empty());
+        let text = parts.collect::<Vec<_>>().join("\n\n");
+        match text.is_empty() {
+            false => Ok(Some(text)),
+            true if self.is_interactive() => Ok(None),
+            true => Err(Failed::invalid("there is nothing to say: give a prompt".to_owned())),
+        }
+    }
+
+    async fn talk(&self, config: Config, prepared: Prepared, log: &Rc<RunLog>) -> Result<u8, Failed> {
+        let mut signals = Signals::listen(&[SIGINT, SIGTERM, SIGHUP])?;
+        let Prepared { chosen, mut settings, transcript, mut conversation, id, mut first } = prepared;
+        settings.model = tokio::select! {
+            model = chosen.model() => match model {
+                Ok(model) => model,
+                Err(error) => return Ok(provider_failed(&error)),
+            },
+            number = signals.next() => return Ok(exit::SIGNAL + number as u8),
+        };
+        let agent =
+            Agent::new(Session::start(config), chosen.provider, settings, transcript.clone(), redactor());
+        tokio::task::spawn_local(log.clone().write_later());
+        let interactive = self.is_interactive();
+        let mut front = match self.json {
+            true => Front::Json(Output::stdout().map_err(streams)?),
+            false => Front::Text(Screen::new().map_err(streams)?),
+        };
+        // Answers are a person's, who sees the question.
+        let mut lines = match io::stdin().is_terminal() && io::stderr().is_terminal() && !self.json {
+            true => Some(Lines::new(Input::stdin().map_err(streams)?)),
+            false => None,
+        };
+        let mut number = 0;
+        loop {
+            let text = match first.take() {
+                Some(text) => text,
+                None => match next_prompt(&mut front, lines.as_mut(), &mut signals).await? {
+                    Some(text) => text,
+                    None => return Ok(exit::OK),
+                },
+            };
+            number += 1;
+            let message = format!("{id}-{number}");
+            let order = Order { conversation: id.as_str().into(), message: message.into(), text };
+            let answers = lines.as_mut().map_or(Answers::Nobody, Answers::Person);
+            let (end, signal) =
+                run(&agent, order, &mut conversation, &mut front, answers, &mut signals).await?;
+            if let Some(error) = transcript.as_ref().and_then(|transcript| transcript.take_error()) {
+                print::problem(&format!("the transcript is not complete: {error}"));
+            }
+            let code = code(&end, signal);
+            if !interactive
+                || signal.is_some_and(|number| number != SIGINT)
+                || end.reason == EndReason::Violations
+            {
+                return Ok(code);
+            }
+        }
+    }
+}
+
+/// One run, from what the user says to its end; the signal that ended it, if one did.
+async fn run(
+    agent: &Agent,
+    order: Order,
+    conversation: &mut Conversation,
+    front: &mut Front,
+    answers: Answers<'_>,
+    signals: &mut Signals,
+) -> Result<(End, Option<i32>), Failed> {
+    let control = Control::default();
+    let (sender, events) = mpsc::channel(EVENTS);
+    let work = async {
+        tokio::join!(
+            agent.run(order, conversation, &control, sender),
+            follow(events, &control, front, answers)
+        )
+    };
+    tokio::pin!(work);
+    let (signal, (end, followed)) = tokio::select! {
+        done = &mut work => (None, done),
+        number = obey(signals, &control) => (Some(number), work.await),
+    };
+    followed.map(|()| (end, signal))
+}
+
+async fn next_prompt(
+    front: &mut Front,
+    lines: Option<&mut Lines>,
+    signals: &mut Signals,
+) -> Result<Option<String>, Failed> {
+    let (Front::Text(screen), Some(lines)) = (front, lines) else { return Ok(None) };
+    screen.prompt().await.map_err(streams)?;
+    let next = tokio::select! {
+        next = lines.next() => next,
+        _ = signals.next() => return Ok(None),
+    };
+    match next {
+        Next::Line(line) => {
+            Ok(Some(String::from_utf8_lossy(&line).trim().to_owned()).filter(|text| !text.is_empty()))
+        }
+        Next::TooLong => Err(Failed::invalid("a line is too long".to_owned())),
+        Next::End => Ok(None),
+    }
+}
+
+/// Says what kept a run from beginning; the exit code.
+fn provider_failed(error: &ProviderError) -> u8 {
+    print::problem(&format!("{}: {error}", error.code()));
+    code_of(error)
+}
+
+fn code_of(error: &ProviderError) -> u8 {
+    match error {
+        ProviderError::NoTools { .. } => NO_TOOLS,
+        ProviderError::Timeout { .. } => exit::TIMEOUT,
+        ProviderError::Session(_) => exit::LAZARET,
+        ProviderError::NoKey { .. } | ProviderError::PlainKey { .. } | ProviderError::BaseUrl(_) => {
+            exit::USAGE
+        }
+        _ => exit::FAILED,
+    }
+}
+
+fn code(end: &End, signal: Option<i32>) -> u8 {
+    if let Some(number) = signal {
+        return exit::SIGNAL + number as u8;
+    }
+    match (&end.error, end.reason) {
+        (Some(error), _) => code_of(error),
+        (None, EndReason::Done | EndReason::Finished | EndReason::TurnLimit | EndReason::ContextBudget) => {
+            exit::OK
+        }
+        (None, EndReason::Length | EndReason::Refused | EndReason::QualityGate | EndReason::Error) => {
+            exit::FAILED
+        }
+        (None, EndReason::Violations) => exit::VIOLATION,
+        (None, EndReason::Timeout) => exit::TIMEOUT,
+        (None, EndReason::Cancelled) => exit::SIGNAL + SIGINT as u8,
+    }
+}
+
+fn streams(error: io::Error) -> Failed {
+    Failed::internal(format!("cannot use the standard streams: {error}"))
+}

@@ -1,0 +1,60 @@
+//! `lazaret models`: what a provider has.
+
+use crate::chat::choice::ModelOptions;
+use crate::chat::config::AgentConfig;
+use crate::chat::provider_failed;
+use broker_protocol::Failed;
+use clap::Args;
+use orchestrator_agent::provider::Model;
+use orchestrator_confine::{Needs, confine};
+use orchestrator_options::exit;
+use orchestrator_terminal::print;
+use orchestrator_terminal::runtime::runtime;
+
+/// List the models of a provider
+#[derive(Args)]
+#[command(after_help = "Examples:
+  lazaret models --provider ollama
+  lazaret models --provider openai --json | jq '.[].id'
+
+`?` stands where nobody says. Exit code: 0; 1 the provider failed;
+2 wrong arguments or no key.")]
+pub struct Models {
+    #[command(flatten)]
+    model: ModelOptions,
+    /// Print a JSON array
+    #[arg(long)]
+    json: bool,
+}
+
+impl Models {
+    /// Prints the list; the exit code.
+    pub fn main(self) -> Result<u8, Failed> {
+        let chosen = self.model.choose(&AgentConfig::read()?)?;
+        confine(&Needs { web: true, ..Needs::default() });
+        let mut models = match runtime()?.block_on(chosen.provider.models()) {
+            Ok(models) => models,
+            Err(error) => return Ok(provider_failed(&error)),
+        };
+        models.sort_by(|one, other| one.id.cmp(&other.id));
+        if self.json {
+            print::json(&models)?;
+        } else {
+            print::result(table(&models).as_bytes())?;
+        }
+        Ok(exit::OK)
+    }
+}
+
+fn table(models: &[Model]) -> String {
+    let or_unknown = |text: Option<String>| text.unwrap_or_else(|| "?".to_owned());
+    let mut table = format!("{:<44}{:<7}{:<6}{:>9}  {}\n", "MODEL", "TOOLS", "CHAT", "CONTEXT", "PRICE");
+    for model in models {
+        let yes = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
+        let (tools, chat) = (or_unknown(model.supports_tools.map(yes)), yes(model.chat));
+        let context = or_unknown(model.context_window.map(|tokens| tokens.to_string()));
+        let price = or_unknown(model.price_class.map(str::to_owned));
+        table.push_str(&format!("{:<44}{tools:<7}{chat:<6}{context:>9}  {price}\n", print::shown(&model.id)));
+    }
+    table
+}

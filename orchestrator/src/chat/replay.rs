@@ -1,0 +1,43 @@
+//! `lazaret chat --replay`: the events of a conversation again, in their order, from its transcript. No model is asked and no tool
+//! is called.
+
+use broker_protocol::Failed;
+use orchestrator_options::exit;
+use orchestrator_records::transcripts;
+use orchestrator_terminal::print;
+use serde_json::Value;
+
+/// Prints the events of the conversation `id`; the exit code.
+pub fn main(id: &str, json: bool) -> Result<u8, Failed> {
+    let recorded = transcripts::recorded(id)?;
+    let mut out = String::new();
+    for event in &recorded.events {
+        match json {
+            true => out.push_str(&format!("{event}\n")),
+            false => out.push_str(&text(event)),
+        }
+    }
+    print::result(out.as_bytes())?;
+    Ok(exit::OK)
+}
+
+/// What a person reads of an event. The file is ours, and what is in it was written by strangers.
+fn text(event: &Value) -> String {
+    let field = |name: &str| print::shown(event["payload"][name].as_str().unwrap_or_default());
+    match event["type"].as_str().unwrap_or_default() {
+        "chat:text-delta" => lines(event["payload"]["content"].as_str().unwrap_or_default()),
+        "chat:tool-start" => {
+            let input = print::shown(&event["payload"]["input"].to_string());
+            format!("\n● {} {input}\n", field("toolName"))
+        }
+        "chat:tool-result" => format!("  └ {}\n", field("status")),
+        "chat:error" => format!("\n{}: {}\n", field("code"), field("message")),
+        "chat:stream-end" => "\n".to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// A text in its lines, each safe to show.
+fn lines(text: &str) -> String {
+    text.split('\n').map(print::shown).collect::<Vec<_>>().join("\n")
+}

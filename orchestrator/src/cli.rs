@@ -1,0 +1,208 @@
+//! The command line.
+
+use crate::{
+    approve, audit, call, chat, completions, doctor, history, hook, install, log, mcp, policy, run, serve,
+    session, shell, tools, undo,
+};
+use broker_protocol::{ErrorKind, Failed};
+use clap::error::ErrorKind::{ArgumentConflict, DisplayHelp, DisplayVersion};
+use clap::parser::ValueSource;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use orchestrator_lines::json::failed_result;
+use orchestrator_options::exit;
+use orchestrator_options::session_options::{SessionOptions, USED_BY};
+use orchestrator_terminal::print;
+use orchestrator_text::known;
+use std::io;
+use std::process::ExitCode;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  run      the command's own; 128+N if signal N ended it (130 cancelled, 137 a
+           resource limit, 141 nobody reads its output); 124 time limit;
+           125 lazaret failed, or wrong arguments; 126 refused by policy, or
+           not executable; 127 program not found
+  call     0 done; 1 the tool failed; 2 wrong input, or no such tool;
+           3 violation; 124 time limit; 125 lazaret failed; 126 refused
+  history, undo  as call
+  session  0 at the end of its input; 2 wrong arguments; 3 after too many
+           violations; 125 no session, or it cannot write; 128+N if signal
+           N ended it (129 also: its parent has ended; 141 nobody reads)
+  mcp      0 at the end of its input; 125 lazaret failed; 128+N signal N
+  chat     0 done; 1 the model failed; 2 wrong arguments; 3 violations;
+           4 the model cannot call tools; 124 time limit; 125 lazaret failed;
+           128+N if signal N ended it (130 cancelled)
+  serve    0 at the end of its input; 2 wrong arguments; 125 it cannot serve;
+           128+N if signal N ended it (129 also: its parent has ended)
+  models   0; 1 the provider failed; 2 wrong arguments or no key
+  doctor   0 if a session can open here (with --attack: and its cell holds),
+           else 1
+  policy   0; 1 a file is wrong; 2 wrong input; 125 no policy
+  hook     0 answered; 2 the call is not understood; 125 no policy
+  install, uninstall  0; 1 not here, or not wanted; 2 cannot be changed
+  approve  0 at the end of its input; 125 lazaret failed
+  audit    verify: 0 if the audit is whole, else 1
+  log      0; 1 if there is no such run, or nothing was found
+  others   0, or 2 for wrong arguments
+  A wrong option, file or root is 2 everywhere but in run and doctor.
+
+Examples:
+  lazaret run -- make test     a command of this project, in a cell
+  lazaret run -- bash          a shell in a cell
+  lazaret call file_read '{\"path\":\"src/main.rs\"}'
+  lazaret chat --provider mock \"Show me around\"
+                               a model, played by a script, uses tools
+  lazaret doctor               what this machine can keep closed
+  lazaret doctor --attack      the same, proved by attacks
+  lazaret approve              answer for the calls that wait";
+
+/// Runs the tool calls of AI agents in cells that the kernel keeps closed.
+#[derive(Parser)]
+#[command(name = "lazaret", version, after_help = EXIT_CODES)]
+struct Cli {
+    #[command(flatten)]
+    options: SessionOptions,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Run(run::Run),
+    Call(call::Call),
+    History(history::History),
+    Undo(undo::Undo),
+    Tools(tools::Tools),
+    Session(session::Session),
+    Mcp(mcp::Mcp),
+    Chat(chat::Chat),
+    Models(chat::models::Models),
+    Serve(serve::Serve),
+    Doctor(doctor::Doctor),
+    Policy(policy::Policy),
+    Hook(hook::Hook),
+    Install(install::Install),
+    Uninstall(install::Uninstall),
+    Status(install::Status),
+    Approve(approve::Approve),
+    Audit(audit::Audit),
+    Log(log::Log),
+    Completions(completions::Completions),
+}
+
+pub fn main() -> ExitCode {
+    let environment: Vec<_> = std::env::vars_os().collect();
+    if let Err(error) = known::learn(&environment) {
+        // The message names no value, and nothing is there that could take one out.
+        eprintln!("lazaret: {error}");
+        return ExitCode::from(exit::LAZARET);
+    }
+    if shell::is_meant() {
+        return ExitCode::from(shell::main());
+    }
+    let cli = match parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    let is_run = matches!(cli.command, Command::Run(_));
+    let code = cli.execute().unwrap_or_else(|failed| {
+        print::problem(&failed.message);
+        // For `run`, 2 could be the command's own code.
+        if failed.kind == ErrorKind::InvalidInput && !is_run { exit::USAGE } else { exit::LAZARET }
+    });
+    ExitCode::from(code)
+}
+
+impl Cli {
+    fn execute(self) -> Result<u8, Failed> {
+        let options = &self.options;
+        match self.command {
+            Command::Run(run) => in_json(run.json, "bash", run.main(options)),
+            Command::Call(call) => in_json(call.json, &call.tool.clone(), call.main(options)),
+            Command::History(history) => in_json(history.json, "history", history.main(options)),
+            Command::Undo(undo) => in_json(undo.json, "undo", undo.main(options)),
+            Command::Tools(tools) => tools.main(options),
+            Command::Session(session) => session.main(options),
+            Command::Mcp(mcp) => mcp.main(options),
+            Command::Chat(chat) => chat.main(options),
+            Command::Models(models) => models.main(),
+            Command::Serve(serve) => serve.main(options),
+            Command::Doctor(doctor) => doctor.main(options),
+            Command::Policy(policy) => policy.main(options),
+            Command::Hook(hook) => hook.main(options),
+            Command::Install(install) => install.main(),
+            Command::Uninstall(uninstall) => uninstall.main(),
+            Command::Status(status) => status.main(),
+            Command::Approve(approve) => approve.main(),
+            Command::Audit(audit) => audit.main(),
+            Command::Log(log) => log.main(),
+            Command::Completions(completions) => completions.main(command()),
+        }
+    }
+}
+
+/// A program that reads results as JSON reads there, too, what kept `tool` from having one.
+fn in_json(json: bool, tool: &str, result: Result<u8, Failed>) -> Result<u8, Failed> {
+    if let (true, Err(failed)) = (json, &result) {
+        // Where it cannot be read, it is on standard error.
+        let _ = print::json(&failed_result(None, tool, failed));
+    }
+    result
+}
+
+/// The command line, in which the help of each command lists only options that it uses.
+fn command() -> clap::Command {
+    let mut command = Cli::command();
+    // Hands the options of sessions to every command.
+    command.build();
+    command.mut_subcommands(|command| {
+        let name = command.get_name().to_owned();
+        hide_unused(command, &name)
+    })
+}
+
+fn hide_unused(command: clap::Command, name: &str) -> clap::Command {
+    let is_unused = |id: &str| USED_BY.iter().any(|(option, users)| *option == id && !users.contains(&name));
+    command
+        .mut_args(|arg| if is_unused(arg.get_id().as_str()) { arg.hide(true) } else { arg })
+        .mut_subcommands(|command| hide_unused(command, name))
+}
+
+fn parse() -> Result<Cli, clap::Error> {
+    let mut command = Cli::command();
+    let mut matches = match command.try_get_matches_from_mut(std::env::args_os()) {
+        Err(error) if error.kind() == DisplayHelp => {
+            self::command().try_get_matches_from(std::env::args_os())?
+        }
+        matches => matches?,
+    };
+    if let Some((name, given)) = matches.subcommand() {
+        let is_given = |id: &str| given.value_source(id) == Some(ValueSource::CommandLine);
+        let unused = USED_BY.iter().find(|(id, users)| !users.contains(&name) && is_given(id));
+        if let Some((id, _)) = unused {
+            let message = format!("`--{}` has no meaning for `{name}`", id.replace('_', "-"));
+            return Err(command.error(ArgumentConflict, message));
+        }
+    }
+    Cli::from_arg_matches_mut(&mut matches)
+}
+
+/// Shows help, or what is wrong with the command line. For `run`, 2 could be the command's own code.
+fn usage(error: &clap::Error) -> ExitCode {
+    let shown = error.print();
+    if matches!(error.kind(), DisplayHelp | DisplayVersion) {
+        return match shown {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                print::problem(&format!("cannot write the output: {error}"));
+                ExitCode::from(exit::LAZARET)
+            }
+            // A reader that stops has read enough.
+            _ => ExitCode::SUCCESS,
+        };
+    }
+    let commands: Vec<_> =
+        Cli::command().get_subcommands().map(|command| command.get_name().to_owned()).collect();
+    let mut words = std::env::args_os().skip(1).filter_map(|word| word.into_string().ok());
+    let first = words.find(|word| commands.contains(word));
+    ExitCode::from(if first.is_some_and(|word| word == "run") { exit::LAZARET } else { exit::USAGE })
+}

@@ -1,0 +1,45 @@
+//! `lazaret completions`: the script with which a shell completes our command line.
+
+use broker_protocol::Failed;
+use clap::{Args, ValueEnum};
+use clap_complete::aot;
+use orchestrator_options::exit;
+use orchestrator_terminal::print;
+
+const EXAMPLES: &str = "\
+Examples:
+  lazaret completions bash > ~/.local/share/bash-completion/completions/lazaret
+  lazaret completions zsh > ~/.zfunc/_lazaret      (a directory of your fpath)
+  lazaret completions fish > ~/.config/fish/completions/lazaret.fish
+
+Exit code: 0; 2 for another shell.";
+
+/// Print completions for a shell
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Completions {
+    /// The shell
+    shell: Shell,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+impl Completions {
+    /// Prints those of `command`; the exit code.
+    pub fn main(self, mut command: clap::Command) -> Result<u8, Failed> {
+        let shell = match self.shell {
+            Shell::Bash => aot::Shell::Bash,
+            Shell::Zsh => aot::Shell::Zsh,
+            Shell::Fish => aot::Shell::Fish,
+        };
+        let mut script = Vec::new();
+        aot::generate(shell, &mut command, "lazaret", &mut script);
+        print::result(&script)?;
+        Ok(exit::OK)
+    }
+}

@@ -1,0 +1,268 @@
+//! `lazaret doctor`: what this machine can keep closed, and what is lost where it cannot.
+
+use crate::attack;
+use crate::host_settings::{self, Hint};
+use crate::namespace_settings::NamespaceSettings;
+use broker_protocol::{Failed, LayerReport, LayerState, Machine, Opened, Tier};
+use clap::Args;
+use orchestrator_confine::{self as confinement, Confinement, Needs, confine};
+use orchestrator_lines::json::ErrorBody;
+use orchestrator_options::exit;
+use orchestrator_options::session_options::SessionOptions;
+use orchestrator_session::executor::Greeting;
+use orchestrator_terminal::print::{self, Colour, paint};
+use orchestrator_terminal::runtime::runtime;
+use serde_json::{Value, json};
+use std::io::{self, IsTerminal};
+
+/// Say which layers this machine has, and what is lost without each
+///
+/// Asks the executor what the kernel offers, then tries whether a session opens for this project and profile. With
+/// --attack, tries real attacks instead, each without a cell first and then in a cell of an empty project, and prints
+/// what came of each. An attack that does not work without a cell either is untested; what a tier is known not to hold
+/// is named with the reason.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  lazaret doctor\n  lazaret doctor --profile rust --json\n  lazaret doctor --attack\n\n\
+                        Exit code: 0 if a session opens with every layer that its profile requires, and with\n\
+                        --attack if its cell holds all that is not named as known; else 1."
+)]
+pub struct Doctor {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Ask about each setting of this machine's own that would close more, and set those that you want
+    #[arg(long, conflicts_with_all = ["attack", "json"])]
+    fix: bool,
+    /// Attack a cell with this profile, in an empty project of its own
+    #[arg(long)]
+    attack: bool,
+}
+
+impl Doctor {
+    /// Asks and prints; returns our exit code.
+    pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
+        if self.attack {
+            return attack::main(options, self.json);
+        }
+        if self.fix {
+            return host_settings::fix();
+        }
+        let hints = host_settings::hints();
+        // Read before we confine ourselves.
+        let settings = NamespaceSettings::read(options.endpoint().program());
+        let examined = examine(options);
+        match &examined {
+            Ok((machine, opened)) if self.json => {
+                let mut report = to_json(machine, opened, confinement::in_force());
+                report["hints"] = json!(hints);
+                print::json(&report)?
+            }
+            Ok((machine, opened)) => {
+                let mut page = page(machine, opened, confinement::in_force(), io::stdout().is_terminal());
+                if machine.tier == Tier::Flat {
+                    page.push_str(&settings.remedy());
+                }
+                print::result((page + &hint_rows(&hints)).as_bytes())?
+            }
+            Err(failed) if self.json => {
+                print::json(&json!({ "session": session_json(&Err(failed.clone())) }))?
+            }
+            Err(failed) => print::problem(&failed.message),
+        }
+        Ok(if matches!(examined, Ok((_, Ok(_)))) { exit::OK } else { exit::FAILED })
+    }
+}
+
+fn examine(options: &SessionOptions) -> Result<(Machine, Result<Opened, Failed>), Failed> {
+    let open = options.open(0)?.open;
+    let greeting = Greeting::probe(&options.endpoint())?;
+    confine(&Needs::default());
+    let (machine, opened) = runtime()?.block_on(greeting.probed(open))?;
+    Ok((machine, opened.map_err(Failed::from)))
+}
+
+fn to_json(machine: &Machine, opened: &Result<Opened, Failed>, own: Option<&Confinement>) -> Value {
+    json!({
+        "kernel": machine.kernel,
+        "landlockAbi": machine.landlock_abi,
+        "tier": machine.tier.name(),
+        "layers": machine.layers.iter().map(layer_json).collect::<Vec<_>>(),
+        "orchestrator": own.map(|own| json!({ "inForce": own.missing().is_empty(), "missing": own.missing() })),
+        "session": session_json(opened),
+    })
+}
+
+fn layer_json(report: &LayerReport) -> Value {
+    let name = report.layer.name();
+    match &report.state {
+        LayerState::InForce(detail) => json!({ "name": name, "inForce": true, "detail": detail }),
+        LayerState::Missing { why, lost } => {
+            json!({ "name": name, "inForce": false, "why": why, "lost": lost })
+        }
+    }
+}
+
+fn session_json(opened: &Result<Opened, Failed>) -> Value {
+    match opened {
+        Ok(opened) => json!({
+            "ok": true,
+            "project": opened.project,
+            "central": opened.central,
+            "profile": opened.profile,
+            "policy": opened.policy.to_string(),
+            "tier": opened.tier.name(),
+        }),
+        Err(failed) => json!({ "ok": false, "error": ErrorBody::new(failed) }),
+    }
+}
+
+fn page(
+    machine: &Machine,
+    opened: &Result<Opened, Failed>,
+    own: Option<&Confinement>,
+    colour: bool,
+) -> String {
+    let mut page = format!(
+        "kernel  {} (Landlock ABI {})\ntier    {}\n\n",
+        print::shown(&machine.kernel),
+        machine.landlock_abi,
+        machine.tier.name()
+    );
+    page.extend(machine.layers.iter().map(|report| row(report, colour)));
+    page.extend(own.map(|own| own_row(own, colour)));
+    page.push('\n');
+    page.push_str(&match opened {
+        Ok(opened) => {
+            let good = paint("A session opens here", Colour::Green, colour);
+            format!("{good} with the profile `{}`.\n", print::shown(&opened.profile))
+        }
+        Err(failed) => {
+            let bad = paint("No session opens here", Colour::Red, colour);
+            format!("{bad}: {}\n", print::shown(&failed.message))
+        }
+    });
+    page
+}
+
+/// What the user's own programs leave open.
+fn hint_rows(hints: &[Hint]) -> String {
+    if hints.is_empty() {
+        return String::new();
+    }
+    let rows = hints.iter().map(|hint| format!("  {}\n      {}\n", hint.closes, hint.remedy()));
+    format!(
+        "\nThis machine's own settings could close more (`lazaret doctor --fix` asks):\n{}",
+        rows.collect::<String>()
+    )
+}
+
+/// What this very process keeps itself to: that is no layer of a session, and no session waits for it.
+fn own_row(own: &Confinement, colour: bool) -> String {
+    let name = "lazaret itself";
+    match (&own.landlock, &own.seccomp) {
+        (Ok(abi), Ok(_)) => {
+            let state = paint("in force", Colour::Green, colour);
+            format!("{name:<19} {state}  Landlock ABI {abi}, seccomp\n")
+        }
+        _ => {
+            let (state, why) = (paint("missing ", Colour::Red, colour), own.missing().join("; "));
+            let lost = "if the program that listens to the model is taken over, it has your rights";
+            format!("{name:<19} {state}  {}\n{:<31}lost: {lost}\n", print::shown(&why), "")
+        }
+    }
+}
+
+/// Columns before the text of a row.
+const INDENT: usize = 31;
+/// Columns of such a text.
+const COLUMNS: usize = 88;
+
+/// `text` in lines of so many columns, broken between words; the first begins where the row has come to.
+fn wrap(text: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let full = lines.last().is_some_and(|line| {
+            !line.is_empty() && line.chars().count() + 1 + word.chars().count() > COLUMNS
+        });
+        match lines.last_mut() {
+            Some(line) if !full => {
+                if !line.is_empty() {
+                    line.push(' ');
+                }
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines.join(&format!("\n{:INDENT$}", ""))
+}
+
+fn row(report: &LayerReport, colour: bool) -> String {
+    let name = report.layer.name();
+    match &report.state {
+        LayerState::InForce(detail) => {
+            let row = format!(
+                "{name:<19} {}  {}",
+                paint("in force", Colour::Green, colour),
+                wrap(&print::shown(detail))
+            );
+            format!("{}\n", row.trim_end())
+        }
+        LayerState::Missing { why, lost } => {
+            let state = paint("missing ", Colour::Red, colour);
+            let lost = format!("lost: {lost}");
+            let [why, lost] = [why, &lost].map(|text| wrap(&print::shown(text)));
+            format!("{name:<19} {state}  {why}\n{:INDENT$}{lost}\n", "")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use broker_protocol::{ErrorKind, Layer};
+
+    #[test]
+    fn a_long_row_is_broken_between_words() {
+        let word = "x".repeat(COLUMNS / 2);
+        assert_eq!(wrap(&format!("{word} {word}")), format!("{word}\n{:INDENT$}{word}", ""));
+        let fits = format!("{} {}", "x".repeat(COLUMNS / 2), "x".repeat(COLUMNS - COLUMNS / 2 - 1));
+        assert_eq!(wrap(&fits), fits);
+        assert_eq!(wrap(""), "");
+        let long = "y".repeat(3 * COLUMNS);
+        assert_eq!(wrap(&long), long, "what is no text is not broken");
+    }
+
+    #[test]
+    fn what_is_missing_says_why_and_what_is_lost() {
+        let state = LayerState::Missing { why: "no\x1b delegation".into(), lost: "a cap on memory".into() };
+        let layers = vec![
+            LayerReport { layer: Layer::Cgroup, state },
+            LayerReport { layer: Layer::Seccomp, state: LayerState::InForce("331 calls".into()) },
+        ];
+        let machine = Machine { kernel: "6.1".into(), landlock_abi: 7, tier: Tier::Flat, layers };
+        let failed = Failed { kind: ErrorKind::InvalidInput, message: "no profile `x`".into() };
+        let opened = Err(failed);
+        let want = "kernel  6.1 (Landlock ABI 7)\ntier    flat\n\n\
+                    cgroup              missing   no\\u{1b} delegation\n\
+                    \x20                              lost: a cap on memory\n\
+                    seccomp             in force  331 calls\n\n\
+                    No session opens here: no profile `x`\n";
+        assert_eq!(page(&machine, &opened, None, false), want);
+        let json = to_json(&machine, &opened, None);
+        assert_eq!(json["layers"][0]["inForce"], false);
+        assert_eq!(json["session"]["error"]["kind"], "invalid_input");
+        let own = Confinement { landlock: Err("none".into()), seccomp: Ok(7) };
+        let want = "lazaret itself      missing   landlock: none\n\
+                    \x20                              lost: if the program that listens to the model is taken over, it \
+                    has your rights\n";
+        assert_eq!(own_row(&own, false), want);
+        assert_eq!(
+            to_json(&machine, &opened, Some(&own))["orchestrator"]["missing"],
+            json!(["landlock: none"])
+        );
+        let own = Confinement { landlock: Ok(7), seccomp: Ok(7) };
+        assert_eq!(own_row(&own, false), "lazaret itself      in force  Landlock ABI 7, seccomp\n");
+    }
+}

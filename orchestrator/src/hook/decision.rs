@@ -1,0 +1,170 @@
+//! The decision on an agent's command, by the same policy as in a session, and the command that runs it in a cell.
+
+use broker_protocol::{Bash, Channel, Command, Failed, Request, Stdin, Trust, ZonePath};
+use orchestrator_install::hook::call::{Decision, ShellCall};
+use orchestrator_options::SessionOptions;
+use orchestrator_options::caller::Caller;
+use orchestrator_options::project::Project;
+use policies::resolve::DEFAULT;
+use policies::shell::{self, Unit, base_name};
+use policies::{Choice, EffectivePolicy, Facts, Verdict, judge};
+use std::path::{Path, PathBuf};
+
+/// Variables in which agents say what their project is: a path, which is believed only of an agent that stands nowhere.
+const PROJECT: [&str; 3] = ["CLAUDE_PROJECT_DIR", "GEMINI_PROJECT_DIR", "QWEN_PROJECT_DIR"];
+
+/// What decides on commands.
+pub struct Judge {
+    options: SessionOptions,
+    /// By `--project` or `LAZARET_PROJECT`.
+    named: Option<PathBuf>,
+    /// Where the agent stands, and what it says of itself.
+    agent: Caller,
+    said: Option<PathBuf>,
+    /// `lazaret-bash`.
+    shell: PathBuf,
+}
+
+/// The policy of a session, twice.
+struct Policies {
+    /// With the trust that was asked for.
+    policy: EffectivePolicy,
+    /// With as much trust as the policy lets any session have: what asks here asks in the cell too.
+    floor: EffectivePolicy,
+}
+
+impl Judge {
+    /// Reads the policy, and looks at the agent: before we confine ourselves.
+    ///
+    /// # Errors
+    /// There is no policy, or no `lazaret-bash` beside us.
+    pub fn new(options: &SessionOptions) -> Result<Self, Failed> {
+        options.policy().map_err(Failed::from)?;
+        let own = std::env::current_exe()
+            .map_err(|error| Failed::internal(format!("cannot find ourselves: {error}")))?;
+        let shell = own.with_file_name("lazaret-bash");
+        if !shell.is_file() {
+            return Err(Failed::invalid(format!(
+                "there is no {}: install it beside lazaret",
+                shell.display()
+            )));
+        }
+        let given = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        Ok(Self {
+            options: options.clone(),
+            named: options.named_project().map(Path::to_owned).or_else(|| given("LAZARET_PROJECT")),
+            agent: Caller::find(),
+            said: PROJECT.into_iter().find_map(given),
+            shell,
+        })
+    }
+
+    /// The decision on `call`.
+    pub fn decide(&self, call: &ShellCall) -> Decision {
+        let project = match self.project(call.directory.as_deref()) {
+            Ok(project) => project,
+            Err(failed) => return Decision::Deny { why: failed.message },
+        };
+        let request = request(&call.command, project.directory.clone());
+        if let Err(error) = request.check() {
+            return Decision::Deny { why: error.to_string() };
+        }
+        if starts_lazaret(&request) {
+            let why = "A command does not start lazaret: each one runs in a cell already, with the policy of the user.";
+            return Decision::Deny { why: why.to_owned() };
+        }
+        let choice = self.options.choose(Some(&project.root));
+        let Policies { policy, floor } = match self.policies(&choice) {
+            Ok(policies) => policies,
+            Err(failed) => return Decision::Deny { why: failed.message },
+        };
+        let command = self.in_cell(&project.root, &choice, &call.command);
+        let facts = Facts::of(&request);
+        match (judge(&policy, &facts).verdict, judge(&floor, &facts).verdict) {
+            (Verdict::Deny(refused), _) | (_, Verdict::Deny(refused)) => {
+                Decision::Deny { why: format!("{} (rule `{}`)", refused.why, refused.rule) }
+            }
+            // The executor asks for itself, where the agent cannot answer.
+            (_, Verdict::Ask(question)) if floor.approval.channel == Channel::Relay => Decision::Deny {
+                why: format!("{} (rule `{}`) Nobody can answer that here.", question.why, question.rule),
+            },
+            (_, Verdict::Ask(_)) => Decision::Allow { command },
+            (Verdict::Ask(question), Verdict::Allow) => {
+                Decision::Ask { command, why: format!("{} (rule `{}`)", question.why, question.rule) }
+            }
+            (Verdict::Allow, Verdict::Allow) if call.plans_only => {
+                Decision::Ask { command, why: "The agent is planning, so its user decides.".to_owned() }
+            }
+            (Verdict::Allow, Verdict::Allow) => Decision::Allow { command },
+        }
+    }
+
+    fn project(&self, directory: Option<&Path>) -> Result<Project, Failed> {
+        match &self.named {
+            Some(named) => Project::choose(Some(named), directory),
+            None => Project::of_agent(&self.agent, self.said.as_deref(), directory.unwrap_or(Path::new("."))),
+        }
+    }
+
+    /// What decides in a project of this profile.
+    fn policies(&self, choice: &Choice) -> Result<Policies, Failed> {
+        let policy = self.options.files().resolve(&choice.profile).map_err(Failed::from)?;
+        let narrowed = |trust| policy.clone().narrow(None, trust).map_err(Failed::from);
+        let trust = self.options.trust().unwrap_or(Trust::Autonomous);
+        Ok(Policies { policy: narrowed(trust)?, floor: narrowed(Trust::Autonomous)? })
+    }
+
+    /// The command line that runs `command` in a cell, for any shell. The project is said: the agent may stand elsewhere by then. So
+    /// is its profile, where it is not the one of any session: by then the project may have another file.
+    fn in_cell(&self, project: &Path, choice: &Choice, command: &str) -> String {
+        let mut line = format!("LAZARET_PROJECT={} ", quote(&project.to_string_lossy()));
+        // Nothing of the agent's own environment decides otherwise than was decided here.
+        let is_set = |name: &str| std::env::var_os(name).is_some();
+        let is_default = choice.profile == DEFAULT && choice.found.is_none() && !self.options.names_profile();
+        if !is_default || is_set("LAZARET_PROFILE") {
+            line.push_str(&format!("LAZARET_PROFILE={} ", quote(&choice.profile)));
+        }
+        if is_set("LAZARET_TRUST") {
+            line.push_str("LAZARET_TRUST=autonomous ");
+        }
+        format!("{line}{} -c {}", quote(&self.shell.to_string_lossy()), quote(command))
+    }
+}
+
+fn request(command: &str, directory: Option<ZonePath>) -> Request {
+    Request::Bash(Bash {
+        command: Command::Shell(command.to_owned()),
+        directory,
+        timeout_s: None,
+        idle_timeout_s: None,
+        stdin: Stdin::Null,
+        live: false,
+        background: false,
+        split: false,
+    })
+}
+
+/// Whether a program of ours is started by its name. One that is started in another way is in a cell, and starts nothing there.
+fn starts_lazaret(request: &Request) -> bool {
+    let Request::Bash(bash) = request else { return false };
+    shell::units(&bash.command).iter().any(|unit| match unit {
+        Unit::Simple(simple) => {
+            simple.program().is_some_and(|program| base_name(program).starts_with("lazaret"))
+        }
+        Unit::Unparsed(_) => false,
+    })
+}
+
+/// One word of a shell. In fish a backslash means something between single quotes too.
+fn quote(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%".contains(&byte);
+    if !text.is_empty() && text.bytes().all(plain) {
+        return text.to_owned();
+    }
+    let escaped = |c: char| match c {
+        '\'' => r"'\''".to_owned(),
+        '\\' => r"'\\'".to_owned(),
+        other => other.to_string(),
+    };
+    format!("'{}'", text.chars().map(escaped).collect::<String>())
+}

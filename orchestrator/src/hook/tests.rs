@@ -1,0 +1,133 @@
+//! Calls of agents as they come, and the answers that these understand.
+
+use super::*;
+use orchestrator_install::hook::call::{Decision, ShellCall};
+use serde_json::json;
+
+fn read(agent: Agent, call: &Value) -> ShellCall {
+    match agent.shape().read(call) {
+        Reading::Shell(call) => call,
+        other => panic!("{agent:?}: {other:?}"),
+    }
+}
+
+fn allow() -> Decision {
+    Decision::Allow { command: "cell ls".into() }
+}
+
+fn ask() -> Decision {
+    Decision::Ask { command: "cell ls".into(), why: "It asks.".into() }
+}
+
+fn deny() -> Decision {
+    Decision::Deny { why: "It is closed.".into() }
+}
+
+/// What each agent is answered: its call, and the answers to allow, ask and deny.
+fn golden() -> [(Agent, Value, [Value; 3]); 6] {
+    let like_claude = |name: &str| {
+        json!({
+            "session_id": "s", "transcript_path": "/t.jsonl", "cwd": "/p/sub", "permission_mode": "default",
+            "hook_event_name": "PreToolUse", "tool_name": name, "tool_use_id": "t",
+            "tool_input": { "command": "ls", "description": "List" },
+        })
+    };
+    let output = |output: Value| json!({ "hookSpecificOutput": output });
+    let updated = json!({ "command": "cell ls", "description": "List" });
+    let pre = |word: &str| json!({ "hookEventName": "PreToolUse", "permissionDecision": word });
+    let with = |mut value: Value, field: &str, other: Value| {
+        value[field] = other;
+        value
+    };
+    let allowed = output(with(pre("allow"), "updatedInput", updated.clone()));
+    let denied = output(with(pre("deny"), "permissionDecisionReason", json!("It is closed.")));
+    let no_question = "It asks. This agent cannot ask for it here: allow it in the policy, or use a session of lower trust.";
+    let unasked = output(with(pre("deny"), "permissionDecisionReason", json!(no_question)));
+    let asked = output(with(
+        with(pre("ask"), "permissionDecisionReason", json!("It asks.")),
+        "updatedInput",
+        updated.clone(),
+    ));
+    let gemini = json!({
+        "session_id": "s", "cwd": "/p/sub", "hook_event_name": "BeforeTool", "tool_name": "run_shell_command",
+        "tool_input": { "command": "ls", "description": "List" },
+    });
+    let crush = json!({ "event": "PreToolUse", "cwd": "/p/sub", "tool_name": "bash",
+        "tool_input": { "command": "ls", "description": "List" } });
+    let copilot = json!({ "timestamp": 1, "cwd": "/p/sub", "toolName": "bash",
+        "toolArgs": "{\"command\":\"ls\",\"description\":\"List\"}" });
+    [
+        (Agent::Claude, like_claude("Bash"), [allowed.clone(), asked, denied.clone()]),
+        (Agent::Codex, like_claude("Bash"), [allowed.clone(), unasked.clone(), denied.clone()]),
+        (Agent::Qwen, like_claude("run_shell_command"), [allowed, unasked, denied]),
+        (
+            Agent::Gemini,
+            gemini,
+            [
+                json!({ "decision": "allow", "hookSpecificOutput": { "hookEventName": "BeforeTool", "tool_input": updated } }),
+                json!({ "decision": "deny", "reason": no_question }),
+                json!({ "decision": "deny", "reason": "It is closed." }),
+            ],
+        ),
+        (
+            Agent::Crush,
+            crush,
+            [
+                json!({ "decision": "allow", "updated_input": updated }),
+                json!({ "decision": "deny", "reason": no_question }),
+                json!({ "decision": "deny", "reason": "It is closed." }),
+            ],
+        ),
+        (
+            Agent::Copilot,
+            copilot,
+            [
+                json!({ "permissionDecision": "allow", "modifiedArgs": updated }),
+                json!({ "permissionDecision": "deny", "permissionDecisionReason": no_question }),
+                json!({ "permissionDecision": "deny", "permissionDecisionReason": "It is closed." }),
+            ],
+        ),
+    ]
+}
+
+#[test]
+fn each_agent_is_answered_in_its_own_words() {
+    for (agent, call, answers) in golden() {
+        let read = read(agent, &call);
+        assert_eq!(
+            (read.command.as_str(), read.directory.as_deref()),
+            ("ls", Some("/p/sub".as_ref())),
+            "{agent:?}"
+        );
+        for (decision, answer) in [allow(), ask(), deny()].iter().zip(answers) {
+            assert_eq!(agent.shape().answer(&read, decision), answer, "{agent:?} {decision:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_not_understood_is_not_run() {
+    for (agent, call, _) in golden() {
+        let shape = agent.shape();
+        let (name, field) = (shape.tool.0, shape.input);
+        let mut other = call.clone();
+        other[name] = json!("Read");
+        assert_eq!(shape.read(&other), Reading::OtherTool, "{agent:?}");
+        let broken = [
+            (name, json!(null)),
+            (name, json!(["Bash"])),
+            (field, json!(null)),
+            (field, json!("ls")),
+            (field, json!(["ls"])),
+            (field, json!({})),
+            (field, json!({ "command": ["bash", "-c", "ls"] })),
+        ];
+        for (field, value) in broken {
+            let mut call = call.clone();
+            call[field] = value;
+            assert!(matches!(shape.read(&call), Reading::Unknown(_)), "{agent:?}: {call}");
+        }
+        let refused = shape.refuse("why").to_string();
+        assert!(refused.contains("\"deny\"") && refused.contains("why"), "{refused}");
+    }
+}

@@ -1,0 +1,270 @@
+//! `lazaret install`, `uninstall` and `status`: the settings of agents and editors, changed after a question and changed back.
+
+mod plan;
+
+use broker_protocol::Failed;
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use orchestrator_install::record::{Changed, Record};
+use orchestrator_install::{CLIENTS, Client, Recipe, Way};
+use orchestrator_options::exit;
+use orchestrator_terminal::print;
+use plan::Change;
+use serde_json::{Value, json};
+use std::io::{self, BufRead, IsTerminal, Read};
+
+/// Most bytes of an answer.
+const ANSWER_MAX: u64 = 100;
+
+const EXAMPLES: &str = "\
+Examples:
+  lazaret install claude-code --dry-run   what would be changed, as a diff
+  lazaret install claude-code             the same, and a question before
+  lazaret install opencode --by shell     its shell only; its file tools stay
+  lazaret status
+  lazaret uninstall claude-code
+
+A client is given our tools, and its own are switched off as far as its
+settings can do that; what stays open is printed. `--by server` gives it a
+server (MCP), `--by shell` the path of lazaret-bash. Comments and order of the
+settings stay. The text before is kept in $XDG_STATE_HOME/lazaret/install, and
+`uninstall` puts it back, to the byte where nothing else was changed since.
+
+Exit code: 0 done, or nothing to do; 1 no such client here, or not wanted;
+2 wrong arguments, or settings that cannot be changed; 125 lazaret failed.";
+
+/// Change the settings of an agent or editor so that its tools run in cells
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Install {
+    /// The client
+    #[arg(value_name = "CLIENT", value_parser = PossibleValuesParser::new(CLIENTS.iter().map(|client| client.name)))]
+    client: String,
+    /// How it gets our tools: server or shell, where the client has both [default: server]
+    #[arg(long, value_name = "WAY")]
+    by: Option<String>,
+    #[command(flatten)]
+    consent: Consent,
+    /// Make the settings of a client that was not found
+    #[arg(long)]
+    create: bool,
+}
+
+/// Take back what `install` has changed
+#[derive(Args)]
+pub struct Uninstall {
+    /// The client
+    #[arg(value_name = "CLIENT", value_parser = PossibleValuesParser::new(CLIENTS.iter().map(|client| client.name)))]
+    client: String,
+    #[command(flatten)]
+    consent: Consent,
+}
+
+/// Show what is installed where, and what each client still does by itself
+#[derive(Args)]
+pub struct Status {
+    /// Print a JSON array
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+struct Consent {
+    /// Print what would be changed, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not ask
+    #[arg(long, conflicts_with = "dry_run")]
+    yes: bool,
+}
+
+impl Consent {
+    /// Shows the changes and asks, unless that was answered before.
+    fn is_given(&self, changes: &[Change]) -> Result<bool, Failed> {
+        let diffs: String = changes.iter().map(Change::diff).collect();
+        print::result(for_terminal(&diffs).as_bytes())?;
+        if self.dry_run || self.yes {
+            return Ok(self.yes);
+        }
+        if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
+            return Err(Failed::invalid(
+                "this asks before it changes files: say --yes, or --dry-run to see them",
+            ));
+        }
+        print::result(b"write this? [y/N] ")?;
+        let mut answer = String::new();
+        let read = io::stdin().lock().take(ANSWER_MAX).read_line(&mut answer);
+        read.map_err(|error| Failed::internal(format!("cannot read the answer: {error}")))?;
+        Ok(matches!(answer.trim(), "y" | "yes"))
+    }
+}
+
+impl Install {
+    /// Installs; the exit code.
+    pub fn main(self) -> Result<u8, Failed> {
+        let client = find(&self.client)?;
+        let (way, programs) = (plan::way(client, self.by.as_deref())?, plan::programs()?);
+        let recipe = client.recipe(&programs, way);
+        if !self.create && !self.consent.dry_run && !plan::is_here(client) {
+            print::problem(&format!(
+                "{} is not here: there is no {}; --create makes its settings",
+                client.title,
+                plan::signs(client)
+            ));
+            return Ok(exit::FAILED);
+        }
+        let changes = plan::to_install(&recipe)?;
+        if changes.iter().all(Change::is_none) {
+            let done = if recipe.files.is_empty() {
+                "no file of its settings is known"
+            } else {
+                "installed already"
+            };
+            print::result(format!("{}: {done}\n{}", client.title, remarks(&recipe)).as_bytes())?;
+            return Ok(exit::OK);
+        }
+        if !self.consent.dry_run && read_record(client)?.is_some() {
+            let again = format!(
+                "{}: installed before, and changed since: `lazaret uninstall {}` first",
+                client.title, client.name
+            );
+            return Err(Failed::invalid(again));
+        }
+        let is_wanted = self.consent.is_given(&changes)?;
+        print::result(remarks(&recipe).as_bytes())?;
+        if !is_wanted {
+            return Ok(if self.consent.dry_run { exit::OK } else { exit::FAILED });
+        }
+        let files = changes.iter().map(|change| Changed {
+            path: change.path.clone(),
+            before: change.before.clone(),
+            after: change.after.clone().unwrap_or_default(),
+        });
+        let record = Record::new(way.name(), &programs, files.collect());
+        record.write(client.name).map_err(|error| record_failed(client, "written", &error))?;
+        if let Err(failed) = write(&changes) {
+            // Nothing of it is there any more.
+            let _ = Record::remove(client.name);
+            return Err(failed);
+        }
+        print::result(
+            format!(
+                "{}: installed; the settings before are in {}\n",
+                client.title,
+                Record::path(client.name).display()
+            )
+            .as_bytes(),
+        )?;
+        Ok(exit::OK)
+    }
+}
+
+impl Uninstall {
+    /// Takes an installation back; the exit code.
+    pub fn main(self) -> Result<u8, Failed> {
+        let client = find(&self.client)?;
+        let Some(record) = read_record(client)? else {
+            print::problem(&format!("{}: nothing was installed by `lazaret install`", client.title));
+            return Ok(exit::FAILED);
+        };
+        let recipe = client.recipe(&record.programs(), plan::way(client, Some(&record.way))?);
+        let changes = plan::to_uninstall(&recipe, &record)?;
+        if !self.consent.is_given(&changes)? {
+            return Ok(if self.consent.dry_run { exit::OK } else { exit::FAILED });
+        }
+        write(&changes)?;
+        Record::remove(client.name).map_err(|error| record_failed(client, "removed", &error))?;
+        print::result(format!("{}: uninstalled\n", client.title).as_bytes())?;
+        Ok(exit::OK)
+    }
+}
+
+impl Status {
+    /// Prints the list; the exit code.
+    pub fn main(self) -> Result<u8, Failed> {
+        let programs = plan::programs()?;
+        let mut lines = Vec::new();
+        for client in &CLIENTS {
+            let record = read_record(client)?;
+            if record.is_none() && !plan::is_here(client) {
+                continue;
+            }
+            let way = record.as_ref().and_then(|record| plan::way(client, Some(&record.way)).ok());
+            let programs = record.as_ref().map_or_else(|| programs.clone(), Record::programs);
+            let way = way.unwrap_or_else(|| by_hand(client, &programs));
+            let recipe = client.recipe(&programs, way);
+            let state = match plan::present(&recipe, record.as_ref()) {
+                Ok((_, 0)) => "unknown: no file of its settings is known".to_owned(),
+                Ok((0, _)) => "not installed".to_owned(),
+                Ok((present, all)) if present == all => format!("installed by {}", way.name()),
+                Ok((present, all)) => format!("in part: {present} of {all} settings by {}", way.name()),
+                Err(failed) => failed.message,
+            };
+            lines.push((client, state, recipe));
+        }
+        if self.json {
+            let line = |(client, state, recipe): &(&Client, String, Recipe)| json!({ "client": client.name, "state": state, "open": recipe.open });
+            print::json(&lines.iter().map(line).collect::<Vec<Value>>())?;
+        } else if lines.is_empty() {
+            print::result(b"no client that is known was found\n")?;
+        } else {
+            let line = |(client, state, recipe): &(&Client, String, Recipe)| {
+                let open = if state.starts_with("installed") { open(recipe) } else { String::new() };
+                format!("{:<16}{state}\n{open}", client.name)
+            };
+            print::result(for_terminal(&lines.iter().map(line).collect::<String>()).as_bytes())?;
+        }
+        Ok(exit::OK)
+    }
+}
+
+/// The way in which a person has installed it, as far as can be seen.
+fn by_hand(client: &Client, programs: &orchestrator_install::Programs) -> Way {
+    let count =
+        |way: &Way| plan::present(&client.recipe(programs, *way), None).map_or(0, |(present, _)| present);
+    let best = client.ways.iter().rev().max_by_key(|way| count(way));
+    best.copied().unwrap_or(Way::Server)
+}
+
+fn find(name: &str) -> Result<&'static Client, Failed> {
+    Client::find(name).ok_or_else(|| Failed::invalid(format!("there is no recipe for {name}")))
+}
+
+fn read_record(client: &Client) -> Result<Option<Record>, Failed> {
+    Record::read(client.name).map_err(|error| record_failed(client, "read", &error))
+}
+
+fn record_failed(client: &Client, what: &str, error: &io::Error) -> Failed {
+    Failed::internal(format!("{} cannot be {what}: {error}", Record::path(client.name).display()))
+}
+
+/// Writes all files, or none.
+fn write(changes: &[Change]) -> Result<(), Failed> {
+    for (at, change) in changes.iter().enumerate().filter(|(_, change)| !change.is_none()) {
+        if let Err(failed) = change.write() {
+            let undone = changes[..at].iter().filter(|change| !change.is_none()).try_for_each(Change::undo);
+            return Err(undone.err().unwrap_or(failed));
+        }
+    }
+    Ok(())
+}
+
+/// What a person has to know besides the changes.
+fn remarks(recipe: &Recipe) -> String {
+    let by_hand = recipe.by_hand.as_ref().map_or(String::new(), |text| format!("{text}\n"));
+    format!("{by_hand}{}", open(recipe))
+}
+
+fn open(recipe: &Recipe) -> String {
+    recipe.open.iter().map(|what| format!("  stays open: {what}\n")).collect()
+}
+
+/// For a terminal, without characters that would not be seen; lines stay.
+fn for_terminal(text: &str) -> String {
+    text.split_inclusive('\n')
+        .map(|line| match line.strip_suffix('\n') {
+            Some(line) => format!("{}\n", print::shown(line)),
+            None => print::shown(line).to_string(),
+        })
+        .collect()
+}

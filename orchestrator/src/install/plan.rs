@@ -1,0 +1,166 @@
+//! What would be changed: each file with its text before and after.
+
+use broker_protocol::Failed;
+use orchestrator_install::files;
+use orchestrator_install::record::{Changed, Record};
+use orchestrator_install::{Client, FileRecipe, Format, Programs, Recipe, Root, Way, edit};
+use orchestrator_records::state_directory::{home, variable};
+use orchestrator_text::diff;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long the shortest difference is looked for.
+const TIME: Duration = Duration::from_millis(200);
+
+/// A change of a file.
+#[derive(Debug)]
+pub struct Change {
+    pub path: PathBuf,
+    /// `None` where there is no file.
+    pub before: Option<String>,
+    /// `None` where there is to be none.
+    pub after: Option<String>,
+}
+
+impl Change {
+    /// What it changes, as a unified diff; empty where it changes nothing.
+    pub fn diff(&self) -> String {
+        let [before, after] = [&self.before, &self.after].map(|text| text.as_deref().unwrap_or_default());
+        if before == after {
+            return String::new();
+        }
+        let until = Instant::now() + TIME;
+        let lines = diff::lines(before, after, (1, 1), until, str::to_owned);
+        let path = self.path.display();
+        let name =
+            |text: &Option<String>| if text.is_some() { path.to_string() } else { "/dev/null".to_owned() };
+        format!("--- {}\n+++ {}\n{}\n", name(&self.before), name(&self.after), lines.join("\n"))
+    }
+
+    pub fn is_none(&self) -> bool {
+        self.before == self.after
+    }
+
+    /// Carries it out.
+    pub fn write(&self) -> Result<(), Failed> {
+        files::replace(&self.path, self.before.as_deref(), self.after.as_deref())
+            .map_err(|error| Failed::internal(format!("cannot write {}: {error}", self.path.display())))
+    }
+
+    /// Takes it back.
+    pub fn undo(&self) -> Result<(), Failed> {
+        files::replace(&self.path, self.after.as_deref(), self.before.as_deref())
+            .map_err(|error| Failed::internal(format!("cannot restore {}: {error}", self.path.display())))
+    }
+}
+
+/// The changes that install.
+pub fn to_install(recipe: &Recipe) -> Result<Vec<Change>, Failed> {
+    let change = |file: &FileRecipe| {
+        let path = place(file);
+        let before = read(&path)?;
+        let after = edit::apply(file.format, before.as_deref().unwrap_or_default(), &file.edits)
+            .map_err(|error| Failed::invalid(format!("{}: {error}", path.display())))?;
+        Ok(Change { path, before, after: Some(after) })
+    };
+    recipe.files.iter().map(change).collect()
+}
+
+/// The changes that take an installation back.
+pub fn to_uninstall(recipe: &Recipe, record: &Record) -> Result<Vec<Change>, Failed> {
+    let change = |(file, changed): (&FileRecipe, &Changed)| {
+        let Changed { path, before, after } = changed;
+        let now = read(path)?;
+        let text = match &now {
+            None => None,
+            Some(now) if now == after => before.clone(),
+            Some(now) => {
+                let was = before.as_deref().unwrap_or_default();
+                let reverted = edit::revert(file.format, now, was, &file.edits)
+                    .map_err(|error| Failed::invalid(format!("{}: {error}", path.display())))?;
+                // What was made for us alone goes.
+                let is_empty = before.is_none() && is_empty(file.format, &reverted);
+                (!is_empty).then_some(reverted)
+            }
+        };
+        Ok(Change { path: path.clone(), before: now, after: text })
+    };
+    recipe.files.iter().zip(&record.files).map(change).collect()
+}
+
+fn is_empty(format: Format, text: &str) -> bool {
+    let text = text.trim();
+    text.is_empty() || format == Format::Json && text.chars().filter(|c| !c.is_whitespace()).eq("{}".chars())
+}
+
+/// How many of a recipe's edits are there, of how many.
+pub fn present(recipe: &Recipe, record: Option<&Record>) -> Result<(usize, usize), Failed> {
+    let mut count = (0, 0);
+    for (at, file) in recipe.files.iter().enumerate() {
+        let path = record
+            .and_then(|record| record.files.get(at))
+            .map_or_else(|| place(file), |changed| changed.path.clone());
+        let text = read(&path)?.unwrap_or_default();
+        let present = edit::present(file.format, &text, &file.edits);
+        count.0 += present.map_err(|error| Failed::invalid(format!("{}: {error}", path.display())))?;
+        count.1 += file.edits.len();
+    }
+    Ok(count)
+}
+
+/// The programs that a client is to start.
+pub fn programs() -> Result<Programs, Failed> {
+    let own = std::env::current_exe()
+        .map_err(|error| Failed::internal(format!("cannot find ourselves: {error}")))?;
+    let text = |path: &Path| path.to_str().map(str::to_owned);
+    match (text(&own), text(&own.with_file_name("lazaret-bash"))) {
+        (Some(lazaret), Some(lazaret_bash)) => Ok(Programs { lazaret, lazaret_bash }),
+        _ => Err(Failed::invalid(format!(
+            "{}: no client can be given a path that is not UTF-8",
+            own.display()
+        ))),
+    }
+}
+
+/// Whether a client is on this machine, as far as its settings tell.
+pub fn is_here(client: &Client) -> bool {
+    client.signs.iter().any(|(root, path)| below(*root).join(path).exists())
+}
+
+/// Where a client would be found.
+pub fn signs(client: &Client) -> String {
+    client
+        .signs
+        .iter()
+        .map(|(root, path)| below(*root).join(path).display().to_string())
+        .collect::<Vec<_>>()
+        .join(" or ")
+}
+
+/// The way of this name.
+pub fn way(client: &Client, name: Option<&str>) -> Result<Way, Failed> {
+    let Some(name) = name else { return Ok(client.ways.first().copied().unwrap_or(Way::Server)) };
+    let ways = || client.ways.iter().map(|way| way.name()).collect::<Vec<_>>().join(", ");
+    let found = client.ways.iter().find(|way| way.name() == name);
+    found.copied().ok_or_else(|| Failed::invalid(format!("{} has no `{name}`: {}", client.name, ways())))
+}
+
+fn place(file: &FileRecipe) -> PathBuf {
+    let paths = file.paths.iter().map(|path| below(file.root).join(path));
+    let first = file.paths.first().map(|path| below(file.root).join(path)).unwrap_or_default();
+    paths.into_iter().find(|path| path.exists()).unwrap_or(first)
+}
+
+/// As clients have it: by the variables, which their programs are started with.
+fn below(root: Root) -> PathBuf {
+    let named = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = named("HOME").unwrap_or_else(home);
+    match root {
+        Root::Home => home,
+        Root::Config => named("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config")),
+    }
+}
+
+fn read(path: &Path) -> Result<Option<String>, Failed> {
+    files::read(path).map_err(|error| Failed::invalid(format!("cannot read {}: {error}", path.display())))
+}

@@ -1,0 +1,205 @@
+//! `lazaret log`: the logs of earlier runs. No session is opened for it.
+
+use broker_protocol::Failed;
+use clap::{Args, Subcommand};
+use orchestrator_options::exit;
+use orchestrator_records::runlog::KINDS;
+use orchestrator_records::runlog_files;
+use orchestrator_terminal::print;
+use orchestrator_text::time;
+use serde_json::{Value, json};
+use std::io;
+
+const EXAMPLES: &str = "\
+Examples:
+  lazaret log list
+  lazaret log show 20261120-100234-000001-99
+  lazaret log search 'permission denied' --json
+
+Exit code: 0; show: 1 if there is no such run; search: 1 if nothing was found;
+125 the logs cannot be read.";
+
+/// Show the logs of earlier runs
+///
+/// A run of `run`, `call`, `history`, `undo` or `session` writes lines of JSON to
+/// $XDG_STATE_HOME/lazaret/runs/RUN/runlog.jsonl (~/.local/state), without --no-log. Texts are cut at 2000 characters and
+/// known secrets taken out. There are at most 200 runs, each of at most 8 MiB; the oldest go.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Log {
+    #[command(subcommand)]
+    action: Action,
+    /// Print JSON: an array of runs, or the lines as they are
+    #[arg(long, global = true)]
+    json: bool,
+    /// Only lines of this kind
+    #[arg(long, global = true, value_name = "KIND", value_parser = KINDS)]
+    kind: Option<String>,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// List the runs, newest first
+    List,
+    /// Print the lines of a run
+    Show {
+        /// Its id
+        run: String,
+    },
+    /// Find lines of all runs that have a text in them, in whatever case
+    Search {
+        /// The text
+        text: String,
+    },
+}
+
+impl Log {
+    /// Does what was asked for; the exit code.
+    pub fn main(self) -> Result<u8, Failed> {
+        match &self.action {
+            Action::List => self.list(),
+            Action::Show { run } => self.show(run),
+            Action::Search { text } => self.search(text),
+        }
+    }
+
+    fn list(&self) -> Result<u8, Failed> {
+        let mut runs = Vec::new();
+        for id in runlog_files::ids().map_err(unreadable)?.into_iter().rev() {
+            // A run whose log went away meanwhile is none.
+            let Some((first, last)) = runlog_files::ends(&id).map_err(unreadable)? else { continue };
+            runs.push(summary(&id, &first, &last));
+        }
+        if self.json {
+            print::json(&runs)?;
+        } else {
+            for run in &runs {
+                let text = |name: &str| match &run[name] {
+                    Value::String(text) => text.clone(),
+                    Value::Null => "-".to_owned(),
+                    other => other.to_string(),
+                };
+                let row = format!(
+                    "{:<34} {} {:<8} calls={} errors={} {}",
+                    text("run"),
+                    text("started"),
+                    text("command"),
+                    text("calls"),
+                    text("errors"),
+                    text("project"),
+                );
+                print::result(format!("{}\n", print::shown(&row)).as_bytes())?;
+            }
+        }
+        Ok(exit::OK)
+    }
+
+    fn show(&self, run: &str) -> Result<u8, Failed> {
+        let Some(lines) = runlog_files::lines(run).map_err(unreadable)? else {
+            print::problem(&format!("there is no run {run:?}; `lazaret log list` has them"));
+            return Ok(exit::FAILED);
+        };
+        lines.iter().filter(|line| self.wants(line)).try_for_each(|line| self.print(None, line))?;
+        Ok(exit::OK)
+    }
+
+    fn search(&self, text: &str) -> Result<u8, Failed> {
+        let wanted = text.to_lowercase();
+        let mut found = 0;
+        for id in runlog_files::ids().map_err(unreadable)? {
+            let lines = runlog_files::lines(&id).map_err(unreadable)?.unwrap_or_default();
+            for line in lines.iter().filter(|line| self.wants(line) && has(line, &wanted)) {
+                found += 1;
+                self.print(Some(&id), line)?;
+            }
+        }
+        Ok(if found > 0 { exit::OK } else { exit::FAILED })
+    }
+
+    fn wants(&self, line: &Value) -> bool {
+        self.kind.as_deref().is_none_or(|kind| line["kind"] == kind)
+    }
+
+    fn print(&self, run: Option<&str>, line: &Value) -> Result<(), Failed> {
+        if self.json {
+            let mut line = line.clone();
+            if let Some(run) = run {
+                line["run"] = run.into();
+            }
+            return print::json(&line);
+        }
+        let run = run.map_or(String::new(), |run| format!("{run} "));
+        print::result(format!("{run}{}\n", print::shown(&row(line))).as_bytes())
+    }
+}
+
+fn unreadable(error: io::Error) -> Failed {
+    Failed::internal(format!("the logs cannot be read: {error}"))
+}
+
+/// A run, for a list. Counts are those of its end, and null where that did not come.
+fn summary(id: &str, first: &Value, last: &Value) -> Value {
+    let started = first["ts"].as_f64().map(|ts| time::utc(ts as u64));
+    let (start, end) = (&first["payload"], &last["payload"]);
+    json!({
+        "run": id, "started": started, "command": start["command"], "project": start["project"],
+        "session": start["session"], "calls": end["calls"], "errors": end["errors"], "reason": end["reason"],
+    })
+}
+
+/// Whether a text stands anywhere in a value.
+fn has(value: &Value, wanted: &str) -> bool {
+    match value {
+        Value::String(text) => text.to_lowercase().contains(wanted),
+        Value::Array(values) => values.iter().any(|value| has(value, wanted)),
+        Value::Object(fields) => {
+            fields.iter().any(|(name, value)| name.contains(wanted) || has(value, wanted))
+        }
+        Value::Number(number) => number.to_string() == wanted,
+        Value::Null | Value::Bool(_) => false,
+    }
+}
+
+/// A line for people: when, which call, what, and the first words of it.
+fn row(line: &Value) -> String {
+    const SHOWN: usize = 160;
+    let at = time::utc(line["ts"].as_f64().unwrap_or_default() as u64);
+    let payload = &line["payload"];
+    let text = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    };
+    let words = ["tool", "error", "message", "input", "result", "project", "reason", "description"]
+        .map(|name| text(&payload[name]))
+        .into_iter()
+        .filter(|text| !text.is_empty())
+        .collect::<Vec<_>>()
+        .join("  ");
+    let words: String = words.replace(['\n', '\t'], " ").chars().take(SHOWN).collect();
+    format!("{at} {:>4} {:<14} {words}", line["step"], line["kind"].as_str().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_found_wherever_it_stands() {
+        let line = json!({"kind": "tool_call", "payload": {"input": {"command": ["Make", "x"]}}, "step": 12});
+        for wanted in ["make", "tool_", "12", "command"] {
+            assert!(has(&line, wanted), "{wanted}");
+        }
+        assert!(!has(&line, "1"));
+    }
+
+    #[test]
+    fn a_run_that_did_not_end_has_no_counts() {
+        let start =
+            json!({"ts": 0.5, "kind": "session_start", "payload": {"command": "run", "project": "/p"}});
+        let call = json!({"ts": 1.5, "kind": "tool_call", "payload": {"tool": "bash"}});
+        let summary = summary("1", &start, &call);
+        assert_eq!((&summary["command"], &summary["calls"]), (&json!("run"), &Value::Null));
+        assert_eq!(summary["started"], "1970-01-01 00:00:00Z");
+    }
+}

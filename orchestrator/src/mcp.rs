@@ -1,0 +1,299 @@
+//! `lazaret mcp`: the tools of a session for a client of the Model Context Protocol, over standard input and output.
+
+use crate::servers::{self, ServersCommand};
+use broker_protocol::{Channel, Failed, Open, Scope, Trust};
+use clap::Args;
+use orchestrator_confine::{Needs, confine};
+use orchestrator_lines::line_reader::{Lines, Next};
+use orchestrator_lines::streams::{Input, Output};
+use orchestrator_mcp::{SessionRequest, Settings};
+use orchestrator_options::endpoint::Endpoint;
+use orchestrator_options::exit;
+use orchestrator_options::session_options::SessionOptions;
+use orchestrator_options::tool_options::{ToolOptions, registry};
+use orchestrator_records::runlog::RunLog;
+use orchestrator_servers::settings::{Server, Whose};
+use orchestrator_servers::{SessionServers, find};
+use orchestrator_session::{Config, Session};
+use orchestrator_terminal::print;
+use orchestrator_terminal::runtime::runtime;
+use orchestrator_terminal::signals::Signals;
+use orchestrator_text::known::redactor;
+use orchestrator_tools::catalogue::{Category, TOOLS};
+use orchestrator_tools::registry::{Entry, Registry};
+use orchestrator_tools::violation;
+use policies::EffectivePolicy;
+use serde_json::Value;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use tokio::sync::mpsc;
+
+/// Cells that the executor has ready between calls.
+const SPARE: u8 = 1;
+/// Lines that wait for whoever takes them: a client that does not read is not read from.
+const WAITING: usize = 1;
+
+const EXAMPLES: &str = "\
+Examples:
+  claude mcp add lazaret -- lazaret mcp
+  codex mcp add lazaret -- lazaret mcp --trust guided
+
+A server alone closes nothing: switch the client's own tools off as well.
+`lazaret install CLIENT` does both.
+
+The project is --project, else CLAUDE_PROJECT_DIR, else the first root of the
+client, else the repository around the working directory. Where it may be none,
+as a home or `/`, each call says so, and the server goes on.
+
+Without --trust no call is asked about. With one, the client's user is asked
+(elicitation), or `lazaret approve`, where the policy takes answers from there
+only; where neither can be, the call is refused, with what would allow it.
+
+Exit code: 0 at the end of the input; 2 wrong arguments; 125 lazaret failed;
+128+N if signal N ended it.";
+
+/// Serve a client of the Model Context Protocol
+///
+/// With a word after it, the other way round: other people's servers, for our sessions.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Mcp {
+    #[command(subcommand)]
+    servers: Option<ServersCommand>,
+    #[command(flatten)]
+    tools: ToolOptions,
+    /// Offer the tools for an agent's own notes too (todo_*, goal_*, memory, batch, ...), which most clients have themselves
+    #[arg(long)]
+    all_tools: bool,
+    /// Violations that end the session; 0: none do [default: with --trust 3, or 1 if it is autonomous; else 0]
+    #[arg(long, value_name = "N")]
+    max_violations: Option<u32>,
+}
+
+impl Mcp {
+    /// Serves standard input until it ends; the exit code.
+    pub fn main(mut self, options: &SessionOptions) -> Result<u8, Failed> {
+        if let Some(command) = self.servers.take() {
+            if self.all_tools || self.max_violations.is_some() {
+                return Err(Failed::invalid("--all-tools and --max-violations are for serving a client"));
+            }
+            return command.main(options);
+        }
+        let log = Rc::new(options.log("mcp"));
+        if !self.all_tools {
+            let notes = TOOLS.iter().filter(|tool| tool.category == Category::Agent);
+            self.tools.disable(notes.map(|tool| tool.name));
+        }
+        let scope = options.scope()?;
+        let policy = options.policy().map_err(Failed::from)?;
+        let settings = self.settings(options, &policy);
+        let endpoint = options.endpoint().lasting()?;
+        let servers = Available::read(options, print::problem);
+        let listed = Listed { registry: registry(self.tools.disabled(), Some(policy.clone()))?, scope };
+        let socket = endpoint.socket().map(Path::to_owned);
+        let opener = Opener {
+            max_violations: self.max_violations(options),
+            tools: self.tools,
+            options: options.clone(),
+            endpoint,
+            log: log.clone(),
+            servers,
+            current: None,
+        };
+        confine(&Needs { web: true, socket, write: opener.servers.directories.clone(), ..Needs::default() });
+        let served = runtime()?.block_on(serve(settings, listed, opener, log.clone()));
+        log.end(if matches!(served, Ok(exit::OK)) { "the input ended" } else { "it was ended from outside" });
+        served
+    }
+
+    fn max_violations(&self, options: &SessionOptions) -> Option<u32> {
+        let max = self.max_violations.unwrap_or(options.trust().map_or(0, violation::default_max));
+        (max > 0).then_some(max)
+    }
+
+    fn settings(&self, options: &SessionOptions, policy: &EffectivePolicy) -> Settings {
+        let instructions = self.instructions(options, policy);
+        Settings { instructions, tools: Vec::new(), raw: self.tools.is_raw() }
+    }
+
+    /// What the client's model is told first: where its calls run, and what is asked.
+    fn instructions(&self, options: &SessionOptions, policy: &EffectivePolicy) -> String {
+        let asked = match options.trust().unwrap_or(Trust::Autonomous).min(policy.approval.ceiling) {
+            Trust::Autonomous => "No call is asked about.".to_owned(),
+            trust @ (Trust::Guided | Trust::Supervised) => {
+                let channel = match policy.approval.channel {
+                    Channel::Relay => "by the client",
+                    Channel::Separate => "by `lazaret approve`",
+                };
+                format!("Trust is {}: calls that need an approval are asked about {channel}.", trust.name())
+            }
+        };
+        let violations = self
+            .max_violations(options)
+            .map_or(String::new(), |max| format!(" {max} attempts to leave the project end the session."));
+        let network = match options.network(Some(policy)) {
+            None => "have no network",
+            Some(_) => "reach only the hosts that the policy names",
+        };
+        format!(
+            "Commands and file tools work in a sandboxed cell on one project (profile `{}`): they see the project, read-only \
+             system programs and nothing else, {network}, and protected names such as `.git/config` or `.env` are closed. A refusal names its \
+             rule; trying again in another way does not help. Paths are relative to the project. {asked}{violations}",
+            policy.profile
+        )
+    }
+}
+
+/// The tools that the client is shown.
+struct Listed {
+    registry: Registry,
+    scope: Option<Scope>,
+}
+
+/// Other people's servers, as the settings had them when we could still read these.
+struct Available {
+    /// The session that is opened where the client names no root.
+    open: Option<Open>,
+    all: Vec<Server>,
+    directories: Vec<PathBuf>,
+}
+
+impl Available {
+    fn read(options: &SessionOptions, tell: fn(&str)) -> Self {
+        // Where there may be no project, each call says so.
+        let open = options.open(SPARE).ok().map(|opening| opening.open);
+        let found = find(open.as_ref().map_or("", |open| open.project.as_str()));
+        found.problems.iter().for_each(|problem| tell(problem));
+        let made = open.as_ref().map(|open| SessionServers::among(found.servers.clone(), open, tell));
+        let directories = made.map_or(Vec::new(), |made| made.directories());
+        Self { open, all: found.servers, directories }
+    }
+
+    /// Those of a session: a repository's only where it is the one that was read.
+    fn of(&self, open: &Open, endpoint: &Endpoint) -> SessionServers {
+        let is_read = self.open.as_ref().is_some_and(|read| read.project == open.project);
+        let of_session = |server: &&Server| is_read || server.whose == Whose::User;
+        let all = self.all.iter().filter(of_session).cloned().collect();
+        let mut servers = SessionServers::among(all, open, print::problem);
+        servers::reach(&mut servers, endpoint);
+        servers
+    }
+}
+
+/// Opens sessions: it has what must not leave its thread.
+struct Opener {
+    tools: ToolOptions,
+    options: SessionOptions,
+    endpoint: Endpoint,
+    max_violations: Option<u32>,
+    log: Rc<RunLog>,
+    servers: Available,
+    current: Option<Current>,
+}
+
+/// The session of the roots that the client named last.
+struct Current {
+    roots: Vec<PathBuf>,
+    session: Session,
+    servers: SessionServers,
+}
+
+impl Opener {
+    /// Answers requests until nobody makes them any more.
+    async fn run(mut self, mut requests: mpsc::UnboundedReceiver<SessionRequest>) {
+        while let Some(SessionRequest { roots, reply }) = requests.recv().await {
+            let session = self.session(roots).await.map_err(|failed| Failed {
+                message: redactor().text(&failed.message).into_owned(),
+                ..failed
+            });
+            // The client may be gone.
+            let _ = reply.send(session);
+        }
+    }
+
+    /// The session of a client with these roots: the one that it has, if its roots are what they were.
+    async fn session(&mut self, roots: Vec<PathBuf>) -> Result<Session, Failed> {
+        if let Some(current) = self.current.as_ref().filter(|current| current.roots == roots) {
+            return Ok(current.session.clone());
+        }
+        let named =
+            std::env::var_os("CLAUDE_PROJECT_DIR").filter(|value| !value.is_empty()).map(PathBuf::from);
+        let options = match named.as_ref().or(roots.first()) {
+            Some(root) if self.options.named_project().is_none() => self.options.with_project(root.clone()),
+            _ => self.options.clone(),
+        };
+        let mut opening = options.open(SPARE)?;
+        // The files were read before we confined ourselves; the project chooses among what they say.
+        let policy = options.files().resolve(&opening.open.profile).map_err(Failed::from)?;
+        opening.open.network = options.network(Some(&policy));
+        let servers = self.servers.of(&opening.open, &self.endpoint);
+        let mut config = self.tools.config(opening, Ok(policy))?;
+        servers.attach(&mut config.registry).await;
+        let session = Session::start(Config {
+            executor: Some(Box::new(self.endpoint.clone())),
+            max_violations: self.max_violations,
+            subscribers: vec![self.log.clone()],
+            ..config
+        });
+        // Another project takes the place of the one before, which ends with its last call.
+        let next = Current { roots, session: session.clone(), servers };
+        if let Some(before) = self.current.replace(next) {
+            before.servers.close().await;
+        }
+        Ok(session)
+    }
+
+    /// Lists the tools that the client is shown, those of servers too.
+    async fn list(&self, mut listed: Listed) -> Vec<Value> {
+        if let Some(open) = &self.servers.open {
+            let servers = self.servers.of(open, &self.endpoint);
+            servers.attach(&mut listed.registry).await;
+            servers.close().await;
+        }
+        listed.registry.list(listed.scope.as_ref()).iter().map(Entry::to_json).collect()
+    }
+}
+
+async fn serve(settings: Settings, listed: Listed, opener: Opener, log: Rc<RunLog>) -> Result<u8, Failed> {
+    let streams = |error: io::Error| Failed::internal(format!("cannot use the standard streams: {error}"));
+    let (input, output) = (Input::stdin().map_err(streams)?, Output::stdout().map_err(streams)?);
+    let mut signals = Signals::listen(&[nix::libc::SIGTERM, nix::libc::SIGINT, nix::libc::SIGHUP])?;
+    let (read, incoming) = mpsc::channel(WAITING);
+    let (outgoing, written) = mpsc::channel(WAITING);
+    let (sessions, requests) = mpsc::unbounded_channel();
+    tokio::task::spawn_local(read_lines(Lines::new(input), read));
+    let settings = Settings { tools: opener.list(listed).await, ..settings };
+    tokio::task::spawn_local(opener.run(requests));
+    tokio::task::spawn_local(log.write_later());
+    let writing = write_lines(output, written);
+    let serving = orchestrator_mcp::serve(settings, sessions, incoming, outgoing);
+    tokio::select! {
+        ((), ()) = async { tokio::join!(serving, writing) } => Ok(exit::OK),
+        number = signals.next() => Ok(exit::SIGNAL + number as u8),
+    }
+}
+
+/// Hands lines on until the input ends or nobody takes them.
+async fn read_lines(mut lines: Lines, read: mpsc::Sender<Vec<u8>>) {
+    loop {
+        let line = match lines.next().await {
+            Next::Line(line) => line,
+            // No message: it is answered as one that cannot be read.
+            Next::TooLong => b"(a line that is too long)".to_vec(),
+            Next::End => return,
+        };
+        if read.send(line).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Writes lines until there are no more. Where nobody reads them, they end too, and with them the server.
+async fn write_lines(output: Output, mut written: mpsc::Receiver<Vec<u8>>) {
+    while let Some(line) = written.recv().await {
+        if output.write_all(&line).await.is_err() {
+            return;
+        }
+    }
+}

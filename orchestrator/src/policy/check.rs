@@ -1,0 +1,111 @@
+//! `lazaret policy check`: whether files are what they should be.
+
+use broker_protocol::{Failed, Request};
+use orchestrator_options::session_options::{SessionOptions, read_text};
+use orchestrator_options::{exit, policy_files};
+use orchestrator_terminal::print;
+use orchestrator_tools::catalogue::{UNASKED, canonical, policy_name};
+use orchestrator_tools::scope_file;
+use policies::{Host, Policies, Rule, ScopePaths, Source, SourceKind};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// A file that was checked: what is worth knowing about it, or why it is wrong.
+struct Checked {
+    file: String,
+    notes: Result<Vec<String>, Failed>,
+}
+
+/// Prints what is wrong with files, or with those in use.
+pub fn check(options: &SessionOptions, files: &[PathBuf], json: bool) -> Result<u8, Failed> {
+    let host = policy_files::host();
+    let checked: Vec<Checked> = match files {
+        [] => vec![check_in_use(options, &host)?],
+        files => files
+            .iter()
+            .map(|file| Checked { file: file.display().to_string(), notes: check_file(file, &host) })
+            .collect(),
+    };
+    if json {
+        print::json(&checked.iter().map(Checked::to_json).collect::<Vec<Value>>())?;
+    } else {
+        let page: String = checked.iter().map(Checked::text).collect();
+        print::result(print::shown(&page).as_bytes())?;
+    }
+    Ok(if checked.iter().any(|one| one.notes.is_err()) { exit::FAILED } else { exit::OK })
+}
+
+impl Checked {
+    fn to_json(&self) -> Value {
+        let error = self.notes.as_ref().err().map(|failed| &failed.message);
+        json!({ "file": self.file, "ok": error.is_none(), "notes": self.notes.as_ref().ok(), "error": error })
+    }
+
+    fn text(&self) -> String {
+        match &self.notes {
+            Ok(notes) => notes
+                .iter()
+                .fold(format!("{}: ok\n", self.file), |text, note| format!("{text}  note: {note}\n")),
+            Err(failed) => format!("{}\n", failed.message),
+        }
+    }
+}
+
+fn check_in_use(options: &SessionOptions, host: &Host) -> Result<Checked, Failed> {
+    let sources = policy_files::sources(host).map_err(Failed::from)?;
+    let names = sources.iter().map(|source| source.name.clone()).collect::<Vec<_>>().join(" and ");
+    let file = if names.is_empty() { "the shipped policy".to_owned() } else { names };
+    let notes = check_sources(sources, host).and_then(|notes| options.scope().map(|_| notes));
+    Ok(Checked { file, notes })
+}
+
+/// A file by itself: a scope, or a policy beside the administrator's.
+fn check_file(file: &Path, host: &Host) -> Result<Vec<String>, Failed> {
+    let text = read_text(file)?;
+    let name = file.display().to_string();
+    if is_scope(file, &text) {
+        let scope = scope_file::parse(&name, &text).map_err(|error| Failed::invalid(error.to_string()))?;
+        ScopePaths::new(&scope).map_err(|error| Failed::invalid(format!("{name}: {error}")))?;
+        let unknown = scope.permissions.iter().filter(|permission| canonical(&permission.tool).is_none());
+        return Ok(unknown.map(|permission| format!("there is no tool `{}`", permission.tool)).collect());
+    }
+    let mut sources = policy_files::sources(host).map_err(Failed::from)?;
+    sources.retain(|source| source.kind != SourceKind::User);
+    sources.push(Source { name, kind: SourceKind::User, text });
+    check_sources(sources, host)
+}
+
+/// Whether a file is meant as a scope; a mistyped `tool_permissions` too.
+fn is_scope(file: &Path, text: &str) -> bool {
+    let is_yaml = file.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
+    let begins = |line: &str| line.trim_start_matches(['[', '\'', '"', ' ']).starts_with("tool_");
+    is_yaml || text.lines().any(begins)
+}
+
+/// Whether `sources` and the shipped files make a policy of every profile.
+fn check_sources(sources: Vec<Source>, host: &Host) -> Result<Vec<String>, Failed> {
+    let policies = Policies::load(sources).map_err(Failed::from)?;
+    let mut notes = Vec::new();
+    for profile in policies.profiles() {
+        let policy = policies.resolve(profile, host).map_err(Failed::from)?;
+        notes = policy.rules.iter().filter_map(note).collect();
+    }
+    Ok(notes)
+}
+
+/// What a rule cannot do: be about a tool that does not exist, or about one that nobody is asked about.
+fn note(rule: &Rule) -> Option<String> {
+    if rule.tool == "*" || Request::TOOLS.contains(&rule.tool.as_str()) {
+        return None;
+    }
+    let Some(name) = canonical(&rule.tool).map(policy_name) else {
+        return Some(format!("{}: there is no tool `{}`", rule.origin, rule.tool));
+    };
+    if UNASKED.contains(&name) {
+        let note = "nobody is asked about it, so no rule decides; a scope does";
+        return Some(format!("{}: `{name}`: {note}", rule.origin));
+    }
+    (name != rule.tool).then(|| {
+        format!("{}: `{}` is another name of `{name}`, which rules must use", rule.origin, rule.tool)
+    })
+}

@@ -1,0 +1,35 @@
+//! The decision that a call would get.
+
+use broker_protocol::{ErrorKind, Failed, Refused};
+use orchestrator_tools::catalogue::UNASKED;
+use policies::{EffectivePolicy, Facts, Judgement, Verdict, judge};
+
+/// The decision on a call of `tool`, of which the executor knows `facts`. A scope has to permit both; of tools that nobody
+/// is asked about only it decides.
+pub fn decision<'a>(policy: &'a EffectivePolicy, tool: &str, facts: &Facts) -> Judgement<'a> {
+    if policy.scope.as_ref().is_some_and(|scope| !scope.permits(tool)) {
+        return judge(policy, &Facts::bare(tool, facts.risk));
+    }
+    if UNASKED.contains(&facts.tool) {
+        let why = "It changes nothing by itself, so nobody is asked.".to_owned();
+        return Judgement { verdict: Verdict::Allow, rule: None, why: Some(why), origin: None };
+    }
+    judge(policy, facts)
+}
+
+/// The decision on a call that is refused before or after the executor is asked.
+pub fn refused<'a>(failed: &Failed) -> Judgement<'a> {
+    let violation = failed.kind == ErrorKind::Violation;
+    let (rule, why) = (failed.kind.name().to_owned(), failed.message.clone());
+    let verdict = Verdict::Deny(Refused { rule: rule.clone(), why: why.clone(), violation });
+    Judgement { verdict, rule: Some(rule), why: Some(why), origin: None }
+}
+
+/// A verdict in one word.
+pub fn verdict_name(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::Allow => "allow",
+        Verdict::Ask(_) => "ask",
+        Verdict::Deny(_) => "deny",
+    }
+}

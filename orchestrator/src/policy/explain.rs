@@ -1,0 +1,191 @@
+//! `lazaret policy explain`: the verdict on a call, and where it comes from.
+
+use crate::policy::decision::{decision, refused, verdict_name};
+use crate::policy::sessions::policy;
+use broker_protocol::{Command as Run, ErrorKind, Failed, Open, Request, Risk, Roots, limit};
+use orchestrator_options::exit;
+use orchestrator_options::session_options::{Opening, SessionOptions};
+use orchestrator_terminal::print;
+use orchestrator_tools::batch::nested;
+use orchestrator_tools::catalogue::{BATCH, canonical};
+use orchestrator_tools::plan::{Invocation, Plan, PlanContext};
+use orchestrator_tools::registry::{Entry, Registry};
+use orchestrator_web::foresee;
+use policies::shell::{self, Unit};
+use policies::{EffectivePolicy, Facts, Judgement, Verdict, WebPolicy};
+use serde_json::{Value, json};
+
+/// Prints the verdict on a call, and for a batch on each call in it.
+pub fn explain(options: &SessionOptions, tool: &str, input: &str, json: bool) -> Result<u8, Failed> {
+    let input: Value = serde_json::from_str(input)
+        .map_err(|error| Failed::invalid(format!("the input is not JSON: {error}")))?;
+    let policy = policy(options)?;
+    let Opening { open, directory, .. } = options.open(0)?;
+    let Open { project, central, .. } = open;
+    let roots = Roots { project, central };
+    let context = PlanContext {
+        roots: &roots,
+        directory: directory.as_ref(),
+        paths_from: directory.as_ref(),
+        timeout_max_s: policy.limits.timeout_max_s.unwrap_or(limit::TIMEOUT_S),
+    };
+    let calls = match decidable(tool, input, &context, &policy.web) {
+        Ok(calls) => calls,
+        Err(failed) => {
+            print::problem(&failed.message);
+            return Ok(exit::USAGE);
+        }
+    };
+    let facts: Vec<Facts> = calls.iter().map(DecidableCall::facts).collect();
+    let explain = |(call, facts)| Explanation::new(call, facts, &policy);
+    let explanations: Vec<Explanation> = calls.iter().zip(&facts).map(explain).collect();
+    if json {
+        print::json(&all_to_json(&explanations))?;
+    } else {
+        let pages: Vec<String> = explanations.iter().map(Explanation::page).collect();
+        print::result(print::shown(&pages.join("\n")).as_bytes())?;
+    }
+    Ok(exit::OK)
+}
+
+/// A call, as far as it is decided on.
+struct DecidableCall {
+    tool: String,
+    risk: Risk,
+    /// What the executor is asked for, if it is.
+    request: Option<Request>,
+    /// Why it is refused whatever the executor says: its path is outside, or the policy for hosts refuses its address.
+    refused: Option<Failed>,
+}
+
+impl DecidableCall {
+    fn facts(&self) -> Facts<'_> {
+        self.request.as_ref().map_or_else(|| Facts::bare(&self.tool, self.risk), Facts::of)
+    }
+}
+
+/// A call, and after it the calls in it.
+fn decidable(
+    tool: &str,
+    input: Value,
+    context: &PlanContext<'_>,
+    hosts: &WebPolicy,
+) -> Result<Vec<DecidableCall>, Failed> {
+    let entry = Registry::default().get(tool)?;
+    let (tool, risk) = (entry.name().to_owned(), entry.risk());
+    let mut first = DecidableCall { tool, risk, request: None, refused: None };
+    let plan = match &entry {
+        Entry::Registered(tool) => Plan::Request(Request::Effect(tool.effect(&input))),
+        Entry::BuiltIn(tool) => match tool.plan(input, context).map_err(Failed::from) {
+            Ok(planned) => planned.plan,
+            Err(failed) if failed.kind == ErrorKind::Violation => {
+                first.refused = Some(failed);
+                return Ok(vec![first]);
+            }
+            Err(failed) => return Err(failed),
+        },
+    };
+    if let Plan::Web(wanted) = &plan {
+        first.refused = foresee(hosts, wanted).map_err(Failed::from).err();
+    }
+    if let Plan::Batch(calls) = plan {
+        let mut all = vec![first];
+        for Invocation { tool, input } in calls {
+            if canonical(&tool) == Some(BATCH) {
+                return Err(nested());
+            }
+            all.append(&mut decidable(&tool, input, context, hosts)?);
+        }
+        return Ok(all);
+    }
+    first.request = plan.decisive_request();
+    Ok(vec![first])
+}
+
+/// The verdict on a call, and where it comes from.
+struct Explanation<'a> {
+    tool: &'a str,
+    facts: &'a Facts<'a>,
+    policy: &'a EffectivePolicy,
+    judgement: Judgement<'a>,
+}
+
+/// A batch with its calls, or one call.
+fn all_to_json(explanations: &[Explanation]) -> Value {
+    let mut calls = explanations.iter().map(Explanation::to_json);
+    let mut first = calls.next().unwrap_or_default();
+    if explanations.first().is_some_and(|first| first.tool == BATCH) {
+        first["calls"] = calls.collect();
+    }
+    first
+}
+
+impl<'a> Explanation<'a> {
+    fn new(call: &'a DecidableCall, facts: &'a Facts<'a>, policy: &'a EffectivePolicy) -> Self {
+        let decision = decision(policy, &call.tool, facts);
+        // A scope comes before a path; and a host is checked when the executor has permitted the call.
+        let judgement = match (&decision.verdict, &call.refused) {
+            (Verdict::Deny(_), _) | (_, None) => decision,
+            (_, Some(failed)) => refused(failed),
+        };
+        Self { tool: &call.tool, facts, policy, judgement }
+    }
+
+    fn why(&self) -> String {
+        self.judgement.why.clone().unwrap_or_else(|| {
+            let (trust, risk) = (self.policy.trust.name(), self.facts.risk.name());
+            format!("No rule is about it, and a {trust} session does not ask before calls of {risk} risk.")
+        })
+    }
+
+    fn page(&self) -> String {
+        let rule = self.judgement.rule.as_deref().unwrap_or("-");
+        let place = self.judgement.origin.map_or("built in".to_owned(), ToString::to_string);
+        let mut page = format!(
+            "tool     {}\nverdict  {}\nrule     {rule}\nwhy      {}\nwhere    {place}\ntrust    {}\nrisk     {}\n",
+            self.tool,
+            verdict_name(&self.judgement.verdict),
+            self.why(),
+            self.policy.trust.name(),
+            self.facts.risk.name(),
+        );
+        for unit in self.units() {
+            page.push_str(&format!("command  {}\n", unit_text(&unit)));
+        }
+        page
+    }
+
+    fn units(&self) -> Vec<Unit> {
+        self.facts.command.map(|command: &Run| shell::units(command)).unwrap_or_default()
+    }
+
+    fn to_json(&self) -> Value {
+        let unit = |unit: &Unit| match unit {
+            Unit::Simple(simple) => json!({ "words": simple.words, "marked": simple.sets_or_writes }),
+            Unit::Unparsed(reason) => json!({ "unparsed": reason }),
+        };
+        json!({
+            "tool": self.tool,
+            "verdict": verdict_name(&self.judgement.verdict),
+            "rule": self.judgement.rule,
+            "why": self.why(),
+            "file": self.judgement.origin.map(|origin| &origin.file),
+            "line": self.judgement.origin.map(|origin| origin.line),
+            "risk": self.facts.risk.name(),
+            "trust": self.policy.trust.name(),
+            "profile": self.policy.profile,
+            "commands": self.units().iter().map(unit).collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn unit_text(unit: &Unit) -> String {
+    match unit {
+        Unit::Simple(simple) => {
+            let word =
+                |word: &Option<String>| word.as_ref().map_or("(?)".to_owned(), |word| format!("{word:?}"));
+            simple.words.iter().map(word).collect::<Vec<_>>().join(" ")
+        }
+        Unit::Unparsed(reason) => format!("not parsed: {reason}"),
+    }
+}

@@ -1,0 +1,81 @@
+//! `lazaret policy`: what the policy files say, without a session and without running anything.
+//!
+//! The broker reads the same files by the same code and decides by the same function; what is printed here is its decision
+//! before it is asked.
+
+mod sessions;
+mod decision;
+mod check;
+mod explain;
+mod matrix;
+mod show;
+
+use broker_protocol::Failed;
+use clap::{Args, Subcommand};
+use orchestrator_options::session_options::SessionOptions;
+use std::path::PathBuf;
+
+/// Ask the policy, without running anything
+///
+/// The files are those of the broker: the shipped ones, /etc/lazaret/policy.toml and lazaret/policy.toml below
+/// $XDG_CONFIG_HOME or ~/.config.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  lazaret policy check\n  lazaret policy check my-policy.toml agent.yaml\n  \
+                        lazaret policy explain bash '{\"command\":\"rm -rf x\"}'\n  lazaret policy matrix --scope agent.yaml\n  \
+                        lazaret policy show --profile rust --json\n\n\
+                        Exit code: 0, whatever the verdict; 1 if a file that was checked is wrong; 2 for wrong input;\n\
+                        125 if the policy itself cannot be used."
+)]
+pub struct Policy {
+    #[command(subcommand)]
+    command: PolicyCommand,
+}
+
+#[derive(Subcommand)]
+enum PolicyCommand {
+    /// Check whether files are policies or scopes, and if not, where they are wrong
+    Check {
+        /// Files to check, each as if it were the user's policy or a session's scope [default: those in use]
+        #[arg(value_name = "FILE")]
+        files: Vec<PathBuf>,
+        /// Print a JSON array
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the verdict on a call, its rule, the reason, and where that rule stands
+    Explain {
+        /// Name of the tool
+        tool: String,
+        /// Its input, a JSON object
+        #[arg(value_name = "JSON")]
+        input: String,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print what each trust asks about, allows and denies, for every tool
+    Matrix {
+        /// Print a JSON array
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the policy of a session
+    Show {
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+impl Policy {
+    /// Does what was asked for; the exit code.
+    pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
+        match self.command {
+            PolicyCommand::Check { files, json } => check::check(options, &files, json),
+            PolicyCommand::Explain { tool, input, json } => explain::explain(options, &tool, &input, json),
+            PolicyCommand::Matrix { json } => matrix::matrix(options, json),
+            PolicyCommand::Show { json } => show::show(options, json),
+        }
+    }
+}

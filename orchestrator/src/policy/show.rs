@@ -1,0 +1,123 @@
+//! `lazaret policy show`: the policy of a session.
+
+use crate::policy::sessions::policy;
+use broker_protocol::Failed;
+use orchestrator_options::exit;
+use orchestrator_options::session_options::SessionOptions;
+use orchestrator_terminal::print;
+use policies::network;
+use policies::rules::Condition;
+use policies::{Access, EffectivePolicy, Protection, Rule, WhenNew};
+use serde_json::{Value, json};
+
+/// Prints it.
+pub fn show(options: &SessionOptions, json: bool) -> Result<u8, Failed> {
+    let policy = policy(options)?;
+    let value = to_json(&policy);
+    match json {
+        true => print::json(&value)?,
+        false => {
+            let page = toml::to_string_pretty(&without_nulls(value))
+                .map_err(|error| Failed::internal(error.to_string()))?;
+            print::result(print::shown(&page).as_bytes())?;
+        }
+    }
+    Ok(exit::OK)
+}
+
+fn to_json(policy: &EffectivePolicy) -> Value {
+    let access = |access: Access| match access {
+        Access::Read => "read",
+        Access::Write => "write",
+    };
+    let limits = &policy.limits;
+    json!({
+        "profile": policy.profile,
+        "digest": policy.digest.to_string(),
+        "project": access(policy.project),
+        "central": access(policy.central),
+        "trust": policy.trust.name(),
+        "approval": {
+            "trust": policy.approval.ceiling.name(),
+            "timeout_s": policy.approval.timeout_s,
+            "channel": policy.approval.channel.name(),
+            "terminal": policy.approval.terminal,
+        },
+        "required": policy.required.iter().map(|layer| layer.name()).collect::<Vec<_>>(),
+        "expected": policy.expected.iter().map(|layer| layer.name()).collect::<Vec<_>>(),
+        "listed": policy.listed,
+        "sockets": policy.sockets,
+        "git_directories": policy.git_directories,
+        "limits": {
+            "timeout_s": limits.timeout_s,
+            "timeout_max_s": limits.timeout_max_s,
+            "capture": limits.capture,
+            "spill": limits.spill,
+            "output": limits.output,
+            "processes": limits.processes,
+            "memory": limits.memory,
+            "cpu_s": limits.cpu_s,
+            "file_size": limits.file_size,
+            "written": limits.written,
+            "open_files": limits.open_files,
+            "scratch": limits.scratch,
+        },
+        "environment": {
+            "pass": policy.environment.pass,
+            "set": policy.environment.set,
+            "offline": policy.environment.offline,
+            "path": policy.environment.path,
+        },
+        "network": network::lists(&policy.network).lists.iter().map(|list| json!({
+            "allow": list.allow,
+            "private": list.private,
+        })).collect::<Vec<_>>(),
+        "scope": policy.scope.as_ref().map(|scope| scope.permissions.iter().map(permission_json).collect::<Vec<_>>()),
+        "grants": policy.grants.iter().map(|grant| json!({ "path": grant.path, "optional": grant.optional })).collect::<Vec<_>>(),
+        "rule": policy.rules.iter().map(rule_json).collect::<Vec<_>>(),
+        "protect": policy.protected.iter().map(|name| json!({
+            "name": name.pattern,
+            "except": name.except,
+            "protection": match name.protection { Protection::Write => "write", Protection::All => "all" },
+            "new": match name.new { WhenNew::Open => "open", WhenNew::Closed => "closed" },
+            "why": name.why,
+            "where": name.origin.to_string(),
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn permission_json(permission: &broker_protocol::Permission) -> Value {
+    json!({
+        "tool": permission.tool,
+        "allowed": permission.allowed,
+        "paths": permission.paths,
+        "timeout_s": permission.timeout_s,
+        "network": permission.network,
+    })
+}
+
+fn rule_json(rule: &Rule) -> Value {
+    let condition =
+        |condition: &Condition| json!({ "param": condition.param, condition.test.name(): condition.values });
+    json!({
+        "tool": rule.tool,
+        "action": rule.action.name(),
+        "program": rule.command.as_ref().map(|command| &command.program),
+        "args": rule.command.as_ref().map(|command| &command.args),
+        "when": rule.when.iter().map(condition).collect::<Vec<_>>(),
+        "why": rule.why,
+        "where": rule.origin.to_string(),
+    })
+}
+
+/// The same without what is not there: TOML has no word for it.
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(values) => {
+            let some = values.into_iter().filter(|(_, value)| !value.is_null());
+            some.map(|(key, value)| (key, without_nulls(value))).collect()
+        }
+        Value::Array(values) => values.into_iter().map(without_nulls).collect(),
+        value => value,
+    }
+}

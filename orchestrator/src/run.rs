@@ -1,0 +1,435 @@
+//! `lazaret run`: one command in a cell, as if it ran here.
+
+use crate::feed::feed;
+use crate::refused_hosts::RefusedHosts;
+use crate::typed;
+use broker_protocol::{
+    Barrier, Bash, Command, Ended, ErrorKind, Failed, Open, Request, Signal, Stdin, Terminal, ZonePath, limit,
+};
+use clap::Args;
+use nix::libc::{SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGQUIT, SIGTERM, SIGWINCH};
+use orchestrator_confine::{Needs, confine};
+use orchestrator_install::shell_directory::WorkingDirectory;
+use orchestrator_lines::json::ResultLine;
+use orchestrator_lines::streams::{Input, Output};
+use orchestrator_options::exit;
+use orchestrator_options::session_options::{Opening, SessionOptions};
+use orchestrator_session::executor::Greeting;
+use orchestrator_session::{
+    Body, Call, CallContext, CallHandle, CallResult, Config, Invocation, Live, Session,
+};
+use orchestrator_terminal::print;
+use orchestrator_terminal::runtime::runtime;
+use orchestrator_terminal::signals::Signals;
+use orchestrator_terminal::terminal::{self, Raw};
+use orchestrator_text::known::redactor;
+use std::convert::Infallible;
+use std::ffi::OsString;
+use std::io::{self, IsTerminal};
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+const EXAMPLES: &str = "\
+Examples:
+  lazaret run -- cargo test
+  lazaret run --timeout 10 -- sh -c 'yes | head -c 1000'
+  tar c src | lazaret run -- tar t
+  lazaret run -- bash                 on a terminal: a shell with job control
+
+Exit code: the command's own, or 128+N if signal N ended it; 124 time limit;
+125 lazaret failed; 126 refused by policy, or not executable; 127 not found.
+The first Ctrl-C goes to the command, the second one kills it.";
+
+/// Run a command in a cell
+///
+/// Standard input, output and error are those of the command. On a terminal it gets a terminal of its own.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Run {
+    /// Time limit in seconds [default: the profile's `timeout_s`; on a terminal, none]
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=i64::from(limit::TIMEOUT_S)))]
+    timeout: Option<u32>,
+    /// End the command after this many seconds without output
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=i64::from(limit::TIMEOUT_S)))]
+    idle_timeout: Option<u32>,
+    /// Print one JSON object with the result at the end, and nothing before
+    #[arg(long, conflicts_with = "tty")]
+    pub json: bool,
+    /// Give the command a terminal even if this is none
+    #[arg(long)]
+    tty: bool,
+    /// Give the command no terminal
+    #[arg(long, conflicts_with = "tty")]
+    no_tty: bool,
+    /// The program, found by the cell's PATH, and its arguments; no shell is between
+    #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+    #[arg(skip)]
+    caller: Caller,
+    /// Whether somebody wants to know what a command was denied whose output they have seen.
+    #[arg(skip)]
+    tells_denials: bool,
+}
+
+/// Who runs the command.
+#[derive(Clone, Default)]
+enum Caller {
+    /// A person, who is told what the command cannot tell, and whose typing was the yes to a question about it.
+    #[default]
+    Person,
+    /// A program that takes us for a shell: it reads exit codes and what the command prints, and has typed nothing. With the
+    /// place of the command string among the words.
+    Program { script: Option<usize> },
+}
+
+impl Caller {
+    fn is_person(&self) -> bool {
+        matches!(self, Caller::Person)
+    }
+}
+
+impl Run {
+    /// A shell for a program; `script` is the place of the command string among `words`.
+    pub fn of_shell(words: Vec<OsString>, script: Option<usize>) -> Self {
+        let caller = Caller::Program { script };
+        let mut run = Self {
+            timeout: None,
+            idle_timeout: None,
+            json: false,
+            tty: false,
+            no_tty: false,
+            command: words,
+            caller,
+            // A model reads what its shell prints, and no other word of ours.
+            tells_denials: true,
+        };
+        if !run.is_interactive() {
+            // Who calls a shell has a time limit of its own; the policy's longest stays.
+            run.timeout = Some(limit::TIMEOUT_S);
+        }
+        run
+    }
+
+    /// Runs the command; the exit code.
+    pub fn main(mut self, options: &SessionOptions) -> Result<u8, Failed> {
+        self.tells_denials |= options.is_verbose() || io::stderr().is_terminal();
+        let Opening { open, directory, .. } = options.open(0)?;
+        let reporter = self.reporter(Path::new(&open.project));
+        let request = self.request(directory);
+        request.check().map_err(|error| Failed::invalid(error.to_string()))?;
+        let network = options.network(options.files().changed(&open.profile).as_ref());
+        let needs = Needs { web: network.is_some(), ..Needs::default() };
+        let open = Open { network, ..open };
+        let greeting = Greeting::open(&options.endpoint(), open.clone())?;
+        let log = Rc::new(options.log("run"));
+        confine(&needs);
+        let refused = Rc::new(RefusedHosts::default());
+        let config = Config {
+            greeting: Some(greeting),
+            subscribers: vec![log.clone(), refused.clone()],
+            ..Config::new(open, redactor())
+        };
+        let code = runtime()?.block_on(self.perform(config, request, reporter));
+        refused.report();
+        log.end(if code.is_ok() { "the command has ended" } else { "the command was not run" });
+        code
+    }
+
+    /// The command line of a shell that is given nothing else: the policy reads what is in it.
+    fn command_line<'w>(&self, words: &'w [OsString]) -> Option<&'w str> {
+        let Caller::Program { script: Some(at) } = self.caller else { return None };
+        match words {
+            [_, option, script] if at == 2 && option == "-c" => script.to_str(),
+            _ => None,
+        }
+    }
+
+    /// Writes the working directory down for who asks for it in the command string.
+    fn reporter(&mut self, project: &Path) -> Option<WorkingDirectory> {
+        let Caller::Program { script: Some(at) } = self.caller else { return None };
+        let word = self.command.get_mut(at)?;
+        let (script, reporter) = WorkingDirectory::of(word.to_str()?, project)?;
+        *word = script.into();
+        Some(reporter)
+    }
+
+    async fn perform(
+        &self,
+        config: Config,
+        request: Request,
+        reporter: Option<WorkingDirectory>,
+    ) -> Result<u8, Failed> {
+        let mut signals = Signals::listen(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH, SIGCONT])?;
+        let session = Session::start(config);
+        tokio::select! {
+            opened = session.open() => {
+                let opened = opened?;
+                for closed in opened.also_closed.iter().filter(|_| self.caller.is_person()) {
+                    print::problem(&format!("closed, although its name does not say so: {closed}"));
+                }
+            }
+            number = end_signal(&mut signals) => return Ok(exit::SIGNAL + number as u8),
+        }
+        let mut out = self
+            .out(reporter)
+            .map_err(|error| Failed::internal(format!("cannot use the output: {error}")))?;
+        let (input, raw) = own_input(&request)
+            .map_err(|error| Failed::internal(format!("cannot use the input: {error}")))?;
+        let live = if self.json { Live::Off } else { Live::Bytes };
+        let context = CallContext { live, raw: true, ..CallContext::new("run".into()) };
+        let mut call = session.call(context, Invocation::Request(request));
+        let handle = call.handle.clone();
+        let result = tokio::select! {
+            result = self.follow(&mut call, &mut out) => result?,
+            never = feed(&handle, input) => match never {},
+            never = pass_signals(&mut signals, &handle, raw.as_ref()) => match never {},
+        };
+        drop(raw);
+        out.finish().await;
+        self.report(&result, out.is_closed())
+    }
+
+    /// A terminal for the command makes sense where a person sits at both ends.
+    pub fn is_interactive(&self) -> bool {
+        let here = || io::stdin().is_terminal() && io::stdout().is_terminal();
+        self.tty || (!self.json && !self.no_tty && here())
+    }
+
+    fn request(&mut self, directory: Option<ZonePath>) -> Request {
+        let interactive = self.is_interactive();
+        let words = std::mem::take(&mut self.command);
+        let command = match self.command_line(&words) {
+            Some(line) => Command::Shell(line.to_owned()),
+            None => Command::Arguments(words.into_iter().map(|word| word.into_vec().into()).collect()),
+        };
+        let stdin = match interactive {
+            true => {
+                let (rows, columns) = terminal::size();
+                Stdin::Terminal(Terminal { rows, columns, term: terminal::term() })
+            }
+            false if Input::is_null() => Stdin::Null,
+            false => Stdin::Stream,
+        };
+        Request::Bash(Bash {
+            command,
+            directory,
+            // A person who works in a shell is not thrown out of it: on a terminal, none means none.
+            timeout_s: self.timeout,
+            idle_timeout_s: self.idle_timeout,
+            stdin,
+            live: !self.json,
+            background: false,
+            split: false,
+        })
+    }
+
+    fn out(&self, reporter: Option<WorkingDirectory>) -> io::Result<Out> {
+        match self.json {
+            true => Ok(Out::Nowhere),
+            false => {
+                Ok(Out::Here { out: Output::stdout()?, err: Output::stderr()?, closed: false, reporter })
+            }
+        }
+    }
+
+    /// Shows the output of a call, to its result.
+    async fn follow(&self, call: &mut Call, out: &mut Out) -> Result<Arc<CallResult>, Failed> {
+        while let Some(event) = call.next().await {
+            match &*event.body {
+                Body::Output { stderr, bytes } => {
+                    let written = out.write(*stderr, bytes).await;
+                    written.unwrap_or_else(|_| call.handle.cancel());
+                }
+                Body::ApprovalWanted(question) => match self.caller {
+                    Caller::Person => typed::answer(&call.handle, event.part, question).await,
+                    Caller::Program { .. } => typed::refuse(&call.handle, event.part, question).await,
+                },
+                Body::Result(result) => return Ok(result.clone()),
+                _ => {}
+            }
+        }
+        Err(Failed::internal("the call ended without a result"))
+    }
+
+    fn report(&self, result: &CallResult, closed: bool) -> Result<u8, Failed> {
+        if self.json {
+            print::json(&ResultLine::plain(result))?;
+        } else if let Some(problem) = self.problem(result) {
+            print::problem(problem);
+        } else if self.tells_denials {
+            // Hosts are printed whoever reads it, once.
+            let denials = result.denials().filter(|denial| !matches!(denial.by, Barrier::Hosts(_)));
+            denials.for_each(|denial| print::problem(&format!("denied: {denial}")));
+        }
+        Ok(code(result.ended, result.error.as_ref().map(|error| error.kind), closed))
+    }
+
+    /// What to print about an end of which the command itself prints nothing, with what it was denied.
+    fn problem<'r>(&self, result: &'r CallResult) -> Option<&'r str> {
+        let message = &result.error.as_ref()?.message;
+        match result.ended {
+            Some(Ended::Exited(_)) if self.caller.is_person() && result.missing_profile().is_some() => {
+                Some(message)
+            }
+            Some(Ended::Exited(_) | Ended::Signalled(_) | Ended::Cancelled) => None,
+            Some(
+                Ended::TimedOut
+                | Ended::Idle
+                | Ended::Limited(_)
+                | Ended::NotStarted(_)
+                | Ended::NoDirectory(_),
+            )
+            | None => Some(message),
+        }
+    }
+}
+
+/// Waits for a signal that ends what has not begun.
+async fn end_signal(signals: &mut Signals) -> i32 {
+    loop {
+        let number = signals.next().await;
+        if [SIGINT, SIGTERM, SIGHUP, SIGQUIT].contains(&number) {
+            return number;
+        }
+    }
+}
+
+/// Our input, where the command has one, in the mode that it needs.
+fn own_input(request: &Request) -> io::Result<(Option<Input>, Option<Raw>)> {
+    let Request::Bash(Bash { stdin, .. }) = request else { return Ok((None, None)) };
+    match stdin {
+        Stdin::Null => Ok((None, None)),
+        Stdin::Stream => Ok((Some(Input::stdin()?), None)),
+        Stdin::Terminal(_) if io::stdin().is_terminal() => Ok((Some(Input::stdin()?), Some(Raw::enter()?))),
+        Stdin::Terminal(_) => Ok((Some(Input::stdin()?), None)),
+    }
+}
+
+/// Passes on the signals that are meant for the command. Never returns: it is the call that ends.
+async fn pass_signals(signals: &mut Signals, call: &CallHandle, raw: Option<&Raw>) -> Infallible {
+    let mut interrupted = false;
+    loop {
+        match signals.next().await {
+            SIGINT if interrupted => call.cancel(),
+            SIGINT => {
+                interrupted = true;
+                call.signal(Signal::Interrupt);
+            }
+            SIGTERM => call.signal(Signal::Terminate),
+            SIGHUP => call.signal(Signal::Hangup),
+            SIGQUIT => call.signal(Signal::Quit),
+            SIGWINCH => resize(call, raw),
+            _ => {
+                // After a stop. A terminal that cannot be set any more is gone, and its end comes as the end of the input.
+                let _ = raw.map(Raw::reenter);
+                resize(call, raw);
+            }
+        }
+    }
+}
+
+fn resize(call: &CallHandle, raw: Option<&Raw>) {
+    if raw.is_some() {
+        let (rows, columns) = terminal::size();
+        call.resize(rows, columns);
+    }
+}
+
+/// Where live output goes.
+enum Out {
+    /// To our own output.
+    Here { out: Output, err: Output, closed: bool, reporter: Option<WorkingDirectory> },
+    /// It is all in the result.
+    Nowhere,
+}
+
+impl Out {
+    /// Whether nobody reads it any more.
+    fn is_closed(&self) -> bool {
+        matches!(self, Out::Here { closed: true, .. })
+    }
+
+    async fn write(&mut self, stderr: bool, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Out::Here { out, err, closed, reporter } if !*closed => {
+                let stream = if stderr { err } else { out };
+                let written = match reporter.as_mut().filter(|_| !stderr) {
+                    Some(reporter) => stream.write_all(&reporter.filter(bytes)).await,
+                    None => stream.write_all(bytes).await,
+                };
+                written.inspect_err(|_| *closed = true)
+            }
+            Out::Here { .. } | Out::Nowhere => Ok(()),
+        }
+    }
+
+    /// The command is over: what was held back of its output follows.
+    async fn finish(&mut self) {
+        if let Out::Here { out, reporter, closed: false, .. } = self
+            && let Some(reporter) = reporter.take()
+        {
+            // Who reads it no more misses nothing.
+            let _ = out.write_all(&reporter.finish()).await;
+        }
+    }
+}
+
+fn code(ended: Option<Ended>, error: Option<ErrorKind>, closed: bool) -> u8 {
+    let signalled = |number: i32| exit::SIGNAL.saturating_add(u8::try_from(number).unwrap_or(0));
+    match ended {
+        // The kernel has the low eight bits of what a program returns.
+        Some(Ended::Exited(code)) => (code & 0xff) as u8,
+        Some(Ended::Signalled(number)) => signalled(number),
+        Some(Ended::TimedOut | Ended::Idle) => exit::TIMEOUT,
+        Some(Ended::Cancelled) if closed => signalled(SIGPIPE),
+        Some(Ended::Cancelled) => signalled(SIGINT),
+        Some(Ended::Limited(_)) => signalled(SIGKILL),
+        Some(Ended::NotStarted(nix::libc::ENOENT)) => exit::NOT_FOUND,
+        Some(Ended::NotStarted(_)) => exit::REFUSED,
+        // As with `env --chdir`.
+        Some(Ended::NoDirectory(_)) => exit::LAZARET,
+        None => match error {
+            Some(
+                ErrorKind::DeniedPolicy
+                | ErrorKind::DeniedUser
+                | ErrorKind::ApprovalTimeout
+                | ErrorKind::Violation,
+            ) => exit::REFUSED,
+            _ => exit::LAZARET,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_end_has_its_exit_code() {
+        let cases = [
+            (Ended::Exited(0), 0),
+            (Ended::Exited(42), 42),
+            (Ended::Signalled(9), 137),
+            (Ended::TimedOut, 124),
+            (Ended::Idle, 124),
+            (Ended::Cancelled, 130),
+            (Ended::NotStarted(nix::libc::ENOENT), 127),
+            (Ended::NotStarted(nix::libc::EACCES), 126),
+            (Ended::NoDirectory(nix::libc::ENOENT), 125),
+        ];
+        for (end, want) in cases {
+            assert_eq!(code(Some(end), None, false), want, "{end:?}");
+        }
+        assert_eq!(code(Some(Ended::Cancelled), None, true), 141);
+        for (kind, want) in [
+            (ErrorKind::DeniedPolicy, 126),
+            (ErrorKind::Violation, 126),
+            (ErrorKind::ExecutorLost, 125),
+            (ErrorKind::Internal, 125),
+        ] {
+            assert_eq!(code(None, Some(kind), false), want, "{kind:?}");
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! `lazaret serve`: conversations over WebSocket and HTTP, for an application that starts us as its sidecar.
+
+use crate::chat::choice::ModelOptions;
+use crate::chat::config::AgentConfig;
+use broker_protocol::{Failed, Permission, Scope, Trust};
+use clap::{Args, ValueEnum};
+use nix::libc::{SIGHUP, SIGINT, SIGTERM};
+use orchestrator_agent::packs::Pack;
+use orchestrator_agent::settings::Settings;
+use orchestrator_confine::{Needs, confine};
+use orchestrator_lines::streams::Input;
+use orchestrator_options::endpoint::Endpoint;
+use orchestrator_options::parent::Parent;
+use orchestrator_options::{SessionOptions, ToolOptions, exit, registry};
+use orchestrator_records::runlog::RunLog;
+use orchestrator_records::state_directory;
+use orchestrator_session::Config;
+use orchestrator_sidecar::WireCase;
+use orchestrator_sidecar::guard::Guard;
+use orchestrator_sidecar::opener::{Opener, SessionOrder};
+use orchestrator_sidecar::server::{self, Listening, RATE};
+use orchestrator_sidecar::service::Service;
+use orchestrator_sidecar::token::Token;
+use orchestrator_terminal::print;
+use orchestrator_terminal::runtime::runtime;
+use orchestrator_terminal::signals::Signals;
+use orchestrator_text::known::redactor;
+use orchestrator_tools::catalogue::{Category, TOOLS};
+use orchestrator_tools::registry::Entry;
+use orchestrator_tools::violation;
+use serde_json::{Value, json};
+use std::fs::{DirBuilder, Permissions};
+use std::io::{self, IsTerminal};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// Cells that the executor has ready between calls of a session: none, as there may be many sessions.
+const SPARE: u8 = 0;
+/// How long runs have to end when the server is ended from outside.
+const ENDING: Duration = Duration::from_secs(5);
+/// How often it is seen whether they have.
+const POLL: Duration = Duration::from_millis(20);
+
+const EXAMPLES: &str = "\
+Prints one line of JSON with its address and a fresh token, which every request
+has to bring: Authorization: Bearer TOKEN. WebSocket at /ws; /run, /run/stream,
+/runs/ID/status, /models, /tools, /settings, /keys/validate, /health. All of it
+is described in orchestrator/sidecar/README.md of the sources, and by
+--openapi and --asyncapi.
+
+  lazaret serve --project ~/app --provider mock
+  lazaret serve --listen 127.0.0.1:0 --wire-case snake
+
+Ends with its input, where that is a pipe, and with the process that started
+it. Calls are asked about as --trust says, guided if it is not given.
+
+Exit code: 0 at the end of the input; 2 wrong arguments; 125 it cannot serve;
+128+N if signal N ended it (129 also: the process that started it has ended).";
+
+/// Serve an application on this machine: chats over WebSocket and HTTP
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Serve {
+    /// The address to listen on; port 0 for any
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:3008")]
+    listen: SocketAddr,
+    /// Listen on a Unix socket, and on no address unless --listen is given too
+    #[arg(long, value_name = "PATH")]
+    unix: Option<PathBuf>,
+    /// Listen where other machines get to as well: what is sent is not encrypted, and whoever reads the token has the tools
+    #[arg(long)]
+    expose_to_network: bool,
+    /// A page that may speak to us, by its Origin, such as app://studio; may be given more than once
+    #[arg(long, value_name = "ORIGIN")]
+    allow_origin: Vec<String>,
+    /// How names on the wire are written; both are understood
+    #[arg(long, value_name = "CASE", value_enum, default_value = "camel")]
+    wire_case: Case,
+    /// Requests a second of one address, four times as many at once
+    #[arg(long, value_name = "N", default_value_t = RATE, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    rate: u32,
+    /// What runs are for where a client does not say: engineering, research, or one of agent.toml
+    #[arg(long, value_name = "NAME")]
+    pack: Option<String>,
+    /// Violations that end a run; 0: none do [default: 3, or 1 where the trust is autonomous]
+    #[arg(long, value_name = "N")]
+    max_violations: Option<u32>,
+    /// Go on when the process that started this one ends, until a signal comes
+    #[arg(long)]
+    outlive_parent: bool,
+    /// Print the description of the HTTP interface and end
+    #[arg(long, conflicts_with = "asyncapi")]
+    openapi: bool,
+    /// Print the description of the WebSocket and end
+    #[arg(long)]
+    asyncapi: bool,
+    #[command(flatten)]
+    model: ModelOptions,
+    #[command(flatten)]
+    tools: ToolOptions,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Case {
+    /// toolId, as everything of ours
+    Camel,
+    /// tool_id, for clients that expect it
+    Snake,
+}
+
+impl Serve {
+    /// Serves until it is ended; the exit code.
+    pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
+        if self.openapi || self.asyncapi {
+            let described = if self.openapi {
+                orchestrator_sidecar::open_api()
+            } else {
+                orchestrator_sidecar::async_api()
+            };
+            print::json(&described)?;
+            return Ok(exit::OK);
+        }
+        let parent = Parent::now(!self.outlive_parent);
+        let log = Rc::new(options.log("serve"));
+        let config = AgentConfig::read()?;
+        let backends = self.model.backends(&config)?;
+        let pack = self.pack.as_ref().map(|name| Pack::named(name, &config.packs)).transpose();
+        let pack = pack.map_err(|error| Failed::invalid(error.to_string()))?;
+        let settings = Settings { instructions: config.instructions, pack, ..Settings::new("") };
+        let opener = Box::new(Sessions::new(&self, options, log.clone())?);
+        let token = Token::fresh().map_err(|error| Failed::internal(format!("no random bytes: {error}")))?;
+        let listening = self.bind()?;
+        print::json(&announced(&listening, &token)?)?;
+        let socket = opener.endpoint.socket().map(Path::to_owned);
+        confine(&Needs { web: true, socket, ..Needs::default() });
+        let case = match self.wire_case {
+            Case::Camel => WireCase::Camel,
+            Case::Snake => WireCase::Snake,
+        };
+        let trust = options.trust().unwrap_or(Trust::Guided);
+        let service = Service::new(opener, backends, settings, config.packs, case, trust, redactor());
+        let guard = Guard { token, origins: self.allow_origin };
+        let ends = !self.outlive_parent;
+        let served = runtime()?.block_on(async {
+            tokio::task::spawn_local(log.clone().write_later());
+            tokio::select! {
+                failed = server::serve(service.clone(), guard, self.rate, listening) => match failed {
+                    Ok(never) => match never {},
+                    Err(error) => Err(Failed::internal(format!("cannot serve: {error}"))),
+                },
+                code = ended(&service, &parent, ends) => code,
+            }
+        });
+        log.end(if served.is_ok() { "it was ended" } else { "it cannot serve" });
+        served
+    }
+
+    /// Binds what is asked for: before we confine ourselves.
+    fn bind(&self) -> Result<Vec<Listening>, Failed> {
+        let mut listening = Vec::new();
+        if let Some(path) = &self.unix {
+            let listener = bind_unix(path)
+                .map_err(|error| Failed::invalid(format!("cannot listen on {}: {error}", path.display())))?;
+            listening.push(Listening::Unix(listener));
+        }
+        if self.unix.is_none() || self.listen != default_address() {
+            if !self.listen.ip().is_loopback() && !self.expose_to_network {
+                let message = format!(
+                    "{} is not of this machine alone: what is sent is not encrypted, and whoever reads the token has the \
+                     tools; --expose-to-network if it is to be",
+                    self.listen.ip()
+                );
+                return Err(Failed::invalid(message));
+            }
+            let listener = TcpListener::bind(self.listen)
+                .map_err(|error| Failed::invalid(format!("cannot listen on {}: {error}", self.listen)))?;
+            listening.push(Listening::Tcp(listener));
+        }
+        Ok(listening)
+    }
+}
+
+fn default_address() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 3008))
+}
+
+/// Binds a socket that only this user can connect to. One that nobody listens on any more is put away.
+fn bind_unix(path: &Path) -> io::Result<UnixListener> {
+    let metadata = std::fs::symlink_metadata(path);
+    if metadata.as_ref().is_ok_and(|metadata| metadata.file_type().is_socket()) {
+        if UnixStream::connect(path).is_ok() {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+        #[expect(clippy::disallowed_methods, reason = "a socket of ours that nobody listens on")]
+        std::fs::remove_file(path)?;
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = std::fs::metadata(folder)?;
+    if folder.uid() != nix::unistd::Uid::effective().as_raw() || folder.mode() & 0o022 != 0 {
+        let why = "its directory is not ours, or others may write there";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    }
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// The line for whoever has started us.
+fn announced(listening: &[Listening], token: &Token) -> Result<Value, Failed> {
+    let mut line = json!({
+        "type": "ready",
+        "version": env!("CARGO_PKG_VERSION"),
+        "pid": std::process::id(),
+        "token": token.expose(),
+    });
+    for one in listening {
+        let unknown = |error: io::Error| Failed::internal(format!("a socket has no address: {error}"));
+        match one {
+            Listening::Tcp(listener) => {
+                let address = listener.local_addr().map_err(unknown)?;
+                line["address"] = address.to_string().into();
+                line["url"] = format!("http://{address}").into();
+                line["ws"] = format!("ws://{address}/ws").into();
+            }
+            Listening::Unix(listener) => {
+                let address = listener.local_addr().map_err(unknown)?;
+                line["socket"] = address.as_pathname().map(|path| path.to_string_lossy()).into();
+            }
+        }
+    }
+    Ok(line)
+}
+
+/// Waits until the server is to end, and ends its runs; the exit code.
+async fn ended(service: &Service, parent: &Parent, ends_with_input: bool) -> Result<u8, Failed> {
+    let streams = |error: io::Error| Failed::internal(format!("cannot use the standard streams: {error}"));
+    let mut signals = Signals::listen(&[SIGTERM, SIGINT, SIGHUP])?;
+    let input = Input::stdin().map_err(streams)?;
+    // A terminal is a person's, who ends us with Ctrl-C; of nothing there is no end.
+    let watched = ends_with_input && !Input::is_null() && !io::stdin().is_terminal();
+    let code = tokio::select! {
+        number = signals.next() => exit::SIGNAL + number as u8,
+        // The executor ends with us: who has ended waits for nothing.
+        () = parent.ended() => return Ok(exit::SIGNAL + SIGHUP as u8),
+        () = end_of(&input), if watched => exit::OK,
+    };
+    service.cancel_all();
+    let begun = Instant::now();
+    while service.running_count() > 0 && begun.elapsed() < ENDING {
+        sleep(POLL).await;
+    }
+    Ok(code)
+}
+
+/// Waits until nothing more can come. What does come means nothing.
+async fn end_of(input: &Input) {
+    let mut buffer = [0; 4096];
+    while input.read(&mut buffer).await.is_ok_and(|count| count > 0) {}
+}
+
+/// Opens the sessions of conversations.
+struct Sessions {
+    tools: ToolOptions,
+    options: SessionOptions,
+    scope: Option<Scope>,
+    endpoint: Endpoint,
+    max_violations: Option<u32>,
+    /// An empty directory, the project of conversations that have none.
+    nowhere: PathBuf,
+    log: Rc<RunLog>,
+}
+
+impl Sessions {
+    /// Reads everything that sessions need: before we confine ourselves.
+    fn new(serve: &Serve, options: &SessionOptions, log: Rc<RunLog>) -> Result<Self, Failed> {
+        // What is wrong with the policy is said before anybody is served.
+        options.policy().map_err(Failed::from)?;
+        let nowhere = state_directory::data().join("no-project");
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&nowhere);
+        made.map_err(|error| Failed::internal(format!("cannot make {}: {error}", nowhere.display())))?;
+        Ok(Self {
+            tools: serve.tools.clone(),
+            options: options.clone(),
+            scope: options.scope()?,
+            endpoint: options.endpoint().lasting()?,
+            max_violations: serve.max_violations,
+            nowhere,
+            log,
+        })
+    }
+
+    /// The scope of a session: that of the start, that of the client, and without a project only what needs none.
+    fn scope(&self, order: &SessionOrder) -> Result<Option<Scope>, Failed> {
+        let scope = match (&self.scope, &order.scope) {
+            (Some(_), Some(_)) => {
+                return Err(Failed::invalid(
+                    "the server was started with a scope, and a client can name no other",
+                ));
+            }
+            (one, other) => one.as_ref().or(other.as_ref()).cloned(),
+        };
+        if self.has_project(order) {
+            return Ok(scope);
+        }
+        let needs_none = TOOLS.iter().filter(|tool| matches!(tool.category, Category::Web | Category::Agent));
+        let is_open = |name: &str| scope.as_ref().is_none_or(|scope| scope.permits(name));
+        let permission = |tool: &str, allowed| Permission {
+            tool: tool.to_owned(),
+            allowed,
+            paths: Vec::new(),
+            timeout_s: None,
+            network: true,
+        };
+        // One without any permission would mean the tools of a bare one.
+        let closed = permission("bash", false);
+        let open = needs_none.filter(|tool| is_open(tool.name)).map(|tool| permission(tool.name, true));
+        Ok(Some(Scope { permissions: std::iter::once(closed).chain(open).collect() }))
+    }
+}
+
+impl Opener for Sessions {
+    fn config(&self, order: &SessionOrder) -> Result<Config, Failed> {
+        let project = match self.has_project(order) {
+            true => order.project.clone(),
+            false => Some(self.nowhere.clone()),
+        };
+        let options = self.options.for_client(project, order.profile.clone(), order.trust);
+        let mut opening = options.open(SPARE)?;
+        // The files were read before we confined ourselves; the project may choose among what they say.
+        let policy = options.files().resolve(&opening.open.profile).map_err(Failed::from)?;
+        opening.open.scope = self.scope(order)?;
+        opening.open.network = options.network(Some(&policy));
+        let config = self.tools.config(opening, Ok(policy))?;
+        let max = self.max_violations.unwrap_or(violation::default_max(order.trust));
+        Ok(Config {
+            executor: Some(Box::new(self.endpoint.clone())),
+            max_violations: (max > 0).then_some(max),
+            subscribers: vec![self.log.clone()],
+            ..config
+        })
+    }
+
+    fn has_project(&self, order: &SessionOrder) -> bool {
+        order.project.is_some() || self.options.named_project().is_some()
+    }
+
+    fn project(&self) -> Option<String> {
+        self.options.named_project().map(|project| project.display().to_string())
+    }
+
+    fn tools(&self) -> Vec<Value> {
+        let policy = self.options.policy().map_err(Failed::from);
+        let tools = policy.and_then(|policy| registry(self.tools.disabled(), Some(policy)));
+        let listed = tools.map(|tools| tools.list(self.scope.as_ref()));
+        listed.unwrap_or_default().iter().map(Entry::to_json).collect()
+    }
+}

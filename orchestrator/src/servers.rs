@@ -1,0 +1,408 @@
+//! `lazaret mcp add|list|remove|status|log|accept`: other people's servers, whose tools a session has.
+
+use broker_protocol::Failed;
+use clap::{Args, Subcommand};
+use orchestrator_confine::{Needs, confine};
+use orchestrator_install::files;
+use orchestrator_options::endpoint::Endpoint;
+use orchestrator_options::exit;
+use orchestrator_options::session_options::SessionOptions;
+use orchestrator_servers::settings::{Server, Share, Whose};
+use orchestrator_servers::{Report, SessionServers, edit, find, read, store};
+use orchestrator_terminal::print;
+use orchestrator_terminal::runtime::runtime;
+use orchestrator_text::escape;
+use serde_json::{Map, Value, json};
+use std::io::{self, BufRead, IsTerminal, Read};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+/// Most bytes of an answer.
+const ANSWER_MAX: u64 = 100;
+
+const EXAMPLES: &str = "\
+Examples:
+  lazaret mcp add time --private -- python3 -m mcp_server_time
+  lazaret mcp add fs --profile node -- node server-filesystem/dist/index.js '${LAZARET_PROJECT}'
+  lazaret mcp add gh --allow-host api.github.com:443 --env 'GITHUB_TOKEN=${GITHUB_TOKEN}' -- ./server
+  lazaret call mcp__time__get_current_time '{\"timezone\":\"UTC\"}'
+
+Each server is a program in a long-lived cell of its own: --profile is its
+policy profile, --allow-host and --allow-net are its hosts; without these it has
+no network. It sees the project as its profile says, or nothing of it
+(--private), and has a directory of its own, ${LAZARET_CENTRAL}. Of the
+environment it has what --env names; ${NAME} is taken from yours when it starts.
+
+Its tools are called mcp__NAME__TOOL. They are of high risk, so that a guided
+session asks, unless --approve or a rule of your policy says otherwise. What
+they are is recorded when they are first seen: one that is described otherwise
+later is not called before `lazaret mcp accept NAME`.";
+
+/// What to do with servers; without a word, serve a client.
+#[derive(Subcommand)]
+pub enum ServersCommand {
+    Add(Add),
+    List(List),
+    Remove(Remove),
+    Status(Status),
+    Log(Log),
+    Accept(Accept),
+}
+
+/// Write a server into ~/.config/lazaret/mcp.json, start it and record its tools
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Add {
+    /// Its name: letters, digits, `-` and single `_`
+    name: String,
+    /// A variable of its environment; may be given more than once
+    #[arg(long, value_name = "NAME=VALUE")]
+    env: Vec<String>,
+    /// Show it nothing of the project
+    #[arg(long)]
+    private: bool,
+    /// A tool that a guided session need not ask about; may be given more than once
+    #[arg(long, value_name = "TOOL")]
+    approve: Vec<String>,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+/// List the servers and how each runs, without starting one
+#[derive(Args)]
+pub struct List {
+    /// Print a JSON array
+    #[arg(long)]
+    json: bool,
+}
+
+/// Take a server out of ~/.config/lazaret/mcp.json, and forget its tools and its log
+#[derive(Args)]
+pub struct Remove {
+    /// Its name
+    name: String,
+}
+
+/// Start every server and say what is known of it: its tools, and what of them has changed
+#[derive(Args)]
+pub struct Status {
+    /// Print a JSON array
+    #[arg(long)]
+    json: bool,
+}
+
+/// Print the last 1000 lines that a server said beside its messages, and what became of it
+#[derive(Args)]
+pub struct Log {
+    /// Its name
+    name: String,
+}
+
+/// Accept the tools of a server as they are now; without a name, the servers of the repository's .mcp.json
+#[derive(Args)]
+pub struct Accept {
+    /// Its name
+    name: Option<String>,
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+}
+
+impl ServersCommand {
+    /// Does it; the exit code.
+    pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
+        match self {
+            ServersCommand::Add(add) => add.main(options),
+            ServersCommand::List(list) => list.main(options),
+            ServersCommand::Remove(remove) => remove.main(options),
+            ServersCommand::Status(status) => status.main(options),
+            ServersCommand::Log(log) => log.main(options),
+            ServersCommand::Accept(accept) => accept.main(options),
+        }
+    }
+}
+
+/// The servers of a session that is to be opened, or those among them that `keep` names, with their way to the executor.
+fn prepare(options: &SessionOptions, keep: impl Fn(&Server) -> bool) -> Result<SessionServers, Failed> {
+    let open = options.open(0)?.open;
+    let mut found = find(&open.project);
+    found.servers.retain(|server| keep(server));
+    found.problems.iter().for_each(|problem| print::problem(problem));
+    let mut servers = SessionServers::among(found.servers, &open, print::problem);
+    let endpoint = options.endpoint().lasting()?;
+    let socket = endpoint.socket().map(Path::to_owned);
+    servers.reach(Rc::new(endpoint));
+    confine(&Needs { web: true, socket, write: servers.directories(), ..Needs::default() });
+    Ok(servers)
+}
+
+impl Add {
+    fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
+        let file = store::user_file();
+        let wrong = |error: String| Failed::invalid(format!("{}: {error}", file.display()));
+        let before = files::read(&file).map_err(|error| wrong(error.to_string()))?;
+        let entry = self.entry(options)?;
+        let text = edit::add(before.as_deref().unwrap_or_default(), &self.name, &entry);
+        let text = text.map_err(|error| wrong(error.to_string()))?;
+        store::Place::of(&self.name, None).forget();
+        files::replace(&file, before.as_deref(), Some(&text)).map_err(|error| wrong(error.to_string()))?;
+        let servers = prepare(options, |server| server.name == self.name)?;
+        let reports = runtime()?.block_on(async {
+            let reports = servers.report().await;
+            servers.close().await;
+            reports
+        });
+        show(&reports, false)
+    }
+
+    fn entry(&self, options: &SessionOptions) -> Result<Value, Failed> {
+        let mut env = Map::new();
+        for given in &self.env {
+            let (name, value) = given
+                .split_once('=')
+                .ok_or_else(|| Failed::invalid(format!("--env: {given:?} is not NAME=VALUE")))?;
+            env.insert(name.to_owned(), value.into());
+        }
+        let network = options.network(None);
+        let project = if self.private { "none" } else { "shared" };
+        let mut entry = json!({
+            "command": self.command[0],
+            "args": self.command[1..],
+            "lazaret": {
+                "profile": options.choose(None).profile,
+                "project": project,
+                "hosts": network.as_ref().map_or(&[][..], |network| &network.hosts),
+                "presets": network.as_ref().map_or(&[][..], |network| &network.presets),
+            },
+        });
+        if !env.is_empty() {
+            entry["env"] = env.into();
+        }
+        if !self.approve.is_empty() {
+            entry["autoApprove"] = self.approve.clone().into();
+        }
+        Ok(entry)
+    }
+}
+
+impl List {
+    fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
+        let found = find(&options.open(0)?.open.project);
+        found.problems.iter().for_each(|problem| print::problem(problem));
+        match self.json {
+            true => print::json(&found.servers.iter().map(described).collect::<Vec<_>>())?,
+            false => print::result(found.servers.iter().map(line).collect::<String>().as_bytes())?,
+        }
+        Ok(exit::OK)
+    }
+}
+
+fn whose(server: &Server) -> &'static str {
+    match server.whose {
+        Whose::User => "user",
+        Whose::Repository => "repository",
+    }
+}
+
+fn project(server: &Server) -> &'static str {
+    match server.project {
+        Share::Shared => "shared",
+        Share::None => "none",
+    }
+}
+
+/// Values of variables may be secrets: only their names are shown.
+fn described(server: &Server) -> Value {
+    json!({
+        "name": server.name, "whose": whose(server), "command": server.command, "profile": server.profile,
+        "project": project(server), "hosts": server.hosts, "presets": server.presets,
+        "env": server.environment.keys().collect::<Vec<_>>(), "timeoutS": server.timeout_s,
+    })
+}
+
+fn line(server: &Server) -> String {
+    let hosts: Vec<_> = server.hosts.iter().chain(&server.presets).map(String::as_str).collect();
+    let hosts = if hosts.is_empty() { "none".to_owned() } else { hosts.join(",") };
+    let text = format!(
+        "{} ({}): {}; profile {}, project {}, hosts {hosts}",
+        server.name,
+        whose(server),
+        server.command.join(" "),
+        server.profile,
+        project(server)
+    );
+    format!("{}\n", escape::line(&text))
+}
+
+impl Remove {
+    fn main(self, _: &SessionOptions) -> Result<u8, Failed> {
+        let file = store::user_file();
+        let wrong = |error: String| Failed::invalid(format!("{}: {error}", file.display()));
+        let before = files::read(&file).map_err(|error| wrong(error.to_string()))?;
+        let text = edit::remove(before.as_deref().unwrap_or_default(), &self.name);
+        let text = text.map_err(|error| wrong(error.to_string()))?;
+        files::replace(&file, before.as_deref(), Some(&text)).map_err(|error| wrong(error.to_string()))?;
+        store::Place::of(&self.name, None).forget();
+        Ok(exit::OK)
+    }
+}
+
+impl Status {
+    fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
+        let servers = prepare(options, |_| true)?;
+        let reports = runtime()?.block_on(async {
+            let reports = servers.report().await;
+            servers.close().await;
+            reports
+        });
+        show(&reports, self.json)
+    }
+}
+
+fn show(reports: &[Report], json: bool) -> Result<u8, Failed> {
+    match json {
+        true => print::json(&reports.iter().map(reported).collect::<Vec<_>>())?,
+        false => print::result(reports.iter().map(paragraph).collect::<String>().as_bytes())?,
+    }
+    let whole = |report: &Report| report.tools.is_ok() && report.changes.are_none();
+    Ok(if reports.iter().all(whole) { exit::OK } else { exit::FAILED })
+}
+
+fn reported(report: &Report) -> Value {
+    let (tools, error) = match &report.tools {
+        Ok(tools) => (tools.iter().map(|tool| tool.name.clone()).collect(), None),
+        Err(failed) => (Vec::new(), Some(&failed.message)),
+    };
+    let changes = &report.changes;
+    json!({
+        "name": report.server, "tools": tools, "error": error, "refused": report.refused,
+        "changed": changes.changed, "added": changes.added, "gone": changes.gone,
+    })
+}
+
+fn paragraph(report: &Report) -> String {
+    let mut text = match &report.tools {
+        Ok(tools) => {
+            let first =
+                |text: &str| text.lines().next().unwrap_or_default().chars().take(100).collect::<String>();
+            let line = |tool: &orchestrator_servers::pins::ListedTool| {
+                format!("  {}: {}\n", escape::line(&tool.name), escape::line(&first(&tool.description)))
+            };
+            format!(
+                "{}: {} tools\n{}",
+                report.server,
+                tools.len(),
+                tools.iter().map(line).collect::<String>()
+            )
+        }
+        Err(failed) => format!("{}: {}\n", report.server, escape::line(&failed.message)),
+    };
+    if !report.changes.are_none() {
+        let name = &report.server;
+        text.push_str(&format!(
+            "  not as they were accepted: {}; `lazaret mcp accept {name}` accepts them\n",
+            escape::line(&report.changes.describe())
+        ));
+    }
+    for refused in &report.refused {
+        text.push_str(&format!("  {}\n", escape::line(refused)));
+    }
+    text
+}
+
+impl Log {
+    fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
+        let project = options.open(0)?.open.project;
+        let found = find(&project);
+        let server = found.servers.iter().find(|server| server.name == self.name);
+        let server = server.ok_or_else(|| Failed::invalid(format!("there is no server `{}`", self.name)))?;
+        let owner = match server.whose {
+            Whose::User => None,
+            Whose::Repository => Some(project.as_str()),
+        };
+        let log = store::Place::of(&self.name, owner).log();
+        let lines: String = log.lines().map(|line| format!("{}\n", escape::line(line))).collect();
+        print::result(lines.as_bytes())?;
+        Ok(exit::OK)
+    }
+}
+
+impl Accept {
+    fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
+        match &self.name {
+            Some(name) => self.tools(name, options),
+            None => self.repository(options),
+        }
+    }
+
+    /// The tools of a server, which is started to say them.
+    fn tools(&self, name: &str, options: &SessionOptions) -> Result<u8, Failed> {
+        let servers = prepare(options, |server| server.name == name)?;
+        if servers.are_none() {
+            return Err(Failed::invalid(format!("there is no server `{name}`")));
+        }
+        runtime()?.block_on(async {
+            let reports = servers.report().await;
+            let shown = show(&reports, false);
+            let accepted = match (&reports[..], shown) {
+                ([report], Ok(_)) if report.tools.is_ok() && self.is_given()? => {
+                    servers.accept(name).await.map(drop)
+                }
+                ([report], Ok(_)) => match &report.tools {
+                    Ok(_) => return Ok(exit::FAILED),
+                    Err(failed) => Err(failed.clone()),
+                },
+                (_, shown) => shown.map(drop),
+            };
+            servers.close().await;
+            accepted.map(|()| exit::OK)
+        })
+    }
+
+    /// The file of the repository, as it is.
+    fn repository(&self, options: &SessionOptions) -> Result<u8, Failed> {
+        let project = options.open(0)?.open.project;
+        let path: PathBuf = Path::new(&project).join(store::REPOSITORY_FILE);
+        let wrong = |error: String| Failed::invalid(format!("{}: {error}", path.display()));
+        let text = read(&path).map_err(wrong)?.ok_or_else(|| wrong("there is no such file".to_owned()))?;
+        orchestrator_servers::settings::parse(&text, Whose::Repository)
+            .map_err(|error| wrong(error.to_string()))?;
+        let lines: String = text.lines().map(|line| format!("{}\n", escape::line(line))).collect();
+        print::result(
+            format!(
+                "{}, SHA-256 {}:\n{lines}",
+                escape::line(&path.display().to_string()),
+                store::digest(&text)
+            )
+            .as_bytes(),
+        )?;
+        if !self.is_given()? {
+            return Ok(exit::FAILED);
+        }
+        let internal =
+            |error: io::Error| Failed::internal(format!("{}: {error}", store::directory().display()));
+        store::prepare().map_err(internal)?;
+        store::accept(&project, &text).map_err(internal)?;
+        Ok(exit::OK)
+    }
+
+    fn is_given(&self) -> Result<bool, Failed> {
+        if self.yes {
+            return Ok(true);
+        }
+        if !io::stdin().is_terminal() {
+            return Err(Failed::invalid("nobody can be asked here; --yes accepts"));
+        }
+        print::result(b"Accept? [y/N] ")?;
+        let mut answer = String::new();
+        let read = io::stdin().lock().take(ANSWER_MAX).read_line(&mut answer);
+        read.map_err(|error| Failed::internal(format!("cannot read the answer: {error}")))?;
+        Ok(["y", "yes"].contains(&answer.trim().to_ascii_lowercase().as_str()))
+    }
+}
+
+/// The way to the executor for the servers of a session: what starts one has to be started before we confine ourselves.
+pub fn reach(servers: &mut SessionServers, endpoint: &Endpoint) {
+    servers.reach(Rc::new(endpoint.clone()));
+}

@@ -1,0 +1,216 @@
+//! `lazaret session`: many calls in one session, over lines of JSON.
+
+use crate::servers;
+use broker_protocol::Failed;
+use clap::Args;
+use orchestrator_confine::{Needs, confine};
+use orchestrator_lines::calls::Calls;
+use orchestrator_lines::event_line::EventLine;
+use orchestrator_lines::json::ErrorBody;
+use orchestrator_lines::line_loop::LineLoop;
+use orchestrator_lines::line_reader::Lines;
+use orchestrator_lines::ready::Announced;
+use orchestrator_lines::streams::{Input, Output};
+use orchestrator_lines::writer::{Closed, Writer};
+use orchestrator_options::endpoint::Endpoint;
+use orchestrator_options::exit;
+use orchestrator_options::parent::Parent;
+use orchestrator_options::session_options::SessionOptions;
+use orchestrator_options::tool_options::ToolOptions;
+use orchestrator_records::runlog::RunLog;
+use orchestrator_servers::SessionServers;
+use orchestrator_session::executor::Dial;
+use orchestrator_session::{Config, Session as Engine};
+use orchestrator_terminal::print;
+use orchestrator_terminal::runtime::runtime;
+use orchestrator_terminal::signals::Signals;
+use orchestrator_tools::violation;
+use std::io;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long the calls under way have to end when the session is ended from outside.
+const ENDING: Duration = Duration::from_secs(5);
+/// Cells that the executor has ready between calls.
+const SPARE: u8 = 1;
+
+const EXAMPLES: &str = r#"In, one object a line; `op` may be left out where a key says it:
+  {"op":"call","id":1,"tool":"bash","input":{"command":"make","timeout":60}}
+  {"op":"stdin","id":1,"stdin":"text"}     or "stdinBase64"; "stdinEnd":true
+  {"op":"cancel","id":1}
+  {"op":"approve","id":1,"approve":"once"}     or "session", "no"
+  {"op":"grants","id":2}     {"op":"revoke","id":2,"revoke":1}
+  {"op":"register","id":3,"register":{"name":"deploy","description":"...",
+      "inputSchema":{"type":"object"},"risk":"high","timeout":60}}
+  {"op":"unregister","id":3,"unregister":"deploy"}     {"op":"tools","id":3}
+  {"op":"result","id":4,"result":"done"}     the answer to an "execute"
+  {"op":"error","id":4,"error":{"kind":"io","message":"..."}}
+Out:
+  "ready" first; of a call "output", "approval", "security_event", "execute",
+  and exactly one "result"; "grants", "registered", "unregistered", "tools",
+  "notice"; "fault" where no session opens.
+All of it is described in orchestrator/session/README.md of the sources.
+
+Without --trust no call is asked about: a client that knows nothing of approvals
+could not answer. At the end of the input, calls under way are waited for.
+SIGTERM, SIGINT, SIGHUP and the end of the process that started this one cancel
+the calls under way and end the session.
+
+Exit code: 0 at the end of the input; 2 wrong arguments; 3 at its end after
+too many violations; 125 no session could be opened, or the output cannot be
+written; 128+N if signal N ended it (129 also: the process that started this
+one has ended; 141 nobody reads the output)."#;
+
+/// Speak JSON lines: many calls at once in one session
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Session {
+    #[command(flatten)]
+    tools: ToolOptions,
+    /// Violations that end the session; 0: none do [default: with --trust 3, or 1 if it is autonomous; else 0]
+    #[arg(long, value_name = "N")]
+    max_violations: Option<u32>,
+    /// Go on when the process that started this one ends, until the input does
+    #[arg(long)]
+    outlive_parent: bool,
+}
+
+impl Session {
+    /// Serves standard input until it ends; the exit code.
+    pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
+        let log = Rc::new(options.log("session"));
+        let parent = Parent::now(!self.outlive_parent);
+        let mut opening = options.open(SPARE)?;
+        let policy = options.policy();
+        opening.open.network = options.network(policy.as_ref().ok());
+        let max = self.max_violations.unwrap_or(options.trust().map_or(0, violation::default_max));
+        let max_violations = (max > 0).then_some(max);
+        let announced = Announced::new(&policy, &opening.open, opening.directory.as_ref(), max_violations);
+        let announced = announced.chosen(&opening.choice);
+        let config = self.tools.config(opening, policy)?;
+        let config = Config { max_violations, subscribers: vec![log.clone()], ..config };
+        let endpoint = options.endpoint().lasting();
+        let mut servers = SessionServers::of(&config.open, print::problem);
+        endpoint.iter().for_each(|endpoint| servers::reach(&mut servers, endpoint));
+        let socket = endpoint.as_ref().ok().and_then(Endpoint::socket).map(Path::to_owned);
+        confine(&Needs { web: true, socket, write: servers.directories(), ..Needs::default() });
+        let served = runtime()?.block_on(async {
+            let writer = Writer::new(Output::stdout().map_err(streams)?);
+            let executor = match endpoint {
+                Ok(endpoint) => Some(Box::new(endpoint) as Box<dyn Dial>),
+                Err(error) => return fault(&writer, error.into()).await,
+            };
+            let mut config = config;
+            servers.attach(&mut config.registry).await;
+            let session = Engine::start(Config { executor, ..config });
+            let (calls, executions) = Calls::new(session, writer, announced, self.tools.is_raw());
+            let handing_out = calls.clone();
+            tokio::task::spawn_local(async move { handing_out.hand_out(executions).await });
+            let served = serve(calls, &parent, &log).await;
+            servers.close().await;
+            served
+        });
+        log.end(served.as_ref().map_or("no session could be opened", End::reason));
+        served.map(End::code)
+    }
+}
+
+/// Why a session is over.
+enum End {
+    Input,
+    Violations,
+    /// Nobody reads the output.
+    Unread,
+    /// The output cannot be written.
+    Unwritten,
+    Signal(u8),
+    /// The process that started this one has ended.
+    Parent,
+}
+
+impl End {
+    fn reason(&self) -> &'static str {
+        match self {
+            End::Input => "the input ended",
+            End::Violations => "there were too many violations",
+            End::Unread => "nobody reads the output",
+            End::Unwritten => "the output cannot be written",
+            End::Signal(_) => "a signal ended it",
+            End::Parent => "the process that started it has ended",
+        }
+    }
+
+    fn code(self) -> u8 {
+        match self {
+            End::Input => exit::OK,
+            End::Violations => exit::VIOLATION,
+            End::Unread => exit::SIGNAL + nix::libc::SIGPIPE as u8,
+            End::Unwritten => exit::LAZARET,
+            End::Signal(number) => exit::SIGNAL + number,
+            // As of one whose terminal is gone.
+            End::Parent => exit::SIGNAL + nix::libc::SIGHUP as u8,
+        }
+    }
+
+    /// Whether calls under way are cancelled.
+    fn cancels(&self) -> bool {
+        matches!(self, End::Signal(_) | End::Parent)
+    }
+
+    /// Waits until nothing can be written any more.
+    async fn of_output(writer: &Writer) -> Self {
+        let error = writer.closed().await;
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return End::Unread;
+        }
+        print::problem(&format!("cannot write the output: {error}"));
+        End::Unwritten
+    }
+
+    /// Waits until somebody ends the session from outside.
+    async fn from_outside(signals: &mut Signals, parent: &Parent) -> Self {
+        tokio::select! {
+            number = signals.next() => End::Signal(number as u8),
+            () = parent.ended() => End::Parent,
+        }
+    }
+}
+
+async fn serve(calls: Rc<Calls>, parent: &Parent, log: &Rc<RunLog>) -> Result<End, Failed> {
+    let mut lines = Lines::new(Input::stdin().map_err(streams)?);
+    let mut signals = Signals::listen(&[nix::libc::SIGTERM, nix::libc::SIGINT, nix::libc::SIGHUP])?;
+    let opened = tokio::select! {
+        opened = calls.open() => opened,
+        end = End::from_outside(&mut signals, parent) => return Ok(end),
+    };
+    if let Err(failed) = opened {
+        return fault(calls.writer(), failed).await;
+    }
+    tokio::task::spawn_local(log.clone().write_later());
+    let line_loop = LineLoop::new(calls.clone());
+    let end = tokio::select! {
+        () = line_loop.run(&mut lines) => if calls.are_over() { End::Violations } else { End::Input },
+        end = End::of_output(calls.writer()) => end,
+        end = End::from_outside(&mut signals, parent) => end,
+    };
+    if end.cancels() {
+        calls.cancel_all();
+        // An executor or a reader that does nothing more does not delay the end.
+        let _ = timeout(ENDING, calls.finish()).await;
+    }
+    Ok(end)
+}
+
+/// Reports that there is no session.
+async fn fault(writer: &Writer, failed: Failed) -> Result<End, Failed> {
+    match writer.line(&EventLine::Fault { error: ErrorBody::new(&failed) }).await {
+        Ok(()) => Err(failed),
+        Err(Closed) => Ok(End::of_output(writer).await),
+    }
+}
+
+fn streams(error: io::Error) -> Failed {
+    Failed::internal(format!("cannot use the standard streams: {error}"))
+}

@@ -1,0 +1,97 @@
+//! `lazaret tools`: the catalogue.
+
+use crate::servers;
+use broker_protocol::Failed;
+use clap::Args;
+use orchestrator_confine::{Needs, confine};
+use orchestrator_options::session_options::SessionOptions;
+use orchestrator_options::{exit, tool_options};
+use orchestrator_servers::SessionServers;
+use orchestrator_terminal::print;
+use orchestrator_terminal::runtime::runtime;
+use orchestrator_tools::registry::{Entry, Registry};
+use serde_json::Value;
+use std::path::Path;
+
+/// List the tools and their input: those that no rule denies outright, and with --scope only those that it permits
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  lazaret tools --json | jq '.[].name'\n  lazaret tools --scope agent.yaml\n\n\
+                        Exit code: 0; 2 if the scope is invalid; 125 if the\n\
+                        policy cannot be used."
+)]
+pub struct Tools {
+    /// Print a JSON array with the schema of each tool's input
+    #[arg(long)]
+    json: bool,
+    /// Leave a tool out; may be given more than once
+    #[arg(long, value_name = "TOOL")]
+    disable: Vec<String>,
+}
+
+impl Tools {
+    /// Prints the list.
+    pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
+        let scope = options.scope()?;
+        let policy = options.policy().map_err(|error| Failed::internal(error.to_string()))?;
+        let mut registry = tool_options::registry(&self.disable, Some(policy))?;
+        add_servers(options, &mut registry)?;
+        let tools = registry.list(scope.as_ref());
+        match self.json {
+            true => print::json(&tools.iter().map(Entry::to_json).collect::<Vec<Value>>())?,
+            false => print::result(table(&tools).as_bytes())?,
+        }
+        Ok(exit::OK)
+    }
+}
+
+/// Adds the tools of servers. A server that was never seen is started to say them.
+fn add_servers(options: &SessionOptions, registry: &mut Registry) -> Result<(), Failed> {
+    let mut opening = options.open(0)?.open;
+    opening.scope = options.scope()?;
+    let mut servers = SessionServers::of(&opening, print::problem);
+    if servers.are_none() {
+        return Ok(());
+    }
+    match options.endpoint().lasting() {
+        Ok(endpoint) => {
+            let socket = endpoint.socket().map(Path::to_owned);
+            servers::reach(&mut servers, &endpoint);
+            confine(&Needs { web: true, socket, write: servers.directories(), ..Needs::default() });
+        }
+        // What is known already is listed all the same.
+        Err(error) => print::problem(&error.to_string()),
+    }
+    runtime()?.block_on(async {
+        servers.attach(registry).await;
+        servers.close().await;
+    });
+    Ok(())
+}
+
+fn table(tools: &[Entry]) -> String {
+    // A server's tools have longer names than ours.
+    let width = tools.iter().map(|tool| tool.name().len() + 1).max().unwrap_or(0).max(17);
+    let mut table = format!(
+        "{:<width$}{:<9}{:<8}{}\n",
+        "TOOL", "CATEGORY", "RISK", "INPUT (* required)  [other names of the tool]"
+    );
+    for tool in tools {
+        let json = tool.to_json();
+        let schema = &json["inputSchema"];
+        let is_required = |name: &String| {
+            schema["required"]
+                .as_array()
+                .is_some_and(|required| required.iter().any(|one| one == name.as_str()))
+        };
+        let field = |name: &String| if is_required(name) { format!("{name}*") } else { name.clone() };
+        let fields: Vec<_> =
+            schema["properties"].as_object().into_iter().flat_map(|all| all.keys()).map(field).collect();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let aliases: Vec<_> = json["aliases"].as_array().into_iter().flatten().map(text).collect();
+        let (category, risk) = (text(&json["category"]), text(&json["risk"]));
+        let (fields, aliases) = (fields.join(", "), aliases.join(", "));
+        table.push_str(&format!("{:<width$}{category:<9}{risk:<8}{fields}  [{aliases}]\n", tool.name()));
+    }
+    table
+}

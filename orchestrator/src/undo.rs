@@ -1,0 +1,220 @@
+//! `lazaret undo`: brings back what changes of file tools have replaced.
+
+use crate::{history, typed};
+use broker_protocol::{
+    CallId, ErrorKind, Failed, History, Request, Roots, Undo as Wanted, Zone, ZonePath, limit,
+};
+use clap::Args;
+use orchestrator_options::exit;
+use orchestrator_options::session_options::SessionOptions;
+use orchestrator_session::{Config, Session};
+use orchestrator_terminal::runtime::runtime;
+use orchestrator_tools::metadata::Changed;
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::str::FromStr;
+use thiserror::Error;
+
+/// Digits that a session's id must at least be named with.
+const DIGITS: usize = 4;
+
+const EXAMPLES: &str = "\
+Examples:
+  lazaret history              lists the changes: number, time, call, file
+  lazaret undo 12              restores what change 12 replaced
+  lazaret undo 13              undoes that again, if it was change 13
+  lazaret undo 5e3f9a01:7      all that call 7 of the session 5e3f9a01… changed
+  lazaret undo 12 --force      although the file has changed since
+  lazaret undo 5e3f:8 5e3f:9   several, newest first: such as those of a batch
+
+A call is named as in the audit and the run log, by its session and its number
+there; the first digits of the session will do. Each call of a batch has a
+number of its own, as `call` in the batch's result.
+A file that the change has made is removed; folders made for it stay. A file
+that is no longer what the change left is not touched without --force. Where
+one change cannot be undone, those before it stay.
+
+Exit code: 0; 1 no such change, or what it replaced is not there any more;
+2 wrong arguments, or the file has changed since; 3 violation; 125 lazaret
+failed; 126 refused by policy.";
+
+/// Undo changes of file tools
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Undo {
+    /// Also when the file is no longer what the change left
+    #[arg(long)]
+    force: bool,
+    /// Print the whole result as one JSON object, one for each change
+    #[arg(long)]
+    pub json: bool,
+    /// A change by its number, or a call as SESSION:NUMBER
+    #[arg(value_name = "CALL", required = true)]
+    calls: Vec<Selected>,
+}
+
+/// The changes that a word of the command line selects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Selected {
+    /// The change of this number.
+    Change(u64),
+    /// All changes of a call, in the session whose id begins so.
+    Call { session: String, call: CallId },
+}
+
+#[derive(Debug, Error)]
+#[error(
+    "neither the number of a change, such as 12, nor a call as SESSION:NUMBER, such as 5e3f9a01:7, with {DIGITS} or more \
+     hexadecimal digits of the session; `lazaret history` lists both"
+)]
+struct SelectError;
+
+impl FromStr for Selected {
+    type Err = SelectError;
+
+    fn from_str(text: &str) -> Result<Self, SelectError> {
+        let number = |digits: &str| digits.parse().map_err(|_| SelectError);
+        let Some((session, call)) = text.split_once(':') else { return number(text).map(Selected::Change) };
+        if session.len() < DIGITS || !session.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(SelectError);
+        }
+        Ok(Selected::Call { session: session.to_ascii_lowercase(), call: number(call)? })
+    }
+}
+
+impl Selected {
+    /// The numbers of the changes that are meant.
+    fn among(&self, changes: &[Changed]) -> Result<Vec<u64>, Failed> {
+        let (session, call) = match self {
+            // The answer to a change that is not listed says that there is none.
+            Selected::Change(number) => return Ok(vec![*number]),
+            Selected::Call { session, call } => (session, call),
+        };
+        let meant = || changes.iter().filter(|one| one.call == *call && one.session.starts_with(session));
+        let sessions: BTreeSet<&str> = meant().map(|one| one.session.as_str()).collect();
+        match sessions.len() {
+            1 => Ok(meant().map(|one| one.number).collect()),
+            0 => {
+                let message = format!(
+                    "there is no change of call {session}:{call}; `lazaret history` lists those there are, and only file \
+                     tools and undo make any"
+                );
+                Err(Failed { kind: ErrorKind::NotFound, message })
+            }
+            _ => {
+                let sessions = sessions.into_iter().collect::<Vec<_>>().join(", ");
+                Err(Failed::invalid(format!("{session} may be one of {sessions}: write more of its digits")))
+            }
+        }
+    }
+}
+
+impl Undo {
+    /// Undoes them; the exit code.
+    pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
+        let log = Rc::new(options.log("undo"));
+        let config = history::session(options, &log)?;
+        let code = runtime()?.block_on(self.perform(config));
+        log.end(if code.is_ok() { "the calls have ended" } else { "no session could be opened" });
+        code
+    }
+
+    /// Undoes all changes that are meant, newest first, up to the first that is not undone.
+    async fn perform(&self, config: Config) -> Result<u8, Failed> {
+        let session = Session::start(config);
+        let opened = session.open().await?;
+        let roots = Roots { project: opened.project, central: opened.central };
+        let request = Request::History(History { limit: limit::CHANGES });
+        let history = typed::ask(&session, "undo", request).await?;
+        let Some(changes) = history.changes() else { return typed::report(&history, self.json) };
+        let numbers = match self.numbers(changes) {
+            Ok(numbers) => numbers,
+            Err(failed) => return typed::report_failed("undo", &failed, self.json),
+        };
+        let mut worst = exit::OK;
+        for Reverse(number) in numbers {
+            let request = self.request(&roots, changes, number)?;
+            let result = typed::ask(&session, "undo", request).await?;
+            worst = worst.max(typed::report(&result, self.json)?);
+            if result.error.is_some() {
+                break;
+            }
+        }
+        Ok(worst)
+    }
+
+    fn numbers(&self, changes: &[Changed]) -> Result<BTreeSet<Reverse<u64>>, Failed> {
+        let mut numbers = BTreeSet::new();
+        for selected in &self.calls {
+            numbers.extend(selected.among(changes)?.into_iter().map(Reverse));
+        }
+        Ok(numbers)
+    }
+
+    /// The broker decides on a path, and so the request has it besides the number.
+    fn request(&self, roots: &Roots, changes: &[Changed], change: u64) -> Result<Request, Failed> {
+        let path = match changes.iter().find(|listed| listed.number == change) {
+            Some(listed) => roots.parse(&listed.path),
+            // What is not listed has no path; the result says that there is no such change.
+            None => ZonePath::new(Zone::Project, ""),
+        };
+        let path = path.map_err(|error| Failed::invalid(error.to_string()))?;
+        Ok(Request::Undo(Wanted { change, path, force: self.force }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_a_number_and_a_call_has_a_session() {
+        let call = |session: &str, call| Selected::Call { session: session.into(), call };
+        for (text, want) in [
+            ("12", Some(Selected::Change(12))),
+            ("5e3f:7", Some(call("5e3f", 7))),
+            ("5E3F9A01:0", Some(call("5e3f9a01", 0))),
+            ("1234:7", Some(call("1234", 7))),
+            ("", None),
+            ("-1", None),
+            ("x", None),
+            ("5e3f", None),
+            ("5e3:7", None),
+            (":7", None),
+            ("5e3f:", None),
+            ("5e3f:x", None),
+            ("5e3g:7", None),
+            ("5e3f:7:8", None),
+        ] {
+            assert_eq!(text.parse().ok(), want, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_call_is_all_its_changes_and_of_one_session_only() {
+        let change = |number, session: &str, call| Changed {
+            number,
+            session: session.repeat(8),
+            call,
+            time_ms: 0,
+            path: "a".into(),
+            before: None,
+            after: None,
+        };
+        let changes =
+            [change(4, "5e3f", 7), change(3, "5e30", 7), change(2, "5e3f", 7), change(1, "5e3f", 6)];
+        let among =
+            |text: &str| text.parse::<Selected>().unwrap().among(&changes).map_err(|error| error.kind);
+        assert_eq!(among("5e3f:7"), Ok(vec![4, 2]));
+        assert_eq!(among("5e305e30:7"), Ok(vec![3]));
+        assert_eq!(among("5e3f:6"), Ok(vec![1]));
+        assert_eq!(among("5e3f:9"), Err(ErrorKind::NotFound));
+        assert_eq!(among("aaaa:7"), Err(ErrorKind::NotFound));
+        assert_eq!(among("12"), Ok(vec![12]));
+        let several = [change(2, "5e3f5e3f", 7), change(1, "5e3f5e3e", 7)];
+        let ambiguous = "5e3f:7".parse::<Selected>().unwrap().among(&several).unwrap_err();
+        assert_eq!(ambiguous.kind, ErrorKind::InvalidInput);
+        assert!(ambiguous.message.contains("5e3f5e3e"), "{}", ambiguous.message);
+    }
+}

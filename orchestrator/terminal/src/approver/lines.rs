@@ -1,0 +1,122 @@
+//! `lazaret approve` without a terminal: each call as text, each answer as a word on a line.
+
+use crate::approver::page;
+use crate::approver::queue::ApprovalQueue;
+use crate::approver::screen::Screen;
+use crate::print;
+use broker_protocol::{Extent, Failed};
+use orchestrator_lines::line_reader::{Lines, Next};
+use orchestrator_lines::streams::Input;
+use orchestrator_session::Approval;
+use orchestrator_text::escape;
+
+/// Lines shown at once.
+const ROWS: usize = 200;
+/// Characters of a line.
+const COLUMNS: usize = 200;
+
+/// Shows calls one after the other until the input ends.
+pub async fn serve(mut queue: ApprovalQueue) -> Result<(), Failed> {
+    let input = Input::stdin().map_err(|error| Failed::internal(error.to_string()))?;
+    let mut lines = Lines::new(input);
+    let mut screen = Screen::default();
+    loop {
+        tokio::select! {
+            event = queue.next() => {
+                let (is_another, message) = screen.update(event);
+                message.iter().for_each(|message| print::problem(message));
+                if is_another {
+                    show(&mut screen)?;
+                }
+            }
+            next = lines.next() => {
+                let Next::Line(line) = next else { return Ok(()) };
+                follow(&line, &mut screen, &queue)?;
+            }
+        }
+    }
+}
+
+fn follow(line: &[u8], screen: &mut Screen, queue: &ApprovalQueue) -> Result<(), Failed> {
+    let (Some(first), Some(name)) = (screen.first(), screen.name()) else { return Ok(()) };
+    match word(line, &name) {
+        Word::Answer(Approval::Yes(_)) if !screen.view.has_seen_end() => {
+            print::result(b"there is more of it: `more`, or `end`\n")
+        }
+        Word::Answer(approval) => {
+            queue.answer(first, approval);
+            Ok(())
+        }
+        Word::More => {
+            screen.view.forward(ROWS);
+            show(screen)
+        }
+        Word::End => {
+            screen.view.end();
+            show(screen)
+        }
+        Word::Unknown => {
+            let name = escape::line(&name);
+            print::result(format!("answer `once {name}`, `session {name}` or `no`\n").as_bytes())
+        }
+    }
+}
+
+fn show(screen: &mut Screen) -> Result<(), Failed> {
+    let (Some(first), Some(name)) = (screen.first(), screen.name()) else { return Ok(()) };
+    let lines = page::lines(first, COLUMNS);
+    let view = &mut screen.view;
+    let shown = view.page(&lines, ROWS).join("\n");
+    let name = escape::line(&name);
+    let ask = match view.has_seen_end() {
+        true => format!("once {name}, session {name} or no?"),
+        false => "more, end or no?".to_owned(),
+    };
+    print::result(format!("{shown}\n[{}] {ask}\n", view.position(&lines, ROWS)).as_bytes())
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Word {
+    Answer(Approval),
+    More,
+    End,
+    Unknown,
+}
+
+/// What a line says about the call that `name` names. A yes names its call: one that comes late means no other.
+fn word(line: &[u8], name: &str) -> Word {
+    let line = line.trim_ascii();
+    let (word, of) = line.split_at(line.iter().position(u8::is_ascii_whitespace).unwrap_or(line.len()));
+    match (word, of.trim_ascii()) {
+        (b"once" | b"yes" | b"y", of) if of == name.as_bytes() => Word::Answer(Approval::Yes(Extent::Once)),
+        (b"session" | b"s", of) if of == name.as_bytes() => Word::Answer(Approval::Yes(Extent::Session)),
+        (b"no" | b"n", of) if of.is_empty() || of == name.as_bytes() => Word::Answer(Approval::No),
+        (b"more" | b"m", b"") => Word::More,
+        (b"end" | b"e", b"") => Word::End,
+        _ => Word::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_yes_names_its_call() {
+        let once = Word::Answer(Approval::Yes(Extent::Once));
+        for (line, name, want) in [
+            ("once 7", "7", once),
+            (" y 7 \r", "7", Word::Answer(Approval::Yes(Extent::Once))),
+            ("session 7 81-a", "7 81-a", Word::Answer(Approval::Yes(Extent::Session))),
+            ("once", "7", Word::Unknown),
+            ("once 7", "8", Word::Unknown),
+            ("once 7", "7 81-a", Word::Unknown),
+            ("once 7 81-b", "7 81-a", Word::Unknown),
+            ("no", "7", Word::Answer(Approval::No)),
+            ("no 8", "7", Word::Unknown),
+            ("more", "7", Word::More),
+        ] {
+            assert_eq!(word(line.as_bytes(), name), want, "{line} of {name}");
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! A call as pages of lines that fit a screen. A line that is too long goes on below; none is cut.
+
+use crate::approver::queue::PendingCall;
+use broker_protocol::Coverage;
+use orchestrator_text::escape;
+use orchestrator_tools::proposal::Proposal;
+use std::time::Instant;
+
+/// One line that says which call it is.
+pub fn title(pending: &PendingCall) -> String {
+    let (session, call) = &pending.key;
+    let left = pending.until.saturating_duration_since(Instant::now()).as_secs();
+    format!(
+        "{} ({} risk), call {call} of {}, {left} s left: {}",
+        pending.request.asked_as(),
+        pending.challenge.risk.name(),
+        escape::line(session),
+        escape::line(&pending.challenge.why)
+    )
+}
+
+/// All of a call as lines of at most `columns` columns: what it is first.
+pub fn lines(pending: &PendingCall, columns: usize) -> Vec<String> {
+    let Proposal { about, body, bytes } = &pending.proposal;
+    let rule = escape::line(&pending.challenge.rule);
+    let lasting = match pending.challenge.covers {
+        Coverage::Rule => "",
+        Coverage::Call => "session allows this very call only; ",
+        Coverage::Once => "session allows no more than once, as input may follow; ",
+    };
+    let size = format!("rule `{rule}`; {lasting}{bytes} bytes, {} lines:", body.len());
+    let head = [title(pending), size];
+    head.iter().chain(about).chain(body).flat_map(|line| escape::wrapped(line, columns)).collect()
+}
+
+/// Which part of the lines is on the screen, and whether the end has been.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct View {
+    first: usize,
+    seen_end: bool,
+}
+
+impl View {
+    /// The lines to show now, of `rows`.
+    pub fn page<'l>(&mut self, lines: &'l [String], rows: usize) -> &'l [String] {
+        let rows = rows.max(1);
+        self.first = self.first.min(lines.len().saturating_sub(1) / rows * rows);
+        let end = (self.first + rows).min(lines.len());
+        self.seen_end |= end == lines.len();
+        &lines[self.first..end]
+    }
+
+    /// Goes on by a page.
+    pub fn forward(&mut self, rows: usize) {
+        self.first = self.first.saturating_add(rows.max(1));
+    }
+
+    /// Goes back by a page.
+    pub fn back(&mut self, rows: usize) {
+        self.first = self.first.saturating_sub(rows.max(1));
+    }
+
+    /// Goes to the last page.
+    pub fn end(&mut self) {
+        self.first = usize::MAX;
+    }
+
+    /// Whether the end has been on the screen.
+    pub fn has_seen_end(&self) -> bool {
+        self.seen_end
+    }
+
+    /// `page 2 of 5`.
+    pub fn position(&self, lines: &[String], rows: usize) -> String {
+        let rows = rows.max(1);
+        format!("page {} of {}", self.first / rows + 1, lines.len().div_ceil(rows).max(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use orchestrator_text::characters::columns_max;
+
+    #[test]
+    fn no_character_is_lost_in_wrapping() {
+        for (text, columns) in
+            [("abcdefghijklmnopqrstuvwxyz", 10), ("日本語日本語日本語日本語", 12), ("", 10)]
+        {
+            let pieces = escape::wrapped(text, columns);
+            let joined: String =
+                pieces.iter().map(|piece| piece.strip_prefix("> ").unwrap_or(piece)).collect();
+            assert_eq!(joined, text);
+            let width = |piece: &String| piece.chars().map(columns_max).sum::<usize>();
+            assert!(pieces.iter().all(|piece| width(piece) <= columns));
+        }
+    }
+
+    #[test]
+    fn the_end_counts_as_seen_only_when_it_was_on_the_screen() {
+        let lines: Vec<String> = (0..25).map(|number| number.to_string()).collect();
+        let mut view = View::default();
+        assert_eq!((view.page(&lines, 10).len(), view.has_seen_end()), (10, false));
+        view.forward(10);
+        assert_eq!((view.page(&lines, 10)[0].as_str(), view.has_seen_end()), ("10", false));
+        assert_eq!(view.position(&lines, 10), "page 2 of 3");
+        view.end();
+        assert_eq!((view.page(&lines, 10)[0].as_str(), view.has_seen_end()), ("20", true));
+        view.back(10);
+        view.back(10);
+        view.back(10);
+        assert_eq!(view.page(&lines, 10)[0], "0");
+        let mut short = View::default();
+        short.page(&lines[..3], 10);
+        assert!(short.has_seen_end());
+    }
+}

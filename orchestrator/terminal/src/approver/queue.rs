@@ -1,0 +1,186 @@
+//! The calls that wait in all sessions, each read whole before it is shown.
+
+use broker_protocol::{
+    CallId, Challenge, Decision, FileAnswer, FromApprover, Grant, Opened, Request, SessionGrant, ToApprover,
+    Ungranted, frame, limit,
+};
+use orchestrator_session::Approval;
+use orchestrator_session::executor::{ApproverConnections, ExecutorError, FromSession};
+use orchestrator_tools::proposal::Proposal;
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+/// How often new sessions are searched for.
+const SCAN: Duration = Duration::from_millis(500);
+
+/// A call by its session and number.
+pub type CallKey = (String, CallId);
+
+/// A call that waits and can be shown.
+#[derive(Debug)]
+pub struct PendingCall {
+    /// Which call it is.
+    pub key: CallKey,
+    /// What the broker asks.
+    pub challenge: Challenge,
+    /// When its question runs out of time.
+    pub until: Instant,
+    /// What was asked for, as the broker has it.
+    pub request: Request,
+    /// The request, as it is shown.
+    pub proposal: Proposal,
+}
+
+/// Something that happened.
+#[derive(Debug)]
+pub enum QueueEvent {
+    /// A session takes answers.
+    SessionOpened(String, Box<Opened>),
+    /// A session takes none any more.
+    SessionEnded(String, ExecutorError),
+    /// A call can be shown.
+    Pending(Box<PendingCall>),
+    /// A call waits no longer.
+    Decided(CallKey, Decision),
+    /// An answer was rejected.
+    Rejected(String, Ungranted),
+    /// The grants of a session that last.
+    Grants(String, Vec<SessionGrant>),
+}
+
+/// The calls that wait.
+pub struct ApprovalQueue {
+    connections: ApproverConnections,
+    scan: Interval,
+    /// Questions whose calls are not read yet, by session; the first one is being read.
+    unread: BTreeMap<String, VecDeque<UnreadCall>>,
+}
+
+struct UnreadCall {
+    call: CallId,
+    challenge: Challenge,
+    until: Instant,
+    request: Option<Request>,
+    /// The file that it would change, as it is.
+    before: Vec<u8>,
+}
+
+impl ApprovalQueue {
+    /// Searches for sessions in `directories`. Needs the runtime.
+    pub fn new(directories: Vec<PathBuf>) -> Self {
+        let mut scan = interval(SCAN);
+        scan.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self { connections: ApproverConnections::new(directories), scan, unread: BTreeMap::new() }
+    }
+
+    /// What happens next. Safe to be dropped while it waits.
+    pub async fn next(&mut self) -> QueueEvent {
+        loop {
+            let (session, received) = tokio::select! {
+                _ = self.scan.tick() => {
+                    self.connections.scan();
+                    continue;
+                }
+                received = self.connections.next() => received,
+            };
+            let event = match received {
+                FromSession::Message(message) => self.handle(session, *message),
+                FromSession::Ended(error) => {
+                    self.unread.remove(&session);
+                    Some(QueueEvent::SessionEnded(session, error))
+                }
+            };
+            if let Some(event) = event {
+                return event;
+            }
+        }
+    }
+
+    fn handle(&mut self, session: String, message: ToApprover) -> Option<QueueEvent> {
+        match message {
+            ToApprover::Hello(_) | ToApprover::Fault(_) => None,
+            ToApprover::Session { opened, .. } => Some(QueueEvent::SessionOpened(session, Box::new(opened))),
+            ToApprover::Asked { call, challenge, .. } => {
+                let until = Instant::now() + Duration::from_secs(challenge.expires_s.into());
+                let unread = UnreadCall { call, challenge, until, request: None, before: Vec::new() };
+                let queue = self.unread.entry(session.clone()).or_default();
+                queue.push_back(unread);
+                if queue.len() == 1 {
+                    self.connections.send(&session, &FromApprover::Look { call });
+                }
+                None
+            }
+            ToApprover::Request { call, request } => {
+                self.being_read(&session, call)?.request = Some(request);
+                None
+            }
+            ToApprover::Before { call, bytes } => {
+                let unread = self.being_read(&session, call)?;
+                if unread.before.len() + bytes.len() <= limit::ANSWER {
+                    unread.before.extend_from_slice(&bytes);
+                }
+                None
+            }
+            ToApprover::Seen { call } => self.finish_reading(&session, call),
+            ToApprover::Ended { call, decision } => {
+                // The one that is being read leaves when it is read.
+                let queue = self.unread.entry(session.clone()).or_default();
+                let being_read = queue.front().map(|unread| unread.call);
+                queue.retain(|unread| unread.call != call || Some(call) == being_read);
+                Some(QueueEvent::Decided((session, call), decision))
+            }
+            ToApprover::Ungranted(rejected) => Some(QueueEvent::Rejected(session, rejected)),
+            ToApprover::Grants(standing) => Some(QueueEvent::Grants(session, standing)),
+        }
+    }
+
+    fn being_read(&mut self, session: &str, call: CallId) -> Option<&mut UnreadCall> {
+        self.unread.get_mut(session)?.front_mut().filter(|unread| unread.call == call)
+    }
+
+    /// A call is read; the next one is begun.
+    fn finish_reading(&mut self, session: &str, call: CallId) -> Option<QueueEvent> {
+        self.being_read(session, call)?;
+        let queue = self.unread.get_mut(session)?;
+        let UnreadCall { challenge, until, request, before, .. } = queue.pop_front()?;
+        if let Some(next) = queue.front() {
+            self.connections.send(session, &FromApprover::Look { call: next.call });
+        }
+        // Without a request it has ended meanwhile.
+        let request = request?;
+        let before: Option<FileAnswer> = match before.is_empty() {
+            true => None,
+            false => frame::decode_whole(&before).ok(),
+        };
+        let proposal = Proposal::new(&request, before.as_ref());
+        let key = (session.to_owned(), call);
+        Some(QueueEvent::Pending(Box::new(PendingCall { key, challenge, until, request, proposal })))
+    }
+
+    /// Answers a question.
+    pub fn answer(&self, pending: &PendingCall, approval: Approval) {
+        let Challenge { digest, nonce, .. } = pending.challenge;
+        let (session, call) = (&pending.key.0, pending.key.1);
+        let message = match approval {
+            Approval::Yes(extent) => FromApprover::Grant(Grant { call, digest, nonce, extent }),
+            Approval::No => FromApprover::Refuse { call, nonce },
+        };
+        self.connections.send(session, &message);
+    }
+
+    /// Asks for the grants of a session that last, after taking back one of them.
+    pub fn grants(&self, session: &str, revoke: Option<u64>) {
+        let message = revoke.map_or(FromApprover::Grants, |grant| FromApprover::Revoke { grant });
+        self.connections.send(session, &message);
+    }
+}
+
+/// Why a session takes no answers any more.
+pub fn end_message(session: &str, error: &ExecutorError) -> String {
+    match error {
+        ExecutorError::Lost => format!("{session}: the session has ended"),
+        error => format!("{session}: {error}"),
+    }
+}

@@ -1,0 +1,63 @@
+//! What is on the screen of a person who answers.
+
+use crate::approver::page::View;
+use crate::approver::queue::{CallKey, PendingCall, QueueEvent, end_message};
+use std::collections::{BTreeSet, VecDeque};
+
+/// The calls that wait, the first of them on the screen.
+#[derive(Default)]
+pub struct Screen {
+    waiting: VecDeque<PendingCall>,
+    /// The sessions that have been seen.
+    sessions: BTreeSet<String>,
+    pub view: View,
+}
+
+impl Screen {
+    /// The call on the screen.
+    pub fn first(&self) -> Option<&PendingCall> {
+        self.waiting.front()
+    }
+
+    /// What a line calls the call on the screen: its number, and its session where there has been another one.
+    pub fn name(&self) -> Option<String> {
+        let (session, call) = &self.first()?.key;
+        Some(if self.sessions.len() > 1 { format!("{call} {session}") } else { call.to_string() })
+    }
+
+    /// How many wait behind it.
+    pub fn more(&self) -> usize {
+        self.waiting.len().saturating_sub(1)
+    }
+
+    /// Takes in what happened: whether another call is on the screen now, and what to print of it.
+    pub fn update(&mut self, event: QueueEvent) -> (bool, Option<String>) {
+        let before: Option<CallKey> = self.first().map(|first| first.key.clone());
+        let message = match event {
+            QueueEvent::Pending(pending) => {
+                self.sessions.insert(pending.key.0.clone());
+                self.waiting.push_back(*pending);
+                None
+            }
+            QueueEvent::Decided(key, _) => {
+                self.waiting.retain(|pending| pending.key != key);
+                None
+            }
+            QueueEvent::SessionEnded(session, error) => {
+                self.waiting.retain(|pending| pending.key.0 != session);
+                Some(end_message(&session, &error))
+            }
+            QueueEvent::Rejected(_, rejected) => Some(format!("the answer was rejected: {}", rejected.fault)),
+            QueueEvent::SessionOpened(session, _) => {
+                self.sessions.insert(session);
+                None
+            }
+            QueueEvent::Grants(..) => None,
+        };
+        let is_another = self.first().map(|first| &first.key) != before.as_ref();
+        if is_another {
+            self.view = View::default();
+        }
+        (is_another, message)
+    }
+}

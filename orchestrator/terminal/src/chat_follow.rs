@@ -1,0 +1,205 @@
+//! Follows a run: its events go to the front end, answers and signals come from the user.
+
+use crate::chat_screen::Screen;
+use crate::print;
+use crate::signals::Signals;
+use crate::terminal;
+use broker_protocol::Failed;
+use orchestrator_agent::control::{Answer, Control};
+use orchestrator_agent::event::{Body, Confirm, Event};
+use orchestrator_lines::line_reader::{Lines, Next};
+use orchestrator_lines::streams::Output;
+use std::collections::VecDeque;
+use std::io;
+use tokio::sync::mpsc;
+
+/// Where events go.
+pub enum Front {
+    /// A person, or a pipe that is read as text.
+    Text(Screen),
+    /// A program, a line of JSON an event.
+    Json(Output),
+}
+
+/// Who answers questions.
+pub enum Answers<'a> {
+    /// A person at a terminal.
+    Person(&'a mut Lines),
+    /// Nobody: each question is a no at once.
+    Nobody,
+}
+
+impl Front {
+    async fn show(&mut self, event: &Event) -> io::Result<()> {
+        match self {
+            Front::Text(screen) => screen.show(event).await,
+            Front::Json(out) => out.write_all(format!("{}\n", event.to_json()).as_bytes()).await,
+        }
+    }
+
+    /// Asks a person. What they typed before is no answer.
+    async fn question(&mut self, confirm: &Confirm, answers: &mut Answers<'_>) -> io::Result<()> {
+        if let Answers::Person(lines) = answers {
+            terminal::discard_input();
+            lines.discard();
+        }
+        match self {
+            Front::Text(screen) => screen.question(confirm).await,
+            Front::Json(_) => Ok(()),
+        }
+    }
+
+    fn has_shown_all(&self) -> bool {
+        match self {
+            Front::Text(screen) => screen.has_shown_all(),
+            Front::Json(_) => true,
+        }
+    }
+
+    /// Shows more of the question. What was typed before is no answer to that.
+    async fn more(&mut self, answers: &mut Answers<'_>) -> io::Result<()> {
+        if let Answers::Person(lines) = answers {
+            terminal::discard_input();
+            lines.discard();
+        }
+        match self {
+            Front::Text(screen) => screen.more().await,
+            Front::Json(_) => Ok(()),
+        }
+    }
+
+    async fn problem(&mut self, message: &str) -> io::Result<()> {
+        match self {
+            Front::Text(screen) => screen.problem(message).await,
+            Front::Json(_) => {
+                print::problem(message);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Shows events to the last one, and has questions answered. An output that nobody reads cancels the run.
+pub async fn follow(
+    mut events: mpsc::Receiver<Event>,
+    control: &Control,
+    front: &mut Front,
+    mut answers: Answers<'_>,
+) -> Result<(), Failed> {
+    let mut asked: VecDeque<Confirm> = VecDeque::new();
+    loop {
+        let step = tokio::select! {
+            event = events.recv() => match event {
+                Some(event) => take(&event, control, front, &mut answers, &mut asked).await,
+                None => return Ok(()),
+            },
+            line = next_line(&mut answers), if !asked.is_empty() => {
+                answer(line, control, front, &mut answers, &mut asked).await
+            }
+        };
+        if let Err(error) = step {
+            control.cancel();
+            // The rest is for nobody, and the run waits for who takes it.
+            while events.recv().await.is_some() {}
+            return match error.kind() {
+                io::ErrorKind::BrokenPipe => Ok(()),
+                _ => Err(Failed::internal(format!("cannot write the output: {error}"))),
+            };
+        }
+    }
+}
+
+async fn take(
+    event: &Event,
+    control: &Control,
+    front: &mut Front,
+    answers: &mut Answers<'_>,
+    asked: &mut VecDeque<Confirm>,
+) -> io::Result<()> {
+    front.show(event).await?;
+    match &event.body {
+        Body::ToolConfirm(confirm) if confirm.channel == "separate" => {
+            let why = &confirm.why;
+            let message = format!(
+                "waiting for `lazaret approve` in another terminal, {} s: {why}",
+                confirm.seconds_left
+            );
+            front.problem(&message).await
+        }
+        Body::ToolConfirm(confirm) => match answers {
+            Answers::Person(_) => {
+                asked.push_back((**confirm).clone());
+                if asked.len() == 1 { front.question(confirm, answers).await } else { Ok(()) }
+            }
+            Answers::Nobody => {
+                // One that has ended meanwhile needs no answer.
+                let _ = control.approve(&confirm.tool_id, confirm.part, Answer::No).await;
+                let tool = &confirm.tool_name;
+                let message = format!("{tool} needs an approval, and nobody is here to give it: see --trust");
+                front.problem(&message).await
+            }
+        },
+        Body::ToolResult(result) => {
+            let was_first = asked.front().is_some_and(|first| first.tool_id == result.tool_id);
+            asked.retain(|other| other.tool_id != result.tool_id);
+            match asked.front() {
+                Some(next) if was_first => front.question(next, answers).await,
+                _ => Ok(()),
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
+async fn next_line(answers: &mut Answers<'_>) -> Next {
+    match answers {
+        Answers::Person(lines) => lines.next().await,
+        Answers::Nobody => std::future::pending().await,
+    }
+}
+
+async fn answer(
+    line: Next,
+    control: &Control,
+    front: &mut Front,
+    answers: &mut Answers<'_>,
+    asked: &mut VecDeque<Confirm>,
+) -> io::Result<()> {
+    let Some(confirm) = asked.front() else { return Ok(()) };
+    let word = match line {
+        Next::Line(line) => String::from_utf8_lossy(&line).trim().to_lowercase(),
+        Next::TooLong => String::new(),
+        // Nobody is there any more.
+        Next::End => "q".to_owned(),
+    };
+    let answer = match word.as_str() {
+        "n" | "no" => Answer::No,
+        "q" | "quit" => Answer::NoAndStop,
+        _ if !front.has_shown_all() => return front.more(answers).await,
+        "y" | "yes" => Answer::Once,
+        "s" | "session" if confirm.session != "once" => Answer::Session,
+        _ => return front.question(confirm, answers).await,
+    };
+    // One that has ended meanwhile needs no answer.
+    let _ = control.approve(&confirm.tool_id, confirm.part, answer).await;
+    asked.pop_front();
+    match asked.front() {
+        Some(next) => front.question(next, answers).await,
+        None => Ok(()),
+    }
+}
+
+/// Takes signals: the first Ctrl-C cancels the calls under way, or the run where there are none; a second one, and every other
+/// signal, the run. The number of the signal that ended it, once there is one, is in what is returned; never returns before.
+pub async fn obey(signals: &mut Signals, control: &Control) -> i32 {
+    let mut interrupted = false;
+    loop {
+        let number = signals.next().await;
+        if number == nix::libc::SIGINT && !std::mem::replace(&mut interrupted, true) && control.cancel_calls()
+        {
+            continue;
+        }
+        control.cancel();
+        return number;
+    }
+}

@@ -1,0 +1,292 @@
+//! A run as text: what the model says on standard output, what its tools do on standard error.
+
+use crate::print::{Colour, paint, shown};
+use crate::terminal;
+use orchestrator_agent::event::{Body, Confirm, Event, Output as Printed, ToolResult};
+use orchestrator_lines::streams::Output;
+use orchestrator_text::escape;
+use orchestrator_tools::proposal::input_lines;
+use serde_json::Value;
+use std::io::{self, IsTerminal};
+
+/// Lines of a command's output that are shown as it runs.
+const LINES: usize = 8;
+/// Lines of a difference that are shown.
+const DIFF_LINES: usize = 40;
+/// Characters of an input that are shown.
+const INPUT: usize = 200;
+
+/// The two streams of a terminal, or of a pipe.
+pub struct Screen {
+    out: Output,
+    err: Output,
+    /// Whether a person reads the standard error.
+    tools: bool,
+    colours: bool,
+    /// Whether the text on standard output ends within a line.
+    within_line: bool,
+    /// Lines of output of the call under way that were shown.
+    lines: usize,
+    asked: Option<Question>,
+}
+
+/// Rows of the screen that are not a question's: its head, and the line that is answered.
+const HEAD: usize = 4;
+/// Fewest rows of a page.
+const PAGE_MIN: usize = 5;
+
+/// A call that a person is asked about. Each row begins with a bar, so that none passes for a question of ours.
+struct Question {
+    rows: Vec<String>,
+    shown: usize,
+    /// Whether the rows are all of it.
+    is_whole: bool,
+    answers: String,
+}
+
+impl Question {
+    fn new(confirm: &Confirm, columns: usize) -> Self {
+        let lines = match &confirm.input {
+            Some(input) => input_lines(input),
+            None => {
+                vec!["its input has more than 64 KiB and is not shown here: it can only be denied".into()]
+            }
+        };
+        let wrap = |line: &String| escape::wrapped(line, columns.saturating_sub(3));
+        let rows = lines.iter().flat_map(wrap).map(|row| format!("│ {row}\n")).collect();
+        let session = match confirm.session {
+            "rule" => ", s for the rest of the session",
+            "call" => ", s for this very call in this session",
+            _ => "",
+        };
+        let again = if confirm.again { "the answer was rejected; " } else { "" };
+        let answers = format!("[{again}y once{session}, n no, q no and stop; {} s] ", confirm.seconds_left);
+        Self { rows, shown: 0, is_whole: confirm.input.is_some(), answers }
+    }
+
+    fn has_shown_all(&self) -> bool {
+        self.is_whole && self.shown == self.rows.len()
+    }
+
+    /// The next rows for a screen of so many, and what can be answered.
+    fn page(&mut self, height: usize) -> String {
+        let end = (self.shown + height.saturating_sub(HEAD).max(PAGE_MIN)).min(self.rows.len());
+        let mut page = self.rows[self.shown..end].concat();
+        self.shown = end;
+        page.push_str(&match (self.rows.len() - end, self.is_whole) {
+            (0, true) => self.answers.clone(),
+            (0, false) => "[n no, q no and stop] ".to_owned(),
+            (left, _) => format!("[{left} more lines: Enter shows them, n no, q no and stop] "),
+        });
+        page
+    }
+}
+
+impl Screen {
+    /// Our standard streams. Needs the runtime.
+    pub fn new() -> io::Result<Self> {
+        let tools = io::stderr().is_terminal();
+        Ok(Self {
+            out: Output::stdout()?,
+            err: Output::stderr()?,
+            tools,
+            colours: tools,
+            within_line: false,
+            lines: 0,
+            asked: None,
+        })
+    }
+
+    /// Shows an event.
+    pub async fn show(&mut self, event: &Event) -> io::Result<()> {
+        let inner = if event.parent.is_some() { "  " } else { "" };
+        match &event.body {
+            Body::TextDelta { content, .. } => self.text(content).await,
+            Body::ToolStart { tool_name, input, .. } => {
+                self.lines = 0;
+                let name = paint(tool_name, Colour::Green, self.colours);
+                self.tool_line(&format!("{inner}● {name} {}", brief(input))).await
+            }
+            Body::ToolDelta { output: Printed::Text { chunk }, .. } => self.output(chunk).await,
+            Body::ToolResult(result) => self.result(inner, result).await,
+            Body::Security { event, .. } => self.problem(&format!("violation: {}", event.message)).await,
+            Body::Retry { message, delay_ms, .. } => {
+                self.tool_line(&format!("  {message}; again in {} s", delay_ms.div_ceil(1000))).await
+            }
+            Body::Notice { message, .. } => self.tool_line(&format!("  {message}")).await,
+            Body::Session { replaced: true, .. } => self.tool_line("  a new session is open").await,
+            Body::Error { code, message, .. } => self.problem(&format!("{code}: {message}")).await,
+            Body::StreamEnd { .. } => self.end_line().await,
+            Body::StreamStart { .. }
+            | Body::Session { .. }
+            | Body::ThinkingDelta { .. }
+            | Body::ToolInputDelta { .. }
+            | Body::ToolConfirm(_)
+            | Body::ToolDelta { .. }
+            | Body::TurnEnd { .. } => Ok(()),
+        }
+    }
+
+    /// Asks whether a call may run; the answer is another's to read. What does not fit the screen follows by [`Self::more`].
+    pub async fn question(&mut self, confirm: &Confirm) -> io::Result<()> {
+        self.end_line().await?;
+        self.asked = Some(Question::new(confirm, terminal::size().1.into()));
+        let head = format!(
+            "\n{}{} wants to run ({} risk, rule {}): {}\n",
+            paint("? ", Colour::Red, self.colours),
+            confirm.tool_name,
+            confirm.risk,
+            escape::one_line(&confirm.rule),
+            escape::one_line(&confirm.why),
+        );
+        self.err.write_all(head.as_bytes()).await?;
+        self.more().await
+    }
+
+    /// Shows what comes next of the question, and what can be answered to that.
+    pub async fn more(&mut self) -> io::Result<()> {
+        let Some(question) = &mut self.asked else { return Ok(()) };
+        let page = question.page(terminal::size().0.into());
+        self.err.write_all(page.as_bytes()).await
+    }
+
+    /// Whether all of what is asked about was on the screen: nobody allows what they have not seen.
+    pub fn has_shown_all(&self) -> bool {
+        self.asked.as_ref().is_none_or(Question::has_shown_all)
+    }
+
+    /// Asks a person for the next thing to say.
+    pub async fn prompt(&mut self) -> io::Result<()> {
+        self.end_line().await?;
+        self.err.write_all(paint("> ", Colour::Green, self.colours).as_bytes()).await
+    }
+
+    /// Says on standard error what a person should know, whoever reads it.
+    pub async fn problem(&mut self, message: &str) -> io::Result<()> {
+        self.end_line().await?;
+        let prefix = paint("lazaret:", Colour::Red, self.colours);
+        // Messages hold what servers of models say, and are one line of ours.
+        self.err.write_all(format!("{prefix} {}\n", escape::one_line(message)).as_bytes()).await
+    }
+
+    async fn text(&mut self, text: &str) -> io::Result<()> {
+        self.within_line = !text.ends_with('\n');
+        self.out.write_all(text.as_bytes()).await
+    }
+
+    async fn end_line(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.within_line) {
+            self.out.write_all(b"\n").await?;
+        }
+        Ok(())
+    }
+
+    async fn tool_line(&mut self, line: &str) -> io::Result<()> {
+        if !self.tools {
+            return Ok(());
+        }
+        self.end_line().await?;
+        self.err.write_all(format!("{line}\n").as_bytes()).await
+    }
+
+    async fn output(&mut self, chunk: &str) -> io::Result<()> {
+        for line in chunk.lines() {
+            self.lines += 1;
+            if self.lines <= LINES {
+                self.tool_line(&format!("  │ {}", shown(line))).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn result(&mut self, inner: &str, result: &ToolResult) -> io::Result<()> {
+        if self.lines > LINES {
+            self.tool_line(&format!("  │ … {} more lines", self.lines - LINES)).await?;
+        }
+        if let Some(diff) = result.metadata["diff"].as_str() {
+            for line in diff.lines().take(DIFF_LINES) {
+                let colour = match line.as_bytes().first() {
+                    Some(b'+') => Some(Colour::Green),
+                    Some(b'-') => Some(Colour::Red),
+                    _ => None,
+                };
+                let line = shown(line);
+                let line = colour.map_or(line.clone(), |colour| paint(&line, colour, self.colours));
+                self.tool_line(&format!("  │ {line}")).await?;
+            }
+        }
+        match &result.error {
+            Some(error) => {
+                let first = error.message.lines().next().unwrap_or_default();
+                let kind = paint(error.kind, Colour::Red, self.colours);
+                self.tool_line(&format!("{inner}  └ {kind}: {}", shown(first))).await
+            }
+            None => {
+                let lines = result.result.lines().count();
+                self.tool_line(&format!("{inner}  └ {lines} lines")).await
+            }
+        }
+    }
+}
+
+/// An input in a line.
+fn brief(input: &Value) -> String {
+    let main = ["command", "path", "pattern", "query", "url", "question", "summary"];
+    let text =
+        main.iter().find_map(|name| input[*name].as_str()).map_or_else(|| input.to_string(), str::to_owned);
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut brief: String = line.chars().take(INPUT).collect();
+    if brief.len() < line.len() {
+        brief.push('…');
+    }
+    brief
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn question(input: Option<Value>) -> Question {
+        let confirm = Confirm {
+            tool_id: "1".into(),
+            tool_name: "bash".into(),
+            input,
+            digest: String::new(),
+            rule: "rule".into(),
+            why: "why".into(),
+            risk: "high",
+            seconds_left: 30,
+            channel: "relay",
+            session: "rule",
+            part: None,
+            again: false,
+            diff: None,
+        };
+        Question::new(&confirm, 40)
+    }
+
+    #[test]
+    fn nothing_is_allowed_before_its_end_was_shown() {
+        let mut long = question(Some(json!({ "command": format!("{}touch hidden", "\n".repeat(50)) })));
+        let pages: Vec<_> = (0..3).map(|_| (long.page(24), long.has_shown_all())).collect();
+        assert!(
+            pages[0].0.ends_with("[32 more lines: Enter shows them, n no, q no and stop] "),
+            "{}",
+            pages[0].0
+        );
+        assert_eq!(pages.iter().map(|(_, all)| *all).collect::<Vec<_>>(), [false, false, true]);
+        assert!(pages[2].0.contains("touch hidden\n[y once"), "{}", pages[2].0);
+        let mut huge = question(None);
+        assert!(huge.page(24).ends_with("[n no, q no and stop] ") && !huge.has_shown_all());
+    }
+
+    #[test]
+    fn no_row_passes_for_a_question() {
+        let forged = format!("true #{}? bash wants to run: ls\n[y once] \u{1b}[2J", " ".repeat(33));
+        let page = question(Some(json!({ "command": forged, "cwd": "sub" }))).page(24);
+        let (rows, _) = page.rsplit_once('\n').unwrap();
+        assert!(rows.lines().all(|row| row.starts_with("│ ") && row.chars().count() <= 40), "{page}");
+        assert!(rows.starts_with("│ cwd: sub\n") && !page.contains('\u{1b}'), "{page}");
+    }
+}

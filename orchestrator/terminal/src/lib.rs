@@ -1,0 +1,10 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+pub mod print;
+pub mod runtime;
+pub mod signals;
+pub mod terminal;
+pub mod chat_screen;
+pub mod chat_follow;
+pub mod approver;

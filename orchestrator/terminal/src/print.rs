@@ -1,0 +1,55 @@
+//! What a person reads: results on standard output, problems on standard error, escaped, because a message may quote what a
+//! stranger wrote.
+
+use broker_protocol::Failed;
+use orchestrator_text::escape;
+use orchestrator_text::known::redactor;
+use std::io::{self, IsTerminal, Write};
+
+/// Prints what went wrong.
+pub fn problem(message: &str) {
+    let prefix = paint("lazaret:", Colour::Red, io::stderr().is_terminal());
+    let message = escape::for_terminal(&redactor().text(message));
+    // Where nobody reads it, nobody misses it.
+    let _ = writeln!(io::stderr().lock(), "{prefix} {}", redactor().text(&message));
+}
+
+pub use orchestrator_text::escape::for_terminal as shown;
+
+/// The colours in use.
+#[derive(Clone, Copy)]
+pub enum Colour {
+    /// For what went wrong.
+    Red,
+    /// For what holds.
+    Green,
+}
+
+/// `text` in colour, if it goes to a terminal whose user has not said NO_COLOR.
+pub fn paint(text: &str, colour: Colour, terminal: bool) -> String {
+    let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let code = match colour {
+        Colour::Red => 31,
+        Colour::Green => 32,
+    };
+    if terminal && !refused { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+}
+
+/// Writes a result to standard output.
+pub fn result(bytes: &[u8]) -> Result<(), Failed> {
+    let mut out = io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        // Who stops reading has read enough.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failed::internal(format!("cannot write the result: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes a value as one line of JSON to standard output.
+pub fn json(value: &impl serde::Serialize) -> Result<(), Failed> {
+    let mut line = serde_json::to_vec(value).map_err(|error| Failed::internal(error.to_string()))?;
+    line.push(b'\n');
+    result(&line)
+}

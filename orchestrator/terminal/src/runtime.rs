@@ -1,0 +1,12 @@
+//! What waits for events.
+
+use broker_protocol::Failed;
+use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
+
+/// One thread is enough: the work is done in other processes.
+pub fn runtime() -> Result<LocalRuntime, Failed> {
+    Builder::new_current_thread()
+        .enable_all()
+        .build_local(LocalOptions::default())
+        .map_err(|error| Failed::internal(format!("cannot prepare to wait for events: {error}")))
+}

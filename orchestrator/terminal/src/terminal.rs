@@ -1,0 +1,73 @@
+//! The user's terminal while a command has a terminal of its own: every key goes through as it is, and whatever
+//! happens, the terminal is afterwards as it was.
+
+use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
+use std::io;
+use std::sync::Mutex;
+use terminal_size::{Height, Width, terminal_size_of};
+
+/// How the terminal was, for the panic hook too: this program aborts on a panic, and then no guard is dropped.
+static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
+
+/// The terminal of our standard input, in raw mode until this is dropped.
+pub struct Raw {
+    mode: Termios,
+}
+
+impl Raw {
+    /// Enters raw mode.
+    pub fn enter() -> io::Result<Self> {
+        let before = tcgetattr(io::stdin())?;
+        let mut mode = before.clone();
+        cfmakeraw(&mut mode);
+        if let Ok(mut slot) = BEFORE.lock() {
+            *slot = Some(before);
+        }
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            restore();
+            hook(panic);
+        }));
+        let raw = Self { mode };
+        raw.reenter()?;
+        Ok(raw)
+    }
+
+    /// Enters raw mode anew after a stop: shells put their own mode back then.
+    pub fn reenter(&self) -> io::Result<()> {
+        Ok(tcsetattr(io::stdin(), SetArg::TCSADRAIN, &self.mode)?)
+    }
+}
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        restore();
+    }
+}
+
+fn restore() {
+    let before = BEFORE.try_lock().ok().and_then(|mut slot| slot.take());
+    if let Some(before) = before {
+        // A terminal that is gone needs no mode.
+        let _ = tcsetattr(io::stdin(), SetArg::TCSADRAIN, &before);
+    }
+}
+
+/// Discards what was typed and not read yet: a key that was struck before a question is no answer to it.
+pub fn discard_input() {
+    // What is no terminal has nothing of the kind.
+    let _ = tcgetattr(io::stdin()).and_then(|mode| tcsetattr(io::stdin(), SetArg::TCSAFLUSH, &mode));
+}
+
+/// Rows and columns of the terminal; those of a VT100 where there is none.
+pub fn size() -> (u16, u16) {
+    let known = terminal_size_of(io::stdout()).or_else(|| terminal_size_of(io::stdin()));
+    known.map_or((24, 80), |(Width(columns), Height(rows))| (rows, columns))
+}
+
+/// The terminal's type, where `TERM` can be one.
+pub fn term() -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"+-._".contains(&byte);
+    let usable = |term: &String| !term.is_empty() && term.len() <= 64 && term.bytes().all(plain);
+    std::env::var("TERM").ok().filter(usable).unwrap_or_else(|| "dumb".to_owned())
+}

@@ -1,0 +1,254 @@
+//! Takes out of text what a person or a model would not see: escape sequences, control characters but line end and tab,
+//! marks that turn the direction of writing, characters without a shape.
+//!
+//! Text comes from commands, files and third parties and is cut anywhere, so [`Cleaner`] keeps its state within a sequence
+//! from piece to piece. A sequence ends at its own end or with its line: nothing that a stranger prints hides more than
+//! that. Bytes that are not UTF-8 are left as they are; they are never shown as text.
+
+use crate::characters::is_unsafe;
+use std::borrow::Cow;
+
+const ESCAPE: char = '\u{1b}';
+const JOINERS: [char; 2] = ['\u{200c}', '\u{200d}'];
+/// Text or picture: the two variation selectors that ordinary text has.
+const STYLES: [char; 2] = ['\u{fe0e}', '\u{fe0f}'];
+
+/// Cleans one stream, piece by piece. A character may not be cut in two.
+#[derive(Debug, Default)]
+pub struct Cleaner {
+    state: State,
+    /// The last character that stayed.
+    previous: Option<char>,
+    /// A carriage return whose next character has not come.
+    returned: bool,
+    /// Whether `\r\n` stays what it is; else it becomes `\n`.
+    keeps_returns: bool,
+    /// Characters and sequences taken out so far.
+    stripped: u64,
+}
+
+/// Where in a sequence the stream is, by ECMA-48.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Text,
+    /// After an escape character, and any intermediate ones.
+    Escape,
+    /// In a control sequence, before its last character.
+    Control,
+    /// In a string for the terminal: a title, a clipboard, a picture.
+    String,
+    /// In such a string, after an escape character.
+    StringEscape,
+}
+
+impl Cleaner {
+    /// For a file's content, which is compared with the file again: its line ends stay as they are.
+    pub fn of_file() -> Self {
+        Self { keeps_returns: true, ..Self::default() }
+    }
+
+    /// `bytes` without unsafe characters and sequences.
+    pub fn clean<'a>(&mut self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+        let plain = |byte: &u8| matches!(byte, b'\n' | b'\t' | b' '..=b'~');
+        if self.state == State::Text && !self.returned && bytes.iter().all(plain) {
+            self.previous = bytes.last().map(|byte| char::from(*byte)).or(self.previous);
+            return Cow::Borrowed(bytes);
+        }
+        let mut out = Vec::with_capacity(bytes.len());
+        for chunk in bytes.utf8_chunks() {
+            chunk.valid().chars().for_each(|c| self.push(c, &mut out));
+            if self.state == State::Text {
+                out.extend_from_slice(chunk.invalid());
+            }
+        }
+        Cow::Owned(out)
+    }
+
+    /// Characters and sequences taken out so far.
+    pub fn stripped(&self) -> u64 {
+        self.stripped
+    }
+
+    fn push(&mut self, c: char, out: &mut Vec<u8>) {
+        self.state = match (self.state, c) {
+            (_, '\n' | '\t' | '\r') => {
+                self.text(c, out);
+                State::Text
+            }
+            // Cancel and substitute end any sequence.
+            (_, '\u{18}' | '\u{1a}') => self.drop_one(State::Text),
+            (State::String | State::StringEscape, ESCAPE) => State::StringEscape,
+            (State::StringEscape, '\\') | (State::String, '\u{7}' | '\u{9c}') => State::Text,
+            (State::String, _) => State::String,
+            (_, ESCAPE) => self.drop_one(State::Escape),
+            (_, '\u{9b}') => self.drop_one(State::Control),
+            (_, '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}') => self.drop_one(State::String),
+            (State::Escape | State::StringEscape, '[') => State::Control,
+            (State::Escape | State::StringEscape, 'P' | 'X' | ']' | '^' | '_') => State::String,
+            (State::Escape | State::StringEscape, ' '..='/') => State::Escape,
+            (State::Escape | State::StringEscape, '0'..='~') => State::Text,
+            (State::Control, ' '..='?') => State::Control,
+            (State::Control, '@'..='~') => State::Text,
+            // A character that cannot be part of a sequence ends it and counts as text.
+            (State::Text | State::Escape | State::StringEscape | State::Control, _) => {
+                self.text(c, out);
+                State::Text
+            }
+        };
+    }
+
+    fn drop_one(&mut self, next: State) -> State {
+        self.stripped += 1;
+        next
+    }
+
+    fn text(&mut self, c: char, out: &mut Vec<u8>) {
+        if std::mem::take(&mut self.returned) {
+            match c {
+                '\n' if self.keeps_returns => out.push(b'\r'),
+                '\n' | '\r' => {}
+                // It would go back and write over the line: what stood there stays visible.
+                _ => self.append('\n', out),
+            }
+        }
+        match c {
+            '\r' => self.returned = true,
+            '\n' | '\t' => self.append(c, out),
+            c if self.is_visible(c) => self.append(c, out),
+            _ => self.stripped += 1,
+        }
+    }
+
+    fn append(&mut self, c: char, out: &mut Vec<u8>) {
+        out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+        self.previous = Some(c);
+    }
+
+    /// Joiners and styles belong to ordinary text, one at a time and after what they can belong to.
+    fn is_visible(&self, c: char) -> bool {
+        let special = |c: char| JOINERS.contains(&c) || STYLES.contains(&c);
+        let previous = self.previous.unwrap_or(' ');
+        match c {
+            c if JOINERS.contains(&c) => !previous.is_ascii() && !JOINERS.contains(&previous),
+            c if STYLES.contains(&c) => {
+                !special(previous)
+                    && (!previous.is_ascii() || previous.is_ascii_digit() || "#*".contains(previous))
+            }
+            c => !is_unsafe(c),
+        }
+    }
+}
+
+/// Lines of a file without unsafe characters, before something is put in front of each, and how many were taken out. A
+/// carriage return within a line becomes `␍`: it would begin a line that has nothing in front.
+pub fn lines(bytes: &[u8]) -> (Vec<u8>, u64) {
+    let mut marked = Vec::with_capacity(bytes.len());
+    for (at, byte) in bytes.iter().enumerate() {
+        match byte {
+            b'\r' if bytes.get(at + 1) != Some(&b'\n') => marked.extend("␍".bytes()),
+            byte => marked.push(*byte),
+        }
+    }
+    let mut cleaner = Cleaner::of_file();
+    let clean = cleaner.clean(&marked).into_owned();
+    (clean, cleaner.stripped())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clean(text: &str) -> String {
+        String::from_utf8(Cleaner::default().clean(text.as_bytes()).into_owned()).unwrap()
+    }
+
+    const CASES: &[(&str, &str)] = &[
+        ("plain é 日本 😀\n\tx", "plain é 日本 😀\n\tx"),
+        ("\u{1b}[31mred\u{1b}[0m", "red"),
+        ("\u{1b}[38;2;1;2;3mx\u{1b}[?25l", "x"),
+        ("\u{1b}[2Jx\u{1b}[1;1H", "x"),
+        ("a\u{1b}]0;title\u{7}b", "ab"),
+        ("a\u{1b}]52;c;aGk=\u{1b}\\b", "ab"),
+        ("a\u{1b}]8;;http://x\u{1b}\\link\u{1b}]8;;\u{1b}\\b", "alinkb"),
+        ("a\u{1b}Pq#0;2\u{1b}\\b", "ab"),
+        ("a\u{1b}_apc\u{1b}\\b\u{1b}^pm\u{1b}\\c\u{1b}Xsos\u{1b}\\d", "abcd"),
+        ("a\u{1b}(Bb\u{1b}=c\u{1b}7d\u{1b}cE", "abcdE"),
+        ("a\u{9b}31mb\u{9d}0;t\u{9c}c\u{90}q\u{9c}d", "abcd"),
+        ("a\u{84}b\u{85}c\u{9f}x\u{7}d", "abcd"),
+        // No end: not more than the line is lost.
+        ("a\u{1b}]0;never\nnext", "a\nnext"),
+        ("a\u{1b}[31\nnext", "a\nnext"),
+        ("a\u{1b}\nb", "a\nb"),
+        ("a\u{1b}]0;x\u{1b}[31mb", "ab"),
+        ("a\u{1b}]x\u{18}b\u{1b}[1\u{1a}c", "abc"),
+        ("a\u{1b}[é", "aé"),
+        ("a\u{0}\u{1}\u{8}\u{b}\u{c}\u{e}\u{7f}b", "ab"),
+        ("a\u{202e}b\u{2066}c\u{200f}d\u{61c}e", "abcde"),
+        ("a\u{200b}b\u{2060}c\u{feff}d\u{ad}e\u{2028}f", "abcdef"),
+        ("a\u{e0041}\u{e0042}b\u{e0101}c\u{fe01}d\u{3164}e", "abcde"),
+        ("one\r\ntwo\rthree\r", "one\ntwo\nthree"),
+        ("a\r\r\nb", "a\nb"),
+        (
+            "👨\u{200d}👩\u{200d}👧 ❤\u{fe0f} 1\u{fe0f}\u{20e3}",
+            "👨\u{200d}👩\u{200d}👧 ❤\u{fe0f} 1\u{fe0f}\u{20e3}",
+        ),
+        ("می\u{200c}خواهم", "می\u{200c}خواهم"),
+        ("a\u{200d}b\u{200c}c\u{fe0f}d", "abcd"),
+        ("é\u{200d}\u{200d}\u{200c}b", "é\u{200d}b"),
+    ];
+
+    #[test]
+    fn only_visible_characters_stay() {
+        for (input, want) in CASES {
+            assert_eq!(clean(input), *want, "{input:?}");
+        }
+    }
+
+    #[test]
+    fn it_is_the_same_however_the_stream_is_cut() {
+        for (input, want) in CASES {
+            let ends: Vec<_> = input.char_indices().map(|(at, _)| at).collect();
+            for &first in &ends {
+                for &second in ends.iter().filter(|second| **second >= first) {
+                    let mut cleaner = Cleaner::default();
+                    let pieces = [&input[..first], &input[first..second], &input[second..]];
+                    let out = pieces.map(|piece| cleaner.clean(piece.as_bytes()).into_owned()).concat();
+                    assert_eq!(out, want.as_bytes(), "{input:?} cut at {first} and {second}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_keeps_its_line_ends_and_other_bytes_are_left() {
+        assert_eq!(&*Cleaner::of_file().clean(b"a\r\nb\rc\x1b[1md"), b"a\r\nb\ncd");
+        assert_eq!(&*Cleaner::default().clean(b"x\xff\x1b]0;\xff\x07y"), b"x\xffy");
+        let mut cleaner = Cleaner::default();
+        cleaner.clean("a\u{1b}[31mb\u{202e}\u{0}".as_bytes());
+        assert_eq!(cleaner.stripped(), 3);
+    }
+
+    #[test]
+    fn lines_stay_the_lines_they_were() {
+        let (clean, stripped) = lines(b"a\r\nb\rc\r\r\n\x1b]0;\xff\nd\r");
+        assert_eq!((String::from_utf8(clean).unwrap().as_str(), stripped), ("a\r\nb␍c␍\r\n\nd␍", 1));
+    }
+
+    #[test]
+    fn any_bytes_leave_nothing_that_steers() {
+        let mut seed = 7u64;
+        let mut next = || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) as usize
+        };
+        let parts = [
+            "\u{1b}", "[", "]", "\\", ";", "m", "\u{7}", "\u{9b}", "\u{9c}", "\r", "\n", "é", "\u{202e}", "x",
+        ];
+        for _ in 0..20_000 {
+            let text: String = (0..next() % 12).map(|_| parts[next() % parts.len()]).collect();
+            let shown = clean(&text);
+            assert!(shown.chars().all(|c| c == '\n' || !is_unsafe(c)), "{text:?}: {shown:?}");
+        }
+    }
+}

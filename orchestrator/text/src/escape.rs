@@ -1,0 +1,206 @@
+//! Text for a person who has to decide on it: every character that hides, moves or pretends is shown by its number.
+//!
+//! What comes out has no control characters and nothing that changes the direction or the place of what stands beside it.
+//! A backslash that could begin such a number is doubled, so that no text can pass for an escape.
+
+use crate::characters::{
+    columns_max, is_ascii_variant, is_deceptive, is_reordering, is_unsafe, resembles_latin,
+};
+
+/// One line of text. Tabs become `\t`: how wide they are is not the text's to say.
+pub fn line(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.char_indices().peekable();
+    let mut word = Word::default();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '\t' => out.push_str("\\t"),
+            '\\' if matches!(chars.peek(), Some((_, 'u' | 't' | '\\'))) => out.push_str("\\\\"),
+            c if is_deceptive(c) || is_reordering(c) || word.is_confusable(text, at, c) => {
+                out.extend(c.escape_unicode())
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Text as escaped lines. A line end at its end begins no further line.
+pub fn lines(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = text.split('\n').map(line).collect();
+    if lines.last().is_some_and(String::is_empty) {
+        lines.pop();
+    }
+    lines
+}
+
+/// Text on one line, whose line ends are shown too.
+pub fn one_line(text: &str) -> String {
+    text.split('\n').map(line).collect::<Vec<_>>().join("\\n")
+}
+
+/// Text that a terminal can print: line ends and tabs stay, other characters that are unsafe or move their neighbours are
+/// shown by their number.
+pub fn for_terminal(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        let is_hostile = (is_unsafe(c) || is_reordering(c)) && c != '\n' && c != '\t';
+        if is_hostile { out.extend(c.escape_unicode()) } else { out.push(c) }
+    }
+    out
+}
+
+/// One escaped line of at most `columns` columns on a terminal. What was cut off is marked.
+pub fn fitted(text: &str, columns: usize) -> String {
+    const MARK: &str = "...";
+    let text = one_line(text);
+    let room = columns.saturating_sub(MARK.len());
+    let (mut used, mut fits) = (0, 0);
+    for (at, c) in text.char_indices() {
+        used += columns_max(c);
+        if used <= room {
+            fits = at + c.len_utf8();
+        }
+    }
+    if used <= columns { text } else { format!("{}{}", &text[..fits], &MARK[..MARK.len().min(columns)]) }
+}
+
+/// In front of what goes on from the row above.
+const MARK: &str = "> ";
+
+/// An escaped line in rows of at most `columns` columns, and never less than ten; what goes on is marked.
+pub fn wrapped(line: &str, columns: usize) -> Vec<String> {
+    let columns = columns.max(10);
+    let mut rows = vec![String::new()];
+    let mut used = 0;
+    for c in line.chars() {
+        used += columns_max(c);
+        if used > columns {
+            rows.push(MARK.to_owned());
+            used = MARK.len() + columns_max(c);
+        }
+        rows.last_mut().into_iter().for_each(|row| row.push(c));
+    }
+    rows
+}
+
+/// A file's name for a line of text: quoted where it could pass for something else, such as two lines.
+pub fn file_name(name: &str) -> String {
+    if name.contains(is_unsafe) || name.starts_with('"') { format!("{name:?}") } else { name.to_owned() }
+}
+
+/// The word around the character that was examined last, and whether it has Latin letters.
+#[derive(Default)]
+struct Word {
+    end: usize,
+    latin: bool,
+}
+
+impl Word {
+    /// Whether `c`, at byte `at`, looks like a Latin letter, is none, and stands in a word with some: `pаypal`.
+    fn is_confusable(&mut self, text: &str, at: usize, c: char) -> bool {
+        // Letters in another shape are never needed to write a command.
+        if c.is_ascii() || !resembles_latin(c) {
+            return is_ascii_variant(c);
+        }
+        if at >= self.end {
+            let inside = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
+            let start = text[..at]
+                .rfind(|c| !inside(c))
+                .map_or(0, |before| before + text[before..].chars().next().map_or(1, char::len_utf8));
+            self.end = text[at..].find(|c| !inside(c)).map_or(text.len(), |length| at + length);
+            self.latin = text[start..self.end].bytes().any(|byte| byte.is_ascii_alphabetic());
+        }
+        self.latin
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deceptive_characters_are_shown_by_their_number() {
+        for (text, want) in [
+            ("ls -l é 日本", "ls -l é 日本"),
+            ("a\x1b[2Jb\r", "a\\u{1b}[2Jb\\u{d}"),
+            ("x\u{202e}gpj.exe", "x\\u{202e}gpj.exe"),
+            ("a\u{200b}b\u{feff}", "a\\u{200b}b\\u{feff}"),
+            ("rm\u{a0}-rf", "rm\\u{a0}-rf"),
+            ("a\u{e0041}b", "a\\u{e0041}b"),
+            ("e\u{301}", "e\\u{301}"),
+            ("a\tb", "a\\tb"),
+            ("a \u{5d0}\u{5d1} b", "a \\u{5d0}\\u{5d1} b"),
+            ("\u{600}1 \u{661}", "\\u{600}1 \\u{661}"),
+        ] {
+            assert_eq!(line(text), want, "{text:?}");
+        }
+        for c in (0..=0x10_ffff_u32).filter_map(char::from_u32).filter(|c| is_deceptive(*c)) {
+            assert!(!line(&format!("a{c}b")).contains(c), "{:x}", u32::from(c));
+        }
+    }
+
+    #[test]
+    fn no_text_passes_for_an_escape() {
+        assert_eq!(line("\\u{1b}"), "\\\\u{1b}");
+        assert_eq!(line("\\\\u{1b}"), "\\\\\\\\u{1b}");
+        assert_eq!(line("\\t"), "\\\\t");
+        assert_eq!(line("a\\d"), "a\\d");
+        assert_ne!(line("\\\u{1b}"), line("\\\\u{1b}"));
+    }
+
+    #[test]
+    fn letters_that_resemble_latin_ones_are_shown_within_latin_words_only() {
+        assert_eq!(line("p\u{430}ypal.com"), "p\\u{430}ypal.com");
+        assert_eq!(line("c\u{3bf}py, привет ελλάδα"), "c\\u{3bf}py, привет ελλάδα");
+        assert_eq!(line("\u{ff52}\u{ff4d}"), "\\u{ff52}\\u{ff4d}");
+        assert_eq!(line("π = 3"), "π = 3");
+    }
+
+    #[test]
+    fn lines_are_cut_at_line_ends_only() {
+        assert_eq!(lines("a\nb\n"), ["a", "b"]);
+        assert_eq!(lines("a\n\nb"), ["a", "", "b"]);
+        assert_eq!(lines(""), Vec::<String>::new());
+    }
+
+    #[test]
+    fn nothing_in_it_can_steer_a_terminal() {
+        assert_eq!(for_terminal("a\x1b[2Jb\r\nc\td\u{202e}"), "a\\u{1b}[2Jb\\u{d}\nc\td\\u{202e}");
+        assert_eq!(for_terminal("é 日本"), "é 日本");
+    }
+
+    #[test]
+    fn nothing_moves_what_stands_beside_it() {
+        for c in (0..=0x10_ffff_u32).filter_map(char::from_u32).filter(|c| is_reordering(*c)) {
+            assert!(!for_terminal(&format!("a{c}b")).contains(c), "{:x}", u32::from(c));
+        }
+        assert_eq!(for_terminal("rm \u{5d0}"), "rm \\u{5d0}");
+    }
+
+    #[test]
+    fn a_line_is_cut_to_its_columns_whatever_it_is_made_of() {
+        let columns = |text: &str| text.chars().map(columns_max).sum::<usize>();
+        for text in
+            ["", "abc", "日本語日本語日本語", "a\u{1b}b\nc", "हिन्दीहिन्दी", "0123456789", "01234567890"]
+        {
+            for room in 0..40 {
+                let cut = fitted(text, room);
+                assert!(columns(&cut) <= room, "{text} in {room}: {cut}");
+                assert!(cut == one_line(text) || room < 3 || cut.ends_with("..."), "{cut}");
+            }
+        }
+        assert_eq!(fitted("0123456789", 10), "0123456789");
+        assert_eq!(fitted("01234567890", 10), "0123456...");
+    }
+
+    #[test]
+    fn a_name_that_could_pass_for_something_else_is_quoted() {
+        for plain in ["a b", "é", "back\\slash", "a\"b", "日本"] {
+            assert_eq!(file_name(plain), plain);
+        }
+        for (odd, want) in [("a\nb", r#""a\nb""#), ("\u{1b}[2J", r#""\u{1b}[2J""#), ("\"x\"", r#""\"x\"""#)] {
+            assert_eq!(file_name(odd), want);
+        }
+    }
+}

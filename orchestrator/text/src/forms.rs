@@ -1,0 +1,163 @@
+//! The forms in which a value may come to be shown: as it is, cleaned, escaped in the ways of JSON, of our messages and of our
+//! screens, encoded for an address, and within base64.
+//!
+//! Text changes its form on its way, and not always where we can look before: a program quotes what it was given, and an error
+//! quotes the program. So a secret is looked for in every form at once, wherever text passes.
+
+use crate::clean::Cleaner;
+use crate::escape;
+use base64::Engine;
+use base64::alphabet::{self, Alphabet};
+use base64::engine::{GeneralPurpose, general_purpose::NO_PAD};
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+/// The forms of `value` of at least `min` bytes, and `value` itself; each once.
+pub fn forms(value: &[u8], min: usize) -> BTreeSet<Vec<u8>> {
+    let lossy = String::from_utf8_lossy(value).into_owned();
+    let cleaned = |mut cleaner: Cleaner| cleaner.clean(value).into_owned();
+    let bases: BTreeSet<Vec<u8>> =
+        [value.to_vec(), lossy.into_bytes(), cleaned(Cleaner::default()), cleaned(Cleaner::of_file())].into();
+    let mut forms: BTreeSet<Vec<u8>> = bases.iter().flat_map(|base| encodings(base)).collect();
+    forms.extend(bases);
+    forms.retain(|form| form.len() >= min);
+    forms.insert(value.to_vec());
+    forms
+}
+
+fn encodings(value: &[u8]) -> Vec<Vec<u8>> {
+    let text = String::from_utf8_lossy(value);
+    let json = json(&text);
+    let quoted = format!("{text:?}");
+    let mut encodings: Vec<Vec<u8>> = [
+        json.replace('/', "\\/"),
+        ascii(&json, "\\u"),
+        ascii(&json.replace('/', "\\/"), "\\u"),
+        ascii(&json, "\\U").replace("\\U", "\\u"),
+        json,
+        quoted[1..quoted.len() - 1].to_owned(),
+        value.escape_ascii().to_string(),
+        escape::line(&text),
+        escape::one_line(&text),
+        escape::for_terminal(&text),
+    ]
+    .map(String::into_bytes)
+    .into();
+    for stays in STAYS {
+        encodings.extend([false, true].map(|upper| percent(value, stays, upper)));
+    }
+    for alphabet in [&alphabet::STANDARD, &alphabet::URL_SAFE] {
+        encodings.extend((0..3).map(|offset| base64_core(value, offset, alphabet)));
+    }
+    encodings
+}
+
+/// A JSON string without its quotes.
+fn json(text: &str) -> String {
+    let quoted = serde_json::Value::from(text).to_string();
+    quoted[1..quoted.len() - 1].to_owned()
+}
+
+/// `json` with everything that is not ASCII as UTF-16 escapes; with a `mark` in upper case, upper case digits.
+fn ascii(json: &str, mark: &str) -> String {
+    json.chars().fold(String::new(), |mut out, c| {
+        if c.is_ascii() {
+            out.push(c);
+            return out;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            // Writing to a string does not fail.
+            let _ = match mark {
+                "\\U" => write!(out, "{mark}{unit:04X}"),
+                _ => write!(out, "{mark}{unit:04x}"),
+            };
+        }
+        out
+    })
+}
+
+/// What stays as it is in an address, besides letters and digits: in a component (RFC 3986), in one by JavaScript, in a form, in
+/// a query and in a path (URL Standard).
+const STAYS: [&[u8]; 6] = [
+    b"-_.~",
+    b"-_.!~*'()",
+    b"*-._",
+    b"-_.~!$&()*+,;=:@/?%[]\\^`{|}",
+    b"-_.~!$&'()*+,;=:@/?%[]\\^`{|}",
+    b"-_.~!$&'()*+,;=:@/%[]\\|",
+];
+
+fn percent(value: &[u8], stays: &[u8], upper: bool) -> Vec<u8> {
+    // Only forms write a space as something else.
+    let is_form = stays == STAYS[2];
+    value.iter().fold(Vec::new(), |mut out, byte| {
+        match byte {
+            byte if byte.is_ascii_alphanumeric() || stays.contains(byte) => out.push(*byte),
+            b' ' if is_form => out.push(b'+'),
+            byte if upper => out.extend(format!("%{byte:02X}").bytes()),
+            byte => out.extend(format!("%{byte:02x}").bytes()),
+        }
+        out
+    })
+}
+
+/// The characters of base64 that `value` alone decides, where it begins `offset` bytes after a whole group.
+fn base64_core(value: &[u8], offset: usize, alphabet: &Alphabet) -> Vec<u8> {
+    let joined = [&[0; 2][..offset], value].concat();
+    let encoded = GeneralPurpose::new(alphabet, NO_PAD).encode(&joined).into_bytes();
+    let (first, end) = ((8 * offset).div_ceil(6), 8 * joined.len() / 6);
+    encoded.get(first..end).unwrap_or_default().to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base64::engine::general_purpose::STANDARD;
+
+    fn has(value: &str, form: &str) -> bool {
+        forms(value.as_bytes(), 8).contains(form.as_bytes())
+    }
+
+    #[test]
+    fn a_plain_value_has_no_form_but_base64() {
+        let forms = forms(b"plain-value1", 8);
+        assert_eq!(forms.len(), 4, "{forms:?}");
+    }
+
+    #[test]
+    fn a_value_is_known_in_each_form_that_text_may_take() {
+        let value = "a\"b\\c\r\nd é/&=+ z";
+        for form in [
+            "a\"b\\c\nd é/&=+ z",
+            "a\\\"b\\\\c\\r\\nd é/&=+ z",
+            "a\\\"b\\\\c\\r\\nd \\u00e9/&=+ z",
+            "a\\\"b\\\\c\\r\\nd \\u00E9/&=+ z",
+            "a\\\"b\\\\c\\r\\nd é\\/&=+ z",
+            "a\"b\\c\\u{d}\nd é/&=+ z",
+            "a%22b%5Cc%0D%0Ad%20%C3%A9%2F%26%3D%2B%20z",
+            "a%22b%5cc%0d%0ad%20%c3%a9%2f%26%3d%2b%20z",
+            "a%22b%5Cc%0D%0Ad+%C3%A9%2F%26%3D%2B+z",
+        ] {
+            assert!(has(value, form), "{form}");
+        }
+        let bytes = forms(b"secret-\xff-bytes", 8);
+        assert!(bytes.contains("secret-\u{fffd}-bytes".as_bytes()));
+        assert!(bytes.contains("secret-\\xff-bytes".as_bytes()));
+    }
+
+    #[test]
+    fn base64_is_known_wherever_the_value_lies_in_it() {
+        let value = b"secret-value";
+        let forms = forms(value, 8);
+        for before in 0..7 {
+            for after in 0..4 {
+                let text = [&vec![b'x'; before][..], value, &vec![b'y'; after][..]].concat();
+                let encoded = STANDARD.encode(text);
+                assert!(
+                    forms.iter().any(|form| encoded.as_bytes().windows(form.len()).any(|part| part == form)),
+                    "{before} {after}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,15 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+pub mod characters;
+pub mod utf8;
+pub mod clean;
+pub mod escape;
+mod forms;
+pub mod redact;
+pub mod known;
+pub mod sanitize;
+pub mod truncate;
+pub mod numbered;
+pub mod diff;
+pub mod time;

@@ -1,0 +1,589 @@
+//! Known secret values in text that is shown or recorded: each becomes `[redacted:NAME]`.
+//!
+//! A value is found as it is and in the forms that text takes on its way (`crate::forms`); one that a command spells out
+//! another way is not. It is a net under the layers that keep secrets out of a cell, and no wall.
+//!
+//! What it costs is bounded whatever the secrets are: a long one is looked for in pieces, and a beginning of one is found
+//! by its order among all pieces.
+
+use crate::forms::forms;
+use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind, PatternID};
+use broker_protocol::Captured;
+use policies::secret::{Secret, VALUE_MIN};
+use serde_json::{Map, Value};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use thiserror::Error;
+
+/// Shortest part of a secret that is taken out where an output was cut through it, in bytes.
+const PART: usize = 4;
+/// Longest pattern in bytes: a longer value is looked for in pieces.
+const PIECE: usize = 512;
+/// Longest value that is looked for in all forms, in bytes. Keys in files have about three thousand.
+const FORMS_MAX: usize = 8 << 10;
+/// Most bytes of patterns.
+const PATTERNS_MAX: usize = 2 << 20;
+/// Most bytes of patterns for which the fastest search is built, which takes the most memory.
+const FAST_MAX: usize = 1 << 10;
+
+/// What everything becomes where secrets are not known.
+const WITHHELD: &str = "[withheld]";
+
+/// Finds secrets. With none to look for it costs nothing.
+pub struct Redactor {
+    /// All secrets so far: a search is for all of them at once.
+    secrets: Mutex<Vec<Secret>>,
+    search: RwLock<Option<Arc<Search>>>,
+    /// Nothing is shown at all.
+    withholds: bool,
+}
+
+/// Secrets cannot be looked for.
+#[derive(Debug, PartialEq, Eq, Error)]
+pub enum RedactorError {
+    /// They have more bytes than `PATTERNS_MAX`, in all forms.
+    #[error(
+        "the secrets in the environment have too many bytes: {0} to look for, {PATTERNS_MAX} are possible"
+    )]
+    TooLarge(usize),
+    /// No search could be built.
+    #[error("the secrets in the environment cannot be looked for: {0}")]
+    Search(String),
+}
+
+/// A text that may begin or end within a secret.
+#[derive(Debug)]
+pub enum Piece<'a> {
+    /// Lines of a file. The line ends in a secret stay, so that all lines keep their numbers.
+    Lines(&'a mut Vec<u8>),
+    /// Both ends of an output whose middle was left out.
+    Ends(&'a mut Captured),
+}
+
+struct Search {
+    automaton: AhoCorasick,
+    /// The name of the secret that a pattern is of, by the pattern's number.
+    names: Vec<String>,
+    /// All patterns, and all patterns from their ends, each in order.
+    patterns: Vec<Vec<u8>>,
+    reversed: Vec<Vec<u8>>,
+    /// Whether a pattern begins with this byte.
+    begins: [bool; 256],
+    longest: usize,
+    /// The same for what may begin and end within a secret; `None` where none has several lines.
+    lines: Option<Box<Search>>,
+}
+
+/// The lines of a secret that has several, each as a secret by itself.
+fn lines_of(secret: &Secret) -> Vec<Secret> {
+    let lines = secret.value.split(|byte| *byte == b'\n');
+    let lines = lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    let long = lines.filter(|line| (VALUE_MIN..secret.value.len()).contains(&line.len()));
+    long.map(|line| Secret { name: secret.name.clone(), value: line.to_vec() }).collect()
+}
+
+/// What is looked for to find a value: its forms, in pieces.
+fn patterns_of(value: &[u8]) -> Vec<Vec<u8>> {
+    let forms = if value.len() <= FORMS_MAX { forms(value, VALUE_MIN) } else { [value.to_vec()].into() };
+    forms.iter().flat_map(|form| pieces(form)).map(<[u8]>::to_vec).collect()
+}
+
+/// `form` in pieces of [`PIECE`] bytes; none is so short that it is found in innocent text.
+fn pieces(form: &[u8]) -> Vec<&[u8]> {
+    let mut rest = form;
+    let mut pieces = Vec::new();
+    while rest.len() >= PIECE + VALUE_MIN {
+        let (piece, other) = rest.split_at(PIECE);
+        pieces.push(piece);
+        rest = other;
+    }
+    pieces.push(rest);
+    pieces
+}
+
+/// `value` with `change` made in every string in it, names of fields too.
+pub fn map_texts(value: &Value, change: &impl Fn(&str) -> String) -> Value {
+    map(value, change, &|number| Value::Number(number.clone()))
+}
+
+fn map(
+    value: &Value,
+    change: &impl Fn(&str) -> String,
+    number: &impl Fn(&serde_json::Number) -> Value,
+) -> Value {
+    match value {
+        Value::String(text) => change(text).into(),
+        Value::Array(values) => values.iter().map(|value| map(value, change, number)).collect(),
+        Value::Object(fields) => {
+            let changed = |(name, value): (&String, &Value)| (change(name), map(value, change, number));
+            Value::Object(fields.iter().map(changed).collect::<Map<_, _>>())
+        }
+        Value::Number(digits) => number(digits),
+        Value::Null | Value::Bool(_) => value.clone(),
+    }
+}
+
+impl Redactor {
+    /// Looks for `secrets`, none of which is empty.
+    ///
+    /// # Errors
+    /// Where they cannot all be looked for.
+    pub fn new(secrets: Vec<Secret>) -> Result<Self, RedactorError> {
+        let search = Search::with_lines(&secrets)?.map(Arc::new);
+        Ok(Self { secrets: Mutex::new(secrets), search: RwLock::new(search), withholds: false })
+    }
+
+    /// Shows nothing: for where secrets are not known.
+    pub fn withholding() -> Self {
+        Self { secrets: Mutex::default(), search: RwLock::default(), withholds: true }
+    }
+
+    /// Looks for one more secret from now on: a key that is known only when a user hands it over. A value that is too short
+    /// to tell from innocent text is left out.
+    ///
+    /// # Errors
+    /// Where they cannot all be looked for; then it is as before.
+    pub fn learn(&self, secret: Secret) -> Result<(), RedactorError> {
+        let mut secrets = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_known = secrets.iter().any(|known| known.value == secret.value);
+        if self.withholds || is_known || secret.value.len() < VALUE_MIN {
+            return Ok(());
+        }
+        let mut all = secrets.clone();
+        all.push(secret);
+        let search = Search::with_lines(&all)?.map(Arc::new);
+        *self.search.write().unwrap_or_else(PoisonError::into_inner) = search;
+        *secrets = all;
+        Ok(())
+    }
+
+    fn search(&self) -> Option<Arc<Search>> {
+        self.search.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether there is anything to look for.
+    pub fn is_idle(&self) -> bool {
+        self.search().is_none() && !self.withholds
+    }
+
+    /// `bytes` without secrets.
+    pub fn bytes<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+        if self.withholds {
+            return Cow::Borrowed(WITHHELD.as_bytes());
+        }
+        let Some(search) = self.search().filter(|search| search.automaton.is_match(bytes)) else {
+            return Cow::Borrowed(bytes);
+        };
+        let mut clear = Cleared::default();
+        search.pass(bytes, bytes.len(), &mut clear);
+        Cow::Owned(clear.bytes)
+    }
+
+    /// Takes out of `piece` secrets, and parts of them at its edges.
+    pub fn redact(&self, piece: Piece<'_>) {
+        let Some(search) = self.search() else { return };
+        match piece {
+            Piece::Lines(bytes) => search.redact_lines(bytes),
+            Piece::Ends(captured) => search.redact_ends(captured),
+        }
+    }
+
+    /// `text` without secrets.
+    pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        match self.bytes(text.as_bytes()) {
+            Cow::Borrowed(_) if !self.withholds => Cow::Borrowed(text),
+            bytes => Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()),
+        }
+    }
+
+    /// `value` without secrets, as texts and as numbers.
+    pub fn value<'a>(&self, value: &'a Value) -> Cow<'a, Value> {
+        if self.is_idle() {
+            return Cow::Borrowed(value);
+        }
+        Cow::Owned(self.map(value, &|text| self.text(text).into_owned()))
+    }
+
+    /// `value` with `change` made in every string in it, and the numbers that are secrets as text.
+    pub(crate) fn map(&self, value: &Value, change: &impl Fn(&str) -> String) -> Value {
+        map(value, change, &|number| match self.text(&number.to_string()) {
+            Cow::Borrowed(_) => Value::Number(number.clone()),
+            Cow::Owned(redacted) => redacted.into(),
+        })
+    }
+
+    /// For bytes that come in pieces.
+    pub fn stream(&'static self) -> SecretStream {
+        SecretStream { redactor: self, held: Vec::new(), last: None, found: 0 }
+    }
+}
+
+/// Bytes without secrets.
+#[derive(Default)]
+struct Cleared {
+    bytes: Vec<u8>,
+    /// The pattern that was taken out last, if nothing came after it: of a secret in pieces one mark is enough.
+    last: Option<PatternID>,
+    found: u64,
+}
+
+impl Search {
+    /// Looks for `secrets`, and where a text may begin or end within one for its lines; `None` where there are none.
+    fn with_lines(secrets: &[Secret]) -> Result<Option<Self>, RedactorError> {
+        let mut search = Self::new(secrets)?;
+        let lines: Vec<Secret> = secrets.iter().flat_map(lines_of).collect();
+        if let Some(search) = search.as_mut().filter(|_| !lines.is_empty()) {
+            search.lines = Self::new(&[secrets.to_vec(), lines].concat())?.map(Box::new);
+        }
+        Ok(search)
+    }
+
+    /// Looks for `secrets`; `None` where there are none.
+    fn new(secrets: &[Secret]) -> Result<Option<Self>, RedactorError> {
+        if secrets.is_empty() {
+            return Ok(None);
+        }
+        let mut named: BTreeMap<Vec<u8>, &str> = BTreeMap::new();
+        let mut length = 0;
+        for secret in secrets {
+            for pattern in patterns_of(&secret.value) {
+                length += pattern.len();
+                named.entry(pattern).or_insert(&secret.name);
+            }
+            if length > PATTERNS_MAX {
+                return Err(RedactorError::TooLarge(length));
+            }
+        }
+        let mut begins = [false; 256];
+        named.keys().filter_map(|key| key.first()).for_each(|byte| begins[usize::from(*byte)] = true);
+        let longest = named.keys().map(Vec::len).max().unwrap_or(0);
+        let kind = (length > FAST_MAX).then_some(AhoCorasickKind::ContiguousNFA);
+        let automaton = AhoCorasick::builder()
+            .match_kind(MatchKind::LeftmostLongest)
+            .kind(kind)
+            .build(named.keys())
+            .map_err(|error| RedactorError::Search(error.to_string()))?;
+        let names = named.values().map(|name| printable_name(name)).collect();
+        let patterns: Vec<Vec<u8>> = named.into_keys().collect();
+        let mut reversed: Vec<Vec<u8>> =
+            patterns.iter().map(|pattern| pattern.iter().rev().copied().collect()).collect();
+        reversed.sort_unstable();
+        Ok(Some(Self { automaton, names, patterns, reversed, begins, longest, lines: None }))
+    }
+
+    fn redact_lines(&self, bytes: &mut Vec<u8>) {
+        let search = self.lines.as_deref().unwrap_or(self);
+        let mut clear = Vec::new();
+        let mut at = 0;
+        for found in search.automaton.find_iter(&*bytes) {
+            clear.extend_from_slice(&bytes[at..found.start()]);
+            clear.extend(search.mark(found.pattern()).bytes());
+            clear.extend(bytes[found.range()].iter().filter(|byte| **byte == b'\n'));
+            at = found.end();
+        }
+        if at > 0 {
+            clear.extend_from_slice(&bytes[at..]);
+            *bytes = clear;
+        }
+    }
+
+    fn redact_ends(&self, captured: &mut Captured) {
+        if captured.omitted == 0 {
+            return;
+        }
+        let start = self.unfinished(&captured.head, 0);
+        if captured.head.len() - start >= PART {
+            captured.head.truncate(start);
+            captured.head.extend_from_slice(b"[redacted]");
+        }
+        let end = self.continued(&captured.tail);
+        if end >= PART {
+            captured.tail.splice(..end, *b"[redacted]");
+        }
+    }
+
+    /// Appends what of `bytes` begins before `end`, without secrets; returns where it stopped, which is behind `end` where a
+    /// secret reaches over it.
+    fn pass(&self, bytes: &[u8], end: usize, clear: &mut Cleared) -> usize {
+        let mut at = 0;
+        for found in self.automaton.find_iter(bytes).take_while(|found| found.start() < end) {
+            clear.push(&bytes[at..found.start()]);
+            clear.found += 1;
+            let is_same = |last: PatternID| {
+                self.names.get(last.as_usize()) == self.names.get(found.pattern().as_usize())
+            };
+            if !clear.last.is_some_and(is_same) {
+                clear.bytes.extend(self.mark(found.pattern()).bytes());
+            }
+            clear.last = Some(found.pattern());
+            at = found.end();
+        }
+        if at < end {
+            clear.push(&bytes[at..end]);
+            at = end;
+        }
+        at
+    }
+
+    /// What stands where a secret was.
+    fn mark(&self, pattern: PatternID) -> String {
+        format!("[redacted:{}]", self.names.get(pattern.as_usize()).map_or("", String::as_str))
+    }
+
+    /// Where the longest end of `bytes` begins, from `from` on, that may still become a secret.
+    fn unfinished(&self, bytes: &[u8], from: usize) -> usize {
+        let first = from.max((bytes.len() + 1).saturating_sub(self.longest));
+        let begins =
+            |at: &usize| self.begins[usize::from(bytes[*at])] && continues(&self.patterns, &bytes[*at..]);
+        (first..bytes.len()).find(begins).unwrap_or(bytes.len())
+    }
+
+    /// How many bytes at the start of `bytes` are the end of a secret.
+    fn continued(&self, bytes: &[u8]) -> usize {
+        let most = bytes.len().min(self.longest.saturating_sub(1));
+        let backwards: Vec<u8> = bytes[..most].iter().rev().copied().collect();
+        let start = (0..most).find(|start| continues(&self.reversed, &backwards[*start..]));
+        start.map_or(0, |start| most - start)
+    }
+}
+
+/// Whether one of `ordered` begins with `start` and is longer.
+fn continues(ordered: &[Vec<u8>], start: &[u8]) -> bool {
+    let next = ordered.partition_point(|pattern| pattern.as_slice() <= start);
+    ordered.get(next).is_some_and(|pattern| pattern.starts_with(start))
+}
+
+/// A variable's name as it may stand in a text.
+fn printable_name(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '?' };
+    name.chars().take(64).map(plain).collect()
+}
+
+impl Cleared {
+    fn push(&mut self, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            self.bytes.extend_from_slice(bytes);
+            self.last = None;
+        }
+    }
+}
+
+/// Takes secrets out of a stream however it is cut.
+pub struct SecretStream {
+    redactor: &'static Redactor,
+    /// The beginning of what may become a secret.
+    held: Vec<u8>,
+    last: Option<PatternID>,
+    found: u64,
+}
+
+impl SecretStream {
+    /// Adds `bytes`; gives what can be shown now.
+    pub fn push<'a>(&mut self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+        if self.redactor.withholds {
+            return Cow::Borrowed(b"");
+        }
+        let Some(search) = self.redactor.search() else { return Cow::Borrowed(bytes) };
+        let mut joined = std::mem::take(&mut self.held);
+        joined.extend_from_slice(bytes);
+        let mut clear =
+            Cleared { bytes: Vec::with_capacity(joined.len()), last: self.last, found: self.found };
+        let mut at = 0;
+        loop {
+            let safe = search.unfinished(&joined, at);
+            let passed = at + search.pass(&joined[at..], safe - at, &mut clear);
+            if passed == safe {
+                self.held = joined.split_off(safe);
+                (self.last, self.found) = (clear.last, clear.found);
+                return Cow::Owned(clear.bytes);
+            }
+            // A secret reaches over what was to be held: what is held begins behind it.
+            at = passed;
+        }
+    }
+
+    /// How many bytes are held that may become a secret.
+    pub(crate) fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    /// How many secrets were taken out so far.
+    pub(crate) fn found(&self) -> u64 {
+        self.found
+    }
+
+    /// What was held at the end: it never became a secret.
+    pub fn finish(&mut self) -> Vec<u8> {
+        let Some(search) = self.redactor.search() else { return Vec::new() };
+        let held = std::mem::take(&mut self.held);
+        let mut clear = Cleared { bytes: Vec::new(), last: self.last, found: self.found };
+        search.pass(&held, held.len(), &mut clear);
+        (self.last, self.found) = (clear.last, clear.found);
+        clear.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn redactor(values: &[(&str, &str)]) -> &'static Redactor {
+        let secret =
+            |(name, value): &(&str, &str)| Secret { name: (*name).into(), value: value.as_bytes().to_vec() };
+        Box::leak(Box::new(Redactor::new(values.iter().map(secret).collect()).unwrap()))
+    }
+
+    fn streamed(redactor: &'static Redactor, pieces: &[&[u8]]) -> String {
+        let mut stream = redactor.stream();
+        let mut out = Vec::new();
+        pieces.iter().for_each(|piece| out.extend_from_slice(&stream.push(piece)));
+        out.extend(stream.finish());
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_key_that_is_learnt_later_is_taken_out_from_then_on() {
+        let redactor: &'static Redactor = Box::leak(Box::new(Redactor::new(vec![]).unwrap()));
+        let secret = |name: &str, value: &str| Secret { name: name.into(), value: value.into() };
+        let mut stream = redactor.stream();
+        assert_eq!(redactor.text("sk-later-key"), "sk-later-key");
+        redactor.learn(secret("LATER", "sk-later-key")).unwrap();
+        redactor.learn(secret("AGAIN", "sk-later-key")).unwrap();
+        redactor.learn(secret("SHORT", "abc")).unwrap();
+        assert_eq!(redactor.text("abc sk-later-key"), "abc [redacted:LATER]");
+        assert_eq!(
+            (stream.push(b"sk-lat").len(), stream.push(b"er-key").into_owned()),
+            (0, b"[redacted:LATER]".to_vec())
+        );
+        // What cannot be looked for changes nothing.
+        assert!(redactor.learn(secret("HUGE", &"x".repeat(PATTERNS_MAX + 1))).is_err());
+        assert_eq!(redactor.text("sk-later-key"), "[redacted:LATER]");
+    }
+
+    #[test]
+    fn with_nothing_to_look_for_nothing_is_copied() {
+        let none = redactor(&[]);
+        assert!(none.is_idle());
+        assert!(matches!(none.bytes(b"abc"), Cow::Borrowed(_)));
+        assert!(matches!(none.stream().push(b"abc"), Cow::Borrowed(_)));
+        let one = redactor(&[("A", "secret-a")]);
+        assert!(matches!(one.text("innocent"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn a_secret_is_found_however_the_stream_is_cut() {
+        let both = redactor(&[("A", "abcabcabd"), ("B", "abcabcab"), ("C", "cabdxyz1"), ("D", "zzzzzzzz")]);
+        let text = b"1 abcabcabd 2 abcabcab 3 abcabcabcabd 4 cabdxyz1 5 zzzzzzzzz abcabcabdxyz1 abcabca";
+        let want = both.text(std::str::from_utf8(text).unwrap()).into_owned();
+        let shown = "1 [redacted:A] 2 [redacted:B] 3 [redacted:B]cabd 4 [redacted:C] 5 [redacted:D]z [redacted:A]xyz1 abcabca";
+        assert_eq!(want, shown);
+        for first in 0..=text.len() {
+            for second in first..=text.len() {
+                let pieces = [&text[..first], &text[first..second], &text[second..]];
+                assert_eq!(streamed(both, &pieces), want, "cut at {first} and {second}");
+            }
+        }
+        let bytes: Vec<&[u8]> = text.chunks(1).collect();
+        assert_eq!(streamed(both, &bytes), want);
+    }
+
+    #[test]
+    fn nothing_is_held_but_what_may_become_a_secret() {
+        let one = redactor(&[("A", "secret-a")]);
+        let mut stream = one.stream();
+        assert_eq!(&*stream.push(b"text sec"), b"text ");
+        assert_eq!(&*stream.push(b"ond"), b"second");
+        assert_eq!(&*stream.push(b"secret-"), b"");
+        assert_eq!(stream.finish(), b"secret-");
+    }
+
+    #[test]
+    fn of_an_excerpt_no_line_of_a_secret_is_left_and_lines_keep_their_numbers() {
+        let key = "--- begin ---\r\nfirst-line-1\nsecond-line\nab\n--- end ---";
+        let both = redactor(&[("KEY", key), ("A", "secret-a")]);
+        let excerpt = |text: &str| {
+            let mut bytes = text.as_bytes().to_vec();
+            both.redact(Piece::Lines(&mut bytes));
+            assert_eq!(text.matches('\n').count(), bytes.iter().filter(|byte| **byte == b'\n').count());
+            String::from_utf8(bytes).unwrap()
+        };
+        assert_eq!(excerpt("plain\n"), "plain\n");
+        assert_eq!(excerpt(&format!("k={key};\nsecret-a\n")), "k=[redacted:KEY]\n\n\n\n;\n[redacted:A]\n");
+        // It begins before, it goes on behind, or both.
+        assert_eq!(excerpt("second-line\nab\n--- end ---;\nx\n"), "[redacted:KEY]\nab\n[redacted:KEY];\nx\n");
+        assert_eq!(excerpt("k=--- begin ---\n"), "k=[redacted:KEY]\n");
+        assert_eq!(excerpt("first-line-1\r\nsecond-line\n"), "[redacted:KEY]\r\n[redacted:KEY]\n");
+        // Elsewhere a line of it is nobody's secret.
+        assert_eq!(both.text("first-line-1"), "first-line-1");
+        let mut none = b"secret-a".to_vec();
+        redactor(&[]).redact(Piece::Lines(&mut none));
+        assert_eq!(none, b"secret-a");
+    }
+
+    #[test]
+    fn a_cut_output_shows_no_half_of_a_secret() {
+        let one = redactor(&[("A", "secret-a")]);
+        for cut in 0..=8 {
+            let (head, tail) = ("secret-a".split_at(cut).0, "secret-a".split_at(cut).1);
+            let mut captured =
+                Captured { head: format!("x{head}").into(), tail: format!("{tail}y").into(), omitted: 9 };
+            one.redact(Piece::Ends(&mut captured));
+            let text = String::from_utf8([captured.head, captured.tail].concat()).unwrap();
+            let left = one.text(&text);
+            assert!(!left.contains("secr") && !left.contains("et-a"), "{cut}: {left}");
+            assert!(left.starts_with('x') && left.ends_with('y'), "{cut}: {left}");
+        }
+        let mut whole = Captured { head: b"xsecret".to_vec(), tail: vec![], omitted: 0 };
+        one.redact(Piece::Ends(&mut whole));
+        assert_eq!(whole.head, b"xsecret");
+    }
+
+    #[test]
+    fn names_and_texts_of_a_value_have_no_secrets() {
+        let one = redactor(&[("A", "secret-a")]);
+        let value = json!({"secret-a": ["secret-a", 1, null]});
+        assert_eq!(*one.value(&value), json!({"[redacted:A]": ["[redacted:A]", 1, null]}));
+    }
+
+    #[test]
+    fn numbers_that_are_secrets_are_taken_out() {
+        let one = redactor(&[("A", "1234567890"), ("B", "55555.25")]);
+        let value = json!({"a": 1234567890, "b": [55555.25, 7, -1234567890.0]});
+        assert_eq!(
+            *one.value(&value),
+            json!({"a": "[redacted:A]", "b": ["[redacted:B]", 7, "-[redacted:A].0"]})
+        );
+    }
+
+    #[test]
+    fn long_secrets_are_found_in_pieces_and_cost_little() {
+        let repeated = "ab".repeat(30 << 10);
+        let mixed: String =
+            (0..60_000_u32).map(|n| char::from(b'a' + (n.wrapping_mul(n) >> 7) as u8 % 26)).collect();
+        let begun = std::time::Instant::now();
+        let both = redactor(&[("A", &repeated), ("B", &mixed)]);
+        let text = format!("x{mixed}y{repeated}z");
+        assert_eq!(both.text(&text), "x[redacted:B]y[redacted:A]z");
+        let pieces: Vec<&[u8]> = text.as_bytes().chunks(7).collect();
+        assert_eq!(streamed(both, &pieces), "x[redacted:B]y[redacted:A]z");
+        let search = both.search().unwrap();
+        assert!(search.longest < PIECE + VALUE_MIN && search.patterns.len() < 200);
+        // It took half a minute when each secret was one pattern.
+        assert!(begun.elapsed() < std::time::Duration::from_secs(5), "{:?}", begun.elapsed());
+    }
+
+    #[test]
+    fn secrets_that_cannot_be_looked_for_are_an_error_and_nothing_is_shown_without_them() {
+        let secret =
+            |n: u32| Secret { name: "A".into(), value: format!("{n:08}").repeat(16 << 10).into_bytes() };
+        let error = Redactor::new((0..40).map(secret).collect()).err();
+        assert!(matches!(error, Some(RedactorError::TooLarge(_))), "{error:?}");
+        let none = Box::leak(Box::new(Redactor::withholding()));
+        assert!(!none.is_idle());
+        assert_eq!(none.text("text"), WITHHELD);
+        assert_eq!(*none.value(&json!({"a": 1})), json!({WITHHELD: WITHHELD}));
+        assert_eq!(&*none.stream().push(b"text"), b"");
+    }
+}

@@ -1,0 +1,385 @@
+//! What every event of a session passes: known secrets go, then unsafe characters, then the secrets that only their
+//! removal has made. Where characters stay, a text that has a secret once they are gone loses both.
+
+use crate::clean::Cleaner;
+use crate::escape;
+use crate::redact::{Redactor, SecretStream};
+use crate::utf8::Utf8Joiner;
+use serde_json::Value;
+use std::borrow::Cow;
+use std::collections::VecDeque;
+
+/// Takes out of text what is not to be shown.
+#[derive(Clone, Copy)]
+pub struct Sanitizer(&'static Redactor);
+
+/// What becomes of unsafe characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unsafe {
+    /// They are taken out, and a carriage return before a line end with them.
+    Remove,
+    /// They are taken out, and line ends stay as they are: a file's content is compared with the file again.
+    RemoveInFile,
+    /// They stay.
+    Keep,
+}
+
+impl Sanitizer {
+    /// Knows the secrets of `redactor`.
+    pub fn new(redactor: &'static Redactor) -> Self {
+        Self(redactor)
+    }
+
+    /// Finds the secrets.
+    pub fn redactor(self) -> &'static Redactor {
+        self.0
+    }
+
+    /// `text` as it may be shown.
+    pub fn text(self, text: &str) -> String {
+        let (clean, _) = self.bytes(text.as_bytes(), Unsafe::Remove);
+        String::from_utf8_lossy(&clean).into_owned()
+    }
+
+    /// `bytes` as they may be shown, and how many characters and sequences were taken out.
+    pub fn bytes(self, bytes: &[u8], characters: Unsafe) -> (Cow<'_, [u8]>, u64) {
+        let mut cleaner = match characters {
+            Unsafe::Remove | Unsafe::Keep => Cleaner::default(),
+            Unsafe::RemoveInFile => Cleaner::of_file(),
+        };
+        let redacted = self.0.bytes(bytes);
+        if characters == Unsafe::Keep && self.0.is_idle() {
+            return (redacted, 0);
+        }
+        let clean = match cleaner.clean(&redacted) {
+            Cow::Borrowed(_) => return (redacted, 0),
+            Cow::Owned(clean) => clean,
+        };
+        let found = match self.0.bytes(&clean) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(redacted) => Some(redacted),
+        };
+        match (found, characters) {
+            (None, Unsafe::Keep) => (redacted, 0),
+            (found, _) => (Cow::Owned(found.unwrap_or(clean)), cleaner.stripped()),
+        }
+    }
+
+    /// An input as a person may be shown it: nothing is missing but secrets, and unsafe characters are shown by number.
+    pub fn input(self, value: &Value) -> Value {
+        self.0.map(value, &|text| self.0.text(&escape::for_terminal(&self.0.text(text))).into_owned())
+    }
+
+    /// A stream of output, however it is cut.
+    pub fn stream(self, characters: Unsafe) -> SanitizedStream {
+        let kept = (characters == Unsafe::Keep).then(Kept::default);
+        SanitizedStream {
+            is_idle: self.0.is_idle(),
+            before: self.0.stream(),
+            joiner: Utf8Joiner::default(),
+            cleaner: Cleaner::default(),
+            after: self.0.stream(),
+            kept,
+        }
+    }
+}
+
+/// One stream on its way. Its pieces end within no character and no secret.
+pub struct SanitizedStream {
+    is_idle: bool,
+    before: SecretStream,
+    joiner: Utf8Joiner,
+    cleaner: Cleaner,
+    after: SecretStream,
+    /// Where unsafe characters stay.
+    kept: Option<Kept>,
+}
+
+/// What has its unsafe characters still, and waits until it is clear that no secret is in it without them.
+#[derive(Default)]
+struct Kept {
+    pieces: VecDeque<Piece>,
+    /// Clean bytes of all pieces.
+    clean_len: usize,
+    /// What of them no secret can be in any more, clean.
+    clean: Vec<u8>,
+    /// Exact bytes of all pieces.
+    exact_len: usize,
+    /// Secrets that were found before it.
+    found: u64,
+    /// Whether what is held begins in bytes that are shown without unsafe characters: then so does what follows, up to its end.
+    is_cut: bool,
+}
+
+/// Bytes as they came, and how many are left of them without unsafe characters.
+struct Piece {
+    exact: Vec<u8>,
+    clean: usize,
+}
+
+/// Most bytes of a piece: few, because all of one waits for its last byte.
+const PIECE: usize = 4 << 10;
+/// Most bytes that wait. After these they lose their unsafe characters.
+const KEPT_MAX: usize = 64 << 10;
+
+impl SanitizedStream {
+    /// Adds `bytes`; gives what can be shown now.
+    pub fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let redacted = self.before.push(bytes);
+        let joined = self.joiner.push(&redacted).into_owned();
+        self.clean(joined)
+    }
+
+    /// What was held back: for a secret that never came whole, or a character.
+    pub fn finish(&mut self) -> Vec<u8> {
+        let held = self.before.finish();
+        let mut last = self.joiner.push(&held).into_owned();
+        last.extend(self.joiner.finish());
+        let mut last = self.clean(last);
+        let held = self.after.finish();
+        match &mut self.kept {
+            None => last.extend(held),
+            Some(kept) => last.extend(kept.passed(held, self.after.found(), 0)),
+        }
+        last
+    }
+
+    fn clean(&mut self, bytes: Vec<u8>) -> Vec<u8> {
+        if self.is_idle && self.kept.is_some() {
+            return bytes;
+        }
+        let Some(kept) = &mut self.kept else {
+            return self.after.push(&self.cleaner.clean(&bytes)).into_owned();
+        };
+        let mut out = Vec::with_capacity(bytes.len());
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            let (piece, behind) = rest.split_at(piece_end(rest));
+            let clean = self.cleaner.clean(piece);
+            kept.wait(piece, clean.len());
+            let passed = self.after.push(&clean).into_owned();
+            out.extend(kept.passed(passed, self.after.found(), self.after.held()));
+            rest = behind;
+        }
+        out
+    }
+}
+
+/// Where the first piece of `bytes` ends: never in a character.
+fn piece_end(bytes: &[u8]) -> usize {
+    let is_start = |at: &usize| bytes.get(*at).is_none_or(|byte| byte & 0xc0 != 0x80);
+    let end = PIECE.min(bytes.len());
+    // A character has at most four bytes; what has more such bytes is none.
+    (end.saturating_sub(3)..=end).rev().find(is_start).unwrap_or(end)
+}
+
+impl Kept {
+    /// Adds a piece, of which `clean` bytes are left without unsafe characters.
+    fn wait(&mut self, exact: &[u8], clean: usize) {
+        self.exact_len += exact.len();
+        self.clean_len += clean;
+        self.pieces.push_back(Piece { exact: exact.to_vec(), clean });
+    }
+
+    /// What can be shown now: `passed` are clean bytes behind those before, which hold no secret any more; `found` secrets were found
+    /// so far, and `held` clean bytes may still become one. Pieces before these are shown with their characters.
+    fn passed(&mut self, passed: Vec<u8>, found: u64, held: usize) -> Vec<u8> {
+        self.clean.extend(passed);
+        if found != self.found || self.is_cut || self.exact_len > KEPT_MAX {
+            let clean = std::mem::take(&mut self.clean);
+            *self = Self { found, is_cut: held > 0, ..Self::default() };
+            return clean;
+        }
+        let mut certain = self.clean_len - held;
+        let mut out = Vec::new();
+        while self.pieces.front().is_some_and(|piece| piece.clean <= certain)
+            && let Some(piece) = self.pieces.pop_front()
+        {
+            certain -= piece.clean;
+            self.clean_len -= piece.clean;
+            self.exact_len -= piece.exact.len();
+            self.clean.drain(..piece.clean);
+            out.extend(piece.exact);
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use policies::secret::Secret;
+    use serde_json::json;
+
+    fn sanitizer() -> Sanitizer {
+        let secret = Secret { name: "A".into(), value: b"secret-a".to_vec() };
+        Sanitizer::new(Box::leak(Box::new(Redactor::new(vec![secret]).unwrap())))
+    }
+
+    #[test]
+    fn a_secret_that_cleaning_makes_is_found() {
+        let text = "secr\u{1b}[1met-a\r\n";
+        assert_eq!(sanitizer().text(text), "[redacted:A]\n");
+        let (file, stripped) = sanitizer().bytes(text.as_bytes(), Unsafe::RemoveInFile);
+        assert_eq!((&*file, stripped), (&b"[redacted:A]\r\n"[..], 1));
+        let (kept, _) = sanitizer().bytes(text.as_bytes(), Unsafe::Keep);
+        assert_eq!(&*kept, b"[redacted:A]\n");
+        let plain = "secr\u{1b}[1met-b\r\n";
+        assert_eq!(sanitizer().bytes(plain.as_bytes(), Unsafe::Keep), (plain.as_bytes().into(), 0));
+    }
+
+    #[test]
+    fn a_stream_is_sanitized_wherever_it_is_cut() {
+        let text = "é secr\u{1b}]0;x\u{7}et-a \u{202e}z".as_bytes();
+        for first in 0..=text.len() {
+            for second in first..=text.len() {
+                let mut stream = sanitizer().stream(Unsafe::Remove);
+                let pieces = [&text[..first], &text[first..second], &text[second..]];
+                let mut out: Vec<u8> = pieces.iter().flat_map(|piece| stream.push(piece)).collect();
+                out.extend(stream.finish());
+                assert_eq!(
+                    String::from_utf8(out).unwrap(),
+                    "é [redacted:A] z",
+                    "cut at {first} and {second}"
+                );
+            }
+        }
+    }
+
+    /// What comes out of a stream that keeps unsafe characters, in chunks of `size`.
+    fn kept(bytes: &[u8], size: usize) -> Vec<u8> {
+        let mut stream = sanitizer().stream(Unsafe::Keep);
+        let mut out: Vec<u8> = bytes.chunks(size).flat_map(|chunk| stream.push(chunk)).collect();
+        out.extend(stream.finish());
+        out
+    }
+
+    #[test]
+    fn a_stream_that_keeps_everything_loses_nothing_however_long_it_may_become_a_secret() {
+        // Each piece ends with what begins a secret, and so waits for the next one.
+        for unit in [&b"s"[..], b"se\x00s", b"\x1b[1mse", b"\xffsec", "é\u{202e}s".as_bytes()] {
+            let bytes = unit.repeat((4 * KEPT_MAX).div_ceil(unit.len()));
+            for size in [1000, KEPT_MAX, KEPT_MAX + 1, bytes.len()] {
+                assert!(kept(&bytes, size) == bytes, "{unit:?} in chunks of {size}");
+            }
+        }
+        let mut chance = Chance(0x9e37_79b9_7f4a_7c15);
+        let bytes: Vec<u8> =
+            (0..8 * KEPT_MAX).map(|_| chance.of(b"secret\x00\x1b\xff\r\n\xc3\xa9")).collect();
+        assert!(kept(&bytes, KEPT_MAX) == bytes);
+    }
+
+    #[test]
+    fn what_waits_too_long_is_shown_without_unsafe_characters_and_with_nothing_else_missing() {
+        let hidden = |count: usize| [&b"before\x00 secr"[..], &vec![0; count], b"et-a behind\x00"].concat();
+        assert_eq!(kept(&hidden(10), 7), b"before\x00 [redacted:A] behind\x00");
+        assert_eq!(kept(&hidden(2 * KEPT_MAX), KEPT_MAX), b"before [redacted:A] behind");
+        let none = [&b"secr"[..], &vec![0; 2 * KEPT_MAX], b"et-b\x00"].concat();
+        assert_eq!(kept(&none, KEPT_MAX), b"secret-b");
+    }
+
+    #[test]
+    fn nothing_is_missing_from_an_input() {
+        let input = json!({"a": ["x\u{202e}y\n", 1, "secret-a"]});
+        assert_eq!(sanitizer().input(&input), json!({"a": ["x\\u{202e}y\n", 1, "[redacted:A]"]}));
+    }
+
+    /// Numbers by chance, the same in each run (xorshift).
+    struct Chance(u64);
+
+    impl Chance {
+        fn below(&mut self, end: usize) -> usize {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            (self.0 % end as u64) as usize
+        }
+
+        fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+            choices[self.below(choices.len())]
+        }
+
+        /// A secret, with what changes its form.
+        fn secret(&mut self) -> Vec<u8> {
+            const PARTS: [&[u8]; 16] = [
+                b"a",
+                b"Z",
+                b"7",
+                b"-",
+                b"\"",
+                b"\\",
+                b"\r\n",
+                b"\n",
+                b"/",
+                b"%",
+                b"+ &",
+                "\u{e9}".as_bytes(),
+                "\u{202e}".as_bytes(),
+                b"\xff",
+                b"'",
+                b"\t",
+            ];
+            let length = 8 + self.below(12);
+            let mut secret = b"k3y".to_vec();
+            (0..length).for_each(|_| secret.extend(self.of(&PARTS)));
+            secret.extend(b"e9d");
+            secret
+        }
+
+        /// `text` in pieces, with sequences between its bytes that show nothing.
+        fn disguised(&mut self, text: &[u8]) -> Vec<Vec<u8>> {
+            let mut pieces = vec![Vec::new()];
+            for byte in text {
+                match self.below(8) {
+                    // Not between the bytes of a character, and not where a line ends: there they show.
+                    0 if byte.is_ascii_alphanumeric() => {
+                        pieces.last_mut().unwrap().extend(self.of(&[
+                            &b"\x1b[1m"[..],
+                            b"\x1b]0;t\x07",
+                            b"\x00",
+                        ]));
+                    }
+                    1 => pieces.push(Vec::new()),
+                    _ => {}
+                }
+                pieces.last_mut().unwrap().push(*byte);
+            }
+            pieces
+        }
+    }
+
+    /// Whatever a secret is made of, and in whatever form it comes: nothing that is shown has it in any.
+    #[test]
+    fn nothing_that_is_shown_has_a_secret_in_any_form() {
+        let mut chance = Chance(0x2545_f491_4f6c_dd1d);
+        let mut controls = 0;
+        for _ in 0..60 {
+            let value = chance.secret();
+            let known = crate::forms::forms(&value, 8);
+            let secret = Secret { name: "K".into(), value: value.clone() };
+            let sanitizer = Sanitizer::new(Box::leak(Box::new(Redactor::new(vec![secret]).unwrap())));
+            let has =
+                |text: &[u8]| known.iter().any(|form| text.windows(form.len()).any(|part| part == form));
+            for form in &known {
+                let text = [&b"before "[..], form, b" after"].concat();
+                let lossy = String::from_utf8_lossy(&text).into_owned();
+                controls += usize::from(has(&text));
+                let mut shown = vec![sanitizer.text(&lossy).into_bytes()];
+                for characters in [Unsafe::Remove, Unsafe::RemoveInFile, Unsafe::Keep] {
+                    shown.push(sanitizer.bytes(&text, characters).0.into_owned());
+                    let mut stream = sanitizer.stream(characters);
+                    let pieces = chance.disguised(&text);
+                    let mut out: Vec<u8> = pieces.iter().flat_map(|piece| stream.push(piece)).collect();
+                    out.extend(stream.finish());
+                    let clean = Cleaner::default().clean(&out).into_owned();
+                    shown.extend([out, clean]);
+                }
+                shown.push(sanitizer.input(&json!({ lossy.clone(): [lossy] })).to_string().into_bytes());
+                for text in shown {
+                    assert!(!has(&text), "{form:?} is shown: {:?}", String::from_utf8_lossy(&text));
+                }
+            }
+        }
+        assert!(controls > 500, "{controls}");
+    }
+}

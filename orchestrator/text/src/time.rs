@@ -1,0 +1,37 @@
+//! Moments for people: UTC, from seconds since 1970.
+
+use jiff::Timestamp;
+
+/// `2026-11-20 10:02:34Z`. A moment beyond the year 9999 is its last second.
+pub fn utc(seconds: u64) -> String {
+    format(seconds, "%Y-%m-%d %H:%M:%SZ")
+}
+
+/// `20261120-100234`, for names that sort by time.
+pub fn compact(seconds: u64) -> String {
+    format(seconds, "%Y%m%d-%H%M%S")
+}
+
+fn format(seconds: u64, form: &str) -> String {
+    let moment = i64::try_from(seconds).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
+    moment.unwrap_or(Timestamp::MAX).strftime(form).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_moments_have_their_names() {
+        for (seconds, want) in [
+            (0, "1970-01-01 00:00:00Z"),
+            (951_782_400, "2000-02-29 00:00:00Z"),
+            (1_798_761_599, "2026-12-31 23:59:59Z"),
+            (4_107_542_400, "2100-03-01 00:00:00Z"),
+            (u64::MAX, "9999-12-30 22:00:00Z"),
+        ] {
+            assert_eq!(utc(seconds), want);
+        }
+        assert_eq!(compact(951_782_399), "20000228-235959");
+    }
+}

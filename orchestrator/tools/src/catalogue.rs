@@ -1,0 +1,201 @@
+//! The built-in tools: data. Policies, results and the audit know a tool by its one canonical name.
+//!
+//! To add a tool: the struct of its input in [`inputs`], with the plan that it becomes, and a row here.
+
+use crate::aliases;
+use crate::input::{ToolInput, schema_of};
+use crate::input_error::{FieldError, InputError};
+use crate::inputs;
+use crate::plan::{Plan, PlanContext, Planned};
+use crate::schema::Schema;
+use crate::timeouts::AskedTimes;
+use broker_protocol::{Request, Risk};
+use orchestrator_web::request::TIMEOUT_MAX_S;
+use serde_json::{Map, Value, json};
+use std::sync::LazyLock;
+
+/// What a tool works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Category {
+    /// Files of the two zones.
+    File,
+    /// Programs.
+    Exec,
+    /// Names and contents of many files.
+    Search,
+    /// Pages of the internet.
+    Web,
+    /// The agent's own notes, and several calls in one.
+    Agent,
+    /// A tool of a client or of a server.
+    Remote,
+}
+
+impl Category {
+    /// The name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Category::File => "file",
+            Category::Exec => "exec",
+            Category::Search => "search",
+            Category::Web => "web",
+            Category::Agent => "agent",
+            Category::Remote => "remote",
+        }
+    }
+}
+
+/// A built-in tool.
+pub struct Tool {
+    /// The canonical name.
+    pub name: &'static str,
+    /// What it works on.
+    pub category: Category,
+    /// How much harm it can do.
+    pub risk: Risk,
+    input: LazyLock<Input>,
+}
+
+/// What the struct of an input gives.
+struct Input {
+    /// For the model: what the tool does, and when to take it.
+    description: String,
+    schema: Schema,
+    plan: fn(Value, &PlanContext<'_>) -> Result<Plan, InputError>,
+}
+
+/// Several calls in one.
+pub const BATCH: &str = "batch";
+/// Tools about which the executor, which is who asks, is never asked: they change nothing. On the calls of a batch it
+/// decides one by one.
+pub const UNASKED: [&str; 3] = [BATCH, "thinking", "finish_task"];
+
+/// All of them, in the order in which they are shown.
+pub static TOOLS: [Tool; 25] = [
+    row::<inputs::Bash>("bash", Category::Exec, Risk::High),
+    row::<inputs::FileRead>("file_read", Category::File, Risk::Low),
+    row::<inputs::FileWrite>("file_write", Category::File, Risk::Medium),
+    row::<inputs::FileEdit>("file_edit", Category::File, Risk::Medium),
+    row::<inputs::FileList>("file_list", Category::File, Risk::Low),
+    row::<inputs::Glob>("glob", Category::Search, Risk::Low),
+    row::<inputs::Grep>("grep", Category::Search, Risk::Low),
+    row::<inputs::BackgroundList>("background_list", Category::Exec, Risk::Low),
+    row::<inputs::BackgroundLog>("background_log", Category::Exec, Risk::Low),
+    row::<inputs::BackgroundKill>("background_kill", Category::Exec, Risk::Low),
+    row::<inputs::Batch>(BATCH, Category::Agent, Risk::Low),
+    row::<inputs::TodoRead>("todo_read", Category::Agent, Risk::Low),
+    row::<inputs::TodoWrite>("todo_write", Category::Agent, Risk::Low),
+    row::<inputs::Memory>("memory", Category::Agent, Risk::Low),
+    row::<inputs::GoalCreate>("goal_create", Category::Agent, Risk::Low),
+    row::<inputs::GoalSwitch>("goal_switch", Category::Agent, Risk::Low),
+    row::<inputs::GoalComplete>("goal_complete", Category::Agent, Risk::Low),
+    row::<inputs::GoalList>("goal_list", Category::Agent, Risk::Low),
+    row::<inputs::Checkpoint>("checkpoint", Category::Agent, Risk::Low),
+    row::<inputs::Thinking>("thinking", Category::Agent, Risk::Low),
+    row::<inputs::FinishTask>("finish_task", Category::Agent, Risk::Low),
+    row::<inputs::ViewImage>("view_image", Category::File, Risk::Low),
+    row::<inputs::RunTests>("run_tests", Category::Exec, Risk::High),
+    row::<inputs::WebSearch>("web_search", Category::Web, Risk::Low),
+    row::<inputs::WebFetch>("web_fetch", Category::Web, Risk::Low),
+];
+
+const fn row<I: ToolInput>(name: &'static str, category: Category, risk: Risk) -> Tool {
+    Tool { name, category, risk, input: LazyLock::new(input::<I>) }
+}
+
+fn input<I: ToolInput>() -> Input {
+    let mut schema = schema_of::<I>();
+    let described = schema.as_object_mut().and_then(|schema| schema.remove("description"));
+    let description = described.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
+    let plan = |value: Value, context: &PlanContext<'_>| {
+        // The schema has let it pass, so it fails only where struct and schema differ.
+        let input: I = serde_json::from_value(value).map_err(|error| FieldError::Rule {
+            name: "input".into(),
+            rule: error.to_string(),
+            found: "an input that its schema permits".into(),
+        })?;
+        input.plan(context)
+    };
+    // A test compiles them all.
+    #[expect(clippy::expect_used, reason = "it comes from a struct of this crate")]
+    Input { description, schema: Schema::new(schema).expect("the schema of a built-in tool"), plan }
+}
+
+impl Tool {
+    /// The tool called `name`, or by one of its other names.
+    pub fn find(name: &str) -> Option<&'static Tool> {
+        let name = policies::tool::canonical(name)?;
+        TOOLS.iter().find(|tool| tool.name == name)
+    }
+
+    /// What a call of it asks for. Nothing that fails here reaches the executor.
+    ///
+    /// # Errors
+    /// What is wrong with the input; see [`Schema::check`] for the order.
+    pub fn plan(&self, mut input: Value, context: &PlanContext<'_>) -> Result<Planned, InputError> {
+        tracing::trace!("plan a call");
+        let (mut times, mut without_effect) = (AskedTimes::default(), Vec::new());
+        if let Value::Object(fields) = &mut input {
+            let properties = self.input.schema.value()["properties"].as_object();
+            let own = |name: &str| properties.is_some_and(|properties| properties.contains_key(name));
+            without_effect = aliases::translate(self.name, &own, fields)?;
+            normalize_integers(fields, self.input.schema.value());
+            let own_max = if self.category == Category::Web { TIMEOUT_MAX_S } else { context.timeout_max_s };
+            times = AskedTimes::take(fields, own_max)?;
+        }
+        self.input.schema.check(&input)?;
+        let plan = (self.input.plan)(input, context)?;
+        match &plan {
+            Plan::Request(request) => request.check()?,
+            Plan::NumberedRead(read) => Request::FileRead(read.clone()).check()?,
+            _ => {}
+        }
+        Ok(Planned { plan, times, without_effect })
+    }
+
+    /// The tool in the JSON of a list of tools.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "name": self.name,
+            "description": self.input.description,
+            "inputSchema": self.input.schema.value(),
+            "category": self.category.name(),
+            "risk": self.risk.name(),
+            "aliases": policies::tool::aliases(self.name),
+        })
+    }
+}
+
+/// The canonical name of a built-in tool.
+pub fn canonical(name: &str) -> Option<&'static str> {
+    Tool::find(name).map(|tool| tool.name)
+}
+
+/// The name by which the executor, and so a rule, knows a tool.
+pub fn policy_name(tool: &str) -> &str {
+    if tool == broker_protocol::Framework::TOOL { "bash" } else { tool }
+}
+
+/// Writes whole numbers as such where the schema wants them: to JSON Schema `5.0` is an integer.
+fn normalize_integers(fields: &mut Map<String, Value>, schema: &Value) {
+    for (name, value) in fields {
+        let schema = &schema["properties"][name];
+        match (schema["type"].as_str(), value) {
+            (Some("integer"), value) => {
+                let whole =
+                    value.as_f64().filter(|number| number.fract() == 0.0 && (0.0..9e15).contains(number));
+                if let (true, Some(whole)) = (value.is_f64(), whole) {
+                    *value = (whole as u64).into();
+                }
+            }
+            (Some("array"), Value::Array(items)) => {
+                let objects = items.iter_mut().filter_map(Value::as_object_mut);
+                objects.for_each(|fields| normalize_integers(fields, &schema["items"]));
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,383 @@
+//! What is known about a call besides its text, in the JSON of results and records.
+
+use crate::denials;
+use crate::test_report::Counts;
+use broker_protocol::{CallId, Denials, Roots, Spill, Usage};
+use orchestrator_text::diff::FileDiff;
+use orchestrator_text::truncate::note;
+use serde::Serialize;
+use serde_json::Value;
+use std::borrow::Cow;
+
+/// What is known about a call.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Metadata {
+    /// The tool's canonical name.
+    pub tool: Cow<'static, str>,
+    /// The call's number in the broker's audit, if it came that far.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call: Option<CallId>,
+    /// The exit code of a command that exited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// The signal that ended a command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    /// What it used.
+    pub usage: UsageJson,
+    /// Names of the layers that were in force around it.
+    pub layers: Vec<&'static str>,
+    /// What was left out of the text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub truncated: Option<Truncation>,
+    /// The file with all of a text that came from elsewhere.
+    #[serde(rename = "spill", skip_serializing_if = "Option::is_none")]
+    pub saved: Option<SavedOutput>,
+    /// Standard error of a command whose streams are kept apart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stderr: Option<StderrText>,
+    /// Unsafe characters and sequences that were taken out of the text.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub stripped: u64,
+    /// What it was denied, as far as that is known.
+    #[serde(flatten, serialize_with = "denials::fields")]
+    pub denied: Denials,
+    /// What only this tool knows.
+    #[serde(flatten)]
+    pub details: Details,
+}
+
+/// [`Usage`] in JSON.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[allow(missing_docs, reason = "the fields of `Usage`")]
+pub struct UsageJson {
+    pub wall_us: u64,
+    pub user_us: u64,
+    pub system_us: u64,
+    pub peak_kib: u64,
+    pub stdin_bytes: u64,
+    pub stdout_bytes: u64,
+    pub stderr_bytes: u64,
+}
+
+impl UsageJson {
+    /// Adds what another call used at the same time: its share of the clock is not added, and memory has one peak.
+    pub fn add(&mut self, other: &UsageJson) {
+        self.user_us += other.user_us;
+        self.system_us += other.system_us;
+        self.peak_kib = self.peak_kib.max(other.peak_kib);
+        self.stdin_bytes += other.stdin_bytes;
+        self.stdout_bytes += other.stdout_bytes;
+        self.stderr_bytes += other.stderr_bytes;
+    }
+}
+
+/// Standard error, where it is kept apart.
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs, reason = "field names are those of the protocol")]
+pub struct StderrText {
+    /// Bytes that are not UTF-8 are replaced in JSON.
+    #[serde(serialize_with = "lossy")]
+    pub text: Vec<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub truncated: Option<Truncation>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spill: Option<SavedOutput>,
+}
+
+/// What was left out of a text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Truncation {
+    /// How much there is; absent where it was not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
+    /// How much of it the text has.
+    pub shown: u64,
+    /// Which part: `head`, `tail`, or `both` ends.
+    pub strategy: &'static str,
+    /// The file with all of it, absolute.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub full: Option<String>,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+/// What only one tool knows about its call.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(untagged, rename_all_fields = "camelCase")]
+#[allow(missing_docs, reason = "field names are those of the protocol")]
+pub enum Details {
+    #[default]
+    #[serde(serialize_with = "nothing")]
+    None,
+    Command {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        timeout: Option<u32>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        spill: Option<SavedOutput>,
+        /// The policy profile that shows a program which is not in this cell.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        profile: Option<String>,
+    },
+    Read {
+        path: String,
+        first_line: u64,
+        lines: u64,
+        size: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        sha256: Option<String>,
+        /// Lines of the whole file; absent where they were not counted.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        total_lines: Option<u64>,
+        /// The offset to go on with, where the file does.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        next: Option<u64>,
+        /// Lines of which only the beginning is shown.
+        #[serde(skip_serializing_if = "is_zero")]
+        cut_lines: u64,
+    },
+    Written {
+        path: String,
+        bytes: u64,
+        created: bool,
+        sha256: String,
+        /// Number of the change; absent where it cannot be undone.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        change: Option<u64>,
+        /// Empty for a file that is new.
+        #[serde(flatten)]
+        diff: FileDiff,
+    },
+    Edited {
+        path: String,
+        replaced: Vec<u32>,
+        bytes: u64,
+        sha256: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        change: Option<u64>,
+        #[serde(flatten)]
+        diff: FileDiff,
+    },
+    Searched {
+        provider: &'static str,
+        result_count: u64,
+    },
+    Fetched {
+        url: String,
+        media_type: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        title: Option<String>,
+        /// How many elements were chosen.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        elements: Option<u64>,
+        bytes: u64,
+        timeout: u32,
+    },
+    Found {
+        path: String,
+        count: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        binary: Option<u64>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        in_part: Vec<PartFile>,
+    },
+    Started {
+        background: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        log: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        timeout: Option<u32>,
+    },
+    Background {
+        processes: Vec<Process>,
+    },
+    Logged {
+        /// Number of the first byte of the text.
+        offset: u64,
+        /// The offset to go on with.
+        next: u64,
+        total: u64,
+        alive: bool,
+    },
+    Changes {
+        changes: Vec<Changed>,
+    },
+    Undone {
+        path: String,
+        bytes: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        sha256: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        change: Option<u64>,
+    },
+    Image {
+        path: String,
+        media_type: &'static str,
+        size: u64,
+    },
+    Viewed {
+        url: String,
+        media_type: &'static str,
+        size: u64,
+        timeout: u32,
+    },
+    State {
+        count: u64,
+    },
+    Tests {
+        framework: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        tests: Option<Counts>,
+        partial: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        timeout: Option<u32>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        spill: Option<SavedOutput>,
+    },
+    Batch {
+        invocations: Vec<Value>,
+        failed: u64,
+    },
+    Finished {
+        finished: Value,
+    },
+    Other {
+        structured: Value,
+    },
+}
+
+/// A file of which not all was searched.
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs, reason = "field names are those of the protocol")]
+pub struct PartFile {
+    pub path: String,
+    pub why: &'static str,
+}
+
+/// A background process.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[allow(missing_docs, reason = "field names are those of the protocol")]
+pub struct Process {
+    pub id: u64,
+    pub command: String,
+    pub started_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log: Option<String>,
+    /// `alive`, or how it ended.
+    pub state: String,
+    /// The exit code, if it exited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// The signal that ended it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    pub usage: UsageJson,
+}
+
+/// A change of a file tool.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[allow(missing_docs, reason = "field names are those of the protocol")]
+pub struct Changed {
+    pub number: u64,
+    pub session: String,
+    pub call: u64,
+    pub time_ms: u64,
+    pub path: String,
+    /// Digest; `null` where there was no file.
+    pub before: Option<String>,
+    pub after: Option<String>,
+}
+
+impl Details {
+    /// The name of this variant in records.
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Details::None => "none",
+            Details::Command { .. } => "command",
+            Details::Read { .. } => "read",
+            Details::Written { .. } => "written",
+            Details::Edited { .. } => "edited",
+            Details::Found { .. } => "found",
+            Details::Searched { .. } => "searched",
+            Details::Fetched { .. } => "fetched",
+            Details::Started { .. } => "started",
+            Details::Background { .. } => "background",
+            Details::Logged { .. } => "logged",
+            Details::Changes { .. } => "changes",
+            Details::Undone { .. } => "undone",
+            Details::Image { .. } => "image",
+            Details::Viewed { .. } => "viewed",
+            Details::State { .. } => "kept",
+            Details::Tests { .. } => "tests",
+            Details::Batch { .. } => "batch",
+            Details::Finished { .. } => "finished",
+            Details::Other { .. } => "other",
+        }
+    }
+}
+
+fn lossy<S: serde::Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&String::from_utf8_lossy(bytes))
+}
+
+fn nothing<S: serde::Serializer>(serializer: S) -> Result<S::Ok, S::Error> {
+    use serde::ser::SerializeMap;
+    serializer.serialize_map(Some(0))?.end()
+}
+
+/// The file with an output that is longer than what is shown.
+#[derive(Clone, Debug, Serialize)]
+pub struct SavedOutput {
+    /// Absolute, so that commands and file tools both find it.
+    pub path: String,
+    /// Bytes in it.
+    pub bytes: u64,
+    /// Whether that is all of the output.
+    pub whole: bool,
+}
+
+impl Metadata {
+    /// Of a call that has no more than its tool.
+    pub fn of(tool: Cow<'static, str>, details: Details) -> Self {
+        Self { tool, details, ..Self::default() }
+    }
+
+    /// The same call, with what the last of its requests used and the layers around that.
+    pub fn with_request(self, request: &Metadata) -> Self {
+        Self { usage: request.usage.clone(), layers: request.layers.clone(), ..self }
+    }
+}
+
+impl Truncation {
+    /// The note in the text.
+    pub fn note(&self) -> String {
+        note(self.total, self.shown, self.strategy, self.full.as_deref())
+    }
+}
+
+impl SavedOutput {
+    /// Where `spill` lies.
+    pub fn of(spill: &Spill, roots: &Roots) -> Self {
+        Self { path: roots.absolute(&spill.path), bytes: spill.bytes, whole: spill.whole }
+    }
+}
+
+impl From<Usage> for UsageJson {
+    fn from(usage: Usage) -> Self {
+        Self {
+            wall_us: usage.wall_us,
+            user_us: usage.user_us,
+            system_us: usage.system_us,
+            peak_kib: usage.peak_kib,
+            stdin_bytes: usage.stdin_bytes,
+            stdout_bytes: usage.stdout_bytes,
+            stderr_bytes: usage.stderr_bytes,
+        }
+    }
+}

@@ -1,0 +1,611 @@
+//! The one registry of tools: those built in, those of servers, and those of clients.
+//!
+//! A tool is known by one name, and listed by it. A client or a server brings a tool as a schema and a channel for its calls;
+//! nothing else tells it from a built-in one.
+
+use crate::aliases::NOT_SUPPORTED;
+use crate::catalogue::{BATCH, Category, TOOLS, Tool, UNASKED, canonical, policy_name};
+use crate::input_error::{FieldError, meant};
+use crate::name;
+use crate::remote::Executions;
+use crate::schema::{Schema, SchemaError};
+use broker_protocol::{Effect, ErrorKind, Failed, Request, Risk, Scope};
+use orchestrator_text::clean::Cleaner;
+use policies::{EffectivePolicy, Facts, Verdict, judge};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use thiserror::Error;
+
+/// Most tools that are not built in.
+pub const MAX: usize = 1000;
+/// Most bytes of a tool's description.
+pub const DESCRIPTION_MAX: usize = 4096;
+/// Most bytes of all descriptions and schemas of tools that are not built in.
+pub const BYTES_MAX: usize = 4 << 20;
+/// How long a tool that is not built in may take by default, in seconds.
+pub const TIMEOUT_S: u32 = 60;
+/// The longest that it may ask for, in seconds.
+pub const TIMEOUT_MAX_S: u32 = 600;
+
+/// The tools of a session.
+#[derive(Default)]
+pub struct Registry {
+    registered: BTreeMap<String, Arc<ClientTool>>,
+    servers: BTreeSet<String>,
+    disabled: BTreeSet<String>,
+    /// Hides the tools of which it denies every call.
+    policy: Option<EffectivePolicy>,
+}
+
+/// A tool, looked up by its name once and handed on.
+#[derive(Clone)]
+pub enum Entry {
+    /// One of the catalogue.
+    BuiltIn(&'static Tool),
+    /// One of a client or a server.
+    Registered(Arc<ClientTool>),
+}
+
+/// A tool to register.
+#[derive(Debug)]
+pub struct NewTool {
+    /// Whose it is. A policy knows it by this and never by its bare name.
+    pub origin: Origin,
+    /// For the model: what it does.
+    pub description: String,
+    /// Its input, as JSON Schema 2020-12.
+    pub schema: Value,
+    /// How much harm it can do, as its owner believes.
+    pub risk: Risk,
+    /// How long a call may take, 1 to [`TIMEOUT_MAX_S`] seconds.
+    pub timeout_s: u32,
+    /// Where its calls go.
+    pub executions: Executions,
+}
+
+/// Whose a tool is, and what it is called there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields are what their names say")]
+pub enum Origin {
+    /// A server, which must be known.
+    Server { server: String, tool: String },
+    /// A client of the session.
+    Client { tool: String },
+}
+
+/// A tool of a client or a server.
+#[derive(Debug)]
+pub struct ClientTool {
+    name: String,
+    origin: Origin,
+    description: String,
+    schema: Schema,
+    /// Of description and schema.
+    bytes: usize,
+    risk: Risk,
+    /// How long a call may take, in seconds.
+    pub timeout_s: u32,
+    /// Where its calls go.
+    pub executions: Executions,
+}
+
+/// Under which name a tool was registered.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Registered {
+    /// The tool's name in this session.
+    pub name: String,
+    /// What a person should know: the name is another than it should be.
+    pub warning: Option<String>,
+}
+
+/// Why a tool is not registered, unregistered or found.
+#[derive(Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum RegistryError {
+    #[error("there is no tool {name:?}{}; there are {known}", .meant.as_ref().map_or(String::new(), |meant| format!(", did you mean `{meant}`?")))]
+    UnknownTool { name: String, meant: Option<String>, known: String },
+    /// It is a tool of another system that has no counterpart here.
+    #[error("{name:?} is not supported: {why}")]
+    NotSupported { name: &'static str, why: &'static str },
+    #[error("there is no server {0:?}")]
+    UnknownServer(String),
+    #[error("the tool {0:?} is switched off")]
+    Disabled(String),
+    #[error("there is a tool {0:?} already")]
+    Duplicate(String),
+    #[error("there is a server {0:?} already")]
+    DuplicateServer(String),
+    #[error("{0:?} is not a name for a tool: 1 to {max} letters, digits, '_' or '-', not beginning with mcp__", max = name::MAX)]
+    Name(String),
+    #[error("the tool {0:?} is built in; it can be switched off")]
+    BuiltIn(String),
+    #[error("no more than {MAX} tools can be registered")]
+    Full,
+    #[error("the descriptions and schemas of all registered tools have at most {BYTES_MAX} bytes together")]
+    TooLarge,
+    #[error("a description of {0} bytes; {DESCRIPTION_MAX} are allowed")]
+    Description(usize),
+    #[error("a time limit of {0} s; 1 to {TIMEOUT_MAX_S} are allowed")]
+    Timeout(u32),
+    #[error("invalid schema of {name:?}: {error}")]
+    Schema { name: String, error: SchemaError },
+}
+
+impl RegistryError {
+    /// The tool, where its name is one that is known. Another may be anything, a secret too.
+    pub fn tool(&self) -> String {
+        match self {
+            RegistryError::NotSupported { name, .. } => (*name).to_owned(),
+            RegistryError::Disabled(name) => name.clone(),
+            _ => String::new(),
+        }
+    }
+}
+
+impl From<RegistryError> for Failed {
+    fn from(error: RegistryError) -> Self {
+        let kind = match error {
+            RegistryError::UnknownTool { .. }
+            | RegistryError::NotSupported { .. }
+            | RegistryError::UnknownServer(_)
+            | RegistryError::Disabled(_) => ErrorKind::UnknownTool,
+            RegistryError::Full | RegistryError::TooLarge => ErrorKind::ResourceLimit,
+            RegistryError::Duplicate(_)
+            | RegistryError::DuplicateServer(_)
+            | RegistryError::Name(_)
+            | RegistryError::BuiltIn(_)
+            | RegistryError::Description(_)
+            | RegistryError::Timeout(_)
+            | RegistryError::Schema { .. } => ErrorKind::InvalidInput,
+        };
+        Failed { kind, message: error.to_string() }
+    }
+}
+
+impl Registry {
+    /// Makes a server known, so that its tools can be registered.
+    ///
+    /// # Errors
+    /// [`RegistryError::DuplicateServer`].
+    pub fn add_server(&mut self, server: &str) -> Result<(), RegistryError> {
+        if !self.servers.insert(server.to_owned()) {
+            return Err(RegistryError::DuplicateServer(server.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Forgets a server and its tools.
+    ///
+    /// # Errors
+    /// [`RegistryError::UnknownServer`].
+    pub fn remove_server(&mut self, server: &str) -> Result<(), RegistryError> {
+        if !self.servers.remove(server) {
+            return Err(RegistryError::UnknownServer(server.to_owned()));
+        }
+        self.registered
+            .retain(|_, tool| !matches!(&tool.origin, Origin::Server { server: of, .. } if of == server));
+        Ok(())
+    }
+
+    /// Registers a tool. A server's name and tool are made to fit, and where that gives the name of another tool, a number
+    /// makes the difference; a client chooses a name that fits.
+    ///
+    /// # Errors
+    /// Where a name is taken or not one, a schema invalid, a bound passed.
+    pub fn register(&mut self, new: NewTool) -> Result<Registered, RegistryError> {
+        if self.registered.len() >= MAX {
+            return Err(RegistryError::Full);
+        }
+        let NewTool { origin, description, schema, risk, timeout_s, executions } = new;
+        let registered = self.name_for(&origin)?;
+        let name = registered.name.clone();
+        if !(1..=TIMEOUT_MAX_S).contains(&timeout_s) {
+            return Err(RegistryError::Timeout(timeout_s));
+        }
+        // A server's description is cut; a client gets an error.
+        if matches!(origin, Origin::Client { .. }) && description.len() > DESCRIPTION_MAX {
+            return Err(RegistryError::Description(description.len()));
+        }
+        let description = clean_description(&description);
+        let schema =
+            Schema::new(schema).map_err(|error| RegistryError::Schema { name: name.clone(), error })?;
+        let bytes = description.len() + schema.length();
+        if self.registered.values().map(|tool| tool.bytes).sum::<usize>() + bytes > BYTES_MAX {
+            return Err(RegistryError::TooLarge);
+        }
+        let tool = ClientTool {
+            name: name.clone(),
+            origin,
+            description,
+            schema,
+            bytes,
+            risk,
+            timeout_s,
+            executions,
+        };
+        self.registered.insert(name, Arc::new(tool));
+        Ok(registered)
+    }
+
+    fn name_for(&self, origin: &Origin) -> Result<Registered, RegistryError> {
+        if self.registered.values().any(|tool| tool.origin == *origin) {
+            return Err(RegistryError::Duplicate(origin.tool().to_owned()));
+        }
+        match origin {
+            Origin::Client { tool } => {
+                if !name::is_fit(tool) || tool.starts_with("mcp__") {
+                    return Err(RegistryError::Name(brief(tool)));
+                }
+                if self.is_taken(tool) {
+                    return Err(RegistryError::Duplicate(tool.clone()));
+                }
+                Ok(Registered { name: tool.clone(), warning: None })
+            }
+            Origin::Server { server, .. } if !self.servers.contains(server) => {
+                Err(RegistryError::UnknownServer(server.clone()))
+            }
+            Origin::Server { server, tool } => {
+                let fitting = name::of_server(server, tool);
+                let name = name::free(&fitting, |name| self.is_taken(name));
+                let warning = (name != fitting).then(|| {
+                    format!("the tool {tool:?} of the server {server:?} is called {name}: {fitting} is another one")
+                });
+                Ok(Registered { name, warning })
+            }
+        }
+    }
+
+    /// Whether a tool, or something else that the executor decides on by a name, is called so.
+    fn is_taken(&self, name: &str) -> bool {
+        canonical(name).is_some() || Request::TOOLS.contains(&name) || self.registered.contains_key(name)
+    }
+
+    /// Takes a registered tool out.
+    ///
+    /// # Errors
+    /// [`RegistryError::BuiltIn`], and those of an unknown tool.
+    pub fn unregister(&mut self, name: &str) -> Result<(), RegistryError> {
+        if canonical(name).is_some() {
+            return Err(RegistryError::BuiltIn(name.to_owned()));
+        }
+        match self.registered.remove(name) {
+            Some(_) => Ok(()),
+            None => Err(self.unknown(name)),
+        }
+    }
+
+    /// Switches a tool on or off. A tool that is off is not shown and not found.
+    ///
+    /// # Errors
+    /// Those of an unknown tool.
+    pub fn enable(&mut self, name: &str, on: bool) -> Result<(), RegistryError> {
+        let name = self.find(name)?.name().to_owned();
+        if on {
+            self.disabled.remove(&name)
+        } else {
+            self.disabled.insert(name)
+        };
+        Ok(())
+    }
+
+    /// The tool called `name`, or by one of its other names.
+    ///
+    /// # Errors
+    /// Those of an unknown tool, and [`RegistryError::Disabled`].
+    pub fn get(&self, name: &str) -> Result<Entry, RegistryError> {
+        tracing::trace!("get an entry");
+        let entry = self.find(name)?;
+        if self.disabled.contains(entry.name()) {
+            return Err(RegistryError::Disabled(entry.name().to_owned()));
+        }
+        Ok(entry)
+    }
+
+    fn find(&self, name: &str) -> Result<Entry, RegistryError> {
+        if let Some(tool) = Tool::find(name) {
+            return Ok(Entry::BuiltIn(tool));
+        }
+        match self.registered.get(name) {
+            Some(tool) => Ok(Entry::Registered(tool.clone())),
+            None => Err(self.unknown(name)),
+        }
+    }
+
+    fn unknown(&self, name: &str) -> RegistryError {
+        if let Some((name, why)) = NOT_SUPPORTED.iter().find(|(foreign, _)| *foreign == name) {
+            return RegistryError::NotSupported { name, why };
+        }
+        match name::server(name) {
+            Some(server) if !self.servers.iter().any(|known| name::fit(known) == server) => {
+                RegistryError::UnknownServer(brief(server))
+            }
+            _ => {
+                let known: Vec<_> = self.list(None).iter().map(|entry| entry.name().to_owned()).collect();
+                let meant = meant(name, known.iter().map(String::as_str)).map(str::to_owned);
+                RegistryError::UnknownTool { name: brief(name), meant, known: known.join(", ") }
+            }
+        }
+    }
+
+    /// The built-in tools, of which `policy` hides those whose every call it denies.
+    pub fn under(policy: Option<EffectivePolicy>) -> Self {
+        Self { policy, ..Self::default() }
+    }
+
+    fn is_denied(&self, entry: &Entry) -> bool {
+        let name = policy_name(entry.name());
+        let deny = |policy: &EffectivePolicy| {
+            matches!(judge(policy, &Facts::bare(name, entry.risk())).verdict, Verdict::Deny(_))
+        };
+        !UNASKED.contains(&name) && self.policy.as_ref().is_some_and(deny)
+    }
+
+    /// The tools that a model is shown, by name: all that are on, that no rule denies and that `scope` permits.
+    pub fn list(&self, scope: Option<&Scope>) -> Vec<Entry> {
+        let registered = self.registered.values().cloned().map(Entry::Registered);
+        // What is a command to the executor is permitted only where commands are.
+        let permits = |scope: &Scope, name: &str| scope.permits(name) && scope.permits(policy_name(name));
+        let is_shown = |entry: &Entry| {
+            let open = !self.disabled.contains(entry.name()) && !self.is_denied(entry);
+            open && scope.is_none_or(|scope| permits(scope, entry.name()))
+        };
+        let mut shown: Vec<Entry> =
+            TOOLS.iter().map(Entry::BuiltIn).chain(registered).filter(is_shown).collect();
+        shown.sort_by(|one, other| one.name().cmp(other.name()));
+        shown
+    }
+}
+
+/// A name of any length, for an error message.
+fn brief(name: &str) -> String {
+    name.chars().take(2 * name::MAX).collect()
+}
+
+/// A stranger's description: bounded, and without unsafe characters.
+fn clean_description(text: &str) -> String {
+    let clean = Cleaner::default().clean(text.as_bytes()).into_owned();
+    let mut text = String::from_utf8_lossy(&clean).into_owned();
+    let end = (0..=DESCRIPTION_MAX.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    text.truncate(end);
+    text
+}
+
+impl Origin {
+    fn tool(&self) -> &str {
+        match self {
+            Origin::Server { tool, .. } | Origin::Client { tool } => tool,
+        }
+    }
+}
+
+impl ClientTool {
+    /// The name in this session.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What the executor decides on.
+    pub fn effect(&self, input: &Value) -> Effect {
+        Effect::Added { tool: self.name.clone(), risk: self.risk, input: input.to_string() }
+    }
+
+    /// Checks an input against the tool's schema.
+    ///
+    /// # Errors
+    /// See [`Schema::check`].
+    pub fn check(&self, input: &Value) -> Result<(), FieldError> {
+        self.schema.check(input)
+    }
+}
+
+impl Entry {
+    /// The canonical name.
+    pub fn name(&self) -> &str {
+        match self {
+            Entry::BuiltIn(tool) => tool.name,
+            Entry::Registered(tool) => &tool.name,
+        }
+    }
+
+    /// How much harm it can do.
+    pub fn risk(&self) -> Risk {
+        match self {
+            Entry::BuiltIn(tool) => tool.risk,
+            Entry::Registered(tool) => tool.risk,
+        }
+    }
+
+    /// Whether calls of it change files: these run one after the other.
+    pub fn changes_files(&self) -> bool {
+        self.risk() == Risk::Medium
+    }
+
+    /// Whether a call of it may be under way when the executor has no call for it.
+    pub fn leaves_executor(&self) -> bool {
+        match self {
+            // An image may be on the web, and so may the calls in a batch.
+            Entry::BuiltIn(tool) => {
+                tool.category == Category::Web || [BATCH, "view_image"].contains(&tool.name)
+            }
+            Entry::Registered(_) => true,
+        }
+    }
+
+    /// The tool in the JSON of a list of tools.
+    pub fn to_json(&self) -> Value {
+        match self {
+            Entry::BuiltIn(tool) => tool.to_json(),
+            Entry::Registered(tool) => json!({
+                "name": tool.name,
+                "description": tool.description,
+                "inputSchema": tool.schema.value(),
+                "category": Category::Remote.name(),
+                "risk": tool.risk.name(),
+                "aliases": [],
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use broker_protocol::Permission;
+    use tokio::sync::mpsc::unbounded_channel;
+
+    fn new(origin: Origin) -> NewTool {
+        let (description, schema) = ("d\u{1b}[2J".into(), json!({"type": "object"}));
+        let executions = unbounded_channel().0;
+        NewTool { origin, description, schema, risk: Risk::Medium, timeout_s: TIMEOUT_S, executions }
+    }
+
+    fn local(tool: &str) -> NewTool {
+        new(Origin::Client { tool: tool.into() })
+    }
+
+    fn of_server(server: &str, tool: &str) -> NewTool {
+        new(Origin::Server { server: server.into(), tool: tool.into() })
+    }
+
+    fn names(registry: &Registry, scope: Option<&Scope>) -> Vec<String> {
+        registry.list(scope).iter().map(|entry| entry.name().to_owned()).collect()
+    }
+
+    #[test]
+    fn one_registry_holds_tools_of_all_kinds_in_a_stated_order() {
+        let mut registry = Registry::default();
+        registry.add_server("fs").unwrap();
+        registry.register(local("zeta")).unwrap();
+        registry.register(of_server("fs", "read")).unwrap();
+        registry.register(local("alpha")).unwrap();
+        let all = names(&registry, None);
+        assert!(all.is_sorted() && all.len() == TOOLS.len() + 3, "{all:?}");
+        assert!(
+            ["alpha", "bash", "mcp__fs__read", "zeta"].iter().all(|name| all.iter().any(|one| one == name))
+        );
+        let added = registry.get("mcp__fs__read").unwrap().to_json();
+        assert_eq!((&added["description"], &added["inputSchema"]["type"]), (&json!("d"), &json!("object")));
+        registry.unregister("alpha").unwrap();
+        assert!(matches!(registry.get("alpha"), Err(RegistryError::UnknownTool { .. })));
+        registry.remove_server("fs").unwrap();
+        assert_eq!(names(&registry, None)[TOOLS.len()..], ["zeta"]);
+        assert_eq!(registry.get("read_file").unwrap().name(), "file_read");
+    }
+
+    #[test]
+    fn a_name_means_one_tool() {
+        let mut registry = Registry::default();
+        // Those of the catalogue, their other names, and what the executor knows besides.
+        for taken in ["bash", "shell", "file_read", "web_fetch", "fetch_url", "undo", "history"] {
+            assert_eq!(registry.register(local(taken)), Err(RegistryError::Duplicate(taken.into())));
+        }
+        registry.register(local("mine")).unwrap();
+        assert_eq!(registry.register(local("mine")), Err(RegistryError::Duplicate("mine".into())));
+        for bad in ["", "a b", "a/b", "mcp__x__y", &"x".repeat(65)] {
+            assert_eq!(registry.register(local(bad)), Err(RegistryError::Name(bad.into())));
+        }
+        assert_eq!(registry.unregister("bash"), Err(RegistryError::BuiltIn("bash".into())));
+        registry.add_server("s").unwrap();
+        assert_eq!(registry.add_server("s"), Err(RegistryError::DuplicateServer("s".into())));
+    }
+
+    #[test]
+    fn names_that_become_the_same_get_a_number_and_a_warning() {
+        let mut registry = Registry::default();
+        ["a", "a__b", "my server"].iter().for_each(|server| registry.add_server(server).unwrap());
+        let first = registry.register(of_server("a", "b__c")).unwrap();
+        assert_eq!(first, Registered { name: "mcp__a__b__c".into(), warning: None });
+        let second = registry.register(of_server("a__b", "c")).unwrap();
+        assert_eq!(second.name, "mcp__a__b__c_2");
+        assert!(second.warning.unwrap().contains("mcp__a__b__c is another one"));
+        assert_eq!(registry.register(of_server("a", "b__c")), Err(RegistryError::Duplicate("b__c".into())));
+        assert_eq!(registry.register(of_server("my server", "x/y")).unwrap().name, "mcp__my_server__x_y");
+        assert_eq!(registry.register(of_server("my server", "x.y")).unwrap().name, "mcp__my_server__x_y_2");
+    }
+
+    #[test]
+    fn an_unknown_server_is_an_error_of_its_own() {
+        let mut registry = Registry::default();
+        let unknown = || RegistryError::UnknownServer("bogus".into());
+        assert_eq!(registry.register(of_server("bogus", "x")), Err(unknown()));
+        assert_eq!(registry.get("mcp__bogus__x").err(), Some(unknown()));
+        assert_eq!(registry.remove_server("bogus"), Err(unknown()));
+        assert_eq!(Failed::from(unknown()).kind, ErrorKind::UnknownTool);
+        registry.add_server("bogus").unwrap();
+        assert!(matches!(registry.get("mcp__bogus__x"), Err(RegistryError::UnknownTool { .. })));
+    }
+
+    #[test]
+    fn a_tool_that_is_off_is_neither_shown_nor_found() {
+        let mut registry = Registry::default();
+        registry.enable("shell", false).unwrap();
+        assert!(!names(&registry, None).contains(&"bash".to_owned()));
+        for name in ["bash", "shell"] {
+            assert_eq!(registry.get(name).err(), Some(RegistryError::Disabled("bash".into())));
+        }
+        registry.enable("bash", true).unwrap();
+        assert!(registry.get("bash").is_ok());
+        assert!(registry.enable("nope", false).is_err());
+    }
+
+    #[test]
+    fn a_scope_shows_what_it_permits() {
+        let registry = Registry::default();
+        assert_eq!(names(&registry, Some(&Scope::default())), ["file_read", "web_search"]);
+        let permission = |tool: &str, allowed| Permission {
+            tool: tool.into(),
+            allowed,
+            paths: vec![],
+            timeout_s: None,
+            network: false,
+        };
+        let scope = Scope { permissions: vec![permission("grep", true), permission("bash", false)] };
+        assert_eq!(names(&registry, Some(&scope)), ["grep"]);
+        // A test suite is a command.
+        let scope =
+            |tools: &[&str]| Scope { permissions: tools.iter().map(|tool| permission(tool, true)).collect() };
+        assert_eq!(names(&registry, Some(&scope(&["run_tests"]))), [""; 0]);
+        assert_eq!(names(&registry, Some(&scope(&["run_tests", "bash"]))), ["bash", "run_tests"]);
+    }
+
+    #[test]
+    fn registered_tools_are_bounded() {
+        let mut registry = Registry::default();
+        (0..MAX).for_each(|n| drop(registry.register(local(&format!("t{n}"))).unwrap()));
+        assert_eq!(registry.register(local("one_more")), Err(RegistryError::Full));
+        let mut registry = Registry::default();
+        registry.add_server("s").unwrap();
+        let long = || "é".repeat(DESCRIPTION_MAX);
+        let name = registry.register(NewTool { description: long(), ..of_server("s", "long") }).unwrap().name;
+        assert_eq!(
+            registry.get(&name).unwrap().to_json()["description"].as_str().unwrap().len(),
+            DESCRIPTION_MAX
+        );
+        let long = NewTool { description: long(), ..local("long") };
+        assert_eq!(registry.register(long), Err(RegistryError::Description(2 * DESCRIPTION_MAX)));
+        for (timeout_s, fits) in [(0, false), (1, true), (TIMEOUT_MAX_S, true), (TIMEOUT_MAX_S + 1, false)] {
+            let made = registry.register(NewTool { timeout_s, ..local(&format!("of_{timeout_s}_s")) });
+            assert_eq!(made.is_ok(), fits, "{made:?}");
+        }
+        let endless = registry.register(local(&"x".repeat(1 << 20))).unwrap_err().to_string();
+        assert!(endless.len() < 1000, "{}", endless.len());
+        let bad = NewTool { schema: json!({"type": "string"}), ..local("bad") };
+        assert!(matches!(registry.register(bad), Err(RegistryError::Schema { .. })));
+        assert!(registry.get("bad").is_err());
+    }
+
+    #[test]
+    fn all_schemas_together_are_bounded_and_unregistering_makes_room() {
+        let mut registry = Registry::default();
+        let filler = "x".repeat(60 << 10);
+        let large =
+            |name: &str| NewTool { schema: json!({"type": "object", "title": filler}), ..local(name) };
+        let taken = (0..MAX).find(|n| registry.register(large(&format!("t{n}"))).is_err());
+        assert_eq!(taken, Some(BYTES_MAX / (60 << 10)), "some more bytes than those counted here");
+        assert_eq!(registry.register(large("more")), Err(RegistryError::TooLarge));
+        assert_eq!(Failed::from(RegistryError::TooLarge).kind, ErrorKind::ResourceLimit);
+        registry.unregister("t0").unwrap();
+        registry.register(large("more")).unwrap();
+    }
+}

@@ -1,0 +1,177 @@
+//! The result of one call: what the model reads, what went wrong, and what is known about it.
+//!
+//! Nothing is decided on a message here, only on the [`ErrorKind`](broker_protocol::ErrorKind).
+
+use crate::denials;
+use crate::metadata::{Details, Metadata, SavedOutput, Truncation};
+use crate::subject::Subject;
+use crate::violation::SecurityEvent;
+use broker_protocol::{CallId, Ended, Failed, Roots, Spill};
+use orchestrator_text::truncate::note;
+use orchestrator_text::utf8::unfinished;
+use orchestrator_web::image::Image;
+use std::borrow::Cow;
+
+/// The result of one call.
+#[derive(Clone, Debug)]
+pub struct ToolResult {
+    /// What the tool found or a command printed: bytes, because that may be any.
+    pub text: Vec<u8>,
+    /// What went wrong, if anything did.
+    pub error: Option<Failed>,
+    /// How a command ended.
+    pub ended: Option<Ended>,
+    /// An image for the model.
+    pub image: Option<Image>,
+    /// For records, and for programs.
+    pub metadata: Metadata,
+    /// Attempts of the call, or of the calls in it, to leave what it may touch.
+    pub security: Vec<SecurityEvent>,
+    /// Bytes of the note at the end of the text that says where [`ToolResult::shorten`] or [`ForeignText::cut`] has cut it.
+    pub note_bytes: usize,
+}
+
+impl ToolResult {
+    /// A call that went well.
+    pub fn success(tool: impl Into<Cow<'static, str>>, text: impl Into<Vec<u8>>, details: Details) -> Self {
+        Self::new(text.into(), None, Metadata::of(tool.into(), details))
+    }
+
+    /// A call that `error` kept from running, or ended.
+    pub fn failed(tool: impl Into<Cow<'static, str>>, error: Failed) -> Self {
+        Self::new(Vec::new(), Some(error), Metadata::of(tool.into(), Details::None))
+    }
+
+    /// All that there may be to say at first.
+    pub fn new(text: Vec<u8>, error: Option<Failed>, metadata: Metadata) -> Self {
+        Self { text, error, ended: None, image: None, metadata, security: Vec::new(), note_bytes: 0 }
+    }
+
+    /// The same with its number in the broker's audit.
+    pub fn numbered(mut self, call: CallId) -> Self {
+        self.metadata.call = Some(call);
+        self
+    }
+
+    /// Whether the text is a file's content.
+    pub fn is_content(&self) -> bool {
+        matches!(self.metadata.details, Details::Read { .. })
+    }
+
+    /// Text and error in one, for a model that is given only a text.
+    pub fn wrapped(&self) -> String {
+        let text = String::from_utf8_lossy(&self.text);
+        match &self.error {
+            None => format!("<result>{text}</result>"),
+            Some(error) if text.is_empty() => format!("<error>{}</error>", error.message),
+            Some(error) => error_and_result(&error.message, &text),
+        }
+    }
+
+    /// Adds a line to the text.
+    pub fn push_line(&mut self, line: &str) {
+        if self.text.last().is_some_and(|last| *last != b'\n') {
+            self.text.push(b'\n');
+        }
+        self.text.extend_from_slice(line.as_bytes());
+        self.note_bytes = 0;
+    }
+
+    /// Says what was denied, for who reads the result: with the error where there is one, else as a line of the text, or of standard
+    /// error where that is kept apart.
+    pub fn tell_denials(&mut self) {
+        let Some(line) = denials::line(&self.metadata.denied, self.error.is_some()) else { return };
+        match (&mut self.error, &mut self.metadata.stderr) {
+            (Some(error), _) => error.message = format!("{} {line}", error.message),
+            (None, Some(stderr)) => {
+                if stderr.text.last().is_some_and(|last| *last != b'\n') {
+                    stderr.text.push(b'\n');
+                }
+                stderr.text.extend_from_slice(line.as_bytes());
+            }
+            (None, None) => self.push_line(&line),
+        }
+    }
+
+    /// Cuts the text at `max` bytes, with a note.
+    pub fn shorten(&mut self, max: usize) {
+        let length = self.text.len() - self.note_bytes;
+        if length > max {
+            let before = self.metadata.truncated.as_ref().filter(|_| self.note_bytes > 0);
+            self.cut(max, before.map_or(Some(length as u64), |cut| cut.total));
+        }
+    }
+
+    /// Leaves the first `max` bytes of the text, with a note that says how much there is, and where.
+    fn cut(&mut self, max: usize, total: Option<u64>) {
+        if self.text.len() > max {
+            self.text.truncate(max);
+            self.text.truncate(max - unfinished(&self.text));
+        }
+        let (shown, full) = (self.text.len() as u64, self.full_path());
+        let note = format!("\n{}", note(total, shown, "head", full.as_deref()));
+        self.text.extend_from_slice(note.as_bytes());
+        if self.note_bytes > 0 {
+            self.metadata.truncated = None;
+        }
+        // What somebody else has left out before is known already.
+        self.metadata.truncated.get_or_insert(Truncation { total, shown, strategy: "head", full });
+        self.note_bytes = note.len();
+    }
+
+    /// The file with all of the text, if there is one.
+    fn full_path(&self) -> Option<String> {
+        let cut = self.metadata.truncated.as_ref().and_then(|cut| cut.full.as_ref());
+        let read = match &self.metadata.details {
+            Details::Read { path, .. } => Some(path),
+            _ => None,
+        };
+        cut.or(read).or(self.metadata.saved.as_ref().map(|saved| &saved.path)).cloned()
+    }
+}
+
+/// What went wrong and what there is to show all the same, in one.
+pub fn error_and_result(error: &str, text: &str) -> String {
+    format!("<error>{error}</error>\n<result>{text}</result>")
+}
+
+/// A result whose text came from elsewhere: the web, or a tool that is not ours. It is not cut yet.
+#[derive(Debug)]
+pub struct ForeignText {
+    /// With all of the text.
+    pub result: ToolResult,
+    /// Most bytes that are shown.
+    pub max: usize,
+    /// Whether the text is all there is.
+    pub complete: bool,
+}
+
+impl From<ToolResult> for ForeignText {
+    fn from(result: ToolResult) -> Self {
+        Self { result, max: usize::MAX, complete: true }
+    }
+}
+
+impl ForeignText {
+    /// An error in place of a text.
+    pub fn failed(subject: &Subject, error: Failed) -> Self {
+        ToolResult::failed(subject.tool.clone(), error).into()
+    }
+
+    /// Whether less is shown than has come.
+    pub fn is_long(&self) -> bool {
+        self.result.text.len() > self.max
+    }
+
+    /// The text that is shown, with a note where something is left out. `spill` has all of it, if it was saved.
+    pub fn cut(self, spill: Option<&Spill>, roots: &Roots) -> ToolResult {
+        let Self { mut result, max, complete } = self;
+        result.metadata.saved = spill.map(|spill| SavedOutput::of(spill, roots));
+        let length = result.text.len();
+        if length > max || !complete {
+            // What was not read was not counted.
+            result.cut(max, complete.then_some(length as u64));
+        }
+        result
+    }
+}

@@ -1,0 +1,216 @@
+//! How many steps a schema takes to check an input, at most, by the input's size and depth: known before it is checked.
+//!
+//! A value is checked once by each part of the schema that applies to it. Below combinators that may be many: two branches
+//! that refer to the same definition check each value below twice, four times, eight times. What is counted here is how
+//! often a value at each depth is checked, at most, whatever its name.
+
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Deepest value that is counted. JSON that was parsed has no deeper ones.
+const DEPTH: usize = 128;
+/// Most steps for counting.
+const COUNTING_MAX: usize = 2_000_000;
+/// How often a value may be checked before it is no matter how much more often it is.
+const ENOUGH: u64 = 1 << 40;
+/// Bytes of a string that are one step.
+const TEXT_STEP: usize = 32;
+
+/// What applies to the same value.
+const SAME: [&str; 4] = ["not", "if", "then", "else"];
+const SAME_LISTS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
+/// What applies to values below, whatever their names.
+const BELOW: [&str; 5] = ["items", "contains", "unevaluatedItems", "unevaluatedProperties", "propertyNames"];
+
+/// The steps of one schema.
+#[derive(Debug)]
+pub struct SchemaCost {
+    /// How many steps a value takes, by its depth.
+    by_depth: Vec<u64>,
+    branches: bool,
+}
+
+/// The schema has too many parts that refer to each other.
+#[derive(Debug, PartialEq, Eq)]
+pub struct TooComplex;
+
+/// A part of the schema that is a schema itself.
+#[derive(Default)]
+struct Part<'v> {
+    /// Steps that it takes by itself.
+    weight: u64,
+    same: Vec<usize>,
+    by_name: BTreeMap<&'v str, usize>,
+    /// For values that are not in `by_name`.
+    additional: Option<usize>,
+    below: Vec<usize>,
+}
+
+struct Parts<'v> {
+    root: &'v Value,
+    parts: Vec<Part<'v>>,
+    /// The parts that definitions have become.
+    definitions: BTreeMap<&'v str, usize>,
+    /// Steps of counting that are left.
+    left: usize,
+}
+
+/// How often each part checks a value.
+type Counts = BTreeMap<usize, u64>;
+
+impl SchemaCost {
+    /// Counts the steps of `schema`, whose references all lead to its own `$defs`.
+    pub fn new(schema: &Value) -> Result<Self, TooComplex> {
+        let mut parts =
+            Parts { root: schema, parts: Vec::new(), definitions: BTreeMap::new(), left: COUNTING_MAX };
+        let root = parts.add(schema);
+        let mut counts = Counts::new();
+        parts.apply(root, 1, &mut counts)?;
+        let mut by_depth = Vec::new();
+        let mut most = parts.weight(&counts);
+        while most > 0 && by_depth.len() < DEPTH {
+            by_depth.push(most);
+            if most >= ENOUGH {
+                by_depth.resize(DEPTH, ENOUGH);
+                break;
+            }
+            (counts, most) = parts.below(&counts)?;
+        }
+        let branches = parts.parts.iter().any(|part| !part.same.is_empty());
+        Ok(Self { by_depth, branches })
+    }
+
+    /// The steps that `input` takes, at most.
+    pub fn of(&self, input: &Value) -> u64 {
+        self.steps(input, 0)
+    }
+
+    fn steps(&self, value: &Value, depth: usize) -> u64 {
+        let each = self.by_depth.get(depth).copied().unwrap_or(0);
+        let text = |text: &str| 1 + (text.len() / TEXT_STEP) as u64;
+        let (own, below) = match value {
+            Value::String(string) => (text(string), 0),
+            Value::Array(values) => (1, values.iter().map(|value| self.steps(value, depth + 1)).sum()),
+            Value::Object(fields) => (
+                fields.keys().map(|name| text(name)).sum::<u64>() + 1,
+                fields.values().fold(0_u64, |sum, value| sum.saturating_add(self.steps(value, depth + 1))),
+            ),
+            Value::Null | Value::Bool(_) | Value::Number(_) => (1, 0),
+        };
+        each.saturating_mul(own).saturating_add(below)
+    }
+
+    /// Whether some part of the schema applies to the same value as another.
+    pub fn branches(&self) -> bool {
+        self.branches
+    }
+}
+
+impl<'v> Parts<'v> {
+    fn add(&mut self, schema: &'v Value) -> usize {
+        let at = self.parts.len();
+        self.parts.push(Part { weight: 1, ..Part::default() });
+        if let Value::Object(fields) = schema {
+            let part = self.part(fields);
+            self.parts[at] = part;
+        }
+        at
+    }
+
+    fn part(&mut self, fields: &'v Map<String, Value>) -> Part<'v> {
+        let mut part = Part { weight: 1, ..Part::default() };
+        for (keyword, value) in fields {
+            match (keyword.as_str(), value) {
+                ("$ref", Value::String(target)) => part.same.extend(self.definition(target)),
+                ("$defs", _) => {}
+                (keyword, value) if SAME.contains(&keyword) => part.same.push(self.add(value)),
+                (keyword, Value::Array(list)) if SAME_LISTS.contains(&keyword) => {
+                    part.same.extend(list.iter().map(|schema| self.add(schema)).collect::<Vec<_>>());
+                }
+                ("dependentSchemas", Value::Object(map)) => {
+                    part.same.extend(map.values().map(|schema| self.add(schema)).collect::<Vec<_>>());
+                }
+                ("properties", Value::Object(map)) => {
+                    part.by_name.extend(map.iter().map(|(name, schema)| (name.as_str(), self.add(schema))));
+                }
+                ("patternProperties", Value::Object(map)) => {
+                    part.below.extend(map.values().map(|schema| self.add(schema)).collect::<Vec<_>>());
+                }
+                ("prefixItems", Value::Array(list)) => {
+                    part.below.extend(list.iter().map(|schema| self.add(schema)).collect::<Vec<_>>());
+                }
+                ("additionalProperties", value) => part.additional = Some(self.add(value)),
+                (keyword, value) if BELOW.contains(&keyword) => part.below.push(self.add(value)),
+                (_, value) => part.weight += values(value),
+            }
+        }
+        part
+    }
+
+    /// The part that a reference leads to.
+    fn definition(&mut self, target: &'v str) -> Option<usize> {
+        let name = target.strip_prefix("#/$defs/")?;
+        if let Some(known) = self.definitions.get(name) {
+            return Some(*known);
+        }
+        let schema = self.root.get("$defs")?.get(name)?;
+        // A definition may refer to itself: its place is known before its parts are.
+        let at = self.parts.len();
+        self.parts.push(Part { weight: 1, ..Part::default() });
+        self.definitions.insert(name, at);
+        if let Value::Object(fields) = schema {
+            let part = self.part(fields);
+            self.parts[at] = part;
+        }
+        Some(at)
+    }
+
+    /// Counts a part, and all that applies to the same value with it.
+    fn apply(&mut self, part: usize, times: u64, counts: &mut Counts) -> Result<(), TooComplex> {
+        self.left = self.left.checked_sub(1).ok_or(TooComplex)?;
+        let count = counts.entry(part).or_default();
+        *count = count.saturating_add(times);
+        for at in 0..self.parts[part].same.len() {
+            self.apply(self.parts[part].same[at], times, counts)?;
+        }
+        Ok(())
+    }
+
+    /// How often each part checks a value that lies right below values with these counts, and the steps of one of them.
+    fn below(&mut self, counts: &Counts) -> Result<(Counts, u64), TooComplex> {
+        let parts = counts.keys().map(|part| &self.parts[*part]);
+        let names: BTreeSet<&'v str> = parts.flat_map(|part| part.by_name.keys().copied()).collect();
+        let (mut all, mut most) = (Counts::new(), 0);
+        for name in names.into_iter().map(Some).chain([None]) {
+            let mut of_name = Counts::new();
+            for (part, times) in counts {
+                self.left = self.left.checked_sub(1).ok_or(TooComplex)?;
+                let Part { by_name, additional, below, .. } = &self.parts[*part];
+                let named = name.and_then(|name| by_name.get(name)).or(additional.as_ref()).copied();
+                for next in named.into_iter().chain(below.clone()).collect::<Vec<_>>() {
+                    self.apply(next, *times, &mut of_name)?;
+                }
+            }
+            most = most.max(self.weight(&of_name));
+            for (part, times) in of_name {
+                let known = all.entry(part).or_default();
+                *known = times.max(*known);
+            }
+        }
+        Ok((all, most))
+    }
+
+    fn weight(&self, counts: &Counts) -> u64 {
+        let steps = counts.iter().map(|(part, times)| times.saturating_mul(self.parts[*part].weight));
+        steps.fold(0, u64::saturating_add).min(ENOUGH)
+    }
+}
+
+/// How many values there are in one.
+fn values(value: &Value) -> u64 {
+    match value {
+        Value::Array(values) => 1 + values.iter().map(self::values).sum::<u64>(),
+        Value::Object(fields) => 1 + fields.values().map(self::values).sum::<u64>(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 1,
+    }
+}

@@ -1,0 +1,144 @@
+//! Time limits as other systems write them: in milliseconds, or longer than is allowed. What was taken in place of what was asked
+//! is said in the result.
+
+use crate::input_error::FieldError;
+use crate::metadata::Details;
+use serde_json::{Map, Value};
+
+/// The time limits of one input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AskedTimes {
+    /// Of the whole call.
+    pub timeout: Option<AskedTime>,
+    /// Of the pauses in its output.
+    pub idle: Option<AskedTime>,
+}
+
+/// A time limit as it was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AskedTime {
+    /// The number in the input.
+    number: u64,
+    /// The seconds that it was read as.
+    seconds: u64,
+}
+
+impl AskedTimes {
+    /// Reads the time limits of `input`, whose fields have their canonical names, and leaves seconds in it. A number above
+    /// `max_s` with three zeros at its end means milliseconds.
+    ///
+    /// # Errors
+    /// [`FieldError::Twice`] where a limit is there in both units.
+    pub fn take(input: &mut Map<String, Value>, max_s: u32) -> Result<Self, FieldError> {
+        Ok(Self {
+            timeout: take(input, "timeout", &["timeoutMs", "timeout_ms"], max_s)?,
+            idle: take(input, "idle_timeout", &["idleTimeoutMs", "idle_timeout_ms"], max_s)?,
+        })
+    }
+
+    /// What the result says of limits that are not those that were asked for: one line each. `details` has the limit in force.
+    pub fn notes(&self, details: &Details) -> Vec<String> {
+        let in_force = match details {
+            Details::Command { timeout, .. }
+            | Details::Tests { timeout, .. }
+            | Details::Started { timeout, .. } => *timeout,
+            Details::Fetched { timeout, .. } => Some(*timeout),
+            _ => return Vec::new(),
+        };
+        let timeout = self.timeout.and_then(|asked| asked.note("timeout", in_force?.into()));
+        let idle = self.idle.and_then(|asked| asked.note("idle_timeout", asked.seconds));
+        timeout.into_iter().chain(idle).collect()
+    }
+}
+
+impl AskedTime {
+    fn note(self, name: &str, in_force: u64) -> Option<String> {
+        let Self { number, seconds } = self;
+        let as_ms =
+            if seconds == number { String::new() } else { format!("; {number} was read as milliseconds") };
+        match in_force == seconds {
+            true if as_ms.is_empty() => None,
+            true => Some(format!("[{name}: {in_force} s{as_ms}]")),
+            false => Some(format!("[{name}: {in_force} s is in force, {seconds} s were asked for{as_ms}]")),
+        }
+    }
+}
+
+fn take(
+    input: &mut Map<String, Value>,
+    name: &str,
+    milliseconds: &[&str],
+    max_s: u32,
+) -> Result<Option<AskedTime>, FieldError> {
+    let in_ms = milliseconds.iter().find_map(|alias| Some((*alias, input.remove(*alias)?)));
+    if let Some((alias, value)) = in_ms {
+        if input.contains_key(name) {
+            return Err(FieldError::Twice { name: name.to_owned(), alias: alias.to_owned() });
+        }
+        let number = value.as_u64().filter(|number| *number > 0);
+        let number = number.ok_or_else(|| FieldError::expected(alias, "an integer of at least 1", &value))?;
+        return Ok(Some(set(input, name, number, number.div_ceil(1000))));
+    }
+    let Some(number) = input.get(name).and_then(Value::as_u64) else { return Ok(None) };
+    let is_ms = number > max_s.into() && number % 1000 == 0;
+    Ok(Some(set(input, name, number, if is_ms { number / 1000 } else { number })))
+}
+
+fn set(input: &mut Map<String, Value>, name: &str, number: u64, seconds: u64) -> AskedTime {
+    input.insert(name.to_owned(), seconds.into());
+    AskedTime { number, seconds }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn take(input: Value) -> (Value, Result<AskedTimes, FieldError>) {
+        let Value::Object(mut input) = input else { panic!() };
+        let times = AskedTimes::take(&mut input, 600);
+        (Value::Object(input), times)
+    }
+
+    #[test]
+    fn milliseconds_are_seconds_where_a_number_cannot_be_seconds() {
+        for (input, want) in [
+            (json!({"timeout": 600}), json!({"timeout": 600})),
+            (json!({"timeout": 900}), json!({"timeout": 900})),
+            (json!({"timeout": 3601}), json!({"timeout": 3601})),
+            (json!({"timeout": 30_000}), json!({"timeout": 30})),
+            (json!({"timeoutMs": 1500, "idleTimeoutMs": 200}), json!({"timeout": 2, "idle_timeout": 1})),
+            (json!({"idle_timeout": 5000}), json!({"idle_timeout": 5})),
+            (json!({"timeout": u64::MAX}), json!({"timeout": u64::MAX})),
+        ] {
+            assert_eq!(take(input).0, want);
+        }
+        assert!(take(json!({"timeout": 5, "timeoutMs": 5000})).1.is_err());
+        assert!(take(json!({"timeoutMs": 0})).1.is_err());
+    }
+
+    #[test]
+    fn a_result_says_what_was_taken_whenever_it_is_not_what_was_asked() {
+        let notes = |input: Value, timeout: u32| {
+            let details = Details::Command { timeout: Some(timeout), spill: None, profile: None };
+            take(input).1.unwrap().notes(&details)
+        };
+        assert_eq!(notes(json!({"timeout": 60}), 60), [""; 0]);
+        assert_eq!(notes(json!({}), 60), [""; 0]);
+        assert_eq!(
+            notes(json!({"timeout": 900}), 600),
+            ["[timeout: 600 s is in force, 900 s were asked for]"]
+        );
+        assert_eq!(
+            notes(json!({"timeout": 30_000}), 30),
+            ["[timeout: 30 s; 30000 was read as milliseconds]"]
+        );
+        assert_eq!(
+            notes(json!({"timeout": 900_000, "idle_timeout": 5000}), 600),
+            [
+                "[timeout: 600 s is in force, 900 s were asked for; 900000 was read as milliseconds]",
+                "[idle_timeout: 5 s; 5000 was read as milliseconds]"
+            ]
+        );
+    }
+}

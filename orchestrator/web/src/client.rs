@@ -1,0 +1,94 @@
+//! The web tools' way out: each request in its turn and within its time.
+
+use crate::error::WebError;
+use crate::fetch::{self, Page};
+use crate::guard::{self, Resolve, System};
+use crate::image::Image;
+use crate::reach::Reach;
+use crate::request::{Fetch, Search, View, WebRequest};
+use crate::search::{self, SearchResults};
+use policies::{PolicyError, WebPolicy};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+pub use crate::search::{BRAVE_KEY, SearchEngines};
+
+/// Requests that are under way at once; each may hold an answer and its text.
+const AT_ONCE: usize = 8;
+
+/// Makes web requests as a policy allows them.
+pub struct WebClient<R = System> {
+    reach: Reach<R>,
+    engines: SearchEngines,
+    /// What keeps answers in memory: [`AT_ONCE`] of them.
+    turns: Semaphore,
+}
+
+impl WebClient {
+    /// Goes out by this machine's resolver. Without a policy, of which the error says why, nothing is reached.
+    pub fn new(policy: Result<WebPolicy, PolicyError>, engines: SearchEngines) -> Self {
+        Self::with_resolver(policy, engines, System)
+    }
+}
+
+impl<R: Resolve> WebClient<R> {
+    pub(crate) fn with_resolver(
+        policy: Result<WebPolicy, PolicyError>,
+        engines: SearchEngines,
+        resolver: R,
+    ) -> Self {
+        Self { reach: Reach::new(policy, resolver), engines, turns: Semaphore::new(AT_ONCE) }
+    }
+
+    /// Asks the search engines.
+    ///
+    /// # Errors
+    /// [`WebError::SearchOff`], [`WebError::NoEngine`].
+    pub async fn search(&self, search: &Search) -> Result<SearchResults, WebError> {
+        let _turn = self.turns.acquire().await;
+        search::search(&self.reach, &self.engines, search).await
+    }
+
+    /// Fetches a page as text.
+    ///
+    /// # Errors
+    /// All but those of searches and images.
+    pub async fn fetch(&self, wanted: &Fetch) -> Result<Page, WebError> {
+        self.within(wanted.timeout_s, fetch::fetch(&self.reach, wanted)).await
+    }
+
+    /// Fetches an image.
+    ///
+    /// # Errors
+    /// All but those of searches and pages.
+    pub async fn view(&self, wanted: &View) -> Result<Image, WebError> {
+        self.within(wanted.timeout_s, fetch::image(&self.reach, &wanted.target)).await
+    }
+
+    async fn within<T>(
+        &self,
+        seconds: u32,
+        work: impl Future<Output = Result<T, WebError>>,
+    ) -> Result<T, WebError> {
+        let in_turn = async {
+            let _turn = self.turns.acquire().await;
+            work.await
+        };
+        let done = timeout(Duration::from_secs(seconds.into()), in_turn).await;
+        done.unwrap_or(Err(WebError::TimedOut(seconds)))
+    }
+}
+
+/// Whether `policy` refuses a request, as far as that is known before anything is looked up or connected to.
+///
+/// # Errors
+/// The refusal.
+pub fn foresee(policy: &WebPolicy, request: &WebRequest) -> Result<(), WebError> {
+    match request {
+        WebRequest::Search(_) => search::may_search(policy),
+        WebRequest::Fetch(fetch) => guard::foresee_all(policy, &fetch.target),
+        WebRequest::View(view) => guard::foresee_all(policy, &view.target)
+            .and_then(|()| fetch::may_be_plain(&view.target, view.target.address())),
+    }
+}

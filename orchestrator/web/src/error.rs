@@ -1,0 +1,152 @@
+//! What can go wrong on the web, in words for the model.
+
+use crate::image;
+use crate::request::REDIRECTS_MAX;
+use crate::select::SelectError;
+use crate::target::{Target, TargetError};
+use broker_protocol::{ErrorKind, Failed};
+use policies::address::Class;
+use std::net::IpAddr;
+use thiserror::Error;
+
+/// Why an engine gave nothing.
+#[derive(Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum EngineError {
+    #[error("not set up ({0} is not set)")]
+    NotSetUp(&'static str),
+    #[error("{0} is no base URL for it: {1}")]
+    Base(&'static str, &'static str),
+    #[error("no answer within {0} s")]
+    TimedOut(u64),
+    #[error("{0}")]
+    Http(HttpError),
+    #[error("its answer is not the JSON that was asked for")]
+    NotJson,
+}
+
+/// Why a request over HTTP failed.
+#[derive(Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum HttpError {
+    #[error("the name cannot be resolved: {0}")]
+    Resolve(String),
+    #[error("cannot connect: {0}")]
+    Connect(String),
+    #[error("the connection went to an address that was not checked")]
+    OtherAddress,
+    #[error("HTTP status {0}")]
+    Status(u16),
+    #[error("the answer broke off: {0}")]
+    Broken(String),
+    #[error("the answer is compressed in a way that was not asked for ({0})")]
+    Compressed(String),
+    #[error("TLS failed: {0}")]
+    Tls(String),
+}
+
+/// Why a web tool did not do what was asked.
+#[derive(Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum WebError {
+    #[error("the policy switches web_search off")]
+    SearchOff,
+    #[error("no search engine answered. SearXNG: {searxng}. Brave: {brave}")]
+    NoEngine { searxng: EngineError, brave: EngineError },
+    #[error("the policy does not allow the host {host} at port {port}")]
+    Host { host: String, port: u16 },
+    #[error("the policy allows {host} only with https://")]
+    Plain { host: String },
+    #[error("{host} is at {address}, a {} address, and no line of the policy opens it", .class.name())]
+    Address { host: String, address: IpAddr, class: Class },
+    #[error("the page redirects to another host, {to}; fetch that if it is what you want")]
+    OtherHost { to: Target },
+    #[error("the page redirects to something else than {0}")]
+    Redirect(TargetError),
+    #[error("more than {REDIRECTS_MAX} redirections")]
+    Redirects,
+    #[error("{0}")]
+    Http(#[from] HttpError),
+    #[error("the page is not text but {0}")]
+    NotText(String),
+    #[error("an image is fetched with https:// only, except from this machine itself")]
+    PlainImage,
+    #[error("the image is elsewhere, at {to}; ask for that if it is what you want")]
+    Moved { to: Target },
+    #[error("this is not an image but {0}")]
+    NotImage(String),
+    #[error("the image has more than {} bytes; more are not shown", image::MAX)]
+    LargeImage,
+    #[error("{0}")]
+    Image(Failed),
+    #[error("the selector {selector:?}: {error}")]
+    Select { selector: String, error: SelectError },
+    #[error("not done within {0} s")]
+    TimedOut(u32),
+    #[error("the policy cannot be read: {0}")]
+    Policy(String),
+}
+
+impl WebError {
+    /// Its kind in results.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            WebError::SearchOff
+            | WebError::Host { .. }
+            | WebError::Plain { .. }
+            | WebError::PlainImage
+            | WebError::Moved { .. }
+            | WebError::OtherHost { .. } => ErrorKind::DeniedPolicy,
+            WebError::NotImage(_) | WebError::LargeImage => ErrorKind::InvalidInput,
+            WebError::Image(failed) => failed.kind,
+            WebError::Address { .. } => ErrorKind::Violation,
+            WebError::Http(HttpError::Status(404 | 410)) => ErrorKind::NotFound,
+            WebError::Select { error: SelectError::NoMatch, .. } => ErrorKind::NotFound,
+            WebError::Select { error: SelectError::TooLarge, .. } => ErrorKind::ResourceLimit,
+            WebError::TimedOut(_) => ErrorKind::Timeout,
+            WebError::Policy(_) => ErrorKind::Internal,
+            WebError::NoEngine { .. }
+            | WebError::Redirect(_)
+            | WebError::Redirects
+            | WebError::Http(_)
+            | WebError::Select { error: SelectError::NotHtml(_), .. }
+            | WebError::NotText(_) => ErrorKind::Io,
+        }
+    }
+}
+
+impl From<WebError> for Failed {
+    fn from(error: WebError) -> Self {
+        Failed { kind: error.kind(), message: error.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_have_their_kinds() {
+        let address = WebError::Address {
+            host: "h".into(),
+            address: IpAddr::from([127, 0, 0, 1]),
+            class: Class::Loopback,
+        };
+        assert_eq!(
+            address.to_string(),
+            "h is at 127.0.0.1, a loopback address, and no line of the policy opens it"
+        );
+        assert_eq!(address.kind(), ErrorKind::Violation);
+        let none = WebError::NoEngine {
+            searxng: EngineError::NotSetUp("SEARXNG_URL"),
+            brave: EngineError::TimedOut(10),
+        };
+        assert_eq!(none.kind(), ErrorKind::Io);
+        assert_eq!(
+            none.to_string(),
+            "no search engine answered. SearXNG: not set up (SEARXNG_URL is not set). Brave: no answer within 10 s"
+        );
+        assert_eq!(WebError::from(HttpError::Status(404)).kind(), ErrorKind::NotFound);
+        assert_eq!(WebError::Host { host: "h".into(), port: 443 }.kind(), ErrorKind::DeniedPolicy);
+    }
+}

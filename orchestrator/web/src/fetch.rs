@@ -1,0 +1,172 @@
+//! `web_fetch`: a page as text. Each redirection is a new target, judged from the beginning. And an image, as it is.
+
+use crate::decode::{self, TextKind};
+use crate::error::{HttpError, WebError};
+use crate::guard::{self, Resolve};
+use crate::html::{self, Readable};
+use crate::http::{self, BODY_MAX, Body};
+use crate::image::{self, Image};
+use crate::reach::Reach;
+use crate::request::{Fetch, REDIRECTS_MAX};
+use crate::select::{SelectError, Selector};
+use crate::target::Target;
+use crate::work::{self, Unfinished};
+use policies::WebPolicy;
+use reqwest::Response;
+use reqwest::header::{CONTENT_TYPE, LOCATION};
+use std::net::{IpAddr, SocketAddr};
+
+/// The `Accept` header for pages.
+const PAGES: &str = "text/html, application/xhtml+xml;q=0.9, text/*;q=0.8, application/json;q=0.8, */*;q=0.1";
+
+/// The `Accept` header for images.
+const IMAGES: &str = "image/png, image/jpeg, image/gif, image/webp";
+
+/// A page that was fetched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// Where it was, after redirections.
+    pub target: Target,
+    /// The media type it came as, such as `text/html`.
+    pub media: String,
+    /// Its title, if it is HTML and has one.
+    pub title: Option<String>,
+    /// Its text, all that was read and is wanted.
+    pub text: String,
+    /// How many elements were chosen, if any were to be.
+    pub elements: Option<u64>,
+    /// Bytes that were read, decompressed.
+    pub bytes: u64,
+    /// Whether that is all there is.
+    pub complete: bool,
+}
+
+/// Fetches a page, in whatever time the caller leaves.
+pub async fn fetch<R: Resolve>(reach: &Reach<R>, fetch: &Fetch) -> Result<Page, WebError> {
+    let policy = reach.policy()?;
+    let mut target = fetch.target.clone();
+    for _ in 0..=REDIRECTS_MAX {
+        let addresses = guard::admit(policy, &reach.resolver, &target).await?;
+        let response = reach.http.get(&target, &addresses, http::accepting(PAGES)).await?;
+        match redirection(&response, &target)? {
+            Some(next) => target = follow(policy, &target, next)?,
+            None => return page(response, target, fetch.selector.as_ref()).await,
+        }
+    }
+    Err(WebError::Redirects)
+}
+
+/// Fetches an image, in whatever time the caller leaves. Its first bytes say which kind it is; of its server's word only that
+/// it is an image counts.
+pub async fn image<R: Resolve>(reach: &Reach<R>, target: &Target) -> Result<Image, WebError> {
+    let addresses = guard::admit(reach.policy()?, &reach.resolver, target).await?;
+    may_be_plain(target, addresses.iter().map(SocketAddr::ip))?;
+    let response = reach.http.get(target, &addresses, http::accepting(IMAGES)).await?;
+    if let Some(to) = redirection(&response, target)? {
+        return Err(WebError::Moved { to });
+    }
+    let (media, _) = content_type(&response)?;
+    if !["", "application/octet-stream"].contains(&media.as_str()) && !media.starts_with("image/") {
+        return Err(WebError::NotImage(media.chars().take(100).collect()));
+    }
+    if response.content_length().is_some_and(|bytes| bytes > image::MAX) {
+        return Err(WebError::LargeImage);
+    }
+    let Body { bytes: data, complete } = http::read(response, image::MAX as usize).await?;
+    if !complete {
+        return Err(WebError::LargeImage);
+    }
+    let media_type = image::check(&data, data.len() as u64).map_err(WebError::Image)?;
+    Ok(Image { media_type, data })
+}
+
+/// An image comes without TLS only from this machine, where all `addresses` of its host have to be.
+pub fn may_be_plain(target: &Target, addresses: impl IntoIterator<Item = IpAddr>) -> Result<(), WebError> {
+    let here = addresses.into_iter().all(|address| address.to_canonical().is_loopback());
+    if target.is_plain() && !here { Err(WebError::PlainImage) } else { Ok(()) }
+}
+
+/// Where a response redirects to, if it does.
+fn redirection(response: &Response, from: &Target) -> Result<Option<Target>, WebError> {
+    if ![301, 302, 303, 307, 308].contains(&response.status().as_u16()) {
+        return Ok(None);
+    }
+    let Some(location) = response.headers().get(LOCATION) else { return Ok(None) };
+    let location = String::from_utf8_lossy(location.as_bytes());
+    from.join(&location).map(Some).map_err(WebError::Redirect)
+}
+
+/// Another host is the model's choice, not the page's, unless the policy has named it.
+fn follow(policy: &WebPolicy, from: &Target, next: Target) -> Result<Target, WebError> {
+    if next.host() == from.host() || policy.names(next.host(), next.port()) {
+        return Ok(next);
+    }
+    Err(WebError::OtherHost { to: next })
+}
+
+async fn page(response: Response, target: Target, selector: Option<&Selector>) -> Result<Page, WebError> {
+    let (media, charset) = content_type(&response)?;
+    let declared = decode::kind(&media);
+    if declared.is_none() && !media.is_empty() {
+        return Err(WebError::NotText(media.chars().take(100).collect()));
+    }
+    let Body { bytes, complete } = http::read(response, BODY_MAX).await?;
+    let kind = declared.unwrap_or(TextKind::Plain);
+    // UTF-16 has them too, but nobody who sends it leaves out to say so.
+    let is_utf16 = charset.is_some() || bytes.starts_with(b"\xff\xfe");
+    if !is_utf16 && kind == TextKind::Plain && bytes.contains(&0) {
+        return Err(WebError::NotText("binary, whatever it is called".into()));
+    }
+    let length = bytes.len() as u64;
+    let (base, wanted, media_of_text) = (target.clone(), selector.cloned(), media.clone());
+    let read = work::aside(move |stop| {
+        let text = decode::decode(&bytes, charset.as_deref(), kind, !complete);
+        match (kind, &wanted) {
+            (TextKind::Html, selector) => html::read(&text, &base, selector.as_ref(), stop),
+            (TextKind::Plain, None) => Ok(Readable { text, complete: true, ..Readable::default() }),
+            (TextKind::Plain, Some(_)) => Err(SelectError::NotHtml(media_of_text)),
+        }
+    });
+    let read = read.await.map_err(|Unfinished| HttpError::Broken("the session ends".into()))?;
+    let Readable { title, text, elements, complete: all } = read.map_err(|error| {
+        let selector = selector.map_or(String::new(), |selector| selector.text().to_owned());
+        WebError::Select { selector, error }
+    })?;
+    Ok(Page { target, media, title, text, elements, bytes: length, complete: complete && all })
+}
+
+/// The content type of a successful response.
+fn content_type(response: &Response) -> Result<(String, Option<String>), HttpError> {
+    let status = response.status();
+    if !status.is_success() {
+        return Err(HttpError::Status(status.as_u16()));
+    }
+    let header = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    Ok(media_type(header.unwrap_or_default()))
+}
+
+/// The media type in lower case, and its `charset`.
+fn media_type(header: &str) -> (String, Option<String>) {
+    let mut parts = header.split(';').map(str::trim);
+    let media = parts.next().unwrap_or_default().to_ascii_lowercase();
+    let charset =
+        parts.filter_map(|part| part.split_once('=')).find(|(name, _)| name.eq_ignore_ascii_case("charset"));
+    (media, charset.map(|(_, value)| value.trim_matches('"').to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_media_type_is_read_with_its_charset() {
+        for (header, media, charset) in [
+            ("text/html", "text/html", None),
+            ("Text/HTML; charset=UTF-8", "text/html", Some("UTF-8")),
+            ("text/plain;a=b; Charset=\"latin1\" ", "text/plain", Some("latin1")),
+            ("", "", None),
+        ] {
+            assert_eq!(media_type(header), (media.to_owned(), charset.map(str::to_owned)), "{header}");
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! One request over HTTP to addresses that are already known. Nothing is followed, remembered or looked up: no
+//! redirections, no cookies, no proxies of the environment, no second question to a resolver.
+
+use crate::error::HttpError;
+use crate::target::Target;
+use crate::tls::Tls;
+use flate2::write::MultiGzDecoder;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, HeaderMap, HeaderValue};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Response};
+use std::error::Error;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+
+/// Most bytes of a response that are read, after decompression.
+pub const BODY_MAX: usize = 2 << 20;
+
+/// The `User-Agent` header.
+const AGENT: &str = concat!("lazaret/", env!("CARGO_PKG_VERSION"));
+
+/// Makes requests. The machine's certificates are read when they are first needed.
+#[derive(Default)]
+pub struct Http {
+    tls: Tls,
+}
+
+impl Http {
+    /// Asks for `target` at one of `addresses` and at no other; returns the answer's head.
+    pub async fn get(
+        &self,
+        target: &Target,
+        addresses: &[SocketAddr],
+        headers: HeaderMap,
+    ) -> Result<Response, HttpError> {
+        let builder = Client::builder()
+            .tls_backend_preconfigured(self.tls.config(target.is_plain()).map_err(HttpError::Tls)?)
+            .redirect(Policy::none())
+            .no_proxy()
+            .referer(false)
+            .pool_max_idle_per_host(0)
+            .user_agent(AGENT)
+            .dns_resolver(NoResolver)
+            .resolve_to_addrs(target.host(), addresses);
+        let client = builder.build().map_err(|error| HttpError::Tls(root(&error)))?;
+        let request = client.get(target.url().clone()).headers(headers);
+        let response = request.send().await.map_err(|error| HttpError::Connect(root(&error)))?;
+        // The connection says itself where it went: what was checked, or nothing is read from it.
+        match response.remote_addr() {
+            Some(peer)
+                if addresses
+                    .iter()
+                    .any(|address| address.ip() == peer.ip() && address.port() == peer.port()) =>
+            {
+                Ok(response)
+            }
+            _ => Err(HttpError::OtherAddress),
+        }
+    }
+}
+
+/// The body of a response, decompressed.
+pub struct Body {
+    pub bytes: Vec<u8>,
+    /// Whether that is all of it.
+    pub complete: bool,
+}
+
+/// Reads at most `max` bytes of `response`, unpacked as they come, and then no more; nor more than `max` packed ones, which
+/// may stand for none at all.
+pub async fn read(mut response: Response, max: usize) -> Result<Body, HttpError> {
+    let mut unpacker = Unpacker::new(is_packed(&response)?, max);
+    let mut room = max;
+    while let Some(chunk) = response.chunk().await.map_err(|error| HttpError::Broken(root(&error)))? {
+        let taken = &chunk[..chunk.len().min(room)];
+        room -= taken.len();
+        if !unpacker.write(taken)? || taken.len() < chunk.len() {
+            return Ok(Body { bytes: unpacker.into_bytes(), complete: false });
+        }
+    }
+    let complete = unpacker.finish()?;
+    Ok(Body { bytes: unpacker.into_bytes(), complete })
+}
+
+/// Whether a body is packed. It may be so once and in the one way that was asked for.
+fn is_packed(response: &Response) -> Result<bool, HttpError> {
+    let encodings: Vec<&[u8]> =
+        response.headers().get_all(CONTENT_ENCODING).iter().map(|value| value.as_bytes()).collect();
+    match encodings.as_slice() {
+        [] => Ok(false),
+        [one] if one.eq_ignore_ascii_case(b"identity") => Ok(false),
+        [one] if one.eq_ignore_ascii_case(b"gzip") => Ok(true),
+        several => {
+            let text = String::from_utf8_lossy(&several.join(&b", "[..])).into_owned();
+            Err(HttpError::Compressed(text.chars().take(40).collect()))
+        }
+    }
+}
+
+/// Takes a body, packed or not.
+enum Unpacker {
+    Plain(Bounded),
+    Packed { decoder: Box<MultiGzDecoder<Bounded>>, began: bool },
+}
+
+/// At most so many bytes.
+struct Bounded {
+    bytes: Vec<u8>,
+    max: usize,
+    is_full: bool,
+}
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let room = self.max - self.bytes.len();
+        self.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        self.is_full |= bytes.len() > room;
+        if self.is_full { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(bytes.len()) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Unpacker {
+    fn new(packed: bool, max: usize) -> Self {
+        let bounded = Bounded { bytes: Vec::new(), max, is_full: false };
+        if packed {
+            Self::Packed { decoder: Box::new(MultiGzDecoder::new(bounded)), began: false }
+        } else {
+            Self::Plain(bounded)
+        }
+    }
+
+    /// Takes more of the body: whether all of it had room.
+    fn write(&mut self, chunk: &[u8]) -> Result<bool, HttpError> {
+        let written = match self {
+            Self::Plain(bounded) => bounded.write_all(chunk),
+            Self::Packed { decoder, began } => {
+                *began |= !chunk.is_empty();
+                decoder.write_all(chunk)
+            }
+        };
+        self.has_room(written)
+    }
+
+    fn finish(&mut self) -> Result<bool, HttpError> {
+        match self {
+            Self::Packed { decoder, began: true } => {
+                let finished = decoder.try_finish();
+                self.has_room(finished)
+            }
+            Self::Packed { began: false, .. } | Self::Plain(_) => Ok(true),
+        }
+    }
+
+    fn has_room(&mut self, written: io::Result<()>) -> Result<bool, HttpError> {
+        match written {
+            Err(_) if self.bounded().is_full => Ok(false),
+            Err(error) => Err(HttpError::Broken(error.to_string())),
+            Ok(()) => Ok(true),
+        }
+    }
+
+    fn bounded(&mut self) -> &mut Bounded {
+        match self {
+            Self::Plain(bounded) => bounded,
+            Self::Packed { decoder, .. } => decoder.get_mut(),
+        }
+    }
+
+    fn into_bytes(mut self) -> Vec<u8> {
+        let bounded = self.bounded();
+        // What the decoder still has when it is dropped has no room.
+        bounded.max = 0;
+        std::mem::take(&mut bounded.bytes)
+    }
+}
+
+/// What is accepted: this media type, and the one way of packing.
+pub fn accepting(media: &'static str) -> HeaderMap {
+    let headers = [(ACCEPT, media), (ACCEPT_ENCODING, "gzip")];
+    headers.into_iter().map(|(name, value)| (name, HeaderValue::from_static(value))).collect()
+}
+
+/// The innermost cause, which is what a person can do something about. It names no URL, and so nothing of a query.
+fn root(error: &dyn Error) -> String {
+    let mut cause = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string().chars().take(200).collect()
+}
+
+/// Resolves nothing: every name was looked up, and judged, before.
+struct NoResolver;
+
+impl Resolve for NoResolver {
+    fn resolve(&self, _: Name) -> Resolving {
+        Box::pin(async { Err::<Addrs, _>("this name was not looked up before".into()) })
+    }
+}

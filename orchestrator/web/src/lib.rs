@@ -1,0 +1,29 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+pub mod target;
+pub mod image;
+mod work;
+mod outline;
+mod elements;
+pub mod select;
+pub mod html;
+pub mod decode;
+pub mod error;
+pub mod request;
+pub mod guard;
+pub mod tls;
+mod http;
+mod reach;
+mod fetch;
+mod search;
+mod client;
+pub mod relay;
+
+#[cfg(test)]
+mod tests;
+
+pub use client::{BRAVE_KEY, SearchEngines, WebClient, foresee};
+pub use error::WebError;
+pub use fetch::Page;
+pub use search::{Hit, Provider, SearchResults};

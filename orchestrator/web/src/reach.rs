@@ -1,0 +1,25 @@
+//! What a request goes out with: the policy for hosts, the resolver, the HTTP client.
+
+use crate::error::WebError;
+use crate::guard::System;
+use crate::http::Http;
+use policies::{PolicyError, WebPolicy};
+
+/// The web, as a policy lets it be reached.
+pub struct Reach<R = System> {
+    /// The policy, or why there is none.
+    policy: Result<WebPolicy, PolicyError>,
+    pub resolver: R,
+    pub http: Http,
+}
+
+impl<R> Reach<R> {
+    pub fn new(policy: Result<WebPolicy, PolicyError>, resolver: R) -> Self {
+        Self { policy, resolver, http: Http::default() }
+    }
+
+    /// Without a policy nothing is reached.
+    pub fn policy(&self) -> Result<&WebPolicy, WebError> {
+        self.policy.as_ref().map_err(|error| WebError::Policy(error.to_string()))
+    }
+}

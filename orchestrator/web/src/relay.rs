@@ -1,0 +1,340 @@
+//! The network of cells: takes connections on the socket that listens on their loopback, reads where each wants to go, judges
+//! that as the web tools are judged, and passes bytes. What comes in is a stranger's: all of it is bounded, in size and in time.
+//!
+//! Only TCP goes out, and only to hosts by name: the name is checked here and resolved here, every address of it is judged, and
+//! what is connected to is one of these and no other. A cell resolves nothing. What is said inside a connection is not looked
+//! at, so a host that serves others under its own name (a CDN, a proxy) is as far as a policy goes.
+
+use crate::error::{HttpError, WebError};
+use crate::guard::{self, Resolve, System};
+use answer::{Refusal, socks_reply};
+use broker_protocol::ConnectionVerdict;
+use pace::Pace;
+use place::Place;
+use policies::WebPolicy;
+use std::collections::HashSet;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use wanted::{HEAD_MAX, SocksError, Wanted, WantedError};
+
+mod answer;
+mod pace;
+mod place;
+mod tunnel;
+mod wanted;
+
+/// Connections at once; those beyond wait in the kernel's queue.
+const AT_ONCE: usize = 128;
+/// Seconds in which a request has to come.
+const HEAD_S: u64 = 15;
+/// Seconds in which its host has to be found and connected to, and one of its addresses.
+const CONNECT_S: u32 = 30;
+const ADDRESS_S: u64 = 10;
+/// Without a byte for so long, a connection ends.
+const IDLE: Duration = Duration::from_secs(600);
+/// How long a program may take to read why it is refused, and how much of what it still sends is read meanwhile.
+const GOODBYE: Duration = Duration::from_secs(1);
+const GOODBYE_MAX: u64 = 1 << 20;
+/// Announced connections that have not come yet; of more, all are forgotten.
+const ANNOUNCED_MAX: usize = 1024;
+
+/// What a program wanted, and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// The canonical host; empty where none was understood.
+    pub host: String,
+    /// The port; 0 where none was understood.
+    pub port: u16,
+    /// What became of it.
+    pub verdict: ConnectionVerdict,
+    /// Why it was refused or failed.
+    pub why: Option<String>,
+}
+
+/// The sockets of a session's relay, as the executor hands them over.
+#[derive(Debug)]
+pub struct RelaySockets {
+    listener: TcpListener,
+    /// In the flat tier: where supervisors announce connections.
+    announcements: Option<UnixDatagram>,
+}
+
+impl RelaySockets {
+    /// Takes them over; `None` where they are not one or two.
+    ///
+    /// # Errors
+    /// They are no sockets.
+    pub fn new(descriptors: Vec<OwnedFd>) -> io::Result<Option<Self>> {
+        let mut descriptors = descriptors.into_iter();
+        let (listener, announcements) = match (descriptors.next(), descriptors.next(), descriptors.next()) {
+            (Some(listener), announcements, None) => (TcpListener::from(listener), announcements),
+            _ => return Ok(None),
+        };
+        listener.set_nonblocking(true)?;
+        let announcements = announcements.map(UnixDatagram::from);
+        announcements.as_ref().map_or(Ok(()), |socket| socket.set_nonblocking(true))?;
+        Ok(Some(Self { listener, announcements }))
+    }
+}
+
+/// Carries the connections of a session's cells.
+pub struct Relay<R = System> {
+    policy: WebPolicy,
+    resolver: R,
+    /// Is told of each decision.
+    observe: Box<dyn Fn(Decision)>,
+    pace: Pace,
+}
+
+impl Relay {
+    /// Reaches what `policy` allows, by this machine's resolver.
+    pub fn new(policy: WebPolicy, observe: impl Fn(Decision) + 'static) -> Self {
+        Self::with_resolver(policy, System, observe)
+    }
+}
+
+impl<R: Resolve + 'static> Relay<R> {
+    pub(crate) fn with_resolver(
+        policy: WebPolicy,
+        resolver: R,
+        observe: impl Fn(Decision) + 'static,
+    ) -> Self {
+        Self { policy, resolver, observe: Box::new(observe), pace: Pace::default() }
+    }
+
+    /// Serves until it is dropped, and with it all connections. Needs a local runtime.
+    ///
+    /// # Errors
+    /// The socket cannot be watched.
+    pub async fn serve(self, sockets: RelaySockets) -> io::Result<()> {
+        let RelaySockets { listener, announcements } = sockets;
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let mut announced = announcements.map(Announced::new);
+        let (relay, places, mut connections) =
+            (Rc::new(self), Arc::new(Semaphore::new(AT_ONCE)), JoinSet::new());
+        loop {
+            while connections.try_join_next().is_some() {}
+            // Never closed, so there is a place in the end.
+            let place = places.clone().acquire_owned().await.ok();
+            match listener.accept().await {
+                Ok((_, peer)) if announced.as_mut().is_some_and(|announced| !announced.take(peer)) => {}
+                Ok((program, _)) => {
+                    let relay = relay.clone();
+                    connections.spawn_local(async move {
+                        relay.carry(program).await;
+                        drop(place);
+                    });
+                }
+                // The program is gone, or this process has too many files: others close some.
+                Err(_) => sleep(Duration::from_millis(50)).await,
+            }
+        }
+    }
+
+    /// Serves one connection, to its end.
+    async fn carry(&self, mut program: TcpStream) {
+        // It only makes small messages slower.
+        let _ = program.set_nodelay(true);
+        let request = timeout(Duration::from_secs(HEAD_S), ProgramRequest::read(&mut program)).await;
+        if !matches!(request, Ok(Err(ReadError::Gone))) {
+            // Before anything is said of it: what is malformed is paced too.
+            self.pace.turn().await;
+        }
+        let request = match request {
+            Ok(Ok(request)) => request,
+            // It has gone without a word.
+            Ok(Err(ReadError::Gone)) => return,
+            Ok(Err(ReadError::Http(error))) => {
+                return self.refuse(program, false, &Refusal::Wanted(error)).await;
+            }
+            Ok(Err(ReadError::Socks(error))) => {
+                self.tell(
+                    None,
+                    ConnectionVerdict::Malformed,
+                    Some("a message of SOCKS that is no CONNECT".into()),
+                );
+                return goodbye(program, &socks_reply(error as u8)).await;
+            }
+            Err(_) => return self.refuse(program, false, &Refusal::Slow(HEAD_S)).await,
+        };
+        let ProgramRequest { wanted, socks, rest } = request;
+        match self.connect(&wanted.place).await {
+            Ok(mut host) => {
+                self.tell(Some(&wanted.place), ConnectionVerdict::Allowed, None);
+                let greeting = match (socks, wanted.tunnel) {
+                    (true, _) => socks_reply(0),
+                    (false, true) => b"HTTP/1.1 200 Connection established\r\n\r\n".to_vec(),
+                    (false, false) => Vec::new(),
+                };
+                let first = [wanted.first, rest].concat();
+                if program.write_all(&greeting).await.is_ok() && host.write_all(&first).await.is_ok() {
+                    tunnel::pass(&program, &host, IDLE).await;
+                }
+            }
+            Err(error) => self.refuse(program, socks, &Refusal::Web(wanted.place, error)).await,
+        }
+    }
+
+    /// A connection to a place, if the policy allows it.
+    async fn connect(&self, place: &Place) -> Result<TcpStream, WebError> {
+        let work = async {
+            let addresses = guard::admit(&self.policy, &self.resolver, place.target()).await?;
+            Ok(connect_any(&addresses).await?)
+        };
+        timeout(Duration::from_secs(CONNECT_S.into()), work)
+            .await
+            .unwrap_or(Err(WebError::TimedOut(CONNECT_S)))
+    }
+
+    async fn refuse(&self, program: TcpStream, socks: bool, refusal: &Refusal) {
+        let place = match refusal {
+            Refusal::Web(place, _) => Some(place),
+            Refusal::Wanted(_) | Refusal::Slow(_) => None,
+        };
+        self.tell(place, refusal.verdict(), Some(refusal.to_string()));
+        let answer = if socks { refusal.socks() } else { refusal.http() };
+        goodbye(program, &answer).await;
+    }
+
+    fn tell(&self, place: Option<&Place>, verdict: ConnectionVerdict, why: Option<String>) {
+        let (host, port) = place.map_or(("", 0), |place| (place.host(), place.port()));
+        (self.observe)(Decision { host: host.to_owned(), port, verdict, why });
+    }
+}
+
+/// Connects to the first of some addresses that answers.
+async fn connect_any(addresses: &[SocketAddr]) -> Result<TcpStream, HttpError> {
+    let mut last = HttpError::Resolve("it has no address".into());
+    for address in addresses {
+        match timeout(Duration::from_secs(ADDRESS_S), TcpStream::connect(address)).await {
+            Ok(Ok(host)) => {
+                let _ = host.set_nodelay(true);
+                return Ok(host);
+            }
+            Ok(Err(error)) => last = HttpError::Connect(error.to_string()),
+            Err(_) => last = HttpError::Connect(format!("no answer within {ADDRESS_S} s")),
+        }
+    }
+    Err(last)
+}
+
+/// Says why, and waits until the program has read it: what it still sends would else reset the connection before.
+async fn goodbye(mut program: TcpStream, answer: &[u8]) {
+    let work = async {
+        program.write_all(answer).await?;
+        program.shutdown().await?;
+        tokio::io::copy(&mut program.take(GOODBYE_MAX), &mut tokio::io::sink()).await
+    };
+    // One that does not read it has its reasons.
+    let _ = timeout(GOODBYE, work).await;
+}
+
+/// A request that has come whole.
+struct ProgramRequest {
+    wanted: Wanted,
+    socks: bool,
+    /// What came behind it.
+    rest: Vec<u8>,
+}
+
+enum ReadError {
+    /// The program has closed.
+    Gone,
+    Http(WantedError),
+    Socks(SocksError),
+}
+
+impl ProgramRequest {
+    async fn read(program: &mut TcpStream) -> Result<Self, ReadError> {
+        let mut bytes = Vec::with_capacity(1024);
+        more(program, &mut bytes).await?;
+        if bytes[0] == 5 { Self::socks(program, bytes).await } else { Self::http(program, bytes).await }
+    }
+
+    async fn http(program: &mut TcpStream, mut bytes: Vec<u8>) -> Result<Self, ReadError> {
+        let mut seen = 0;
+        loop {
+            // Once at the beginning, where most of what is no request shows, and once at the end: one byte at a time is cheap.
+            let may_be_whole = wanted::has_end(&bytes, seen) || bytes.len() >= HEAD_MAX;
+            if (seen == 0 || may_be_whole)
+                && let Some((wanted, length)) = wanted::http(&bytes).map_err(ReadError::Http)?
+            {
+                return Ok(Self { wanted, socks: false, rest: bytes.split_off(length) });
+            }
+            seen = bytes.len();
+            more(program, &mut bytes).await?;
+        }
+    }
+
+    async fn socks(program: &mut TcpStream, mut bytes: Vec<u8>) -> Result<Self, ReadError> {
+        let (open, length) = loop {
+            match wanted::socks_greeting(&bytes) {
+                Some(greeting) => break greeting,
+                None => more(program, &mut bytes).await?,
+            }
+        };
+        let answer = if open { [5, 0] } else { [5, 0xff] };
+        program.write_all(&answer).await.map_err(|_| ReadError::Gone)?;
+        if !open {
+            return Err(ReadError::Gone);
+        }
+        bytes.drain(..length);
+        loop {
+            if let Some((place, length)) = wanted::socks_request(&bytes).map_err(ReadError::Socks)? {
+                let wanted = Wanted { place, first: Vec::new(), tunnel: true };
+                return Ok(Self { wanted, socks: true, rest: bytes.split_off(length) });
+            }
+            more(program, &mut bytes).await?;
+        }
+    }
+}
+
+/// Reads some more, of which a head may have [`HEAD_MAX`] bytes and one read.
+async fn more(program: &mut TcpStream, bytes: &mut Vec<u8>) -> Result<(), ReadError> {
+    let mut read = [0; HEAD_MAX];
+    match program.read(&mut read).await {
+        Ok(0) | Err(_) => Err(ReadError::Gone),
+        Ok(length) => {
+            bytes.extend_from_slice(&read[..length]);
+            Ok(())
+        }
+    }
+}
+
+/// The connections that supervisors have announced, each by its own address.
+struct Announced {
+    socket: UnixDatagram,
+    waiting: HashSet<SocketAddr>,
+}
+
+impl Announced {
+    fn new(socket: UnixDatagram) -> Self {
+        Self { socket, waiting: HashSet::new() }
+    }
+
+    /// Whether `peer` was announced, which it is once: an announcement comes before its connection.
+    fn take(&mut self, peer: SocketAddr) -> bool {
+        let mut message = [0; 16];
+        while let Ok(length) = self.socket.recv(&mut message) {
+            let [a, b, c, d, high, low] = message[..length] else { break };
+            if self.waiting.len() >= ANNOUNCED_MAX {
+                self.waiting.clear();
+            }
+            self.waiting.insert(SocketAddr::from(([a, b, c, d], u16::from_be_bytes([high, low]))));
+        }
+        self.waiting.remove(&peer)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+//! What a program is told: by the status, the reason and a text of HTTP, or by a reply of SOCKS. The reason stands in the status
+//! line too, because that is what pip, git and Node print.
+
+use crate::error::{HttpError, WebError};
+use crate::relay::place::Place;
+use crate::relay::wanted::{HEAD_MAX, SocksError, WantedError};
+use broker_protocol::ConnectionVerdict;
+use policies::network::preset_of;
+use std::fmt;
+
+/// Why a program does not get a connection.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// What it sent is no request.
+    Wanted(WantedError),
+    /// Its request did not come in time, in seconds.
+    Slow(u64),
+    /// The policy, or the network, does not let it.
+    Web(Place, WebError),
+}
+
+impl Refusal {
+    /// For the records.
+    pub fn verdict(&self) -> ConnectionVerdict {
+        match self {
+            Refusal::Wanted(_) | Refusal::Slow(_) => ConnectionVerdict::Malformed,
+            Refusal::Web(_, WebError::Host { .. }) => ConnectionVerdict::NotListed,
+            Refusal::Web(_, WebError::Address { .. }) => ConnectionVerdict::NotPublic,
+            Refusal::Web(..) => ConnectionVerdict::Unreachable,
+        }
+    }
+
+    /// An answer of HTTP, after which the connection ends.
+    pub fn http(&self) -> Vec<u8> {
+        let (code, name) = match self {
+            Refusal::Wanted(WantedError::TooLong) => (431, "Request Header Fields Too Large"),
+            Refusal::Wanted(_) => (400, "Bad Request"),
+            Refusal::Slow(_) => (408, "Request Timeout"),
+            Refusal::Web(_, WebError::Host { .. } | WebError::Address { .. }) => (403, "Forbidden"),
+            Refusal::Web(_, WebError::TimedOut(_)) => (504, "Gateway Timeout"),
+            Refusal::Web(..) => (502, "Bad Gateway"),
+        };
+        let body = format!("lazaret: {self}\n");
+        let head = format!(
+            "HTTP/1.1 {code} {name}: lazaret: {}\r\nContent-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+            line(&self.to_string()),
+            body.len()
+        );
+        [head, body].concat().into_bytes()
+    }
+
+    /// A reply of SOCKS 5, after which the connection ends.
+    pub fn socks(&self) -> Vec<u8> {
+        let number = match self {
+            Refusal::Wanted(_) | Refusal::Slow(_) => SocksError::Malformed as u8,
+            Refusal::Web(_, WebError::Host { .. } | WebError::Address { .. }) => 2,
+            Refusal::Web(_, WebError::Http(HttpError::Connect(_))) => 5,
+            Refusal::Web(..) => 4,
+        };
+        socks_reply(number)
+    }
+}
+
+/// A reply of SOCKS 5. Where we are connected from is nobody's business in a cell.
+pub fn socks_reply(number: u8) -> Vec<u8> {
+    vec![5, number, 0, 1, 0, 0, 0, 0, 0, 0]
+}
+
+/// One line of printable ASCII.
+fn line(text: &str) -> String {
+    text.chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' }).take(HEAD_MAX / 32).collect()
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Wanted(error) => error.fmt(f),
+            Refusal::Slow(seconds) => write!(f, "the request did not come within {seconds} s"),
+            Refusal::Web(place, WebError::Host { .. }) => {
+                let (host, port) = (place.host(), place.port());
+                write!(f, "{host}:{port} is not among the hosts of this session; ")?;
+                match preset_of(host, port) {
+                    Some(preset) => write!(f, "--allow-net {preset} allows it"),
+                    None => write!(f, "--allow-host {host}:{port} allows it"),
+                }
+            }
+            Refusal::Web(_, error) => error.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> Refusal {
+        let place = Place::parse(text, None).unwrap();
+        let error = WebError::Host { host: place.host().to_owned(), port: place.port() };
+        Refusal::Web(place, error)
+    }
+
+    #[test]
+    fn a_refusal_names_what_would_open_it() {
+        let text = String::from_utf8(refused("registry.npmjs.org:443").http()).unwrap();
+        assert!(text.starts_with("HTTP/1.1 403 Forbidden: lazaret: registry.npmjs.org:443 is not"), "{text}");
+        assert!(text.contains("--allow-net npm"), "{text}");
+        assert!(refused("a.example:8080").to_string().ends_with("--allow-host a.example:8080 allows it"));
+        assert_eq!(refused("a.example:1").socks()[1], 2);
+    }
+
+    #[test]
+    fn a_status_line_is_one_line() {
+        assert_eq!(line("a\r\nb\u{1b}ä"), "a??b??");
+        assert!(line(&"x".repeat(100_000)).len() < HEAD_MAX);
+    }
+}

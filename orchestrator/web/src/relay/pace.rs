@@ -1,0 +1,51 @@
+//! How many connections are decided on in a time: each has a record, so a program that wants more waits.
+
+use std::cell::Cell;
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
+
+/// Connections at once, after a pause.
+const BURST: u32 = 512;
+/// Between two connections, when these are used up: 50 a second.
+const INTERVAL: Duration = Duration::from_millis(20);
+
+/// Gives out turns.
+pub struct Pace {
+    /// When the bucket would be full: one turn moves it by [`INTERVAL`].
+    full: Cell<Instant>,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { full: Cell::new(Instant::now()) }
+    }
+}
+
+impl Pace {
+    /// Waits for a turn.
+    pub async fn turn(&self) {
+        sleep_until(self.next(Instant::now())).await;
+    }
+
+    /// When the next turn is.
+    fn next(&self, now: Instant) -> Instant {
+        let full = self.full.get().max(now) + INTERVAL;
+        self.full.set(full);
+        full - INTERVAL * BURST
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_is_free_and_what_follows_waits() {
+        let (pace, now) = (Pace::default(), Instant::now() + Duration::from_secs(60));
+        assert!((0..BURST).all(|_| pace.next(now) <= now));
+        let last = (0..100).map(|_| pace.next(now)).last().unwrap();
+        assert_eq!(last, now + INTERVAL * 100);
+        // A pause fills it again.
+        assert!((0..BURST).all(|_| pace.next(last + INTERVAL * BURST) <= last + INTERVAL * BURST));
+    }
+}

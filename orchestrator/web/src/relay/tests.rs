@@ -1,0 +1,341 @@
+//! The relay as programs meet it: real sockets, a resolver that says what the test wants.
+
+use super::*;
+use policies::web::WebTable;
+use std::cell::RefCell;
+use std::io::{Read, Write};
+use std::net::{IpAddr, TcpListener, TcpStream};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::oneshot;
+
+/// A resolver that gives each question the next answer, and goes on with the last.
+struct Script(Vec<Vec<&'static str>>, RefCell<usize>);
+
+impl Resolve for Script {
+    async fn resolve(&self, _: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        let turn = self.1.replace_with(|turn| *turn + 1).min(self.0.len() - 1);
+        Ok(self.0[turn].iter().map(|ip| SocketAddr::new(ip.parse::<IpAddr>().unwrap(), port)).collect())
+    }
+}
+
+fn policy(own: &str) -> WebPolicy {
+    WebPolicy { own: toml::from_str::<WebTable>(own).unwrap(), bounds: vec![] }
+}
+
+/// A host that answers each connection with what it was sent, behind a mark.
+fn echo() -> (u16, TcpListener) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let copy = listener.try_clone().unwrap();
+    thread::spawn(move || {
+        while let Ok((mut program, _)) = copy.accept() {
+            thread::spawn(move || {
+                let _ = program.write_all(b"host:");
+                let mut bytes = [0; 65536];
+                while let Ok(length @ 1..) = program.read(&mut bytes) {
+                    if program.write_all(&bytes[..length]).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    (listener.local_addr().unwrap().port(), listener)
+}
+
+/// A relay at work on a thread of its own, until it is dropped.
+struct Running {
+    at: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<Vec<Decision>>>,
+}
+
+impl Running {
+    fn start(own: String, answers: &[&[&'static str]]) -> Self {
+        Self::with(own, answers, None)
+    }
+
+    fn with(own: String, answers: &[&[&'static str]], announcements: Option<UnixDatagram>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let script = answers.iter().map(|answer| answer.to_vec()).collect();
+        let (stop, stopped) = oneshot::channel();
+        let thread = thread::spawn(move || {
+            let runtime =
+                Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
+            let decisions = Rc::new(RefCell::new(Vec::new()));
+            let seen = decisions.clone();
+            runtime.block_on(async move {
+                let resolver = Script(script, RefCell::new(0));
+                let relay =
+                    Relay::with_resolver(policy(&own), resolver, move |one| seen.borrow_mut().push(one));
+                let descriptors =
+                    std::iter::once(listener.into()).chain(announcements.map(OwnedFd::from)).collect();
+                let sockets = RelaySockets::new(descriptors).unwrap().unwrap();
+                tokio::select! {
+                    served = relay.serve(sockets) => served.unwrap(),
+                    _ = stopped => {}
+                }
+            });
+            decisions.take()
+        });
+        Self { at, stop: Some(stop), thread: Some(thread) }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let program = TcpStream::connect(self.at).unwrap();
+        program.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        program
+    }
+
+    /// Sends `request`, closes that side, and reads to the end.
+    fn ask(&self, request: &[u8]) -> String {
+        let mut program = self.connect();
+        program.write_all(request).unwrap();
+        program.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut answer = Vec::new();
+        program.read_to_end(&mut answer).unwrap();
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    fn tunnel(&self, to: &str) -> String {
+        self.ask(format!("CONNECT {to} HTTP/1.1\r\n\r\nhello").as_bytes())
+    }
+
+    /// Ends it; what it has decided.
+    fn end(mut self) -> Vec<Decision> {
+        let _ = self.stop.take().unwrap().send(());
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+fn verdicts(decisions: &[Decision]) -> Vec<ConnectionVerdict> {
+    decisions.iter().map(|one| one.verdict).collect()
+}
+
+const ESTABLISHED: &str = "HTTP/1.1 200 Connection established\r\n\r\nhost:hello";
+
+#[test]
+fn a_host_of_the_list_is_reached_in_three_ways() {
+    let (port, _host) = echo();
+    let own = format!("allow = ['a.example:{port}']\nprivate = ['127.0.0.1:{port}']");
+    let relay = Running::start(own, &[&["127.0.0.1"]]);
+    assert_eq!(relay.tunnel(&format!("A.EXAMPLE.:{port}")), ESTABLISHED);
+    let plain = relay
+        .ask(format!("PUT http://a.example:{port}/x HTTP/1.1\r\nContent-Length: 2\r\n\r\nab").as_bytes());
+    assert_eq!(
+        plain,
+        format!(
+            "host:PUT /x HTTP/1.1\r\nHost: a.example:{port}\r\nContent-Length: 2\r\nConnection: close\r\n\r\nab"
+        )
+    );
+    let socks = [b"\x05\x01\x00\x05\x01\x00\x03\x09a.example", &port.to_be_bytes()[..], b"hello"].concat();
+    assert_eq!(relay.ask(&socks), "\x05\0\x05\0\0\x01\0\0\0\0\0\0host:hello");
+    let decisions = relay.end();
+    assert_eq!(verdicts(&decisions), [ConnectionVerdict::Allowed; 3]);
+    assert!(decisions.iter().all(|one| one.host == "a.example" && one.port == port && one.why.is_none()));
+}
+
+/// Each would reach the host if nothing were checked: the first test is the control.
+#[test]
+fn what_is_not_on_the_list_is_refused_by_any_spelling() {
+    let (port, _host) = echo();
+    let relay =
+        Running::start(format!("allow = ['a.example:{port}', '*.b.example:{port}']"), &[&["127.0.0.1"]]);
+    for host in [
+        "c.example",
+        "b.example",
+        "a.example.c.example",
+        "xa.example",
+        "127.0.0.1",
+        "2130706433",
+        "0x7f000001",
+        "0177.0.0.1",
+        "127.1",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "[::ffff:7f00:1]",
+        "[64:ff9b::7f00:1]",
+        "localhost",
+    ] {
+        let answer = relay.tunnel(&format!("{host}:{port}"));
+        assert!(answer.starts_with("HTTP/1.1 403 Forbidden: lazaret: "), "{host}: {answer}");
+        let plain = relay.ask(format!("GET http://{host}:{port}/ HTTP/1.1\r\n\r\n").as_bytes());
+        assert!(plain.starts_with("HTTP/1.1 403 "), "{host}: {plain}");
+    }
+    assert!(relay.tunnel(&format!("a.example:{}", port.wrapping_add(1).max(1))).starts_with("HTTP/1.1 403 "));
+    let socks = [b"\x05\x01\x00\x05\x01\x00\x01\x7f\x00\x00\x01", &port.to_be_bytes()[..]].concat();
+    assert_eq!(relay.ask(&socks), "\x05\0\x05\x02\0\x01\0\0\0\0\0\0");
+    let decisions = relay.end();
+    assert!(decisions.iter().all(|one| one.verdict.is_refusal() && one.why.is_some()), "{decisions:?}");
+}
+
+#[test]
+fn a_name_on_the_list_reaches_no_address_that_is_not_public() {
+    let (port, _host) = echo();
+    for answers in
+        [&["127.0.0.1"][..], &["203.0.113.1", "127.0.0.1"], &["::1"], &["169.254.169.254"], &["10.0.0.1"]]
+    {
+        let relay = Running::start(format!("allow = ['*']\nprivate = ['203.0.113.1:{port}']"), &[answers]);
+        let answer = relay.tunnel(&format!("a.example:{port}"));
+        assert!(
+            answer.starts_with("HTTP/1.1 403 Forbidden: lazaret: a.example is at "),
+            "{answers:?}: {answer}"
+        );
+        assert_eq!(verdicts(&relay.end()), [ConnectionVerdict::NotPublic]);
+    }
+}
+
+/// Checked once and connected to by the address that was checked: a resolver that changes its answer is asked once a connection.
+#[test]
+fn a_name_that_changes_its_answer_gets_nobody_elsewhere() {
+    let (port, _host) = echo();
+    let own = format!("allow = ['*']\nprivate = ['127.0.0.1:{port}']");
+    let relay = Running::start(own, &[&["127.0.0.1"], &["127.0.0.2"]]);
+    assert_eq!(relay.tunnel(&format!("a.example:{port}")), ESTABLISHED);
+    assert!(relay.tunnel(&format!("a.example:{port}")).contains("403 Forbidden"));
+    assert_eq!(verdicts(&relay.end()), [ConnectionVerdict::Allowed, ConnectionVerdict::NotPublic]);
+}
+
+#[test]
+fn what_is_no_request_is_told_so() {
+    let relay = Running::start("allow = ['*']".into(), &[&["127.0.0.1"]]);
+    for (request, want) in [
+        (&b"GET / HTTP/1.1\r\n\r\n"[..], "HTTP/1.1 400 "),
+        (b"CONNECT a\0b:443 HTTP/1.1\r\n\r\n", "HTTP/1.1 400 "),
+        (b"CONNECT u@a.example:443 HTTP/1.1\r\n\r\n", "HTTP/1.1 400 "),
+        (b"CONNECT a.example:443@b.example HTTP/1.1\r\n\r\n", "HTTP/1.1 400 "),
+        (b"\x16\x03\x01\x02\x00\x01", "HTTP/1.1 400 "),
+        (b"\x04\x01\x00\x50\x7f\x00\x00\x01\x00", "HTTP/1.1 400 "),
+        (b"\x05\x01\x00\x05\x03\x00\x01\x08\x08\x08\x08\x00\x35", "\x05\0\x05\x07"),
+        (b"\x05\x01\x02", "\x05\u{fffd}"),
+    ] {
+        let answer = relay.ask(request);
+        assert!(answer.starts_with(want), "{request:?}: {answer:?}");
+    }
+    let long = [b"CONNECT a.example:443 HTTP/1.1\r\nA: ", &[b'x'; HEAD_MAX][..]].concat();
+    assert!(relay.ask(&long).starts_with("HTTP/1.1 431 "));
+    assert!(relay.end().iter().all(|one| one.verdict == ConnectionVerdict::Malformed && one.host.is_empty()));
+}
+
+#[test]
+fn a_host_that_cannot_be_reached_is_named() {
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let own = format!("allow = ['*']\nprivate = ['127.0.0.1:{closed}']");
+    let relay = Running::start(own, &[&["127.0.0.1"]]);
+    assert!(
+        relay
+            .tunnel(&format!("a.example:{closed}"))
+            .starts_with("HTTP/1.1 502 Bad Gateway: lazaret: cannot connect")
+    );
+    let socks = [b"\x05\x01\x00\x05\x01\x00\x03\x09a.example", &closed.to_be_bytes()[..]].concat();
+    assert_eq!(relay.ask(&socks).as_bytes()[3], 5);
+    assert_eq!(verdicts(&relay.end()), [ConnectionVerdict::Unreachable; 2]);
+}
+
+/// Connections that say nothing take the places; those beyond wait, and are served when one goes.
+#[test]
+fn a_flood_waits_for_its_places_and_harms_nobody_after_it() {
+    let (port, _host) = echo();
+    let own = format!("allow = ['*']\nprivate = ['127.0.0.1:{port}']");
+    let relay = Running::start(own, &[&["127.0.0.1"]]);
+    let mut silent: Vec<TcpStream> = (0..AT_ONCE + 20).map(|_| relay.connect()).collect();
+    let mut late = relay.connect();
+    late.write_all(format!("CONNECT a.example:{port} HTTP/1.1\r\n\r\nhello").as_bytes()).unwrap();
+    late.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    assert!(late.read(&mut [0]).is_err(), "it is served before its turn");
+    silent.clear();
+    late.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    late.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    late.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, ESTABLISHED);
+    relay.end();
+}
+
+/// A byte now and then is not enough to keep a place.
+#[test]
+fn a_slow_request_is_ended_in_time() {
+    let relay = Running::start("allow = ['*']".into(), &[&["127.0.0.1"]]);
+    let (mut program, begun) = (relay.connect(), Instant::now());
+    let mut writer = program.try_clone().unwrap();
+    let slow = thread::spawn(move || {
+        for byte in b"CONNECT a.example:443 HTTP/1.1\r\n".iter().cycle() {
+            if writer.write_all(&[*byte]).is_err() || begun.elapsed() > Duration::from_secs(HEAD_S + 10) {
+                return;
+            }
+            thread::sleep(Duration::from_millis(200));
+        }
+    });
+    let mut answer = String::new();
+    program.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    assert!(begun.elapsed() >= Duration::from_secs(HEAD_S));
+    drop(program);
+    slow.join().unwrap();
+    relay.end();
+}
+
+/// A side that does not read stops the other, and loses nothing.
+#[test]
+fn bytes_come_whole_and_in_order_through_a_slow_reader() {
+    let (port, _host) = echo();
+    let own = format!("allow = ['*']\nprivate = ['127.0.0.1:{port}']");
+    let relay = Running::start(own, &[&["127.0.0.1"]]);
+    let mut program = relay.connect();
+    program.write_all(format!("CONNECT a.example:{port} HTTP/1.1\r\n\r\n").as_bytes()).unwrap();
+    let sent: Vec<u8> =
+        (0..8_000_000_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let (mut writer, bytes) = (program.try_clone().unwrap(), sent.clone());
+    let writing = thread::spawn(move || {
+        writer.write_all(&bytes).unwrap();
+        writer.shutdown(std::net::Shutdown::Write).unwrap();
+    });
+    thread::sleep(Duration::from_millis(300));
+    let mut got = Vec::new();
+    program.read_to_end(&mut got).unwrap();
+    writing.join().unwrap();
+    let start = got.windows(5).position(|five| five == b"host:").unwrap() + 5;
+    assert!(got[start..] == sent[..], "{} of {}", got.len() - start, sent.len());
+    relay.end();
+}
+
+#[test]
+fn where_connections_are_announced_no_other_is_served() {
+    let (port, _host) = echo();
+    let (ours, theirs) = UnixDatagram::pair().unwrap();
+    let own = format!("allow = ['*']\nprivate = ['127.0.0.1:{port}']");
+    let relay = Running::with(own, &[&["127.0.0.1"]], Some(theirs));
+    let request = format!("CONNECT a.example:{port} HTTP/1.1\r\n\r\nhello");
+    let mut stranger = relay.connect();
+    // It may be closed before.
+    let _ = stranger.write_all(request.as_bytes());
+    let read = stranger.read(&mut [0; 16]);
+    assert!(!read.as_ref().is_ok_and(|length| *length > 0), "{read:?}");
+    // As a supervisor does: an address first, its announcement, then the connection.
+    let socket = bound_socket();
+    let SocketAddr::V4(name) = socket.1 else { panic!("{:?}", socket.1) };
+    ours.send(&[&name.ip().octets()[..], &name.port().to_be_bytes()].concat()).unwrap();
+    let mut program = (socket.0)(relay.at);
+    program.write_all(request.as_bytes()).unwrap();
+    program.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    program.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, ESTABLISHED);
+    assert_eq!(verdicts(&relay.end()), [ConnectionVerdict::Allowed]);
+}
+
+/// A socket with an address, and how it is connected.
+fn bound_socket() -> (impl FnOnce(SocketAddr) -> TcpStream, SocketAddr) {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let name = socket.local_addr().unwrap();
+    let connect = move |at| {
+        let stream = runtime.block_on(socket.connect(at)).unwrap().into_std().unwrap();
+        stream.set_nonblocking(false).unwrap();
+        stream
+    };
+    (connect, name)
+}

@@ -1,0 +1,270 @@
+//! What a program asks the relay for: the head of a request to an HTTP proxy, or the two messages of SOCKS 5 (RFC 1928). Pure:
+//! bytes in, a place out.
+
+use crate::relay::place::{Place, PlaceError};
+use httparse::{EMPTY_HEADER, Header, Status};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use thiserror::Error;
+
+/// Bytes of a request's head.
+pub const HEAD_MAX: usize = 16 * 1024;
+/// Headers of a request.
+const HEADERS_MAX: usize = 100;
+
+/// Headers that are for the next hop only, and those that programs send to proxies.
+const FOR_THE_RELAY: [&str; 8] = [
+    "connection",
+    "proxy-connection",
+    "proxy-authorization",
+    "proxy-authenticate",
+    "keep-alive",
+    "te",
+    "upgrade",
+    "host",
+];
+
+/// A request that was understood.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Where to.
+    pub place: Place,
+    /// What the host is sent first: for a plain request its head, as the host expects it.
+    pub first: Vec<u8>,
+    /// Whether the program waits for a word that the connection is there.
+    pub tunnel: bool,
+}
+
+/// Why a request is not understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum WantedError {
+    #[error("the request is not one of HTTP/1.1")]
+    NotHttp,
+    #[error("the head of the request has more than {HEAD_MAX} bytes or {HEADERS_MAX} headers")]
+    TooLong,
+    #[error("a proxy is asked with CONNECT, or with a whole URL that begins with http://")]
+    NotForProxy,
+    #[error("{0}")]
+    Place(#[from] PlaceError),
+}
+
+/// Reads a request to an HTTP proxy: it and how many bytes it has, or `None` where more must come.
+///
+/// # Errors
+/// It never will be one.
+pub fn http(bytes: &[u8]) -> Result<Option<(Wanted, usize)>, WantedError> {
+    let mut headers = [EMPTY_HEADER; HEADERS_MAX];
+    let mut request = httparse::Request::new(&mut headers);
+    let length = match request.parse(bytes) {
+        Ok(Status::Complete(length)) if length <= HEAD_MAX => length,
+        Ok(Status::Partial) if bytes.len() < HEAD_MAX => return Ok(None),
+        Ok(_) | Err(httparse::Error::TooManyHeaders) => return Err(WantedError::TooLong),
+        Err(_) => return Err(WantedError::NotHttp),
+    };
+    let (Some(method), Some(target), Some(minor)) = (request.method, request.path, request.version) else {
+        return Err(WantedError::NotHttp);
+    };
+    if method == "CONNECT" {
+        let place = Place::parse(target, None)?;
+        return Ok(Some((Wanted { place, first: Vec::new(), tunnel: true }, length)));
+    }
+    let (place, path) = absolute(target)?;
+    let line = format!("{method} {path} HTTP/1.{minor}\r\nHost: {}\r\n", authority(&place));
+    let first = head(line, request.headers);
+    Ok(Some((Wanted { place, first, tunnel: false }, length)))
+}
+
+/// Whether an empty line, which ends a head, ends behind the first `seen` bytes.
+pub fn has_end(bytes: &[u8], seen: usize) -> bool {
+    let new = &bytes[seen.saturating_sub(2)..];
+    new.windows(2).any(|pair| pair == b"\n\n") || new.windows(3).any(|three| three == b"\n\r\n")
+}
+
+/// The place and the path of a whole URL. The path goes on as it came: it is the host's to read.
+fn absolute(target: &str) -> Result<(Place, String), WantedError> {
+    let scheme = target.get(..7).filter(|scheme| scheme.eq_ignore_ascii_case("http://"));
+    let rest = scheme.map(|_| &target[7..]).ok_or(WantedError::NotForProxy)?;
+    let end = rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len());
+    let (place, path) = (Place::parse(&rest[..end], Some(80))?, &rest[end..]);
+    match path.as_bytes().first() {
+        None => Ok((place, "/".to_owned())),
+        Some(b'/') => Ok((place, path.to_owned())),
+        Some(b'?') => Ok((place, format!("/{path}"))),
+        Some(_) => Err(WantedError::NotForProxy),
+    }
+}
+
+fn authority(place: &Place) -> String {
+    match place.port() {
+        80 => place.host().to_owned(),
+        port => format!("{}:{port}", place.host()),
+    }
+}
+
+/// The head for the host. One request a connection: what came behind this one would go to the same host unread.
+fn head(line: String, headers: &[Header]) -> Vec<u8> {
+    let is = |header: &Header, name: &str| header.name.eq_ignore_ascii_case(name);
+    let connection = headers.iter().filter(|header| is(header, "connection"));
+    let named: Vec<&[u8]> = connection.flat_map(|header| header.value.split(|byte| *byte == b',')).collect();
+    let is_named = |header: &Header| {
+        named.iter().any(|name| name.trim_ascii().eq_ignore_ascii_case(header.name.as_bytes()))
+    };
+    let mut head = line.into_bytes();
+    for header in headers {
+        // What frames the body is the host's, whatever the program says of it.
+        let frames = is(header, "content-length") || is(header, "transfer-encoding");
+        if FOR_THE_RELAY.iter().any(|name| is(header, name)) || (is_named(header) && !frames) {
+            continue;
+        }
+        head.extend([header.name.as_bytes(), b": ", header.value, b"\r\n"].concat());
+    }
+    head.extend_from_slice(b"Connection: close\r\n\r\n");
+    head
+}
+
+/// What a message of SOCKS 5 is not, by the number of the reply that says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum SocksError {
+    /// General failure: it is malformed.
+    Malformed = 1,
+    /// Not `CONNECT`: a program that wants UDP, or to be connected to.
+    Command = 7,
+    /// An address of no kind that is known.
+    Address = 8,
+}
+
+/// Reads a greeting: whether it can do without a password, and how many bytes it has.
+pub fn socks_greeting(bytes: &[u8]) -> Option<(bool, usize)> {
+    let [_, count, methods @ ..] = bytes else { return None };
+    let count = usize::from(*count);
+    let methods = methods.get(..count)?;
+    Some((methods.contains(&0), 2 + count))
+}
+
+/// Reads a request, and how many bytes it has; `None` where more must come.
+///
+/// # Errors
+/// The reply that it gets.
+pub fn socks_request(bytes: &[u8]) -> Result<Option<(Place, usize)>, SocksError> {
+    let [5, command, 0, kind, rest @ ..] = bytes else {
+        return if bytes.len() < 4 { Ok(None) } else { Err(SocksError::Malformed) };
+    };
+    if *command != 1 {
+        return Err(SocksError::Command);
+    }
+    let (host, length) = match *kind {
+        1 => (rest.first_chunk().map(|ip: &[u8; 4]| Ipv4Addr::from(*ip).to_string()), 4),
+        4 => (rest.first_chunk().map(|ip: &[u8; 16]| format!("[{}]", Ipv6Addr::from(*ip))), 16),
+        3 => {
+            let Some(length) = rest.first().map(|length| usize::from(*length)) else { return Ok(None) };
+            let Some(name) = rest.get(1..=length) else { return Ok(None) };
+            let name = str::from_utf8(name).map_err(|_| SocksError::Malformed)?;
+            (Some(name.to_owned()), 1 + length)
+        }
+        _ => return Err(SocksError::Address),
+    };
+    let port = rest.get(length..length + 2).and_then(|port| port.first_chunk());
+    let (Some(host), Some(port)) = (host, port) else { return Ok(None) };
+    let place = Place::new(&host, u16::from_be_bytes(*port)).map_err(|_| SocksError::Malformed)?;
+    Ok(Some((place, 4 + length + 2)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Option<(Wanted, usize)>, WantedError> {
+        http(text.as_bytes())
+    }
+
+    #[test]
+    fn a_tunnel_is_asked_for_by_host_and_port() {
+        let text =
+            "CONNECT A.example:443 HTTP/1.1\r\nHost: b.example\r\nProxy-Authorization: Basic x\r\n\r\nrest";
+        let (wanted, length) = read(text).unwrap().unwrap();
+        assert_eq!((wanted.place.host(), wanted.place.port(), wanted.tunnel), ("a.example", 443, true));
+        assert!(wanted.first.is_empty());
+        assert_eq!(&text[length..], "rest");
+        for part in 0..length {
+            assert_eq!(read(&text[..part]), Ok(None), "{part}");
+        }
+    }
+
+    #[test]
+    fn a_plain_request_is_made_one_for_the_host() {
+        let text = "GET http://u.example:8080?q HTTP/1.1\r\nHost: other.example\r\nhost: third\r\nX-A: 1\r\n\
+                    Connection: X-B, close, Content-Length\r\nX-B: 2\r\nContent-Length: 3\r\nProxy-Connection: x\r\n\r\nabc";
+        let (wanted, length) = read(text).unwrap().unwrap();
+        let want = "GET /?q HTTP/1.1\r\nHost: u.example:8080\r\nX-A: 1\r\nContent-Length: 3\r\nConnection: close\r\n\r\n";
+        assert_eq!(String::from_utf8(wanted.first).unwrap(), want);
+        assert_eq!((&text[length..], wanted.tunnel), ("abc", false));
+        let (wanted, _) = read("GET HTTP://a.example HTTP/1.0\r\n\r\n").unwrap().unwrap();
+        assert!(wanted.first.starts_with(b"GET / HTTP/1.0\r\nHost: a.example\r\n"));
+        assert_eq!(wanted.place.port(), 80);
+    }
+
+    #[test]
+    fn what_is_no_request_to_a_proxy_is_refused() {
+        for (text, want) in [
+            ("GET / HTTP/1.1\r\n\r\n", WantedError::NotForProxy),
+            ("GET https://a.example/ HTTP/1.1\r\n\r\n", WantedError::NotForProxy),
+            ("GET ftp://a.example/ HTTP/1.1\r\n\r\n", WantedError::NotForProxy),
+            ("GET http://a.example#x HTTP/1.1\r\n\r\n", WantedError::NotForProxy),
+            ("GET http://a.example\\@b.example/ HTTP/1.1\r\n\r\n", WantedError::NotForProxy),
+            ("GET http://u@a.example/ HTTP/1.1\r\n\r\n", WantedError::Place(PlaceError::Host)),
+            ("CONNECT a.example HTTP/1.1\r\n\r\n", WantedError::Place(PlaceError::Port)),
+            ("CONNECT http://a.example:80 HTTP/1.1\r\n\r\n", WantedError::Place(PlaceError::Host)),
+            ("\u{16}\u{3}\u{1}\u{0}", WantedError::NotHttp),
+            ("GET http://a.example/\0 HTTP/1.1\r\n\r\n", WantedError::NotHttp),
+            ("CONNECT a.example:443 SMTP/1.1\r\n\r\n", WantedError::NotHttp),
+        ] {
+            assert_eq!(read(text), Err(want), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_head_has_its_bounds() {
+        let of = |value: usize| format!("CONNECT a.example:1 HTTP/1.1\r\nA: {}\r\n\r\n", "x".repeat(value));
+        let fixed = of(0).len();
+        assert!(read(&of(HEAD_MAX - fixed)).unwrap().is_some());
+        assert_eq!(read(&of(HEAD_MAX - fixed + 1)), Err(WantedError::TooLong));
+        assert_eq!(
+            read(&format!("CONNECT a.example:1 HTTP/1.1\r\nA: {}", "x".repeat(HEAD_MAX))),
+            Err(WantedError::TooLong)
+        );
+        let many = |count: usize| format!("CONNECT a.example:1 HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(count));
+        assert!(read(&many(HEADERS_MAX)).unwrap().is_some());
+        assert_eq!(read(&many(HEADERS_MAX + 1)), Err(WantedError::TooLong));
+    }
+
+    #[test]
+    fn socks_names_a_place_in_three_ways() {
+        for (bytes, host) in [
+            (&b"\x05\x01\x00\x01\x01\x02\x03\x04\x01\xbb"[..], "1.2.3.4"),
+            (b"\x05\x01\x00\x03\x09a.example\x01\xbb", "a.example"),
+            (b"\x05\x01\x00\x04\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\x01\xbb", "[::1]"),
+        ] {
+            let (place, length) = socks_request(bytes).unwrap().unwrap();
+            assert_eq!((place.host(), place.port(), length), (host, 443, bytes.len()));
+            for part in 0..length {
+                assert_eq!(socks_request(&bytes[..part]), Ok(None), "{host} {part}");
+            }
+        }
+        for (bytes, want) in [
+            (&b"\x05\x03\x00\x01\x01\x02\x03\x04\x01\xbb"[..], SocksError::Command),
+            (b"\x05\x02\x00\x01\x01\x02\x03\x04\x01\xbb", SocksError::Command),
+            (b"\x05\x01\x00\x02\x01\x02\x03\x04\x01\xbb", SocksError::Address),
+            (b"\x04\x01\x00\x01\x01\x02\x03\x04\x01\xbb", SocksError::Malformed),
+            (b"\x05\x01\x00\x03\x03a\0b\x01\xbb", SocksError::Malformed),
+            (b"\x05\x01\x00\x03\x03a@b\x01\xbb", SocksError::Malformed),
+            (b"\x05\x01\x00\x03\x00\x01\xbb", SocksError::Malformed),
+            (b"\x05\x01\x00\x01\x01\x02\x03\x04\0\0", SocksError::Malformed),
+        ] {
+            assert_eq!(socks_request(bytes), Err(want), "{bytes:?}");
+        }
+        assert_eq!(socks_greeting(b"\x05\x02\x02\x00"), Some((true, 4)));
+        assert_eq!(socks_greeting(b"\x05\x01\x02"), Some((false, 3)));
+        assert_eq!(socks_greeting(b"\x05\x02\x02"), None);
+    }
+}

@@ -1,0 +1,321 @@
+//! `web_search`: SearXNG, and where that has nothing Brave. Where the engines are is the user's own choice (the
+//! environment, not a model's input), so no policy is asked whether their addresses are public: an instance of one's own
+//! is on this machine. They are told a query, and nothing that a page says.
+
+use crate::error::{EngineError, HttpError, WebError};
+use crate::guard::{self, Resolve};
+use crate::html::fragment;
+use crate::http::{self, BODY_MAX};
+use crate::reach::Reach;
+use crate::request::Search;
+use crate::target::Target;
+use policies::WebPolicy;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use serde::Deserialize;
+use std::time::Duration;
+use tokio::time::timeout;
+use url::Url;
+
+/// Base URL of a SearXNG instance.
+const SEARXNG_URL: &str = "SEARXNG_URL";
+/// The variable with the key for Brave's API.
+pub const BRAVE_KEY: &str = "BRAVE_SEARCH_API_KEY";
+/// Base URL of Brave's API, if it is another.
+const BRAVE_URL: &str = "BRAVE_SEARCH_URL";
+const BRAVE: &str = "https://api.search.brave.com";
+/// Seconds for one engine.
+const PATIENCE_S: u64 = 10;
+/// The engines behind SearXNG.
+const ENGINES: &str = "bing,duckduckgo,brave";
+
+/// The search engines, as the user has set them up. Not `Debug`: there is a key in it.
+pub struct SearchEngines {
+    pub(crate) searxng: Option<String>,
+    pub(crate) brave_key: Option<String>,
+    pub(crate) brave: String,
+}
+
+impl SearchEngines {
+    /// Those of our environment.
+    pub fn from_environment() -> Self {
+        let value = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        Self {
+            searxng: value(SEARXNG_URL),
+            brave_key: value(BRAVE_KEY),
+            brave: value(BRAVE_URL).unwrap_or_else(|| BRAVE.to_owned()),
+        }
+    }
+}
+
+/// A search engine, or several behind one address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Provider {
+    /// A SearXNG instance.
+    SearXng,
+    /// Brave's API.
+    Brave,
+}
+
+impl Provider {
+    /// The name in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Provider::SearXng => "searxng",
+            Provider::Brave => "brave",
+        }
+    }
+}
+
+/// One result of a search.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hit {
+    /// The page's title; its URL where it has none.
+    pub title: String,
+    /// Where the page is.
+    pub url: String,
+    /// An excerpt.
+    pub snippet: String,
+}
+
+/// What a search found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SearchResults {
+    /// Who found it.
+    pub provider: Provider,
+    /// Best first; may be none.
+    pub hits: Vec<Hit>,
+}
+
+/// Whether there is a search at all.
+pub fn may_search(policy: &WebPolicy) -> Result<(), WebError> {
+    if policy.searches() { Ok(()) } else { Err(WebError::SearchOff) }
+}
+
+/// Asks one engine after the other.
+pub async fn search<R: Resolve>(
+    reach: &Reach<R>,
+    engines: &SearchEngines,
+    search: &Search,
+) -> Result<SearchResults, WebError> {
+    may_search(reach.policy()?)?;
+    let searxng = ask(reach, engines, search, Provider::SearXng).await;
+    if let Ok(hits) = &searxng
+        && !hits.is_empty()
+    {
+        return Ok(results(Provider::SearXng, searxng.unwrap_or_default()));
+    }
+    match (searxng, ask(reach, engines, search, Provider::Brave).await) {
+        (_, Ok(hits)) => Ok(results(Provider::Brave, hits)),
+        // One that found nothing has answered.
+        (Ok(hits), Err(_)) => Ok(results(Provider::SearXng, hits)),
+        (Err(searxng), Err(brave)) => Err(WebError::NoEngine { searxng, brave }),
+    }
+}
+
+fn results(provider: Provider, hits: Vec<Hit>) -> SearchResults {
+    SearchResults { provider, hits }
+}
+
+async fn ask<R: Resolve>(
+    reach: &Reach<R>,
+    engines: &SearchEngines,
+    search: &Search,
+    provider: Provider,
+) -> Result<Vec<Hit>, EngineError> {
+    let (target, headers) = request(engines, search, provider)?;
+    let asked = async {
+        let addresses = guard::locate(&reach.resolver, &target).await?;
+        let response = reach.http.get(&target, &addresses, headers).await?;
+        match response.status().as_u16() {
+            200 => http::read(response, BODY_MAX).await,
+            status => Err(HttpError::Status(status)),
+        }
+    };
+    let body = timeout(Duration::from_secs(PATIENCE_S), asked).await;
+    let body = body.map_err(|_| EngineError::TimedOut(PATIENCE_S))?.map_err(EngineError::Http)?;
+    let mut hits = parse(provider, &body.bytes).ok_or(EngineError::NotJson)?;
+    hits.truncate(search.max_results as usize);
+    if let Some(key) = &engines.brave_key {
+        hits.iter_mut().for_each(|hit| hide(hit, key));
+    }
+    Ok(hits)
+}
+
+/// An engine that repeats our key does not make us print it.
+fn hide(hit: &mut Hit, key: &str) {
+    for text in [&mut hit.title, &mut hit.url, &mut hit.snippet] {
+        if text.contains(key) {
+            *text = text.replace(key, "[redacted]");
+        }
+    }
+}
+
+fn request(
+    engines: &SearchEngines,
+    search: &Search,
+    provider: Provider,
+) -> Result<(Target, HeaderMap), EngineError> {
+    let mut headers = http::accepting("application/json");
+    let target = match provider {
+        Provider::SearXng => {
+            let base = engines.searxng.as_deref().ok_or(EngineError::NotSetUp(SEARXNG_URL))?;
+            let query = [("q", search.query.as_str()), ("format", "json"), ("engines", ENGINES)];
+            address(base, "search", &query).ok_or(EngineError::Base(SEARXNG_URL, "write http(s)://HOST"))?
+        }
+        Provider::Brave => {
+            let key = engines.brave_key.as_deref().ok_or(EngineError::NotSetUp(BRAVE_KEY))?;
+            let count = search.max_results.to_string();
+            let query = [("q", search.query.as_str()), ("count", &count)];
+            let target = address(&engines.brave, "res/v1/web/search", &query)
+                .filter(|target| !target.is_plain() || is_local(target))
+                .ok_or(EngineError::Base(
+                    BRAVE_URL,
+                    "write https://HOST; the key would go over it unprotected",
+                ))?;
+            let mut key = HeaderValue::from_str(key)
+                .map_err(|_| EngineError::Base(BRAVE_KEY, "it has characters that no key has"))?;
+            key.set_sensitive(true);
+            headers.insert(HeaderName::from_static("x-subscription-token"), key);
+            target
+        }
+    };
+    Ok((target, headers))
+}
+
+/// Whether a request stays on this machine.
+fn is_local(target: &Target) -> bool {
+    target.host() == "localhost"
+        || target.address().is_some_and(|address| address.to_canonical().is_loopback())
+}
+
+fn address(base: &str, path: &str, query: &[(&str, &str)]) -> Option<Target> {
+    let base = Url::parse(base).ok()?;
+    let mut url = base.clone();
+    url.set_path(&format!("{}/{path}", base.path().trim_end_matches('/')));
+    url.set_query(None);
+    url.query_pairs_mut().extend_pairs(query);
+    Target::parse(url.as_str()).ok()
+}
+
+#[derive(Deserialize)]
+struct SearXng {
+    results: Vec<SearXngHit>,
+}
+
+#[derive(Deserialize)]
+struct SearXngHit {
+    #[serde(default)]
+    title: Option<String>,
+    url: String,
+    #[serde(default)]
+    content: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Brave {
+    /// Absent where nothing was found.
+    web: Option<BraveWeb>,
+}
+
+#[derive(Deserialize)]
+struct BraveWeb {
+    results: Vec<BraveHit>,
+}
+
+#[derive(Deserialize)]
+struct BraveHit {
+    #[serde(default)]
+    title: Option<String>,
+    url: String,
+    #[serde(default)]
+    description: Option<String>,
+}
+
+/// Reads an engine's answer; none if it is not what that engine says. Both put HTML into texts.
+fn parse(provider: Provider, body: &[u8]) -> Option<Vec<Hit>> {
+    let hit = |title: Option<String>, url: String, snippet: Option<String>| {
+        let [title, snippet] = [title, snippet].map(|text| fragment(&text.unwrap_or_default()));
+        Hit { title: if title.is_empty() { url.clone() } else { title }, url, snippet }
+    };
+    Some(match provider {
+        Provider::SearXng => {
+            let answer: SearXng = serde_json::from_slice(body).ok()?;
+            answer.results.into_iter().map(|one| hit(one.title, one.url, one.content)).collect()
+        }
+        Provider::Brave => {
+            let answer: Brave = serde_json::from_slice(body).ok()?;
+            let results = answer.web.map(|web| web.results).unwrap_or_default();
+            results.into_iter().map(|one| hit(one.title, one.url, one.description)).collect()
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn engines(searxng: Option<&str>, key: Option<&str>, brave: &str) -> SearchEngines {
+        SearchEngines {
+            searxng: searxng.map(str::to_owned),
+            brave_key: key.map(str::to_owned),
+            brave: brave.into(),
+        }
+    }
+
+    fn asked(engines: &SearchEngines, provider: Provider) -> Result<(Target, HeaderMap), EngineError> {
+        request(engines, &Search { query: "a b&c=ü".into(), max_results: 7 }, provider)
+    }
+
+    #[test]
+    fn engines_are_asked_as_they_want_it() {
+        let engines = engines(Some("http://[::1]:8888/sx/"), Some("KEY"), "https://api.search.brave.com");
+        let (target, headers) = asked(&engines, Provider::SearXng).unwrap();
+        let want =
+            "http://[::1]:8888/sx/search?q=a+b%26c%3D%C3%BC&format=json&engines=bing%2Cduckduckgo%2Cbrave";
+        assert_eq!(target.to_string(), want);
+        assert!(!headers.contains_key("x-subscription-token"));
+        let (target, headers) = asked(&engines, Provider::Brave).unwrap();
+        assert_eq!(
+            target.to_string(),
+            "https://api.search.brave.com/res/v1/web/search?q=a+b%26c%3D%C3%BC&count=7"
+        );
+        assert_eq!(headers["x-subscription-token"], "KEY");
+        assert!(!format!("{headers:?}").contains("KEY"));
+    }
+
+    #[test]
+    fn a_key_goes_nowhere_without_tls() {
+        for (base, want) in [
+            ("https://b.example", true),
+            ("http://b.example", false),
+            ("http://127.0.0.1:80", true),
+            ("http://localhost:80", true),
+            ("http://10.0.0.1", false),
+            ("b.example", false),
+            ("https://u:p@b.example", false),
+        ] {
+            let engines = engines(None, Some("KEY"), base);
+            assert_eq!(asked(&engines, Provider::Brave).is_ok(), want, "{base}");
+        }
+        assert_eq!(
+            asked(&engines(None, None, "https://b.example"), Provider::Brave).unwrap_err(),
+            EngineError::NotSetUp("BRAVE_SEARCH_API_KEY")
+        );
+        assert!(asked(&engines(None, Some("K\nX: y"), "https://b.example"), Provider::Brave).is_err());
+    }
+
+    #[test]
+    fn answers_are_read_and_others_are_no_answers() {
+        let searxng = br#"{"query":"x","results":[{"title":"T","url":"https://t.example/","content":"<b>c</b> &amp; d","engine":"bing"},{"url":"https://u.example/"}]}"#;
+        let hits = parse(Provider::SearXng, searxng).unwrap();
+        assert_eq!((hits[0].title.as_str(), hits[0].snippet.as_str()), ("T", "c & d"));
+        assert_eq!(hits[1].title, "https://u.example/");
+        let brave = br#"{"web":{"results":[{"title":"T","url":"https://t.example/","description":"a <strong>b</strong>"}]}}"#;
+        assert_eq!(parse(Provider::Brave, brave).unwrap()[0].snippet, "a b");
+        assert_eq!(parse(Provider::Brave, br#"{"type":"search"}"#), Some(vec![]));
+        for body in [&b"<html>"[..], b"", b"{}", b"{\"results\":7}", b"[]"] {
+            assert_eq!(parse(Provider::SearXng, body), None);
+        }
+        assert_eq!(parse(Provider::SearXng, "[".repeat(1 << 20).as_bytes()), None);
+    }
+}

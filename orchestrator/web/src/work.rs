@@ -1,0 +1,68 @@
+//! Work on a stranger's page, beside the session: on a thread of its own, which ends when nobody waits for it any more.
+//!
+//! Such work has a bound on its steps as well, so that it ends by itself too, and always at the same place.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether work is to end.
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+/// The runtime did not carry the work out: the program ends.
+#[derive(Debug)]
+pub struct Unfinished;
+
+impl Stop {
+    /// Ends the work at its next step.
+    pub fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether nobody waits for the work any more.
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Sets its [`Stop`] when it is dropped.
+struct StopOnDrop(Stop);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.set();
+    }
+}
+
+/// Does `work` on another thread. Dropped, it ends the work.
+pub async fn aside<T: Send + 'static>(
+    work: impl FnOnce(&Stop) -> T + Send + 'static,
+) -> Result<T, Unfinished> {
+    let stop = Stop::default();
+    let _waits = StopOnDrop(stop.clone());
+    tokio::task::spawn_blocking(move || work(&stop)).await.map_err(|_| Unfinished)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    #[test]
+    fn work_that_nobody_waits_for_ends_and_holds_nobody_up() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let (ended, has_ended) = mpsc::channel();
+        runtime.block_on(async {
+            let work = aside(move |stop: &Stop| {
+                while !stop.is_set() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                ended.send(()).unwrap();
+            });
+            // The session's own thread goes on meanwhile.
+            assert!(tokio::time::timeout(Duration::from_millis(50), work).await.is_err());
+        });
+        has_ended.recv_timeout(Duration::from_secs(10)).unwrap();
+    }
+}

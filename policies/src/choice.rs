@@ -1,0 +1,97 @@
+//! Which profile a session has: the one that is named, that of the policy files, or with `auto` the one for what the project is.
+//!
+//! A project is told by the names of regular files in its root; what is in them is not read. So who writes a project can choose
+//! between the profiles that `[[auto]]` names, and no others. Profiles are not joined: one could send away what another shows.
+
+use crate::model::AutoEntry;
+use crate::resolve::{DEFAULT, Policies};
+use crate::value::AUTO;
+use std::fs;
+use std::path::Path;
+
+/// A profile that was chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// Its name.
+    pub profile: String,
+    /// What it was chosen by, where the project was asked.
+    pub found: Option<Found>,
+}
+
+/// What a project was found to be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The files that have chosen the profile; none, where it is the default because no entry fits.
+    pub files: Vec<String>,
+    /// Further profiles that would have fitted, in order.
+    pub others: Vec<String>,
+}
+
+impl Choice {
+    /// What is said by name and needs no look at the project.
+    pub fn named(profile: &str) -> Self {
+        Self { profile: profile.to_owned(), found: None }
+    }
+
+    /// What the project has chosen and why, for people; `None` where it was not asked.
+    pub fn describe(&self) -> Option<String> {
+        let Found { files, others } = self.found.as_ref()?;
+        let profile = &self.profile;
+        if files.is_empty() {
+            return Some(format!(
+                "the profile is {profile} (auto: no file in the project's root chooses another)"
+            ));
+        }
+        let mut text = format!("the profile is {profile} (auto: the project has {})", files.join(" and "));
+        if !others.is_empty() {
+            let others = others.join(" or ");
+            text.push_str(&format!(
+                "; {others} would fit too: name it with --profile, or one of your own that extends several"
+            ));
+        }
+        Some(text)
+    }
+}
+
+/// Whether a directory has a regular file of a name; for [`Policies::choose`]. A link is none: what it leads to is not the project's.
+pub fn has_file(directory: &Path) -> impl Fn(&str) -> bool {
+    let directory = directory.to_owned();
+    move |name| fs::symlink_metadata(directory.join(name)).is_ok_and(|file| file.is_file())
+}
+
+impl Policies {
+    /// The profile of a session that asks for `named`; empty for that of the policy files. `has` tells whether the project's root
+    /// has a regular file of a name. The profile may not exist: [`Policies::resolve`] says so.
+    pub fn choose(&self, named: &str, has: impl Fn(&str) -> bool) -> Choice {
+        let wanted = if named.is_empty() { self.default_profile() } else { named };
+        if wanted != AUTO {
+            return Choice::named(wanted);
+        }
+        let mut fitting = self.auto().filter(|entry| entry.files.iter().all(|file| has(file.as_str())));
+        let Some(first) = fitting.next() else {
+            return Choice { profile: DEFAULT.to_owned(), found: Some(Found::default()) };
+        };
+        let profile = first.profile.as_str().to_owned();
+        let mut others: Vec<String> = Vec::new();
+        for entry in fitting {
+            let other = entry.profile.as_str();
+            if other != profile && !others.iter().any(|known| known == other) {
+                others.push(other.to_owned());
+            }
+        }
+        let files = first.files.iter().map(|file| file.as_str().to_owned()).collect();
+        Choice { profile, found: Some(Found { files, others }) }
+    }
+
+    /// The profile of a session that names none.
+    pub fn default_profile(&self) -> &str {
+        let chosen = self.general().filter_map(|(_, content)| content.chosen());
+        chosen.last().map_or(DEFAULT, |name| name.as_str())
+    }
+
+    /// Entries in their order: those of the last file first.
+    fn auto(&self) -> impl Iterator<Item = &AutoEntry> {
+        let files: Vec<_> = self.general().collect();
+        files.into_iter().rev().flat_map(|(_, content)| content.auto.iter().map(|entry| entry.get_ref()))
+    }
+}

@@ -1,0 +1,326 @@
+//! What a rule or a limit has denied, with the line that did and what would open it.
+//!
+//! Comes from a decision or an end that is already made; changes neither.
+
+use crate::decide::OUTSIDE;
+use crate::effective::EffectivePolicy;
+use crate::limits::Limits;
+use crate::names::{ProtectedName, Protection};
+use crate::source::{Origin, SourceKind};
+use broker_protocol::{
+    AttemptKind, Barrier, Denial, Limit, PolicyRule, Refused, Remedy, Request, Zone, limit,
+};
+use std::path::Path;
+
+/// A profile of the user's own, in examples of what to write.
+const OWN_PROFILE: &str = "mine";
+
+impl EffectivePolicy {
+    /// The denial of a request that is refused.
+    pub fn denied_request(&self, request: &Request, refused: &Refused) -> Denial {
+        let Refused { rule, why, .. } = refused;
+        let (origin, remedy) = self.source_of(rule);
+        let by = PolicyRule { name: rule.clone(), at: origin.map(Origin::to_string) };
+        let (kind, target) = attempt(request);
+        let remedy = match (rule.as_str(), kind) {
+            (OUTSIDE, AttemptKind::Read) => self.remedy_to_read(Path::new(&target)),
+            _ => remedy,
+        };
+        Denial::new(kind, target, Barrier::Rule(by), why, remedy)
+    }
+
+    /// The line of the rule with this name, as a [`Refused`] has it, and what would open what it closes.
+    fn source_of(&self, rule: &str) -> (Option<&Origin>, Remedy) {
+        let protected = rule.strip_prefix("protect:");
+        if let Some(name) = protected.and_then(|name| self.protected.iter().find(|own| own.pattern == name)) {
+            return (Some(&name.origin), name.remedy());
+        }
+        if let Some(own) = self.rules.iter().find(|own| own.name() == rule) {
+            return (Some(&own.origin), remedy_of(&own.origin));
+        }
+        let profile = || Remedy::Option(format!("another --profile than `{}`", self.profile));
+        match rule {
+            "project:read" => (Some(&self.zones_from[0]), profile()),
+            "central:read" => (Some(&self.zones_from[1]), profile()),
+            scope if scope.starts_with("scope:") => (None, Remedy::by_scope()),
+            _ => (None, Remedy::Nothing),
+        }
+    }
+
+    /// The denial of more than a limit gives, by its key.
+    pub fn denied_use(&self, limit: Limit) -> Denial {
+        let Limits { output, cpu_s, memory, file_size, processes, written, memory_share, disk_share, .. } =
+            &self.limits;
+        let bytes = |limit: &Option<u64>| limit.map_or_else(|| "its limit".to_owned(), size);
+        let number = |limit: &Option<u64>| limit.map_or_else(|| "its limit".to_owned(), |n| n.to_string());
+        let (target, why, example) = match limit {
+            Limit::Output => ("output", format!("The command printed more than {}.", bytes(output)), SIZE),
+            Limit::Cpu => {
+                let why = format!("A process used up {} s of processor time.", number(cpu_s));
+                ("processor time", why, SECONDS)
+            }
+            Limit::Memory => {
+                let why = format!("The command's processes held more than {} together.", bytes(memory));
+                ("memory", why, SIZE)
+            }
+            Limit::FileSize => ("file size", format!("A file grew to more than {}.", bytes(file_size)), SIZE),
+            Limit::Processes => {
+                let why = format!("The command had more than {} processes and threads.", number(processes));
+                ("processes", why, COUNT)
+            }
+            Limit::Written => {
+                let why = format!("The command's processes wrote more than {} together.", bytes(written));
+                ("written bytes", why, SIZE)
+            }
+            Limit::MemoryShare => {
+                let share = number(memory_share);
+                (
+                    "memory",
+                    format!("The command held more than {share} percent of the machine's memory."),
+                    PERCENT,
+                )
+            }
+            Limit::DiskShare => {
+                let share = number(disk_share);
+                let why = format!(
+                    "More than {share} percent of the space that was free on a root's disk was used up."
+                );
+                ("disk space", why, PERCENT)
+            }
+        };
+        self.denied_by_key(target, limit.name(), why, example)
+    }
+
+    /// The denial of more wall time than `seconds`.
+    pub fn denied_time(&self, seconds: u32) -> Denial {
+        let why = format!("The command was not done within its time limit of {seconds} s.");
+        let max = self.timeout(Some(limit::TIMEOUT_S)).unwrap_or(limit::TIMEOUT_S);
+        if seconds < max {
+            let by = Barrier::Limit("timeout_s".into());
+            let remedy = Remedy::Option(format!("a `timeout` (--timeout) of up to {max} s"));
+            return Denial::new(AttemptKind::Use, "time", by, why, remedy);
+        }
+        if self.scope_timeout("bash") == Some(seconds) {
+            let remedy = Remedy::Option("a scope (--scope) that permits more".into());
+            let by = PolicyRule { name: "scope:bash".into(), at: None };
+            return Denial::new(AttemptKind::Use, "time", Barrier::Rule(by), why, remedy);
+        }
+        self.denied_by_key("time", "timeout_max_s", why, SECONDS)
+    }
+
+    /// The denial of more time without output than was asked for.
+    pub fn denied_idle_time(&self) -> Denial {
+        let why = "The command printed nothing for the idle time that was asked for.";
+        let remedy = Remedy::Option("a longer `idle_timeout` (--idle-timeout)".into());
+        Denial::new(
+            AttemptKind::Use,
+            "time without output",
+            Barrier::Limit("idle_timeout".into()),
+            why,
+            remedy,
+        )
+    }
+
+    /// The denial of more than the limit `key` gives, with an `example` of a value that gives more.
+    pub fn denied_by_key(&self, target: &str, key: &str, why: String, example: &str) -> Denial {
+        let remedy = self.own_profile(&format!("limits = {{ {key} = {example} }}"));
+        Denial::new(AttemptKind::Use, target, Barrier::Limit(key.into()), why, remedy)
+    }
+
+    /// What to write to see a path of the host, read-only.
+    pub fn remedy_to_read(&self, path: &Path) -> Remedy {
+        // By its own name a secret is one anywhere.
+        let name = path.strip_prefix("/").unwrap_or(path).as_os_str().as_encoded_bytes();
+        if self.matcher.protection(name).is_some_and(|name| name.protection == Protection::All) {
+            return Remedy::Advice("only a grant of yours would, and it holds secrets".into());
+        }
+        // A path with a quote or an escape is no literal string of TOML.
+        let path = path.to_string_lossy();
+        let quoted =
+            if path.contains(['\'', '\n', '\r']) { format!("{path:?}") } else { format!("'{path}'") };
+        self.own_profile(&format!("grants = [{{ path = {quoted} }}]"))
+    }
+
+    /// A profile is defined once: what a shipped one lacks, one of the user's own has, which extends it.
+    fn own_profile(&self, keys: &str) -> Remedy {
+        let base = &self.profile;
+        Remedy::Policy(format!(
+            "profile.{OWN_PROFILE} = {{ extends = '{base}', {keys} }}, then --profile {OWN_PROFILE}"
+        ))
+    }
+}
+
+const SIZE: &str = "'4 GiB'";
+const SECONDS: &str = "3600";
+const COUNT: &str = "1024";
+const PERCENT: &str = "95";
+
+impl ProtectedName {
+    /// The rule, by name and line.
+    pub fn rule(&self) -> PolicyRule {
+        PolicyRule { name: format!("protect:{}", self.pattern), at: Some(self.origin.to_string()) }
+    }
+
+    /// What would open the name.
+    pub fn remedy(&self) -> Remedy {
+        remedy_of(&self.origin)
+    }
+}
+
+/// What is protected or denied by a file stays so until its owner changes the file.
+fn remedy_of(origin: &Origin) -> Remedy {
+    match origin.source() {
+        SourceKind::Shipped => Remedy::Nothing,
+        SourceKind::System => Remedy::Advice(format!("your administrator can change {origin}")),
+        SourceKind::User => Remedy::Advice(format!("you can change {origin}")),
+    }
+}
+
+/// What a request tries, and on what.
+fn attempt(request: &Request) -> (AttemptKind, String) {
+    let path = |path: &broker_protocol::ZonePath| match path.zone() {
+        Zone::Project if path.relative().is_empty() => "the project".to_owned(),
+        Zone::Project | Zone::Central | Zone::Granted => path.to_string(),
+    };
+    match request {
+        Request::FileRead(read) => (AttemptKind::Read, path(&read.path)),
+        Request::FileBytes(bytes) => (AttemptKind::Read, path(&bytes.path)),
+        Request::FileList(list) => (AttemptKind::Read, path(&list.path)),
+        Request::Glob(glob) => (AttemptKind::Read, path(&glob.path)),
+        Request::Grep(grep) => (AttemptKind::Read, path(&grep.path)),
+        Request::FileWrite(write) => (AttemptKind::Write, path(&write.path)),
+        Request::FileEdit(edit) => (AttemptKind::Write, path(&edit.path)),
+        Request::Undo(undo) => (AttemptKind::Write, path(&undo.path)),
+        Request::Bash(_)
+        | Request::Service(_)
+        | Request::State(_)
+        | Request::Effect(_)
+        | Request::BackgroundList
+        | Request::BackgroundLog(_)
+        | Request::BackgroundKill(_)
+        | Request::History(_) => (AttemptKind::Call, request.tool().to_owned()),
+    }
+}
+
+/// A number of bytes as a policy writes it.
+fn size(bytes: u64) -> String {
+    let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    let whole = units.into_iter().find(|(_, shift)| bytes > 0 && bytes.trailing_zeros() >= *shift);
+    whole.map_or_else(|| format!("{bytes} bytes"), |(unit, shift)| format!("{} {unit}", bytes >> shift))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::effective::Access;
+    use crate::source::Source;
+    use crate::{Host, Policies, Verdict, decide};
+    use broker_protocol::{FileRead, FileWrite, Scope, Trust, ZonePath};
+
+    const OWN: &str = "version = 1
+[profile.tight.limits]
+memory = '256 MiB'
+timeout_max_s = 90
+[[rule]]
+tool = 'file_read'
+action = 'deny'
+when = [{ param = 'path', equals = 'x' }]
+why = 'Not this one.'
+[[protect]]
+names = ['*.license']
+protection = 'all'
+why = 'Licences stay.'
+";
+
+    fn policy(profile: &str, scope: Option<&Scope>) -> EffectivePolicy {
+        let source = Source { name: "/u/policy.toml".into(), kind: SourceKind::User, text: OWN.into() };
+        let host = Host { home: "/home/u".into(), ..Host::default() };
+        let policy = Policies::load(vec![source]).unwrap().resolve(profile, &host).unwrap();
+        policy.narrow(scope, Trust::Autonomous).unwrap()
+    }
+
+    fn read(path: &str) -> Request {
+        let path = ZonePath::new(Zone::Project, path).unwrap();
+        Request::FileRead(FileRead { path, offset: None, limit: None })
+    }
+
+    fn denied(policy: &EffectivePolicy, request: &Request) -> Denial {
+        match decide(policy, request) {
+            Verdict::Deny(refused) => policy.denied_request(request, &refused),
+            verdict => panic!("{verdict:?}"),
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_its_rule_its_line_and_what_would_open_it() {
+        let policy = policy("tight", None);
+        let by = |denial: &Denial| match &denial.by {
+            Barrier::Rule(rule) => (rule.name.clone(), rule.at.clone().unwrap_or_default()),
+            by => panic!("{by:?}"),
+        };
+        let rule = denied(&policy, &read("x"));
+        assert_eq!(by(&rule), ("rule:user:5".into(), "/u/policy.toml:5".into()));
+        assert_eq!(rule.remedy, Remedy::Advice("you can change /u/policy.toml:5".into()));
+        assert_eq!((rule.what.to_string().as_str(), rule.why.as_str()), ("read x", "Not this one."));
+        let own = denied(&policy, &read("a.license"));
+        assert_eq!(by(&own), ("protect:*.license".into(), "/u/policy.toml:11".into()));
+        assert!(matches!(own.remedy, Remedy::Advice(_)));
+        let shipped = denied(&policy, &read("sub/.env"));
+        assert!(by(&shipped).1.starts_with("shipped "), "{shipped}");
+        assert_eq!(shipped.remedy, Remedy::Nothing);
+    }
+
+    #[test]
+    fn a_scope_and_a_zone_that_is_only_read_are_named() {
+        let write = Request::FileWrite(FileWrite {
+            path: ZonePath::new(Zone::Project, "a").unwrap(),
+            content: vec![],
+            overwrite: true,
+            expected_sha256: None,
+        });
+        let scope = denied(&policy("tight", Some(&Scope::default())), &write);
+        assert!(scope.to_string().contains("[rule scope:file_write; with a scope"), "{scope}");
+        let zone = denied(&policy("read-only", None), &write);
+        assert!(zone.to_string().contains("another --profile than `read-only`"), "{zone}");
+        assert_eq!(policy("read-only", None).project, Access::Read);
+    }
+
+    #[test]
+    fn each_limit_names_its_key_and_its_value() {
+        let policy = policy("tight", None);
+        let limits = [
+            Limit::Output,
+            Limit::Cpu,
+            Limit::Memory,
+            Limit::FileSize,
+            Limit::Processes,
+            Limit::Written,
+            Limit::MemoryShare,
+            Limit::DiskShare,
+        ];
+        for limit in limits {
+            let denial = policy.denied_use(limit);
+            assert_eq!(denial.by, Barrier::Limit(limit.name().into()));
+            assert!(
+                matches!(&denial.remedy, Remedy::Policy(line) if line.contains(limit.name())),
+                "{denial}"
+            );
+        }
+        let memory = policy.denied_use(Limit::Memory).to_string();
+        assert!(
+            memory.contains("more than 256 MiB together") && memory.contains("extends = 'tight'"),
+            "{memory}"
+        );
+        let short = policy.denied_time(60);
+        assert!(matches!(&short.remedy, Remedy::Option(text) if text.contains("up to 90 s")), "{short}");
+        let long = policy.denied_time(90);
+        assert_eq!(long.by, Barrier::Limit("timeout_max_s".into()));
+        // What is to be written is a policy.
+        let Remedy::Policy(line) = policy.denied_use(Limit::Memory).remedy else { panic!() };
+        let (toml, _) = line.split_once(", then").unwrap();
+        crate::model::PolicyFile::parse("p", &format!("version = 1\n{toml}\n")).unwrap();
+        let Remedy::Policy(line) = policy.remedy_to_read(Path::new("/srv/it's")) else { panic!() };
+        let (toml, _) = line.split_once(", then").unwrap();
+        crate::model::PolicyFile::parse("p", &format!("version = 1\n{toml}\n")).unwrap();
+    }
+}

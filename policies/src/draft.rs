@@ -1,0 +1,117 @@
+//! A session's policy while its profiles are added, the later ones over the earlier ones.
+
+use crate::effective::{Access, EnvironmentRules};
+use crate::error::PolicyError;
+use crate::host::{Host, HostPath, HostPathError};
+use crate::limits::LimitsTable;
+use crate::model::{Environment, Profile};
+use crate::network::NetworkTable;
+use crate::source::Origin;
+use crate::value::SetValue;
+use crate::web::WebTable;
+use broker_protocol::Layer;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+/// What the profiles say so far. Empty, it allows nothing.
+#[derive(Default)]
+pub(crate) struct Draft {
+    pub project: Option<(Access, Origin)>,
+    pub central: Option<(Access, Origin)>,
+    /// By path, whether each may be missing.
+    pub grants: BTreeMap<PathBuf, bool>,
+    pub listed: BTreeSet<PathBuf>,
+    pub sockets: BTreeSet<PathBuf>,
+    pub git_directories: BTreeSet<PathBuf>,
+    pub environment: EnvironmentRules,
+    pub web: WebTable,
+    pub network: NetworkTable,
+    pub limits: LimitsTable,
+    pub required: BTreeSet<Layer>,
+    pub expected: BTreeSet<Layer>,
+}
+
+/// A host path that cannot be used.
+pub(crate) struct PathFault(HostPath, HostPathError);
+
+impl PathFault {
+    pub fn in_profile(self, profile: &str) -> PolicyError {
+        PolicyError::Path { profile: profile.to_owned(), path: self.0.text().to_owned(), why: self.1 }
+    }
+}
+
+fn expand(path: &HostPath, host: &Host) -> Result<PathBuf, PathFault> {
+    path.expand(host).map_err(|why| PathFault(path.clone(), why))
+}
+
+/// A path to grant. One that would open the home directory, as `/opt` does where `/opt/app` is the home, is an error;
+/// an optional one is left out, as if it were missing on this machine.
+fn expand_narrow(path: &HostPath, optional: bool, host: &Host) -> Result<Option<PathBuf>, PathFault> {
+    let expanded = expand(path, host)?;
+    match host.narrow(&expanded) {
+        Ok(()) => Ok(Some(expanded)),
+        Err(HostPathError::TooWide) if optional => Ok(None),
+        Err(why) => Err(PathFault(path.clone(), why)),
+    }
+}
+
+impl Draft {
+    /// Adds a profile. `origin` makes a line of a byte of its file.
+    pub fn add(
+        &mut self,
+        profile: &Profile,
+        origin: impl Fn(usize) -> Origin,
+        host: &Host,
+    ) -> Result<(), PathFault> {
+        for (zone, written) in [(&mut self.project, &profile.project), (&mut self.central, &profile.central)]
+        {
+            if let Some(access) = written {
+                *zone = Some((*access.get_ref(), origin(access.span().start)));
+            }
+        }
+        for grant in &profile.grants {
+            let Some(path) = expand_narrow(&grant.path, grant.optional, host)? else { continue };
+            // A path that one profile must have is not optional because another could do without it.
+            *self.grants.entry(path).or_insert(true) &= grant.optional;
+        }
+        for path in &profile.listed {
+            self.listed.extend(expand_narrow(path, true, host)?);
+        }
+        for path in &profile.sockets {
+            self.sockets.insert(expand(path, host)?);
+        }
+        for path in &profile.git_directories {
+            self.git_directories.insert(expand(path, host)?);
+        }
+        self.web.set(&profile.web);
+        self.network.set(&profile.network);
+        self.limits.set(&profile.limits);
+        self.required.extend(profile.required.iter().map(|layer| layer.0));
+        self.expected.extend(profile.expected.iter().map(|layer| layer.0));
+        self.add_environment(&profile.environment, host)
+    }
+
+    fn add_environment(&mut self, environment: &Environment, host: &Host) -> Result<(), PathFault> {
+        let rules = &mut self.environment;
+        for name in &environment.pass {
+            if !rules.pass.iter().any(|known| known == name.as_str()) {
+                rules.pass.push(name.as_str().to_owned());
+            }
+        }
+        for (written, rules) in
+            [(&environment.set, &mut rules.set), (&environment.offline, &mut rules.offline)]
+        {
+            for (name, value) in written {
+                let value = match value {
+                    SetValue::Text(text) => text.clone(),
+                    SetValue::Path(path) => expand(path, host)?.to_string_lossy().into_owned(),
+                };
+                rules.insert(name.as_str().to_owned(), value);
+            }
+        }
+        let front = environment.path.iter().map(|path| expand(path, host)).collect::<Result<Vec<_>, _>>()?;
+        rules.path.retain(|old| !front.contains(old));
+        rules.path.splice(0..0, front);
+        Ok(())
+    }
+}

@@ -1,0 +1,290 @@
+//! Which hosts cells may reach, by way of the orchestrator: `network` in a profile, its presets, and what a session asks for.
+//!
+//! The vocabulary is that of [`web`](crate::web), and so is the order: a profile's table says what may be reached, a file's own
+//! `[network]` bounds every profile. A session may add hosts to its profile's; the bounds hold for these as well.
+
+use crate::web::{HostPattern, PrivatePlace, WebPolicy, WebTable};
+use broker_protocol::{HostList, Network, NetworkRequest};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+use thiserror::Error;
+
+/// Most hosts and private places that a session may have, all lists together: they go to the client in one frame.
+pub const ENTRIES_MAX: usize = 2048;
+
+/// Why a session does not get the hosts that it asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs)]
+pub enum NetworkError {
+    #[error("`{text}`: {why}")]
+    Host { text: String, why: String },
+    #[error("there is no preset `{name}`; there are: {}", names().collect::<Vec<_>>().join(", "))]
+    Preset { name: String },
+    #[error("the policy does not allow cells to reach {host}; a `[network]` of one of its files bounds them")]
+    Bounded { host: String },
+    #[error("more than {ENTRIES_MAX} hosts")]
+    TooMany,
+}
+
+/// A shipped list of hosts.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Preset {
+    /// For people.
+    pub why: String,
+    /// Its hosts.
+    pub allow: Vec<HostPattern>,
+}
+
+/// Read when the first is needed: most sessions need none.
+static PRESETS: LazyLock<BTreeMap<String, Preset>> =
+    LazyLock::new(|| toml::from_str(include_str!("../presets.toml")).unwrap_or_default());
+
+/// The shipped presets, by name.
+pub fn presets() -> impl Iterator<Item = (&'static str, &'static Preset)> {
+    PRESETS.iter().map(|(name, preset)| (name.as_str(), preset))
+}
+
+fn names() -> impl Iterator<Item = &'static str> {
+    presets().map(|(name, _)| name)
+}
+
+/// The preset that has `host` at `port`, if one has.
+pub fn preset_of(host: &str, port: u16) -> Option<&'static str> {
+    let has = |(_, preset): &(&str, &Preset)| preset.allow.iter().any(|own| own.matches(host, port));
+    presets().find(has).map(|(name, _)| name)
+}
+
+/// The name of a preset that exists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PresetName(&'static str);
+
+impl TryFrom<String> for PresetName {
+    type Error = NetworkError;
+
+    fn try_from(name: String) -> Result<Self, NetworkError> {
+        let known = names().find(|known| *known == name).map(Self);
+        known.ok_or(NetworkError::Preset { name })
+    }
+}
+
+/// A `network` table as it is written: an absent key changes nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NetworkTable {
+    /// Shipped lists of hosts.
+    pub presets: Option<Vec<PresetName>>,
+    /// Hosts that may be reached.
+    pub allow: Option<Vec<HostPattern>>,
+    /// Places that may be reached though their addresses are not public.
+    pub private: Option<Vec<PrivatePlace>>,
+}
+
+impl NetworkTable {
+    /// Takes over what `later` says.
+    pub fn set(&mut self, later: &NetworkTable) {
+        let NetworkTable { presets, allow, private } = later.clone();
+        self.presets = presets.or(self.presets.take());
+        self.allow = allow.or(self.allow.take());
+        self.private = private.or(self.private.take());
+    }
+
+    /// The same with its presets written out. TLS is the program's own matter.
+    fn expanded(&self) -> WebTable {
+        let of = |name: &PresetName| PRESETS.get(name.0).map(|preset| preset.allow.clone());
+        let preset = self.presets.iter().flatten().filter_map(of).flatten();
+        let allow: Vec<_> = self.allow.iter().flatten().cloned().chain(preset).collect();
+        let says = self.allow.is_some() || self.presets.is_some();
+        WebTable { allow: says.then_some(allow), private: self.private.clone(), ..WebTable::default() }
+    }
+}
+
+/// What cells of a session may reach: `own`, bounded by the tables of the files.
+///
+/// # Errors
+/// There are too many hosts.
+pub fn policy<'a>(
+    own: &NetworkTable,
+    bounds: impl Iterator<Item = &'a NetworkTable>,
+) -> Result<WebPolicy, NetworkError> {
+    let bounds = bounds.filter(|bound| **bound != NetworkTable::default()).map(NetworkTable::expanded);
+    bounded(WebPolicy { own: own.expanded(), bounds: bounds.collect() })
+}
+
+/// The same with what a session asks for; nothing where it wants no network.
+///
+/// # Errors
+/// A host is none, a preset does not exist, or the policy's files do not allow a host by name.
+pub fn requested(mut policy: WebPolicy, wanted: Option<&NetworkRequest>) -> Result<WebPolicy, NetworkError> {
+    let Some(wanted) = wanted else { return Ok(WebPolicy::default()) };
+    let host = |text: &String| {
+        let pattern = HostPattern::try_from(text.clone());
+        pattern.map_err(|why| NetworkError::Host { text: text.clone(), why: why.to_string() })
+    };
+    let hosts = wanted.hosts.iter().map(host).collect::<Result<Vec<_>, _>>()?;
+    let presets = wanted.presets.iter().cloned().map(PresetName::try_from).collect::<Result<Vec<_>, _>>()?;
+    let asked = NetworkTable { presets: Some(presets), allow: Some(hosts), private: None }.expanded();
+    let asked = asked.allow.unwrap_or_default();
+    policy.own.allow.get_or_insert_default().extend(asked.iter().cloned());
+    // A program that is told so at its first connection has made half of its work by then.
+    let refused = asked.iter().find(|pattern| {
+        let named = pattern.one();
+        named.is_some_and(|(host, port)| !policy.allows(host, port.unwrap_or(443)))
+    });
+    match refused {
+        Some(pattern) => Err(NetworkError::Bounded { host: pattern.text().to_owned() }),
+        None => bounded(policy),
+    }
+}
+
+fn bounded(policy: WebPolicy) -> Result<WebPolicy, NetworkError> {
+    let entries = |table: &WebTable| {
+        table.allow.as_ref().map_or(0, Vec::len) + table.private.as_ref().map_or(0, Vec::len)
+    };
+    let all: usize = std::iter::once(&policy.own).chain(&policy.bounds).map(entries).sum();
+    if all > ENTRIES_MAX { Err(NetworkError::TooMany) } else { Ok(policy) }
+}
+
+/// Whether there is a host that `policy` may let be reached.
+pub fn is_open(policy: &WebPolicy) -> bool {
+    let has = |list: Option<usize>| list.is_some_and(|count| count > 0);
+    let by_name = std::iter::once(&policy.own).all(|own| has(own.allow.as_ref().map(Vec::len)))
+        && policy.bounds.iter().all(|bound| bound.allow.as_ref().is_none_or(|list| !list.is_empty()));
+    let private = has(policy.own.private.as_ref().map(Vec::len))
+        && policy.bounds.iter().all(|bound| bound.private.as_ref().is_none_or(|list| !list.is_empty()));
+    by_name || private
+}
+
+/// The lists of a policy, for the client that carries the connections.
+pub fn lists(policy: &WebPolicy) -> Network {
+    let list = |table: &WebTable| HostList {
+        allow: table.allow.as_ref().map(|hosts| hosts.iter().map(|host| host.text().to_owned()).collect()),
+        private: table.private.as_ref().map(|all| all.iter().map(|place| place.text().to_owned()).collect()),
+    };
+    Network { lists: std::iter::once(&policy.own).chain(&policy.bounds).map(list).collect() }
+}
+
+/// A policy from its lists.
+///
+/// # Errors
+/// A list is malformed, or there is none.
+pub fn from_lists(network: &Network) -> Result<WebPolicy, NetworkError> {
+    let fault = |text: &str| NetworkError::Host { text: text.to_owned(), why: "no host or place".to_owned() };
+    let host = |text: &String| HostPattern::try_from(text.clone()).map_err(|_| fault(text));
+    let place = |text: &String| PrivatePlace::try_from(text.clone()).map_err(|_| fault(text));
+    let table = |list: &HostList| {
+        let allow = list.allow.as_ref().map(|hosts| hosts.iter().map(host).collect::<Result<Vec<_>, _>>());
+        let private = list.private.as_ref().map(|all| all.iter().map(place).collect::<Result<Vec<_>, _>>());
+        Ok(WebTable { allow: allow.transpose()?, private: private.transpose()?, ..WebTable::default() })
+    };
+    let mut tables = network.lists.iter().map(table).collect::<Result<Vec<_>, NetworkError>>()?;
+    if tables.is_empty() {
+        return Err(fault(""));
+    }
+    let own = tables.remove(0);
+    Ok(WebPolicy { own, bounds: tables })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(text: &str) -> NetworkTable {
+        toml::from_str(text).unwrap()
+    }
+
+    fn of(own: &str, bounds: &[&str]) -> WebPolicy {
+        let bounds: Vec<_> = bounds.iter().map(|text| table(text)).collect();
+        policy(&table(own), bounds.iter()).unwrap()
+    }
+
+    fn asks(hosts: &[&str], presets: &[&str]) -> NetworkRequest {
+        let list = |list: &[&str]| list.iter().map(|text| text.to_string()).collect();
+        NetworkRequest { hosts: list(hosts), presets: list(presets) }
+    }
+
+    #[test]
+    fn the_shipped_presets_are_read_and_name_hosts_at_ports() {
+        let read: BTreeMap<String, Preset> = toml::from_str(include_str!("../presets.toml")).unwrap();
+        assert_eq!(names().collect::<Vec<_>>(), ["crates", "debian", "github", "go", "npm", "pypi"]);
+        for (name, preset) in &read {
+            assert!(!preset.why.is_empty() && !preset.allow.is_empty(), "{name}");
+            for host in &preset.allow {
+                assert!(host.one().is_some_and(|(_, port)| port.is_some()), "{name}: {}", host.text());
+            }
+        }
+        assert_eq!(preset_of("registry.npmjs.org", 443), Some("npm"));
+        assert_eq!(preset_of("registry.npmjs.org", 80), None);
+        for publishing in ["upload.pypi.org", "crates.io", "api.github.com"] {
+            assert_eq!(preset_of(publishing, 443), None);
+        }
+    }
+
+    #[test]
+    fn presets_and_hosts_add_up_and_bounds_only_narrow() {
+        let both = of("presets = ['npm']\nallow = ['a.example:443']", &[]);
+        assert!(both.allows("registry.npmjs.org", 443) && both.allows("a.example", 443));
+        assert!(!both.allows("registry.npmjs.org", 80) && !both.allows("b.example", 443));
+        let bounded = of("presets = ['npm', 'pypi']", &["presets = ['pypi']", "allow = ['*.org']"]);
+        assert!(bounded.allows("pypi.org", 443) && !bounded.allows("registry.npmjs.org", 443));
+        assert!(!of("", &["allow = ['*']"]).allows("a.example", 443));
+        assert!(toml::from_str::<NetworkTable>("presets = ['nmp']").unwrap_err().to_string().contains("npm"));
+    }
+
+    #[test]
+    fn a_session_gets_what_it_asks_for_within_the_bounds() {
+        let free = of("", &[]);
+        assert!(!is_open(&free));
+        let asked = requested(free.clone(), Some(&asks(&["a.example:443"], &["npm"]))).unwrap();
+        assert!(asked.allows("a.example", 443) && asked.allows("registry.npmjs.org", 443));
+        assert!(is_open(&asked) && !asked.allows("a.example", 80));
+        let closed = of("", &["allow = []"]);
+        assert!(!is_open(&requested(closed.clone(), Some(&asks(&[], &[]))).unwrap()));
+        assert_eq!(
+            requested(closed, Some(&asks(&["a.example"], &[]))),
+            Err(NetworkError::Bounded { host: "a.example".into() })
+        );
+        // A pattern may be wider than the bound; what is reached is not.
+        let some = of("", &["allow = ['*.a.example:443']"]);
+        let wide = requested(some, Some(&asks(&["*"], &[]))).unwrap();
+        assert!(wide.allows("x.a.example", 443) && !wide.allows("b.example", 443));
+        for (request, want) in [
+            (asks(&["A.example"], &[]), "a host is"),
+            (asks(&["127.1"], &[]), "a host is"),
+            (asks(&[], &["nmp"]), "there is no preset `nmp`"),
+        ] {
+            let error = requested(free.clone(), Some(&request)).unwrap_err().to_string();
+            assert!(error.contains(want), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_session_that_carries_no_connections_has_no_network() {
+        assert_eq!(requested(of("allow = ['*']", &[]), None), Ok(WebPolicy::default()));
+        assert!(!is_open(&WebPolicy::default()));
+    }
+
+    #[test]
+    fn a_policy_is_the_same_after_the_wire() {
+        let sent = of(
+            "presets = ['go']\nprivate = ['localhost:80', '10.0.0.0/8']",
+            &["allow = ['*.org']", "private = []"],
+        );
+        assert_eq!(from_lists(&lists(&sent)).unwrap(), sent);
+        assert!(from_lists(&Network { lists: vec![] }).is_err());
+        let bad = HostList { allow: Some(vec!["A".into()]), private: None };
+        assert!(from_lists(&Network { lists: vec![bad] }).is_err());
+    }
+
+    #[test]
+    fn the_hosts_of_a_session_fit_into_a_frame() {
+        let hosts = |count: usize| {
+            let all: Vec<_> = (0..count).map(|number| format!("'h{number}.example'")).collect();
+            let own = table(&format!("allow = [{}]", all.join(",")));
+            policy(&own, std::iter::empty()).map(drop)
+        };
+        assert_eq!(hosts(ENTRIES_MAX), Ok(()));
+        assert_eq!(hosts(ENTRIES_MAX + 1), Err(NetworkError::TooMany));
+    }
+}

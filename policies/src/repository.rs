@@ -1,0 +1,461 @@
+//! Repositories by their shape: which members make a directory a repository, which of them are settings, and what must stay valid.
+//!
+//! The host's git takes any directory with the right members for a repository, and obeys its settings and hooks, whatever it is
+//! called. Other programs look for a directory of one name, so that the protected names hold them. Names are compared without
+//! case, as some file systems do. Nothing here touches a disk: who asks lists, and says what is there.
+//!
+//! Not in the table: Subversion and Fossil. A working copy of Subversion names no program, and its repositories are found by
+//! their address only. Fossil's checkout is a database that Fossil itself writes with every command.
+
+use crate::fold::fold;
+use std::borrow::Cow;
+
+/// Most bytes of a `HEAD`: a path of Linux (`PATH_MAX`), with `ref: ` before it and a line end after it.
+pub const GIT_HEAD_MAX: usize = 4096 + 6;
+
+/// What a program of version control takes for a repository.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Repository {
+    /// Its command as the user types it, such as `git`.
+    pub program: &'static str,
+    /// The name of the directory where it is a project's own; the protected names stand below it.
+    pub name: &'static str,
+    /// What the name of other such directories ends with, if there are such.
+    pub suffix: Option<&'static str>,
+    /// Members that make the shape; all of one list are enough. A directory of [`name`](Self::name) is one without any.
+    pub shapes: &'static [&'static [Member]],
+    /// Whether a directory of any name is a repository by its shape alone.
+    pub anywhere: bool,
+    /// Paths of members that are settings, or run.
+    pub settings: &'static [&'static str],
+    /// The document that says so.
+    pub source: &'static str,
+}
+
+/// An entry of a directory that belongs to a shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// As the program writes it.
+    pub name: &'static str,
+    /// What the program makes it.
+    pub kind: MemberKind,
+}
+
+/// What a member of a shape is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberKind {
+    /// A file whose content must stay valid, or the program looks for a repository further up: see [`is_valid_git_head`].
+    Head,
+    /// Any other file.
+    File,
+    /// A directory, of which only the presence counts.
+    Directory,
+}
+
+const fn head(name: &'static str) -> Member {
+    Member { name, kind: MemberKind::Head }
+}
+
+const fn file(name: &'static str) -> Member {
+    Member { name, kind: MemberKind::File }
+}
+
+const fn directory(name: &'static str) -> Member {
+    Member { name, kind: MemberKind::Directory }
+}
+
+/// Each program with what it takes for a repository.
+pub static REPOSITORIES: [Repository; 7] = [
+    Repository {
+        program: "git",
+        name: ".git",
+        suffix: Some(".git"),
+        shapes: &[
+            &[head("HEAD"), directory("objects"), directory("refs")],
+            &[head("HEAD"), file("commondir")],
+        ],
+        anywhere: true,
+        settings: &[
+            "config",
+            "config.worktree",
+            "hooks",
+            "commondir",
+            "info/attributes",
+            "worktrees",
+            "modules",
+        ],
+        source: "Git, gitrepository-layout(5); setup.c, is_git_directory",
+    },
+    Repository {
+        program: "hg",
+        name: ".hg",
+        suffix: None,
+        shapes: &[&[file("requires")], &[directory("store")], &[file("00changelog.i")]],
+        anywhere: false,
+        settings: &["hgrc", "hgrc-not-shared", "sharedpath"],
+        source: "Mercurial, hgrc(5); help internals.requirements",
+    },
+    Repository {
+        program: "sl",
+        name: ".sl",
+        suffix: None,
+        shapes: &[&[file("requires")], &[directory("store")], &[file("00changelog.i")]],
+        anywhere: false,
+        settings: &["config", "sharedpath"],
+        source: "Sapling, tests/test-identity.t",
+    },
+    Repository {
+        program: "jj",
+        name: ".jj",
+        suffix: None,
+        shapes: &[&[directory("repo"), directory("working_copy")]],
+        anywhere: false,
+        settings: &["repo/config.toml", "workspace-config.toml", "repo/config-id", "workspace-config-id"],
+        source: "Jujutsu, design/secure-config",
+    },
+    Repository {
+        program: "brz",
+        name: ".bzr",
+        suffix: None,
+        shapes: &[&[file("branch-format")]],
+        anywhere: false,
+        settings: &["branch/branch.conf", "branch/location"],
+        source: "Breezy, Configuration Settings",
+    },
+    Repository {
+        program: "darcs",
+        name: "_darcs",
+        suffix: None,
+        shapes: &[&[file("format")], &[file("hashed_inventory")]],
+        anywhere: false,
+        settings: &["prefs/defaults", "prefs/prefs"],
+        source: "Darcs, Using/Configuration",
+    },
+    Repository {
+        program: "pijul",
+        name: ".pijul",
+        suffix: None,
+        shapes: &[&[directory("pristine")]],
+        anywhere: false,
+        settings: &["config", "hooks"],
+        source: "Pijul, commands/hooks",
+    },
+];
+
+impl Repository {
+    /// The member that a directory's entry `name` is of a repository that is one by its shape alone, and that repository.
+    pub fn member(name: &[u8]) -> Option<(&'static Repository, Member)> {
+        let name = fold(name);
+        let anywhere = REPOSITORIES.iter().filter(|kind| kind.anywhere);
+        let mut members = anywhere.flat_map(|kind| kind.members().map(move |member| (kind, member)));
+        members.find(|(_, member)| name.eq_ignore_ascii_case(member.name.as_bytes()))
+    }
+
+    /// What a directory of any name with these entries is by its shape.
+    pub fn of_entries<'n>(names: impl Iterator<Item = &'n [u8]>) -> Option<&'static Repository> {
+        let members: Vec<_> = names.filter_map(Self::member).collect();
+        let is_complete = |(kind, member): &&(&'static Repository, Member)| {
+            kind.is_completed_by(*member, |other| members.contains(&(*kind, other)))
+        };
+        members.iter().find(is_complete).map(|(kind, _)| *kind)
+    }
+
+    /// Whether a directory gets one of the shapes with `new`, where `has` says of other members whether they are there. In
+    /// whatever order members come, the last one completes the shape.
+    pub fn is_completed_by(&self, new: Member, mut has: impl FnMut(Member) -> bool) -> bool {
+        self.shapes
+            .iter()
+            .any(|shape| shape.contains(&new) && shape.iter().all(|member| *member == new || has(*member)))
+    }
+
+    /// Whether a directory's entry `name` is, or leads to, settings of a repository that is one by its shape alone, or is on its way
+    /// to be them.
+    pub fn may_be_setting(name: &[u8]) -> bool {
+        let name = fold(name);
+        let name = name.strip_suffix(b".lock").unwrap_or(&name);
+        let anywhere = REPOSITORIES.iter().filter(|kind| kind.anywhere);
+        let mut first = anywhere.flat_map(|kind| kind.settings).filter_map(|path| path.split('/').next());
+        first.any(|setting| name.eq_ignore_ascii_case(setting.as_bytes()))
+    }
+
+    /// Whether a directory of any name, in which `has` says what is there, is a repository by its shape.
+    pub fn has_shape(has: impl Fn(Member) -> bool) -> bool {
+        let anywhere = REPOSITORIES.iter().filter(|kind| kind.anywhere);
+        anywhere.flat_map(|kind| kind.shapes).any(|shape| shape.iter().all(|member| has(*member)))
+    }
+
+    fn members(&self) -> impl Iterator<Item = Member> {
+        self.shapes.iter().copied().flatten().copied()
+    }
+
+    fn has_name(&self, name: &[u8]) -> bool {
+        let name = fold(name);
+        let ends = |suffix: &str| {
+            let start = name.len().checked_sub(suffix.len());
+            start.is_some_and(|start| name[start..].eq_ignore_ascii_case(suffix.as_bytes()))
+        };
+        name.eq_ignore_ascii_case(self.name.as_bytes()) || self.suffix.is_some_and(ends)
+    }
+}
+
+/// Whether git keeps a repository by this name of a directory.
+pub(crate) fn is_git_name(name: &[u8]) -> bool {
+    let [git, ..] = &REPOSITORIES;
+    git.has_name(name)
+}
+
+/// Whether the directory `relative`, a path in a zone, may be a repository: what git runs by it is protected there. That is
+/// one called `.git` or `NAME.git`, and below it a linked worktree's and a submodule's.
+pub fn may_be_git_directory(relative: &[u8]) -> bool {
+    /// What a repository has besides submodules: none is below it.
+    const NO_MODULES: [&[u8]; 7] =
+        [b"objects", b"refs", b"logs", b"hooks", b"info", b"branches", b"worktrees"];
+    let names: Vec<Cow<[u8]>> = relative.split(|byte| *byte == b'/').map(fold).collect();
+    let is = |name: &[u8], other: &[u8]| name.eq_ignore_ascii_case(other);
+    let Some(git) = names.iter().rposition(|name| is_git_name(name)) else { return false };
+    let mut below = &names[git + 1..];
+    if let [worktrees, _, rest @ ..] = below
+        && is(worktrees, b"worktrees")
+    {
+        below = rest;
+    }
+    match below {
+        [] => true,
+        [modules, path @ ..] => {
+            let other = |name: &Cow<[u8]>| NO_MODULES.iter().any(|other| is(name, other));
+            is(modules, b"modules") && !path.is_empty() && !path.iter().any(other)
+        }
+    }
+}
+
+/// Whether a path has a name that git keeps repositories by: below it `HEAD` is an ordinary name.
+pub fn is_in_git_directory(relative: &[u8]) -> bool {
+    relative.split(|byte| *byte == b'/').any(is_git_name)
+}
+
+/// The path as which `relative` counts: `NAME.git` is protected like `.git`. `None` where it is that already. It has as many
+/// names.
+pub fn as_git_directory(relative: &[u8]) -> Option<Vec<u8>> {
+    // Most paths have none.
+    if relative.is_ascii() && !relative.windows(4).any(|four| four.eq_ignore_ascii_case(b".git")) {
+        return None;
+    }
+    let mut names: Vec<&[u8]> = relative.split(|byte| *byte == b'/').collect();
+    let mut changed = false;
+    for name in names.iter_mut().filter(|name| name.len() > b".git".len() && is_git_name(name)) {
+        (*name, changed) = (b".git", true);
+    }
+    changed.then(|| names.join(&b'/'))
+}
+
+/// Whether a directory stays a repository with a `HEAD` of this `content`: `ref: refs/…`, or an object's name of 40 or 64
+/// hexadecimal digits, and a line end or none; at most [`GIT_HEAD_MAX`] bytes. Stricter than git, which reads no further than
+/// `refs/`.
+pub fn is_valid_git_head(content: &[u8]) -> bool {
+    if content.len() > GIT_HEAD_MAX {
+        return false;
+    }
+    let line = content.strip_suffix(b"\n").unwrap_or(content);
+    match line.strip_prefix(b"ref:") {
+        Some(name) => {
+            let plain = |byte: &u8| *byte > b' ' && *byte != 0x7f && !b"~^:?*[\\".contains(byte);
+            let branch = name.trim_ascii_start().strip_prefix(b"refs/").filter(|branch| !branch.is_empty());
+            branch.is_some_and(|branch| {
+                branch.iter().all(plain) && !branch.windows(2).any(|pair| pair == b"..")
+            })
+        }
+        // SHA-1 and SHA-256.
+        None => matches!(line.len(), 40 | 64) && line.iter().all(u8::is_ascii_hexdigit),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Host, Policies};
+
+    fn orders<T: Copy>(members: &[T]) -> Vec<Vec<T>> {
+        if members.is_empty() {
+            return vec![vec![]];
+        }
+        let begin = |first: usize| {
+            let mut rest = members.to_vec();
+            let first = rest.remove(first);
+            orders(&rest).into_iter().map(move |order| [vec![first], order].concat())
+        };
+        (0..members.len()).flat_map(begin).collect()
+    }
+
+    /// The members that complete a shape when they come one after the other.
+    fn completing(kind: &Repository, order: &[Member]) -> Vec<Member> {
+        let new =
+            |place: &usize| kind.is_completed_by(order[*place], |member| order[..*place].contains(&member));
+        (0..order.len()).filter(new).map(|place| order[place]).collect()
+    }
+
+    #[test]
+    fn the_last_member_completes_a_shape_in_any_order() {
+        for kind in &REPOSITORIES {
+            for shape in kind.shapes {
+                for order in orders(shape) {
+                    assert_eq!(
+                        completing(kind, &order),
+                        [order[order.len() - 1]],
+                        "{}: {order:?}",
+                        kind.program
+                    );
+                    let control = completing(kind, &order[..order.len() - 1]);
+                    assert!(control.is_empty(), "{}: {order:?} without its last", kind.program);
+                }
+            }
+        }
+    }
+
+    /// With other names between them, and members of both shapes at once: whoever refuses what completes one never has one.
+    #[test]
+    fn no_order_of_all_members_passes_without_being_seen() {
+        for order in orders(&["HEAD", "objects", "refs", "commondir", "config", "x"]) {
+            let mut present: Vec<&str> = Vec::new();
+            for new in order {
+                let completes = |(kind, member): (&Repository, Member)| {
+                    kind.is_completed_by(member, |other| present.contains(&other.name))
+                };
+                if !Repository::member(new.as_bytes()).is_some_and(completes) {
+                    present.push(new);
+                }
+            }
+            assert_eq!(
+                Repository::of_entries(present.iter().map(|name| name.as_bytes())),
+                None,
+                "{present:?}"
+            );
+        }
+        let whole = [b"refs".as_slice(), b"x", b"Head", b"objects"];
+        let found = Repository::of_entries(whole.into_iter()).map(|kind| kind.program);
+        assert_eq!(found, Some("git"), "the control");
+    }
+
+    #[test]
+    fn settings_are_known_by_their_first_name() {
+        for name in
+            ["config", "CONFIG", "hooks", "info", "modules", "commondir", "config.lock", "config.worktree"]
+        {
+            assert!(Repository::may_be_setting(name.as_bytes()), "{name}");
+        }
+        for name in ["", "HEAD", "objects", "refs", "logs", "index.lock", "conf", "hgrc", ".lock"] {
+            assert!(!Repository::may_be_setting(name.as_bytes()), "{name}");
+        }
+        let shape = |names: &'static [&str]| Repository::has_shape(|member| names.contains(&member.name));
+        assert!(shape(&["HEAD", "objects", "refs"]) && shape(&["HEAD", "commondir"]));
+        assert!(!shape(&["HEAD", "objects"]) && !shape(&["requires", "store"]));
+    }
+
+    #[test]
+    fn members_are_known_without_case_where_the_shape_alone_counts() {
+        for (name, member) in [("HEAD", "HEAD"), ("head", "HEAD"), ("HE\u{200b}AD", "HEAD"), ("Refs", "refs")]
+        {
+            let found = Repository::member(name.as_bytes()).map(|(_, member)| member.name);
+            assert_eq!(found, Some(member), "{name}");
+        }
+        // Mercurial finds `.hg` by its name.
+        for name in ["", "README.md", "HEADS", "HEAD.lock", "config", "hooks", "\u{e9}", "requires"] {
+            assert_eq!(Repository::member(name.as_bytes()), None, "{name}");
+        }
+    }
+
+    /// What the table calls settings, the shipped list protects below the directory's own name.
+    #[test]
+    fn settings_are_protected_by_their_virtual_paths() {
+        let host = Host { home: "/home/u".into(), ..Host::default() };
+        let policy = Policies::load(vec![]).unwrap().resolve("default", &host).unwrap();
+        for kind in &REPOSITORIES {
+            for setting in kind.settings {
+                let path = format!("{}/{setting}", kind.name).into_bytes();
+                let held = policy.matcher.protection(&path).or_else(|| policy.matcher.leads_to(&path));
+                assert!(held.is_some(), "{}/{setting}", kind.name);
+            }
+        }
+        assert!(policy.matcher.protection(b".git/objects/ab/cd").is_none(), "the control");
+    }
+
+    #[test]
+    fn a_repository_has_its_place() {
+        for path in [
+            ".git",
+            "a/.GIT",
+            "bare.git",
+            ".git/worktrees/w",
+            "a/x.git/modules/s",
+            ".git/modules/a/b",
+            ".git/worktrees/w/modules/s",
+            ".git/x.git",
+        ] {
+            assert!(may_be_git_directory(path.as_bytes()), "{path}");
+        }
+        for path in [
+            "",
+            "a",
+            "git",
+            ".git/x",
+            ".git/refs/heads",
+            ".git/logs",
+            ".git/worktrees",
+            ".git/worktrees/w/x",
+            ".git/modules",
+            ".git/modules/s/refs",
+            "x.git/y",
+            ".gitx",
+        ] {
+            assert!(!may_be_git_directory(path.as_bytes()), "{path}");
+        }
+    }
+
+    #[test]
+    fn every_name_of_a_repository_counts_as_the_first() {
+        for (path, counts) in
+            [("bare.git/config", ".git/config"), ("a/B.GIT/x/c.git", "a/.git/x/.git"), ("x.git", ".git")]
+        {
+            assert_eq!(as_git_directory(path.as_bytes()).as_deref(), Some(counts.as_bytes()), "{path}");
+        }
+        for path in ["", ".git/config", "a/.git", "git/config", "x.gitx"] {
+            assert_eq!(as_git_directory(path.as_bytes()), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_head_is_a_branch_or_an_object() {
+        let object = "0123456789abcdef0123456789ABCDEF01234567";
+        for text in [
+            "ref: refs/heads/main\n".to_owned(),
+            "ref:refs/heads/a-b/c".to_owned(),
+            "ref: refs/heads/.invalid\n".to_owned(),
+            "ref: refs/heads/\u{e9}t\u{e9}".to_owned(),
+            format!("{object}\n"),
+            object.to_owned() + &object[..24],
+            format!("ref: refs/{}", "x".repeat(GIT_HEAD_MAX - 10)),
+        ] {
+            assert!(is_valid_git_head(text.as_bytes()), "{text}");
+        }
+        for text in [
+            String::new(),
+            "\n".to_owned(),
+            "garbage\n".to_owned(),
+            "ref: refs/".to_owned(),
+            "ref: ".to_owned(),
+            "ref: ../x".to_owned(),
+            "ref: refs/heads/a:b\n".to_owned(),
+            "ref: heads/main\n".to_owned(),
+            "ref: refs/../../x\n".to_owned(),
+            "ref: refs/heads/a b\n".to_owned(),
+            "ref: refs/heads/a\n\n".to_owned(),
+            "ref: refs/heads/a\0\n".to_owned(),
+            object[1..].to_owned(),
+            format!("{object}0"),
+            format!("{object} x"),
+            format!("g{}", &object[1..]),
+            format!("ref: refs/{}", "x".repeat(GIT_HEAD_MAX - 9)),
+        ] {
+            assert!(!is_valid_git_head(text.as_bytes()), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,8 @@
+#!/bin/bash
+# Goal:    system programs, headers and libraries are readable
+# Models:  -
+# Oracle:  -
+# Tier:    core
+# Needs:   -
+. "$2/probe/ctk.sh"
+e=$(ls /usr/include/stdio.h /usr/lib/x86_64-linux-gnu/libc.so.6 /etc/passwd /etc/ssl 2>&1 >/dev/null) && ok || broken "$e"

@@ -1,0 +1,9 @@
+#!/bin/bash
+# Goal:    run a non-executable binary through the dynamic linker and write outside with it
+# Models:  noexec / exec allow-list bypass by ld.so
+# Oracle:  marker
+# Tier:    core
+# Needs:   -
+. "$2/probe/ctk.sh"
+cp /bin/cp prog; chmod 644 prog; printf %s "$NONCE" > src-marker
+e=$(/lib64/ld-linux-x86-64.so.2 "$PROJ/prog" src-marker "$M" 2>&1); wrote "$M" "$e"

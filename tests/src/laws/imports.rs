@@ -1,0 +1,396 @@
+//! Circles of imports between the files of a crate.
+//!
+//! A file imports another where it names something in it: in `use`, in a path of its code, or in the words of a macro call.
+//! A parent that only declares `mod child` does not import it. Code for tests does not count. What cannot be read or
+//! found is an error: a circle could hide there.
+
+use proc_macro2::{TokenStream, TokenTree};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use syn::visit::{self, Visit};
+use syn::{Attribute, Item, ItemMod, UseTree};
+
+/// Names from the root of the crate to a module.
+type ModulePath = Vec<String>;
+
+/// The files of a crate, and which of them each imports.
+#[derive(Debug, Default)]
+pub struct Imports {
+    files: Vec<PathBuf>,
+    /// The file of each module; of an inline one that around it.
+    modules: BTreeMap<ModulePath, usize>,
+    edges: BTreeMap<usize, BTreeSet<usize>>,
+}
+
+impl Imports {
+    /// Reads a crate from its `lib.rs`, `main.rs` or the file of a test.
+    ///
+    /// # Errors
+    /// A file cannot be read or is not Rust, or a module has no file.
+    pub fn read(root: &Path) -> Result<Self, String> {
+        let mut imports = Imports::default();
+        let mut paths = Vec::new();
+        let folder = root.parent().unwrap_or(root).to_owned();
+        imports.add_file(root, &folder, Vec::new(), &mut paths)?;
+        for (module, path) in paths {
+            let (Some(from), Some(to)) = (imports.modules.get(&module), imports.target(&module, &path))
+            else {
+                continue;
+            };
+            if *from != to {
+                imports.edges.entry(*from).or_default().insert(to);
+            }
+        }
+        Ok(imports)
+    }
+
+    /// Reads the file of `module`, whose children lie in `folder`. Adds the paths that it names to `paths`.
+    fn add_file(
+        &mut self,
+        file: &Path,
+        folder: &Path,
+        module: ModulePath,
+        paths: &mut Vec<(ModulePath, ModulePath)>,
+    ) -> Result<(), String> {
+        let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let parsed = syn::parse_file(&text).map_err(|error| format!("{}: {error}", file.display()))?;
+        self.files.push(file.to_owned());
+        self.add_items(&parsed.items, self.files.len() - 1, folder, module, paths)
+    }
+
+    fn add_items(
+        &mut self,
+        items: &[Item],
+        file: usize,
+        folder: &Path,
+        module: ModulePath,
+        paths: &mut Vec<(ModulePath, ModulePath)>,
+    ) -> Result<(), String> {
+        self.modules.insert(module.clone(), file);
+        let mut names = PathNames::default();
+        items.iter().for_each(|item| names.visit_item(item));
+        paths.extend(names.paths.into_iter().map(|path| (module.clone(), path)));
+        for item in items {
+            if let Item::Mod(child) = item
+                && !is_for_tests(&child.attrs)
+            {
+                self.add_module(child, file, folder, &module, paths)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add_module(
+        &mut self,
+        child: &ItemMod,
+        file: usize,
+        folder: &Path,
+        parent: &ModulePath,
+        paths: &mut Vec<(ModulePath, ModulePath)>,
+    ) -> Result<(), String> {
+        let name = child.ident.to_string();
+        let module = [parent.as_slice(), std::slice::from_ref(&name)].concat();
+        let below = folder.join(&name);
+        if let Some((_, items)) = &child.content {
+            return self.add_items(items, file, &below, module, paths);
+        }
+        let beside = folder.join(format!("{name}.rs"));
+        let elsewhere = path_attribute(&child.attrs).map(|path| self.files[file].with_file_name(path));
+        let candidates = elsewhere.map_or(vec![beside, below.join("mod.rs")], |path| vec![path]);
+        match candidates.iter().find(|path| path.exists()) {
+            Some(found) => self.add_file(found, &below, module, paths),
+            None => Err(format!("{}: no file of the module {name}", self.files[file].display())),
+        }
+    }
+
+    /// The file that `path` leads to, as it is written in `module`; `None` for what is not of this crate or in scope by a
+    /// `use`, which counts itself.
+    fn target(&self, module: &ModulePath, path: &[String]) -> Option<usize> {
+        let mut at = module.clone();
+        let mut rest = path.iter().peekable();
+        match rest.peek()?.as_str() {
+            "crate" => {
+                at.clear();
+                rest.next();
+            }
+            "self" => drop(rest.next()),
+            "super" => {
+                while rest.next_if(|name| *name == "super").is_some() {
+                    at.pop()?;
+                }
+            }
+            child => {
+                let child = [module.as_slice(), &[child.to_owned()]].concat();
+                self.modules.get(&child)?;
+            }
+        }
+        for name in rest {
+            let child = [at.as_slice(), std::slice::from_ref(name)].concat();
+            if !self.modules.contains_key(&child) {
+                break;
+            }
+            at = child;
+        }
+        self.modules.get(&at).copied()
+    }
+
+    /// The files of the crate, but for those of its tests.
+    pub fn files(&self) -> &[PathBuf] {
+        &self.files
+    }
+
+    /// The circles, each as its files.
+    pub fn circles(&self) -> Vec<Vec<&Path>> {
+        let mut search =
+            Search { imports: self, state: BTreeMap::new(), stack: Vec::new(), found: Vec::new() };
+        for file in 0..self.files.len() {
+            search.visit(file);
+        }
+        let named = |circle: Vec<usize>| circle.into_iter().map(|file| self.files[file].as_path()).collect();
+        search.found.into_iter().filter(|circle| circle.len() > 1).map(named).collect()
+    }
+}
+
+/// Tarjan's search for strongly connected components.
+struct Search<'a> {
+    imports: &'a Imports,
+    /// Of a file that was seen: its number in the order of the search, the lowest it reaches, whether it is on the stack.
+    state: BTreeMap<usize, (usize, usize, bool)>,
+    stack: Vec<usize>,
+    found: Vec<Vec<usize>>,
+}
+
+impl Search<'_> {
+    fn visit(&mut self, file: usize) -> usize {
+        if let Some((_, lowest, _)) = self.state.get(&file) {
+            return *lowest;
+        }
+        let number = self.state.len();
+        self.state.insert(file, (number, number, true));
+        self.stack.push(file);
+        let mut lowest = number;
+        for next in self.imports.edges.get(&file).into_iter().flatten() {
+            match self.state.get(next) {
+                None => lowest = lowest.min(self.visit(*next)),
+                Some((number, _, true)) => lowest = lowest.min(*number),
+                Some((_, _, false)) => {}
+            }
+        }
+        self.state.insert(file, (number, lowest, true));
+        if lowest == number {
+            let start = self.stack.iter().position(|other| *other == file).unwrap_or(0);
+            let component = self.stack.split_off(start);
+            for other in &component {
+                self.state.entry(*other).and_modify(|state| state.2 = false);
+            }
+            self.found.push(component);
+        }
+        lowest
+    }
+}
+
+/// The paths that some items name, but for those of modules in them and of code for tests.
+#[derive(Default)]
+struct PathNames {
+    paths: Vec<ModulePath>,
+}
+
+impl PathNames {
+    fn add_tree(&mut self, tree: &UseTree, before: &[String]) {
+        let with = |name: &syn::Ident| [before, &[name.to_string()]].concat();
+        match tree {
+            UseTree::Path(path) => self.add_tree(&path.tree, &with(&path.ident)),
+            UseTree::Name(name) => self.paths.push(with(&name.ident)),
+            UseTree::Rename(rename) => self.paths.push(with(&rename.ident)),
+            UseTree::Glob(_) => self.paths.push(before.to_vec()),
+            UseTree::Group(group) => group.items.iter().for_each(|tree| self.add_tree(tree, before)),
+        }
+    }
+
+    /// Adds the paths in the words of a macro call, which are no syntax tree.
+    fn add_tokens(&mut self, tokens: TokenStream) {
+        let mut path = ModulePath::new();
+        let mut colons = 0;
+        for token in tokens {
+            match token {
+                TokenTree::Punct(punct) if punct.as_char() == ':' => colons += 1,
+                TokenTree::Ident(name) => {
+                    if colons != 2 {
+                        self.paths.push(std::mem::take(&mut path));
+                    }
+                    path.push(name.to_string());
+                    colons = 0;
+                }
+                other => {
+                    self.paths.push(std::mem::take(&mut path));
+                    colons = 0;
+                    if let TokenTree::Group(group) = other {
+                        self.add_tokens(group.stream());
+                    }
+                }
+            }
+        }
+        self.paths.push(path);
+        // A name alone is a variable, or in scope by a `use`.
+        self.paths.retain(|path| path.len() > 1);
+    }
+}
+
+impl<'ast> Visit<'ast> for PathNames {
+    fn visit_item(&mut self, item: &'ast Item) {
+        if !matches!(item, Item::Mod(_)) && !is_for_tests(attributes(item)) {
+            visit::visit_item(self, item);
+        }
+    }
+
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        self.add_tree(&item.tree, &[]);
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        let names: ModulePath = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        if path.leading_colon.is_none() && names.len() > 1 {
+            self.paths.push(names);
+        }
+        visit::visit_path(self, path);
+    }
+
+    fn visit_macro(&mut self, call: &'ast syn::Macro) {
+        self.visit_path(&call.path);
+        self.add_tokens(call.tokens.clone());
+    }
+
+    /// What it defines is used where it is called.
+    fn visit_item_macro(&mut self, item: &'ast syn::ItemMacro) {
+        if item.ident.is_none() {
+            visit::visit_item_macro(self, item);
+        }
+    }
+
+    fn visit_visibility(&mut self, _: &'ast syn::Visibility) {}
+
+    fn visit_attribute(&mut self, _: &'ast Attribute) {}
+}
+
+fn attributes(item: &Item) -> &[Attribute] {
+    match item {
+        Item::Const(item) => &item.attrs,
+        Item::Enum(item) => &item.attrs,
+        Item::Fn(item) => &item.attrs,
+        Item::Impl(item) => &item.attrs,
+        Item::Macro(item) => &item.attrs,
+        Item::Static(item) => &item.attrs,
+        Item::Struct(item) => &item.attrs,
+        Item::Trait(item) => &item.attrs,
+        Item::Type(item) => &item.attrs,
+        Item::Use(item) => &item.attrs,
+        _ => &[],
+    }
+}
+
+/// Whether something is compiled for tests only.
+pub(super) fn is_for_tests(attributes: &[Attribute]) -> bool {
+    let is_test = |attribute: &Attribute| {
+        let words = match &attribute.meta {
+            syn::Meta::List(list) => list.tokens.to_string(),
+            syn::Meta::Path(_) | syn::Meta::NameValue(_) => String::new(),
+        };
+        attribute.path().is_ident("test") || attribute.path().is_ident("cfg") && words == "test"
+    };
+    attributes.iter().any(is_test)
+}
+
+fn path_attribute(attributes: &[Attribute]) -> Option<String> {
+    let value = |attribute: &Attribute| match &attribute.meta {
+        syn::Meta::NameValue(pair) if pair.path.is_ident("path") => match &pair.value {
+            syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) => Some(text.value()),
+            _ => None,
+        },
+        _ => None,
+    };
+    attributes.iter().find_map(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The circles of a crate of these files, each as file names.
+    fn circles(files: &[(&str, &str)]) -> Result<Vec<Vec<String>>, String> {
+        let folder = crate::programs::scratch().join(format!("imports-{}", crate::world::unique()));
+        for (name, text) in files {
+            let path = folder.join(name);
+            fs::create_dir_all(path.parent().expect("it has a folder")).expect("the folder can be made");
+            fs::write(path, text).expect("the file can be written");
+        }
+        let imports = Imports::read(&folder.join(files[0].0))?;
+        let name = |path: &&Path| path.strip_prefix(&folder).unwrap_or(path).display().to_string();
+        Ok(imports.circles().iter().map(|circle| circle.iter().map(name).collect()).collect())
+    }
+
+    #[test]
+    fn a_circle_is_found_however_it_is_written() {
+        for (a, b) in [
+            ("use crate::b::B;", "use crate::a::A;"),
+            ("use super::b::B;", "use super::a::A;"),
+            ("use super::b;", "use super::a;"),
+            ("use super::b::*;", "use crate::{a::{self, A}, c};"),
+            ("fn f() { crate::b::g() }", "fn g() -> super::a::A {}"),
+            ("fn f() { let x: super::b::B; }", "impl crate::a::T for B {}"),
+            ("fn f() { use super::b::g; }", "fn g() { println!(\"{}\", crate::a::f()) }"),
+            ("fn f() { match x { crate::b::X => {} } }", "fn g() { vec![super::a::A, x] }"),
+            ("mod inner { use crate::b; }", "pub use crate::a::inner::X;"),
+        ] {
+            let found =
+                circles(&[("lib.rs", "mod a; mod b; mod c;"), ("a.rs", a), ("b.rs", b), ("c.rs", "")]);
+            assert_eq!(found, Ok(vec![vec!["a.rs".to_owned(), "b.rs".into()]]), "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn a_parent_and_a_child_that_use_each_other_are_a_circle() {
+        for (parent, child) in [
+            ("mod child; use child::C;", "use super::P;"),
+            ("mod child; fn f() { child::g() }", "use crate::P;"),
+            ("pub mod child; pub use child::C;", "fn g() { crate::f() }"),
+            ("mod child; use crate::child::C;", "use super::*;"),
+            ("#[path = \"child.rs\"] mod other; use self::other::C;", "use super::P;"),
+        ] {
+            let found = circles(&[("lib.rs", parent), ("child.rs", child)]);
+            assert_eq!(found, Ok(vec![vec!["lib.rs".to_owned(), "child.rs".into()]]), "{parent} {child}");
+        }
+        let below = [("main.rs", "mod a;"), ("a/mod.rs", "mod b; use b::B;"), ("a/b.rs", "use super::A;")];
+        assert_eq!(circles(&below).map(|found| found.len()), Ok(1));
+    }
+
+    #[test]
+    fn longer_circles_are_found_and_what_is_none_is_not() {
+        let long = [
+            ("lib.rs", "mod a; mod b; mod c; use a::A;"),
+            ("a.rs", "use crate::b::B;"),
+            ("b.rs", "use crate::c::C;"),
+            ("c.rs", "use crate::a::A;"),
+        ];
+        assert_eq!(circles(&long).map(|found| found[0].len()), Ok(3));
+        for (parent, child) in [
+            ("mod child;", "use super::P;"),
+            ("mod child; use child::C;", "pub(super) struct C; pub(in crate::x) fn f() {}"),
+            ("mod child; use child::C;", "#[cfg(test)] mod tests { use super::super::P; }"),
+            ("mod child; use child::C;", "#[cfg(test)] fn f() { crate::g() }"),
+            ("mod child; use child::C;", "use std::path::Path; fn f() { fs::read() }"),
+            ("mod child; #[cfg(test)] mod tests; use child::C;", "/// See [`crate::P`].\nstruct C;"),
+            ("mod child; use child::C;", "macro_rules! m { () => { crate::P } }"),
+        ] {
+            assert_eq!(circles(&[("lib.rs", parent), ("child.rs", child)]), Ok(vec![]), "{parent} {child}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_an_error() {
+        for (parent, child) in [("mod absent;", ""), ("mod child;", "fn ("), ("mod child;", "mod absent;")] {
+            assert!(circles(&[("lib.rs", parent), ("child.rs", child)]).is_err(), "{parent} {child}");
+        }
+        assert!(Imports::read(Path::new("/nowhere/lib.rs")).is_err());
+    }
+}

@@ -1,0 +1,129 @@
+//! A server of a model, on this machine: answers each request with the next reply, and remembers what it was asked.
+
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// What is answered to one request.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    pub status: u16,
+    /// Further lines of its head, each with its end.
+    pub head: String,
+    pub body: String,
+    /// Bytes that are sent at once.
+    pub piece: usize,
+    /// How it ends.
+    pub end: ReplyEnd,
+}
+
+/// How a reply ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplyEnd {
+    /// As it should.
+    Whole,
+    /// The connection is closed in its middle.
+    Cut,
+    /// Nothing more comes, and the connection stays.
+    Hang,
+}
+
+/// What the server was asked.
+#[derive(Clone, Debug)]
+pub struct SeenRequest {
+    /// The first line.
+    pub line: String,
+    /// The lines after it, in lower case.
+    pub head: String,
+    pub body: Value,
+}
+
+/// A server that runs as long as the test's process does.
+pub struct ModelServer {
+    port: u16,
+    asked: Arc<Mutex<Vec<SeenRequest>>>,
+}
+
+impl Reply {
+    /// An answer that streams.
+    pub fn stream(body: impl Into<String>) -> Self {
+        Self { status: 200, head: String::new(), body: body.into(), piece: 700, end: ReplyEnd::Whole }
+    }
+
+    /// Another status.
+    pub fn status(status: u16, body: &Value) -> Self {
+        Self { status, ..Self::stream(body.to_string()) }
+    }
+}
+
+impl ModelServer {
+    /// Starts one that has `replies`, and to further requests says that there are no more.
+    pub fn start(replies: Vec<Reply>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port of this machine");
+        let port = listener.local_addr().expect("a bound socket has an address").port();
+        let asked = Arc::<Mutex<Vec<SeenRequest>>>::default();
+        let all = asked.clone();
+        thread::spawn(move || {
+            let mut replies = replies.into_iter();
+            for stream in listener.incoming() {
+                let Ok(mut stream) = stream else { continue };
+                let Some(request) = read(&mut stream) else { continue };
+                all.lock().expect("no test panics with it").push(request);
+                let none =
+                    || Reply::status(400, &serde_json::json!({"error": {"message": "no more replies"}}));
+                let reply = replies.next().unwrap_or_else(none);
+                thread::spawn(move || answer(stream, &reply));
+            }
+        });
+        Self { port, asked }
+    }
+
+    /// Its address.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// What it was asked so far.
+    pub fn asked(&self) -> Vec<SeenRequest> {
+        self.asked.lock().expect("no test panics with it").clone()
+    }
+}
+
+fn read(stream: &mut TcpStream) -> Option<SeenRequest> {
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).ok()?;
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8_lossy(&head).into_owned();
+    let (line, head) = head.split_once("\r\n")?;
+    let head = head.to_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
+    let mut body = vec![0; length.unwrap_or(0)];
+    stream.read_exact(&mut body).ok()?;
+    Some(SeenRequest { line: line.to_owned(), head, body: serde_json::from_slice(&body).unwrap_or_default() })
+}
+
+/// A client that is gone misses the rest.
+fn answer(mut stream: TcpStream, reply: &Reply) {
+    let Reply { status, head, body, piece, end } = reply;
+    let head =
+        format!("HTTP/1.1 {status} X\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n{head}\r\n");
+    if stream.write_all(head.as_bytes()).is_err() {
+        return;
+    }
+    for bytes in body.as_bytes().chunks(*piece) {
+        let chunk = [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat();
+        if stream.write_all(&chunk).is_err() {
+            return;
+        }
+    }
+    match end {
+        ReplyEnd::Whole => drop(stream.write_all(b"0\r\n\r\n")),
+        ReplyEnd::Cut => {}
+        ReplyEnd::Hang => thread::sleep(Duration::from_secs(600)),
+    }
+}

@@ -1,0 +1,121 @@
+//! Runs a suite of tests, each once or in every place of this machine. A place is part of the test's name, so that it can be
+//! chosen: `cargo test -p lazaret-tests --test escapes flat/ordinary`.
+//!
+//! The lists in a suite's `main` cannot forget a function: one that is in none is dead code to the compiler.
+
+use crate::place::Place;
+use crate::programs;
+use broker_protocol::Tier;
+use libtest_mimic::{Arguments, Failed, Trial};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::{Command, ExitCode};
+use std::thread;
+
+/// A test of a suite.
+#[derive(Clone, Copy)]
+pub struct Test {
+    /// The path of the function in its crate, which is the suite.
+    path: &'static str,
+    run: Run,
+    own_process: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Run {
+    Once(fn()),
+    InEach(fn(Place), fn(&Place) -> bool),
+}
+
+impl Test {
+    /// A test that does not depend on the place.
+    pub fn once(path: &'static str, test: fn()) -> Self {
+        Self { path, run: Run::Once(test), own_process: false }
+    }
+
+    /// A test that runs in each place.
+    pub fn in_each(path: &'static str, test: fn(Place)) -> Self {
+        Self { path, run: Run::InEach(test, |_| true), own_process: false }
+    }
+
+    fn trials(self) -> Vec<Trial> {
+        let name = self.path.split_once("::").map_or(self.path, |(_, rest)| rest);
+        match self.run {
+            Run::Once(test) => vec![self.trial(name.to_owned(), test)],
+            Run::InEach(test, chosen) => {
+                let places = Place::all().into_iter().filter(chosen);
+                places.map(|place| self.trial(format!("{place}::{name}"), move || test(place))).collect()
+            }
+        }
+    }
+
+    fn trial(&self, name: String, test: impl Fn() + Send + 'static) -> Trial {
+        let alone = self.own_process && std::env::var_os(OWN_PROCESS).is_none();
+        let thread = name.clone();
+        Trial::test(name, move || if alone { run_alone(&thread) } else { in_own_thread(thread, test) })
+    }
+}
+
+/// Set in a process that runs a single test.
+const OWN_PROCESS: &str = "LAZARET_OWN_PROCESS";
+
+fn run_alone(name: &str) -> Result<(), Failed> {
+    let mut command = Command::new(std::env::current_exe().expect("a running program has a path"));
+    command.args(["--exact", name, "--test-threads", "1"]);
+    command.env(OWN_PROCESS, "1").env("LAZARET_BIN", programs::folder());
+    let output = command.output().map_err(|error| format!("it does not start: {error}"))?;
+    let (out, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if output.status.success() { Ok(()) } else { Err(format!("{}\n{out}{errors}", output.status).into()) }
+}
+
+/// With the test's name on the thread, which a panic prints with its place in the code.
+fn in_own_thread(name: String, test: impl Fn() + Send + 'static) -> Result<(), Failed> {
+    let run = move || catch_unwind(AssertUnwindSafe(test)).map_err(|panic| message(&*panic).to_owned());
+    let thread = thread::Builder::new().name(name).spawn(run).map_err(|error| error.to_string())?;
+    Ok(thread.join().expect("the panic was caught")?)
+}
+
+fn message(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked")
+}
+
+/// The same tests, only in the flat tier: for what namespaces would hide.
+pub fn flat_only(mut tests: Vec<Test>) -> Vec<Test> {
+    for test in &mut tests {
+        if let Run::InEach(_, chosen) = &mut test.run {
+            *chosen = |place| place.tier == Tier::Flat;
+        }
+    }
+    tests
+}
+
+/// The same tests, each in a process of its own: for those that exhaust or change what threads share.
+pub fn in_own_process(mut tests: Vec<Test>) -> Vec<Test> {
+    tests.iter_mut().for_each(|test| test.own_process = true);
+    tests
+}
+
+/// The `main` of a suite.
+pub fn main(tests: Vec<Test>) -> ExitCode {
+    let arguments = Arguments::from_args();
+    // A program that a test starts works where the test says, and not in the project that the suite is started in.
+    std::env::set_current_dir("/").expect("the root can be entered");
+    let trials = tests.into_iter().flat_map(Test::trials).collect();
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// Tests of this module that take a [`Place`], each run in every one.
+#[macro_export]
+macro_rules! in_each_place {
+    ($($name:ident),* $(,)?) => {
+        vec![$($crate::suite::Test::in_each(concat!(module_path!(), "::", stringify!($name)), $name)),*]
+    };
+}
+
+/// Tests of this module that run once.
+#[macro_export]
+macro_rules! once {
+    ($($name:ident),* $(,)?) => {
+        vec![$($crate::suite::Test::once(concat!(module_path!(), "::", stringify!($name)), $name)),*]
+    };
+}

@@ -1,0 +1,179 @@
+//! `lazaret hook`: what an agent runs after its answer is in a cell.
+
+use lazaret_tests::{Finished, LIMIT, Place, Test, World, in_each_place, once, run, run_with_input};
+use serde_json::{Value, json};
+
+pub fn tests() -> Vec<Test> {
+    [
+        in_each_place![what_is_answered_runs_in_a_cell],
+        once![
+            the_policy_decides,
+            a_command_that_starts_lazaret_is_refused,
+            what_is_not_understood_is_refused
+        ],
+    ]
+    .concat()
+}
+
+fn hook(world: &World, agent: &str, arguments: &[&str], call: impl ToString) -> (Finished, Value) {
+    let mut command = world.program("lazaret");
+    let finished =
+        run_with_input(command.args(["hook", agent]).args(arguments), call.to_string().as_bytes(), LIMIT);
+    let answer = serde_json::from_slice(&finished.stdout).unwrap_or_default();
+    (finished, answer)
+}
+
+fn claude(world: &World, command: &str) -> Value {
+    json!({
+        "hook_event_name": "PreToolUse", "cwd": world.project, "permission_mode": "default",
+        "tool_name": "Bash", "tool_input": { "command": command, "timeout": 1000 },
+    })
+}
+
+/// What an agent does with the answer: it gives the command to a shell of the host.
+fn run_answered(world: &World, command: &str) -> Finished {
+    // The filter of the flat tier, if this is one, around the host's bash.
+    let ours = world.program("lazaret-bash");
+    let mut host = match ours.get_program().to_string_lossy().ends_with("without-namespaces") {
+        true => {
+            let mut host = world.host(ours.get_program());
+            host.arg("/bin/bash");
+            host
+        }
+        false => world.host("bash"),
+    };
+    run(host.args(["-c", command]), LIMIT)
+}
+
+fn what_is_answered_runs_in_a_cell(place: Place) {
+    let world = World::new(place);
+    run(world.host("git").args(["init", "-q"]), LIMIT).success();
+    let attack = format!(
+        "cat ~/.ssh/id_rsa '{}'/secret.txt; touch ../outside/new; env | grep CANARY; echo 'it'\"'\"'s' $((1+1)); pwd -P > made",
+        world.outside.display()
+    );
+    let plain = run(world.host("bash").args(["-c", &attack]), LIMIT);
+    assert!(
+        plain.text().contains(&world.canary) && world.outside.join("new").exists(),
+        "the attack works outside"
+    );
+    std::fs::remove_file(world.outside.join("new")).unwrap();
+    let calls = [
+        ("claude", claude(&world, &attack), "/hookSpecificOutput/updatedInput"),
+        ("codex", claude(&world, &attack), "/hookSpecificOutput/updatedInput"),
+        (
+            "gemini",
+            json!({ "cwd": world.project, "tool_name": "run_shell_command", "tool_input": { "command": attack } }),
+            "/hookSpecificOutput/tool_input",
+        ),
+        (
+            "qwen",
+            json!({ "cwd": world.project, "tool_name": "run_shell_command", "tool_input": { "command": attack } }),
+            "/hookSpecificOutput/updatedInput",
+        ),
+        (
+            "crush",
+            json!({ "cwd": world.project, "tool_name": "bash", "tool_input": { "command": attack } }),
+            "/updated_input",
+        ),
+        (
+            "copilot",
+            json!({ "cwd": world.project, "toolName": "bash", "toolArgs": json!({ "command": attack }).to_string() }),
+            "/modifiedArgs",
+        ),
+    ];
+    for (agent, call, field) in calls {
+        std::fs::remove_file(world.project.join("made")).unwrap();
+        let (finished, answer) = hook(&world, agent, &[], &call);
+        finished.success();
+        let command = answer.pointer(field).unwrap_or(&Value::Null)["command"].as_str().unwrap_or_default();
+        let finished = run_answered(&world, command);
+        assert!(finished.text().contains("it's 2\n"), "{agent}: {command}\n{}", finished.errors());
+        assert!(!finished.text().contains("CANARY"), "{agent}: {}", finished.text());
+        assert!(!world.outside.join("new").exists(), "{agent}");
+        assert_eq!(world.get("made"), format!("{}\n", world.project.display()).as_bytes());
+    }
+}
+
+fn the_policy_decides() {
+    let world = World::new(Place::any());
+    let rules = "version = 1\n[[rule]]\ntool = \"bash\"\naction = \"deny\"\nprogram = \"git\"\nargs = [\"push\"]\nwhy = \"Not from here.\"\n";
+    let said = |arguments: &[&str], command: &str| {
+        let (finished, answer) = hook(&world, "claude", arguments, claude(&world, command));
+        finished.success();
+        let output = &answer["hookSpecificOutput"];
+        (
+            output["permissionDecision"].clone(),
+            output["permissionDecisionReason"].as_str().unwrap_or_default().to_owned(),
+        )
+    };
+    assert_eq!(said(&[], "git push").0, "allow", "nothing is asked unless a trust is named");
+    assert_eq!(said(&["--trust", "guided"], "git push").0, "ask");
+    assert_eq!(said(&["--trust", "guided"], "ls").0, "ask");
+    let mut planning = claude(&world, "ls");
+    planning["permission_mode"] = json!("plan");
+    assert_eq!(hook(&world, "claude", &[], planning).1["hookSpecificOutput"]["permissionDecision"], "ask");
+    // The policy is where the account's home is, or where this variable says.
+    world.write(&world.home.join(".config/lazaret/policy.toml"), rules);
+    let mut command = world.program("lazaret");
+    command.env("XDG_CONFIG_HOME", world.home.join(".config")).args(["hook", "claude"]);
+    let finished = run_with_input(&mut command, claude(&world, "git push").to_string().as_bytes(), LIMIT);
+    let answer: Value = serde_json::from_slice(&finished.stdout).unwrap();
+    let output = &answer["hookSpecificOutput"];
+    assert_eq!(output["permissionDecision"], "deny", "{answer} {}", finished.errors());
+    assert!(output["permissionDecisionReason"].as_str().unwrap().contains("Not from here."), "{answer}");
+    // A project that is none, and a directory that is not in it.
+    for directory in [json!("/"), json!("/none/such"), json!(world.home.join(".ssh"))] {
+        let mut call = claude(&world, "ls");
+        call["cwd"] = directory.clone();
+        let (finished, answer) =
+            hook(&world, "claude", &["--project", world.project.to_str().unwrap()], call);
+        finished.success();
+        assert_eq!(answer["hookSpecificOutput"]["permissionDecision"], "deny", "{directory}: {answer}");
+    }
+}
+
+fn a_command_that_starts_lazaret_is_refused() {
+    let world = World::new(Place::any());
+    let decision = |command: &str| {
+        let (finished, answer) = hook(&world, "claude", &[], claude(&world, command));
+        finished.success();
+        answer["hookSpecificOutput"]["permissionDecision"].clone()
+    };
+    for command in [
+        "lazaret run --profile dev -- cat /etc/shadow",
+        "/usr/bin/lazaret call bash '{}'",
+        "true && lazaret-bash -c ls",
+        "cd sub; LAZARET_PROJECT=/ lazaret-bash 'ls'",
+        "echo $(lazaret approve)",
+    ] {
+        assert_eq!(decision(command), "deny", "{command}");
+    }
+    for command in ["grep lazaret README.md", "cd lazaret && ls", "echo lazaret"] {
+        assert_eq!(decision(command), "allow", "{command}");
+    }
+}
+
+fn what_is_not_understood_is_refused() {
+    let world = World::new(Place::any());
+    for call in [
+        "",
+        "{",
+        "[]",
+        "{\"tool_name\":\"Bash\"}",
+        "{\"tool_name\":\"Bash\",\"tool_input\":{\"command\":[\"ls\"]}}",
+    ] {
+        let (finished, answer) = hook(&world, "claude", &[], call);
+        finished.expect(2);
+        assert_eq!(answer["hookSpecificOutput"]["permissionDecision"], "deny", "{call}: {answer}");
+        assert!(finished.errors().contains("not understood"), "{}", finished.errors());
+    }
+    let long = "x".repeat(4 << 20);
+    let at_most = claude(&world, "").to_string().len();
+    let (finished, answer) = hook(&world, "claude", &[], claude(&world, &long[at_most..]));
+    finished.success();
+    assert_eq!(answer["hookSpecificOutput"]["permissionDecision"], "deny", "longer than a command may be");
+    hook(&world, "claude", &[], claude(&world, &long)).0.expect(2);
+    let (finished, _) = hook(&world, "claude", &[], json!({ "tool_name": "Read", "tool_input": {} }));
+    assert_eq!(finished.success(), "", "no answer about what is no command");
+}

@@ -1,0 +1,239 @@
+//! `lazaret install`: the settings of clients are changed as the golden files say, and back to the byte.
+
+use lazaret_tests::{Finished, LIMIT, Place, Test, World, once, programs, run};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+pub fn tests() -> Vec<Test> {
+    once![
+        each_client_is_changed_as_its_golden_file_says,
+        what_was_installed_is_taken_back_to_the_byte,
+        what_was_changed_since_is_kept,
+        a_client_that_is_not_here_gets_no_settings,
+        nothing_is_written_without_a_yes,
+        settings_that_cannot_be_read_are_left_alone,
+        status_says_what_is_installed_and_what_stays_open
+    ]
+}
+
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/install");
+
+/// Its name, the way to install, and its files with their text before.
+type Client = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+
+/// Each client with a way, and the files of its settings as people have them.
+const CLIENTS: [Client; 18] = [
+    ("claude-code", "server", &[(".claude.json", CLAUDE), (".claude/settings.json", SETTINGS)]),
+    ("claude-code", "shell", &[(".claude/settings.json", SETTINGS)]),
+    ("claude-desktop", "server", &[(".config/Claude/claude_desktop_config.json", SERVERS)]),
+    ("codex", "server", &[(".codex/config.toml", CODEX)]),
+    ("gemini", "server", &[(".gemini/settings.json", SETTINGS)]),
+    ("qwen", "server", &[(".qwen/settings.json", SETTINGS)]),
+    ("opencode", "server", &[(".config/opencode/opencode.json", OPENCODE)]),
+    ("opencode", "shell", &[(".config/opencode/opencode.jsonc", OPENCODE)]),
+    ("goose", "server", &[(".config/goose/config.yaml", GOOSE)]),
+    ("crush", "server", &[(".config/crush/crush.json", "{}")]),
+    ("cursor", "server", &[(".cursor/mcp.json", SERVERS)]),
+    ("windsurf", "server", &[(".codeium/windsurf/mcp_config.json", SERVERS)]),
+    ("zed", "server", &[(".config/zed/settings.json", ZED)]),
+    ("vscode", "server", &[(".config/Code/User/settings.json", ZED)]),
+    ("vscode", "shell", &[(".config/Code/User/settings.json", ZED)]),
+    ("cline", "server", &[(CLINE, SERVERS)]),
+    ("copilot", "server", &[(".copilot/config.json", "{}")]),
+    ("jetbrains", "server", &[(".config/JetBrains/x", "")]),
+];
+
+const CLAUDE: &str = "{\"numStartups\":7,\"projects\":{\"/p\":{\"allowedTools\":[]}}}";
+const SETTINGS: &str = "{\n  \"model\": \"opus\",\n  \"permissions\": {\n    \"deny\": [\"WebFetch\"]\n  },\n  \"tools\": { \"exclude\": [\"glob\"] }\n}\n";
+const SERVERS: &str =
+    "{\n\t\"mcpServers\": {\n\t\t\"other\": { \"command\": \"other\", \"args\": [] }\n\t}\n}\n";
+const CODEX: &str = "# mine\nmodel = \"o\"  # the best\nsandbox_mode = \"workspace-write\"\n\n[mcp_servers.other]\ncommand = \"other\"\n";
+const OPENCODE: &str = "{\n  // mine\n  \"$schema\": \"https://opencode.ai/config.json\",\n  \"tools\": { \"bash\": true }, // all of them\n}\n";
+const GOOSE: &str = "GOOSE_PROVIDER: p\nextensions:\n  developer:\n    bundled: true\n    enabled: true\n    type: builtin\n# end\n";
+const ZED: &str =
+    "// mine\n{\n  \"theme\": \"One\", // dark\n  \"agent\": { \"default_profile\": \"write\" }\n}\n";
+const CLINE: &str = ".config/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json";
+
+fn with_settings(files: &[(&str, &str)]) -> World {
+    let world = World::new(Place::any());
+    for (path, text) in files {
+        world.write(&world.home.join(path), text);
+    }
+    world
+}
+
+fn lazaret(world: &World, arguments: &[&str]) -> Finished {
+    run(world.program("lazaret").args(arguments).current_dir(&world.home), LIMIT)
+}
+
+fn each_client_is_changed_as_its_golden_file_says() {
+    for (client, way, files) in CLIENTS {
+        let world = with_settings(files);
+        let finished = lazaret(&world, &["install", client, "--by", way, "--dry-run"]);
+        let shown = finished
+            .success()
+            .replace(&world.home.display().to_string(), "~")
+            .replace(&programs::folder().display().to_string(), "/BIN");
+        let golden = PathBuf::from(GOLDEN).join(format!("{client}.{way}.txt"));
+        if std::env::var_os("LAZARET_GOLDEN").is_some() {
+            fs::create_dir_all(GOLDEN).unwrap();
+            fs::write(&golden, &shown).unwrap();
+        }
+        assert_eq!(shown, fs::read_to_string(&golden).unwrap_or_default(), "{client} {way}");
+        for (path, text) in files {
+            assert_eq!(
+                fs::read_to_string(world.home.join(path)).unwrap(),
+                *text,
+                "a dry run changes nothing"
+            );
+        }
+    }
+}
+
+/// Everything below a folder, with what is in it.
+fn tree(folder: &Path) -> Vec<(PathBuf, Option<Vec<u8>>)> {
+    let mut all = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if entry.is_dir() {
+                folders.push(entry.clone());
+            }
+            all.push((entry.clone(), fs::read(&entry).ok()));
+        }
+    }
+    all.sort();
+    all
+}
+
+fn files_only(world: &World) -> Vec<(PathBuf, Option<Vec<u8>>)> {
+    tree(&world.home).into_iter().filter(|(_, content)| content.is_some()).collect()
+}
+
+fn what_was_installed_is_taken_back_to_the_byte() {
+    for (client, way, files) in CLIENTS.iter().filter(|(client, ..)| *client != "jetbrains") {
+        let world = with_settings(files);
+        fs::set_permissions(world.home.join(files[0].0), fs::Permissions::from_mode(0o640)).unwrap();
+        let before = files_only(&world);
+        lazaret(&world, &["install", client, "--by", way, "--yes"]).success();
+        let installed = files_only(&world);
+        assert_ne!(installed, before, "{client}");
+        for (path, _) in &installed {
+            let was = before.iter().any(|(one, _)| one == path);
+            let mode = fs::metadata(path).unwrap().mode() & 0o777;
+            assert!(was || mode == 0o600, "{client}: {} {mode:o}", path.display());
+        }
+        assert_eq!(fs::metadata(world.home.join(files[0].0)).unwrap().mode() & 0o777, 0o640);
+        let again = lazaret(&world, &["install", client, "--by", way, "--yes"]);
+        assert!(again.success().contains("installed already"), "{}", again.text());
+        let status = lazaret(&world, &["status"]).success();
+        assert!(status.contains(client) && status.contains(&format!("installed by {way}")), "{status}");
+        assert_eq!(files_only(&world), installed, "{client}: neither changes anything");
+        lazaret(&world, &["uninstall", client, "--yes"]).success();
+        assert_eq!(files_only(&world), before, "{client} {way}");
+        lazaret(&world, &["uninstall", client, "--yes"]).expect(1);
+    }
+}
+
+fn what_was_changed_since_is_kept() {
+    let world = with_settings(&[(".claude.json", CLAUDE), (".claude/settings.json", SETTINGS)]);
+    lazaret(&world, &["install", "claude-code", "--yes"]).success();
+    let (state, settings) = (world.home.join(".claude.json"), world.home.join(".claude/settings.json"));
+    // As Claude Code does all the time, and as a person does.
+    let text = fs::read_to_string(&state).unwrap().replace("\"numStartups\":7", "\"numStartups\":8");
+    world.write(&state, text);
+    let text = fs::read_to_string(&settings)
+        .unwrap()
+        .replace("\"opus\"", "\"sonnet\"")
+        .replace("\"Bash\"", "\"Bash\", \"Mine\"");
+    world.write(&settings, text);
+    let status = lazaret(&world, &["status"]).success();
+    assert!(status.contains("installed by server"), "{status}");
+    lazaret(&world, &["uninstall", "claude-code", "--yes"]).success();
+    assert_eq!(
+        fs::read_to_string(&state).unwrap().replace(char::is_whitespace, ""),
+        CLAUDE.replace("\":7", "\":8")
+    );
+    let kept: serde_json::Value = serde_json::from_str(&fs::read_to_string(&settings).unwrap()).unwrap();
+    assert_eq!(kept["permissions"]["deny"], serde_json::json!(["WebFetch", "Mine"]), "{kept}");
+    assert_eq!((&kept["model"], &kept["permissions"]["allow"]), (&"sonnet".into(), &serde_json::Value::Null));
+    // A file that a link leads to is changed where it is.
+    let dotfiles = world.home.join("dotfiles");
+    world.write(&dotfiles.join("codex.toml"), CODEX);
+    world.make_folder(&world.home.join(".codex"));
+    symlink(dotfiles.join("codex.toml"), world.home.join(".codex/config.toml")).unwrap();
+    lazaret(&world, &["install", "codex", "--yes"]).success();
+    assert!(fs::read_to_string(dotfiles.join("codex.toml")).unwrap().contains("lazaret"));
+    lazaret(&world, &["uninstall", "codex", "--yes"]).success();
+    assert_eq!(fs::read_to_string(dotfiles.join("codex.toml")).unwrap(), CODEX);
+    assert!(world.home.join(".codex/config.toml").is_symlink());
+}
+
+fn a_client_that_is_not_here_gets_no_settings() {
+    let world = World::new(Place::any());
+    let before = tree(&world.home);
+    let finished = lazaret(&world, &["install", "gemini", "--yes"]);
+    finished.expect(1);
+    assert!(finished.errors().contains(".gemini"), "{}", finished.errors());
+    assert_eq!(tree(&world.home), before);
+    lazaret(&world, &["install", "gemini", "--yes", "--create"]).success();
+    assert!(world.home.join(".gemini/settings.json").exists());
+    lazaret(&world, &["uninstall", "gemini", "--yes"]).success();
+    assert!(!world.home.join(".gemini/settings.json").exists(), "it was made for us alone");
+    lazaret(&world, &["install", "no-such-client"]).expect(2);
+    lazaret(&world, &["install", "gemini", "--by", "shell", "--create"]).expect(2);
+}
+
+fn nothing_is_written_without_a_yes() {
+    let world = with_settings(&[(".codex/config.toml", CODEX)]);
+    let asked = lazaret(&world, &["install", "codex"]);
+    asked.expect(2);
+    assert!(
+        asked.text().contains("shell_tool = false") && asked.errors().contains("--yes"),
+        "{}",
+        asked.errors()
+    );
+    for (answer, installed) in [("n\n", false), ("\n", false), ("y\n", true)] {
+        let mut command = world.program("lazaret");
+        let mut terminal = lazaret_tests::Terminal::start(command.args(["install", "codex"]), 50, 100);
+        terminal.expect("write this?", LIMIT);
+        terminal.send(answer);
+        assert_eq!(terminal.finish(LIMIT).success(), installed, "{answer:?}");
+        let text = fs::read_to_string(world.home.join(".codex/config.toml")).unwrap();
+        assert_eq!(text.contains("lazaret"), installed, "{answer:?}");
+    }
+}
+
+fn settings_that_cannot_be_read_are_left_alone() {
+    for (path, text) in
+        [(".gemini/settings.json", "{"), (".gemini/settings.json", "{\"tools\": {\"exclude\": \"x\"}}")]
+    {
+        let world = with_settings(&[(path, text)]);
+        let refused = lazaret(&world, &["install", "gemini", "--yes"]);
+        refused.expect(2);
+        assert!(refused.errors().contains("settings.json"), "{}", refused.errors());
+        assert_eq!(fs::read_to_string(world.home.join(path)).unwrap(), text);
+    }
+    // Both files, or none.
+    let world = with_settings(&[(".claude.json", CLAUDE), (".claude/settings.json", "[]")]);
+    lazaret(&world, &["install", "claude-code", "--yes"]).expect(2);
+    assert_eq!(fs::read_to_string(world.home.join(".claude.json")).unwrap(), CLAUDE);
+}
+
+fn status_says_what_is_installed_and_what_stays_open() {
+    let world = with_settings(&[(".codex/config.toml", CODEX), (".cursor/mcp.json", SERVERS)]);
+    let status = lazaret(&world, &["status"]).success();
+    assert!(status.contains("codex           not installed") && !status.contains("gemini"), "{status}");
+    lazaret(&world, &["install", "codex", "--yes"]).success();
+    let status = lazaret(&world, &["status"]).success();
+    assert!(status.contains("stays open: view_image"), "{status}");
+    let config = world.home.join(".codex/config.toml");
+    let text = fs::read_to_string(&config).unwrap().replace("shell_tool = false", "shell_tool = true");
+    world.write(&config, text);
+    let status = lazaret(&world, &["status"]).success();
+    assert!(status.contains("in part: 2 of 3"), "{status}");
+    let json: serde_json::Value =
+        serde_json::from_slice(&lazaret(&world, &["status", "--json"]).stdout).unwrap();
+    assert_eq!(json[0]["client"], "codex", "{json}");
+}

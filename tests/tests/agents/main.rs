@@ -1,0 +1,11 @@
+//! What agents of others are given: a shell, hooks, a server, and settings.
+#![allow(clippy::unwrap_used)]
+
+mod shell;
+mod hook;
+mod mcp;
+mod install;
+
+fn main() -> std::process::ExitCode {
+    lazaret_tests::suite::main([shell::tests(), hook::tests(), mcp::tests(), install::tests()].concat())
+}

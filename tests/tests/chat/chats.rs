@@ -1,0 +1,103 @@
+//! Chats and what they print.
+
+use lazaret_tests::model_server::ModelServer;
+use lazaret_tests::{Finished, LIMIT, World, run};
+use serde_json::{Value, json};
+use std::process::Command;
+
+use crate::vendors::Vendor;
+
+/// `lazaret chat --json` with a server as its model.
+pub fn chat(world: &World, vendor: Vendor, server: &ModelServer) -> Command {
+    let mut command = world.lazaret("chat");
+    command.args(["--json", "--provider", vendor.name(), "--model", "a-model", "--base-url", &server.url()]);
+    command
+}
+
+/// `lazaret chat --json` with a script as its model.
+pub fn play(world: &World, script: &Value) -> Command {
+    let path = world.home.join("script.json");
+    world.write(&path, script.to_string());
+    let mut command = world.lazaret("chat");
+    command.args(["--json", "--provider", "mock", "--script"]).arg(path);
+    command
+}
+
+/// A script of turns; a turn is a text and its calls.
+pub fn script(turns: &[(&str, &[(&str, Value)])]) -> Value {
+    let turn = |(text, calls): &(&str, &[(&str, Value)])| {
+        let calls: Vec<Value> =
+            calls.iter().map(|(name, input)| json!({"name": name, "input": input})).collect();
+        json!({"text": text, "toolCalls": calls})
+    };
+    json!({"turns": turns.iter().map(turn).collect::<Vec<_>>()})
+}
+
+/// What a chat printed.
+pub struct Printed {
+    pub events: Vec<Value>,
+    pub finished: Finished,
+}
+
+impl Printed {
+    /// Runs a chat to its end. Whatever happens, the first event is the stream's start and the last its end.
+    #[track_caller]
+    pub fn of(command: &mut Command) -> Self {
+        Self::from(run(command, LIMIT))
+    }
+
+    #[track_caller]
+    pub fn from(finished: Finished) -> Self {
+        let events: Vec<Value> = finished
+            .text()
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("every line is JSON"))
+            .collect();
+        let kind =
+            |event: Option<&Value>| event.map(|event| event["type"].as_str().unwrap_or_default().to_owned());
+        let ends = (kind(events.first()), kind(events.last()));
+        let want = ("chat:stream-start".to_owned(), "chat:stream-end".to_owned());
+        assert_eq!(ends, (Some(want.0), Some(want.1)), "{}{}", finished.text(), finished.errors());
+        Self { events, finished }
+    }
+
+    /// The events as words, one for each kind that comes several times in a row.
+    pub fn order(&self) -> Vec<String> {
+        let word = |event: &Value| {
+            let kind = event["type"].as_str().unwrap().strip_prefix("chat:").unwrap().to_owned();
+            let payload = &event["payload"];
+            match payload["toolName"].as_str().filter(|_| kind != "tool-input-delta") {
+                Some(tool) => format!("{kind} {tool}"),
+                None => kind,
+            }
+        };
+        let mut order: Vec<String> = self.events.iter().map(word).collect();
+        order.dedup();
+        order
+    }
+
+    /// The payloads of the events of a kind.
+    pub fn all(&self, kind: &str) -> Vec<&Value> {
+        let kind = format!("chat:{kind}");
+        self.events.iter().filter(|event| event["type"] == *kind).map(|event| &event["payload"]).collect()
+    }
+
+    /// The payload of the only event of a kind.
+    #[track_caller]
+    pub fn one(&self, kind: &str) -> &Value {
+        let all = self.all(kind);
+        assert_eq!(all.len(), 1, "{kind}: {:#?}", self.events);
+        all[0]
+    }
+
+    /// The text of the model.
+    pub fn text(&self) -> String {
+        self.all("text-delta").iter().filter_map(|payload| payload["content"].as_str()).collect()
+    }
+
+    /// Why the run ended.
+    #[track_caller]
+    pub fn reason(&self) -> &str {
+        self.one("stream-end")["reason"].as_str().unwrap()
+    }
+}

@@ -1,0 +1,487 @@
+//! The loop: approvals, limits, ends, and what stays of a chat.
+
+use crate::chats::{Printed, chat, play, script};
+use crate::vendors::Vendor;
+use lazaret_tests::model_server::ModelServer;
+use lazaret_tests::process::{self, Process, Running, until};
+use lazaret_tests::world::long_sleep;
+use lazaret_tests::{LIMIT, Place, Terminal, Test, World, in_each_place, once, run};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use std::process::Command;
+
+pub fn tests() -> Vec<Test> {
+    [
+        in_each_place![
+            the_tour_needs_no_key,
+            a_call_that_nobody_can_approve_is_denied,
+            a_cancelled_run_leaves_no_process,
+            a_lost_executor_is_replaced_and_the_run_goes_on,
+        ],
+        once![
+            a_person_at_a_terminal_is_asked,
+            what_was_typed_before_a_question_is_no_answer_to_it,
+            the_first_interrupt_ends_the_call_and_the_second_the_run,
+            two_hundred_turns_are_the_last_and_then_there_are_no_tools,
+            a_full_context_takes_the_tools_away,
+            violations_end_a_run,
+            a_circle_is_noticed,
+            a_tool_that_was_not_shown_cannot_be_called,
+            malformed_input_goes_back_to_the_model,
+            a_pack_ends_with_finish_task_and_its_gates_hold,
+            a_pack_without_its_end_is_asked_twice_and_then_text_counts,
+            a_subagent_answers_with_tools_that_only_read,
+            what_changes_nothing_runs_side_by_side_and_answers_come_in_order,
+            a_chat_is_resumed_and_replayed,
+            a_project_configures_nothing,
+        ],
+    ]
+    .concat()
+}
+
+fn world() -> World {
+    World::new(Place::any())
+}
+
+/// Asks nothing, and bears violations.
+fn trusting(command: &mut Command) -> &mut Command {
+    command.args(["--trust", "autonomous", "--max-violations", "3", "--turn-timeout", "50"])
+}
+
+fn the_tour_needs_no_key(place: Place) {
+    let world = World::new(place);
+    world.put("README.md", "# hello");
+    let mut command = world.lazaret("chat");
+    let printed = Printed::of(trusting(command.args(["--json", "--provider", "mock"])).arg("Show me around"));
+    printed.finished.success();
+    assert_eq!(printed.reason(), "done");
+    let results: Vec<_> =
+        printed.all("tool-result").iter().map(|result| result["status"].as_str().unwrap()).collect();
+    assert_eq!(results, ["success", "success", "success", "error"]);
+    let shown = printed.all("tool-result")[2]["result"].as_str().unwrap().to_owned();
+    assert!(shown.contains("cannot access") && !shown.contains(&world.canary), "{shown}");
+    // As text, without a terminal: the model's words and nothing else.
+    let mut command = world.lazaret("chat");
+    let finished = run(trusting(command.args(["--provider", "mock"])).arg("Show me around"), LIMIT);
+    assert!(finished.success().starts_with("Let me look around"), "{}", finished.text());
+    assert!(!finished.text().contains('●'));
+}
+
+fn a_call_that_nobody_can_approve_is_denied(place: Place) {
+    let world = World::new(place);
+    world.put("a.txt", "content");
+    let turns = script(&[
+        ("", &[("file_read", json!({"path": "a.txt"})), ("bash", json!({"command": "touch made"}))]),
+        ("I could not.", &[]),
+    ]);
+    let printed = Printed::of(play(&world, &turns).arg("x"));
+    printed.finished.success();
+    let confirm = printed.one("tool-confirm");
+    assert_eq!(
+        (&confirm["toolName"], &confirm["risk"], &confirm["channel"]),
+        (&json!("bash"), &json!("high"), &json!("relay"))
+    );
+    assert_eq!(confirm["input"]["command"], "touch made");
+    let result = printed.all("tool-result")[1];
+    assert_eq!((&result["status"], &result["error"]["kind"]), (&json!("error"), &json!("denied_user")));
+    assert!(!world.project.join("made").exists());
+    assert_eq!(printed.text(), "I could not.");
+    assert!(printed.finished.errors().contains("--trust"), "{}", printed.finished.errors());
+}
+
+fn sleeping(marker: &str) -> bool {
+    process::with_marker(&format!("sleep {marker}")).iter().any(|process| process.name == "sleep")
+}
+
+fn signal(running: &Running, signal: Signal) {
+    kill(Pid::from_raw(running.pid()), signal).unwrap();
+}
+
+fn a_cancelled_run_leaves_no_process(place: Place) {
+    let world = World::new(place);
+    let marker = long_sleep();
+    let command = format!("trap '' HUP INT TERM; setsid sleep {marker} & sleep {marker}");
+    let turns = script(&[(
+        "",
+        &[("bash", json!({ "command": command })), ("bash", json!({"command": "touch after"}))],
+    )]);
+    let running = Running::start(trusting(&mut play(&world, &turns)).arg("x"));
+    assert!(until(LIMIT, || sleeping(&marker)));
+    let below = process::below(running.pid());
+    signal(&running, Signal::SIGTERM);
+    let printed = Printed::from(running.finish(LIMIT));
+    printed.finished.expect(128 + 15);
+    let end = printed.one("stream-end");
+    assert_eq!((&end["reason"], &end["partial"]), (&json!("cancelled"), &json!(true)));
+    assert_eq!(printed.one("tool-result")["error"]["kind"], "cancelled");
+    assert!(!world.project.join("after").exists());
+    process::assert_gone(&format!("sleep {marker}"), LIMIT);
+    assert_eq!(process::left_after(&below, LIMIT), []);
+}
+
+fn a_lost_executor_is_replaced_and_the_run_goes_on(place: Place) {
+    let world = World::new(place);
+    let marker = long_sleep();
+    let turns = script(&[
+        ("", &[("bash", json!({"command": format!("sleep {marker}")}))]),
+        ("", &[("bash", json!({"command": "echo again > made"}))]),
+        ("It works again.", &[]),
+    ]);
+    let running = Running::start(trusting(&mut play(&world, &turns)).arg("x"));
+    assert!(until(LIMIT, || sleeping(&marker)));
+    // The broker: the spawner has made it, and the rest is below it.
+    let brokers: Vec<Process> = process::below(running.pid())
+        .into_iter()
+        .filter(|process| process.name == "lazaret-executo" && process.parent != running.pid())
+        .collect();
+    assert_eq!(brokers.len(), 1, "{:#?}", process::tree(running.pid()));
+    brokers[0].kill();
+    let printed = Printed::from(running.finish(LIMIT));
+    printed.finished.success();
+    assert_eq!(printed.one("notice")["kind"], "executor_lost");
+    let replaced: Vec<_> = printed.all("session").iter().map(|session| session["replaced"].clone()).collect();
+    assert_eq!(replaced, [json!(false), json!(true)]);
+    assert_eq!(world.get("made"), b"again\n");
+    process::assert_gone(&format!("sleep {marker}"), LIMIT);
+}
+
+fn a_person_at_a_terminal_is_asked() {
+    let world = world();
+    let turns = script(&[
+        ("One.", &[("bash", json!({"command": "echo yes > made"}))]),
+        ("Two.", &[("bash", json!({"command": "echo no > other"}))]),
+        ("Three.", &[]),
+        ("Four.", &[]),
+    ]);
+    let path = world.home.join("script.json");
+    world.write(&path, turns.to_string());
+    let mut command = world.lazaret("chat");
+    command.args(["--provider", "mock", "--script"]).arg(path).arg("begin");
+    let mut terminal = Terminal::start(&mut command, 30, 100);
+    terminal.expect("bash wants to run", LIMIT);
+    terminal.expect("echo yes > made", LIMIT);
+    terminal.send("what?\n");
+    terminal.expect("bash wants to run", LIMIT);
+    terminal.send("y\n");
+    terminal.expect("Two.", LIMIT);
+    terminal.expect("bash wants to run", LIMIT);
+    terminal.send("n\n");
+    terminal.expect("Three.", LIMIT);
+    terminal.expect("> ", LIMIT);
+    terminal.send("and on\n");
+    terminal.expect("Four.", LIMIT);
+    terminal.expect("> ", LIMIT);
+    terminal.send("\n");
+    assert_eq!(terminal.finish(LIMIT).code(), Some(0));
+    assert_eq!(world.get("made"), b"yes\n");
+    assert!(!world.project.join("other").exists());
+}
+
+/// A person who types ahead approves nothing that they have not seen.
+fn what_was_typed_before_a_question_is_no_answer_to_it() {
+    let world = world();
+    let mut turns = script(&[("One.", &[("bash", json!({"command": "touch made"}))]), ("Two.", &[])]);
+    // The question comes when the keys have long been struck.
+    turns["pauseMs"] = 500.into();
+    let path = world.home.join("script.json");
+    world.write(&path, turns.to_string());
+    let mut command = world.lazaret("chat");
+    command.args(["--provider", "mock", "--script"]).arg(path).arg("begin");
+    let mut terminal = Terminal::start(&mut command, 30, 100);
+    terminal.send("y\ny\n");
+    terminal.expect("bash wants to run", LIMIT);
+    terminal.send("n\n");
+    terminal.expect("Two.", LIMIT);
+    terminal.expect("> ", LIMIT);
+    terminal.send("\n");
+    assert_eq!(terminal.finish(LIMIT).code(), Some(0));
+    assert!(!world.project.join("made").exists());
+}
+
+fn the_first_interrupt_ends_the_call_and_the_second_the_run() {
+    let world = world();
+    let (first, second) = (long_sleep(), long_sleep());
+    let sleep = |marker: &str| ("bash", json!({"command": format!("sleep {marker}")}));
+    let turns = script(&[("", &[sleep(&first)]), ("", &[sleep(&second)]), ("never", &[])]);
+    let running = Running::start(trusting(&mut play(&world, &turns)).arg("x"));
+    assert!(until(LIMIT, || sleeping(&first)));
+    signal(&running, Signal::SIGINT);
+    assert!(until(LIMIT, || sleeping(&second)), "the run goes on");
+    signal(&running, Signal::SIGINT);
+    let printed = Printed::from(running.finish(LIMIT));
+    printed.finished.expect(130);
+    assert_eq!((printed.reason(), printed.text().as_str()), ("cancelled", ""));
+    let kinds: Vec<_> =
+        printed.all("tool-result").iter().map(|result| result["error"]["kind"].clone()).collect();
+    assert_eq!(kinds, ["cancelled", "cancelled"]);
+}
+
+fn two_hundred_turns_are_the_last_and_then_there_are_no_tools() {
+    let world = world();
+    let mut turns = script(&[("again ", &[("thinking", json!({"thought": "hm"}))])]);
+    turns["repeat"] = true.into();
+    let printed = Printed::of(trusting(&mut play(&world, &turns)).arg("x"));
+    printed.finished.success();
+    assert_eq!((printed.all("turn-end").len(), printed.reason()), (201, "turn_limit"));
+    assert_eq!(printed.all("tool-result").len(), 200);
+    assert!(printed.all("notice").iter().any(|notice| notice["kind"] == "turn_limit"));
+}
+
+fn a_full_context_takes_the_tools_away() {
+    let world = world();
+    let call = |number: u32| json!({"name": "thinking", "input": {"thought": format!("{number}")}});
+    let usage = |tokens: u32| json!({"inputTokens": tokens, "outputTokens": 10});
+    let turns = json!({"contextWindow": 8000, "turns": [
+        {"toolCalls": [call(1)], "usage": usage(1000)},
+        {"toolCalls": [call(2)], "usage": usage(7500)},
+        {"text": "In short: no.", "toolCalls": [call(3)], "usage": usage(7600)},
+    ]});
+    let printed = Printed::of(trusting(&mut play(&world, &turns)).arg("x"));
+    printed.finished.success();
+    assert_eq!((printed.reason(), printed.text().as_str()), ("context_budget", "In short: no."));
+    assert_eq!(printed.all("tool-result").len(), 2);
+    assert_eq!(
+        printed.all("turn-end")[1]["context"],
+        json!({"usedTokens": 7510, "window": 8000, "share": 0.93875})
+    );
+    assert_eq!(printed.one("notice")["kind"], "context_budget");
+}
+
+fn violations_end_a_run() {
+    let world = world();
+    let out = ("file_read", json!({"path": "../outside/secret.txt"}));
+    let turns = script(&[("", &[out.clone(), out.clone(), out.clone()]), ("never", &[])]);
+    for (max, seen) in [("2", 2), ("1", 1)] {
+        let mut command = play(&world, &turns);
+        let printed = Printed::of(command.args(["--trust", "autonomous", "--max-violations", max, "x"]));
+        printed.finished.expect(3);
+        assert_eq!((printed.reason(), printed.text().as_str()), ("violations", ""));
+        assert!(printed.all("security-event").len() >= seen);
+        assert_eq!(printed.one("stream-end")["partial"], true);
+    }
+    // The control: none ends it, and the model goes on.
+    let printed =
+        Printed::of(play(&world, &turns).args(["--trust", "autonomous", "--max-violations", "0", "x"]));
+    assert_eq!((printed.reason(), printed.text().as_str()), ("done", "never"));
+    assert!(!printed.finished.text().contains(&world.canary));
+}
+
+fn a_circle_is_noticed() {
+    let same = &[("bash", json!({"command": "echo same"}))];
+    let turns = script(&[("", same), ("", same), ("", same), ("done", &[])]);
+    let printed = Printed::of(trusting(&mut play(&world(), &turns)).arg("x"));
+    printed.finished.success();
+    assert_eq!(printed.one("notice")["kind"], "loop_detected");
+}
+
+fn a_tool_that_was_not_shown_cannot_be_called() {
+    let world = world();
+    let batch = json!({"invocations": [{"tool_name": "shell", "parameters": {"command": "touch made"}}]});
+    let calls = [
+        ("bash", json!({"command": "touch made"})),
+        ("shell", json!({"command": "touch made"})),
+        ("batch", batch),
+    ];
+    let turns = script(&[("", &calls), ("no", &[])]);
+    // The control: without the pack all of them run.
+    let printed = Printed::of(trusting(&mut play(&world, &turns)).arg("x"));
+    assert!(printed.all("tool-result").iter().all(|result| result["status"] == "success"));
+    std::fs::remove_file(world.project.join("made")).unwrap();
+    let config = "[[packs]]\nname = \"reader\"\ntools = [\"file_read\", \"batch\"]\n";
+    let mut command = play(&world, &turns);
+    configure(&world, &mut command, config);
+    let printed = Printed::of(trusting(&mut command).args(["--pack", "reader", "x"]));
+    printed.finished.success();
+    for result in printed.all("tool-result") {
+        assert_eq!(result["error"]["kind"], "unknown_tool", "{result}");
+    }
+    assert!(!world.project.join("made").exists());
+}
+
+/// Gives a command a configuration of the user's.
+fn configure(world: &World, command: &mut Command, config: &str) {
+    let folder = world.home.join("config");
+    world.write(&folder.join("lazaret/agent.toml"), config);
+    command.env("XDG_CONFIG_HOME", folder);
+}
+
+fn malformed_input_goes_back_to_the_model() {
+    let world = world();
+    let vendor = Vendor::OpenAiChat;
+    let mut first = vendor.answer("", &[("c1", "bash", json!({"command": "touch made"}))]);
+    first.body = first.body.replace("touch made", "touch made\\\\");
+    let broken = first.body.contains("made\\\\");
+    let server = ModelServer::start(vec![first, vendor.answer("sorry", &[])]);
+    let printed = Printed::of(trusting(&mut chat(&world, vendor, &server)).arg("x"));
+    assert!(broken, "the control: the input is no JSON any more");
+    printed.finished.success();
+    assert_eq!(printed.one("tool-result")["error"]["kind"], "invalid_input");
+    assert!(!world.project.join("made").exists());
+    let (text, _) = vendor.result_of(&server.asked()[1].body, "c1").unwrap();
+    assert!(text.contains("no JSON"), "{text}");
+}
+
+fn a_pack_ends_with_finish_task_and_its_gates_hold() {
+    let finish = |input: Value| ("finish_task", input);
+    let good = json!({"summary": "fixed", "tests_verified": true});
+    let turns = script(&[
+        ("", &[finish(good.clone())]),
+        ("", &[("bash", json!({"command": "true"}))]),
+        ("", &[finish(json!({"summary": "fixed", "tests_verified": false}))]),
+        ("", &[finish(good.clone()), ("bash", json!({"command": "touch after"}))]),
+    ]);
+    let world = world();
+    let printed = Printed::of(trusting(&mut play(&world, &turns)).args(["--pack", "engineering", "fix"]));
+    printed.finished.success();
+    assert_eq!(printed.reason(), "finished");
+    assert_eq!(
+        printed.one("stream-end")["result"],
+        json!({"action": "final", "summary": "fixed", "tests_verified": true})
+    );
+    let gates = printed.all("notice").iter().filter(|notice| notice["kind"] == "quality_gate_failed").count();
+    assert_eq!((gates, world.project.join("after").exists()), (2, false));
+    // Refused too often, it ends, and says that it is not good.
+    let lazy = script(&[("", &[finish(good.clone())]), ("", &[finish(good.clone())]), ("", &[finish(good)])]);
+    let printed = Printed::of(trusting(&mut play(&world, &lazy)).args(["--pack", "engineering", "fix"]));
+    printed.finished.expect(1);
+    assert_eq!(printed.reason(), "quality_gate");
+}
+
+fn a_pack_without_its_end_is_asked_twice_and_then_text_counts() {
+    let turns = script(&[("I think", &[]), ("I said", &[]), ("It is so.", &[])]);
+    let printed = Printed::of(trusting(&mut play(&world(), &turns)).args(["--pack", "research", "why"]));
+    printed.finished.expect(1);
+    let kinds: Vec<_> = printed.all("notice").iter().map(|notice| notice["kind"].clone()).collect();
+    assert_eq!(kinds, ["corrective_reprompt", "corrective_reprompt"]);
+    assert_eq!(printed.one("stream-end")["result"], json!({"action": "final", "text": "It is so."}));
+}
+
+fn a_subagent_answers_with_tools_that_only_read() {
+    let world = world();
+    world.put("a.txt", "the answer is 42");
+    let vendor = Vendor::Claude;
+    let replies = vec![
+        vendor.answer(
+            "",
+            &[("m1", "subagent", json!({"question": "What is in a.txt?", "model_strength": "weak"}))],
+        ),
+        vendor.answer(
+            "",
+            &[
+                ("s1", "file_read", json!({"path": "a.txt"})),
+                ("s2", "bash", json!({"command": "touch made"})),
+            ],
+        ),
+        vendor.answer("It is 42.", &[]),
+        vendor.answer("They say 42.", &[]),
+    ];
+    let server = ModelServer::start(replies);
+    let printed = Printed::of(trusting(&mut chat(&world, vendor, &server)).arg("ask"));
+    printed.finished.success();
+    // Its words are for the model that asked.
+    assert_eq!(printed.text(), "They say 42.");
+    let results = printed.all("tool-result");
+    let inner: Vec<_> = results.iter().filter(|result| result["parentToolId"] == "m1").collect();
+    assert_eq!(
+        (&inner[0]["status"], &inner[1]["error"]["kind"]),
+        (&json!("success"), &json!("unknown_tool"))
+    );
+    assert!(!world.project.join("made").exists());
+    let asked = server.asked();
+    assert_eq!(vendor.result_of(&asked[3].body, "m1"), Some(("It is 42.".into(), false)));
+    let tools: Vec<_> =
+        asked[1].body["tools"].as_array().unwrap().iter().map(|tool| tool["name"].clone()).collect();
+    assert!(!tools.contains(&json!("bash")) && !tools.contains(&json!("subagent")), "{tools:?}");
+    assert_eq!(
+        asked[1].body["messages"].as_array().unwrap().len(),
+        1,
+        "it knows nothing of the conversation"
+    );
+}
+
+fn what_changes_nothing_runs_side_by_side_and_answers_come_in_order() {
+    let world = world();
+    world.put("a.txt", "a");
+    let vendor = Vendor::Claude;
+    let calls = [
+        ("r1", "file_read", json!({"path": "a.txt"})),
+        ("r2", "file_list", json!({})),
+        ("w", "file_write", json!({"path": "b.txt", "content": "b"})),
+        ("r3", "file_read", json!({"path": "b.txt"})),
+    ];
+    let server = ModelServer::start(vec![vendor.answer("", &calls), vendor.answer("done", &[])]);
+    let printed = Printed::of(trusting(&mut chat(&world, vendor, &server)).arg("x"));
+    printed.finished.success();
+    let words: Vec<String> = printed
+        .events
+        .iter()
+        .filter(|event| ["chat:tool-start", "chat:tool-result"].iter().any(|kind| event["type"] == *kind))
+        .map(|event| {
+            format!("{} {}", event["type"].as_str().unwrap(), event["payload"]["toolId"].as_str().unwrap())
+        })
+        .collect();
+    assert_eq!(
+        words[..2],
+        ["chat:tool-start r1", "chat:tool-start r2"],
+        "both have begun before one has ended"
+    );
+    assert_eq!(
+        words[4..],
+        ["chat:tool-start w", "chat:tool-result w", "chat:tool-start r3", "chat:tool-result r3"]
+    );
+    let content = server.asked()[1].body["messages"][2]["content"].clone();
+    let ids: Vec<_> = content.as_array().unwrap().iter().map(|block| block["tool_use_id"].clone()).collect();
+    assert_eq!(ids, ["r1", "r2", "w", "r3"]);
+}
+
+fn a_chat_is_resumed_and_replayed() {
+    let world = world();
+    let turns = script(&[
+        ("First.", &[("bash", json!({"command": "echo one"}))]),
+        ("Second.", &[]),
+        ("Third, after a while.", &[]),
+    ]);
+    let first = Printed::of(trusting(&mut play(&world, &turns)).arg("begin"));
+    first.finished.success();
+    let replay =
+        |arguments: &[&str]| run(world.lazaret("chat").args(["--replay", "last"]).args(arguments), LIMIT);
+    assert_eq!(replay(&["--json"]).success(), first.finished.text(), "the same events in the same order");
+    assert!(replay(&[]).success().contains("First."));
+    let second = Printed::of(trusting(&mut play(&world, &turns)).args(["--resume", "last", "go on"]));
+    assert_eq!(second.text(), "Third, after a while.");
+    let id = &first.one("stream-start")["conversationId"];
+    assert_eq!(id, &second.one("stream-start")["conversationId"]);
+    assert_eq!(replay(&["--json"]).success(), first.finished.text() + &second.finished.text());
+    for wrong in ["../runs/x", "none"] {
+        run(world.lazaret("chat").args(["--replay", wrong]), LIMIT).expect(2);
+    }
+    // Nobody else reads it.
+    let folder = world.state.join("lazaret/chats");
+    let modes = |path: &std::path::Path| {
+        std::os::unix::fs::PermissionsExt::mode(&path.metadata().unwrap().permissions()) & 0o777
+    };
+    let file = std::fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
+    assert_eq!((modes(&folder), modes(&file)), (0o700, 0o600));
+}
+
+/// What a repository holds is no setting of ours.
+fn a_project_configures_nothing() {
+    let world = world();
+    let server = ModelServer::start(vec![]);
+    let config = format!("provider = \"claude\"\n[providers.claude]\nbase_url = \"{}\"\n", server.url());
+    for place in ["agent.toml", ".lazaret/agent.toml", ".config/lazaret/agent.toml", "lazaret/agent.toml"] {
+        world.put(place, &config);
+    }
+    let turns = script(&[("hi", &[])]);
+    Printed::of(play(&world, &turns).arg("x")).finished.success();
+    // Where it is the vendor's own server that is meant, a key is needed.
+    let mut command = world.lazaret("chat");
+    run(command.args(["--json", "--provider", "claude", "--model", "m", "x"]), LIMIT).expect(2);
+    assert!(server.asked().is_empty());
+    // The control: as the user's own it is taken.
+    let mut command = world.lazaret("chat");
+    configure(&world, &mut command, &config);
+    run(command.args(["--json", "--model", "m", "x"]), LIMIT);
+    assert_eq!(server.asked().len(), 1);
+}

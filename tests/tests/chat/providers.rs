@@ -1,0 +1,306 @@
+//! Each vendor's wire, its errors, and keys.
+
+use crate::chats::{Printed, chat};
+use crate::vendors::Vendor;
+use lazaret_tests::model_server::{ModelServer, Reply, ReplyEnd};
+use lazaret_tests::process::{Running, contains, until, with_environment, with_marker};
+use lazaret_tests::{LIMIT, Place, Test, World, in_each_place, once, run};
+use serde_json::json;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+pub fn tests() -> Vec<Test> {
+    [
+        in_each_place![two_calls_in_one_answer_of_each_vendor],
+        once![
+            answers_may_come_byte_by_byte_and_with_characters_cut,
+            a_busy_provider_is_asked_again_and_a_broken_answer_is_an_error,
+            errors_are_typed_and_not_repeated,
+            a_model_without_tools_is_an_error_before_anything_is_sent,
+            a_key_goes_to_its_provider_and_nowhere_else,
+            a_key_that_others_can_read_is_not_taken,
+            no_other_process_has_the_keys,
+            models_are_listed,
+        ],
+    ]
+    .concat()
+}
+
+/// A world for tests that do not depend on the place.
+fn world() -> World {
+    World::new(Place::any())
+}
+
+/// One order of events for all vendors: a client sees no difference.
+const ORDER: [&str; 12] = [
+    "stream-start",
+    "session",
+    "text-delta",
+    "turn-end",
+    "tool-start bash",
+    "tool-delta",
+    "tool-result bash",
+    "tool-start file_read",
+    "tool-result file_read",
+    "text-delta",
+    "turn-end",
+    "stream-end",
+];
+
+fn two_calls_in_one_answer_of_each_vendor(place: Place) {
+    for vendor in Vendor::ALL {
+        let world = World::new(place);
+        world.put("a.txt", "content of a");
+        let calls = [
+            ("call_1", "bash", json!({"command": "echo from bash | tee made"})),
+            ("call_2", "file_read", json!({"path": "a.txt"})),
+        ];
+        let replies = vec![vendor.answer("I will look.", &calls), vendor.answer("Done: two files. €", &[])];
+        let server = ModelServer::start(vendor.inquiry().into_iter().chain(replies).collect());
+        let printed =
+            Printed::of(chat(&world, vendor, &server).args(["--trust", "autonomous", "list files"]));
+        printed.finished.success();
+        assert_eq!(printed.order(), ORDER, "{vendor:?}");
+        assert_eq!(printed.text(), "I will look.Done: two files. €");
+        assert_eq!(world.get("made"), b"from bash\n");
+        let end = printed.one("stream-end");
+        assert_eq!(
+            (&end["reason"], &end["partial"], &end["turns"]),
+            (&json!("done"), &json!(false), &json!(2))
+        );
+        assert_eq!(end["usage"], json!({"inputTokens": 200, "outputTokens": 20, "cachedTokens": 0}));
+        // The figure of the last turn is that of the run.
+        assert_eq!(printed.all("turn-end")[1]["context"], end["context"]);
+        let asked = server.asked();
+        let last = &asked.last().unwrap().body;
+        for (id, want) in [("call_1", "from bash\n"), ("call_2", "content of a")] {
+            let (text, is_error) =
+                vendor.result_of(last, id).unwrap_or_else(|| panic!("{vendor:?}: {id}: {last}"));
+            assert!(text.contains(want) && !is_error, "{vendor:?}: {text}");
+        }
+    }
+}
+
+fn answers_may_come_byte_by_byte_and_with_characters_cut() {
+    for vendor in Vendor::ALL {
+        let world = world();
+        let reply = Reply { piece: 1, ..vendor.answer("Grüße, 世界 😀", &[]) };
+        let server = ModelServer::start(vendor.inquiry().into_iter().chain([reply]).collect());
+        let printed = Printed::of(chat(&world, vendor, &server).arg("hello"));
+        printed.finished.success();
+        assert_eq!(printed.text(), "Grüße, 世界 😀", "{vendor:?}");
+    }
+}
+
+fn a_busy_provider_is_asked_again_and_a_broken_answer_is_an_error() {
+    let vendor = Vendor::Claude;
+    let busy = |status, kind: &str| Reply {
+        head: "Retry-After: 0\r\n".into(),
+        ..Reply::status(status, &json!({"type": "error", "error": {"type": kind, "message": "not now"}}))
+    };
+    let replies =
+        vec![busy(429, "rate_limit_error"), busy(529, "overloaded_error"), vendor.answer("At last.", &[])];
+    let server = ModelServer::start(replies);
+    let printed = Printed::of(chat(&world(), vendor, &server).arg("x"));
+    printed.finished.success();
+    let retries: Vec<_> = printed.all("retry").iter().map(|retry| retry["code"].as_str().unwrap()).collect();
+    assert_eq!((retries, printed.text().as_str()), (vec!["rate_limit", "overloaded"], "At last."));
+
+    let whole = vendor.answer("So far", &[("c", "bash", json!({"command": "touch never"}))]);
+    let cut_at = |text: &str| Reply {
+        body: whole.body[..whole.body.find(text).unwrap()].to_owned(),
+        end: ReplyEnd::Cut,
+        ..whole.clone()
+    };
+    let error = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
+    let body = cut_at("event: message_delta").body;
+    let malformed = Reply { body: format!("{body}data: {{\"type\": \n\n"), ..whole.clone() };
+    let failed = Reply { body: format!("{body}event: error\ndata: {error}\n\n"), ..whole.clone() };
+    for (reply, code) in [
+        (cut_at("event: message_delta"), "connection_error"),
+        (malformed, "provider_error"),
+        (failed, "overloaded"),
+    ] {
+        let world = world();
+        let server = ModelServer::start(vec![reply]);
+        let printed = Printed::of(chat(&world, vendor, &server).args(["--trust", "autonomous", "x"]));
+        printed.finished.expect(1);
+        assert_eq!((&printed.one("error")["code"], printed.text().as_str()), (&json!(code), "So far"));
+        assert_eq!((printed.reason(), &printed.one("stream-end")["partial"]), ("error", &json!(true)));
+        // A call of an answer that has not ended is not made.
+        assert!(printed.all("tool-start").is_empty() && !world.project.join("never").exists());
+        assert_eq!(server.asked().len(), 1, "what was shown is not asked for twice");
+    }
+
+    let server = ModelServer::start(vec![Reply { end: ReplyEnd::Hang, ..cut_at("event: message_delta") }]);
+    let printed = Printed::of(chat(&world(), vendor, &server).args(["--turn-timeout", "2", "x"]));
+    printed.finished.expect(124);
+    assert_eq!((&printed.one("error")["code"], printed.text().as_str()), (&json!("timeout"), "So far"));
+}
+
+fn errors_are_typed_and_not_repeated() {
+    let cases = [
+        (400, "invalid_request", 1),
+        (401, "auth_error", 1),
+        (404, "model_not_found", 1),
+        (413, "invalid_request", 1),
+    ];
+    for vendor in [Vendor::Claude, Vendor::OpenAi, Vendor::OpenAiChat] {
+        for (status, code, exit) in cases {
+            let why = json!({"error": {"message": "because \u{1b}[2J"}});
+            let server = ModelServer::start(vec![Reply::status(status, &why)]);
+            let printed = Printed::of(chat(&world(), vendor, &server).arg("x"));
+            printed.finished.expect(exit);
+            let error = printed.one("error");
+            assert_eq!(error["code"], code, "{vendor:?} {status}");
+            let message = error["message"].as_str().unwrap();
+            assert!(message.contains("because") && !message.contains('\u{1b}'), "{message}");
+            assert_eq!(server.asked().len(), 1);
+        }
+    }
+    // Nobody listens.
+    let world = world();
+    let mut command = world.lazaret("chat");
+    command.args(["--json", "--provider", "ollama", "--model", "m", "--base-url", "http://127.0.0.1:1", "x"]);
+    let printed = Printed::of(&mut command);
+    let message = printed.one("error")["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("127.0.0.1:1") && message.contains("ollama serve"), "{message}");
+}
+
+fn a_model_without_tools_is_an_error_before_anything_is_sent() {
+    let shown = json!({"capabilities": ["completion"]});
+    let listed = json!({"models": [{"name": "small", "model": "small"}, {"name": "able", "model": "able"}]});
+    let able = json!({"capabilities": ["completion", "tools"]});
+    let replies = [&shown, &listed, &shown, &able].map(|body| Reply::status(200, body)).to_vec();
+    let server = ModelServer::start(replies);
+    let printed = Printed::of(chat(&world(), Vendor::Ollama, &server).arg("x"));
+    printed.finished.expect(4);
+    let error = printed.one("error");
+    assert_eq!(error["code"], "no_tools");
+    assert!(error["message"].as_str().unwrap().contains("able"), "{error}");
+    assert!(server.asked().iter().all(|asked| !asked.line.contains("/api/chat")));
+}
+
+/// Every file below a folder that holds `text`.
+fn files_with(folder: &Path, text: &str) -> Vec<std::path::PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(files_with(&path, text));
+        } else if fs::read(&path).is_ok_and(|bytes| contains(&bytes, text.as_bytes())) {
+            found.push(path);
+        }
+    }
+    found
+}
+
+fn a_key_goes_to_its_provider_and_nowhere_else() {
+    let world = world();
+    let key = format!("sk-{}", lazaret_tests::world::unique());
+    let file = world.home.join("key");
+    world.write(&file, format!("{key}\n"));
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    // The vendor repeats it, and so does the model.
+    let echo = |status| Reply::status(status, &json!({"error": {"message": format!("wrong key {key}")}}));
+    let (front, back) = key.split_at(9);
+    let said = Vendor::Claude.answer(
+        &format!("your key is {front}{back}, I run it"),
+        &[(
+            "c",
+            "bash",
+            json!({"command": format!("echo {key}; echo {front}''{back}; env; cat /proc/self/environ")}),
+        )],
+    );
+    let replies = vec![said, Vendor::Claude.answer("done", &[]), echo(401)];
+    let server = ModelServer::start(replies);
+    let mut outputs = Vec::new();
+    for code in [0, 1] {
+        let mut command = chat(&world, Vendor::Claude, &server);
+        command.arg("--key-file").arg(&file).args(["--trust", "autonomous", "--input-events", "x"]);
+        let printed = Printed::of(&mut command);
+        printed.finished.expect(code);
+        outputs.push(printed.finished.text() + &printed.finished.errors());
+    }
+    // The control: it was sent, and the model did say it.
+    assert!(server.asked().iter().all(|asked| asked.head.contains(&format!("x-api-key: {key}"))));
+    assert!(outputs[0].contains("[redacted:MODEL_KEY]") && outputs[1].contains("[redacted:MODEL_KEY]"));
+    for output in outputs {
+        assert!(!output.contains(&key), "{output}");
+    }
+    for folder in [&world.state, &world.central, &world.project] {
+        let found = files_with(folder, &key);
+        // The executor runs what it is asked to run, and its audit has no inputs.
+        assert!(found.is_empty(), "{found:?}");
+    }
+}
+
+fn a_key_that_others_can_read_is_not_taken() {
+    let world = world();
+    let file = world.home.join("key");
+    world.write(&file, "sk-1234567890");
+    let server = ModelServer::start(vec![]);
+    let chat = |arguments: &[&str]| {
+        let mut command = chat(&world, Vendor::Claude, &server);
+        run(command.args(arguments).arg("x"), LIMIT)
+    };
+    let path = file.to_str().unwrap().to_owned();
+    let finished = chat(&["--key-file", &path]);
+    finished.expect(2);
+    assert!(finished.errors().contains("chmod 600"), "{}", finished.errors());
+    let far = chat(&["--key-file", &path, "--base-url", "http://models.example"]);
+    far.expect(2);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    let mut command = world.lazaret("chat");
+    command.args(["--provider", "claude", "--base-url", "http://models.example", "--key-file", &path, "x"]);
+    let finished = run(&mut command, LIMIT);
+    finished.expect(2);
+    assert!(finished.errors().contains("clear text"), "{}", finished.errors());
+    // Without a key nothing is asked of the vendor.
+    let mut command = world.lazaret("chat");
+    let finished = run(command.args(["--provider", "claude", "--model", "m", "x"]), LIMIT);
+    finished.expect(2);
+    assert!(finished.errors().contains("ANTHROPIC_API_KEY"), "{}", finished.errors());
+    assert!(server.asked().is_empty());
+}
+
+/// A key of the environment reaches no process but the one that needs it.
+fn no_other_process_has_the_keys() {
+    let world = world();
+    let key = format!("sk-{}", lazaret_tests::world::unique());
+    let marker = lazaret_tests::world::long_sleep();
+    let call = ("c", "bash", json!({"command": format!("sleep {marker}")}));
+    let server = ModelServer::start(vec![Vendor::Claude.answer("", &[call])]);
+    let mut command = chat(&world, Vendor::Claude, &server);
+    command.env("ANTHROPIC_API_KEY", &key).env("OPENAI_API_KEY", &key).args(["--trust", "autonomous", "x"]);
+    let mut running = Running::start(&mut command);
+    let sleep = format!("sleep {marker}");
+    assert!(until(LIMIT, || with_marker(&sleep).iter().any(|process| process.name == "sleep")));
+    let holders: Vec<_> = with_environment(&key).into_iter().map(|process| process.pid).collect();
+    assert_eq!(holders, [running.pid()]);
+    let _ = running.child.kill();
+    running.finish(LIMIT);
+}
+
+fn models_are_listed() {
+    let world = world();
+    let listed = json!({"models": [
+        {"model": "big", "details": {"parameter_size": "70B"}},
+        {"model": "nomic-embed", "details": {"parameter_size": "137M"}},
+    ]});
+    let shown = |capabilities: &[&str], size: &str| json!({"capabilities": capabilities, "details": {"parameter_size": size}, "model_info": {"x.context_length": 4096}});
+    let replies = [listed, shown(&["completion", "tools"], "70B"), shown(&["embedding"], "137M")];
+    let server = ModelServer::start(replies.iter().map(|body| Reply::status(200, body)).collect());
+    let mut command = world.program("lazaret");
+    command.args(["models", "--provider", "ollama", "--json", "--base-url", &server.url()]);
+    let models: serde_json::Value = serde_json::from_str(&run(&mut command, LIMIT).success()).unwrap();
+    let want = json!({"id": "big", "supports_tools": true, "chat": true, "context_window": 4096, "size_b": 70.0, "price_class": "local"});
+    assert_eq!((&models[0], &models[1]["chat"]), (&want, &json!(false)));
+    let server = ModelServer::start(vec![Reply::status(401, &json!({"error": {"message": "no"}}))]);
+    let mut command = world.program("lazaret");
+    command.args(["models", "--provider", "openai", "--base-url", &server.url()]);
+    let finished = run(&mut command, LIMIT);
+    finished.expect(1);
+    assert!(finished.errors().contains("auth_error"), "{}", finished.errors());
+}

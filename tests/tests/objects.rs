@@ -1,0 +1,701 @@
+//! What is protected as an object, whatever it is called and wherever links lead. Each attack runs as its control first,
+//! with no cell, and must work there.
+#![allow(clippy::unwrap_used)]
+
+use broker_protocol::Tier;
+use lazaret_tests::{LIMIT, Place, Session, User, World, in_each_place, run, suite};
+use serde_json::json;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    suite::main(in_each_place![
+        what_a_protected_link_leads_to_is_closed,
+        what_a_protected_link_would_lead_to_is_not_made,
+        no_way_to_what_is_protected_is_led_elsewhere,
+        directories_beside_such_a_way_are_moved,
+        a_root_below_the_users_repository_opens_nothing_that_is_closed_there,
+        checkouts_in_closed_directories_are_projects,
+        what_holds_the_project_is_looked_through_or_no_session_opens,
+        links_with_protected_names_stay,
+        a_repository_elsewhere_is_protected_as_dot_git,
+        the_users_git_works_with_a_repository_elsewhere,
+        what_the_settings_of_the_users_git_name_is_closed,
+        what_the_accounts_git_settings_name_is_closed,
+        what_git_settings_name_is_listed_and_other_work_goes_on,
+        settings_over_a_bound_open_no_session,
+        file_tools_know_what_links_lead_to,
+        a_directory_that_cannot_be_listed_is_closed,
+        a_root_that_cannot_be_listed_opens_no_session,
+        a_path_longer_than_the_kernel_takes_opens_a_session,
+        more_secrets_than_can_be_held_one_by_one_open_a_session,
+        another_name_of_a_protected_file_is_closed_and_named,
+        what_has_the_inode_of_a_secret_that_is_gone_is_used,
+        metadata_of_the_machines_devices_is_not_changed,
+        no_lease_stops_whoever_opens_a_file,
+        no_ioctl_of_a_file_systems_own_is_reached
+    ])
+}
+
+/// Something that a command tries in a project that the user has made.
+struct Attack {
+    /// What the user has made before.
+    scene: fn(&World),
+    script: &'static str,
+    /// Whether it worked, from what it printed and what is there now.
+    worked: fn(&World, &str) -> bool,
+}
+
+impl Attack {
+    /// Whether it works outside, or in a cell of `place`.
+    fn works(&self, place: Place, in_cell: bool) -> bool {
+        let world = World::new(place);
+        (self.scene)(&world);
+        let mut command = match in_cell {
+            true => world.cell(self.script),
+            false => {
+                let mut command = world.host("bash");
+                command.args(["-c", self.script]);
+                command
+            }
+        };
+        let finished = run(&mut command, LIMIT);
+        (self.worked)(&world, &format!("{}{}", finished.text(), finished.errors()))
+    }
+
+    #[track_caller]
+    fn is_contained(&self, place: Place) {
+        assert!(self.works(place, false), "the control does not work: {}", self.script);
+        assert!(!self.works(place, true), "{}", self.script);
+    }
+}
+
+fn link(world: &World, target: &str, name: &str) {
+    let path = world.project.join(name);
+    world.make_folder(path.parent().unwrap());
+    symlink(target, &path).unwrap();
+    world.own(&path);
+}
+
+/// A repository of the user's, made by the user's git.
+fn repository(world: &World) {
+    run(world.host("git").args(["init", "-q"]), LIMIT).success();
+}
+
+fn is_link(world: &World, name: &str) -> bool {
+    world.project.join(name).is_symlink()
+}
+
+fn what_a_protected_link_leads_to_is_closed(place: Place) {
+    Attack {
+        scene: |world| {
+            world.put("conf/real/prod", &world.canary);
+            link(world, "real", "conf/now");
+            link(world, "conf/now/prod", ".env");
+        },
+        script: "cat .env conf/real/prod conf/now/prod",
+        worked: |world, said| said.contains(&world.canary),
+    }
+    .is_contained(place);
+    Attack {
+        scene: |world| {
+            repository(world);
+            world.put_program("tools/x", "#!/bin/sh\n");
+            link(world, "../../tools/x", ".git/hooks/pre-commit");
+        },
+        script: "echo sprung >> tools/x; echo sprung > y; mv y tools/x; mv tools t; mkdir tools; cp t/x tools/x; echo sprung >> tools/x",
+        worked: |world, _| String::from_utf8_lossy(&world.get("tools/x")).contains("sprung"),
+    }
+    .is_contained(place);
+    Attack {
+        scene: |world| {
+            world.put("conf/a/settings.json", "{}");
+            link(world, "conf/a", ".claude");
+        },
+        script: "echo sprung > conf/a/settings.json; echo sprung > conf/a/new; rm -f .claude; mkdir .claude; echo sprung > .claude/new",
+        worked: |world, _| {
+            let there = |name: &str| world.project.join(name).exists();
+            !is_link(world, ".claude") || there("conf/a/new") || world.get("conf/a/settings.json") != b"{}"
+        },
+    }
+    .is_contained(place);
+}
+
+fn what_a_protected_link_would_lead_to_is_not_made(place: Place) {
+    Attack {
+        scene: |world| {
+            repository(world);
+            world.make_folder(&world.project.join("tools"));
+            link(world, "../../tools/x", ".git/hooks/pre-commit");
+        },
+        script: "echo sprung > tools/x; mkdir new; echo sprung > new/x; mv tools old; mv new tools; ln -s old/y tools/x",
+        worked: |world, _| world.project.join("tools/x").symlink_metadata().is_ok(),
+    }
+    .is_contained(place);
+}
+
+/// Ways by which links and files `.git` lead to a directory: what is swapped is one above it. Each with the file that the host
+/// then acts on.
+const WAYS: [(&str, &str, &str); 8] = [
+    (
+        "mkdir -p conf/vscode; ln -s conf/vscode .vscode",
+        "mv conf o; mkdir -p n/vscode; echo sprung > n/vscode/tasks.json; mv n conf",
+        ".vscode/tasks.json",
+    ),
+    (
+        "mkdir -p conf/vscode new/vscode; ln -s conf/vscode .vscode",
+        "echo sprung > new/vscode/tasks.json; python3 -c 'import ctypes; ctypes.CDLL(None).renameat2(-100, b\"new\", -100, b\"conf\", 2)'",
+        ".vscode/tasks.json",
+    ),
+    (
+        "mkdir -p conf/vscode; ln -s conf/vscode .vscode",
+        "rm -rf conf; mkdir -p n/vscode; echo sprung > n/vscode/tasks.json; ln -s n conf; mv n conf",
+        ".vscode/tasks.json",
+    ),
+    (
+        "mkdir -p c4/gh; ln -s c4/gh .github",
+        "mv c4/gh o; mkdir -p n/hooks; echo sprung > n/hooks/x.json; mv n c4/gh",
+        ".github/hooks/x.json",
+    ),
+    ("ln -s nodir/x .cargo", "mkdir -p n/x; echo sprung > n/x/config.toml; mv n nodir", ".cargo/config.toml"),
+    (
+        "ln -s nodir/../there/x .cargo",
+        "mkdir -p d/e d/there/x; echo sprung > d/there/x/config.toml; ln -s d/e nodir",
+        ".cargo/config.toml",
+    ),
+    (
+        "mkdir sub; echo 'gitdir: ../nodir/gd' > sub/.git",
+        "mkdir -p m/gd; echo sprung > m/gd/config; mv m nodir",
+        "nodir/gd/config",
+    ),
+    (
+        "mkdir -p up/store/objects up/store/refs; echo 'ref: refs/heads/m' > up/store/HEAD",
+        "mv up o; mkdir -p n/store/objects n/store/refs; echo sprung > n/store/config; mv n up; cp o/store/HEAD up/store/HEAD; echo sprung > o/store/config",
+        "{up,o}/store/config",
+    ),
+];
+
+fn no_way_to_what_is_protected_is_led_elsewhere(place: Place) {
+    let host = |world: &World, script: &str| run(world.host("bash").args(["-c", script]), LIMIT);
+    for (scene, script, file) in WAYS {
+        let sprung = |in_cell: bool| {
+            let world = World::new(place);
+            host(&world, scene).success();
+            let finished = if in_cell { run(&mut world.cell(script), LIMIT) } else { host(&world, script) };
+            let found = host(&world, &format!("cat {file}")).text();
+            (found.contains("sprung"), format!("{script}\n{}", finished.errors()))
+        };
+        let (worked, said) = sprung(false);
+        assert!(worked, "the control does not work: {said}");
+        let (worked, said) = sprung(true);
+        assert!(!worked, "{said}");
+    }
+}
+
+fn directories_beside_such_a_way_are_moved(place: Place) {
+    let world = World::new(place);
+    link(&world, "conf/vscode", ".vscode");
+    world.put("conf/vscode/mine.txt", "x");
+    world.put("conf/other/a", "x");
+    world.put("config/a", "x");
+    let script = "set -e; mv conf/other conf/moved; mv config o; mv o config; mkdir d; mv d conf/d; rmdir conf/d; \
+        mv conf/vscode/mine.txt conf/vscode/yours.txt; mkdir conf/vscode/e; cat .vscode/yours.txt";
+    assert_eq!(run(&mut world.cell(script), LIMIT).success(), "x");
+}
+
+/// Roots inside the user's project, each with what the user has made, what a command there does, and what then tells.
+const ROOTS: [(&str, &str, &str, &str); 10] = [
+    ("mkdir .vscode; git init -q .vscode", ".vscode", "echo sprung > tasks.json", "cat .vscode/tasks.json"),
+    ("mkdir .claude .claude/.git", ".claude", "echo sprung > settings.json", "cat .claude/settings.json"),
+    (
+        "mkdir -p .github/hooks; git init -q .github/hooks",
+        ".github/hooks",
+        "echo sprung > x.json",
+        "cat .github/hooks/x.json",
+    ),
+    ("mkdir envs; echo S=1 > envs/dev; ln -s envs/dev .env", "envs", "echo sprung > dev", "cat envs/dev"),
+    (
+        "mkdir envs; echo sprung > envs/dev; ln -s ../envs/dev src/.env",
+        "envs",
+        "cat dev > seen",
+        "cat envs/seen",
+    ),
+    (
+        "mkdir .vscode envs; echo {} > .vscode/settings.json; ln .vscode/settings.json envs/s",
+        "envs",
+        "echo sprung > s",
+        "cat .vscode/settings.json",
+    ),
+    (
+        "mkdir agents; ln -s agents .claude",
+        "agents",
+        "echo sprung > settings.json",
+        "cat .claude/settings.json",
+    ),
+    ("mkdir -p a/vs; ln -s a/vs .vscode", "a/vs", "echo sprung > tasks.json", "cat .vscode/tasks.json"),
+    ("git init -q --bare x.git", "x.git/hooks", "echo sprung > pre-receive", "cat x.git/hooks/pre-receive"),
+    ("git init -q --bare x", "x/info", "echo sprung > attributes", "cat x/info/attributes"),
+];
+
+/// `lazaret run` with a directory of the project as its root.
+fn cell_in(world: &World, root: &str, script: &str) -> std::process::Command {
+    let central = world.home.join(format!("central of {}", root.replace('/', "_")));
+    world.make_folder(&central);
+    let mut command = world.program("lazaret");
+    command.arg("run").arg("--project").arg(world.project.join(root)).arg("--central").arg(central);
+    command.args(["--", "bash", "-c", script]);
+    command
+}
+
+fn a_root_below_the_users_repository_opens_nothing_that_is_closed_there(place: Place) {
+    let host = |world: &World, script: &str| run(world.host("bash").args(["-c", script]), LIMIT);
+    for (scene, root, script, tell) in ROOTS {
+        let sprung = |in_cell: bool| {
+            let world = World::new(place);
+            repository(&world);
+            host(&world, &format!("mkdir src; {scene}")).success();
+            let finished = match in_cell {
+                true => run(&mut cell_in(&world, root, script), LIMIT),
+                false => host(&world, &format!("cd {root} && {script}")),
+            };
+            let told = host(&world, tell).text();
+            (told.contains("sprung"), finished.errors())
+        };
+        assert!(sprung(false).0, "the control does not work: {root}: {script}");
+        let (worked, said) = sprung(true);
+        assert!(!worked, "{root}: {script}: {said}");
+    }
+    // An ordinary directory of the project is a root like any other.
+    let world = World::new(place);
+    repository(&world);
+    world.put("packages/a/code", "code");
+    world.put("packages/.env", &world.canary);
+    assert_eq!(
+        run(&mut cell_in(&world, "packages/a", "echo x > new; cat code new"), LIMIT).success(),
+        "codex\n"
+    );
+}
+
+/// Assistants put theirs below their own directories, and people beside a bare repository.
+fn checkouts_in_closed_directories_are_projects(place: Place) {
+    let world = World::new(place);
+    repository(&world);
+    world.put("code", "x");
+    let make = "git add code && git -c user.name=t -c user.email=t@t commit -qm x && mkdir .claude &&
+        git worktree add -q .claude/worktrees/w && git clone -q --bare . store && git -C store worktree add -q main &&
+        git clone -q --bare . store.git && git -C store.git worktree add -q main";
+    run(world.host("bash").args(["-c", make]), LIMIT).success();
+    for root in [".claude/worktrees/w", "store/main", "store.git/main"] {
+        run(&mut cell_in(&world, root, "echo x > new && cat code new"), LIMIT).success();
+    }
+    // What a file `.git` says alone is no such.
+    world.put(".claude/plain/.git", "gitdir: ../../.git/worktrees/w\n");
+    assert_ne!(run(&mut cell_in(&world, ".claude/plain", "true"), LIMIT).code(), 0);
+}
+
+/// A command of an earlier session may have closed a directory to listing, in which a link says what is protected.
+fn what_holds_the_project_is_looked_through_or_no_session_opens(place: Place) {
+    if place.user == User::Root {
+        return; // Root lists it.
+    }
+    let world = World::new(place);
+    repository(&world);
+    world.put("envs/dev", "x");
+    link(&world, "../envs/dev", "src/.env");
+    let mode =
+        |mode| fs::set_permissions(world.project.join("src"), fs::Permissions::from_mode(mode)).unwrap();
+    mode(0o311);
+    let finished = run(&mut cell_in(&world, "envs", "true"), LIMIT);
+    mode(0o755);
+    assert_ne!(finished.code(), 0);
+    assert!(finished.errors().contains("cannot be listed"), "{}", finished.errors());
+    run(&mut cell_in(&world, "envs", "! cat dev"), LIMIT).success();
+}
+
+fn links_with_protected_names_stay(place: Place) {
+    for script in
+        ["rm -f .claude .git", "mv .claude x; mv .git y", "ln -sfn other .claude; ln -sfn other .git"]
+    {
+        Attack {
+            scene: |world| {
+                world.make_folder(&world.project.join("conf"));
+                world.make_folder(&world.project.join("store"));
+                link(world, "conf", ".claude");
+                link(world, "store", ".git");
+            },
+            script,
+            worked: |world, _| {
+                let says = |name: &str, target: &str| {
+                    fs::read_link(world.project.join(name)).is_ok_and(|link| link == Path::new(target))
+                };
+                !says(".claude", "conf") || !says(".git", "store")
+            },
+        }
+        .is_contained(place);
+    }
+}
+
+/// `.git` as a link, as a file, and a bare repository that nothing leads to.
+fn a_repository_elsewhere_is_protected_as_dot_git(place: Place) {
+    const SCRIPT: &str = "printf '[core]\\n\\tfsmonitor = sprung\\n' >> store/config; echo sprung > store/hooks/pre-commit; \
+        echo sprung > store/config.new; mv store/config.new store/config; mv store s; echo sprung >> s/config; cat s/config";
+    let scenes: [fn(&World); 3] = [
+        |world| {
+            repository(world);
+            fs::rename(world.project.join(".git"), world.project.join("store")).unwrap();
+            link(world, "store", ".git");
+        },
+        |world| {
+            let store = world.project.join("store");
+            run(world.host("git").args(["init", "-q", "--separate-git-dir"]).arg(&store), LIMIT).success();
+        },
+        |world| {
+            run(world.host("git").args(["init", "-q", "--bare", "store"]), LIMIT).success();
+        },
+    ];
+    for scene in scenes {
+        let worked = |world: &World, _: &str| {
+            let read = |path: &str| fs::read_to_string(world.project.join(path)).unwrap_or_default();
+            ["store/config", "store/hooks/pre-commit", "s/config"]
+                .iter()
+                .any(|path| read(path).contains("sprung"))
+        };
+        Attack { scene, script: SCRIPT, worked }.is_contained(place);
+    }
+}
+
+fn the_users_git_works_with_a_repository_elsewhere(place: Place) {
+    let world = World::new(place);
+    let store = world.project.join("store");
+    run(world.host("git").args(["init", "-q", "--separate-git-dir"]).arg(&store), LIMIT).success();
+    world.put("code", "x");
+    let git = "git -c user.name=t -c user.email=t@t.invalid";
+    let script =
+        format!("{git} add code && {git} commit -qm x && {git} checkout -qb other && git status --short");
+    run(&mut world.cell(&script), LIMIT).success();
+}
+
+/// The user's settings of a repository with one commit; `settings` are lines of its configuration.
+fn with_settings(world: &World, settings: &str) {
+    let script = "git init -q -b main; git config user.name t; git config user.email t@t; echo '*.txt filter=f diff=f merge=f' > .gitattributes
+        echo one > a.txt; echo one > b.md; mkdir -p tools src; git add .; git commit -qm one";
+    run(world.host("bash").args(["-ec", script]), LIMIT).success();
+    let config = world.project.join(".git/config");
+    let text = fs::read_to_string(&config).unwrap() + settings;
+    world.write(&config, text);
+}
+
+/// What the user does then. Each of it is ordinary.
+const USERS_GIT: &str = "git status; echo two > a.txt; echo two > b.md; git diff; git add a.txt; git commit -qm two; git diff HEAD~1 | cat
+    git x; git var GIT_EDITOR; git commit --amend -m three; git init -q \"$T/made\"; cd src 2>/dev/null && git status; true";
+
+/// Settings, the file that they name, and where it has to be made first.
+const SETTINGS: [(&str, &str); 15] = [
+    ("[core]\n\thooksPath = tools/git-hooks\n", "tools/git-hooks/pre-commit"),
+    ("[CORE]\n\tHooksPath = \"tools/my hooks\" ; mine\n", "tools/my hooks/post-commit"),
+    ("[include]\n\tpath = ../dev.gitconfig\n", "dev.gitconfig"),
+    ("[includeIf \"onbranch:main\"]\n\tpath = ../conf/git\n", "conf/git"),
+    ("[core]\n\tfsmonitor = tools/fsm\n", "tools/fsm"),
+    ("[filter \"f\"]\n\tclean = ./tools/clean %f\n", "tools/clean"),
+    ("[filter \"f\"]\n\tclean = sh tools/clean.sh\n", "tools/clean.sh"),
+    ("[diff \"f\"]\n\ttextconv = tools/conv\n", "tools/conv"),
+    ("[diff]\n\texternal = tools/differ\n", "tools/differ"),
+    ("[alias]\n\tx = !tools/alias now\n", "tools/alias"),
+    ("[alias]\n\tx = !\"$(git rev-parse --show-toplevel)/tools/y\"\n", "tools/y"),
+    ("[alias]\n\tx = !sh \"$PWD/tools/z\"\n", "tools/z"),
+    ("[core]\n\tsshCommand = tools/ssh\n[alias]\n\tx = fetch ssh://h.invalid/x\n", "tools/ssh"),
+    ("[gpg]\n\tprogram = tools/gpg\n[commit]\n\tgpgSign = true\n", "tools/gpg"),
+    (
+        "[core]\n\tattributesFile = tools/attributes\n[diff \"g\"]\n\ttextconv = touch sprung; cat\n",
+        "tools/attributes",
+    ),
+];
+
+/// How a command puts something there that runs.
+const PUT: &str = "put() { mkdir -p \"$(dirname \"$1\")\" 2>/dev/null; case \"$1\" in
+        *config|conf/*) printf '[core]\\n\\tfsmonitor = touch sprung; false\\n' ;;
+        *attributes) echo '*.md diff=g' ;;
+        *) printf '#!/bin/sh\\ntouch sprung\\nexit 1\\n' ;; esac > \"$2\"; chmod 755 \"$2\"; }
+    put \"$F\" \"$F\"";
+/// The same by a new name, and by a directory that is moved.
+const BY_RENAME: &str = "put \"$F\" new; mv new \"$F\"";
+const BY_DIRECTORY: &str = "D=$(dirname \"$F\"); put \"$F\" new; mkdir other; mv new \"other/$(basename \"$F\")\"; mv \"$D\" old; mv other \"$D\"";
+
+fn springs(place: Place, scene: &dyn Fn(&World), file: &str, attack: &str, in_cell: bool) -> bool {
+    let world = World::new(place);
+    scene(&world);
+    let script = format!("F='{file}'; {PUT}; {attack}");
+    match in_cell {
+        true => run(&mut world.cell(&script), LIMIT),
+        false => run(world.host("bash").args(["-c", &script]), LIMIT),
+    };
+    let script = format!("T='{}'; {USERS_GIT}", world.outside.display());
+    run(world.host("bash").args(["-c", &script]), LIMIT);
+    world.project.join("sprung").exists() || world.project.join("src/sprung").exists()
+}
+
+fn what_the_settings_of_the_users_git_name_is_closed(place: Place) {
+    for (settings, file) in SETTINGS {
+        for there in [false, true] {
+            let scene = |world: &World| {
+                with_settings(world, settings);
+                if there {
+                    world.put_program(
+                        file,
+                        if file.contains("conf") || file.contains("attributes") { "" } else { "#!/bin/sh\n" },
+                    );
+                }
+            };
+            assert!(springs(place, &scene, file, "true", false), "the control does not work: {settings}");
+            let attack = if there { format!("{BY_RENAME}; {BY_DIRECTORY}") } else { BY_DIRECTORY.to_owned() };
+            assert!(!springs(place, &scene, file, &attack, true), "{settings} there: {there}");
+        }
+    }
+}
+
+fn what_the_accounts_git_settings_name_is_closed(place: Place) {
+    for (named_by, text) in [
+        (".gitconfig", "[core]\n\thooksPath = tools/git-hooks\n"),
+        (".config/git/config", "[core]\n\thooksPath = tools/git-hooks\n"),
+        (".gitconfig", "[include]\n\tpath = more/git\n"),
+        (".gitconfig", "[include]\n\tpath = ~/more/git\n"),
+    ] {
+        let scene = |world: &World| {
+            with_settings(world, "");
+            world.write(&world.home.join(named_by), text);
+            world.write(&world.home.join("more/git"), "[core]\n\thooksPath = tools/git-hooks\n");
+        };
+        let file = "tools/git-hooks/pre-commit";
+        assert!(springs(place, &scene, file, "true", false), "the control does not work: {named_by} {text}");
+        assert!(!springs(place, &scene, file, "true", true), "{named_by} {text}");
+    }
+    // The account's settings are a link into the project, as those who keep such files in a repository have it.
+    let scene = |world: &World| {
+        with_settings(world, "");
+        world.put("dot/gitconfig", "");
+        symlink(world.project.join("dot/gitconfig"), world.home.join(".gitconfig")).unwrap();
+    };
+    assert!(springs(place, &scene, "dot/gitconfig", "true", false), "the control does not work");
+    assert!(!springs(place, &scene, "dot/gitconfig", "true", true));
+}
+
+fn what_git_settings_name_is_listed_and_other_work_goes_on(place: Place) {
+    let world = World::new(place);
+    let lfs = "[filter \"lfs\"]\n\tclean = git-lfs clean -- %f\n\tsmudge = git-lfs smudge -- %f\n\tprocess = git-lfs filter-process\n\trequired = true\n";
+    let settings = "[core]\n\thooksPath = tools/git-hooks\n\teditor = vim\n\tpager = less -R\n[alias]\n\tst = status\n\tl = !git log | cat\n\
+        [push]\n\tdefault = simple\n[remote \"origin\"]\n\turl = https://h.invalid/a/b.git\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n\
+        [submodule \"src\"]\n\turl = ./src\n\tactive = true\n";
+    with_settings(&world, &(lfs.to_owned() + settings));
+    world.put_program("tools/git-hooks/pre-commit", "#!/bin/sh\nexit 0\n");
+    let script = "set -e; cat tools/git-hooks/pre-commit; git checkout -q -b side; echo x > a.rs; echo y > src/y; git add .; git commit -qm two
+        git l | wc -l >/dev/null; for f in main simple vim less git-lfs origin tools/x src/b.git README.md; do echo x > $f; done; mv src s
+        rm tools/x; git log --format=%s";
+    let finished = run(&mut world.cell(script), LIMIT);
+    assert_eq!(finished.success(), "#!/bin/sh\nexit 0\ntwo\none\n", "{}", finished.errors());
+    let finished = run(&mut world.cell("echo x >> tools/git-hooks/pre-commit"), LIMIT);
+    assert_ne!(finished.code(), 0, "control");
+    let line = format!(
+        "{:?} (core.hookspath in {:?} names it)",
+        world.project.join("tools/git-hooks"),
+        world.project.join(".git/config")
+    );
+    assert!(finished.errors().contains(&line), "{}", finished.errors());
+}
+
+/// What they name is unknown then.
+fn settings_over_a_bound_open_no_session(place: Place) {
+    let world = World::new(place);
+    let file = |bytes: usize| "[core]\n\tpager = less\n".to_owned() + &"#".repeat(bytes - 21);
+    with_settings(&world, "[include]\n\tpath = more\n");
+    world.write(&world.project.join(".git/more"), file(256 << 10));
+    run(&mut world.cell("true"), LIMIT).success();
+    world.write(&world.project.join(".git/more"), file((256 << 10) + 1));
+    let finished = run(&mut world.cell("true"), LIMIT);
+    assert_ne!(finished.code(), 0);
+    assert!(finished.errors().contains("more of git's settings than are read"), "{}", finished.errors());
+    world.write(&world.project.join(".git/more"), "[core]\n\thooksPath = ..\n");
+    fs::create_dir_all(world.project.join("d")).unwrap();
+    let finished = run(&mut world.cell("true"), LIMIT);
+    assert!(finished.errors().contains("names a root of the session"), "{}", finished.errors());
+}
+
+fn file_tools_know_what_links_lead_to(place: Place) {
+    let world = World::new(place);
+    world.put("conf/prod", &world.canary);
+    link(&world, "conf/prod", ".env");
+    run(world.host("git").args(["init", "-q", "--bare", "store"]), LIMIT).success();
+    let config = world.get("store/config");
+    let mut session = Session::open(&world);
+    let read = session.call("file_read", json!({"path": "conf/prod"}));
+    assert!(!read.ok() && !read.result.to_string().contains(&world.canary), "{}", read.result);
+    let written = session.call("file_write", json!({"path": "store/config", "content": "x"}));
+    assert!(!written.ok(), "{}", written.result);
+    let found = session.call("grep", json!({"pattern": "CANARY", "ignored": true}));
+    assert!(!found.result.to_string().contains(&world.canary), "{}", found.result);
+    assert_eq!(world.get("store/config"), config);
+}
+
+fn a_directory_that_cannot_be_listed_is_closed(place: Place) {
+    for mode in [0o311, 0o600] {
+        assert!(unlisted_secret(&World::new(place), mode, false), "the control does not work");
+        assert!(!unlisted_secret(&World::new(place), mode, true), "{mode:o}");
+    }
+}
+
+/// Whether a secret is read whose directory an earlier command has closed to listing. Root lists it all the same.
+fn unlisted_secret(world: &World, mode: u32, in_cell: bool) -> bool {
+    world.put("sub/.env", &world.canary);
+    fs::set_permissions(world.project.join("sub"), fs::Permissions::from_mode(mode)).unwrap();
+    let script = "cat sub/.env; chmod 755 sub; cat sub/.env";
+    let finished = match in_cell {
+        true => run(&mut world.cell(script), LIMIT),
+        false => run(world.host("bash").args(["-c", script]), LIMIT),
+    };
+    finished.text().contains(&world.canary)
+}
+
+fn a_root_that_cannot_be_listed_opens_no_session(place: Place) {
+    if place.user == User::Root {
+        return; // Root lists it.
+    }
+    let world = World::new(place);
+    fs::set_permissions(&world.project, fs::Permissions::from_mode(0o311)).unwrap();
+    let finished = run(&mut world.cell("true"), LIMIT);
+    fs::set_permissions(&world.project, fs::Permissions::from_mode(0o755)).unwrap();
+    assert_ne!(finished.code(), 0);
+    assert!(finished.errors().contains("cannot be listed"), "{}", finished.errors());
+}
+
+/// Two trees, each short enough, and the one moved to the bottom of the other.
+fn a_path_longer_than_the_kernel_takes_opens_a_session(place: Place) {
+    let world = World::new(place);
+    world.put("code", "code");
+    let deep = "python3 -c '
+import os
+top = os.getcwd()
+def make(name):
+    os.chdir(top); os.mkdir(name); os.chdir(name)
+    for _ in range(17): os.mkdir(\"d\" * 200); os.chdir(\"d\" * 200)
+make(\"one\"); make(\"two\")
+open(\".env\", \"w\").write(\"secret\")
+bottom = os.open(\".\", os.O_PATH)
+os.rename(top + \"/one\", \"one\", dst_dir_fd=bottom)
+print(\"MOVED\")'";
+    let moved = run(&mut world.cell(deep), LIMIT);
+    if place.tier == Tier::Namespaced {
+        assert!(moved.text().contains("MOVED"), "the control: {}", moved.errors());
+    } else {
+        run(world.host("bash").args(["-c", &format!("rm -rf one two; {deep}")]), LIMIT).success();
+    }
+    let finished = run(&mut world.cell("cat code; find two -name .env -exec cat {} +"), LIMIT);
+    assert!(finished.text().starts_with("code"), "{}", finished.errors());
+    run(world.host("rm").args(["-rf", "two"]), LIMIT).success();
+}
+
+fn more_secrets_than_can_be_held_one_by_one_open_a_session(place: Place) {
+    let world = World::new(place);
+    for number in 0..2100 {
+        world.put(&format!("d/{number}/.env"), &world.canary);
+    }
+    world.put("code", "code");
+    let finished = run(&mut world.cell("cat code; cat d/*/.env"), LIMIT);
+    assert!(finished.text().starts_with("code"), "{}", finished.errors());
+    assert!(!finished.text().contains(&world.canary));
+    let session = Session::open(&world);
+    let said = session.ready.to_string();
+    assert_eq!(said.contains("alsoClosed"), place.tier == Tier::Namespaced, "{said}");
+}
+
+fn another_name_of_a_protected_file_is_closed_and_named(place: Place) {
+    let world = World::new(place);
+    world.put("src/main.rs", &world.canary);
+    fs::hard_link(world.project.join("src/main.rs"), world.project.join(".env")).unwrap();
+    let mut session = Session::open(&world);
+    let said = session.ready.to_string();
+    assert!(said.contains("alsoClosed") && said.contains("src/main.rs"), "{said}");
+    let read = session.bash("cat src/main.rs");
+    assert!(!read.result.to_string().contains(&world.canary), "{}", read.result);
+    let read = session.call("file_read", json!({"path": "src/main.rs"}));
+    assert!(!read.result.to_string().contains(&world.canary), "{}", read.result);
+}
+
+/// An inode that the file system gives again is another file.
+fn what_has_the_inode_of_a_secret_that_is_gone_is_used(place: Place) {
+    let world = World::new(place);
+    let secret = world.put(".env", "x");
+    let inode = fs::metadata(&secret).unwrap().ino();
+    let mut session = Session::open(&world);
+    session.bash("true").success();
+    fs::remove_file(&secret).unwrap();
+    for number in 0..50 {
+        let script = format!("echo y > new{number} && cat new{number} && stat -c %i new{number}");
+        let answer = session.bash(&script);
+        if answer.success().contains(&inode.to_string()) {
+            return;
+        }
+    }
+}
+
+/// As root, with the device that an ordinary program has least use for; and `/dev/null` behind descriptor 0.
+fn metadata_of_the_machines_devices_is_not_changed(place: Place) {
+    let mode = |path: &str| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    let before = mode("/dev/full");
+    if place.user != User::Root {
+        return; // Devices belong to root.
+    }
+    // What the attack does, outside and to the mode that is there already.
+    let control = World::new(place);
+    let same = format!("chmod {before:o} /dev/full");
+    run(control.host("bash").args(["-c", &same]), LIMIT).success();
+    let world = World::new(place);
+    let times = fs::metadata("/dev/null").unwrap().ctime_nsec();
+    for script in [
+        same.as_str(),
+        "touch -d 2001-01-01 /dev/full",
+        "setfattr -n user.x -v y /dev/full",
+        "chown 0:0 /dev/full",
+        "python3 -c 'import os; os.fchmod(0, 0o666)'",
+        "python3 -c 'import os; os.utime(0, (1, 1))'",
+        "python3 -c 'import os; os.chmod(\"/proc/self/fd/0\", 0o666)'",
+    ] {
+        let mut session = Session::open(&world);
+        let answer = session.bash(script);
+        assert!(!answer.ok(), "{place}: {script}: {}", answer.result);
+    }
+    assert_eq!(fs::metadata("/dev/null").unwrap().ctime_nsec(), times, "{place}");
+    run(&mut world.cell("echo x > /dev/null && head -c1 /dev/zero | wc -c && ! echo x > /dev/full"), LIMIT)
+        .success();
+    assert_eq!(mode("/dev/full"), before);
+}
+
+fn no_lease_stops_whoever_opens_a_file(place: Place) {
+    Attack {
+        scene: |world| {
+            world.put("code", "x");
+        },
+        script: "python3 -c 'import fcntl; f = open(\"code\", \"r+\"); fcntl.fcntl(f, 1024, fcntl.F_WRLCK); print(\"GOT\")'; \
+            python3 -c 'import fcntl, os; fcntl.fcntl(os.open(\".\", 0), 1026, 4); print(\"GOT\")'",
+        worked: |_, said| said.contains("GOT"),
+    }
+    .is_contained(place);
+}
+
+/// Requests of file systems' own that make names or files: a file system without them says so (`ENOTTY`), a filter refuses.
+fn no_ioctl_of_a_file_systems_own_is_reached(place: Place) {
+    Attack {
+        scene: |_| {},
+        // BTRFS_IOC_SUBVOL_CREATE, _SNAP_CREATE, _SNAP_CREATE_V2, _SUBVOL_CREATE_V2, OCFS2_IOC_REFLINK, FS_IOC_SETFLAGS.
+        script: "python3 -c '
+import fcntl, os
+d = os.open(\".\", 0)
+for request in (0x5000940e, 0x50009401, 0x50009417, 0x50009418, 0x40186f04, 0x6610):
+    try: fcntl.ioctl(d, request, bytes(4096)[:1024])
+    except OSError as e: print(\"GOT\" if e.errno != 1 else \"refused\")
+    else: print(\"GOT\")
+'",
+        worked: |_, said| said.contains("GOT"),
+    }
+    .is_contained(place);
+}

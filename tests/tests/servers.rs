@@ -1,0 +1,420 @@
+//! Other people's MCP servers: their tools are listed and called from every front end, in cells that hold hostile ones, and as a
+//! person has accepted them.
+#![allow(clippy::unwrap_used)]
+
+use lazaret_tests::process::{self, Finished};
+use lazaret_tests::world::long_sleep;
+use lazaret_tests::{LIMIT, Place, Session, World, in_each_place, once, run, suite};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+fn main() -> ExitCode {
+    let tests = in_each_place![
+        tools_are_listed_and_called,
+        a_hostile_server_gets_nothing,
+        a_server_that_misbehaves_is_lost_by_name_and_harms_no_other,
+        a_private_server_sees_nothing_of_the_project_and_keeps_its_own,
+        nothing_of_a_server_is_left
+    ];
+    let alone = once![
+        a_client_of_ours_is_shown_them_too,
+        a_guided_session_asks_whatever_a_server_says_of_itself,
+        a_tool_that_changes_is_asked_about_again,
+        a_repository_starts_nothing_by_itself,
+        no_server_shadows_a_tool_or_another_server,
+        what_it_is_given_is_named_and_nothing_else,
+        a_log_has_the_last_lines_without_secrets,
+        a_server_is_added_and_removed,
+        a_scope_narrows_servers_too,
+        a_server_that_has_ended_is_started_again,
+        a_server_that_does_not_listen_is_lost_by_name
+    ];
+    suite::main([tests, alone].concat())
+}
+
+const SERVER: &str = include_str!("../fixtures/mcp_server.py");
+
+/// A world with a server in its project, and these settings of servers.
+fn world(place: Place, servers: Value) -> World {
+    let world = World::new(place);
+    world.put("server.py", SERVER);
+    settings(&world, servers);
+    world
+}
+
+fn settings(world: &World, servers: Value) {
+    let text = json!({ "mcpServers": servers }).to_string();
+    world.write(&world.home.join("settings/lazaret/mcp.json"), text);
+}
+
+/// The fixture in this mode, with what is ours of its settings.
+fn server(words: &[&str], ours: Value) -> Value {
+    let args: Vec<_> = ["server.py"].iter().chain(words).collect();
+    json!({ "command": "python3", "args": args, "lazaret": ours })
+}
+
+fn friendly() -> Value {
+    server(&["friendly"], json!({}))
+}
+
+fn dressed(world: &World, mut command: Command) -> Command {
+    command.env("XDG_CONFIG_HOME", world.home.join("settings")).env("XDG_DATA_HOME", world.home.join("data"));
+    command
+}
+
+fn call(world: &World, tool: &str, input: Value) -> Finished {
+    run(&mut dressed(world, world.lazaret_call(tool, &input)), LIMIT)
+}
+
+/// What a call that works prints, without the end of its last line.
+#[track_caller]
+fn answer_of(world: &World, tool: &str, input: Value) -> String {
+    call(world, tool, input).success().trim_end().to_owned()
+}
+
+/// The result of a call as JSON.
+fn result(world: &World, tool: &str, input: Value) -> Value {
+    let mut command = dressed(world, world.lazaret_call(tool, &input));
+    let finished = run(command.arg("--json"), LIMIT);
+    let errors = finished.errors();
+    serde_json::from_str(&finished.text()).unwrap_or_else(|_| panic!("{}{errors}", finished.text()))
+}
+
+fn mcp(world: &World, words: &[&str]) -> Finished {
+    run(dressed(world, world.lazaret("mcp")).args(words), LIMIT)
+}
+
+fn session(world: &World, options: &[&str]) -> Session {
+    Session::start(dressed(world, world.lazaret("session")).args(options))
+}
+
+fn names(world: &World) -> Vec<String> {
+    let listed = run(dressed(world, world.lazaret("tools")).arg("--json"), LIMIT).success();
+    let tools: Value = serde_json::from_str(&listed).unwrap();
+    tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+}
+
+fn tools_are_listed_and_called(place: Place) {
+    let world = world(place, json!({ "test": friendly() }));
+    assert!(names(&world).contains(&"mcp__test__echo".to_owned()));
+    assert_eq!(answer_of(&world, "mcp__test__echo", json!({ "text": "hällo" })), "hällo");
+    let failed = call(&world, "mcp__test__fail", json!({}));
+    assert_eq!(failed.code(), 1);
+    assert!(failed.errors().contains("the server `test` says: it cannot be done"), "{}", failed.errors());
+    let wrong = call(&world, "mcp__test__echo", json!({ "text": 1 }));
+    assert_eq!(wrong.code(), 2, "its schema is held to");
+    let blocks = result(&world, "mcp__test__blocks", json!({}));
+    assert_eq!(blocks["image"]["mediaType"], "image/png", "{blocks}");
+    assert!(
+        blocks["result"]
+            .as_str()
+            .unwrap()
+            .contains("one\n[resource file:///a]\ninside\n[resource file:///b: b]")
+    );
+    let echoed = result(&world, "mcp__test__echo", json!({ "text": "x" }));
+    assert_eq!(echoed["metadata"]["structured"], json!({ "said": "x" }), "{echoed}");
+    let root = answer_of(&world, "mcp__test__roots", json!({}));
+    assert_eq!(root, format!("file://{}/", world.project.display()));
+    // Many in one session, some at once, beside tools of ours.
+    let mut session = session(&world, &[]);
+    let slow = session.start_call("mcp__test__sleep", json!({ "seconds": 1 }));
+    assert!(session.bash("true").ok());
+    assert_eq!(session.answer_within(&slow, LIMIT).success(), "slept");
+    assert_eq!(session.call("mcp__test__echo", json!({ "text": "two" })).success(), "two");
+    assert_eq!(session.call("mcp__test__none", json!({})).kind(), "unknown_tool");
+    assert_eq!(session.call("mcp__none__echo", json!({})).kind(), "unknown_tool");
+}
+
+fn a_hostile_server_gets_nothing(place: Place) {
+    let world = world(place, json!({ "test": friendly() }));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let [home, outside] = [&world.home, &world.outside].map(|path| path.display().to_string());
+    let given = json!({ "home": home, "outside": outside, "port": port });
+    let got = answer_of(&world, "mcp__test__attack", given);
+    assert_eq!(got.trim(), "got:");
+    let script = world.project.join("server.py");
+    let mut control = world.host("python3");
+    control.arg(script).args(["outside", &home, &outside, &port.to_string()]);
+    let control = run(&mut control, LIMIT).success();
+    for what in ["key:CANARY", "file", "network", "environment"] {
+        assert!(control.contains(what), "{what} cannot be had without a cell: {control}");
+    }
+}
+
+fn a_server_that_misbehaves_is_lost_by_name_and_harms_no_other(place: Place) {
+    let bad = [
+        ("dies", "code 3"),
+        ("flood", "nobody asked for"),
+        ("loud", "nobody asked for"),
+        ("long", "a line of more than"),
+        ("pages", "more than 64 pages"),
+    ];
+    let mut servers = json!({ "good": friendly(), "many": server(&["many", "257"], json!({})) });
+    for (mode, _) in bad {
+        servers[mode] = server(&[mode], json!({}));
+    }
+    let world = world(place, servers);
+    let status = mcp(&world, &["status", "--json"]);
+    assert_eq!(status.code(), 1);
+    let reports: Value = serde_json::from_str(&status.text()).unwrap();
+    let report =
+        |name: &str| reports.as_array().unwrap().iter().find(|one| one["name"] == name).unwrap().clone();
+    assert!(report("good")["tools"].as_array().unwrap().len() > 5, "{reports}");
+    assert!(report("many")["error"].as_str().unwrap().contains("more than 256 tools"), "{reports}");
+    for (mode, why) in bad {
+        // What floods has said what its tools are before; then it is lost with a call.
+        let error = match report(mode)["error"].as_str() {
+            Some(error) => error.to_owned(),
+            None => call(&world, &format!("mcp__{mode}__echo"), json!({ "text": "x" })).errors(),
+        };
+        assert!(error.contains(&format!("the server `{mode}`")) && error.contains(why), "{mode}: {error}");
+    }
+    assert_eq!(answer_of(&world, "mcp__good__echo", json!({ "text": "x" })), "x");
+    let listed = names(&world);
+    assert!(listed.contains(&"bash".to_owned()) && listed.contains(&"mcp__good__echo".to_owned()));
+    assert!(!listed.iter().any(|name| name.starts_with("mcp__dies") || name.starts_with("mcp__many")));
+}
+
+fn a_private_server_sees_nothing_of_the_project_and_keeps_its_own(place: Place) {
+    let world = World::new(place);
+    // It lies in no project: a profile shows it.
+    world.write(&world.home.join("servers/server.py"), SERVER);
+    let shown = world.home.join("servers").display().to_string();
+    let policy = format!("version = 1\n[profile.mine]\ngrants = [{{ path = '{shown}' }}]\n");
+    world.write(&world.home.join("settings/lazaret/policy.toml"), policy);
+    world.put("secret.txt", "of the project");
+    let of = |project: &str| {
+        json!({ "command": "python3", "args": [format!("{shown}/server.py"), "friendly"], "env": { "OWN": "${LAZARET_CENTRAL}" },
+            "lazaret": { "profile": "mine", "project": project } })
+    };
+    settings(&world, json!({ "private": of("none"), "shared": of("shared") }));
+    let project = world.project.display().to_string();
+    let seen = answer_of(&world, "mcp__shared__look", json!({ "path": project }));
+    assert!(seen.contains("secret.txt"), "control: {seen}");
+    let looked = call(&world, "mcp__private__look", json!({ "path": project }));
+    assert!(!looked.text().contains("secret.txt"), "{}", looked.text());
+    assert_eq!(answer_of(&world, "mcp__private__keep", json!({ "line": "one" })), "one");
+    assert_eq!(answer_of(&world, "mcp__private__keep", json!({ "line": "two" })), "one\ntwo");
+    assert_eq!(answer_of(&world, "mcp__shared__keep", json!({ "line": "x" })), "x", "another's is another");
+}
+
+fn nothing_of_a_server_is_left(place: Place) {
+    let marker = long_sleep();
+    let world = world(place, json!({ "test": server(&["daemon", &marker], json!({})) }));
+    let mut held = session(&world, &[]);
+    assert_eq!(held.call("mcp__test__echo", json!({ "text": "x" })).success(), "x");
+    assert!(!process::with_marker(&marker).is_empty(), "control: it runs while the session lasts");
+    held.close(LIMIT);
+    process::assert_gone(&marker, LIMIT);
+    let mut killed = session(&world, &[]);
+    assert_eq!(killed.call("mcp__test__echo", json!({ "text": "x" })).success(), "x");
+    process::Process::find(killed.pid()).unwrap().kill();
+    process::assert_gone(&marker, LIMIT);
+}
+
+/// A client of `lazaret mcp`, as far as it is needed here.
+fn a_client_of_ours_is_shown_them_too() {
+    let world = world(Place::any(), json!({ "test": friendly() }));
+    let mut command = dressed(&world, world.lazaret("mcp"));
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let mut lines = BufReader::new(stdout).lines();
+    let mut ask = |id: u64, method: &str, params: Value| -> Value {
+        let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        writeln!(stdin, "{message}").unwrap();
+        loop {
+            let line: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+            if line["id"] == id {
+                return line["result"].clone();
+            }
+        }
+    };
+    let greeting = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+    ask(1, "initialize", greeting);
+    let tools = ask(2, "tools/list", json!({}));
+    let tools = tools["tools"].as_array().unwrap().clone();
+    let echo = tools.iter().find(|tool| tool["name"] == "mcp__test__echo").unwrap();
+    assert_ne!(
+        echo["annotations"]["readOnlyHint"], true,
+        "what a server says of itself is not passed on: {echo}"
+    );
+    let called =
+        ask(3, "tools/call", json!({ "name": "mcp__test__echo", "arguments": { "text": "through" } }));
+    assert_eq!(called["content"][0]["text"], "through", "{called}");
+    let blocks = ask(4, "tools/call", json!({ "name": "mcp__test__blocks", "arguments": {} }));
+    assert_eq!(blocks["content"][1]["type"], "image", "{blocks}");
+    drop(stdin);
+    assert!(process::wait(&mut child, LIMIT).unwrap().success());
+}
+
+fn a_guided_session_asks_whatever_a_server_says_of_itself() {
+    let mut approved = friendly();
+    approved["autoApprove"] = json!(["echo"]);
+    let world = world(Place::any(), json!({ "asked": friendly(), "approved": approved }));
+    let mut session = session(&world, &["--trust", "guided"]);
+    let id = session.start_call("mcp__asked__echo", json!({ "text": "x" }));
+    let question = session.event(&id, LIMIT).unwrap();
+    assert_eq!((&question["event"], &question["approval"]["risk"]), (&json!("approval"), &json!("high")));
+    session.send(&json!({ "op": "approve", "id": id, "approve": "no" }));
+    assert_eq!(session.answer_within(&id, LIMIT).kind(), "denied_user");
+    assert_eq!(session.call("mcp__approved__echo", json!({ "text": "x" })).success(), "x");
+    let policy =
+        "version = 1\n[[rule]]\ntool = 'mcp__approved__echo'\naction = 'deny'\nwhy = 'not this one'\n";
+    world.write(&world.home.join("settings/lazaret/policy.toml"), policy);
+    let denied = call(&world, "mcp__approved__echo", json!({ "text": "x" }));
+    assert_eq!(denied.code(), 126, "a rule means one tool of one server: {}", denied.errors());
+    assert_eq!(answer_of(&world, "mcp__asked__echo", json!({ "text": "x" })), "x");
+}
+
+fn a_tool_that_changes_is_asked_about_again() {
+    let world = world(Place::any(), json!({ "test": server(&["changing"], json!({})) }));
+    assert_eq!(answer_of(&world, "mcp__test__echo", json!({ "text": "x" })), "x");
+    let before = names(&world);
+    // It changes in the middle of a session, and says so.
+    let mut session = session(&world, &[]);
+    assert!(session.call("mcp__test__same", json!({})).ok());
+    let is_refused = || {
+        let answer = session.call("mcp__test__echo", json!({ "text": "x" }));
+        !answer.ok() && answer.kind() == "denied_policy"
+    };
+    assert!(process::until(LIMIT, is_refused), "the change was not noticed");
+    session.close(LIMIT);
+    // And it is another one at the next start.
+    let refused = call(&world, "mcp__test__echo", json!({ "text": "x" }));
+    assert_eq!(refused.code(), 126, "{}", refused.errors());
+    assert!(refused.errors().contains("lazaret mcp accept test"), "{}", refused.errors());
+    assert_eq!(call(&world, "mcp__test__same", json!({})).code(), 0, "what is as it was is called");
+    assert_eq!(names(&world), before, "nothing of the change is shown to a model");
+    let status = mcp(&world, &["status"]);
+    assert_eq!(status.code(), 1);
+    assert!(status.text().contains("changed: echo; new: new"), "{}", status.text());
+    mcp(&world, &["accept", "test", "--yes"]).success();
+    assert_eq!(answer_of(&world, "mcp__test__echo", json!({ "text": "x" })), "x");
+    assert!(names(&world).contains(&"mcp__test__new".to_owned()));
+}
+
+fn a_repository_starts_nothing_by_itself() {
+    let world = world(Place::any(), json!({}));
+    let own = |words: &[&str]| json!({ "mcpServers": { "theirs": server(words, json!({})) } }).to_string();
+    world.put(".mcp.json", own(&["friendly"]));
+    let ignored = call(&world, "mcp__theirs__echo", json!({ "text": "x" }));
+    assert_eq!(ignored.code(), 2);
+    assert!(ignored.errors().contains("lazaret mcp accept"), "{}", ignored.errors());
+    mcp(&world, &["accept", "--yes"]).success();
+    assert_eq!(answer_of(&world, "mcp__theirs__echo", json!({ "text": "x" })), "x", "control");
+    world.put(".mcp.json", own(&["friendly", "and more"]));
+    assert_eq!(call(&world, "mcp__theirs__echo", json!({ "text": "x" })).code(), 2, "it is another file now");
+    let widened =
+        json!({ "mcpServers": { "theirs": server(&["friendly"], json!({ "hosts": ["evil.example"] })) } });
+    world.put(".mcp.json", widened.to_string());
+    assert_eq!(mcp(&world, &["accept", "--yes"]).code(), 2);
+    // A user's own is not replaced by it.
+    settings(&world, json!({ "theirs": server(&["dies"], json!({})) }));
+    world.put(".mcp.json", own(&["friendly"]));
+    mcp(&world, &["accept", "--yes"]).success();
+    assert_ne!(call(&world, "mcp__theirs__echo", json!({ "text": "x" })).code(), 0);
+}
+
+fn no_server_shadows_a_tool_or_another_server() {
+    let world = world(Place::any(), json!({ "evil": server(&["shadow"], json!({})), "other": friendly() }));
+    let listed = names(&world);
+    for name in ["mcp__evil__bash", "mcp__evil__file_read", "mcp__evil__mcp__other__echo", "mcp__other__echo"]
+    {
+        assert!(listed.contains(&name.to_owned()), "{name}: {listed:?}");
+    }
+    assert_eq!(listed.iter().filter(|name| *name == "bash").count(), 1);
+    let mut session = session(&world, &[]);
+    assert_eq!(session.bash("echo ours").success(), "ours\n");
+    assert_eq!(session.call("mcp__other__echo", json!({ "text": "x" })).success(), "x");
+    assert_eq!(session.call("mcp__evil__bash", json!({})).success(), "bash was called");
+    settings(&world, json!({ "a__b": friendly() }));
+    assert_eq!(mcp(&world, &["list"]).text(), "", "a name that could be cut in two ways is none");
+}
+
+fn what_it_is_given_is_named_and_nothing_else() {
+    let mut given = friendly();
+    given["env"] = json!({ "NAMED": "${PLAIN_NAME}", "LITERAL": "of the settings" });
+    let world = world(Place::any(), json!({ "test": given, "bare": friendly() }));
+    let variable = |server: &str, name: &str| {
+        answer_of(&world, &format!("mcp__{server}__variable"), json!({ "name": name }))
+    };
+    assert_eq!(variable("test", "NAMED"), world.canary);
+    assert_eq!(variable("test", "LITERAL"), "of the settings");
+    for (server, name) in [("test", "PLAIN_NAME"), ("test", "MY_API_KEY"), ("bare", "NAMED")] {
+        assert_eq!(variable(server, name), "not set", "{server} {name}");
+    }
+    let listed = mcp(&world, &["list", "--json"]).success();
+    assert!(listed.contains("LITERAL") && !listed.contains("of the settings"), "{listed}");
+}
+
+fn a_log_has_the_last_lines_without_secrets() {
+    let mut chatty = server(&["chatty"], json!({}));
+    chatty["env"] = json!({ "API_TOKEN": "${MY_API_KEY}" });
+    let world = world(Place::any(), json!({ "test": chatty }));
+    assert_eq!(answer_of(&world, "mcp__test__echo", json!({ "text": "x" })), "x");
+    let log = mcp(&world, &["log", "test"]).success();
+    assert_eq!(log.lines().count(), 1000, "{log}");
+    assert!(log.contains("line 1199") && !log.contains("line 1 "));
+    assert!(!log.contains(&world.key), "a secret is in the log");
+    assert!(log.contains("no message"), "what is no message is kept there");
+}
+
+fn a_server_is_added_and_removed() {
+    let world = world(Place::any(), json!({}));
+    std::fs::remove_file(world.home.join("settings/lazaret/mcp.json")).unwrap();
+    let added =
+        mcp(&world, &["add", "new", "--approve", "echo", "--env", "A=b", "--", "python3", "server.py"]);
+    assert!(added.success().contains("new: 10 tools"), "{}", added.text());
+    assert_eq!(answer_of(&world, "mcp__new__variable", json!({ "name": "A" })), "b");
+    assert_eq!(mcp(&world, &["add", "new", "--", "python3", "server.py"]).code(), 2, "there is one");
+    assert!(mcp(&world, &["list"]).success().starts_with("new (user): python3 server.py; profile default"));
+    mcp(&world, &["remove", "new"]).success();
+    assert_eq!(mcp(&world, &["list"]).success(), "");
+    assert_eq!(mcp(&world, &["remove", "new"]).code(), 2);
+    assert_eq!(call(&world, "mcp__new__echo", json!({ "text": "x" })).code(), 2);
+}
+
+fn a_scope_narrows_servers_too() {
+    let world = world(Place::any(), json!({ "test": friendly(), "other": friendly() }));
+    assert!(names(&world).contains(&"mcp__other__echo".to_owned()), "control");
+    let scope = world.base().join("scope.toml");
+    world.write(&scope, "[tool_permissions.mcp__test__echo]\nallowed = true\n");
+    let mut session = session(&world, &["--scope", scope.to_str().unwrap()]);
+    assert_eq!(session.call("mcp__test__echo", json!({ "text": "x" })).success(), "x");
+    assert_eq!(session.call("mcp__test__fail", json!({})).kind(), "denied_policy");
+    assert!(!session.call("mcp__other__echo", json!({ "text": "x" })).ok());
+}
+
+fn a_server_that_has_ended_is_started_again() {
+    let world = world(Place::any(), json!({ "test": friendly() }));
+    let mut session = session(&world, &[]);
+    let ended = session.call("mcp__test__exit", json!({}));
+    assert!(ended.result.to_string().contains("the server `test` has ended with code 3"), "{}", ended.result);
+    assert_eq!(session.call("mcp__test__echo", json!({ "text": "again" })).success(), "again");
+}
+
+/// As long as a server may take to read a message, and as long as it may take to be there, together.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn a_server_that_does_not_listen_is_lost_by_name() {
+    let bad = ["deaf", "greedy"];
+    let servers = json!({ "good": friendly(), "silent": server(&["silent"], json!({})), "deaf": server(&["deaf"], json!({})),
+        "greedy": server(&["greedy"], json!({})) });
+    let world = world(Place::any(), servers);
+    let status = run(dressed(&world, world.lazaret("mcp")).args(["status", "--json"]), PATIENCE);
+    assert!(status.text().contains("the server `silent` was not there within 30 s"), "{}", status.text());
+    let mut session = Session::start(&mut dressed(&world, world.lazaret("session")));
+    // More than a pipe and the executor hold.
+    let long = "x".repeat(900_000);
+    let calls = bad.map(|name| session.start_call(&format!("mcp__{name}__echo"), json!({ "text": long })));
+    assert_eq!(session.call("mcp__good__echo", json!({ "text": "meanwhile" })).success(), "meanwhile");
+    for (name, id) in bad.iter().zip(calls) {
+        let answer = session.answer_within(&id, PATIENCE);
+        let lost = format!("the server `{name}` does not read what it is sent");
+        assert!(answer.result.to_string().contains(&lost), "{}", answer.result);
+    }
+}

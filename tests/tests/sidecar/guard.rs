@@ -1,0 +1,292 @@
+//! Who gets in, and who does not: pages of other sites, names that lead here, wrong tokens, and what is too large or too much.
+
+use crate::messages::script;
+use lazaret_tests::sidecar::{Frame, HttpAnswer, Sidecar};
+use lazaret_tests::{LIMIT, Place, Test, World, once, run};
+use serde_json::json;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+pub fn tests() -> Vec<Test> {
+    once![
+        a_page_of_another_site_reaches_nothing,
+        a_name_that_leads_here_is_refused,
+        without_the_token_there_is_nothing,
+        a_form_is_refused_even_with_the_token,
+        what_is_too_large_is_refused_before_it_is_read,
+        a_flood_is_told_when_to_come_again_and_harms_nobody_else,
+        half_a_request_does_not_stay,
+        no_id_leads_out_of_its_place,
+        another_address_needs_a_flag_that_cannot_be_missed,
+        a_unix_socket_is_for_this_user_alone,
+        no_bytes_of_a_client_end_the_server,
+    ]
+}
+
+fn server() -> (World, Sidecar) {
+    let world = World::new(Place::any());
+    let sidecar = Sidecar::start(&world, &script(&[("Hello.", &[])]), &["--allow-origin", "app://studio"]);
+    (world, sidecar)
+}
+
+/// What everybody is refused who is not one of ours: a read, a change, and a WebSocket.
+#[track_caller]
+fn refused(sidecar: &Sidecar, head: &[String], status: u16) {
+    let json = vec!["Content-Type: application/json".to_owned()];
+    let answers = [
+        sidecar.raw("GET /health", head, b""),
+        sidecar.raw("POST /run", &[head, &json].concat(), br#"{"prompt":"x"}"#),
+        sidecar.websocket(head).err().expect("no WebSocket"),
+    ];
+    for answer in answers {
+        assert_eq!(answer.status, status, "{answer:?}");
+        assert!(!answer.head.contains("access-control"), "{answer:?}");
+        assert!(!answer.body.contains(&sidecar.token));
+    }
+}
+
+fn with(sidecar: &Sidecar, more: &str) -> Vec<String> {
+    [sidecar.head(), vec![more.to_owned()]].concat()
+}
+
+fn a_page_of_another_site_reaches_nothing() {
+    let (_world, sidecar) = server();
+    assert_eq!(sidecar.raw("GET /health", &sidecar.head(), b"").status, 200, "control");
+    for origin in [
+        "Origin: https://evil.example",
+        "Origin: null",
+        "Origin: http://localhost:3000",
+        "Origin: https://app://studio",
+        "Sec-Fetch-Site: cross-site",
+    ] {
+        // Even if the page had the token.
+        refused(&sidecar, &with(&sidecar, origin), 403);
+    }
+    let named = with(&sidecar, "Origin: app://studio");
+    assert_eq!(sidecar.raw("GET /health", &named, b"").status, 200);
+    assert!(sidecar.websocket(&named).is_ok());
+    // What a browser asks before a request of another site that is not simple.
+    let preflight = [&sidecar.head()[..1], &["Origin: https://evil.example".into()]].concat();
+    assert_eq!(sidecar.raw("OPTIONS /run", &preflight, b"").status, 403);
+}
+
+fn a_name_that_leads_here_is_refused() {
+    let (_world, sidecar) = server();
+    let token = sidecar.head()[1].clone();
+    for host in ["rebound.evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "10.0.0.1"] {
+        refused(&sidecar, &[format!("Host: {host}:{}", sidecar.port), token.clone()], 421);
+    }
+    refused(&sidecar, &["Host: 127.0.0.1:1".to_owned(), token.clone()], 421);
+    let localhost = [format!("Host: localhost:{}", sidecar.port), token];
+    assert_eq!(sidecar.raw("GET /health", &localhost, b"").status, 200, "control");
+}
+
+fn without_the_token_there_is_nothing() {
+    let (_world, sidecar) = server();
+    let host = sidecar.head()[0].clone();
+    let shorter = &sidecar.token[1..];
+    for wrong in [
+        "X-Nothing: x".to_owned(),
+        "Authorization: Bearer".to_owned(),
+        format!("Authorization: Bearer {shorter}"),
+        format!("Authorization: Basic {}", sidecar.token),
+        format!("Cookie: token={}", sidecar.token),
+        format!("Sec-WebSocket-Protocol: lazaret.v1, lazaret.token.{shorter}"),
+    ] {
+        refused(&sidecar, &[host.clone(), wrong], 401);
+    }
+    let query =
+        sidecar.raw(&format!("GET /health?token={}", sidecar.token), std::slice::from_ref(&host), b"");
+    assert_eq!(query.status, 401, "tokens in addresses end in logs");
+    // Where a browser can name only protocols.
+    let protocol = format!("Sec-WebSocket-Protocol: lazaret.v1, lazaret.token.{}", sidecar.token);
+    assert!(sidecar.websocket(&[host, protocol]).is_ok());
+    let world = World::new(Place::any());
+    let again = Sidecar::start(&world, &script(&[]), &[]);
+    assert_ne!(again.token, sidecar.token, "each start has its own");
+}
+
+fn a_form_is_refused_even_with_the_token() {
+    let (_world, sidecar) = server();
+    for kind in ["application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "text/plain", ""] {
+        let head = with(&sidecar, &format!("Content-Type: {kind}"));
+        let answer = sidecar.raw("POST /run", &head, br#"{"prompt":"x"}"#);
+        assert_eq!(answer.status, 415, "{kind}: {answer:?}");
+    }
+    assert_eq!(sidecar.send("POST", "/run", &json!({"prompt": "x"})).status, 200, "control");
+}
+
+fn what_is_too_large_is_refused_before_it_is_read() {
+    let (_world, sidecar) = server();
+    let head = with(&sidecar, "Content-Type: application/json");
+    let large = vec![b' '; (4 << 20) + 1];
+    let begin = |length: &str| {
+        let mut stream = sidecar.connect();
+        let head: String = head.iter().map(|line| format!("{line}\r\n")).collect();
+        write!(stream, "POST /run HTTP/1.1\r\n{head}Connection: close\r\n{length}\r\n\r\n").unwrap();
+        stream
+    };
+    // Nothing of the body was sent yet.
+    assert_eq!(HttpAnswer::read(&mut begin("Content-Length: 99999999999")).status, 413);
+    let mut stream = begin("Transfer-Encoding: chunked");
+    let _ = write!(stream, "{:x}\r\n", large.len());
+    let _ = stream.write_all(&large);
+    assert_eq!(HttpAnswer::read(&mut stream).status, 413);
+    let exact = [br#"{"prompt":"x"}"#.as_slice(), &large[..(4 << 20) - 14]].concat();
+    assert_eq!(sidecar.raw("POST /run", &head, &exact).status, 200, "at the limit");
+    // A head without end.
+    let mut stream = sidecar.connect();
+    let _ = stream.write_all(b"GET /health HTTP/1.1\r\n");
+    let _ = stream.write_all(format!("X: {}\r\n", "x".repeat(100_000)).as_bytes());
+    assert_eq!(HttpAnswer::read(&mut stream).status, 431);
+    // A message of a WebSocket.
+    let mut client = sidecar.client();
+    let _ = client.frame(0x81, &large);
+    assert!(client.is_closed(LIMIT));
+    assert_eq!(sidecar.get("/health").status, 200);
+}
+
+fn a_flood_is_told_when_to_come_again_and_harms_nobody_else() {
+    let world = World::new(Place::any());
+    let sidecar = Sidecar::start(&world, &script(&[("Hello.", &[])]), &["--rate", "2"]);
+    let mut client = sidecar.client();
+    let wrong = [sidecar.head()[0].clone()];
+    let refused: Vec<_> = (0..40).map(|_| sidecar.raw("GET /health", &wrong, b"")).collect();
+    let late = refused.iter().find(|answer| answer.status == 429).expect("too many");
+    assert!(late.head.contains("retry-after: "), "{late:?}");
+    assert!(refused.iter().all(|answer| matches!(answer.status, 401 | 429)));
+    // Those who have the token have a measure of their own.
+    assert_eq!(sidecar.get("/health").status, 200);
+    let mine: Vec<_> = (0..40).map(|_| sidecar.get("/health").status).collect();
+    assert!(mine.contains(&429) && mine.iter().all(|status| matches!(status, 200 | 429)), "{mine:?}");
+    // A client that floods its WebSocket is read more slowly, and loses nothing.
+    for number in 0..200 {
+        client.text(&json!({"type": "x", "requestId": number.to_string(), "payload": {}}).to_string());
+    }
+    client.say("chat:send", json!({"content": "x"}));
+    assert!(!client.to_end().is_empty());
+}
+
+fn half_a_request_does_not_stay() {
+    let (_world, sidecar) = server();
+    let mut stream = sidecar.connect();
+    stream.write_all(b"GET /health HTTP/1.1\r\nHost: 127.0").unwrap();
+    let begun = Instant::now();
+    let mut rest = Vec::new();
+    let _ = stream.read_to_end(&mut rest);
+    assert!(begun.elapsed() < LIMIT, "it stays open");
+}
+
+fn no_id_leads_out_of_its_place() {
+    let (_world, sidecar) = server();
+    for path in [
+        "/runs/..%2f..%2fetc/status",
+        "/runs/../../etc/passwd/status",
+        "/runs/%00/status",
+        "/runs//status",
+        "/runs/none/status",
+        "/../../etc/passwd",
+        "//etc/passwd",
+    ] {
+        assert_eq!(sidecar.get(path).status, 404, "{path}");
+    }
+    let mut client = sidecar.client();
+    for id in ["../x", "..", "a/b", "", &"x".repeat(129)] {
+        client.say("chat:send", json!({"content": "x", "conversationId": id}));
+        assert_eq!(client.next_of("request:error")["code"], "invalid_request", "{id}");
+    }
+}
+
+fn another_address_needs_a_flag_that_cannot_be_missed() {
+    let world = World::new(Place::any());
+    let start = |more: &[&str]| {
+        let mut command = world.lazaret("serve");
+        command.args(["--provider", "mock", "--listen", "0.0.0.0:0"]).args(more);
+        command
+    };
+    let refused = run(&mut start(&[]), LIMIT);
+    refused.expect(2);
+    assert!(refused.errors().contains("--expose-to-network"), "{}", refused.errors());
+    let sidecar = Sidecar::of(&mut start(&["--expose-to-network"]));
+    assert_eq!(sidecar.get("/health").status, 200);
+    let named = [format!("Host: evil.example:{}", sidecar.port), sidecar.head()[1].clone()];
+    assert_eq!(sidecar.raw("GET /health", &named, b"").status, 421);
+}
+
+fn a_unix_socket_is_for_this_user_alone() {
+    let world = World::new(Place::any());
+    let folder = world.home.join("run");
+    world.make_folder(&folder);
+    let path = folder.join("lazaret.sock");
+    let start = || {
+        let mut command = world.lazaret("serve");
+        command.args(["--provider", "mock", "--unix"]).arg(&path);
+        Sidecar::of(&mut command)
+    };
+    let sidecar = start();
+    assert_eq!(sidecar.ready["socket"], json!(path));
+    assert!(sidecar.ready["address"].is_null(), "no address besides");
+    let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&path).unwrap());
+    assert_eq!(mode & 0o777, 0o600);
+    let ask = |token: &str| {
+        let mut stream = UnixStream::connect(&path).unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        write!(
+            stream,
+            "GET /health HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    assert!(ask(&sidecar.token).starts_with("HTTP/1.1 200"));
+    assert!(ask("x").starts_with("HTTP/1.1 401"));
+    // One that nobody listens on any more is in nobody's way.
+    sidecar.end().success();
+    start().end().success();
+}
+
+fn no_bytes_of_a_client_end_the_server() {
+    let (_world, sidecar) = server();
+    let texts = [
+        "",
+        "{",
+        "[]",
+        "null",
+        "\u{0}",
+        r#"{"type":1}"#,
+        r#"{"type":"chat:send"}"#,
+        r#"{"type":"chat:send","payload":[]}"#,
+    ];
+    let mut client = sidecar.client();
+    for text in texts.iter().copied().chain([&*"[".repeat(100_000), &*"{\"a\":".repeat(100_000)]) {
+        client.text(text);
+        assert_eq!(client.next_message()["type"], "request:error", "{:.20}", text);
+    }
+    let _ = client.frame(0x82, b"\xff\xfe");
+    assert_eq!(client.next_message()["type"], "request:error");
+    // Text that is none, an answer to nothing, frames that may not be, ends in the middle.
+    for (first, bytes) in
+        [(0x81, &b"\xff\xfe"[..]), (0xf1, b"x"), (0x83, b"x"), (0x89, &[b'x'; 200]), (0x80, b"x")]
+    {
+        let mut client = sidecar.client();
+        let _ = client.frame(first, bytes);
+        assert!(client.is_closed(LIMIT), "{first:x}");
+    }
+    for bytes in
+        [&b"\x16\x03\x01\x02\x00\x01\x00"[..], b"GET\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\0\0\0"]
+    {
+        let mut stream = sidecar.connect();
+        let _ = stream.write_all(bytes);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest);
+    }
+    let mut client = sidecar.client();
+    client.say("chat:send", json!({"content": "x"}));
+    assert!(matches!(client.read(LIMIT), Ok(Frame::Message(_))));
+    std::thread::sleep(Duration::from_millis(1));
+    assert_eq!(sidecar.get("/health").status, 200);
+}

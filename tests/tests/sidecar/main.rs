@@ -1,0 +1,24 @@
+//! `lazaret serve`: clients over WebSocket and HTTP, models that are scripts or servers of the test, and tools that are real.
+#![allow(clippy::unwrap_used)]
+
+mod messages;
+mod runs;
+mod approvals;
+mod guard;
+mod load;
+mod parents;
+mod interface;
+#[path = "../chat/vendors.rs"]
+mod vendors;
+
+fn main() -> std::process::ExitCode {
+    let tests = [
+        runs::tests(),
+        approvals::tests(),
+        guard::tests(),
+        load::tests(),
+        parents::tests(),
+        interface::tests(),
+    ];
+    lazaret_tests::suite::main(tests.concat())
+}
