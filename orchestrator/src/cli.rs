@@ -1,13 +1,14 @@
 //! The command line.
 
 use crate::{
-    approve, audit, call, chat, completions, doctor, history, hook, install, log, mcp, policy, run, serve,
-    session, shell, tools, undo,
+    approve, audit, call, chat, completions, history, hook, install, log, mcp, policy, run, serve, session,
+    shell, tools, undo,
 };
 use broker_protocol::{ErrorKind, Failed};
 use clap::error::ErrorKind::{ArgumentConflict, DisplayHelp, DisplayVersion};
 use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use orchestrator_doctor::Doctor;
 use orchestrator_lines::json::failed_result;
 use orchestrator_options::exit;
 use orchestrator_options::session_options::{SessionOptions, USED_BY};
@@ -78,7 +79,7 @@ enum Command {
     Chat(chat::Chat),
     Models(chat::models::Models),
     Serve(serve::Serve),
-    Doctor(doctor::Doctor),
+    Doctor(Doctor),
     Policy(policy::Policy),
     Hook(hook::Hook),
     Install(install::Install),

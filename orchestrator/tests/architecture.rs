@@ -8,13 +8,13 @@ use std::fs;
 use std::path::Path;
 
 /// The crates by their folder, lowest first.
-const CRATES: [&str; 15] = [
+const CRATES: [&str; 16] = [
     "text", "web", "tools", "session", "mcp", "records", "lines", "agent", "install", "servers", "terminal",
-    "confine", "options", "sidecar", ".",
+    "confine", "options", "doctor", "sidecar", ".",
 ];
 
 /// What a crate does not name.
-const FORBIDDEN: [(&str, &[&str]); 12] = [
+const FORBIDDEN: [(&str, &[&str]); 13] = [
     ("text", &["std::fs", "std::net", "std::process", "std::env", "tokio"]),
     ("web", &["std::fs", "std::process"]),
     ("tools", &["std::fs", "std::net", "std::process", "std::env"]),
@@ -26,6 +26,7 @@ const FORBIDDEN: [(&str, &[&str]); 12] = [
     ("terminal", &["std::fs", "std::net", "std::process", "clap::"]),
     ("lines", &["std::fs", "std::process", "std::env", "clap::"]),
     ("sidecar", &["std::fs", "std::process", "std::env", "io::stdin", "io::stdout", "clap::"]),
+    ("doctor", &["std::process", "std::net::Tcp", "tokio::net"]),
     ("agent", &["std::fs", "std::process", "std::env", "io::stdin", "io::stdout", "clap::", "axum::"]),
 ];
 

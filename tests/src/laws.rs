@@ -133,6 +133,20 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "orchestrator-doctor",
+        &[
+            "broker-protocol",
+            "policies",
+            "orchestrator-text",
+            "orchestrator-session",
+            "orchestrator-records",
+            "orchestrator-lines",
+            "orchestrator-terminal",
+            "orchestrator-confine",
+            "orchestrator-options",
+        ],
+    ),
+    (
         "orchestrator",
         &[
             "broker-protocol",
@@ -150,6 +164,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "orchestrator-terminal",
             "orchestrator-confine",
             "orchestrator-options",
+            "orchestrator-doctor",
             "orchestrator-sidecar",
         ],
     ),

@@ -621,7 +621,7 @@ fn descriptors_sent_along_are_not_kept() {
     assert!(end_of(&done.outcome) == Some(Ended::Exited(0)), "{done:?}");
     let Outcome::Ran(ran) = &done.outcome else { panic!("{done:?}") };
     assert!(!process::contains(&ran.output.head, b"secret.txt"), "a cell has the descriptor");
-    let of_broker = kept(broker.pid() as i32);
+    let of_broker = kept(broker.pid());
     assert!(matches!(of_broker, None | Some(0)), "the broker keeps {of_broker:?} of them");
 }
 
