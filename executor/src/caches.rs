@@ -2,18 +2,16 @@
 //! warm. No other project has it: a central root is one project's (`central_owner.rs`).
 
 use executor_layers::environment::Variables;
+use executor_layers::spec::CACHES;
 use policies::{Access, EffectivePolicy};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::Path;
 
-/// The directory of the central root.
-const DIRECTORY: &str = "caches";
-
 /// A cache, by the variable that names it.
 struct Cache {
     variable: &'static str,
-    /// Below [`DIRECTORY`].
+    /// Below [`CACHES`].
     folder: &'static str,
     /// For one in which programs look for what was fetched: a directory of it that then has something in each of its own. Without
     /// a network a profile may show the user's instead, which commands cannot write.
@@ -24,7 +22,7 @@ const fn cache(variable: &'static str, folder: &'static str, fetched: Option<&'s
     Cache { variable, folder, fetched }
 }
 
-const CACHES: [Cache; 6] = [
+const ALL: [Cache; 6] = [
     cache("CARGO_HOME", "cargo", Some("registry/cache")),
     cache("CCACHE_DIR", "ccache", None),
     cache("GOCACHE", "go-build", None),
@@ -38,8 +36,8 @@ pub fn variables(policy: &EffectivePolicy, ours: &Variables, central: &Path) -> 
     if policy.central != Access::Write || policy.paths.directories("bash").is_some() {
         return Vec::new();
     }
-    let place = |cache: &Cache| central.join(DIRECTORY).join(cache.folder);
-    let own = CACHES.iter().filter(|cache| is_own(cache, policy, ours, &place(cache)));
+    let place = |cache: &Cache| central.join(CACHES).join(cache.folder);
+    let own = ALL.iter().filter(|cache| is_own(cache, policy, ours, &place(cache)));
     own.map(|cache| (cache.variable.into(), place(cache).into())).collect()
 }
 

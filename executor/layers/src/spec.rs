@@ -16,6 +16,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+/// The directory of the central root in which package managers and compilers keep what may be made again.
+pub const CACHES: &str = "caches";
+
 /// What closes the cells of a session.
 #[derive(Debug)]
 pub struct SandboxSpec {

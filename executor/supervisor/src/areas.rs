@@ -2,7 +2,7 @@
 
 use crate::object::is;
 use broker_protocol::{Layer, Zone};
-use executor_layers::spec::SandboxSpec;
+use executor_layers::spec::{CACHES, SandboxSpec};
 use nix::Result;
 use nix::errno::Errno;
 use nix::sys::stat::FileStat;
@@ -13,6 +13,9 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+/// Directories into which package managers unpack: npm's, and those of Python.
+const PACKAGES: [&str; 3] = ["node_modules", "site-packages", "dist-packages"];
 
 /// Where files are that a cell may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +32,8 @@ pub enum Area {
 pub struct Areas {
     /// Each with its root. The first that holds a path counts.
     areas: Vec<(PathBuf, Area, Access)>,
+    /// Where package managers keep what they have fetched.
+    caches: PathBuf,
     /// What is meant by `/dev/shm`, if not that.
     shared: Option<PathBuf>,
     /// What may be read outside, where the tree is not the session's own.
@@ -62,7 +67,8 @@ impl Areas {
         // Elsewhere mounts say what is outside.
         let views = spec.views.iter().map(|view| &view.path).chain(&spec.policy.listed);
         let views = views.filter(|_| !own_root).map(|path| resolved(path)).collect();
-        Self { areas, shared, views, own_root }
+        let caches = spec.zone(Zone::Central).0.join(CACHES);
+        Self { areas, caches, shared, views, own_root }
     }
 
     /// The area a path is in, and what may be done there.
@@ -74,6 +80,20 @@ impl Areas {
     /// Whether a path may be looked at.
     pub(crate) fn is_visible(&self, real: &Path) -> bool {
         self.of(real).is_some() || real.ancestors().any(|path| self.views.contains(path))
+    }
+
+    /// Where a package manager unpacks what others have made, in the project's caches or where it installs packages: the root of
+    /// that zone.
+    pub(crate) fn zone_of_package(&self, real: &Path) -> Option<&Path> {
+        let (root, area, access) = self.areas.iter().find(|(root, ..)| real.starts_with(root))?;
+        let mut above = real.ancestors().skip(1).filter_map(Path::file_name);
+        let installed = above.any(|name| PACKAGES.iter().any(|packages| name == *packages));
+        let unpacked = match area {
+            Area::Project => installed,
+            Area::Central => installed || real.starts_with(&self.caches),
+            Area::Repository | Area::Scratch => false,
+        };
+        (unpacked && *access == Access::Write).then_some(root.as_path())
     }
 
     /// The path that a program means: shared memory and semaphores have names in `/dev/shm`. Nothing is allowed by that, as

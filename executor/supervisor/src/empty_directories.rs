@@ -11,8 +11,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 
-/// Most of them in one call; the next is not made.
-const EMPTY_MAX: usize = 64;
+/// Most of them in one call, of which each keeps a descriptor; the next is not made. Packages of npm bring a few in a hundred.
+const EMPTY_MAX: usize = 512;
 
 /// Each by its parent directory and name, in the order in which they were made.
 #[derive(Default)]

@@ -136,12 +136,31 @@ impl Call<'_> {
         if let Some(linked) = self.link_worktree(found, &real, how.flags)? {
             return Ok(linked);
         }
-        self.may_appear(found, &real, libc::S_IFREG).map_err(self.refused(Write, &real))?;
+        let appear = self.may_appear(found, &real, libc::S_IFREG).map_err(self.refused(Write, &real));
+        if let Err(refused) = appear {
+            return self
+                .rules
+                .areas
+                .zone_of_package(&real)
+                .map_or(Err(refused), |zone| self.unnamed(zone, how, refused));
+        }
         let flags = how.flags | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
         let made = self.caller.with_mask(|| openat(&found.parent, &found.name_for_kernel(), flags, how.mode));
         let made = made.map_err(self.refused_by_kernel(&real))?;
         self.check_made(found, &real, libc::S_IFREG)?;
         self.rules.remember(&real, &made)?;
+        Ok(Answer::Descriptor(made, how.has(OFlag::O_CLOEXEC)))
+    }
+
+    /// A file without a name in place of one that a package has and that may not come about: what unpacks it goes on without it.
+    /// `refused` where the file system has none. It lies in `zone` and never gets a name: that is what `O_EXCL` says here.
+    fn unnamed(&self, zone: &Path, how: OpenFlags, refused: Errno) -> Result<Answer> {
+        let access = how.flags & OFlag::O_ACCMODE;
+        if access == OFlag::O_RDONLY {
+            return Err(refused);
+        }
+        let flags = access | OFlag::O_TMPFILE | OFlag::O_EXCL | OFlag::O_CLOEXEC;
+        let made = self.caller.with_mask(|| open(zone, flags, how.mode)).map_err(|_| refused)?;
         Ok(Answer::Descriptor(made, how.has(OFlag::O_CLOEXEC)))
     }
 

@@ -38,7 +38,7 @@ struct Project {
     counted: &'static str,
 }
 
-const PROJECTS: [Project; 4] = [
+const PROJECTS: [Project; 6] = [
     Project {
         name: "cargo",
         tools: &["cargo"],
@@ -91,12 +91,44 @@ const PROJECTS: [Project; 4] = [
         counted: " passed",
     },
     Project {
+        name: "cmake",
+        tools: &["cargo", "cmake", "make", "cc"],
+        profile: "rust",
+        preset: "crates",
+        files: &[
+            (
+                "fetcher/Cargo.toml",
+                "[package]\nname = \"fetcher\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n[dependencies]\nexpat-sys = \"=2.1.6\"\n",
+            ),
+            ("fetcher/src/lib.rs", ""),
+        ],
+        fetch: "cd fetcher && cargo fetch && cp -r \"$CARGO_HOME\"/registry/src/*/expat-sys-2.1.6/expat ../expat",
+        test: "mkdir -p built && cd built && cmake -DCMAKE_POLICY_VERSION_MINIMUM=3.5 ../expat >configured 2>&1 && make >made 2>&1 && ctest -V 2>&1",
+        counted: "Checks: ",
+    },
+    Project {
+        name: "autoconf",
+        tools: &["cargo", "autoreconf", "libtoolize", "make", "cc"],
+        profile: "rust",
+        preset: "crates",
+        files: &[
+            (
+                "fetcher/Cargo.toml",
+                "[package]\nname = \"fetcher\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n[dependencies]\nonig_sys = \"=69.5.0\"\n",
+            ),
+            ("fetcher/src/lib.rs", ""),
+        ],
+        fetch: "cd fetcher && cargo fetch && cp -r \"$CARGO_HOME\"/registry/src/*/onig_sys-69.5.0/oniguruma ../oniguruma",
+        test: "cd oniguruma && autoreconf -fi >configured 2>&1 && ./configure >>configured 2>&1 && make check 2>&1",
+        counted: "# PASS:",
+    },
+    Project {
         name: "go",
         tools: &["go"],
         profile: "go",
         preset: "go",
         files: &[
-            ("go.mod", "module p\n\ngo 1.21\n\nrequire golang.org/x/text v0.14.0\n"),
+            ("go.mod", "module p\n\ngo 1.18\n\nrequire golang.org/x/text v0.14.0\n"),
             ("p.go", "package p\n\nimport _ \"golang.org/x/text/width\"\n"),
         ],
         fetch: "go mod tidy && go mod download",
@@ -113,14 +145,14 @@ fn main() -> ExitCode {
     let mut failed = 0;
     for project in PROJECTS.iter().filter(chosen) {
         if let Some(tool) = project.tools.iter().find(|tool| !is_there(tool)) {
-            println!("{:<6} not run: there is no {tool} on this machine", project.name);
+            println!("{:<8} not run: there is no {tool} on this machine", project.name);
             continue;
         }
         for place in &places {
             match try_project(project, *place, &options.private) {
-                Ok(count) => println!("{:<6} {place}: {count}, as outside", project.name),
+                Ok(count) => println!("{:<8} {place}: {count}, as outside", project.name),
                 Err(why) => {
-                    println!("{:<6} {place}: FAILED: {why}", project.name);
+                    println!("{:<8} {place}: FAILED: {why}", project.name);
                     failed += 1;
                 }
             }

@@ -11,6 +11,7 @@ pub fn tests() -> Vec<Test> {
     [
         in_each_place![
             caches_live_on_with_their_project,
+            packages_are_unpacked_without_their_protected_names,
             git_status_and_commit_work,
             make_builds_a_c_project_with_two_jobs,
             python_tests_pass,
@@ -190,6 +191,49 @@ fn caches_live_on_with_their_project(place: Place) {
 }
 
 /// `subcommand` with this policy of the user's.
+/// Packages carry settings of the editors, agents and hooks that their authors use. These do not come about, and what unpacks
+/// them goes on; elsewhere it hears of it.
+fn packages_are_unpacked_without_their_protected_names(place: Place) {
+    const UNPACK: &str = r#"
+import os, sys
+for name in ['README', '.vim/coc-settings.json', '.husky/pre-commit', '.pre-commit-config.yaml', '.claude/settings.json']:
+    path = os.path.join(sys.argv[1], name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o755)
+    os.write(file, b'x' * 10)
+    os.fchmod(file, 0o755)
+    os.utime(file)
+    try:
+        os.link(f'/proc/self/fd/{file}', os.path.join(sys.argv[1], 'linked'), follow_symlinks=True)
+        if name != 'README': sys.exit('a file without a name got one')
+    except OSError: pass
+"#;
+    let world = World::new(place);
+    world.put("unpack.py", UNPACK);
+    let mut session = Session::open(&world);
+    let unpack = |directory: &str| json!({"command": format!("/usr/bin/python3 unpack.py {directory}")});
+    let caches = world.central.join("caches");
+    for (directory, on_host) in [
+        ("node_modules/x", world.project.join("node_modules/x")),
+        ("lib/site-packages/x", world.project.join("lib/site-packages/x")),
+        ("\"$npm_config_cache\"/x", caches.join("npm/x")),
+    ] {
+        let done = session.call("bash", unpack(directory));
+        done.success();
+        let denied = done.result["metadata"]["denied"].to_string();
+        assert!(denied.contains(".vim/coc-settings.json"), "{directory}: {}", done.result);
+        let mut left: Vec<_> =
+            fs::read_dir(&on_host).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.retain(|name| name != "linked");
+        left.sort();
+        assert_eq!(left, [".vim", "README"], "{directory}");
+        assert_eq!(fs::read_dir(on_host.join(".vim")).unwrap().count(), 0, "{directory}");
+    }
+    let elsewhere = session.call("bash", unpack("src/x"));
+    assert!(!elsewhere.ok(), "{}", elsewhere.result);
+    assert!(elsewhere.text().contains("Permission denied"), "{}", elsewhere.result);
+}
+
 fn with_policy(world: &World, policy: &str, subcommand: &str) -> Command {
     let settings = world.home.join("settings");
     world.write(&settings.join("lazaret/policy.toml"), format!("version = 1\n{policy}"));
