@@ -6,13 +6,13 @@
 //! besides, so that a long log has an end that can be read. The cells end with the broker or the warden, as all cells do.
 
 use crate::account;
-use crate::capture::Capture;
 use crate::poll::{Token, Waited};
 use crate::relay::{Command, Finished};
 use broker_protocol::{
     Background, BackgroundLog, Broken, Ended, ErrorKind, Failed, FileAnswer, FileReply, Logged, Started,
     Usage, ZonePath, limit,
 };
+use executor_cell::Capture;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Bytes of a command that lists have.

@@ -1,12 +1,12 @@
 //! Texts that effects have brought the client, kept where `file_read` opens them. The client has no right to a zone: it may
 //! have one text kept for each effect that was granted, as a new file whose name is ours, like a command's output.
 
-use crate::capture::Capture;
 use crate::fault::check_chunk;
 use crate::plan::spill_name;
 use broker_protocol::{CallId, Digest, Failed, FromBroker, Spill, limit};
 use executor_audit::audit::Audit;
 use executor_audit::record::Record;
+use executor_cell::Capture;
 use executor_layers::spec::SandboxSpec;
 use sha2::{Digest as _, Sha256};
 use std::collections::VecDeque;

@@ -1,8 +1,8 @@
 //! From a granted request to who carries it out, and for a command to its whole work as data.
 
 use crate::authorise::Granted;
-use crate::capture::Capture;
 use broker_protocol::{BackgroundLog, Bash, CallId, Command, Request, Service, Stdin, limit};
+use executor_cell::Capture;
 use executor_cell::CellPlan;
 use executor_layers::spec::SandboxSpec;
 use policies::EffectivePolicy;

@@ -28,8 +28,6 @@ pub mod transit;
 pub mod repository;
 pub mod pattern;
 mod steps;
-pub mod network;
-pub mod web;
 pub mod secret;
 pub mod git_config;
 
@@ -44,7 +42,7 @@ pub use host::{Host, HostPath, HostPathError};
 pub use limits::Limits;
 pub use names::{Matcher, ProtectedName, Protection, TransitTarget, WhenNew};
 pub use pattern::PatternError;
-pub use policies_address as address;
+pub use policies_network::{address, network, web};
 pub use repository::{
     GIT_HEAD_MAX, Member, MemberKind, Repository, as_git_directory, is_in_git_directory, is_valid_git_head,
     may_be_git_directory,

@@ -2,10 +2,8 @@
 
 use crate::fold::fold_pattern;
 use crate::host::HostPath;
-use crate::network::PresetName;
 use crate::pattern::{Case, Pattern, PatternError};
 use crate::tool::{self, NeverMatches};
-use crate::web::{HostPattern, PrivatePlace};
 use broker_protocol::{Layer, Trust, limit};
 use serde::Deserialize;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
@@ -78,12 +76,12 @@ impl TryFrom<i64> for Version {
     }
 }
 
-/// Reads a type from a string by its `TryFrom<String>`. Not serde's `try_from`: its errors have no place in a list.
+/// Reads a type from a string by its `TryFrom<String>`.
 macro_rules! read_from_text {
     ($name:ident) => {
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-                input.deserialize_str(Text(PhantomData))
+                policies_network::text::read(input)
             }
         }
     };
@@ -116,27 +114,10 @@ macro_rules! checked_text {
     };
 }
 
-struct Text<T>(PhantomData<T>);
-
-impl<T: TryFrom<String, Error: fmt::Display>> Visitor<'_> for Text<T> {
-    type Value = T;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string")
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
-        T::try_from(text.to_owned()).map_err(E::custom)
-    }
-}
-
 read_from_text!(LayerName);
 read_from_text!(TrustName);
 read_from_text!(SetValue);
 read_from_text!(HostPath);
-read_from_text!(HostPattern);
-read_from_text!(PrivatePlace);
-read_from_text!(PresetName);
 
 checked_text!(
     /// The name of a profile.

@@ -18,7 +18,8 @@ pub type Violations = Vec<String>;
 
 /// Our crates, each with those of ours that it may use. What is not listed may use none.
 const MAY_USE: &[(&str, &[&str])] = &[
-    ("policies", &["broker-protocol", "policies-address"]),
+    ("policies-network", &["broker-protocol"]),
+    ("policies", &["broker-protocol", "policies-network"]),
     ("executor-layers", &["broker-protocol", "policies", "executor-sys"]),
     ("executor-supervisor", &["broker-protocol", "policies", "executor-sys", "executor-layers"]),
     (

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod warden;
 mod warden_handle;
@@ -12,7 +13,10 @@ pub mod report;
 mod process_state;
 mod children;
 mod questions;
+pub mod streams;
+mod capture;
 
+pub use capture::Capture;
 pub use cell_handle::CellHandle;
 pub use message::{WardenMessage, WardenRequest};
 pub use order::CellPlan;

@@ -5,6 +5,7 @@ pub mod spec;
 pub mod probe;
 pub mod ladder;
 pub mod environment;
+pub mod caches;
 pub mod relay;
 pub mod descriptors;
 pub mod limits;

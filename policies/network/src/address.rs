@@ -1,6 +1,8 @@
-#![doc = include_str!("../README.md")]
-#![forbid(unsafe_code)]
-#![cfg_attr(test, allow(clippy::unwrap_used))]
+//! What kind of network an address belongs to. A name that a stranger controls may stand for any address; only public ones are
+//! reached without a line in a policy.
+//!
+//! The numbers are those of the IANA registries of special-purpose addresses (RFC 6890 and its successors), and the addresses at
+//! which clouds give keys to whoever can reach them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;

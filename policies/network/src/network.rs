@@ -3,6 +3,7 @@
 //! The vocabulary is that of [`web`](crate::web), and so is the order: a profile's table says what may be reached, a file's own
 //! `[network]` bounds every profile. A session may add hosts to its profile's; the bounds hold for these as well.
 
+use crate::text::read_from_text;
 use crate::web::{HostPattern, PrivatePlace, WebPolicy, WebTable};
 use broker_protocol::{HostList, Network, NetworkRequest};
 use serde::Deserialize;
@@ -59,6 +60,8 @@ pub fn preset_of(host: &str, port: u16) -> Option<&'static str> {
 /// The name of a preset that exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PresetName(&'static str);
+
+read_from_text!(PresetName);
 
 impl TryFrom<String> for PresetName {
     type Error = NetworkError;

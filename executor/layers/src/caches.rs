@@ -1,8 +1,8 @@
 //! Where package managers and compilers of a project keep what may be made again: in the central root, so that the next run is
 //! warm. No other project has it: a central root is one project's (`central_owner.rs`).
 
-use executor_layers::environment::Variables;
-use executor_layers::spec::CACHES;
+use crate::environment::Variables;
+use crate::spec::CACHES;
 use policies::{Access, EffectivePolicy};
 use std::ffi::{OsStr, OsString};
 use std::fs;

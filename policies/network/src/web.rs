@@ -3,7 +3,8 @@
 //! A profile's table says what may be reached, a file's own `[web]` bounds every profile: what is asked for has to be
 //! on the list of each. Addresses that are not public are closed unless a line of `private` opens them.
 
-use policies_address::{Class, Net, class};
+use crate::address::{Class, Net, class};
+use crate::text::read_from_text;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use thiserror::Error;
@@ -75,6 +76,8 @@ impl HostPattern {
         named && self.port.is_none_or(|own| own == port)
     }
 }
+
+read_from_text!(HostPattern, PrivatePlace);
 
 impl TryFrom<String> for HostPattern {
     type Error = WebValueError;

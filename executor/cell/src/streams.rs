@@ -35,6 +35,10 @@ pub struct Pipes {
 }
 
 impl Pipes {
+    /// Both, of which ours do not wait.
+    ///
+    /// # Errors
+    /// The kernel's.
     pub fn new() -> io::Result<Self> {
         let pipe = || -> io::Result<(OwnedFd, OwnedFd)> {
             let (near, far) = pipe2(OFlag::O_CLOEXEC)?;
