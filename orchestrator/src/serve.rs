@@ -31,7 +31,7 @@ use orchestrator_tools::violation;
 use serde_json::{Value, json};
 use std::fs::{DirBuilder, Permissions};
 use std::io::{self, IsTerminal};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -55,6 +55,7 @@ is described in orchestrator/sidecar/README.md of the sources, and by
 
   lazaret serve --project ~/app --provider mock
   lazaret serve --listen 127.0.0.1:0 --wire-case snake
+  lazaret serve --ui --project ~/app     (open what the line has as `page`)
 
 Ends with its input, where that is a pipe, and with the process that started
 it. Calls are asked about as --trust says, guided if it is not given.
@@ -78,6 +79,9 @@ pub struct Serve {
     /// A page that may speak to us, by its Origin, such as app://studio; may be given more than once
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Vec<String>,
+    /// Serve a page for a person too: the line has its address, with the token
+    #[arg(long)]
+    ui: bool,
     /// How names on the wire are written; both are understood
     #[arg(long, value_name = "CASE", value_enum, default_value = "camel")]
     wire_case: Case,
@@ -135,7 +139,7 @@ impl Serve {
         let opener = Box::new(Sessions::new(&self, options, log.clone())?);
         let token = Token::fresh().map_err(|error| Failed::internal(format!("no random bytes: {error}")))?;
         let listening = self.bind()?;
-        print::json(&announced(&listening, &token)?)?;
+        print::json(&announced(&listening, &token, self.ui)?)?;
         let socket = opener.endpoint.socket().map(Path::to_owned);
         confine(&Needs { web: true, socket, ..Needs::default() });
         let case = match self.wire_case {
@@ -144,7 +148,7 @@ impl Serve {
         };
         let trust = options.trust().unwrap_or(Trust::Guided);
         let service = Service::new(opener, backends, settings, config.packs, case, trust, redactor());
-        let guard = Guard { token, origins: self.allow_origin };
+        let guard = Guard { token, origins: self.allow_origin, page: self.ui };
         let ends = !self.outlive_parent;
         let served = runtime()?.block_on(async {
             tokio::task::spawn_local(log.clone().write_later());
@@ -168,7 +172,11 @@ impl Serve {
                 .map_err(|error| Failed::invalid(format!("cannot listen on {}: {error}", path.display())))?;
             listening.push(Listening::Unix(listener));
         }
-        if self.unix.is_none() || self.listen != default_address() {
+        let tcp = self.unix.is_none() || self.listen != default_address();
+        if self.ui && !tcp {
+            return Err(Failed::invalid("--ui: a browser needs an address; add --listen"));
+        }
+        if tcp {
             if !self.listen.ip().is_loopback() && !self.expose_to_network {
                 let message = format!(
                     "{} is not of this machine alone: what is sent is not encrypted, and whoever reads the token has the \
@@ -211,7 +219,7 @@ fn bind_unix(path: &Path) -> io::Result<UnixListener> {
 }
 
 /// The line for whoever has started us.
-fn announced(listening: &[Listening], token: &Token) -> Result<Value, Failed> {
+fn announced(listening: &[Listening], token: &Token, page: bool) -> Result<Value, Failed> {
     let mut line = json!({
         "type": "ready",
         "version": env!("CARGO_PKG_VERSION"),
@@ -226,6 +234,10 @@ fn announced(listening: &[Listening], token: &Token) -> Result<Value, Failed> {
                 line["address"] = address.to_string().into();
                 line["url"] = format!("http://{address}").into();
                 line["ws"] = format!("ws://{address}/ws").into();
+                if page {
+                    // What is behind `#` stays in the browser: it is in no request, and so in no log.
+                    line["page"] = format!("http://{}/#token={}", browsable(address), token.expose()).into();
+                }
             }
             Listening::Unix(listener) => {
                 let address = listener.local_addr().map_err(unknown)?;
@@ -234,6 +246,16 @@ fn announced(listening: &[Listening], token: &Token) -> Result<Value, Failed> {
         }
     }
     Ok(line)
+}
+
+/// Where a browser on this machine finds what listens on `address`.
+fn browsable(mut address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        IpAddr::V4(_) | IpAddr::V6(_) => {}
+    }
+    address
 }
 
 /// Waits until the server is to end, and ends its runs; the exit code.

@@ -104,6 +104,38 @@ pub struct CurrentSettings {
     pub project: Option<String>,
 }
 
+/// A conversation that is remembered.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ConversationStatus {
+    pub conversation_id: String,
+    /// The beginning of what its user said first.
+    pub title: String,
+    /// Whether a run is under way.
+    pub running: bool,
+    /// How many of its calls wait for an answer.
+    pub waiting: usize,
+    /// Seconds in which nothing has happened in it.
+    pub idle_s: u64,
+}
+
+/// The same with what its user has said.
+#[derive(Serialize, JsonSchema)]
+pub struct ConversationDetail {
+    #[serde(flatten)]
+    pub status: ConversationStatus,
+    /// What the last runs were begun with; the oldest ones, and what is long of one, are not remembered.
+    pub asked: Vec<RunPrompt>,
+}
+
+/// What a run was begun with.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RunPrompt {
+    pub message_id: String,
+    pub content: String,
+}
+
 /// The models that a provider has.
 #[derive(Serialize)]
 pub struct Models {

@@ -22,6 +22,10 @@ use tokio::time::{Instant, sleep};
 const RECENT_BYTES: usize = 512 << 10;
 /// Most events that are remembered of one conversation.
 const RECENT_EVENTS: usize = 2_000;
+/// Most runs of one conversation of which it is remembered what they were begun with.
+const ASKED_MAX: usize = 32;
+/// Characters that are remembered of each of these.
+const ASKED_CHARS: usize = 2_000;
 
 /// A conversation between a client and a model.
 pub struct ConversationState {
@@ -35,6 +39,8 @@ pub struct ConversationState {
     /// Somebody has come or gone.
     changed: Notify,
     recent: RefCell<Recent>,
+    /// What its last runs were begun with, by their name.
+    asked: RefCell<VecDeque<(Arc<str>, String)>>,
     /// Held while events are sent, so that who comes in between gets each once and in order.
     sending: Mutex<()>,
     used: Cell<Instant>,
@@ -83,6 +89,7 @@ impl ConversationState {
             followers: RefCell::default(),
             changed: Notify::new(),
             recent: RefCell::default(),
+            asked: RefCell::default(),
             sending: Mutex::new(()),
             used: Cell::new(Instant::now()),
         })
@@ -98,17 +105,28 @@ impl ConversationState {
         self.run.borrow().is_some()
     }
 
-    /// A run begins, of which there was none.
-    pub fn begin(&self, message: Arc<str>) -> Rc<LiveRun> {
+    /// A run begins with `content`, of which there was none.
+    pub fn begin(&self, message: Arc<str>, content: &str) -> Rc<LiveRun> {
         let run = Rc::new(LiveRun {
             message: message.clone(),
             control: Control::default(),
             pending: RefCell::default(),
         });
         self.run.replace(Some(run.clone()));
-        self.recent.borrow_mut().message = Some(message);
+        self.recent.borrow_mut().message = Some(message.clone());
+        let mut asked = self.asked.borrow_mut();
+        asked.push_back((message, content.chars().take(ASKED_CHARS).collect()));
+        if asked.len() > ASKED_MAX {
+            asked.pop_front();
+        }
+        drop(asked);
         self.touch();
         run
+    }
+
+    /// What its last runs were begun with, the oldest first.
+    pub fn asked(&self) -> Vec<(Arc<str>, String)> {
+        self.asked.borrow().iter().cloned().collect()
     }
 
     /// The run is over, and another one may begin.
@@ -289,6 +307,18 @@ mod tests {
             say(&state, "x").await;
         }
         assert_eq!(state.recent.borrow().events.len(), RECENT_EVENTS);
+    }
+
+    #[tokio::test]
+    async fn what_runs_were_begun_with_is_remembered_within_bounds() {
+        let state = ConversationState::new("c");
+        for number in 0..=ASKED_MAX {
+            state.begin(number.to_string().into(), &"ä".repeat(ASKED_CHARS + 1));
+            state.end();
+        }
+        let asked = state.asked();
+        assert_eq!((asked.len(), &*asked[0].0), (ASKED_MAX, "1"));
+        assert!(asked.iter().all(|(_, content)| content.chars().count() == ASKED_CHARS));
     }
 
     #[tokio::test(start_paused = true)]

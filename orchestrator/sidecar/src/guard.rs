@@ -34,6 +34,8 @@ pub struct Guard {
     pub token: Token,
     /// Pages that may speak to us, by their Origin; none where there are none.
     pub origins: Vec<String>,
+    /// Whether there is a page of our own, which speaks to us from the origin that it came from.
+    pub page: bool,
 }
 
 /// Why a request is refused.
@@ -76,18 +78,24 @@ impl Guard {
     /// # Errors
     /// Why it is refused.
     pub fn check(&self, head: &Parts, arrival: Arrival) -> Result<(), Refusal> {
-        // Asked for as by a proxy's client: the Host would not be what counts.
-        if head.uri.authority().is_some() || !is_for_us(&head.headers, arrival) {
-            return Err(Refusal::Host);
-        }
-        if !self.is_own_page(&head.headers) {
-            return Err(Refusal::Origin);
-        }
+        self.check_page(head, arrival)?;
         let given = bearer(&head.headers).or_else(|| offered_token(&head.headers));
         if given.is_some_and(|given| self.token.matches(given)) { Ok(()) } else { Err(Refusal::Token) }
     }
 
-    /// Whether it comes from no page, or from one that was named. Several origins are none that we know.
+    /// The same for what is the same for everybody: no token, but from where it may.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    pub fn check_page(&self, head: &Parts, arrival: Arrival) -> Result<(), Refusal> {
+        // Asked for as by a proxy's client: the Host would not be what counts.
+        if head.uri.authority().is_some() || !is_for_us(&head.headers, arrival) {
+            return Err(Refusal::Host);
+        }
+        if self.is_own_page(&head.headers) { Ok(()) } else { Err(Refusal::Origin) }
+    }
+
+    /// Whether it comes from no page, from one that was named, or from that of ours. Several origins are none that we know.
     fn is_own_page(&self, headers: &HeaderMap) -> bool {
         let mut origins = headers.get_all(header::ORIGIN).iter();
         match (origins.next(), origins.next()) {
@@ -96,11 +104,18 @@ impl Guard {
                 .get("sec-fetch-site")
                 .is_none_or(|site| matches!(site.as_bytes(), b"none" | b"same-origin")),
             (Some(origin), None) => origin.to_str().is_ok_and(|origin| {
-                origin.len() <= ORIGIN_MAX && self.origins.iter().any(|own| own == origin)
+                origin.len() <= ORIGIN_MAX
+                    && (self.origins.iter().any(|own| own == origin) || self.page && is_of(origin, headers))
             }),
             (Some(_), Some(_)) => false,
         }
     }
+}
+
+/// Whether an origin is the Host that the request is for, which is one of ours by now.
+fn is_of(origin: &str, headers: &HeaderMap) -> bool {
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    host.is_some_and(|host| origin.strip_prefix("http://") == Some(host))
 }
 
 /// Whether the one Host is an address, or `localhost`, with our port. An address cannot be made to lead elsewhere.
@@ -147,7 +162,7 @@ mod tests {
     use hyper::Request;
 
     fn guard() -> Guard {
-        Guard { token: Token::fresh().unwrap(), origins: vec!["app://studio".to_owned()] }
+        Guard { token: Token::fresh().unwrap(), origins: vec!["app://studio".to_owned()], page: false }
     }
 
     fn loopback() -> Arrival {
@@ -225,6 +240,51 @@ mod tests {
         ] {
             assert_eq!(check(page), Err(Refusal::Origin), "{page:?}");
         }
+    }
+
+    #[test]
+    fn our_own_page_speaks_to_where_it_came_from_and_nowhere_else() {
+        let guard = Guard { page: true, ..guard() };
+        let bearer = format!("Bearer {}", guard.token.expose());
+        let check = |host: &str, origin: &str| {
+            let head = [("host", host), ("origin", origin), ("authorization", &bearer)];
+            check(&guard, loopback(), &head)
+        };
+        assert_eq!(check("127.0.0.1:3008", "http://127.0.0.1:3008"), Ok(()));
+        assert_eq!(check("localhost:3008", "http://localhost:3008"), Ok(()));
+        assert_eq!(check("localhost:3008", "app://studio"), Ok(()), "those that were named still are");
+        for origin in [
+            "http://localhost:3008",
+            "https://127.0.0.1:3008",
+            "http://127.0.0.1:3009",
+            "http://127.0.0.1",
+            "http://127.0.0.1:3008.evil.example",
+            "http://evil.example:3008",
+            "127.0.0.1:3008",
+            "null",
+            "",
+        ] {
+            assert_eq!(check("127.0.0.1:3008", origin), Err(Refusal::Origin), "{origin}");
+        }
+        assert_eq!(check("evil.example:3008", "http://evil.example:3008"), Err(Refusal::Host));
+    }
+
+    #[test]
+    fn the_page_needs_no_token_and_still_comes_to_nobody_elses_name() {
+        let guard = Guard { page: true, ..guard() };
+        let check = |headers: &[(&str, &str)]| {
+            let mut request = Request::get("/");
+            for (name, value) in headers {
+                request = request.header(*name, *value);
+            }
+            guard.check_page(&request.body(()).unwrap().into_parts().0, loopback())
+        };
+        let ours = ("host", "127.0.0.1:3008");
+        assert_eq!(check(&[ours]), Ok(()));
+        assert_eq!(check(&[ours, ("sec-fetch-site", "none")]), Ok(()));
+        assert_eq!(check(&[ours, ("sec-fetch-site", "cross-site")]), Err(Refusal::Origin));
+        assert_eq!(check(&[ours, ("origin", "https://evil.example")]), Err(Refusal::Origin));
+        assert_eq!(check(&[("host", "evil.example:3008")]), Err(Refusal::Host));
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod runs;
 mod bodies;
 mod schema;
 mod response;
+mod page;
 mod routes;
 mod websocket;
 pub mod server;

@@ -17,8 +17,8 @@ const ADDRESSES_MAX: usize = 1024;
 pub enum Requester {
     /// It had the token, and came from where it may.
     Known,
-    /// It was refused, for whatever reason.
-    Refused,
+    /// It was refused, or asks for what needs no token.
+    Stranger,
 }
 
 /// The buckets of all addresses.
@@ -82,22 +82,22 @@ mod tests {
         let rates = Rates::new(10);
         let address = Some(IpAddr::from([127, 0, 0, 1]));
         for _ in 0..40 {
-            assert_eq!(rates.take(address, Requester::Refused), Ok(()));
+            assert_eq!(rates.take(address, Requester::Stranger), Ok(()));
         }
-        let wait = rates.take(address, Requester::Refused).unwrap_err();
+        let wait = rates.take(address, Requester::Stranger).unwrap_err();
         assert!(wait <= Duration::from_millis(100), "{wait:?}");
         assert_eq!(rates.take(address, Requester::Known), Ok(()), "a right has a bucket of its own");
-        assert_eq!(rates.take(None, Requester::Refused), Ok(()));
+        assert_eq!(rates.take(None, Requester::Stranger), Ok(()));
         tokio::time::advance(wait).await;
-        assert_eq!(rates.take(address, Requester::Refused), Ok(()));
-        assert!(rates.take(address, Requester::Refused).is_err());
+        assert_eq!(rates.take(address, Requester::Stranger), Ok(()));
+        assert!(rates.take(address, Requester::Stranger).is_err());
     }
 
     #[tokio::test(start_paused = true)]
     async fn many_addresses_take_no_memory_without_bound() {
         let rates = Rates::new(1);
         for number in 0..(3 * ADDRESSES_MAX as u32) {
-            let _ = rates.take(Some(IpAddr::from(number.to_be_bytes())), Requester::Refused);
+            let _ = rates.take(Some(IpAddr::from(number.to_be_bytes())), Requester::Stranger);
         }
         assert!(rates.buckets.borrow().len() <= ADDRESSES_MAX);
     }

@@ -38,6 +38,13 @@ pub async fn answer(service: Rc<Service>, request: Request<Incoming>) -> Respons
         ("GET", ["health"]) => json_reply(StatusCode::OK, &health(&service)),
         ("GET", ["models"]) => models(&service, request.uri().query()).await,
         ("GET", ["tools"]) => json_reply(StatusCode::OK, &json!({ "tools": service.opener.tools() })),
+        ("GET", ["conversations"]) => {
+            json_reply(StatusCode::OK, &json!({ "conversations": service.conversations() }))
+        }
+        ("GET", ["conversations", id]) => match service.conversation_detail(id) {
+            Ok(detail) => json_reply(StatusCode::OK, &detail),
+            Err(error) => refused(&error),
+        },
         ("GET", ["settings"]) => json_reply(StatusCode::OK, &settings(&service)),
         ("PUT", ["settings"]) => or_refusal(change_settings(&service, request).await),
         ("POST", ["keys", "validate"]) => or_refusal(validate(&service, request).await),
@@ -67,10 +74,12 @@ fn or_refusal(answer: Read<Response<Reply>>) -> Response<Reply> {
 }
 
 /// The methods of each path.
-const PATHS: [(&[&str], &str); 12] = [
+const PATHS: [(&[&str], &str); 14] = [
     (&["health"], "GET"),
     (&["models"], "GET"),
     (&["tools"], "GET"),
+    (&["conversations"], "GET"),
+    (&["conversations", "*"], "GET"),
     (&["settings"], "GET, PUT"),
     (&["keys", "validate"], "POST"),
     (&["run"], "POST"),

@@ -94,7 +94,7 @@ pub fn start(service: &Rc<Service>, send: Send, beginner: Beginner) -> Result<St
     }
     let message = new_id("run").map_err(|error| RequestError::Internal(error.to_string()))?;
     let plan = plan(service, &state, send)?;
-    let run = state.begin(message.into());
+    let run = state.begin(message.into(), &plan.text);
     state.follow(&beginner.outbox);
     service.runs.begin(&run.message, &state.id);
     let (ended, waiting) = oneshot::channel();

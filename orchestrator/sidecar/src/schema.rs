@@ -1,6 +1,9 @@
 //! The description of the wire, made of the types that are the wire: OpenAPI 3.1 for HTTP, AsyncAPI 3.0 for the WebSocket.
 
-use crate::bodies::{CancelRequest, CurrentSettings, Health, KeyRequest, KeyState, RunRequest, Settings};
+use crate::bodies::{
+    CancelRequest, ConversationDetail, ConversationStatus, CurrentSettings, Health, KeyRequest, KeyState,
+    RunRequest, Settings,
+};
 use crate::incoming::{Approve, Cancel, Register, Resume, Send, SetTrust, ToolReply, Unregister};
 use crate::packet::Answer;
 use crate::runs::{RunResult, RunStatus};
@@ -59,6 +62,11 @@ fn paths(schemas: &mut SchemaGenerator) -> Value {
         "type": "object",
         "properties": { "provider": { "type": "string" }, "models": { "type": "array", "items": of::<Model>(schemas) } }
     });
+    let conversations = json!({
+        "type": "object",
+        "properties": { "conversations": { "type": "array", "items": of::<ConversationStatus>(schemas) } }
+    });
+    let conversation = of::<ConversationDetail>(schemas);
     let started = json!({ "type": "object", "properties": { "runId": { "type": "string" } } });
     let described = json!({ "type": "object" });
     let [health, settings, status] =
@@ -68,6 +76,10 @@ fn paths(schemas: &mut SchemaGenerator) -> Value {
         "/health": { "get": get("Whether the server works", &health, &[]) },
         "/models": { "get": failing(get("The models of a provider", &models, &[&provider])) },
         "/tools": { "get": get("The tools of a session that is narrowed by nothing", &tools, &[]) },
+        "/conversations": { "get": get("The conversations that are remembered", &conversations, &[]) },
+        "/conversations/{id}": {
+            "get": missing(get("One of them, with what its user has said", &conversation, &[&id])),
+        },
         "/settings": {
             "get": get("What holds where a client says nothing", &settings, &[]),
             "put": with_body::<Settings>(schemas, "Change it", &settings, &[], "200"),
@@ -133,7 +145,7 @@ fn with_body<T: JsonSchema>(
 
 /// The same where a run or a call may not be there.
 fn missing(mut operation: Value) -> Value {
-    operation["responses"]["404"] = json!({ "description": "There is no such run, or no such call" });
+    operation["responses"]["404"] = json!({ "description": "There is no such conversation, run or call" });
     operation
 }
 

@@ -1,6 +1,7 @@
 //! The server: takes connections, holds each request against the guard and the rates, and has it answered.
 
 use crate::guard::{Arrival, Guard, Refusal};
+use crate::page;
 use crate::rate::{Rates, Requester};
 use crate::response::{Reply, error_reply, too_often};
 use crate::routes;
@@ -143,10 +144,15 @@ async fn checked(
     shared: &Shared,
 ) -> Response<Reply> {
     let (head, body) = request.into_parts();
-    let checked = shared.guard.check(&head, arrival);
-    let requester = if checked.is_ok() { Requester::Known } else { Requester::Refused };
+    let asset = page::asset(head.uri.path()).filter(|_| shared.guard.page);
+    let checked = match asset {
+        Some(_) => shared.guard.check_page(&head, arrival),
+        None => shared.guard.check(&head, arrival),
+    };
+    let requester = if checked.is_ok() && asset.is_none() { Requester::Known } else { Requester::Stranger };
     let taken = shared.rates.take(peer, requester);
     let mut response = match (checked, taken) {
+        (Ok(()), Ok(())) if let Some(asset) = asset => page::reply(&head.method, asset),
         (Ok(()), Ok(())) => {
             return routes::answer(shared.service.clone(), Request::from_parts(head, body)).await;
         }

@@ -1,6 +1,7 @@
 //! What the server has: its settings, its conversations and runs, and where sessions and answers come from.
 
 use crate::backends::Backends;
+use crate::bodies::{ConversationDetail, ConversationStatus, RunPrompt};
 use crate::case::WireCase;
 use crate::conversation::{ConversationState, LiveRun};
 use crate::incoming::{Approve, Cancel, RequestError, Resume, SetTrust, brief, is_id};
@@ -15,6 +16,7 @@ use orchestrator_agent::conversation::Conversations;
 use orchestrator_agent::packs::Pack;
 use orchestrator_agent::settings::Settings;
 use orchestrator_text::redact::Redactor;
+use orchestrator_text::sanitize::Sanitizer;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -129,6 +131,41 @@ impl Service {
         let state = self.known(id)?;
         let run = state.run().ok_or_else(|| RequestError::NotRunning(brief(id)))?;
         Ok((state, run))
+    }
+
+    /// The conversations that are remembered, the one that was used last first.
+    pub fn conversations(&self) -> Vec<ConversationStatus> {
+        let conversations = self.conversations.borrow();
+        let mut all: Vec<_> = conversations.values().map(|state| self.status(state)).collect();
+        all.sort_by(|one, other| {
+            (one.idle_s, &one.conversation_id).cmp(&(other.idle_s, &other.conversation_id))
+        });
+        all
+    }
+
+    /// One of them, with what its user has said.
+    ///
+    /// # Errors
+    /// There is no such conversation.
+    pub fn conversation_detail(&self, id: &str) -> Result<ConversationDetail, RequestError> {
+        let state = self.known(id)?;
+        let sanitizer = Sanitizer::new(self.redactor);
+        let asked = state.asked().into_iter().map(|(message, content)| RunPrompt {
+            message_id: message.to_string(),
+            content: sanitizer.text(&content),
+        });
+        Ok(ConversationDetail { status: self.status(&state), asked: asked.collect() })
+    }
+
+    fn status(&self, state: &ConversationState) -> ConversationStatus {
+        let first = state.asked().into_iter().next().map(|(_, content)| content).unwrap_or_default();
+        ConversationStatus {
+            conversation_id: state.id.to_string(),
+            title: brief(&Sanitizer::new(self.redactor).text(&first)),
+            running: state.is_running(),
+            waiting: state.run().map_or(0, |run| run.pending.borrow().len()),
+            idle_s: state.idle().as_secs(),
+        }
     }
 
     /// How many runs are under way.

@@ -21,6 +21,7 @@ pub fn tests() -> Vec<Test> {
         another_address_needs_a_flag_that_cannot_be_missed,
         a_unix_socket_is_for_this_user_alone,
         no_bytes_of_a_client_end_the_server,
+        the_page_is_the_same_for_everybody_and_all_else_needs_the_token,
     ]
 }
 
@@ -289,4 +290,44 @@ fn no_bytes_of_a_client_end_the_server() {
     assert!(matches!(client.read(LIMIT), Ok(Frame::Message(_))));
     std::thread::sleep(Duration::from_millis(1));
     assert_eq!(sidecar.get("/health").status, 200);
+}
+
+fn the_page_is_the_same_for_everybody_and_all_else_needs_the_token() {
+    let world = World::new(Place::any());
+    let turns = script(&[("Hello.", &[])]);
+    let without = Sidecar::start(&world, &turns, &[]);
+    assert_eq!(without.get("/").status, 404, "there is no page that was not asked for");
+    assert!(without.ready["page"].is_null());
+    let sidecar = Sidecar::start(&world, &turns, &["--ui"]);
+    let address = sidecar.ready["page"].as_str().unwrap();
+    assert_eq!(address, format!("http://127.0.0.1:{}/#token={}", sidecar.port, sidecar.token));
+    let host = sidecar.head()[..1].to_vec();
+    for path in ["/", "/console.js", "/connection.js", "/console.css", "/icon.svg"] {
+        let answer = sidecar.raw(&format!("GET {path}"), &host, b"");
+        assert_eq!(answer.status, 200, "{path}");
+        assert!(!answer.body.is_empty() && !answer.body.contains(&sidecar.token));
+        for header in [
+            "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
+             base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+            "x-content-type-options: nosniff",
+            "referrer-policy: no-referrer",
+        ] {
+            assert!(answer.head.contains(header), "{path}: {header} in {answer:?}");
+        }
+        for (head, status) in
+            [("Origin: https://evil.example".to_owned(), 403), ("Sec-Fetch-Site: cross-site".to_owned(), 403)]
+        {
+            let head = [host.clone(), vec![head]].concat();
+            assert_eq!(sidecar.raw(&format!("GET {path}"), &head, b"").status, status);
+        }
+        let rebound = [format!("Host: rebound.evil.example:{}", sidecar.port)];
+        assert_eq!(sidecar.raw(&format!("GET {path}"), &rebound, b"").status, 421);
+        assert_eq!(sidecar.raw(&format!("POST {path}"), &host, b"").status, 405);
+    }
+    refused(&sidecar, &host, 401);
+    let own = format!("Origin: http://127.0.0.1:{}", sidecar.port);
+    refused(&sidecar, &[host[0].clone(), own.clone()], 401);
+    refused(&sidecar, &with(&sidecar, &format!("Origin: http://localhost:{}", sidecar.port)), 403);
+    assert!(sidecar.websocket(&with(&sidecar, &own)).is_ok(), "the page itself is served");
+    refused(&without, &with(&without, &format!("Origin: http://127.0.0.1:{}", without.port)), 403);
 }

@@ -69,6 +69,8 @@ fn the_descriptions_are_those_of_the_types() {
 fn what_there_is_not_is_said() {
     let (_world, sidecar) = server(&script(&[]));
     assert_eq!(sidecar.get("/").status, 404);
+    assert_eq!(sidecar.get("/conversations/x").status, 404);
+    assert_eq!(sidecar.get("/conversations").json(), json!({"conversations": []}));
     let wrong = sidecar.get("/run");
     assert_eq!(wrong.status, 405);
     assert!(wrong.head.contains("allow: post"), "{wrong:?}");

@@ -247,6 +247,12 @@ fn who_comes_back_hears_what_was_missed() {
     third.say("chat:resume", json!({"conversationId": "c"}));
     assert_eq!(third.next_of("chat:resumed")["running"], false);
     assert_eq!(text(&third.to_end()), "Begun.Done.");
+    let listed = sidecar.get("/conversations").json();
+    let listed = &listed["conversations"][0];
+    assert_eq!((&listed["conversationId"], &listed["title"]), (&json!("c"), &json!("x")), "{listed}");
+    assert_eq!((&listed["running"], &listed["waiting"]), (&json!(false), &json!(0)), "{listed}");
+    let detail = sidecar.get("/conversations/c").json();
+    assert_eq!(detail["asked"], json!([{"messageId": resumed["messageId"], "content": "x"}]));
     third.say("chat:resume", json!({"conversationId": "unknown"}));
     assert_eq!(third.next_of("request:error")["code"], "unknown_conversation");
 }
