@@ -485,7 +485,25 @@ fn a_flat_program_is_supervised() {
     }
     program.check(libc::SYS_fchmod, &[3, 0o4755], EPERM);
     program.check(libc::SYS_fcntl, &[3, 1024], EPERM);
-    for call in [libc::SYS_read, libc::SYS_newfstatat, libc::SYS_execve, libc::SYS_close, libc::SYS_chdir] {
+    // By a path in the machine's `/tmp` these mean the session's own; by a descriptor nobody names that.
+    let (here, empty) = (u64::from(libc::AT_FDCWD as u32), libc::AT_EMPTY_PATH as u64);
+    for call in [libc::SYS_chdir, libc::SYS_execve] {
+        program.check(call, &[], Supervised);
+    }
+    for (call, flags) in [
+        (libc::SYS_newfstatat, 3),
+        (libc::SYS_statx, 2),
+        (libc::SYS_faccessat, 5),
+        (libc::SYS_faccessat2, 5),
+        (libc::SYS_readlinkat, 5),
+    ] {
+        program.check(call, &[here], Supervised);
+        program.check(call, &[3], Allow);
+        let mut by_descriptor = [here, 0, 0, 0, 0, 0];
+        by_descriptor[flags] = empty;
+        program.check(call, &by_descriptor, if flags == 5 { Supervised } else { Allow });
+    }
+    for call in [libc::SYS_read, libc::SYS_fstat, libc::SYS_execveat, libc::SYS_close, libc::SYS_fchdir] {
         program.check(call, &[], Allow);
     }
 }
@@ -519,6 +537,8 @@ fn a_program_asks_for_names_and_not_for_reading() {
         libc::SYS_truncate,
         libc::SYS_bind,
         libc::SYS_connect,
+        libc::SYS_getsockname,
+        libc::SYS_getpeername,
         libc::SYS_pidfd_getfd,
         libc::SYS_process_vm_writev,
     ] {
@@ -572,6 +592,10 @@ fn the_old_calls_of_x86_64_are_supervised_too() {
     for call in [
         libc::SYS_open,
         libc::SYS_creat,
+        libc::SYS_stat,
+        libc::SYS_lstat,
+        libc::SYS_access,
+        libc::SYS_readlink,
         libc::SYS_rename,
         libc::SYS_link,
         libc::SYS_symlink,
@@ -819,10 +843,12 @@ fn a_flat_cell_may_do_to_itself_what_it_may_not_do_to_others() {
         flat.check(call, &[user, 0], EPERM);
         cell.check(call, &[user, 77], Allow);
     }
-    // Nothing is attached to; what asks to be traced is.
-    for request in [libc::PTRACE_ATTACH, libc::PTRACE_SEIZE] {
-        flat.check(libc::SYS_ptrace, &[request.into(), 77], EPERM);
-        flat.check(libc::SYS_ptrace, &[u64::from(request) | 1 << 32, 77], EPERM);
+    // Nothing is attached to; what asks to be traced is. The first process alone seizes its callers.
+    for high in [0, 1 << 32] {
+        flat.check(libc::SYS_ptrace, &[u64::from(libc::PTRACE_ATTACH) | high, 77], EPERM);
+        let seize = u64::from(libc::PTRACE_SEIZE) | high;
+        flat.check(libc::SYS_ptrace, &[seize, 77], Allow);
+        flat_program().check(libc::SYS_ptrace, &[seize, 77], Answer::Supervised);
     }
     for request in [libc::PTRACE_TRACEME, libc::PTRACE_DETACH, libc::PTRACE_SETOPTIONS] {
         flat.check(libc::SYS_ptrace, &[request.into(), 77], Allow);

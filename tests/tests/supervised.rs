@@ -6,8 +6,9 @@ use broker_protocol::Tier;
 use lazaret_tests::process::{Finished, Running};
 use lazaret_tests::{LIMIT, Place, World, in_each_place, run, suite};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -24,6 +25,9 @@ fn main() -> ExitCode {
                 a_file_that_was_just_written_can_be_started,
                 a_flood_of_calls_and_a_full_queue_starve_nothing,
                 projects_are_worked_on,
+                a_socket_says_the_path_that_was_asked,
+                literal_tmp_is_the_sessions_own,
+                the_machines_tmp_stays_closed,
                 no_descriptor_of_the_supervisor_is_inherited
             ],
             suite::flat_only(in_each_place![
@@ -635,4 +639,145 @@ fn no_descriptor_of_the_supervisor_is_inherited(place: Place) {
     let world = &fixture(place);
     let printed = cell(world, "ls -l /proc/self/fd | grep -c -E 'seccomp|socket'").text();
     assert_eq!(printed, "0\n");
+}
+
+/// Each line is a use of `/tmp` by its literal path: with `NAME` in it, so that the control outside meets nobody's files.
+const TMP: &str = "
+set -e
+mkdir /tmp/NAME; echo text > /tmp/NAME/file; cat /tmp/NAME/file
+test -f /tmp/NAME/file -a -r /tmp/NAME/file && ls /tmp/NAME
+stat -c '%F %s' /tmp/NAME/file; ls -l /tmp/NAME | wc -l; ls /tmp | grep NAME
+mkdir -p /tmp/NAME/a/b; cd /tmp/NAME/a/b; echo here > c; cat /tmp/NAME/a/b/c; cd /
+mv /tmp/NAME/a/b/c /tmp/NAME/moved; cp /tmp/NAME/moved /tmp/NAME/copied; cat /tmp/NAME/copied
+ln -s moved /tmp/NAME/link; readlink /tmp/NAME/link; cat /tmp/NAME/link; test -L /tmp/NAME/link
+cd /tmp; cat NAME/file; cat ./NAME/../NAME/file; cd /; cat //tmp/./NAME/file
+cp /bin/true /tmp/NAME/true; /tmp/NAME/true; printf '#!/bin/sh\necho ran $1\n' > /tmp/NAME/script
+chmod 755 /tmp/NAME/script; /tmp/NAME/script by itself; python3 -c 'import subprocess; subprocess.run([\"/tmp/NAME/script\", \"by python\"], check=True)'
+/tmp/NAME/missing 2>/dev/null || echo $?
+! cd /tmp/NAME/file 2>/dev/null; touch -d @7 /tmp/NAME/file; stat -c %Y /tmp/NAME/file
+python3 -c 'import socket, os
+s = socket.socket(socket.AF_UNIX); s.bind(\"/tmp/NAME/socket\"); s.listen(); c = socket.socket(socket.AF_UNIX); c.connect(\"/tmp/NAME/socket\")
+print(s.getsockname(), c.getpeername(), s.accept()[0].getsockname())
+os.stat(\"/tmp/NAME/file\", follow_symlinks=False); os.chdir(\"/tmp/NAME\"); print(os.path.exists(\"file\"), os.access(\"/tmp/NAME/nothing\", 0))'
+git init -q /tmp/NAME/repository; cd /tmp/NAME/repository; git status --short; cd /
+rm -r /tmp/NAME; test ! -e /tmp/NAME; rm -f /tmp/NAME; echo end
+";
+
+fn literal_tmp_is_the_sessions_own(place: Place) {
+    let world = &fixture(place);
+    let name = format!("lazaret-literal-{}", lazaret_tests::world::unique());
+    let script = TMP.replace("NAME", &name);
+    let outside = run(world.host("bash").args(["-c", &script]), LIMIT);
+    let expected = outside.success();
+    assert!(expected.ends_with("end\n"), "{}", outside.errors());
+    let inside = run(&mut world.cell(&script), LIMIT);
+    assert_eq!(inside.text(), expected, "{}", inside.errors());
+    assert_eq!(inside.code(), 0, "{}", inside.errors());
+    if lazaret_tests::programs::is_installed("tmux", "tmux") {
+        let tmux = "tmux new-session -d 'sleep 60'; tmux list-sessions -F '#{session_windows}'; ls -d /tmp/tmux-*/default | wc -l";
+        let inside = run(&mut world.cell(tmux), LIMIT);
+        assert_eq!(inside.text(), "1\n1\n", "{}", inside.errors());
+    }
+    assert!(!Path::new("/tmp").join(&name).exists());
+}
+
+/// Ways to a file of the machine's `/tmp`, each with a control outside.
+const TMP_READS: &[&str] = &[
+    "cat /tmp/NAME",
+    "cd /tmp && cat NAME",
+    "cat //tmp/./NAME",
+    "cat /tmp/../tmp/NAME",
+    "cat /var/../tmp/NAME",
+    "cat /proc/self/root/tmp/NAME",
+    "rm -f way; ln -s /tmp way && cat way/NAME",
+    "rm -f way; ln -s /tmp/NAME way && cat way",
+    "python3 -c 'import os; d = os.open(\"/tmp\", os.O_PATH); print(os.read(os.open(\"NAME\", 0, dir_fd=d), 99))'",
+    "python3 -c 'import os; d = os.open(\"/tmp/NAME\", os.O_PATH); print(os.read(os.open(f\"/proc/self/fd/{d}\", 0), 99))'",
+    "python3 -c 'import os; d = os.open(\"/tmp\", os.O_PATH); os.fchdir(d); print(open(\"NAME\").read())'",
+    "mkdir -p $TMPDIR/d && ln -s ../../../../../../../tmp/NAME $TMPDIR/d/way && cat $TMPDIR/d/way",
+    "ln -s OUTSIDE $TMPDIR/out && cat /tmp/out || cat OUTSIDE",
+    "cat /tmp/LINK",
+    "ln /tmp/NAME taken && cat taken",
+    "mv /tmp/NAME taken && cat taken",
+    "cp /tmp/NAME taken && cat taken",
+];
+
+/// What would change the machine's `/tmp`.
+const TMP_WRITES: &[&str] = &[
+    "echo x > /tmp/NAME",
+    "echo x >> /proc/self/root/tmp/NAME",
+    "rm -f /tmp/NAME",
+    "cd /tmp; mv NAME NAME.2",
+    "chmod 777 /tmp/NAME",
+    "touch -d @7 /tmp/NAME",
+    "ln -s /etc/passwd /tmp/NAME.link",
+    "mkdir /tmp/NAME.dir; echo x > file; mv file /tmp/NAME.file; python3 -c 'import os; os.rename(\"file\", \"/tmp/NAME.file\")'",
+    "python3 -c 'import os; d = os.open(\"/tmp\", os.O_PATH); os.mkdir(\"NAME.dir\", dir_fd=d); os.unlink(\"NAME\", dir_fd=d)'",
+    "python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"/tmp/NAME.socket\")'",
+];
+
+fn the_machines_tmp_stays_closed(place: Place) {
+    let name = format!("lazaret-host-{}", lazaret_tests::world::unique());
+    let path = Path::new("/tmp").join(&name);
+    let link = Path::new("/tmp").join(format!("{name}.to"));
+    let own = |world: &World| {
+        let _ = fs::remove_file(&link);
+        world.write(&path, &world.canary);
+        std::os::unix::fs::symlink(world.outside.join("secret.txt"), &link).unwrap();
+        world.own(&link);
+    };
+    let listing = || {
+        let entries = fs::read_dir("/tmp").unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<_> = entries.filter(|entry| entry.to_string_lossy().starts_with(&name)).collect();
+        names.sort();
+        let state = fs::metadata(&path).unwrap();
+        (names, fs::read(&path).unwrap(), state.mode(), state.mtime())
+    };
+    for attack in TMP_READS {
+        let world = &fixture(place);
+        let secret = world.outside.join("secret.txt").display().to_string();
+        let attack =
+            attack.replace("LINK", &format!("{name}.to")).replace("NAME", &name).replace("OUTSIDE", &secret);
+        own(world);
+        let inside = cell(world, &attack);
+        assert!(!inside.text().contains(&world.canary), "{attack}: {inside:?}");
+        let tmpdir = world.home.display().to_string();
+        let control = run(world.host("bash").env("TMPDIR", tmpdir).args(["-c", &attack]), LIMIT);
+        // One link does not lead there from every directory.
+        let sure = !attack.contains("../../../../");
+        assert!(!sure || control.text().contains(&world.canary), "{attack}: {control:?}");
+    }
+    for attack in TMP_WRITES {
+        let world = &fixture(place);
+        own(world);
+        let attack = attack.replace("NAME", &name);
+        let before = listing();
+        cell(world, &attack);
+        assert_eq!(before, listing(), "{attack}");
+        run(world.host("bash").args(["-c", &attack]), LIMIT);
+        let changed = fs::metadata(&path).is_err() || before != listing();
+        for left in ["", ".2", ".link", ".file", ".socket", ".to"] {
+            let _ = fs::remove_file(format!("/tmp/{name}{left}"));
+        }
+        let _ = fs::remove_dir(format!("/tmp/{name}.dir"));
+        assert!(changed, "{attack}");
+    }
+}
+
+const MANAGER: &str = "
+import multiprocessing, os, socket
+if __name__ == '__main__':
+    values = multiprocessing.Manager().dict(); values['a'] = 1; print(dict(values))
+    long = os.path.abspath('a' * 9); s = socket.socket(socket.AF_UNIX); s.bind(long); s.listen()
+    c = socket.socket(socket.AF_UNIX); c.connect(long); print(s.getsockname() == c.getpeername() == long, repr(c.getsockname()))
+    t = socket.socket(); t.bind(('127.0.0.1', 0)); print(t.getsockname()[0])
+";
+
+fn a_socket_says_the_path_that_was_asked(place: Place) {
+    let world = &fixture(place);
+    world.put("manager.py", MANAGER);
+    let outside = run(world.host("python3").arg("manager.py"), LIMIT);
+    let expected = outside.success();
+    fs::remove_file(world.project.join("a".repeat(9))).unwrap();
+    assert_eq!(cell(world, "python3 manager.py").success(), expected);
 }

@@ -38,6 +38,8 @@ pub struct Areas {
     shared: Option<PathBuf>,
     /// What may be read outside, where the tree is not the session's own.
     views: HashSet<PathBuf>,
+    /// The machine's `/tmp` and what programs mean by it, where the tree is the machine's.
+    tmp: Option<(PathBuf, PathBuf)>,
     /// Whether the tree is the session's own, whose mounts say what is outside.
     pub(crate) own_root: bool,
 }
@@ -68,7 +70,8 @@ impl Areas {
         let views = spec.views.iter().map(|view| &view.path).chain(&spec.policy.listed);
         let views = views.filter(|_| !own_root).map(|path| resolved(path)).collect();
         let caches = spec.zone(Zone::Central).0.join(CACHES);
-        Self { areas, caches, shared, views, own_root }
+        let tmp = (!own_root).then(|| (resolved(Path::new("/tmp")), resolved(&spec.scratch.tmp)));
+        Self { areas, caches, shared, views, tmp, own_root }
     }
 
     /// The area a path is in, and what may be done there.
@@ -106,6 +109,24 @@ impl Areas {
             }
             _ => path.into(),
         }
+    }
+
+    /// Whether a path is in the machine's `/tmp` and is nothing that a cell may see: programs mean their own.
+    pub(crate) fn is_hidden_tmp(&self, path: &Path) -> bool {
+        self.tmp.as_ref().is_some_and(|(machine, _)| path.starts_with(machine)) && !self.is_visible(path)
+    }
+
+    /// The session's own directory, where `directory` is the machine's `/tmp` and `name` is no way to what a cell may see. Nothing is
+    /// allowed by that, as what is found is asked about like any other file.
+    pub(crate) fn private_tmp(&self, directory: &Path, name: &[u8]) -> Option<&Path> {
+        let (machine, private) = self.tmp.as_ref().filter(|(machine, _)| machine == directory)?;
+        let path = machine.join(OsStr::from_bytes(name));
+        let leads = || {
+            let areas = self.areas.iter().map(|(root, ..)| root);
+            areas.chain(&self.views).any(|seen| seen.starts_with(&path))
+        };
+        let own = name == b"." || name != b".." && !self.is_visible(&path) && !leads();
+        (own && !self.is_visible(machine)).then_some(private)
     }
 
     /// What Landlock holds by the file, once more by its path: nothing outside the views is opened, and outside the areas

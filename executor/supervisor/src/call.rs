@@ -6,6 +6,7 @@ use crate::find::Search;
 use crate::loopback::Loopback;
 use crate::refusals::{Cause, Refusals};
 use crate::rules::AccessRules;
+use crate::socket_names::SocketNames;
 use crate::terminals::Terminals;
 use crate::worktrees::Worktrees;
 use broker_protocol::AttemptKind;
@@ -27,6 +28,7 @@ pub struct Call<'a> {
     pub worktrees: &'a Worktrees,
     pub empty_directories: &'a EmptyDirectories,
     pub loopback: &'a RefCell<Loopback>,
+    pub socket_names: &'a RefCell<SocketNames>,
     pub refusals: &'a RefCell<Refusals>,
     /// Whether the caller still waits.
     pub is_waiting: &'a dyn Fn() -> bool,

@@ -20,6 +20,11 @@ impl Call<'_> {
         let fd = |register: u64| register as i32;
         match notification.call {
             libc::SYS_openat => self.open(fd(a), b, OpenFlags::new(c, d)),
+            libc::SYS_newfstatat => self.state(b, c, fd(d)),
+            libc::SYS_statx => self.extended_state(b, fd(c), d as u32, e),
+            libc::SYS_faccessat | libc::SYS_faccessat2 => self.access(b, fd(c)),
+            libc::SYS_readlinkat => self.read_link(b, c, d),
+            libc::SYS_chdir | libc::SYS_execve => self.go(a),
             libc::SYS_truncate => self.truncate(a, b),
             libc::SYS_inotify_add_watch => self.watch(fd(a), b, c as u32),
             libc::SYS_mkdirat => self.make_directory(fd(a), b, c),
@@ -56,6 +61,7 @@ impl Call<'_> {
             }
             libc::SYS_process_vm_readv => Err(self.refuse("process_vm_readv")),
             libc::SYS_process_vm_writev => Err(self.refuse("process_vm_writev")),
+            libc::SYS_ptrace => Err(self.refuse("ptrace")),
             libc::SYS_pidfd_getfd => Err(self.refuse("pidfd_getfd")),
             _ => self.make_old(notification),
         }
@@ -74,6 +80,10 @@ impl Call<'_> {
         const CREAT: u64 = (libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC) as u64;
         match notification.call {
             libc::SYS_open => self.open(HERE, a, OpenFlags::new(b, c)),
+            libc::SYS_stat => self.state(a, b, 0),
+            libc::SYS_lstat => self.state(a, b, libc::AT_SYMLINK_NOFOLLOW),
+            libc::SYS_access => self.access(a, b as i32),
+            libc::SYS_readlink => self.read_link(a, b, c),
             libc::SYS_creat => self.open(HERE, a, OpenFlags::new(CREAT, b)),
             libc::SYS_mkdir => self.make_directory(HERE, a, b),
             libc::SYS_mknod => self.make_node(HERE, a, b),

@@ -61,6 +61,10 @@ impl Search<'_> {
         let how = OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_NO_MAGICLINKS);
         let path = self.rules.areas.map_shared_memory(path);
         let path = Path::new(OsStr::from_bytes(&path));
+        // Links in the machine's `/tmp` are other people's.
+        if self.rules.areas.is_hidden_tmp(path) {
+            return None;
+        }
         let found = if path.is_absolute() {
             openat2(AT_FDCWD, path, how)
         } else {
@@ -68,7 +72,8 @@ impl Search<'_> {
         };
         let found = found.ok()?;
         let real = real(&found).ok()?;
-        (!real.starts_with("/proc")).then_some((found, real))
+        let other = real.starts_with("/proc") || self.rules.areas.is_hidden_tmp(&real);
+        (!other).then_some((found, real))
     }
 
     /// The directory that holds the last name of `path`, by the kernel's own search.
@@ -100,6 +105,7 @@ impl Search<'_> {
         loop {
             let name = left.pop().unwrap_or_else(|| b".".to_vec());
             let last = left.is_empty();
+            at = self.own_tmp(at, &name)?;
             let found = openat(&at, OsStr::from_bytes(&name), PATH_ONLY | OFlag::O_NOFOLLOW, Mode::empty());
             let child = match found {
                 Err(Errno::ENOENT) if last => {
@@ -122,7 +128,8 @@ impl Search<'_> {
                         continue;
                     }
                     Target::Object(object) if last => {
-                        return Ok(Found { parent: at, name, slash, object: Some(object) });
+                        let object = Some(self.own_tmp(object, b".")?);
+                        return Ok(Found { parent: at, name, slash, object });
                     }
                     Target::Object(object) => at = object,
                 }
@@ -130,9 +137,21 @@ impl Search<'_> {
             }
             self.check_process(&at, &name, &stat)?;
             if last {
-                return Ok(Found { parent: at, name, slash, object: Some(child) });
+                let object = Some(self.own_tmp(child, b".")?);
+                return Ok(Found { parent: at, name, slash, object });
             }
             at = child;
+        }
+    }
+
+    /// The directory in which a program means `name` that is on its way through `at`: its own instead of the machine's `/tmp`.
+    fn own_tmp(&self, at: OwnedFd, name: &[u8]) -> Result<OwnedFd> {
+        if self.rules.areas.own_root {
+            return Ok(at);
+        }
+        match self.rules.areas.private_tmp(&real(&at)?, name) {
+            Some(private) => open(private, PATH_ONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW, Mode::empty()),
+            None => Ok(at),
         }
     }
 

@@ -9,7 +9,7 @@ use crate::answer::{Answer, Pending};
 use crate::call::Call;
 use crate::object::{by_descriptor, errno, is, real};
 use crate::refusals::Cause;
-use crate::tcp::{SocketName, family};
+use crate::tcp::{SocketName, family, inode};
 use broker_protocol::AttemptKind;
 use executor_sys::socket;
 use nix::Result;
@@ -57,7 +57,7 @@ impl Call<'_> {
     /// `bind`.
     pub fn bind(&self, socket: i32, address: u64, length: u64) -> Result<Answer> {
         let address = self.socket_address(address, length)?;
-        let path = match self.address(&address)? {
+        let asked = match self.address(&address)? {
             Address::Tcp => return self.bind_tcp(socket, &address),
             Address::OwnNetwork => {
                 let socket = self.caller.descriptor(socket)?;
@@ -65,21 +65,21 @@ impl Call<'_> {
                 socket::bind(socket.as_fd(), &address).map_err(errno)?;
                 return Ok(Answer::Value(0));
             }
-            Address::Path(path) => path,
+            Address::Path(asked) => asked,
         };
-        let found = self.search().find(libc::AT_FDCWD, path, false)?;
+        let found = self.search().find(libc::AT_FDCWD, asked, false)?;
         if found.object.is_some() {
             return Err(Errno::EADDRINUSE);
         }
         let _lock = self.rules.lock_renames()?;
         let path = found.real()?;
         self.may_appear(&found, &path, libc::S_IFSOCK).map_err(self.refused(AttemptKind::Write, &path))?;
-        let address = UnixAddr::new(&found.name_for_kernel())?;
+        let unix = UnixAddr::new(&found.name_for_kernel())?;
         let socket = self.caller.descriptor(socket)?;
         self.check()?;
         // An address is too short for the path of every directory.
         fchdir(&found.parent)?;
-        let bound = self.caller.with_mask(|| bind(socket.as_raw_fd(), &address));
+        let bound = self.caller.with_mask(|| bind(socket.as_raw_fd(), &unix));
         chdir("/")?;
         bound?;
         self.check_made(&found, &path, libc::S_IFSOCK)?;
@@ -87,6 +87,10 @@ impl Call<'_> {
         let made = openat(&found.parent, OsStr::from_bytes(&found.name), flags, Mode::empty())?;
         // One that is not remembered cannot be connected to.
         self.rules.sockets.add_bound(made)?;
+        let bound = socket::name(socket.as_fd(), false).map_err(errno)?;
+        // As the kernel says a path: with its end.
+        let asked = [&address[..2], asked, &[0]].concat();
+        self.socket_names.borrow_mut().add(inode(&socket)?, bound, asked);
         Ok(Answer::Value(0))
     }
 

@@ -5,8 +5,10 @@ use crate::call::Call;
 use crate::caller::Caller;
 use crate::empty_directories::EmptyDirectories;
 use crate::loopback::Loopback;
+use crate::redirect;
 use crate::refusals::Refusals;
 use crate::rules::AccessRules;
+use crate::socket_names::SocketNames;
 use crate::terminals::Terminals;
 use crate::worktrees::Worktrees;
 use executor_sys::notify::{self, Wake};
@@ -33,6 +35,8 @@ pub struct Supervisor<'a> {
     empty_directories: EmptyDirectories,
     /// The cell's sockets of TCP.
     loopback: RefCell<Loopback>,
+    /// What its Unix sockets are called.
+    socket_names: RefCell<SocketNames>,
     /// What it has refused.
     refusals: RefCell<Refusals>,
     /// Calls that wait for another process, with the kernel's name for each.
@@ -58,15 +62,37 @@ impl<'a> Supervisor<'a> {
             worktrees,
             empty_directories,
             loopback,
+            socket_names: RefCell::default(),
             refusals,
             pending: Vec::new(),
         })
     }
 
     fn call<'c>(&'c self, caller: Caller, is_waiting: &'c dyn Fn() -> bool) -> Call<'c> {
-        let Self { rules, proc, terminals, worktrees, empty_directories, loopback, refusals, .. } = self;
+        let Self {
+            rules,
+            proc,
+            terminals,
+            worktrees,
+            empty_directories,
+            loopback,
+            socket_names,
+            refusals,
+            ..
+        } = self;
         let proc = *proc;
-        Call { rules, proc, caller, terminals, worktrees, empty_directories, loopback, refusals, is_waiting }
+        Call {
+            rules,
+            proc,
+            caller,
+            terminals,
+            worktrees,
+            empty_directories,
+            loopback,
+            socket_names,
+            refusals,
+            is_waiting,
+        }
     }
 
     /// Says that the program is given a terminal.
@@ -112,6 +138,12 @@ impl<'a> Supervisor<'a> {
                 self.reply(notification.id, Err(Errno::EAGAIN));
             }
             Ok(Answer::Pending(pending)) => self.pending.push((notification.id, pending)),
+            Ok(Answer::ByPath(path)) => {
+                let (listener, id) = (self.listener.as_fd(), notification.id);
+                if let Err(errno) = redirect::call_by(listener, id, notification.thread, &path) {
+                    self.reply(id, Err(errno));
+                }
+            }
             answer => self.reply(notification.id, answer),
         }
         self.retry();
@@ -149,7 +181,12 @@ impl<'a> Supervisor<'a> {
                     Err(error) => Err(error.raw_os_error().unwrap_or(libc::EMFILE)),
                 }
             }
-            Ok(Answer::Pending(_)) => Err(libc::EAGAIN),
+            Ok(Answer::GoOn) => {
+                // A caller that is gone needs no answer.
+                let _ = notify::go_on(listener, id);
+                return;
+            }
+            Ok(Answer::Pending(_) | Answer::ByPath(_)) => Err(libc::EAGAIN),
             Err(errno) => Err(errno as i32),
         };
         // A caller that is gone needs no answer.

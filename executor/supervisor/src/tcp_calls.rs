@@ -96,15 +96,23 @@ impl Call<'_> {
         Ok(Answer::Value(0))
     }
 
-    /// `getsockname` and `getpeername`: what a socket of the cell's loopback is called there.
+    /// `getsockname` and `getpeername`: what a socket of the cell's loopback is called there, and a Unix socket by its program.
     pub fn socket_name(&self, socket: i32, peer: bool, address: u64, length: u64) -> Result<Answer> {
         let name = match self.tcp(socket)? {
+            Ok(tcp) if self.rules.has_own_network() => {
+                socket::name(tcp.socket.as_fd(), peer).map_err(errno)?
+            }
             Ok(tcp) => {
                 let name = SocketName::of(&tcp, peer)?;
                 let gate = self.rules.relay().map(|gate| gate.address);
                 self.loopback.borrow().name_in_cell(name, gate).write(tcp.family)
             }
-            Err(other) => socket::name(other.as_fd(), peer).map_err(errno)?,
+            Err(other) => {
+                let name = socket::name(other.as_fd(), peer).map_err(errno)?;
+                // A peer is another socket, whose number is not known.
+                let inode = if peer { 0 } else { inode(&other)? };
+                self.socket_names.borrow().asked(inode, name)
+            }
         };
         let room = self.caller.bytes(length, 4)?;
         let room = i32::from_ne_bytes(*room.first_chunk().ok_or(Errno::EFAULT)?);

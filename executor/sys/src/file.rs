@@ -74,3 +74,29 @@ pub fn set_window_size(terminal: BorrowedFd, rows: u16, columns: u16) -> io::Res
     // SAFETY: the structure lives for the call.
     check(unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSWINSZ, &size) }.into()).map(drop)
 }
+
+/// What `stat` says of the file behind a descriptor, as the kernel writes it for programs.
+///
+/// # Errors
+/// The kernel's (`newfstatat`).
+pub fn state(fd: BorrowedFd) -> io::Result<[u8; size_of::<libc::stat>()]> {
+    let mut bytes = [0; size_of::<libc::stat>()];
+    let (name, flags) = (c"".as_ptr(), libc::AT_EMPTY_PATH);
+    // SAFETY: a C string, and room for what the kernel writes.
+    let result =
+        unsafe { libc::syscall(libc::SYS_newfstatat, fd.as_raw_fd(), name, bytes.as_mut_ptr(), flags) };
+    check(result).map(|_| bytes)
+}
+
+/// What `statx` says of the file behind a descriptor, as the kernel writes it for programs.
+///
+/// # Errors
+/// The kernel's.
+pub fn extended_state(fd: BorrowedFd, flags: c_int, mask: u32) -> io::Result<[u8; size_of::<libc::statx>()]> {
+    let mut bytes = [0; size_of::<libc::statx>()];
+    let (name, flags) = (c"".as_ptr(), flags | libc::AT_EMPTY_PATH);
+    // SAFETY: a C string, and room for what the kernel writes.
+    let result =
+        unsafe { libc::syscall(libc::SYS_statx, fd.as_raw_fd(), name, flags, mask, bytes.as_mut_ptr()) };
+    check(result).map(|_| bytes)
+}

@@ -1,4 +1,4 @@
-//! Supervised calls (`man 2 seccomp_unotify`): a call that a filter stops is answered here, and never let to go on.
+//! Supervised calls (`man 2 seccomp_unotify`): a call that a filter stops is answered here. Only what is not decided about may go on.
 
 use crate::errno::check;
 use libc::{c_int, c_long};
@@ -53,7 +53,29 @@ pub fn is_valid(listener: BorrowedFd, id: u64) -> bool {
 /// `ENOENT` if its caller is gone.
 pub fn answer(listener: BorrowedFd, id: u64, answer: Result<i64, c_int>) -> io::Result<()> {
     let (val, error) = answer.map_or_else(|errno| (0, -errno), |value| (value, 0));
-    let response = libc::seccomp_notif_resp { id, val, error, flags: 0 };
+    send(listener, libc::seccomp_notif_resp { id, val, error, flags: 0 })
+}
+
+/// Lets a call go on, with whatever its arguments point to by then: only for one about which nothing is decided here.
+///
+/// # Errors
+/// `ENOENT` if its caller is gone.
+pub fn go_on(listener: BorrowedFd, id: u64) -> io::Result<()> {
+    let flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
+    send(listener, libc::seccomp_notif_resp { id, val: 0, error: 0, flags })
+}
+
+/// Has the kernel begin the call once more, as the caller's registers say it then. It must have been stopped by a tracer, which is
+/// what keeps this answer from it.
+///
+/// # Errors
+/// `ENOENT` if its caller is gone.
+pub fn begin_again(listener: BorrowedFd, id: u64) -> io::Result<()> {
+    const ERESTARTNOINTR: c_int = 513;
+    answer(listener, id, Err(ERESTARTNOINTR))
+}
+
+fn send(listener: BorrowedFd, response: libc::seccomp_notif_resp) -> io::Result<()> {
     let request = libc::SECCOMP_IOCTL_NOTIF_SEND;
     // SAFETY: the structure lives for the call.
     check(unsafe { libc::ioctl(listener.as_raw_fd(), request, &raw const response) }.into()).map(drop)

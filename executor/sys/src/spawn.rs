@@ -296,18 +296,32 @@ fn arrange(exec: &Exec) -> Result<(), c_int> {
         if exec.terminal {
             ok(libc::ioctl(0, libc::TIOCSCTTY, 0).into())?;
         }
-        ok(libc::chdir(exec.program.directory.as_ptr()).into()).map_err(|errno| -errno)?;
+        enter(&exec.program.directory).map_err(|errno| -errno)?;
         ok(libc::syscall(libc::SYS_close_range, exec.close_from, c_uint::MAX, 0))?;
     }
     Ok(())
 }
 
-/// Tries each candidate; like `execvp`, a program that may not be run is the error to report over one that is missing.
+/// In a [`prepared_child`]: `chdir` by calls that nobody supervises, as who would answer waits.
+fn enter(directory: &CStr) -> Result<(), c_int> {
+    // SAFETY: a C string, and numbers; the descriptor is new.
+    unsafe {
+        let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
+        let fd = ok(libc::openat(libc::AT_FDCWD, directory.as_ptr(), flags).into())? as c_int;
+        ok(libc::fchdir(fd).into())?;
+        ok(libc::close(fd).into()).map(drop)
+    }
+}
+
+/// Tries each candidate, by a call that nobody supervises; like `execvp`, a program that may not be run is the error to report over one that is missing.
 fn execute(program: &Program) -> c_int {
     let mut error = libc::ENOENT;
     for candidate in &program.candidates {
         // SAFETY: all three arrays end with a null pointer and live in the stopped parent.
-        unsafe { libc::execve(candidate.as_ptr(), program.argv.as_ptr(), program.envp.as_ptr()) };
+        unsafe {
+            let (path, argv, envp) = (candidate.as_ptr(), program.argv.as_ptr(), program.envp.as_ptr());
+            libc::syscall(libc::SYS_execveat, libc::AT_FDCWD, path, argv, envp, 0);
+        }
         let errno = last_errno();
         if errno != libc::ENOENT && errno != libc::ENOTDIR {
             error = errno;

@@ -1,0 +1,82 @@
+//! Calls that look at a path, go there or run what is there. Nothing is decided about those: metadata outside can be seen in the flat
+//! tier, and what may be run is Landlock's. But a path in the machine's `/tmp` means the session's own directory.
+//!
+//! A path elsewhere goes on as it was called: what its memory says by then, the caller could have said at once.
+
+use crate::answer::Answer;
+use crate::call::Call;
+use crate::object::{by_descriptor, errno, is, real};
+use executor_sys::file;
+use nix::Result;
+use nix::errno::Errno;
+use nix::fcntl::readlinkat;
+use nix::sys::stat::fstat;
+use nix::unistd::{AccessFlags, access};
+use std::ffi::{CString, OsStr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+
+impl Call<'_> {
+    /// `stat` and its relatives.
+    pub fn state(&self, path: u64, out: u64, flags: i32) -> Result<Answer> {
+        let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
+        let Some(object) = self.own(path, follow)? else { return Ok(Answer::GoOn) };
+        self.caller.write(out, &file::state(object.as_fd()).map_err(errno)?)?;
+        Ok(Answer::Value(0))
+    }
+
+    /// `statx`.
+    pub fn extended_state(&self, path: u64, flags: i32, mask: u32, out: u64) -> Result<Answer> {
+        let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
+        let Some(object) = self.own(path, follow)? else { return Ok(Answer::GoOn) };
+        self.caller.write(out, &file::extended_state(object.as_fd(), flags, mask).map_err(errno)?)?;
+        Ok(Answer::Value(0))
+    }
+
+    /// `access` and its relatives, which ask for the same user here.
+    pub fn access(&self, path: u64, mode: i32) -> Result<Answer> {
+        let Some(object) = self.own(path, true)? else { return Ok(Answer::GoOn) };
+        let mode = AccessFlags::from_bits(mode).ok_or(Errno::EINVAL)?;
+        access(by_descriptor(&object).as_str(), mode)?;
+        Ok(Answer::Value(0))
+    }
+
+    /// `readlink`.
+    pub fn read_link(&self, path: u64, out: u64, room: u64) -> Result<Answer> {
+        let Some(object) = self.own(path, false)? else { return Ok(Answer::GoOn) };
+        let room = usize::try_from(room as i32).ok().filter(|room| *room > 0).ok_or(Errno::EINVAL)?;
+        if !is(&fstat(&object)?, libc::S_IFLNK) {
+            return Err(Errno::EINVAL);
+        }
+        let mut text = readlinkat(&object, "")?.into_vec();
+        text.truncate(room);
+        self.caller.write(out, &text)?;
+        Ok(Answer::Value(text.len() as i64))
+    }
+
+    /// `chdir` and `execve`, which nobody can do for another process: it does so itself, by the file's real path.
+    pub fn go(&self, path: u64) -> Result<Answer> {
+        let Some(object) = self.own(path, true)? else { return Ok(Answer::GoOn) };
+        let real = CString::new(real(&object)?.into_os_string().into_vec()).map_err(|_| Errno::EINVAL)?;
+        // A path that means what it says, as the caller's second call does.
+        if self.string(path)? == real { Ok(Answer::GoOn) } else { Ok(Answer::ByPath(real)) }
+    }
+
+    /// The file at a path, where that is in the machine's `/tmp` and means the session's own directory.
+    fn own(&self, path: u64, follow: bool) -> Result<Option<OwnedFd>> {
+        // Of an address that cannot be read the kernel says so.
+        let Ok(path) = self.caller.string(path) else { return Ok(None) };
+        let hidden = self.rules.areas.is_hidden_tmp(Path::new(OsStr::from_bytes(path.as_bytes())));
+        if !hidden {
+            return Ok(None);
+        }
+        self.check()?;
+        let found = self.search().find(libc::AT_FDCWD, path.as_bytes(), follow)?;
+        let object = found.object.ok_or(Errno::ENOENT)?;
+        if found.slash && !is(&fstat(&object)?, libc::S_IFDIR) {
+            return Err(Errno::ENOTDIR);
+        }
+        Ok(Some(object))
+    }
+}

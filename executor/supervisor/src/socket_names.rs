@@ -1,0 +1,75 @@
+//! What Unix sockets are called: they are bound by their last name, as an address is too short for the path of every directory, and
+//! say the path that their program has asked for.
+
+use std::collections::VecDeque;
+
+/// Sockets that are remembered; of more, the oldest say their last name only.
+const NAMES_MAX: usize = 1024;
+
+/// Addresses of the sockets that a cell's programs have bound.
+#[derive(Default)]
+pub struct SocketNames(VecDeque<Name>);
+
+struct Name {
+    /// Of the socket, not of its file.
+    inode: u64,
+    /// As the kernel has it.
+    bound: Vec<u8>,
+    /// As its program wrote it, to the end.
+    asked: Vec<u8>,
+}
+
+impl SocketNames {
+    /// Remembers a socket that was just bound.
+    pub fn add(&mut self, inode: u64, bound: Vec<u8>, asked: Vec<u8>) {
+        self.0.retain(|name| name.inode != inode);
+        if self.0.len() >= NAMES_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back(Name { inode, bound, asked });
+    }
+
+    /// The address for a program, of what the kernel says. A socket that was accepted has its listener's, and who is connected sees
+    /// it too: that is told where no two have the same last name.
+    pub fn asked(&self, inode: u64, kernel: Vec<u8>) -> Vec<u8> {
+        let mut same = self.0.iter().filter(|name| name.bound == kernel);
+        let own = same.clone().find(|name| name.inode == inode);
+        let only = same.next().filter(|first| same.all(|name| name.asked == first.asked));
+        own.or(only).map_or(kernel, |name| name.asked.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(of: &[(u64, &str, &str)]) -> SocketNames {
+        let mut names = SocketNames::default();
+        of.iter().for_each(|(inode, bound, asked)| names.add(*inode, (*bound).into(), (*asked).into()));
+        names
+    }
+
+    #[test]
+    fn a_socket_says_what_was_asked_and_no_other_does() {
+        let names = names(&[(1, "s", "/a/s"), (2, "s", "/b/s"), (3, "t", "/c/t")]);
+        for (inode, kernel, said) in
+            [(1, "s", "/a/s"), (2, "s", "/b/s"), (9, "s", "s"), (9, "t", "/c/t"), (1, "", ""), (3, "u", "u")]
+        {
+            assert_eq!(names.asked(inode, kernel.into()), said.as_bytes(), "{inode} {kernel}");
+        }
+    }
+
+    #[test]
+    fn a_number_that_is_used_again_is_the_new_sockets() {
+        assert_eq!(names(&[(1, "s", "/a/s"), (1, "s", "/b/s")]).asked(1, "s".into()), b"/b/s");
+    }
+
+    #[test]
+    fn no_more_are_remembered_than_its_bound() {
+        let mut names = SocketNames::default();
+        for inode in 0..=NAMES_MAX as u64 {
+            names.add(inode, format!("{inode}").into(), b"asked".to_vec());
+        }
+        assert_eq!((names.0.len(), names.asked(0, b"0".to_vec())), (NAMES_MAX, b"0".to_vec()));
+    }
+}
