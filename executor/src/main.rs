@@ -22,6 +22,7 @@ mod account;
 mod missing_program;
 mod open;
 mod machine;
+mod repository_question;
 mod roots;
 mod central_owner;
 mod user;

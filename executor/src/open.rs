@@ -10,6 +10,7 @@ use crate::kept_texts::KeptTexts;
 use crate::machine;
 use crate::missing_program::Profiles;
 use crate::pool::Pool;
+use crate::repository_question::{ask_repository, worker_image};
 use crate::roots::{self, RootError};
 use crate::session::Session;
 use crate::user::User;
@@ -18,7 +19,7 @@ use broker_protocol::{
 };
 use executor_audit::audit::AuditError;
 use executor_audit::record::{Record, SessionFacts};
-use executor_cell::{Warden, WardenMessage, WorkerImage, committed, settings};
+use executor_cell::{Warden, WardenMessage, settings};
 use executor_layers::ablation::Ablation;
 use executor_layers::caches;
 use executor_layers::cgroup::{self, Cgroup};
@@ -33,7 +34,7 @@ use executor_layers::worker::{NameSpec, ObjectSpec, RootSpec, WorkerSpec};
 use executor_layers::{
     environment, git_ignore, git_settings, probe, relay, stale_temporaries, undo_directory,
 };
-use executor_supervisor::{CreatedRecord, ProjectRepository};
+use executor_supervisor::{CreatedRecord, OpenedFiles, ProjectRepository, TrackedSecrets};
 use executor_sys::confine;
 use policies::{Access, EffectivePolicy, Policies, PolicyError, choice, network, source};
 use std::collections::{BTreeMap, BTreeSet};
@@ -119,6 +120,9 @@ impl OpenError {
     }
 }
 
+/// What is kept for later sessions of what cells do.
+type Records = (CreatedRecord, Option<TrackedSecrets>);
+
 /// A sandbox whose warden is ready.
 struct Sandbox {
     spec: SandboxSpec,
@@ -129,6 +133,7 @@ struct Sandbox {
     relay: Vec<OwnedFd>,
     also_closed: Vec<AlsoClosed>,
     created: Option<CreatedRecord>,
+    tracked: Option<TrackedSecrets>,
 }
 
 /// Reads the policy files of this machine and user.
@@ -161,7 +166,7 @@ pub fn open(
         built => (built?, None),
     };
     let cgroup = join_cgroup(&sandbox, user)?;
-    let Sandbox { spec, warden, fds, relay, also_closed, created } = sandbox;
+    let Sandbox { spec, warden, fds, relay, also_closed, created, tracked } = sandbox;
     let layers = if cgroup.is_some() { spec.layers.with(Layer::Cgroup) } else { spec.layers };
     require(&policy, spec.tier, layers, &user.ablation)?;
     // After the warden, which must not inherit it.
@@ -199,6 +204,7 @@ pub fn open(
         audit,
         background: BackgroundProcesses::default(),
         created,
+        tracked,
         kept: KeptTexts::default(),
         calls: BTreeMap::new(),
         outbox: Vec::new(),
@@ -285,12 +291,15 @@ fn build(
         undo_directory::make(&spec.central);
     }
     central_owner::claim(&spec.central, &spec.project)?;
-    let (mut also_closed, created) = discover(&mut spec, user)?;
+    let (mut also_closed, opened) = discover(&mut spec, user)?;
+    let (created, tracked) = opened.map_or((None, None), |(created, tracked)| (Some(created), tracked));
     also_closed.extend(refused);
     ignore_hidden(&mut spec).map_err(OpenError::Plan)?;
     spec.command_directories = command_directories(&spec)?;
     match start(&spec) {
-        Ok(Started { warden, fds, relay }) => Ok(Sandbox { spec, warden, fds, relay, also_closed, created }),
+        Ok(Started { warden, fds, relay }) => {
+            Ok(Sandbox { spec, warden, fds, relay, also_closed, created, tracked })
+        }
         Err(error) => {
             spec.scratch.remove();
             Err(error)
@@ -386,17 +395,12 @@ fn start_error(tier: Tier, source: io::Error) -> OpenError {
 }
 
 /// Looks through both zones for what is protected, and removes what writes that were cut short have left. Returns what is
-/// closed although its name does not say so, and the record of what cells make.
-fn discover(
-    spec: &mut SandboxSpec,
-    user: &User,
-) -> Result<(Vec<AlsoClosed>, Option<CreatedRecord>), OpenError> {
+/// closed although its name does not say so, and the records of what cells make and git tracks.
+fn discover(spec: &mut SandboxSpec, user: &User) -> Result<(Vec<AlsoClosed>, Option<Records>), OpenError> {
     // Without mounts the supervisor holds every name, however many there are.
     let mounts_max = if spec.has(Layer::MountNamespace) { PINS_MAX } else { usize::MAX };
     let zones = [spec.project.as_path(), spec.central.as_path()];
-    let file = user.worker.file().map_err(OpenError::Worker)?;
-    let layers = machine::layers(Tier::Flat, spec.landlock_abi, &user.ablation);
-    let image = WorkerImage { file, layers, landlock_abi: spec.landlock_abi };
+    let image = worker_image(spec, user).map_err(OpenError::Worker)?;
     let ask = |texts| settings(&spec.project, texts, image);
     let named = |objects: &ProtectedObjects| match spec.has(Layer::ProtectedNames) {
         true => git_settings::named(&user.git(), &spec.project, objects, &ask),
@@ -411,13 +415,14 @@ fn discover(
     if !spec.has(Layer::ProtectedNames) {
         return Ok((Vec::new(), None));
     }
-    let committed = |repository: &ProjectRepository, files: &[PathBuf]| committed(repository, files, image);
-    let (memory, record) =
-        executor_supervisor::open_created_files(spec, &mut found, committed).map_err(OpenError::Plan)?;
+    let ask =
+        |repository: &ProjectRepository, files: &[PathBuf]| ask_repository(spec, user, repository, files);
+    let opened = executor_supervisor::open_created_files(spec, &mut found, ask).map_err(OpenError::Plan)?;
+    let OpenedFiles { memory, record, tracked } = opened;
     spec.created = Some(memory);
     (spec.pins, spec.objects) = (found.pins, found.objects);
     spec.also_closed.clone_from(&found.also_closed);
-    Ok((found.also_closed, Some(record)))
+    Ok((found.also_closed, Some((record, tracked))))
 }
 
 /// Git in cells passes over what is hidden. Where cells have a home on the host it is written here, else with their mounts.

@@ -12,14 +12,15 @@ use crate::missing_program::Profiles;
 use crate::plan::{Work, plan};
 use crate::poll::{Token, Waited};
 use crate::pool::Pool;
+use crate::repository_question::ask_repository;
 use broker_protocol::{
-    CallId, ConnectionReport, Ended, ErrorKind, Failed, FileReply, FromBroker, Layer, LayerSet, Outcome,
-    Request, Usage, ZonePath, frame, limit,
+    CallId, ConnectionReport, Denial, Ended, ErrorKind, Failed, FileReply, FromBroker, Layer, LayerSet,
+    Outcome, Request, Usage, ZonePath, frame, limit,
 };
 use executor_audit::audit::Audit;
 use executor_audit::record::Record;
 use executor_layers::spec::{SandboxSpec, Scratch};
-use executor_supervisor::CreatedRecord;
+use executor_supervisor::{CreatedRecord, TrackedSecrets};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -39,6 +40,8 @@ pub struct Session {
     pub background: BackgroundProcesses,
     /// What cells have made under protected names, where these are held.
     pub created: Option<CreatedRecord>,
+    /// The secrets that git tracks, where the project has a repository.
+    pub tracked: Option<TrackedSecrets>,
     pub kept: KeptTexts,
     pub calls: BTreeMap<CallId, Call>,
     /// Frames that are no call's.
@@ -234,13 +237,31 @@ impl Session {
                 ended.push(*id);
             }
         }
-        for CallEnd { call, outcome, usage, denied } in
+        let alone = ended.len() == self.calls.len() && self.background.count() == 0;
+        let mut tracked = match ended.is_empty() {
+            true => Vec::new(),
+            false => self.look_at_tracked(alone),
+        };
+        for CallEnd { call, outcome, usage, mut denied } in
             ended.iter().filter_map(|id| self.calls.remove(id)?.into_end())
         {
+            // Whichever call it was: the first that ends says it.
+            tracked.drain(..).for_each(|denial| denied.push(denial));
             self.audit.ended(call, &outcome, &usage)?;
             frames.push(FromBroker::Done { call, outcome, usage, layers: self.layers, denied });
         }
         Ok(frames)
+    }
+
+    /// What commands have made of the project's repository since the last look; `alone`: none is left that works in it.
+    fn look_at_tracked(&mut self, alone: bool) -> Vec<Denial> {
+        let (spec, user) = (&self.spec, &self.profiles.user);
+        let Some(tracked) = &mut self.tracked else { return Vec::new() };
+        let mut said = tracked.update(spec, |of, files| ask_repository(spec, user, of, files));
+        if alone {
+            said.extend(tracked.left_lock());
+        }
+        said
     }
 
     fn collect_from_worker(&mut self) -> Result<(), Failed> {
@@ -345,6 +366,10 @@ impl Session {
         self.files.finish_current(LAST_WRITE);
         // What background processes have made: they may still be at work, and the record is of what is there now.
         self.created.iter_mut().for_each(|created| created.update(&self.spec));
+        // The user may be at work already: what changes where no command is left is not theirs. The next session says the rest.
+        if !self.calls.is_empty() || self.background.count() > 0 {
+            drop(self.look_at_tracked(false));
+        }
         if self.spec.has(Layer::PidNamespace) {
             self.pool.kill();
         }

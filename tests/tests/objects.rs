@@ -34,6 +34,11 @@ fn main() -> ExitCode {
         another_name_of_a_protected_file_is_closed_and_named,
         what_has_the_inode_of_a_secret_that_is_gone_is_used,
         metadata_of_the_machines_devices_is_not_changed,
+        secrets_that_commands_have_made_tracked_stay_closed,
+        an_index_that_nobody_can_read_opens_no_secret,
+        what_the_user_tracks_is_nobody_elses,
+        names_that_commands_hide_from_git_status_are_said,
+        what_commands_leave_in_the_users_repository_is_said,
         no_lease_stops_whoever_opens_a_file,
         no_ioctl_of_a_file_systems_own_is_reached
     ])
@@ -698,4 +703,156 @@ for request in (0x5000940e, 0x50009401, 0x50009417, 0x50009418, 0x40186f04, 0x66
         worked: |_, said| said.contains("GOT"),
     }
     .is_contained(place);
+}
+
+const IDENTITY: &str = "git config user.name t; git config user.email t@t";
+
+/// A project of the user's, with a secret that git ignores.
+fn with_ignored_secret(place: Place) -> World {
+    let world = World::new(place);
+    world.put(".gitignore", ".env\n");
+    repository(&world);
+    on_host(&world, &format!("{IDENTITY}; git add .gitignore; git commit -qm a"));
+    world.put(".env", &world.canary);
+    world
+}
+
+fn on_host(world: &World, script: &str) -> String {
+    run(world.host("bash").args(["-ec", script]), LIMIT).success()
+}
+
+/// Whether a command of a new session reads the secret, and what that says when it opens.
+fn reads_secret(world: &World) -> (bool, String) {
+    let mut session = Session::open(world);
+    let said = session.bash("cat .env").result.to_string();
+    let closed = session.ready["alsoClosed"].to_string();
+    // What the host does from here on is no command's doing.
+    session.close(LIMIT);
+    (said.contains(&world.canary), closed)
+}
+
+/// A command puts the name of the user's secret into the index or a commit, under content of its own; then the user commits all.
+fn secrets_that_commands_have_made_tracked_stay_closed(place: Place) {
+    const ENTRY: &str = "o=$(echo x | git hash-object -w --stdin); add() { git update-index --add --cacheinfo 100644,$o,.env; }";
+    const ATTACKS: [(&str, &str); 4] = [
+        ("add", "git commit -qam b"),
+        ("add; git update-index --index-version 4", "git commit -qam b"),
+        // Written by hand, and committed by another index.
+        ("export GIT_INDEX_FILE=$PWD/i; cp .git/index i; add; cat i > .git/index; rm i", "git commit -qam b"),
+        (
+            "export GIT_INDEX_FILE=$PWD/i; cp .git/index i; add; t=$(git write-tree); rm i
+             git update-ref HEAD $(git commit-tree -p HEAD -m x $t)",
+            "git reset -q; git commit -qam b",
+        ),
+    ];
+    for (attack, host) in ATTACKS {
+        let attack = format!("{ENTRY}; {attack}");
+        // The control: who may do so opens the secret.
+        let world = with_ignored_secret(place);
+        assert!(!reads_secret(&world).0, "it is closed");
+        on_host(&world, &attack);
+        on_host(&world, host);
+        assert!(reads_secret(&world).0, "the control does not work: {attack}");
+
+        let world = with_ignored_secret(place);
+        let mut session = Session::open(&world);
+        let said = session.bash(&attack).result.to_string();
+        assert!(said.contains("has made git track this secret") && said.contains(".env"), "{attack}: {said}");
+        let later = session.bash("echo y > y; git add y").result.to_string();
+        assert!(!later.contains("git track"), "it is said once: {later}");
+        session.close(LIMIT);
+        on_host(&world, host);
+        let (reads, said) = reads_secret(&world);
+        assert!(!reads && said.contains(".env"), "{attack}: {said}");
+        // The user says otherwise, in one way and the other.
+        let record = world.central.join(".lazaret/tracked");
+        let kept = fs::read_to_string(&record).unwrap();
+        assert!(kept.ends_with("\n.env\n"), "{kept}");
+        fs::write(&record, kept.replace(".env\n", "")).unwrap();
+        assert!(reads_secret(&world).0, "{attack}");
+        fs::write(&record, kept).unwrap();
+        assert!(!reads_secret(&world).0, "{attack}");
+        on_host(&world, "git rm -q --cached .env; git commit -qm none");
+        assert_eq!(reads_secret(&world), (false, "null".into()), "{attack}");
+    }
+}
+
+/// What goes on in another file, is cut or is none: nobody knows what the user's git will take in.
+fn an_index_that_nobody_can_read_opens_no_secret(place: Place) {
+    for attack in [
+        "git update-index --split-index; git update-index --add --cacheinfo 100644,$(echo x | git hash-object -w --stdin),.env",
+        "rm .git/index; mkfifo .git/index 2>/dev/null || echo x > .git/index",
+        "truncate -s 200M .git/index",
+    ] {
+        let world = with_ignored_secret(place);
+        let mut session = Session::open(&world);
+        let said = session.bash(attack).result.to_string();
+        assert!(said.contains("cannot be read as a whole") && said.contains(".env"), "{attack}: {said}");
+        session.close(LIMIT);
+        assert!(!reads_secret(&world).0, "{attack}");
+    }
+}
+
+/// What the user does between sessions is no command's doing, and ordinary work of commands is said nothing about.
+fn what_the_user_tracks_is_nobody_elses(place: Place) {
+    let world = with_ignored_secret(place);
+    let mut session = Session::open(&world);
+    let work = "echo y > y; git add y; git commit -qm y; echo z > .env.test; git add -f .env.test; git commit -qm z; git checkout -q -b w";
+    let said = session.bash(work).result.to_string();
+    assert!(!said.contains("git track"), "{said}");
+    session.close(LIMIT);
+    on_host(&world, "git add -f .env; git commit -qm mine");
+    assert_eq!(reads_secret(&world), (true, "null".into()));
+    assert!(!world.central.join(".lazaret/tracked").exists());
+}
+
+/// A name that no command may make, in a commit, where the user's `git status` does not look.
+fn names_that_commands_hide_from_git_status_are_said(place: Place) {
+    for flag in ["--skip-worktree", "--assume-unchanged"] {
+        let attack = format!(
+            "n=.vscode/tasks.json; git update-index --add --cacheinfo 100644,$(echo {{}} | git hash-object -w --stdin),$n
+             git update-index {flag} $n; git commit -qm x"
+        );
+        let world = with_ignored_secret(place);
+        let mut session = Session::open(&world);
+        let said = session.bash(&attack).result.to_string();
+        // The attack works as far as the user's git goes.
+        assert_eq!(on_host(&world, "git status --porcelain"), "", "{flag}");
+        assert!(said.contains(".vscode/tasks.json") && said.contains("does not show it"), "{flag}: {said}");
+        let later =
+            session.bash("git commit -q --allow-empty -m y; echo a > a; git add a").result.to_string();
+        assert!(!later.contains("tasks.json"), "it is said once: {later}");
+        session.close(LIMIT);
+        // What was hidden before is the user's own.
+        let mut session = Session::open(&world);
+        let later = session.bash("echo b > b; git add b").result.to_string();
+        assert!(!later.contains("tasks.json"), "{later}");
+    }
+}
+
+/// What makes the user's git show something else, or end: each with what it looks like to the user.
+fn what_commands_leave_in_the_users_repository_is_said(place: Place) {
+    const SHOWN: &str = "git log -1 --format=%s | grep -qx b";
+    const ATTACKS: [(&str, &str, &str); 3] = [
+        ("git replace HEAD HEAD~", SHOWN, "refs/replace"),
+        (
+            "echo $(git rev-parse HEAD~) refs/replace/$(git rev-parse HEAD) >> .git/packed-refs",
+            SHOWN,
+            "refs/replace",
+        ),
+        ("touch .git/index.lock", "git add .gitignore", "index.lock"),
+    ];
+    for (attack, works, said) in ATTACKS {
+        let world = with_ignored_secret(place);
+        on_host(&world, &format!("git commit -q --allow-empty -m b; {works}"));
+        let mut session = Session::open(&world);
+        let before = session.bash("git add .gitignore; git pack-refs --all").result.to_string();
+        assert!(!before.contains(said), "{attack}: {before}");
+        let after = session.bash(attack).result.to_string();
+        let there = run(world.host("bash").args(["-ec", works]), LIMIT);
+        assert_ne!(there.code(), 0, "the attack does nothing: {attack}");
+        assert!(after.contains(said), "{attack}: {after}");
+        let later = session.bash("true").result.to_string();
+        assert!(!later.contains(said), "it is said once: {attack}: {later}");
+    }
 }

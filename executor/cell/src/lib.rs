@@ -20,5 +20,5 @@ pub use capture::Capture;
 pub use cell_handle::CellHandle;
 pub use message::{WardenMessage, WardenRequest};
 pub use order::CellPlan;
-pub use questions::{WorkerImage, committed, settings};
+pub use questions::{WorkerImage, repository, settings};
 pub use warden_handle::Warden;

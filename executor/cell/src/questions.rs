@@ -1,10 +1,10 @@
-//! Asks a worker what the broker does not read by itself: which files with names of secrets are committed as they are, and what the
+//! Asks a worker what the broker does not read by itself: what git has of files with names of secrets, and what the
 //! settings of the user's git name. It is a process of its own, confined like the file worker, that answers and ends.
 
 use broker_protocol::{LayerSet, Tier, frame, limit};
 use executor_layers::worker::{
-    CHUNK, COMMITTED_MAX, CommittedQuery, LAST, MESSAGE_MAX, MORE, ObjectSpec, Question, RootSpec, Setting,
-    WorkerSpec,
+    CHUNK, FILES_MAX, InHead, LAST, MESSAGE_MAX, MORE, NameSpec, ObjectSpec, Question, RepositoryAnswer,
+    RepositoryQuery, RootSpec, Setting, WorkerSpec,
 };
 use executor_supervisor::ProjectRepository;
 use executor_sys::process::{self, Child};
@@ -35,24 +35,29 @@ pub struct WorkerImage<'f> {
     pub landlock_abi: u32,
 }
 
-/// Those of `files`, absolute paths in the project, whose content is the one that `HEAD` has under their path. None where the
-/// worker fails: then the names say what they are.
-pub fn committed(repository: &ProjectRepository, files: &[PathBuf], image: WorkerImage) -> Vec<PathBuf> {
+/// What the repository has of `files`, absolute paths in the project, and which of `names` its index has. `None` where the worker
+/// fails: then nobody knows.
+pub fn repository(
+    repository: &ProjectRepository,
+    files: &[PathBuf],
+    names: Vec<NameSpec>,
+    image: WorkerImage,
+) -> Option<RepositoryAnswer> {
     let below =
-        |path: &PathBuf| Some(path.strip_prefix(repository.project).ok()?.as_os_str().as_bytes().to_vec());
-    let mut asked: Vec<(&PathBuf, Vec<u8>)> =
-        files.iter().filter_map(|path| Some((path, below(path)?))).collect();
-    asked.truncate(COMMITTED_MAX);
-    if asked.is_empty() {
-        return Vec::new();
-    }
-    let names = asked.iter().map(|(_, name)| name.clone()).collect();
-    let answer = spec(repository, names, image).and_then(|spec| ask(&spec, image.file)).unwrap_or_default();
-    if answer.len() != asked.len() {
-        return Vec::new();
-    }
-    let yes = asked.into_iter().zip(answer).filter(|(_, answer)| *answer == 1);
-    yes.map(|((path, _), _)| path.clone()).collect()
+        |path: &PathBuf| Some(path.strip_prefix(&repository.project).ok()?.as_os_str().as_bytes().to_vec());
+    let asked: Option<Vec<Vec<u8>>> = files.iter().take(FILES_MAX).map(below).collect();
+    let asked = asked?;
+    let count = asked.len();
+    let root = |path: &Path| Some(RootSpec { path: text(path).ok()?, writable: false });
+    let own = text(repository.own.strip_prefix(&repository.common).ok()?).ok()?;
+    let question = Question::Repository(RepositoryQuery { own, files: asked });
+    let roots = [root(&repository.project)?, root(&repository.common)?];
+    let spec = WorkerSpec { names, ..one_question(roots, question, image) };
+    let answer: RepositoryAnswer = frame::decode_whole(&ask(&spec, image.file).ok()?).ok()?;
+    let mut answer = Some(answer).filter(|answer| answer.files.len() == count)?;
+    // Of more files than are asked about nothing is found.
+    answer.files.resize(files.len(), InHead::Nothing);
+    Some(answer)
 }
 
 /// What git's settings in each of these texts name.
@@ -67,13 +72,6 @@ pub fn settings(root: &Path, texts: Vec<Vec<u8>>, image: WorkerImage) -> io::Res
 
 fn text(path: &Path) -> io::Result<String> {
     path.to_str().map(str::to_owned).ok_or(io::ErrorKind::InvalidFilename.into())
-}
-
-fn spec(repository: &ProjectRepository, files: Vec<Vec<u8>>, image: WorkerImage) -> io::Result<WorkerSpec> {
-    let root = |path: &Path| Ok::<_, io::Error>(RootSpec { path: text(path)?, writable: false });
-    let own = repository.own.strip_prefix(repository.common).map_err(io::Error::other)?;
-    let question = Question::Committed(CommittedQuery { own: text(own)?, files });
-    Ok(one_question([root(repository.project)?, root(repository.common)?], question, image))
 }
 
 fn one_question([project, central]: [RootSpec; 2], question: Question, image: WorkerImage) -> WorkerSpec {

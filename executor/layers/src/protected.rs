@@ -169,6 +169,8 @@ pub enum WhyClosed {
     NotLinked(NotLinked),
     /// It holds this and other protected names, over what can be held one by one.
     OverBound(PathBuf),
+    /// It is committed as it is, but a command has made git track it, as this record says.
+    Tracked(PathBuf),
 }
 
 /// Most paths that [`describe`] names.
@@ -197,6 +199,9 @@ impl AlsoClosed {
             WhyClosed::OverBound(first) => {
                 format!("{path:?} (with {first:?} there are more than {PINS_MAX} protected names)")
             }
+            WhyClosed::Tracked(record) => format!(
+                "{path:?} (a command has made git track this secret; `git rm --cached` ends that, or remove its line from {record:?})"
+            ),
         }
     }
 }

@@ -33,8 +33,10 @@ pub const PREVIEW_CALL: CallId = CallId::MAX;
 pub const SESSION_LEN: usize = 32;
 /// What stands before a request and the places that its links may lead to: the call's number, and the session's id.
 pub const HEADER_LEN: usize = 8 + SESSION_LEN;
-/// Most files of a [`CommittedQuery`].
-pub const COMMITTED_MAX: usize = 1024;
+/// Most files of a [`RepositoryQuery`].
+pub const FILES_MAX: usize = 1024;
+/// Most names of an index that are answered.
+pub const INDEXED_MAX: usize = 4096;
 /// Most settings of one file.
 pub const SETTINGS_MAX: usize = 4096;
 /// Bytes of a setting's key.
@@ -72,8 +74,9 @@ pub struct WorkerSpec {
 /// What a worker is asked when a session opens.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Question {
-    /// Answered by a byte for each file, 1 for yes. The worker's central root is the repository's common directory.
-    Committed(CommittedQuery),
+    /// What `HEAD` and the index have: answered by a [`RepositoryAnswer`]. The worker's central root is the repository's common
+    /// directory.
+    Repository(RepositoryQuery),
     /// What git's settings in each of these texts name: answered by a `Vec<Vec<Setting>>`, of each at most [`SETTINGS_MAX`].
     Settings(Vec<Vec<u8>>),
 }
@@ -102,13 +105,44 @@ pub enum SettingKind {
     Other,
 }
 
-/// Which of these files of the project hold what `HEAD` has under their paths?
+/// What has `HEAD` under the paths of these files of the project, and which protected names has the index?
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct CommittedQuery {
+pub struct RepositoryQuery {
     /// The directory with the project's `HEAD`, below the common one; empty for that itself.
     pub own: String,
-    /// Paths below the project root, at most [`COMMITTED_MAX`].
+    /// Paths below the project root, at most [`FILES_MAX`].
     pub files: Vec<Vec<u8>>,
+}
+
+/// What git has of a project.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RepositoryAnswer {
+    /// For each file of the query.
+    pub files: Vec<InHead>,
+    /// The protected names in the index, at most [`INDEXED_MAX`]; `None` where they are more, or it cannot be read as a whole.
+    pub index: Option<Vec<IndexedName>>,
+    /// Whether one object stands for another (`git replace`), as far as anybody can say.
+    pub replaces: bool,
+}
+
+/// What `HEAD` has under a file's path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum InHead {
+    /// Nothing that could be found.
+    Nothing,
+    /// Something else than the file holds.
+    Other,
+    /// What the file holds.
+    Same,
+}
+
+/// A protected name that git's index has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IndexedName {
+    /// Below the project root.
+    pub path: Vec<u8>,
+    /// Whether `git status` does not look at it (`skip-worktree`, `assume-unchanged`).
+    pub hidden: bool,
 }
 
 /// A root of the session.

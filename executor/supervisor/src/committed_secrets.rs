@@ -3,49 +3,60 @@
 
 use crate::created::CreatedFiles;
 use crate::created_record::{CreatedRecord, inspect, state};
-use executor_layers::protected::Discovery;
+use crate::tracked_secrets::{ProjectRepository, TrackedSecrets, record_path};
+use executor_layers::protected::{AlsoClosed, Discovery, WhyClosed};
 use executor_layers::spec::SandboxSpec;
+use executor_layers::worker::RepositoryAnswer;
 use policies::{Protection, WhenNew};
 use std::collections::BTreeMap;
-use std::fs::{self, Metadata};
+use std::fs::Metadata;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The repository of a project.
-#[derive(Clone, Copy, Debug)]
-pub struct ProjectRepository<'p> {
-    /// The project root.
-    pub project: &'p Path,
-    /// Its repository's common directory.
-    pub common: &'p Path,
-    /// The directory with the project's `HEAD`, in that.
-    pub own: &'p Path,
+/// What the cells of a session have made and git tracks when it opens.
+#[derive(Debug)]
+pub struct OpenedFiles {
+    /// For supervisors: the memory of what cells have made, with what they may use besides.
+    pub memory: OwnedFd,
+    /// For later sessions.
+    pub record: CreatedRecord,
+    /// Where the project has a repository.
+    pub tracked: Option<TrackedSecrets>,
 }
 
-/// The memory of what the cells of a session have made, with what they may use besides; that is released from `found`. `committed`
-/// says which of some files have the content that `HEAD` has under their path.
+/// The memory of what the cells of a session have made, with what they may use besides; that is released from `found`. `ask` says
+/// what the project's repository has of some files.
 ///
 /// # Errors
 /// The kernel has no memory for it.
 pub fn open_created_files(
     spec: &SandboxSpec,
     found: &mut Discovery,
-    committed: impl FnOnce(&ProjectRepository, &[PathBuf]) -> Vec<PathBuf>,
-) -> io::Result<(OwnedFd, CreatedRecord)> {
+    ask: impl FnOnce(&ProjectRepository, &[PathBuf]) -> Option<RepositoryAnswer>,
+) -> io::Result<OpenedFiles> {
     let created = CreatedFiles::new()?;
     let secrets = secrets(spec, found);
-    for path in committed_of(spec, &secrets, committed) {
-        let Ok((file, metadata)) = inspect(&path) else { continue };
-        // It is what it was before it was read.
-        let same = secrets.get(&path).is_some_and(|before| state(before) == state(&metadata));
-        if same && created.add(&file).is_ok() {
-            found.release(&path, (metadata.dev(), metadata.ino()));
+    let mut tracked = None;
+    if let Some(repository) = ProjectRepository::of(spec) {
+        let (files, own) = (secrets.keys().cloned().collect(), CreatedFiles::of(created.memory()?));
+        let (secrets_now, open, tainted) = TrackedSecrets::open(spec, repository, own, files, ask);
+        tracked = Some(secrets_now);
+        for path in open {
+            let Ok((file, metadata)) = inspect(&path) else { continue };
+            // It is what it was before it was read.
+            let same = secrets.get(&path).is_some_and(|before| state(before) == state(&metadata));
+            if same && created.add(&file).is_ok() {
+                found.release(&path, (metadata.dev(), metadata.ino()));
+            }
         }
+        let why = || WhyClosed::Tracked(record_path(&spec.central));
+        found.also_closed.extend(tainted.into_iter().map(|path| AlsoClosed { path, why: why() }));
     }
-    CreatedRecord::open(spec, found, created)
+    let (memory, record) = CreatedRecord::open(spec, found, created)?;
+    Ok(OpenedFiles { memory, record, tracked })
 }
 
 /// Files of the project with names of secrets that commands may make, each by one name only.
@@ -62,21 +73,4 @@ fn secrets(spec: &SandboxSpec, found: &Discovery) -> BTreeMap<PathBuf, Metadata>
     let open = named.filter(|path| found.objects.protection_of_place(path).is_none());
     let files = open.filter_map(|path| Some((path.clone(), inspect(path).ok()?.1)));
     files.filter(|(_, metadata)| metadata.is_file() && metadata.nlink() == 1).collect()
-}
-
-/// Those of `secrets` that are committed as they are.
-fn committed_of(
-    spec: &SandboxSpec,
-    secrets: &BTreeMap<PathBuf, Metadata>,
-    committed: impl FnOnce(&ProjectRepository, &[PathBuf]) -> Vec<PathBuf>,
-) -> Vec<PathBuf> {
-    let inside = spec.project.join(".git");
-    let (common, own) = match &spec.linked {
-        Some(linked) => (&linked.common, &linked.own),
-        None if fs::symlink_metadata(&inside).is_ok_and(|metadata| metadata.is_dir()) => (&inside, &inside),
-        None => return Vec::new(),
-    };
-    let files: Vec<PathBuf> = secrets.keys().cloned().collect();
-    let repository = ProjectRepository { project: &spec.project, common, own };
-    if files.is_empty() { files } else { committed(&repository, &files) }
 }

@@ -222,7 +222,7 @@ fn write(directory: &OwnedFd, entries: &Vec<Entry>) -> io::Result<()> {
 }
 
 /// No link is followed: what programs outside have made there is not believed.
-fn open(directory: &OwnedFd, name: &str, flags: OFlag) -> io::Result<File> {
+pub fn open(directory: &OwnedFd, name: &str, flags: OFlag) -> io::Result<File> {
     let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS;
     let mode = if flags.contains(OFlag::O_CREAT) { Mode::S_IRUSR | Mode::S_IWUSR } else { Mode::empty() };
     let how = OpenHow::new().flags(flags | OFlag::O_CLOEXEC).mode(mode).resolve(resolve);

@@ -98,6 +98,11 @@ fn by_object(refusal: &Refusal, target: String, spec: &SandboxSpec) -> Denial {
                 Remedy::Nothing,
             )
         }
+        Some((WhyClosed::Tracked(record), path)) => (
+            "A command of this project has made git track it, so that it counts as a secret still."
+                .to_owned(),
+            Remedy::Advice(format!("the removal of the line of {path} from {}", record.display())),
+        ),
         Some((WhyClosed::NotLinked(why), _)) => {
             (format!("The project's `.git` leads there, but {why}."), Remedy::Nothing)
         }

@@ -3,13 +3,19 @@
 //! A name like `.env.test` is a secret's by its name alone. What is committed is none: who has the repository has it. The question
 //! is answered by `HEAD` and not by the index, in which a secret may stand that somebody has added by mistake.
 //!
+//! Which protected names the index has is answered beside it, for what commands do to it (`tracked_secrets.rs` of the supervisor).
+//!
 //! A command may write to a repository whatever it likes, but not so that this says yes about a file whose content it does not
 //! know: the content's own hash must be in a tree of `HEAD`'s commit, and each object on the way is hashed too.
 
+use crate::git_index::{self, IndexEntry};
 use crate::git_objects::{ObjectName, Objects};
-use crate::root::{READING, open_beneath};
-use executor_layers::worker::CommittedQuery;
+use crate::root::{LISTING, READING, open_beneath};
+use executor_layers::worker::{INDEXED_MAX, InHead, IndexedName, RepositoryAnswer, RepositoryQuery};
+use nix::dir::Dir;
+use nix::errno::Errno;
 use nix::sys::stat::{Mode, SFlag, fstat};
+use policies::Matcher;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
@@ -24,6 +30,8 @@ const OBJECTS_MAX: usize = 256 << 20;
 /// Bytes of a file that holds a ref, and of the one that holds many.
 const REF_MAX: usize = 4096;
 const PACKED_REFS_MAX: usize = 32 << 20;
+/// Bytes of an index: one of some million names.
+const INDEX_MAX: usize = 128 << 20;
 /// Refs that lead to others.
 const REFS_MAX: usize = 5;
 
@@ -32,18 +40,51 @@ pub struct Committed<'d> {
     pub project: &'d OwnedFd,
     /// The repository's common directory.
     pub common: &'d OwnedFd,
+    /// The policy's protected names.
+    pub names: &'d Matcher,
 }
 
 impl Committed<'_> {
-    /// For each file of the query whether it is committed as it is.
-    pub fn answer(&self, query: &CommittedQuery) -> Vec<bool> {
+    pub fn answer(&self, query: &RepositoryQuery) -> RepositoryAnswer {
         let objects = Objects::new(self.common, OBJECTS_MAX);
         let mut trees = HashMap::new();
-        let root = self.head(Path::new(&query.own)).and_then(|head| tree_of(&objects.get(&head, "commit")?));
-        let files = query.files.iter();
-        files
-            .map(|path| root.as_ref().is_some_and(|root| self.is_committed(&objects, &mut trees, root, path)))
-            .collect()
+        let own = Path::new(&query.own);
+        let root = self.head(own).and_then(|head| tree_of(&objects.get(&head, "commit")?));
+        let in_head = |path: &Vec<u8>| {
+            let entry = root.as_ref().and_then(|root| find(&objects, &mut trees, root, path));
+            entry.map_or(InHead::Nothing, |(mode, object)| self.compare(path, &mode, &object))
+        };
+        let files = query.files.iter().map(in_head).collect();
+        RepositoryAnswer { files, index: self.index(own), replaces: self.replaces() }
+    }
+
+    /// Whether there are refs of `git replace`, each in a file or all in one.
+    fn replaces(&self) -> bool {
+        let directory = open_beneath(self.common, Path::new("refs/replace"), LISTING, Mode::empty());
+        let entries = |mut directory: Dir| directory.iter().count();
+        // Besides `.` and `..`.
+        let loose = directory.and_then(Dir::from_fd).is_ok_and(|directory| entries(directory) > 2);
+        let is_one = |line: &[u8]| {
+            let name = line.iter().position(|byte| *byte == b' ').and_then(|end| line.get(end + 1..));
+            name.is_some_and(|name| name.starts_with(b"refs/replace/"))
+        };
+        let packed = || self.text(Path::new("packed-refs"), PACKED_REFS_MAX);
+        loose || packed().is_some_and(|text| text.split(|byte| *byte == b'\n').any(is_one))
+    }
+
+    /// The protected names in the index of the directory `own`.
+    fn index(&self, own: &Path) -> Option<Vec<IndexedName>> {
+        let path = own.join("index");
+        if open_beneath(self.common, &path, READING, Mode::empty()).err() == Some(Errno::ENOENT) {
+            return Some(Vec::new());
+        }
+        let protected = |entry: &IndexEntry| self.names.protection(&entry.path).is_some();
+        let entries = git_index::entries(&self.text(&path, INDEX_MAX)?)?.into_iter().filter(protected);
+        let names: Vec<_> = entries
+            .map(|IndexEntry { path, hidden }| IndexedName { path, hidden })
+            .take(INDEXED_MAX + 1)
+            .collect();
+        (names.len() <= INDEXED_MAX).then_some(names)
     }
 
     /// The commit that `HEAD` in the directory `own` leads to.
@@ -80,38 +121,36 @@ impl Committed<'_> {
         read(self.common, path, max)
     }
 
-    fn is_committed(
-        &self,
-        objects: &Objects,
-        trees: &mut HashMap<ObjectName, Vec<u8>>,
-        root: &ObjectName,
-        path: &[u8],
-    ) -> bool {
-        let mut names = path.split(|byte| *byte == b'/').peekable();
-        let mut tree = root.clone();
-        while let Some(name) = names.next() {
-            if !trees.contains_key(&tree) {
-                let Some(content) = objects.get(&tree, "tree") else { return false };
-                trees.insert(tree.clone(), content);
-            }
-            let Some((mode, object)) =
-                trees.get(&tree).and_then(|content| entry(content, name, tree.bytes().len()))
-            else {
-                return false;
-            };
-            let last = names.peek().is_none();
-            if last {
-                let file = || read(self.project, Path::new(std::ffi::OsStr::from_bytes(path)), FILE_MAX);
-                return mode.starts_with(b"100")
-                    && file().is_some_and(|content| object.is_of("blob", &content));
-            }
-            if mode != b"40000" {
-                return false;
-            }
-            tree = object;
+    /// Whether the file at `path` is what a tree has there.
+    fn compare(&self, path: &[u8], mode: &[u8], object: &ObjectName) -> InHead {
+        let file = || read(self.project, Path::new(std::ffi::OsStr::from_bytes(path)), FILE_MAX);
+        match mode.starts_with(b"100") && file().is_some_and(|content| object.is_of("blob", &content)) {
+            true => InHead::Same,
+            false => InHead::Other,
         }
-        false
     }
+}
+
+/// Mode and object of a path below the tree `root`.
+fn find(
+    objects: &Objects,
+    trees: &mut HashMap<ObjectName, Vec<u8>>,
+    root: &ObjectName,
+    path: &[u8],
+) -> Option<(Vec<u8>, ObjectName)> {
+    let mut names = path.split(|byte| *byte == b'/').peekable();
+    let mut tree = root.clone();
+    while let Some(name) = names.next() {
+        if !trees.contains_key(&tree) {
+            trees.insert(tree.clone(), objects.get(&tree, "tree")?);
+        }
+        let (mode, object) = entry(trees.get(&tree)?, name, tree.bytes().len())?;
+        if names.peek().is_none() {
+            return Some((mode.to_vec(), object));
+        }
+        tree = Some(object).filter(|_| mode == b"40000")?;
+    }
+    None
 }
 
 /// A regular file below `directory`, if it has no more than `max` bytes.

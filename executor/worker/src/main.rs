@@ -25,6 +25,7 @@ mod root;
 mod content;
 mod bounds;
 mod git_objects;
+mod git_index;
 mod committed;
 mod git_settings;
 mod error;
@@ -85,9 +86,9 @@ fn run() -> io::Result<()> {
     let worker = prepare(&spec, undo).map_err(other)?;
     match &spec.question {
         None => serve::serve(&worker, &socket),
-        Some(Question::Committed(query)) => {
-            let committed = worker.committed().answer(query);
-            serve::send_whole(&socket, &committed.into_iter().map(u8::from).collect::<Vec<_>>())
+        Some(Question::Repository(query)) => {
+            let answer = worker.committed().answer(query);
+            serve::send_whole(&socket, &frame::encode_whole(&answer).map_err(io::Error::other)?)
         }
         Some(Question::Settings(texts)) => {
             let settings: Vec<_> = texts.iter().map(|text| git_settings::settings(text)).collect();

@@ -39,7 +39,8 @@ impl Worker {
 
     /// The project and, in the place of the central root, its repository.
     pub fn committed(&self) -> Committed<'_> {
-        Committed { project: self.roots.project.descriptor(), common: self.roots.central.descriptor() }
+        let (project, common) = (self.roots.project.descriptor(), self.roots.central.descriptor());
+        Committed { project, common, names: &self.names.protected }
     }
 
     pub fn name_session(&self, id: &str) {
