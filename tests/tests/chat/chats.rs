@@ -61,19 +61,19 @@ impl Printed {
         Self { events, finished }
     }
 
-    /// The events as words, one for each kind that comes several times in a row.
-    pub fn order(&self) -> Vec<String> {
-        let word = |event: &Value| {
-            let kind = event["type"].as_str().unwrap().strip_prefix("chat:").unwrap().to_owned();
-            let payload = &event["payload"];
-            match payload["toolName"].as_str().filter(|_| kind != "tool-input-delta") {
-                Some(tool) => format!("{kind} {tool}"),
-                None => kind,
-            }
+    /// The events as lines with what does not change from run to run, one for pieces of the same text.
+    pub fn lines(&self) -> Vec<String> {
+        let fields = ["toolId", "toolName", "stream", "status", "turn", "stop", "reason"];
+        let line = |event: &Value| {
+            let shown = fields.iter().filter_map(|name| {
+                let value = &event["payload"][*name];
+                (!value.is_null()).then(|| format!(" {name}={}", value.to_string().trim_matches('"')))
+            });
+            std::iter::once(event["type"].as_str().unwrap().to_owned()).chain(shown).collect::<String>()
         };
-        let mut order: Vec<String> = self.events.iter().map(word).collect();
-        order.dedup();
-        order
+        let mut lines: Vec<String> = self.events.iter().map(line).collect();
+        lines.dedup();
+        lines
     }
 
     /// The payloads of the events of a kind.
