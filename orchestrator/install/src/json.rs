@@ -4,6 +4,7 @@ use crate::document::{Document, EditError, shape};
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstArray, CstInputValue, CstNode, CstObject, CstRootNode};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 pub struct Json(CstRootNode);
 
@@ -13,7 +14,7 @@ impl Json {
             .map_err(|error| EditError::Syntax(error.to_string()))?;
         match root.value() {
             None => {}
-            Some(value) if value.as_object().is_some() => {}
+            Some(value) if value.as_object().is_some() => once(&value)?,
             Some(_) => return Err(EditError::Syntax("it is no object".into())),
         }
         Ok(Self(root))
@@ -84,6 +85,22 @@ impl Document for Json {
     }
 }
 
+/// No key stands twice in an object: of two, a client takes the last or the first, and what was changed might be the other.
+fn once(value: &CstNode) -> Result<(), EditError> {
+    let mut names = BTreeSet::new();
+    for property in value.as_object().iter().flat_map(CstObject::properties) {
+        let name = property.name().map(|name| name.decoded_value()).transpose();
+        let name = name
+            .map_err(|_| EditError::Syntax("a key has an escape that is none".into()))?
+            .unwrap_or_default();
+        if !names.insert(name.clone()) {
+            return Err(EditError::Syntax(format!("the key {name:?} stands twice in an object")));
+        }
+        property.value().iter().try_for_each(once)?;
+    }
+    value.as_array().iter().flat_map(CstArray::elements).try_for_each(|element| once(&element))
+}
+
 fn input(value: &Value) -> CstInputValue {
     match value {
         Value::Null => CstInputValue::Null,
@@ -93,6 +110,29 @@ fn input(value: &Value) -> CstInputValue {
         Value::Array(items) => CstInputValue::Array(items.iter().map(input).collect()),
         Value::Object(fields) => {
             CstInputValue::Object(fields.iter().map(|(name, value)| (name.clone(), input(value))).collect())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_stands_twice_is_refused_wherever_it_is() {
+        for text in [
+            r#"{"a": 1, "a": 2}"#,
+            r#"{"a": 1, "\u0061": 2}"#,
+            r#"{"x": {"permissions": {}, /* */ "permissions": {}}}"#,
+            r#"{"x": [1, {"a": 1, "a": 2}]}"#,
+        ] {
+            assert!(
+                matches!(Json::read(text), Err(EditError::Syntax(why)) if why.contains("stands twice")),
+                "{text}"
+            );
+        }
+        for text in ["", "{}", r#"{"a": {"a": 1}, "A": [{"a": 1}, {"a": 2}]}"#] {
+            assert!(Json::read(text).is_ok(), "{text}");
         }
     }
 }
