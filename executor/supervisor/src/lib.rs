@@ -24,7 +24,7 @@ mod created_record;
 mod committed_secrets;
 mod tracked_secrets;
 mod open;
-mod look;
+mod private_tmp;
 mod redirect;
 mod names;
 mod metadata;

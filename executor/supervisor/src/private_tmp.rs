@@ -18,7 +18,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
 impl Call<'_> {
-    /// `stat` and its relatives.
+    /// `stat` and its older and newer forms.
     pub fn state(&self, path: u64, out: u64, flags: i32) -> Result<Answer> {
         let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
         let Some(object) = self.own(path, follow)? else { return Ok(Answer::GoOn) };
@@ -26,7 +26,7 @@ impl Call<'_> {
         Ok(Answer::Value(0))
     }
 
-    /// `statx`.
+    /// `statx`, whose mask and other flags are the kernel's to read.
     pub fn extended_state(&self, path: u64, flags: i32, mask: u32, out: u64) -> Result<Answer> {
         let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
         let Some(object) = self.own(path, follow)? else { return Ok(Answer::GoOn) };
@@ -42,7 +42,7 @@ impl Call<'_> {
         Ok(Answer::Value(0))
     }
 
-    /// `readlink`.
+    /// `readlink`, of which a text too long is cut, as the kernel does.
     pub fn read_link(&self, path: u64, out: u64, room: u64) -> Result<Answer> {
         let Some(object) = self.own(path, false)? else { return Ok(Answer::GoOn) };
         let room = usize::try_from(room as i32).ok().filter(|room| *room > 0).ok_or(Errno::EINVAL)?;
