@@ -4,13 +4,15 @@
 //! An answer names what it answers: the digest of the call as the broker has it, and the nonce of the one question. So a
 //! grant cannot be kept for another call, nor given twice.
 
-use crate::digest::Digest;
+use crate::digest::{Digest, Nonce};
 use crate::hello::{Hello, Opened};
+use crate::lease::Wants;
+#[cfg(doc)]
+use crate::limit;
 use crate::reply::Failed;
 use crate::request::{CallId, Request};
 use crate::scope::Risk;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use thiserror::Error;
 
 /// Most grants for the rest of a session that one session has at once.
@@ -22,27 +24,11 @@ pub const APPROVERS: usize = 4;
 /// Longest frame that an approver may send, in bytes.
 pub const APPROVER_FRAME: usize = 4096;
 
-/// Random bytes that are used for one thing and never again.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Nonce(pub [u8; 16]);
-
-impl fmt::Display for Nonce {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for Nonce {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Nonce({self})")
-    }
-}
-
 /// What a call that waits for an answer is told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Challenge {
     /// SHA-256 of the call in its canonical form: tool, whole request, both roots, working directory, policy, session, and where
-    /// links on its path lead, if they do.
+    /// links on its path lead, if they do; and what it wants.
     pub digest: Digest,
     /// Of this one question.
     pub nonce: Nonce,
@@ -58,6 +44,8 @@ pub struct Challenge {
     pub channel: Channel,
     /// What a grant for the session would allow.
     pub covers: Coverage,
+    /// What a yes opens besides: hosts that the session does not have.
+    pub wants: Wants,
 }
 
 /// What a grant for the session allows from then on.
@@ -67,6 +55,8 @@ pub enum Coverage {
     Rule,
     /// The same call again: the rule is not surely about all of it.
     Call,
+    /// What the call wants, for every call. The rule's own question is answered for this call alone.
+    Wants,
     /// No other call: this one is sent input while it runs, which no digest knows. The grant counts as [`Extent::Once`].
     Once,
 }
@@ -77,6 +67,7 @@ impl Coverage {
         match self {
             Coverage::Rule => "rule",
             Coverage::Call => "call",
+            Coverage::Wants => "wants",
             Coverage::Once => "once",
         }
     }
@@ -110,6 +101,9 @@ pub enum Extent {
     Once,
     /// This call, and for the rest of the session what its challenge says ([`Challenge::covers`]).
     Session,
+    /// This call; and what it wants for so many minutes, at most [`limit::LEASE_MINUTES`], for every call. Of a call that wants
+    /// nothing it is [`Extent::Once`].
+    Minutes(u16),
 }
 
 impl Extent {
@@ -118,6 +112,7 @@ impl Extent {
         match self {
             Extent::Once => "once",
             Extent::Session => "session",
+            Extent::Minutes(_) => "minutes",
         }
     }
 }
@@ -209,6 +204,10 @@ pub struct SessionGrant {
     pub calls: u64,
     /// The one call that it answers for, where it does not answer for all of the rule's.
     pub only: Option<Digest>,
+    /// The host that it opens, where it is a lease.
+    pub host: Option<String>,
+    /// Seconds until it ends, where that is before the session does.
+    pub ends_s: Option<u32>,
 }
 
 /// How the wait of a call ended.

@@ -53,6 +53,22 @@ impl std::str::FromStr for Digest {
 #[error("a SHA-256 digest is 64 hexadecimal digits")]
 pub struct DigestError;
 
+/// Random bytes that are used for one thing and never again.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Nonce(pub [u8; 16]);
+
+impl fmt::Display for Nonce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Nonce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Nonce({self})")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,6 +14,7 @@ pub mod suite;
 pub mod effect;
 pub mod reply;
 pub mod denial;
+pub mod lease;
 pub mod limit;
 pub mod digest;
 pub mod path;
@@ -21,18 +22,19 @@ pub mod chain;
 pub mod frame;
 
 pub use approval::{
-    Challenge, Channel, Coverage, Decision, Extent, FromApprover, Grant, GrantFault, Nonce, SessionGrant,
+    Challenge, Channel, Coverage, Decision, Extent, FromApprover, Grant, GrantFault, SessionGrant,
     ToApprover, Ungranted,
 };
 pub use command::{Bash, Command, Stdin, Terminal};
 pub use denial::{Attempt, AttemptKind, Barrier, Denial, Denials, PolicyRule, Remedy};
-pub use digest::Digest;
+pub use digest::{Digest, Nonce};
 pub use effect::Effect;
 pub use frame::{Decoder, FRAME_MAX, FrameError, encode};
 pub use hello::{
     FEATURES, Hello, HelloError, Layer, LayerReport, LayerSet, LayerState, MAGIC, Machine, Open, Opened,
     Tier, VERSION,
 };
+pub use lease::{Lease, Wants};
 pub use limit::TooLarge;
 pub use message::{FromBroker, Signal, ToBroker};
 pub use network::{ConnectionReport, ConnectionVerdict, HostList, Network, NetworkRequest};

@@ -76,6 +76,12 @@ pub const DENIAL_TEXT: usize = 512;
 
 /// Hosts, and presets, that a session may ask for.
 pub const HOSTS: usize = 256;
+/// Hosts that one call may want beyond those of its session.
+pub const WANTS: usize = 16;
+/// Hosts that are granted so at once in one session.
+pub const LEASES: usize = 64;
+/// Minutes for which one may be granted.
+pub const LEASE_MINUTES: u16 = 1440;
 /// Bytes of a host with its port: the longest name has 253.
 pub const HOST: usize = 260;
 

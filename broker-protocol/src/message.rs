@@ -3,6 +3,7 @@
 use crate::approval::{Challenge, Grant, SessionGrant, Ungranted};
 use crate::denial::Denials;
 use crate::hello::{Hello, LayerSet, Machine, Open, Opened};
+use crate::lease::{Lease, Wants};
 use crate::network::ConnectionReport;
 use crate::reply::{Failed, Outcome, Spill, Usage};
 use crate::request::{CallId, Request};
@@ -23,6 +24,15 @@ pub enum ToBroker {
         call: CallId,
         /// What to do.
         request: Request,
+    },
+    /// Starts a call that wants more than the session has. It is asked about, whatever the policy says of the call by itself.
+    WantingCall {
+        /// The client's number for it.
+        call: CallId,
+        /// What to do.
+        request: Request,
+        /// What it wants.
+        wants: Wants,
     },
     /// Bytes for the standard input of a call, within its window.
     Input {
@@ -75,7 +85,7 @@ pub enum ToBroker {
     },
     /// Asks for the grants that last for the session.
     Grants,
-    /// Takes one of them back; answered like [`ToBroker::Grants`].
+    /// Takes one of them back, or a lease; answered like [`ToBroker::Grants`].
     Revoke {
         /// Which, by its number.
         grant: u64,
@@ -172,6 +182,8 @@ pub enum FromBroker {
     Ungranted(Ungranted),
     /// The grants that last for the session.
     Grants(Vec<SessionGrant>),
+    /// All leases that are in force from now on: sent whenever one begins or ends, and before what a call with one does.
+    Leases(Vec<Lease>),
     /// What became of a text that the client wanted kept.
     Kept {
         /// The effect's call.

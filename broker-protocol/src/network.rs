@@ -13,6 +13,9 @@ pub struct NetworkRequest {
     pub hosts: Vec<String>,
     /// The names of shipped presets, bounded in the same way.
     pub presets: Vec<String>,
+    /// Whether calls may want more hosts than the session has, because somebody answers when they are asked about. Then cells have
+    /// the relay, though there may be no host yet.
+    pub leases: bool,
 }
 
 impl NetworkRequest {
@@ -121,8 +124,8 @@ mod tests {
             [(limit::HOSTS, limit::HOST, true), (limit::HOSTS + 1, 1, false), (1, limit::HOST + 1, false)]
         {
             let list = vec!["x".repeat(bytes); count];
-            let hosts = NetworkRequest { hosts: list.clone(), presets: vec![] };
-            let presets = NetworkRequest { hosts: vec![], presets: list };
+            let hosts = NetworkRequest { hosts: list.clone(), presets: vec![], leases: false };
+            let presets = NetworkRequest { hosts: vec![], presets: list, leases: false };
             assert_eq!([hosts, presets].map(|request| request.check().is_ok()), [want; 2]);
         }
     }

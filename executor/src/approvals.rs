@@ -7,12 +7,13 @@
 
 use crate::approvers::Approvers;
 use crate::fault::failed;
+use crate::leases::Leases;
 use crate::poll::{Token, Waited};
 use broker_protocol::approval::{ASKED_BYTES, STANDING};
 use broker_protocol::{
     CallId, Challenge, Channel, Coverage, Decision, Digest, ErrorKind, Extent, Failed, FileRead,
-    FromApprover, FromBroker, Grant, GrantFault, Nonce, Outcome, Request, SessionGrant, Stdin, ToApprover,
-    Ungranted, ZonePath, frame, limit,
+    FromApprover, FromBroker, Grant, GrantFault, Lease, Nonce, Outcome, Request, SessionGrant, Stdin,
+    ToApprover, Ungranted, Wants, ZonePath, frame, limit,
 };
 use executor_layers::spec::SandboxSpec;
 use executor_sys::random;
@@ -32,6 +33,9 @@ pub struct Approvals {
     /// By their calls.
     open: BTreeMap<CallId, OpenQuestion>,
     standing: Vec<SessionGrant>,
+    /// Hosts that were granted for a while.
+    pub leases: Leases,
+    /// The number of the last grant or lease.
     last: u64,
     violations: u32,
     /// Where answers come from, if not from the client.
@@ -49,11 +53,22 @@ struct OpenQuestion {
 }
 
 /// A yes that was taken.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Approval {
     /// The rule that asked.
     pub rule: String,
     pub extent: Extent,
+    /// The call it was given to.
+    pub digest: Digest,
+    /// What it opens besides.
+    pub wants: Wants,
+}
+
+impl Approval {
+    /// By a grant that was given before to the same question.
+    pub fn standing(rule: String) -> Self {
+        Self { rule, extent: Extent::Session, digest: Digest([0; 32]), wants: Wants::default() }
+    }
 }
 
 /// What comes of questions and answers, for the session.
@@ -81,6 +96,7 @@ impl Approvals {
             session: nonce()?,
             open: BTreeMap::new(),
             standing: Vec::new(),
+            leases: Leases::default(),
             last: 0,
             violations: 0,
             approvers,
@@ -95,12 +111,15 @@ impl Approvals {
         real: &[ZonePath],
         spec: &SandboxSpec,
     ) -> bool {
-        let only = match (coverage(question, request), frame::encode_whole(&(request, real))) {
-            (Coverage::Rule, _) => None,
-            (Coverage::Call, Ok(encoded)) => Some(self.digest(request, &encoded, spec)),
-            // It is asked about; what cannot be encoded fails there, for this reason.
-            (Coverage::Call, Err(_)) | (Coverage::Once, _) => return false,
-        };
+        let only =
+            match (coverage(question, request, &Wants::default()), frame::encode_whole(&(request, real))) {
+                (Coverage::Rule, _) => None,
+                (Coverage::Call, Ok(encoded)) => {
+                    Some(self.digest(request, &encoded, &Wants::default(), spec))
+                }
+                // It is asked about; what cannot be encoded fails there, for this reason.
+                (Coverage::Call, Err(_)) | (Coverage::Once | Coverage::Wants, _) => return false,
+            };
         self.has_standing(&question.rule, request.asked_as(), only)
     }
 
@@ -120,7 +139,7 @@ impl Approvals {
         call: CallId,
         request: &Request,
         real: &[ZonePath],
-        question: Question,
+        (question, wants): (Question, Wants),
         spec: &SandboxSpec,
     ) -> Result<Challenge, Failed> {
         let encoded =
@@ -131,14 +150,15 @@ impl Approvals {
             return Err(Failed { kind: ErrorKind::ResourceLimit, message });
         }
         let challenge = Challenge {
-            digest: self.digest(request, &encoded, spec),
-            covers: coverage(&question, request),
+            digest: self.digest(request, &encoded, &wants, spec),
+            covers: coverage(&question, request, &wants),
             nonce: nonce().map_err(|error| Failed::internal(format!("no random bytes: {error}")))?,
             rule: question.rule,
             why: question.why,
             risk: question.risk,
             expires_s: u32::try_from(self.timeout.as_secs()).unwrap_or(u32::MAX),
             channel: self.channel,
+            wants,
         };
         let (deadline, tool) = (Instant::now() + self.timeout, request.asked_as().to_owned());
         let open = OpenQuestion { challenge: challenge.clone(), tool, deadline, cost };
@@ -148,10 +168,11 @@ impl Approvals {
     }
 
     /// The digest of a call in its canonical form, `encoded` with where its links lead. Each part has its length before it, so that no two calls read alike.
-    fn digest(&self, request: &Request, encoded: &[u8], spec: &SandboxSpec) -> Digest {
+    fn digest(&self, request: &Request, encoded: &[u8], wants: &Wants, spec: &SandboxSpec) -> Digest {
         let directory = working_directory(request).map(|directory| spec.directory(directory));
-        let parts: [&[u8]; 8] = [
-            b"lazaret call 2",
+        let count = (wants.hosts.len() as u64).to_le_bytes();
+        let parts: [&[u8]; 9] = [
+            b"lazaret call 3",
             request.tool().as_bytes(),
             encoded,
             spec.project.as_os_str().as_encoded_bytes(),
@@ -159,9 +180,10 @@ impl Approvals {
             directory.as_ref().map_or(b"", |directory| directory.as_os_str().as_encoded_bytes()),
             &spec.policy.digest.0,
             &self.session.0,
+            &count,
         ];
         let mut hash = Sha256::new();
-        for part in parts {
+        for part in parts.into_iter().chain(wants.hosts.iter().map(String::as_bytes)) {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
@@ -183,8 +205,24 @@ impl Approvals {
 
     /// Takes back a grant that lasts, and lists the others. Calls that run by it go on; there may be no such grant.
     pub fn grants(&mut self, revoked: Option<u64>) -> ApprovalEvent {
+        ApprovalEvent::Reply(FromBroker::Grants(self.list(revoked)))
+    }
+
+    /// What lasts, without `revoked`: grants, then leases.
+    fn list(&mut self, revoked: Option<u64>) -> Vec<SessionGrant> {
         self.standing.retain(|standing| Some(standing.grant) != revoked);
-        ApprovalEvent::Reply(FromBroker::Grants(self.standing.clone()))
+        revoked.into_iter().for_each(|number| self.leases.revoke(number));
+        self.standing.iter().cloned().chain(self.leases.listed()).collect()
+    }
+
+    /// The leases that `approval` of `call` begins, before they do: they are to be recorded first.
+    ///
+    /// # Errors
+    /// The kernel has no random bytes.
+    pub fn new_leases(&mut self, call: CallId, approval: &Approval) -> io::Result<Vec<Lease>> {
+        let leases = Leases::of(&approval.wants, approval.extent, call, self.last + 1, nonce()?);
+        self.last += leases.len() as u64;
+        Ok(leases)
     }
 
     /// Takes a yes that came by `from`. If it is not taken, what waits goes on waiting.
@@ -192,18 +230,23 @@ impl Approvals {
         self.may_grant(grant, from).map_err(|fault| self.ungranted(grant.call, fault))?;
         let open = self.open.remove(&grant.call);
         let open = open.ok_or_else(|| self.ungranted(grant.call, GrantFault::NotWaiting))?;
-        let OpenQuestion { challenge: Challenge { rule, digest, covers, .. }, tool, .. } = open;
+        let OpenQuestion { challenge: Challenge { rule, digest, covers, wants, .. }, tool, .. } = open;
         let (extent, only) = match (grant.extent, covers) {
-            (Extent::Once, _) | (Extent::Session, Coverage::Once) => (Extent::Once, None),
+            (extent, Coverage::Wants) => (extent, None),
+            (Extent::Once | Extent::Minutes(_), _) | (Extent::Session, Coverage::Once) => {
+                (Extent::Once, None)
+            }
             (Extent::Session, Coverage::Rule) => (Extent::Session, None),
             (Extent::Session, Coverage::Call) => (Extent::Session, Some(digest)),
         };
-        if extent == Extent::Session {
+        if extent == Extent::Session && covers != Coverage::Wants {
             self.last += 1;
-            self.standing.push(SessionGrant { grant: self.last, rule: rule.clone(), tool, calls: 1, only });
+            let (grant, rule) = (self.last, rule.clone());
+            let standing = SessionGrant { grant, rule, tool, calls: 1, only, host: None, ends_s: None };
+            self.standing.push(standing);
         }
         self.send_all(&ToApprover::Ended { call: grant.call, decision: Decision::Granted(extent) });
-        Ok(ApprovalEvent::Granted(grant.call, Approval { rule, extent }))
+        Ok(ApprovalEvent::Granted(grant.call, Approval { rule, extent, digest, wants }))
     }
 
     fn take_refusal(
@@ -223,10 +266,11 @@ impl Approvals {
             return Err(GrantFault::OtherCall);
         }
         match grant.extent {
-            Extent::Session if open.challenge.covers != Coverage::Once && self.standing.len() >= STANDING => {
-                Err(GrantFault::TooMany)
-            }
-            Extent::Session | Extent::Once => Ok(()),
+            Extent::Session if self.standing.len() >= STANDING => match open.challenge.covers {
+                Coverage::Rule | Coverage::Call => Err(GrantFault::TooMany),
+                Coverage::Once | Coverage::Wants => Ok(()),
+            },
+            Extent::Session | Extent::Minutes(_) | Extent::Once => Ok(()),
         }
     }
 
@@ -325,8 +369,8 @@ impl Approvals {
     }
 
     fn send_standing(&mut self, number: u64, revoked: Option<u64>) -> Option<ApprovalEvent> {
-        self.standing.retain(|standing| Some(standing.grant) != revoked);
-        self.send(number, &ToApprover::Grants(self.standing.clone()));
+        let standing = self.list(revoked);
+        self.send(number, &ToApprover::Grants(standing));
         None
     }
 
@@ -403,7 +447,10 @@ fn changed_file(request: &Request) -> Option<&ZonePath> {
 }
 
 /// What a grant for the session would allow that answers `question` about `request`.
-fn coverage(question: &Question, request: &Request) -> Coverage {
+fn coverage(question: &Question, request: &Request, wants: &Wants) -> Coverage {
+    if !wants.is_empty() {
+        return Coverage::Wants;
+    }
     match (takes_input(request), question.whole) {
         (true, _) => Coverage::Once,
         (false, true) => Coverage::Rule,
@@ -458,6 +505,7 @@ mod tests {
             expires_s: 1,
             channel: approvals.channel,
             covers: Coverage::Rule,
+            wants: Wants::default(),
         };
         let (deadline, tool) = (Instant::now() + approvals.timeout, "file_read".into());
         let open = OpenQuestion { challenge: challenge.clone(), tool, deadline, cost: 1 };

@@ -3,8 +3,9 @@
 
 use crate::approvals::{Approval, Approvals};
 use crate::fault::failed;
+use crate::leases;
 use broker_protocol::{
-    CallId, Challenge, Denials, ErrorKind, Extent, Outcome, Refused, Request, ZonePath, limit,
+    CallId, Challenge, Denials, ErrorKind, Outcome, Refused, Request, Risk, Wants, ZonePath, limit,
 };
 use executor_audit::audit::{Audit, AuditError};
 use executor_layers::spec::SandboxSpec;
@@ -49,6 +50,8 @@ pub struct Submission<'c> {
     pub call: CallId,
     /// Where links on its path lead, as far as they have been followed.
     pub real: &'c [ZonePath],
+    /// What it wants beyond what the session has.
+    pub wants: &'c Wants,
     pub approval: Option<Approval>,
 }
 
@@ -72,26 +75,30 @@ pub fn authorise(
     approvals: &mut Approvals,
     audit: &mut Audit,
 ) -> Result<Authorised, AuditError> {
-    let Submission { call, real, approval } = submission;
+    let Submission { call, real, wants, approval } = submission;
     if approval.is_some() {
         return Granted::new(call, request, approval, audit).map(Authorised::Granted);
     }
-    let verdict = match refuse(&request, load) {
+    let verdict = match refuse(&request, wants, load) {
         Some(outcome) => {
             audit.begin(call, &request, None);
             return Ok(Authorised::Ended(outcome, Denials::default()));
         }
         None => verdict(&spec.policy, &request, real),
     };
+    let (verdict, wants) = match approvals.leases.missing(wants, &request, &spec.policy) {
+        Ok(wants) => (also_ask(verdict, &wants), wants),
+        Err(refused) => (also_refuse(verdict, refused), Wants::default()),
+    };
     match verdict {
         Verdict::Allow => Granted::new(call, request, None, audit).map(Authorised::Granted),
-        Verdict::Ask(question) if approvals.covers(&question, &request, real, spec) => {
-            let approval = Approval { rule: question.rule, extent: Extent::Session };
-            Granted::new(call, request, Some(approval), audit).map(Authorised::Granted)
+        Verdict::Ask(question) if wants.is_empty() && approvals.covers(&question, &request, real, spec) => {
+            let approval = Some(Approval::standing(question.rule));
+            Granted::new(call, request, approval, audit).map(Authorised::Granted)
         }
         Verdict::Ask(question) => {
             audit.begin(call, &request, Some(question.rule.clone()));
-            Ok(match approvals.ask(call, &request, real, question, spec) {
+            Ok(match approvals.ask(call, &request, real, (question, wants), spec) {
                 Ok(challenge) => Authorised::Asked(request, challenge),
                 Err(failed) => Authorised::Ended(Outcome::Failed(failed), Denials::default()),
             })
@@ -116,9 +123,34 @@ fn verdict(policy: &EffectivePolicy, request: &Request, real: &[ZonePath]) -> Ve
     }
 }
 
+/// A call that wants more than its session has is asked about for that too: one question, which names both.
+fn also_ask(verdict: Verdict, wants: &Wants) -> Verdict {
+    if wants.is_empty() {
+        return verdict;
+    }
+    let why = format!("It wants to reach {}, which this session's commands may not.", wants.hosts.join(", "));
+    match verdict {
+        Verdict::Allow => {
+            Verdict::Ask(Question { rule: leases::RULE.to_owned(), why, risk: Risk::High, whole: false })
+        }
+        Verdict::Ask(question) => {
+            Verdict::Ask(Question { why: format!("{why} {}", question.why), risk: Risk::High, ..question })
+        }
+        Verdict::Deny(refused) => Verdict::Deny(refused),
+    }
+}
+
+/// What cannot be granted ends a call that the policy itself would let run.
+fn also_refuse(verdict: Verdict, refused: Refused) -> Verdict {
+    match verdict {
+        Verdict::Allow | Verdict::Ask(_) => Verdict::Deny(refused),
+        Verdict::Deny(refused) => Verdict::Deny(refused),
+    }
+}
+
 /// Why a request is not even decided on.
-fn refuse(request: &Request, load: Load) -> Option<Outcome> {
-    if let Err(error) = request.check() {
+fn refuse(request: &Request, wants: &Wants, load: Load) -> Option<Outcome> {
+    if let Err(error) = request.check().and_then(|()| wants.check()) {
         return Some(failed(ErrorKind::InvalidInput, error.to_string()));
     }
     if load.calls >= limit::CALLS {

@@ -8,7 +8,7 @@ use crate::pool::Started;
 use crate::relay::{Command, Finished};
 use broker_protocol::{
     CallId, Captured, Denials, Ended, ErrorKind, Failed, FileAnswer, FromBroker, Outcome, Ran, Request,
-    Signal, Stdin, Usage, ZonePath, frame, limit,
+    Signal, Stdin, Usage, Wants, ZonePath, frame, limit,
 };
 use nix::poll::PollFlags;
 use std::time::Instant;
@@ -20,6 +20,8 @@ pub struct Call {
     pub state: CallState,
     /// Where links on the path of its file lead, as far as they have been followed.
     pub real: Vec<ZonePath>,
+    /// What it wants beyond what the session has.
+    pub wants: Wants,
     input: Input,
     /// The size of the client's window, if it has changed before there was a terminal.
     size: Option<(u16, u16)>,
@@ -54,9 +56,9 @@ pub struct CallEnd {
 
 impl Call {
     /// A call that has just come.
-    pub fn new(id: CallId) -> Self {
+    pub fn new(id: CallId, wants: Wants) -> Self {
         let (started, state, input) = (Instant::now(), CallState::Waiting, Input::default());
-        Self { id, started, state, real: Vec::new(), input, size: None, outbox: Vec::new() }
+        Self { id, started, state, real: Vec::new(), wants, input, size: None, outbox: Vec::new() }
     }
 
     /// The request that is asked about, if it is.

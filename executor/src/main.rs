@@ -18,6 +18,7 @@ mod approvals;
 mod approvers;
 mod approver_peer;
 mod kept_texts;
+mod leases;
 mod account;
 mod missing_program;
 mod open;

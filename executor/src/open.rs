@@ -21,7 +21,6 @@ use executor_audit::audit::AuditError;
 use executor_audit::record::{Record, SessionFacts};
 use executor_cell::{Warden, WardenMessage, settings};
 use executor_layers::ablation::Ablation;
-use executor_layers::caches;
 use executor_layers::cgroup::{self, Cgroup};
 use executor_layers::discovery;
 use executor_layers::error::Privilege;
@@ -29,10 +28,11 @@ use executor_layers::linked_repository::{self, Link, LinkedRepository};
 use executor_layers::pins::PINS_MAX;
 use executor_layers::protected::{self, AlsoClosed, ProtectError, WhyClosed};
 use executor_layers::protected_objects::ProtectedObjects;
+use executor_layers::relay::{Online, Reach};
 use executor_layers::spec::{SandboxSpec, Scratch};
 use executor_layers::worker::{NameSpec, ObjectSpec, RootSpec, WorkerSpec};
 use executor_layers::{
-    environment, git_ignore, git_settings, probe, relay, stale_temporaries, undo_directory,
+    caches, environment, git_ignore, git_settings, probe, relay, stale_temporaries, undo_directory,
 };
 use executor_supervisor::{CreatedRecord, OpenedFiles, ProjectRepository, TrackedSecrets};
 use executor_sys::confine;
@@ -195,6 +195,7 @@ pub fn open(
     let session = Session {
         layers,
         approvals: Approvals::new(&spec.policy.approval, approvers).map_err(broken)?,
+        online: Online::of(&spec, &user.variables),
         pool: Pool::new(warden, spec.policy.limits.clone(), capacity, request.spare)
             .map_err(OpenError::Failed)?,
         files: Files::new(worker),
@@ -450,8 +451,9 @@ fn build_environment(
         .collect();
     let visible = |directory: &Path| seen.iter().any(|path| directory.starts_with(path));
     let (rules, ours) = (&policy.environment, &user.variables);
-    let mut own = relay::variables(rules, policy.has_network(), ours, visible);
-    own.extend(caches::variables(policy, ours, &zones.1));
+    let reach = Reach::of(policy);
+    let mut own = relay::variables(rules, reach, ours, visible);
+    own.extend(caches::variables(policy, reach == Reach::Online, ours, &zones.1));
     let built = environment::build(rules, ours, own, &scratch.home, &scratch.tmp, visible);
     user.ablation.environment(built, &user.variables)
 }

@@ -90,6 +90,7 @@ fn command(call: CallId, bash: Bash, spec: &SandboxSpec, capture: u64) -> Comman
             terminal,
             directory: directory.display().to_string(),
             environment: Vec::new(),
+            unset: Vec::new(),
         },
         live: bash.live && !bash.background,
         background: bash.background,
@@ -109,7 +110,7 @@ fn service(wanted: Service, spec: &SandboxSpec) -> CommandPlan {
     let directory = spec.directory(directory.as_ref()).display().to_string();
     let (shell, arguments) = arguments(command);
     CommandPlan {
-        cell: CellPlan { arguments, terminal: None, directory, environment },
+        cell: CellPlan { arguments, terminal: None, directory, environment, unset: Vec::new() },
         stdin: Stdin::Stream,
         live: true,
         background: false,

@@ -9,7 +9,7 @@ use crate::open::{open, read_policies};
 use crate::poll::{Token, Waited};
 use crate::session::Session;
 use crate::user::User;
-use broker_protocol::{ErrorKind, Failed, FromBroker, Hello, Machine, Open, ToBroker};
+use broker_protocol::{ErrorKind, Failed, FromBroker, Hello, Machine, Open, ToBroker, Wants};
 use executor_audit::record::Record;
 use executor_layers::spec::Scratch;
 use executor_sys::idle::IdleTrim;
@@ -204,7 +204,12 @@ impl Broker {
             }
             (Phase::Greeted { .. }, ToBroker::Open(request)) => self.open(&request),
             (Phase::Greeted { .. }, _) => Err(protocol("after the Hello come Probe and Open")),
-            (Phase::Open(session), ToBroker::Call { call, request }) => session.call(call, request),
+            (Phase::Open(session), ToBroker::Call { call, request }) => {
+                session.call(call, request, Wants::default())
+            }
+            (Phase::Open(session), ToBroker::WantingCall { call, request, wants }) => {
+                session.call(call, request, wants)
+            }
             (Phase::Open(session), ToBroker::Input { call, bytes }) => {
                 session.calls.get_mut(&call).map_or(Ok(()), |call| call.take_input(&bytes))
             }

@@ -15,10 +15,11 @@ use crate::pool::Pool;
 use crate::repository_question::ask_repository;
 use broker_protocol::{
     CallId, ConnectionReport, Denial, Ended, ErrorKind, Failed, FileReply, FromBroker, Layer, LayerSet,
-    Outcome, Request, Usage, ZonePath, frame, limit,
+    Nonce, Outcome, Request, Usage, Wants, ZonePath, frame, limit,
 };
 use executor_audit::audit::Audit;
 use executor_audit::record::Record;
+use executor_layers::relay::Online;
 use executor_layers::spec::{SandboxSpec, Scratch};
 use executor_supervisor::{CreatedRecord, TrackedSecrets};
 use std::collections::BTreeMap;
@@ -35,6 +36,7 @@ pub struct Session {
     pub profiles: Profiles,
     pub audit: Audit,
     pub approvals: Approvals,
+    pub online: Online,
     pub pool: Pool,
     pub files: Files,
     pub background: BackgroundProcesses,
@@ -53,11 +55,11 @@ pub struct Session {
 
 impl Session {
     /// Starts a call.
-    pub fn call(&mut self, id: CallId, request: Request) -> Result<(), Failed> {
+    pub fn call(&mut self, id: CallId, request: Request, wants: Wants) -> Result<(), Failed> {
         if self.calls.contains_key(&id) {
             return Err(protocol(format!("the call {id} is under way already")));
         }
-        self.begin(Call::new(id), request, None)
+        self.begin(Call::new(id, wants), request, None)
     }
 
     /// Decides about a call's request and hands it to who carries it out.
@@ -65,27 +67,19 @@ impl Session {
         let background = self.background.count() + self.pool.waiting_in_background();
         let load = Load { calls: self.calls.len(), background };
         let (approvals, audit) = (&mut self.approvals, &mut self.audit);
-        let submission = Submission { call: call.id, real: &call.real, approval };
+        let leased = approval.clone().filter(|approval| !approval.wants.is_empty());
+        let submission = Submission { call: call.id, real: &call.real, wants: &call.wants, approval };
         match authorise(submission, request, load, &self.spec, approvals, audit)? {
-            Authorised::Granted(granted) => match plan(granted, &self.spec, self.capture) {
-                Work::Command(plan) => self.pool.submit(call.id, call.started, plan)?,
-                Work::File(request) => {
-                    let job = WorkerJob::Call(call.id);
-                    self.files.submit(job, &request, &call.real).map_err(unencoded)?;
-                    call.state = CallState::Worker(request);
+            Authorised::Granted(granted) => {
+                let key = leased.map_or(Ok(None), |leased| self.lease(call.id, &leased))?;
+                let mut work = plan(granted, &self.spec, self.capture);
+                if let Work::Command(plan) = &mut work
+                    && (key.is_some() || self.approvals.leases.are_for_all())
+                {
+                    (plan.cell.environment, plan.cell.unset) = self.online.variables(key);
                 }
-                Work::BackgroundList => call.answer(&self.background.list())?,
-                Work::BackgroundLog(log) => call.answer(&self.background.log(&log))?,
-                Work::BackgroundKill(process) => {
-                    self.background.kill(process);
-                    call.state = CallState::Killing(process);
-                }
-                Work::Effect(tool) => {
-                    let unfinished = self.kept.permit(call.id, &tool);
-                    unfinished.map_or(Ok(()), |kept| self.audit.append(&kept.record()))?;
-                    call.end(Outcome::Granted, Usage::default());
-                }
-            },
+                self.carry_out(&mut call, work)?;
+            }
             Authorised::Asked(request, challenge) => {
                 call.outbox.push(FromBroker::Asked { call: call.id, challenge });
                 call.state = CallState::Asked(request);
@@ -94,6 +88,52 @@ impl Session {
         }
         self.calls.insert(call.id, call);
         Ok(())
+    }
+
+    /// Hands what was granted to who carries it out.
+    fn carry_out(&mut self, call: &mut Call, work: Work) -> Result<(), Failed> {
+        match work {
+            Work::Command(plan) => self.pool.submit(call.id, call.started, plan)?,
+            Work::File(request) => {
+                let job = WorkerJob::Call(call.id);
+                self.files.submit(job, &request, &call.real).map_err(unencoded)?;
+                call.state = CallState::Worker(request);
+            }
+            Work::BackgroundList => call.answer(&self.background.list())?,
+            Work::BackgroundLog(log) => call.answer(&self.background.log(&log))?,
+            Work::BackgroundKill(process) => {
+                self.background.kill(process);
+                call.state = CallState::Killing(process);
+            }
+            Work::Effect(tool) => {
+                let unfinished = self.kept.permit(call.id, &tool);
+                unfinished.map_or(Ok(()), |kept| self.audit.append(&kept.record()))?;
+                call.end(Outcome::Granted, Usage::default());
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins what an approval opens, once its records are written. Returns the key of the call's own programs, if they have one.
+    fn lease(&mut self, call: CallId, approval: &Approval) -> Result<Option<Nonce>, Failed> {
+        let leases =
+            self.approvals.new_leases(call, approval).map_err(|error| Failed::internal(error.to_string()))?;
+        let key = leases.first().and_then(|lease| lease.key);
+        for lease in &leases {
+            self.audit.append(&Record::leased(lease, approval.extent))?;
+        }
+        self.approvals.leases.begin(leases, approval.extent, approval.digest);
+        self.outbox.push(self.approvals.leases.message());
+        Ok(key)
+    }
+
+    /// Records the leases that have ended; what the client is told of it.
+    fn ended_leases(&mut self) -> Result<Option<FromBroker>, Failed> {
+        let ended = self.approvals.leases.take_ended();
+        for (lease, how) in &ended {
+            self.audit.append(&Record::lease_ended(lease.lease, *how))?;
+        }
+        Ok((!ended.is_empty()).then(|| self.approvals.leases.message()))
     }
 
     /// Records what became of a connection that a cell wanted.
@@ -237,6 +277,8 @@ impl Session {
                 ended.push(*id);
             }
         }
+        ended.iter().for_each(|call| self.approvals.leases.end_call(*call));
+        frames.extend(self.ended_leases()?);
         let alone = ended.len() == self.calls.len() && self.background.count() == 0;
         let mut tracked = match ended.is_empty() {
             true => Vec::new(),
@@ -343,6 +385,7 @@ impl Session {
             self.files.deadline(),
             self.background.deadline(),
             self.approvals.deadline(),
+            self.approvals.leases.deadline(),
             self.audit.deadline(),
         ];
         commands.chain(others.into_iter().flatten()).min()
@@ -353,6 +396,7 @@ impl Session {
         self.calls.values_mut().filter_map(Call::command_mut).for_each(|command| command.tick(now));
         self.background.tick(now);
         self.files.tick(now);
+        self.approvals.leases.expire(now);
         let events = self.approvals.expire(now);
         events.into_iter().try_for_each(|event| self.take_approval(event))?;
         self.approvals.flush();

@@ -60,7 +60,7 @@ impl Call {
     pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
         let input = self.read_input()?;
         let policy = options.policy();
-        let network = options.network(policy.as_ref().ok());
+        let network = options.network(policy.as_ref().ok(), false);
         let mut config = self.tools.config(options.open(0)?, policy)?;
         config.open.network = network.filter(|_| self.runs_commands(&config));
         let log = Rc::new(options.log("call"));

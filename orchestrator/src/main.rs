@@ -5,6 +5,7 @@ mod typed;
 mod feed;
 mod shell;
 mod refused_hosts;
+mod more_hosts;
 mod run;
 mod call;
 mod history;

@@ -132,7 +132,7 @@ impl Mcp {
         let violations = self
             .max_violations(options)
             .map_or(String::new(), |max| format!(" {max} attempts to leave the project end the session."));
-        let network = match options.network(Some(policy)) {
+        let network = match options.network(Some(policy), false) {
             None => "have no network",
             Some(_) => "reach only the hosts that the policy names",
         };
@@ -226,7 +226,7 @@ impl Opener {
         let mut opening = options.open(SPARE)?;
         // The files were read before we confined ourselves; the project chooses among what they say.
         let policy = options.files().resolve(&opening.open.profile).map_err(Failed::from)?;
-        opening.open.network = options.network(Some(&policy));
+        opening.open.network = options.network(Some(&policy), false);
         let servers = self.servers.of(&opening.open, &self.endpoint);
         let mut config = self.tools.config(opening, Ok(policy))?;
         servers.attach(&mut config.registry).await;

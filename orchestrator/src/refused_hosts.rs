@@ -1,8 +1,9 @@
 //! What cells of `lazaret run` could not reach, for the person who ran it: a program may hide what the relay has told it.
 
-use broker_protocol::ConnectionVerdict;
+use broker_protocol::{ConnectionVerdict, limit};
 use orchestrator_session::{Body, Event, Subscriber};
 use orchestrator_terminal::print;
+use policies::{WebPolicy, network};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
@@ -11,16 +12,28 @@ const SHOWN: usize = 8;
 
 /// Collects the reasons of refused connections, each once.
 #[derive(Default)]
-pub struct RefusedHosts(RefCell<BTreeSet<String>>);
+pub struct RefusedHosts {
+    reasons: RefCell<BTreeSet<String>>,
+    /// The hosts that are on no list and could be granted, as `NAME:PORT`.
+    leasable: RefCell<BTreeSet<String>>,
+}
 
 impl Subscriber for RefusedHosts {
     fn hear(&self, event: &Event) {
         let Body::Connection(decision) = &*event.body else { return };
-        let mut reasons = self.0.borrow_mut();
+        let mut reasons = self.reasons.borrow_mut();
         if let (true, Some(why)) = (is_shown(decision.verdict), &decision.why)
             && reasons.len() <= SHOWN
         {
             reasons.insert(why.clone());
+        }
+        let host = format!("{}:{}", decision.host, decision.port);
+        let mut leasable = self.leasable.borrow_mut();
+        if decision.verdict == ConnectionVerdict::NotListed
+            && leasable.len() < limit::WANTS
+            && network::leased(WebPolicy::default(), &host).is_ok()
+        {
+            leasable.insert(host);
         }
     }
 }
@@ -34,9 +47,20 @@ fn is_shown(verdict: ConnectionVerdict) -> bool {
 }
 
 impl RefusedHosts {
+    /// The hosts that somebody could grant.
+    pub fn leasable(&self) -> Vec<String> {
+        self.leasable.borrow().iter().cloned().collect()
+    }
+
+    /// Forgets what was refused: the command runs again.
+    pub fn forget(&self) {
+        self.reasons.borrow_mut().clear();
+        self.leasable.borrow_mut().clear();
+    }
+
     /// Prints them.
     pub fn report(&self) {
-        let reasons = self.0.borrow();
+        let reasons = self.reasons.borrow();
         for why in reasons.iter().take(SHOWN) {
             print::problem(&format!("refused: {why}"));
         }

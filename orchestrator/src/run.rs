@@ -1,10 +1,12 @@
 //! `lazaret run`: one command in a cell, as if it ran here.
 
 use crate::feed::feed;
+use crate::more_hosts::MoreHosts;
 use crate::refused_hosts::RefusedHosts;
 use crate::typed;
 use broker_protocol::{
-    Barrier, Bash, Command, Ended, ErrorKind, Failed, Open, Request, Signal, Stdin, Terminal, ZonePath, limit,
+    Barrier, Bash, Channel, Command, Ended, ErrorKind, Extent, Failed, Open, Request, Signal, Stdin,
+    Terminal, ZonePath, limit,
 };
 use clap::Args;
 use nix::libc::{SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGQUIT, SIGTERM, SIGWINCH};
@@ -14,6 +16,7 @@ use orchestrator_lines::json::ResultLine;
 use orchestrator_lines::streams::{Input, Output};
 use orchestrator_options::exit;
 use orchestrator_options::session_options::{Opening, SessionOptions};
+use orchestrator_options::start::start_policy_writer;
 use orchestrator_session::executor::Greeting;
 use orchestrator_session::{
     Body, Call, CallContext, CallHandle, CallResult, Config, Invocation, Live, Session,
@@ -27,6 +30,7 @@ use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -40,7 +44,11 @@ Examples:
 
 Exit code: the command's own, or 128+N if signal N ended it; 124 time limit;
 125 lazaret failed; 126 refused by policy, or not executable; 127 not found.
-The first Ctrl-C goes to the command, the second one kills it.";
+The first Ctrl-C goes to the command, the second one kills it.
+
+On a terminal, a command that fails after it was refused a host of the internet is
+followed by a question: allow it once, for this session or always (in your policy
+file, see `lazaret policy allow`), and run it again?";
 
 /// Run a command in a cell
 ///
@@ -119,19 +127,24 @@ impl Run {
         let reporter = self.reporter(Path::new(&open.project));
         let request = self.request(directory);
         request.check().map_err(|error| Failed::invalid(error.to_string()))?;
-        let network = options.network(options.files().changed(&open.profile).as_ref());
+        let network = {
+            let policy = options.files().changed(&open.profile);
+            options.network(policy.as_ref(), self.asks())
+        };
         let needs = Needs { web: network.is_some(), ..Needs::default() };
         let open = Open { network, ..open };
         let greeting = Greeting::open(&options.endpoint(), open.clone())?;
         let log = Rc::new(options.log("run"));
+        let writer = self.policy_writer(options, &open.profile);
         confine(&needs);
         let refused = Rc::new(RefusedHosts::default());
+        let more = MoreHosts::new(self.asks().then(|| refused.clone()), writer);
         let config = Config {
             greeting: Some(greeting),
             subscribers: vec![log.clone(), refused.clone()],
             ..Config::new(open, redactor())
         };
-        let code = runtime()?.block_on(self.perform(config, request, reporter));
+        let code = runtime()?.block_on(self.perform(config, request, reporter, more));
         refused.report();
         log.end(if code.is_ok() { "the command has ended" } else { "the command was not run" });
         code
@@ -160,6 +173,7 @@ impl Run {
         config: Config,
         request: Request,
         reporter: Option<WorkingDirectory>,
+        mut more: MoreHosts,
     ) -> Result<u8, Failed> {
         let mut signals = Signals::listen(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH, SIGCONT])?;
         let session = Session::start(config);
@@ -175,20 +189,55 @@ impl Run {
         let mut out = self
             .out(reporter)
             .map_err(|error| Failed::internal(format!("cannot use the output: {error}")))?;
+        let result = loop {
+            let result = self.once(&session, request.clone(), &more, &mut out, &mut signals).await?;
+            let again = tokio::select! {
+                again = more.ask(&result) => again,
+                _ = end_signal(&mut signals) => false,
+            };
+            if !again {
+                break result;
+            }
+        };
+        out.finish().await;
+        self.report(&result, out.is_closed())
+    }
+
+    /// Runs the command to its end.
+    async fn once(
+        &self,
+        session: &Session,
+        request: Request,
+        more: &MoreHosts,
+        out: &mut Out,
+        signals: &mut Signals,
+    ) -> Result<Arc<CallResult>, Failed> {
         let (input, raw) = own_input(&request)
             .map_err(|error| Failed::internal(format!("cannot use the input: {error}")))?;
         let live = if self.json { Live::Off } else { Live::Bytes };
-        let context = CallContext { live, raw: true, ..CallContext::new("run".into()) };
+        let context = CallContext { live, raw: true, wants: more.wants(), ..CallContext::new("run".into()) };
         let mut call = session.call(context, Invocation::Request(request));
         let handle = call.handle.clone();
-        let result = tokio::select! {
-            result = self.follow(&mut call, &mut out) => result?,
+        tokio::select! {
+            result = self.follow(&mut call, more.extent(), out) => result,
             never = feed(&handle, input) => match never {},
-            never = pass_signals(&mut signals, &handle, raw.as_ref()) => match never {},
-        };
-        drop(raw);
-        out.finish().await;
-        self.report(&result, out.is_closed())
+            never = pass_signals(signals, &handle, raw.as_ref()) => match never {},
+        }
+    }
+
+    /// What writes the policy file where a host is allowed for good. A yes for good is the user's to give where answers are taken from
+    /// here; with another channel this process may be taken over and still open nothing.
+    fn policy_writer(&self, options: &SessionOptions, profile: &str) -> Option<UnixStream> {
+        let policy = options.files().resolve(profile).ok().filter(|_| self.asks())?;
+        match policy.approval.channel {
+            Channel::Relay => start_policy_writer(&policy.profile).ok(),
+            Channel::Separate => None,
+        }
+    }
+
+    /// Whether the person who runs the command can be asked for hosts.
+    fn asks(&self) -> bool {
+        self.caller.is_person() && !self.json && MoreHosts::can_ask()
     }
 
     /// A terminal for the command makes sense where a person sits at both ends.
@@ -235,7 +284,12 @@ impl Run {
     }
 
     /// Shows the output of a call, to its result.
-    async fn follow(&self, call: &mut Call, out: &mut Out) -> Result<Arc<CallResult>, Failed> {
+    async fn follow(
+        &self,
+        call: &mut Call,
+        extent: Extent,
+        out: &mut Out,
+    ) -> Result<Arc<CallResult>, Failed> {
         while let Some(event) = call.next().await {
             match &*event.body {
                 Body::Output { stderr, bytes } => {
@@ -243,7 +297,7 @@ impl Run {
                     written.unwrap_or_else(|_| call.handle.cancel());
                 }
                 Body::ApprovalWanted(question) => match self.caller {
-                    Caller::Person => typed::answer(&call.handle, event.part, question).await,
+                    Caller::Person => typed::answer(&call.handle, event.part, question, extent).await,
                     Caller::Program { .. } => typed::refuse(&call.handle, event.part, question).await,
                 },
                 Body::Result(result) => return Ok(result.clone()),

@@ -356,7 +356,7 @@ impl Opener for Sessions {
         // The files were read before we confined ourselves; the project may choose among what they say.
         let policy = options.files().resolve(&opening.open.profile).map_err(Failed::from)?;
         opening.open.scope = self.scope(order)?;
-        opening.open.network = options.network(Some(&policy));
+        opening.open.network = options.network(Some(&policy), false);
         let config = self.tools.config(opening, Ok(policy))?;
         let max = self.max_violations.unwrap_or(violation::default_max(order.trust));
         Ok(Config {

@@ -164,7 +164,7 @@ impl Add {
                 .ok_or_else(|| Failed::invalid(format!("--env: {given:?} is not NAME=VALUE")))?;
             env.insert(name.to_owned(), value.into());
         }
-        let network = options.network(None);
+        let network = options.network(None, false);
         let project = if self.private { "none" } else { "shared" };
         let mut entry = json!({
             "command": self.command[0],

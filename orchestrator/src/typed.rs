@@ -24,7 +24,9 @@ pub async fn ask(session: &Session, asker: &str, request: Request) -> Result<Arc
 pub async fn follow(call: &mut Call) -> Result<Arc<CallResult>, Failed> {
     while let Some(event) = call.next().await {
         match &*event.body {
-            Body::ApprovalWanted(question) => answer(&call.handle, event.part, question).await,
+            Body::ApprovalWanted(question) => {
+                answer(&call.handle, event.part, question, Extent::Once).await;
+            }
             Body::Result(result) if event.part.is_none() => return Ok(result.clone()),
             _ => {}
         }
@@ -32,11 +34,12 @@ pub async fn follow(call: &mut Call) -> Result<Arc<CallResult>, Failed> {
     Err(Failed::internal("the call ended without a result"))
 }
 
-/// Answers a question, or says where it is to be answered.
-pub async fn answer(call: &CallHandle, part: Option<Part>, question: &ApprovalQuestion) {
+/// Answers a question with a yes that reaches as far as `extent` where it opens something, or says where it is to be answered.
+pub async fn answer(call: &CallHandle, part: Option<Part>, question: &ApprovalQuestion, extent: Extent) {
     let approval = match (question.challenge.channel, question.rejected) {
         (Channel::Separate, _) => return print::problem(&waiting(&question.challenge)),
-        (Channel::Relay, None) => Approval::Yes(Extent::Once),
+        (Channel::Relay, None) if question.challenge.wants.is_empty() => Approval::Yes(Extent::Once),
+        (Channel::Relay, None) => Approval::Yes(extent),
         // No answer from here would be accepted.
         (Channel::Relay, Some(_)) => Approval::No,
     };

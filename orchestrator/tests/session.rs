@@ -415,6 +415,7 @@ fn question(channel: Channel) -> Challenge {
         expires_s: 30,
         channel,
         covers: Coverage::Rule,
+        wants: broker_protocol::Wants::default(),
     }
 }
 
@@ -518,7 +519,15 @@ fn an_output_that_cannot_be_written_is_no_reader_that_is_gone() {
 fn a_grant_that_is_none_is_not_taken_back() {
     let broker = Broker::start(|peer| {
         peer.open();
-        let one = SessionGrant { grant: 1, rule: "r".into(), tool: "bash".into(), calls: 1, only: None };
+        let one = SessionGrant {
+            grant: 1,
+            rule: "r".into(),
+            tool: "bash".into(),
+            calls: 1,
+            only: None,
+            host: None,
+            ends_s: None,
+        };
         for _ in 0..2 {
             assert_eq!(peer.receive(), Some(ToBroker::Grants));
             peer.send(&FromBroker::Grants(vec![one.clone()]));

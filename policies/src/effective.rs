@@ -57,6 +57,8 @@ pub struct EffectivePolicy {
     pub web: WebPolicy,
     /// What cells may reach, by way of the client.
     pub network: WebPolicy,
+    /// Whether calls may want more hosts, within the bounds of `network`: somebody is there to be asked.
+    pub leases: bool,
     /// Resource limits of calls and of the session.
     pub limits: Limits,
     /// Layers without which no session opens: one that a tier cannot have forbids the tier. Sorted, each once.
@@ -140,14 +142,16 @@ impl EffectivePolicy {
     pub fn with_network(mut self, wanted: Option<&NetworkRequest>) -> Result<Self, PolicyError> {
         let scope = self.scope.iter().flat_map(|scope| &scope.permissions);
         let closed = scope.into_iter().any(|one| one.tool == "bash" && !one.network);
-        self.network = network::requested(self.network, wanted.filter(|_| !closed))?;
+        let wanted = wanted.filter(|_| !closed);
+        self.network = network::requested(self.network, wanted)?;
+        self.leases = wanted.is_some_and(|wanted| wanted.leases);
         self.digest = self.compute_digest()?;
         Ok(self)
     }
 
-    /// Whether cells have a network.
+    /// Whether cells have a network, or may come to have one.
     pub fn has_network(&self) -> bool {
-        network::is_open(&self.network)
+        self.leases || network::is_open(&self.network)
     }
 
     /// SHA-256 of all fields in the protocol's encoding, but for those that repeat others or name lines of files: the same policy from other
@@ -299,7 +303,7 @@ mod tests {
     fn every_field_is_in_the_digest() {
         let base = policy();
         assert_eq!(base.digest, base.compute_digest().unwrap());
-        let changes: [fn(&mut EffectivePolicy); 47] = [
+        let changes: [fn(&mut EffectivePolicy); 48] = [
             |p| p.profile.push('x'),
             |p| p.project = Access::Read,
             |p| p.central = Access::Read,
@@ -328,6 +332,7 @@ mod tests {
             |p| p.web.own.http = Some(vec![]),
             |p| p.web.own.private = Some(vec![]),
             |p| p.web.bounds.push(Default::default()),
+            |p| p.leases = true,
             |p| p.network.own.allow = Some(vec![]),
             |p| p.network.own.private = Some(vec![]),
             |p| p.network.bounds.push(Default::default()),

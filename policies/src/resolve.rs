@@ -167,6 +167,7 @@ impl Policies {
             transit,
             web: WebPolicy { own: web, bounds: self.web_bounds() },
             network: network::policy(&network, self.general().map(|(_, file)| &file.network))?,
+            leases: false,
             limits: limits.complete(name, self.general().map(|(_, file)| &file.ceiling))?,
             required: required.into_iter().collect(),
             expected: expected.into_iter().collect(),

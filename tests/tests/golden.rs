@@ -91,11 +91,12 @@ fn every_variant_has_an_example() {
 
 const EFFECTS: [&str; 3] = ["web_search", "web_fetch", "mcp__fs__read"];
 
-const TO: [&str; 16] = [
+const TO: [&str; 17] = [
     "hello",
     "probe",
     "open",
     "call",
+    "wanting call",
     "input",
     "input end",
     "resize",
@@ -116,6 +117,7 @@ fn variant_to(message: &ToBroker) -> &'static str {
         ToBroker::Probe => "probe",
         ToBroker::Open(_) => "open",
         ToBroker::Call { .. } => "call",
+        ToBroker::WantingCall { .. } => "wanting call",
         ToBroker::Input { .. } => "input",
         ToBroker::InputEnd { .. } => "input end",
         ToBroker::Resize { .. } => "resize",
@@ -131,7 +133,7 @@ fn variant_to(message: &ToBroker) -> &'static str {
     }
 }
 
-const FROM: [&str; 12] = [
+const FROM: [&str; 13] = [
     "hello",
     "probed",
     "opened",
@@ -143,6 +145,7 @@ const FROM: [&str; 12] = [
     "asked",
     "ungranted",
     "grants",
+    "leases",
     "kept",
 ];
 
@@ -159,6 +162,7 @@ fn variant_from(message: &FromBroker) -> &'static str {
         FromBroker::Asked { .. } => "asked",
         FromBroker::Ungranted(_) => "ungranted",
         FromBroker::Grants(_) => "grants",
+        FromBroker::Leases(_) => "leases",
         FromBroker::Kept { .. } => "kept",
     }
 }
@@ -312,7 +316,8 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
     };
     let scoped = Open { scope: Some(scope()), trust: Trust::Supervised, ..open.clone() };
     let autonomous = Open { trust: Trust::Autonomous, capture: Some(10_240), ..open.clone() };
-    let wanted = NetworkRequest { hosts: vec!["a.example:443".into()], presets: vec!["npm".into()] };
+    let wanted =
+        NetworkRequest { hosts: vec!["a.example:443".into()], presets: vec!["npm".into()], leases: true };
     let connected = Open { network: Some(wanted), ..open.clone() };
     let mut frames = vec![
         ("hello", ToBroker::Hello(Hello { version: 0x0102, ..Hello::ours(Some(Digest([0xab; 32]))) })),
@@ -325,6 +330,14 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
         ("bash", call(Request::Bash(bash(Command::Shell("true".into()), Stdin::Null)))),
         ("bash by arguments, streamed", call(Request::Bash(streamed()))),
         ("bash on a terminal", call(Request::Bash(bash(Command::Shell("sh".into()), terminal())))),
+        (
+            "bash that wants a host",
+            ToBroker::WantingCall {
+                call: 7,
+                request: Request::Bash(bash(Command::Shell("true".into()), Stdin::Null)),
+                wants: Wants { hosts: vec!["a.example:443".into()] },
+            },
+        ),
         ("file_read", call(Request::FileRead(FileRead { path: zone("a"), offset: Some(1), limit: None }))),
         (
             "file_read granted",

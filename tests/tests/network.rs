@@ -467,7 +467,7 @@ fn reports_of_connections_are_held_to_the_protocol(place: Place) {
     let (kind, message) = fault(&mut none);
     assert!(kind == ErrorKind::Protocol && message.contains("no network"), "{message}");
     let asking = |hosts: Vec<String>| Open {
-        network: Some(NetworkRequest { hosts, presets: vec![] }),
+        network: Some(NetworkRequest { hosts, presets: vec![], leases: false }),
         ..opening(&world)
     };
     let open = |open: Open| {

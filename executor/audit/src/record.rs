@@ -4,13 +4,34 @@
 //! path, from which known ones are taken out. Messages are left out too; they may quote input.
 
 use broker_protocol::{
-    CallId, ConnectionReport, Digest, Ended, ErrorKind, Failed, LayerSet, Opened, Outcome, Request, Spill,
-    Tier, Usage, ZonePath, frame,
+    CallId, ConnectionReport, Digest, Ended, ErrorKind, Extent, Failed, LayerSet, Lease, Opened, Outcome,
+    Request, Spill, Tier, Usage, ZonePath, frame,
 };
 use policies::secret::Secret;
 use sha2::{Digest as _, Sha256};
 use std::fmt::{Display, Write as _};
 use std::time::Duration;
+
+/// How a lease has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseEnd {
+    /// Its call is over.
+    Call,
+    /// Its minutes are.
+    Time,
+    /// It was taken back.
+    Revoked,
+}
+
+impl LeaseEnd {
+    fn name(self) -> &'static str {
+        match self {
+            LeaseEnd::Call => "call",
+            LeaseEnd::Time => "time",
+            LeaseEnd::Revoked => "revoked",
+        }
+    }
+}
 
 /// The fields of one record.
 pub struct Record(String);
@@ -94,6 +115,24 @@ impl Record {
             .text("host", host)
             .value("port", report.port)
             .text("verdict", report.verdict.name())
+    }
+
+    /// A host is granted beyond what the session has.
+    pub fn leased(lease: &Lease, extent: Extent) -> Self {
+        let record = Self::new("lease")
+            .value("lease", lease.lease)
+            .value("call", lease.call)
+            .text("host", &lease.host)
+            .text("grant", extent.name());
+        match extent {
+            Extent::Minutes(minutes) => record.value("minutes", minutes),
+            Extent::Once | Extent::Session => record,
+        }
+    }
+
+    /// It is so no more.
+    pub fn lease_ended(lease: u64, how: LeaseEnd) -> Self {
+        Self::new("lease_ended").value("lease", lease).text("end", how.name())
     }
 
     /// The client broke the protocol, or the session could not go on.

@@ -140,8 +140,8 @@ impl<'a> Slot<'a> {
     /// Goes through an order before it comes: a page that is first touched after a fork costs a fault.
     fn rehearse(&self) -> io::Result<()> {
         let arguments = ["/bin/bash", "-c", "true"].map(|word| ByteBuf::from(word.as_bytes()));
-        let (directory, environment) = ("/".into(), Vec::new());
-        let plan = CellPlan { arguments: arguments.into(), terminal: None, directory, environment };
+        let (directory, environment, unset) = ("/".into(), Vec::new(), Vec::new());
+        let plan = CellPlan { arguments: arguments.into(), terminal: None, directory, environment, unset };
         let mut order = Vec::new();
         frame::encode(&plan, &mut order).map_err(io::Error::other)?;
         let plan: CellPlan = frame::decode(&order[frame::PREFIX..]).map_err(io::Error::other)?;

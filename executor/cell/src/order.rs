@@ -33,6 +33,8 @@ pub struct CellPlan {
     pub directory: String,
     /// What its environment has besides the session's, or in place of it.
     pub environment: Vec<Variable>,
+    /// What of the session's it does not have.
+    pub unset: Vec<String>,
 }
 
 /// Sends a cell its order.

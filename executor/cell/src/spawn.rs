@@ -55,14 +55,15 @@ impl<'s> Spawner<'s> {
 
     /// A plan's program as `execve` takes it.
     pub fn program(&self, plan: &CellPlan) -> io::Result<Program<'_>> {
-        let CellPlan { arguments, terminal, directory, environment: own } = plan;
+        let CellPlan { arguments, terminal, directory, environment: own, unset } = plan;
         let entries = self.spec.environment.iter().map(CString::as_c_str);
         let named = |entry: &CStr, name: &str| {
             entry.to_bytes().strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"="))
         };
         let kept = entries
             .filter(|entry| terminal.is_none() || !named(entry, "TERM"))
-            .filter(|entry| !own.iter().any(|variable| named(entry, &variable.name)));
+            .filter(|entry| !own.iter().any(|variable| named(entry, &variable.name)))
+            .filter(|entry| !unset.iter().any(|name| named(entry, name)));
         let mut environment: Vec<Cow<CStr>> = kept.map(Cow::Borrowed).collect();
         environment.push(CString::new(format!("PWD={directory}"))?.into());
         for Variable { name, value } in own {

@@ -31,18 +31,24 @@ const ALL: [Cache; 6] = [
     cache("PIP_CACHE_DIR", "pip", None),
 ];
 
-/// The variables for a cell's environment: none that the profile sets, and none where commands cannot write there.
-pub fn variables(policy: &EffectivePolicy, ours: &Variables, central: &Path) -> Vec<(OsString, OsString)> {
+/// The variables for the environment of cells that have a host to reach, or none: none that the profile sets, and none where commands
+/// cannot write there.
+pub fn variables(
+    policy: &EffectivePolicy,
+    online: bool,
+    ours: &Variables,
+    central: &Path,
+) -> Vec<(OsString, OsString)> {
     if policy.central != Access::Write || policy.paths.directories("bash").is_some() {
         return Vec::new();
     }
     let place = |cache: &Cache| central.join(CACHES).join(cache.folder);
-    let own = ALL.iter().filter(|cache| is_own(cache, policy, ours, &place(cache)));
+    let own = ALL.iter().filter(|cache| is_own(cache, (policy, online), ours, &place(cache)));
     own.map(|cache| (cache.variable.into(), place(cache).into())).collect()
 }
 
 /// Whether cells have the project's cache at `place`, and not what the profile has for this variable.
-fn is_own(cache: &Cache, policy: &EffectivePolicy, ours: &Variables, place: &Path) -> bool {
+fn is_own(cache: &Cache, (policy, online): (&EffectivePolicy, bool), ours: &Variables, place: &Path) -> bool {
     let (rules, variable) = (&policy.environment, cache.variable);
     if rules.set.contains_key(variable) {
         return false;
@@ -50,7 +56,7 @@ fn is_own(cache: &Cache, policy: &EffectivePolicy, ours: &Variables, place: &Pat
     let passed = rules.passes(variable) && ours.contains_key(OsStr::new(variable));
     match cache.fetched {
         None => !passed,
-        Some(_) if policy.has_network() => true,
+        Some(_) if online => true,
         // Go has its modules below GOPATH where this variable is not set.
         Some(folder) => {
             let elsewhere =
@@ -76,18 +82,18 @@ mod tests {
     fn what_a_project_has_fetched_goes_before_what_the_user_has() {
         let central = tempfile::tempdir().unwrap();
         let host = Host { home: "/home/u".into(), ..Host::default() };
-        let network = NetworkRequest { hosts: vec![], presets: vec!["crates".into()] };
+        let network = NetworkRequest { hosts: vec![], presets: vec!["crates".into()], leases: false };
         let profile = |name: &str| Policies::load(vec![]).unwrap().resolve(name, &host).unwrap();
         let rust = profile("rust");
         let online = rust.clone().with_network(Some(&network)).unwrap();
         let own = |policy: &EffectivePolicy| {
-            let variables = variables(policy, &Variables::default(), central.path());
+            let variables = variables(policy, policy.has_network(), &Variables::default(), central.path());
             variables.iter().any(|(name, _)| name == "CARGO_HOME")
         };
         let modules = |policy: &EffectivePolicy| {
             let set = Variables::from([("GOMODCACHE".into(), "/home/u/modules".into())]);
             let own = |ours: &Variables| {
-                let variables = variables(policy, ours, central.path());
+                let variables = variables(policy, policy.has_network(), ours, central.path());
                 variables.iter().any(|(name, _)| name == "GOMODCACHE")
             };
             [own(&Variables::default()), own(&set)]

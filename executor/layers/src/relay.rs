@@ -6,15 +6,18 @@
 //! that, so the cells' supervisors, which make each connection, announce it first by its own address, and the client serves
 //! no other.
 
+use broker_protocol::{Nonce, Variable};
 use executor_sys::{message, random};
-use policies::EnvironmentRules;
+use policies::{EffectivePolicy, EnvironmentRules, network};
 use std::ffi::OsString;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
+use crate::caches;
 use crate::environment::Variables;
+use crate::spec::SandboxSpec;
 
 /// What programs call the relay by. The port is none that a kernel gives out by itself, nor one that is assigned.
 pub const ADDRESS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 61080);
@@ -54,16 +57,40 @@ const CERTIFICATES: [&str; 11] = [
     "npm_config_cafile",
 ];
 
-/// What a session with a network has in its cells' environment; what keeps programs offline, in one that has none. A file of
+/// Which network the programs of a session have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// None.
+    Offline,
+    /// A relay that has no host yet: programs stay offline until one is granted.
+    Waiting,
+    /// A relay with hosts.
+    Online,
+}
+
+impl Reach {
+    /// That of a policy.
+    pub fn of(policy: &EffectivePolicy) -> Self {
+        match (network::is_open(&policy.network), policy.has_network()) {
+            (true, _) => Self::Online,
+            (false, true) => Self::Waiting,
+            (false, false) => Self::Offline,
+        }
+    }
+}
+
+/// What a session with a relay has in its cells' environment; what keeps programs offline, in one without a host. A file of
 /// certificates is named only where a cell can see it: with one that is missing, clients refuse every host.
 pub fn variables(
     rules: &EnvironmentRules,
-    has_network: bool,
+    reach: Reach,
     ours: &Variables,
     visible: impl Fn(&Path) -> bool,
 ) -> Vec<(OsString, OsString)> {
-    if !has_network {
-        return rules.offline.iter().map(|(name, value)| (name.into(), value.into())).collect();
+    let offline = rules.offline.iter().map(|(name, value)| (name.into(), value.into()));
+    let offline: Vec<_> = offline.filter(|_| reach != Reach::Online).collect();
+    if reach == Reach::Offline {
+        return offline;
     }
     let address = format!("http://{ADDRESS}");
     let set = |names: &'static [&str], value: &str| {
@@ -77,7 +104,45 @@ pub fn variables(
     });
     // Node reads the variables only when it is told to (since version 24).
     let node = [(OsString::from("NODE_USE_ENV_PROXY"), OsString::from("1"))];
-    set(&PROXY, &address).chain(set(&NO_PROXY, OWN)).chain(node).chain(certificates).collect()
+    set(&PROXY, &address).chain(set(&NO_PROXY, OWN)).chain(node).chain(certificates).chain(offline).collect()
+}
+
+/// What a call with a lease has in its environment where the session's cells have no host by themselves: not what keeps programs
+/// offline, and the project's own caches.
+#[derive(Debug, Default)]
+pub struct Online {
+    set: Vec<Variable>,
+    unset: Vec<String>,
+}
+
+impl Online {
+    /// That of a session.
+    pub fn of(spec: &SandboxSpec, ours: &Variables) -> Self {
+        if Reach::of(&spec.policy) != Reach::Waiting {
+            return Self::default();
+        }
+        let variable = |(name, value): (OsString, OsString)| {
+            Some(Variable { name: name.into_string().ok()?, value: value.into_string().ok()? })
+        };
+        let caches = caches::variables(&spec.policy, true, ours, &spec.central);
+        let unset = spec.policy.environment.offline.keys().map(ToString::to_string).collect();
+        Self { set: caches.into_iter().filter_map(variable).collect(), unset }
+    }
+
+    /// What is set, with the `key` that its programs show the relay; and what is not.
+    pub fn variables(&self, key: Option<Nonce>) -> (Vec<Variable>, Vec<String>) {
+        let set: Vec<_> = self.set.iter().cloned().chain(key.iter().flat_map(keyed)).collect();
+        let own = |name: &&String| set.iter().any(|variable| variable.name == **name);
+        let unset = self.unset.iter().filter(|name| !own(name)).cloned().collect();
+        (set, unset)
+    }
+}
+
+/// The variables of a call that has hosts of its own: as its password, its programs show the relay which call is theirs. No other
+/// cell is given it, and it is worth nothing when the call is over.
+fn keyed(key: &Nonce) -> impl Iterator<Item = Variable> + use<> {
+    let value = format!("http://lease:{key}@{ADDRESS}");
+    PROXY.into_iter().map(move |name| Variable { name: name.to_owned(), value: value.clone() })
 }
 
 /// The sockets of a session's relay, as they are made.
@@ -142,23 +207,26 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    fn variables_of(has_network: bool, ours: &[(&str, &str)]) -> BTreeMap<OsString, OsString> {
+    fn variables_of(reach: Reach, ours: &[(&str, &str)]) -> BTreeMap<OsString, OsString> {
         let offline = BTreeMap::from([("PIP_NO_INDEX".to_owned(), "1".to_owned())]);
         let rules = EnvironmentRules { offline, ..EnvironmentRules::default() };
         let ours = ours.iter().map(|(name, value)| (name.into(), value.into())).collect();
-        variables(&rules, has_network, &ours, |path| path.starts_with("/etc/ssl")).into_iter().collect()
+        variables(&rules, reach, &ours, |path| path.starts_with("/etc/ssl")).into_iter().collect()
     }
 
     #[test]
     fn programs_are_told_of_the_relay_or_that_there_is_none() {
-        let with = variables_of(true, &[]);
+        let with = variables_of(Reach::Online, &[]);
         for name in PROXY {
             assert_eq!(with[&OsString::from(name)], "http://127.0.0.1:61080", "{name}");
         }
         assert!(with[&OsString::from("NO_PROXY")].to_string_lossy().contains("localhost"));
         assert!(!with.contains_key(&OsString::from("PIP_NO_INDEX")));
-        let without = variables_of(false, &[("SSL_CERT_FILE", "/etc/ssl/certs/ca.crt")]);
+        let without = variables_of(Reach::Offline, &[("SSL_CERT_FILE", "/etc/ssl/certs/ca.crt")]);
         assert_eq!(without, BTreeMap::from([("PIP_NO_INDEX".into(), "1".into())]));
+        let waiting = variables_of(Reach::Waiting, &[]);
+        assert!(waiting.contains_key(&OsString::from("HTTPS_PROXY")));
+        assert!(waiting.contains_key(&OsString::from("PIP_NO_INDEX")));
     }
 
     #[test]
@@ -168,7 +236,7 @@ mod tests {
             ("PIP_CERT", "/home/u/ca.crt"),
             ("UV_SYSTEM_CERTS", "1"),
         ];
-        let with = variables_of(true, &ours);
+        let with = variables_of(Reach::Online, &ours);
         assert_eq!(with[&OsString::from("SSL_CERT_FILE")], "/etc/ssl/certs/ca.crt");
         assert!(!with.contains_key(&OsString::from("PIP_CERT")));
         assert_eq!(with[&OsString::from("UV_SYSTEM_CERTS")], "1");

@@ -5,7 +5,7 @@ use crate::refusals::{Cause, Refusal};
 use broker_protocol::{AttemptKind, Barrier, Denial, Layer, PolicyRule, Remedy, Tier, Zone, ZonePath};
 use executor_layers::protected::WhyClosed;
 use executor_layers::spec::SandboxSpec;
-use policies::{Access, ProtectedName, as_git_directory};
+use policies::{Access, ProtectedName, as_git_directory, network};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -180,7 +180,7 @@ fn unreached(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
 
 /// What lets commands reach hosts: where some are open already, the relay's proxy, which finds them by name.
 fn remedy_to_reach(spec: &SandboxSpec) -> Remedy {
-    match spec.policy.has_network() {
+    match network::is_open(&spec.policy.network) {
         true => Remedy::Advice("the proxy that HTTP_PROXY names reaches the hosts of this session".into()),
         false => Remedy::Option("--allow-host NAME:PORT, or --allow-net and the name of a registry".into()),
     }

@@ -125,3 +125,48 @@ fn from_value(value: &toml_edit::Value) -> Option<Value> {
         }
     })
 }
+
+/// The text with `item` in the list of a key, which is made, behind a comment of one line. One that has it already stays as it is.
+///
+/// # Errors
+/// It is not TOML, or something else is where the list should be.
+pub fn add_to_list(text: &str, path: &[&str], item: &str, comment: &str) -> Result<String, EditError> {
+    let mut toml = Toml::read(text)?;
+    let list = toml.array(path)?;
+    if list.iter().any(|value| value.as_str() == Some(item)) {
+        return Ok(text.to_owned());
+    }
+    let mut value = toml_edit::Value::from(item);
+    value.decor_mut().set_prefix(format!("\n  # {comment}\n  "));
+    list.push_formatted(value);
+    list.set_trailing_comma(true);
+    list.set_trailing("\n");
+    Ok(toml.text())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn added(text: &str) -> Result<String, EditError> {
+        add_to_list(text, &["profile", "p", "network", "allow"], "a.example:443", "Why")
+    }
+
+    #[test]
+    fn an_item_comes_behind_its_comment_and_nothing_else_changes() {
+        let want = "version = 1\n\n[profile.p.network]\nallow = [\n  # Why\n  \"a.example:443\",\n]\n";
+        assert_eq!(added("version = 1\n").unwrap(), want);
+        assert_eq!(added(want).unwrap(), want, "it is there");
+        let list = added("# Mine\n[profile.p.network] # here\nallow = [ 'b.example' ] # hosts\n").unwrap();
+        assert_eq!(
+            list,
+            "# Mine\n[profile.p.network] # here\nallow = [ 'b.example' ,\n  # Why\n  \"a.example:443\",\n] # hosts\n"
+        );
+        let inline = added("profile.p.network = { presets = ['npm'] }\n").unwrap();
+        let read: toml_edit::DocumentMut = inline.parse().unwrap();
+        assert_eq!(read["profile"]["p"]["network"]["allow"][0].as_str(), Some("a.example:443"), "{inline}");
+        for text in ["profile = 'auto'\n", "[profile.p.network]\nallow = 'x'\n", "no toml"] {
+            assert!(added(text).is_err(), "{text}");
+        }
+    }
+}

@@ -6,7 +6,7 @@ use crate::line::{LineError, Registration, RejectedLine};
 use crate::ready::{Announced, Ready};
 use crate::under_way::UnderWay;
 use crate::writer::Writer;
-use broker_protocol::{Channel, ErrorKind, Failed, Opened, Risk, Roots, ZonePath};
+use broker_protocol::{Channel, ErrorKind, Failed, Opened, Risk, Roots, Wants, ZonePath};
 use orchestrator_session::{Approval, Body, Call, CallContext, Event, Invocation, Live, Session, StdinChunk};
 use orchestrator_tools::registry::{self, NewTool, Origin, Registered};
 use orchestrator_tools::remote::{Execution, Executions, Reply};
@@ -95,11 +95,11 @@ impl Calls {
         Ok(roots.as_ref().ok_or(LineError::NotOpen)?.parse(text)?)
     }
 
-    /// Starts a call. `permit` is given back when the executor has it.
+    /// Starts a call, which wants this beyond what the session has. `permit` is given back when the executor has it.
     pub fn start(
         self: &Rc<Self>,
         id: Value,
-        invocation: Invocation,
+        (invocation, wants): (Invocation, Wants),
         permit: OwnedSemaphorePermit,
     ) -> Result<(), RejectedLine> {
         tracing::trace!("start a call");
@@ -115,6 +115,7 @@ impl Calls {
             client_id: Some(id.clone()),
             live: Live::Sanitized,
             raw: self.raw,
+            wants,
             ..CallContext::new(self.asker.clone())
         };
         let call = self.session.call(context, invocation);

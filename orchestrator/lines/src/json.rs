@@ -135,8 +135,11 @@ pub struct ChallengeJson<'a> {
     risk: &'static str,
     expires_s: u32,
     channel: &'static str,
-    /// What "session" allows: the calls of the `rule`, this `call` again, or no more than `once`.
+    /// What "session" allows: the calls of the `rule`, this `call` again, what it `wants`, or no more than `once`.
     session: &'static str,
+    /// What a yes opens besides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wants: Option<Value>,
 }
 
 impl<'a> From<&'a Challenge> for ChallengeJson<'a> {
@@ -149,6 +152,7 @@ impl<'a> From<&'a Challenge> for ChallengeJson<'a> {
             expires_s: challenge.expires_s,
             channel: challenge.channel.name(),
             session: challenge.covers.name(),
+            wants: (!challenge.wants.is_empty()).then(|| json!({ "hosts": challenge.wants.hosts })),
         }
     }
 }
@@ -163,13 +167,19 @@ pub struct GrantJson<'a> {
     /// The only call that it allows.
     #[serde(skip_serializing_if = "Option::is_none")]
     digest: Option<String>,
+    /// The host that it opens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<&'a str>,
+    /// Seconds until it ends by itself.
+    #[serde(rename = "endsS", skip_serializing_if = "Option::is_none")]
+    ends_s: Option<u32>,
 }
 
 impl<'a> From<&'a SessionGrant> for GrantJson<'a> {
     fn from(standing: &'a SessionGrant) -> Self {
-        let SessionGrant { grant, rule, tool, calls, only } = standing;
+        let SessionGrant { grant, rule, tool, calls, only, host, ends_s } = standing;
         let digest = only.map(|digest| digest.to_string());
-        Self { grant: *grant, rule, tool, calls: *calls, digest }
+        Self { grant: *grant, rule, tool, calls: *calls, digest, host: host.as_deref(), ends_s: *ends_s }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::json;
 use crate::line_reader::LINE_MAX;
-use broker_protocol::{ErrorKind, Extent, Failed, PathError, Risk};
+use broker_protocol::{ErrorKind, Extent, Failed, PathError, Risk, Wants, limit};
 use orchestrator_session::Approval;
 use orchestrator_tools::input::explain;
 use orchestrator_tools::input_error::FieldError;
@@ -49,6 +49,8 @@ pub enum Op {
     Call {
         tool: String,
         input: Value,
+        /// What it wants beyond what the session has.
+        wants: Wants,
     },
     Stdin {
         bytes: Vec<u8>,
@@ -128,6 +130,16 @@ struct CallFields {
     tool: String,
     #[serde(default = "no_fields")]
     input: Value,
+    #[serde(default)]
+    wants: WantsFields,
+}
+
+/// What a call wants beyond what its session has.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+struct WantsFields {
+    /// Hosts to reach, each as `NAME:PORT`.
+    hosts: Vec<String>,
 }
 
 fn no_fields() -> Value {
@@ -154,6 +166,8 @@ struct CancelFields {
 struct ApproveFields {
     approve: Answer,
     part: Option<usize>,
+    /// For how long, where the call wants more than its session has.
+    minutes: Option<u16>,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -289,6 +303,19 @@ impl TryFrom<Value> for Answer {
     }
 }
 
+/// The same, for so many minutes where that is said.
+fn for_minutes(approval: Approval, minutes: Option<u16>) -> Result<Approval, LineError> {
+    match (approval, minutes) {
+        (approval, None) => Ok(approval),
+        (Approval::Yes(_), Some(minutes)) if (1..=limit::LEASE_MINUTES).contains(&minutes) => {
+            Ok(Approval::Yes(Extent::Minutes(minutes)))
+        }
+        (Approval::Yes(_) | Approval::No, Some(_)) => {
+            Err(LineError::Rule { name: "minutes", rule: "1 to 1440, with a yes" })
+        }
+    }
+}
+
 /// Why a line is not understood, or cannot be followed.
 #[derive(Debug, Error)]
 pub enum LineError {
@@ -387,8 +414,13 @@ fn op(name: OpName, fields: Map<String, Value>, line: &[u8]) -> Result<Op, LineE
     let fields = Value::Object(fields);
     Ok(match name {
         OpName::Call => {
-            let CallFields { tool, input } = typed(fields, line)?;
-            Op::Call { tool, input }
+            let CallFields { tool, input, wants: WantsFields { hosts } } = typed(fields, line)?;
+            let wants = Wants { hosts };
+            wants.check().map_err(|_| LineError::Rule {
+                name: "wants.hosts",
+                rule: "at most 16, each `NAME:PORT` of at most 260 bytes",
+            })?;
+            Op::Call { tool, input, wants }
         }
         OpName::Stdin => stdin(typed(fields, line)?)?,
         OpName::Cancel => {
@@ -396,7 +428,8 @@ fn op(name: OpName, fields: Map<String, Value>, line: &[u8]) -> Result<Op, LineE
             marked("cancel", cancel, Op::Cancel)?
         }
         OpName::Approve => {
-            let ApproveFields { approve: Answer(approval), part } = typed(fields, line)?;
+            let ApproveFields { approve: Answer(approval), part, minutes } = typed(fields, line)?;
+            let approval = for_minutes(approval, minutes)?;
             Op::Approve { part, approval }
         }
         OpName::Grants => {
@@ -501,7 +534,11 @@ mod tests {
         let done = |text: &str| Reply { text: text.into(), ..Reply::default() };
         let failed = |kind| Op::Executed { part: None, result: Err(Failed { kind, message: "m".into() }) };
         let cases = [
-            ("call", r#""tool":"ls""#, Op::Call { tool: "ls".into(), input: json!({}) }),
+            (
+                "call",
+                r#""tool":"ls""#,
+                Op::Call { tool: "ls".into(), input: json!({}), wants: Wants::default() },
+            ),
             ("cancel", r#""cancel":true"#, Op::Cancel),
             ("approve", r#""approve":"once""#, approve(None, yes)),
             ("approve", r#""approve":true"#, approve(None, yes)),

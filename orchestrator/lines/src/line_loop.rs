@@ -3,7 +3,7 @@
 use crate::calls::Calls;
 use crate::line::{self, Line, LineError, Op, RejectedLine};
 use crate::line_reader::{Lines, Next};
-use broker_protocol::{History, Request, Undo};
+use broker_protocol::{History, Request, Undo, Wants};
 use orchestrator_session::Invocation;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -49,20 +49,21 @@ impl LineLoop {
         drop(bytes);
         let calls = &self.calls;
         match op {
-            Op::Call { tool, input } => {
+            Op::Call { tool, input, wants } => {
                 let Some(permit) = self.permit(cost).await else { return Ok(()) };
-                calls.start(id, Invocation::Tool { name: tool, input }, permit)?;
+                calls.start(id, (Invocation::Tool { name: tool, input }, wants), permit)?;
             }
             Op::History { limit } => {
                 let Some(permit) = self.permit(cost).await else { return Ok(()) };
-                calls.start(id, Invocation::Request(Request::History(History { limit })), permit)?;
+                let history = Invocation::Request(Request::History(History { limit }));
+                calls.start(id, (history, Wants::default()), permit)?;
             }
             Op::Undo { change, path, force } => {
                 let Some(permit) = self.permit(cost).await else { return Ok(()) };
                 match calls.path(&path) {
                     Ok(path) => {
                         let undo = Request::Undo(Undo { change, path, force });
-                        calls.start(id, Invocation::Request(undo), permit)?;
+                        calls.start(id, (Invocation::Request(undo), Wants::default()), permit)?;
                     }
                     Err(error) => return Err(RejectedLine { id, error }),
                 }

@@ -225,12 +225,16 @@ impl SessionOptions {
     }
 
     /// The network to ask for, if commands are to have one: by these options, or because `policy` allows hosts. The executor
-    /// decides which; this is asked before, because who carries no connections gives up all sockets.
-    pub fn network(&self, policy: Option<&EffectivePolicy>) -> Option<NetworkRequest> {
+    /// decides which; this is asked before, because who carries no connections gives up all sockets. With `leases`, somebody can be
+    /// asked for more.
+    pub fn network(&self, policy: Option<&EffectivePolicy>, leases: bool) -> Option<NetworkRequest> {
         let asked = !self.allow_host.is_empty() || !self.allow_net.is_empty();
         let (hosts, presets) = (self.allow_host.clone(), self.allow_net.clone());
-        (asked || policy.is_some_and(EffectivePolicy::has_network))
-            .then_some(NetworkRequest { hosts, presets })
+        (asked || leases || policy.is_some_and(EffectivePolicy::has_network)).then_some(NetworkRequest {
+            hosts,
+            presets,
+            leases,
+        })
     }
 
     /// The scope of the session, if there is to be one.

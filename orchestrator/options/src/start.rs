@@ -1,5 +1,5 @@
-//! Starts the executor, for `doctor --attack` the self-attack, and for `doctor` git: the only place of the orchestrator that
-//! starts another program.
+//! Starts the executor, for `doctor --attack` the self-attack, for `doctor` git, and for `run` on a terminal what writes the user's
+//! policy: the only place of the orchestrator that starts another program.
 
 use nix::errno::Errno;
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
@@ -91,6 +91,25 @@ pub fn start_attack(program: &Path, directory: &Path) -> io::Result<UnixStream> 
         .env_remove(ANTHROPIC_KEY)
         .env_remove(OPENAI_KEY)
         .env(CANARY.0, CANARY.1)
+        .spawn()?;
+    Ok(ours)
+}
+
+/// Starts this program again, to write what a person says at our terminal into their policy file: we give up all files before the
+/// command begins. Returns our end of its standard input and output; it ends with that.
+#[expect(clippy::disallowed_methods, reason = "this is the one file that starts a program")]
+pub fn start_policy_writer(profile: &str) -> io::Result<UnixStream> {
+    let (ours, theirs) = UnixStream::pair()?;
+    let theirs = OwnedFd::from(theirs);
+    Command::new(std::env::current_exe()?)
+        .args(["policy", "allow", "--listen", "--profile", profile])
+        .stdin(Stdio::from(theirs.try_clone()?))
+        .stdout(Stdio::from(theirs))
+        .stderr(Stdio::null())
+        .process_group(0)
+        .env_remove(BRAVE_KEY)
+        .env_remove(ANTHROPIC_KEY)
+        .env_remove(OPENAI_KEY)
         .spawn()?;
     Ok(ours)
 }

@@ -236,7 +236,11 @@ impl Managed {
             // What is started is in the settings: it was asked about there.
             trust: Trust::Autonomous,
             capture: Some(0),
-            network: Some(NetworkRequest { hosts: server.hosts.clone(), presets: server.presets.clone() }),
+            network: Some(NetworkRequest {
+                hosts: server.hosts.clone(),
+                presets: server.presets.clone(),
+                leases: false,
+            }),
         };
         let watched = Rc::new(Watched { name: server.name.clone(), log, redactor });
         Some(Self {

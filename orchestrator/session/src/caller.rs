@@ -79,7 +79,8 @@ impl Caller {
 
     /// The answer to a question of the executor's: one that was given before to the same rule, or the client's.
     pub async fn approve(&self, challenge: &Challenge, rejected: Option<GrantFault>) -> Approval {
-        let is_allowed = rejected.is_none() && self.allowed.borrow().contains(&challenge.rule);
+        let is_again = challenge.wants.is_empty() && rejected.is_none();
+        let is_allowed = is_again && self.allowed.borrow().contains(&challenge.rule);
         let approval = match is_allowed {
             true => Approval::Yes(Extent::Once),
             false => {

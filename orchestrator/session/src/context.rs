@@ -1,6 +1,6 @@
 //! What a front end says of a call besides what it is: data.
 
-use broker_protocol::Request;
+use broker_protocol::{Request, Wants};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,6 +19,8 @@ pub struct CallContext {
     pub live: Live,
     /// Whether unsafe characters stay in what this front end is sent. Known secrets go in any case.
     pub raw: bool,
+    /// What it wants beyond what the session has.
+    pub wants: Wants,
     /// When the call is to be over, if the front end cannot wait longer.
     pub deadline: Option<Instant>,
     /// Ends the call.
@@ -68,6 +70,7 @@ impl CallContext {
             part: None,
             live: Live::Off,
             raw: false,
+            wants: Wants::default(),
             deadline: None,
             cancel: CancellationToken::new(),
         }

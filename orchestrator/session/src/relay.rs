@@ -55,7 +55,7 @@ pub(crate) fn carry(
         report(ConnectionReport { host: host.clone(), port: *port, verdict: *verdict });
         observe(decision);
     };
-    let relay = Relay::new(policy, observe);
+    let relay = Relay::new(policy, connection.leases(), observe);
     Ok(Some(CarriedNetwork(spawn_local(async move {
         // A socket that cannot be watched is closed: programs see a connection that is refused.
         let _ = relay.serve(sockets).await;

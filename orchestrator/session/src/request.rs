@@ -18,12 +18,16 @@ pub(crate) struct EndedRequest {
     pub number: CallId,
     pub subject: Subject,
     pub finished: Result<Finished, Failed>,
+    /// Hosts that were granted to it beyond those of the session.
+    pub leased: Vec<String>,
 }
 
 impl EndedRequest {
     /// The result of a call that is this request.
     pub fn result(self, engine: &Engine, connection: &Connection, profile: &'static Profile) -> ToolResult {
-        engine.renderer(connection, profile).render(&self.subject, self.finished).numbered(self.number)
+        let mut result = engine.renderer(connection, profile).render(&self.subject, self.finished);
+        result.metadata.leases = self.leased;
+        result.numbered(self.number)
     }
 }
 
@@ -77,6 +81,7 @@ pub(crate) async fn run(
 ) -> Result<EndedRequest, Box<ToolResult>> {
     tracing::trace!("make a request");
     let subject = Subject::of(&request);
+    let is_command = matches!(request, Request::Bash(_));
     if let Request::Bash(bash) = &mut request {
         bash.live |= caller.context.live != Live::Off;
     }
@@ -84,16 +89,17 @@ pub(crate) async fn run(
     if caller.context.cancel.is_cancelled() {
         return Err(failed(cancelled()));
     }
-    let running = tokio::select! {
-        started = connection.start(request) => started.map_err(failed)?,
+    let mut running = tokio::select! {
+        started = connection.start(request, caller.context.wants.clone()) => started.map_err(failed)?,
         () = caller.context.cancel.cancelled() => return Err(failed(cancelled())),
     };
     let number = running.number();
     caller.started(running.control());
     // A front end that is gone ends the call.
     let _ = caller.publisher.publish(RawEvent::Started(number)).await;
-    let finished = follow(running, caller).await;
-    Ok(EndedRequest { number, subject, finished })
+    let finished = follow(&mut running, caller).await;
+    let leased = if is_command { running.leased() } else { Vec::new() };
+    Ok(EndedRequest { number, subject, finished, leased })
 }
 
 /// A call that ends before it begins.
@@ -111,10 +117,10 @@ struct Question {
 }
 
 /// Follows a request until it ends.
-async fn follow(mut running: RunningRequest, caller: &Caller) -> Result<Finished, Failed> {
+async fn follow(running: &mut RunningRequest, caller: &Caller) -> Result<Finished, Failed> {
     let mut question: Option<Question> = None;
     loop {
-        match next(&mut running, question.as_mut(), caller).await {
+        match next(running, question.as_mut(), caller).await {
             RequestEvent::Asked(challenge) if challenge.channel == Channel::Separate => {
                 caller.ask(&challenge, None).await;
             }

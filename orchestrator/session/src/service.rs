@@ -4,7 +4,7 @@
 use crate::executor::{Connection, Control, Dial, Greeting, RequestEvent, RunningRequest};
 use crate::pending::Approval;
 use crate::relay::{self, CarriedNetwork};
-use broker_protocol::{Channel, Extent, Failed, Open, Opened, Request, Service};
+use broker_protocol::{Channel, Extent, Failed, Open, Opened, Request, Service, Wants};
 use orchestrator_tools::render::Finished;
 use orchestrator_web::relay::Decision;
 
@@ -63,7 +63,7 @@ impl RunningService {
         let connection = Greeting::open(executor, open)?.opened().await?;
         let network = relay::carry(&connection, observe)?;
         let service = service(connection.opened())?;
-        let running = connection.start(Request::Service(service)).await?;
+        let running = connection.start(Request::Service(service), Wants::default()).await?;
         Ok(Self { running, connection, _network: network })
     }
 

@@ -105,6 +105,8 @@ fn a_tool_that_is_unregistered_takes_its_grants_with_it() {
             tool: tool.into(),
             calls: 1,
             only: None,
+            host: None,
+            ends_s: None,
         };
         assert_eq!(peer.receive(), Some(ToBroker::Grants));
         peer.send(&FromBroker::Grants(vec![grant(1, "bash"), grant(2, "deploy")]));

@@ -9,6 +9,7 @@ mod check;
 mod explain;
 mod matrix;
 mod show;
+mod allow;
 
 use broker_protocol::Failed;
 use clap::{Args, Subcommand};
@@ -23,7 +24,8 @@ use std::path::PathBuf;
 #[command(
     after_help = "Examples:\n  lazaret policy check\n  lazaret policy check my-policy.toml agent.yaml\n  \
                         lazaret policy explain bash '{\"command\":\"rm -rf x\"}'\n  lazaret policy matrix --scope agent.yaml\n  \
-                        lazaret policy show --profile rust --json\n\n\
+                        lazaret policy show --profile rust --json\n  \
+                        lazaret policy allow registry.npmjs.org:443 --profile node\n\n\
                         Exit code: 0, whatever the verdict; 1 if a file that was checked is wrong; 2 for wrong input;\n\
                         125 if the policy itself cannot be used."
 )]
@@ -60,6 +62,17 @@ enum PolicyCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Open a host to a profile for good: in your policy file, with a comment, its text before beside it
+    ///
+    /// Nothing is written unless the policy is then what it was, with exactly this host.
+    Allow {
+        /// The host, as NAME:PORT
+        #[arg(value_name = "HOST", required_unless_present = "listen")]
+        host: Option<String>,
+        /// Take hosts from standard input, one a line, and answer each with a line
+        #[arg(long, hide = true, conflicts_with = "host")]
+        listen: bool,
+    },
     /// Print the policy of a session
     Show {
         /// Print one JSON object
@@ -75,6 +88,7 @@ impl Policy {
             PolicyCommand::Check { files, json } => check::check(options, &files, json),
             PolicyCommand::Explain { tool, input, json } => explain::explain(options, &tool, &input, json),
             PolicyCommand::Matrix { json } => matrix::matrix(options, json),
+            PolicyCommand::Allow { host, .. } => allow::main(options, host.as_deref()),
             PolicyCommand::Show { json } => show::show(options, json),
         }
     }

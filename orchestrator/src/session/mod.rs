@@ -38,9 +38,11 @@ const SPARE: u8 = 1;
 
 const EXAMPLES: &str = r#"In, one object a line; `op` may be left out where a key says it:
   {"op":"call","id":1,"tool":"bash","input":{"command":"make","timeout":60}}
+  {"op":"call","id":2,"tool":"bash","input":{"command":"npm ci"},
+      "wants":{"hosts":["registry.npmjs.org:443"]}}     with --leases
   {"op":"stdin","id":1,"stdin":"text"}     or "stdinBase64"; "stdinEnd":true
   {"op":"cancel","id":1}
-  {"op":"approve","id":1,"approve":"once"}     or "session", "no"
+  {"op":"approve","id":1,"approve":"once"}     or "session", "no"; "minutes":10
   {"op":"grants","id":2}     {"op":"revoke","id":2,"revoke":1}
   {"op":"register","id":3,"register":{"name":"deploy","description":"...",
       "inputSchema":{"type":"object"},"risk":"high","timeout":60}}
@@ -75,6 +77,9 @@ pub struct Session {
     /// Go on when the process that started this one ends, until the input does
     #[arg(long)]
     outlive_parent: bool,
+    /// Ask for hosts that a call `wants`, by an `approval`; commands have the proxy then, whatever it lets them reach
+    #[arg(long)]
+    leases: bool,
 }
 
 impl Session {
@@ -84,7 +89,7 @@ impl Session {
         let parent = Parent::now(!self.outlive_parent);
         let mut opening = options.open(SPARE)?;
         let policy = options.policy();
-        opening.open.network = options.network(policy.as_ref().ok());
+        opening.open.network = options.network(policy.as_ref().ok(), self.leases);
         let max = self.max_violations.unwrap_or(options.trust().map_or(0, violation::default_max));
         let max_violations = (max > 0).then_some(max);
         let announced = Announced::new(&policy, &opening.open, opening.directory.as_ref(), max_violations);

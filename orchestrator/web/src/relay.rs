@@ -8,7 +8,8 @@
 use crate::error::{HttpError, WebError};
 use crate::guard::{self, Resolve, System};
 use answer::{Refusal, socks_reply};
-use broker_protocol::ConnectionVerdict;
+use broker_protocol::{ConnectionVerdict, Lease};
+use leased::Hosts;
 use pace::Pace;
 use place::Place;
 use policies::WebPolicy;
@@ -22,12 +23,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use wanted::{HEAD_MAX, SocksError, Wanted, WantedError};
 
 mod answer;
+mod leased;
 mod pace;
 mod place;
 mod tunnel;
@@ -89,7 +91,7 @@ impl RelaySockets {
 
 /// Carries the connections of a session's cells.
 pub struct Relay<R = System> {
-    policy: WebPolicy,
+    hosts: Hosts,
     resolver: R,
     /// Is told of each decision.
     observe: Box<dyn Fn(Decision)>,
@@ -97,19 +99,19 @@ pub struct Relay<R = System> {
 }
 
 impl Relay {
-    /// Reaches what `policy` allows, by this machine's resolver.
-    pub fn new(policy: WebPolicy, observe: impl Fn(Decision) + 'static) -> Self {
-        Self::with_resolver(policy, System, observe)
+    /// Reaches what `policy` allows and what is leased, by this machine's resolver.
+    pub fn new(
+        policy: WebPolicy,
+        leases: watch::Receiver<Vec<Lease>>,
+        observe: impl Fn(Decision) + 'static,
+    ) -> Self {
+        Self::with_resolver(Hosts::new(policy, leases), System, observe)
     }
 }
 
 impl<R: Resolve + 'static> Relay<R> {
-    pub(crate) fn with_resolver(
-        policy: WebPolicy,
-        resolver: R,
-        observe: impl Fn(Decision) + 'static,
-    ) -> Self {
-        Self { policy, resolver, observe: Box::new(observe), pace: Pace::default() }
+    pub(crate) fn with_resolver(hosts: Hosts, resolver: R, observe: impl Fn(Decision) + 'static) -> Self {
+        Self { hosts, resolver, observe: Box::new(observe), pace: Pace::default() }
     }
 
     /// Serves until it is dropped, and with it all connections. Needs a local runtime.
@@ -168,7 +170,7 @@ impl<R: Resolve + 'static> Relay<R> {
             Err(_) => return self.refuse(program, false, &Refusal::Slow(HEAD_S)).await,
         };
         let ProgramRequest { wanted, socks, rest } = request;
-        match self.connect(&wanted.place).await {
+        match self.connect(&wanted).await {
             Ok(mut host) => {
                 self.tell(Some(&wanted.place), ConnectionVerdict::Allowed, None);
                 let greeting = match (socks, wanted.tunnel) {
@@ -178,7 +180,10 @@ impl<R: Resolve + 'static> Relay<R> {
                 };
                 let first = [wanted.first, rest].concat();
                 if program.write_all(&greeting).await.is_ok() && host.write_all(&first).await.is_ok() {
-                    tunnel::pass(&program, &host, IDLE).await;
+                    tokio::select! {
+                        _ = tunnel::pass(&program, &host, IDLE) => {}
+                        () = self.hosts.withdrawn(&wanted.place, wanted.key) => {}
+                    }
                 }
             }
             Err(error) => self.refuse(program, socks, &Refusal::Web(wanted.place, error)).await,
@@ -186,9 +191,10 @@ impl<R: Resolve + 'static> Relay<R> {
     }
 
     /// A connection to a place, if the policy allows it.
-    async fn connect(&self, place: &Place) -> Result<TcpStream, WebError> {
+    async fn connect(&self, wanted: &Wanted) -> Result<TcpStream, WebError> {
         let work = async {
-            let addresses = guard::admit(&self.policy, &self.resolver, place.target()).await?;
+            let policy = self.hosts.of(wanted.key).await;
+            let addresses = guard::admit(&policy, &self.resolver, wanted.place.target()).await?;
             Ok(connect_any(&addresses).await?)
         };
         timeout(Duration::from_secs(CONNECT_S.into()), work)
@@ -291,7 +297,7 @@ impl ProgramRequest {
         bytes.drain(..length);
         loop {
             if let Some((place, length)) = wanted::socks_request(&bytes).map_err(ReadError::Socks)? {
-                let wanted = Wanted { place, first: Vec::new(), tunnel: true };
+                let wanted = Wanted { place, first: Vec::new(), tunnel: true, key: None };
                 return Ok(Self { wanted, socks: true, rest: bytes.split_off(length) });
             }
             more(program, &mut bytes).await?;

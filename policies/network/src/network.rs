@@ -141,6 +141,19 @@ pub fn requested(mut policy: WebPolicy, wanted: Option<&NetworkRequest>) -> Resu
     }
 }
 
+/// `policy` with one more host that a call wants, as `NAME:PORT`: no pattern, and no address.
+///
+/// # Errors
+/// It is no such host, or the policy's files do not allow it.
+pub fn leased(policy: WebPolicy, host: &str) -> Result<WebPolicy, NetworkError> {
+    let pattern = HostPattern::try_from(host.to_owned()).ok();
+    if pattern.and_then(|pattern| pattern.one()?.1).is_none() {
+        let why = "what is granted for a while is one host at one port, as NAME:PORT".to_owned();
+        return Err(NetworkError::Host { text: host.to_owned(), why });
+    }
+    requested(policy, Some(&NetworkRequest { hosts: vec![host.to_owned()], ..NetworkRequest::default() }))
+}
+
 fn bounded(policy: WebPolicy) -> Result<WebPolicy, NetworkError> {
     let entries = |table: &WebTable| {
         table.allow.as_ref().map_or(0, Vec::len) + table.private.as_ref().map_or(0, Vec::len)
@@ -204,7 +217,7 @@ mod tests {
 
     fn asks(hosts: &[&str], presets: &[&str]) -> NetworkRequest {
         let list = |list: &[&str]| list.iter().map(|text| text.to_string()).collect();
-        NetworkRequest { hosts: list(hosts), presets: list(presets) }
+        NetworkRequest { hosts: list(hosts), presets: list(presets), leases: false }
     }
 
     #[test]
@@ -260,6 +273,20 @@ mod tests {
             let error = requested(free.clone(), Some(&request)).unwrap_err().to_string();
             assert!(error.contains(want), "{error}");
         }
+    }
+
+    #[test]
+    fn a_lease_is_one_host_within_the_bounds() {
+        let free = of("", &[]);
+        let one = leased(free.clone(), "a.example:443").unwrap();
+        assert!(
+            one.allows("a.example", 443) && !one.allows("a.example", 80) && !one.allows("b.example", 443)
+        );
+        for text in ["a.example", "*:443", "*.example:443", "1.2.3.4:443", "[::1]:443", "A.example:443", ""] {
+            assert!(matches!(leased(free.clone(), text), Err(NetworkError::Host { .. })), "{text}");
+        }
+        let bounded = leased(of("", &["allow = ['b.example']"]), "a.example:443");
+        assert_eq!(bounded, Err(NetworkError::Bounded { host: "a.example:443".into() }));
     }
 
     #[test]

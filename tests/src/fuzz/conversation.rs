@@ -84,7 +84,15 @@ fn frames(marker: &str, chance: &mut Chance) -> Vec<ToBroker> {
             if chance.below(5) < 2 {
                 // A number in use ends the connection, so this is rare.
                 next += u64::from(chance.below(100) > 0);
-                ToBroker::Call { call: next, request: request(marker, chance) }
+                let (call, request) = (next, request(marker, chance));
+                match chance.below(16) {
+                    0 => ToBroker::WantingCall {
+                        call,
+                        request,
+                        wants: Wants { hosts: vec!["a.example:443".into()] },
+                    },
+                    _ => ToBroker::Call { call, request },
+                }
             } else {
                 let call = if chance.below(10) == 0 { chance.below(u64::MAX) } else { recent(next, chance) };
                 word(call, chance)
@@ -329,6 +337,7 @@ impl<'w> Talk<'w> {
                 2 => ToBroker::Grant(Grant { nonce: Nonce([0; 16]), ..grant }),
                 3 => ToBroker::Grant(Grant { extent: Extent::Session, ..grant }),
                 4 => continue,
+                5 => ToBroker::Grant(Grant { extent: Extent::Minutes(1), ..grant }),
                 _ => ToBroker::Grant(grant),
             };
             self.say(&framed(&answer))?;

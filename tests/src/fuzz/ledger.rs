@@ -72,7 +72,7 @@ impl Ledger {
             | (Phase::Greeting | Phase::Greeted, _) => {
                 self.sent_nonsense(&format!("{message:?} too early or late"))
             }
-            (Phase::Open, ToBroker::Call { call, request }) => {
+            (Phase::Open, ToBroker::Call { call, request } | ToBroker::WantingCall { call, request, .. }) => {
                 self.background |= matches!(request, Request::Bash(bash) if bash.background);
                 self.asked(*call)
             }
@@ -173,6 +173,9 @@ impl Ledger {
                 self.lists = self.lists.checked_sub(1).ok_or("a list that nobody asked for")?;
                 Ok(())
             }
+            // None of these sessions has a network.
+            FromBroker::Leases(leases) if leases.is_empty() => Ok(()),
+            FromBroker::Leases(_) => Err("a lease without a network".into()),
             FromBroker::Kept { .. } => {
                 self.texts = self.texts.checked_sub(1).ok_or("a text that nobody wanted kept")?;
                 Ok(())
@@ -415,6 +418,7 @@ mod tests {
             expires_s: 30,
             channel: Channel::Relay,
             covers: Coverage::Rule,
+            wants: broker_protocol::Wants::default(),
         };
         let asked = FromBroker::Asked { call: 1, challenge };
         let granted = |grant: Option<Grant>, then: FromBroker| {

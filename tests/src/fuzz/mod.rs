@@ -37,7 +37,7 @@ pub fn decoder(data: &[u8]) {
     let Some((cut, stream)) = data.split_first() else { return };
     let cut = usize::from(*cut).max(1);
     for message in decode_both_ways::<ToBroker>(stream, cut) {
-        if let ToBroker::Call { request, .. } = message {
+        if let ToBroker::Call { request, .. } | ToBroker::WantingCall { request, .. } = message {
             judge(&request);
         }
     }

@@ -12,6 +12,7 @@ pub fn challenge(channel: Channel) -> Challenge {
         expires_s: 30,
         channel,
         covers: Coverage::Rule,
+        wants: broker_protocol::Wants::default(),
     }
 }
 
@@ -20,17 +21,37 @@ pub fn grant(extent: Extent) -> Grant {
 }
 
 fn standing() -> Vec<SessionGrant> {
-    let one =
-        SessionGrant { grant: 1, rule: "trust:guided".into(), tool: "bash".into(), calls: 3, only: None };
+    let one = SessionGrant {
+        grant: 1,
+        rule: "trust:guided".into(),
+        tool: "bash".into(),
+        calls: 3,
+        only: None,
+        host: None,
+        ends_s: None,
+    };
     let other =
         SessionGrant { grant: 2, rule: "rule:user:2".into(), only: Some(Digest([0xd1; 32])), ..one.clone() };
-    vec![one, other]
+    let lease = SessionGrant {
+        grant: 3,
+        rule: "lease".into(),
+        host: Some("a.example:443".into()),
+        ends_s: Some(600),
+        ..one.clone()
+    };
+    vec![one, other, lease]
+}
+
+fn leases() -> Vec<Lease> {
+    let all = Lease { lease: 3, host: "a.example:443".into(), call: 7, key: None };
+    vec![all.clone(), Lease { lease: 4, key: Some(Nonce([0x0e; 16])), ..all }]
 }
 
 pub fn to_broker() -> Vec<(&'static str, ToBroker)> {
     vec![
         ("grant once", ToBroker::Grant(grant(Extent::Once))),
         ("grant for the session", ToBroker::Grant(grant(Extent::Session))),
+        ("grant for minutes", ToBroker::Grant(grant(Extent::Minutes(10)))),
         ("refuse", ToBroker::Refuse { call: 7 }),
         ("grants", ToBroker::Grants),
         ("revoke", ToBroker::Revoke { grant: 1 }),
@@ -45,6 +66,19 @@ pub fn from_broker() -> Vec<(&'static str, FromBroker)> {
         ("asked", FromBroker::Asked { call: 7, challenge: challenge(Channel::Relay) }),
         ("asked, a grant for the call", asked(Coverage::Call)),
         ("asked, a grant for once", asked(Coverage::Once)),
+        (
+            "asked, with what it wants",
+            FromBroker::Asked {
+                call: 7,
+                challenge: Challenge {
+                    covers: Coverage::Wants,
+                    wants: Wants { hosts: vec!["a.example:443".into()] },
+                    ..challenge(Channel::Relay)
+                },
+            },
+        ),
+        ("leases", FromBroker::Leases(leases())),
+        ("no leases", FromBroker::Leases(vec![])),
         ("ungranted, not waiting", ungranted(GrantFault::NotWaiting)),
         ("ungranted, other call", ungranted(GrantFault::OtherCall)),
         ("ungranted, other question", ungranted(GrantFault::OtherQuestion)),

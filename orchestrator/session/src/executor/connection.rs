@@ -7,12 +7,13 @@ use crate::executor::error::ExecutorError;
 use crate::pending::Approval;
 use broker_protocol::{
     CallId, Challenge, ConnectionReport, Decoder, ErrorKind, Failed, FileAnswer, FromBroker, Grant,
-    GrantFault, Opened, Outcome, Request, Roots, SessionGrant, Signal, Spill, ToBroker, encode, frame, limit,
+    GrantFault, Lease, Opened, Outcome, Request, Roots, SessionGrant, Signal, Spill, ToBroker, Wants, encode,
+    frame, limit,
 };
 use orchestrator_tools::render::Finished;
 use orchestrator_web::relay::RelaySockets;
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -20,7 +21,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::task::JoinHandle;
 
 /// Output that was taken is credited in pieces of at least this size: a message each would cost more than the output.
@@ -69,7 +70,7 @@ impl Connection {
     ) -> io::Result<Self> {
         let read = watch(socket.try_clone()?, Interest::READABLE)?;
         let (state, dirty, drained) = (RefCell::default(), Notify::new(), Notify::new());
-        let link = Rc::new(Link { write: socket, state, dirty, drained });
+        let link = Rc::new(Link { write: socket, state, dirty, drained, leases: watch::Sender::default() });
         let reader = tokio::task::spawn_local(run(link.clone(), read, decoder));
         let roots = Roots { project: opened.project.clone(), central: opened.central.clone() };
         let (relay, places) = (Cell::new(relay), Arc::new(Semaphore::new(limit::CALLS)));
@@ -84,6 +85,11 @@ impl Connection {
     /// The sockets of the cells' relay, once.
     pub(crate) fn take_relay(&self) -> Option<RelaySockets> {
         self.relay.take()
+    }
+
+    /// The leases that are in force, as they change.
+    pub(crate) fn leases(&self) -> watch::Receiver<Vec<Lease>> {
+        self.link.leases.subscribe()
     }
 
     /// Tells the executor what became of connections of cells. A connection that has ended needs no records.
@@ -122,11 +128,11 @@ impl Connection {
         &self.roots
     }
 
-    /// Starts a request. Waits while as many are under way as the protocol permits, and while too much is still to be sent.
+    /// Starts a request, which wants this beyond what the session has. Waits while as many are under way as the protocol permits, and while too much is still to be sent.
     ///
     /// # Errors
     /// Where the executor is gone.
-    pub async fn start(&self, request: Request) -> Result<RunningRequest, Failed> {
+    pub async fn start(&self, request: Request, wants: Wants) -> Result<RunningRequest, Failed> {
         tracing::trace!("send a request");
         // Never closed, so there is always a place in the end.
         let place = self.places.clone().acquire_owned().await.ok();
@@ -134,7 +140,11 @@ impl Connection {
         let slot = Rc::new(Slot::default());
         let call = self.link.enter(slot.clone());
         let control = Control { link: self.link.clone(), call, slot };
-        let sent = self.link.send(&ToBroker::Call { call, request });
+        control.slot.hear_leases(call, &self.link.leases.borrow());
+        let sent = self.link.send(&match wants.is_empty() {
+            true => ToBroker::Call { call, request },
+            false => ToBroker::WantingCall { call, request, wants },
+        });
         if let Err(failed) = sent {
             self.link.state.borrow_mut().calls.remove(&call);
             return Err(failed);
@@ -166,6 +176,8 @@ struct Link {
     dirty: Notify,
     /// Something that waited was written.
     drained: Notify,
+    /// What is leased at the moment.
+    leases: watch::Sender<Vec<Lease>>,
 }
 
 #[derive(Default)]
@@ -195,6 +207,8 @@ struct Slot {
     /// Bytes of input that may be sent.
     input: Cell<u32>,
     input_room: Notify,
+    /// The hosts that were leased to it at any time.
+    leased: RefCell<BTreeSet<String>>,
     ended: Cell<bool>,
 }
 
@@ -208,6 +222,7 @@ impl Default for Slot {
             sequence: Cell::new(0),
             input: Cell::new(limit::INPUT_WINDOW),
             input_room: Notify::new(),
+            leased: RefCell::default(),
             ended: Cell::new(false),
         }
     }
@@ -235,6 +250,12 @@ impl Slot {
         self.sequence.set(sequence + 1);
         self.push(RequestEvent::Output { stderr, bytes });
         Ok(())
+    }
+
+    /// Notes which of `leases` are for the request, whose number is `call`.
+    fn hear_leases(&self, call: CallId, leases: &[Lease]) {
+        let ours = leases.iter().filter(|lease| lease.is_for(call)).map(|lease| lease.host.clone());
+        self.leased.borrow_mut().extend(ours);
     }
 
     fn part(&self, bytes: &[u8]) -> Result<(), ExecutorError> {
@@ -357,6 +378,12 @@ impl Link {
                 let _ = waiting.send(standing);
                 Ok(())
             }
+            FromBroker::Leases(leases) => {
+                let state = self.state.borrow();
+                state.calls.iter().for_each(|(call, slot)| slot.hear_leases(*call, &leases));
+                self.leases.send_replace(leases);
+                Ok(())
+            }
             FromBroker::Kept { call, spill } => {
                 let waiting = self.state.borrow_mut().saves.remove(&call);
                 let waiting = waiting.ok_or(ExecutorError::Protocol("an unsolicited saved output"))?;
@@ -464,6 +491,11 @@ impl RunningRequest {
     /// The number under which the executor knows it.
     pub fn number(&self) -> CallId {
         self.control.call
+    }
+
+    /// The hosts that were leased to it until now.
+    pub fn leased(&self) -> Vec<String> {
+        self.control.slot.leased.borrow().iter().cloned().collect()
     }
 
     /// A way to steer it while somebody else follows it.

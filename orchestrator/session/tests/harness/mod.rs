@@ -241,6 +241,7 @@ pub fn question(channel: Channel) -> Challenge {
         expires_s: 30,
         channel,
         covers: Coverage::Rule,
+        wants: broker_protocol::Wants::default(),
     }
 }
 

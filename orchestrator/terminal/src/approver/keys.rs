@@ -227,6 +227,7 @@ mod tests {
             expires_s: 60,
             channel: Channel::Separate,
             covers: broker_protocol::Coverage::Rule,
+            wants: broker_protocol::Wants::default(),
         };
         let proposal = Proposal::new(&request, None);
         let (key, until) = (("s".to_owned(), 7), Instant::now());

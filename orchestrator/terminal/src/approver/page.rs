@@ -26,6 +26,7 @@ pub fn lines(pending: &PendingCall, columns: usize) -> Vec<String> {
     let lasting = match pending.challenge.covers {
         Coverage::Rule => "",
         Coverage::Call => "session allows this very call only; ",
+        Coverage::Wants => "session opens what it wants to every call; ",
         Coverage::Once => "session allows no more than once, as input may follow; ",
     };
     let size = format!("rule `{rule}`; {lasting}{bytes} bytes, {} lines:", body.len());

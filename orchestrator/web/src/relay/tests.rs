@@ -1,6 +1,7 @@
 //! The relay as programs meet it: real sockets, a resolver that says what the test wants.
 
 use super::*;
+use broker_protocol::Nonce;
 use policies::web::WebTable;
 use std::cell::RefCell;
 use std::io::{Read, Write};
@@ -49,6 +50,8 @@ struct Running {
     at: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<Vec<Decision>>>,
+    /// What is leased.
+    leases: watch::Sender<Vec<Lease>>,
 }
 
 impl Running {
@@ -61,6 +64,7 @@ impl Running {
         let at = listener.local_addr().unwrap();
         let script = answers.iter().map(|answer| answer.to_vec()).collect();
         let (stop, stopped) = oneshot::channel();
+        let (granted, leases) = watch::channel(Vec::new());
         let thread = thread::spawn(move || {
             let runtime =
                 Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
@@ -68,8 +72,9 @@ impl Running {
             let seen = decisions.clone();
             runtime.block_on(async move {
                 let resolver = Script(script, RefCell::new(0));
-                let relay =
-                    Relay::with_resolver(policy(&own), resolver, move |one| seen.borrow_mut().push(one));
+                let relay = Relay::with_resolver(Hosts::new(policy(&own), leases), resolver, move |one| {
+                    seen.borrow_mut().push(one)
+                });
                 let descriptors =
                     std::iter::once(listener.into()).chain(announcements.map(OwnedFd::from)).collect();
                 let sockets = RelaySockets::new(descriptors).unwrap().unwrap();
@@ -80,7 +85,7 @@ impl Running {
             });
             decisions.take()
         });
-        Self { at, stop: Some(stop), thread: Some(thread) }
+        Self { at, stop: Some(stop), thread: Some(thread), leases: granted }
     }
 
     fn connect(&self) -> TcpStream {
@@ -338,4 +343,70 @@ fn bound_socket() -> (impl FnOnce(SocketAddr) -> TcpStream, SocketAddr) {
         stream
     };
     (connect, name)
+}
+
+fn lease(host: String, key: Option<u8>) -> Lease {
+    Lease { lease: 1, host, call: 7, key: key.map(|byte| Nonce([byte; 16])) }
+}
+
+#[test]
+fn a_lease_opens_its_host_until_it_ends() {
+    let (port, _host) = echo();
+    let relay = Running::start("private = ['127.0.0.0/8']".into(), &[&["127.0.0.1"]]);
+    let to = format!("a.example:{port}");
+    assert!(relay.tunnel(&to).starts_with("HTTP/1.1 403"), "the control");
+    relay.leases.send(vec![lease(to.clone(), None)]).unwrap();
+    assert!(relay.tunnel(&to).ends_with("host:hello"));
+    for other in [format!("b.example:{port}"), format!("x.a.example:{port}"), "a.example:1".to_owned()] {
+        assert!(relay.tunnel(&other).starts_with("HTTP/1.1 403"), "{other}");
+    }
+    // A connection that is open ends with it.
+    let mut open = relay.connect();
+    open.write_all(format!("CONNECT {to} HTTP/1.1\r\n\r\n").as_bytes()).unwrap();
+    let mut begun = [0; 5];
+    while begun != *b"host:" {
+        begun.rotate_left(1);
+        open.read_exact(&mut begun[4..]).unwrap();
+    }
+    relay.leases.send(vec![]).unwrap();
+    assert_eq!(open.read(&mut begun).unwrap_or(0), 0);
+    assert!(relay.tunnel(&to).starts_with("HTTP/1.1 403"));
+}
+
+#[test]
+fn a_lease_with_a_key_opens_nothing_without_it() {
+    let (port, _host) = echo();
+    let relay = Running::start("private = ['127.0.0.0/8']".into(), &[&["127.0.0.1"]]);
+    let to = format!("a.example:{port}");
+    let ask = |user: &str, key: u8| {
+        let password = base64::Engine::encode(
+            &base64::engine::general_purpose::STANDARD,
+            format!("{user}:{}", Nonce([key; 16])),
+        );
+        let head = format!("CONNECT {to} HTTP/1.1\r\nProxy-Authorization: Basic {password}\r\n\r\nhello");
+        relay.ask(head.as_bytes())
+    };
+    relay.leases.send(vec![lease(to.clone(), Some(1))]).unwrap();
+    assert!(ask("lease", 1).ends_with("host:hello"), "the control");
+    assert!(relay.tunnel(&to).starts_with("HTTP/1.1 403"));
+    assert!(ask("lease", 2).starts_with("HTTP/1.1 403") && ask("root", 1).starts_with("HTTP/1.1 403"));
+    relay.leases.send(vec![]).unwrap();
+    assert!(ask("lease", 1).starts_with("HTTP/1.1 403"), "its call is over");
+}
+
+#[test]
+fn a_key_that_is_told_late_is_waited_for() {
+    let (port, _host) = echo();
+    let relay = Running::start("private = ['127.0.0.0/8']".into(), &[&["127.0.0.1"]]);
+    let to = format!("a.example:{port}");
+    let leases = relay.leases.clone();
+    let late = vec![lease(to.clone(), Some(1))];
+    let teller = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(300));
+        leases.send(late).unwrap();
+    });
+    let password = "bGVhc2U6MDEwMTAxMDEwMTAxMDEwMTAxMDEwMTAxMDEwMTAxMDE=";
+    let head = format!("CONNECT {to} HTTP/1.1\r\nProxy-Authorization: Basic {password}\r\n\r\nhello");
+    assert!(relay.ask(head.as_bytes()).ends_with("host:hello"));
+    teller.join().unwrap();
 }

@@ -2,6 +2,9 @@
 //! bytes in, a place out.
 
 use crate::relay::place::{Place, PlaceError};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use broker_protocol::Nonce;
 use httparse::{EMPTY_HEADER, Header, Status};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use thiserror::Error;
@@ -32,6 +35,8 @@ pub struct Wanted {
     pub first: Vec<u8>,
     /// Whether the program waits for a word that the connection is there.
     pub tunnel: bool,
+    /// The key of a call with hosts of its own, as the password that its programs send to proxies.
+    pub key: Option<Nonce>,
 }
 
 /// Why a request is not understood.
@@ -64,14 +69,29 @@ pub fn http(bytes: &[u8]) -> Result<Option<(Wanted, usize)>, WantedError> {
     let (Some(method), Some(target), Some(minor)) = (request.method, request.path, request.version) else {
         return Err(WantedError::NotHttp);
     };
+    let key = key(request.headers);
     if method == "CONNECT" {
         let place = Place::parse(target, None)?;
-        return Ok(Some((Wanted { place, first: Vec::new(), tunnel: true }, length)));
+        return Ok(Some((Wanted { place, first: Vec::new(), tunnel: true, key }, length)));
     }
     let (place, path) = absolute(target)?;
     let line = format!("{method} {path} HTTP/1.{minor}\r\nHost: {}\r\n", authority(&place));
     let first = head(line, request.headers);
-    Ok(Some((Wanted { place, first, tunnel: false }, length)))
+    Ok(Some((Wanted { place, first, tunnel: false, key }, length)))
+}
+
+/// The key in `Proxy-Authorization: Basic …`, where that is one: the user `lease`, and 32 hexadecimal digits.
+fn key(headers: &[Header]) -> Option<Nonce> {
+    let sent = headers.iter().find(|header| header.name.eq_ignore_ascii_case("proxy-authorization"))?;
+    let (scheme, encoded) = str::from_utf8(sent.value).ok()?.trim().split_once(' ')?;
+    let text = STANDARD.decode(encoded.trim()).ok().filter(|_| scheme.eq_ignore_ascii_case("basic"))?;
+    let is_key = |digits: &&[u8]| digits.len() == 32 && digits.iter().all(u8::is_ascii_hexdigit);
+    let digits = text.strip_prefix(b"lease:").filter(is_key)?;
+    let mut key = [0; 16];
+    for (byte, pair) in key.iter_mut().zip(digits.chunks(2)) {
+        *byte = u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(Nonce(key))
 }
 
 /// Whether an empty line, which ends a head, ends behind the first `seen` bytes.
@@ -188,6 +208,30 @@ mod tests {
         assert_eq!(&text[length..], "rest");
         for part in 0..length {
             assert_eq!(read(&text[..part]), Ok(None), "{part}");
+        }
+    }
+
+    #[test]
+    fn the_key_of_a_call_is_its_password() {
+        let nonce = Nonce([0xab; 16]);
+        let of = |scheme: &str, text: String| {
+            let sent = format!("{scheme} {}", STANDARD.encode(text));
+            let head = format!("GET http://a.example/ HTTP/1.1\r\nPROXY-authorization: {sent}\r\n\r\n");
+            let (wanted, _) = read(&head).unwrap().unwrap();
+            assert!(!String::from_utf8(wanted.first).unwrap().contains(&sent), "no host is told");
+            wanted.key
+        };
+        assert_eq!(of("Basic", format!("lease:{nonce}")), Some(nonce));
+        assert_eq!(of("basic", format!("lease:{nonce}")), Some(nonce));
+        for (scheme, text) in [
+            ("Bearer", format!("lease:{nonce}")),
+            ("Basic", format!("other:{nonce}")),
+            ("Basic", format!("lease:{nonce}0")),
+            ("Basic", format!("lease:+{}", &nonce.to_string()[1..])),
+            ("Basic", "lease:".to_owned()),
+            ("Basic", format!("lease:{}", "ä".repeat(16))),
+        ] {
+            assert_eq!(of(scheme, text.clone()), None, "{scheme} {text}");
         }
     }
 

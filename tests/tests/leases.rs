@@ -1,0 +1,492 @@
+//! Leases: what a call wants beyond what its session has is granted by somebody, to what was asked about, for as long as was said,
+//! and to nothing else.
+//!
+//! The server is the tests' own, on this machine's loopback, which the policy opens by its address and not by its name: what is
+//! granted is the name at its port.
+#![allow(clippy::unwrap_used)]
+
+use broker_protocol::{
+    CallId, Challenge, Coverage, ErrorKind, Extent, FromBroker, Grant, GrantFault, Lease, NetworkRequest,
+    Open, Outcome, Request, ToBroker, Wants,
+};
+use lazaret_tests::approval::{Approver, dressed, runtime};
+use lazaret_tests::process::until;
+use lazaret_tests::terminal::Terminal;
+use lazaret_tests::wire::{opening, shell};
+use lazaret_tests::{Broker, LIMIT, Place, Session, World, in_each_place, run, suite};
+use serde_json::{Value, json};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+fn main() -> ExitCode {
+    suite::main(in_each_place![
+        a_host_is_granted_to_one_call_and_no_other,
+        what_is_granted_for_the_session_ends_when_it_is_taken_back,
+        a_grant_is_for_what_was_asked_about,
+        nobody_is_asked_where_nobody_answers,
+        what_cannot_be_granted_is_refused_with_its_reason,
+        a_client_does_not_grant_to_itself_where_answers_come_from_elsewhere,
+        a_person_at_a_terminal_is_asked_and_the_command_runs_again,
+        always_is_written_into_the_users_own_file,
+        programs_are_offline_until_a_host_is_granted
+    ])
+}
+
+/// A server of this machine that answers each request with `pong`, and holds what comes as `HOLD`.
+struct Server {
+    port: u16,
+    hits: Arc<AtomicUsize>,
+}
+
+impl Server {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (port, hits) = (listener.local_addr().unwrap().port(), Arc::new(AtomicUsize::new(0)));
+        let counted = hits.clone();
+        thread::spawn(move || {
+            while let Ok((mut client, _)) = listener.accept() {
+                counted.fetch_add(1, Ordering::SeqCst);
+                thread::spawn(move || {
+                    let mut request = [0; 4096];
+                    let length = client.read(&mut request).unwrap_or(0);
+                    if request[..length].starts_with(b"HOLD") {
+                        let _ = client.write_all(b"held\n");
+                        let _ = client.read(&mut request);
+                        return;
+                    }
+                    let _ = client
+                        .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\npong");
+                });
+            }
+        });
+        Self { port, hits }
+    }
+
+    fn hits(&self) -> usize {
+        self.hits.load(Ordering::SeqCst)
+    }
+
+    fn host(&self) -> String {
+        format!("localhost:{}", self.port)
+    }
+
+    /// Asks it by the relay. Clients leave out a proxy for the own machine; here the name stands for a host of the internet.
+    fn ask(&self) -> String {
+        format!("curl -sS --noproxy '' http://{}/", self.host())
+    }
+}
+
+/// A world whose policy opens the addresses of this machine, by no name; and has these lines.
+fn world(place: Place, lines: &str) -> World {
+    let world = World::new(place);
+    let text = format!("version = 1\n[profile.net.network]\nprivate = ['127.0.0.0/8']\n{lines}\n");
+    world.write(&world.home.join("settings/lazaret/policy.toml"), text);
+    let runtime = runtime(&world);
+    world.make_folder(&runtime);
+    fs::set_permissions(&runtime, fs::Permissions::from_mode(0o700)).unwrap();
+    world
+}
+
+fn session(world: &World, options: &[&str]) -> Session {
+    let mut command = dressed(world, world.lazaret("session"));
+    Session::start(command.args(["--profile", "net"]).args(options))
+}
+
+/// Starts a command that wants these hosts.
+fn start(session: &mut Session, id: &str, command: &str, hosts: &[&str]) {
+    let wants = json!({ "hosts": hosts });
+    session.send(&json!({"id": id, "tool": "bash", "input": {"command": command}, "wants": wants}));
+}
+
+/// The question about a call.
+#[track_caller]
+fn asked(session: &mut Session, id: &str) -> Value {
+    let event = session.event(id, LIMIT).unwrap();
+    assert_eq!(event["event"], "approval", "{event}");
+    event["approval"].clone()
+}
+
+fn audited(world: &World, kind: &str) -> Vec<Value> {
+    let files = fs::read_dir(world.state.join("lazaret/audit")).unwrap().flatten().map(|entry| entry.path());
+    let lines = files.filter(|path| path.extension().is_some_and(|ext| ext == "jsonl"));
+    let texts: String = lines.map(|path| fs::read_to_string(path).unwrap()).collect();
+    let records = texts.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    records.filter(|record| record["kind"] == kind).collect()
+}
+
+fn a_host_is_granted_to_one_call_and_no_other(place: Place) {
+    let server = Server::start();
+    let (world, host) = (world(place, ""), server.host());
+    let mut session = session(&world, &["--leases"]);
+    let before = session.bash(&server.ask()).result;
+    assert!(before["result"].as_str().unwrap().contains("not among the hosts"), "the control: {before}");
+    let wait = format!("{}; touch here; while [ -e here ]; do sleep 0.05; done", server.ask());
+    start(&mut session, "a", &wait, &[&host]);
+    let question = asked(&mut session, "a");
+    assert_eq!((&question["rule"], &question["session"]), (&json!("lease"), &json!("wants")));
+    assert_eq!(question["wants"], json!({ "hosts": [host] }));
+    assert_eq!(server.hits(), 0, "nothing runs before the answer");
+    session.send(&json!({"id": "a", "approve": "once"}));
+    let here = world.project.join("here");
+    assert!(until(LIMIT, || here.exists()), "the command was not run");
+    assert_eq!(server.hits(), 1);
+    // While it runs: another call of the session, by any way.
+    let other = format!("{}; curl -sS -x socks5h://127.0.0.1:61080 http://{host}/; true", server.ask());
+    let other = session.bash(&other).result;
+    assert!(!other["result"].as_str().unwrap().contains("pong"), "{other}");
+    assert!(other["metadata"].get("leases").is_none(), "{other}");
+    session.send(&json!({"id": "g", "grants": true}));
+    let listed = session.event("g", LIMIT).unwrap()["grants"].clone();
+    assert_eq!((listed.as_array().unwrap().len(), &listed[0]["host"]), (1, &json!(host)));
+    fs::remove_file(here).unwrap();
+    let answer = session.answer_within("a", LIMIT);
+    assert!(answer.success().contains("pong"));
+    assert_eq!(answer.result["metadata"]["leases"], json!([host]));
+    // And after it.
+    assert!(!session.bash(&server.ask()).text().contains("pong"));
+    assert_eq!(server.hits(), 1);
+    assert!(session.close(LIMIT).success());
+    let (begun, ended) = (audited(&world, "lease"), audited(&world, "lease_ended"));
+    assert_eq!((begun.len(), &begun[0]["host"], &begun[0]["grant"]), (1, &json!(host), &json!("once")));
+    assert_eq!((ended.len(), &ended[0]["end"]), (1, &json!("call")));
+    run(dressed(&world, world.program("lazaret")).args(["audit", "verify"]), LIMIT).success();
+}
+
+fn what_is_granted_for_the_session_ends_when_it_is_taken_back(place: Place) {
+    let server = Server::start();
+    let (world, host) = (world(place, ""), server.host());
+    let mut first = session(&world, &["--leases"]);
+    start(&mut first, "a", &server.ask(), &[&host]);
+    asked(&mut first, "a");
+    first.send(&json!({"id": "a", "approve": "session", "minutes": 30}));
+    assert!(first.answer_within("a", LIMIT).success().contains("pong"));
+    let next = first.bash(&server.ask());
+    assert!(next.success().contains("pong"));
+    assert_eq!(next.result["metadata"]["leases"], json!([host]));
+    // What the session has is not asked about again.
+    start(&mut first, "b", &server.ask(), &[&host]);
+    assert!(first.answer_within("b", LIMIT).success().contains("pong"));
+    // It is of this session.
+    let mut second = session(&world, &["--leases"]);
+    assert!(!second.bash(&server.ask()).text().contains("pong"));
+    assert!(second.close(LIMIT).success());
+    // A connection that is open ends with it, and no other begins.
+    let hold = format!(
+        "exec 3<>/dev/tcp/127.0.0.1/61080; printf 'CONNECT {host} HTTP/1.1\\r\\n\\r\\nHOLD' >&3; cat <&3; echo ended"
+    );
+    let id = first.start_call("bash", json!({ "command": hold, "timeout": 60 }));
+    let held = until(LIMIT, || {
+        first.event(&id, Duration::from_secs(5)).is_some_and(|event| event.to_string().contains("held"))
+    });
+    assert!(held, "no connection to hold");
+    first.send(&json!({"id": "g", "grants": true}));
+    let listed = first.event("g", LIMIT).unwrap()["grants"].clone();
+    assert!(listed[0]["endsS"].as_u64().unwrap() <= 1800 && listed[0]["calls"] == 2, "{listed}");
+    first.send(&json!({"id": "r", "revoke": listed[0]["grant"]}));
+    assert_eq!(first.event("r", LIMIT).unwrap()["grants"], json!([]));
+    assert!(first.answer_within(&id, Duration::from_secs(20)).success().contains("ended"));
+    assert!(!first.bash(&server.ask()).text().contains("pong"));
+    first.send(&json!({"id": "r", "revoke": listed[0]["grant"]}));
+    assert_eq!(first.event("r", LIMIT).unwrap()["event"], "notice");
+    assert!(first.close(LIMIT).success());
+    assert_eq!(audited(&world, "lease")[0]["minutes"], 30);
+    assert_eq!(audited(&world, "lease_ended")[0]["end"], "revoked");
+}
+
+fn broker(world: &World) -> Broker {
+    let network = Some(NetworkRequest { leases: true, ..NetworkRequest::default() });
+    let open = Open { network, profile: "net".into(), ..opening(world) };
+    Broker::open_by(world, dressed(world, world.program("lazaret-executor")), open).0
+}
+
+fn command(text: &str) -> Request {
+    Request::Bash(shell(text))
+}
+
+#[track_caller]
+fn ask(broker: &mut Broker, call: CallId, request: Request, hosts: &[&str]) -> Challenge {
+    let wants = Wants { hosts: hosts.iter().map(ToString::to_string).collect() };
+    broker.send(&ToBroker::WantingCall { call, request, wants });
+    match broker.message() {
+        FromBroker::Asked { call: of, challenge } if of == call => challenge,
+        other => panic!("call {call} was not asked about: {other:?}"),
+    }
+}
+
+fn yes(call: CallId, challenge: &Challenge, extent: Extent) -> ToBroker {
+    ToBroker::Grant(Grant { call, digest: challenge.digest, nonce: challenge.nonce, extent })
+}
+
+#[track_caller]
+fn fault(broker: &mut Broker, grant: &ToBroker) -> GrantFault {
+    broker.send(grant);
+    match broker.message() {
+        FromBroker::Ungranted(not) => not.fault,
+        other => panic!("the answer was taken: {other:?}"),
+    }
+}
+
+#[track_caller]
+fn leases(broker: &mut Broker) -> Vec<Lease> {
+    match broker.message() {
+        FromBroker::Leases(leases) => leases,
+        other => panic!("no leases: {other:?}"),
+    }
+}
+
+/// At the border: what a client can do that is not ours.
+fn a_grant_is_for_what_was_asked_about(place: Place) {
+    let world = world(place, "");
+    let mut first = broker(&world);
+    let narrow = ask(&mut first, 1, command("true"), &["a.example:443"]);
+    assert_eq!(
+        (narrow.covers, &narrow.wants.hosts[..]),
+        (Coverage::Wants, &["a.example:443".to_owned()][..])
+    );
+    // Widened: the same command with another host, and with one more.
+    let mut tried = 0;
+    for (call, hosts) in [(2, &["b.example:443"][..]), (3, &["a.example:443", "b.example:443"])] {
+        let wide = ask(&mut first, call, command("true"), hosts);
+        assert_ne!(wide.digest, narrow.digest);
+        assert_eq!(fault(&mut first, &yes(call, &narrow, Extent::Session)), GrantFault::OtherQuestion);
+        let forged = Challenge { nonce: wide.nonce, ..narrow.clone() };
+        assert_eq!(fault(&mut first, &yes(call, &forged, Extent::Session)), GrantFault::OtherCall);
+        first.send(&ToBroker::Refuse { call });
+        assert_eq!(first.done(call).outcome.error(), Some(ErrorKind::DeniedUser));
+        tried += 2;
+    }
+    // Other input.
+    let other = ask(&mut first, 4, command("false"), &["a.example:443"]);
+    let forged = Challenge { nonce: other.nonce, ..narrow.clone() };
+    assert_eq!(fault(&mut first, &yes(4, &forged, Extent::Once)), GrantFault::OtherCall);
+    // Another session's.
+    let mut second = broker(&world);
+    let theirs = ask(&mut second, 1, command("true"), &["a.example:443"]);
+    assert_ne!(theirs.digest, narrow.digest);
+    assert_eq!(fault(&mut second, &yes(1, &narrow, Extent::Session)), GrantFault::OtherQuestion);
+    // The honest one, and replayed.
+    first.send(&yes(1, &narrow, Extent::Once));
+    let granted = leases(&mut first);
+    assert_eq!((granted.len(), granted[0].call, &granted[0].host[..]), (1, 1, "a.example:443"));
+    assert!(granted[0].key.is_some());
+    assert_eq!(leases(&mut first), [], "it ends with its call, before its end is told");
+    assert!(matches!(first.done(1).outcome, Outcome::Ran(_)));
+    assert_eq!(fault(&mut first, &yes(1, &narrow, Extent::Session)), GrantFault::NotWaiting);
+    let again = ask(&mut first, 1, command("true"), &["a.example:443"]);
+    assert_eq!(fault(&mut first, &yes(1, &narrow, Extent::Session)), GrantFault::OtherQuestion);
+    first.send(&yes(1, &again, Extent::Once));
+    assert_ne!(leases(&mut first)[0].key, granted[0].key, "a key is used once");
+    let nothing = Wants { hosts: vec!["x".into(); 17] };
+    second.send(&ToBroker::WantingCall { call: 9, request: command("true"), wants: nothing });
+    assert_eq!(second.done(9).outcome.error(), Some(ErrorKind::InvalidInput));
+    println!("{place:?}: {} of {} grants for something else refused", tried + 4, tried + 4);
+}
+
+fn nobody_is_asked_where_nobody_answers(place: Place) {
+    let server = Server::start();
+    let world = world(place, "");
+    let mut quiet = session(&world, &[]);
+    start(&mut quiet, "a", &server.ask(), &[&server.host()]);
+    let answer = quiet.answer_within("a", LIMIT);
+    assert_eq!(answer.kind(), "denied_policy", "{}", answer.result);
+    assert!(answer.text().contains("nobody can grant"), "{}", answer.text());
+    assert!(answer.events.is_empty() && server.hits() == 0);
+    assert!(quiet.close(LIMIT).success());
+    // Nor is there an answer when the client has said its last word.
+    let mut ended = session(&world, &["--leases"]);
+    start(&mut ended, "a", &server.ask(), &[&server.host()]);
+    asked(&mut ended, "a");
+    assert!(ended.close(LIMIT).success());
+    assert_eq!((server.hits(), audited(&world, "lease").len()), (0, 0));
+}
+
+fn what_cannot_be_granted_is_refused_with_its_reason(place: Place) {
+    let server = Server::start();
+    let world = world(place, "[network]\nallow = ['localhost']");
+    let mut session = session(&world, &["--leases", "--trust", "guided"]);
+    for (host, why) in [
+        ("a.example:443", "the policy does not allow cells to reach"),
+        ("localhost", "one host at one port"),
+        ("*:443", "one host at one port"),
+        ("*.example:443", "one host at one port"),
+        ("127.0.0.1:80", "one host at one port"),
+        ("[::1]:80", "one host at one port"),
+        ("LOCALHOST:80", "one host at one port"),
+        ("localhost:80\n", "one host at one port"),
+        ("localhost:0", "one host at one port"),
+    ] {
+        start(&mut session, "a", "true", &[host]);
+        let answer = session.answer_within("a", LIMIT);
+        assert!(answer.events.is_empty(), "asked about {host}");
+        assert_eq!(answer.kind(), "denied_policy", "{host}: {}", answer.result);
+        assert!(answer.text().contains(why), "{host}: {}", answer.text());
+    }
+    // Not by a file tool, nor in the background.
+    for line in [
+        json!({"id": "a", "tool": "file_list", "input": {}, "wants": {"hosts": [server.host()]}}),
+        json!({"id": "a", "tool": "bash", "input": {"command": "true", "background": true}, "wants": {"hosts": [server.host()]}}),
+    ] {
+        session.send(&line);
+        assert_eq!(session.answer_within("a", LIMIT).kind(), "denied_policy");
+    }
+    // Two questions are one: the policy's, and the host's. The answer for the session is to the host alone.
+    start(&mut session, "b", &server.ask(), &[&server.host()]);
+    let question = asked(&mut session, "b");
+    assert_eq!((&question["rule"], &question["session"]), (&json!("trust:guided"), &json!("wants")));
+    session.send(&json!({"id": "b", "approve": "session"}));
+    assert!(session.answer_within("b", LIMIT).success().contains("pong"));
+    let id = session.start_call("bash", json!({ "command": server.ask() }));
+    assert_eq!(asked(&mut session, &id)["rule"], "trust:guided");
+    session.send(&json!({"id": id, "approve": "once"}));
+    assert!(session.answer_within(&id, LIMIT).success().contains("pong"));
+    assert!(session.close(LIMIT).success());
+    // A scope that closes the network to commands leaves nothing to grant.
+    world.put("scope.yaml", "tool_permissions:\n  bash: { allowed: true, network: false }\n");
+    let scope = world.project.join("scope.yaml");
+    let mut scoped = self::session(&world, &["--leases", "--scope", scope.to_str().unwrap()]);
+    start(&mut scoped, "a", &server.ask(), &[&server.host()]);
+    assert_eq!(scoped.answer_within("a", LIMIT).kind(), "denied_policy");
+    assert!(scoped.close(LIMIT).success());
+}
+
+fn a_client_does_not_grant_to_itself_where_answers_come_from_elsewhere(place: Place) {
+    let server = Server::start();
+    let world = world(place, "[approval]\ntimeout_s = 20\nchannel = 'separate'\nterminal = false");
+    let mut session = session(&world, &["--leases"]);
+    let mut approver = Approver::start(&world);
+    for (id, approve, want) in [("a", "no", false), ("b", "session", true)] {
+        start(&mut session, id, &server.ask(), &[&server.host()]);
+        assert_eq!(asked(&mut session, id)["channel"], "separate");
+        session.send(&json!({"id": id, "approve": "session"}));
+        assert_eq!(session.event(id, LIMIT).unwrap()["event"], "notice", "it was taken");
+        let shown = approver.answer(approve);
+        assert!(shown.to_string().contains(&server.host()), "{shown}");
+        assert_eq!(session.answer_within(id, LIMIT).text().contains("pong"), want);
+    }
+    assert_eq!(server.hits(), 1);
+    assert!(session.close(LIMIT).success());
+    // Nor is a person's answer for good taken from here.
+    let mut command = dressed(&world, world.lazaret("run"));
+    command.args(["--profile", "net", "--", "bash", "-c", &format!("{} | grep pong", server.ask())]);
+    let mut terminal = Terminal::start(&mut command, 24, 300);
+    terminal.expect("for this session / no", LIMIT);
+    thread::sleep(Duration::from_millis(800));
+    terminal.send("session\n");
+    terminal.expect("waiting for `lazaret approve`", LIMIT);
+    approver.answer("once");
+    terminal.expect("pong", LIMIT);
+    assert!(terminal.finish(LIMIT).success());
+}
+
+fn a_person_at_a_terminal_is_asked_and_the_command_runs_again(place: Place) {
+    let server = Server::start();
+    let world = world(place, "");
+    let start = |script: &str| {
+        let mut command = dressed(&world, world.lazaret("run"));
+        command.args(["--profile", "net", "--", "bash", "-c", script]);
+        Terminal::start(&mut command, 24, 200)
+    };
+    let script = format!("echo run; {} | grep pong", server.ask());
+    let question = format!("tried to reach {}", server.host());
+    for answer in ["\n", "x\nno\n"] {
+        let mut terminal = start(&script);
+        for line in answer.split_inclusive('\n') {
+            terminal.expect(&question, LIMIT);
+            thread::sleep(Duration::from_millis(800));
+            terminal.send(line);
+        }
+        assert_eq!(terminal.finish(LIMIT).code(), Some(1), "{}", terminal.screen());
+        assert_eq!(terminal.screen().matches("run\r\n").count(), 1);
+    }
+    assert_eq!(server.hits(), 0, "the control");
+    let mut terminal = start(&script);
+    // What was typed before the question is no answer to it.
+    terminal.expect(&question, LIMIT);
+    terminal.send("o\n");
+    assert!(!terminal.shows("pong", Duration::from_secs(2)) && server.hits() == 0);
+    terminal.send("once\n");
+    terminal.expect("pong", LIMIT);
+    assert!(terminal.finish(LIMIT).success(), "{}", terminal.screen());
+    assert!(terminal.is_restored());
+    // A command that goes well is not asked about, nor one in a pipe.
+    let mut terminal = start(&format!("{}; true", server.ask()));
+    assert!(terminal.finish(LIMIT).success() && !terminal.screen().contains(&question));
+    let mut piped = dressed(&world, world.lazaret("run"));
+    let done = run(piped.args(["--profile", "net", "--", "bash", "-c", &script]), LIMIT);
+    assert!(done.code() == 1 && !done.errors().contains(&question));
+    assert_eq!(server.hits(), 1);
+}
+
+fn always_is_written_into_the_users_own_file(place: Place) {
+    let server = Server::start();
+    let world = world(place, "# Mine");
+    let file = world.home.join("settings/lazaret/policy.toml");
+    let before = fs::read_to_string(&file).unwrap();
+    let mut command = dressed(&world, world.lazaret("run"));
+    command.args(["--profile", "net", "--", "bash", "-c", &format!("{} | grep pong", server.ask())]);
+    let mut terminal = Terminal::start(&mut command, 24, 300);
+    terminal.expect("/ always / no", LIMIT);
+    thread::sleep(Duration::from_millis(800));
+    terminal.send("always\n");
+    terminal.expect("is open to the profile net", LIMIT);
+    terminal.expect("pong", LIMIT);
+    assert!(terminal.finish(LIMIT).success(), "{}", terminal.screen());
+    let after = fs::read_to_string(&file).unwrap();
+    assert!(after.contains("# Mine") && after.contains("# Allowed always by `lazaret run`"), "{after}");
+    let backups = fs::read_dir(file.parent().unwrap()).unwrap().flatten().map(|entry| entry.path());
+    let backups: Vec<_> = backups.filter(|path| *path != file).collect();
+    assert_eq!(backups.len(), 1, "{backups:?}");
+    assert_eq!(fs::read_to_string(&backups[0]).unwrap(), before);
+    // From now on without a question, and for no other host.
+    let pipe = |script: &str| {
+        let mut command = dressed(&world, world.lazaret("run"));
+        run(command.args(["--profile", "net", "--", "bash", "-c", script]), LIMIT)
+    };
+    assert_eq!(pipe(&server.ask()).success(), "pong");
+    let other = Server::start();
+    assert!(!pipe(&format!("{}; true", other.ask())).text().contains("pong") && other.hits() == 0);
+    // What would say more, or cannot be said, is not written.
+    let allow = |host: &str, profile: &str| {
+        let mut command = dressed(&world, world.lazaret("policy"));
+        run(command.args(["allow", host, "--profile", profile]), LIMIT)
+    };
+    for (host, profile) in
+        [("*:443", "net"), ("127.0.0.1:80", "net"), (&server.host(), "net"), ("a.example:443", "none")]
+    {
+        assert_ne!(allow(host, profile).code(), 0, "{host} {profile}");
+    }
+    assert_eq!(fs::read_to_string(&file).unwrap(), after);
+    world.write(&file, "version = 1\nprofile = 'auto'\n");
+    let refused = allow("a.example:443", "default");
+    assert!(refused.code() != 0 && refused.errors().contains("yourself"), "{}", refused.errors());
+    world.write(&file, "version = 1\n[network]\nallow = []\n");
+    assert!(allow("a.example:443", "default").errors().contains("does not allow"));
+    world.write(
+        &file,
+        "version = 1\n[profile.net.network]\npresets = ['npm']\n[profile.sub]\nextends = 'net'\n",
+    );
+    let told = allow("a.example:443", "net");
+    assert!(told.success().contains("to what extends it: sub"), "{}", told.text());
+}
+
+fn programs_are_offline_until_a_host_is_granted(place: Place) {
+    let world = World::new(place);
+    let text = "version = 1\n[profile.net.environment.offline]\nPIP_NO_INDEX = '1'\n";
+    world.write(&world.home.join("settings/lazaret/policy.toml"), text);
+    let mut session = session(&world, &["--leases"]);
+    let show = "echo ${PIP_NO_INDEX-online} ${HTTPS_PROXY%%:*}";
+    assert_eq!(session.bash(show).success().trim(), "1 http");
+    start(&mut session, "a", show, &["a.example:443"]);
+    asked(&mut session, "a");
+    session.send(&json!({"id": "a", "approve": "once"}));
+    assert_eq!(session.answer_within("a", LIMIT).success().trim(), "online http");
+    assert_eq!(session.bash(show).success().trim(), "1 http");
+    assert!(session.close(LIMIT).success());
+}
