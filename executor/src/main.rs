@@ -25,6 +25,7 @@ mod open;
 mod machine;
 mod repository_question;
 mod roots;
+mod own_state;
 mod central_owner;
 mod user;
 mod private_directory;

@@ -9,6 +9,7 @@ use crate::files::{Files, WorkerStart};
 use crate::kept_texts::KeptTexts;
 use crate::machine;
 use crate::missing_program::Profiles;
+use crate::own_state;
 use crate::pool::Pool;
 use crate::repository_question::{ask_repository, worker_image};
 use crate::roots::{self, RootError};
@@ -454,6 +455,7 @@ fn build_environment(
     let reach = Reach::of(policy);
     let mut own = relay::variables(rules, reach, ours, visible);
     own.extend(caches::variables(policy, reach == Reach::Online, ours, &zones.1));
+    own.extend(own_state::variables(policy, &zones.1));
     let built = environment::build(rules, ours, own, &scratch.home, &scratch.tmp, visible);
     user.ablation.environment(built, &user.variables)
 }

@@ -7,8 +7,22 @@ use std::{env, fs};
 use toml::de::{DeTable, DeValue};
 
 /// The files of `profiles`, in the order in which they are read.
-const FILES: [&str; 10] =
-    ["rules", "protected", "default", "read-only", "rust", "node", "python", "go", "dev", "auto"];
+const FILES: [&str; 14] = [
+    "rules",
+    "protected",
+    "default",
+    "read-only",
+    "rust",
+    "node",
+    "python",
+    "go",
+    "dev",
+    "claude",
+    "codex",
+    "gemini",
+    "opencode",
+    "auto",
+];
 
 fn main() {
     let folder = Path::new(&env::var("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("profiles");

@@ -98,6 +98,8 @@ impl Draft {
                 rules.pass.push(name.as_str().to_owned());
             }
         }
+        rules.credentials.extend(environment.credentials.iter().map(|name| name.as_str().to_owned()));
+        rules.state.extend(environment.state.iter().map(|name| name.as_str().to_owned()));
         for (written, rules) in
             [(&environment.set, &mut rules.set), (&environment.offline, &mut rules.offline)]
         {

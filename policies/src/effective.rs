@@ -14,7 +14,7 @@ use crate::web::WebPolicy;
 use broker_protocol::{Channel, Digest, Layer, NetworkRequest, Scope, Trust, frame};
 use serde::{Deserialize, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -204,6 +204,10 @@ pub struct EnvironmentRules {
     /// Names taken over from the executor's environment, unless they look like secrets. One that ends with `*`, such
     /// as `LC_*`, is a beginning; a `*` stands nowhere else.
     pub pass: Vec<String>,
+    /// Secrets that are taken over all the same, by their whole names.
+    pub credentials: BTreeSet<String>,
+    /// Variables that name directories in which programs of this profile keep their state, of the central root.
+    pub state: BTreeSet<String>,
     /// Names with fixed values, paths in them expanded. Never `PATH`, `HOME` or `TMPDIR`.
     pub set: BTreeMap<String, String>,
     /// The same, where cells have no network: what keeps programs from waiting for one.
@@ -303,7 +307,7 @@ mod tests {
     fn every_field_is_in_the_digest() {
         let base = policy();
         assert_eq!(base.digest, base.compute_digest().unwrap());
-        let changes: [fn(&mut EffectivePolicy); 48] = [
+        let changes: [fn(&mut EffectivePolicy); 50] = [
             |p| p.profile.push('x'),
             |p| p.project = Access::Read,
             |p| p.central = Access::Read,
@@ -314,6 +318,8 @@ mod tests {
             |p| p.git_directories.push("/x".into()),
             |p| p.environment.pass.push("X".into()),
             |p| drop(p.environment.set.insert("X".into(), String::new())),
+            |p| p.environment.credentials.extend(["X".into()]),
+            |p| p.environment.state.extend(["X".into()]),
             |p| p.environment.path.push("/x".into()),
             |p| Arc::make_mut(&mut p.protected)[0].pattern.push('x'),
             |p| Arc::make_mut(&mut p.protected)[0].except.push("x".into()),

@@ -262,6 +262,10 @@ pub struct GrantEntry {
 pub struct Environment {
     /// Names to take over from the executor's environment.
     pub pass: Vec<PassName>,
+    /// Secrets to take over, each by its whole name.
+    pub credentials: Vec<VariableName>,
+    /// Variables that name directories of the profile's own state.
+    pub state: Vec<VariableName>,
     pub set: BTreeMap<VariableName, SetValue>,
     /// The same, only in a session without a network.
     pub offline: BTreeMap<VariableName, SetValue>,

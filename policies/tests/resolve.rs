@@ -231,7 +231,7 @@ fn unknown_profiles_are_named() {
     let error = resolve(&[], "nope").unwrap_err().to_string();
     assert_eq!(
         error,
-        "there is no profile `nope`; there are: default, read-only, rust, node, python, go, dev"
+        "there is no profile `nope`; there are: default, read-only, rust, node, python, go, dev, claude, codex, gemini, opencode"
     );
     let error = resolve(&[user("[profile.a]\nextends = 'nope'")], "a").unwrap_err();
     assert_eq!(error, PolicyError::NoBase { profile: "a".into(), base: "nope".into() });

@@ -6,7 +6,10 @@ use policies::{EffectivePolicy, Host, Policies, Protection, WhenNew};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-const PROFILES: [&str; 7] = ["default", "read-only", "rust", "node", "python", "go", "dev"];
+const PROFILES: [&str; 11] =
+    ["default", "read-only", "rust", "node", "python", "go", "dev", "claude", "codex", "gemini", "opencode"];
+/// For agents that run whole in a cell. They alone have hosts and credentials.
+const AGENTS: [&str; 4] = ["claude", "codex", "gemini", "opencode"];
 
 fn policy(profile: &str) -> EffectivePolicy {
     let host = Host { home: "/home/u".into(), ..Host::default() };
@@ -38,10 +41,14 @@ fn every_file_of_the_folder_is_shipped() {
         names,
         [
             "auto.toml",
+            "claude.toml",
+            "codex.toml",
             "default.toml",
             "dev.toml",
+            "gemini.toml",
             "go.toml",
             "node.toml",
+            "opencode.toml",
             "protected.toml",
             "python.toml",
             "read-only.toml",
@@ -448,6 +455,20 @@ fn no_profile_opens_a_host_secret() {
                 .find(|never| Path::new(never).starts_with(&grant.path) || grant.path.starts_with(never));
             assert_eq!(opened, None, "{profile} grants {}", grant.path.display());
         }
+    }
+}
+
+#[test]
+fn agents_alone_have_hosts_credentials_and_no_time_limit() {
+    for profile in PROFILES {
+        let policy = policy(profile);
+        let is_agent = AGENTS.contains(&profile);
+        assert_eq!(policy.has_network(), is_agent, "{profile}");
+        assert_eq!(policy.environment.credentials.is_empty(), !is_agent, "{profile}");
+        assert_eq!(policy.timeout(None).is_none(), is_agent, "{profile}");
+        let hosts = policy.network.own.allow.iter().flatten();
+        assert!(hosts.clone().all(|host| host.text().ends_with(":443")), "{profile}");
+        assert!(hosts.count() <= 4 && policy.network.own.private.is_none(), "{profile}");
     }
 }
 

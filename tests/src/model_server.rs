@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub struct SeenRequest {
 
 /// A server that runs as long as the test's process does.
 pub struct ModelServer {
-    port: u16,
+    address: SocketAddr,
     asked: Arc<Mutex<Vec<SeenRequest>>>,
 }
 
@@ -62,28 +62,36 @@ impl Reply {
 impl ModelServer {
     /// Starts one that has `replies`, and to further requests says that there are no more.
     pub fn start(replies: Vec<Reply>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port of this machine");
-        let port = listener.local_addr().expect("a bound socket has an address").port();
+        let replies = Mutex::new(replies.into_iter());
+        let none = || Reply::status(400, &serde_json::json!({"error": {"message": "no more replies"}}));
+        Self::answering("127.0.0.1", move |_| {
+            replies.lock().expect("no test panics with it").next().unwrap_or_else(none)
+        })
+    }
+
+    /// Starts one at `address`, of this machine, that answers each request with what `reply` makes of it.
+    pub fn answering(address: &str, reply: impl Fn(&SeenRequest) -> Reply + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind((address, 0)).expect("a port of this machine");
+        let address = listener.local_addr().expect("a bound socket has an address");
         let asked = Arc::<Mutex<Vec<SeenRequest>>>::default();
-        let all = asked.clone();
+        let (all, reply) = (asked.clone(), Arc::new(reply));
         thread::spawn(move || {
-            let mut replies = replies.into_iter();
-            for stream in listener.incoming() {
-                let Ok(mut stream) = stream else { continue };
-                let Some(request) = read(&mut stream) else { continue };
-                all.lock().expect("no test panics with it").push(request);
-                let none =
-                    || Reply::status(400, &serde_json::json!({"error": {"message": "no more replies"}}));
-                let reply = replies.next().unwrap_or_else(none);
-                thread::spawn(move || answer(stream, &reply));
+            for mut stream in listener.incoming().flatten() {
+                let (all, reply) = (all.clone(), reply.clone());
+                thread::spawn(move || {
+                    let Some(request) = read(&mut stream) else { return };
+                    let made = reply(&request);
+                    all.lock().expect("no test panics with it").push(request);
+                    answer(stream, &made);
+                });
             }
         });
-        Self { port, asked }
+        Self { address, asked }
     }
 
     /// Its address.
     pub fn url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
+        format!("http://{}", self.address)
     }
 
     /// What it was asked so far.

@@ -175,15 +175,22 @@ impl SpillFile {
 
 /// Makes a new file beneath the central root. The zone is a cell's to write: no link in it is followed.
 fn create(central: &Path, name: &str) -> io::Result<File> {
-    let directory = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    let root = open(central, OFlag::O_PATH | directory, Mode::empty())?;
-    match mkdirat(&root, DIRECTORY, Mode::S_IRWXU) {
+    let root = open(central, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
+    let folder = central_directory(&root, DIRECTORY)?;
+    let new = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
+    Ok(beneath(&folder, name, new, Mode::S_IRUSR | Mode::S_IWUSR)?.into())
+}
+
+/// A directory in `root`, made where it is not there. It is none that a link leads to.
+///
+/// # Errors
+/// The kernel's.
+pub fn central_directory(root: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+    match mkdirat(root, name, Mode::S_IRWXU) {
         Ok(()) | Err(nix::errno::Errno::EEXIST) => {}
         Err(error) => return Err(error.into()),
     }
-    let folder = beneath(&root, DIRECTORY, OFlag::O_PATH | directory, Mode::empty())?;
-    let new = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
-    Ok(beneath(&folder, name, new, Mode::S_IRUSR | Mode::S_IWUSR)?.into())
+    beneath(root, name, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
 }
 
 fn beneath(root: &OwnedFd, name: &str, flags: OFlag, mode: Mode) -> io::Result<OwnedFd> {

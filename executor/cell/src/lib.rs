@@ -16,7 +16,7 @@ mod questions;
 pub mod streams;
 mod capture;
 
-pub use capture::Capture;
+pub use capture::{Capture, central_directory};
 pub use cell_handle::CellHandle;
 pub use message::{WardenMessage, WardenRequest};
 pub use order::CellPlan;

@@ -1,7 +1,7 @@
 //! Layer `environment`: a cell's environment is built from nothing.
 //!
-//! *Guarantees*: a variable is there because the policy names it; one whose name looks like a secret is not, even
-//! then. *Does not*: look at values. *Needs*: nothing. *Order*: before the session; the executor's own block is
+//! *Guarantees*: a variable is there because the policy names it; one whose name looks like a secret only where a profile
+//! names it as its program's credential. *Does not*: look at values. *Needs*: nothing. *Order*: before the session; the executor's own block is
 //! overwritten. *Fails*: never. *Tested by*: `the_environment_has_no_secret`, corpus `ENV-*`.
 
 use policies::EnvironmentRules;
@@ -29,6 +29,7 @@ pub fn build(
     let mut built: BTreeMap<OsString, OsString> = passed(rules, ours).collect();
     built.extend(rules.set.iter().map(|(name, value)| (name.into(), value.into())));
     built.retain(|name, _| !looks_secret(name));
+    built.extend(credentials(rules, ours));
     built.extend(own);
     built.insert("PATH".into(), search_path(rules, ours, visible));
     built.insert("HOME".into(), home.into());
@@ -52,6 +53,12 @@ fn passed<'a>(
 ) -> impl Iterator<Item = (OsString, OsString)> + 'a {
     let named = |name: &OsString| name.to_str().is_some_and(|name| rules.passes(name));
     ours.iter().filter(move |(name, _)| named(name)).map(|(name, value)| (name.clone(), value.clone()))
+}
+
+/// What a profile names as its program's own secrets.
+fn credentials(rules: &EnvironmentRules, ours: &Variables) -> impl Iterator<Item = (OsString, OsString)> {
+    let held = rules.credentials.iter().filter_map(|name| ours.get_key_value(&OsString::from(name)));
+    held.map(|(name, value)| (name.clone(), value.clone()))
 }
 
 /// A cell's `PATH`: the policy's directories, then those of the executor's own, as far as a cell can see them.
@@ -98,6 +105,15 @@ mod tests {
     fn names_of_secrets_never_pass_even_when_named() {
         let ours = [("MY_API_KEY", "s"), ("GITHUB_TOKEN", "s"), ("aws_secret", "s"), ("DATABASE_URL", "s")];
         assert!(!built(&["*"], &ours).iter().any(|entry| entry.ends_with("=s")));
+    }
+
+    #[test]
+    fn a_credential_passes_by_its_whole_name() {
+        let rules = EnvironmentRules { credentials: ["ONE_API_KEY".into()].into(), ..Default::default() };
+        let ours = ["ONE_API_KEY", "ONE_API_KEY_2", "TWO_API_KEY"].map(|name| (name.into(), "s".into()));
+        let built = build(&rules, &ours.into(), vec![], Path::new("/h"), Path::new("/t"), |_| false);
+        let secrets: Vec<_> = built.iter().filter(|entry| entry.to_bytes().ends_with(b"=s")).collect();
+        assert_eq!(secrets, [c"ONE_API_KEY=s"]);
     }
 
     #[test]

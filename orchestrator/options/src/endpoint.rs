@@ -2,6 +2,7 @@
 
 use crate::start::{self, Spawner};
 use orchestrator_session::executor::{self, Dial, ExecutorError};
+use std::collections::BTreeSet;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -9,8 +10,8 @@ use std::rc::Rc;
 /// Where the executor is.
 #[derive(Clone, Debug)]
 pub enum Endpoint {
-    /// A program to start; looked for beside our own if absent.
-    Program(Option<PathBuf>),
+    /// A program to start; looked for beside our own if absent. With the variables of secrets that are for programs in cells.
+    Program(Option<PathBuf>, BTreeSet<String>),
     /// The socket of one that listens.
     Socket(PathBuf),
     /// One that was started before, and serves again.
@@ -21,9 +22,8 @@ impl Endpoint {
     /// The same for more than one session: what has to be started is started now.
     pub fn lasting(self) -> Result<Self, ExecutorError> {
         match self {
-            Self::Program(program) => {
-                Spawner::start(program.as_deref()).map(|spawner| Self::Spawner(Rc::new(spawner)))
-            }
+            Self::Program(program, credentials) => Spawner::start(program.as_deref(), &credentials)
+                .map(|spawner| Self::Spawner(Rc::new(spawner))),
             Self::Socket(_) | Self::Spawner(_) => Ok(self),
         }
     }
@@ -31,7 +31,7 @@ impl Endpoint {
     /// The program that makes the namespaces, as far as it is known here.
     pub fn program(&self) -> PathBuf {
         match self {
-            Self::Program(program) => start::program(program.as_deref()),
+            Self::Program(program, _) => start::program(program.as_deref()),
             Self::Socket(_) | Self::Spawner(_) => start::program(None),
         }
     }
@@ -40,7 +40,7 @@ impl Endpoint {
     pub fn socket(&self) -> Option<&Path> {
         match self {
             Self::Socket(path) => Some(path),
-            Self::Program(_) | Self::Spawner(_) => None,
+            Self::Program(..) | Self::Spawner(_) => None,
         }
     }
 }
@@ -48,7 +48,7 @@ impl Endpoint {
 impl Dial for Endpoint {
     fn dial(&self) -> Result<UnixStream, ExecutorError> {
         match self {
-            Self::Program(program) => start::start(program.as_deref()),
+            Self::Program(program, credentials) => start::start(program.as_deref(), credentials),
             Self::Socket(path) => executor::connect(path),
             Self::Spawner(spawner) => spawner.spawn(),
         }

@@ -28,13 +28,15 @@ pub struct PolicyFiles {
     host: Host,
     sources: Result<Vec<Source>, PolicyError>,
     policies: OnceCell<Policies>,
+    /// The first that was asked for: mostly the only one.
+    resolved: OnceCell<EffectivePolicy>,
 }
 
 impl PolicyFiles {
     /// Reads them. What is wrong with them is said when something is to be decided by them.
     pub fn read() -> Self {
         let host = host();
-        Self { sources: sources(&host), host, policies: OnceCell::new() }
+        Self { sources: sources(&host), host, policies: OnceCell::new(), resolved: OnceCell::new() }
     }
 
     /// The profile of a session of the project at `root` that asks for `named`, which is empty where it asks for none. An error is
@@ -50,16 +52,21 @@ impl PolicyFiles {
 
     /// The policy of a session with `profile`, without what a scope makes of it.
     pub fn resolve(&self, profile: &str) -> Result<EffectivePolicy, PolicyError> {
-        self.policies()?.resolve(profile, &self.host)
+        if let Some(first) = self.resolved.get().filter(|first| first.profile == profile) {
+            return Ok(first.clone());
+        }
+        let policy = self.policies()?.resolve(profile, &self.host)?;
+        self.resolved.get_or_init(|| policy.clone());
+        Ok(policy)
     }
 
-    /// The same where a file of this machine or user may have changed what is shipped. The shipped profiles allow no hosts.
+    /// The same where it may be more than `default` as it is shipped, which allows no hosts and has no state.
     pub fn changed(&self, profile: &str) -> Option<EffectivePolicy> {
-        if self.is_unchanged() { None } else { self.resolve(profile).ok() }
+        if self.is_unchanged() && profile == DEFAULT { None } else { self.resolve(profile).ok() }
     }
 
     /// Whether there is no file but the shipped ones.
-    fn is_unchanged(&self) -> bool {
+    pub fn is_unchanged(&self) -> bool {
         self.sources.as_ref().is_ok_and(Vec::is_empty)
     }
 

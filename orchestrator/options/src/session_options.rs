@@ -13,6 +13,7 @@ use orchestrator_tools::scope_file;
 use policies::value::{TrustName, ValueError};
 use policies::{Choice, EffectivePolicy, PolicyError, source};
 use std::cell::OnceCell;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -165,7 +166,17 @@ impl SessionOptions {
             || std::env::var_os("LAZARET_EXECUTOR").filter(|path| !path.is_empty()).map(PathBuf::from);
         match &self.socket {
             Some(socket) => Endpoint::Socket(socket.clone()),
-            None => Endpoint::Program(self.executor.clone().or_else(named)),
+            None => Endpoint::Program(self.executor.clone().or_else(named), self.credentials()),
+        }
+    }
+
+    /// The variables of secrets that the profile has for its programs.
+    fn credentials(&self) -> BTreeSet<String> {
+        match &self.profile {
+            None if self.files().is_unchanged() => BTreeSet::new(),
+            None | Some(_) => {
+                self.policy().map_or_else(|_| BTreeSet::new(), |policy| policy.environment.credentials)
+            }
         }
     }
 
@@ -203,10 +214,16 @@ impl SessionOptions {
             Some(central) => {
                 std::path::absolute(central).map_err(|error| Failed::internal(error.to_string()))?
             }
-            None => central_root(&project.root),
+            None => central_root(&project.root, self.state_of(&choice.profile)),
         };
         let open = self.open_in(project.root, central, choice.profile.clone(), spare)?;
         Ok(Opening { open, directory: project.directory, choice })
+    }
+
+    /// The profile, where its programs keep their state in the central root: then no other profile has that root.
+    fn state_of<'p>(&self, profile: &'p str) -> Option<&'p str> {
+        let policy = self.files().changed(profile);
+        policy.is_some_and(|policy| !policy.environment.state.is_empty()).then_some(profile)
     }
 
     /// The same for other roots, with `profile`.
@@ -311,10 +328,14 @@ fn text(path: PathBuf) -> Result<String, Failed> {
     path.into_os_string().into_string().map_err(refused)
 }
 
-/// The central root of a project that is given none. One under a name of the first releases is left alone: nothing in it tells
+/// The central root of a project that is given none; with state of a profile's programs in it, it is that profile's alone. One
+/// under a name of the first releases is left alone: nothing in it tells
 /// whose it is, which is why the name was changed.
-fn central_root(project: &Path) -> PathBuf {
+fn central_root(project: &Path, state_of: Option<&str>) -> PathBuf {
     let projects = state_directory::data().join("projects");
+    if let Some(profile) = state_of {
+        return projects.join(format!("{}-{profile}", folder_name(project)));
+    }
     let (central, former) = (projects.join(folder_name(project)), projects.join(former_name(project)));
     if former.exists() && !central.exists() {
         let (former, central) = (former.display(), central.display());

@@ -6,6 +6,7 @@ use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use orchestrator_agent::providers::{ANTHROPIC_KEY, OPENAI_KEY};
 use orchestrator_session::executor::ExecutorError;
 use orchestrator_web::BRAVE_KEY;
+use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -19,8 +20,9 @@ const ATTACK: &str = "lazaret-attack";
 const CANARY: (&str, &str) = ("LAZARET_CANARY_SECRET", "a command that has this variable has others too");
 
 /// Starts `program`, or the executor that was installed with us, to serve one session; returns our end of its socket.
-pub fn start(program: Option<&Path>) -> Result<UnixStream, ExecutorError> {
-    find(program, "broker")
+/// Of the keys that we use ourselves, it has those of `credentials`.
+pub fn start(program: Option<&Path>, credentials: &BTreeSet<String>) -> Result<UnixStream, ExecutorError> {
+    find(program, "broker", credentials)
 }
 
 /// An executor that makes a broker for each socket that it is handed. A program that has given up starting others can still
@@ -30,8 +32,8 @@ pub struct Spawner(UnixStream);
 
 impl Spawner {
     /// Starts it, as [`start`] does.
-    pub fn start(program: Option<&Path>) -> Result<Self, ExecutorError> {
-        find(program, "spawner").map(Self)
+    pub fn start(program: Option<&Path>, credentials: &BTreeSet<String>) -> Result<Self, ExecutorError> {
+        find(program, "spawner", credentials).map(Self)
     }
 
     /// A socket at whose other end there is a new broker.
@@ -49,14 +51,18 @@ impl Spawner {
     }
 }
 
-fn find(program: Option<&Path>, task: &str) -> Result<UnixStream, ExecutorError> {
+fn find(
+    program: Option<&Path>,
+    task: &str,
+    credentials: &BTreeSet<String>,
+) -> Result<UnixStream, ExecutorError> {
     if let Some(program) = program {
-        return spawn_program(program, task)
+        return spawn_program(program, task, credentials)
             .map_err(|source| ExecutorError::Start { program: program.to_owned(), source });
     }
     let candidates = candidates(NAME)?;
     for program in &candidates {
-        match spawn_program(program, task) {
+        match spawn_program(program, task, credentials) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             result => {
                 return result.map_err(|source| ExecutorError::Start { program: program.clone(), source });
@@ -147,18 +153,19 @@ fn candidates(name: &str) -> io::Result<[PathBuf; 2]> {
 /// command, which gets it by way of us, and must not kill the broker around it. Nobody waits for it: it ends when
 /// we do, and by then our parent waits for both.
 #[expect(clippy::disallowed_methods, reason = "this is the one file that starts a program")]
-fn spawn_program(program: &Path, task: &str) -> io::Result<UnixStream> {
+fn spawn_program(program: &Path, task: &str, credentials: &BTreeSet<String>) -> io::Result<UnixStream> {
     let (ours, theirs) = UnixStream::pair()?;
-    Command::new(program)
+    let mut command = Command::new(program);
+    command
         .arg(task)
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .stdout(Stdio::null())
         .process_group(0)
-        // Keys for the network are for us: the executor has none, and no use for them.
-        .env_remove(BRAVE_KEY)
-        .env_remove(ANTHROPIC_KEY)
-        .env_remove(OPENAI_KEY)
-        .env(CANARY.0, CANARY.1)
-        .spawn()?;
+        .env(CANARY.0, CANARY.1);
+    // Keys for the network are for us: the executor has none and no use for them, but for an agent's in a cell.
+    for key in [BRAVE_KEY, ANTHROPIC_KEY, OPENAI_KEY].into_iter().filter(|key| !credentials.contains(*key)) {
+        command.env_remove(key);
+    }
+    command.spawn()?;
     Ok(ours)
 }

@@ -48,6 +48,9 @@ fn golden() -> [(Agent, Value, [Value; 3]); 6] {
         "updatedInput",
         updated.clone(),
     ));
+    let unheeded = "Qwen Code runs a command as it is written, so a hook cannot put it into a cell. Use the tool bash of the server \
+                    lazaret, which `lazaret install qwen` sets up.";
+    let unheeded = output(with(pre("deny"), "permissionDecisionReason", json!(unheeded)));
     let gemini = json!({
         "session_id": "s", "cwd": "/p/sub", "hook_event_name": "BeforeTool", "tool_name": "run_shell_command",
         "tool_input": { "command": "ls", "description": "List" },
@@ -58,8 +61,8 @@ fn golden() -> [(Agent, Value, [Value; 3]); 6] {
         "toolArgs": "{\"command\":\"ls\",\"description\":\"List\"}" });
     [
         (Agent::Claude, like_claude("Bash"), [allowed.clone(), asked, denied.clone()]),
-        (Agent::Codex, like_claude("Bash"), [allowed.clone(), unasked.clone(), denied.clone()]),
-        (Agent::Qwen, like_claude("run_shell_command"), [allowed, unasked, denied]),
+        (Agent::Codex, like_claude("Bash"), [allowed, unasked.clone(), denied.clone()]),
+        (Agent::Qwen, like_claude("run_shell_command"), [unheeded, unasked, denied]),
         (
             Agent::Gemini,
             gemini,

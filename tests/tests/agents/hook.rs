@@ -7,6 +7,7 @@ pub fn tests() -> Vec<Test> {
     [
         in_each_place![what_is_answered_runs_in_a_cell],
         once![
+            an_agent_that_takes_no_other_command_runs_none,
             the_policy_decides,
             a_command_that_starts_lazaret_is_refused,
             what_is_not_understood_is_refused
@@ -67,11 +68,6 @@ fn what_is_answered_runs_in_a_cell(place: Place) {
             "/hookSpecificOutput/tool_input",
         ),
         (
-            "qwen",
-            json!({ "cwd": world.project, "tool_name": "run_shell_command", "tool_input": { "command": attack } }),
-            "/hookSpecificOutput/updatedInput",
-        ),
-        (
             "crush",
             json!({ "cwd": world.project, "tool_name": "bash", "tool_input": { "command": attack } }),
             "/updated_input",
@@ -93,6 +89,21 @@ fn what_is_answered_runs_in_a_cell(place: Place) {
         assert!(!world.outside.join("new").exists(), "{agent}");
         assert_eq!(world.get("made"), format!("{}\n", world.project.display()).as_bytes());
     }
+}
+
+/// Qwen Code takes no other input from a hook: what is not denied would run as it is.
+fn an_agent_that_takes_no_other_command_runs_none() {
+    let world = World::new(Place::any());
+    let call =
+        json!({ "cwd": world.project, "tool_name": "run_shell_command", "tool_input": { "command": "ls" } });
+    let (finished, answer) = hook(&world, "qwen", &[], call);
+    finished.success();
+    let output = &answer["hookSpecificOutput"];
+    assert_eq!(
+        (&output["permissionDecision"], output.get("updatedInput")),
+        (&json!("deny"), None),
+        "{answer}"
+    );
 }
 
 fn the_policy_decides() {

@@ -5,7 +5,10 @@ mod shell;
 mod hook;
 mod mcp;
 mod install;
+mod whole;
 
 fn main() -> std::process::ExitCode {
-    lazaret_tests::suite::main([shell::tests(), hook::tests(), mcp::tests(), install::tests()].concat())
+    lazaret_tests::suite::main(
+        [shell::tests(), hook::tests(), mcp::tests(), install::tests(), whole::tests()].concat(),
+    )
 }

@@ -1,6 +1,8 @@
-//! Qwen Code 0.24.4: `PreToolUse`. That it takes another input with `ask` was not seen.
+//! Qwen Code 0.24.4: `PreToolUse`. It heeds a no and runs everything else as the model wrote it, whatever other input the answer has:
+//! so nothing is allowed.
 
-use crate::hook::shape::{self, Shape};
+use crate::hook::shape::{self, Answer, Shape};
+use serde_json::{Map, Value};
 
 /// How Qwen Code asks its hook.
 pub const SHAPE: Shape = Shape {
@@ -8,5 +10,14 @@ pub const SHAPE: Shape = Shape {
     input: "tool_input",
     command: "command",
     asks: false,
-    answer: shape::claude,
+    answer,
 };
+
+/// What the model is told: where our server is there too, it finds a tool that works.
+const WHY: &str = "Qwen Code runs a command as it is written, so a hook cannot put it into a cell. Use the tool bash of the server \
+                   lazaret, which `lazaret install qwen` sets up.";
+
+fn answer(answer: Answer, input: Map<String, Value>) -> Value {
+    let answer = if input.is_empty() { answer } else { Answer { word: "deny", why: Some(WHY) } };
+    shape::claude(answer, Map::new())
+}

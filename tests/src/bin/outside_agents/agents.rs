@@ -1,0 +1,340 @@
+//! The agents: how each is installed, told where its model is, and put behind Lazaret.
+
+use crate::model::Tool;
+use lazaret_tests::{LIMIT, World, programs, run};
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// A way in which an agent is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    Plain,
+    Shell,
+    Prefix,
+    Hook,
+    /// The same for an agent that takes no other command from a hook: each one is denied.
+    Denial,
+    /// Our server, its own tools switched off.
+    Server,
+    /// Its exec server is in a cell.
+    ExecServer,
+    Whole,
+}
+
+impl Way {
+    pub fn name(self) -> &'static str {
+        match self {
+            Way::Plain => "none (control)",
+            Way::Shell => "shell",
+            Way::Prefix => "prefix",
+            Way::Hook => "hook",
+            Way::Denial => "hook, which denies",
+            Way::Server => "server (MCP)",
+            Way::ExecServer => "exec server",
+            Way::Whole => "whole",
+        }
+    }
+
+    /// Whether what this tool of the agent does is in a cell, or nothing of this machine.
+    pub fn holds(self, agent: &Agent, tool: &str) -> bool {
+        match self {
+            Way::Plain => false,
+            Way::Shell | Way::Prefix | Way::Hook | Way::Denial => agent.shell == tool,
+            Way::Server => false,
+            Way::ExecServer => ["exec_command", "write_stdin", "apply_patch", "view_image"].contains(&tool),
+            Way::Whole => true,
+        }
+    }
+}
+
+pub struct Agent {
+    pub name: &'static str,
+    pub ways: &'static [Way],
+    /// Its program, in `node_modules/.bin`.
+    program: &'static str,
+    /// Its profile, and what `lazaret install` and `lazaret hook` call it.
+    profile: &'static str,
+    client: &'static str,
+    hook: &'static str,
+    /// Its own tool that runs commands, and the field of the command.
+    shell: &'static str,
+    field: &'static str,
+    /// The variables of its credential and of its model's address, with what stands behind that.
+    credential: &'static str,
+    address: (&'static str, &'static str),
+}
+
+use Way::{Denial, ExecServer, Hook, Plain, Prefix, Server, Shell, Whole};
+
+pub const AGENTS: [Agent; 5] = [
+    Agent {
+        name: "Claude Code 2.1.330",
+        ways: &[Plain, Shell, Prefix, Hook, Server, Whole],
+        program: "claude",
+        profile: "claude",
+        client: "claude-code",
+        hook: "claude",
+        shell: "Bash",
+        field: "command",
+        credential: "ANTHROPIC_API_KEY",
+        address: ("ANTHROPIC_BASE_URL", ""),
+    },
+    Agent {
+        name: "Codex 0.169.0",
+        ways: &[Plain, Server, ExecServer, Whole],
+        program: "codex",
+        profile: "codex",
+        client: "codex",
+        hook: "codex",
+        shell: "exec_command",
+        field: "cmd",
+        credential: "CODEX_API_KEY",
+        address: ("OPENAI_BASE_URL", "/v1"),
+    },
+    Agent {
+        name: "OpenCode 1.18.33",
+        ways: &[Plain, Shell, Server, Whole],
+        program: "opencode",
+        profile: "opencode",
+        client: "opencode",
+        hook: "",
+        shell: "bash",
+        field: "command",
+        credential: "OPENCODE_API_KEY",
+        address: ("OPENAI_BASE_URL", "/v1"),
+    },
+    Agent {
+        name: "Gemini CLI 0.61.0",
+        ways: &[Plain, Hook, Server, Whole],
+        program: "gemini",
+        profile: "gemini",
+        client: "gemini",
+        hook: "gemini",
+        shell: "run_shell_command",
+        field: "command",
+        credential: "GEMINI_API_KEY",
+        address: ("GOOGLE_GEMINI_BASE_URL", ""),
+    },
+    Agent {
+        name: "Qwen Code 0.24.4",
+        ways: &[Plain, Denial, Server],
+        program: "qwen",
+        profile: "",
+        client: "qwen",
+        hook: "qwen",
+        shell: "run_shell_command",
+        field: "command",
+        credential: "OPENAI_API_KEY",
+        address: ("OPENAI_BASE_URL", "/v1"),
+    },
+];
+
+/// Settings of Gemini CLI for the agent as a whole, in the project: its home is the cell's own.
+const GEMINI_SETTINGS: &str = "gemini-settings.json";
+/// Says to it that the model has a key, as a person would at the first start.
+const GEMINI_START: &str =
+    "mkdir -p ~/.gemini; cp gemini-settings.json ~/.gemini/settings.json; exec \"$0\" \"$@\"";
+
+/// The packages, with the versions that are tried.
+const PACKAGES: [&str; 6] = [
+    "node@22",
+    "@anthropic-ai/claude-code@2.1.330",
+    "@openai/codex@0.169.0",
+    "opencode-ai@1.18.33",
+    "@google/gemini-cli@0.61.0",
+    "@qwen-code/qwen-code@0.24.4",
+];
+
+pub struct Packages {
+    folder: PathBuf,
+}
+
+impl Packages {
+    /// Those of `folder`, which are installed where there are none.
+    pub fn install(folder: PathBuf) -> Result<Self, String> {
+        if !folder.join("node_modules").exists() {
+            fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+            let readable = fs::set_permissions(&folder, fs::Permissions::from_mode(0o755));
+            readable.map_err(|error| error.to_string())?;
+            let mut npm = Command::new("npm");
+            npm.args(["install", "--no-audit", "--no-fund", "--prefix"]).arg(&folder).args(PACKAGES);
+            let output = npm.output().map_err(|error| format!("npm: {error}"))?;
+            if !output.status.success() {
+                return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+            }
+        }
+        Ok(Self { folder })
+    }
+
+    fn program(&self, name: &str) -> String {
+        self.folder.join("node_modules/.bin").join(name).display().to_string()
+    }
+
+    /// Codex without the script around it, which the exec server is started as.
+    fn native_codex(&self) -> String {
+        let vendor = self.folder.join("node_modules/@openai/codex-linux-x64/vendor");
+        let of_target = fs::read_dir(vendor).ok().and_then(|mut entries| entries.next()?.ok());
+        of_target.map_or_else(String::new, |entry| entry.path().join("bin/codex").display().to_string())
+    }
+
+    fn path(&self) -> String {
+        format!("{}:/usr/local/bin:/usr/bin:/bin", self.folder.join("node_modules/node/bin").display())
+    }
+}
+
+impl Agent {
+    pub fn tool(&self, way: Way) -> Tool {
+        if way == Way::Server { Tool::Served } else { Tool::Own(self.shell) }
+    }
+
+    pub fn input(&self, way: Way, command: &str) -> Value {
+        match way {
+            Way::Server => json!({ "command": command }),
+            _ if self.field == "command" => json!({ "command": command, "description": "work" }),
+            _ => json!({ self.field: command }),
+        }
+    }
+
+    /// Its settings, and those of Lazaret.
+    pub fn prepare(&self, world: &World, way: Way, packages: &Packages, url: &str) {
+        let put = |path: &str, text: String| world.write(&world.home.join(path), text);
+        put(".config/lazaret/policy.toml", self.policy(packages, url));
+        match self.program {
+            "claude" => {
+                put(".claude/settings.json", json!({ "hooks": self.hooks(way, "PreToolUse") }).to_string())
+            }
+            "codex" => {
+                put(".codex/config.toml", String::new());
+                if way == Way::ExecServer {
+                    put(".codex/environments.toml", exec_server(packages));
+                }
+            }
+            "opencode" => {
+                let provider = json!({ "npm": "@ai-sdk/openai-compatible", "models": { "m": {} },
+                    "options": { "baseURL": format!("{url}/v1"), "apiKey": "{env:OPENCODE_API_KEY}" } });
+                let mut settings = json!({ "provider": { "mock": provider }, "model": "mock/m" });
+                if way != Way::Server {
+                    // Beside the server this would bring its own tools back.
+                    settings["permission"] = json!({ "*": "allow", "external_directory": "allow" });
+                }
+                let settings = settings.to_string();
+                match way {
+                    Way::Whole => drop(world.put("opencode.json", settings)),
+                    _ => put(".config/opencode/opencode.json", settings),
+                }
+            }
+            _ => {
+                let (folder, kind, event) = match self.program {
+                    "gemini" => (".gemini", "gemini-api-key", "BeforeTool"),
+                    _ => (".qwen", "openai", "PreToolUse"),
+                };
+                let settings = json!({ "security": { "auth": { "selectedType": kind } },
+                    // Else it offers servers' tools only after a search for them.
+                    "tools": { "toolSearch": { "enabled": false } }, "hooks": self.hooks(way, event) });
+                match way {
+                    Way::Whole => drop(world.put(GEMINI_SETTINGS, settings.to_string())),
+                    _ => put(&format!("{folder}/settings.json"), settings.to_string()),
+                }
+            }
+        }
+        if matches!(way, Way::Server | Way::Shell) {
+            let by = if way == Way::Server { "server" } else { "shell" };
+            let mut install = self.dressed(world, world.program("lazaret"), packages, url);
+            run(install.args(["install", self.client, "--by", by, "--yes"]), LIMIT).success();
+        }
+    }
+
+    fn hooks(&self, way: Way, event: &str) -> Value {
+        let command = format!("{} hook {}", programs::path("lazaret").display(), self.hook);
+        let hook = json!([{ "matcher": self.shell, "hooks": [{ "type": "command", "command": command }] }]);
+        if [Way::Hook, Way::Denial].contains(&way) { json!({ event: hook }) } else { json!({}) }
+    }
+
+    /// A policy with the packages, and with a network to the model for the agent as a whole.
+    fn policy(&self, packages: &Packages, url: &str) -> String {
+        let (host, folder) = (url.replace("http://", ""), packages.folder.display());
+        let profile = if self.profile.is_empty() { "dev" } else { self.profile };
+        format!(
+            "version = 1\n[profile.here]\nextends = '{profile}'\ngrants = [{{ path = '{folder}' }}]\n\
+             network = {{ allow = ['{host}'], private = ['{host}'] }}\n"
+        )
+    }
+
+    /// The agent in the project, with its task.
+    pub fn command(&self, world: &World, way: Way, packages: &Packages, url: &str) -> Command {
+        let flat = world.place.tier == broker_protocol::Tier::Flat;
+        let mut command = match (way, flat) {
+            (Way::Whole, _) => {
+                let mut command = world.program("lazaret");
+                command.args(["run", "--profile", "here", "--"]);
+                if self.program == "gemini" {
+                    command.args(["bash", "-c", GEMINI_START]);
+                }
+                command.arg(packages.program(self.program));
+                command
+            }
+            (_, true) => {
+                let mut command = world.host(programs::path("without-namespaces"));
+                command.arg(packages.program(self.program));
+                command
+            }
+            (_, false) => world.host(packages.program(self.program)),
+        };
+        let mode = if way == Way::Server { "read-only" } else { "danger-full-access" };
+        let words: &[&str] = match self.program {
+            "claude" if [Way::Hook, Way::Server].contains(&way) => &["-p", "go"],
+            "claude" => &["-p", "go", "--dangerously-skip-permissions"],
+            "codex" => &["exec", "--skip-git-repo-check", "-m", "mock", "-s", mode, "go"],
+            "opencode" => &["run", "-m", "mock/m", "go"],
+            "gemini" => &["-y", "--skip-trust", "-m", "gemini-2.5-flash", "-p", "go"],
+            _ => &["-y", "-p", "go"],
+        };
+        if self.program == "codex" {
+            command.args(codex_model(url));
+        }
+        command.args(words);
+        let mut command = self.dressed(world, command, packages, url);
+        if way == Way::Prefix {
+            command.env("CLAUDE_CODE_SHELL_PREFIX", programs::path("lazaret-bash"));
+        }
+        command
+    }
+
+    fn dressed(&self, world: &World, mut command: Command, packages: &Packages, url: &str) -> Command {
+        let (variable, below) = self.address;
+        command
+            .env("PATH", packages.path())
+            .env("XDG_CONFIG_HOME", world.home.join(".config"))
+            .env("XDG_DATA_HOME", world.home.join(".local/share"))
+            .env(self.credential, "a key of the model's")
+            .env(variable, format!("{url}{below}"))
+            .envs([
+                ("OPENAI_MODEL", "m"),
+                ("DISABLE_AUTOUPDATER", "1"),
+                ("OPENCODE_DISABLE_MODELS_FETCH", "1"),
+            ])
+            // Else it offers servers' tools only after a search for them.
+            .envs([("ENABLE_TOOL_SEARCH", "false"), ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")]);
+        command
+    }
+}
+
+/// Where Codex finds its model, as words of its command line: in a cell it has a home of its own.
+fn codex_model(url: &str) -> [String; 4] {
+    let settings = format!(
+        "model_providers.mock={{ name = 'mock', base_url = '{url}/v1', env_key = 'CODEX_API_KEY', wire_api = 'responses' }}"
+    );
+    ["-c".to_owned(), "model_provider='mock'".to_owned(), "-c".to_owned(), settings]
+}
+
+fn exec_server(packages: &Packages) -> String {
+    let (lazaret, codex) = (programs::path("lazaret"), packages.native_codex());
+    format!(
+        "default = 'lazaret'\ninclude_local = false\n[[environments]]\nid = 'lazaret'\nprogram = '{}'\n\
+         args = ['run', '--profile', 'here', '--', '{codex}', 'exec-server', '--listen', 'stdio']\n",
+        lazaret.display()
+    )
+}
