@@ -131,7 +131,6 @@ impl Approvers {
         })
     }
 
-    /// Sends to one approver.
     pub fn send(&mut self, number: u64, message: &ToApprover) {
         let full = self.connected.get_mut(&number).is_some_and(|approver| !approver.send(message));
         if full {

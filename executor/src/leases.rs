@@ -89,7 +89,6 @@ impl Leases {
         self.held.extend(leases.into_iter().map(|lease| Held { lease, digest, calls: 1, ends }));
     }
 
-    /// Takes one back.
     pub fn revoke(&mut self, number: u64) {
         self.end(LeaseEnd::Revoked, |held| held.lease.lease == number);
     }

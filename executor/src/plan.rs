@@ -15,7 +15,6 @@ const BACKGROUND_KEPT: u64 = 2 * limit::LOG as u64;
 pub enum Work {
     /// A cell.
     Command(Box<CommandPlan>),
-    /// The file worker.
     File(Request),
     /// The broker itself, from its list of background processes.
     BackgroundList,

@@ -208,7 +208,6 @@ impl Pool {
         self.warden.request(request).map_err(lost)
     }
 
-    /// The warden's socket.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.warden.socket.as_fd()
     }

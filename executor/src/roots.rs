@@ -21,12 +21,7 @@ use thiserror::Error;
 pub enum RootError {
     /// `why` includes what to do.
     #[error("the {} root {path:?} cannot be used: {why}", .zone.name())]
-    Root {
-        zone: Zone,
-        /// As it was given.
-        path: String,
-        why: String,
-    },
+    Root { zone: Zone, path: String, why: String },
     /// A policy grants what no cell may see.
     #[error("the policy grants {}, which would show the records in {} to what runs in a cell", .grant.display(), .state.display())]
     Shown { grant: PathBuf, state: PathBuf },

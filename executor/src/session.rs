@@ -54,7 +54,6 @@ pub struct Session {
 }
 
 impl Session {
-    /// Starts a call.
     pub fn call(&mut self, id: CallId, request: Request, wants: Wants) -> Result<(), Failed> {
         if self.calls.contains_key(&id) {
             return Err(protocol(format!("the call {id} is under way already")));

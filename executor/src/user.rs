@@ -67,7 +67,6 @@ impl User {
         self.variables.get(OsStr::new(name)).cloned()
     }
 
-    /// Where records are kept.
     pub fn state(&self) -> PathBuf {
         directories::state(&self.home, &|name| self.variable(name))
     }

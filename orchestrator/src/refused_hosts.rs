@@ -58,7 +58,6 @@ impl RefusedHosts {
         self.leasable.borrow_mut().clear();
     }
 
-    /// Prints them.
     pub fn report(&self) {
         let reasons = self.reasons.borrow();
         for why in reasons.iter().take(SHOWN) {

@@ -30,7 +30,6 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// Prints the list.
     pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
         let scope = options.scope()?;
         let policy = options.policy().map_err(|error| Failed::internal(error.to_string()))?;

@@ -5,11 +5,11 @@ use crate::error::PolicyError;
 use crate::host::{Host, HostPath, HostPathError};
 use crate::limits::LimitsTable;
 use crate::model::{Environment, Profile};
-use crate::network::NetworkTable;
 use crate::source::Origin;
 use crate::value::SetValue;
-use crate::web::WebTable;
 use broker_protocol::Layer;
+use policies_network::network::NetworkTable;
+use policies_network::web::WebTable;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 

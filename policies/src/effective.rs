@@ -5,13 +5,13 @@
 use crate::error::PolicyError;
 use crate::limits::Limits;
 use crate::names::{Matcher, ProtectedName};
-use crate::network;
 use crate::rules::Rule;
 use crate::scope::ScopePaths;
 use crate::source::Origin;
 use crate::transit::TransitForm;
-use crate::web::WebPolicy;
 use broker_protocol::{Channel, Digest, Layer, NetworkRequest, Scope, Trust, frame};
+use policies_network::network;
+use policies_network::web::WebPolicy;
 use serde::{Deserialize, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, BTreeSet};

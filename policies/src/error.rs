@@ -1,10 +1,10 @@
 //! What can be wrong with policy files, with the line and column where there is one.
 
 use crate::host::HostPathError;
-use crate::network::NetworkError;
 use crate::pattern::PatternError;
 use crate::source::{FILE_MAX, FileError};
 use broker_protocol::{ErrorKind, Failed};
+use policies_network::network::NetworkError;
 use thiserror::Error;
 
 /// Why there is no policy. No session opens then: one without a file's part would be a weaker one.

@@ -8,15 +8,15 @@ use crate::error::PolicyError;
 use crate::host::HostPath;
 use crate::limits::{self, LimitsTable};
 use crate::names::{Protection, WhenNew};
-use crate::network::NetworkTable;
 use crate::rules::{Rule, RuleEntry};
 use crate::source::{FILE_MAX, Origin, SourceKind};
 use crate::value::{
     self, ExceptPattern, LayerName, NameEntry, PassName, Prefix, ProfileChoice, ProfileName, ProjectFile,
     SetValue, TrustName, VariableName, Version,
 };
-use crate::web::WebTable;
 use broker_protocol::Channel;
+use policies_network::network::NetworkTable;
+use policies_network::web::WebTable;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, Visitor};

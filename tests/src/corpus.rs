@@ -7,7 +7,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Where the corpus lies.
 pub fn folder() -> PathBuf {
     programs::workspace().join("tests/corpus")
 }

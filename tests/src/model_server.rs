@@ -16,11 +16,9 @@ pub struct Reply {
     pub body: String,
     /// Bytes that are sent at once.
     pub piece: usize,
-    /// How it ends.
     pub end: ReplyEnd,
 }
 
-/// How a reply ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyEnd {
     /// As it should.
@@ -34,7 +32,6 @@ pub enum ReplyEnd {
 /// What the server was asked.
 #[derive(Clone, Debug)]
 pub struct SeenRequest {
-    /// The first line.
     pub line: String,
     /// The lines after it, in lower case.
     pub head: String,
@@ -48,12 +45,10 @@ pub struct ModelServer {
 }
 
 impl Reply {
-    /// An answer that streams.
     pub fn stream(body: impl Into<String>) -> Self {
         Self { status: 200, head: String::new(), body: body.into(), piece: 700, end: ReplyEnd::Whole }
     }
 
-    /// Another status.
     pub fn status(status: u16, body: &Value) -> Self {
         Self { status, ..Self::stream(body.to_string()) }
     }
@@ -89,7 +84,6 @@ impl ModelServer {
         Self { address, asked }
     }
 
-    /// Its address.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }

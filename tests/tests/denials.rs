@@ -44,7 +44,6 @@ cpu_s = 1
 struct Row {
     name: &'static str,
     script: &'static str,
-    /// More for the call.
     input: Value,
     target: &'static str,
     by: [&'static str; 2],

@@ -50,7 +50,6 @@ const PROVIDERS: [&str; 5] = ["claude", "openai", "openai-chat", "ollama", "mock
 
 /// A provider, and what the settings say of it.
 pub struct Chosen {
-    /// The provider.
     pub provider: Rc<dyn Provider>,
     /// Its settings, those of the command line first.
     pub config: ProviderConfig,

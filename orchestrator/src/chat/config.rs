@@ -11,7 +11,6 @@ use std::path::PathBuf;
 /// Most bytes of the file.
 const MAX: usize = 256 << 10;
 
-/// The settings.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AgentConfig {
@@ -58,7 +57,6 @@ impl AgentConfig {
         Ok(config)
     }
 
-    /// The settings of `provider`.
     pub fn of(&self, provider: &str) -> ProviderConfig {
         self.providers.get(provider).cloned().unwrap_or_default()
     }

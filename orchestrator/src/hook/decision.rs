@@ -21,7 +21,6 @@ pub struct Judge {
     /// Where the agent stands, and what it says of itself.
     agent: Caller,
     said: Option<PathBuf>,
-    /// `lazaret-bash`.
     shell: PathBuf,
 }
 
@@ -59,7 +58,6 @@ impl Judge {
         })
     }
 
-    /// The decision on `call`.
     pub fn decide(&self, call: &ShellCall) -> Decision {
         let project = match self.project(call.directory.as_deref()) {
             Ok(project) => project,

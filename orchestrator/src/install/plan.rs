@@ -41,20 +41,17 @@ impl Change {
         self.before == self.after
     }
 
-    /// Carries it out.
     pub fn write(&self) -> Result<(), Failed> {
         files::replace(&self.path, self.before.as_deref(), self.after.as_deref())
             .map_err(|error| Failed::internal(format!("cannot write {}: {error}", self.path.display())))
     }
 
-    /// Takes it back.
     pub fn undo(&self) -> Result<(), Failed> {
         files::replace(&self.path, self.after.as_deref(), self.before.as_deref())
             .map_err(|error| Failed::internal(format!("cannot restore {}: {error}", self.path.display())))
     }
 }
 
-/// The changes that install.
 pub fn to_install(recipe: &Recipe) -> Result<Vec<Change>, Failed> {
     let change = |file: &FileRecipe| {
         let path = place(file);

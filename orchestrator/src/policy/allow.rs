@@ -24,10 +24,8 @@ use thiserror::Error;
 /// Bytes of a line with a host.
 const LINE_MAX: u64 = 512;
 
-/// What was written.
 #[derive(Debug)]
 pub struct Allowed {
-    /// The user's policy file.
     pub file: PathBuf,
     /// Its text before, where there was one.
     pub backup: Option<PathBuf>,
@@ -35,7 +33,6 @@ pub struct Allowed {
     pub also: Vec<String>,
 }
 
-/// Why nothing was written.
 #[derive(Debug, Error)]
 pub enum AllowError {
     #[error(transparent)]

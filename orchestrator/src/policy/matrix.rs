@@ -10,7 +10,6 @@ use orchestrator_tools::catalogue::{TOOLS, policy_name};
 use policies::{EffectivePolicy, Facts};
 use serde_json::{Value, json};
 
-/// Prints the table.
 pub fn matrix(options: &SessionOptions, json: bool) -> Result<u8, Failed> {
     let policy = policy(options)?;
     let rows = TOOLS

@@ -10,7 +10,6 @@ use policies::rules::Condition;
 use policies::{Access, EffectivePolicy, Protection, Rule, WhenNew};
 use serde_json::{Value, json};
 
-/// Prints it.
 pub fn show(options: &SessionOptions, json: bool) -> Result<u8, Failed> {
     let policy = policy(options)?;
     let value = to_json(&policy);

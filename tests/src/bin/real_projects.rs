@@ -19,7 +19,6 @@ struct Options {
     private: Vec<String>,
 }
 
-/// Longest step.
 const STEP: Duration = Duration::from_secs(900);
 
 /// A project, and how it is fetched and tested. Each script runs in the project's root.

@@ -103,7 +103,6 @@ struct Slot {
     call: Option<Call>,
 }
 
-/// A call under way.
 struct Call {
     id: String,
     tool: &'static str,

@@ -33,7 +33,6 @@ pub fn script(turns: &[(&str, &[(&str, Value)])]) -> Value {
     json!({"turns": turns.iter().map(turn).collect::<Vec<_>>()})
 }
 
-/// What a chat printed.
 pub struct Printed {
     pub events: Vec<Value>,
     pub finished: Finished,
@@ -95,7 +94,6 @@ impl Printed {
         self.all("text-delta").iter().filter_map(|payload| payload["content"].as_str()).collect()
     }
 
-    /// Why the run ended.
     #[track_caller]
     pub fn reason(&self) -> &str {
         self.one("stream-end")["reason"].as_str().unwrap()
