@@ -12,7 +12,6 @@ use nix::sys::socket::sockopt::SocketError;
 use nix::sys::socket::{UnixAddr, connect, getsockopt};
 use nix::sys::stat::Mode;
 use nix::unistd::pipe2;
-use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// How a caller is answered.
@@ -25,8 +24,6 @@ pub enum Answer {
     Pending(Pending),
     /// Not here: nothing is decided about it.
     GoOn,
-    /// By the caller itself, with this path instead of its own.
-    ByPath(CString),
 }
 
 /// A call that waits for another process.

@@ -89,7 +89,7 @@ impl Areas {
     /// that zone.
     pub(crate) fn zone_of_package(&self, real: &Path) -> Option<&Path> {
         let (root, area, access) = self.areas.iter().find(|(root, ..)| real.starts_with(root))?;
-        let mut above = real.ancestors().skip(1).filter_map(Path::file_name);
+        let mut above = real.strip_prefix(root).ok()?.ancestors().skip(1).filter_map(Path::file_name);
         let installed = above.any(|name| PACKAGES.iter().any(|packages| name == *packages));
         let unpacked = match area {
             Area::Project => installed,
@@ -114,6 +114,11 @@ impl Areas {
     /// Whether a path is in the machine's `/tmp` and is nothing that a cell may see: programs mean their own.
     pub(crate) fn is_hidden_tmp(&self, path: &Path) -> bool {
         self.tmp.as_ref().is_some_and(|(machine, _)| path.starts_with(machine)) && !self.is_visible(path)
+    }
+
+    /// Whether this is the directory that `/tmp` means.
+    pub(crate) fn is_private_tmp(&self, real: &Path) -> bool {
+        self.tmp.as_ref().is_some_and(|(_, private)| private == real)
     }
 
     /// The session's own directory, where `directory` is the machine's `/tmp` and `name` is no way to what a cell may see. Nothing is

@@ -36,6 +36,16 @@ pub fn outside(path: &Path, spec: &SandboxSpec) -> Denial {
             (Barrier::Layer(layer, None), "A cell has no name servers, and looks up no name itself.");
         return Denial::new(AttemptKind::Read, path.to_string_lossy(), by, why, remedy_to_reach(spec));
     }
+    if spec.tier == Tier::Flat && path.starts_with("/tmp") {
+        let why = "In this tier nobody enters a directory of /tmp by that path, or runs what is there: $TMPDIR is the same directory.";
+        return Denial::new(
+            AttemptKind::Read,
+            path.to_string_lossy(),
+            Barrier::Layer(layer, None),
+            why,
+            Remedy::Nothing,
+        );
+    }
     let profile = &spec.policy.profile;
     let why = match path.starts_with(&spec.scratch.home) {
         true => format!(

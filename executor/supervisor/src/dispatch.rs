@@ -61,7 +61,6 @@ impl Call<'_> {
             }
             libc::SYS_process_vm_readv => Err(self.refuse("process_vm_readv")),
             libc::SYS_process_vm_writev => Err(self.refuse("process_vm_writev")),
-            libc::SYS_ptrace => Err(self.refuse("ptrace")),
             libc::SYS_pidfd_getfd => Err(self.refuse("pidfd_getfd")),
             _ => self.make_old(notification),
         }

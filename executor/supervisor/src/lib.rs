@@ -25,7 +25,6 @@ mod committed_secrets;
 mod tracked_secrets;
 mod open;
 mod private_tmp;
-mod redirect;
 mod names;
 mod metadata;
 mod repository;

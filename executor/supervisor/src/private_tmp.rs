@@ -1,18 +1,23 @@
-//! Calls that look at a path, go there or run what is there. Nothing is decided about those: metadata outside can be seen in the flat
-//! tier, and what may be run is Landlock's. But a path in the machine's `/tmp` means the session's own directory.
+//! Calls that look at a path. Nothing is decided about those: metadata outside can be seen in the flat tier. But a path in the
+//! machine's `/tmp` means the session's own directory.
+//!
+//! What a process does to itself (`chdir`, `execve`) nobody can do in its place: below `/tmp` it is refused, and the refusal says
+//! by which path it works. `/tmp` itself may be entered: what is opened from there is in the session's own.
 //!
 //! A path elsewhere goes on as it was called: what its memory says by then, the caller could have said at once.
 
 use crate::answer::Answer;
 use crate::call::Call;
 use crate::object::{by_descriptor, errno, is, real};
+use crate::refusals::Cause;
+use broker_protocol::AttemptKind;
 use executor_sys::file;
 use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::readlinkat;
 use nix::sys::stat::fstat;
 use nix::unistd::{AccessFlags, access};
-use std::ffi::{CString, OsStr};
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
@@ -55,12 +60,14 @@ impl Call<'_> {
         Ok(Answer::Value(text.len() as i64))
     }
 
-    /// `chdir` and `execve`, which nobody can do for another process: it does so itself, by the file's real path.
+    /// `chdir` and `execve`.
     pub fn go(&self, path: u64) -> Result<Answer> {
         let Some(object) = self.own(path, true)? else { return Ok(Answer::GoOn) };
-        let real = CString::new(real(&object)?.into_os_string().into_vec()).map_err(|_| Errno::EINVAL)?;
-        // A path that means what it says, as the caller's second call does.
-        if self.string(path)? == real { Ok(Answer::GoOn) } else { Ok(Answer::ByPath(real)) }
+        if self.rules.areas.is_private_tmp(&real(&object)?) {
+            return Ok(Answer::GoOn);
+        }
+        self.note(AttemptKind::Read, Cause::Outside, self.string(path)?.as_bytes());
+        Err(Errno::EACCES)
     }
 
     /// The file at a path, where that is in the machine's `/tmp` and means the session's own directory.

@@ -5,7 +5,6 @@ use crate::call::Call;
 use crate::caller::Caller;
 use crate::empty_directories::EmptyDirectories;
 use crate::loopback::Loopback;
-use crate::redirect;
 use crate::refusals::Refusals;
 use crate::rules::AccessRules;
 use crate::socket_names::SocketNames;
@@ -138,12 +137,6 @@ impl<'a> Supervisor<'a> {
                 self.reply(notification.id, Err(Errno::EAGAIN));
             }
             Ok(Answer::Pending(pending)) => self.pending.push((notification.id, pending)),
-            Ok(Answer::ByPath(path)) => {
-                let (listener, id) = (self.listener.as_fd(), notification.id);
-                if let Err(errno) = redirect::call_by(listener, id, notification.thread, &path) {
-                    self.reply(id, Err(errno));
-                }
-            }
             answer => self.reply(notification.id, answer),
         }
         self.retry();
@@ -186,7 +179,7 @@ impl<'a> Supervisor<'a> {
                 let _ = notify::go_on(listener, id);
                 return;
             }
-            Ok(Answer::Pending(_) | Answer::ByPath(_)) => Err(libc::EAGAIN),
+            Ok(Answer::Pending(_)) => Err(libc::EAGAIN),
             Err(errno) => Err(errno as i32),
         };
         // A caller that is gone needs no answer.

@@ -65,16 +65,6 @@ pub fn go_on(listener: BorrowedFd, id: u64) -> io::Result<()> {
     send(listener, libc::seccomp_notif_resp { id, val: 0, error: 0, flags })
 }
 
-/// Has the kernel begin the call once more, as the caller's registers say it then. It must have been stopped by a tracer, which is
-/// what keeps this answer from it.
-///
-/// # Errors
-/// `ENOENT` if its caller is gone.
-pub fn begin_again(listener: BorrowedFd, id: u64) -> io::Result<()> {
-    const ERESTARTNOINTR: c_int = 513;
-    answer(listener, id, Err(ERESTARTNOINTR))
-}
-
 fn send(listener: BorrowedFd, response: libc::seccomp_notif_resp) -> io::Result<()> {
     let request = libc::SECCOMP_IOCTL_NOTIF_SEND;
     // SAFETY: the structure lives for the call.

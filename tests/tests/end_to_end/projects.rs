@@ -229,9 +229,16 @@ for name in ['README', '.vim/coc-settings.json', '.husky/pre-commit', '.pre-comm
         assert_eq!(left, [".vim", "README"], "{directory}");
         assert_eq!(fs::read_dir(on_host.join(".vim")).unwrap().count(), 0, "{directory}");
     }
-    let elsewhere = session.call("bash", unpack("src/x"));
-    assert!(!elsewhere.ok(), "{}", elsewhere.result);
-    assert!(elsewhere.text().contains("Permission denied"), "{}", elsewhere.result);
+    let refused = |session: &mut Session, directory: &str| {
+        let elsewhere = session.call("bash", unpack(directory));
+        assert!(!elsewhere.ok() && elsewhere.text().contains("Permission denied"), "{}", elsewhere.result);
+    };
+    refused(&mut session, "src/x");
+    // A project that lies where packages are installed is none itself.
+    let mut below = World::new(place);
+    below.project = below.project.join("node_modules/p");
+    below.put("unpack.py", UNPACK);
+    refused(&mut Session::open(&below), "x");
 }
 
 fn with_policy(world: &World, policy: &str, subcommand: &str) -> Command {
