@@ -3,7 +3,7 @@
 use broker_protocol::{Bash, Command, Ended, ErrorKind, Failed, LayerState, Open, Opened, Outcome, Stdin};
 use nix::errno::Errno;
 use nix::sys::stat::Mode;
-use nix::unistd::{mkdir, mkdtemp};
+use nix::unistd::{dup, mkdir, mkdtemp};
 use orchestrator_confine::{Needs, confine};
 use orchestrator_lines::json::ErrorBody;
 use orchestrator_options::exit;
@@ -19,6 +19,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, BufRead, BufReader, IsTerminal, Write as _};
 use std::net::Shutdown;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -102,6 +103,7 @@ fn attack(options: &SessionOptions) -> Result<(Opened, Vec<Report>), Failed> {
     let program = attack_program()
         .map_err(|_| Failed::internal("`lazaret-attack` is not installed beside `lazaret`".to_owned()))?;
     let program = folder.copy(&program)?;
+    let _open = inheritable()?;
     let outside = Outside::start(&program, &folder.path)?;
     let greeting = Greeting::open(&options.endpoint(), folder.open(options)?)?;
     // To remove the directory again.
@@ -112,6 +114,11 @@ fn attack(options: &SessionOptions) -> Result<(Opened, Vec<Report>), Failed> {
     let records = records(outcome)?;
     let reports = outside.judge(&opened, &records)?;
     Ok((opened, reports))
+}
+
+/// A descriptor that every program inherits which we start: what else is open, our own caller decides.
+fn inheritable() -> Result<OwnedFd, Failed> {
+    dup(io::stdin()).map_err(|error| Failed::internal(format!("cannot open a descriptor to inherit: {error}")))
 }
 
 /// The command that attacks in the cell: an ordinary one.
