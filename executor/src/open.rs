@@ -11,7 +11,7 @@ use crate::machine;
 use crate::missing_program::Profiles;
 use crate::own_state;
 use crate::pool::Pool;
-use crate::repository_question::{ask_repository, worker_image};
+use crate::repository_question::answerer;
 use crate::roots::{self, RootError};
 use crate::session::Session;
 use crate::user::User;
@@ -20,7 +20,7 @@ use broker_protocol::{
 };
 use executor_audit::audit::AuditError;
 use executor_audit::record::{Record, SessionFacts};
-use executor_cell::{Warden, WardenMessage, settings};
+use executor_cell::{Answerer, Warden, WardenMessage};
 use executor_layers::ablation::Ablation;
 use executor_layers::cgroup::{self, Cgroup};
 use executor_layers::discovery;
@@ -35,7 +35,7 @@ use executor_layers::worker::{NameSpec, ObjectSpec, RootSpec, WorkerSpec};
 use executor_layers::{
     caches, environment, git_ignore, git_settings, probe, relay, stale_temporaries, undo_directory,
 };
-use executor_supervisor::{CreatedRecord, OpenedFiles, ProjectRepository, TrackedSecrets};
+use executor_supervisor::{CreatedRecord, OpenedFiles, TrackedSecrets};
 use executor_sys::confine;
 use policies::{Access, EffectivePolicy, Policies, PolicyError, choice, network, source};
 use std::collections::{BTreeMap, BTreeSet};
@@ -248,7 +248,7 @@ fn worker_start(
         objects: ObjectSpec::of(&spec.objects),
         scope: spec.policy.scope.clone(),
         undo: spec.policy.limits.undo,
-        question: None,
+        answers: false,
     };
     WorkerStart::new(user.worker.clone(), &worker, fds, cgroup, session.to_owned()).map_err(io::Error::other)
 }
@@ -289,11 +289,14 @@ fn build(
     if let Some(linked) = linked {
         spec.link(linked);
     }
+    // It gets ready while we look through the project.
+    let answerer = spec.has(Layer::ProtectedNames).then(|| answerer(&spec, user));
     if spec.policy.central == Access::Write {
         undo_directory::make(&spec.central);
     }
     central_owner::claim(&spec.central, &spec.project)?;
-    let (mut also_closed, opened) = discover(&mut spec, user)?;
+    let (mut also_closed, opened) = discover(&mut spec, user, answerer.as_ref())?;
+    drop(answerer);
     let (created, tracked) = opened.map_or((None, None), |(created, tracked)| (Some(created), tracked));
     also_closed.extend(refused);
     ignore_hidden(&mut spec).map_err(OpenError::Plan)?;
@@ -398,15 +401,20 @@ fn start_error(tier: Tier, source: io::Error) -> OpenError {
 
 /// Looks through both zones for what is protected, and removes what writes that were cut short have left. Returns what is
 /// closed although its name does not say so, and the records of what cells make and git tracks.
-fn discover(spec: &mut SandboxSpec, user: &User) -> Result<(Vec<AlsoClosed>, Option<Records>), OpenError> {
+fn discover(
+    spec: &mut SandboxSpec,
+    user: &User,
+    answerer: Option<&io::Result<Answerer>>,
+) -> Result<(Vec<AlsoClosed>, Option<Records>), OpenError> {
     // Without mounts the supervisor holds every name, however many there are.
     let mounts_max = if spec.has(Layer::MountNamespace) { PINS_MAX } else { usize::MAX };
     let zones = [spec.project.as_path(), spec.central.as_path()];
-    let image = worker_image(spec, user).map_err(OpenError::Worker)?;
-    let ask = |texts| settings(&spec.project, texts, image);
-    let named = |objects: &ProtectedObjects| match spec.has(Layer::ProtectedNames) {
-        true => git_settings::named(&user.git(), &spec.project, objects, &ask),
-        false => Ok(BTreeSet::new()),
+    let named = |objects: &ProtectedObjects| match answerer {
+        Some(answerer) => git_settings::named(&user.git(), &spec.project, objects, &|texts| match answerer {
+            Ok(answerer) => answerer.settings(texts),
+            Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
+        }),
+        None => Ok(BTreeSet::new()),
     };
     let around = roots::around(&spec.project, user);
     let (linked, matcher) = (spec.linked.as_ref(), &spec.policy.matcher);
@@ -414,12 +422,11 @@ fn discover(spec: &mut SandboxSpec, user: &User) -> Result<(Vec<AlsoClosed>, Opt
     for (zone, path) in &found.temporaries {
         stale_temporaries::remove(zone, std::slice::from_ref(path));
     }
-    if !spec.has(Layer::ProtectedNames) {
-        return Ok((Vec::new(), None));
-    }
-    let ask =
-        |repository: &ProjectRepository, files: &[PathBuf]| ask_repository(spec, user, repository, files);
-    let opened = executor_supervisor::open_created_files(spec, &mut found, ask).map_err(OpenError::Plan)?;
+    let Some(answerer) = answerer else { return Ok((Vec::new(), None)) };
+    let opened = executor_supervisor::open_created_files(spec, &mut found, |repository, files| {
+        answerer.as_ref().ok()?.repository(repository, files)
+    });
+    let opened = opened.map_err(OpenError::Plan)?;
     let OpenedFiles { memory, record, tracked } = opened;
     spec.created = Some(memory);
     (spec.pins, spec.objects) = (found.pins, found.objects);

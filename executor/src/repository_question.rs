@@ -3,25 +3,15 @@
 use crate::machine;
 use crate::user::User;
 use broker_protocol::Tier;
-use executor_cell::{WorkerImage, repository};
+use executor_cell::{Answerer, WorkerImage};
 use executor_layers::spec::SandboxSpec;
-use executor_layers::worker::{NameSpec, RepositoryAnswer};
+use executor_layers::worker::NameSpec;
 use executor_supervisor::ProjectRepository;
 use std::io;
-use std::path::PathBuf;
 
-/// The program that answers questions, and what closes it.
-pub fn worker_image<'u>(spec: &SandboxSpec, user: &'u User) -> io::Result<WorkerImage<'u>> {
+/// A worker for questions about the session's project.
+pub fn answerer(spec: &SandboxSpec, user: &User) -> io::Result<Answerer> {
     let layers = machine::layers(Tier::Flat, spec.landlock_abi, &user.ablation);
-    Ok(WorkerImage { file: user.worker.file()?, layers, landlock_abi: spec.landlock_abi })
-}
-
-/// What a repository has of files with names of secrets, and which protected names its index has. `None` if nobody can say.
-pub fn ask_repository(
-    spec: &SandboxSpec,
-    user: &User,
-    of: &ProjectRepository,
-    files: &[PathBuf],
-) -> Option<RepositoryAnswer> {
-    repository(of, files, NameSpec::of(&spec.policy), worker_image(spec, user).ok()?)
+    let image = WorkerImage { file: user.worker.file()?, layers, landlock_abi: spec.landlock_abi };
+    Answerer::start(&spec.project, ProjectRepository::of(spec).as_ref(), NameSpec::of(&spec.policy), image)
 }

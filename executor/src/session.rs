@@ -12,7 +12,7 @@ use crate::missing_program::Profiles;
 use crate::plan::{Work, plan};
 use crate::poll::{Token, Waited};
 use crate::pool::Pool;
-use crate::repository_question::ask_repository;
+use crate::repository_question::answerer;
 use broker_protocol::{
     CallId, ConnectionReport, Denial, Ended, ErrorKind, Failed, FileReply, FromBroker, Layer, LayerSet,
     Nonce, Outcome, Request, Usage, Wants, ZonePath, frame, limit,
@@ -298,7 +298,7 @@ impl Session {
     fn look_at_tracked(&mut self, alone: bool) -> Vec<Denial> {
         let (spec, user) = (&self.spec, &self.profiles.user);
         let Some(tracked) = &mut self.tracked else { return Vec::new() };
-        let mut said = tracked.update(spec, |of, files| ask_repository(spec, user, of, files));
+        let mut said = tracked.update(spec, |of, files| answerer(spec, user).ok()?.repository(of, files));
         if alone {
             said.extend(tracked.left_lock());
         }

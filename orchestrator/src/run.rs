@@ -228,7 +228,10 @@ impl Run {
     /// What writes the policy file where a host is allowed for good. A yes for good is the user's to give where answers are taken from
     /// here; with another channel this process may be taken over and still open nothing.
     fn policy_writer(&self, options: &SessionOptions, profile: &str) -> Option<UnixStream> {
-        let policy = options.files().resolve(profile).ok().filter(|_| self.asks())?;
+        if !self.asks() {
+            return None;
+        }
+        let policy = options.files().resolve(profile).ok()?;
         match policy.approval.channel {
             Channel::Relay => start_policy_writer(&policy.profile).ok(),
             Channel::Separate => None,

@@ -1,9 +1,12 @@
 //! Lists the shipped policy files when the crate is built, and which of them define a single profile and nothing else: such a file
-//! is read when its profile is needed, as a session that opens waits for it.
+//! is read when its profile is needed, as a session that opens waits for it. For the same reason the texts are without what is for
+//! people only, each line in its place: comments, and the sources of names.
 
 use std::fmt::Write as _;
 use std::path::Path;
 use std::{env, fs};
+use std::ops::Range;
+use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// The files of `profiles`, in the order in which they are read.
@@ -38,8 +41,33 @@ fn main() {
             _ => None,
         };
         let (name, only) = (format!("shipped {name}.toml"), only.map(|name| name.get_ref()));
+        let text = lean(&text, table);
         writeln!(code, "shipped({name:?}, {text:?}, {only:?}),").expect("a string takes text");
     }
     let out = Path::new(&env::var("OUT_DIR").expect("cargo sets it")).join("shipped.rs");
     fs::write(out, format!("[{code}]")).expect("cargo made the folder");
+}
+
+/// The text without comment lines, and with a name in place of a table of the name and its source.
+fn lean(text: &str, table: &DeTable) -> String {
+    let mut lean = String::new();
+    let mut done = 0;
+    for (entry, name) in named(table) {
+        lean += &text[done..entry.start];
+        lean += &text[name];
+        done = entry.end;
+    }
+    lean += &text[done..];
+    lean.split_inclusive('\n').map(|line| if line.starts_with('#') { "\n" } else { line }).collect()
+}
+
+/// The places of those tables and of the names in them, in order.
+fn named(table: &DeTable) -> Vec<(Range<usize>, Range<usize>)> {
+    let protect = table.get("protect").into_iter().flat_map(items);
+    let names = protect.filter_map(|entry| entry.get_ref().as_table()?.get("names")).flat_map(items);
+    names.filter_map(|name| Some((name.span(), name.get_ref().as_table()?.get("name")?.span()))).collect()
+}
+
+fn items<'v, 'i>(value: &'v Spanned<DeValue<'i>>) -> impl Iterator<Item = &'v Spanned<DeValue<'i>>> {
+    value.get_ref().as_array().into_iter().flat_map(|array| array.iter())
 }

@@ -419,6 +419,7 @@ fn every_shipped_origin_is_right() {
     let host = Host { home: "/home/u".into(), ..Host::default() };
     let policy = Policies::load(vec![]).unwrap().resolve("", &host).unwrap();
     let names = include_str!("../profiles/protected.toml");
+    assert_eq!(policy.protected.len(), names.matches("{ name = ").count());
     for name in policy.protected.iter() {
         let line = names.lines().nth(name.origin.line - 1).unwrap();
         assert!(line.contains(&format!("\"{}\"", name.pattern)), "{}: {line}", name.origin);

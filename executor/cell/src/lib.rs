@@ -20,5 +20,5 @@ pub use capture::{Capture, central_directory};
 pub use cell_handle::CellHandle;
 pub use message::{WardenMessage, WardenRequest};
 pub use order::CellPlan;
-pub use questions::{WorkerImage, repository, settings};
+pub use questions::{Answerer, WorkerImage};
 pub use warden_handle::Warden;

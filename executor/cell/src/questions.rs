@@ -1,5 +1,5 @@
 //! Asks a worker what the broker does not read by itself: what git has of files with names of secrets, and what the
-//! settings of the user's git name. It is a process of its own, confined like the file worker, that answers and ends.
+//! settings of the user's git name. It is a process of its own, confined like the file worker.
 
 use broker_protocol::{LayerSet, Tier, frame, limit};
 use executor_layers::worker::{
@@ -12,6 +12,7 @@ use executor_sys::{message, spawn};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
+use serde::Serialize;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -35,102 +36,129 @@ pub struct WorkerImage<'f> {
     pub landlock_abi: u32,
 }
 
-/// What the repository has of `files`, absolute paths in the project, and which of `names` its index has. `None` where the worker
-/// fails: then nobody knows.
-pub fn repository(
-    repository: &ProjectRepository,
-    files: &[PathBuf],
-    names: Vec<NameSpec>,
-    image: WorkerImage,
-) -> Option<RepositoryAnswer> {
-    let below =
-        |path: &PathBuf| Some(path.strip_prefix(&repository.project).ok()?.as_os_str().as_bytes().to_vec());
-    let asked: Option<Vec<Vec<u8>>> = files.iter().take(FILES_MAX).map(below).collect();
-    let asked = asked?;
-    let count = asked.len();
-    let root = |path: &Path| Some(RootSpec { path: text(path).ok()?, writable: false });
-    let own = text(repository.own.strip_prefix(&repository.common).ok()?).ok()?;
-    let question = Question::Repository(RepositoryQuery { own, files: asked });
-    let roots = [root(&repository.project)?, root(&repository.common)?];
-    let spec = WorkerSpec { names, ..one_question(roots, question, image) };
-    let answer: RepositoryAnswer = frame::decode_whole(&ask(&spec, image.file).ok()?).ok()?;
-    let mut answer = Some(answer).filter(|answer| answer.files.len() == count)?;
-    // Of more files than are asked about nothing is found.
-    answer.files.resize(files.len(), InHead::Nothing);
-    Some(answer)
+/// A worker that answers questions until the value is dropped. One that has failed to answer in time is ended: it answers no later
+/// question with what was meant for an earlier one.
+#[derive(Debug)]
+pub struct Answerer {
+    socket: OwnedFd,
+    child: Child,
 }
 
-/// What git's settings in each of these texts name.
-///
-/// # Errors
-/// The worker gives no such answer in time.
-pub fn settings(root: &Path, texts: Vec<Vec<u8>>, image: WorkerImage) -> io::Result<Vec<Vec<Setting>>> {
-    let root = RootSpec { path: text(root)?, writable: false };
-    let spec = one_question([root.clone(), root], Question::Settings(texts), image);
-    frame::decode_whole(&ask(&spec, image.file)?).map_err(io::Error::other)
+impl Answerer {
+    /// Starts one for questions about a project and its repository, if it has one. It gets ready while the caller goes on.
+    ///
+    /// # Errors
+    /// The program cannot be started, or a path is not UTF-8.
+    pub fn start(
+        project: &Path,
+        repository: Option<&ProjectRepository>,
+        names: Vec<NameSpec>,
+        image: WorkerImage,
+    ) -> io::Result<Self> {
+        let root = |path: &Path| Ok::<_, io::Error>(RootSpec { path: text(path)?, writable: false });
+        let spec = WorkerSpec {
+            tier: Tier::Flat,
+            layers: image.layers,
+            landlock_abi: image.landlock_abi,
+            project: root(project)?,
+            central: root(repository.map_or(project, |repository| &repository.common))?,
+            granted: Vec::new(),
+            names,
+            objects: ObjectSpec::default(),
+            scope: None,
+            undo: 0,
+            answers: true,
+        };
+        let (socket, theirs) = message::pair()?;
+        let child = spawn::image(image.file, c"lazaret-worker", theirs.as_fd())?;
+        let answerer = Self { socket, child };
+        answerer.send(&spec, Instant::now() + TIMEOUT)?;
+        Ok(answerer)
+    }
+
+    /// What the repository has of `files`, absolute paths in the project, and which of the names its index has. `None` where the
+    /// worker fails: then nobody knows.
+    pub fn repository(&self, repository: &ProjectRepository, files: &[PathBuf]) -> Option<RepositoryAnswer> {
+        let below = |path: &PathBuf| {
+            Some(path.strip_prefix(&repository.project).ok()?.as_os_str().as_bytes().to_vec())
+        };
+        let asked: Option<Vec<Vec<u8>>> = files.iter().take(FILES_MAX).map(below).collect();
+        let asked = asked?;
+        let count = asked.len();
+        let own = text(repository.own.strip_prefix(&repository.common).ok()?).ok()?;
+        let answer = self.ask(&Question::Repository(RepositoryQuery { own, files: asked })).ok()?;
+        let answer: RepositoryAnswer = frame::decode_whole(&answer).ok()?;
+        let mut answer = Some(answer).filter(|answer| answer.files.len() == count)?;
+        // Of more files than are asked about nothing is found.
+        answer.files.resize(files.len(), InHead::Nothing);
+        Some(answer)
+    }
+
+    /// What git's settings in each of these texts name.
+    ///
+    /// # Errors
+    /// The worker gives no such answer in time.
+    pub fn settings(&self, texts: Vec<Vec<u8>>) -> io::Result<Vec<Vec<Setting>>> {
+        frame::decode_whole(&self.ask(&Question::Settings(texts))?).map_err(io::Error::other)
+    }
+
+    /// The bytes of its answer.
+    fn ask(&self, question: &Question) -> io::Result<Vec<u8>> {
+        let until = Instant::now() + TIMEOUT;
+        let answer = self.send(question, until).and_then(|()| self.receive(until));
+        if answer.is_err() {
+            // It may be saying why.
+            let _ = wait(&self.child.pidfd, PollFlags::POLLIN, Instant::now() + LAST_WORDS);
+            self.kill();
+        }
+        answer
+    }
+
+    fn send(&self, content: &impl Serialize, until: Instant) -> io::Result<()> {
+        let bytes = frame::encode_whole(content).map_err(io::Error::other)?;
+        let mut chunks = bytes.chunks(CHUNK).peekable();
+        while let Some(chunk) = chunks.next() {
+            let tag = if chunks.peek().is_some() { MORE } else { LAST };
+            let message = [&[tag], chunk].concat();
+            wait(&self.socket, PollFlags::POLLOUT, until)?;
+            while let Err(error) = message::send(self.socket.as_fd(), &message, &[]) {
+                Some(()).filter(|()| error.kind() == io::ErrorKind::WouldBlock).ok_or(error)?;
+                wait(&self.socket, PollFlags::POLLOUT, until)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(&self, until: Instant) -> io::Result<Vec<u8>> {
+        let (mut answer, mut buffer) = (Vec::new(), vec![0; MESSAGE_MAX]);
+        loop {
+            wait(&self.socket, PollFlags::POLLIN, until)?;
+            let (length, _) = message::receive(self.socket.as_fd(), &mut buffer)?;
+            let (tag, part) = buffer[..length].split_first().ok_or(io::ErrorKind::UnexpectedEof)?;
+            answer.extend_from_slice(part);
+            match *tag {
+                LAST => return Ok(answer),
+                MORE if answer.len() <= limit::ANSWER => {}
+                _ => return Err(io::ErrorKind::InvalidData.into()),
+            }
+        }
+    }
+
+    fn kill(&self) {
+        // It is gone already if this fails.
+        let _ = process::pidfd_signal(self.child.pidfd.as_fd(), libc::SIGKILL);
+    }
+}
+
+impl Drop for Answerer {
+    fn drop(&mut self) {
+        self.kill();
+        let _ = waitpid(Pid::from_raw(self.child.pid), None);
+    }
 }
 
 fn text(path: &Path) -> io::Result<String> {
     path.to_str().map(str::to_owned).ok_or(io::ErrorKind::InvalidFilename.into())
-}
-
-fn one_question([project, central]: [RootSpec; 2], question: Question, image: WorkerImage) -> WorkerSpec {
-    WorkerSpec {
-        tier: Tier::Flat,
-        layers: image.layers,
-        landlock_abi: image.landlock_abi,
-        project,
-        central,
-        granted: Vec::new(),
-        names: Vec::new(),
-        objects: ObjectSpec::default(),
-        scope: None,
-        undo: 0,
-        question: Some(question),
-    }
-}
-
-/// The bytes of its answer.
-fn ask(spec: &WorkerSpec, program: BorrowedFd) -> io::Result<Vec<u8>> {
-    let bytes = frame::encode_whole(spec).map_err(io::Error::other)?;
-    let (socket, theirs) = message::pair()?;
-    let Child { pid, pidfd } = spawn::image(program, c"lazaret-worker", theirs.as_fd())?;
-    drop(theirs);
-    let answer = exchange(&socket, &bytes);
-    if answer.is_err() {
-        // It may be saying why.
-        let _ = wait(&pidfd, PollFlags::POLLIN, Instant::now() + LAST_WORDS);
-    }
-    // It is gone already if this fails.
-    let _ = process::pidfd_signal(pidfd.as_fd(), libc::SIGKILL);
-    waitpid(Pid::from_raw(pid), None)?;
-    answer
-}
-
-fn exchange(socket: &OwnedFd, bytes: &[u8]) -> io::Result<Vec<u8>> {
-    let until = Instant::now() + TIMEOUT;
-    let mut chunks = bytes.chunks(CHUNK).peekable();
-    while let Some(chunk) = chunks.next() {
-        let tag = if chunks.peek().is_some() { MORE } else { LAST };
-        let message = [&[tag], chunk].concat();
-        wait(socket, PollFlags::POLLOUT, until)?;
-        while let Err(error) = message::send(socket.as_fd(), &message, &[]) {
-            Some(()).filter(|()| error.kind() == io::ErrorKind::WouldBlock).ok_or(error)?;
-            wait(socket, PollFlags::POLLOUT, until)?;
-        }
-    }
-    let (mut answer, mut buffer) = (Vec::new(), vec![0; MESSAGE_MAX]);
-    loop {
-        wait(socket, PollFlags::POLLIN, until)?;
-        let (length, _) = message::receive(socket.as_fd(), &mut buffer)?;
-        let (tag, part) = buffer[..length].split_first().ok_or(io::ErrorKind::UnexpectedEof)?;
-        answer.extend_from_slice(part);
-        match *tag {
-            LAST => return Ok(answer),
-            MORE if answer.len() <= limit::ANSWER => {}
-            _ => return Err(io::ErrorKind::InvalidData.into()),
-        }
-    }
 }
 
 /// Waits for the worker, which has some time for all that it is asked.

@@ -67,11 +67,11 @@ pub struct WorkerSpec {
     pub scope: Option<Scope>,
     /// Bytes of changes that are kept for undo.
     pub undo: u64,
-    /// A worker that is asked this answers it and ends.
-    pub question: Option<Question>,
+    /// It is asked [`Question`]s and does no calls.
+    pub answers: bool,
 }
 
-/// What a worker is asked when a session opens.
+/// What a worker is asked when a session opens, and when calls have changed what git tracks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Question {
     /// What `HEAD` and the index have: answered by a [`RepositoryAnswer`]. The worker's central root is the repository's common

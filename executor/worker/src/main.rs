@@ -84,17 +84,21 @@ fn run() -> io::Result<()> {
     let kept = [Some(socket.as_fd()), undo.as_ref().map(AsFd::as_fd)];
     descriptors::keep_only(&kept.into_iter().flatten().collect::<Vec<_>>(), &[]).map_err(other)?;
     let worker = prepare(&spec, undo).map_err(other)?;
-    match &spec.question {
-        None => serve::serve(&worker, &socket),
-        Some(Question::Repository(query)) => {
-            let answer = worker.committed().answer(query);
-            serve::send_whole(&socket, &frame::encode_whole(&answer).map_err(io::Error::other)?)
-        }
-        Some(Question::Settings(texts)) => {
-            let settings: Vec<_> = texts.iter().map(|text| git_settings::settings(text)).collect();
-            serve::send_whole(&socket, &frame::encode_whole(&settings).map_err(io::Error::other)?)
-        }
+    if spec.answers { answer_questions(&worker, &socket) } else { serve::serve(&worker, &socket) }
+}
+
+fn answer_questions(worker: &Worker, socket: &OwnedFd) -> io::Result<()> {
+    while let Some((question, _)) = serve::receive_message(socket)? {
+        let answer = match frame::decode_whole(&question).map_err(io::Error::other)? {
+            Question::Repository(query) => frame::encode_whole(&worker.committed().answer(&query)),
+            Question::Settings(texts) => {
+                let settings: Vec<_> = texts.iter().map(|text| git_settings::settings(text)).collect();
+                frame::encode_whole(&settings)
+            }
+        };
+        serve::send_whole(socket, &answer.map_err(io::Error::other)?)?;
     }
+    Ok(())
 }
 
 /// Makes the one process of this program that is a member of the PID namespace and a child of its first process, which reaps it

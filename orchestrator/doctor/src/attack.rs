@@ -118,7 +118,8 @@ fn attack(options: &SessionOptions) -> Result<(Opened, Vec<Report>), Failed> {
 
 /// A descriptor that every program inherits which we start: what else is open, our own caller decides.
 fn inheritable() -> Result<OwnedFd, Failed> {
-    dup(io::stdin()).map_err(|error| Failed::internal(format!("cannot open a descriptor to inherit: {error}")))
+    dup(io::stdin())
+        .map_err(|error| Failed::internal(format!("cannot open a descriptor to inherit: {error}")))
 }
 
 /// The command that attacks in the cell: an ordinary one.
