@@ -3,9 +3,9 @@
 //! people only, each line in its place: comments, and the sources of names.
 
 use std::fmt::Write as _;
+use std::ops::Range;
 use std::path::Path;
 use std::{env, fs};
-use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 

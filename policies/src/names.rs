@@ -81,7 +81,7 @@ pub struct Matcher(Arc<Compiled>);
 struct Compiled {
     names: Arc<Vec<ProtectedName>>,
     /// For each of `names` the context of its last name, and its exceptions.
-    conditions: Vec<(usize, Vec<Pattern>)>,
+    conditions: Vec<(usize, Arc<[Pattern]>)>,
     /// Each after the one it extends. The first is every directory.
     contexts: Vec<Context>,
     /// The contexts of one name that is no pattern, in lower case and sorted, each with its index in `contexts`: nearly every
@@ -242,7 +242,12 @@ impl Compiled {
                 self.add_context(parent, Component::new(text)?, index);
             }
         }
-        let except = name.except.iter().map(|name| parse(name)).collect::<Result<_, _>>()?;
+        // Names of one entry have the same exceptions.
+        let before = index.checked_sub(1).filter(|before| self.names[*before].except == name.except);
+        let except = match before {
+            Some(before) => self.conditions[before].1.clone(),
+            None => name.except.iter().map(|name| parse(name)).collect::<Result<_, _>>()?,
+        };
         self.conditions.push((context, except));
         for pattern in parse(last)?.into_plain() {
             match pattern.literal().map(<[u8]>::to_vec) {

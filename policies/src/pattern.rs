@@ -12,6 +12,9 @@ use thiserror::Error;
 /// Most plain patterns that the braces of one may stand for.
 pub const ALTERNATIVES_MAX: usize = 256;
 
+/// The characters that mean more than themselves: a text without them is a pattern of one name.
+pub(crate) const SIGNS: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
+
 /// Why a text is not a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PatternError {

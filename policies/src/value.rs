@@ -2,7 +2,7 @@
 
 use crate::fold::fold_pattern;
 use crate::host::HostPath;
-use crate::pattern::{Case, Pattern, PatternError};
+use crate::pattern::{Case, Pattern, PatternError, SIGNS};
 use crate::tool::{self, NeverMatches};
 use broker_protocol::{Layer, Trust, limit};
 use serde::Deserialize;
@@ -253,8 +253,12 @@ fn check_glob(name: &str) -> Result<(), ValueError> {
     if folded.is_empty() {
         return Err(ValueError::Pattern);
     }
+    // Most names are no patterns, and fold to themselves.
+    let different = folded.as_ref() != name;
     [name, &folded]
         .into_iter()
+        .take(1 + usize::from(different))
+        .filter(|text| text.contains(SIGNS))
         .try_for_each(|text| Pattern::parse(text, Case::Ignored).map(drop))
         .map_err(ValueError::Glob)
 }
