@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod state_directory;
+pub mod kept;
 pub mod runlog_files;
 pub mod runlog;
 pub mod audit_chain;

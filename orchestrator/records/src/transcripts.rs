@@ -1,14 +1,13 @@
 //! Where transcripts lie: `chats/ID.jsonl` in the state directory, for nobody else; the oldest removed.
 
-use crate::state_directory;
+use crate::{kept, state_directory};
 use broker_protocol::Failed;
-use nix::unistd::Uid;
 use orchestrator_agent::transcript::{BYTES_MAX, Recorded};
 use orchestrator_text::time;
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Most transcripts that are kept.
@@ -39,8 +38,7 @@ pub fn new_id() -> String {
 /// Begins a transcript.
 #[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
 pub fn begin() -> io::Result<Open> {
-    DirBuilder::new().recursive(true).mode(0o700).create(directory())?;
-    close(&directory())?;
+    kept::prepare(&directory())?;
     make_room();
     let id = new_id();
     let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(path(&id))?;
@@ -86,26 +84,11 @@ fn read(id: &str) -> Result<(Recorded, u64), Failed> {
 
 #[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
 fn open(id: &str, append: bool) -> io::Result<File> {
-    close(&directory())?;
+    kept::close(&directory())?;
     // A FIFO would make us wait for its writer, and a link leads to somebody else's file.
     let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
     let file = OpenOptions::new().read(!append).append(append).custom_flags(flags).open(path(id))?;
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidData.into()) }
-}
-
-/// Checks that `path` is a directory of ours and no link, and closes it to others.
-#[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
-fn close(path: &Path) -> io::Result<()> {
-    let flags = nix::libc::O_NOFOLLOW | nix::libc::O_DIRECTORY;
-    let directory = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    let metadata = directory.metadata()?;
-    if metadata.uid() != Uid::effective().as_raw() {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the directory belongs to another user"));
-    }
-    if metadata.mode() & 0o077 != 0 {
-        directory.set_permissions(Permissions::from_mode(0o700))?;
-    }
-    Ok(())
 }
 
 /// The conversations that there are, oldest first.

@@ -8,9 +8,9 @@ use crate::blocks;
 use crate::log::{Ring, one_line};
 use crate::messages::{LineCutter, Messages, read};
 use crate::pins::ListedTool;
-use broker_protocol::{Ended, ErrorKind, Failed, Outcome};
+use broker_protocol::{ErrorKind, Failed};
 use orchestrator_session::Decision;
-use orchestrator_session::service::{RunningService, ServiceEvent, ServiceInput};
+use orchestrator_session::service::{RunningService, ServiceEvent, ServiceInput, how_ended};
 use orchestrator_text::redact::Redactor;
 use orchestrator_tools::denials;
 use orchestrator_tools::remote::Reply;
@@ -406,7 +406,7 @@ async fn hear(
                 service.taken(bytes.len());
             }
             ServiceEvent::WaitsForApproval => watched.note("waits for an answer of `lazaret approve`"),
-            ServiceEvent::Ended(ended) => return how(*ended, watched),
+            ServiceEvent::Ended(ended) => return how(&ended, watched),
         }
     }
 }
@@ -439,36 +439,13 @@ async fn take(
 }
 
 /// How a program ended, in words; what its cell refused it goes to the log.
-fn how(ended: Result<Finished, Failed>, watched: &Watched) -> String {
-    let finished = match ended {
-        Ok(finished) => finished,
-        Err(failed) => return format!("is lost: {}", failed.message),
-    };
-    if let Some(line) = denials::line(&finished.denied, true) {
+fn how(ended: &Result<Finished, Failed>, watched: &Watched) -> String {
+    if let Ok(finished) = ended
+        && let Some(line) = denials::line(&finished.denied, true)
+    {
         watched.note(&line);
     }
-    match finished.outcome {
-        Outcome::Ran(ran) => match ran.ended {
-            Ended::Exited(code) => format!("has ended with code {code}"),
-            Ended::Signalled(number) => format!("was ended by signal {number}"),
-            Ended::TimedOut => "was ended at the time limit of the scope".to_owned(),
-            Ended::Idle => "was ended because it printed nothing".to_owned(),
-            Ended::Cancelled => "was ended".to_owned(),
-            Ended::Limited(limit) => format!("was ended by the limit `{}`", limit.name()),
-            Ended::NotStarted(errno) => {
-                let error = std::io::Error::from_raw_os_error(errno);
-                format!("could not be started: {error}; its program must be one that its profile shows")
-            }
-            Ended::NoDirectory(errno) => {
-                let error = std::io::Error::from_raw_os_error(errno);
-                format!("could not be started in its directory: {error}")
-            }
-        },
-        Outcome::Refused(refused) => format!("may not be started: {refused}"),
-        Outcome::Failed(failed) => format!("could not be started: {}", failed.message),
-        Outcome::Broken(broken) => broken.to_string(),
-        Outcome::Answered | Outcome::Granted => "was answered as something else".to_owned(),
-    }
+    how_ended(ended)
 }
 
 #[cfg(test)]

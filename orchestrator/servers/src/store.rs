@@ -2,18 +2,13 @@
 //! which repositories' files were accepted.
 
 use broker_protocol::Digest;
-use nix::unistd::Uid;
-use orchestrator_records::state_directory;
-use policies::{directories, source};
+use orchestrator_records::{kept, state_directory};
+use policies::directories;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
-use std::fs::{DirBuilder, OpenOptions, Permissions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 
-/// Largest file that is read back, in bytes.
-const FILE_MAX: usize = 8 << 20;
 /// The file that says which repositories' files were accepted.
 const ACCEPTED: &str = "accepted.json";
 
@@ -41,19 +36,9 @@ pub fn central(server: &str, project: &str) -> PathBuf {
 ///
 /// # Errors
 /// Those of the file system; what is not ours alone is refused.
-#[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
 pub fn prepare() -> io::Result<PathBuf> {
     let directory = directory();
-    DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
-    let flags = nix::libc::O_NOFOLLOW | nix::libc::O_DIRECTORY;
-    let opened = OpenOptions::new().read(true).custom_flags(flags).open(&directory)?;
-    let metadata = opened.metadata()?;
-    if metadata.uid() != Uid::effective().as_raw() {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the directory belongs to another user"));
-    }
-    if metadata.mode() & 0o077 != 0 {
-        opened.set_permissions(Permissions::from_mode(0o700))?;
-    }
+    kept::prepare(&directory)?;
     Ok(directory)
 }
 
@@ -80,7 +65,7 @@ impl Place {
 
     /// The pins as they were written, if there are any.
     pub fn pins(&self) -> Option<String> {
-        read(&self.file(".pins"))
+        kept::read(&self.file(".pins"))
     }
 
     /// Writes pins in the place of those before.
@@ -88,12 +73,12 @@ impl Place {
     /// # Errors
     /// Those of the file system.
     pub fn write_pins(&self, text: &str) -> io::Result<()> {
-        replace(&self.file(".pins"), text)
+        kept::replace(&self.file(".pins"), text)
     }
 
     /// The log as it was written.
     pub fn log(&self) -> String {
-        read(&self.file(".log")).unwrap_or_default()
+        kept::read(&self.file(".log")).unwrap_or_default()
     }
 
     /// Writes a log in the place of the one before.
@@ -101,7 +86,7 @@ impl Place {
     /// # Errors
     /// Those of the file system.
     pub fn write_log(&self, text: &str) -> io::Result<()> {
-        replace(&self.file(".log"), text)
+        kept::replace(&self.file(".log"), text)
     }
 
     /// Forgets what is kept. What is not there needs no forgetting.
@@ -111,27 +96,6 @@ impl Place {
             let _ = std::fs::remove_file(self.file(ending));
         }
     }
-}
-
-fn read(path: &Path) -> Option<String> {
-    source::read_named(path, FILE_MAX).ok()
-}
-
-/// Puts `text` in the place of what a file has: readers see the one or the other. With no more calls than are left to us once we have
-/// confined ourselves.
-#[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let mut temporary = path.to_owned().into_os_string();
-    temporary.push(format!(".{}", std::process::id()));
-    let temporary = PathBuf::from(temporary);
-    // What a process of this number has left is nobody's any more.
-    let _ = std::fs::remove_file(&temporary);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-    let written = file.write_all(text.as_bytes()).and_then(|()| std::fs::rename(&temporary, path));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&temporary);
-    }
-    written
 }
 
 /// Whether the user has accepted this text as the settings of the repository at `project`.
@@ -146,11 +110,13 @@ pub fn is_accepted(project: &str, text: &str) -> bool {
 pub fn accept(project: &str, text: &str) -> io::Result<()> {
     let mut all = accepted();
     all.insert(project.to_owned(), digest(text).into());
-    replace(&directory().join(ACCEPTED), &Value::Object(all).to_string())
+    kept::replace(&directory().join(ACCEPTED), &Value::Object(all).to_string())
 }
 
 fn accepted() -> serde_json::Map<String, Value> {
-    read(&directory().join(ACCEPTED)).and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
+    kept::read(&directory().join(ACCEPTED))
+        .and_then(|text| serde_json::from_str(&text).ok())
+        .unwrap_or_default()
 }
 
 /// SHA-256 of a file's text.

@@ -4,7 +4,7 @@
 use crate::executor::{Connection, Control, Dial, Greeting, RequestEvent, RunningRequest};
 use crate::pending::Approval;
 use crate::relay::{self, CarriedNetwork};
-use broker_protocol::{Channel, Extent, Failed, Open, Opened, Request, Service, Wants};
+use broker_protocol::{Channel, Ended, Extent, Failed, Open, Opened, Outcome, Request, Service, Wants};
 use orchestrator_tools::render::Finished;
 use orchestrator_web::relay::Decision;
 
@@ -99,5 +99,35 @@ impl RunningService {
     /// Reports that `bytes` of its output were taken, so that as many more may come.
     pub fn taken(&mut self, bytes: usize) {
         self.running.taken(bytes);
+    }
+}
+
+/// How a program ended, in words that follow its name.
+pub fn how_ended(ended: &Result<Finished, Failed>) -> String {
+    let finished = match ended {
+        Ok(finished) => finished,
+        Err(failed) => return format!("is lost: {}", failed.message),
+    };
+    match &finished.outcome {
+        Outcome::Ran(ran) => match ran.ended {
+            Ended::Exited(code) => format!("has ended with code {code}"),
+            Ended::Signalled(number) => format!("was ended by signal {number}"),
+            Ended::TimedOut => "was ended at the time limit of the scope".to_owned(),
+            Ended::Idle => "was ended because it printed nothing".to_owned(),
+            Ended::Cancelled => "was ended".to_owned(),
+            Ended::Limited(limit) => format!("was ended by the limit `{}`", limit.name()),
+            Ended::NotStarted(errno) => {
+                let error = std::io::Error::from_raw_os_error(errno);
+                format!("could not be started: {error}; its program must be one that its profile shows")
+            }
+            Ended::NoDirectory(errno) => {
+                let error = std::io::Error::from_raw_os_error(errno);
+                format!("could not be started in its directory: {error}")
+            }
+        },
+        Outcome::Refused(refused) => format!("may not be started: {refused}"),
+        Outcome::Failed(failed) => format!("could not be started: {}", failed.message),
+        Outcome::Broken(broken) => broken.to_string(),
+        Outcome::Answered | Outcome::Granted => "was answered as something else".to_owned(),
     }
 }
