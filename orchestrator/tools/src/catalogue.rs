@@ -128,18 +128,28 @@ impl Tool {
         TOOLS.iter().find(|tool| tool.name == name)
     }
 
+    /// Gives the fields of an input the tool's own names and forms; the names of those that are known and have no effect.
+    ///
+    /// # Errors
+    /// See [`aliases::translate`].
+    pub fn translate(&self, input: &mut Value) -> Result<Vec<&'static str>, FieldError> {
+        let Value::Object(fields) = input else { return Ok(Vec::new()) };
+        let properties = self.input.schema.value()["properties"].as_object();
+        let own = |name: &str| properties.is_some_and(|properties| properties.contains_key(name));
+        let without_effect = aliases::translate(self.name, &own, fields)?;
+        normalize_integers(fields, self.input.schema.value());
+        Ok(without_effect)
+    }
+
     /// What a call of it asks for. Nothing that fails here reaches the executor.
     ///
     /// # Errors
     /// What is wrong with the input; see [`Schema::check`] for the order.
     pub fn plan(&self, mut input: Value, context: &PlanContext<'_>) -> Result<Planned, InputError> {
         tracing::trace!("plan a call");
-        let (mut times, mut without_effect) = (AskedTimes::default(), Vec::new());
+        let mut times = AskedTimes::default();
+        let without_effect = self.translate(&mut input)?;
         if let Value::Object(fields) = &mut input {
-            let properties = self.input.schema.value()["properties"].as_object();
-            let own = |name: &str| properties.is_some_and(|properties| properties.contains_key(name));
-            without_effect = aliases::translate(self.name, &own, fields)?;
-            normalize_integers(fields, self.input.schema.value());
             let own_max = if self.category == Category::Web { TIMEOUT_MAX_S } else { context.timeout_max_s };
             times = AskedTimes::take(fields, own_max)?;
         }
