@@ -1,8 +1,8 @@
 //! The command line.
 
 use crate::{
-    approve, audit, call, chat, completions, history, hook, install, log, mcp, policy, run, serve, session,
-    shell, tools, undo,
+    approve, audit, call, chat, chat_hooks, completions, history, hook, install, log, mcp, policy, run,
+    serve, session, shell, tools, undo,
 };
 use broker_protocol::{ErrorKind, Failed};
 use clap::error::ErrorKind::{ArgumentConflict, DisplayHelp, DisplayVersion};
@@ -33,6 +33,7 @@ Exit codes:
   chat     0 done; 1 the model failed; 2 wrong arguments; 3 violations;
            4 the model cannot call tools; 124 time limit; 125 lazaret failed;
            128+N if signal N ended it (130 cancelled)
+  chat-hooks  0; 1 not accepted; 2 wrong settings
   serve    0 at the end of its input; 2 wrong arguments; 125 it cannot serve;
            128+N if signal N ended it (129 also: its parent has ended)
   models   0; 1 the provider failed; 2 wrong arguments or no key
@@ -77,6 +78,7 @@ enum Command {
     Session(session::Session),
     Mcp(mcp::Mcp),
     Chat(chat::Chat),
+    ChatHooks(chat_hooks::ChatHooks),
     Models(chat::models::Models),
     Serve(serve::Serve),
     Doctor(Doctor),
@@ -126,6 +128,7 @@ impl Cli {
             Command::Session(session) => session.main(options),
             Command::Mcp(mcp) => mcp.main(options),
             Command::Chat(chat) => chat.main(options),
+            Command::ChatHooks(hooks) => hooks.main(),
             Command::Models(models) => models.main(),
             Command::Serve(serve) => serve.main(options),
             Command::Doctor(doctor) => doctor.main(options),

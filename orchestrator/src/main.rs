@@ -15,6 +15,7 @@ mod session;
 mod servers;
 mod mcp;
 mod chat;
+mod chat_hooks;
 mod serve;
 mod policy;
 mod hook;

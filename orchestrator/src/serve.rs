@@ -2,12 +2,15 @@
 
 use crate::chat::choice::ModelOptions;
 use crate::chat::config::AgentConfig;
-use broker_protocol::{Failed, Permission, Scope, Trust};
+use broker_protocol::{Failed, Open, Permission, Scope, Trust};
 use clap::{Args, ValueEnum};
 use nix::libc::{SIGHUP, SIGINT, SIGTERM};
+use orchestrator_agent::hooks::SessionHooks;
 use orchestrator_agent::packs::Pack;
 use orchestrator_agent::settings::Settings;
 use orchestrator_confine::{Needs, confine};
+use orchestrator_hooks::cell::of_session;
+use orchestrator_hooks::hooks::Hooks;
 use orchestrator_lines::streams::Input;
 use orchestrator_options::endpoint::Endpoint;
 use orchestrator_options::parent::Parent;
@@ -37,7 +40,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 /// Cells that the executor has ready between calls of a session: none, as there may be many sessions.
 const SPARE: u8 = 0;
@@ -135,8 +138,10 @@ impl Serve {
         let backends = self.model.backends(&config)?;
         let pack = self.pack.as_ref().map(|name| Pack::named(name, &config.packs)).transpose();
         let pack = pack.map_err(|error| Failed::invalid(error.to_string()))?;
-        let settings = Settings { instructions: config.instructions, pack, ..Settings::new("") };
-        let opener = Box::new(Sessions::new(&self, options, log.clone())?);
+        let settings = Settings { instructions: config.instructions.clone(), pack, ..Settings::new("") };
+        let hooks = config.hooks()?;
+        hooks.problems().for_each(|problem| print::problem(&problem));
+        let opener = Box::new(Sessions::new(&self, options, hooks, log.clone())?);
         let token = Token::fresh().map_err(|error| Failed::internal(format!("no random bytes: {error}")))?;
         let listening = self.bind()?;
         print::json(&announced(&listening, &token, self.ui)?)?;
@@ -276,6 +281,8 @@ async fn ended(service: &Service, parent: &Parent, ends_with_input: bool) -> Res
     while service.running_count() > 0 && begun.elapsed() < ENDING {
         sleep(POLL).await;
     }
+    // What takes longer ends with us.
+    let _ = timeout(ENDING, service.end_sessions()).await;
     Ok(code)
 }
 
@@ -294,12 +301,18 @@ struct Sessions {
     max_violations: Option<u32>,
     /// An empty directory, the project of conversations that have none.
     nowhere: PathBuf,
+    hooks: Rc<Hooks>,
     log: Rc<RunLog>,
 }
 
 impl Sessions {
     /// Reads everything that sessions need: before we confine ourselves.
-    fn new(serve: &Serve, options: &SessionOptions, log: Rc<RunLog>) -> Result<Self, Failed> {
+    fn new(
+        serve: &Serve,
+        options: &SessionOptions,
+        hooks: Rc<Hooks>,
+        log: Rc<RunLog>,
+    ) -> Result<Self, Failed> {
         // What is wrong with the policy is said before anybody is served.
         options.policy().map_err(Failed::from)?;
         let nowhere = state_directory::data().join("no-project");
@@ -312,6 +325,7 @@ impl Sessions {
             endpoint: options.endpoint().lasting()?,
             max_violations: serve.max_violations,
             nowhere,
+            hooks,
             log,
         })
     }
@@ -365,6 +379,10 @@ impl Opener for Sessions {
             subscribers: vec![self.log.clone()],
             ..config
         })
+    }
+
+    fn hooks(&self, open: &Open) -> Option<Rc<SessionHooks>> {
+        of_session(&self.hooks, open, Rc::new(self.endpoint.clone()), print::problem)
     }
 
     fn has_project(&self, order: &SessionOrder) -> bool {

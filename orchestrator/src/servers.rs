@@ -346,7 +346,7 @@ impl Accept {
             let reports = servers.report().await;
             let shown = show(&reports, false);
             let accepted = match (&reports[..], shown) {
-                ([report], Ok(_)) if report.tools.is_ok() && self.is_given()? => {
+                ([report], Ok(_)) if report.tools.is_ok() && is_accepted(self.yes)? => {
                     servers.accept(name).await.map(drop)
                 }
                 ([report], Ok(_)) => match &report.tools {
@@ -377,7 +377,7 @@ impl Accept {
             )
             .as_bytes(),
         )?;
-        if !self.is_given()? {
+        if !is_accepted(self.yes)? {
             return Ok(exit::FAILED);
         }
         let internal =
@@ -386,20 +386,21 @@ impl Accept {
         store::accept(&project, &text).map_err(internal)?;
         Ok(exit::OK)
     }
+}
 
-    fn is_given(&self) -> Result<bool, Failed> {
-        if self.yes {
-            return Ok(true);
-        }
-        if !io::stdin().is_terminal() {
-            return Err(Failed::invalid("nobody can be asked here; --yes accepts"));
-        }
-        print::result(b"Accept? [y/N] ")?;
-        let mut answer = String::new();
-        let read = io::stdin().lock().take(ANSWER_MAX).read_line(&mut answer);
-        read.map_err(|error| Failed::internal(format!("cannot read the answer: {error}")))?;
-        Ok(["y", "yes"].contains(&answer.trim().to_ascii_lowercase().as_str()))
+/// Whether a person accepts what was shown; with `yes` nobody is asked.
+pub fn is_accepted(yes: bool) -> Result<bool, Failed> {
+    if yes {
+        return Ok(true);
     }
+    if !io::stdin().is_terminal() {
+        return Err(Failed::invalid("nobody can be asked here; --yes accepts"));
+    }
+    print::result(b"Accept? [y/N] ")?;
+    let mut answer = String::new();
+    let read = io::stdin().lock().take(ANSWER_MAX).read_line(&mut answer);
+    read.map_err(|error| Failed::internal(format!("cannot read the answer: {error}")))?;
+    Ok(["y", "yes"].contains(&answer.trim().to_ascii_lowercase().as_str()))
 }
 
 /// The way to the executor for the servers of a session: what starts one has to be started before we confine ourselves.

@@ -8,19 +8,20 @@ use std::fs;
 use std::path::Path;
 
 /// The crates by their folder, lowest first.
-const CRATES: [&str; 16] = [
-    "text", "web", "tools", "session", "mcp", "records", "lines", "agent", "install", "servers", "terminal",
-    "confine", "options", "doctor", "sidecar", ".",
+const CRATES: [&str; 17] = [
+    "text", "web", "tools", "session", "mcp", "records", "lines", "agent", "hooks", "install", "servers",
+    "terminal", "confine", "options", "doctor", "sidecar", ".",
 ];
 
 /// What a crate does not name.
-const FORBIDDEN: [(&str, &[&str]); 13] = [
+const FORBIDDEN: [(&str, &[&str]); 14] = [
     ("text", &["std::fs", "std::net", "std::process", "std::env", "tokio"]),
     ("web", &["std::fs", "std::process"]),
     ("tools", &["std::fs", "std::net", "std::process", "std::env"]),
     ("install", &["std::net", "Command", "tokio", "clap::"]),
     ("mcp", &["std::fs", "std::net", "std::process", "std::env", "io::stdin", "io::stdout", "clap::"]),
     ("servers", &["std::net", "process::Command", "io::stdin", "io::stdout", "clap::"]),
+    ("hooks", &["std::net", "std::process", "std::env", "io::stdin", "io::stdout", "clap::"]),
     ("session", &["std::process", "std::env", "io::stdin", "io::stdout", "clap::"]),
     ("records", &["std::net", "Command", "clap::"]),
     ("terminal", &["std::fs", "std::net", "std::process", "clap::"]),

@@ -94,6 +94,19 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "orchestrator-session",
         ],
     ),
+    (
+        "orchestrator-hooks",
+        &[
+            "broker-protocol",
+            "policies",
+            "orchestrator-text",
+            "orchestrator-web",
+            "orchestrator-tools",
+            "orchestrator-session",
+            "orchestrator-agent",
+            "orchestrator-records",
+        ],
+    ),
     ("orchestrator-confine", &["orchestrator-lines"]),
     (
         "orchestrator-terminal",
@@ -161,6 +174,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "orchestrator-mcp",
             "orchestrator-servers",
             "orchestrator-agent",
+            "orchestrator-hooks",
             "orchestrator-install",
             "orchestrator-terminal",
             "orchestrator-confine",

@@ -5,6 +5,7 @@ use crate::control::Control;
 use crate::conversation::Conversation;
 use crate::error::ProviderError;
 use crate::event::{Body, EndReason, Event};
+use crate::hooks::SessionHooks;
 use crate::message::Message;
 use crate::packs::{FINISH, SUBAGENT};
 use crate::provider::{Provider, ToolDefinition, no_tools};
@@ -54,8 +55,14 @@ impl Agent {
     ) -> Self {
         let listeners: Vec<Rc<dyn Listener>> =
             transcript.iter().map(|one| one.clone() as Rc<dyn Listener>).collect();
-        let parts = Parts { session, provider, settings, transcript, opened: Cell::new(false) };
+        let parts = Parts { session, provider, settings, transcript, hooks: None, opened: Cell::new(false) };
         Self { parts, listeners: listeners.into(), redactor }
+    }
+
+    /// The same with the hooks of its session.
+    pub fn with_hooks(mut self, hooks: Option<Rc<SessionHooks>>) -> Self {
+        self.parts.hooks = hooks;
+        self
     }
 
     /// The session that it makes calls in.
@@ -123,6 +130,10 @@ impl Agent {
             Ok(()) => {}
             Err(lost) => return failed(ProviderError::Session(lost.message)),
         }
+        let text = match run.begin_session(text).await {
+            Ok(text) => text,
+            Err(blocked) => return failed(blocked),
+        };
         run.say(conversation, Message::user(text));
         let mut going = run.go(conversation, progress);
         let reason = tokio::select! {

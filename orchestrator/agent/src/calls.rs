@@ -3,6 +3,7 @@
 
 use crate::budget::Budget;
 use crate::event::{Body, Confirm, ErrorInfo, Notice, Output, ToolResult};
+use crate::hook_calls::PassedCall;
 use crate::message::{ImageData, Message, ToolAnswer, ToolCall};
 use crate::packs::{FINISH, SUBAGENT};
 use crate::run::{Progress, Run};
@@ -36,8 +37,6 @@ pub(crate) struct Called {
 
 /// What is to be done with a call.
 enum Decision {
-    /// It is answered here.
-    Refuse(Failed),
     /// It ends the task.
     Finish,
     /// Another model is asked.
@@ -121,14 +120,29 @@ impl Run<'_> {
     async fn call(&self, call: &ToolCall, malformed: Option<&String>) -> ToolAnswer {
         let (tool_id, tool_name) = (call.id.clone(), self.shown_name(&call.name));
         self.publisher.publish(Body::ToolStart { tool_id, tool_name, input: call.input.clone() }).await;
-        match self.decide(call, malformed) {
-            Decision::Refuse(failed) => self.refuse(call, failed).await,
+        let (decision, passed) = match self.let_through(call, malformed).await {
+            Ok(through) => through,
+            Err(failed) => return self.refuse(call, failed).await,
+        };
+        let call = &passed.call;
+        let answer = match decision {
             Decision::Subagent => match self.subagent(call).await {
                 Ok(text) => self.answer_here(call, text).await,
                 Err(failed) => self.refuse(call, failed).await,
             },
             Decision::Finish | Decision::Session => self.in_session(call).await.0,
-        }
+        };
+        self.after_call(passed, answer).await
+    }
+
+    /// What is to be done with a call, and what hooks have left of it.
+    async fn let_through(
+        &self,
+        call: &ToolCall,
+        malformed: Option<&String>,
+    ) -> Result<(Decision, PassedCall), Failed> {
+        let decision = self.decide(call, malformed)?;
+        Ok((decision, self.before_call(call).await?))
     }
 
     /// A tool by its own name, where it is one of those that are shown.
@@ -136,21 +150,21 @@ impl Run<'_> {
         canonical(name).filter(|name| self.shows(name)).unwrap_or(name).to_owned()
     }
 
-    fn decide(&self, call: &ToolCall, malformed: Option<&String>) -> Decision {
+    fn decide(&self, call: &ToolCall, malformed: Option<&String>) -> Result<Decision, Failed> {
         if let Some(why) = malformed {
-            return Decision::Refuse(Failed { kind: ErrorKind::InvalidInput, message: why.clone() });
+            return Err(Failed { kind: ErrorKind::InvalidInput, message: why.clone() });
         }
         let name = canonical(&call.name).unwrap_or(&call.name);
         if let Some(missing) = self.missing(name, &call.input) {
             let known = self.tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>().join(", ");
             let message = format!("there is no tool {missing:?} here; there are {known}");
-            return Decision::Refuse(Failed { kind: ErrorKind::UnknownTool, message });
+            return Err(Failed { kind: ErrorKind::UnknownTool, message });
         }
-        match name {
+        Ok(match name {
             SUBAGENT => Decision::Subagent,
             FINISH => Decision::Finish,
             _ => Decision::Session,
-        }
+        })
     }
 
     /// The tool that a call wants and the model was not shown, in a batch that of one of its calls.
@@ -206,6 +220,11 @@ impl Run<'_> {
     async fn finish(&self, call: &ToolCall, progress: &mut Progress, called: &mut Called) {
         let (tool_id, tool_name) = (call.id.clone(), FINISH.to_owned());
         self.publisher.publish(Body::ToolStart { tool_id, tool_name, input: call.input.clone() }).await;
+        let passed = match self.before_call(call).await {
+            Ok(passed) => passed,
+            Err(failed) => return called.answers.push(self.refuse(call, failed).await),
+        };
+        let call = &passed.call;
         // The tool's own names for its fields count here too.
         let input = with_own_names(&call.input);
         let finish = self.finish.as_ref();
@@ -223,7 +242,7 @@ impl Run<'_> {
         if !answer.is_error {
             called.finished = Some(metadata["finished"].clone());
         }
-        called.answers.push(answer);
+        called.answers.push(self.after_call(passed, answer).await);
     }
 
     /// Has the session make a call.

@@ -45,6 +45,9 @@ pub enum ProviderError {
     /// No session opens, so no tool could be called.
     #[error("no session: {0}")]
     Session(String),
+    /// A hook of the user's has not let it begin.
+    #[error("{0}")]
+    Hook(String),
     #[error("it was cancelled")]
     Cancelled,
 }
@@ -78,6 +81,7 @@ impl ProviderError {
             Self::Connection { .. } | Self::Cut => "connection_error",
             Self::Malformed(_) | Self::TooLarge { .. } | Self::Server { .. } => "provider_error",
             Self::Session(_) => "executor_lost",
+            Self::Hook(_) => "hook_blocked",
             Self::Cancelled => "cancelled",
         }
     }
@@ -101,6 +105,7 @@ impl ProviderError {
             | Self::TooLarge { .. }
             | Self::ScriptEnd { .. }
             | Self::Session(_)
+            | Self::Hook(_)
             | Self::Cancelled => false,
         }
     }

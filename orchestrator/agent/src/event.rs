@@ -3,6 +3,7 @@
 
 use crate::budget::Context;
 use crate::chunk::{Stop, Usage};
+use crate::hooks::HookRan;
 use orchestrator_tools::violation::SecurityEvent;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -71,6 +72,9 @@ pub enum Body {
         #[serde(flatten)]
         event: SecurityEvent,
     },
+    /// A program of the user's was told of a call or a session.
+    #[serde(rename = "chat:hook")]
+    Hook(Box<HookRan>),
     /// The model is asked again.
     #[serde(rename = "chat:retry")]
     Retry { code: &'static str, message: String, attempt: u32, delay_ms: u64 },

@@ -73,6 +73,12 @@ impl Publisher {
             Body::Retry { code, message, attempt, delay_ms } => {
                 Body::Retry { code, message: text(message), attempt, delay_ms }
             }
+            Body::Hook(mut ran) => {
+                (ran.message, ran.ask_agent) = (ran.message.map(text), ran.ask_agent.map(text));
+                ran.tool_name = ran.tool_name.map(text);
+                ran.input = ran.input.map(|input| self.sanitizer.input(&input));
+                Body::Hook(ran)
+            }
             Body::Notice { kind, message } => Body::Notice { kind, message: text(message) },
             Body::Error { code, message, retry_after_s } => {
                 Body::Error { code, message: text(message), retry_after_s }

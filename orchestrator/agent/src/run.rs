@@ -6,6 +6,7 @@ use crate::control::Control;
 use crate::conversation::Conversation;
 use crate::error::ProviderError;
 use crate::event::{Body, EndReason};
+use crate::hooks::SessionHooks;
 use crate::message::Message;
 use crate::packs::Finish;
 use crate::provider::{Model, Provider, ToolDefinition};
@@ -25,6 +26,7 @@ pub(crate) struct Parts {
     pub provider: Rc<dyn Provider>,
     pub settings: Settings,
     pub transcript: Option<Rc<Transcript>>,
+    pub hooks: Option<Rc<SessionHooks>>,
     /// Whether a session was announced: the next one is in place of one that was lost.
     pub opened: Cell<bool>,
 }

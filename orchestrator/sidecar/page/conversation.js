@@ -189,6 +189,9 @@ export class Conversation {
       case "chat:security-event":
         this.note("failure", `Violation ${payload.violations}${payload.maxViolations ? ` of ${payload.maxViolations}` : ""}: ${payload.message}`, "alert");
         break;
+      case "chat:hook":
+        if (payload.outcome !== "allowed") this.note("notice", `Hook ${payload.hook}: ${payload.outcome}. ${payload.message ?? payload.askAgent ?? ""}`);
+        break;
       case "chat:retry":
         this.note("notice", `The provider was not ready (${payload.message}); attempt ${payload.attempt} follows.`);
         break;

@@ -9,6 +9,7 @@ use broker_protocol::Trust;
 use futures_util::future::join_all;
 use orchestrator_agent::control::Control;
 use orchestrator_agent::event::Event;
+use orchestrator_agent::hooks::SessionHooks;
 use orchestrator_session::Session;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
@@ -62,10 +63,21 @@ pub struct OpenSession {
     pub session: Session,
     /// What it was opened for.
     pub order: SessionOrder,
+    /// The user's hooks, which are told of it.
+    pub hooks: Option<Rc<SessionHooks>>,
     /// The tools that a client has put into it.
     pub attached: Option<Attached>,
     /// The trust at its beginning: a lower one may be in force now.
     pub trust: Trust,
+}
+
+impl OpenSession {
+    /// It is over; nobody waits for its hooks.
+    pub fn end(self) {
+        if let Some(hooks) = self.hooks {
+            tokio::task::spawn_local(async move { hooks.end().await });
+        }
+    }
 }
 
 #[derive(Default)]
@@ -147,6 +159,13 @@ impl ConversationState {
     /// Takes out its session, to put another one in its place.
     pub fn take_session(&self) -> Option<OpenSession> {
         self.session.borrow_mut().take()
+    }
+
+    /// Its session is over, if it has one.
+    pub fn end_session(&self) {
+        if let Some(open) = self.take_session() {
+            open.end();
+        }
     }
 
     /// Puts a session in its place.

@@ -1,9 +1,11 @@
 //! Where sessions come from. Which project, policy and executor one has, the program decides: it knows the user's options.
 
-use broker_protocol::{Failed, Scope, Trust};
+use broker_protocol::{Failed, Open, Scope, Trust};
+use orchestrator_agent::hooks::SessionHooks;
 use orchestrator_session::Config;
 use serde_json::Value;
 use std::path::PathBuf;
+use std::rc::Rc;
 
 /// The session that a conversation needs.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +27,9 @@ pub trait Opener {
     /// # Errors
     /// The project, the scope or the profile cannot be had.
     fn config(&self, order: &SessionOrder) -> Result<Config, Failed>;
+
+    /// The hooks of the session that `open` asks for, if there are any.
+    fn hooks(&self, open: &Open) -> Option<Rc<SessionHooks>>;
 
     /// Whether a session of `order` has a project. Without one, no tool works on files or runs commands.
     fn has_project(&self, order: &SessionOrder) -> bool;

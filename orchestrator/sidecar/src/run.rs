@@ -17,6 +17,7 @@ use orchestrator_agent::chunk::Usage;
 use orchestrator_agent::control::Answer;
 use orchestrator_agent::error::ProviderError;
 use orchestrator_agent::event::{Body, EndReason, Event, Notice, now};
+use orchestrator_agent::hooks::SessionHooks;
 use orchestrator_agent::message::Message;
 use orchestrator_agent::packs::Pack;
 use orchestrator_agent::provider::Provider;
@@ -201,34 +202,38 @@ async fn prepare(
         .backend(Some(&plan.provider_name))
         .map_err(|error| ProviderError::Invalid { reason: error.to_string() })?;
     plan.settings.model = backends::model(&*provider, plan.model.as_deref(), backend).await?;
-    let session = session(service, state, &plan.order, beginner).await?;
-    Ok(Agent::new(session, provider, plan.settings.clone(), None, service.redactor))
+    let (session, hooks) = session(service, state, &plan.order, beginner).await?;
+    let agent = Agent::new(session, provider, plan.settings.clone(), None, service.redactor);
+    Ok(agent.with_hooks(hooks))
 }
 
-/// The session of the conversation: the one that it has, where that is what is asked for, else a new one.
+/// The session of the conversation, and its hooks: the one that it has, where that is what is asked for, else a new one.
 async fn session(
     service: &Service,
     state: &ConversationState,
     order: &SessionOrder,
     beginner: &Beginner,
-) -> Result<Session, ProviderError> {
-    let kept = state.take_session().filter(|open| {
-        // One that has seen too many violations serves nobody any more.
-        open.order == *order && open.trust == order.trust && !open.session.is_over()
-    });
-    let mut open = match kept {
-        Some(open) => open,
-        None => {
+) -> Result<(Session, Option<Rc<SessionHooks>>), ProviderError> {
+    // One that has seen too many violations serves nobody any more.
+    let serves =
+        |open: &OpenSession| open.order == *order && open.trust == order.trust && !open.session.is_over();
+    let mut open = match state.take_session() {
+        Some(open) if serves(&open) => open,
+        other => {
+            if let Some(open) = other {
+                open.end();
+            }
             let config =
                 service.opener.config(order).map_err(|failed| ProviderError::Session(failed.message))?;
+            let hooks = service.opener.hooks(&config.open);
             let session = Session::start(config);
-            OpenSession { session, order: order.clone(), attached: None, trust: order.trust }
+            OpenSession { session, order: order.clone(), hooks, attached: None, trust: order.trust }
         }
     };
     open.attached = attach(&open.session, &state.id, open.attached.take(), beginner.tools.as_ref()).await;
-    let session = open.session.clone();
+    let own = (open.session.clone(), open.hooks.clone());
     state.put_session(open);
-    Ok(session)
+    Ok(own)
 }
 
 /// Publishes the events of a run up to its last one, and answers its questions where nobody else does.

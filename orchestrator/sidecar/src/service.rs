@@ -11,6 +11,7 @@ use crate::packet::{Answer, Packet};
 use crate::runs::Runs;
 use crate::token::new_id;
 use broker_protocol::Trust;
+use futures_util::future::join_all;
 use orchestrator_agent::control::NotAsked;
 use orchestrator_agent::conversation::Conversations;
 use orchestrator_agent::packs::Pack;
@@ -117,7 +118,9 @@ impl Service {
         let idle = conversations.values().filter(|state| !state.is_running());
         let longest = idle.max_by_key(|state| state.idle()).map(|state| state.id.to_string());
         let longest = longest.ok_or(RequestError::TooManyRuns(RUNS_MAX))?;
-        conversations.remove(&longest);
+        if let Some(state) = conversations.remove(&longest) {
+            state.end_session();
+        }
         Ok(())
     }
 
@@ -175,7 +178,9 @@ impl Service {
 
     /// Forgets a conversation that nobody can come back to.
     pub fn forget(&self, id: &str) {
-        self.conversations.borrow_mut().remove(id);
+        if let Some(state) = self.conversations.borrow_mut().remove(id) {
+            state.end_session();
+        }
     }
 
     /// Ends a run, or the calls under way in it.
@@ -259,10 +264,17 @@ impl Service {
             sleep(SWEEP).await;
             self.messages.borrow_mut().sweep();
             let mut conversations = self.conversations.borrow_mut();
-            conversations.retain(|_, state| state.idle() < CONVERSATION_IDLE);
             let idle = conversations.values().filter(|state| state.idle() >= SESSION_IDLE);
-            idle.for_each(|state| drop(state.take_session()));
+            idle.for_each(|state| state.end_session());
+            conversations.retain(|_, state| state.idle() < CONVERSATION_IDLE);
         }
+    }
+
+    /// Ends the session of every conversation, with its hooks.
+    pub async fn end_sessions(&self) {
+        let open: Vec<_> =
+            self.conversations.borrow().values().filter_map(|state| state.take_session()).collect();
+        join_all(open.iter().filter_map(|open| open.hooks.as_ref()).map(|hooks| hooks.end())).await;
     }
 
     /// Ends every run that is under way.

@@ -2,11 +2,14 @@
 
 use broker_protocol::Failed;
 use orchestrator_agent::packs::Pack;
+use orchestrator_hooks::hooks::Hooks;
+use orchestrator_hooks::settings::HookEntry;
 use orchestrator_records::state_directory;
 use policies::{directories, source};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::rc::Rc;
 
 /// Most bytes of the file.
 const MAX: usize = 256 << 10;
@@ -22,6 +25,8 @@ pub struct AgentConfig {
     pub providers: BTreeMap<String, ProviderConfig>,
     /// Packs of the user's own.
     pub packs: Vec<Pack>,
+    /// Programs of the user's that are told of calls.
+    pub hooks: Vec<HookEntry>,
 }
 
 /// The settings of one provider.
@@ -43,8 +48,7 @@ pub struct ProviderConfig {
 impl AgentConfig {
     /// Reads the file, if there is one.
     pub fn read() -> Result<Self, Failed> {
-        let folder = directories::configuration(&state_directory::home(), &state_directory::variable);
-        let path = folder.join("agent.toml");
+        let path = path();
         let wrong = |error: String| Failed::invalid(format!("{}: {error}", path.display()));
         if !path.exists() {
             return Ok(Self::default());
@@ -57,7 +61,19 @@ impl AgentConfig {
         Ok(config)
     }
 
+    /// The hooks, with their programs.
+    pub fn hooks(&self) -> Result<Rc<Hooks>, Failed> {
+        let path = path();
+        let folder = path.parent().unwrap_or(&path);
+        let hooks = Hooks::read(self.hooks.clone(), folder);
+        hooks.map(Rc::new).map_err(|error| Failed::invalid(format!("{}: {error}", path.display())))
+    }
+
     pub fn of(&self, provider: &str) -> ProviderConfig {
         self.providers.get(provider).cloned().unwrap_or_default()
     }
+}
+
+fn path() -> PathBuf {
+    directories::configuration(&state_directory::home(), &state_directory::variable).join("agent.toml")
 }

@@ -16,12 +16,15 @@ use orchestrator_agent::control::Control;
 use orchestrator_agent::conversation::Conversation;
 use orchestrator_agent::error::ProviderError;
 use orchestrator_agent::event::EndReason;
+use orchestrator_agent::hooks::SessionHooks;
 use orchestrator_agent::packs::Pack;
 use orchestrator_agent::publish::EVENTS;
 use orchestrator_agent::run::End;
 use orchestrator_agent::settings::Settings;
 use orchestrator_agent::transcript::Transcript;
 use orchestrator_confine::{Needs, confine};
+use orchestrator_hooks::cell::of_session;
+use orchestrator_hooks::hooks::Hooks;
 use orchestrator_lines::line_reader::{Lines, Next};
 use orchestrator_lines::streams::{Input, Output};
 use orchestrator_options::endpoint::Endpoint;
@@ -64,7 +67,8 @@ Examples:
 
 Without -p, on a terminal: a conversation, a line each; an empty line or Ctrl-D
 ends it. Calls are asked about as --trust says, guided if it is not given; where
-nobody can answer, such a call is denied. The first Ctrl-C cancels the calls
+nobody can answer, such a call is denied. Hooks of agent.toml are told of calls,
+and may stop or change them: `lazaret chat-hooks --help`. The first Ctrl-C cancels the calls
 under way, the second one the run.
 
 Exit code: 0 done; 1 the model or its provider failed, or did not end its task
@@ -134,6 +138,7 @@ struct Prepared {
     conversation: Conversation,
     id: String,
     first: Option<String>,
+    hooks: Rc<Hooks>,
 }
 
 impl Chat {
@@ -156,11 +161,15 @@ impl Chat {
         servers::reach(&mut servers, &endpoint);
         let socket = Endpoint::socket(&endpoint).map(Path::to_owned);
         confine(&Needs { web: true, socket, write: servers.directories(), ..Needs::default() });
+        let hooks = of_session(&prepared.hooks, &config.open, Rc::new(endpoint.clone()), print::problem);
         let config = Config { executor: Some(Box::new(endpoint) as Box<dyn Dial>), ..config };
         let ended = runtime()?.block_on(async {
             let mut config = config;
             servers.attach(&mut config.registry).await;
-            let ended = self.talk(config, prepared, &log).await;
+            let ended = self.talk(config, prepared, hooks.clone(), &log).await;
+            if let Some(hooks) = hooks {
+                hooks.end().await;
+            }
             servers.close().await;
             ended
         });
@@ -176,6 +185,8 @@ impl Chat {
     fn prepare(&self) -> Result<Prepared, Failed> {
         let config = AgentConfig::read()?;
         let chosen = self.model.choose(&config)?;
+        let hooks = config.hooks()?;
+        hooks.problems().for_each(|problem| print::problem(&problem));
         let pack = self.pack.as_ref().map(|name| Pack::named(name, &config.packs)).transpose();
         let pack = pack.map_err(|error| Failed::invalid(error.to_string()))?;
         let first = self.first_prompt()?;
@@ -208,6 +219,7 @@ impl Chat {
                 conversation: Conversation::default(),
                 id,
                 first,
+                hooks,
             });
         };
         let file = Box::new(opened.file);
@@ -220,7 +232,7 @@ impl Chat {
         };
         let (transcript, conversation) =
             (Some(Rc::new(transcript)), Conversation::of(opened.recorded.messages));
-        Ok(Prepared { chosen, settings, transcript, conversation, id: opened.id, first })
+        Ok(Prepared { chosen, settings, transcript, conversation, id: opened.id, first, hooks })
     }
 
     /// What is said first; `None` where a person is to be asked for it.
@@ -247,9 +259,15 @@ impl Chat {
         }
     }
 
-    async fn talk(&self, config: Config, prepared: Prepared, log: &Rc<RunLog>) -> Result<u8, Failed> {
+    async fn talk(
+        &self,
+        config: Config,
+        prepared: Prepared,
+        hooks: Option<Rc<SessionHooks>>,
+        log: &Rc<RunLog>,
+    ) -> Result<u8, Failed> {
         let mut signals = Signals::listen(&[SIGINT, SIGTERM, SIGHUP])?;
-        let Prepared { chosen, mut settings, transcript, mut conversation, id, mut first } = prepared;
+        let Prepared { chosen, mut settings, transcript, mut conversation, id, mut first, .. } = prepared;
         settings.model = tokio::select! {
             model = chosen.model() => match model {
                 Ok(model) => model,
@@ -258,7 +276,8 @@ impl Chat {
             number = signals.next() => return Ok(exit::SIGNAL + number as u8),
         };
         let agent =
-            Agent::new(Session::start(config), chosen.provider, settings, transcript.clone(), redactor());
+            Agent::new(Session::start(config), chosen.provider, settings, transcript.clone(), redactor())
+                .with_hooks(hooks);
         tokio::task::spawn_local(log.clone().write_later());
         let interactive = self.is_interactive();
         let mut front = match self.json {

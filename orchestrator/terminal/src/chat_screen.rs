@@ -3,6 +3,7 @@
 use crate::print::{Colour, paint, shown};
 use crate::terminal;
 use orchestrator_agent::event::{Body, Confirm, Event, Output as Printed, ToolResult};
+use orchestrator_agent::hooks::{HookOutcome, HookRan};
 use orchestrator_lines::streams::Output;
 use orchestrator_text::escape;
 use orchestrator_tools::proposal::input_lines;
@@ -113,6 +114,7 @@ impl Screen {
             Body::Retry { message, delay_ms, .. } => {
                 self.tool_line(&format!("  {message}; again in {} s", delay_ms.div_ceil(1000))).await
             }
+            Body::Hook(ran) => self.hook(inner, ran).await,
             Body::Notice { message, .. } => self.tool_line(&format!("  {message}")).await,
             Body::Session { replaced: true, .. } => self.tool_line("  a new session is open").await,
             Body::Error { code, message, .. } => self.problem(&format!("{code}: {message}")).await,
@@ -189,6 +191,19 @@ impl Screen {
         self.err.write_all(format!("{line}\n").as_bytes()).await
     }
 
+    async fn hook(&mut self, inner: &str, ran: &HookRan) -> io::Result<()> {
+        let did = match ran.outcome {
+            HookOutcome::Allowed => return Ok(()),
+            HookOutcome::Blocked => "has blocked this",
+            HookOutcome::Rewrote => "has changed the input",
+            HookOutcome::Asked => "tells the model",
+            HookOutcome::Failed => return self.problem(&failed(ran)).await,
+        };
+        let texts = [&ran.message, &ran.ask_agent].into_iter().flatten().map(|text| shown(text));
+        let why = texts.collect::<Vec<_>>().join(" ");
+        self.tool_line(&format!("{inner}  hook {} {did}: {why}", ran.hook)).await
+    }
+
     async fn output(&mut self, chunk: &str) -> io::Result<()> {
         for line in chunk.lines() {
             self.lines += 1;
@@ -227,6 +242,12 @@ impl Screen {
             }
         }
     }
+}
+
+/// What a hook that gave no answer has done, said whoever reads it.
+fn failed(ran: &HookRan) -> String {
+    let why = ran.message.as_deref().unwrap_or("gave no answer");
+    format!("the hook `{}` ({}) {why}", ran.hook, ran.event.name())
 }
 
 /// An input in a line.

@@ -2,10 +2,11 @@
 #![allow(clippy::unwrap_used)]
 
 mod chats;
+mod hooks;
 mod loops;
 mod providers;
 mod vendors;
 
 fn main() -> std::process::ExitCode {
-    lazaret_tests::suite::main([providers::tests(), loops::tests()].concat())
+    lazaret_tests::suite::main([providers::tests(), loops::tests(), hooks::tests()].concat())
 }

@@ -6,7 +6,7 @@ use lazaret_tests::model_server::ModelServer;
 use lazaret_tests::process::{self, until};
 use lazaret_tests::sidecar::{Sidecar, WebSocket};
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{LIMIT, Place, Test, World, in_each_place, once};
+use lazaret_tests::{LIMIT, Place, Test, World, in_each_place, once, run};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -30,6 +30,7 @@ pub fn tests() -> Vec<Test> {
             trust_falls_at_once_and_rises_with_the_next_run,
             a_scope_of_the_client_narrows_its_session,
             output_that_is_no_text_is_base64,
+            hooks_of_the_user_judge_calls_and_hear_of_a_session_once,
         ],
     ]
     .concat()
@@ -398,4 +399,49 @@ fn output_that_is_no_text_is_base64() {
     let all = say(&mut sidecar.client(), json!({}));
     let delta = payloads(&all, "chat:tool-delta")[0];
     assert_eq!((&delta["stream"], &delta["chunkBase64"]), (&json!("stderr"), &json!("4v8=")), "{all:#?}");
+}
+
+fn hooks_of_the_user_judge_calls_and_hear_of_a_session_once() {
+    let world = world();
+    let settings = world.home.join("config/lazaret");
+    let events = [
+        ("hello", "session_start", "echo '{\"allow\": true, \"askAgent\": \"welcome\"}'"),
+        ("guard", "before_tool", "grep -q secret && echo '{\"allow\": false}' || echo '{\"allow\": true}'"),
+        ("bye", "session_end", "exit 7"),
+    ];
+    let mut text = String::new();
+    for (name, event, script) in events {
+        world.write(&settings.join(name), format!("#!/bin/bash\n{script}\n"));
+        text +=
+            &format!("[[hooks]]\nname = '{name}'\nevent = '{event}'\nprogram = '{name}'\ntimeout_s = 30\n");
+    }
+    world.write(&settings.join("agent.toml"), text);
+    let dressed = |mut command: std::process::Command| {
+        command.env("XDG_CONFIG_HOME", world.home.join("config"));
+        command.env("XDG_DATA_HOME", world.home.join("data"));
+        command
+    };
+    for (name, _, _) in events {
+        let mut accept = dressed(world.program("lazaret"));
+        run(accept.args(["chat-hooks", "accept", "--yes", name]), LIMIT).success();
+    }
+    let touch = |name: &str| ("bash", json!({ "command": format!("touch {name}") }));
+    let turns = script(&[("", &[touch("made"), touch("secret")]), ("One", &[]), ("Two", &[])]);
+    let sidecar = Sidecar::of(&mut dressed(Sidecar::command(&world, &turns)));
+    let mut client = sidecar.client();
+    let outcomes = |messages: &[Value]| -> Vec<_> {
+        payloads(messages, "chat:hook").iter().map(|hook| hook["outcome"].clone()).collect()
+    };
+    let first = say(&mut client, json!({}));
+    assert_eq!(outcomes(&first), ["asked", "allowed", "blocked"], "{first:#?}");
+    assert!(world.project.join("made").exists() && !world.project.join("secret").exists());
+    let second = say(&mut client, json!({}));
+    assert_eq!((self::text(&second), outcomes(&second)), ("Two".to_owned(), vec![]), "{second:#?}");
+    let ended = sidecar.end();
+    assert_eq!(
+        ended.errors().matches("the hook `bye` has ended with code 7").count(),
+        1,
+        "{}",
+        ended.errors()
+    );
 }

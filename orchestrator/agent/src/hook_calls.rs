@@ -1,0 +1,250 @@
+//! What comes of hooks in a run: before its session and each call, and after each call.
+
+use crate::error::ProviderError;
+use crate::event::Body;
+use crate::hooks::{
+    HookAnswer, HookEvent, HookOutcome, HookRan, HookedCall, HookedFile, HookedResult, Occasion, SessionHooks,
+};
+use crate::message::{ToolAnswer, ToolCall};
+use crate::run::Run;
+use broker_protocol::{ErrorKind, Failed};
+use orchestrator_tools::catalogue::{BATCH, Tool, canonical};
+use orchestrator_tools::inputs::INVOCATIONS_MAX;
+use serde_json::{Value, json};
+
+/// Most bytes of a result that a hook is told.
+const RESULT_MAX: usize = 256 << 10;
+
+/// What the hooks have left of a call.
+pub(crate) struct PassedCall {
+    pub call: ToolCall,
+    /// What the model is told with its result.
+    pub said: Vec<String>,
+}
+
+impl Run<'_> {
+    /// Begins the session, where that was not done: what the user says, with what hooks have the model told.
+    pub async fn begin_session(&self, text: String) -> Result<String, ProviderError> {
+        let Some(hooks) = self.parts.hooks.as_ref().filter(|hooks| hooks.conversation.borrow().is_none())
+        else {
+            return Ok(text);
+        };
+        let event = HookEvent::SessionStart;
+        let occasion =
+            Occasion { event, conversation_id: self.publisher.conversation.to_string(), call: None };
+        let mut said = Vec::new();
+        for hook in hooks.runner.of(event, None) {
+            let name = hooks.runner.name(hook);
+            match self.ask_hook(hooks, hook, &occasion).await {
+                Ok(HookAnswer { allow: true, ask_agent, .. }) => {
+                    said.extend(ask_agent.map(|text| self.quoted(name, &text)));
+                }
+                Ok(answer) => return Err(ProviderError::Hook(self.blocked(name, &answer))),
+                // It was told as an event.
+                Err(_) => {}
+            }
+        }
+        hooks.conversation.replace(Some(occasion.conversation_id));
+        said.push(text);
+        Ok(said.join("\n\n"))
+    }
+
+    /// Has hooks judge a call: in a batch each of its calls.
+    pub async fn before_call(&self, call: &ToolCall) -> Result<PassedCall, Failed> {
+        let mut passed = PassedCall { call: call.clone(), said: Vec::new() };
+        if self.parts.hooks.is_none() {
+            return Ok(passed);
+        }
+        let tool = canonical(&call.name).unwrap_or(&call.name);
+        let mut input = own_form(tool, &call.input)?;
+        let rewritten = match tool {
+            BATCH => self.before_batch(call, &mut input, &mut passed.said).await?,
+            tool => self.before_one(call, tool, &mut input, &mut passed.said).await?,
+        };
+        if rewritten {
+            passed.call.input = input;
+        }
+        Ok(passed)
+    }
+
+    async fn before_batch(
+        &self,
+        call: &ToolCall,
+        input: &mut Value,
+        said: &mut Vec<String>,
+    ) -> Result<bool, Failed> {
+        let mut rewritten = false;
+        let parts = input.get_mut("invocations").and_then(Value::as_array_mut);
+        if parts.as_ref().is_some_and(|parts| parts.len() > INVOCATIONS_MAX) {
+            let message = format!("invocations: at most {INVOCATIONS_MAX}");
+            return Err(Failed { kind: ErrorKind::InvalidInput, message });
+        }
+        for part in parts.into_iter().flatten() {
+            // What has no name is the session's to refuse.
+            let Some(name) = part["tool_name"].as_str() else { continue };
+            let tool = canonical(name).unwrap_or(name).to_owned();
+            let mut of_part = own_form(&tool, &part["parameters"])?;
+            if self.before_one(call, &tool, &mut of_part, said).await? {
+                part["parameters"] = of_part;
+                rewritten = true;
+            }
+        }
+        Ok(rewritten)
+    }
+
+    /// Whether the input is another one now.
+    async fn before_one(
+        &self,
+        call: &ToolCall,
+        tool: &str,
+        input: &mut Value,
+        said: &mut Vec<String>,
+    ) -> Result<bool, Failed> {
+        let Some(hooks) = &self.parts.hooks else { return Ok(false) };
+        let mut rewritten = false;
+        for hook in hooks.runner.of(HookEvent::BeforeTool, Some(tool)) {
+            let name = hooks.runner.name(hook);
+            let occasion = self.occasion(HookEvent::BeforeTool, call, tool, input.clone(), None);
+            let answer = self.ask_hook(hooks, hook, &occasion).await;
+            let answer = answer.map_err(|why| {
+                denied(format!("the hook `{name}` {why}: without its answer no call is made"))
+            })?;
+            if !answer.allow {
+                return Err(denied(self.blocked(name, &answer)));
+            }
+            if let Some(fields) = answer.input {
+                *input = own_form(tool, &Value::Object(fields))?;
+                rewritten = true;
+                said.push(format!("[the hook `{name}` has changed the input of {tool}]"));
+            }
+            said.extend(answer.ask_agent.map(|text| self.quoted(name, &text)));
+        }
+        Ok(rewritten)
+    }
+
+    /// Tells hooks what a call came to; its answer, with what they have the model told.
+    pub async fn after_call(&self, passed: PassedCall, mut answer: ToolAnswer) -> ToolAnswer {
+        let PassedCall { call, mut said } = passed;
+        if let Some(hooks) = &self.parts.hooks {
+            let tool = canonical(&call.name).unwrap_or(&call.name);
+            let input = own_form(tool, &call.input).unwrap_or_else(|_| call.input.clone());
+            let status = if answer.is_error { "error" } else { "success" };
+            let result = HookedResult { status, text: beginning(&answer.text, RESULT_MAX).to_owned() };
+            let occasion = self.occasion(HookEvent::AfterTool, &call, tool, input, Some(result));
+            for hook in hooks.runner.of(HookEvent::AfterTool, Some(tool)) {
+                let name = hooks.runner.name(hook);
+                match self.ask_hook(hooks, hook, &occasion).await {
+                    Ok(HookAnswer { allow: true, ask_agent, .. }) => {
+                        said.extend(ask_agent.map(|text| self.quoted(name, &text)));
+                    }
+                    Ok(blocked) => {
+                        answer = ToolAnswer {
+                            text: self.blocked(name, &blocked),
+                            is_error: true,
+                            image: None,
+                            ..answer
+                        };
+                        break;
+                    }
+                    // It was told as an event.
+                    Err(_) => {}
+                }
+            }
+        }
+        for text in said {
+            answer.text.push_str(&format!("\n{text}"));
+        }
+        answer
+    }
+
+    fn occasion(
+        &self,
+        event: HookEvent,
+        call: &ToolCall,
+        tool: &str,
+        input: Value,
+        result: Option<HookedResult>,
+    ) -> Occasion {
+        let file = input["path"].as_str().map(|path| HookedFile { path: path.to_owned() });
+        let call = HookedCall { tool_id: call.id.clone(), tool: tool.to_owned(), input, file, result };
+        Occasion { event, conversation_id: self.publisher.conversation.to_string(), call: Some(call) }
+    }
+
+    /// Runs a hook, and publishes what came of it.
+    async fn ask_hook(
+        &self,
+        hooks: &SessionHooks,
+        hook: usize,
+        occasion: &Occasion,
+    ) -> Result<HookAnswer, String> {
+        let answer = tokio::select! {
+            answer = hooks.runner.run(hook, occasion) => answer,
+            () = self.control.cancelled() => Err("was cancelled".to_owned()),
+        };
+        let ran = HookRan {
+            hook: hooks.runner.name(hook).to_owned(),
+            event: occasion.event,
+            tool_id: occasion.call.as_ref().map(|call| call.tool_id.clone()),
+            tool_name: occasion.call.as_ref().map(|call| call.tool.clone()),
+            outcome: answer.as_ref().map_or(HookOutcome::Failed, HookAnswer::outcome),
+            message: answer.as_ref().map_or_else(|why| Some(why.clone()), |answer| answer.message.clone()),
+            input: answer.as_ref().ok().and_then(|answer| answer.input.clone()).map(Value::Object),
+            ask_agent: answer.as_ref().ok().and_then(|answer| answer.ask_agent.clone()),
+        };
+        self.publisher.publish(Body::Hook(Box::new(ran))).await;
+        answer
+    }
+
+    /// A text of a hook, for the model.
+    fn quoted(&self, name: &str, text: &str) -> String {
+        format!("[the hook `{name}` says: {}]", self.publisher.sanitizer.text(text))
+    }
+
+    fn blocked(&self, name: &str, answer: &HookAnswer) -> String {
+        let texts = [&answer.message, &answer.ask_agent].into_iter().flatten();
+        let why = texts.map(String::as_str).collect::<Vec<_>>().join("\n");
+        let why = if why.is_empty() { "it gives no reason".to_owned() } else { why };
+        format!("the hook `{name}` has blocked this: {}", self.publisher.sanitizer.text(&why))
+    }
+}
+
+fn denied(message: String) -> Failed {
+    Failed { kind: ErrorKind::DeniedPolicy, message }
+}
+
+/// An input by the tool's own names: a hook that looks for one is not evaded by another.
+fn own_form(tool: &str, input: &Value) -> Result<Value, Failed> {
+    let mut input = if input.is_null() { json!({}) } else { input.clone() };
+    if let Some(tool) = Tool::find(tool) {
+        tool.translate(&mut input)
+            .map_err(|error| Failed { kind: ErrorKind::InvalidInput, message: error.to_string() })?;
+    }
+    Ok(input)
+}
+
+/// The beginning of a text, cut within no character.
+fn beginning(text: &str, max: usize) -> &str {
+    let end = (0..=max.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+    &text[..end.unwrap_or(0)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_other_name_of_a_field_hides_it_from_a_hook() {
+        let input = own_form("bash", &json!({"cmd": "ls", "timeout_s": 3})).unwrap();
+        assert_eq!(input, json!({"command": "ls", "timeout": 3}));
+        let batch =
+            own_form("batch", &json!({"invocations": [{"tool": "Bash", "input": {"cmd": "ls"}}]})).unwrap();
+        assert_eq!(batch["invocations"][0], json!({"tool_name": "Bash", "parameters": {"cmd": "ls"}}));
+        assert_eq!(own_form("mcp__a__b", &json!({"cmd": "x"})).unwrap(), json!({"cmd": "x"}));
+        assert!(own_form("bash", &json!({"cmd": "ls", "command": "rm"})).is_err());
+    }
+
+    #[test]
+    fn a_beginning_ends_within_no_character() {
+        assert_eq!((beginning("éé", 3), beginning("éé", 4), beginning("", 4)), ("é", "éé", ""));
+    }
+}

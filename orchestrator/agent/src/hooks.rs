@@ -1,0 +1,272 @@
+//! Hooks: programs of the user's that are told of calls, and may stop or change them. Here is what they are told and may answer;
+//! how one runs is another's, see [`HookRunner`].
+
+use futures_util::future::LocalBoxFuture;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::cell::RefCell;
+
+/// Most bytes of each text of an answer.
+pub const TEXT_MAX: usize = 64 << 10;
+
+/// What a hook is told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HookEvent {
+    /// A session begins: before its first run.
+    SessionStart,
+    /// A call is about to be made.
+    BeforeTool,
+    /// A call was made, and has its result.
+    AfterTool,
+    /// The session is over, and no run comes any more.
+    SessionEnd,
+}
+
+impl HookEvent {
+    /// The name in settings and events.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SessionStart => "session_start",
+            Self::BeforeTool => "before_tool",
+            Self::AfterTool => "after_tool",
+            Self::SessionEnd => "session_end",
+        }
+    }
+
+    /// Whether it is about a call.
+    pub fn has_tool(self) -> bool {
+        match self {
+            Self::BeforeTool | Self::AfterTool => true,
+            Self::SessionStart | Self::SessionEnd => false,
+        }
+    }
+}
+
+/// What a hook is told: the JSON on its standard input.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[allow(missing_docs, reason = "the fields are what their names say")]
+pub struct Occasion {
+    pub event: HookEvent,
+    pub conversation_id: String,
+    #[serde(flatten)]
+    pub call: Option<HookedCall>,
+}
+
+/// A call as a hook is told of it, by the tool's own names.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[allow(missing_docs, reason = "the fields are what their names say")]
+pub struct HookedCall {
+    pub tool_id: String,
+    pub tool: String,
+    pub input: Value,
+    /// The file that it is about, if it is about one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<HookedFile>,
+    /// What it came to, once it was made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result: Option<HookedResult>,
+}
+
+/// A file, as the model has named it.
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs, reason = "the fields are what their names say")]
+pub struct HookedFile {
+    pub path: String,
+}
+
+/// What a call came to.
+#[derive(Clone, Debug, Serialize)]
+pub struct HookedResult {
+    /// `success` or `error`.
+    pub status: &'static str,
+    /// The beginning of what the model is to read.
+    pub text: String,
+}
+
+/// What a hook answers: the JSON on its standard output.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HookAnswer {
+    /// Whether it may go on.
+    #[serde(alias = "continue")]
+    pub allow: bool,
+    /// Why, for the model and for people.
+    #[serde(default)]
+    pub message: Option<String>,
+    /// The call's input from here on.
+    #[serde(default)]
+    pub input: Option<Map<String, Value>>,
+    /// What the model is told.
+    #[serde(default)]
+    pub ask_agent: Option<String>,
+}
+
+impl HookAnswer {
+    /// The answer to `event` that `bytes` are.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn parse(event: HookEvent, bytes: &[u8]) -> Result<Self, String> {
+        // A list of the fields would be taken for them.
+        if !bytes.trim_ascii_start().starts_with(b"{") {
+            return Err("gave no answer: it is one object of JSON".to_owned());
+        }
+        let answer: Self =
+            serde_json::from_slice(bytes).map_err(|error| format!("gave no answer: {error}"))?;
+        if answer.input.is_some() && (event != HookEvent::BeforeTool || !answer.allow) {
+            return Err("gave an input for what is not to be called".to_owned());
+        }
+        let texts = [&answer.message, &answer.ask_agent].into_iter().flatten();
+        if texts.map(String::len).any(|bytes| bytes > TEXT_MAX) {
+            return Err(format!("gave a text of more than {TEXT_MAX} bytes"));
+        }
+        Ok(answer)
+    }
+
+    pub(crate) fn outcome(&self) -> HookOutcome {
+        match self {
+            Self { allow: false, .. } => HookOutcome::Blocked,
+            Self { input: Some(_), .. } => HookOutcome::Rewrote,
+            Self { ask_agent: Some(_), .. } => HookOutcome::Asked,
+            Self { .. } => HookOutcome::Allowed,
+        }
+    }
+}
+
+/// What a hook has done, as front ends are told.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[allow(missing_docs, reason = "the fields are what their names say")]
+pub struct HookRan {
+    pub hook: String,
+    pub event: HookEvent,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_id: Option<String>,
+    /// The tool; of a batch that of the call in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_name: Option<String>,
+    pub outcome: HookOutcome,
+    /// Why, or what went wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// The call's input from here on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input: Option<Value>,
+    /// What the model is told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ask_agent: Option<String>,
+}
+
+/// What came of a hook that ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HookOutcome {
+    /// It goes on as it is.
+    Allowed,
+    /// It does not go on.
+    Blocked,
+    /// It goes on with another input.
+    Rewrote,
+    /// It goes on, and the model is told something.
+    Asked,
+    /// It gave no answer: before a call a no.
+    Failed,
+}
+
+/// Has hooks, and runs them.
+pub trait HookRunner {
+    /// Those that are told of `event`, of a call of `tool` where it is about one, in order.
+    fn of(&self, event: HookEvent, tool: Option<&str>) -> Vec<usize>;
+
+    /// What one of them is called.
+    fn name(&self, hook: usize) -> &str;
+
+    /// Runs one. Dropped before its end, nothing of it is left.
+    ///
+    /// # Errors
+    /// It gave no answer; why, to follow its name.
+    fn run<'a>(
+        &'a self,
+        hook: usize,
+        occasion: &'a Occasion,
+    ) -> LocalBoxFuture<'a, Result<HookAnswer, String>>;
+}
+
+/// The hooks of one session.
+pub struct SessionHooks {
+    pub(crate) runner: Box<dyn HookRunner>,
+    tell: fn(&str),
+    /// The conversation in which the session has begun.
+    pub(crate) conversation: RefCell<Option<String>>,
+}
+
+impl SessionHooks {
+    /// Those of a session that has not begun. What goes wrong when it is over, when no run can tell, goes to `tell`.
+    pub fn new(runner: Box<dyn HookRunner>, tell: fn(&str)) -> Self {
+        Self { runner, tell, conversation: RefCell::default() }
+    }
+
+    /// The session is over: runs those that are told of it, if it had begun.
+    pub async fn end(&self) {
+        let Some(conversation_id) = self.conversation.take() else { return };
+        let occasion = Occasion { event: HookEvent::SessionEnd, conversation_id, call: None };
+        for hook in self.runner.of(occasion.event, None) {
+            if let Err(why) = self.runner.run(hook, &occasion).await {
+                (self.tell)(&format!("the hook `{}` {why}", self.runner.name(hook)));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn parse(event: HookEvent, answer: &str) -> Result<HookAnswer, String> {
+        HookAnswer::parse(event, answer.as_bytes())
+    }
+
+    #[test]
+    fn what_is_no_answer_is_none() {
+        let before = |answer: &str| parse(HookEvent::BeforeTool, answer);
+        assert_eq!(before(r#"{"allow": true}"#).unwrap().outcome(), HookOutcome::Allowed);
+        assert_eq!(
+            before(r#"{"continue": false, "message": "no"}"#).unwrap().outcome(),
+            HookOutcome::Blocked
+        );
+        assert_eq!(before(r#"{"allow": true, "askAgent": "a"}"#).unwrap().outcome(), HookOutcome::Asked);
+        assert_eq!(before(r#"{"allow": true, "input": {}}"#).unwrap().outcome(), HookOutcome::Rewrote);
+        for wrong in [
+            "",
+            "{}",
+            "yes",
+            "[true]",
+            r#"{"allow": "true"}"#,
+            r#"{"allow": true} {"allow": true}"#,
+            r#"{"allow": false, "allow": true}"#,
+            r#"{"allow": false, "continue": true}"#,
+            r#"{"allow": true, "decision": "block"}"#,
+            r#"{"allow": false, "input": {}}"#,
+            r#"{"allow": true, "input": []}"#,
+        ] {
+            assert!(before(wrong).is_err(), "{wrong}");
+        }
+        assert!(parse(HookEvent::AfterTool, r#"{"allow": true, "input": {}}"#).is_err());
+    }
+
+    #[test]
+    fn a_text_has_a_bound() {
+        for field in ["message", "askAgent"] {
+            let of = |bytes: usize| {
+                let answer = json!({"allow": true, field: "x".repeat(bytes)}).to_string();
+                parse(HookEvent::AfterTool, &answer)
+            };
+            assert!(of(TEXT_MAX).is_ok() && of(TEXT_MAX + 1).is_err(), "{field}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The hooks of the settings, their programs read once: what runs later is what was accepted, whatever became of the file.
+
+use crate::settings::{self, HookEntry, SettingsError};
+use crate::store::Accepted;
+use crate::template::Template;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// Most bytes of a program.
+pub const PROGRAM_MAX: usize = 4 << 20;
+
+/// A hook with its program.
+#[derive(Debug)]
+pub struct Hook {
+    /// What the settings say of it.
+    pub entry: HookEntry,
+    pub(crate) args: Vec<Template>,
+    /// Its program, or why there is none.
+    pub program: Result<Vec<u8>, String>,
+    /// Whether the user has accepted it as it is.
+    pub acceptance: Acceptance,
+}
+
+/// Whether the user has accepted a hook: as it is, never, or as it was before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the line above says it")]
+pub enum Acceptance {
+    Accepted,
+    New,
+    Changed,
+}
+
+impl Acceptance {
+    /// The name for people and programs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::New => "new",
+            Self::Changed => "changed",
+        }
+    }
+}
+
+impl Hook {
+    /// Why it is not run, if it is not.
+    pub fn problem(&self) -> Option<String> {
+        let name = &self.entry.name;
+        let accept = format!("`lazaret chat-hooks accept {name}`, once you have looked at it");
+        match (&self.program, self.acceptance) {
+            (Err(why), _) => Some(format!("is not run: {why}")),
+            (Ok(_), Acceptance::Accepted) => None,
+            (Ok(_), Acceptance::New) => Some(format!("is not run before you have accepted it: {accept}")),
+            (Ok(_), Acceptance::Changed) => Some(format!(
+                "is not run, because it or its entry was changed since you accepted it: {accept}"
+            )),
+        }
+    }
+}
+
+/// All hooks of the settings.
+#[derive(Debug, Default)]
+pub struct Hooks(Vec<Hook>);
+
+impl Hooks {
+    /// Those of `entries`, which lie in `folder`. Reads their programs: before we confine ourselves.
+    ///
+    /// # Errors
+    /// What is wrong with an entry.
+    pub fn read(entries: Vec<HookEntry>, folder: &Path) -> Result<Self, SettingsError> {
+        settings::check(&entries)?;
+        let accepted = Accepted::read();
+        let hook = |mut entry: HookEntry| {
+            entry.program = folder.join(&entry.program);
+            let program = read_program(&entry.program);
+            let acceptance = match &program {
+                Ok(program) if accepted.has(&entry, program) => Acceptance::Accepted,
+                Ok(_) | Err(_) if accepted.has_name(&entry.name) => Acceptance::Changed,
+                Ok(_) | Err(_) => Acceptance::New,
+            };
+            Ok(Hook { args: entry.templates()?, entry, program, acceptance })
+        };
+        entries.into_iter().map(hook).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// One by one, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Hook> {
+        self.0.iter()
+    }
+
+    pub(crate) fn get(&self, hook: usize) -> Option<&Hook> {
+        self.0.get(hook)
+    }
+
+    /// What a person should know before a session: which hooks are not run.
+    pub fn problems(&self) -> impl Iterator<Item = String> {
+        self.iter().filter_map(|hook| Some(format!("the hook `{}` {}", hook.entry.name, hook.problem()?)))
+    }
+
+    /// Whether the settings have none.
+    pub fn are_none(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+fn read_program(path: &Path) -> Result<Vec<u8>, String> {
+    let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+    let file = open(path).map_err(|error| wrong(&error))?;
+    if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+        return Err(wrong(&"it is no regular file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(PROGRAM_MAX as u64 + 1).read_to_end(&mut bytes).map_err(|error| wrong(&error))?;
+    if bytes.len() > PROGRAM_MAX {
+        return Err(wrong(&format!("it has more than {PROGRAM_MAX} bytes")));
+    }
+    Ok(bytes)
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a file that the user's settings name; what it is, the user has accepted"
+)]
+fn open(path: &Path) -> io::Result<File> {
+    // A FIFO would make us wait for its writer.
+    OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a file of the test's own")]
+    fn a_program_has_a_bound_and_is_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("program");
+        let of = |bytes: usize| {
+            std::fs::write(&path, vec![b'x'; bytes]).unwrap();
+            read_program(&path).map(|program| program.len())
+        };
+        assert_eq!(of(PROGRAM_MAX), Ok(PROGRAM_MAX));
+        assert!(of(PROGRAM_MAX + 1).is_err());
+        assert!(read_program(folder.path()).is_err() && read_program(&folder.path().join("none")).is_err());
+    }
+}

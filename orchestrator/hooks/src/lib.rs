@@ -1,0 +1,8 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+pub mod template;
+pub mod settings;
+pub mod store;
+pub mod hooks;
+pub mod cell;

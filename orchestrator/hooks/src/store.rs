@@ -1,0 +1,94 @@
+//! Which hooks the user has accepted: by the SHA-256 of entry and program together, in the state directory.
+
+use crate::settings::HookEntry;
+use broker_protocol::Digest;
+use orchestrator_records::{kept, state_directory};
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
+use std::io;
+use std::path::PathBuf;
+
+fn directory() -> PathBuf {
+    state_directory::directory().join("hooks")
+}
+
+fn file() -> PathBuf {
+    directory().join("accepted.json")
+}
+
+/// Where a hook has its own files: one place for each hook and project.
+pub fn central(hook: &str, project: &str) -> PathBuf {
+    state_directory::data().join("hooks").join(format!("{hook}-{}", Digest(Sha256::digest(project).into())))
+}
+
+/// The SHA-256 of a program.
+pub fn digest(program: &[u8]) -> Digest {
+    Digest(Sha256::digest(program).into())
+}
+
+/// SHA-256 of an entry with its program.
+fn fingerprint(entry: &HookEntry, program: &[u8]) -> String {
+    let text = json!({ "entry": entry, "program": digest(program).to_string() }).to_string();
+    digest(text.as_bytes()).to_string()
+}
+
+/// What the user has accepted.
+#[derive(Debug, Default)]
+pub struct Accepted(Map<String, Value>);
+
+impl Accepted {
+    /// What was written of it, if anything was.
+    pub fn read() -> Self {
+        Self(kept::read(&file()).and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
+    }
+
+    /// Whether a hook of this name was.
+    pub fn has_name(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// Whether this very entry was, with this program.
+    pub fn has(&self, entry: &HookEntry, program: &[u8]) -> bool {
+        self.0.get(&entry.name).and_then(Value::as_str) == Some(fingerprint(entry, program).as_str())
+    }
+
+    /// Accepts it, in the place of any other of its name.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn accept(&mut self, entry: &HookEntry, program: &[u8]) -> io::Result<()> {
+        self.0.insert(entry.name.clone(), fingerprint(entry, program).into());
+        kept::prepare(&directory())?;
+        kept::replace(&file(), &Value::Object(self.0.clone()).to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use orchestrator_agent::hooks::HookEvent;
+
+    #[test]
+    fn whatever_is_changed_is_another_hook() {
+        let entry = HookEntry {
+            name: "a".into(),
+            event: HookEvent::BeforeTool,
+            program: "/x".into(),
+            args: vec!["one".into(), "two".into()],
+            tools: None,
+            timeout_s: 5,
+            profile: "read-only".into(),
+        };
+        let others = [
+            HookEntry { event: HookEvent::AfterTool, ..entry.clone() },
+            HookEntry { program: "/y".into(), ..entry.clone() },
+            HookEntry { args: vec!["one two".into()], ..entry.clone() },
+            HookEntry { tools: Some(vec!["bash".into()]), ..entry.clone() },
+            HookEntry { timeout_s: 6, ..entry.clone() },
+            HookEntry { profile: "dev".into(), ..entry.clone() },
+        ];
+        let accepted = Accepted(Map::from_iter([("a".to_owned(), fingerprint(&entry, b"p").into())]));
+        assert!(accepted.has(&entry, b"p") && !accepted.has(&entry, b"q"));
+        assert!(!others.iter().any(|other| accepted.has(other, b"p")));
+    }
+}

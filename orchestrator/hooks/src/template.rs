@@ -1,0 +1,122 @@
+//! Arguments with templates: `{{file.path}}`, `{{tool}}`. What comes in their place is data: it stays in its argument, whatever it
+//! is, no shell reads it, and no template is looked for in it.
+
+use orchestrator_agent::hooks::Occasion;
+use thiserror::Error;
+
+/// What may come in the place of a template.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Field {
+    Event,
+    Conversation,
+    Tool,
+    ToolId,
+    FilePath,
+}
+
+/// The templates that there are.
+const FIELDS: [(&str, Field); 5] = [
+    ("event", Field::Event),
+    ("conversation", Field::Conversation),
+    ("tool", Field::Tool),
+    ("tool.id", Field::ToolId),
+    ("file.path", Field::FilePath),
+];
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Piece {
+    Text(String),
+    Field(Field),
+}
+
+/// An argument of a hook.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Template(Vec<Piece>);
+
+/// An argument that is none.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum TemplateError {
+    #[error("`{{{{` without `}}}}`")]
+    Open,
+    #[error("there is no {{{{{name}}}}}; there are {known}")]
+    Unknown { name: String, known: String },
+}
+
+impl Template {
+    /// The argument that `text` is.
+    ///
+    /// # Errors
+    /// It names what there is not.
+    pub fn parse(text: &str) -> Result<Self, TemplateError> {
+        let mut pieces = Vec::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once("{{") {
+            let (name, after) = after.split_once("}}").ok_or(TemplateError::Open)?;
+            let known = || FIELDS.map(|(name, _)| format!("{{{{{name}}}}}")).join(", ");
+            let field = FIELDS.iter().find(|(of, _)| *of == name.trim()).map(|(_, field)| *field);
+            let field =
+                field.ok_or_else(|| TemplateError::Unknown { name: name.to_owned(), known: known() })?;
+            pieces.extend([Piece::Text(before.to_owned()), Piece::Field(field)]);
+            rest = after;
+        }
+        pieces.push(Piece::Text(rest.to_owned()));
+        Ok(Self(pieces))
+    }
+
+    /// The argument with what the occasion has. What it has not is empty.
+    pub fn expand(&self, occasion: &Occasion) -> String {
+        let call = occasion.call.as_ref();
+        let value = |field: Field| match field {
+            Field::Event => occasion.event.name(),
+            Field::Conversation => &occasion.conversation_id,
+            Field::Tool => call.map_or("", |call| &call.tool),
+            Field::ToolId => call.map_or("", |call| &call.tool_id),
+            Field::FilePath => call.and_then(|call| call.file.as_ref()).map_or("", |file| &file.path),
+        };
+        let piece = |piece: &Piece| match piece {
+            Piece::Text(text) => text.clone(),
+            Piece::Field(field) => value(*field).to_owned(),
+        };
+        self.0.iter().map(piece).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use orchestrator_agent::hooks::{HookEvent, HookedCall, HookedFile};
+    use serde_json::json;
+
+    fn occasion(path: &str) -> Occasion {
+        let call = HookedCall {
+            tool_id: "t-1".into(),
+            tool: "file_write".into(),
+            input: json!({}),
+            file: Some(HookedFile { path: path.into() }),
+            result: None,
+        };
+        Occasion { event: HookEvent::BeforeTool, conversation_id: "c".into(), call: Some(call) }
+    }
+
+    #[test]
+    fn what_comes_in_the_place_of_a_template_stays_data_in_its_argument() {
+        for path in ["a b", "a;rm -rf /", "a\nb", "$(id)`id`", "{{tool}}", "{{", "'\"\\", "-rf", ""] {
+            let expand = |text: &str| Template::parse(text).unwrap().expand(&occasion(path));
+            assert_eq!(expand("{{file.path}}"), path);
+            assert_eq!(expand("--of={{ tool }}:{{file.path}}."), format!("--of=file_write:{path}."));
+        }
+        let all = Template::parse("{{event}} {{conversation}} {{tool.id}}").unwrap();
+        assert_eq!(all.expand(&occasion("x")), "before_tool c t-1");
+        let none = Occasion { event: HookEvent::SessionEnd, conversation_id: "c".into(), call: None };
+        assert_eq!(Template::parse("<{{file.path}}{{tool}}{{tool.id}}>").unwrap().expand(&none), "<>");
+    }
+
+    #[test]
+    fn what_names_nothing_is_an_error() {
+        assert_eq!(Template::parse("a {{tool"), Err(TemplateError::Open));
+        let error = Template::parse("{{file.name}}").unwrap_err().to_string();
+        assert!(error.starts_with("there is no {{file.name}}; there are {{event}}, "), "{error}");
+        assert_eq!(Template::parse("{ } }}").unwrap().expand(&occasion("x")), "{ } }}");
+    }
+}

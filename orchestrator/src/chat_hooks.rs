@@ -1,0 +1,131 @@
+//! `lazaret chat-hooks list|accept`: the hooks of `agent.toml`, and which of them may run.
+
+use crate::chat::config::AgentConfig;
+use crate::servers::is_accepted;
+use broker_protocol::Failed;
+use clap::{Args, Subcommand};
+use orchestrator_hooks::hooks::{Acceptance, Hook};
+use orchestrator_hooks::store::{Accepted, digest};
+use orchestrator_options::exit;
+use orchestrator_terminal::print;
+use orchestrator_text::escape;
+use serde_json::{Value, json};
+
+const EXAMPLES: &str = "\
+In ~/.config/lazaret/agent.toml:
+  [[hooks]]
+  name = \"no-push\"
+  event = \"before_tool\"             session_start, before_tool, after_tool, session_end
+  program = \"hooks/no-push.py\"      from its first line on (#!), in a cell
+  args = [\"{{tool}}\", \"{{file.path}}\"]
+  tools = [\"bash\", \"mcp__git__*\"]   all, if absent
+  timeout_s = 5
+  profile = \"read-only\"
+
+A hook is told what happens as JSON on standard input, and answers with JSON on
+standard output: {\"allow\": true}, or {\"allow\": false, \"message\": \"why\"},
+which the model reads. With \"input\" the call has another input, which is judged
+as any; \"askAgent\" is a text for the model. A before_tool hook that gives no
+such answer in time, or is not accepted as it is now, lets no call through.
+
+What is accepted is the SHA-256 of entry and program: what was changed is not run
+before it is accepted again. `lazaret hook` is another thing: what other agents
+ask before they run a command.
+
+Exit code: 0; 1 not accepted, or with list: one is not; 2 wrong settings.";
+
+/// The hooks of your chats: programs that are told of calls, and may stop or change them
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ChatHooks {
+    #[command(subcommand)]
+    command: HooksCommand,
+}
+
+#[derive(Subcommand)]
+enum HooksCommand {
+    List(List),
+    Accept(Accept),
+}
+
+/// List the hooks, and whether each was accepted as it is
+#[derive(Args)]
+struct List {
+    /// Print a JSON array
+    #[arg(long)]
+    json: bool,
+}
+
+/// Accept a hook as it is now: its entry and its program
+#[derive(Args)]
+struct Accept {
+    /// Its name
+    name: String,
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+}
+
+impl ChatHooks {
+    /// Does it; the exit code.
+    pub fn main(self) -> Result<u8, Failed> {
+        match self.command {
+            HooksCommand::List(list) => list.main(),
+            HooksCommand::Accept(accept) => accept.main(),
+        }
+    }
+}
+
+impl List {
+    fn main(self) -> Result<u8, Failed> {
+        let hooks = AgentConfig::read()?.hooks()?;
+        match self.json {
+            true => print::json(&hooks.iter().map(described).collect::<Vec<_>>())?,
+            false => print::result(hooks.iter().map(lines).collect::<String>().as_bytes())?,
+        }
+        let all = hooks.iter().all(|hook| hook.problem().is_none());
+        Ok(if all { exit::OK } else { exit::FAILED })
+    }
+}
+
+impl Accept {
+    fn main(self) -> Result<u8, Failed> {
+        let hooks = AgentConfig::read()?.hooks()?;
+        let unknown = || Failed::invalid(format!("there is no hook `{}`", self.name));
+        let hook = hooks.iter().find(|hook| hook.entry.name == self.name).ok_or_else(unknown)?;
+        let program = hook.program.as_ref().map_err(|why| Failed::invalid(why.clone()))?;
+        print::result(lines(hook).as_bytes())?;
+        if hook.acceptance == Acceptance::Accepted {
+            return Ok(exit::OK);
+        }
+        if !is_accepted(self.yes)? {
+            return Ok(exit::FAILED);
+        }
+        let accepted = Accepted::read().accept(&hook.entry, program);
+        accepted.map_err(|error| Failed::internal(format!("cannot record it: {error}")))?;
+        Ok(exit::OK)
+    }
+}
+
+fn described(hook: &Hook) -> Value {
+    let mut described = json!(hook.entry);
+    described["acceptance"] = hook.acceptance.name().into();
+    described["sha256"] = hook.program.as_ref().ok().map(|program| digest(program).to_string()).into();
+    described["problem"] = hook.problem().into();
+    described
+}
+
+fn lines(hook: &Hook) -> String {
+    let entry = &hook.entry;
+    let tools = entry.tools.as_ref().map_or_else(String::new, |tools| format!(" of {}", tools.join(", ")));
+    let program = match &hook.program {
+        Ok(program) => format!("SHA-256 {}", digest(program)),
+        Err(why) => why.clone(),
+    };
+    let text = [
+        format!("{} ({}): {}{tools}", entry.name, hook.acceptance.name(), entry.event.name()),
+        format!("  {}: {program}", entry.program.display()),
+        format!("  arguments {:?}; profile {}, {} s", entry.args, entry.profile, entry.timeout_s),
+    ];
+    text.map(|line| format!("{}\n", escape::line(&line))).concat()
+}
