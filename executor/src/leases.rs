@@ -12,8 +12,7 @@ use policies::web::HostPattern;
 use policies::{EffectivePolicy, network};
 use std::time::{Duration, Instant};
 
-/// The rule that asks about a call that wants more than its session has, and refuses what cannot be granted.
-pub const RULE: &str = "lease";
+pub use policies::network::LEASE_RULE as RULE;
 
 /// The leases of a session.
 #[derive(Debug, Default)]

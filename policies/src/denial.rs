@@ -10,6 +10,7 @@ use crate::source::{Origin, SourceKind};
 use broker_protocol::{
     AttemptKind, Barrier, Denial, Limit, PolicyRule, Refused, Remedy, Request, Zone, limit,
 };
+use policies_network::network;
 use std::path::Path;
 
 /// A profile of the user's own, in examples of what to write.
@@ -24,6 +25,7 @@ impl EffectivePolicy {
         let (kind, target) = attempt(request);
         let remedy = match (rule.as_str(), kind) {
             (OUTSIDE, AttemptKind::Read) => self.remedy_to_read(Path::new(&target)),
+            (network::LEASE_RULE, _) => network::remedy_to_lease(request, self.leases),
             _ => remedy,
         };
         Denial::new(kind, target, Barrier::Rule(by), why, remedy)

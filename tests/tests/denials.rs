@@ -98,6 +98,8 @@ fn rows() -> Vec<Row> {
             ["written"; 2],
         ),
         row("processes", "for i in $(seq 200); do sleep 3 & done; wait", "processes", ["processes"; 2]),
+        // By the list of hosts, which has no name.
+        row("host", "curl -fsS http://a.example:81/", "a.example:81", [""; 2]),
         row("rule", "git push origin main", "bash", ["rule:user:8"; 2]),
         row("scope", "true", "bash", ["scope:bash"; 2]),
     ]
@@ -147,8 +149,11 @@ fn world(place: Place) -> World {
 fn command(world: &World, subcommand: &str, row: &Row) -> Command {
     let mut command = world.lazaret(subcommand);
     command.args(["--profile", "tight"]).env("XDG_CONFIG_HOME", world.home.join("settings"));
-    if row.name == "scope" {
-        command.arg("--scope").arg(world.project.join("scope.toml"));
+    match (row.name, subcommand) {
+        ("scope", _) => drop(command.arg("--scope").arg(world.project.join("scope.toml"))),
+        ("host", "session") => drop(command.arg("--leases")),
+        ("host", _) => drop(command.args(["--allow-host", "b.example:443"])),
+        _ => {}
     }
     command
 }
@@ -195,7 +200,7 @@ fn names(denied: &Value, row: &Row, tier: Tier) -> bool {
     denied.as_array().is_some_and(|all| {
         all.iter().any(|one| {
             one["what"]["target"].as_str().is_some_and(|target| target.contains(row.target))
-                && one["by"]["name"] == by
+                && one["by"]["name"].as_str().unwrap_or_default() == by
                 && one["why"].as_str().is_some_and(|why| !why.is_empty())
                 && one.get("remedy").is_some()
         })

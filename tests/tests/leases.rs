@@ -334,7 +334,10 @@ fn what_cannot_be_granted_is_refused_with_its_reason(place: Place) {
         json!({"id": "a", "tool": "bash", "input": {"command": "true", "background": true}, "wants": {"hosts": [server.host()]}}),
     ] {
         session.send(&line);
-        assert_eq!(session.answer_within("a", LIMIT).kind(), "denied_policy");
+        let answer = session.answer_within("a", LIMIT);
+        assert_eq!(answer.kind(), "denied_policy");
+        let advice = &answer.result["metadata"]["denied"][0]["remedy"]["advice"];
+        assert!(advice.as_str().is_some_and(|text| text.contains("may want hosts")), "{}", answer.result);
     }
     // Two questions are one: the policy's, and the host's. The answer for the session is to the host alone.
     start(&mut session, "b", &server.ask(), &[&server.host()]);

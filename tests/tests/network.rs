@@ -170,8 +170,16 @@ fn a_refused_host_stands_in_the_result(place: Place) {
         denied.iter().map(one).collect::<Vec<_>>()
     };
     let want = vec![
-        json!(["registry.npmjs.org:443", "hosts", "--allow-net npm"]),
-        json!(["other.example:81", "hosts", "--allow-host other.example:81"]),
+        json!([
+            "registry.npmjs.org:443",
+            "hosts",
+            "--allow-net npm, for good with `lazaret policy allow registry.npmjs.org:443`"
+        ]),
+        json!([
+            "other.example:81",
+            "hosts",
+            "--allow-host other.example:81, for good with `lazaret policy allow other.example:81`"
+        ]),
     ];
     assert_eq!(told(&result["metadata"]), want, "{result}");
     assert!(result["result"].as_str().unwrap().contains("--allow-net npm"), "{result}");

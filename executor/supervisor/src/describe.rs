@@ -190,8 +190,5 @@ fn unreached(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
 
 /// What lets commands reach hosts: where some are open already, the relay's proxy, which finds them by name.
 fn remedy_to_reach(spec: &SandboxSpec) -> Remedy {
-    match network::is_open(&spec.policy.network) {
-        true => Remedy::Advice("the proxy that HTTP_PROXY names reaches the hosts of this session".into()),
-        false => Remedy::Option("--allow-host NAME:PORT, or --allow-net and the name of a registry".into()),
-    }
+    network::remedy_of_any(&spec.policy.network, spec.policy.leases)
 }

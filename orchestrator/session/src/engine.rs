@@ -185,7 +185,8 @@ impl Engine {
             }
         };
         self.connection.replace(Some(connection.clone()));
-        self.relay.replace(relay::start(&self.hub, &self.refused_hosts, &connection)?);
+        let leases = self.open.network.as_ref().is_some_and(|network| network.leases);
+        self.relay.replace(relay::start(&self.hub, &self.refused_hosts, &connection, leases)?);
         // A front end that is gone misses nothing.
         let _ = publisher.publish(RawEvent::SessionOpened(connection.opened())).await;
         Ok(connection)

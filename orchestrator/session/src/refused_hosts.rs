@@ -5,7 +5,6 @@
 
 use broker_protocol::{AttemptKind, Barrier, ConnectionVerdict, Denial, Denials, Remedy};
 use orchestrator_web::relay::Decision;
-use policies::network::preset_of;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -32,11 +31,11 @@ impl RefusedHosts {
         Listening { hosts: self.clone(), number }
     }
 
-    /// Takes a decision of the relay's.
-    pub fn hear(&self, decision: &Decision) {
+    /// Takes a decision of the relay's, with what would open the host.
+    pub fn hear(&self, decision: &Decision, remedy: impl FnOnce() -> Remedy) {
         let mut commands = self.commands.borrow_mut();
         let several = commands.len() > 1;
-        let Some(denial) = denial(decision, several) else { return };
+        let Some(denial) = denial(decision, several, remedy) else { return };
         commands.values_mut().for_each(|denied| denied.push(denial.clone()));
     }
 }
@@ -55,16 +54,10 @@ impl Drop for Listening {
 }
 
 /// The denial of a host that the policy closes; what cannot be reached, or is no request, was not denied.
-fn denial(decision: &Decision, several: bool) -> Option<Denial> {
+fn denial(decision: &Decision, several: bool, remedy: impl FnOnce() -> Remedy) -> Option<Denial> {
     let Decision { host, port, verdict, why } = decision;
     let (why, remedy) = match verdict {
-        ConnectionVerdict::NotListed => {
-            let option = match preset_of(host, *port) {
-                Some(preset) => format!("--allow-net {preset}"),
-                None => format!("--allow-host {host}:{port}"),
-            };
-            ("It is not among the hosts of this session.".to_owned(), Remedy::Option(option))
-        }
+        ConnectionVerdict::NotListed => ("It is not among the hosts of this session.".to_owned(), remedy()),
         ConnectionVerdict::NotPublic => {
             let why = why.as_deref().unwrap_or("its address is not public");
             let advice = "a line of yours would, in `private` of a profile's `network`: the host, where the address is of this \
@@ -91,18 +84,19 @@ mod tests {
 
     #[test]
     fn a_refusal_goes_to_the_commands_that_run_then() {
+        let remedy = || Remedy::Option("--allow-net npm".into());
         let hosts = Rc::new(RefusedHosts::default());
-        hosts.hear(&decision("before.example", ConnectionVerdict::NotListed));
+        hosts.hear(&decision("before.example", ConnectionVerdict::NotListed), remedy);
         let one = hosts.listen();
         for _ in 0..2 {
-            hosts.hear(&decision("registry.npmjs.org", ConnectionVerdict::NotListed));
+            hosts.hear(&decision("registry.npmjs.org", ConnectionVerdict::NotListed), remedy);
         }
         let two = hosts.listen();
-        hosts.hear(&decision("10.0.0.1", ConnectionVerdict::NotPublic));
+        hosts.hear(&decision("10.0.0.1", ConnectionVerdict::NotPublic), remedy);
         for verdict in
             [ConnectionVerdict::Allowed, ConnectionVerdict::Unreachable, ConnectionVerdict::Malformed]
         {
-            hosts.hear(&decision("other.example", verdict));
+            hosts.hear(&decision("other.example", verdict), remedy);
         }
         let texts = |denied: Denials| denied.list().iter().map(ToString::to_string).collect::<Vec<_>>();
         let first = texts(one.refused());

@@ -5,7 +5,7 @@ use crate::publish::{Hub, RawEvent};
 use crate::refused_hosts::RefusedHosts;
 use broker_protocol::ConnectionReport;
 use orchestrator_web::relay::{Decision, Relay};
-use policies::network;
+use policies::{WebPolicy, network};
 use std::rc::Rc;
 use tokio::task::{JoinHandle, spawn_local};
 
@@ -18,7 +18,8 @@ impl Drop for CarriedNetwork {
     }
 }
 
-/// Starts the relay of a session that has just opened, if its cells have a network: with the hosts that the executor has named.
+/// Starts the relay of a session that has just opened, if its cells have a network: with the hosts that the executor has named,
+/// and with more where calls may have `leases`.
 ///
 /// # Errors
 /// The executor's lists are malformed.
@@ -26,10 +27,11 @@ pub(crate) fn start(
     hub: &Rc<Hub>,
     refused: &Rc<RefusedHosts>,
     connection: &Connection,
+    leases: bool,
 ) -> Result<Option<CarriedNetwork>, ExecutorError> {
     let (hub, refused) = (hub.clone(), refused.clone());
-    carry(connection, move |decision| {
-        refused.hear(&decision);
+    carry(connection, move |decision, policy| {
+        refused.hear(&decision, || network::remedy(policy, leases, &decision.host, decision.port));
         let publisher = hub.of_session();
         // The records hear it at once; there is no front end to wait for.
         drop(spawn_local(async move { publisher.publish(RawEvent::Connection(&decision)).await }));
@@ -42,7 +44,7 @@ pub(crate) fn start(
 /// The executor's lists are malformed.
 pub(crate) fn carry(
     connection: &Connection,
-    observe: impl Fn(Decision) + 'static,
+    observe: impl Fn(Decision, &WebPolicy) + 'static,
 ) -> Result<Option<CarriedNetwork>, ExecutorError> {
     let (Some(network), Some(sockets)) = (&connection.opened().network, connection.take_relay()) else {
         return Ok(None);
@@ -50,10 +52,11 @@ pub(crate) fn carry(
     let policy =
         network::from_lists(network).map_err(|_| ExecutorError::Protocol("a malformed list of hosts"))?;
     let report = connection.reporter();
+    let known = policy.clone();
     let observe = move |decision: Decision| {
         let Decision { host, port, verdict, .. } = &decision;
         report(ConnectionReport { host: host.clone(), port: *port, verdict: *verdict });
-        observe(decision);
+        observe(decision, &known);
     };
     let relay = Relay::new(policy, connection.leases(), observe);
     Ok(Some(CarriedNetwork(spawn_local(async move {

@@ -61,7 +61,7 @@ impl RunningService {
         observe: impl Fn(Decision) + 'static,
     ) -> Result<Self, Failed> {
         let connection = Greeting::open(executor, open)?.opened().await?;
-        let network = relay::carry(&connection, observe)?;
+        let network = relay::carry(&connection, move |decision, _| observe(decision))?;
         let service = service(connection.opened())?;
         let running = connection.start(Request::Service(service), Wants::default()).await?;
         Ok(Self { running, connection, _network: network })

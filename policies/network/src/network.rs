@@ -5,7 +5,7 @@
 
 use crate::text::read_from_text;
 use crate::web::{HostPattern, PrivatePlace, WebPolicy, WebTable};
-use broker_protocol::{HostList, Network, NetworkRequest};
+use broker_protocol::{HostList, Network, NetworkRequest, Remedy, Request};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -154,6 +154,71 @@ pub fn leased(policy: WebPolicy, host: &str) -> Result<WebPolicy, NetworkError> 
     requested(policy, Some(&NetworkRequest { hosts: vec![host.to_owned()], ..NetworkRequest::default() }))
 }
 
+/// What would open `host` at `port` to commands of a session with this policy, which may have `leases` or not.
+pub fn remedy(policy: &WebPolicy, leases: bool, host: &str, port: u16) -> Remedy {
+    let place = format!("{host}:{port}");
+    let option = match preset_of(host, port) {
+        Some(preset) => format!("--allow-net {preset}"),
+        None => format!("--allow-host {place}"),
+    };
+    match leased(policy.clone(), &place) {
+        Ok(_) => opened_by(&option, &place, leases),
+        Err(NetworkError::Bounded { .. }) => {
+            Remedy::Advice("only a change of the policy file would whose `[network]` bounds all hosts".into())
+        }
+        // A host by its address has no name to be granted by.
+        Err(NetworkError::Host { .. } | NetworkError::Preset { .. } | NetworkError::TooMany) => {
+            Remedy::Option(option)
+        }
+    }
+}
+
+/// The same where a host's name is not known.
+pub fn remedy_of_any(policy: &WebPolicy, leases: bool) -> Remedy {
+    match (is_open(policy), leases) {
+        (true, false) => {
+            Remedy::Advice("the proxy that HTTP_PROXY names reaches the hosts of this session".into())
+        }
+        (true, true) => Remedy::Advice(format!(
+            "the proxy that HTTP_PROXY names reaches the hosts of this session, and those of {LEASE}"
+        )),
+        (false, _) => {
+            opened_by("--allow-host NAME:PORT, --allow-net and the name of a registry", "NAME:PORT", leases)
+        }
+    }
+}
+
+fn opened_by(option: &str, place: &str, leases: bool) -> Remedy {
+    let lease = if leases { format!(", or {LEASE}") } else { String::new() };
+    Remedy::Option(format!("{option}, for good with `lazaret policy allow {place}`{lease}"))
+}
+
+/// The rule that asks about a call that wants more than its session has, and refuses what cannot be granted.
+pub const LEASE_RULE: &str = "lease";
+
+/// How a session's client asks for more hosts.
+const LEASE: &str = "a lease (`wants` of a session's call)";
+
+/// What would let a call have the hosts that it wants, and was refused, in a session that may have `leases` or not.
+pub fn remedy_to_lease(request: &Request, leases: bool) -> Remedy {
+    let Request::Bash(bash) = request else {
+        return Remedy::Advice("a `bash` call may want hosts".into());
+    };
+    match (leases, bash.background) {
+        (false, _) => Remedy::Option(
+            "--leases of `lazaret session` and a scope that leaves the network open, or --allow-host NAME:PORT"
+                .into(),
+        ),
+        (true, true) => Remedy::Advice(
+            "a command that is waited for may want hosts; `lazaret policy allow NAME:PORT` opens them for good".into(),
+        ),
+        (true, false) => Remedy::Advice(
+            "hosts within each `[network]` of the policy's files may be granted, as NAME:PORT, up to a session's bound"
+                .into(),
+        ),
+    }
+}
+
 fn bounded(policy: WebPolicy) -> Result<WebPolicy, NetworkError> {
     let entries = |table: &WebTable| {
         table.allow.as_ref().map_or(0, Vec::len) + table.private.as_ref().map_or(0, Vec::len)
@@ -287,6 +352,27 @@ mod tests {
         }
         let bounded = leased(of("", &["allow = ['b.example']"]), "a.example:443");
         assert_eq!(bounded, Err(NetworkError::Bounded { host: "a.example:443".into() }));
+    }
+
+    #[test]
+    fn what_would_open_a_host_is_what_may_be_granted() {
+        let text = |policy: &WebPolicy, leases, host| remedy(policy, leases, host, 443).to_string();
+        let free = of("", &[]);
+        assert_eq!(
+            text(&free, false, "registry.npmjs.org"),
+            "with --allow-net npm, for good with `lazaret policy allow registry.npmjs.org:443`"
+        );
+        let leased = text(&free, true, "a.example");
+        assert!(
+            leased.starts_with("with --allow-host a.example:443, for good") && leased.contains("`wants`")
+        );
+        assert_eq!(text(&free, true, "203.0.113.7"), "with --allow-host 203.0.113.7:443");
+        let closed = text(&of("", &["allow = ['b.example']"]), true, "a.example");
+        assert!(closed.contains("only a change of the policy file"), "{closed}");
+        assert!(remedy_of_any(&free, true).to_string().contains("`wants`"));
+        assert!(!remedy_of_any(&free, false).to_string().contains("`wants`"));
+        let open = of("allow = ['a.example']", &[]);
+        assert!(remedy_of_any(&open, true).to_string().contains("`wants`"));
     }
 
     #[test]
