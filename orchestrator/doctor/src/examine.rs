@@ -12,6 +12,7 @@ use orchestrator_options::session_options::SessionOptions;
 use orchestrator_session::executor::Greeting;
 use orchestrator_terminal::print::{self, Colour, paint};
 use orchestrator_terminal::runtime::runtime;
+use orchestrator_terminal::terminal;
 use serde_json::{Value, json};
 use std::io::{self, IsTerminal};
 
@@ -59,11 +60,12 @@ impl Doctor {
                 print::json(&report)?
             }
             Ok((machine, opened)) => {
-                let mut page = page(machine, opened, confinement::in_force(), io::stdout().is_terminal());
+                let style = Style::of_output();
+                let mut page = page(machine, opened, confinement::in_force(), style);
                 if machine.tier == Tier::Flat {
                     page.push_str(&settings.remedy());
                 }
-                print::result((page + &hint_rows(&hints)).as_bytes())?
+                print::result((page + &hint_rows(&hints, style)).as_bytes())?
             }
             Err(failed) if self.json => {
                 print::json(&json!({ "session": session_json(&Err(failed.clone())) }))?
@@ -121,7 +123,7 @@ fn page(
     machine: &Machine,
     opened: &Result<Opened, Failed>,
     own: Option<&Confinement>,
-    colour: bool,
+    style: Style,
 ) -> String {
     let mut page = format!(
         "kernel  {} (Landlock ABI {})\ntier    {}\n\n",
@@ -129,28 +131,31 @@ fn page(
         machine.landlock_abi,
         machine.tier.name()
     );
-    page.extend(machine.layers.iter().map(|report| row(report, colour)));
-    page.extend(own.map(|own| own_row(own, colour)));
+    page.extend(machine.layers.iter().map(|report| row(report, style)));
+    page.extend(own.map(|own| own_row(own, style)));
     page.push('\n');
     page.push_str(&match opened {
         Ok(opened) => {
-            let good = paint("A session opens here", Colour::Green, colour);
+            let good = paint("A session opens here", Colour::Green, style.colour);
             format!("{good} with the profile `{}`.\n", print::shown(&opened.profile))
         }
         Err(failed) => {
-            let bad = paint("No session opens here", Colour::Red, colour);
-            format!("{bad}: {}\n", print::shown(&failed.message))
+            const BAD: &str = "No session opens here";
+            let why = style.wrap(&format!("{BAD}: {}", print::shown(&failed.message)), 0);
+            format!("{}\n", why.replacen(BAD, &paint(BAD, Colour::Red, style.colour), 1))
         }
     });
     page
 }
 
 /// What the user's own programs leave open.
-fn hint_rows(hints: &[Hint]) -> String {
+fn hint_rows(hints: &[Hint], style: Style) -> String {
     if hints.is_empty() {
         return String::new();
     }
-    let rows = hints.iter().map(|hint| format!("  {}\n      {}\n", hint.closes, hint.remedy()));
+    // A command is to be copied: it stays one line.
+    let row = |hint: &Hint| format!("  {}\n      {}\n", style.wrap(hint.closes, 2), hint.remedy());
+    let rows = hints.iter().map(row);
     format!(
         "\nThis machine's own settings could close more (`lazaret doctor --fix` asks):\n{}",
         rows.collect::<String>()
@@ -158,63 +163,81 @@ fn hint_rows(hints: &[Hint]) -> String {
 }
 
 /// What this very process keeps itself to: that is no layer of a session, and no session waits for it.
-fn own_row(own: &Confinement, colour: bool) -> String {
+fn own_row(own: &Confinement, style: Style) -> String {
     let name = "lazaret itself";
     match (&own.landlock, &own.seccomp) {
         (Ok(abi), Ok(_)) => {
-            let state = paint("in force", Colour::Green, colour);
+            let state = paint("in force", Colour::Green, style.colour);
             format!("{name:<19} {state}  Landlock ABI {abi}, seccomp\n")
         }
         _ => {
-            let (state, why) = (paint("missing ", Colour::Red, colour), own.missing().join("; "));
-            let lost = "if the program that listens to the model is taken over, it has your rights";
-            format!("{name:<19} {state}  {}\n{:<31}lost: {lost}\n", print::shown(&why), "")
+            let lost = "lost: if the program that listens to the model is taken over, it has your rights";
+            style.missing(name, &own.missing().join("; "), lost)
         }
     }
 }
 
 /// Columns before the text of a row.
 const INDENT: usize = 31;
-/// Columns of such a text.
-const COLUMNS: usize = 88;
+/// Columns of a page that is on no terminal.
+const COLUMNS: usize = 119;
+/// Columns that a text has however narrow the terminal is.
+const COLUMNS_MIN: usize = 24;
 
-/// `text` in lines of so many columns, broken between words; the first begins where the row has come to.
-fn wrap(text: &str) -> String {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let full = lines.last().is_some_and(|line| {
-            !line.is_empty() && line.chars().count() + 1 + word.chars().count() > COLUMNS
-        });
-        match lines.last_mut() {
-            Some(line) if !full => {
-                if !line.is_empty() {
-                    line.push(' ');
-                }
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines.join(&format!("\n{:INDENT$}", ""))
+/// How the page is printed.
+#[derive(Clone, Copy, Debug)]
+struct Style {
+    colour: bool,
+    columns: usize,
 }
 
-fn row(report: &LayerReport, colour: bool) -> String {
+impl Style {
+    fn of_output() -> Self {
+        let colour = io::stdout().is_terminal();
+        Self { colour, columns: if colour { terminal::size().1.into() } else { COLUMNS } }
+    }
+
+    /// `text` in lines between `indent` and the last column, broken between words; the first begins where the row has come to.
+    fn wrap(self, text: &str, indent: usize) -> String {
+        let columns = self.columns.saturating_sub(indent).max(COLUMNS_MIN);
+        let mut lines = vec![String::new()];
+        for word in text.split(' ') {
+            let full = lines.last().is_some_and(|line| {
+                !line.is_empty() && line.chars().count() + 1 + word.chars().count() > columns
+            });
+            match lines.last_mut() {
+                Some(line) if !full => {
+                    if !line.is_empty() {
+                        line.push(' ');
+                    }
+                    line.push_str(word);
+                }
+                _ => lines.push(word.to_owned()),
+            }
+        }
+        lines.join(&format!("\n{:indent$}", ""))
+    }
+
+    /// The row of what is missing.
+    fn missing(self, name: &str, why: &str, lost: &str) -> String {
+        let state = paint("missing ", Colour::Red, self.colour);
+        let [why, lost] = [why, lost].map(|text| self.wrap(&print::shown(text), INDENT));
+        format!("{name:<19} {state}  {why}\n{:INDENT$}{lost}\n", "")
+    }
+}
+
+fn row(report: &LayerReport, style: Style) -> String {
     let name = report.layer.name();
     match &report.state {
         LayerState::InForce(detail) => {
             let row = format!(
                 "{name:<19} {}  {}",
-                paint("in force", Colour::Green, colour),
-                wrap(&print::shown(detail))
+                paint("in force", Colour::Green, style.colour),
+                style.wrap(&print::shown(detail), INDENT)
             );
             format!("{}\n", row.trim_end())
         }
-        LayerState::Missing { why, lost } => {
-            let state = paint("missing ", Colour::Red, colour);
-            let lost = format!("lost: {lost}");
-            let [why, lost] = [why, &lost].map(|text| wrap(&print::shown(text)));
-            format!("{name:<19} {state}  {why}\n{:INDENT$}{lost}\n", "")
-        }
+        LayerState::Missing { why, lost } => style.missing(name, why, &format!("lost: {lost}")),
     }
 }
 
@@ -224,14 +247,21 @@ mod tests {
     use broker_protocol::{ErrorKind, Layer};
 
     #[test]
-    fn a_long_row_is_broken_between_words() {
-        let word = "x".repeat(COLUMNS / 2);
-        assert_eq!(wrap(&format!("{word} {word}")), format!("{word}\n{:INDENT$}{word}", ""));
-        let fits = format!("{} {}", "x".repeat(COLUMNS / 2), "x".repeat(COLUMNS - COLUMNS / 2 - 1));
-        assert_eq!(wrap(&fits), fits);
-        assert_eq!(wrap(""), "");
-        let long = "y".repeat(3 * COLUMNS);
-        assert_eq!(wrap(&long), long, "what is no text is not broken");
+    fn a_long_row_is_broken_between_words_at_the_terminals_width() {
+        for columns in [80, COLUMNS] {
+            let (style, room) = (Style { colour: false, columns }, columns - INDENT);
+            let wrap = |text: &str| style.wrap(text, INDENT);
+            let word = "x".repeat(room / 2);
+            let more = format!("{word}xx");
+            assert_eq!(wrap(&format!("{word} {more}")), format!("{word}\n{:INDENT$}{more}", ""));
+            let fits = format!("{word} {}", "x".repeat(room - room / 2 - 1));
+            assert_eq!(wrap(&fits), fits);
+            assert_eq!(wrap(""), "");
+            let long = "y".repeat(3 * room);
+            assert_eq!(wrap(&long), long, "what is no text is not broken");
+        }
+        let narrow = Style { colour: false, columns: 10 };
+        assert_eq!(narrow.wrap("a b", INDENT), "a b");
     }
 
     #[test]
@@ -249,7 +279,8 @@ mod tests {
                     \x20                              lost: a cap on memory\n\
                     seccomp             in force  331 calls\n\n\
                     No session opens here: no profile `x`\n";
-        assert_eq!(page(&machine, &opened, None, false), want);
+        let style = Style { colour: false, columns: 200 };
+        assert_eq!(page(&machine, &opened, None, style), want);
         let json = to_json(&machine, &opened, None);
         assert_eq!(json["layers"][0]["inForce"], false);
         assert_eq!(json["session"]["error"]["kind"], "invalid_input");
@@ -257,12 +288,12 @@ mod tests {
         let want = "lazaret itself      missing   landlock: none\n\
                     \x20                              lost: if the program that listens to the model is taken over, it \
                     has your rights\n";
-        assert_eq!(own_row(&own, false), want);
+        assert_eq!(own_row(&own, style), want);
         assert_eq!(
             to_json(&machine, &opened, Some(&own))["orchestrator"]["missing"],
             json!(["landlock: none"])
         );
         let own = Confinement { landlock: Ok(7), seccomp: Ok(7) };
-        assert_eq!(own_row(&own, false), "lazaret itself      in force  Landlock ABI 7, seccomp\n");
+        assert_eq!(own_row(&own, style), "lazaret itself      in force  Landlock ABI 7, seccomp\n");
     }
 }
