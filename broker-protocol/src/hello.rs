@@ -10,7 +10,7 @@ use thiserror::Error;
 /// First bytes of a [`Hello`], so that a stray client is told apart from an old one.
 pub const MAGIC: [u8; 8] = *b"LAZARET\0";
 /// Version of everything in this crate. Any change of a wire type raises it: bincode does not describe itself.
-pub const VERSION: u16 = 12;
+pub const VERSION: u16 = 13;
 /// Optional abilities this build knows, one bit each. None is defined yet.
 pub const FEATURES: u64 = 0;
 

@@ -117,6 +117,11 @@ pub enum Signal {
     Hangup,
     /// `SIGQUIT`.
     Quit,
+    /// `SIGSTOP`; answered by [`FromBroker::Suspended`]. Clocks go on: how long a command may take is the policy's to say, and not
+    /// its client's.
+    Suspend,
+    /// `SIGCONT`.
+    Continue,
 }
 
 /// A frame from the broker.
@@ -190,5 +195,11 @@ pub enum FromBroker {
         call: CallId,
         /// Where it stands; absent where nothing was kept.
         spill: Option<Spill>,
+    },
+    /// A command was stopped: by [`Signal::Suspend`], or because the suspend key of its terminal (Control-Z) was among its input, and
+    /// nothing in the cell answers to that. It waits for [`Signal::Continue`].
+    Suspended {
+        /// Which call.
+        call: CallId,
     },
 }

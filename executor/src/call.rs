@@ -149,6 +149,9 @@ impl Call {
         if bytes > 0 {
             self.outbox.push(FromBroker::InputCredit { call: self.id, bytes });
         }
+        if self.input.take_suspend() {
+            self.signal(Signal::Suspend);
+        }
     }
 
     /// Sets the size of its terminal, if it has one.
@@ -172,9 +175,14 @@ impl Call {
             Signal::Terminate => libc::SIGTERM,
             Signal::Hangup => libc::SIGHUP,
             Signal::Quit => libc::SIGQUIT,
+            Signal::Suspend => libc::SIGSTOP,
+            Signal::Continue => libc::SIGCONT,
         };
         if let Some(command) = self.command_mut() {
             command.signal(number);
+            if signal == Signal::Suspend {
+                self.outbox.push(FromBroker::Suspended { call: self.id });
+            }
         }
     }
 

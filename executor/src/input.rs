@@ -1,5 +1,6 @@
 //! A command's standard input: what has come for it, within its window, and what its program has taken.
 
+use crate::suspend;
 use broker_protocol::limit;
 use nix::errno::Errno;
 use nix::unistd::write;
@@ -15,6 +16,8 @@ pub struct Input {
     window: u32,
     target: Target,
     written: u64,
+    /// Whether the suspend key of the program's terminal was typed since that was asked last.
+    suspend: bool,
 }
 
 #[derive(Debug)]
@@ -28,7 +31,7 @@ enum Target {
 impl Default for Input {
     fn default() -> Self {
         let (pending, window) = (VecDeque::new(), limit::INPUT_WINDOW);
-        Self { pending, ended: false, window, target: Target::NotStarted, written: 0 }
+        Self { pending, ended: false, window, target: Target::NotStarted, written: 0, suspend: false }
     }
 }
 
@@ -79,7 +82,10 @@ impl Input {
         while let (Some(stdin), (chunk @ [_, ..], _)) = (self.target.fd(), self.pending.as_slices()) {
             match write(stdin, &chunk[..chunk.len().min(limit::CHUNK)]) {
                 Ok(length) => {
-                    self.pending.drain(..length);
+                    let typed = self.pending.drain(..length);
+                    if let Target::Terminal(terminal) = &self.target {
+                        self.suspend |= suspend::is_key_in(terminal.as_fd(), typed);
+                    }
                     taken += length as u32;
                 }
                 Err(Errno::EAGAIN) => break,
@@ -106,6 +112,12 @@ impl Input {
             let _ = write(terminal, END_OF_FILE);
         }
         self.close();
+    }
+
+    /// Whether the suspend key was typed since this was asked last, and is for the program itself.
+    pub fn take_suspend(&mut self) -> bool {
+        let Target::Terminal(terminal) = &self.target else { return false };
+        std::mem::take(&mut self.suspend) && suspend::is_for_program(terminal.as_fd())
     }
 
     /// Bytes that the program was given.

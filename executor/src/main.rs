@@ -27,6 +27,7 @@ mod repository_question;
 mod roots;
 mod own_state;
 mod central_owner;
+mod suspend;
 mod user;
 mod private_directory;
 mod poll;

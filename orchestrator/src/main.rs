@@ -6,6 +6,7 @@ mod feed;
 mod shell;
 mod refused_hosts;
 mod more_hosts;
+mod job;
 mod run;
 mod call;
 mod history;

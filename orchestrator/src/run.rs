@@ -1,6 +1,7 @@
 //! `lazaret run`: one command in a cell, as if it ran here.
 
 use crate::feed::feed;
+use crate::job::Job;
 use crate::more_hosts::MoreHosts;
 use crate::refused_hosts::RefusedHosts;
 use crate::typed;
@@ -9,7 +10,7 @@ use broker_protocol::{
     Terminal, ZonePath, limit,
 };
 use clap::Args;
-use nix::libc::{SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGQUIT, SIGTERM, SIGWINCH};
+use nix::libc::{SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
 use orchestrator_confine::{Needs, confine};
 use orchestrator_install::shell_directory::WorkingDirectory;
 use orchestrator_lines::json::ResultLine;
@@ -79,6 +80,8 @@ pub struct Run {
     /// Whether somebody wants to know what a command was denied whose output they have seen.
     #[arg(skip)]
     tells_denials: bool,
+    #[arg(skip)]
+    job: Job,
 }
 
 /// Who runs the command.
@@ -112,6 +115,7 @@ impl Run {
             caller,
             // A model reads what its shell prints, and no other word of ours.
             tells_denials: true,
+            job: Job::default(),
         };
         if !run.is_interactive() {
             // Who calls a shell has a time limit of its own; the policy's longest stays.
@@ -122,6 +126,7 @@ impl Run {
 
     /// Runs the command; the exit code.
     pub fn main(mut self, options: &SessionOptions) -> Result<u8, Failed> {
+        self.job = Job::of_this_process();
         self.tells_denials |= options.is_verbose() || io::stderr().is_terminal();
         let Opening { open, directory, .. } = options.open(0)?;
         let reporter = self.reporter(Path::new(&open.project));
@@ -175,7 +180,7 @@ impl Run {
         reporter: Option<WorkingDirectory>,
         mut more: MoreHosts,
     ) -> Result<u8, Failed> {
-        let mut signals = Signals::listen(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH, SIGCONT])?;
+        let mut signals = Signals::listen(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH, SIGCONT, SIGTSTP])?;
         let session = Session::start(config);
         tokio::select! {
             opened = session.open() => {
@@ -184,7 +189,7 @@ impl Run {
                     print::problem(&format!("closed, although its name does not say so: {closed}"));
                 }
             }
-            number = end_signal(&mut signals) => return Ok(exit::SIGNAL + number as u8),
+            number = end_signal(&mut signals, self.job) => return Ok(exit::SIGNAL + number as u8),
         }
         let mut out = self
             .out(reporter)
@@ -193,7 +198,7 @@ impl Run {
             let result = self.once(&session, request.clone(), &more, &mut out, &mut signals).await?;
             let again = tokio::select! {
                 again = more.ask(&result) => again,
-                _ = end_signal(&mut signals) => false,
+                _ = end_signal(&mut signals, self.job) => false,
             };
             if !again {
                 break result;
@@ -219,7 +224,7 @@ impl Run {
         let mut call = session.call(context, Invocation::Request(request));
         let handle = call.handle.clone();
         tokio::select! {
-            result = self.follow(&mut call, more.extent(), out) => result,
+            result = self.follow(&mut call, more.extent(), out, raw.as_ref()) => result,
             never = feed(&handle, input) => match never {},
             never = pass_signals(signals, &handle, raw.as_ref()) => match never {},
         }
@@ -292,12 +297,18 @@ impl Run {
         call: &mut Call,
         extent: Extent,
         out: &mut Out,
+        raw: Option<&Raw>,
     ) -> Result<Arc<CallResult>, Failed> {
         while let Some(event) = call.next().await {
             match &*event.body {
                 Body::Output { stderr, bytes } => {
                     let written = out.write(*stderr, bytes).await;
                     written.unwrap_or_else(|_| call.handle.cancel());
+                }
+                Body::Suspended => {
+                    // A terminal that cannot be set any more is gone, and its end comes as the end of the input.
+                    let _ = self.job.suspend(raw);
+                    call.handle.signal(Signal::Continue);
                 }
                 Body::ApprovalWanted(question) => match self.caller {
                     Caller::Person => typed::answer(&call.handle, event.part, question, extent).await,
@@ -344,9 +355,13 @@ impl Run {
 }
 
 /// Waits for a signal that ends what has not begun.
-async fn end_signal(signals: &mut Signals) -> i32 {
+async fn end_signal(signals: &mut Signals, job: Job) -> i32 {
     loop {
         let number = signals.next().await;
+        if number == SIGTSTP {
+            // It goes on where it cannot stop.
+            let _ = job.suspend(None);
+        }
         if [SIGINT, SIGTERM, SIGHUP, SIGQUIT].contains(&number) {
             return number;
         }
@@ -377,6 +392,7 @@ async fn pass_signals(signals: &mut Signals, call: &CallHandle, raw: Option<&Raw
             SIGTERM => call.signal(Signal::Terminate),
             SIGHUP => call.signal(Signal::Hangup),
             SIGQUIT => call.signal(Signal::Quit),
+            SIGTSTP => call.signal(Signal::Suspend),
             SIGWINCH => resize(call, raw),
             _ => {
                 // After a stop. A terminal that cannot be set any more is gone, and its end comes as the end of the input.

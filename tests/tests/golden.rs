@@ -133,7 +133,7 @@ fn variant_to(message: &ToBroker) -> &'static str {
     }
 }
 
-const FROM: [&str; 13] = [
+const FROM: [&str; 14] = [
     "hello",
     "probed",
     "opened",
@@ -147,6 +147,7 @@ const FROM: [&str; 13] = [
     "grants",
     "leases",
     "kept",
+    "suspended",
 ];
 
 fn variant_from(message: &FromBroker) -> &'static str {
@@ -164,6 +165,7 @@ fn variant_from(message: &FromBroker) -> &'static str {
         FromBroker::Grants(_) => "grants",
         FromBroker::Leases(_) => "leases",
         FromBroker::Kept { .. } => "kept",
+        FromBroker::Suspended { .. } => "suspended",
     }
 }
 
@@ -383,6 +385,8 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
         ("signal terminate", ToBroker::Signal { call: 7, signal: Signal::Terminate }),
         ("signal hangup", ToBroker::Signal { call: 7, signal: Signal::Hangup }),
         ("signal quit", ToBroker::Signal { call: 7, signal: Signal::Quit }),
+        ("signal suspend", ToBroker::Signal { call: 7, signal: Signal::Suspend }),
+        ("signal continue", ToBroker::Signal { call: 7, signal: Signal::Continue }),
         ("credit", ToBroker::Credit { call: 7, bytes: 65_536 }),
         ("cancel", ToBroker::Cancel { call: 7 }),
     ];
@@ -515,6 +519,7 @@ fn from_broker() -> Vec<(&'static str, FromBroker)> {
         ("fault", FromBroker::Fault(failed())),
         ("kept", FromBroker::Kept { call: 7, spill: spilled().spill }),
         ("kept, not", FromBroker::Kept { call: 7, spill: None }),
+        ("suspended", FromBroker::Suspended { call: 7 }),
     ];
     frames.extend(approval::from_broker());
     frames.extend(ends().map(|(name, ended)| (name, done(Outcome::Ran(ran(ended))))));

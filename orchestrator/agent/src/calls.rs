@@ -294,6 +294,7 @@ impl Run<'_> {
             | CallBody::ToolUnregistered { .. }
             | CallBody::Requested { .. }
             | CallBody::Started { .. }
+            | CallBody::Suspended
             | CallBody::ApprovalGiven { .. }
             | CallBody::Connection(_)
             | CallBody::Result(_) => {}

@@ -102,6 +102,7 @@ impl<'a> EventLine<'a> {
             | Body::SessionOpened(_)
             | Body::Requested { .. }
             | Body::Started { .. }
+            | Body::Suspended
             | Body::ApprovalGiven { .. }
             | Body::ToolRegistered { .. }
             | Body::ToolUnregistered { .. }

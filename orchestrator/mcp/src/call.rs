@@ -106,6 +106,7 @@ impl Caller<'_> {
                 Body::Result(_)
                 | Body::Requested { .. }
                 | Body::Started { .. }
+                | Body::Suspended
                 | Body::ApprovalGiven { .. }
                 | Body::ToolRegistered { .. }
                 | Body::ToolUnregistered { .. }

@@ -182,7 +182,7 @@ impl RunLog {
                 ("connection", json!({ "host": host, "port": port, "verdict": verdict.name(), "why": why }))
             }
             Body::Result(result) => call_result(result),
-            Body::Started { .. } | Body::Output { .. } => return None,
+            Body::Started { .. } | Body::Suspended | Body::Output { .. } => return None,
         })
     }
 }

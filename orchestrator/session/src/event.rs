@@ -64,6 +64,8 @@ pub enum Body {
         /// The number of the request in the audit.
         number: CallId,
     },
+    /// The call's command was stopped, as whoever typed to it wanted, and waits to be continued.
+    Suspended,
     /// A command printed something. The pieces of a stream end within no character.
     Output {
         /// Whether on standard error.

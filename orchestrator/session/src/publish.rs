@@ -72,6 +72,7 @@ pub(crate) enum RawEvent<'a> {
         input: &'a Value,
     },
     Started(CallId),
+    Suspended,
     Output {
         stderr: bool,
         bytes: &'a [u8],
@@ -187,6 +188,7 @@ impl Publisher {
                 input: map_texts(&sanitizer.input(input), &|text| brief(text).into_owned()),
             },
             RawEvent::Started(number) => Body::Started { number },
+            RawEvent::Suspended => Body::Suspended,
             RawEvent::Output { stderr, bytes } => {
                 let bytes = self.streams.borrow_mut()[usize::from(stderr)].push(bytes);
                 if bytes.is_empty() && self.live != Live::Bytes {

@@ -140,6 +140,8 @@ async fn follow(running: &mut RunningRequest, caller: &Caller) -> Result<Finishe
                 }
                 running.taken(bytes.len());
             }
+            // A front end that is gone ends the call.
+            RequestEvent::Suspended => drop(caller.publisher.publish(RawEvent::Suspended).await),
             RequestEvent::Ended(ended) => return *ended,
         }
     }

@@ -90,7 +90,7 @@ impl RunningService {
                     self.running.answer(&challenge, Approval::Yes(Extent::Once));
                 }
                 // It goes on waiting until its time is over.
-                RequestEvent::Rejected(_) => {}
+                RequestEvent::Rejected(_) | RequestEvent::Suspended => {}
                 RequestEvent::Ended(ended) => return ServiceEvent::Ended(ended),
             }
         }

@@ -11,6 +11,7 @@ static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
 /// The terminal of our standard input, in raw mode until this is dropped.
 pub struct Raw {
+    before: Termios,
     mode: Termios,
 }
 
@@ -21,16 +22,21 @@ impl Raw {
         let mut mode = before.clone();
         cfmakeraw(&mut mode);
         if let Ok(mut slot) = BEFORE.lock() {
-            *slot = Some(before);
+            *slot = Some(before.clone());
         }
         let hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             restore();
             hook(panic);
         }));
-        let raw = Self { mode };
+        let raw = Self { before, mode };
         raw.reenter()?;
         Ok(raw)
+    }
+
+    /// Puts the terminal back as it was, until [`Self::reenter`].
+    pub fn give_back(&self) -> io::Result<()> {
+        Ok(tcsetattr(io::stdin(), SetArg::TCSADRAIN, &self.before)?)
     }
 
     /// Enters raw mode anew after a stop: shells put their own mode back then.

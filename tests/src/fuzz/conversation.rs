@@ -117,7 +117,14 @@ fn word(call: CallId, chance: &mut Chance) -> ToBroker {
         4..6 => ToBroker::InputEnd { call },
         6 => ToBroker::Resize { call, rows: number(chance) as u16, columns: number(chance) as u16 },
         7 => {
-            let all = [Signal::Interrupt, Signal::Terminate, Signal::Hangup, Signal::Quit];
+            let all = [
+                Signal::Interrupt,
+                Signal::Terminate,
+                Signal::Hangup,
+                Signal::Quit,
+                Signal::Suspend,
+                Signal::Continue,
+            ];
             ToBroker::Signal { call, signal: *pick(&all, chance) }
         }
         8..10 => ToBroker::Credit { call, bytes: number(chance) },

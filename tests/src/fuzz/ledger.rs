@@ -163,6 +163,7 @@ impl Ledger {
                 entry.output(*sequence, bytes.len())
             }
             FromBroker::InputCredit { call, bytes } => self.under_way(*call, "InputCredit")?.credit(*bytes),
+            FromBroker::Suspended { call } => self.under_way(*call, "Suspended")?.may_run(),
             FromBroker::Part { call, .. } => self.under_way(*call, "Part")?.may_run(),
             FromBroker::Asked { call, challenge } => self.under_way(*call, "Asked")?.ask(challenge),
             FromBroker::Ungranted(_) => {

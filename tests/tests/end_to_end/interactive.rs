@@ -12,6 +12,7 @@ pub fn tests() -> Vec<Test> {
             an_interrupt_ends_the_command_and_not_the_shell,
             the_size_follows_the_window,
             job_control_works,
+            control_z_stops_a_command_and_fg_continues_it,
             a_closed_window_ends_the_cell
         ],
         once![the_terminal_is_restored_after_a_violent_end, the_keyboard_is_not_needed],
@@ -98,6 +99,77 @@ fn job_control_works(place: Place) {
     terminal.send("exit\n");
     terminal.finish(LIMIT);
     process::assert_gone(&marker, LIMIT);
+}
+
+/// Lines in the file of a command that writes one again and again.
+fn ticks(world: &World) -> usize {
+    std::fs::read_to_string(world.project.join("ticks")).unwrap_or_default().len()
+}
+
+/// Whether such a command goes on.
+fn goes_on(world: &World) -> bool {
+    let before = ticks(world);
+    until(Duration::from_secs(3), || ticks(world) > before + 2)
+}
+
+fn stands_still(world: &World) -> bool {
+    // What was under way when it stopped has ended by then.
+    std::thread::sleep(Duration::from_millis(200));
+    let before = ticks(world);
+    std::thread::sleep(Duration::from_millis(600));
+    ticks(world) == before
+}
+
+/// A shell of the host, and in it `lazaret run` with these options and a command that writes again and again, then `behind`.
+fn job(world: &World, options: &[&str], behind: &str) -> Terminal {
+    let mut terminal = Terminal::start(world.host("bash").args(["--norc", "-i"]), 24, 300);
+    terminal.send(SET_PROMPT);
+    terminal.expect(PROMPT, LIMIT);
+    let mut command = world.lazaret("run");
+    let script = "echo beg''un; while :; do echo >> ticks; sleep 0.02; done";
+    command.args(options).args(["--", "bash", "-c", script]);
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words: Vec<String> =
+        words.map(|word| format!("'{}'", word.to_str().unwrap().replace('\'', "'\\''"))).collect();
+    terminal.send(&format!("{}{behind}\n", words.join(" ")));
+    terminal.expect("begun", LIMIT);
+    assert!(goes_on(world), "the control");
+    terminal
+}
+
+/// Alone on its terminal, where the key is a byte to us, and before a pipe, where it is a signal.
+fn control_z_stops_a_command_and_fg_continues_it(place: Place) {
+    for behind in ["", " | cat"] {
+        let world = World::new(place);
+        let mut terminal = job(&world, &[], behind);
+        for _ in 0..2 {
+            terminal.send("\x1a");
+            terminal.expect("Stopped", LIMIT);
+            terminal.expect(PROMPT, LIMIT);
+            assert!(stands_still(&world), "{behind:?}: the command goes on");
+            // The terminal is the shell's.
+            terminal.send("stty -a | grep -e -icanon || echo ca''nonical\n");
+            terminal.expect("canonical", LIMIT);
+            terminal.expect(PROMPT, LIMIT);
+            terminal.send("fg\n");
+            assert!(goes_on(&world), "{behind:?}: it stands still");
+        }
+        terminal.send("\x03");
+        terminal.expect(PROMPT, LIMIT);
+        assert!(stands_still(&world));
+        terminal.send("exit\n");
+        terminal.finish(LIMIT);
+    }
+    // A time limit is one of the policy's, and a client that stops its command is not out of it.
+    let world = World::new(place);
+    let mut terminal = job(&world, &["--timeout", "3"], "");
+    terminal.send("\x1a");
+    terminal.expect("Stopped", LIMIT);
+    std::thread::sleep(Duration::from_secs(4));
+    terminal.send("fg\n");
+    terminal.expect("ran into its time limit", LIMIT);
+    terminal.send("exit\n");
+    terminal.finish(LIMIT);
 }
 
 fn a_closed_window_ends_the_cell(place: Place) {

@@ -39,6 +39,8 @@ pub enum RequestEvent {
         /// The bytes, cut anywhere.
         bytes: Vec<u8>,
     },
+    /// Its command was stopped, and waits to be continued.
+    Suspended,
     /// It waits for an answer; nothing of it has started.
     Asked(Box<Challenge>),
     /// The answer was rejected, and it waits for another.
@@ -350,6 +352,11 @@ impl Link {
         match message {
             FromBroker::Output { call, stderr, sequence, bytes } => {
                 self.slot(call)?.output(stderr, sequence, bytes)
+            }
+            // The call may have ended meanwhile.
+            FromBroker::Suspended { call } => {
+                self.slot(call).into_iter().for_each(|slot| slot.push(RequestEvent::Suspended));
+                Ok(())
             }
             FromBroker::InputCredit { call, bytes } => self.slot(call).map(|slot| slot.credit(bytes)),
             FromBroker::Part { call, bytes } => self.slot(call)?.part(&bytes),

@@ -12,10 +12,11 @@ const LOG_BYTES: u32 = 8 * 1024;
 
 /// Runs a command in a sandboxed cell and returns its output and exit code. A string runs with `bash -c`; a list of strings
 /// runs as a program with its arguments, without a shell. The project is writable, system files can only be read, the home
-/// directory and /tmp are the cell's own, and there is no network but the hosts that the user has opened, through the proxy
-/// in HTTP_PROXY; a host that is refused the user can grant, for one call or for good: ask for it by name. Memory, processes and time are limited. What a command was denied, by which rule and what would open it,
-/// stands in its error. Processes left behind are killed when the command ends. With `background` the call returns at once with a
-/// number, and the command runs on until it ends or is killed, or the session ends.
+/// directory and /tmp are the cell's own, and there is no network but the hosts that the user has opened, through the proxy in
+/// HTTP_PROXY; a host that is refused the user can grant, for one call or for good: ask for it by name. Memory, processes and
+/// time are limited. What a command was denied, by which rule and what would open it, stands in its error. Processes left
+/// behind are killed when the command ends. With `background` the call returns at once with a number, and the command runs on
+/// until it ends or is killed, or the session ends.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bash {

@@ -1,0 +1,73 @@
+//! The suspend key of a command's terminal, Control-Z. A command leads a process session of its own, and no shell is above it
+//! there, so that the kernel drops the signal which the key makes: what nobody could continue is not stopped. Its client can, and
+//! is told; so the broker stops what the kernel would have stopped.
+
+use executor_sys::proc::{self, Stat};
+use nix::sys::termios::{LocalFlags, SpecialCharacterIndices, tcgetattr};
+use nix::unistd::tcgetpgrp;
+use std::os::fd::BorrowedFd;
+
+/// Whether the suspend key of the terminal with this master is in `typed`, and makes a signal.
+pub fn is_key_in(master: BorrowedFd, typed: impl Iterator<Item = u8>) -> bool {
+    /// No key (`_POSIX_VDISABLE`).
+    const DISABLED: u8 = 0;
+    // Most of what is typed is none of them.
+    let mut control = typed.filter(u8::is_ascii_control).peekable();
+    if control.peek().is_none() {
+        return false;
+    }
+    // A terminal that cannot be looked at has lost its program.
+    let Ok(settings) = tcgetattr(master) else { return false };
+    let key = settings.control_chars[SpecialCharacterIndices::VSUSP as usize];
+    settings.local_flags.contains(LocalFlags::ISIG) && key != DISABLED && control.any(|typed| typed == key)
+}
+
+/// Whether the program itself would be stopped by the key, and not a job of a shell that it is. One that ignores or handles the
+/// signal has its own idea of it.
+pub fn is_for_program(master: BorrowedFd) -> bool {
+    let Ok(group) = tcgetpgrp(master) else { return false };
+    let leader = group.as_raw();
+    Stat::of(leader).is_ok_and(|stat| stat.session == leader) && has_default(leader)
+}
+
+fn has_default(pid: i32) -> bool {
+    const BIT: u64 = 1 << (libc::SIGTSTP - 1);
+    let mask = |key| {
+        let line = proc::line(format!("/proc/{pid}/status"), key)?;
+        u64::from_str_radix(&line, 16).ok()
+    };
+    ["SigIgn", "SigCgt", "SigBlk"].into_iter().all(|key| mask(key).is_some_and(|mask| mask & BIT == 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::fcntl::OFlag;
+    use nix::pty::posix_openpt;
+    use nix::sys::termios::{SetArg, tcsetattr};
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn the_key_is_the_terminals_own_and_only_where_it_makes_a_signal() {
+        let master = posix_openpt(OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC).unwrap();
+        let is_key = |typed: &[u8]| is_key_in(master.as_fd(), typed.iter().copied());
+        assert!(is_key(b"\x1a") && is_key(b"x\n\x1ay") && !is_key(b"\x03z") && !is_key(b""));
+        let mut settings = tcgetattr(&master).unwrap();
+        settings.control_chars[SpecialCharacterIndices::VSUSP as usize] = 0;
+        tcsetattr(&master, SetArg::TCSANOW, &settings).unwrap();
+        assert!(!is_key(b"\x1a") && !is_key(b"\0"));
+        settings.control_chars[SpecialCharacterIndices::VSUSP as usize] = 0x19;
+        tcsetattr(&master, SetArg::TCSANOW, &settings).unwrap();
+        assert!(is_key(b"\x19"));
+        settings.local_flags.remove(LocalFlags::ISIG);
+        tcsetattr(&master, SetArg::TCSANOW, &settings).unwrap();
+        assert!(!is_key(b"\x19"));
+        assert!(!is_for_program(master.as_fd()), "nobody is there");
+    }
+
+    #[test]
+    fn what_handles_the_signal_is_told_apart() {
+        assert!(has_default(std::process::id() as i32));
+        assert!(!has_default(-1));
+    }
+}

@@ -1,0 +1,34 @@
+//! This process as a job of a shell: stopped by Control-Z, and continued by `fg`.
+
+use nix::sys::signal::{Signal, raise};
+use nix::unistd::{getpgrp, getpid, getsid};
+use orchestrator_terminal::terminal::Raw;
+use std::io;
+
+/// What is known of it, before this process gives up asking.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Job {
+    /// Whether some shell above can continue it: else nobody could.
+    can_continue: bool,
+    /// Whether it is all of the job, or its first process.
+    leads: bool,
+}
+
+impl Job {
+    pub fn of_this_process() -> Self {
+        let group = getpgrp();
+        let can_continue = getsid(None).is_ok_and(|session| session != group);
+        Self { can_continue, leads: group == getpid() }
+    }
+
+    /// Stops this process until its shell continues it, with the terminal as it was meanwhile. Where nobody would continue it, it
+    /// goes on; so it does where the key came here as a byte, and others of the job have not heard of it.
+    pub fn suspend(self, raw: Option<&Raw>) -> io::Result<()> {
+        if !self.can_continue || (raw.is_some() && !self.leads) {
+            return Ok(());
+        }
+        raw.map_or(Ok(()), Raw::give_back)?;
+        raise(Signal::SIGSTOP)?;
+        raw.map_or(Ok(()), Raw::reenter)
+    }
+}
