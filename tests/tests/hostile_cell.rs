@@ -2,6 +2,7 @@
 //! ends with an answer, nothing of it lives on, and the session answers the next call.
 #![allow(clippy::unwrap_used)]
 
+use broker_protocol::Tier;
 use lazaret_tests::place::User;
 use lazaret_tests::process::{self, Running, until};
 use lazaret_tests::world::long_sleep;
@@ -13,6 +14,7 @@ fn main() -> ExitCode {
     suite::main(in_each_place![
         a_flood_of_any_shape_is_bounded,
         descriptors_that_nobody_reads_stop_no_other_session,
+        a_session_leaves_inotify_instances_to_others,
         a_false_tongue_is_only_output,
         a_cell_is_not_ended_from_inside,
         what_does_not_want_to_end_ends,
@@ -85,6 +87,35 @@ fn descriptors_that_nobody_reads_stop_no_other_session(place: Place) {
     held.finish(LIMIT);
     assert!(full && control.errors().contains("Too many references"), "{}", control.errors());
     assert_eq!(beside.success(), "works\n");
+}
+
+/// Makes inotify instances, at most as many as it is told, and says how many.
+const WATCHERS: &str = r#"
+import ctypes, sys
+make, count = ctypes.CDLL(None).inotify_init, 0
+while count < int(sys.argv[1]) and make() >= 0:
+    count += 1
+print(count)
+"#;
+
+/// The kernel counts them by user; in the flat tier too, where nothing of that can be held (SECURITY.md).
+fn a_session_leaves_inotify_instances_to_others(place: Place) {
+    if place.tier == Tier::Flat {
+        return;
+    }
+    let world = World::new(place);
+    world.put("watchers.py", WATCHERS);
+    let most = std::fs::read_to_string("/proc/sys/fs/inotify/max_user_instances").unwrap();
+    let half = most.trim().parse::<u32>().unwrap() / 2;
+    let words = ["watchers.py".to_owned(), (half + 1).to_string()];
+    let count = |text: String| text.trim().parse::<u32>().unwrap();
+    let outside = count(run(world.host("python3").args(&words), LIMIT).success());
+    if outside <= half {
+        eprintln!("this user has {outside} inotify instances left: the bound of a session is not tried");
+        return;
+    }
+    let inside = count(run(&mut world.cell(&format!("python3 {}", words.join(" "))), LIMIT).success());
+    assert_eq!((outside, inside), (half + 1, half));
 }
 
 fn a_flood_of_any_shape_is_bounded(place: Place) {

@@ -95,6 +95,7 @@ fn set_up(spec: &SandboxSpec, uid: Uid, gid: Gid) -> Result<SetUp, LayerError> {
         mounts::build(spec)?
     } else {
         namespaces::close_user_namespaces(spec.layers)?;
+        namespaces::bound_counters(spec.layers)?;
         undo_directory::open(&spec.central)
     };
     if spec.has(Layer::Capabilities) {

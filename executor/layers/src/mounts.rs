@@ -58,6 +58,7 @@ pub fn build(spec: &SandboxSpec) -> Result<Option<OwnedFd>, LayerError> {
     root.checked_file()?;
     enter(base)?;
     namespaces::close_user_namespaces(spec.layers)?;
+    namespaces::bound_counters(spec.layers)?;
     let undo = undo_directory::open(&spec.central);
     pin_all(&spec.pins)?;
     read_only("/proc")?;

@@ -2,7 +2,8 @@
 //!
 //! *Guarantees*: a cell sees no process, network, IPC object, host name or cgroup but the session's; each cell has a
 //! PID namespace inside the session's, so that it dies whole; the caller keeps its own uid and gid inside and has no
-//! others; further user namespaces are closed (`user.max_user_namespaces` is 0, and the filter refuses the flags).
+//! others; further user namespaces are closed (`user.max_user_namespaces` is 0, and the filter refuses the flags); half of the
+//! user's inotify instances and watches stay to programs outside.
 //! *Does not*: close files (mounts and Landlock do). *Needs*: user namespaces for the user who runs the executor.
 //! *Order*: first, by `clone` of the warden; what stands here runs in it before the mounts. *Fails*: the session opens
 //! in the flat tier, which says so, or not at all if the policy requires a namespace. *Tested by*:
@@ -17,6 +18,7 @@ use nix::sched::{CloneFlags, setns};
 use nix::sys::prctl;
 use nix::unistd::{Gid, Uid, sethostname};
 use std::fs::{self, File};
+use std::io;
 use std::os::fd::OwnedFd;
 
 /// Namespaces, the flags that ask for them, and their names below `/proc/self/ns`. In the order in which they are entered: the
@@ -112,6 +114,32 @@ pub fn close_user_namespaces(layers: LayerSet) -> Result<(), LayerError> {
         return Ok(());
     }
     write("/proc/sys/user/max_user_namespaces", "0", Privilege::UserLimit)
+}
+
+/// What the kernel counts for all of a user's programs and for those of each user namespace, with where it says the most of the
+/// first.
+const COUNTERS: [(&str, &str); 2] = [
+    ("/proc/sys/user/max_inotify_instances", "/proc/sys/fs/inotify/max_user_instances"),
+    ("/proc/sys/user/max_inotify_watches", "/proc/sys/fs/inotify/max_user_watches"),
+];
+
+/// Leaves half of what the user may have of these to programs outside the session. Called when `/proc` is as for
+/// [`close_user_namespaces`].
+///
+/// # Errors
+/// The kernel's.
+pub fn bound_counters(layers: LayerSet) -> Result<(), LayerError> {
+    if !layers.has(Layer::UserNamespace) {
+        return Ok(());
+    }
+    for (own, users) in COUNTERS {
+        // Without the file, the kernel has no inotify.
+        let Ok(text) = fs::read_to_string(users) else { continue };
+        let most = text.trim().parse::<u32>().map_err(io::Error::other);
+        let most = most.at(Layer::UserNamespace, || format!("read {users}"))?;
+        write(own, &(most / 2).to_string(), Privilege::UserLimit)?;
+    }
+    Ok(())
 }
 
 fn write(path: &str, text: &str, privilege: Privilege) -> Result<(), LayerError> {
