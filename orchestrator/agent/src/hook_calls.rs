@@ -11,6 +11,7 @@ use broker_protocol::{ErrorKind, Failed};
 use orchestrator_tools::catalogue::{BATCH, Tool, canonical};
 use orchestrator_tools::inputs::INVOCATIONS_MAX;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// Most bytes of a result that a hook is told.
 const RESULT_MAX: usize = 256 << 10;
@@ -130,8 +131,8 @@ impl Run<'_> {
             let input = own_form(tool, &call.input).unwrap_or_else(|_| call.input.clone());
             let status = if answer.is_error { "error" } else { "success" };
             let result = HookedResult { status, text: beginning(&answer.text, RESULT_MAX).to_owned() };
-            let occasion = self.occasion(HookEvent::AfterTool, &call, tool, input, Some(result));
-            for hook in hooks.runner.of(HookEvent::AfterTool, Some(tool)) {
+            let occasion = self.occasion(HookEvent::AfterTool, &call, tool, input.clone(), Some(result));
+            for hook in after(hooks, tool, &input) {
                 let name = hooks.runner.name(hook);
                 match self.ask_hook(hooks, hook, &occasion).await {
                     Ok(HookAnswer { allow: true, ask_agent, .. }) => {
@@ -181,6 +182,8 @@ impl Run<'_> {
             answer = hooks.runner.run(hook, occasion) => answer,
             () = self.control.cancelled() => Err("was cancelled".to_owned()),
         };
+        // It may have words of the program in it.
+        let answer = answer.map_err(|why| self.publisher.sanitizer.text(&why));
         let ran = HookRan {
             hook: hooks.runner.name(hook).to_owned(),
             event: occasion.event,
@@ -206,6 +209,14 @@ impl Run<'_> {
         let why = if why.is_empty() { "it gives no reason".to_owned() } else { why };
         format!("the hook `{name}` has blocked this: {}", self.publisher.sanitizer.text(&why))
     }
+}
+
+/// The hooks that are told what a call came to: of a batch those that would be told of one of its calls, too.
+fn after(hooks: &SessionHooks, tool: &str, input: &Value) -> BTreeSet<usize> {
+    let parts = if tool == BATCH { input["invocations"].as_array() } else { None };
+    let parts = parts.into_iter().flatten().filter_map(|part| part["tool_name"].as_str());
+    let tools = parts.map(|name| canonical(name).unwrap_or(name)).chain([tool]);
+    tools.flat_map(|tool| hooks.runner.of(HookEvent::AfterTool, Some(tool))).collect()
 }
 
 fn denied(message: String) -> Failed {

@@ -157,7 +157,8 @@ fn failing(mut operation: Value) -> Value {
 
 fn stream<T: JsonSchema>(schemas: &mut SchemaGenerator) -> Value {
     let mut operation = with_body::<T>(schemas, "Begin a run and hear it", &json!({}), &[], "200");
-    let event = json!({ "type": "string", "description": "data: {kind, step, data}; at last _run_done_ or _run_error_" });
+    // Without a type: some take the schema of a stream for that of all its text, others for that of one event.
+    let event = json!({ "description": "data: {kind, step, data}; at last _run_done_ or _run_error_" });
     operation["responses"]["200"]["content"] = json!({ "text/event-stream": { "schema": event } });
     operation
 }

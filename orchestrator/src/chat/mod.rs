@@ -67,9 +67,9 @@ Examples:
 
 Without -p, on a terminal: a conversation, a line each; an empty line or Ctrl-D
 ends it. Calls are asked about as --trust says, guided if it is not given; where
-nobody can answer, such a call is denied. Hooks of agent.toml are told of calls,
-and may stop or change them: `lazaret chat-hooks --help`. The first Ctrl-C cancels the calls
-under way, the second one the run.
+nobody can answer, such a call is denied. The first Ctrl-C cancels the calls
+under way, the second one the run. Hooks of agent.toml are told of calls, and may
+stop or change them: `lazaret chat-hooks --help`.
 
 Exit code: 0 done; 1 the model or its provider failed, or did not end its task
 as the pack wants; 2 wrong arguments; 3 too many violations; 4 the model cannot

@@ -1,6 +1,8 @@
 //! Hooks of the user's: what they may do to a call, what a hostile or broken one gets, and when none is run.
 
 use crate::chats::{Printed, play, script};
+use crate::vendors::Vendor;
+use lazaret_tests::model_server::ModelServer;
 use lazaret_tests::process::{self, until};
 use lazaret_tests::world::long_sleep;
 use lazaret_tests::{Finished, LIMIT, Place, Test, World, in_each_place, once, run};
@@ -25,6 +27,7 @@ pub fn tests() -> Vec<Test> {
             what_the_model_makes_of_a_hooks_file_is_not_run,
             a_hook_of_a_project_is_none,
             a_call_is_judged_by_any_name_and_in_a_batch,
+            no_result_gets_past_a_hook_in_a_batch,
             secrets_are_in_no_word_of_a_hook,
             a_session_begins_and_ends_with_its_hooks,
             a_scope_narrows_hooks_too,
@@ -287,6 +290,12 @@ fn a_rewritten_call_is_judged_again() {
         assert!(result["error"]["kind"].as_str().unwrap().contains(kind), "{input}: {result}");
         assert!(!result["result"].as_str().unwrap().contains("the rule\n"), "{input}: {result}");
     }
+    let in_batch = json!({"invocations": [{"tool": "file_read", "input": {"file_path": "nothing.txt"}}]});
+    accept(&world, &[rewriting("{'path': 'closed/a.txt'}")]);
+    let printed = calling(&world, &[("batch", in_batch)]);
+    assert_eq!(outcomes(&printed), ["rewrote"]);
+    let result = printed.one("tool-result");
+    assert!(result["result"].as_str().unwrap().contains("Closed to you."), "{result}");
     // A person is asked about what is to run, and not about what was wanted.
     let bash_hook =
         entry(&world, "other", "before_tool", "answer(allow=True, input={'command': 'touch made'})", "");
@@ -418,6 +427,22 @@ fn a_call_is_judged_by_any_name_and_in_a_batch() {
     assert_eq!((made("secret"), made("first"), made("second")), (false, false, true));
 }
 
+fn no_result_gets_past_a_hook_in_a_batch() {
+    let world = world();
+    world.put("a.txt", "the inside");
+    let python = "answer(allow='the inside' not in told['result']['text'], message='withheld')";
+    accept(&world, &[entry(&world, "reader", "after_tool", python, "tools = ['file_read']")]);
+    let read = json!({"path": "a.txt"});
+    let batch =
+        json!({"invocations": [{"tool": "ReadFile", "input": read}, {"tool": "file_read", "input": read}]});
+    let grep = ("grep", json!({"pattern": "inside"}));
+    let printed = calling(&world, &[("file_read", read.clone()), ("batch", batch), grep]);
+    assert_eq!(outcomes(&printed), ["blocked", "blocked"]);
+    let read = read_by_the_model(&world);
+    assert_eq!(read.matches("has blocked this: withheld").count(), 2, "{read}");
+    assert_eq!(read.matches("the inside").count(), 1, "control: by grep, of which it is not told: {read}");
+}
+
 fn secrets_are_in_no_word_of_a_hook() {
     let world = world();
     let python = format!(
@@ -438,11 +463,27 @@ fn secrets_are_in_no_word_of_a_hook() {
         &world,
         &[bash("true"), ("glob", json!({"pattern": "*"})), ("grep", json!({"pattern": "x"}))],
     );
-    assert_eq!(outcomes(&printed), ["rewrote", "blocked", "failed"]);
+    let mut done = outcomes(&printed);
+    done.sort_unstable();
+    assert_eq!(done, ["blocked", "failed", "rewrote"], "two of them side by side");
     let shown = printed.finished.text() + &printed.finished.errors() + &read_by_the_model(&world);
     assert!(!shown.contains(&world.key), "{shown}");
-    for word in ["m", "a", "b", "f"] {
-        assert!(shown.contains(&format!("{word} [redacted:MY_API_KEY]")), "{word}: {shown}");
+    // Transcripts lose secrets by themselves: what a server is sent is what counts.
+    let vendor = Vendor::OpenAiChat;
+    let calls = [
+        ("c1", "bash", json!({"command": "true"})),
+        ("c2", "glob", json!({"pattern": "*"})),
+        ("c3", "grep", json!({"pattern": "x"})),
+    ];
+    let server = ModelServer::start(vec![vendor.answer("", &calls), vendor.answer("Done.", &[])]);
+    let mut command = crate::chats::chat(&world, vendor, &server);
+    dressed(&world, &mut command);
+    Printed::of(command.args(["--trust", "autonomous", "begin"])).finished.success();
+    let asked = server.asked()[1].body.to_string();
+    assert!(!asked.contains(&world.key), "{asked}");
+    for word in ["a", "b", "f"] {
+        let redacted = format!("{word} [redacted:MY_API_KEY]");
+        assert!(shown.contains(&redacted) && asked.contains(&redacted), "{word}: {shown}{asked}");
     }
 }
 
