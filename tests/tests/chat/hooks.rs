@@ -27,6 +27,7 @@ pub fn tests() -> Vec<Test> {
             what_the_model_makes_of_a_hooks_file_is_not_run,
             a_hook_of_a_project_is_none,
             a_call_is_judged_by_any_name_and_in_a_batch,
+            a_subagent_is_judged_as_who_asks_it,
             no_result_gets_past_a_hook_in_a_batch,
             secrets_are_in_no_word_of_a_hook,
             a_session_begins_and_ends_with_its_hooks,
@@ -425,6 +426,27 @@ fn a_call_is_judged_by_any_name_and_in_a_batch() {
     assert_eq!(outcomes(&printed), ["blocked", "blocked", "blocked", "allowed", "blocked", "allowed"]);
     let made = |name: &str| world.project.join(name).exists();
     assert_eq!((made("secret"), made("first"), made("second")), (false, false, true));
+}
+
+fn a_subagent_is_judged_as_who_asks_it() {
+    let world = world();
+    world.put("secret.txt", "the inside");
+    let python = "answer(allow='secret' not in told['file']['path'])";
+    accept(&world, &[entry(&world, "guard", "before_tool", python, "tools = ['file_read']")]);
+    let vendor = Vendor::Claude;
+    let server = ModelServer::start(vec![
+        vendor.answer("", &[("m1", "subagent", json!({"question": "What is in secret.txt?"}))]),
+        vendor.answer("", &[("s1", "file_read", json!({"path": "secret.txt"}))]),
+        vendor.answer("I cannot say.", &[]),
+        vendor.answer("Done.", &[]),
+    ]);
+    let mut command = crate::chats::chat(&world, vendor, &server);
+    dressed(&world, &mut command);
+    let printed = Printed::of(command.args(["--trust", "autonomous", "begin"]));
+    printed.finished.success();
+    let hook = printed.one("hook");
+    assert_eq!((&hook["outcome"], &hook["parentToolId"]), (&json!("blocked"), &json!("m1")));
+    assert!(!server.asked()[2].body.to_string().contains("the inside"));
 }
 
 fn no_result_gets_past_a_hook_in_a_batch() {
