@@ -113,12 +113,7 @@ impl Mcp {
     }
 
     fn settings(&self, options: &SessionOptions, policy: &EffectivePolicy) -> Settings {
-        let instructions = self.instructions(options, policy);
-        Settings { instructions, tools: Vec::new(), raw: self.tools.is_raw() }
-    }
-
-    /// What the client's model is told first: where its calls run, and what is asked.
-    fn instructions(&self, options: &SessionOptions, policy: &EffectivePolicy) -> String {
+        let mut instructions = instructions(policy, options.network(Some(policy), false).is_some());
         let asked = match options.trust().unwrap_or(Trust::Autonomous).min(policy.approval.ceiling) {
             Trust::Autonomous => "No call is asked about.".to_owned(),
             trust @ (Trust::Guided | Trust::Supervised) => {
@@ -132,17 +127,20 @@ impl Mcp {
         let violations = self
             .max_violations(options)
             .map_or(String::new(), |max| format!(" {max} attempts to leave the project end the session."));
-        let network = match options.network(Some(policy), false) {
-            None => "have no network",
-            Some(_) => "reach only the hosts that the policy names",
-        };
-        format!(
-            "Commands and file tools work in a sandboxed cell on one project (profile `{}`): they see the project, read-only \
-             system programs and nothing else, {network}, and protected names such as `.git/config` or `.env` are closed. A refusal names its \
-             rule; trying again in another way does not help. Paths are relative to the project. {asked}{violations}",
-            policy.profile
-        )
+        instructions.push_str(&format!(" {asked}{violations}"));
+        Settings { instructions, tools: Vec::new(), raw: self.tools.is_raw() }
     }
+}
+
+/// What a client's model is told first: where its calls run.
+pub fn instructions(policy: &EffectivePolicy, has_network: bool) -> String {
+    let network = if has_network { "reach only the hosts that the policy names" } else { "have no network" };
+    format!(
+        "Commands and file tools work in a sandboxed cell on one project (profile `{}`): they see the project, read-only \
+             system programs and nothing else, {network}, and protected names such as `.git/config` or `.env` are closed. A refusal names its \
+         rule; trying again in another way does not help. Paths are relative to the project.",
+        policy.profile
+    )
 }
 
 /// The tools that the client is shown.

@@ -2,6 +2,7 @@
 
 use crate::chat::choice::ModelOptions;
 use crate::chat::config::AgentConfig;
+use crate::mcp;
 use broker_protocol::{Failed, Open, Permission, Scope, Trust};
 use clap::{Args, ValueEnum};
 use nix::libc::{SIGHUP, SIGINT, SIGTERM};
@@ -12,6 +13,7 @@ use orchestrator_confine::{Needs, confine};
 use orchestrator_hooks::cell::of_session;
 use orchestrator_hooks::hooks::Hooks;
 use orchestrator_lines::streams::Input;
+use orchestrator_mcp::Http;
 use orchestrator_options::endpoint::Endpoint;
 use orchestrator_options::parent::Parent;
 use orchestrator_options::{SessionOptions, ToolOptions, exit, registry};
@@ -22,7 +24,7 @@ use orchestrator_sidecar::WireCase;
 use orchestrator_sidecar::guard::Guard;
 use orchestrator_sidecar::opener::{Opener, SessionOrder};
 use orchestrator_sidecar::server::{self, Listening, RATE};
-use orchestrator_sidecar::service::Service;
+use orchestrator_sidecar::service::{Service, Sources};
 use orchestrator_sidecar::token::Token;
 use orchestrator_terminal::print;
 use orchestrator_terminal::runtime::runtime;
@@ -52,9 +54,9 @@ const POLL: Duration = Duration::from_millis(20);
 const EXAMPLES: &str = "\
 Prints one line of JSON with its address and a fresh token, which every request
 has to bring: Authorization: Bearer TOKEN. WebSocket at /ws; /run, /run/stream,
-/runs/ID/status, /models, /tools, /settings, /keys/validate, /health. All of it
-is described in orchestrator/sidecar/README.md of the sources, and by
---openapi and --asyncapi.
+/runs/ID/status, /models, /tools, /settings, /keys/validate, /health; /mcp for
+clients of the Model Context Protocol (streamable HTTP). All of it is described
+in orchestrator/sidecar/README.md of the sources, and by --openapi and --asyncapi.
 
   lazaret serve --project ~/app --provider mock
   lazaret serve --listen 127.0.0.1:0 --wire-case snake
@@ -142,6 +144,7 @@ impl Serve {
         let hooks = config.hooks()?;
         hooks.problems().for_each(|problem| print::problem(&problem));
         let opener = Box::new(Sessions::new(&self, options, hooks, log.clone())?);
+        let (mcp, clients) = Http::new(self.mcp_settings(options, &opener)?);
         let token = Token::fresh().map_err(|error| Failed::internal(format!("no random bytes: {error}")))?;
         let listening = self.bind()?;
         print::json(&announced(&listening, &token, self.ui)?)?;
@@ -152,13 +155,14 @@ impl Serve {
             Case::Snake => WireCase::Snake,
         };
         let trust = options.trust().unwrap_or(Trust::Guided);
-        let service = Service::new(opener, backends, settings, config.packs, case, trust, redactor());
+        let sources = Sources { opener, backends, mcp };
+        let service = Service::new(sources, settings, config.packs, case, trust, redactor());
         let guard = Guard { token, origins: self.allow_origin, page: self.ui };
         let ends = !self.outlive_parent;
         let served = runtime()?.block_on(async {
             tokio::task::spawn_local(log.clone().write_later());
             tokio::select! {
-                failed = server::serve(service.clone(), guard, self.rate, listening) => match failed {
+                failed = server::serve(service.clone(), guard, self.rate, listening, clients) => match failed {
                     Ok(never) => match never {},
                     Err(error) => Err(Failed::internal(format!("cannot serve: {error}"))),
                 },
@@ -167,6 +171,20 @@ impl Serve {
         });
         log.end(if served.is_ok() { "it was ended" } else { "it cannot serve" });
         served
+    }
+
+    /// What clients of the Model Context Protocol are offered: an agent has tools for its own notes.
+    fn mcp_settings(
+        &self,
+        options: &SessionOptions,
+        opener: &Sessions,
+    ) -> Result<orchestrator_mcp::Settings, Failed> {
+        let policy = options.policy().map_err(Failed::from)?;
+        let mut instructions = mcp::instructions(&policy, options.network(Some(&policy), false).is_some());
+        instructions.push_str(" Calls that need an approval are asked about.");
+        let is_offered = |tool: &Value| tool["category"] != Category::Agent.name();
+        let tools = opener.tools().into_iter().filter(is_offered).collect();
+        Ok(orchestrator_mcp::Settings { instructions, tools, raw: self.tools.is_raw() })
     }
 
     /// Binds what is asked for: before we confine ourselves.

@@ -129,6 +129,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "orchestrator-text",
             "orchestrator-tools",
             "orchestrator-session",
+            "orchestrator-mcp",
             "orchestrator-agent",
         ],
     ),

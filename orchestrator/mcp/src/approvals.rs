@@ -1,12 +1,15 @@
 //! The question whether a call may run: put to the client's user by elicitation, where the client has declared it.
 
 use broker_protocol::{Channel, Extent};
+use futures_util::stream::FuturesUnordered;
 use orchestrator_session::{Approval, ApprovalQuestion, CallHandle};
 use orchestrator_text::escape;
 use orchestrator_tools::proposal::input_lines;
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema};
 use rmcp::{Peer, RoleServer};
 use serde_json::{Value, json};
+use std::future::Future;
+use std::pin::Pin;
 use std::time::Duration;
 
 /// Columns of a row of a question: how wide the client shows it is not known, and what is longer could be blanks to its edge.
@@ -25,13 +28,17 @@ pub enum Answerer {
     Nobody(String),
 }
 
-/// Asks. Who asks on for the user is added to `asking`, and ends with it.
+/// Questions that the client's user has, polled by the call that asks: only from its own task does `rmcp` send them on the stream of
+/// the call's request.
+pub type Asking = FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send>>>;
+
+/// Asks. What waits for the user is added to `asking`.
 pub async fn ask(
     peer: &Peer<RoleServer>,
     call: &CallHandle,
     part: Option<usize>,
     question: &ApprovalQuestion,
-    asking: &mut tokio::task::JoinSet<()>,
+    asking: &mut Asking,
 ) -> Answerer {
     let challenge = &question.challenge;
     let why = format!("{} (rule `{}`, {} risk)", challenge.why, challenge.rule, challenge.risk.name());
@@ -62,11 +69,11 @@ pub async fn ask(
     let (peer, call) = (peer.clone(), call.clone());
     let request = form(question, &why, rows);
     let wait = Duration::from_secs(challenge.expires_s.into());
-    asking.spawn(async move {
+    asking.push(Box::pin(async move {
         let answer = peer.create_elicitation_with_timeout(request, Some(wait)).await;
         let approval = answer.map_or(Approval::No, |answer| approval(&answer));
         call.approve(part, approval).await;
-    });
+    }));
     Answerer::User
 }
 

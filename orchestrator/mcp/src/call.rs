@@ -1,12 +1,13 @@
 //! One call of a tool, from its request to its result.
 #![expect(deprecated, reason = "a later version of the protocol has no log; clients of today's have")]
 
-use crate::approvals::{self, Answerer};
+use crate::approvals::{self, Answerer, Asking};
 use crate::log::Level;
 use crate::resources::Outputs;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker_protocol::{Failed, LayerState, Opened};
+use futures_util::StreamExt;
 use orchestrator_session::{Body, Call, CallContext, CallResult, Invocation, Live, Session};
 use orchestrator_tools::result::error_and_result;
 use rmcp::model::{
@@ -16,7 +17,6 @@ use rmcp::service::RequestContext;
 use rmcp::{Peer, RoleServer};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use tokio::task::JoinSet;
 
 /// The key of all that is known of a call, which a model need not see.
 const METADATA: &str = "lazaret/metadata";
@@ -76,9 +76,14 @@ impl Caller<'_> {
         peer: &Peer<RoleServer>,
         mut progress: Option<Progress>,
     ) -> (Option<Arc<CallResult>>, Option<String>) {
-        let mut asking = JoinSet::new();
+        let mut asking = Asking::new();
         let mut refusal = None;
-        while let Some(event) = call.next().await {
+        loop {
+            let event = tokio::select! {
+                event = call.next() => event,
+                Some(()) = asking.next() => continue,
+            };
+            let Some(event) = event else { return (None, refusal) };
             match &*event.body {
                 Body::Output { bytes, .. } => {
                     if let Some(progress) = &mut progress {
@@ -113,7 +118,6 @@ impl Caller<'_> {
                 | Body::Connection(_) => {}
             }
         }
-        (None, refusal)
     }
 
     fn result(&self, result: &CallResult, refusal: Option<String>) -> CallToolResult {

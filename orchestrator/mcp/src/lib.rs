@@ -9,6 +9,8 @@ mod approvals;
 mod resources;
 mod call;
 mod server;
+mod http;
 
+pub use http::{Answer, Clients, Http, Refused};
 pub use projects::{SessionRequest, Sessions};
 pub use server::{Settings, serve};

@@ -21,10 +21,11 @@ use rmcp::{RoleServer, ServerHandler, serve_server};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::sync::Arc;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::{Receiver, Sender};
 
 /// Versions that are spoken. The one after them has no roots, log or requests to the client, by which projects and approvals go.
-const VERSIONS: [ProtocolVersion; 4] = [
+pub const VERSIONS: [ProtocolVersion; 4] = [
     ProtocolVersion::V_2024_11_05,
     ProtocolVersion::V_2025_03_26,
     ProtocolVersion::V_2025_06_18,
@@ -49,30 +50,52 @@ pub async fn serve(
     incoming: Receiver<Vec<u8>>,
     outgoing: Sender<Vec<u8>>,
 ) {
-    let server = Server {
-        tools: settings.tools.iter().filter_map(tools::tool).collect(),
-        output: tools::output_schema(),
-        instructions: settings.instructions,
-        raw: settings.raw,
-        projects: Projects::new(sessions),
-        asker: "mcp".into(),
-        log: Level::default(),
-        outputs: Outputs::default(),
-    };
+    let server = Offer::new(settings).server(sessions, None);
     // A client that goes before it has said who it is, needs nothing.
     let Ok(running) = serve_server(server, Lines::new(incoming, outgoing)).await else { return };
     let _ = running.waiting().await;
 }
 
-struct Server {
+/// What every client is offered.
+pub struct Offer {
     tools: Vec<Tool>,
     output: Arc<JsonObject>,
     instructions: String,
     raw: bool,
+}
+
+impl Offer {
+    pub fn new(settings: Settings) -> Arc<Self> {
+        Arc::new(Self {
+            tools: settings.tools.iter().filter_map(tools::tool).collect(),
+            output: tools::output_schema(),
+            instructions: settings.instructions,
+            raw: settings.raw,
+        })
+    }
+
+    /// The server of one client, whose sessions come from there. Where there may be several clients, it has a place among them.
+    pub fn server(self: Arc<Self>, sessions: Sessions, place: Option<OwnedSemaphorePermit>) -> Server {
+        Server {
+            offer: self,
+            projects: Projects::new(sessions),
+            asker: "mcp".into(),
+            log: Level::default(),
+            outputs: Outputs::default(),
+            _place: place,
+        }
+    }
+}
+
+/// The server of one client.
+pub struct Server {
+    offer: Arc<Offer>,
     projects: Projects,
     asker: Arc<str>,
     log: Level,
     outputs: Outputs,
+    /// Given back with the server.
+    _place: Option<OwnedSemaphorePermit>,
 }
 
 /// Clients that show a model the structure in the place of the text: as JSON in one line, in which a file is hard to read. Claude Code
@@ -90,7 +113,7 @@ impl ServerHandler for Server {
             ServerCapabilities::builder().enable_tools().enable_resources().enable_logging().build();
         ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("lazaret", env!("CARGO_PKG_VERSION")))
-            .with_instructions(self.instructions.clone())
+            .with_instructions(self.offer.instructions.clone())
             .with_protocol_version(ProtocolVersion::V_2025_11_25)
     }
 
@@ -116,9 +139,9 @@ impl ServerHandler for Server {
         _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let mut tools = self.tools.clone();
+        let mut tools = self.offer.tools.clone();
         if takes_structure(&context) {
-            tools.iter_mut().for_each(|tool| tool.output_schema = Some(self.output.clone()));
+            tools.iter_mut().for_each(|tool| tool.output_schema = Some(self.offer.output.clone()));
         }
         Ok(ListToolsResult::with_all_items(tools))
     }
@@ -138,7 +161,7 @@ impl ServerHandler for Server {
             asker: &self.asker,
             log: &self.log,
             outputs: &self.outputs,
-            raw: self.raw,
+            raw: self.offer.raw,
             structured: takes_structure(&context),
         };
         match caller.call(&session, name, input, &context).await {

@@ -20,6 +20,7 @@ mod bodies;
 mod schema;
 mod response;
 mod page;
+mod mcp_sessions;
 mod routes;
 mod websocket;
 pub mod server;

@@ -6,6 +6,7 @@ use crate::packet::Packet;
 use crate::runs::RunResult;
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use hyper::{Response, StatusCode, header};
+use orchestrator_mcp::Answer;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::convert::Infallible;
@@ -25,6 +26,8 @@ pub enum Reply {
     Whole(Option<Bytes>),
     /// Events of a run, as they come.
     Events(Box<Events>),
+    /// What a client of the Model Context Protocol is answered.
+    Mcp(Answer),
 }
 
 /// The events of a run, as server-sent events.
@@ -94,17 +97,23 @@ impl Body for Reply {
             Reply::Events(events) => {
                 events.poll_next(context).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
             }
+            Reply::Mcp(answer) => Pin::new(answer).poll_frame(context),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self, Reply::Whole(None))
+        match self {
+            Reply::Whole(bytes) => bytes.is_none(),
+            Reply::Events(_) => false,
+            Reply::Mcp(answer) => answer.is_end_stream(),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Reply::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
             Reply::Events(_) => SizeHint::default(),
+            Reply::Mcp(answer) => answer.size_hint(),
         }
     }
 }

@@ -13,8 +13,8 @@ use crate::schema;
 use crate::service::Service;
 use crate::websocket;
 use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
-use hyper::{Request, Response, StatusCode, header};
+use hyper::body::{Bytes, Incoming};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode, header};
 use orchestrator_agent::error::ProviderError;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -65,6 +65,7 @@ pub async fn answer(service: Rc<Service>, request: Request<Incoming>) -> Respons
         ("GET", ["openapi.json"]) => json_reply(StatusCode::OK, &schema::open_api()),
         ("GET", ["asyncapi.json"]) => json_reply(StatusCode::OK, &schema::async_api()),
         ("GET", ["ws"]) => websocket::upgrade(service, request),
+        ("GET" | "POST" | "DELETE", ["mcp"]) => or_refusal(mcp(&service, request).await),
         (_, known) => unknown(known),
     }
 }
@@ -74,7 +75,7 @@ fn or_refusal(answer: Read<Response<Reply>>) -> Response<Reply> {
 }
 
 /// The methods of each path.
-const PATHS: [(&[&str], &str); 14] = [
+const PATHS: [(&[&str], &str); 15] = [
     (&["health"], "GET"),
     (&["models"], "GET"),
     (&["tools"], "GET"),
@@ -89,6 +90,7 @@ const PATHS: [(&[&str], &str); 14] = [
     (&["runs", "*", "approve"], "POST"),
     (&["openapi.json"], "GET"),
     (&["asyncapi.json"], "GET"),
+    (&["mcp"], "GET, POST, DELETE"),
 ];
 
 /// A path that there is not, or not with this method.
@@ -118,40 +120,63 @@ fn boxed(error: &RequestError) -> Box<Response<Reply>> {
 
 /// Reads a body of JSON, within its limits.
 async fn body<T: DeserializeOwned + JsonSchema>(request: Request<Incoming>) -> Read<T> {
-    let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-    let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default().trim();
-    // What a form of a page can send is none of these.
-    if !kind.eq_ignore_ascii_case("application/json") {
-        let message = "the body is application/json";
-        return Err(Box::new(error_reply(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_request", message)));
-    }
-    let too_large = || {
-        let message = format!("a body has at most {MESSAGE_MAX} bytes");
-        Box::new(error_reply(StatusCode::PAYLOAD_TOO_LARGE, "too_large", &message))
-    };
-    let length = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
-    if length.and_then(|length| length.parse::<u64>().ok()).is_some_and(|length| length > MESSAGE_MAX as u64)
-    {
-        return Err(too_large());
-    }
-    let read_body = Limited::new(request.into_body(), MESSAGE_MAX).collect();
-    let bytes = match timeout(BODY, read_body).await {
-        Ok(Ok(body)) => body.to_bytes(),
-        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => return Err(too_large()),
-        Ok(Err(_)) => {
-            let reply = error_reply(StatusCode::BAD_REQUEST, "invalid_request", "the body breaks off");
-            return Err(Box::new(reply));
-        }
-        Err(_) => {
-            let message = format!("the body takes more than {} s", BODY.as_secs());
-            return Err(Box::new(error_reply(StatusCode::REQUEST_TIMEOUT, "timeout", &message)));
-        }
-    };
+    let (head, body) = request.into_parts();
+    is_json(&head.headers)?;
+    let bytes = bytes(&head.headers, body).await?;
     let json: Value = serde_json::from_slice(&bytes).map_err(|error| {
         let message = format!("the body is no JSON: line {}, column {}", error.line(), error.column());
         boxed(&RequestError::Invalid(message))
     })?;
     read(json).map_err(|error| boxed(&error))
+}
+
+/// Whether a body is JSON, as its head has it: what a form of a page can send is not.
+fn is_json(headers: &HeaderMap) -> Read<()> {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default().trim();
+    if kind.eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    let message = "the body is application/json";
+    Err(Box::new(error_reply(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_request", message)))
+}
+
+/// Reads a body within its limits.
+async fn bytes(headers: &HeaderMap, body: Incoming) -> Read<Bytes> {
+    let too_large = || {
+        let message = format!("a body has at most {MESSAGE_MAX} bytes");
+        Box::new(error_reply(StatusCode::PAYLOAD_TOO_LARGE, "too_large", &message))
+    };
+    let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+    if length.and_then(|length| length.parse::<u64>().ok()).is_some_and(|length| length > MESSAGE_MAX as u64)
+    {
+        return Err(too_large());
+    }
+    match timeout(BODY, Limited::new(body, MESSAGE_MAX).collect()).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(too_large()),
+        Ok(Err(_)) => {
+            let reply = error_reply(StatusCode::BAD_REQUEST, "invalid_request", "the body breaks off");
+            Err(Box::new(reply))
+        }
+        Err(_) => {
+            let message = format!("the body takes more than {} s", BODY.as_secs());
+            Err(Box::new(error_reply(StatusCode::REQUEST_TIMEOUT, "timeout", &message)))
+        }
+    }
+}
+
+/// Answers a client of the Model Context Protocol.
+async fn mcp(service: &Service, request: Request<Incoming>) -> Read<Response<Reply>> {
+    let (head, body) = request.into_parts();
+    if head.method == Method::POST {
+        is_json(&head.headers)?;
+    }
+    let body = bytes(&head.headers, body).await?;
+    match service.mcp.answer(Request::from_parts(head, body)).await {
+        Ok(response) => Ok(response.map(Reply::Mcp)),
+        Err(refused) => Err(Box::new(error_reply(refused.status(), refused.code(), &refused.to_string()))),
+    }
 }
 
 fn health(service: &Service) -> Health {

@@ -1,6 +1,7 @@
 //! The server: takes connections, holds each request against the guard and the rates, and has it answered.
 
 use crate::guard::{Arrival, Guard, Refusal};
+use crate::mcp_sessions;
 use crate::page;
 use crate::rate::{Rates, Requester};
 use crate::response::{Reply, error_reply, too_often};
@@ -12,6 +13,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use orchestrator_mcp::Clients;
 use std::convert::Infallible;
 use std::io;
 use std::net::IpAddr;
@@ -52,7 +54,7 @@ struct Shared {
     connections: Arc<Semaphore>,
 }
 
-/// Serves until it is dropped.
+/// Serves until it is dropped, with a session for each of `clients`.
 ///
 /// # Errors
 /// A socket cannot be waited on.
@@ -61,6 +63,7 @@ pub async fn serve(
     guard: Guard,
     rate: u32,
     listening: Vec<Listening>,
+    clients: Clients,
 ) -> io::Result<Infallible> {
     let shared = Rc::new(Shared {
         service: service.clone(),
@@ -82,7 +85,11 @@ pub async fn serve(
             }
         }
     }
-    Ok(service.sweep().await)
+    tokio::task::spawn_local(mcp_sessions::open_for(service.clone(), clients));
+    tokio::select! {
+        never = service.sweep() => Ok(never),
+        never = service.mcp.sweep() => Ok(never),
+    }
 }
 
 async fn accept_tcp(listener: TcpListener, shared: Rc<Shared>) {

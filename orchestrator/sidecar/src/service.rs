@@ -16,6 +16,7 @@ use orchestrator_agent::control::NotAsked;
 use orchestrator_agent::conversation::Conversations;
 use orchestrator_agent::packs::Pack;
 use orchestrator_agent::settings::Settings;
+use orchestrator_mcp::Http;
 use orchestrator_text::redact::Redactor;
 use orchestrator_text::sanitize::Sanitizer;
 use std::cell::{Cell, RefCell};
@@ -39,12 +40,24 @@ const CONVERSATION_IDLE: Duration = orchestrator_agent::conversation::IDLE;
 /// How often what is idle is looked for.
 const SWEEP: Duration = Duration::from_secs(60);
 
+/// What the server serves from.
+pub struct Sources {
+    /// Where the sessions of conversations come from.
+    pub opener: Box<dyn Opener>,
+    /// Where the answers of models come from.
+    pub backends: Backends,
+    /// Who answers clients of the Model Context Protocol.
+    pub mcp: Http,
+}
+
 /// The server's state. It stays on one thread.
 pub struct Service {
     /// Where the sessions of conversations come from.
     pub opener: Box<dyn Opener>,
     /// Where the answers of models come from.
     pub backends: Backends,
+    /// Who answers clients of the Model Context Protocol.
+    pub mcp: Http,
     /// How runs are made, before what a client asks for.
     pub settings: Settings,
     /// What runs may be for, besides what comes with us.
@@ -67,17 +80,18 @@ pub struct Service {
 impl Service {
     /// A server that has no conversation yet.
     pub fn new(
-        opener: Box<dyn Opener>,
-        backends: Backends,
+        sources: Sources,
         settings: Settings,
         packs: Vec<Pack>,
         case: WireCase,
         trust: Trust,
         redactor: &'static Redactor,
     ) -> Rc<Self> {
+        let Sources { opener, backends, mcp } = sources;
         Rc::new(Self {
             opener,
             backends,
+            mcp,
             settings,
             packs,
             case,

@@ -8,6 +8,7 @@ mod guard;
 mod load;
 mod parents;
 mod interface;
+mod mcp;
 #[path = "../chat/vendors.rs"]
 mod vendors;
 
@@ -19,6 +20,7 @@ fn main() -> std::process::ExitCode {
         load::tests(),
         parents::tests(),
         interface::tests(),
+        mcp::tests(),
     ];
     lazaret_tests::suite::main(tests.concat())
 }

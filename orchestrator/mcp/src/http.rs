@@ -1,0 +1,383 @@
+//! Clients over streamable HTTP: sessions, each with a server of its own, and how long they last.
+//!
+//! `rmcp` knows what the protocol says of requests and streams. Here is what it leaves open: how many sessions there may be, when one
+//! is over, and what becomes of a client that takes nothing. Who may ask at all is decided before a request gets here.
+
+use crate::projects::SessionRequest;
+use crate::server::{Offer, Settings, VERSIONS};
+use http_body_util::Full;
+use http_body_util::combinators::BoxBody;
+use hyper::body::{Body, Bytes, Frame, SizeHint};
+use hyper::{HeaderMap, Request, Response, StatusCode};
+use rmcp::ServerHandler;
+use rmcp::transport::streamable_http_server::session::SessionManager;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use serde_json::Value;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use thiserror::Error;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, sleep};
+
+/// The header that names a session.
+const SESSION: &str = "mcp-session-id";
+/// The key of a request that names its own version.
+const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+/// Most sessions at once: each may have an executor.
+const SESSIONS_MAX: usize = 64;
+/// Most answers to one client that are under way at once.
+const STREAMS_MAX: usize = 32;
+/// How long a session lasts in which nothing is asked and nobody listens.
+const IDLE: Duration = Duration::from_secs(10 * 60);
+/// How often a stream says that it is alive.
+const ALIVE: Duration = Duration::from_secs(15);
+/// How long nothing may be taken of a stream, not even that.
+const STALLED: Duration = Duration::from_secs(60);
+/// How often it is looked for sessions and streams that are over.
+const SWEEP: Duration = Duration::from_secs(30);
+
+/// What `rmcp` answers with.
+type Given = BoxBody<Bytes, Infallible>;
+type Answering = Pin<Box<dyn Future<Output = Response<Given>>>>;
+
+/// Why a request is not passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Refused {
+    /// It names no session, and begins none.
+    #[error("Mcp-Session-Id is missing: `initialize` begins a session")]
+    NoSession,
+    /// It would be served without a session, as later versions of the protocol have it.
+    #[error("requests that name their own version of the protocol are not served")]
+    Stateless,
+    /// Too many clients.
+    #[error("{SESSIONS_MAX} sessions are open: one has to end (DELETE), or be idle for {} min", IDLE.as_secs() / 60)]
+    Sessions,
+    /// Too many answers of one of them are under way.
+    #[error("{STREAMS_MAX} answers of this session are under way")]
+    Streams,
+}
+
+impl Refused {
+    /// The status of the answer.
+    pub fn status(self) -> StatusCode {
+        match self {
+            Self::NoSession | Self::Stateless => StatusCode::BAD_REQUEST,
+            Self::Sessions | Self::Streams => StatusCode::TOO_MANY_REQUESTS,
+        }
+    }
+
+    /// Its name in the answers to refused requests.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::NoSession => "no_session",
+            Self::Stateless => "stateless",
+            Self::Sessions => "too_many_sessions",
+            Self::Streams => "too_many_answers",
+        }
+    }
+}
+
+/// Clients as they arrive: of each, the sessions that it asks for.
+pub type Clients = UnboundedReceiver<UnboundedReceiver<SessionRequest>>;
+
+/// All clients over HTTP.
+pub struct Http {
+    answering: Box<dyn Fn(Request<Full<Bytes>>) -> Answering>,
+    manager: Arc<LocalSessionManager>,
+    clients: RefCell<HashMap<String, Client>>,
+    /// Given back when the server of a client is over.
+    places: Arc<Semaphore>,
+}
+
+/// What is known of a session.
+struct Client {
+    asked: Instant,
+    streams: Vec<Weak<Stream>>,
+}
+
+impl Client {
+    fn new() -> Self {
+        Self { asked: Instant::now(), streams: Vec::new() }
+    }
+
+    fn listening(&mut self) -> usize {
+        self.streams.retain(|stream| stream.upgrade().is_some_and(|stream| stream.given.borrow().is_some()));
+        self.streams.len()
+    }
+}
+
+impl Http {
+    /// Serves the tools of sessions, which the clients ask for.
+    pub fn new(settings: Settings) -> (Self, Clients) {
+        let (arrivals, clients) = unbounded_channel();
+        let offer = Offer::new(settings);
+        let http = Self::serving(move |place| {
+            let (sessions, requests) = unbounded_channel();
+            arrivals.send(requests).map_err(|_| io::Error::other("lazaret is ending"))?;
+            Ok(offer.clone().server(sessions, Some(place)))
+        });
+        (http, clients)
+    }
+
+    /// Serves each client by a handler of its own, which has to keep its place.
+    pub fn serving<S: ServerHandler>(
+        handler: impl Fn(OwnedSemaphorePermit) -> io::Result<S> + Send + Sync + 'static,
+    ) -> Self {
+        let mut manager = LocalSessionManager::default();
+        // A call may be silent for longer than any time without messages: what is idle is found below.
+        manager.session_config.keep_alive = None;
+        let manager = Arc::new(manager);
+        // The guard has looked at the Host, by the address that the request came to.
+        let config =
+            StreamableHttpServerConfig::default().disable_allowed_hosts().with_sse_keep_alive(Some(ALIVE));
+        let places = Arc::new(Semaphore::new(SESSIONS_MAX));
+        let free = places.clone();
+        let handler = move || handler(free.clone().try_acquire_owned().map_err(io::Error::other)?);
+        let service = StreamableHttpService::new(handler, manager.clone(), config);
+        let answering = move |request| -> Answering {
+            let service = service.clone();
+            Box::pin(async move { service.handle(request).await })
+        };
+        Self { answering: Box::new(answering), manager, clients: RefCell::default(), places }
+    }
+
+    /// Answers a request, whose body was read within its limits.
+    ///
+    /// # Errors
+    /// It has no session and may not begin one, or there is no room for its answer.
+    pub async fn answer(&self, request: Request<Bytes>) -> Result<Response<Answer>, Refused> {
+        let named = session(request.headers());
+        self.admit(named.as_deref(), request.body())?;
+        let response = (self.answering)(request.map(Full::new)).await;
+        let name = session(response.headers()).or(named);
+        let (head, given) = response.into_parts();
+        let stream = Rc::new(Stream { given: RefCell::new(Some(given)), polled: Cell::new(Instant::now()) });
+        if let Some(name) = name.filter(|_| head.status.is_success()) {
+            let mut clients = self.clients.borrow_mut();
+            clients.entry(name).or_insert_with(Client::new).streams.push(Rc::downgrade(&stream));
+        }
+        Ok(Response::from_parts(head, Answer(stream)))
+    }
+
+    /// Notes that a client asks for something, if it may.
+    fn admit(&self, session: Option<&str>, body: &[u8]) -> Result<(), Refused> {
+        // What cannot be read is answered as such.
+        let message: Value = serde_json::from_slice(body).unwrap_or_default();
+        // With a version that is spoken, it would be served beside all sessions and what bounds them.
+        let version = message["params"]["_meta"][VERSION].as_str();
+        if version.is_some_and(|version| VERSIONS.iter().any(|spoken| spoken.as_str() == version)) {
+            return Err(Refused::Stateless);
+        }
+        let Some(session) = session else {
+            return match message["method"].as_str() {
+                Some("initialize") if self.places.available_permits() == 0 => Err(Refused::Sessions),
+                // The second is what clients of later versions ask first.
+                Some("initialize" | "server/discover") => Ok(()),
+                Some(_) | None => Err(Refused::NoSession),
+            };
+        };
+        let mut clients = self.clients.borrow_mut();
+        // One that is not known has no session: it is told so.
+        let Some(client) = clients.get_mut(session) else { return Ok(()) };
+        client.asked = Instant::now();
+        if client.listening() < STREAMS_MAX { Ok(()) } else { Err(Refused::Streams) }
+    }
+
+    /// Ends streams that nobody takes, and sessions that nobody uses. Never returns.
+    pub async fn sweep(&self) -> Infallible {
+        loop {
+            sleep(SWEEP).await;
+            let open: Vec<_> = self.manager.sessions.read().await.keys().cloned().collect();
+            for session in self.idle(&open) {
+                // One that is over already has nothing to close.
+                let _ = self.manager.close_session(&session).await;
+            }
+        }
+    }
+
+    /// The sessions of those that are open in which nothing happens.
+    fn idle(&self, open: &[Arc<str>]) -> Vec<Arc<str>> {
+        let mut clients = self.clients.borrow_mut();
+        clients.retain(|name, _| open.iter().any(|session| **session == **name));
+        let is_idle = |session: &&Arc<str>| {
+            // A client may have gone before it heard of its session.
+            let client = clients.entry(session.to_string()).or_insert_with(Client::new);
+            client.streams.iter().filter_map(Weak::upgrade).for_each(|stream| stream.end_if_stalled());
+            client.listening() == 0 && client.asked.elapsed() >= IDLE
+        };
+        open.iter().filter(is_idle).cloned().collect()
+    }
+}
+
+/// The session that a head names.
+fn session(headers: &HeaderMap) -> Option<String> {
+    headers.get(SESSION).and_then(|name| name.to_str().ok()).map(str::to_owned)
+}
+
+/// An answer under way.
+struct Stream {
+    /// Nothing, where it is over.
+    given: RefCell<Option<Given>>,
+    polled: Cell<Instant>,
+}
+
+impl Stream {
+    /// Ends it where its client takes nothing: the session would wait for it.
+    fn end_if_stalled(&self) {
+        if self.polled.get().elapsed() >= STALLED {
+            self.given.take();
+        }
+    }
+}
+
+/// The body of an answer.
+pub struct Answer(Rc<Stream>);
+
+impl Body for Answer {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.polled.set(Instant::now());
+        let mut given = self.0.given.borrow_mut();
+        let Some(body) = given.as_mut() else { return Poll::Ready(None) };
+        let polled = Pin::new(body).poll_frame(context);
+        if let Poll::Ready(None) = polled {
+            *given = None;
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.given.borrow().as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.given.borrow().as_ref().map_or_else(SizeHint::default, Body::size_hint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::BodyExt;
+    use hyper::Method;
+    use serde_json::json;
+
+    struct Nothing {
+        _place: OwnedSemaphorePermit,
+    }
+
+    impl ServerHandler for Nothing {}
+
+    fn http() -> Http {
+        Http::serving(|place| Ok(Nothing { _place: place }))
+    }
+
+    async fn send(
+        http: &Http,
+        method: Method,
+        session: Option<&str>,
+        body: Value,
+    ) -> Result<Response<Answer>, Refused> {
+        let mut request = Request::builder().method(method).uri("/mcp").header("host", "localhost");
+        request = request.header("content-type", "application/json");
+        request = request.header("accept", "application/json, text/event-stream");
+        if let Some(session) = session {
+            request = request.header(SESSION, session);
+        }
+        http.answer(request.body(body.to_string().into()).unwrap()).await
+    }
+
+    async fn open(http: &Http) -> String {
+        let client = json!({ "name": "test", "version": "1" });
+        let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
+        let begin = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params });
+        let answer = send(http, Method::POST, None, begin).await.unwrap();
+        let name = session(answer.headers()).unwrap();
+        let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        assert_eq!(status(http, &name, ready).await, StatusCode::ACCEPTED);
+        name
+    }
+
+    async fn status(http: &Http, session: &str, message: Value) -> StatusCode {
+        send(http, Method::POST, Some(session), message).await.unwrap().status()
+    }
+
+    fn ping() -> Value {
+        json!({ "jsonrpc": "2.0", "id": 2, "method": "ping" })
+    }
+
+    /// Lets time pass while what is over is looked for.
+    async fn pass(http: &Http, time: Duration) {
+        tokio::select! {
+            never = http.sweep() => match never {},
+            () = sleep(time) => {}
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_ends_when_it_is_idle_and_not_before() {
+        let http = http();
+        let [idle, asked, heard] = [open(&http).await, open(&http).await, open(&http).await];
+        let mut listening = send(&http, Method::GET, Some(&heard), json!(null)).await.unwrap().into_body();
+        // The signs of life go by the machine's clock, which stands still here: they would never end.
+        let hearing = async {
+            while listening.frame().await.is_some() {
+                sleep(ALIVE).await;
+            }
+        };
+        let passing = async {
+            pass(&http, IDLE - SWEEP).await;
+            assert_eq!(status(&http, &asked, ping()).await, StatusCode::OK);
+            pass(&http, 3 * SWEEP).await;
+        };
+        tokio::select! {
+            () = hearing => panic!("the stream has ended"),
+            () = passing => {}
+        }
+        assert_eq!(status(&http, &idle, ping()).await, StatusCode::NOT_FOUND);
+        assert_eq!(status(&http, &asked, ping()).await, StatusCode::OK);
+        assert_eq!(status(&http, &heard, ping()).await, StatusCode::OK);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_that_nobody_takes_is_dropped() {
+        let http = http();
+        let session = open(&http).await;
+        let mut stream = send(&http, Method::GET, Some(&session), json!(null)).await.unwrap().into_body();
+        assert!(stream.frame().await.is_some());
+        pass(&http, STALLED - SWEEP).await;
+        assert!(!stream.is_end_stream());
+        pass(&http, STALLED + SWEEP).await;
+        assert!(stream.is_end_stream() && stream.frame().await.is_none());
+        assert_eq!(status(&http, &session, ping()).await, StatusCode::OK, "its session goes on");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_that_has_ended_gives_its_place_back() {
+        let http = http();
+        let mut sessions = Vec::new();
+        for _ in 0..SESSIONS_MAX {
+            sessions.push(open(&http).await);
+        }
+        let begin = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize" });
+        let refused = send(&http, Method::POST, None, begin).await;
+        assert!(matches!(refused, Err(Refused::Sessions)));
+        pass(&http, IDLE + 2 * SWEEP).await;
+        open(&http).await;
+    }
+}

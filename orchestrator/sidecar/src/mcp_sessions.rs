@@ -1,0 +1,53 @@
+//! The sessions of clients of the Model Context Protocol: each client has its own, of the project that it says it works on.
+
+use crate::opener::SessionOrder;
+use crate::service::Service;
+use broker_protocol::{ErrorKind, Failed};
+use orchestrator_mcp::{Clients, SessionRequest};
+use orchestrator_session::Session;
+use std::path::PathBuf;
+use std::rc::Rc;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+/// Opens sessions for clients as they arrive, until there are no more.
+pub async fn open_for(service: Rc<Service>, mut clients: Clients) {
+    while let Some(requests) = clients.recv().await {
+        tokio::task::spawn_local(open_for_one(service.clone(), requests));
+    }
+}
+
+/// The same for one client. Its session ends with it.
+async fn open_for_one(service: Rc<Service>, mut requests: UnboundedReceiver<SessionRequest>) {
+    let mut current: Option<(SessionOrder, Session)> = None;
+    while let Some(SessionRequest { roots, reply }) = requests.recv().await {
+        let order = order(&service, roots);
+        let opened = match current.take().filter(|(of, _)| *of == order) {
+            Some((_, session)) => Ok(session),
+            None => open(&service, &order),
+        };
+        current = opened.as_ref().ok().map(|session| (order, session.clone()));
+        // The client may be gone.
+        let _ = reply.send(opened);
+    }
+}
+
+fn order(service: &Service, roots: Vec<PathBuf>) -> SessionOrder {
+    // The start has said what it is for: then no client says otherwise.
+    let project = roots.into_iter().next().filter(|_| service.opener.project().is_none());
+    SessionOrder { project, scope: None, profile: None, trust: service.trust.get() }
+}
+
+fn open(service: &Service, order: &SessionOrder) -> Result<Session, Failed> {
+    if !service.opener.has_project(order) {
+        return Err(Failed {
+            kind: ErrorKind::InvalidInput,
+            message: "there is no project: `lazaret serve` was started without --project, and the client names no root"
+                .into(),
+        });
+    }
+    let config = service.opener.config(order).map_err(|failed| Failed {
+        message: service.redactor.text(&failed.message).into_owned(),
+        ..failed
+    })?;
+    Ok(Session::start(config))
+}
