@@ -159,12 +159,16 @@ impl Http {
         let named = session(request.headers());
         self.admit(named.as_deref(), request.body())?;
         let response = (self.answering)(request.map(Full::new)).await;
-        let name = session(response.headers()).or(named);
+        let begun = session(response.headers());
         let (head, given) = response.into_parts();
         let stream = Rc::new(Stream { given: RefCell::new(Some(given)), polled: Cell::new(Instant::now()) });
-        if let Some(name) = name.filter(|_| head.status.is_success()) {
-            let mut clients = self.clients.borrow_mut();
-            clients.entry(name).or_insert_with(Client::new).streams.push(Rc::downgrade(&stream));
+        let mut clients = self.clients.borrow_mut();
+        if let Some(name) = &begun {
+            clients.insert(name.clone(), Client::new());
+        }
+        // A name that a request has made up has no client, and gets none.
+        if let Some(client) = begun.or(named).and_then(|name| clients.get_mut(&name)) {
+            client.streams.push(Rc::downgrade(&stream));
         }
         Ok(Response::from_parts(head, Answer(stream)))
     }
@@ -365,6 +369,17 @@ mod tests {
         pass(&http, STALLED + SWEEP).await;
         assert!(stream.is_end_stream() && stream.frame().await.is_none());
         assert_eq!(status(&http, &session, ping()).await, StatusCode::OK, "its session goes on");
+    }
+
+    #[tokio::test]
+    async fn a_name_that_is_made_up_is_not_remembered() {
+        let http = http();
+        for method in [Method::POST, Method::GET, Method::DELETE] {
+            let _ = send(&http, method, Some("made-up"), ping()).await.unwrap();
+        }
+        assert!(http.clients.borrow().is_empty());
+        open(&http).await;
+        assert_eq!(http.clients.borrow().len(), 1);
     }
 
     #[tokio::test(start_paused = true)]
