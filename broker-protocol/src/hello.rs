@@ -86,6 +86,8 @@ pub struct Open {
     /// Whether the client carries connections of cells, and for which hosts beyond those of the profile. Absent, cells have no
     /// network, whatever the policy allows.
     pub network: Option<NetworkRequest>,
+    /// Absolute path of an unpacked image whose root cells see in place of the machine's. A profile that has one has no other.
+    pub image: Option<String>,
 }
 
 impl Open {

@@ -1,7 +1,7 @@
 //! A command's standard input: what has come for it, within its window, and what its program has taken.
 
-use crate::suspend;
 use broker_protocol::limit;
+use executor_cell::suspend;
 use nix::errno::Errno;
 use nix::unistd::write;
 use std::collections::VecDeque;

@@ -27,6 +27,10 @@ impl Profiles {
         if !matches!(finished.end, Ok(Ended::NotStarted(libc::ENOENT) | Ended::Exited(NOT_FOUND))) {
             return None;
         }
+        // A profile shows what is the machine's.
+        if policy.image.is_some() {
+            return None;
+        }
         let user = &self.user;
         let units = units(&finished.plan.command()?);
         let programs = units.iter().filter_map(|unit| match unit {

@@ -6,6 +6,7 @@ use crate::approvers::{Approvers, ApproversError};
 use crate::background::BackgroundProcesses;
 use crate::central_owner::{self, OwnerError};
 use crate::files::{Files, WorkerStart};
+use crate::image::{self, ImageError};
 use crate::kept_texts::KeptTexts;
 use crate::machine;
 use crate::missing_program::Profiles;
@@ -67,6 +68,9 @@ pub enum OpenError {
         "commands cannot be restricted to {directory}, as the scope says: {source}; it must be a directory that exists, without links"
     )]
     Directory { directory: ZonePath, source: io::Error },
+    /// It cannot be the root that cells see.
+    #[error(transparent)]
+    Image(#[from] ImageError),
     /// Protected names cannot be pinned.
     #[error(transparent)]
     Protect(#[from] ProtectError),
@@ -103,6 +107,7 @@ impl OpenError {
             OpenError::Policy(error) => error.kind(),
             OpenError::Limit(_)
             | OpenError::Directory { .. }
+            | OpenError::Image(_)
             | OpenError::Owner(_)
             | OpenError::Roots(RootError::Root { .. }) => ErrorKind::InvalidInput,
             OpenError::Roots(RootError::Shown { .. }) | OpenError::Required(_) | OpenError::Protect(_) => {
@@ -158,6 +163,7 @@ pub fn open(
     let policy = policy.with_network(request.network.as_ref())?;
     roots::hide_state(&policy, user)?;
     let zones = roots::resolve(request, &policy, user)?;
+    let policy = image::choose(request, policy, &zones, user)?;
     let abi = user.ablation.landlock_abi(confine::landlock_abi());
     let (sandbox, refusal) = match build(&policy, Tier::Namespaced, abi, &zones, user) {
         // The machine does not let this user have all of what namespaces take: then nothing of them is used.
@@ -280,15 +286,17 @@ fn build(
     // Before anything is made; the cgroup is required later, when it has been tried.
     let layers = machine::layers(tier, abi, &user.ablation);
     require(policy, tier, layers.with(Layer::Cgroup), &user.ablation)?;
+    let (linked, refused) = linked_repository(policy, zones, user);
+    let (policy, shown) = image::show(policy.clone(), layers, zones, linked.as_ref(), user)?;
     let scratch = scratch(layers, zones, user).map_err(OpenError::Plan)?;
-    let environment = build_environment(policy, user, &scratch, zones);
-    let (policy, ablation) = (policy.clone(), user.ablation.clone());
-    let (linked, refused) = linked_repository(&policy, zones, user);
+    let environment = build_environment(&policy, user, &scratch, zones);
+    let ablation = user.ablation.clone();
     let spec = SandboxSpec::new(policy, (tier, layers), ablation, abi, zones.clone(), scratch, environment);
     let mut spec = spec.map_err(OpenError::Plan)?;
     if let Some(linked) = linked {
         spec.link(linked);
     }
+    spec.show_image(shown);
     // It gets ready while we look through the project.
     let answerer = spec.has(Layer::ProtectedNames).then(|| answerer(&spec, user));
     if spec.policy.central == Access::Write {

@@ -101,8 +101,12 @@ fn root(zone: Zone, given: &str, policy: &EffectivePolicy, user: &User) -> Resul
     if path.to_str().is_none() {
         return Err(refuse("its path is not UTF-8".into()));
     }
-    let closed = protected_root(&path, policy, user).or_else(|| closed_to_roots(&path, user));
-    closed.map_or(Ok(path), |why| Err(refuse(why)))
+    closed(&path, policy, user).map_or(Ok(path), |why| Err(refuse(why)))
+}
+
+/// Why an image may not lie at `path`: what is closed to roots is to it.
+pub fn closed(path: &Path, policy: &EffectivePolicy, user: &User) -> Option<String> {
+    protected_root(path, policy, user).or_else(|| closed_to_roots(path, user))
 }
 
 /// A root may not lie in what is protected in every root: below it, nothing would have the protected name.

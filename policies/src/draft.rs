@@ -23,6 +23,7 @@ pub(crate) struct Draft {
     pub listed: BTreeSet<PathBuf>,
     pub sockets: BTreeSet<PathBuf>,
     pub git_directories: BTreeSet<PathBuf>,
+    pub image: Option<PathBuf>,
     pub environment: EnvironmentRules,
     pub web: WebTable,
     pub network: NetworkTable,
@@ -82,6 +83,9 @@ impl Draft {
         }
         for path in &profile.git_directories {
             self.git_directories.insert(expand(path, host)?);
+        }
+        if let Some(image) = &profile.image {
+            self.image = Some(expand(image, host)?);
         }
         self.web.set(&profile.web);
         self.network.set(&profile.network);

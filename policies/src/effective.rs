@@ -43,6 +43,9 @@ pub struct EffectivePolicy {
     /// leads back; sorted.
     #[serde(serialize_with = "paths")]
     pub git_directories: Vec<PathBuf>,
+    /// The unpacked image whose root cells see in place of the machine's: then `grants` are what lies in it.
+    #[serde(serialize_with = "optional_path")]
+    pub image: Option<PathBuf>,
     /// How a cell's environment is built.
     pub environment: EnvironmentRules,
     /// Names inside the zones that are closed, in the order of the files.
@@ -149,6 +152,18 @@ impl EffectivePolicy {
         Ok(self)
     }
 
+    /// The same policy with an image as the root of cells, in which `paths` lie.
+    ///
+    /// # Errors
+    /// See [`Self::compute_digest`].
+    pub fn with_image(mut self, image: PathBuf, paths: Vec<PathBuf>) -> Result<Self, PolicyError> {
+        self.image = Some(image);
+        self.grants = paths.into_iter().map(|path| Grant { path, optional: false }).collect();
+        self.listed = Vec::new();
+        self.digest = self.compute_digest()?;
+        Ok(self)
+    }
+
     /// Whether cells have a network, or may come to have one.
     pub fn has_network(&self) -> bool {
         self.leases || network::is_open(&self.network)
@@ -168,6 +183,10 @@ impl EffectivePolicy {
 /// Paths as bytes: a user's home need not be UTF-8.
 fn paths<S: Serializer>(paths: &[PathBuf], out: S) -> Result<S::Ok, S::Error> {
     out.collect_seq(paths.iter().map(|path| path.as_os_str().as_encoded_bytes()))
+}
+
+fn optional_path<S: Serializer>(path: &Option<PathBuf>, out: S) -> Result<S::Ok, S::Error> {
+    paths(path.as_slice(), out)
 }
 
 fn path<S: Serializer>(path: &Path, out: S) -> Result<S::Ok, S::Error> {
@@ -307,7 +326,7 @@ mod tests {
     fn every_field_is_in_the_digest() {
         let base = policy();
         assert_eq!(base.digest, base.compute_digest().unwrap());
-        let changes: [fn(&mut EffectivePolicy); 50] = [
+        let changes: [fn(&mut EffectivePolicy); 51] = [
             |p| p.profile.push('x'),
             |p| p.project = Access::Read,
             |p| p.central = Access::Read,
@@ -316,6 +335,7 @@ mod tests {
             |p| p.listed.push("/x".into()),
             |p| p.sockets.push("/x".into()),
             |p| p.git_directories.push("/x".into()),
+            |p| p.image = Some("/x".into()),
             |p| p.environment.pass.push("X".into()),
             |p| drop(p.environment.set.insert("X".into(), String::new())),
             |p| p.environment.credentials.extend(["X".into()]),

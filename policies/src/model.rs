@@ -230,6 +230,8 @@ pub struct Profile {
     pub listed: Vec<HostPath>,
     /// Socket files of programs of the host, in the roots, that cells may connect to.
     pub sockets: Vec<HostPath>,
+    /// An unpacked image whose root cells see in place of the machine's, and of all grants.
+    pub image: Option<HostPath>,
     /// Directories of git's that a project's `.git` file may lead to although nothing in them leads back.
     pub git_directories: Vec<HostPath>,
     pub environment: Environment,

@@ -146,7 +146,7 @@ impl Policies {
         }
         draft.required.extend(self.general().flat_map(|(_, file)| &file.required).map(|layer| layer.0));
         let Draft { project, central, grants, listed, sockets, git_directories, environment, .. } = draft;
-        let Draft { web, network, limits, required, expected, .. } = draft;
+        let Draft { image, web, network, limits, required, expected, .. } = draft;
         let closed = || (Access::Read, Origin::default());
         let (project, project_from) = project.unwrap_or_else(closed);
         let (central, central_from) = central.unwrap_or_else(closed);
@@ -161,6 +161,7 @@ impl Policies {
             listed: listed.into_iter().collect(),
             sockets: sockets.into_iter().collect(),
             git_directories: git_directories.into_iter().collect(),
+            image,
             environment,
             matcher: Matcher::shared(protected.clone(), &transit)?,
             protected,

@@ -214,6 +214,7 @@ pub fn opening(world: &World) -> Open {
         trust: Trust::Autonomous,
         capture: None,
         network: None,
+        image: None,
     }
 }
 

@@ -315,18 +315,21 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
         trust: Trust::Guided,
         capture: None,
         network: None,
+        image: None,
     };
     let scoped = Open { scope: Some(scope()), trust: Trust::Supervised, ..open.clone() };
     let autonomous = Open { trust: Trust::Autonomous, capture: Some(10_240), ..open.clone() };
     let wanted =
         NetworkRequest { hosts: vec!["a.example:443".into()], presets: vec!["npm".into()], leases: true };
     let connected = Open { network: Some(wanted), ..open.clone() };
+    let boxed = Open { image: Some("/i".into()), ..open.clone() };
     let mut frames = vec![
         ("hello", ToBroker::Hello(Hello { version: 0x0102, ..Hello::ours(Some(Digest([0xab; 32]))) })),
         ("hello without digest", ToBroker::Hello(Hello { version: 0x0102, ..Hello::ours(None) })),
         ("probe", ToBroker::Probe),
         ("open", ToBroker::Open(open)),
         ("open, with a network", ToBroker::Open(connected)),
+        ("open, with an image", ToBroker::Open(boxed)),
         ("open, scoped", ToBroker::Open(scoped)),
         ("open, autonomous", ToBroker::Open(autonomous)),
         ("bash", call(Request::Bash(bash(Command::Shell("true".into()), Stdin::Null)))),

@@ -14,6 +14,7 @@ mod process_state;
 mod children;
 mod questions;
 pub mod streams;
+pub mod suspend;
 mod capture;
 
 pub use capture::{Capture, central_directory};

@@ -74,7 +74,7 @@ impl LandlockRules {
                 ViewKind::Zone(_) => {}
                 // Each rule is paid for by each cell. Settings, which nobody runs, need none where the root may be read.
                 ViewKind::System if rules.own_root() && view.path.starts_with("/etc") => {}
-                ViewKind::System => rules.add(&view.path, AccessFs::from_read(abi))?,
+                ViewKind::System | ViewKind::Image => rules.add(&view.path, AccessFs::from_read(abi))?,
                 ViewKind::Link(_) => rules.add_link(&view.path)?,
                 ViewKind::Device => {}
                 ViewKind::Repository(access) => rules.add_repository(spec, access)?,

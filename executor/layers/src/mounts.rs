@@ -1,23 +1,24 @@
 //! Layer `mount-namespace`: a root that holds what the plan lists, and nothing else.
 //!
-//! *Guarantees*: a path that is not a view does not exist; system paths are read-only, zones hold no set-user-ID
-//! programs or devices; `/proc`, `/dev`, `/tmp`, home, `/run` and `/dev/shm` are the session's own; protected names that
-//! exist are pinned with all their parents; a command that the session's scope restricts to directories finds nothing else
-//! of the zones. *Does not*: stand alone: Landlock is behind every mount, and refuses to
-//! change them. *Needs*: Linux 5.12 (`mount_setattr`) and a user namespace with capabilities in it. *Order*: after the
-//! namespaces, before Landlock. *Fails*: the session opens in the flat tier, which says so. *Tested by*:
-//! `files_outside_stay_closed`, `the_shell_neither_reads_nor_changes_them`,
-//! `a_command_reaches_only_the_paths_of_its_scope`, corpus `FS-*`, `SEC-*`, `NS-*`.
+//! *Guarantees*: a path that is not a view does not exist; system paths are read-only, zones hold no set-user-ID programs or
+//! devices; `/proc`, `/dev`, `/tmp`, home, `/run` and `/dev/shm` are the session's own; protected names that exist are pinned
+//! with all their parents; of an image nothing is changed, and it gives no rights; a command that the session's scope
+//! restricts to directories finds nothing else of the zones. *Does not*: stand alone: Landlock is behind every mount, and
+//! refuses to change them. *Needs*: Linux 5.12 (`mount_setattr`) and a user namespace with capabilities in it. *Order*: after
+//! the namespaces, before Landlock. *Fails*: the session opens in the flat tier, which says so. *Tested by*:
+//! `files_outside_stay_closed`, `the_shell_neither_reads_nor_changes_them`, `a_command_reaches_only_the_paths_of_its_scope`,
+//! `an_image_is_not_changed`, corpus `FS-*`, `SEC-*`, `NS-*`.
 
 use crate::error::{At, LayerError, Privilege};
 use crate::pins::{Pin, PinMode};
 use crate::spec::{SandboxSpec, View, ViewKind};
 use crate::{git_ignore, namespaces, undo_directory};
 use broker_protocol::{Layer, Zone};
-use executor_sys::mount::{move_mount, open_tree, open_tree_of_link, set_attributes};
+use executor_sys::mount::{move_mount, open_tree, open_tree_at, open_tree_of_link, set_attributes};
 use libc::{MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
+use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use nix::sys::stat::{Mode, umask};
+use nix::sys::stat::{Mode, fstat, umask};
 use nix::unistd::{chdir, pivot_root};
 use policies::Access;
 use std::cell::RefCell;
@@ -33,6 +34,19 @@ use std::path::{Path, PathBuf};
 /// Directories of the scratch storage, and where they are seen besides home and `/tmp`.
 const SCRATCH: [(&str, &str); 3] = [("var-tmp", "/var/tmp"), ("shm", "/dev/shm"), ("run", "/run")];
 
+/// What a root of our own holds by itself, besides home and zones.
+pub const OWN: [&str; 9] = [
+    "/proc",
+    "/dev",
+    "/tmp",
+    "/run",
+    "/var/tmp",
+    "/dev/shm",
+    "/.outside",
+    "/.closed-file",
+    "/.closed-directory",
+];
+
 /// Where the new root is put together: the first of these that exists. Descriptors hold what it hides.
 const BASES: [&str; 4] = ["/tmp", "/mnt", "/var", "/usr"];
 
@@ -47,7 +61,8 @@ pub const CHECKED_FILE: &str = "/.outside/file";
 pub fn build(spec: &SandboxSpec) -> Result<Option<OwnedFd>, LayerError> {
     let mask = umask(Mode::empty());
     make_private()?;
-    let views = spec.views.iter().map(|view| Ok((view, ViewSource::of(view)?)));
+    let image = spec.policy.image.as_deref().map(ImageRoot::open).transpose()?;
+    let views = spec.views.iter().map(|view| Ok((view, ViewSource::of(view, image.as_ref())?)));
     let views: Vec<_> = views.collect::<Result<_, LayerError>>()?;
     let base = base();
     tmpfs(base, "mode=755,size=16m")?;
@@ -169,9 +184,14 @@ enum ViewSource {
 }
 
 impl ViewSource {
-    fn of(view: &View) -> Result<Self, LayerError> {
+    fn of(view: &View, image: Option<&ImageRoot>) -> Result<Self, LayerError> {
         let attributes = match &view.kind {
             ViewKind::Link(target) => return Ok(Self::Link(target.clone())),
+            ViewKind::Image => {
+                let image = image.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound));
+                let step = || format!("show {} without an image", view.path.display());
+                return image.at(Layer::MountNamespace, step)?.part(&view.path);
+            }
             ViewKind::Zone(Access::Write) | ViewKind::Repository(Access::Write) => {
                 MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV
             }
@@ -193,6 +213,38 @@ impl ViewSource {
             step,
         )?;
         Ok(Self::Tree(tree))
+    }
+}
+
+/// An image of which cells see parts. Its path leads there without a link, as it was checked.
+struct ImageRoot(OwnedFd);
+
+impl ImageRoot {
+    fn open(path: &Path) -> Result<Self, LayerError> {
+        let how = OpenHow::new()
+            .flags(OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
+            .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
+        let opened = openat2(AT_FDCWD, path, how);
+        Ok(Self(opened.at(Layer::MountNamespace, || format!("open the image {}", path.display()))?))
+    }
+
+    /// What lies at `path` in it, by no link, and without what is mounted there or below: that is the machine's. Who may change
+    /// the image could make links meanwhile.
+    fn part(&self, path: &Path) -> Result<ViewSource, LayerError> {
+        let step = || format!("take {} of the image, and nothing that is mounted there", path.display());
+        let inside =
+            ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_XDEV;
+        let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC).resolve(inside);
+        let fd = openat2(&self.0, path.strip_prefix("/").unwrap_or(path), how);
+        let fd = fd.at(Layer::MountNamespace, step)?;
+        let kind = fstat(&fd).at(Layer::MountNamespace, step)?.st_mode & libc::S_IFMT;
+        if kind != libc::S_IFDIR && kind != libc::S_IFREG {
+            return Err(io::Error::from_raw_os_error(libc::ELOOP)).at(Layer::MountNamespace, step);
+        }
+        let tree = open_tree_at(fd.as_fd()).at(Layer::MountNamespace, step)?;
+        let closed = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
+        set_attributes(tree.as_fd(), closed, false).at(Layer::MountNamespace, step)?;
+        Ok(ViewSource::Tree(tree))
     }
 }
 
@@ -345,8 +397,7 @@ impl Root<'_> {
 
 /// Whether a detached mount is of a directory, asked of the mount and not of the path.
 fn is_directory(path: &Path, tree: &OwnedFd) -> Result<bool, LayerError> {
-    let stat =
-        nix::sys::stat::fstat(tree).at(Layer::MountNamespace, || format!("look at {}", path.display()))?;
+    let stat = fstat(tree).at(Layer::MountNamespace, || format!("look at {}", path.display()))?;
     Ok(stat.st_mode & libc::S_IFMT == libc::S_IFDIR)
 }
 

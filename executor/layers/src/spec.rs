@@ -76,6 +76,8 @@ pub enum ViewKind {
     Repository(Access),
     /// A system or toolchain path: read, list and run.
     System,
+    /// A file or directory of the policy's image, which has it at the same path: read, list and run.
+    Image,
     /// A symbolic link, with its text.
     Link(PathBuf),
     /// A device node.
@@ -128,7 +130,8 @@ impl SandboxSpec {
     ) -> io::Result<Self> {
         let (project, central) = zones;
         let mut views = Views::default();
-        for grant in &policy.grants {
+        // With an image they lie in that.
+        for grant in policy.grants.iter().filter(|_| policy.image.is_none()) {
             views.add_system(&grant.path, grant.optional)?;
         }
         for device in DEVICES {
@@ -163,6 +166,12 @@ impl SandboxSpec {
         let after = self.views.partition_point(|view| view.path < linked.common);
         self.views.insert(after, View { path: linked.common.clone(), kind });
         self.linked = Some(linked);
+    }
+
+    /// Shows these parts of an image.
+    pub fn show_image(&mut self, views: Vec<View>) {
+        self.views.extend(views);
+        self.views.sort_by(|one, other| one.path.cmp(&other.path));
     }
 
     /// Whether a layer is to be put up.

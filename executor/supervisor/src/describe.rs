@@ -46,6 +46,18 @@ pub fn outside(path: &Path, spec: &SandboxSpec) -> Denial {
             Remedy::Nothing,
         );
     }
+    if let Some(image) = &spec.policy.image {
+        let why =
+            format!("It is not in the image {}, which is the root of this session's cells.", image.display());
+        let remedy = Remedy::Advice("it has to be in the image, or in the project".into());
+        return Denial::new(
+            AttemptKind::Read,
+            path.to_string_lossy(),
+            Barrier::Layer(layer, None),
+            why,
+            remedy,
+        );
+    }
     let profile = &spec.policy.profile;
     let why = match path.starts_with(&spec.scratch.home) {
         true => format!(

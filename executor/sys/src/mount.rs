@@ -28,6 +28,17 @@ fn copy_tree(path: &CStr, more: c_uint) -> io::Result<OwnedFd> {
     unsafe { new_fd(libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags)) }
 }
 
+/// A detached copy of the mount of the file or directory `fd`, from there on and without what is mounted below.
+///
+/// # Errors
+/// The kernel's: `EINVAL` where something is mounted below that this process may not uncover.
+pub fn open_tree_at(fd: BorrowedFd) -> io::Result<OwnedFd> {
+    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | libc::AT_EMPTY_PATH as c_uint;
+    let (fd, empty) = (fd.as_raw_fd(), c"".as_ptr());
+    // SAFETY: `empty` is a C string; the descriptor is new.
+    unsafe { new_fd(libc::syscall(libc::SYS_open_tree, fd, empty, flags)) }
+}
+
 /// Attaches a detached mount at `target`, over the link itself where that is one.
 ///
 /// # Errors

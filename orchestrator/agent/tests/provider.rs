@@ -123,6 +123,7 @@ fn run(provider: Rc<dyn Provider>, settings: Settings, text: &str) -> (End, Vec<
         trust: Trust::Guided,
         capture: None,
         network: None,
+        image: None,
     };
     let secret = Secret { name: "KEY".into(), value: b"sk-the-secret-key".to_vec() };
     let redactor: &'static Redactor = Box::leak(Box::new(Redactor::new(vec![secret]).unwrap()));

@@ -66,6 +66,8 @@ impl CellRunner {
             trust: Trust::Autonomous,
             capture: Some(0),
             network: None,
+            // The program is one of the user's system, whatever commands see as theirs.
+            image: None,
         };
         // Of the project it may not see the root.
         let directory = is_held.then(|| ZonePath::root(Zone::Central));

@@ -41,6 +41,10 @@ pub struct SessionOptions {
     /// policy says, else `default`]
     #[arg(long, global = true, value_name = "NAME")]
     profile: Option<String>,
+    /// An unpacked image of a system whose root commands see in place of this machine's, read-only [default: the profile's, if it
+    /// has one]
+    #[arg(long, global = true, value_name = "DIR")]
+    image: Option<PathBuf>,
     /// The executor to start [default: the one installed with lazaret] [env: LAZARET_EXECUTOR]
     #[arg(long, global = true, value_name = "PATH", conflicts_with = "socket")]
     executor: Option<PathBuf>,
@@ -83,7 +87,7 @@ pub struct Opening {
 }
 
 /// The options by name, and the commands that use each.
-pub const USED_BY: [(&str, &[&str]); 12] = [
+pub const USED_BY: [(&str, &[&str]); 13] = [
     (
         "project",
         &[
@@ -103,6 +107,7 @@ pub const USED_BY: [(&str, &[&str]); 12] = [
             "serve",
         ],
     ),
+    ("image", &["run", "call", "history", "undo", "session", "doctor", "mcp", "chat", "serve"]),
     ("executor", &["run", "call", "tools", "history", "undo", "session", "doctor", "mcp", "chat", "serve"]),
     ("socket", &["run", "call", "tools", "history", "undo", "session", "doctor", "mcp", "chat", "serve"]),
     (
@@ -148,6 +153,7 @@ impl SessionOptions {
             cwd: directory,
             central: None,
             profile: text("LAZARET_PROFILE")?,
+            image: None,
             executor: None,
             socket: None,
             scope: None,
@@ -238,7 +244,12 @@ impl SessionOptions {
         // What a person types is not asked about again.
         let trust = self.trust.unwrap_or(Trust::Autonomous);
         let (scope, capture, network) = (self.scope()?, None, None);
-        Ok(Open { project, central, profile, spare, scope, trust, capture, network })
+        let absolute = |image: &PathBuf| {
+            let path = std::path::absolute(image);
+            text(path.map_err(|error| Failed::invalid(format!("--image {}: {error}", image.display())))?)
+        };
+        let image = self.image.as_ref().map(absolute).transpose()?;
+        Ok(Open { project, central, profile, spare, scope, trust, capture, network, image })
     }
 
     /// The network to ask for, if commands are to have one: by these options, or because `policy` allows hosts. The executor

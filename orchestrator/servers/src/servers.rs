@@ -241,6 +241,8 @@ impl Managed {
                 presets: server.presets.clone(),
                 leases: false,
             }),
+            // Its programs are this machine's, unless its own profile says otherwise.
+            image: None,
         };
         let watched = Rc::new(Watched { name: server.name.clone(), log, redactor });
         Some(Self {

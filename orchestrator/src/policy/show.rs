@@ -72,6 +72,7 @@ fn to_json(policy: &EffectivePolicy) -> Value {
             "private": list.private,
         })).collect::<Vec<_>>(),
         "scope": policy.scope.as_ref().map(|scope| scope.permissions.iter().map(permission_json).collect::<Vec<_>>()),
+        "image": policy.image,
         "grants": policy.grants.iter().map(|grant| json!({ "path": grant.path, "optional": grant.optional })).collect::<Vec<_>>(),
         "rule": policy.rules.iter().map(rule_json).collect::<Vec<_>>(),
         "protect": policy.protected.iter().map(|name| json!({

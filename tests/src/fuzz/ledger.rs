@@ -337,6 +337,7 @@ mod tests {
             trust: Trust::Autonomous,
             capture: None,
             network: None,
+            image: None,
         }));
         ledger.heard = Phase::Open;
         ledger.sent(&ToBroker::Call { call: 1, request: Request::Bash(shell("true")) });

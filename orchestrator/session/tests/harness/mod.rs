@@ -72,6 +72,7 @@ pub fn word(event: &Event) -> String {
         Body::ToolUnregistered { tool, .. } => format!("unregistered {tool}"),
         Body::Requested { tool, .. } => format!("requested {tool}"),
         Body::Started { .. } => "started".to_owned(),
+        Body::Suspended => "suspended".to_owned(),
         Body::Output { bytes, .. } => format!("output {}", String::from_utf8_lossy(bytes)),
         Body::ApprovalWanted(_) => "wants an answer".to_owned(),
         Body::ApprovalGiven { .. } => "has an answer".to_owned(),
@@ -95,6 +96,7 @@ pub fn config() -> Config {
         trust: Trust::Autonomous,
         capture: None,
         network: None,
+        image: None,
     };
     let redactor = Box::leak(Box::new(Redactor::new(vec![]).unwrap()));
     Config { profile: &STANDARD, max_violations: Some(3), ..Config::new(open, redactor) }
