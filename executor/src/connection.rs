@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 
 /// Bytes that wait for a slow client before the broker stops taking more from anywhere.
 const QUEUE_FULL: usize = 512 * 1024;
-/// Bytes read at once.
 const READ: usize = 64 * 1024;
 
 #[derive(Debug)]

@@ -21,7 +21,6 @@ pub struct ImageError {
     why: String,
 }
 
-/// Others may write it.
 const WORLD_WRITABLE: u32 = 0o002;
 
 /// The policy with the image of the profile, else of the request. A session narrows what its profile says.

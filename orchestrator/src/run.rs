@@ -410,7 +410,6 @@ fn resize(call: &CallHandle, raw: Option<&Raw>) {
     }
 }
 
-/// Where live output goes.
 enum Out {
     /// To our own output.
     Here { out: Output, err: Output, closed: bool, reporter: Option<WorkingDirectory> },

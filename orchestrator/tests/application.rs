@@ -27,7 +27,6 @@ fn tool(name: &str) -> Value {
     json!({"name": name, "description": "d", "inputSchema": schema, "risk": "low"})
 }
 
-/// Registers a tool.
 fn register(client: &mut Client, tool: Value) {
     let name = tool["name"].clone();
     client.send(json!({"id": "r", "register": tool}));

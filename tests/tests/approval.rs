@@ -62,7 +62,6 @@ const MEMORY: u64 = 32 * 1024;
 const RELAY: &str = "timeout_s = 20";
 /// Approvers of tests are programs.
 const SEPARATE: &str = "timeout_s = 20\nchannel = \"separate\"\nterminal = false";
-/// Approvers are people.
 const AT_A_TERMINAL: &str = "timeout_s = 20\nchannel = \"separate\"";
 
 /// A guided session with this `[approval]`.

@@ -300,7 +300,6 @@ impl Audit {
         Ok(last)
     }
 
-    /// Brings everything to disk.
     fn sync(&mut self) -> Result<(), AuditError> {
         self.due = None;
         let file = self.file.as_ref().map(|(_, file)| file);

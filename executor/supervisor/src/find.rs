@@ -155,7 +155,6 @@ impl Search<'_> {
         }
     }
 
-    /// Where a link leads.
     fn follow(&self, at: &OwnedFd, name: &[u8], link: &OwnedFd) -> Result<Target> {
         if fstat(link)?.st_dev != self.proc {
             return Ok(Target::Names(readlinkat(link, "")?.into_vec()));

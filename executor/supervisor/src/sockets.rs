@@ -152,7 +152,6 @@ impl Call<'_> {
         if bytes.len() < length { Err(Errno::EFAULT) } else { Ok(bytes) }
     }
 
-    /// What an address means.
     fn address<'a>(&self, address: &'a [u8]) -> Result<Address<'a>> {
         let own_network = self.rules.has_own_network();
         match family(address).ok_or(Errno::EINVAL)? {

@@ -49,7 +49,6 @@ pub struct UndoStore {
     known: Option<(u64, u64)>,
 }
 
-/// The two directories, open.
 struct Folders {
     changes: OwnedFd,
     objects: OwnedFd,

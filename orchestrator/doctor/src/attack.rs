@@ -362,7 +362,6 @@ mod tests {
         Report { class, attack: attack.into(), control, inside, holds, core: false, known: None }
     }
 
-    /// Enough rows that hold.
     fn good() -> Vec<Report> {
         vec![
             Report { core: true, ..report("read", "works", "EACCES", Holds::Yes) },

@@ -46,7 +46,6 @@ const STALLED: Duration = Duration::from_secs(60);
 /// How often it is looked for sessions and streams that are over.
 const SWEEP: Duration = Duration::from_secs(30);
 
-/// What `rmcp` answers with.
 type Given = BoxBody<Bytes, Infallible>;
 type Answering = Pin<Box<dyn Future<Output = Response<Given>>>>;
 
@@ -228,7 +227,6 @@ fn session(headers: &HeaderMap) -> Option<String> {
     headers.get(SESSION).and_then(|name| name.to_str().ok()).map(str::to_owned)
 }
 
-/// An answer under way.
 struct Stream {
     /// Nothing, where it is over.
     given: RefCell<Option<Given>>,

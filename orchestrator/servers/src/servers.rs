@@ -56,7 +56,6 @@ pub struct Report {
     pub refused: Vec<String>,
 }
 
-/// One server.
 struct Managed {
     server: Server,
     place: Place,

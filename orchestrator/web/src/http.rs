@@ -16,7 +16,6 @@ use std::net::SocketAddr;
 /// Most bytes of a response that are read, after decompression.
 pub const BODY_MAX: usize = 2 << 20;
 
-/// The `User-Agent` header.
 const AGENT: &str = concat!("lazaret/", env!("CARGO_PKG_VERSION"));
 
 /// Makes requests. The machine's certificates are read when they are first needed.

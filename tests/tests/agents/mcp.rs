@@ -35,7 +35,6 @@ pub fn tests() -> Vec<Test> {
     .concat()
 }
 
-/// A client, written out.
 struct Client {
     child: Child,
     stdin: Option<ChildStdin>,

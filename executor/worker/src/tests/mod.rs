@@ -49,7 +49,6 @@ fn names(home: &Path) -> Names {
     Names { protected, objects: Default::default(), project, central, granted, scope: ScopePaths::default() }
 }
 
-/// The roots of `home`.
 fn roots(home: &Path, project_writable: bool, central_writable: bool) -> Roots {
     let open = |path: &Path, writable| Root::open(path.to_str().unwrap(), writable).unwrap();
     let project = open(&home.join("project"), project_writable);

@@ -174,7 +174,6 @@ impl Window {
     }
 }
 
-/// The whole screen.
 fn draw(screen: &mut Screen, message: &str, window: Window) -> String {
     let (rows, room) = (window.rows_of_call(), window.room());
     let mut page = String::from("\x1b[2J\x1b[H");

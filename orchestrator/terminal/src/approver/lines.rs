@@ -10,9 +10,7 @@ use orchestrator_lines::streams::Input;
 use orchestrator_session::Approval;
 use orchestrator_text::escape;
 
-/// Lines shown at once.
 const ROWS: usize = 200;
-/// Characters of a line.
 const COLUMNS: usize = 200;
 
 /// Shows calls one after the other until the input ends.
