@@ -97,11 +97,22 @@ pub fn in_own_process(mut tests: Vec<Test>) -> Vec<Test> {
 
 /// The `main` of a suite.
 pub fn main(tests: Vec<Test>) -> ExitCode {
-    let arguments = Arguments::from_args();
+    start(tests, &Arguments::from_args())
+}
+
+/// The same where the tests mostly wait, for answers that nobody gives: more of them than there are processors run at once.
+pub fn main_of_waiting(tests: Vec<Test>) -> ExitCode {
+    const AT_ONCE: usize = 6;
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(AT_ONCE);
+    start(tests, &arguments)
+}
+
+fn start(tests: Vec<Test>, arguments: &Arguments) -> ExitCode {
     // A program that a test starts works where the test says, and not in the project that the suite is started in.
     std::env::set_current_dir("/").expect("the root can be entered");
     let trials = tests.into_iter().flat_map(Test::trials).collect();
-    libtest_mimic::run(&arguments, trials).exit_code()
+    libtest_mimic::run(arguments, trials).exit_code()
 }
 
 /// Tests of this module that take a [`Place`], each run in every one.

@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 fn main() -> ExitCode {
-    suite::main(
+    suite::main_of_waiting(
         [
             in_each_place![
                 an_honest_yes_runs_the_call_and_nothing_runs_before_it,
