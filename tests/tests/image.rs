@@ -6,6 +6,7 @@ use broker_protocol::Tier;
 use lazaret_tests::place::User;
 use lazaret_tests::process::Finished;
 use lazaret_tests::{LIMIT, Place, Session, World, in_each_place, run, suite};
+use nix::unistd::geteuid;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::fs;
@@ -197,6 +198,9 @@ fn set_user_id_programs_and_devices_of_an_image_do_nothing(place: Place) {
     if !has_images(place) {
         return;
     }
+    if !geteuid().is_root() {
+        return eprintln!("only root makes programs of root's and devices: those of an image are not tried");
+    }
     let world = World::new(place);
     let image = Image::new(&world);
     let (id, device) = (image.at("usr/bin/id"), image.at("usr/null"));
@@ -309,10 +313,14 @@ fn what_may_be_no_image_is_refused(place: Place) {
     fs::set_permissions(&image.0, fs::Permissions::from_mode(0o777)).unwrap();
     refused(&image.0, "neither yours nor root's alone");
     fs::set_permissions(&image.0, fs::Permissions::from_mode(0o755)).unwrap();
-    chown(&image.0, Some(54_321), None).unwrap();
-    refused(&image.0, "neither yours nor root's alone");
-    chown(&image.0, Some(0), Some(0)).unwrap();
-    assert_eq!(cell(&world, &image, "true").code(), 0, "root's own may be used");
+    if geteuid().is_root() {
+        chown(&image.0, Some(54_321), None).unwrap();
+        refused(&image.0, "neither yours nor root's alone");
+        chown(&image.0, Some(0), Some(0)).unwrap();
+        assert_eq!(cell(&world, &image, "true").code(), 0, "root's own may be used");
+    } else {
+        eprintln!("only root gives files to others: an image of another user's is not tried");
+    }
     for number in 0..300 {
         symlink("x", image.at(&format!("l{number}"))).unwrap();
     }
