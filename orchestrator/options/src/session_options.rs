@@ -316,6 +316,11 @@ impl SessionOptions {
         }
     }
 
+    /// The same where the scope's file was read already.
+    pub fn without_scope(&self) -> Self {
+        Self { scope: None, ..self.clone() }
+    }
+
     /// The same with `trust` where none was asked for.
     pub fn trusting(&self, trust: Trust) -> Self {
         Self { trust: self.trust.or(Some(trust)), ..self.clone() }

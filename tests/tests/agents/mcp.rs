@@ -26,6 +26,7 @@ pub fn tests() -> Vec<Test> {
             live_output_is_progress,
             long_output_is_a_resource,
             the_project_is_the_clients,
+            a_scope_narrows_the_session,
             a_root_that_may_be_none_is_an_error_of_the_call,
             without_a_way_to_ask_a_call_is_refused_with_the_remedy,
             lines_that_are_no_messages_are_answered,
@@ -447,6 +448,18 @@ fn the_project_is_the_clients() {
     let mut client = Client::open(command.env("CLAUDE_PROJECT_DIR", &sub), roots);
     client.roots = vec![uri(&sub)];
     assert_eq!(where_it_is(&mut client), project, "the user has named it");
+}
+
+fn a_scope_narrows_the_session() {
+    let world = World::new(Place::any());
+    world.put("file", "content");
+    let scope = world.outside.join("scope.yaml");
+    world.write(&scope, "tool_permissions:\n  file_read: { allowed: true }\n");
+    let mut client = Client::open(server(&world).arg("--scope").arg(&scope), json!({}));
+    let read = client.call("file_read", json!({ "path": "file" }));
+    assert!(text(&read).contains("content"), "{read}");
+    let ran = client.call("bash", json!({ "command": "true" }));
+    assert_eq!(ran["isError"], true, "{ran}");
 }
 
 fn a_root_that_may_be_none_is_an_error_of_the_call() {
