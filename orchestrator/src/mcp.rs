@@ -90,14 +90,12 @@ impl Mcp {
         let settings = self.settings(options, &policy);
         let endpoint = options.endpoint().lasting()?;
         let servers = Available::read(options, print::problem);
-        let listed =
-            Listed { registry: registry(self.tools.disabled(), Some(policy.clone()))?, scope: scope.clone() };
+        let listed = Listed { registry: registry(self.tools.disabled(), Some(policy.clone()))?, scope };
         let socket = endpoint.socket().map(Path::to_owned);
         let opener = Opener {
             max_violations: self.max_violations(options),
             tools: self.tools,
-            options: options.without_scope(),
-            scope,
+            options: options.clone(),
             endpoint,
             log: log.clone(),
             servers,
@@ -184,9 +182,7 @@ impl Available {
 /// Opens sessions: it has what must not leave its thread.
 struct Opener {
     tools: ToolOptions,
-    /// Without the scope's file, which cannot be read any more.
     options: SessionOptions,
-    scope: Option<Scope>,
     endpoint: Endpoint,
     max_violations: Option<u32>,
     log: Rc<RunLog>,
@@ -226,7 +222,6 @@ impl Opener {
             _ => self.options.clone(),
         };
         let mut opening = options.open(SPARE)?;
-        opening.open.scope.clone_from(&self.scope);
         // The files were read before we confined ourselves; the project chooses among what they say.
         let policy = options.files().resolve(&opening.open.profile).map_err(Failed::from)?;
         opening.open.network = options.network(Some(&policy), false);

@@ -74,6 +74,9 @@ pub struct SessionOptions {
     /// The policy files, once they are read.
     #[arg(skip)]
     files: Rc<OnceCell<PolicyFiles>>,
+    /// What the scope's file says, once it is read.
+    #[arg(skip)]
+    read_scope: Rc<OnceCell<Scope>>,
 }
 
 /// The session to ask for.
@@ -163,6 +166,7 @@ impl SessionOptions {
             allow_net: Vec::new(),
             verbose: false,
             files: Rc::default(),
+            read_scope: Rc::default(),
         })
     }
 
@@ -265,14 +269,18 @@ impl SessionOptions {
         })
     }
 
-    /// The scope of the session, if there is to be one.
+    /// The scope of the session, if there is to be one. Reads its file where nothing has asked for it before: before we confine
+    /// ourselves.
     pub fn scope(&self) -> Result<Option<Scope>, Failed> {
         let Some(path) = self.scope.as_ref().filter(|path| path.as_os_str() != "none") else {
             return Ok(None);
         };
-        let text = read_text(path)?;
-        let scope = scope_file::parse(&path.to_string_lossy(), &text);
-        scope.map(Some).map_err(|error| Failed::invalid(error.to_string()))
+        if let Some(scope) = self.read_scope.get() {
+            return Ok(Some(scope.clone()));
+        }
+        let scope = scope_file::parse(&path.to_string_lossy(), &read_text(path)?);
+        let scope = scope.map_err(|error| Failed::invalid(error.to_string()))?;
+        Ok(Some(self.read_scope.get_or_init(|| scope).clone()))
     }
 
     /// Whether the user wants to be told more.
@@ -314,11 +322,6 @@ impl SessionOptions {
             scope: None,
             ..self.clone()
         }
-    }
-
-    /// The same where the scope's file was read already.
-    pub fn without_scope(&self) -> Self {
-        Self { scope: None, ..self.clone() }
     }
 
     /// The same with `trust` where none was asked for.
