@@ -140,8 +140,8 @@ impl Serve {
         let backends = self.model.backends(&config)?;
         let pack = self.pack.as_ref().map(|name| Pack::named(name, &config.packs)).transpose();
         let pack = pack.map_err(|error| Failed::invalid(error.to_string()))?;
-        let settings = Settings { instructions: config.instructions.clone(), pack, ..Settings::new("") };
         let hooks = config.hooks()?;
+        let settings = Settings { instructions: config.instructions, pack, ..Settings::new("") };
         hooks.problems().for_each(|problem| print::problem(&problem));
         let opener = Box::new(Sessions::new(&self, options, hooks, log.clone())?);
         let (mcp, clients) = Http::new(self.mcp_settings(options, &opener)?);

@@ -15,6 +15,7 @@ use orchestrator_session::{
     ApprovalQuestion, Body as CallBody, CallContext, CallResult, Event, Invocation, Live,
 };
 use orchestrator_text::truncate::note;
+use orchestrator_text::utf8::beginning;
 use orchestrator_tools::catalogue::{BATCH, Tool, canonical};
 use orchestrator_tools::plan::{Plan, PlanContext};
 use orchestrator_tools::proposal::Proposal;
@@ -394,7 +395,7 @@ fn cut(answers: &mut [ToolAnswer], budget: &Budget, messages: &[Message]) {
     let max = budget.bytes_per_answer(messages, answers.len()).max(ANSWER_MIN);
     for answer in answers.iter_mut().filter(|answer| answer.text.len() > max) {
         let total = answer.text.len() as u64;
-        let end = (0..=max).rev().find(|at| answer.text.is_char_boundary(*at)).unwrap_or(0);
+        let end = beginning(&answer.text, max).len();
         answer.text.truncate(end);
         answer.text.push_str(&format!("\n{}", note(Some(total), end as u64, "head", None)));
     }

@@ -8,6 +8,7 @@ use crate::hooks::{
 use crate::message::{ToolAnswer, ToolCall};
 use crate::run::Run;
 use broker_protocol::{ErrorKind, Failed};
+use orchestrator_text::utf8::beginning;
 use orchestrator_tools::catalogue::{BATCH, Tool, canonical};
 use orchestrator_tools::inputs::INVOCATIONS_MAX;
 use serde_json::{Value, json};
@@ -231,12 +232,6 @@ fn own_form(tool: &str, input: &Value) -> Result<Value, Failed> {
             .map_err(|error| Failed { kind: ErrorKind::InvalidInput, message: error.to_string() })?;
     }
     Ok(input)
-}
-
-/// The beginning of a text, cut within no character.
-fn beginning(text: &str, max: usize) -> &str {
-    let end = (0..=max.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
-    &text[..end.unwrap_or(0)]
 }
 
 #[cfg(test)]

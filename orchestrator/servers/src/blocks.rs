@@ -3,6 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker_protocol::{ErrorKind, Failed};
+use orchestrator_text::utf8::beginning;
 use orchestrator_tools::remote::Reply;
 use orchestrator_web::image::{self, Image};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
@@ -36,8 +37,7 @@ pub fn reply(server: &str, result: CallToolResult) -> Result<Reply, Failed> {
 
 /// The beginning of a text.
 pub fn brief(text: &str) -> &str {
-    let end = (0..=MESSAGE_MAX.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
-    &text[..end.unwrap_or(0)]
+    beginning(text, MESSAGE_MAX)
 }
 
 #[derive(Default)]

@@ -2,6 +2,7 @@
 
 use orchestrator_text::clean;
 use orchestrator_text::redact::Redactor;
+use orchestrator_text::utf8::beginning;
 use std::collections::VecDeque;
 
 /// Most lines that are kept.
@@ -29,11 +30,10 @@ impl Ring {
 
     /// Adds a line; what is too long of it is left out.
     pub fn push(&mut self, line: &str) {
-        let end = (0..=LINE_MAX.min(line.len())).rev().find(|at| line.is_char_boundary(*at)).unwrap_or(0);
         if self.lines.len() == LINES_MAX {
             self.lines.pop_front();
         }
-        self.lines.push_back(line[..end].to_owned());
+        self.lines.push_back(beginning(line, LINE_MAX).to_owned());
         self.changed = true;
     }
 

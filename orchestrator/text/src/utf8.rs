@@ -19,6 +19,12 @@ pub fn continued(bytes: &[u8]) -> usize {
     bytes.iter().take(3).take_while(|byte| (0x80..0xc0).contains(*byte)).count()
 }
 
+/// The first `max` bytes of a text, or fewer where that would cut a character.
+pub fn beginning(text: &str, max: usize) -> &str {
+    let end = (0..=max.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+    &text[..end.unwrap_or(0)]
+}
+
 /// Joins the characters of a stream that is cut anywhere: no piece that it gives ends within one.
 #[derive(Debug, Default)]
 pub struct Utf8Joiner {
@@ -54,6 +60,12 @@ impl Utf8Joiner {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_beginning_cuts_no_character() {
+        let beginnings = [0, 1, 2, 3, 9].map(|max| beginning("a\u{e9}b", max));
+        assert_eq!(beginnings, ["", "a", "a", "a\u{e9}", "a\u{e9}b"]);
+    }
 
     #[test]
     fn only_what_may_still_become_a_character_is_unfinished() {

@@ -11,6 +11,7 @@ use crate::remote::Executions;
 use crate::schema::{Schema, SchemaError};
 use broker_protocol::{Effect, ErrorKind, Failed, Request, Risk, Scope};
 use orchestrator_text::clean::Cleaner;
+use orchestrator_text::utf8::beginning;
 use policies::{EffectivePolicy, Facts, Verdict, judge};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -366,8 +367,7 @@ fn brief(name: &str) -> String {
 fn clean_description(text: &str) -> String {
     let clean = Cleaner::default().clean(text.as_bytes()).into_owned();
     let mut text = String::from_utf8_lossy(&clean).into_owned();
-    let end = (0..=DESCRIPTION_MAX.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-    text.truncate(end);
+    text.truncate(beginning(&text, DESCRIPTION_MAX).len());
     text
 }
 
