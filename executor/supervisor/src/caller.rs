@@ -83,7 +83,12 @@ impl Caller {
 
     /// A copy of its descriptor.
     pub fn descriptor(&self, fd: i32) -> Result<OwnedFd> {
-        peer::descriptor(self.process()?, fd).map_err(errno)
+        match peer::descriptor(self.thread, fd).map_err(errno) {
+            // Not the first thread of its process (`EINVAL`, of later kernels `ENOENT`), which is asked for only then:
+            // `status` costs more than all the rest of a call.
+            Err(Errno::EINVAL | Errno::ENOENT) => peer::descriptor(self.process()?, fd).map_err(errno),
+            answer => answer,
+        }
     }
 
     /// Its process.

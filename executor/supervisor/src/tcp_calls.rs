@@ -6,7 +6,7 @@ use crate::loopback::Families;
 use crate::object::errno;
 use crate::tcp::{SocketName, TcpSocket, inode, number};
 use executor_layers::relay;
-use executor_sys::{peer, socket};
+use executor_sys::socket;
 use nix::Result;
 use nix::errno::Errno;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -141,15 +141,19 @@ impl Call<'_> {
 
     /// The caller's socket; it is an error of its own if it is not one of TCP.
     fn tcp(&self, fd: i32) -> Result<std::result::Result<TcpSocket, OwnedFd>> {
-        let process = self.caller.process()?;
-        let socket = peer::descriptor(process, fd).map_err(errno)?;
-        self.check()?;
+        let socket = self.caller.descriptor(fd)?;
         let is = |option, value| number(&socket, libc::SOL_SOCKET, option).map(|has| has == value);
         let family = number(&socket, libc::SOL_SOCKET, libc::SO_DOMAIN)?;
         let internet = matches!(family, libc::AF_INET | libc::AF_INET6);
         let tcp =
             internet && is(libc::SO_TYPE, libc::SOCK_STREAM)? && is(libc::SO_PROTOCOL, libc::IPPROTO_TCP)?;
-        Ok(if tcp { Ok(TcpSocket { socket, family, holder: (process, fd) }) } else { Err(socket) })
+        // Asked for only where it is needed: bash calls `getpeername` whenever it starts.
+        let answer = match tcp {
+            true => Ok(TcpSocket { socket, family, holder: (self.caller.process()?, fd) }),
+            false => Err(socket),
+        };
+        self.check()?;
+        Ok(answer)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The one reader of `/proc/PID`. What is read is of the process that has the number now.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::Path;
 
 /// Fields of `/proc/PID/stat` (`man 5 proc_pid_stat`).
@@ -53,7 +53,9 @@ impl Stat {
 
 /// What stands behind `key` in a file of lines such as `/proc/PID/status`.
 pub fn line(path: impl AsRef<Path>, key: &str) -> Option<String> {
-    let text = fs::read_to_string(path).ok()?;
+    // Such a file does not tell its length: with room for most, it is read at once and not in pieces that double.
+    let mut text = String::with_capacity(4096);
+    fs::File::open(path).ok()?.read_to_string(&mut text).ok()?;
     Some(text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?.trim().to_owned())
 }
 
