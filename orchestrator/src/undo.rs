@@ -125,8 +125,8 @@ impl Undo {
         let session = Session::start(config);
         let opened = session.open().await?;
         let roots = Roots { project: opened.project, central: opened.central };
-        let request = Request::History(History { limit: limit::CHANGES });
-        let history = typed::ask(&session, "undo", request).await?;
+        let list = Request::History(History { limit: limit::CHANGES });
+        let history = typed::ask(&session, "undo", list).await?;
         let Some(changes) = history.changes() else { return typed::report(&history, self.json) };
         let numbers = match self.numbers(changes) {
             Ok(numbers) => numbers,
@@ -134,8 +134,8 @@ impl Undo {
         };
         let mut worst = exit::OK;
         for Reverse(number) in numbers {
-            let request = self.request(&roots, changes, number)?;
-            let result = typed::ask(&session, "undo", request).await?;
+            let wanted = request(&roots, changes, number, self.force)?;
+            let result = typed::ask(&session, "undo", wanted).await?;
             worst = worst.max(typed::report(&result, self.json)?);
             if result.error.is_some() {
                 break;
@@ -151,17 +151,17 @@ impl Undo {
         }
         Ok(numbers)
     }
+}
 
-    /// The broker decides on a path, and so the request has it besides the number.
-    fn request(&self, roots: &Roots, changes: &[Changed], change: u64) -> Result<Request, Failed> {
-        let path = match changes.iter().find(|listed| listed.number == change) {
-            Some(listed) => roots.parse(&listed.path),
-            // What is not listed has no path; the result says that there is no such change.
-            None => ZonePath::new(Zone::Project, ""),
-        };
-        let path = path.map_err(|error| Failed::invalid(error.to_string()))?;
-        Ok(Request::Undo(Wanted { change, path, force: self.force }))
-    }
+/// The broker decides on a path, and so the request has it besides the number.
+pub fn request(roots: &Roots, changes: &[Changed], change: u64, force: bool) -> Result<Request, Failed> {
+    let path = match changes.iter().find(|listed| listed.number == change) {
+        Some(listed) => roots.parse(&listed.path),
+        // What is not listed has no path; the result says that there is no such change.
+        None => ZonePath::new(Zone::Project, ""),
+    };
+    let path = path.map_err(|error| Failed::invalid(error.to_string()))?;
+    Ok(Request::Undo(Wanted { change, path, force }))
 }
 
 #[cfg(test)]

@@ -70,6 +70,27 @@ impl Agent {
         &self.parts.session
     }
 
+    /// The provider that its runs ask.
+    pub fn provider(&self) -> &Rc<dyn Provider> {
+        &self.parts.provider
+    }
+
+    /// The model that its runs ask.
+    pub fn model(&self) -> &str {
+        &self.parts.settings.model
+    }
+
+    /// Has the runs from now on ask another model of the same provider.
+    pub fn set_model(&mut self, model: String) {
+        self.parts.settings.model = model;
+    }
+
+    /// Has the runs from now on written to another transcript.
+    pub fn set_transcript(&mut self, transcript: Rc<Transcript>) {
+        self.listeners = Rc::new([transcript.clone() as Rc<dyn Listener>]);
+        self.parts.transcript = Some(transcript);
+    }
+
     /// Answers what the user says. `events` are taken until the stream's end, which comes last, whatever happens.
     pub async fn run(
         &self,

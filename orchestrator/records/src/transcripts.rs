@@ -25,7 +25,8 @@ pub struct Open {
     pub bytes: u64,
 }
 
-fn directory() -> PathBuf {
+/// Where they lie.
+pub fn directory() -> PathBuf {
     state_directory::directory().join("chats")
 }
 
@@ -93,7 +94,7 @@ fn open(id: &str, append: bool) -> io::Result<File> {
 
 /// The conversations that there are, oldest first.
 #[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
-fn ids() -> io::Result<Vec<String>> {
+pub fn ids() -> io::Result<Vec<String>> {
     let entries = std::fs::read_dir(directory())?;
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let mut ids: Vec<String> = names

@@ -2,7 +2,9 @@
 
 pub mod config;
 pub mod choice;
+mod command;
 mod replay;
+mod talk;
 pub mod models;
 
 use crate::chat::choice::{Chosen, ModelOptions};
@@ -10,37 +12,28 @@ use crate::chat::config::AgentConfig;
 use crate::servers;
 use broker_protocol::{Failed, Trust};
 use clap::Args;
-use nix::libc::{SIGHUP, SIGINT, SIGTERM};
-use orchestrator_agent::agent::{Agent, Order};
-use orchestrator_agent::control::Control;
+use nix::libc::SIGINT;
 use orchestrator_agent::conversation::Conversation;
 use orchestrator_agent::error::ProviderError;
 use orchestrator_agent::event::EndReason;
-use orchestrator_agent::hooks::SessionHooks;
 use orchestrator_agent::packs::Pack;
-use orchestrator_agent::publish::EVENTS;
 use orchestrator_agent::run::End;
 use orchestrator_agent::settings::Settings;
 use orchestrator_agent::transcript::Transcript;
 use orchestrator_confine::{Needs, confine};
 use orchestrator_hooks::cell::of_session;
 use orchestrator_hooks::hooks::Hooks;
-use orchestrator_lines::line_reader::{Lines, Next};
-use orchestrator_lines::streams::{Input, Output};
+use orchestrator_lines::streams::Input;
 use orchestrator_options::endpoint::Endpoint;
 use orchestrator_options::exit;
 use orchestrator_options::session_options::SessionOptions;
 use orchestrator_options::tool_options::ToolOptions;
-use orchestrator_records::runlog::RunLog;
 use orchestrator_records::transcripts;
 use orchestrator_servers::SessionServers;
+use orchestrator_session::Config;
 use orchestrator_session::executor::Dial;
-use orchestrator_session::{Config, Session};
-use orchestrator_terminal::chat_follow::{Answers, Front, follow, obey};
-use orchestrator_terminal::chat_screen::Screen;
 use orchestrator_terminal::print;
 use orchestrator_terminal::runtime::runtime;
-use orchestrator_terminal::signals::Signals;
 use orchestrator_text::known::redactor;
 use orchestrator_tools::violation;
 use serde_json::json;
@@ -48,7 +41,6 @@ use std::io::{self, IsTerminal, Read};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::sync::mpsc;
 
 /// Cells that the executor has ready between calls.
 const SPARE: u8 = 1;
@@ -65,8 +57,9 @@ Examples:
   lazaret chat --resume last \"And now the other one\"
   lazaret chat --replay last --json
 
-Without -p, on a terminal: a conversation, a line each; an empty line or Ctrl-D
-ends it. Calls are asked about as --trust says, guided if it is not given; where
+Without -p, on a terminal: a conversation, a line each (one that ends with \\ goes
+on in the next); an empty line or Ctrl-D ends it, and /help lists what can be
+typed to the chat itself: /model, /trust, /undo, /resume. Calls are asked about as --trust says, guided if it is not given; where
 nobody can answer, such a call is denied. The first Ctrl-C cancels the calls
 under way, the second one the run. Hooks of agent.toml are told of calls, and may
 stop or change them: `lazaret chat-hooks --help`.
@@ -139,6 +132,7 @@ struct Prepared {
     id: String,
     first: Option<String>,
     hooks: Rc<Hooks>,
+    trust: Trust,
 }
 
 impl Chat {
@@ -148,7 +142,8 @@ impl Chat {
             return replay::main(id, self.json);
         }
         let options = options.trusting(Trust::Guided);
-        let prepared = self.prepare()?;
+        let trust = options.trust().unwrap_or(Trust::Guided);
+        let prepared = self.prepare(trust)?;
         let log = Rc::new(options.log("chat"));
         let opening = options.open(SPARE)?;
         let policy = options.policy();
@@ -160,13 +155,16 @@ impl Chat {
         let mut servers = SessionServers::of(&config.open, print::problem);
         servers::reach(&mut servers, &endpoint);
         let socket = Endpoint::socket(&endpoint).map(Path::to_owned);
-        confine(&Needs { web: true, socket, write: servers.directories(), ..Needs::default() });
+        let mut write = servers.directories();
+        // For `/resume`.
+        write.extend((self.is_interactive() && prepared.transcript.is_some()).then(transcripts::directory));
+        confine(&Needs { web: true, socket, write, ..Needs::default() });
         let hooks = of_session(&prepared.hooks, &config.open, Rc::new(endpoint.clone()), print::problem);
         let config = Config { executor: Some(Box::new(endpoint) as Box<dyn Dial>), ..config };
         let ended = runtime()?.block_on(async {
             let mut config = config;
             servers.attach(&mut config.registry).await;
-            let ended = self.talk(config, prepared, hooks.clone(), &log).await;
+            let ended = talk::talk(&self, config, prepared, hooks.clone(), &log).await;
             if let Some(hooks) = hooks {
                 hooks.end().await;
             }
@@ -182,7 +180,7 @@ impl Chat {
         !self.print && !self.json && io::stdin().is_terminal() && io::stdout().is_terminal()
     }
 
-    fn prepare(&self) -> Result<Prepared, Failed> {
+    fn prepare(&self, trust: Trust) -> Result<Prepared, Failed> {
         let config = AgentConfig::read()?;
         let chosen = self.model.choose(&config)?;
         let hooks = config.hooks()?;
@@ -220,6 +218,7 @@ impl Chat {
                 id,
                 first,
                 hooks,
+                trust,
             });
         };
         let file = Box::new(opened.file);
@@ -232,7 +231,7 @@ impl Chat {
         };
         let (transcript, conversation) =
             (Some(Rc::new(transcript)), Conversation::of(opened.recorded.messages));
-        Ok(Prepared { chosen, settings, transcript, conversation, id: opened.id, first, hooks })
+        Ok(Prepared { chosen, settings, transcript, conversation, id: opened.id, first, hooks, trust })
     }
 
     /// What is said first; `None` where a person is to be asked for it.
@@ -257,109 +256,6 @@ impl Chat {
             true if self.is_interactive() => Ok(None),
             true => Err(Failed::invalid("there is nothing to say: give a prompt".to_owned())),
         }
-    }
-
-    async fn talk(
-        &self,
-        config: Config,
-        prepared: Prepared,
-        hooks: Option<Rc<SessionHooks>>,
-        log: &Rc<RunLog>,
-    ) -> Result<u8, Failed> {
-        let mut signals = Signals::listen(&[SIGINT, SIGTERM, SIGHUP])?;
-        let Prepared { chosen, mut settings, transcript, mut conversation, id, mut first, .. } = prepared;
-        settings.model = tokio::select! {
-            model = chosen.model() => match model {
-                Ok(model) => model,
-                Err(error) => return Ok(provider_failed(&error)),
-            },
-            number = signals.next() => return Ok(exit::SIGNAL + number as u8),
-        };
-        let agent =
-            Agent::new(Session::start(config), chosen.provider, settings, transcript.clone(), redactor())
-                .with_hooks(hooks);
-        tokio::task::spawn_local(log.clone().write_later());
-        let interactive = self.is_interactive();
-        let mut front = match self.json {
-            true => Front::Json(Output::stdout().map_err(streams)?),
-            false => Front::Text(Screen::new().map_err(streams)?),
-        };
-        // Answers are a person's, who sees the question.
-        let mut lines = match io::stdin().is_terminal() && io::stderr().is_terminal() && !self.json {
-            true => Some(Lines::new(Input::stdin().map_err(streams)?)),
-            false => None,
-        };
-        let mut number = 0;
-        loop {
-            let text = match first.take() {
-                Some(text) => text,
-                None => match next_prompt(&mut front, lines.as_mut(), &mut signals).await? {
-                    Some(text) => text,
-                    None => return Ok(exit::OK),
-                },
-            };
-            number += 1;
-            let message = format!("{id}-{number}");
-            let order = Order { conversation: id.as_str().into(), message: message.into(), text };
-            let answers = lines.as_mut().map_or(Answers::Nobody, Answers::Person);
-            let (end, signal) =
-                run(&agent, order, &mut conversation, &mut front, answers, &mut signals).await?;
-            if let Some(error) = transcript.as_ref().and_then(|transcript| transcript.take_error()) {
-                print::problem(&format!("the transcript is not complete: {error}"));
-            }
-            let code = code(&end, signal);
-            if !interactive
-                || signal.is_some_and(|number| number != SIGINT)
-                || end.reason == EndReason::Violations
-            {
-                return Ok(code);
-            }
-        }
-    }
-}
-
-/// One run, from what the user says to its end; the signal that ended it, if one did.
-async fn run(
-    agent: &Agent,
-    order: Order,
-    conversation: &mut Conversation,
-    front: &mut Front,
-    answers: Answers<'_>,
-    signals: &mut Signals,
-) -> Result<(End, Option<i32>), Failed> {
-    let control = Control::default();
-    let (sender, events) = mpsc::channel(EVENTS);
-    let work = async {
-        tokio::join!(
-            agent.run(order, conversation, &control, sender),
-            follow(events, &control, front, answers)
-        )
-    };
-    tokio::pin!(work);
-    let (signal, (end, followed)) = tokio::select! {
-        done = &mut work => (None, done),
-        number = obey(signals, &control) => (Some(number), work.await),
-    };
-    followed.map(|()| (end, signal))
-}
-
-async fn next_prompt(
-    front: &mut Front,
-    lines: Option<&mut Lines>,
-    signals: &mut Signals,
-) -> Result<Option<String>, Failed> {
-    let (Front::Text(screen), Some(lines)) = (front, lines) else { return Ok(None) };
-    screen.prompt().await.map_err(streams)?;
-    let next = tokio::select! {
-        next = lines.next() => next,
-        _ = signals.next() => return Ok(None),
-    };
-    match next {
-        Next::Line(line) => {
-            Ok(Some(String::from_utf8_lossy(&line).trim().to_owned()).filter(|text| !text.is_empty()))
-        }
-        Next::TooLong => Err(Failed::invalid("a line is too long".to_owned())),
-        Next::End => Ok(None),
     }
 }
 

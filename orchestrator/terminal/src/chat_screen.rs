@@ -157,10 +157,17 @@ impl Screen {
         self.asked.as_ref().is_none_or(Question::has_shown_all)
     }
 
-    /// Asks a person for the next thing to say.
-    pub async fn prompt(&mut self) -> io::Result<()> {
+    /// Asks a person for the next thing to say, or for the next line of it.
+    pub async fn prompt(&mut self, goes_on: bool) -> io::Result<()> {
         self.end_line().await?;
-        self.err.write_all(paint("> ", Colour::Green, self.colours).as_bytes()).await
+        let prompt = if goes_on { "… " } else { "> " };
+        self.err.write_all(paint(prompt, Colour::Green, self.colours).as_bytes()).await
+    }
+
+    /// Answers a command of the person on standard error: lines of ours, in which what others say is safe to show.
+    pub async fn answer(&mut self, text: &str) -> io::Result<()> {
+        self.end_line().await?;
+        self.err.write_all(format!("{}\n", text.trim_end()).as_bytes()).await
     }
 
     /// Says on standard error what a person should know, whoever reads it.

@@ -2,11 +2,14 @@
 #![allow(clippy::unwrap_used)]
 
 mod chats;
+mod commands;
 mod hooks;
 mod loops;
 mod providers;
 mod vendors;
 
 fn main() -> std::process::ExitCode {
-    lazaret_tests::suite::main([providers::tests(), loops::tests(), hooks::tests()].concat())
+    lazaret_tests::suite::main(
+        [providers::tests(), loops::tests(), hooks::tests(), commands::tests()].concat(),
+    )
 }
