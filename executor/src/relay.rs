@@ -25,6 +25,10 @@ const SWEEP_TIMEOUT: Duration = Duration::from_secs(2);
 /// (`/proc/sys/fs/pipe-max-size`). More can only come from a stranger who was handed the other end.
 const LAST_BYTES: usize = 1 << 20;
 
+/// Signals to one command after which its cell is used for no other: those that were not read when the program ended stand before
+/// the next order, and a socket takes some 250.
+const SIGNALS_MAX: u32 = 64;
+
 /// A command in its cell.
 #[derive(Debug)]
 pub struct Command {
@@ -46,6 +50,8 @@ pub struct Command {
     ended: Option<Ended>,
     /// Why its cell is lost though it reports, if it is.
     fault: Option<&'static str>,
+    /// Signals that were sent.
+    signals: u32,
     /// What its cell has refused it.
     refusals: Vec<Refusal>,
     report: Option<Result<Report, io::ErrorKind>>,
@@ -122,6 +128,7 @@ impl Command {
             usage: Usage::default(),
             ended: None,
             fault: None,
+            signals: 0,
             refusals: Vec::new(),
             report: None,
             after_report: 0,
@@ -226,6 +233,7 @@ impl Command {
         if self.report.is_some() || self.ended.is_some() {
             return;
         }
+        self.signals = self.signals.saturating_add(1);
         // A cell that is gone reports by the end of its socket.
         let sent = self.cell.signal(signal);
         if sent.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
@@ -355,7 +363,7 @@ impl Command {
             (None, end) => Ok(ended.unwrap_or_else(|| natural_end(end, &usage, kept))),
         };
         // One that the broker has ended sees the end of its orders, and exits.
-        let reusable = report.reusable && ended.is_none() && end.is_ok();
+        let reusable = report.reusable && ended.is_none() && end.is_ok() && self.signals <= SIGNALS_MAX;
         let (unnamed, scratch_full) = (report.unnamed.into(), report.scratch_full);
         Finished { end, usage, plan, cell: reusable.then_some(cell), refusals, unnamed, scratch_full }
     }
