@@ -100,7 +100,8 @@ pub fn main(tests: Vec<Test>) -> ExitCode {
     start(tests, &Arguments::from_args())
 }
 
-/// The same where the tests mostly wait, for answers that nobody gives: more of them than there are processors run at once.
+/// The same where the tests mostly wait, for programs to start and for limits of time: more of them than there are processors run at
+/// once. Not for those that exhaust what all processes of a user share.
 pub fn main_of_waiting(tests: Vec<Test>) -> ExitCode {
     const AT_ONCE: usize = 6;
     let mut arguments = Arguments::from_args();

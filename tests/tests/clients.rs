@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 fn main() -> ExitCode {
-    suite::main(in_each_place![python, node])
+    suite::main_of_waiting(in_each_place![python, node])
 }
 
 /// How many times the usual wait a whole suite may take: it is some fifty tests, each with a session of its own.

@@ -11,7 +11,7 @@ use std::process::{Command, ExitCode};
 use std::sync::Mutex;
 
 fn main() -> ExitCode {
-    suite::main(in_each_place![
+    suite::main_of_waiting(in_each_place![
         each_denial_names_the_thing_what_closed_it_and_what_would_open_it,
         what_is_not_denied_is_not_told,
         nobody_learns_from_a_denial_what_exists,

@@ -25,7 +25,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 fn main() -> ExitCode {
-    suite::main(
+    suite::main_of_waiting(
         [
             in_each_place![
                 files_outside_stay_closed,

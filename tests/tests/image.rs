@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 fn main() -> ExitCode {
-    suite::main(in_each_place![
+    suite::main_of_waiting(in_each_place![
         cells_see_the_image_and_nothing_of_the_machine,
         links_of_an_image_lead_into_the_image,
         an_image_is_not_changed,

@@ -26,7 +26,7 @@ use std::thread;
 use std::time::Duration;
 
 fn main() -> ExitCode {
-    suite::main(in_each_place![
+    suite::main_of_waiting(in_each_place![
         a_host_is_granted_to_one_call_and_no_other,
         what_is_granted_for_the_session_ends_when_it_is_taken_back,
         a_grant_is_for_what_was_asked_about,

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 fn main() -> ExitCode {
-    suite::main(suite::flat_only(in_each_place![
+    suite::main_of_waiting(suite::flat_only(in_each_place![
         programs_talk_to_their_own_servers,
         suites_and_servers_of_others_work,
         no_program_of_the_machine_comes_to_a_cells_server,

@@ -35,7 +35,7 @@ fn main() -> ExitCode {
         reports_of_connections_are_held_to_the_protocol
     ];
     tests.extend(suite::flat_only(in_each_place![the_relay_of_a_flat_session_serves_its_cells_only]));
-    suite::main(tests)
+    suite::main_of_waiting(tests)
 }
 
 /// A server of this machine: over HTTP it answers each request with `pong`, whatever was asked.

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    suite::main(in_each_place![
+    suite::main_of_waiting(in_each_place![
         what_a_protected_link_leads_to_is_closed,
         what_a_protected_link_would_lead_to_is_not_made,
         no_way_to_what_is_protected_is_led_elsewhere,

@@ -11,7 +11,7 @@ use std::os::unix::net::UnixListener;
 use std::process::{Command, ExitCode};
 
 fn main() -> ExitCode {
-    suite::main(in_each_place![
+    suite::main_of_waiting(in_each_place![
         no_repository_comes_about_where_its_settings_are_open,
         file_tools_make_no_repository,
         no_head_is_carried_to_where_none_is_made,

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    suite::main(
+    suite::main_of_waiting(
         [
             in_each_place![
                 protected_files_are_not_read_by_any_name,

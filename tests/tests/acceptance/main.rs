@@ -9,7 +9,7 @@ mod web;
 mod workspace;
 
 fn main() -> std::process::ExitCode {
-    lazaret_tests::suite::main(
+    lazaret_tests::suite::main_of_waiting(
         [
             application::tests(),
             approval::tests(),

@@ -8,7 +8,7 @@ mod install;
 mod whole;
 
 fn main() -> std::process::ExitCode {
-    lazaret_tests::suite::main(
+    lazaret_tests::suite::main_of_waiting(
         [shell::tests(), hook::tests(), mcp::tests(), install::tests(), whole::tests()].concat(),
     )
 }

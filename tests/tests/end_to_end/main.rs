@@ -16,7 +16,7 @@ mod repositories;
 mod interactive;
 
 fn main() -> std::process::ExitCode {
-    lazaret_tests::suite::main(
+    lazaret_tests::suite::main_of_waiting(
         [
             bash::tests(),
             command_line::tests(),

@@ -8,5 +8,7 @@ mod canary;
 mod written;
 
 fn main() -> std::process::ExitCode {
-    lazaret_tests::suite::main([audit::tests(), tamper::tests(), runlog::tests(), canary::tests()].concat())
+    lazaret_tests::suite::main_of_waiting(
+        [audit::tests(), tamper::tests(), runlog::tests(), canary::tests()].concat(),
+    )
 }

@@ -22,5 +22,5 @@ fn main() -> std::process::ExitCode {
         interface::tests(),
         mcp::tests(),
     ];
-    lazaret_tests::suite::main(tests.concat())
+    lazaret_tests::suite::main_of_waiting(tests.concat())
 }
