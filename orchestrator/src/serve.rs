@@ -1,6 +1,6 @@
 //! `lazaret serve`: conversations over WebSocket and HTTP, for an application that starts us as its sidecar.
 
-use crate::chat::choice::ModelOptions;
+use crate::chat::choice::{self, ModelOptions};
 use crate::chat::config::AgentConfig;
 use crate::mcp;
 use broker_protocol::{Failed, Open, Permission, Scope, Trust};
@@ -141,7 +141,8 @@ impl Serve {
         let pack = self.pack.as_ref().map(|name| Pack::named(name, &config.packs)).transpose();
         let pack = pack.map_err(|error| Failed::invalid(error.to_string()))?;
         let hooks = config.hooks()?;
-        let settings = Settings { instructions: config.instructions, pack, ..Settings::new("") };
+        let fallback = choice::fallback(&config)?;
+        let settings = Settings { instructions: config.instructions, pack, fallback, ..Settings::new("") };
         hooks.problems().for_each(|problem| print::problem(&problem));
         let opener = Box::new(Sessions::new(&self, options, hooks, log.clone())?);
         let (mcp, clients) = Http::new(self.mcp_settings(options, &opener)?);

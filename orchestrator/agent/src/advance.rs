@@ -1,11 +1,13 @@
 //! A run: what the user says, then answer, calls, answer, until the model has no more to do or something ends it. What travels
 //! to the front end is `publish`'s, what a vendor writes its wire format's: here is only what happens next.
 
+use crate::budget::Budget;
 use crate::calls::plain;
 use crate::chunk::{Stop, Usage};
 use crate::conversation::Conversation;
 use crate::error::ProviderError;
 use crate::event::{Body, EndReason, Notice};
+use crate::fallback::{MALFORMED_MAX, Poor};
 use crate::message::{Message, Part, ToolCall, text_of};
 use crate::packs::FINISH;
 use crate::provider::Prompt;
@@ -18,6 +20,10 @@ use serde_json::{Value, json};
 /// What the model is told when it may call no more.
 const ANSWER_NOW: &str =
     "No tool can be called any more. Answer now with what you have, and say what is left to do.";
+
+/// What the model that goes on is told after an answer without calls.
+const ANSWER_AGAIN: &str =
+    "The last answer was another model's, made without tools. Answer again, with tools where they help.";
 
 /// What comes after an answer.
 enum Next {
@@ -84,18 +90,22 @@ impl Run<'_> {
 
     async fn ask(&self, conversation: &mut Conversation, progress: &Progress) -> TurnEnd {
         let settings = &self.parts.settings;
+        let (provider, model) = match &progress.instead {
+            Some((provider, model)) => (provider, model),
+            None => (&self.parts.provider, &self.model),
+        };
         let prompt = Prompt {
-            model: &self.model.id,
+            model: &model.id,
             system: &self.system,
             messages: &conversation.messages,
             tools: &self.tools,
             may_call: progress.closing.is_none(),
             max_tokens: settings.answer_tokens,
             thinking_tokens: settings.thinking_tokens,
-            context_window: self.model.context_window,
+            context_window: model.context_window,
         };
         let turn = ModelTurn {
-            provider: &*self.parts.provider,
+            provider: &**provider,
             publisher: &self.publisher,
             control: self.control,
             limit: settings.turn_timeout,
@@ -127,6 +137,12 @@ impl Run<'_> {
     ) -> Next {
         if let Some(reason) = progress.closing {
             return Next::End(reason, None);
+        }
+        let is_poor =
+            matches!(stop, Some(Stop::Done) | None) && !progress.tools_used && !self.tools.is_empty();
+        if is_poor && self.fall_back(Poor::NoToolCalls, progress).await {
+            self.say(conversation, Message::user(ANSWER_AGAIN));
+            return Next::Again;
         }
         match (stop, &self.finish) {
             (Some(Stop::Refused), _) => Next::End(EndReason::Refused, None),
@@ -179,7 +195,34 @@ impl Run<'_> {
         if self.parts.session.is_over() {
             return Next::End(EndReason::Violations, None);
         }
+        progress.malformed += u32::from(!malformed.is_empty());
+        if progress.malformed > MALFORMED_MAX {
+            self.fall_back(Poor::MalformedArgs, progress).await;
+        }
         Next::Again
+    }
+
+    /// Has another model go on, where the user has set one for this; whether it does.
+    async fn fall_back(&self, poor: Poor, progress: &mut Progress) -> bool {
+        let fallback = self.parts.settings.fallback.as_ref().filter(|fallback| fallback.when.covers(poor));
+        let Some(fallback) = fallback.filter(|_| self.is_main && progress.instead.is_none()) else {
+            return false;
+        };
+        let (from, to) = (&self.model.id, fallback.provider.name());
+        let model = tokio::select! {
+            model = fallback.model() => model,
+            () = self.control.cancelled() => return false,
+        };
+        let (message, falls) = match &model {
+            Ok(model) => (format!("{from}: {}; {} of {to} goes on", poor.text(), model.id), true),
+            Err(why) => (format!("{from}: {}; {to} cannot go on: {why}", poor.text()), false),
+        };
+        self.publisher.publish(Body::Notice { kind: Notice::CloudFallback, message }).await;
+        if let Ok(model) = model {
+            progress.budget = Budget::new(model.context_window, self.parts.settings.answer_tokens);
+            progress.instead = Some((fallback.provider.clone(), model));
+        }
+        falls
     }
 }
 

@@ -190,6 +190,8 @@ pub enum Notice {
     CorrectiveReprompt,
     /// What the model ended with does not fulfil its pack.
     QualityGateFailed,
+    /// The answers were too poor: another model goes on, and hears all that was said. Or it cannot.
+    CloudFallback,
     /// The executor was lost; the next call opens a new session.
     ExecutorLost,
     /// No project was named: there are no tools for files and commands.

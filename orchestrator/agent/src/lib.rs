@@ -17,6 +17,7 @@ pub mod publish;
 pub mod control;
 pub mod packs;
 pub mod repeat;
+pub mod fallback;
 pub mod settings;
 pub mod conversation;
 pub mod transcript;

@@ -54,6 +54,10 @@ pub(crate) struct Progress {
     pub usage: Usage,
     /// How often the model was asked again for what its pack wants.
     pub reprompts: u32,
+    /// Who answers in place of the run's own model.
+    pub instead: Option<(Rc<dyn Provider>, Model)>,
+    /// Answers with malformed calls.
+    pub malformed: u32,
     /// Why the model may call no more.
     pub closing: Option<EndReason>,
 }
@@ -80,6 +84,8 @@ impl Progress {
             turns: 0,
             usage: Usage::default(),
             reprompts: 0,
+            instead: None,
+            malformed: 0,
             closing: None,
         }
     }

@@ -1,5 +1,6 @@
 //! How runs are made: data.
 
+use crate::fallback::Fallback;
 use crate::packs::Pack;
 use std::time::Duration;
 
@@ -30,6 +31,8 @@ pub struct Settings {
     pub weak_model: Option<String>,
     /// The model of a subagent for hard ones; the same if absent.
     pub strong_model: Option<String>,
+    /// Who goes on where the model's answers are too poor; nobody if absent.
+    pub fallback: Option<Fallback>,
     /// Instructions of the user's, besides ours and those of the pack.
     pub instructions: String,
     /// What the runs are for.
@@ -57,6 +60,7 @@ impl Settings {
             model: model.into(),
             weak_model: None,
             strong_model: None,
+            fallback: None,
             instructions: String::new(),
             pack: None,
             tools: true,

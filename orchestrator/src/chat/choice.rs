@@ -1,10 +1,11 @@
 //! Which provider and model: by the options, then by the settings, then by the keys that there are.
 
-use crate::chat::config::{AgentConfig, ProviderConfig};
+use crate::chat::config::{AgentConfig, FallbackConfig, ProviderConfig};
 use broker_protocol::Failed;
 use clap::Args;
 use nix::unistd::Uid;
 use orchestrator_agent::error::ProviderError;
+use orchestrator_agent::fallback::Fallback;
 use orchestrator_agent::http::Key;
 use orchestrator_agent::provider::{Provider, choose};
 use orchestrator_agent::providers::mock::{Mock, SCRIPT_MAX, Script};
@@ -71,6 +72,17 @@ impl ModelOptions {
             .map_err(|error| Failed::invalid(error.to_string()))?;
         Ok(Chosen { provider, config })
     }
+}
+
+/// Who goes on where a model's answers are too poor, if `settings` say so. Reads keys: before we confine ourselves.
+pub fn fallback(settings: &AgentConfig) -> Result<Option<Fallback>, Failed> {
+    let Some(FallbackConfig { when, provider, model }) = settings.cloud_fallback.clone() else {
+        return Ok(None);
+    };
+    let options = ModelOptions { provider: Some(provider), model, ..ModelOptions::default() };
+    let wrong = |failed: Failed| Failed { message: format!("cloud_fallback: {}", failed.message), ..failed };
+    let Chosen { provider, config } = options.choose(settings).map_err(wrong)?;
+    Ok(Some(Fallback { when, provider, model: config.model }))
 }
 
 impl ModelOptions {

@@ -1,6 +1,7 @@
 //! The user's settings for chats: `agent.toml` beside the policy. No file of a project is read for them.
 
 use broker_protocol::Failed;
+use orchestrator_agent::fallback::FallbackWhen;
 use orchestrator_agent::packs::Pack;
 use orchestrator_hooks::hooks::Hooks;
 use orchestrator_hooks::settings::HookEntry;
@@ -23,10 +24,24 @@ pub struct AgentConfig {
     pub instructions: String,
     /// By the provider's name.
     pub providers: BTreeMap<String, ProviderConfig>,
+    /// Who goes on where a model's answers are too poor.
+    pub cloud_fallback: Option<FallbackConfig>,
     /// Packs of the user's own.
     pub packs: Vec<Pack>,
     /// Programs of the user's that are told of calls.
     pub hooks: Vec<HookEntry>,
+}
+
+/// Another provider, and when it goes on with a run.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FallbackConfig {
+    /// When.
+    pub when: FallbackWhen,
+    /// The provider; its table in `providers` holds.
+    pub provider: String,
+    /// The model, if not that of the provider's table.
+    pub model: Option<String>,
 }
 
 /// The settings of one provider.

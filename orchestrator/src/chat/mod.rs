@@ -196,7 +196,9 @@ impl Chat {
                 .inspect_err(|error| print::problem(&format!("no transcript is written: {error}")))
                 .ok(),
         };
+        let fallback = choice::fallback(&config)?;
         let settings = Settings {
+            fallback,
             weak_model: chosen.config.weak_model.clone(),
             strong_model: chosen.config.strong_model.clone(),
             instructions: config.instructions,

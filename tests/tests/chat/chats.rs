@@ -23,6 +23,13 @@ pub fn play(world: &World, script: &Value) -> Command {
     command
 }
 
+/// Gives a command a configuration of the user's.
+pub fn configure(world: &World, command: &mut Command, config: &str) {
+    let folder = world.home.join("config");
+    world.write(&folder.join("lazaret/agent.toml"), config);
+    command.env("XDG_CONFIG_HOME", folder);
+}
+
 /// A script of turns; a turn is a text and its calls.
 pub fn script(turns: &[(&str, &[(&str, Value)])]) -> Value {
     let turn = |(text, calls): &(&str, &[(&str, Value)])| {

@@ -1,6 +1,6 @@
 //! The loop: approvals, limits, ends, and what stays of a chat.
 
-use crate::chats::{Printed, chat, play, script};
+use crate::chats::{Printed, chat, configure, play, script};
 use crate::vendors::Vendor;
 use lazaret_tests::model_server::ModelServer;
 use lazaret_tests::process::{self, Process, Running, until};
@@ -297,13 +297,6 @@ fn a_tool_that_was_not_shown_cannot_be_called() {
         assert_eq!(result["error"]["kind"], "unknown_tool", "{result}");
     }
     assert!(!world.project.join("made").exists());
-}
-
-/// Gives a command a configuration of the user's.
-fn configure(world: &World, command: &mut Command, config: &str) {
-    let folder = world.home.join("config");
-    world.write(&folder.join("lazaret/agent.toml"), config);
-    command.env("XDG_CONFIG_HOME", folder);
 }
 
 fn malformed_input_goes_back_to_the_model() {

@@ -3,13 +3,14 @@
 
 mod chats;
 mod commands;
+mod fallback;
 mod hooks;
 mod loops;
 mod providers;
 mod vendors;
 
 fn main() -> std::process::ExitCode {
-    lazaret_tests::suite::main(
-        [providers::tests(), loops::tests(), hooks::tests(), commands::tests()].concat(),
+    lazaret_tests::suite::main_of_waiting(
+        [providers::tests(), loops::tests(), hooks::tests(), commands::tests(), fallback::tests()].concat(),
     )
 }
