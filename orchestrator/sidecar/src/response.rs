@@ -132,10 +132,17 @@ pub fn json_reply(status: StatusCode, value: &impl Serialize) -> Response<Reply>
     response
 }
 
-/// An answer that says what is wrong.
+/// Seconds after which to ask again for what has room only once somebody else has ended something: a guess, but never at once.
+const ROOM_AFTER_S: u64 = 5;
+
+/// An answer that says what is wrong; of one request too many, also when to ask again.
 pub fn error_reply(status: StatusCode, code: &str, message: &str) -> Response<Reply> {
     let body: Value = json!({ "error": { "code": code, "message": message } });
-    json_reply(status, &body)
+    let mut response = json_reply(status, &body);
+    if status == StatusCode::TOO_MANY_REQUESTS {
+        response.headers_mut().insert(header::RETRY_AFTER, ROOM_AFTER_S.into());
+    }
+    response
 }
 
 /// The same of a request that is not carried out.

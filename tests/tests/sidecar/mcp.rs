@@ -261,6 +261,7 @@ fn sessions_have_a_limit() {
     let clients: Vec<_> = (0..SESSIONS_MAX).map(|_| Client::open(&sidecar, json!({}))).collect();
     let refused = post(&sidecar, None, &begin(json!({})));
     assert_eq!((refused.status, session_of(&refused)), (429, None), "{refused:?}");
+    assert!(refused.head.contains("retry-after: "), "{refused:?}");
     assert_eq!(clients[0].post(&request(2, "ping", json!({}))).status, 200, "the others go on");
     assert_eq!(clients[0].close().status, 202);
     assert!(until(LIMIT, || post(&sidecar, None, &begin(json!({}))).status == 200), "there is room again");
@@ -278,7 +279,8 @@ fn answers_of_a_session_have_a_limit() {
             stream
         })
         .collect();
-    assert_eq!(client.post(&bash(2, "touch made")).status, 429);
+    let refused = client.post(&bash(2, "touch made"));
+    assert!(refused.status == 429 && refused.head.contains("retry-after: "), "{refused:?}");
     assert!(!world.project.join("made").exists());
     assert_eq!(Client::open(&sidecar, json!({})).bash("true")["isError"], false, "others go on");
     drop(streams);
