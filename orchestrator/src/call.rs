@@ -1,7 +1,7 @@
 //! `lazaret call`: one tool, once.
 
 use crate::feed::feed;
-use crate::{servers, typed};
+use crate::{result, servers};
 use broker_protocol::Failed;
 use clap::Args;
 use orchestrator_confine::{Needs, confine};
@@ -13,6 +13,7 @@ use orchestrator_session::executor::Greeting;
 use orchestrator_session::{CallContext, CallResult, Config, Invocation, Session};
 use orchestrator_terminal::print;
 use orchestrator_terminal::runtime::runtime;
+use orchestrator_terminal::typed;
 use serde_json::Value;
 use std::io::{self, Read};
 use std::path::Path;
@@ -81,7 +82,7 @@ impl Call {
         let config = Config { greeting: Some(greeting), single_call: true, subscribers, ..config };
         let result = runtime()?.block_on(self.perform(config, &servers, input));
         log.end(if result.is_ok() { "the call has ended" } else { "no session could be opened" });
-        typed::report(&*result?, self.json)
+        result::report(&*result?, self.json)
     }
 
     /// Whether the tool has a cell, or may have one.

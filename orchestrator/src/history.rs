@@ -1,6 +1,6 @@
 //! `lazaret history`: what the file tools have changed.
 
-use crate::typed;
+use crate::result;
 use broker_protocol::{Failed, History as Wanted, Request, limit};
 use clap::Args;
 use orchestrator_confine::{Needs, confine};
@@ -9,6 +9,7 @@ use orchestrator_records::runlog::RunLog;
 use orchestrator_session::executor::Greeting;
 use orchestrator_session::{Config, Session};
 use orchestrator_terminal::runtime::runtime;
+use orchestrator_terminal::typed;
 use orchestrator_text::known::redactor;
 use std::rc::Rc;
 
@@ -51,7 +52,7 @@ impl History {
             typed::ask(&session, "history", Request::History(wanted)).await
         });
         log.end(if listed.is_ok() { "the call has ended" } else { "no session could be opened" });
-        typed::report(&*listed?, self.json)
+        result::report(&*listed?, self.json)
     }
 }
 

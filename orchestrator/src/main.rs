@@ -1,12 +1,10 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-mod typed;
 mod feed;
 mod shell;
-mod refused_hosts;
-mod more_hosts;
 mod job;
+mod result;
 mod run;
 mod call;
 mod history;

@@ -2,9 +2,6 @@
 
 use crate::feed::feed;
 use crate::job::Job;
-use crate::more_hosts::MoreHosts;
-use crate::refused_hosts::RefusedHosts;
-use crate::typed;
 use broker_protocol::{
     Barrier, Bash, Channel, Command, Ended, ErrorKind, Extent, Failed, Open, Request, Signal, Stdin,
     Terminal, ZonePath, limit,
@@ -22,10 +19,13 @@ use orchestrator_session::executor::Greeting;
 use orchestrator_session::{
     Body, Call, CallContext, CallHandle, CallResult, Config, Invocation, Live, Session,
 };
+use orchestrator_terminal::more_hosts::MoreHosts;
 use orchestrator_terminal::print;
+use orchestrator_terminal::refused_hosts::RefusedHosts;
 use orchestrator_terminal::runtime::runtime;
 use orchestrator_terminal::signals::Signals;
 use orchestrator_terminal::terminal::{self, Raw};
+use orchestrator_terminal::typed;
 use orchestrator_text::known::redactor;
 use std::convert::Infallible;
 use std::ffi::OsString;

@@ -1,6 +1,6 @@
 //! `lazaret undo`: brings back what changes of file tools have replaced.
 
-use crate::{history, typed};
+use crate::{history, result};
 use broker_protocol::{
     CallId, ErrorKind, Failed, History, Request, Roots, Undo as Wanted, Zone, ZonePath, limit,
 };
@@ -9,6 +9,7 @@ use orchestrator_options::exit;
 use orchestrator_options::session_options::SessionOptions;
 use orchestrator_session::{Config, Session};
 use orchestrator_terminal::runtime::runtime;
+use orchestrator_terminal::typed;
 use orchestrator_tools::metadata::Changed;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -127,16 +128,16 @@ impl Undo {
         let roots = Roots { project: opened.project, central: opened.central };
         let list = Request::History(History { limit: limit::CHANGES });
         let history = typed::ask(&session, "undo", list).await?;
-        let Some(changes) = history.changes() else { return typed::report(&history, self.json) };
+        let Some(changes) = history.changes() else { return result::report(&history, self.json) };
         let numbers = match self.numbers(changes) {
             Ok(numbers) => numbers,
-            Err(failed) => return typed::report_failed("undo", &failed, self.json),
+            Err(failed) => return result::report_failed("undo", &failed, self.json),
         };
         let mut worst = exit::OK;
         for Reverse(number) in numbers {
             let wanted = request(&roots, changes, number, self.force)?;
             let result = typed::ask(&session, "undo", wanted).await?;
-            worst = worst.max(typed::report(&result, self.json)?);
+            worst = worst.max(result::report(&result, self.json)?);
             if result.error.is_some() {
                 break;
             }

@@ -21,7 +21,7 @@ const RESULT_MAX: usize = 256 << 10;
 pub(crate) struct PassedCall {
     pub call: ToolCall,
     /// What the model is told with its result.
-    pub said: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 impl Run<'_> {
@@ -34,12 +34,12 @@ impl Run<'_> {
         let event = HookEvent::SessionStart;
         let occasion =
             Occasion { event, conversation_id: self.publisher.conversation.to_string(), call: None };
-        let mut said = Vec::new();
+        let mut notes = Vec::new();
         for hook in hooks.runner.of(event, None) {
             let name = hooks.runner.name(hook);
             match self.ask_hook(hooks, hook, &occasion).await {
                 Ok(HookAnswer { allow: true, ask_agent, .. }) => {
-                    said.extend(ask_agent.map(|text| self.quoted(name, &text)));
+                    notes.extend(ask_agent.map(|text| self.quoted(name, &text)));
                 }
                 Ok(answer) => return Err(ProviderError::Hook(self.blocked(name, &answer))),
                 // It was told as an event.
@@ -47,21 +47,21 @@ impl Run<'_> {
             }
         }
         hooks.conversation.replace(Some(occasion.conversation_id));
-        said.push(text);
-        Ok(said.join("\n\n"))
+        notes.push(text);
+        Ok(notes.join("\n\n"))
     }
 
     /// Has hooks judge a call: in a batch each of its calls.
     pub async fn before_call(&self, call: &ToolCall) -> Result<PassedCall, Failed> {
-        let mut passed = PassedCall { call: call.clone(), said: Vec::new() };
+        let mut passed = PassedCall { call: call.clone(), notes: Vec::new() };
         if self.parts.hooks.is_none() {
             return Ok(passed);
         }
         let tool = canonical(&call.name).unwrap_or(&call.name);
         let mut input = own_form(tool, &call.input)?;
         let rewritten = match tool {
-            BATCH => self.before_batch(call, &mut input, &mut passed.said).await?,
-            tool => self.before_one(call, tool, &mut input, &mut passed.said).await?,
+            BATCH => self.before_batch(call, &mut input, &mut passed.notes).await?,
+            tool => self.before_one(call, tool, &mut input, &mut passed.notes).await?,
         };
         if rewritten {
             passed.call.input = input;
@@ -73,7 +73,7 @@ impl Run<'_> {
         &self,
         call: &ToolCall,
         input: &mut Value,
-        said: &mut Vec<String>,
+        notes: &mut Vec<String>,
     ) -> Result<bool, Failed> {
         let mut rewritten = false;
         let parts = input.get_mut("invocations").and_then(Value::as_array_mut);
@@ -86,7 +86,7 @@ impl Run<'_> {
             let Some(name) = part["tool_name"].as_str() else { continue };
             let tool = canonical(name).unwrap_or(name).to_owned();
             let mut of_part = own_form(&tool, &part["parameters"])?;
-            if self.before_one(call, &tool, &mut of_part, said).await? {
+            if self.before_one(call, &tool, &mut of_part, notes).await? {
                 part["parameters"] = of_part;
                 rewritten = true;
             }
@@ -100,7 +100,7 @@ impl Run<'_> {
         call: &ToolCall,
         tool: &str,
         input: &mut Value,
-        said: &mut Vec<String>,
+        notes: &mut Vec<String>,
     ) -> Result<bool, Failed> {
         let Some(hooks) = &self.parts.hooks else { return Ok(false) };
         let mut rewritten = false;
@@ -117,16 +117,16 @@ impl Run<'_> {
             if let Some(fields) = answer.input {
                 *input = own_form(tool, &Value::Object(fields))?;
                 rewritten = true;
-                said.push(format!("[the hook `{name}` has changed the input of {tool}]"));
+                notes.push(format!("[the hook `{name}` has changed the input of {tool}]"));
             }
-            said.extend(answer.ask_agent.map(|text| self.quoted(name, &text)));
+            notes.extend(answer.ask_agent.map(|text| self.quoted(name, &text)));
         }
         Ok(rewritten)
     }
 
     /// Tells hooks what a call came to; its answer, with what they have the model told.
     pub async fn after_call(&self, passed: PassedCall, mut answer: ToolAnswer) -> ToolAnswer {
-        let PassedCall { call, mut said } = passed;
+        let PassedCall { call, mut notes } = passed;
         if let Some(hooks) = &self.parts.hooks {
             let tool = canonical(&call.name).unwrap_or(&call.name);
             let input = own_form(tool, &call.input).unwrap_or_else(|_| call.input.clone());
@@ -137,7 +137,7 @@ impl Run<'_> {
                 let name = hooks.runner.name(hook);
                 match self.ask_hook(hooks, hook, &occasion).await {
                     Ok(HookAnswer { allow: true, ask_agent, .. }) => {
-                        said.extend(ask_agent.map(|text| self.quoted(name, &text)));
+                        notes.extend(ask_agent.map(|text| self.quoted(name, &text)));
                     }
                     Ok(blocked) => {
                         answer = ToolAnswer {
@@ -153,7 +153,7 @@ impl Run<'_> {
                 }
             }
         }
-        for text in said {
+        for text in notes {
             answer.text.push_str(&format!("\n{text}"));
         }
         answer

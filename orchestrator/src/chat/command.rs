@@ -1,7 +1,7 @@
 //! What a person types to the chat itself: lines that begin with `/`. None of them reaches the model.
 
 use crate::chat::talk::Talk;
-use crate::{typed, undo};
+use crate::undo;
 use broker_protocol::{Failed, History, Request, Roots, Trust, limit};
 use orchestrator_agent::conversation::Conversation;
 use orchestrator_agent::error::ProviderError;
@@ -9,69 +9,15 @@ use orchestrator_agent::message::Message;
 use orchestrator_agent::provider::no_tools;
 use orchestrator_agent::transcript::Transcript;
 use orchestrator_records::transcripts;
+use orchestrator_terminal::chat_command::{Command, HELP};
 use orchestrator_terminal::print::shown;
+use orchestrator_terminal::typed;
 use orchestrator_text::known::redactor;
 use orchestrator_tools::metadata::Changed;
-use policies::value::TrustName;
 use std::rc::Rc;
 
 /// Most names in a list that is shown.
 const LISTED: usize = 20;
-
-const HELP: &str = "\
-  /model [NAME]   the model of the next answers; without a name, which there are
-  /trust [LEVEL]  what is asked before a call: supervised or guided; never less than now
-  /undo           undo what the last call of this chat has changed with file tools
-  /resume [ID]    go on with an earlier conversation; without an id, which there are
-  /help           this list
-  //…             say a line that begins with /
-A line that ends with \\ goes on in the next; an empty one or Ctrl-D ends the chat.";
-
-/// A line of the user's.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Line {
-    /// For the model.
-    Say(String),
-    Command(Command),
-    /// For nobody, and why.
-    Unknown(String),
-}
-
-#[derive(Debug, PartialEq, Eq)]
-pub enum Command {
-    Help,
-    Model(Option<String>),
-    Trust(Option<Trust>),
-    Undo,
-    Resume(Option<String>),
-}
-
-impl Line {
-    pub fn parse(text: String) -> Self {
-        let Some(words) = text.strip_prefix('/') else { return Self::Say(text) };
-        if words.starts_with('/') {
-            return Self::Say(words.to_owned());
-        }
-        let (name, rest) = words.split_once(char::is_whitespace).unwrap_or((words, ""));
-        let argument = Some(rest.trim().to_owned()).filter(|rest| !rest.is_empty());
-        match (name, argument) {
-            ("help", None) => Self::Command(Command::Help),
-            ("undo", None) => Self::Command(Command::Undo),
-            ("model", name) => Self::Command(Command::Model(name)),
-            ("resume", id) => Self::Command(Command::Resume(id)),
-            ("trust", None) => Self::Command(Command::Trust(None)),
-            ("trust", Some(level)) => match TrustName::try_from(level) {
-                Ok(level) => Self::Command(Command::Trust(Some(level.0))),
-                Err(error) => Self::Unknown(error.to_string()),
-            },
-            ("help" | "undo", Some(_)) => Self::Unknown(format!("/{name} takes nothing more")),
-            (name, _) => {
-                let name = shown(name);
-                Self::Unknown(format!("there is no /{name}, and the model was not told; /help, or //{name}"))
-            }
-        }
-    }
-}
 
 /// Does what the user wants of the chat; what to say to that.
 pub async fn obey(talk: &mut Talk, command: Command) -> String {
@@ -149,23 +95,23 @@ async fn undo_last(talk: &mut Talk) -> Result<String, Failed> {
     let mut meant: Vec<&Changed> =
         changes.iter().filter(mine).filter(|one| one.session == of && one.call == call).collect();
     meant.sort_by_key(|one| std::cmp::Reverse(one.number));
-    let mut said = String::new();
+    let mut answer = String::new();
     for change in meant {
         let result =
             typed::ask(session, "chat", undo::request(&roots, changes, change.number, false)?).await?;
         if result.error.is_some() {
-            said.push_str(&format!("lazaret: {}\n", shown(&failed(&result).message)));
+            answer.push_str(&format!("lazaret: {}\n", shown(&failed(&result).message)));
             break;
         }
         talk.undone.insert(change.number);
-        said.push_str(&format!("  {}\n", shown(&String::from_utf8_lossy(&result.text))));
+        answer.push_str(&format!("  {}\n", shown(&String::from_utf8_lossy(&result.text))));
     }
     // What undoes is a change too, and not what the user means by the last one.
     let after = typed::ask(session, "chat", wanted()).await?;
     let newest = changes.iter().map(|one| one.number).max().unwrap_or_default();
     let new = after.changes().unwrap_or_default().iter().map(|one| one.number).filter(|one| *one > newest);
     talk.undone.extend(new);
-    Ok(said)
+    Ok(answer)
 }
 
 fn failed(result: &orchestrator_session::CallResult) -> Failed {
@@ -183,8 +129,8 @@ fn conversations(talk: &Talk) -> Result<String, Failed> {
     let mut list = String::new();
     for id in ids.iter().rev().take(LISTED) {
         // One that is removed meanwhile has no words.
-        let said = transcripts::recorded(id).ok().and_then(|recorded| first_words(&recorded.messages));
-        list.push_str(&format!("  {id}  {}\n", shown(&said.unwrap_or_default())));
+        let first = transcripts::recorded(id).ok().and_then(|recorded| first_words(&recorded.messages));
+        list.push_str(&format!("  {id}  {}\n", shown(&first.unwrap_or_default())));
     }
     Ok(list)
 }
@@ -207,8 +153,8 @@ fn resume(talk: &mut Talk, id: &str) -> Result<String, Failed> {
     talk.transcript = Some(transcript);
     talk.conversation = Conversation::of(opened.recorded.messages);
     talk.id = opened.id;
-    let said = talk.conversation.messages.iter().filter(|one| matches!(one, Message::User { .. })).count();
-    Ok(format!("  {} goes on; you have said {said} things in it", talk.id))
+    let count = talk.conversation.messages.iter().filter(|one| matches!(one, Message::User { .. })).count();
+    Ok(format!("  {} goes on; {count} messages of yours are in it", talk.id))
 }
 
 /// The other conversations, oldest first.
@@ -225,25 +171,4 @@ fn first_words(messages: &[Message]) -> Option<String> {
         Message::User { text } => Some(text.chars().take(WORDS).collect()),
         Message::Assistant { .. } | Message::Tools { .. } => None,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_slash_is_for_the_chat_and_two_are_for_the_model() {
-        let parse = |text: &str| Line::parse(text.to_owned());
-        let say = |text: &str| Line::Say(text.to_owned());
-        assert_eq!(parse("look at a/b"), say("look at a/b"));
-        assert_eq!(parse("//etc/hosts is wrong"), say("/etc/hosts is wrong"));
-        assert_eq!(parse("/help"), Line::Command(Command::Help));
-        assert_eq!(parse("/model  small "), Line::Command(Command::Model(Some("small".into()))));
-        assert_eq!(parse("/trust ask"), Line::Command(Command::Trust(Some(Trust::Supervised))));
-        assert_eq!(parse("/resume"), Line::Command(Command::Resume(None)));
-        for wrong in ["/", "/etc/hosts is wrong", "/undo all", "/trust none", "/Model x", "/\u{1b}[2J"] {
-            let Line::Unknown(why) = parse(wrong) else { panic!("{wrong:?} is taken") };
-            assert!(!why.contains('\u{1b}'), "{why:?}");
-        }
-    }
 }

@@ -3,35 +3,33 @@
 pub mod config;
 pub mod choice;
 mod command;
+mod ended;
 mod replay;
 mod talk;
+mod turns;
 pub mod models;
 
-use crate::chat::choice::{Chosen, ModelOptions};
+use crate::chat::choice::ModelOptions;
 use crate::chat::config::AgentConfig;
+use crate::chat::turns::{Beginning, talk};
 use crate::servers;
 use broker_protocol::{Failed, Trust};
 use clap::Args;
-use nix::libc::SIGINT;
 use orchestrator_agent::conversation::Conversation;
-use orchestrator_agent::error::ProviderError;
-use orchestrator_agent::event::EndReason;
 use orchestrator_agent::packs::Pack;
-use orchestrator_agent::run::End;
 use orchestrator_agent::settings::Settings;
 use orchestrator_agent::transcript::Transcript;
 use orchestrator_confine::{Needs, confine};
 use orchestrator_hooks::cell::of_session;
-use orchestrator_hooks::hooks::Hooks;
 use orchestrator_lines::streams::Input;
 use orchestrator_options::endpoint::Endpoint;
-use orchestrator_options::exit;
 use orchestrator_options::session_options::SessionOptions;
 use orchestrator_options::tool_options::ToolOptions;
 use orchestrator_records::transcripts;
 use orchestrator_servers::SessionServers;
 use orchestrator_session::Config;
 use orchestrator_session::executor::Dial;
+use orchestrator_terminal::chat_command::TEXT_MAX;
 use orchestrator_terminal::print;
 use orchestrator_terminal::runtime::runtime;
 use orchestrator_text::known::redactor;
@@ -44,10 +42,6 @@ use std::time::Duration;
 
 /// Cells that the executor has ready between calls.
 const SPARE: u8 = 1;
-/// Most bytes of what a user says at once.
-const PROMPT_MAX: u64 = 1 << 20;
-/// The exit code where the model cannot call tools.
-const NO_TOOLS: u8 = 4;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -123,18 +117,6 @@ pub struct Chat {
     tools: ToolOptions,
 }
 
-/// What is read before we confine ourselves.
-struct Prepared {
-    chosen: Chosen,
-    settings: Settings,
-    transcript: Option<Rc<Transcript>>,
-    conversation: Conversation,
-    id: String,
-    first: Option<String>,
-    hooks: Rc<Hooks>,
-    trust: Trust,
-}
-
 impl Chat {
     /// Talks; the exit code.
     pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
@@ -143,7 +125,7 @@ impl Chat {
         }
         let options = options.trusting(Trust::Guided);
         let trust = options.trust().unwrap_or(Trust::Guided);
-        let prepared = self.prepare(trust)?;
+        let beginning = self.prepare(trust)?;
         let log = Rc::new(options.log("chat"));
         let opening = options.open(SPARE)?;
         let policy = options.policy();
@@ -157,14 +139,14 @@ impl Chat {
         let socket = Endpoint::socket(&endpoint).map(Path::to_owned);
         let mut write = servers.directories();
         // For `/resume`.
-        write.extend((self.is_interactive() && prepared.transcript.is_some()).then(transcripts::directory));
+        write.extend((self.is_interactive() && beginning.transcript.is_some()).then(transcripts::directory));
         confine(&Needs { web: true, socket, write, ..Needs::default() });
-        let hooks = of_session(&prepared.hooks, &config.open, Rc::new(endpoint.clone()), print::problem);
+        let hooks = of_session(&beginning.hooks, &config.open, Rc::new(endpoint.clone()), print::problem);
         let config = Config { executor: Some(Box::new(endpoint) as Box<dyn Dial>), ..config };
         let ended = runtime()?.block_on(async {
             let mut config = config;
             servers.attach(&mut config.registry).await;
-            let ended = talk::talk(&self, config, prepared, hooks.clone(), &log).await;
+            let ended = talk(config, beginning, hooks.clone(), &log).await;
             if let Some(hooks) = hooks {
                 hooks.end().await;
             }
@@ -180,7 +162,7 @@ impl Chat {
         !self.print && !self.json && io::stdin().is_terminal() && io::stdout().is_terminal()
     }
 
-    fn prepare(&self, trust: Trust) -> Result<Prepared, Failed> {
+    fn prepare(&self, trust: Trust) -> Result<Beginning, Failed> {
         let config = AgentConfig::read()?;
         let chosen = self.model.choose(&config)?;
         let hooks = config.hooks()?;
@@ -212,7 +194,7 @@ impl Chat {
         };
         let Some(opened) = opened else {
             let id = transcripts::new_id();
-            return Ok(Prepared {
+            return Ok(Beginning {
                 chosen,
                 settings,
                 transcript: None,
@@ -221,6 +203,8 @@ impl Chat {
                 first,
                 hooks,
                 trust,
+                json: self.json,
+                interactive: self.is_interactive(),
             });
         };
         let file = Box::new(opened.file);
@@ -233,7 +217,18 @@ impl Chat {
         };
         let (transcript, conversation) =
             (Some(Rc::new(transcript)), Conversation::of(opened.recorded.messages));
-        Ok(Prepared { chosen, settings, transcript, conversation, id: opened.id, first, hooks, trust })
+        Ok(Beginning {
+            chosen,
+            settings,
+            transcript,
+            conversation,
+            id: opened.id,
+            first,
+            hooks,
+            trust,
+            json: self.json,
+            interactive: self.is_interactive(),
+        })
     }
 
     /// What is said first; `None` where a person is to be asked for it.
@@ -242,12 +237,12 @@ impl Chat {
         // Not of its own accord beside a prompt: who starts us may hold the other end open for ever.
         let wanted = self.prompt.is_none() || self.stdin;
         if wanted && !io::stdin().is_terminal() && !Input::is_null() {
-            let read = io::stdin().lock().take(PROMPT_MAX + 1).read_to_string(&mut piped);
+            let read = io::stdin().lock().take(TEXT_MAX as u64 + 1).read_to_string(&mut piped);
             read.map_err(|error| Failed::invalid(format!("standard input cannot be read as text: {error}")))?;
         }
-        if piped.len() as u64 > PROMPT_MAX {
+        if piped.len() > TEXT_MAX {
             let message =
-                format!("standard input has more than {PROMPT_MAX} bytes; put it into a file of the project");
+                format!("standard input has more than {TEXT_MAX} bytes; put it into a file of the project");
             return Err(Failed::invalid(message));
         }
         let parts = [self.prompt.as_deref().unwrap_or_default(), piped.as_str()];
@@ -259,44 +254,4 @@ impl Chat {
             true => Err(Failed::invalid("there is nothing to say: give a prompt".to_owned())),
         }
     }
-}
-
-/// Says what kept a run from beginning; the exit code.
-fn provider_failed(error: &ProviderError) -> u8 {
-    print::problem(&format!("{}: {error}", error.code()));
-    code_of(error)
-}
-
-fn code_of(error: &ProviderError) -> u8 {
-    match error {
-        ProviderError::NoTools { .. } => NO_TOOLS,
-        ProviderError::Timeout { .. } => exit::TIMEOUT,
-        ProviderError::Session(_) => exit::LAZARET,
-        ProviderError::NoKey { .. } | ProviderError::PlainKey { .. } | ProviderError::BaseUrl(_) => {
-            exit::USAGE
-        }
-        _ => exit::FAILED,
-    }
-}
-
-fn code(end: &End, signal: Option<i32>) -> u8 {
-    if let Some(number) = signal {
-        return exit::SIGNAL + number as u8;
-    }
-    match (&end.error, end.reason) {
-        (Some(error), _) => code_of(error),
-        (None, EndReason::Done | EndReason::Finished | EndReason::TurnLimit | EndReason::ContextBudget) => {
-            exit::OK
-        }
-        (None, EndReason::Length | EndReason::Refused | EndReason::QualityGate | EndReason::Error) => {
-            exit::FAILED
-        }
-        (None, EndReason::Violations) => exit::VIOLATION,
-        (None, EndReason::Timeout) => exit::TIMEOUT,
-        (None, EndReason::Cancelled) => exit::SIGNAL + SIGINT as u8,
-    }
-}
-
-fn streams(error: io::Error) -> Failed {
-    Failed::internal(format!("cannot use the standard streams: {error}"))
 }

@@ -2,7 +2,7 @@
 
 use crate::chat::choice::ModelOptions;
 use crate::chat::config::AgentConfig;
-use crate::chat::provider_failed;
+use crate::chat::ended::provider_failed;
 use broker_protocol::Failed;
 use clap::Args;
 use orchestrator_agent::provider::Model;

@@ -7,4 +7,8 @@ pub mod signals;
 pub mod terminal;
 pub mod chat_screen;
 pub mod chat_follow;
+pub mod chat_command;
+pub mod typed;
+pub mod refused_hosts;
+pub mod more_hosts;
 pub mod approver;

@@ -2,10 +2,10 @@
 //! it runs again, in a new cell, and the executor grants what was answered to that call or to this session.
 
 use crate::refused_hosts::RefusedHosts;
+use crate::{print, terminal};
 use broker_protocol::{Ended, Extent, Wants, limit};
 use orchestrator_lines::streams::Input;
 use orchestrator_session::CallResult;
-use orchestrator_terminal::{print, terminal};
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;

@@ -1,8 +1,8 @@
 //! What cells of `lazaret run` could not reach, for the person who ran it: a program may hide what the relay has told it.
 
+use crate::print;
 use broker_protocol::{ConnectionVerdict, limit};
 use orchestrator_session::{Body, Event, Subscriber};
-use orchestrator_terminal::print;
 use policies::{WebPolicy, network};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -58,6 +58,7 @@ impl RefusedHosts {
         self.leasable.borrow_mut().clear();
     }
 
+    /// Prints the reasons, once the command has ended.
     pub fn report(&self) {
         let reasons = self.reasons.borrow();
         for why in reasons.iter().take(SHOWN) {

@@ -36,7 +36,7 @@ fn type_line(terminal: &mut Terminal, line: &str, want: &str) {
 }
 
 /// What the user has said in the conversation that was written to last, as a model is told it.
-fn said(world: &World) -> Vec<String> {
+fn user_messages(world: &World) -> Vec<String> {
     let folder = world.state.join("lazaret/chats");
     let newest = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).max().unwrap();
     let text = fs::read_to_string(newest).unwrap();
@@ -127,5 +127,5 @@ fn no_command_reaches_the_model(place: Place) {
     terminal.expect("… ", LIMIT);
     type_line(&mut terminal, "lines", "Second.");
     end(terminal);
-    assert_eq!(said(&world), ["/etc/hosts is wrong", "in two \nlines"]);
+    assert_eq!(user_messages(&world), ["/etc/hosts is wrong", "in two \nlines"]);
 }

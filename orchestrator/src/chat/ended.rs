@@ -1,0 +1,48 @@
+//! How a chat has ended, as its exit code.
+
+use nix::libc::SIGINT;
+use orchestrator_agent::error::ProviderError;
+use orchestrator_agent::event::EndReason;
+use orchestrator_agent::run::End;
+use orchestrator_options::exit;
+use orchestrator_terminal::print;
+
+/// The exit code where the model cannot call tools.
+const NO_TOOLS: u8 = 4;
+
+/// Says what kept a run from beginning; the exit code.
+pub fn provider_failed(error: &ProviderError) -> u8 {
+    print::problem(&format!("{}: {error}", error.code()));
+    code_of(error)
+}
+
+fn code_of(error: &ProviderError) -> u8 {
+    match error {
+        ProviderError::NoTools { .. } => NO_TOOLS,
+        ProviderError::Timeout { .. } => exit::TIMEOUT,
+        ProviderError::Session(_) => exit::LAZARET,
+        ProviderError::NoKey { .. } | ProviderError::PlainKey { .. } | ProviderError::BaseUrl(_) => {
+            exit::USAGE
+        }
+        _ => exit::FAILED,
+    }
+}
+
+/// The exit code of a run.
+pub fn code(end: &End, signal: Option<i32>) -> u8 {
+    if let Some(number) = signal {
+        return exit::SIGNAL + number as u8;
+    }
+    match (&end.error, end.reason) {
+        (Some(error), _) => code_of(error),
+        (None, EndReason::Done | EndReason::Finished | EndReason::TurnLimit | EndReason::ContextBudget) => {
+            exit::OK
+        }
+        (None, EndReason::Length | EndReason::Refused | EndReason::QualityGate | EndReason::Error) => {
+            exit::FAILED
+        }
+        (None, EndReason::Violations) => exit::VIOLATION,
+        (None, EndReason::Timeout) => exit::TIMEOUT,
+        (None, EndReason::Cancelled) => exit::SIGNAL + SIGINT as u8,
+    }
+}

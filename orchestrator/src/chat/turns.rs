@@ -1,0 +1,131 @@
+//! What a user and a model say in turns, and what the user does to the chat in between.
+
+use crate::chat::choice::Chosen;
+use crate::chat::command;
+use crate::chat::ended::{code, provider_failed};
+use crate::chat::talk::Talk;
+use broker_protocol::{Failed, Trust};
+use nix::libc::{SIGHUP, SIGINT, SIGTERM};
+use orchestrator_agent::agent::Agent;
+use orchestrator_agent::conversation::Conversation;
+use orchestrator_agent::event::EndReason;
+use orchestrator_agent::hooks::SessionHooks;
+use orchestrator_agent::settings::Settings;
+use orchestrator_agent::transcript::Transcript;
+use orchestrator_hooks::hooks::Hooks;
+use orchestrator_lines::line_reader::Lines;
+use orchestrator_lines::streams::{Input, Output};
+use orchestrator_options::exit;
+use orchestrator_records::runlog::RunLog;
+use orchestrator_session::{Config, Session};
+use orchestrator_terminal::chat_command::{Line, next_text, streams};
+use orchestrator_terminal::chat_follow::{Answers, Front};
+use orchestrator_terminal::chat_screen::Screen;
+use orchestrator_terminal::signals::Signals;
+use orchestrator_text::known::redactor;
+use std::collections::BTreeSet;
+use std::io::{self, IsTerminal};
+use std::rc::Rc;
+
+/// What a chat begins with: all that is read before we confine ourselves.
+pub struct Beginning {
+    pub chosen: Chosen,
+    pub settings: Settings,
+    pub transcript: Option<Rc<Transcript>>,
+    pub conversation: Conversation,
+    /// The conversation's name.
+    pub id: String,
+    /// What the user says first, where it was given.
+    pub first: Option<String>,
+    pub hooks: Rc<Hooks>,
+    pub trust: Trust,
+    /// Whether events are printed as JSON.
+    pub json: bool,
+    /// Whether a person types what comes after the first.
+    pub interactive: bool,
+}
+
+/// Talks until the user ends it, or once; the exit code.
+pub async fn talk(
+    config: Config,
+    beginning: Beginning,
+    hooks: Option<Rc<SessionHooks>>,
+    log: &Rc<RunLog>,
+) -> Result<u8, Failed> {
+    let mut signals = Signals::listen(&[SIGINT, SIGTERM, SIGHUP])?;
+    let Beginning {
+        chosen,
+        mut settings,
+        transcript,
+        conversation,
+        id,
+        mut first,
+        trust,
+        json,
+        interactive,
+        ..
+    } = beginning;
+    settings.model = tokio::select! {
+        model = chosen.model() => match model {
+            Ok(model) => model,
+            Err(error) => return Ok(provider_failed(&error)),
+        },
+        number = signals.next() => return Ok(exit::SIGNAL + number as u8),
+    };
+    let session = Session::start(config);
+    let agent =
+        Agent::new(session, chosen.provider, settings, transcript.clone(), redactor()).with_hooks(hooks);
+    tokio::task::spawn_local(log.clone().write_later());
+    let (sessions, undone) = (BTreeSet::new(), BTreeSet::new());
+    let mut talk = Talk { agent, transcript, conversation, id, messages: 0, trust, sessions, undone };
+    let mut front = match json {
+        true => Front::Json(Output::stdout().map_err(streams)?),
+        false => Front::Text(Screen::new().map_err(streams)?),
+    };
+    // Answers are a person's, who sees the question.
+    let mut lines = match io::stdin().is_terminal() && io::stderr().is_terminal() && !json {
+        true => Some(Lines::new(Input::stdin().map_err(streams)?)),
+        false => None,
+    };
+    loop {
+        let text = match first.take() {
+            Some(text) => text,
+            None => match next(&mut talk, &mut front, lines.as_mut(), &mut signals).await? {
+                Some(text) => text,
+                None => return Ok(exit::OK),
+            },
+        };
+        let answers = lines.as_mut().map_or(Answers::Nobody, Answers::Person);
+        let (end, signal) = talk.run(text, &mut front, answers, &mut signals).await?;
+        let is_last = !interactive
+            || signal.is_some_and(|number| number != SIGINT)
+            || end.reason == EndReason::Violations;
+        if is_last {
+            return Ok(code(&end, signal));
+        }
+    }
+}
+
+/// What the user says next; `None` where that is nothing. Commands to the chat are obeyed meanwhile.
+async fn next(
+    talk: &mut Talk,
+    front: &mut Front,
+    lines: Option<&mut Lines>,
+    signals: &mut Signals,
+) -> Result<Option<String>, Failed> {
+    let Front::Text(screen) = front else { return Ok(None) };
+    let Some(lines) = lines else { return Ok(None) };
+    loop {
+        let Some(text) = next_text(screen, lines, signals).await? else { return Ok(None) };
+        let answer = match Line::parse(text) {
+            Line::Say(text) => return Ok(Some(text)),
+            Line::Unknown(what) => what,
+            // A signal leaves the command, and the chat goes on.
+            Line::Command(command) => tokio::select! {
+                answer = command::obey(talk, command) => answer,
+                _ = signals.next() => "cancelled".to_owned(),
+            },
+        };
+        screen.answer(&answer).await.map_err(streams)?;
+    }
+}

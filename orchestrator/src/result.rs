@@ -1,0 +1,59 @@
+//! The result of a call, printed for a person, a pipe or a program.
+
+use broker_protocol::Failed;
+use orchestrator_lines::json::{ResultLine, failed_result};
+use orchestrator_options::exit;
+use orchestrator_session::CallResult;
+use orchestrator_terminal::print;
+use std::io::{self, IsTerminal};
+
+/// Tools whose result is content and no list of lines.
+const CONTENT: [&str; 2] = ["bash", "file_read"];
+
+/// Prints the result of a call; the exit code.
+pub fn report(result: &CallResult, json: bool) -> Result<u8, Failed> {
+    if json {
+        print::json(&ResultLine::for_model(None, result))?;
+    } else {
+        print::result(&render(result.tool(), &result.text, io::stdout().is_terminal()))?;
+        if let Some(error) = &result.error {
+            print::problem(&format!("{}: {}", error.kind.name(), error.message));
+        }
+    }
+    Ok(result.error.as_ref().map_or(exit::OK, |error| exit::of_error(error.kind)))
+}
+
+/// Prints what kept a call of `tool` from being made; the exit code.
+pub fn report_failed(tool: &str, failed: &Failed, json: bool) -> Result<u8, Failed> {
+    if json {
+        print::json(&failed_result(None, tool, failed))?;
+    } else {
+        print::problem(&format!("{}: {}", failed.kind.name(), failed.message));
+    }
+    Ok(exit::of_error(failed.kind))
+}
+
+/// The text as it is where it is content; with a last line end where it is a list of lines, or for a person.
+fn render(tool: &str, text: &[u8], terminal: bool) -> Vec<u8> {
+    let mut text = match terminal {
+        true => print::shown(&String::from_utf8_lossy(text)).into_bytes(),
+        false => text.to_vec(),
+    };
+    if !text.is_empty() && !text.ends_with(b"\n") && (terminal || !CONTENT.contains(&tool)) {
+        text.push(b'\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_sees_no_control_characters_and_a_pipe_sees_every_byte() {
+        let text = b"a\x1b[2J\xff";
+        assert_eq!(render("bash", text, false), text);
+        assert_eq!(String::from_utf8(render("bash", text, true)).unwrap(), "a\\u{1b}[2J\u{fffd}\n");
+        assert_eq!(render("glob", b"a", false), b"a\n");
+    }
+}

@@ -1,0 +1,134 @@
+//! What a person types to a chat: for the model, in one line or several; or for the chat itself, which no model hears.
+
+use crate::chat_screen::Screen;
+use crate::print::shown;
+use crate::signals::Signals;
+use broker_protocol::{Failed, Trust};
+use orchestrator_lines::line_reader::{Lines, Next};
+use policies::value::TrustName;
+use std::io;
+
+/// Most bytes of what is typed at once.
+pub const TEXT_MAX: usize = 1 << 20;
+
+/// The commands to a chat, for people.
+pub const HELP: &str = "\
+  /model [NAME]   the model of the next answers; without a name, which there are
+  /trust [LEVEL]  what is asked before a call: supervised or guided; never less than now
+  /undo           undo what the last call of this chat has changed with file tools
+  /resume [ID]    go on with an earlier conversation; without an id, which there are
+  /help           this list
+  //…             say a line that begins with /
+A line that ends with \\ goes on in the next; an empty one or Ctrl-D ends the chat.";
+
+/// A line of the user's.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Line {
+    /// For the model.
+    Say(String),
+    /// For the chat.
+    Command(Command),
+    /// For nobody, and why.
+    Unknown(String),
+}
+
+/// What a chat does for the user; each without its argument lists or shows.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Command {
+    /// List the commands.
+    Help,
+    /// Answer with this model from now on.
+    Model(Option<String>),
+    /// Ask as this level says from now on.
+    Trust(Option<Trust>),
+    /// Undo what the last call has changed.
+    Undo,
+    /// Go on with this conversation.
+    Resume(Option<String>),
+}
+
+impl Line {
+    /// What a line that was typed means. Two slashes stand for one that the model is to see.
+    pub fn parse(text: String) -> Self {
+        let Some(words) = text.strip_prefix('/') else { return Self::Say(text) };
+        if words.starts_with('/') {
+            return Self::Say(words.to_owned());
+        }
+        let (name, rest) = words.split_once(char::is_whitespace).unwrap_or((words, ""));
+        let argument = Some(rest.trim().to_owned()).filter(|rest| !rest.is_empty());
+        match (name, argument) {
+            ("help", None) => Self::Command(Command::Help),
+            ("undo", None) => Self::Command(Command::Undo),
+            ("model", name) => Self::Command(Command::Model(name)),
+            ("resume", id) => Self::Command(Command::Resume(id)),
+            ("trust", None) => Self::Command(Command::Trust(None)),
+            ("trust", Some(level)) => match TrustName::try_from(level) {
+                Ok(level) => Self::Command(Command::Trust(Some(level.0))),
+                Err(error) => Self::Unknown(error.to_string()),
+            },
+            ("help" | "undo", Some(_)) => Self::Unknown(format!("/{name} takes nothing more")),
+            (name, _) => {
+                let name = shown(name);
+                Self::Unknown(format!("there is no /{name}, and the model was not told; /help, or //{name}"))
+            }
+        }
+    }
+}
+
+/// What the user types next, of one line or of several; `None` at the end, at an empty line and at a signal.
+///
+/// # Errors
+/// The terminal fails, or more than [`TEXT_MAX`] bytes are typed.
+pub async fn next_text(
+    screen: &mut Screen,
+    lines: &mut Lines,
+    signals: &mut Signals,
+) -> Result<Option<String>, Failed> {
+    let mut text = String::new();
+    loop {
+        screen.prompt(!text.is_empty()).await.map_err(streams)?;
+        let next = tokio::select! {
+            next = lines.next() => next,
+            _ = signals.next() => return Ok(None),
+        };
+        let line = match next {
+            Next::Line(line) => String::from_utf8_lossy(&line).into_owned(),
+            Next::TooLong => return Err(Failed::invalid("a line is too long".to_owned())),
+            Next::End => return Ok(None),
+        };
+        let line = line.trim_end();
+        let goes_on = line.strip_suffix('\\');
+        text.push_str(goes_on.unwrap_or(line));
+        match goes_on {
+            Some(_) if text.len() < TEXT_MAX => text.push('\n'),
+            Some(_) => return Err(Failed::invalid("what is said is too long".to_owned())),
+            None => return Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
+        }
+    }
+}
+
+/// What is said where the terminal itself fails.
+pub fn streams(error: io::Error) -> Failed {
+    Failed::internal(format!("cannot use the standard streams: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slash_is_for_the_chat_and_two_are_for_the_model() {
+        let parse = |text: &str| Line::parse(text.to_owned());
+        let say = |text: &str| Line::Say(text.to_owned());
+        assert_eq!(parse("look at a/b"), say("look at a/b"));
+        assert_eq!(parse("//etc/hosts is wrong"), say("/etc/hosts is wrong"));
+        assert_eq!(parse("/help"), Line::Command(Command::Help));
+        assert_eq!(parse("/model  small "), Line::Command(Command::Model(Some("small".into()))));
+        assert_eq!(parse("/trust ask"), Line::Command(Command::Trust(Some(Trust::Supervised))));
+        assert_eq!(parse("/resume"), Line::Command(Command::Resume(None)));
+        for wrong in ["/", "/etc/hosts is wrong", "/undo all", "/trust none", "/Model x", "/\u{1b}[2J"] {
+            let Line::Unknown(why) = parse(wrong) else { panic!("{wrong:?} is taken") };
+            assert!(!why.contains('\u{1b}'), "{why:?}");
+        }
+    }
+}
