@@ -41,6 +41,8 @@ pub enum HttpError {
     Broken(String),
     #[error("the answer is compressed in a way that was not asked for ({0})")]
     Compressed(String),
+    #[error("the answer has more than {0} bytes")]
+    TooLong(usize),
     #[error("TLS failed: {0}")]
     Tls(String),
 }

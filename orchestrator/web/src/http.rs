@@ -8,7 +8,7 @@ use flate2::write::MultiGzDecoder;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, HeaderMap, HeaderValue};
 use reqwest::redirect::Policy;
-use reqwest::{Client, Response};
+use reqwest::{Client, RequestBuilder, Response};
 use std::error::Error;
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -32,30 +32,37 @@ impl Http {
         addresses: &[SocketAddr],
         headers: HeaderMap,
     ) -> Result<Response, HttpError> {
-        let builder = Client::builder()
-            .tls_backend_preconfigured(self.tls.config(target.is_plain()).map_err(HttpError::Tls)?)
-            .redirect(Policy::none())
-            .no_proxy()
-            .referer(false)
-            .pool_max_idle_per_host(0)
-            .user_agent(AGENT)
-            .dns_resolver(NoResolver)
-            .resolve_to_addrs(target.host(), addresses);
-        let client = builder.build().map_err(|error| HttpError::Tls(root(&error)))?;
-        let request = client.get(target.url().clone()).headers(headers);
-        let response = request.send().await.map_err(|error| HttpError::Connect(root(&error)))?;
-        // The connection says itself where it went: what was checked, or nothing is read from it.
-        match response.remote_addr() {
-            Some(peer)
-                if addresses
-                    .iter()
-                    .any(|address| address.ip() == peer.ip() && address.port() == peer.port()) =>
-            {
-                Ok(response)
-            }
-            _ => Err(HttpError::OtherAddress),
-        }
+        let client = client(&self.tls, target, addresses, 0)?;
+        send(client.get(target.url().clone()).headers(headers), addresses).await
     }
+}
+
+/// A client of `target`'s host at these addresses, which keeps `idle` connections for the next request.
+pub fn client(
+    tls: &Tls,
+    target: &Target,
+    addresses: &[SocketAddr],
+    idle: usize,
+) -> Result<Client, HttpError> {
+    let builder = Client::builder()
+        .tls_backend_preconfigured(tls.config(target.is_plain()).map_err(HttpError::Tls)?)
+        .redirect(Policy::none())
+        .no_proxy()
+        .referer(false)
+        .pool_max_idle_per_host(idle)
+        .user_agent(AGENT)
+        .dns_resolver(NoResolver)
+        .resolve_to_addrs(target.host(), addresses);
+    builder.build().map_err(|error| HttpError::Tls(root(&error)))
+}
+
+/// Sends a request of such a client. The connection says itself where it went: what was checked, or nothing is read from it.
+pub async fn send(request: RequestBuilder, addresses: &[SocketAddr]) -> Result<Response, HttpError> {
+    let response = request.send().await.map_err(|error| HttpError::Connect(root(&error)))?;
+    let is_known = |peer: SocketAddr| {
+        addresses.iter().any(|address| address.ip() == peer.ip() && address.port() == peer.port())
+    };
+    if response.remote_addr().is_some_and(is_known) { Ok(response) } else { Err(HttpError::OtherAddress) }
 }
 
 /// The body of a response, decompressed.

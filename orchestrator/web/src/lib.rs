@@ -14,6 +14,8 @@ pub mod request;
 pub mod guard;
 pub mod tls;
 mod http;
+pub mod named;
+pub mod callback;
 mod reach;
 mod fetch;
 mod search;

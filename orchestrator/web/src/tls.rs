@@ -3,12 +3,11 @@
 use rustls::ClientConfig;
 use rustls::crypto::ring;
 use rustls_platform_verifier::BuilderVerifierExt;
-use std::cell::OnceCell;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Configurations of TLS. The machine's certificates are read when they are first needed.
 #[derive(Default)]
-pub struct Tls(OnceCell<ClientConfig>);
+pub struct Tls(OnceLock<ClientConfig>);
 
 impl Tls {
     /// The configuration of a client. A `plain` request needs no certificates, and gets none.

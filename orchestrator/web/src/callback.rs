@@ -1,0 +1,115 @@
+//! Where a browser comes back to after a login: one address of this machine, for one answer.
+
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// Most bytes of a request.
+const REQUEST_MAX: usize = 16 << 10;
+/// How long a browser may take to say what it wants.
+const REQUEST: Duration = Duration::from_secs(5);
+const PATH: &str = "/callback";
+
+/// An address of this machine that waits for a browser.
+pub struct Callback {
+    listener: TcpListener,
+    port: u16,
+}
+
+impl Callback {
+    /// Binds `port` of this machine, or any that is free. Before we confine ourselves.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn bind(port: Option<u16>) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port.unwrap_or_default()))?;
+        listener.set_nonblocking(true)?;
+        let port = listener.local_addr()?.port();
+        Ok(Self { listener, port })
+    }
+
+    /// Where the browser is to be sent.
+    pub fn address(&self) -> String {
+        format!("http://127.0.0.1:{}{PATH}", self.port)
+    }
+
+    /// The address that a browser came back to, with what it brings. Whatever else is asked for here gets an error.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub async fn returned(self) -> io::Result<String> {
+        let listener = tokio::net::TcpListener::from_std(self.listener)?;
+        loop {
+            let (mut stream, _) = listener.accept().await?;
+            // Who says nothing is not waited for; another may come.
+            let asked = timeout(REQUEST, asked(&mut stream)).await.ok().flatten();
+            let found =
+                asked.filter(|path| path.strip_prefix(PATH).is_some_and(|rest| rest.starts_with('?')));
+            let (status, text) = match found {
+                Some(_) => ("200 OK", "Lazaret has heard of it. You can close this page."),
+                None => ("404 Not Found", "There is nothing here."),
+            };
+            let length = text.len();
+            let answer = format!(
+                "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{text}"
+            );
+            let _ = timeout(REQUEST, stream.write_all(answer.as_bytes())).await;
+            if let Some(path) = found {
+                return Ok(format!("http://127.0.0.1:{}{path}", self.port));
+            }
+        }
+    }
+}
+
+/// The path of a request for a page.
+async fn asked(stream: &mut TcpStream) -> Option<String> {
+    let (mut request, mut piece) = (Vec::new(), [0; 1024]);
+    while !request.windows(4).any(|end| end == b"\r\n\r\n") {
+        let count = stream.read(&mut piece).await.ok().filter(|count| *count > 0)?;
+        request.extend_from_slice(&piece[..count]);
+        if request.len() > REQUEST_MAX {
+            return None;
+        }
+    }
+    let text = String::from_utf8(request).ok()?;
+    let line = text.lines().next()?;
+    let path = line.strip_prefix("GET ")?.strip_suffix(" HTTP/1.1")?;
+    Some(path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+
+    fn ask(port: u16, request: &str) -> String {
+        let mut stream = std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer);
+        answer
+    }
+
+    #[tokio::test]
+    async fn one_answer_is_taken_and_nothing_else() {
+        let callback = Callback::bind(None).unwrap();
+        let port = callback.port;
+        let browser = std::thread::spawn(move || {
+            for other in [
+                "GET / HTTP/1.1\r\n\r\n".to_owned(),
+                "POST /callback?code=1 HTTP/1.1\r\n\r\n".to_owned(),
+                "GET /callbacks?code=1 HTTP/1.1\r\n\r\n".to_owned(),
+            ] {
+                assert!(ask(port, &other).starts_with("HTTP/1.1 404"), "{other}");
+            }
+            ask(port, &format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(REQUEST_MAX)));
+            ask(port, "GET /callback?code=1&state=2 HTTP/1.1\r\nHost: x\r\n\r\n")
+        });
+        let returned = callback.returned().await.unwrap();
+        assert_eq!(returned, format!("http://127.0.0.1:{port}/callback?code=1&state=2"));
+        assert!(browser.join().unwrap().starts_with("HTTP/1.1 200"));
+    }
+}

@@ -1,0 +1,151 @@
+//! A host that somebody has named in settings, where the web tools' lists have no say: the address of another's MCP server, and
+//! what such a server refers to when it wants a login.
+
+use crate::error::{HttpError, WebError};
+use crate::guard::{System, locate};
+use crate::http::{self, Body};
+use crate::target::Target;
+use crate::tls::Tls;
+use policies::address::{Class, class};
+use policies::web::not_public;
+use reqwest::{Client, RequestBuilder, Response};
+use std::net::{IpAddr, SocketAddr};
+
+/// Connections that are kept for the next request.
+const IDLE: usize = 4;
+
+/// Who has named a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NamedBy {
+    /// The user: any address that is written out; by a name, those that a name may open. Without TLS where none is public.
+    User,
+    /// A stranger: public addresses and TLS only.
+    Stranger,
+    /// A server at an address of this class: the same, and addresses of that class.
+    ServerAt(Class),
+}
+
+/// A host at the addresses that it had when it was looked up; no request goes to another.
+#[derive(Clone, Debug)]
+pub struct NamedHost {
+    target: Target,
+    addresses: Vec<SocketAddr>,
+    client: Client,
+}
+
+impl NamedHost {
+    /// Looks `target`'s host up and judges all that it is found at.
+    ///
+    /// # Errors
+    /// It cannot be found, or who named it may not name that.
+    pub async fn find(target: Target, by: NamedBy) -> Result<Self, WebError> {
+        let addresses = locate(&System, &target).await?;
+        judge(&target, addresses.iter().map(SocketAddr::ip), by)?;
+        let client = http::client(&Tls::default(), &target, &addresses, IDLE)?;
+        Ok(Self { target, addresses, client })
+    }
+
+    /// The target that was named, with its path.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// The class of its addresses.
+    pub fn class(&self) -> Class {
+        self.addresses.first().map_or(Class::Public, |address| class(address.ip()))
+    }
+
+    /// Whether `other` is the same scheme, host and port.
+    pub fn serves(&self, other: &Target) -> bool {
+        other.url().origin() == self.target.url().origin()
+    }
+
+    /// Makes requests; each has to be one for this host, and goes out by [`NamedHost::send`].
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Sends a request and returns its answer's head. No redirection is followed.
+    ///
+    /// # Errors
+    /// There is no connection to an address that was judged.
+    pub async fn send(&self, request: RequestBuilder) -> Result<Response, HttpError> {
+        http::send(request, &self.addresses).await
+    }
+}
+
+fn judge(target: &Target, addresses: impl Iterator<Item = IpAddr>, by: NamedBy) -> Result<(), WebError> {
+    let host = || target.host().to_owned();
+    let mut plain = true;
+    for address in addresses {
+        match (not_public(address), by) {
+            (None, _) => plain = false,
+            (Some(class), NamedBy::User) if target.address().is_some() || class.opens_by_name() => {}
+            (Some(class), NamedBy::ServerAt(own)) if class == own && class.opens_by_name() => {}
+            (Some(class), NamedBy::User | NamedBy::Stranger | NamedBy::ServerAt(_)) => {
+                return Err(WebError::Address { host: host(), address, class });
+            }
+        }
+    }
+    if target.is_plain() && !plain {
+        return Err(WebError::Plain { host: host() });
+    }
+    Ok(())
+}
+
+/// The body of a response, of at most `max` bytes.
+///
+/// # Errors
+/// It has more, breaks off, or is packed in a way that was not asked for.
+pub async fn body(response: Response, max: usize) -> Result<Vec<u8>, HttpError> {
+    match http::read(response, max).await? {
+        Body { bytes, complete: true } => Ok(bytes),
+        Body { complete: false, .. } => Err(HttpError::TooLong(max)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(url: &str, addresses: &[&str], by: NamedBy) -> Result<(), WebError> {
+        let addresses = addresses.iter().map(|text| text.parse().unwrap());
+        judge(&Target::parse(url).unwrap(), addresses, by)
+    }
+
+    #[test]
+    fn a_user_may_name_every_place_and_without_tls_those_that_are_not_public() {
+        for (url, address) in [
+            ("https://a.example/", "8.8.8.8"),
+            ("https://a.example/", "10.0.0.1"),
+            ("http://localhost:8000/", "127.0.0.1"),
+            ("http://box/", "192.168.1.2"),
+        ] {
+            assert_eq!(judged(url, &[address], NamedBy::User), Ok(()), "{url} {address}");
+        }
+        let metadata = judged("http://a.example/", &["169.254.169.254"], NamedBy::User);
+        assert!(matches!(metadata, Err(WebError::Address { .. })));
+        assert_eq!(judged("http://169.254.169.254/", &["169.254.169.254"], NamedBy::User), Ok(()));
+        let plain = judged("http://a.example/", &["8.8.8.8"], NamedBy::User);
+        assert!(matches!(plain, Err(WebError::Plain { .. })));
+        let both = judged("http://a.example/", &["127.0.0.1", "8.8.8.8"], NamedBy::User);
+        assert!(matches!(both, Err(WebError::Plain { .. })));
+    }
+
+    #[test]
+    fn a_stranger_names_public_places_and_a_server_such_as_its_own() {
+        let refused = |url: &str, address: &str, by| {
+            assert!(matches!(judged(url, &[address], by), Err(WebError::Address { .. })), "{url} {address}");
+        };
+        let local = NamedBy::ServerAt(Class::Loopback);
+        for by in [NamedBy::Stranger, local, NamedBy::ServerAt(Class::LinkLocal)] {
+            assert_eq!(judged("https://a.example/", &["8.8.8.8"], by), Ok(()));
+            refused("https://a.example/", "169.254.169.254", by);
+            refused("https://a.example/", "10.0.0.1", by);
+            let plain = judged("http://a.example/", &["8.8.8.8"], by);
+            assert!(matches!(plain, Err(WebError::Plain { .. })));
+        }
+        refused("http://localhost/", "127.0.0.1", NamedBy::Stranger);
+        assert_eq!(judged("http://localhost/", &["127.0.0.1"], local), Ok(()));
+    }
+}
