@@ -1,6 +1,5 @@
 //! `lazaret call`: one tool, once.
 
-use crate::feed::feed;
 use crate::{result, servers};
 use broker_protocol::Failed;
 use clap::Args;
@@ -11,6 +10,7 @@ use orchestrator_options::tool_options::ToolOptions;
 use orchestrator_servers::SessionServers;
 use orchestrator_session::executor::Greeting;
 use orchestrator_session::{CallContext, CallResult, Config, Invocation, Session};
+use orchestrator_terminal::feed::feed;
 use orchestrator_terminal::print;
 use orchestrator_terminal::runtime::runtime;
 use orchestrator_terminal::typed;

@@ -1,9 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-mod feed;
 mod shell;
-mod job;
 mod result;
 mod run;
 mod call;
@@ -11,6 +9,7 @@ mod history;
 mod undo;
 mod tools;
 mod session;
+mod login;
 mod servers;
 mod mcp;
 mod chat;

@@ -1,7 +1,5 @@
 //! `lazaret run`: one command in a cell, as if it ran here.
 
-use crate::feed::feed;
-use crate::job::Job;
 use broker_protocol::{
     Barrier, Bash, Channel, Command, Ended, ErrorKind, Extent, Failed, Open, Request, Signal, Stdin,
     Terminal, ZonePath, limit,
@@ -19,6 +17,8 @@ use orchestrator_session::executor::Greeting;
 use orchestrator_session::{
     Body, Call, CallContext, CallHandle, CallResult, Config, Invocation, Live, Session,
 };
+use orchestrator_terminal::feed::feed;
+use orchestrator_terminal::job::Job;
 use orchestrator_terminal::more_hosts::MoreHosts;
 use orchestrator_terminal::print;
 use orchestrator_terminal::refused_hosts::RefusedHosts;

@@ -1,5 +1,6 @@
-//! `lazaret mcp add|list|remove|status|log|accept`: other people's servers, whose tools a session has.
+//! `lazaret mcp add|list|remove|status|log|accept|login|logout`: other people's servers, whose tools a session has.
 
+use crate::login;
 use broker_protocol::Failed;
 use clap::{Args, Subcommand};
 use orchestrator_confine::{Needs, confine};
@@ -7,8 +8,8 @@ use orchestrator_install::files;
 use orchestrator_options::endpoint::Endpoint;
 use orchestrator_options::exit;
 use orchestrator_options::session_options::SessionOptions;
-use orchestrator_servers::settings::{Server, Share, Whose};
-use orchestrator_servers::{Report, SessionServers, edit, find, read, store};
+use orchestrator_servers::settings::{Kind, Server, Share, Speech, Whose};
+use orchestrator_servers::{Report, SessionServers, edit, find, named, read, store};
 use orchestrator_terminal::print;
 use orchestrator_terminal::runtime::runtime;
 use orchestrator_text::escape;
@@ -26,9 +27,11 @@ Examples:
   lazaret mcp add fs --profile node -- node server-filesystem/dist/index.js '${LAZARET_PROJECT}'
   lazaret mcp add gh --allow-host api.github.com:443 --env 'GITHUB_TOKEN=${GITHUB_TOKEN}' -- ./server
   lazaret call mcp__time__get_current_time '{\"timezone\":\"UTC\"}'
+  lazaret mcp add docs --url https://mcp.example.com/mcp --header 'X-Key: ${DOCS_KEY}'
+  lazaret mcp login docs
 
-Each server is a program in a long-lived cell of its own: --profile is its
-policy profile, --allow-host and --allow-net are its hosts; without these it has
+A server is a program or an address. A program runs in a long-lived cell of its
+own: --profile is its policy profile, --allow-host and --allow-net are its hosts; without these it has
 no network. It sees the project as its profile says, or nothing of it
 (--private), and has a directory of its own, ${LAZARET_CENTRAL}. Of the
 environment it has what --env names; ${NAME} is taken from yours when it starts.
@@ -47,6 +50,8 @@ pub enum ServersCommand {
     Status(Status),
     Log(Log),
     Accept(Accept),
+    Login(login::Login),
+    Logout(login::Logout),
 }
 
 /// Write a server into ~/.config/lazaret/mcp.json, start it and record its tools
@@ -64,8 +69,17 @@ pub struct Add {
     /// A tool that a guided session need not ask about; may be given more than once
     #[arg(long, value_name = "TOOL")]
     approve: Vec<String>,
+    /// Its address, where it is no program; https, or http on this machine and in networks of your own
+    #[arg(long, conflicts_with_all = ["command", "env", "private"])]
+    url: Option<String>,
+    /// A header of each request to its address; may be given more than once
+    #[arg(long, value_name = "NAME: VALUE", requires = "url")]
+    header: Vec<String>,
+    /// Speak to its address as in 2024, by one stream of events
+    #[arg(long, requires = "url")]
+    sse: bool,
     /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, required_unless_present = "url", value_name = "COMMAND")]
     command: Vec<String>,
 }
 
@@ -119,6 +133,8 @@ impl ServersCommand {
             ServersCommand::Status(status) => status.main(options),
             ServersCommand::Log(log) => log.main(options),
             ServersCommand::Accept(accept) => accept.main(options),
+            ServersCommand::Login(login) => login.main(options),
+            ServersCommand::Logout(logout) => logout.main(options),
         }
     }
 }
@@ -157,16 +173,41 @@ impl Add {
     }
 
     fn entry(&self, options: &SessionOptions) -> Result<Value, Failed> {
-        let mut env = Map::new();
-        for given in &self.env {
-            let (name, value) = given
-                .split_once('=')
-                .ok_or_else(|| Failed::invalid(format!("--env: {given:?} is not NAME=VALUE")))?;
-            env.insert(name.to_owned(), value.into());
+        let mut entry = match &self.url {
+            Some(_) if options.network(None, false).is_some() => {
+                return Err(Failed::invalid(
+                    "--allow-host and --allow-net are for programs, not for an address",
+                ));
+            }
+            Some(url) => {
+                let kind = if self.sse { "sse" } else { "http" };
+                json!({ "type": kind, "url": url })
+            }
+            None => self.program(options),
+        };
+        let pairs = |option: &str, given: &[String], sign: char| {
+            let pair = |given: &String| match given.split_once(sign) {
+                Some((name, value)) => Ok((name.to_owned(), Value::from(value.trim_start()))),
+                None => Err(Failed::invalid(format!("{option}: {given:?} is not NAME{sign}VALUE"))),
+            };
+            given.iter().map(pair).collect::<Result<Map<_, _>, _>>()
+        };
+        if !self.env.is_empty() {
+            entry["env"] = pairs("--env", &self.env, '=')?.into();
         }
+        if !self.header.is_empty() {
+            entry["headers"] = pairs("--header", &self.header, ':')?.into();
+        }
+        if !self.approve.is_empty() {
+            entry["autoApprove"] = self.approve.clone().into();
+        }
+        Ok(entry)
+    }
+
+    fn program(&self, options: &SessionOptions) -> Value {
         let network = options.network(None, false);
         let project = if self.private { "none" } else { "shared" };
-        let mut entry = json!({
+        json!({
             "command": self.command[0],
             "args": self.command[1..],
             "lazaret": {
@@ -175,14 +216,7 @@ impl Add {
                 "hosts": network.as_ref().map_or(&[][..], |network| &network.hosts),
                 "presets": network.as_ref().map_or(&[][..], |network| &network.presets),
             },
-        });
-        if !env.is_empty() {
-            entry["env"] = env.into();
-        }
-        if !self.approve.is_empty() {
-            entry["autoApprove"] = self.approve.clone().into();
-        }
-        Ok(entry)
+        })
     }
 }
 
@@ -205,34 +239,50 @@ fn whose(server: &Server) -> &'static str {
     }
 }
 
-fn project(server: &Server) -> &'static str {
-    match server.project {
+fn share(project: Share) -> &'static str {
+    match project {
         Share::Shared => "shared",
         Share::None => "none",
     }
 }
 
-/// Values of variables may be secrets: only their names are shown.
+/// Values of variables and headers may be secrets: only their names are shown.
 fn described(server: &Server) -> Value {
-    json!({
-        "name": server.name, "whose": whose(server), "command": server.command, "profile": server.profile,
-        "project": project(server), "hosts": server.hosts, "presets": server.presets,
-        "env": server.environment.keys().collect::<Vec<_>>(), "timeoutS": server.timeout_s,
-    })
+    let mut described = match &server.kind {
+        Kind::Program(program) => json!({
+            "command": program.command, "profile": program.profile, "project": share(program.project),
+            "hosts": program.hosts, "presets": program.presets,
+            "env": program.environment.keys().collect::<Vec<_>>(),
+        }),
+        Kind::Address(address) => json!({
+            "url": address.url, "headers": address.headers.keys().collect::<Vec<_>>(),
+            "type": speech(address.speech),
+        }),
+    };
+    described["name"] = server.name.as_str().into();
+    described["whose"] = whose(server).into();
+    described["timeoutS"] = server.timeout_s.into();
+    described
+}
+
+fn speech(speech: Speech) -> &'static str {
+    match speech {
+        Speech::Http => "http",
+        Speech::Sse => "sse",
+    }
 }
 
 fn line(server: &Server) -> String {
-    let hosts: Vec<_> = server.hosts.iter().chain(&server.presets).map(String::as_str).collect();
-    let hosts = if hosts.is_empty() { "none".to_owned() } else { hosts.join(",") };
-    let text = format!(
-        "{} ({}): {}; profile {}, project {}, hosts {hosts}",
-        server.name,
-        whose(server),
-        server.command.join(" "),
-        server.profile,
-        project(server)
-    );
-    format!("{}\n", escape::line(&text))
+    let what = match &server.kind {
+        Kind::Program(program) => {
+            let hosts: Vec<_> = program.hosts.iter().chain(&program.presets).map(String::as_str).collect();
+            let hosts = if hosts.is_empty() { "none".to_owned() } else { hosts.join(",") };
+            let (command, project) = (program.command.join(" "), share(program.project));
+            format!("{command}; profile {}, project {project}, hosts {hosts}", program.profile)
+        }
+        Kind::Address(address) => format!("{} ({})", address.url, speech(address.speech)),
+    };
+    format!("{}\n", escape::line(&format!("{} ({}): {what}", server.name, whose(server))))
 }
 
 impl Remove {
@@ -313,15 +363,8 @@ fn paragraph(report: &Report) -> String {
 
 impl Log {
     fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
-        let project = options.open(0)?.open.project;
-        let found = find(&project);
-        let server = found.servers.iter().find(|server| server.name == self.name);
-        let server = server.ok_or_else(|| Failed::invalid(format!("there is no server `{}`", self.name)))?;
-        let owner = match server.whose {
-            Whose::User => None,
-            Whose::Repository => Some(project.as_str()),
-        };
-        let log = store::Place::of(&self.name, owner).log();
+        let (_, place) = named(&self.name, &options.open(0)?.open.project)?;
+        let log = place.log();
         let lines: String = log.lines().map(|line| format!("{}\n", escape::line(line))).collect();
         print::result(lines.as_bytes())?;
         Ok(exit::OK)

@@ -9,9 +9,14 @@ pub mod log;
 pub mod messages;
 pub mod blocks;
 pub mod pins;
+pub mod address;
+mod state;
+mod http;
+mod sse;
+pub mod login;
 mod live;
 mod servers;
 mod session_servers;
 
 pub use servers::Report;
-pub use session_servers::{Found, SessionServers, find, read};
+pub use session_servers::{Found, SessionServers, find, named, read};

@@ -1,13 +1,17 @@
-//! One server at work: a program in a cell, a client of it, and what is seen of both.
+//! One server at work: a program in a cell or a machine with an address, a client of it, and what is seen of both.
 #![expect(
     deprecated,
     reason = "a later version of the protocol has no roots and no log; servers of today's have"
 )]
 
 use crate::blocks;
+use crate::http::Remote;
 use crate::log::{Ring, one_line};
 use crate::messages::{LineCutter, Messages, read};
 use crate::pins::ListedTool;
+use crate::settings::Speech;
+use crate::sse;
+use crate::state::State;
 use broker_protocol::{ErrorKind, Failed};
 use orchestrator_session::Decision;
 use orchestrator_session::service::{RunningService, ServiceEvent, ServiceInput, how_ended};
@@ -24,9 +28,14 @@ use rmcp::service::{
     NotificationContext, Peer, RequestContext, RoleClient, RunningService as RunningClient, RxJsonRpcMessage,
     ServiceError,
 };
+use rmcp::transport::IntoTransport;
+use rmcp::transport::auth::{AuthClient, AuthorizationManager};
+use rmcp::transport::streamable_http_client::{
+    StreamableHttpClient, StreamableHttpClientTransport, StreamableHttpClientTransportConfig,
+};
 use rmcp::{ClientHandler, serve_client};
 use serde_json::{Map, Value};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,9 +51,6 @@ const READS: Duration = Duration::from_secs(30);
 const ENDING: Duration = Duration::from_secs(2);
 /// Messages that wait for it to read them, and those of its that wait for us.
 const WAITING: usize = 64;
-/// Messages, and bytes of both streams, that it may send without a call of it being made or answered.
-pub const UNASKED_MESSAGES: u32 = 10_000;
-pub const UNASKED_BYTES: u64 = 64 << 20;
 /// Most tools of a server, pages of a list of them, bytes of a tool's name, and bytes of all descriptions and schemas.
 pub const TOOLS_MAX: usize = 256;
 pub const PAGES_MAX: usize = 64;
@@ -85,51 +91,15 @@ impl Watched {
 pub struct Live {
     watched: Rc<Watched>,
     client: RunningClient<RoleClient, Handler>,
-    input: ServiceInput,
-    state: Rc<State>,
-    pump: JoinHandle<()>,
+    means: Means,
+    state: Arc<State>,
+    pump: Aborted,
 }
 
-/// What those who feed and hear a server share.
-#[derive(Default)]
-struct State {
-    /// Why it is gone.
-    end: RefCell<Option<String>>,
-    gone: Notify,
-    messages: Cell<u32>,
-    bytes: Cell<u64>,
-}
-
-impl State {
-    /// Says why it is gone; the first reason counts.
-    fn end(&self, why: String) {
-        self.end.borrow_mut().get_or_insert(why);
-        self.gone.notify_waiters();
-    }
-
-    /// A call was made or answered: what comes now was asked for.
-    fn asked(&self) {
-        self.messages.set(0);
-        self.bytes.set(0);
-    }
-
-    fn count(&self, messages: usize, bytes: usize) -> Result<(), String> {
-        self.messages.set(self.messages.get().saturating_add(u32::try_from(messages).unwrap_or(u32::MAX)));
-        self.bytes.set(self.bytes.get().saturating_add(bytes as u64));
-        if self.messages.get() > UNASKED_MESSAGES {
-            return Err(format!("sent more than {UNASKED_MESSAGES} messages that nobody asked for"));
-        }
-        if self.bytes.get() > UNASKED_BYTES {
-            return Err(format!("sent more than {UNASKED_BYTES} bytes that nobody asked for"));
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Live {
-    fn drop(&mut self) {
-        self.pump.abort();
-    }
+/// What it takes to end a server, and to say why it does not answer.
+enum Means {
+    Program(ServiceInput),
+    Address(Remote),
 }
 
 impl Live {
@@ -143,37 +113,62 @@ impl Live {
         root: Option<String>,
         changed: Arc<Notify>,
     ) -> Result<(Self, Vec<ListedTool>), Failed> {
-        let state = Rc::new(State::default());
-        let input = service.input();
+        let state = Arc::new(State::default());
+        let means = Means::Program(service.input());
         let (incoming, received) = mpsc::channel(WAITING);
         let (outgoing, sent) = mpsc::channel(WAITING);
         let (said, hears) = mpsc::channel(WAITING);
         let pump = spawn_local(pump(service, incoming, sent, hears, watched.clone(), state.clone()));
-        let pump = Aborted(Some(pump));
+        let live = Unfinished { watched, means, state, pump: Aborted(pump) };
+        live.greet(Messages::new(received, outgoing), Handler { root, changed, said }).await
+    }
+
+    /// Greets a server with an address, logged in where there is a login, and lists its tools.
+    ///
+    /// # Errors
+    /// The same.
+    pub async fn reach(
+        remote: Remote,
+        speech: Speech,
+        login: Option<AuthorizationManager>,
+        watched: Rc<Watched>,
+        state: Arc<State>,
+        changed: Arc<Notify>,
+    ) -> Result<(Self, Vec<ListedTool>), Failed> {
+        let (said, hears) = mpsc::channel(WAITING);
+        let (root, means) = (None, Means::Address(remote.clone()));
         let handler = Handler { root, changed, said };
-        let ready = async {
-            let greeted = serve_client(handler, Messages::new(received, outgoing)).await;
-            let client = greeted.map_err(|error| {
-                let why = state.end.borrow().clone();
-                let why =
-                    why.unwrap_or_else(|| format!("did not greet as the protocol has it: {}", named(&error)));
-                watched.failed(ErrorKind::Io, &why)
-            })?;
-            let tools = list(&client, &watched, &state).await?;
-            Ok((client, tools))
-        };
-        let late = || {
-            let seconds = CONNECT.as_secs();
-            watched.failed(ErrorKind::Timeout, &format!("was not there within {seconds} s"))
-        };
-        let (client, tools) = timeout(CONNECT, ready).await.unwrap_or_else(|_| Err(late()))?;
-        let pump = pump.release();
-        Ok((Self { watched, client, input, state, pump }, tools))
+        let listen = listen(hears, watched.clone());
+        match (speech, login) {
+            (Speech::Sse, _) => {
+                let (messages, pump) = sse::connect(remote, state.clone());
+                let pump = Aborted(pump);
+                let task = spawn_local(async move {
+                    let _pump = pump;
+                    listen.await
+                });
+                let live = Unfinished { watched, means, state, pump: Aborted(task) };
+                live.greet(messages, handler).await
+            }
+            (Speech::Http, login) => {
+                let live = Unfinished { watched, means, state, pump: Aborted(spawn_local(listen)) };
+                match login {
+                    Some(login) => {
+                        let uri = remote.host().target().url().to_string();
+                        live.greet(streamable(AuthClient::new(remote, login), uri), handler).await
+                    }
+                    None => {
+                        let uri = remote.host().target().url().to_string();
+                        live.greet(streamable(remote, uri), handler).await
+                    }
+                }
+            }
+        }
     }
 
     /// Whether it is still there.
     pub fn is_alive(&self) -> bool {
-        self.state.end.borrow().is_none() && !self.client.is_transport_closed()
+        self.state.why_gone().is_none() && !self.client.is_transport_closed()
     }
 
     /// Its tools as they are now.
@@ -181,7 +176,11 @@ impl Live {
     /// # Errors
     /// It passes a bound, or is gone.
     pub async fn list(&self) -> Result<Vec<ListedTool>, Failed> {
-        list(&self.client, &self.watched, &self.state).await
+        list(&self.client, &self.state).await.map_err(|error| self.listing(error))
+    }
+
+    fn listing(&self, error: ListError) -> Failed {
+        listing(error, &self.watched, &self.means, &self.state)
     }
 
     /// Calls a tool. Dropped before its answer, the server is told that nobody wants it any more.
@@ -191,38 +190,105 @@ impl Live {
     pub async fn call(&self, tool: String, input: Map<String, Value>) -> Result<Reply, Failed> {
         self.state.asked();
         let request = CallToolRequestParams::new(tool).with_arguments(input);
-        let answer = self.client.peer().call_tool_once(request).await;
+        let gone = self.state.gone.notified();
+        let answer = tokio::select! {
+            answer = self.client.peer().call_tool_once(request) => answer,
+            () = gone => Err(ServiceError::TransportClosed),
+        };
         self.state.asked();
         match answer {
             Ok(CallToolResponse::Complete(result)) => blocks::reply(&self.watched.name, result),
             Ok(_) => Err(self.watched.failed(ErrorKind::Io, "wants more than an answer can give")),
-            Err(error) => Err(failed(&error, &self.watched, &self.state)),
+            Err(error) => Err(failed(&error, &self.watched, &self.means, &self.state)),
         }
     }
 
-    /// Ends it: first its input, and what does not end by itself with its cell.
+    /// What it said when it refused us for want of a login, where it has an address.
+    pub fn challenge(&self) -> Option<String> {
+        match &self.means {
+            Means::Program(_) => None,
+            Means::Address(remote) => remote.challenge(),
+        }
+    }
+
+    /// Ends it: first its input, and what does not end by itself with its cell. One with an address is told that our session ends.
     pub async fn close(self) {
-        self.input.end();
-        let gone = self.state.gone.notified();
-        if self.state.end.borrow().is_none() {
-            // What it is asked in vain, its cell's end does.
-            let _ = timeout(ENDING, gone).await;
+        let Self { client, means, state, pump: _pump, .. } = self;
+        match means {
+            Means::Program(input) => {
+                input.end();
+                let gone = state.gone.notified();
+                if state.why_gone().is_none() {
+                    // What it is asked in vain, its cell's end does.
+                    let _ = timeout(ENDING, gone).await;
+                }
+            }
+            Means::Address(_) => {
+                let _ = timeout(ENDING, client.cancel()).await;
+            }
         }
     }
 }
 
 /// A task that ends with this value.
-struct Aborted(Option<JoinHandle<()>>);
-
-impl Aborted {
-    fn release(mut self) -> JoinHandle<()> {
-        self.0.take().unwrap_or_else(|| spawn_local(async {}))
-    }
-}
+struct Aborted(JoinHandle<()>);
 
 impl Drop for Aborted {
     fn drop(&mut self) {
-        self.0.iter().for_each(JoinHandle::abort);
+        self.0.abort();
+    }
+}
+
+/// The library's way to a server with an address.
+fn streamable<C: StreamableHttpClient + Sync>(client: C, uri: String) -> StreamableHttpClientTransport<C> {
+    StreamableHttpClientTransport::with_client(client, StreamableHttpClientTransportConfig::with_uri(uri))
+}
+
+/// A server that has not been greeted yet.
+struct Unfinished {
+    watched: Rc<Watched>,
+    means: Means,
+    state: Arc<State>,
+    pump: Aborted,
+}
+
+impl Unfinished {
+    async fn greet<T, E, A>(self, transport: T, handler: Handler) -> Result<(Live, Vec<ListedTool>), Failed>
+    where
+        T: IntoTransport<RoleClient, E, A>,
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        let Self { watched, means, state, pump } = self;
+        let ready = async {
+            let greeted = serve_client(handler, transport).await;
+            let client = greeted.map_err(|error| {
+                let why = why(&means, &state);
+                let why =
+                    why.unwrap_or_else(|| format!("did not greet as the protocol has it: {}", named(&error)));
+                watched.failed(ErrorKind::Io, &why)
+            })?;
+            let tools = list(&client, &state).await;
+            let tools = tools.map_err(|error| listing(error, &watched, &means, &state))?;
+            Ok((client, tools))
+        };
+        let late = || {
+            let seconds = CONNECT.as_secs();
+            watched.failed(ErrorKind::Timeout, &format!("was not there within {seconds} s"))
+        };
+        let (client, tools) = timeout(CONNECT, ready).await.unwrap_or_else(|_| Err(late()))?;
+        Ok((Live { watched, client, means, state, pump }, tools))
+    }
+}
+
+/// Why a server is gone or does not answer, where that is known.
+fn why(means: &Means, state: &State) -> Option<String> {
+    match (state.why_gone(), means) {
+        (Some(why), _) => Some(why.to_owned()),
+        (None, Means::Program(_)) => None,
+        (None, Means::Address(remote)) if remote.challenge().is_some() => {
+            Some("wants a login: `lazaret mcp login` with its name".to_owned())
+        }
+        (None, Means::Address(remote)) => remote.trouble().map(|why| format!("cannot be used: {why}")),
     }
 }
 
@@ -237,8 +303,8 @@ fn named(error: &rmcp::service::ClientInitializeError) -> &'static str {
     }
 }
 
-fn failed(error: &ServiceError, watched: &Watched, state: &State) -> Failed {
-    if let Some(why) = &*state.end.borrow() {
+fn failed(error: &ServiceError, watched: &Watched, means: &Means, state: &State) -> Failed {
+    if let Some(why) = state.why_gone() {
         return watched.failed(ErrorKind::Io, why);
     }
     match error {
@@ -251,18 +317,31 @@ fn failed(error: &ServiceError, watched: &Watched, state: &State) -> Failed {
         }
         ServiceError::Cancelled { .. } => watched.failed(ErrorKind::Cancelled, "has given the call up"),
         ServiceError::TransportClosed | ServiceError::TransportSend(_) => {
-            watched.failed(ErrorKind::Io, "is gone")
+            let why = why(means, state);
+            watched.failed(ErrorKind::Io, why.as_deref().unwrap_or("is gone"))
         }
         _ => watched.failed(ErrorKind::Io, "did not answer as the protocol has it"),
+    }
+}
+
+/// Why there is no list.
+enum ListError {
+    Service(ServiceError),
+    Bound(String),
+}
+
+fn listing(error: ListError, watched: &Watched, means: &Means, state: &State) -> Failed {
+    match error {
+        ListError::Service(error) => failed(&error, watched, means, state),
+        ListError::Bound(why) => watched.failed(ErrorKind::ResourceLimit, &why),
     }
 }
 
 /// The tools of a server, page by page, within bounds.
 async fn list(
     client: &RunningClient<RoleClient, Handler>,
-    watched: &Watched,
     state: &State,
-) -> Result<Vec<ListedTool>, Failed> {
+) -> Result<Vec<ListedTool>, ListError> {
     state.asked();
     if client.peer_info().is_some_and(|server| server.capabilities.tools.is_none()) {
         return Ok(Vec::new());
@@ -272,19 +351,19 @@ async fn list(
     for _ in 0..PAGES_MAX {
         let mut page = PaginatedRequestParams::default();
         page.cursor = cursor;
-        let page = peer.list_tools(Some(page)).await.map_err(|error| failed(&error, watched, state))?;
+        let page = peer.list_tools(Some(page)).await.map_err(ListError::Service)?;
         tools.extend(page.tools.into_iter().take(TOOLS_MAX + 1).map(|tool| ListedTool {
             name: tool.name.into_owned(),
             description: tool.description.unwrap_or_default().into_owned(),
             schema: Value::Object((*tool.input_schema).clone()),
         }));
-        check_list(&tools).map_err(|why| watched.failed(ErrorKind::ResourceLimit, &why))?;
+        check_list(&tools).map_err(ListError::Bound)?;
         cursor = page.next_cursor;
         if cursor.is_none() {
             return Ok(tools);
         }
     }
-    Err(watched.failed(ErrorKind::ResourceLimit, &format!("lists its tools on more than {PAGES_MAX} pages")))
+    Err(ListError::Bound(format!("lists its tools on more than {PAGES_MAX} pages")))
 }
 
 /// Whether a list of tools is within bounds.
@@ -350,9 +429,9 @@ async fn pump(
     mut service: RunningService,
     incoming: mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
     mut outgoing: mpsc::Receiver<Vec<u8>>,
-    mut said: mpsc::Receiver<String>,
+    said: mpsc::Receiver<String>,
     watched: Rc<Watched>,
-    state: Rc<State>,
+    state: Arc<State>,
 ) {
     let input = service.input();
     let feed = async {
@@ -366,9 +445,7 @@ async fn pump(
         "was told to end".to_owned()
     };
     let listen = async {
-        while let Some(text) = said.recv().await {
-            watched.log.borrow_mut().push_said(text.as_bytes(), watched.redactor);
-        }
+        listen(said, watched.clone()).await;
         std::future::pending().await
     };
     let heard = hear(&mut service, &incoming, &watched, &state);
@@ -380,6 +457,13 @@ async fn pump(
     watched.log.borrow_mut().finish(watched.redactor);
     watched.note(&why);
     state.end(why);
+}
+
+/// Writes what a server says for a log.
+async fn listen(mut said: mpsc::Receiver<String>, watched: Rc<Watched>) {
+    while let Some(text) = said.recv().await {
+        watched.log.borrow_mut().push_said(text.as_bytes(), watched.redactor);
+    }
 }
 
 /// Hears a program until it has ended, or passes a bound; says why.
@@ -467,14 +551,5 @@ mod tests {
         let described = |bytes: usize| check_list(&[tool("a".into(), bytes)]);
         assert!(described(TOOLS_BYTES_MAX - 2).is_ok() && described(TOOLS_BYTES_MAX - 1).is_err());
         assert!(check_list(&[tool("a".into(), 0), tool("a".into(), 1)]).is_err());
-    }
-
-    #[test]
-    fn what_nobody_asked_for_is_bounded() {
-        let state = State::default();
-        assert!(state.count(UNASKED_MESSAGES as usize, UNASKED_BYTES as usize).is_ok());
-        assert!(state.count(1, 0).is_err());
-        state.asked();
-        assert!(state.count(0, UNASKED_BYTES as usize).is_ok() && state.count(0, 1).is_err());
     }
 }

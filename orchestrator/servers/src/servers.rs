@@ -3,10 +3,14 @@
 //! A server whose tools were accepted before is not started until one of them is called: its tools are those that were pinned. One
 //! that was never seen is started to list them. One that is gone is started again when it is needed. None waits for another.
 
-use crate::live::{Live, Watched};
+use crate::address::NamedAddress;
+use crate::http::Remote;
+use crate::live::{CONNECT, Live, Watched};
 use crate::log::Ring;
+use crate::login;
 use crate::pins::{Changes, ListedTool, Pins};
-use crate::settings::{Server, Share, Whose};
+use crate::settings::{Address, Kind, Program, Server, Share};
+use crate::state::State;
 use crate::store::{self, Place};
 use crate::variables;
 use broker_protocol::{
@@ -19,15 +23,16 @@ use orchestrator_text::redact::Redactor;
 use orchestrator_tools::name;
 use orchestrator_tools::registry::{NewTool, Origin, Registry, RegistryError};
 use orchestrator_tools::remote::{Execution, Executions, Reply};
+use reqwest::header::AUTHORIZATION;
 use serde_json::Value;
-use std::cell::{Cell, RefCell};
+use std::cell::{self, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, Notify, mpsc};
 use tokio::task::{JoinHandle, JoinSet, spawn_local};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 /// Failures in a row after which a server is not started any more in a session.
 const FAILURES_MAX: u32 = 5;
@@ -38,7 +43,7 @@ const RELIST: Duration = Duration::from_secs(5);
 pub struct Servers {
     all: Vec<Rc<Managed>>,
     executions: Executions,
-    received: Cell<Option<mpsc::UnboundedReceiver<Execution>>>,
+    received: cell::Cell<Option<mpsc::UnboundedReceiver<Execution>>>,
     /// Which tool of which server a name of the session is.
     names: RefCell<HashMap<String, (usize, String)>>,
 }
@@ -59,16 +64,28 @@ pub struct Report {
 struct Managed {
     server: Server,
     place: Place,
-    open: Open,
-    directory: Option<ZonePath>,
+    means: Means,
     watched: Rc<Watched>,
     pins: RefCell<Option<Pins>>,
     changes: RefCell<Changes>,
     refused: RefCell<Vec<String>>,
     live: Mutex<Option<Rc<Live>>>,
-    failures: Cell<u32>,
+    failures: cell::Cell<u32>,
     /// Watches for its word that its tools have changed.
     watch: RefCell<Option<Watch>>,
+}
+
+/// What it takes to reach a server.
+enum Means {
+    Program(Box<Cell>),
+    Address(Address),
+}
+
+/// A program, and the session that it is started in.
+struct Cell {
+    program: Program,
+    open: Open,
+    directory: Option<ZonePath>,
 }
 
 /// A task that ends with this value.
@@ -88,7 +105,7 @@ impl Servers {
         Self {
             all: servers.into_iter().filter_map(managed).collect(),
             executions,
-            received: Cell::new(Some(received)),
+            received: cell::Cell::new(Some(received)),
             names: RefCell::default(),
         }
     }
@@ -211,50 +228,29 @@ fn refusal(tool: &str, error: &RegistryError) -> String {
 impl Managed {
     /// `None` where the session's scope permits no tool of it.
     fn new(server: Server, session: &Open, redactor: &'static Redactor) -> Option<Self> {
-        let owner = match server.whose {
-            Whose::User => None,
-            Whose::Repository => Some(session.project.as_str()),
-        };
-        let place = Place::of(&server.name, owner);
+        let place = Place::of_server(&server, &session.project);
         let pins = place.pins().and_then(|text| Pins::read(&text, &server));
         let log = RefCell::new(Ring::of(&place.log()));
         let scope = scope(&server, session.scope.as_ref())?;
-        let is_held = scope.permissions.iter().any(|permission| !permission.paths.is_empty());
-        let directory = match (&server.directory, is_held) {
-            (Some(directory), false) => ZonePath::new(Zone::Project, directory).ok(),
-            // Of the project it may see nothing, or not the root.
-            (_, true) => Some(ZonePath::root(Zone::Central)),
-            (None, false) => None,
-        };
-        let open = Open {
-            project: session.project.clone(),
-            central: store::central(&server.name, &session.project).display().to_string(),
-            profile: server.profile.clone(),
-            spare: 0,
-            scope: Some(scope),
-            // What is started is in the settings: it was asked about there.
-            trust: Trust::Autonomous,
-            capture: Some(0),
-            network: Some(NetworkRequest {
-                hosts: server.hosts.clone(),
-                presets: server.presets.clone(),
-                leases: false,
-            }),
-            // Its programs are this machine's, unless its own profile says otherwise.
-            image: None,
+        let means = match server.kind.clone() {
+            Kind::Program(program) => Means::Program(Box::new(Cell::of(program, &server, scope, session))),
+            // What is said to it leaves this machine.
+            Kind::Address(_) if !scope.permissions.iter().any(|permission| permission.network) => {
+                return None;
+            }
+            Kind::Address(address) => Means::Address(address),
         };
         let watched = Rc::new(Watched { name: server.name.clone(), log, redactor });
         Some(Self {
             server,
             place,
-            open,
-            directory,
+            means,
             watched,
             pins: RefCell::new(pins),
             changes: RefCell::default(),
             refused: RefCell::default(),
             live: Mutex::default(),
-            failures: Cell::new(0),
+            failures: cell::Cell::new(0),
             watch: RefCell::default(),
         })
     }
@@ -284,6 +280,9 @@ impl Managed {
             _ => return Err(self.failed(ErrorKind::InvalidInput, "takes an object as input")),
         };
         let answer = live.call(tool, input).await;
+        if answer.is_err() {
+            self.write_challenge(live.challenge());
+        }
         self.write_log();
         answer
     }
@@ -332,20 +331,11 @@ impl Managed {
     }
 
     async fn open(self: &Rc<Self>, dial: &Rc<dyn Dial>) -> Result<Rc<Live>, Failed> {
-        let watched = self.watched.clone();
-        let observe = move |decision| watched.connection(&decision);
-        let started =
-            RunningService::start(&**dial, self.open.clone(), |opened| self.service(opened), observe);
-        let service = started.await.map_err(|failed| Failed {
-            message: format!("the server `{}` has no cell: {}", self.server.name, failed.message),
-            ..failed
-        })?;
-        let root = match self.directory {
-            None => url::Url::from_directory_path(&service.opened().project).ok().map(String::from),
-            Some(_) => None,
-        };
         let changed = Arc::new(Notify::new());
-        let (live, tools) = Live::connect(service, self.watched.clone(), root, changed.clone()).await?;
+        let (live, tools) = match &self.means {
+            Means::Program(cell) => self.start(cell, dial, changed.clone()).await?,
+            Means::Address(address) => self.reach(address, changed.clone()).await?,
+        };
         self.watched.note("is there");
         self.compare(&tools)?;
         let live = Rc::new(live);
@@ -353,8 +343,60 @@ impl Managed {
         Ok(live)
     }
 
+    async fn start(
+        &self,
+        cell: &Cell,
+        dial: &Rc<dyn Dial>,
+        changed: Arc<Notify>,
+    ) -> Result<(Live, Vec<ListedTool>), Failed> {
+        let watched = self.watched.clone();
+        let observe = move |decision| watched.connection(&decision);
+        let started =
+            RunningService::start(&**dial, cell.open.clone(), |opened| self.service(cell, opened), observe);
+        let service = started.await.map_err(|failed| Failed {
+            message: format!("the server `{}` has no cell: {}", self.server.name, failed.message),
+            ..failed
+        })?;
+        let root = match cell.directory {
+            None => url::Url::from_directory_path(&service.opened().project).ok().map(String::from),
+            Some(_) => None,
+        };
+        Live::connect(service, self.watched.clone(), root, changed).await
+    }
+
+    /// Reaches its machine, with the login that is kept for it.
+    async fn reach(
+        &self,
+        address: &Address,
+        changed: Arc<Notify>,
+    ) -> Result<(Live, Vec<ListedTool>), Failed> {
+        let cannot =
+            |why: &dyn std::fmt::Display| self.failed(ErrorKind::Io, &format!("cannot be reached: {why}"));
+        let named = NamedAddress::of(address).map_err(|why| self.failed(ErrorKind::InvalidInput, &why))?;
+        let host = timeout(CONNECT, named.find(self.server.whose)).await;
+        let host = host.map_err(|late| cannot(&late))?.map_err(|error| cannot(&error))?;
+        let login = match named.headers.contains_key(AUTHORIZATION) {
+            true => None,
+            false => login::kept(&host, &named.login, &self.place).await.map_err(|error| cannot(&error))?,
+        };
+        let state = Arc::new(State::default());
+        let remote = Remote::new(host, named.headers, state.clone());
+        let reached =
+            Live::reach(remote.clone(), address.speech, login, self.watched.clone(), state, changed).await;
+        reached.inspect_err(|_| self.write_challenge(remote.challenge()))
+    }
+
+    /// Keeps what it said when it refused us, for a login.
+    fn write_challenge(&self, challenge: Option<String>) {
+        if let Some(challenge) = challenge
+            && let Err(error) = self.place.write_challenge(&challenge)
+        {
+            self.watched.note(&format!("what it wants a login for cannot be kept: {error}"));
+        }
+    }
+
     /// Its program, with the variables of its settings replaced.
-    fn service(&self, opened: &Opened) -> Result<Service, Failed> {
+    fn service(&self, cell: &Cell, opened: &Opened) -> Result<Service, Failed> {
         let value = |name: &str| match name {
             "LAZARET_PROJECT" => Some(opened.project.clone()),
             "LAZARET_CENTRAL" => Some(opened.central.clone()),
@@ -366,15 +408,15 @@ impl Managed {
                 self.failed(ErrorKind::InvalidInput, &why)
             })
         };
-        let words = self.server.command.iter().map(replaced).collect::<Result<Vec<_>, _>>()?;
-        let environment = self.server.environment.iter();
+        let words = cell.program.command.iter().map(replaced).collect::<Result<Vec<_>, _>>()?;
+        let environment = cell.program.environment.iter();
         let environment = environment
             .map(|(name, text)| Ok(Variable { name: name.clone(), value: replaced(text)? }))
             .collect::<Result<Vec<_>, Failed>>()?;
         Ok(Service {
             name: self.server.name.clone(),
             command: Command::Arguments(words.into_iter().map(|word| word.into_bytes().into()).collect()),
-            directory: self.directory.clone(),
+            directory: cell.directory.clone(),
             environment,
         })
     }
@@ -461,6 +503,36 @@ impl Managed {
     }
 }
 
+impl Cell {
+    fn of(program: Program, server: &Server, scope: Scope, session: &Open) -> Self {
+        let is_held = scope.permissions.iter().any(|permission| !permission.paths.is_empty());
+        let directory = match (&program.directory, is_held) {
+            (Some(directory), false) => ZonePath::new(Zone::Project, directory).ok(),
+            // Of the project it may see nothing, or not the root.
+            (_, true) => Some(ZonePath::root(Zone::Central)),
+            (None, false) => None,
+        };
+        let open = Open {
+            project: session.project.clone(),
+            central: store::central(&server.name, &session.project).display().to_string(),
+            profile: program.profile.clone(),
+            spare: 0,
+            scope: Some(scope),
+            // What is started is in the settings: it was asked about there.
+            trust: Trust::Autonomous,
+            capture: Some(0),
+            network: Some(NetworkRequest {
+                hosts: program.hosts.clone(),
+                presets: program.presets.clone(),
+                leases: false,
+            }),
+            // Its programs are this machine's, unless its own profile says otherwise.
+            image: None,
+        };
+        Self { program, open, directory }
+    }
+}
+
 /// What a server's session is narrowed to: commands, as its program is one to a scope; and of the project what the session's own
 /// scope gives to its tools. `None` where that permits none of them.
 fn scope(server: &Server, session: Option<&Scope>) -> Option<Scope> {
@@ -480,7 +552,7 @@ fn scope(server: &Server, session: Option<&Scope>) -> Option<Scope> {
             paths.push("central:**".to_owned());
         }
     }
-    if server.project == Share::None {
+    if matches!(&server.kind, Kind::Program(Program { project: Share::None, .. })) {
         paths = vec!["central:**".to_owned()];
     }
     let permission = Permission { tool: "bash".to_owned(), allowed: true, paths, timeout_s: None, network };
@@ -490,7 +562,7 @@ fn scope(server: &Server, session: Option<&Scope>) -> Option<Scope> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::parse;
+    use crate::settings::{Whose, parse};
     use serde_json::json;
 
     fn server(project: &str) -> Server {

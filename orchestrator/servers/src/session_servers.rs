@@ -2,7 +2,7 @@
 
 use crate::servers::{Report, Servers};
 use crate::settings::{self, Server, Whose};
-use crate::store;
+use crate::store::{self, Place};
 use broker_protocol::{Failed, Open};
 use orchestrator_session::executor::Dial;
 use orchestrator_text::known::redactor;
@@ -71,6 +71,17 @@ impl Found {
             Err(why) => self.problems.push(format!("{}: {why}", path.display())),
         }
     }
+}
+
+/// The server of this name in the settings for `project`, and where what is kept of it lies.
+///
+/// # Errors
+/// The settings have none of this name.
+pub fn named(name: &str, project: &str) -> Result<(Server, Place), Failed> {
+    let server = find(project).servers.into_iter().find(|server| server.name == name);
+    let server = server.ok_or_else(|| Failed::invalid(format!("there is no server `{name}`")))?;
+    let place = Place::of_server(&server, project);
+    Ok((server, place))
 }
 
 /// The text of a file of settings, if it is there.

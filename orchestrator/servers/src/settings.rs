@@ -52,18 +52,36 @@ pub struct Server {
     pub name: String,
     /// Whose they are.
     pub whose: Whose,
-    /// The program, and its arguments. Variables in them are not replaced yet.
-    pub command: Vec<String>,
-    /// What its environment has besides a cell's; likewise.
-    pub environment: BTreeMap<String, String>,
-    /// Where in the project it starts; the root if absent.
-    pub directory: Option<String>,
+    /// Where it is: in a cell, or elsewhere.
+    pub kind: Kind,
     /// Tools that are offered; `None` for all.
     pub offered: Option<BTreeSet<String>>,
     /// How much harm a tool can do, where that is not high.
     pub risks: BTreeMap<String, Risk>,
     /// How long a call may take, in seconds.
     pub timeout_s: u32,
+    /// Of what it is: another one is another server.
+    pub digest: Digest,
+}
+
+/// What a server is: it decides how it is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A program, in a cell of its own.
+    Program(Program),
+    /// A machine, ours or another's, that serves it over HTTP.
+    Address(Address),
+}
+
+/// A server that is started here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// The program, and its arguments. Variables in them are not replaced yet.
+    pub command: Vec<String>,
+    /// What its environment has besides a cell's; likewise.
+    pub environment: BTreeMap<String, String>,
+    /// Where in the project it starts; the root if absent.
+    pub directory: Option<String>,
     /// The policy profile of its session.
     pub profile: String,
     /// What it may see of the project.
@@ -72,8 +90,42 @@ pub struct Server {
     pub hosts: Vec<String>,
     #[allow(missing_docs)]
     pub presets: Vec<String>,
-    /// Of what it runs: another one is another server.
-    pub digest: Digest,
+}
+
+/// A server that is there already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// Where. Variables in it are not replaced yet.
+    pub url: String,
+    /// Headers of each request; likewise.
+    pub headers: BTreeMap<String, String>,
+    /// How it is spoken to.
+    pub speech: Speech,
+    /// How to log in, where that is said.
+    pub login: Login,
+}
+
+/// How a server with an address is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speech {
+    /// Streamable HTTP, in the protocol since 2025-03-26.
+    Http,
+    /// One stream of events, and an address for messages that it names: 2024-11-05.
+    Sse,
+}
+
+/// What is known of us where we log in.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Login {
+    /// The name we are registered by; without it we register ourselves.
+    pub client_id: Option<String>,
+    /// What goes with it. Variables in it are not replaced yet.
+    pub client_secret: Option<String>,
+    /// Where on this machine the browser is sent back to; any free port if absent.
+    pub callback_port: Option<u16>,
+    /// What we ask for; what the server says if absent.
+    pub scopes: Option<Vec<String>>,
 }
 
 /// Why settings are refused.
@@ -113,6 +165,10 @@ struct Entry {
     cwd: Option<String>,
     #[serde(alias = "base_url")]
     url: Option<String>,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    #[serde(default)]
+    oauth: Login,
     #[serde(default)]
     disabled: bool,
     #[serde(default, rename = "autoApprove", alias = "alwaysAllow")]
@@ -175,49 +231,112 @@ fn server(name: String, value: Value, whose: Whose) -> Result<Option<Server>, Se
     if entry.disabled {
         return Ok(None);
     }
-    check(&entry).map_err(wrong)?;
+    check(&entry).map_err(&wrong)?;
+    let kind = kind(&entry).map_err(&wrong)?;
     if whose == Whose::Repository {
         check_repository(&entry).map_err(wrong)?;
     }
-    let Entry { command, args, env, cwd, auto_approve, tool_white_list, lazaret: ours, .. } = entry;
-    let command: Vec<String> = command.into_iter().chain(args).collect();
+    let Entry { auto_approve, tool_white_list, lazaret: ours, .. } = entry;
     let mut risks: BTreeMap<String, Risk> =
         ours.risk.iter().map(|(tool, risk)| (tool.clone(), risk.risk())).collect();
     for tool in auto_approve {
         risks.entry(tool).or_insert(Risk::Low);
     }
     Ok(Some(Server {
-        digest: digest(&command, &env),
+        digest: digest(&kind),
         whose,
-        command,
-        environment: env,
-        directory: cwd,
+        kind,
         offered: tool_white_list.map(BTreeSet::from_iter),
         risks: if whose == Whose::User { risks } else { BTreeMap::new() },
         timeout_s: ours.timeout_s.unwrap_or(TIMEOUT_S),
-        profile: ours.profile.unwrap_or_else(|| "default".to_owned()),
-        project: ours.project.unwrap_or_default(),
-        hosts: ours.hosts,
-        presets: ours.presets,
         name,
     }))
 }
 
-fn check(entry: &Entry) -> Result<(), String> {
-    if let Some(kind) = entry.kind.as_deref().filter(|kind| *kind != "stdio") {
-        return Err(format!("its type is {kind:?}; only servers that are programs (stdio) can be used"));
-    }
-    if entry.url.is_some() {
-        return Err("it has an address; only servers that are programs (stdio) can be used".into());
-    }
+/// What an entry describes: by its type, else by what it has.
+fn kind(entry: &Entry) -> Result<Kind, String> {
+    let speech = match (entry.kind.as_deref(), &entry.url) {
+        (None | Some("stdio"), None) => return program(entry).map(Kind::Program),
+        (None | Some("http" | "streamable-http" | "streamableHttp"), Some(_)) => Speech::Http,
+        (Some("sse"), Some(_)) => Speech::Sse,
+        (Some("stdio"), Some(_)) => return Err("it has both a type of programs and a `url`".into()),
+        (Some(kind), None) => return Err(format!("its type is {kind:?}, and it has no `url`")),
+        (Some(kind), Some(_)) => {
+            return Err(format!("its type is {kind:?}; there are stdio, http and sse"));
+        }
+    };
+    address(entry, speech).map(Kind::Address)
+}
+
+fn program(entry: &Entry) -> Result<Program, String> {
     if entry.command.as_deref().is_none_or(str::is_empty) {
-        return Err("it has no `command`".into());
+        return Err("it has no `command` and no `url`".into());
     }
+    if !entry.headers.is_empty() {
+        return Err("it is a program and has `headers`".into());
+    }
+    let Ours { profile, project, hosts, presets, .. } = &entry.lazaret;
+    Ok(Program {
+        command: entry.command.iter().chain(&entry.args).cloned().collect(),
+        environment: entry.env.clone(),
+        directory: entry.cwd.clone(),
+        profile: profile.clone().unwrap_or_else(|| "default".to_owned()),
+        project: project.unwrap_or_default(),
+        hosts: hosts.clone(),
+        presets: presets.clone(),
+    })
+}
+
+fn address(entry: &Entry, speech: Speech) -> Result<Address, String> {
+    let Ours { profile, project, hosts, presets, .. } = &entry.lazaret;
+    let is_cell = profile.is_some()
+        || project.is_some()
+        || !hosts.is_empty()
+        || !presets.is_empty()
+        || entry.cwd.is_some();
+    if entry.command.is_some() || is_cell || !entry.env.is_empty() {
+        return Err("it has a `url`, and what only a program in a cell can have".into());
+    }
+    if let Some(name) = entry.headers.keys().find(|name| !is_header(name)) {
+        return Err(format!("the header {name:?} cannot be given"));
+    }
+    if entry.oauth.client_secret.is_some() && entry.oauth.client_id.is_none() {
+        return Err("`oauth` has a `clientSecret` and no `clientId`".into());
+    }
+    Ok(Address {
+        url: entry.url.clone().unwrap_or_default(),
+        headers: entry.headers.clone(),
+        speech,
+        login: entry.oauth.clone(),
+    })
+}
+
+/// Whether a header may be given: its name is one, and it is not the protocol's own.
+fn is_header(name: &str) -> bool {
+    const OURS: [&str; 10] = [
+        "accept",
+        "accept-encoding",
+        "connection",
+        "content-length",
+        "content-type",
+        "host",
+        "last-event-id",
+        "mcp-protocol-version",
+        "mcp-session-id",
+        "transfer-encoding",
+    ];
+    let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !name.is_empty() && name.bytes().all(token) && !OURS.contains(&name.to_ascii_lowercase().as_str())
+}
+
+fn check(entry: &Entry) -> Result<(), String> {
     let bounds = [
         ("args", entry.args.len(), ARGUMENTS_MAX),
         ("env", entry.env.len(), limit::VARIABLES),
         ("autoApprove", entry.auto_approve.len(), LISTED_MAX),
         ("tool_white_list", entry.tool_white_list.as_ref().map_or(0, Vec::len), LISTED_MAX),
+        ("headers", entry.headers.len(), limit::VARIABLES),
+        ("oauth.scopes", entry.oauth.scopes.as_ref().map_or(0, Vec::len), LISTED_MAX),
         ("lazaret.risk", entry.lazaret.risk.len(), LISTED_MAX),
         ("lazaret.hosts", entry.lazaret.hosts.len(), limit::HOSTS),
         ("lazaret.presets", entry.lazaret.presets.len(), limit::HOSTS),
@@ -241,7 +360,9 @@ fn check_repository(entry: &Entry) -> Result<(), String> {
             "a repository cannot choose a profile or hosts; write the server into your own mcp.json".into()
         );
     }
-    let texts = entry.command.iter().chain(&entry.args).chain(entry.env.values());
+    let login = entry.oauth.client_id.iter().chain(&entry.oauth.client_secret);
+    let of_address = entry.url.iter().chain(entry.headers.values()).chain(login);
+    let texts = entry.command.iter().chain(&entry.args).chain(entry.env.values()).chain(of_address);
     match texts
         .flat_map(|text| variables::names(text))
         .find(|name| policies::secret::looks_secret(name.as_ref()))
@@ -264,11 +385,17 @@ impl RiskName {
 }
 
 /// Each text has its length before it, so that no two servers read alike.
-fn digest(command: &[String], environment: &BTreeMap<String, String>) -> Digest {
-    let pairs = environment.iter().flat_map(|(name, value)| [name, value]);
+fn digest(kind: &Kind) -> Digest {
+    let (words, pairs, tail): (&[String], _, _) = match kind {
+        Kind::Program(Program { command, environment, .. }) => (command, environment, None),
+        Kind::Address(Address { url, headers, speech, .. }) => {
+            (std::slice::from_ref(url), headers, Some(format!("{speech:?}")))
+        }
+    };
+    let pairs = pairs.iter().flat_map(|(name, value)| [name, value]);
     let mut hash = Sha256::new();
-    hash.update((command.len() as u64).to_le_bytes());
-    for text in command.iter().chain(pairs) {
+    hash.update((words.len() as u64).to_le_bytes());
+    for text in words.iter().chain(pairs).chain(&tail) {
         hash.update((text.len() as u64).to_le_bytes());
         hash.update(text);
     }
@@ -285,6 +412,13 @@ mod tests {
         parse(&text, whose).map(|mut all| all.remove(0)).map_err(|error| error.to_string())
     }
 
+    fn program_of(server: &Server) -> &Program {
+        match &server.kind {
+            Kind::Program(program) => program,
+            Kind::Address(address) => panic!("{address:?}"),
+        }
+    }
+
     fn refused(entry: Value, words: &str) {
         let error = one(entry.clone(), Whose::User).unwrap_err();
         assert!(error.contains(words), "{entry}: {error}");
@@ -299,13 +433,44 @@ mod tests {
                 "risk": { "risky": "medium" }, "timeoutS": 600 },
         });
         let server = one(entry, Whose::User).unwrap();
-        assert_eq!(server.command, ["npx", "-y", "fs"]);
-        assert_eq!((server.profile.as_str(), server.project, server.timeout_s), ("node", Share::None, 600));
+        assert_eq!(server.timeout_s, 600);
+        let own = program_of(&server);
+        assert_eq!(own.command, ["npx", "-y", "fs"]);
+        assert_eq!((own.profile.as_str(), own.project), ("node", Share::None));
         assert_eq!((server.risks["read"], server.risks["risky"]), (Risk::Low, Risk::Medium));
         assert_eq!(server.offered.unwrap().len(), 2);
         let plain = one(json!({ "command": "x" }), Whose::User).unwrap();
-        assert_eq!((plain.profile.as_str(), plain.project, plain.timeout_s), ("default", Share::Shared, 60));
+        let own = program_of(&plain);
+        assert_eq!((own.profile.as_str(), own.project, plain.timeout_s), ("default", Share::Shared, 60));
         assert!(plain.risks.is_empty() && plain.offered.is_none());
+    }
+
+    #[test]
+    fn an_address_is_read_in_the_shape_of_other_clients() {
+        let speech = |entry: Value| match one(entry, Whose::User).unwrap().kind {
+            Kind::Address(address) => address.speech,
+            Kind::Program(program) => panic!("{program:?}"),
+        };
+        let url = "https://a.example/mcp";
+        assert_eq!(
+            speech(json!({ "url": url, "headers": { "Authorization": "Bearer ${T}" } })),
+            Speech::Http
+        );
+        assert_eq!(speech(json!({ "type": "http", "url": url })), Speech::Http);
+        assert_eq!(speech(json!({ "server_type": "sse", "base_url": url })), Speech::Sse);
+        let of = |entry: Value| one(entry, Whose::User).unwrap().digest;
+        let base = of(json!({ "url": url }));
+        for other in [
+            json!({ "command": url }),
+            json!({ "url": "https://b.example/mcp" }),
+            json!({ "url": url, "type": "sse" }),
+            json!({ "url": url, "headers": { "A": "b" } }),
+        ] {
+            assert_ne!(of(other), base);
+        }
+        let secret = json!({ "url": url, "headers": { "Authorization": "Bearer ${API_TOKEN}" } });
+        assert!(one(secret.clone(), Whose::User).is_ok() && one(secret, Whose::Repository).is_err());
+        assert!(one(json!({ "url": url }), Whose::Repository).is_ok());
     }
 
     #[test]
@@ -370,6 +535,8 @@ mod tests {
         for (max, of) in [
             (ARGUMENTS_MAX, &(|n| json!({ "command": "x", "args": list(n) })) as &dyn Fn(usize) -> Value),
             (limit::VARIABLES, &|n| json!({ "command": "x", "env": map(n) })),
+            (limit::VARIABLES, &|n| json!({ "url": "https://a.example", "headers": map(n) })),
+            (LISTED_MAX, &|n| json!({ "url": "https://a.example", "oauth": { "scopes": list(n) } })),
             (LISTED_MAX, &|n| json!({ "command": "x", "autoApprove": list(n) })),
             (LISTED_MAX, &|n| json!({ "command": "x", "tool_white_list": list(n) })),
             (LISTED_MAX, &|n| json!({ "command": "x", "lazaret": { "risk": risks(n) } })),
@@ -386,8 +553,24 @@ mod tests {
     fn what_cannot_be_taken_as_it_is_is_an_error() {
         refused(json!({}), "no `command`");
         refused(json!({ "command": "" }), "no `command`");
-        refused(json!({ "type": "http", "url": "https://a.example/mcp" }), "only servers that are programs");
-        refused(json!({ "url": "https://a.example/mcp" }), "only servers that are programs");
+        let url = "https://a.example/mcp";
+        refused(json!({ "type": "ws", "url": url }), "there are stdio, http and sse");
+        refused(json!({ "type": "http" }), "has no `url`");
+        refused(json!({ "type": "stdio", "url": url }), "both");
+        for program in [
+            json!({ "url": url, "command": "x" }),
+            json!({ "url": url, "env": { "A": "b" } }),
+            json!({ "url": url, "cwd": "sub" }),
+            json!({ "url": url, "lazaret": { "profile": "node" } }),
+            json!({ "url": url, "lazaret": { "hosts": ["a.example"] } }),
+        ] {
+            refused(program, "only a program");
+        }
+        refused(json!({ "command": "x", "headers": { "A": "b" } }), "`headers`");
+        for name in ["Host", "mcp-session-id", "a b", "", "é", "A\r\nB"] {
+            refused(json!({ "url": url, "headers": { name: "x" } }), "cannot be given");
+        }
+        refused(json!({ "url": url, "oauth": { "clientSecret": "x" } }), "no `clientId`");
         refused(json!({ "command": "x", "lazaret": { "host": [] } }), "unknown field `host`");
         refused(json!({ "command": "x", "lazaret": { "project": "all" } }), "unknown variant `all`");
         refused(json!({ "command": "x", "lazaret": { "timeoutS": 0 } }), "1 to 600");

@@ -1,12 +1,15 @@
 //! What is kept of servers from one session to the next, in the state directory, for nobody else: the pins and the log of each, and
 //! which repositories' files were accepted.
 
+use crate::settings::{Server, Whose};
 use broker_protocol::Digest;
 use orchestrator_records::{kept, state_directory};
 use policies::directories;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 /// The file that says which repositories' files were accepted.
@@ -57,6 +60,14 @@ impl Place {
         Self(directory().join(name))
     }
 
+    /// That of a server in the settings for `project`.
+    pub fn of_server(server: &Server, project: &str) -> Self {
+        match server.whose {
+            Whose::User => Self::of(&server.name, None),
+            Whose::Repository => Self::of(&server.name, Some(project)),
+        }
+    }
+
     fn file(&self, ending: &str) -> PathBuf {
         let mut name = self.0.clone().into_os_string();
         name.push(ending);
@@ -89,12 +100,62 @@ impl Place {
         kept::replace(&self.file(".log"), text)
     }
 
-    /// Forgets what is kept. What is not there needs no forgetting.
-    #[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
+    /// The login as it was written, if there is one.
+    pub fn login(&self) -> Option<String> {
+        kept::read(&self.file(".login"))
+    }
+
+    /// Writes a login in the place of the one before.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn write_login(&self, text: &str) -> io::Result<()> {
+        kept::replace(&self.file(".login"), text)
+    }
+
+    /// What the server said when it refused us last, if it did.
+    pub fn challenge(&self) -> Option<String> {
+        kept::read(&self.file(".challenge"))
+    }
+
+    /// Writes that, in the place of what was said before.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn write_challenge(&self, text: &str) -> io::Result<()> {
+        kept::replace(&self.file(".challenge"), text)
+    }
+
+    /// A file to be locked while the login is renewed.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn lock_file(&self) -> io::Result<File> {
+        let mut options = File::options();
+        options.write(true).create(true).truncate(false).mode(0o600).custom_flags(nix::libc::O_NOFOLLOW);
+        options.open(self.file(".lock"))
+    }
+
+    /// Forgets the login, and what it is wanted for.
+    pub fn forget_login(&self) {
+        self.remove(".login");
+        self.forget_challenge();
+    }
+
+    /// Forgets what a login is wanted for.
+    pub fn forget_challenge(&self) {
+        self.remove(".challenge");
+    }
+
+    /// Forgets all that is kept.
     pub fn forget(&self) {
-        for ending in [".pins", ".log"] {
-            let _ = std::fs::remove_file(self.file(ending));
-        }
+        [".pins", ".log", ".login", ".challenge", ".lock"].iter().for_each(|ending| self.remove(ending));
+    }
+
+    /// What is not there needs no removing.
+    #[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
+    fn remove(&self, ending: &str) {
+        let _ = std::fs::remove_file(self.file(ending));
     }
 }
 

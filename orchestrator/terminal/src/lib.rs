@@ -11,4 +11,6 @@ pub mod chat_command;
 pub mod typed;
 pub mod refused_hosts;
 pub mod more_hosts;
+pub mod job;
+pub mod feed;
 pub mod approver;

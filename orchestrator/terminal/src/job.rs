@@ -1,8 +1,8 @@
 //! This process as a job of a shell: stopped by Control-Z, and continued by `fg`.
 
+use crate::terminal::Raw;
 use nix::sys::signal::{Signal, raise};
 use nix::unistd::{getpgrp, getpid, getsid};
-use orchestrator_terminal::terminal::Raw;
 use std::io;
 
 /// What is known of it, before this process gives up asking.
@@ -15,6 +15,7 @@ pub struct Job {
 }
 
 impl Job {
+    /// As this process finds it when it starts.
     pub fn of_this_process() -> Self {
         let group = getpgrp();
         let can_continue = getsid(None).is_ok_and(|session| session != group);

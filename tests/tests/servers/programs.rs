@@ -1,17 +1,18 @@
-//! Other people's MCP servers: their tools are listed and called from every front end, in cells that hold hostile ones, and as a
-//! person has accepted them.
-#![allow(clippy::unwrap_used)]
+//! Servers that are programs: in cells that hold hostile ones, and as a person has accepted them.
 
-use lazaret_tests::process::{self, Finished};
+use crate::scene::{
+    SERVER, answer_of, call, dressed, friendly, mcp, names, result, server, session, settings, world,
+};
+use lazaret_tests::process;
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{LIMIT, Place, Session, World, in_each_place, once, run, suite};
+use lazaret_tests::{LIMIT, Place, Session, Test, World, in_each_place, once, run};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
-fn main() -> ExitCode {
+pub fn tests() -> Vec<Test> {
     let tests = in_each_place![
         tools_are_listed_and_called,
         a_hostile_server_gets_nothing,
@@ -34,69 +35,7 @@ fn main() -> ExitCode {
     // They wait for limits of half a minute, and so begin first.
     let waiting =
         once![a_server_that_says_nothing_is_lost_by_name, a_server_that_does_not_listen_is_lost_by_name];
-    suite::main_of_waiting([waiting, tests, alone].concat())
-}
-
-const SERVER: &str = include_str!("../fixtures/mcp_server.py");
-
-/// A world with a server in its project, and these settings of servers.
-fn world(place: Place, servers: Value) -> World {
-    let world = World::new(place);
-    world.put("server.py", SERVER);
-    settings(&world, servers);
-    world
-}
-
-fn settings(world: &World, servers: Value) {
-    let text = json!({ "mcpServers": servers }).to_string();
-    world.write(&world.home.join("settings/lazaret/mcp.json"), text);
-}
-
-/// The fixture in this mode, with what is ours of its settings.
-fn server(words: &[&str], ours: Value) -> Value {
-    let args: Vec<_> = ["server.py"].iter().chain(words).collect();
-    json!({ "command": "python3", "args": args, "lazaret": ours })
-}
-
-fn friendly() -> Value {
-    server(&["friendly"], json!({}))
-}
-
-fn dressed(world: &World, mut command: Command) -> Command {
-    command.env("XDG_CONFIG_HOME", world.home.join("settings")).env("XDG_DATA_HOME", world.home.join("data"));
-    command
-}
-
-fn call(world: &World, tool: &str, input: Value) -> Finished {
-    run(&mut dressed(world, world.lazaret_call(tool, &input)), LIMIT)
-}
-
-/// What a call that works prints, without the end of its last line.
-#[track_caller]
-fn answer_of(world: &World, tool: &str, input: Value) -> String {
-    call(world, tool, input).success().trim_end().to_owned()
-}
-
-/// The result of a call as JSON.
-fn result(world: &World, tool: &str, input: Value) -> Value {
-    let mut command = dressed(world, world.lazaret_call(tool, &input));
-    let finished = run(command.arg("--json"), LIMIT);
-    let errors = finished.errors();
-    serde_json::from_str(&finished.text()).unwrap_or_else(|_| panic!("{}{errors}", finished.text()))
-}
-
-fn mcp(world: &World, words: &[&str]) -> Finished {
-    run(dressed(world, world.lazaret("mcp")).args(words), LIMIT)
-}
-
-fn session(world: &World, options: &[&str]) -> Session {
-    Session::start(dressed(world, world.lazaret("session")).args(options))
-}
-
-fn names(world: &World) -> Vec<String> {
-    let listed = run(dressed(world, world.lazaret("tools")).arg("--json"), LIMIT).success();
-    let tools: Value = serde_json::from_str(&listed).unwrap();
-    tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    [waiting, tests, alone].concat()
 }
 
 fn tools_are_listed_and_called(place: Place) {

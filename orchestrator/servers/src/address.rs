@@ -1,0 +1,85 @@
+//! Where a server is, with the variables of its settings replaced.
+
+use crate::login::learn_secret;
+use crate::settings::{Address, Login, Whose};
+use crate::variables;
+use orchestrator_web::error::WebError;
+use orchestrator_web::named::{NamedBy, NamedHost};
+use orchestrator_web::target::Target;
+use policies::secret::looks_secret;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+
+/// A server's address, as requests need it.
+pub struct NamedAddress {
+    target: Target,
+    /// What each request has as headers.
+    pub headers: HeaderMap,
+    /// How to log in there, variables replaced.
+    pub login: Login,
+}
+
+impl NamedAddress {
+    /// Replaces variables by those of our environment. What is a secret is known as one from here on.
+    ///
+    /// # Errors
+    /// A variable is not set, or what comes out is no address or header; in words.
+    pub fn of(address: &Address) -> Result<Self, String> {
+        let replaced = |text: &str| {
+            let value = |name: &str| std::env::var(name).ok();
+            variables::replace(text, &value).map_err(|error| format!("cannot be reached: {error}"))
+        };
+        let target = Target::parse(&replaced(&address.url)?)
+            .map_err(|error| format!("cannot be reached: its address is not {error}"))?;
+        let mut headers = HeaderMap::new();
+        for (name, text) in &address.headers {
+            let value = replaced(text)?;
+            if is_secret(name, text) {
+                // `Bearer TOKEN`: it is the token that turns up elsewhere.
+                value.split_whitespace().chain([value.as_str()]).for_each(|part| learn_secret(name, part));
+            }
+            let wrong = || format!("cannot be reached: the header `{name}` cannot be sent");
+            let mut value = HeaderValue::from_str(&value).map_err(|_| wrong())?;
+            value.set_sensitive(true);
+            headers.insert(HeaderName::try_from(name).map_err(|_| wrong())?, value);
+        }
+        let login = &address.login;
+        let client_secret = login.client_secret.as_deref().map(replaced).transpose()?;
+        client_secret.iter().for_each(|secret| learn_secret("clientSecret", secret));
+        Ok(Self { target, headers, login: Login { client_secret, ..login.clone() } })
+    }
+
+    /// Looks its host up. Who wrote the settings down says how far it may be.
+    ///
+    /// # Errors
+    /// It cannot be found, or is where such settings may not lead.
+    pub async fn find(&self, whose: Whose) -> Result<NamedHost, WebError> {
+        let by = match whose {
+            Whose::User => NamedBy::User,
+            Whose::Repository => NamedBy::Stranger,
+        };
+        NamedHost::find(self.target.clone(), by).await
+    }
+}
+
+/// Whether a header is to be kept from everybody: by its name, or because it comes from the environment.
+fn is_secret(name: &str, text: &str) -> bool {
+    const NAMES: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
+    NAMES.contains(&name.to_ascii_lowercase().as_str())
+        || looks_secret(name.replace('-', "_").as_ref())
+        || !variables::names(text).is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_that_are_secrets_are_known_by_name_or_origin() {
+        for (name, text) in
+            [("Authorization", "Bearer x"), ("X-Api-Key", "x"), ("cookie", "x"), ("X-Tenant", "${TENANT}")]
+        {
+            assert!(is_secret(name, text), "{name}");
+        }
+        assert!(!is_secret("X-Client", "lazaret"));
+    }
+}

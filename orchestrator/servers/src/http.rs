@@ -1,0 +1,334 @@
+//! A server with an address, over streamable HTTP: requests to its host alone, and answers within bounds before the library sees
+//! them. The library keeps sessions, resumes streams and ends them.
+
+use crate::messages::{MESSAGE_MAX, MessageError, read};
+use crate::state::State;
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
+use orchestrator_web::error::HttpError;
+use orchestrator_web::named::{NamedHost, body};
+use reqwest::header::{
+    ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+};
+use reqwest::{RequestBuilder, Response, StatusCode};
+use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage};
+use rmcp::transport::streamable_http_client::{
+    AuthRequiredError, HttpStatusError, InsufficientScopeError, SseError, StreamableHttpClient,
+    StreamableHttpError, StreamableHttpPostResponse,
+};
+use sse_stream::{Sse, SseStream};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use thiserror::Error;
+
+/// Most bytes of an answer that says what is wrong.
+const ERROR_MAX: usize = 64 << 10;
+/// Most bytes of a session's name, and of an event's, which we send back.
+const ID_MAX: usize = 4096;
+
+/// As how many messages a stream counts that we have to open.
+const STREAM_MESSAGES: usize = 10;
+
+const EVENTS: &str = "text/event-stream";
+const JSON: &str = "application/json";
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+
+/// Why a server with an address did not answer.
+#[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum RemoteError {
+    #[error("{0}")]
+    Http(#[from] HttpError),
+    #[error("{0}")]
+    Message(#[from] MessageError),
+    #[error("it answered with HTTP status {0}")]
+    Status(u16),
+    #[error("it answered with something else than a message")]
+    Other,
+    #[error("it was given up: it {0}")]
+    GivenUp(String),
+    #[error("it sent an event of more than {MESSAGE_MAX} bytes")]
+    LongEvent,
+    #[error("it gave a name of more than {ID_MAX} bytes")]
+    LongName,
+}
+
+type Failure = StreamableHttpError<RemoteError>;
+
+/// A server with an address. Clones are the same server.
+#[derive(Clone)]
+pub struct Remote(Arc<Inner>);
+
+struct Inner {
+    host: NamedHost,
+    headers: HeaderMap,
+    state: Arc<State>,
+    trouble: Mutex<Option<String>>,
+    challenge: Mutex<Option<String>>,
+}
+
+impl Remote {
+    /// The server that serves `host`'s target, with these headers in each request.
+    pub fn new(host: NamedHost, headers: HeaderMap, state: Arc<State>) -> Self {
+        let (trouble, challenge) = (Mutex::default(), Mutex::default());
+        Self(Arc::new(Inner { host, headers, state, trouble, challenge }))
+    }
+
+    /// The host that its requests go to.
+    pub fn host(&self) -> &NamedHost {
+        &self.0.host
+    }
+
+    /// What went wrong last, in words.
+    pub fn trouble(&self) -> Option<String> {
+        self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What it said when it refused us for want of a login, or of a larger one; empty where it said nothing.
+    pub fn challenge(&self) -> Option<String> {
+        self.0.challenge.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Sends a request to its host, unless it was given up. A head with `401` or `403` is an error.
+    pub async fn send(&self, request: RequestBuilder, token: Option<String>) -> Result<Response, Failure> {
+        self.open().map_err(Failure::Client)?;
+        let request = request.headers(self.0.headers.clone());
+        let request = match token {
+            Some(token) => request.bearer_auth(token),
+            None => request,
+        };
+        // Packed answers would have to be counted twice; events cannot be packed usefully.
+        let request = request.header(ACCEPT_ENCODING, "identity");
+        let sent = self.0.host.send(request).await;
+        let response = sent.map_err(|error| self.failed(error.into()))?;
+        match refusal(&response) {
+            Some((challenge, refusal)) => {
+                *self.0.challenge.lock().unwrap_or_else(PoisonError::into_inner) = Some(challenge);
+                Err(refusal)
+            }
+            None => Ok(response),
+        }
+    }
+
+    fn open(&self) -> Result<(), RemoteError> {
+        match self.0.state.why_gone() {
+            Some(why) => Err(RemoteError::GivenUp(why.to_owned())),
+            None => Ok(()),
+        }
+    }
+
+    fn failed(&self, error: RemoteError) -> Failure {
+        *self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+        Failure::Client(error)
+    }
+
+    /// An answer that is not what was asked for.
+    fn status(&self, response: &Response) -> Failure {
+        let status = response.status();
+        let _ = self.failed(RemoteError::Status(status.as_u16()));
+        let retry = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+        HttpStatusError::new(status.as_u16(), retry.map(str::to_owned)).into()
+    }
+
+    /// The events of an answer. What passes a bound ends the server, not only the stream: the library would ask for it again.
+    pub fn events(&self, response: Response) -> BoxStream<'static, Result<Sse, SseError>> {
+        let unfinished = Arc::new(AtomicUsize::new(0));
+        let (counted, server) = (unfinished.clone(), self.clone());
+        let bytes = response.bytes_stream().map(move |chunk| {
+            let chunk = chunk
+                .map_err(|error| RemoteError::Http(HttpError::Broken(error.without_url().to_string())))?;
+            let length = counted.fetch_add(chunk.len(), Ordering::Relaxed) + chunk.len();
+            let within = if length > MESSAGE_MAX { Err(RemoteError::LongEvent) } else { Ok(()) };
+            within.and_then(|()| server.count(0, chunk.len())).inspect_err(|error| server.give_up(error))?;
+            Ok::<_, RemoteError>(chunk)
+        });
+        let server = self.clone();
+        let events = SseStream::from_bytes_stream(bytes).map(move |event| {
+            unfinished.store(0, Ordering::Relaxed);
+            let event = event?;
+            server
+                .check(&event)
+                .inspect_err(|error| server.give_up(error))
+                .map_err(|error| SseError::Body(error.into()))?;
+            Ok(event)
+        });
+        events.boxed()
+    }
+
+    fn check(&self, event: &Sse) -> Result<(), RemoteError> {
+        self.count(1, 0)?;
+        if event.id.as_ref().is_some_and(|id| id.len() > ID_MAX) {
+            return Err(RemoteError::LongName);
+        }
+        match event.data.as_deref().map(|data| read(data.as_bytes())) {
+            Some(Err(error @ MessageError::TooMany)) => Err(error.into()),
+            // What is no message is passed over by the library.
+            Some(Err(MessageError::Other) | Ok(_)) | None => Ok(()),
+        }
+    }
+
+    fn count(&self, messages: usize, bytes: usize) -> Result<(), RemoteError> {
+        self.0.state.count(messages, bytes).map_err(RemoteError::GivenUp)
+    }
+
+    fn give_up(&self, error: &RemoteError) {
+        self.0.state.end(match error {
+            RemoteError::GivenUp(why) => why.clone(),
+            error => error.to_string().replacen("it ", "", 1),
+        });
+    }
+
+    /// The answer to a message that was posted.
+    async fn answer(
+        &self,
+        response: Response,
+        is_request: bool,
+        in_session: bool,
+    ) -> Result<StreamableHttpPostResponse, Failure> {
+        let status = response.status();
+        if status == StatusCode::ACCEPTED || status == StatusCode::NO_CONTENT {
+            return Ok(StreamableHttpPostResponse::Accepted);
+        }
+        if status == StatusCode::NOT_FOUND && in_session {
+            return Err(Failure::SessionExpired);
+        }
+        if !status.is_success() {
+            return self.error(response).await;
+        }
+        if !is_request {
+            // Some answer a notification with 200, and whatever else they like.
+            return Ok(StreamableHttpPostResponse::Accepted);
+        }
+        self.count(1, 0).map_err(|error| self.failed(error))?;
+        let session = session(&response).map_err(|error| self.failed(error))?;
+        if is_media(&response, EVENTS) {
+            return Ok(StreamableHttpPostResponse::Sse(self.events(response), session));
+        }
+        if !is_media(&response, JSON) {
+            return Err(self.failed(RemoteError::Other));
+        }
+        let bytes = body(response, MESSAGE_MAX).await.map_err(|error| self.failed(error.into()))?;
+        self.count(0, bytes.len()).map_err(|error| self.failed(error))?;
+        let message = read(&bytes).map_err(|error| self.failed(error.into()))?;
+        Ok(StreamableHttpPostResponse::Json(message, session))
+    }
+
+    /// An answer that says what is wrong, as a message where it is one.
+    async fn error(&self, response: Response) -> Result<StreamableHttpPostResponse, Failure> {
+        let (failure, is_json) = (self.status(&response), is_media(&response, JSON));
+        if !is_json {
+            return Err(failure);
+        }
+        match body(response, ERROR_MAX).await.map(|bytes| read(&bytes)) {
+            Ok(Ok(message @ JsonRpcMessage::Error(_))) => Ok(StreamableHttpPostResponse::Json(message, None)),
+            Ok(_) | Err(_) => Err(failure),
+        }
+    }
+}
+
+/// What an answer refuses for want of a login, or of a larger one, and what it says to that.
+fn refusal(response: &Response) -> Option<(String, Failure)> {
+    let said = response.headers().get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok());
+    match (response.status(), said) {
+        (StatusCode::UNAUTHORIZED, said) => {
+            let said = said.unwrap_or_default().to_owned();
+            Some((said.clone(), Failure::AuthRequired(AuthRequiredError::new(said))))
+        }
+        (StatusCode::FORBIDDEN, Some(said)) => {
+            let error = InsufficientScopeError::new(said.to_owned(), None);
+            Some((said.to_owned(), Failure::InsufficientScope(error)))
+        }
+        _ => None,
+    }
+}
+
+fn is_media(response: &Response, wanted: &str) -> bool {
+    let media = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let media = media.and_then(|text| text.split(';').next()).map(str::trim);
+    media.is_some_and(|media| media.eq_ignore_ascii_case(wanted))
+}
+
+/// The name that it gave our session.
+fn session(response: &Response) -> Result<Option<String>, RemoteError> {
+    let Some(value) = response.headers().get(SESSION) else { return Ok(None) };
+    match value.to_str() {
+        Ok(name) if name.len() <= ID_MAX => Ok(Some(name.to_owned())),
+        Ok(_) | Err(_) => Err(RemoteError::LongName),
+    }
+}
+
+/// A name that it gave, as a header.
+fn header(name: &str) -> Result<HeaderValue, Failure> {
+    HeaderValue::from_str(name).map_err(|_| Failure::Client(RemoteError::Other))
+}
+
+impl StreamableHttpClient for Remote {
+    type Error = RemoteError;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session_id: Option<Arc<str>>,
+        token: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<StreamableHttpPostResponse, Failure> {
+        let mut request = self.0.host.client().post(&*uri).headers(headers.into_iter().collect());
+        request = request.header(ACCEPT, "application/json, text/event-stream").header(CONTENT_TYPE, JSON);
+        if let Some(id) = &session_id {
+            request = request.header(SESSION, header(id)?);
+        }
+        let is_request = matches!(message, ClientJsonRpcMessage::Request(_));
+        let body = serde_json::to_vec(&message)?;
+        let response = self.send(request.body(body), token).await?;
+        self.answer(response, is_request, session_id.is_some()).await
+    }
+
+    async fn delete_session(
+        &self,
+        uri: Arc<str>,
+        session_id: Arc<str>,
+        token: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<(), Failure> {
+        let request = self.0.host.client().delete(&*uri).headers(headers.into_iter().collect());
+        let response = self.send(request.header(SESSION, header(&session_id)?), token).await?;
+        match response.status() {
+            // It may keep sessions for as long as it likes.
+            StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_FOUND => Ok(()),
+            status if status.is_success() => Ok(()),
+            _ => Err(self.status(&response)),
+        }
+    }
+
+    async fn get_stream(
+        &self,
+        uri: Arc<str>,
+        session_id: Option<Arc<str>>,
+        last_event_id: Option<String>,
+        token: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Failure> {
+        // It may end at once and be asked for again.
+        self.count(STREAM_MESSAGES, 0)
+            .inspect_err(|error| self.give_up(error))
+            .map_err(|error| self.failed(error))?;
+        let mut request = self.0.host.client().get(&*uri).headers(headers.into_iter().collect());
+        request = request.header(ACCEPT, EVENTS);
+        if let Some(id) = &session_id {
+            request = request.header(SESSION, header(id)?);
+        }
+        if let Some(id) = &last_event_id {
+            request = request.header(LAST_EVENT, header(id)?);
+        }
+        let response = self.send(request, token).await?;
+        match response.status() {
+            StatusCode::METHOD_NOT_ALLOWED => Err(Failure::ServerDoesNotSupportSse),
+            status if status.is_success() && is_media(&response, EVENTS) => Ok(self.events(response)),
+            status if status.is_success() => Err(self.failed(RemoteError::Other)),
+            _ => Err(self.status(&response)),
+        }
+    }
+}

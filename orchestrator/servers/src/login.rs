@@ -1,0 +1,260 @@
+//! Logins at servers with an address: OAuth 2.1 with PKCE, by the library. What it asks for goes out by our rules, and what it is given
+//! is kept for nobody else.
+//!
+//! A server says where its logins are, and those say where the rest is: all of that is a stranger's word, so each address is judged
+//! (`NamedBy::ServerAt`), and no redirection is followed.
+
+use crate::settings::Login;
+use crate::store::Place;
+use async_trait::async_trait;
+use orchestrator_text::known::redactor;
+use orchestrator_web::error::WebError;
+use orchestrator_web::named::{NamedBy, NamedHost, body};
+use orchestrator_web::target::{Target, TargetError};
+use policies::address::Class;
+use policies::secret::Secret;
+use reqwest::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
+use rmcp::transport::auth::{
+    AuthError, AuthorizationManager, AuthorizationRequest, CredentialRefreshGuard, CredentialStore,
+    OAuthClientConfig, OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest,
+    OAuthState, StoredCredentials,
+};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use thiserror::Error;
+use tokio::time::{sleep, timeout};
+
+/// Most bytes of an answer to a request of a login.
+const ANSWER_MAX: usize = 1 << 20;
+/// How long such a request may take.
+const REQUEST: Duration = Duration::from_secs(30);
+/// How long another process may take to renew the same login, and how often we look.
+const RENEWAL: Duration = Duration::from_secs(30);
+const LOOK: Duration = Duration::from_millis(50);
+const CLIENT: &str = "lazaret";
+
+/// Why there is no login.
+#[derive(Debug, Error)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum LoginError {
+    #[error("{0}")]
+    Web(#[from] WebError),
+    #[error("it wants no login")]
+    NotWanted,
+    /// The library's, in words: whatever a server sent is within bounds there.
+    #[error("{0}")]
+    Refused(String),
+    #[error("the login cannot be kept: {0}")]
+    Kept(#[from] std::io::Error),
+}
+
+impl From<AuthError> for LoginError {
+    fn from(error: AuthError) -> Self {
+        Self::Refused(error.to_string())
+    }
+}
+
+/// The requests of logins at one server.
+struct Requests {
+    /// Where the server itself is.
+    class: Class,
+}
+
+impl OAuthHttpClient for Requests {
+    fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
+        let (class, request) = (self.class, request.request);
+        Box::pin(async move {
+            timeout(REQUEST, perform(class, request)).await.unwrap_or_else(|error| Err(error.into()))
+        })
+    }
+}
+
+/// One request, at addresses that were judged. A redirection is an answer like another.
+async fn perform(
+    class: Class,
+    request: http::Request<Vec<u8>>,
+) -> Result<http::Response<Vec<u8>>, OAuthHttpClientError> {
+    let target = Target::parse(&request.uri().to_string())?;
+    let host = NamedHost::find(target.clone(), NamedBy::ServerAt(class)).await?;
+    let (parts, bytes) = request.into_parts();
+    let sent = host.client().request(parts.method, target.url().clone()).headers(parts.headers).body(bytes);
+    let answer = host.send(sent).await?;
+    let mut response = http::Response::builder().status(answer.status());
+    for (name, value) in answer.headers() {
+        response = response.header(name, value);
+    }
+    Ok(response.body(body(answer, ANSWER_MAX).await?)?)
+}
+
+/// The login of one server, kept in a file.
+struct Kept(Place);
+
+impl Kept {
+    fn read(&self) -> Option<StoredCredentials> {
+        let stored = serde_json::from_str(&self.0.login()?).ok()?;
+        learn(&stored);
+        Some(stored)
+    }
+}
+
+/// Has tokens taken out of everything that is shown.
+fn learn(stored: &StoredCredentials) {
+    let tokens = serde_json::to_value(&stored.token_response).unwrap_or_default();
+    for name in ["access_token", "refresh_token", "id_token"] {
+        if let Some(token) = tokens.get(name).and_then(Value::as_str) {
+            learn_secret(name, token);
+        }
+    }
+}
+
+/// Has a value taken out of everything that is shown. A redactor that cannot look for it withholds more, not less.
+pub fn learn_secret(name: &str, value: &str) {
+    let _ = redactor().learn(Secret { name: name.to_owned(), value: value.as_bytes().to_vec() });
+}
+
+fn unkept(error: impl std::fmt::Display) -> AuthError {
+    AuthError::CredentialStoreError(error.to_string())
+}
+
+#[async_trait]
+impl CredentialStore for Kept {
+    async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
+        Ok(self.read())
+    }
+
+    async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
+        learn(&credentials);
+        let text = serde_json::to_string(&credentials).map_err(unkept)?;
+        self.0.write_login(&text).map_err(unkept)
+    }
+
+    async fn clear(&self) -> Result<(), AuthError> {
+        self.0.forget_login();
+        Ok(())
+    }
+
+    /// A token that renews is good once: two sessions that renew at once would end the login.
+    async fn acquire_refresh_guard(&self) -> Result<Option<CredentialRefreshGuard>, AuthError> {
+        let file = self.0.lock_file().map_err(unkept)?;
+        let locked = async {
+            while file.try_lock().is_err() {
+                sleep(LOOK).await;
+            }
+        };
+        timeout(RENEWAL, locked).await.map_err(unkept)?;
+        Ok(Some(CredentialRefreshGuard::new(file)))
+    }
+}
+
+async fn authorization(host: &NamedHost, place: &Place) -> Result<AuthorizationManager, AuthError> {
+    let requests = Arc::new(Requests { class: host.class() });
+    let url = host.target().url().clone();
+    let mut manager = AuthorizationManager::new_with_oauth_http_client(url, requests).await?;
+    manager.set_credential_store(Kept(place.clone()));
+    Ok(manager)
+}
+
+/// The login that is kept for a server, renewed when it has to be; none where there is none, or it is another server's by now.
+///
+/// # Errors
+/// What it takes to renew it cannot be found.
+pub async fn kept(
+    host: &NamedHost,
+    login: &Login,
+    place: &Place,
+) -> Result<Option<AuthorizationManager>, LoginError> {
+    if place.login().is_none() {
+        return Ok(None);
+    }
+    let mut manager = authorization(host, place).await?;
+    if !manager.initialize_from_store().await? {
+        return Ok(None);
+    }
+    if let (Some(id), Some(secret)) = (&login.client_id, &login.client_secret) {
+        // What is kept has no secret of ours.
+        manager
+            .configure_client(OAuthClientConfig::new(id, "http://127.0.0.1/").with_client_secret(secret))?;
+    }
+    Ok(Some(manager))
+}
+
+/// A login that a person has to go through with.
+pub struct Begun {
+    state: OAuthState,
+    place: Place,
+}
+
+impl Begun {
+    /// Begins one at a server that refuses us without it. The browser is to be sent back to `redirect`.
+    ///
+    /// # Errors
+    /// The server wants none, or does not say how.
+    pub async fn at(
+        host: &NamedHost,
+        login: &Login,
+        place: &Place,
+        redirect: &str,
+    ) -> Result<Self, LoginError> {
+        let challenge = match place.challenge() {
+            Some(challenge) => challenge,
+            None => challenge(host).await?.ok_or(LoginError::NotWanted)?,
+        };
+        let mut request = AuthorizationRequest::new(redirect).with_client_name(CLIENT);
+        if !challenge.is_empty() {
+            request = request.with_challenge(challenge);
+        }
+        if let Some(scopes) = &login.scopes {
+            request = request.with_scopes(scopes);
+        }
+        if let Some(id) = &login.client_id {
+            request = request.with_preregistered_client(id);
+        }
+        if let Some(secret) = &login.client_secret {
+            request = request.with_client_secret(secret);
+        }
+        let mut state = OAuthState::Unauthorized(authorization(host, place).await?);
+        state.start_authorization(request).await?;
+        Ok(Self { state, place: place.clone() })
+    }
+
+    /// The address that the person is to open.
+    ///
+    /// # Errors
+    /// The server named no address that a browser may be sent to.
+    pub async fn address(&self) -> Result<Target, LoginError> {
+        let url = self.state.get_authorization_url().await?;
+        let wrong =
+            |error: TargetError| LoginError::Refused(format!("its login is at no address: not {error}"));
+        Target::parse(&url).map_err(wrong)
+    }
+
+    /// Takes where the browser was sent back to, and keeps the login.
+    ///
+    /// # Errors
+    /// It is the answer to something else, or the server gives no token for it.
+    pub async fn finish(&mut self, returned: &str) -> Result<(), LoginError> {
+        self.state.handle_callback_url(returned).await?;
+        self.place.forget_challenge();
+        Ok(())
+    }
+}
+
+/// What a server says when it refuses us; none where it does not.
+async fn challenge(host: &NamedHost) -> Result<Option<String>, LoginError> {
+    let hello = json!({
+        "jsonrpc": "2.0", "id": 0, "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-11-25", "capabilities": {},
+            "clientInfo": { "name": CLIENT, "version": env!("CARGO_PKG_VERSION") },
+        },
+    });
+    let request = host.client().post(host.target().url().clone()).body(hello.to_string());
+    let request = request
+        .header(ACCEPT, "application/json, text/event-stream")
+        .header(CONTENT_TYPE, "application/json");
+    let answer = timeout(REQUEST, host.send(request)).await;
+    let answer = answer.map_err(|_| WebError::TimedOut(REQUEST.as_secs() as u32))?.map_err(WebError::from)?;
+    let value = answer.headers().get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok());
+    Ok((answer.status() == 401).then(|| value.unwrap_or_default().to_owned()))
+}

@@ -1,0 +1,86 @@
+//! A server with an address as it was spoken to in 2024: one stream of events, the first of which names where messages go.
+
+use crate::http::Remote;
+use crate::messages::{Messages, read};
+use crate::state::State;
+use futures_util::StreamExt;
+use orchestrator_web::target::Target;
+use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use rmcp::RoleClient;
+use rmcp::service::RxJsonRpcMessage;
+use std::future::pending;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, spawn_local};
+
+/// Messages that wait for a server, and those of its that wait for us.
+const WAITING: usize = 64;
+
+/// Opens the stream of `server`. What feeds and hears it ends with the task.
+pub fn connect(server: Remote, state: Arc<State>) -> (Messages, JoinHandle<()>) {
+    let (incoming, received) = mpsc::channel(WAITING);
+    let (outgoing, sent) = mpsc::channel(WAITING);
+    let task = spawn_local(async move {
+        let why = pump(&server, &incoming, sent).await;
+        state.end(why);
+    });
+    (Messages::new(received, outgoing), task)
+}
+
+/// Passes messages on both ways until one of them ends; says why.
+async fn pump(
+    server: &Remote,
+    incoming: &mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
+    outgoing: mpsc::Receiver<Vec<u8>>,
+) -> String {
+    let request = server.host().client().get(server.host().target().url().clone());
+    let response = match server.send(request.header(ACCEPT, "text/event-stream"), None).await {
+        Ok(response) if response.status().is_success() => response,
+        Ok(response) => return format!("answered with HTTP status {}", response.status().as_u16()),
+        Err(_) => return server.trouble().unwrap_or_else(|| "refused its stream of events".to_owned()),
+    };
+    let mut events = server.events(response);
+    let endpoint = loop {
+        match events.next().await {
+            Some(Ok(event)) if event.event.as_deref() == Some("endpoint") => {
+                break event.data.unwrap_or_default();
+            }
+            Some(Ok(_)) => {}
+            Some(Err(_)) | None => {
+                return "ended its stream before it had named where messages go".to_owned();
+            }
+        }
+    };
+    let endpoint = match server.host().target().join(&endpoint) {
+        Ok(endpoint) if server.host().serves(&endpoint) => endpoint,
+        Ok(_) | Err(_) => return "wants messages sent to another host than its own".to_owned(),
+    };
+    let hear = async {
+        while let Some(Ok(event)) = events.next().await {
+            let message = event.data.map(|data| read(data.as_bytes()));
+            if let Some(Ok(message)) = message {
+                let _ = incoming.send(message).await;
+            }
+        }
+        "ended its stream".to_owned()
+    };
+    tokio::select! {
+        why = feed(server, &endpoint, outgoing) => why,
+        why = hear => why,
+    }
+}
+
+/// Posts what is to be sent, in order.
+async fn feed(server: &Remote, endpoint: &Target, mut outgoing: mpsc::Receiver<Vec<u8>>) -> String {
+    while let Some(line) = outgoing.recv().await {
+        let request = server.host().client().post(endpoint.url().clone());
+        let request = request.header(CONTENT_TYPE, "application/json").body(line);
+        match server.send(request, None).await {
+            Ok(response) if response.status().is_success() => {}
+            Ok(response) => return format!("took a message with HTTP status {}", response.status().as_u16()),
+            Err(_) => return server.trouble().unwrap_or_else(|| "refused a message".to_owned()),
+        }
+    }
+    // The client is gone; its end ends this too.
+    pending().await
+}

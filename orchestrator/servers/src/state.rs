@@ -1,0 +1,77 @@
+//! What those who feed and hear a server share: whether it is gone, and how much it has sent that nobody asked for.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use tokio::sync::Notify;
+
+/// Messages, and bytes of all streams, that a server may send without a call of it being made or answered.
+pub const UNASKED_MESSAGES: u32 = 10_000;
+pub const UNASKED_BYTES: u64 = 64 << 20;
+
+/// The state of a server at work.
+#[derive(Debug, Default)]
+pub struct State {
+    end: OnceLock<String>,
+    /// Wakes who waits for its end.
+    pub gone: Notify,
+    messages: AtomicU32,
+    bytes: AtomicU64,
+}
+
+impl State {
+    /// Says why it is gone; the first reason counts.
+    pub fn end(&self, why: String) {
+        let _ = self.end.set(why);
+        self.gone.notify_waiters();
+    }
+
+    /// Why it is gone, if it is.
+    pub fn why_gone(&self) -> Option<&str> {
+        self.end.get().map(String::as_str)
+    }
+
+    /// A call was made or answered: what comes now was asked for.
+    pub fn asked(&self) {
+        self.messages.store(0, Ordering::Relaxed);
+        self.bytes.store(0, Ordering::Relaxed);
+    }
+
+    /// Counts what it has sent.
+    ///
+    /// # Errors
+    /// That is more than it may send unasked, in words.
+    pub fn count(&self, messages: usize, bytes: usize) -> Result<(), String> {
+        let messages = u32::try_from(messages).unwrap_or(u32::MAX);
+        let messages = self.messages.fetch_add(messages, Ordering::Relaxed).saturating_add(messages);
+        let bytes = self.bytes.fetch_add(bytes as u64, Ordering::Relaxed).saturating_add(bytes as u64);
+        if messages > UNASKED_MESSAGES {
+            return Err(format!("sent more than {UNASKED_MESSAGES} messages that nobody asked for"));
+        }
+        if bytes > UNASKED_BYTES {
+            return Err(format!("sent more than {UNASKED_BYTES} bytes that nobody asked for"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_asked_for_is_bounded() {
+        let state = State::default();
+        assert!(state.count(UNASKED_MESSAGES as usize, UNASKED_BYTES as usize).is_ok());
+        assert!(state.count(1, 0).is_err());
+        state.asked();
+        assert!(state.count(0, UNASKED_BYTES as usize).is_ok() && state.count(0, 1).is_err());
+    }
+
+    #[test]
+    fn the_first_reason_counts() {
+        let state = State::default();
+        state.end("one".into());
+        state.end("two".into());
+        assert_eq!(state.why_gone(), Some("one"));
+    }
+}

@@ -1,0 +1,139 @@
+//! `lazaret mcp login|logout`: at other people's servers that want to know who we are.
+
+use broker_protocol::Failed;
+use clap::Args;
+use nix::libc::{SIGINT, SIGTERM};
+use orchestrator_confine::{Needs, confine};
+use orchestrator_lines::line_reader::{Lines, Next};
+use orchestrator_lines::streams::Input;
+use orchestrator_options::exit;
+use orchestrator_options::session_options::SessionOptions;
+use orchestrator_servers::address::NamedAddress;
+use orchestrator_servers::login::Begun;
+use orchestrator_servers::named;
+use orchestrator_servers::settings::{Address, Kind, Server};
+use orchestrator_servers::store::{self, Place};
+use orchestrator_terminal::print;
+use orchestrator_terminal::runtime::runtime;
+use orchestrator_terminal::signals::Signals;
+use orchestrator_web::callback::Callback;
+use std::future::pending;
+use std::io::{self, IsTerminal};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long a person may take.
+const PERSON: Duration = Duration::from_secs(600);
+
+/// Log in at a server with an address, in a browser of yours
+///
+/// Prints the address to open, and waits for the browser to come back to this machine. Where the browser is on another one, paste the
+/// address that it ended at.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  lazaret mcp login docs
+  lazaret mcp login docs && lazaret mcp status
+
+What it gives is kept in the state directory, for you alone, renewed when it
+ends, and sent to that server only; `lazaret mcp logout` forgets it.
+
+Exit code: 0; 1 there is no login; 2 wrong arguments; 124 nobody came back
+within 10 minutes; 130 cancelled.")]
+pub struct Login {
+    /// The server's name
+    name: String,
+}
+
+/// Forget the login at a server
+#[derive(Args)]
+pub struct Logout {
+    /// The server's name
+    name: String,
+}
+
+impl Login {
+    /// Logs in; the exit code.
+    pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
+        let (server, place) = named(&self.name, &options.open(0)?.open.project)?;
+        let Kind::Address(address) = &server.kind else {
+            return Err(Failed::invalid(format!(
+                "the server `{}` is a program, and wants no login",
+                self.name
+            )));
+        };
+        let directory = store::prepare();
+        let directory =
+            directory.map_err(|error| Failed::internal(format!("no login can be kept: {error}")))?;
+        let callback = Callback::bind(address.login.callback_port).map_err(|error| {
+            Failed::internal(format!("a browser cannot come back to this machine: {error}"))
+        })?;
+        confine(&Needs { web: true, write: vec![directory], ..Needs::default() });
+        runtime()?.block_on(async {
+            let mut signals = Signals::listen(&[SIGINT, SIGTERM])?;
+            tokio::select! {
+                done = log_in(&server, address, &place, callback) => done,
+                number = signals.next() => Ok(exit::SIGNAL + number as u8),
+            }
+        })
+    }
+}
+
+async fn log_in(server: &Server, address: &Address, place: &Place, callback: Callback) -> Result<u8, Failed> {
+    let named = NamedAddress::of(address).map_err(Failed::invalid)?;
+    let failed = |why: &dyn std::fmt::Display| {
+        print::problem(&format!("no login at `{}`: {why}", server.name));
+        Ok(exit::FAILED)
+    };
+    let host = match named.find(server.whose).await {
+        Ok(host) => host,
+        Err(error) => return failed(&error),
+    };
+    let mut begun = match Begun::at(&host, &named.login, place, &callback.address()).await {
+        Ok(begun) => begun,
+        Err(error) => return failed(&error),
+    };
+    let there = match begun.address().await {
+        Ok(there) => there,
+        Err(error) => return failed(&error),
+    };
+    print::result(format!("Open this in a browser, and come back:\n{there}\n").as_bytes())?;
+    let returned = async {
+        tokio::select! {
+            returned = callback.returned() => returned,
+            pasted = pasted() => pasted,
+        }
+    };
+    let Ok(returned) = timeout(PERSON, returned).await else { return Ok(exit::TIMEOUT) };
+    let returned =
+        returned.map_err(|error| Failed::internal(format!("the browser cannot be heard: {error}")))?;
+    match begun.finish(&returned).await {
+        Ok(()) => {
+            print::result(format!("Logged in at `{}`.\n", server.name).as_bytes())?;
+            Ok(exit::OK)
+        }
+        Err(error) => failed(&error),
+    }
+}
+
+/// An address that a person pastes; never, where there is none.
+async fn pasted() -> io::Result<String> {
+    if io::stdin().is_terminal() {
+        let mut lines = Lines::new(Input::stdin()?);
+        while let Next::Line(line) = lines.next().await {
+            let line = String::from_utf8_lossy(&line).trim().to_owned();
+            if !line.is_empty() {
+                return Ok(line);
+            }
+        }
+    }
+    pending().await
+}
+
+impl Logout {
+    /// Forgets it; the exit code.
+    pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
+        let (_, place) = named(&self.name, &options.open(0)?.open.project)?;
+        place.forget_login();
+        Ok(exit::OK)
+    }
+}

@@ -1,0 +1,325 @@
+//! Servers with an address: spoken to as their protocols have it, held to bounds, and sent nowhere by what they say.
+
+use crate::scene::{answer_of, call, dressed, mcp, names, session, settings, world};
+use lazaret_tests::process::{self, Running};
+use lazaret_tests::{LIMIT, Place, Test, World, in_each_place, once};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+pub fn tests() -> Vec<Test> {
+    let each = in_each_place![tools_at_an_address_are_listed_and_called];
+    let alone = once![
+        a_stream_that_breaks_off_is_resumed,
+        a_session_that_has_expired_is_begun_anew,
+        a_session_is_ended_at_the_server,
+        the_protocol_of_2024_is_spoken_too,
+        headers_are_sent_and_secrets_in_them_are_not_shown,
+        a_call_that_nobody_waits_for_is_cancelled_there,
+        a_redirection_is_not_followed,
+        messages_go_to_the_server_s_own_host_alone,
+        what_passes_a_bound_is_lost_by_name,
+        a_repository_names_public_addresses_alone,
+        a_scope_without_a_network_reaches_none,
+        a_login_is_wanted_given_kept_and_forgotten,
+        a_login_is_renewed_before_it_ends,
+        an_answer_to_another_login_is_none,
+        a_login_leads_to_no_metadata_service,
+        a_server_that_wants_no_login_is_named,
+        an_address_is_added_listed_and_removed,
+    ];
+    [each, alone].concat()
+}
+
+const SERVER: &str = include_str!("../../fixtures/mcp_http.py");
+
+/// A server on loopback; ended when dropped.
+struct Remote {
+    child: Child,
+    port: u16,
+    log: PathBuf,
+}
+
+impl Remote {
+    fn start(world: &World, mode: &str) -> Self {
+        Self::beside(world, mode, "")
+    }
+
+    fn beside(world: &World, mode: &str, other: &str) -> Self {
+        let number = std::fs::read_dir(world.base()).unwrap().count();
+        let log = world.base().join(format!("{mode}-{number}.log"));
+        std::fs::write(&log, "").unwrap();
+        let mut command = Command::new("python3");
+        command.args(["-c", SERVER, mode]).arg(&log).arg(other);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        Self { child, port: line.trim().parse().unwrap(), log }
+    }
+
+    fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/mcp", self.port)
+    }
+
+    fn entry(&self) -> Value {
+        json!({ "type": "http", "url": self.url() })
+    }
+
+    /// The requests that it was sent.
+    fn requests(&self) -> Vec<Value> {
+        let text = std::fs::read_to_string(&self.log).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    fn was_asked(&self, method: &str, part: &str) -> bool {
+        let is = |one: &Value| one["method"] == method && one.to_string().contains(part);
+        self.requests().iter().any(is)
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A world whose only server is one in this mode.
+fn with(mode: &str) -> (World, Remote) {
+    let world = world(Place::any(), json!({}));
+    let remote = Remote::start(&world, mode);
+    settings(&world, json!({ "there": remote.entry() }));
+    (world, remote)
+}
+
+fn tools_at_an_address_are_listed_and_called(place: Place) {
+    let world = world(place, json!({}));
+    let remote = Remote::start(&world, "friendly");
+    settings(&world, json!({ "there": remote.entry() }));
+    assert!(names(&world).contains(&"mcp__there__echo".to_owned()));
+    assert_eq!(answer_of(&world, "mcp__there__echo", json!({ "text": "hällo" })), "hällo");
+    let failed = call(&world, "mcp__there__fail", json!({ "text": "it cannot be done" }));
+    assert_eq!(failed.code(), 1);
+    assert!(failed.errors().contains("the server `there` says: it cannot be done"), "{}", failed.errors());
+    let mut session = session(&world, &[]);
+    let slow = session.start_call("bash", json!({ "command": "sleep 0.2" }));
+    assert_eq!(session.call("mcp__there__echo", json!({ "text": "two" })).success(), "two");
+    assert!(session.answer_within(&slow, LIMIT).ok());
+}
+
+fn a_stream_that_breaks_off_is_resumed() {
+    let (world, remote) = with("friendly");
+    assert_eq!(answer_of(&world, "mcp__there__resume", json!({})), "resume");
+    assert!(remote.was_asked("GET", "\"last-event-id\":\"event-1\""));
+}
+
+fn a_session_that_has_expired_is_begun_anew() {
+    let (world, remote) = with("friendly");
+    let mut session = session(&world, &[]);
+    assert_eq!(session.call("mcp__there__expire", json!({})).success(), "expire");
+    assert_eq!(session.call("mcp__there__echo", json!({ "text": "again" })).success(), "again");
+    let begun = remote.requests().iter().filter(|one| one.to_string().contains("\\\"initialize\\\"")).count();
+    assert_eq!(begun, 2);
+}
+
+fn a_session_is_ended_at_the_server() {
+    let (world, remote) = with("friendly");
+    assert_eq!(answer_of(&world, "mcp__there__echo", json!({ "text": "x" })), "x");
+    assert!(process::until(LIMIT, || remote.was_asked("DELETE", "mcp-session-id")));
+}
+
+fn the_protocol_of_2024_is_spoken_too() {
+    let world = world(Place::any(), json!({}));
+    let remote = Remote::start(&world, "sse");
+    settings(&world, json!({ "there": { "type": "sse", "url": remote.url() } }));
+    assert_eq!(answer_of(&world, "mcp__there__echo", json!({ "text": "x" })), "x");
+    assert!(remote.was_asked("POST", "/messages?session=1"));
+}
+
+fn headers_are_sent_and_secrets_in_them_are_not_shown() {
+    let world = world(Place::any(), json!({}));
+    let remote = Remote::start(&world, "friendly");
+    let headers = json!({ "Authorization": "Bearer a-token-of-mine", "X-Tenant": "${MY_API_KEY}", "X-Client": "plainly" });
+    settings(&world, json!({ "there": { "url": remote.url(), "headers": headers } }));
+    let shown = answer_of(&world, "mcp__there__headers", json!({}));
+    assert!(remote.was_asked("POST", "Bearer a-token-of-mine") && remote.was_asked("POST", &world.key));
+    assert!(shown.contains("\"x-client\": \"plainly\""), "{shown}");
+    assert!(!shown.contains("a-token-of-mine") && !shown.contains(&world.key), "{shown}");
+    let listed = mcp(&world, &["list", "--json"]).success();
+    assert!(listed.contains("Authorization") && !listed.contains("a-token-of-mine"), "{listed}");
+}
+
+fn a_call_that_nobody_waits_for_is_cancelled_there() {
+    let (world, remote) = with("friendly");
+    let mut session = session(&world, &[]);
+    let slow = session.start_call("mcp__there__sleep", json!({}));
+    assert!(process::until(LIMIT, || remote.was_asked("POST", "\\\"sleep\\\"")));
+    session.cancel(&slow);
+    assert!(process::until(LIMIT, || remote.was_asked("POST", "notifications/cancelled")));
+    assert_eq!(session.call("mcp__there__echo", json!({ "text": "on" })).success(), "on");
+}
+
+fn a_redirection_is_not_followed() {
+    let world = world(Place::any(), json!({}));
+    let elsewhere = Remote::start(&world, "friendly");
+    let remote = Remote::beside(&world, "redirect", &elsewhere.url());
+    settings(&world, json!({ "there": remote.entry() }));
+    let status = mcp(&world, &["status"]);
+    assert!(status.text().contains("HTTP status 307"), "{}", status.text());
+    assert!(!remote.requests().is_empty() && elsewhere.requests().is_empty());
+}
+
+fn messages_go_to_the_server_s_own_host_alone() {
+    let world = world(Place::any(), json!({}));
+    let elsewhere = Remote::start(&world, "friendly");
+    let remote = Remote::beside(&world, "sse-elsewhere", &elsewhere.url());
+    settings(&world, json!({ "there": { "type": "sse", "url": remote.url() } }));
+    let status = mcp(&world, &["status"]);
+    assert!(status.text().contains("messages sent to another host"), "{}", status.text());
+    assert!(elsewhere.requests().is_empty());
+}
+
+fn what_passes_a_bound_is_lost_by_name() {
+    for (mode, why) in [
+        ("endless", "messages that nobody asked for"),
+        ("hasty", "messages that nobody asked for"),
+        ("giant", "more than 8388608 bytes"),
+        ("long-event", "an event of more than 8388608 bytes"),
+        ("values", "a message of more than 100000 values"),
+        ("html", "something else than a message"),
+    ] {
+        let (world, _remote) = with(mode);
+        let failed = call(&world, "mcp__there__echo", json!({ "text": "x" }));
+        assert_ne!(failed.code(), 0, "{mode}");
+        let errors = failed.errors();
+        assert!(errors.contains("the server `there`") && errors.contains(why), "{mode}: {errors}");
+    }
+}
+
+fn a_repository_names_public_addresses_alone() {
+    let world = world(Place::any(), json!({}));
+    let remote = Remote::start(&world, "friendly");
+    world.put(".mcp.json", json!({ "mcpServers": { "there": remote.entry() } }).to_string());
+    mcp(&world, &["accept", "--yes"]).success();
+    let status = mcp(&world, &["status"]);
+    assert!(status.text().contains("a loopback address"), "{}", status.text());
+    assert!(remote.requests().is_empty());
+    settings(&world, json!({ "there": remote.entry() }));
+    assert!(mcp(&world, &["status"]).text().contains("there: 6 tools"), "control: the user may");
+}
+
+fn a_scope_without_a_network_reaches_none() {
+    let (world, remote) = with("friendly");
+    let scope = world.base().join("scope.toml");
+    let echo = |network: bool| {
+        world.write(
+            &scope,
+            format!("[tool_permissions.mcp__there__echo]\nallowed = true\nnetwork = {network}\n"),
+        );
+        let mut session = session(&world, &["--scope", scope.to_str().unwrap()]);
+        session.call("mcp__there__echo", json!({ "text": "x" })).ok()
+    };
+    assert!(!echo(false) && remote.requests().is_empty());
+    assert!(echo(true), "control");
+}
+
+/// Logs in as a person would: opens the address, and follows it back. What `lazaret mcp login` printed in the end.
+fn log_in(world: &World) -> process::Finished {
+    let mut login = Running::start(dressed(world, world.lazaret("mcp")).args(["login", "there"]));
+    let printed = String::from_utf8(login.wait_for("/authorize?", LIMIT)).unwrap();
+    let address = printed.lines().find(|line| line.starts_with("http")).unwrap().to_owned();
+    let page = get(&address);
+    let back = page.lines().find_map(|line| line.strip_prefix("Location: ")).unwrap().to_owned();
+    get(&back);
+    login.finish(LIMIT)
+}
+
+/// The answer to a request, whole.
+fn get(address: &str) -> String {
+    let rest = address.strip_prefix("http://").unwrap();
+    let (host, path) = rest.split_once('/').unwrap();
+    let mut stream = TcpStream::connect(host).unwrap();
+    let request = format!("GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    std::io::Write::write_all(&mut stream, request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+fn a_login_is_wanted_given_kept_and_forgotten() {
+    let (world, remote) = with("login");
+    let status = mcp(&world, &["status"]);
+    assert!(status.text().contains("wants a login: `lazaret mcp login"), "{}", status.text());
+    let login = log_in(&world);
+    assert!(login.success().contains("Logged in at `there`"), "{}", login.text());
+    let shown = answer_of(&world, "mcp__there__headers", json!({}));
+    assert!(remote.was_asked("POST", "Bearer access-token-0-of-the-test"));
+    assert!(!shown.contains("access-token-0-of-the-test"), "a token is a secret: {shown}");
+    let kept = world.state.join("lazaret/servers/there.login");
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&kept).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    mcp(&world, &["logout", "there"]).success();
+    assert!(!kept.exists());
+    assert!(mcp(&world, &["status"]).text().contains("wants a login"));
+}
+
+fn a_login_is_renewed_before_it_ends() {
+    let (world, remote) = with("login-short");
+    log_in(&world).success();
+    assert_eq!(answer_of(&world, "mcp__there__echo", json!({ "text": "x" })), "x");
+    assert!(remote.was_asked("POST", "grant_type=refresh_token"));
+    assert!(remote.was_asked("POST", "Bearer access-token-1-of-the-test"));
+    assert_eq!(
+        answer_of(&world, "mcp__there__echo", json!({ "text": "y" })),
+        "y",
+        "what was renewed is kept"
+    );
+}
+
+fn an_answer_to_another_login_is_none() {
+    let (world, remote) = with("login-state");
+    let login = log_in(&world);
+    assert_eq!(login.code(), 1, "{}", login.errors());
+    assert!(!remote.was_asked("POST", "/token"), "no code is handed in");
+}
+
+fn a_login_leads_to_no_metadata_service() {
+    let world = world(Place::any(), json!({}));
+    let elsewhere = Remote::start(&world, "login");
+    let refused = |other: &str| {
+        let remote = Remote::beside(&world, "login", other);
+        settings(&world, json!({ "there": remote.entry() }));
+        let login = mcp(&world, &["login", "there"]);
+        assert_eq!(login.code(), 1, "{other}: {}", login.errors());
+        assert!(remote.was_asked("GET", "oauth-protected-resource"), "control: it was asked where to log in");
+    };
+    refused("http://169.254.169.254/");
+    refused("http://10.0.0.1:8080/");
+    refused("file:///etc/passwd");
+    assert!(elsewhere.requests().is_empty());
+}
+
+fn a_server_that_wants_no_login_is_named() {
+    let (world, _remote) = with("friendly");
+    let login = mcp(&world, &["login", "there"]);
+    assert_eq!(login.code(), 1);
+    assert!(login.errors().contains("it wants no login"), "{}", login.errors());
+    assert_eq!(mcp(&world, &["login", "nobody"]).code(), 2);
+}
+
+fn an_address_is_added_listed_and_removed() {
+    let world = world(Place::any(), json!({}));
+    let remote = Remote::start(&world, "friendly");
+    let url = remote.url();
+    let added = mcp(&world, &["add", "new", "--url", &url, "--header", "X-Key: ${MY_API_KEY}"]);
+    assert!(added.success().contains("new: 6 tools"), "{}", added.text());
+    assert!(remote.was_asked("POST", &world.key));
+    assert_eq!(mcp(&world, &["list"]).success(), format!("new (user): {url} (http)\n"));
+    assert_eq!(mcp(&world, &["add", "two", "--url", &url, "--", "python3"]).code(), 2);
+    assert_eq!(mcp(&world, &["add", "two", "--header", "A: b", "--", "python3"]).code(), 2);
+    assert_eq!(mcp(&world, &["add", "two"]).code(), 2);
+    mcp(&world, &["remove", "new"]).success();
+    assert_eq!(mcp(&world, &["list"]).success(), "");
+}
