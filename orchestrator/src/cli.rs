@@ -8,6 +8,7 @@ use broker_protocol::{ErrorKind, Failed};
 use clap::error::ErrorKind::{ArgumentConflict, DisplayHelp, DisplayVersion};
 use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use orchestrator_acp::Acp;
 use orchestrator_doctor::Doctor;
 use orchestrator_lines::json::failed_result;
 use orchestrator_options::exit;
@@ -30,6 +31,7 @@ Exit codes:
            violations; 125 no session, or it cannot write; 128+N if signal
            N ended it (129 also: its parent has ended; 141 nobody reads)
   mcp      0 at the end of its input; 125 lazaret failed; 128+N signal N
+  acp      as mcp; 1 the agent has ended
   chat     0 done; 1 the model failed; 2 wrong arguments; 3 violations;
            4 the model cannot call tools; 124 time limit; 125 lazaret failed;
            128+N if signal N ended it (130 cancelled)
@@ -77,6 +79,7 @@ enum Command {
     Tools(tools::Tools),
     Session(session::Session),
     Mcp(mcp::Mcp),
+    Acp(Acp),
     Chat(chat::Chat),
     ChatHooks(chat_hooks::ChatHooks),
     Models(chat::models::Models),
@@ -127,6 +130,7 @@ impl Cli {
             Command::Tools(tools) => tools.main(options),
             Command::Session(session) => session.main(options),
             Command::Mcp(mcp) => mcp.main(options),
+            Command::Acp(acp) => acp.main(options),
             Command::Chat(chat) => chat.main(options),
             Command::ChatHooks(hooks) => hooks.main(),
             Command::Models(models) => models.main(),

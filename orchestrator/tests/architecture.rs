@@ -8,13 +8,13 @@ use std::fs;
 use std::path::Path;
 
 /// The crates by their folder, lowest first.
-const CRATES: [&str; 17] = [
+const CRATES: [&str; 18] = [
     "text", "web", "tools", "session", "mcp", "records", "lines", "agent", "hooks", "install", "servers",
-    "terminal", "confine", "options", "doctor", "sidecar", ".",
+    "terminal", "confine", "options", "doctor", "acp", "sidecar", ".",
 ];
 
 /// What a crate does not name.
-const FORBIDDEN: [(&str, &[&str]); 14] = [
+const FORBIDDEN: [(&str, &[&str]); 15] = [
     ("text", &["std::fs", "std::net", "std::process", "std::env", "tokio"]),
     ("web", &["std::fs", "std::process"]),
     ("tools", &["std::fs", "std::net", "std::process", "std::env"]),
@@ -27,6 +27,7 @@ const FORBIDDEN: [(&str, &[&str]); 14] = [
     ("terminal", &["std::fs", "std::net", "std::process", "clap::"]),
     ("lines", &["std::fs", "std::process", "std::env", "clap::"]),
     ("sidecar", &["std::fs", "std::process", "std::env", "io::stdin", "io::stdout", "clap::"]),
+    ("acp", &["std::fs", "process::Command", "std::env", "io::stdin", "io::stdout", "tokio::net"]),
     ("doctor", &["std::process", "std::net::Tcp", "tokio::net"]),
     ("agent", &["std::fs", "std::process", "std::env", "io::stdin", "io::stdout", "clap::", "axum::"]),
 ];

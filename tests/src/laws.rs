@@ -162,6 +162,21 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "orchestrator-acp",
+        &[
+            "broker-protocol",
+            "policies",
+            "orchestrator-text",
+            "orchestrator-tools",
+            "orchestrator-session",
+            "orchestrator-records",
+            "orchestrator-lines",
+            "orchestrator-terminal",
+            "orchestrator-confine",
+            "orchestrator-options",
+        ],
+    ),
+    (
         "orchestrator",
         &[
             "broker-protocol",
@@ -181,6 +196,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "orchestrator-confine",
             "orchestrator-options",
             "orchestrator-doctor",
+            "orchestrator-acp",
             "orchestrator-sidecar",
         ],
     ),

@@ -3,19 +3,12 @@
 use broker_protocol::{Channel, Extent};
 use futures_util::stream::FuturesUnordered;
 use orchestrator_session::{Approval, ApprovalQuestion, CallHandle};
-use orchestrator_text::escape;
-use orchestrator_tools::proposal::input_lines;
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema};
 use rmcp::{Peer, RoleServer};
 use serde_json::{Value, json};
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
-
-/// Columns of a row of a question: how wide the client shows it is not known, and what is longer could be blanks to its edge.
-const COLUMNS: usize = 100;
-/// Most rows of a question. What has more is not asked about here: nobody allows what they have not seen.
-const ROWS_MAX: usize = 400;
 
 /// Who answers a question.
 #[derive(Debug)]
@@ -51,7 +44,7 @@ pub async fn ask(
     let declared = peer.peer_info().and_then(|client| client.capabilities.elicitation.clone());
     // Without a mode it is a form: that is how the first version said it.
     let has_forms = declared.is_some_and(|declared| declared.form.is_some() || declared.url.is_none());
-    let rows = question.input.as_ref().and_then(rows);
+    let rows = question.rows();
     // An answer that did not count before is not asked for again.
     let (true, None, Some(rows)) = (has_forms, &question.rejected, &rows) else {
         // The call may have ended meanwhile.
@@ -96,14 +89,6 @@ fn form(question: &ApprovalQuestion, why: &str, rows: &[String]) -> ElicitReques
     ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema }
 }
 
-/// All of the input, each row marked as a part of it; nothing where that is too much.
-fn rows(input: &Value) -> Option<Vec<String>> {
-    let lines = input_lines(input);
-    let rows = lines.iter().flat_map(|line| escape::wrapped(line, COLUMNS)).map(|row| format!("| {row}"));
-    let rows: Vec<String> = rows.take(ROWS_MAX + 1).collect();
-    (rows.len() <= ROWS_MAX).then_some(rows)
-}
-
 /// Only a yes in so many words is one.
 fn approval(answer: &ElicitResult) -> Approval {
     let said = answer.content.as_ref().and_then(|content| content["answer"].as_str());
@@ -138,22 +123,5 @@ mod tests {
             assert_eq!(answered(action, json!({"answer": "once"})), Approval::No);
         }
         assert_eq!(approval(&ElicitResult::new(ElicitationAction::Accept)), Approval::No);
-    }
-
-    #[test]
-    fn a_question_shows_all_of_the_input_or_is_none() {
-        let shown = |input: Value| rows(&input).unwrap();
-        assert_eq!(
-            shown(json!({"command": "make all", "cwd": "evil"})),
-            ["| cwd: evil", "| command: make all"]
-        );
-        let write = json!({"content": "one\ntwo\n".repeat(20), "path": "a"});
-        assert_eq!(shown(write)[..3], ["| path: a", "| content, 40 lines:", "|   one"]);
-        let padded = format!("git status #{}\ntouch hidden", " ".repeat(2100));
-        let padded = shown(json!({ "command": padded }));
-        assert!(padded.iter().all(|row| row.starts_with("| ") && row.len() <= COLUMNS + 2), "{padded:?}");
-        assert_eq!(padded.last().unwrap(), "|   touch hidden");
-        let lines = |count: usize| rows(&json!({ "content": "x\n".repeat(count) }));
-        assert!(lines(ROWS_MAX - 1).is_some() && lines(ROWS_MAX).is_none());
     }
 }

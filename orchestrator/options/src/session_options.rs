@@ -94,37 +94,52 @@ pub const USED_BY: [(&str, &[&str]); 13] = [
     (
         "project",
         &[
-            "run", "call", "tools", "history", "undo", "session", "doctor", "policy", "hook", "mcp", "chat",
-            "serve",
+            "run", "call", "tools", "history", "undo", "session", "doctor", "policy", "hook", "acp", "mcp",
+            "chat", "serve",
         ],
     ),
     ("cwd", &["run", "call", "tools", "history", "undo", "session", "doctor", "policy", "mcp", "chat"]),
     (
         "central",
-        &["run", "call", "tools", "history", "undo", "session", "doctor", "policy", "mcp", "chat", "serve"],
+        &[
+            "run", "call", "tools", "history", "undo", "session", "doctor", "policy", "acp", "mcp", "chat",
+            "serve",
+        ],
     ),
     (
         "profile",
         &[
-            "run", "call", "history", "undo", "session", "doctor", "policy", "tools", "hook", "mcp", "chat",
+            "run", "call", "history", "undo", "session", "doctor", "policy", "tools", "hook", "acp", "mcp",
+            "chat", "serve",
+        ],
+    ),
+    ("image", &["run", "call", "history", "undo", "session", "doctor", "acp", "mcp", "chat", "serve"]),
+    (
+        "executor",
+        &["run", "call", "tools", "history", "undo", "session", "doctor", "acp", "mcp", "chat", "serve"],
+    ),
+    (
+        "socket",
+        &["run", "call", "tools", "history", "undo", "session", "doctor", "acp", "mcp", "chat", "serve"],
+    ),
+    (
+        "scope",
+        &[
+            "run", "call", "history", "undo", "session", "doctor", "policy", "tools", "acp", "mcp", "chat",
             "serve",
         ],
     ),
-    ("image", &["run", "call", "history", "undo", "session", "doctor", "mcp", "chat", "serve"]),
-    ("executor", &["run", "call", "tools", "history", "undo", "session", "doctor", "mcp", "chat", "serve"]),
-    ("socket", &["run", "call", "tools", "history", "undo", "session", "doctor", "mcp", "chat", "serve"]),
-    (
-        "scope",
-        &["run", "call", "history", "undo", "session", "doctor", "policy", "tools", "mcp", "chat", "serve"],
-    ),
     (
         "trust",
-        &["run", "call", "history", "undo", "session", "doctor", "policy", "hook", "mcp", "chat", "serve"],
+        &[
+            "run", "call", "history", "undo", "session", "doctor", "policy", "hook", "acp", "mcp", "chat",
+            "serve",
+        ],
     ),
-    ("allow_host", &["run", "call", "session", "mcp", "serve"]),
-    ("allow_net", &["run", "call", "session", "mcp", "serve"]),
-    ("no_log", &["run", "call", "history", "undo", "session", "mcp", "chat", "serve"]),
-    ("verbose", &["run", "call", "history", "undo", "session", "doctor", "policy", "mcp", "chat"]),
+    ("allow_host", &["run", "call", "session", "acp", "mcp", "serve"]),
+    ("allow_net", &["run", "call", "session", "acp", "mcp", "serve"]),
+    ("no_log", &["run", "call", "history", "undo", "session", "acp", "mcp", "chat", "serve"]),
+    ("verbose", &["run", "call", "history", "undo", "session", "doctor", "policy", "acp", "mcp", "chat"]),
 ];
 
 fn trust(text: &str) -> Result<Trust, ValueError> {
@@ -303,9 +318,9 @@ impl SessionOptions {
         Self { project: Some(project), ..self.clone() }
     }
 
-    /// Whether a profile was asked for by name, or by `auto`.
-    pub fn names_profile(&self) -> bool {
-        self.profile.is_some()
+    /// The profile that was asked for by name, or `auto`.
+    pub fn profile_name(&self) -> Option<&str> {
+        self.profile.as_deref()
     }
 
     /// The same for a client that names what it wants; a project of its own has a central root of its own. Commands start in the

@@ -1,14 +1,19 @@
-//! Starts the executor, for `doctor --attack` the self-attack, for `doctor` git, and for `run` on a terminal what writes the user's
-//! policy: the only place of the orchestrator that starts another program.
+//! Starts the executor, for `doctor --attack` the self-attack, for `doctor` git, for `run` on a terminal what writes the user's
+//! policy, and for `acp` the agent: the only place of the orchestrator that starts another program.
 
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, killpg};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use nix::unistd::Pid;
 use orchestrator_agent::providers::{ANTHROPIC_KEY, OPENAI_KEY};
 use orchestrator_session::executor::ExecutorError;
 use orchestrator_web::BRAVE_KEY;
+use rustix::process::{PidfdFlags, pidfd_open};
 use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, IoSlice};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -16,6 +21,9 @@ use std::process::{Command, Stdio};
 
 const NAME: &str = "lazaret-executor";
 const ATTACK: &str = "lazaret-attack";
+const SHELL: &str = "lazaret-bash";
+/// How long an agent has to end when it is asked to, in milliseconds.
+const AGENT_ENDING_MS: u16 = 2000;
 /// No command may have this variable: the self-attack looks for it. Its value is none of a secret's.
 const CANARY: (&str, &str) = ("LAZARET_CANARY_SECRET", "a command that has this variable has others too");
 
@@ -118,6 +126,71 @@ pub fn start_policy_writer(profile: &str) -> io::Result<UnixStream> {
         .env_remove(OPENAI_KEY)
         .spawn()?;
     Ok(ours)
+}
+
+/// Starts this program again, to hold `agent` for us: when we end, however that is, the agent ends. We could not end it ourselves:
+/// confined, we signal nobody who was there before. The agent has `variables` besides our environment. Returns our end of its standard
+/// input and output.
+///
+/// # Errors
+/// It cannot be started. That the agent's own program cannot, is told on standard error, and is an end of the stream here.
+#[expect(clippy::disallowed_methods, reason = "this is the one file that starts a program")]
+pub fn start_agent(agent: &[OsString], variables: &[(&str, OsString)]) -> io::Result<UnixStream> {
+    let (ours, theirs) = UnixStream::pair()?;
+    let theirs = OwnedFd::from(theirs);
+    let variables = variables.iter().map(|(name, value)| (OsStr::new(name), value));
+    Command::new(std::env::current_exe()?)
+        .args(["acp", "--hold", "--"])
+        .args(agent)
+        .stdin(Stdio::from(theirs.try_clone()?))
+        .stdout(Stdio::from(theirs))
+        .process_group(0)
+        .envs(variables)
+        .spawn()?;
+    Ok(ours)
+}
+
+/// Starts `agent` on our standard streams, and waits until it has ended, or whoever is at the other end of standard input; then the
+/// agent's process group is asked to end, and killed. Returns the agent's exit code, or 1.
+///
+/// # Errors
+/// The agent cannot be started or waited for.
+#[expect(clippy::disallowed_methods, reason = "this is the one file that starts a program")]
+pub fn hold_agent(agent: &[OsString]) -> io::Result<u8> {
+    let Some((program, arguments)) = agent.split_first() else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let mut child = Command::new(program).args(arguments).process_group(0).spawn()?;
+    let ended = pidfd_open(rustix::process::Pid::from_child(&child), PidfdFlags::empty())?;
+    let stdin = io::stdin();
+    // Of the other end, only that it is gone: what it says is for the agent.
+    let other = PollFd::new(stdin.as_fd(), PollFlags::empty());
+    wait(&mut [PollFd::new(ended.as_fd(), PollFlags::POLLIN), other], PollTimeout::NONE)?;
+    let group = Pid::from_raw(child.id().cast_signed());
+    // Who is left of an agent that has ended goes with it.
+    let _ = killpg(group, Signal::SIGTERM);
+    wait(&mut [PollFd::new(ended.as_fd(), PollFlags::POLLIN)], AGENT_ENDING_MS.into())?;
+    let _ = killpg(group, Signal::SIGKILL);
+    let status = child.wait()?;
+    Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+}
+
+fn wait(watched: &mut [PollFd], limit: PollTimeout) -> io::Result<()> {
+    loop {
+        match poll(watched, limit) {
+            Err(Errno::EINTR) => {}
+            polled => return Ok(polled.map(drop)?),
+        }
+    }
+}
+
+/// The shell that was installed with us, for an agent that starts one.
+///
+/// # Errors
+/// There is none beside us.
+pub fn shell() -> io::Result<PathBuf> {
+    let shell = std::env::current_exe()?.with_file_name(SHELL);
+    if shell.is_file() { Ok(shell) } else { Err(io::ErrorKind::NotFound.into()) }
 }
 
 /// Runs the user's git, far from any project, and returns what it prints. A setting that is not there prints nothing.

@@ -3,14 +3,21 @@
 use crate::context::Part;
 use crate::pending::Approval;
 use broker_protocol::{CallId, Challenge, Denial, Ended, Failed, GrantFault, Opened};
+use orchestrator_text::escape;
 use orchestrator_tools::denials;
 use orchestrator_tools::metadata::{Changed, Details, Metadata};
+use orchestrator_tools::proposal::input_lines;
 use orchestrator_tools::violation::SecurityEvent;
 use orchestrator_web::image::Image;
 use orchestrator_web::relay::Decision;
 use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
+
+/// Columns of a row of a question: what is longer could be blanks to the edge of whatever shows it.
+const COLUMNS: usize = 100;
+/// Most rows of a question.
+const ROWS_MAX: usize = 400;
 
 /// Something that happened.
 #[derive(Clone, Debug)]
@@ -103,6 +110,21 @@ pub struct ApprovalQuestion {
     pub rejected: Option<GrantFault>,
 }
 
+impl ApprovalQuestion {
+    /// All of the input, each row marked as a part of it, for a client that shows text in a width that is not known; nothing where that
+    /// is too much: nobody allows what they have not seen.
+    pub fn rows(&self) -> Option<Vec<String>> {
+        rows(self.input.as_ref()?)
+    }
+}
+
+fn rows(input: &Value) -> Option<Vec<String>> {
+    let lines = input_lines(input);
+    let rows = lines.iter().flat_map(|line| escape::wrapped(line, COLUMNS)).map(|row| format!("| {row}"));
+    let rows: Vec<String> = rows.take(ROWS_MAX + 1).collect();
+    (rows.len() <= ROWS_MAX).then_some(rows)
+}
+
 /// The result of a call.
 #[derive(Debug)]
 pub struct CallResult {
@@ -186,5 +208,28 @@ impl CallResult {
     /// What is known about the call.
     pub fn metadata(&self) -> MetadataJson<'_> {
         self.redacted.as_ref().map_or(MetadataJson::Typed(&self.metadata), MetadataJson::Redacted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_question_shows_all_of_the_input_or_is_none() {
+        let shown = |input: Value| rows(&input).unwrap();
+        assert_eq!(
+            shown(json!({"command": "make all", "cwd": "evil"})),
+            ["| cwd: evil", "| command: make all"]
+        );
+        let write = json!({"content": "one\ntwo\n".repeat(20), "path": "a"});
+        assert_eq!(shown(write)[..3], ["| path: a", "| content, 40 lines:", "|   one"]);
+        let padded = format!("git status #{}\ntouch hidden", " ".repeat(2100));
+        let padded = shown(json!({ "command": padded }));
+        assert!(padded.iter().all(|row| row.starts_with("| ") && row.len() <= COLUMNS + 2), "{padded:?}");
+        assert_eq!(padded.last().unwrap(), "|   touch hidden");
+        let lines = |count: usize| rows(&json!({ "content": "x\n".repeat(count) }));
+        assert!(lines(ROWS_MAX - 1).is_some() && lines(ROWS_MAX).is_none());
     }
 }

@@ -118,7 +118,8 @@ impl Judge {
         let mut line = format!("LAZARET_PROJECT={} ", quote(&project.to_string_lossy()));
         // Nothing of the agent's own environment decides otherwise than was decided here.
         let is_set = |name: &str| std::env::var_os(name).is_some();
-        let is_default = choice.profile == DEFAULT && choice.found.is_none() && !self.options.names_profile();
+        let is_default =
+            choice.profile == DEFAULT && choice.found.is_none() && self.options.profile_name().is_none();
         if !is_default || is_set("LAZARET_PROFILE") {
             line.push_str(&format!("LAZARET_PROFILE={} ", quote(&choice.profile)));
         }

@@ -1,0 +1,129 @@
+//! One call of a tool for the agent: its questions go to the editor's user, its result comes back.
+
+use crate::links::Links;
+use crate::message::{Code, Fault};
+use crate::permission;
+use broker_protocol::{Channel, ErrorKind, Failed};
+use orchestrator_session::{
+    Approval, ApprovalQuestion, Body, Call, CallContext, CallResult, Invocation, Live, Session,
+};
+use serde_json::{Value, json};
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::task::AbortHandle;
+
+/// Makes calls.
+pub struct Calls {
+    session: Session,
+    links: Rc<Links>,
+    asker: Arc<str>,
+}
+
+/// A question that the editor's user has. Dropped, nobody waits for its answer.
+struct Asking(AbortHandle);
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Calls {
+    pub fn new(session: Session, links: Rc<Links>) -> Self {
+        Self { session, links, asker: "acp".into() }
+    }
+
+    /// Starts a call. With `live`, its output comes as events, safe to be shown; else unsafe characters of its result stay, because
+    /// what is read of a file is written again.
+    pub fn start(&self, tool: &str, input: Value, live: bool) -> Call {
+        let live = if live { Live::Sanitized } else { Live::Off };
+        let context = CallContext { live, raw: live == Live::Off, ..CallContext::new(self.asker.clone()) };
+        self.session.call(context, Invocation::Tool { name: tool.to_owned(), input })
+    }
+
+    /// Follows a call of the agent's session `of` to its result; nothing where our session has ended.
+    pub async fn follow(
+        &self,
+        of: &str,
+        mut call: Call,
+        mut output: impl FnMut(&[u8]),
+    ) -> Option<Arc<CallResult>> {
+        let mut asking: Option<Asking> = None;
+        while let Some(event) = call.next().await {
+            match &*event.body {
+                Body::Output { bytes, .. } => output(bytes),
+                // Answered elsewhere, or in vain: an answer that did not count is not asked for again.
+                Body::ApprovalWanted(question) if question.challenge.channel == Channel::Separate => {}
+                Body::ApprovalWanted(question) => asking = self.ask(of, &call, question),
+                Body::ApprovalGiven { .. } | Body::Started { .. } => drop(asking.take()),
+                Body::Result(result) => return Some(result.clone()),
+                Body::SessionOpened(_)
+                | Body::ToolRegistered { .. }
+                | Body::ToolUnregistered { .. }
+                | Body::Requested { .. }
+                | Body::Suspended
+                | Body::Violation(_)
+                | Body::Connection(_) => {}
+            }
+        }
+        None
+    }
+
+    /// Has the editor's user asked; no, where that cannot be.
+    fn ask(&self, of: &str, call: &Call, question: &ApprovalQuestion) -> Option<Asking> {
+        let handle = call.handle.clone();
+        let params = match question.rejected {
+            None => permission::question(of, handle.number(), question),
+            Some(_) => None,
+        };
+        let links = self.links.clone();
+        let task = tokio::task::spawn_local(async move {
+            let approval = match params {
+                Some(params) => {
+                    permission::approval(links.ask_editor(permission::METHOD, params).await.as_ref())
+                }
+                None => Approval::No,
+            };
+            handle.approve(None, approval).await;
+        });
+        Some(Asking(task.abort_handle()))
+    }
+
+    /// Makes a call that is over with its answer.
+    pub async fn make(&self, of: &str, tool: &str, input: Value) -> Result<Arc<CallResult>, Fault> {
+        let call = self.start(tool, input, false);
+        let result = self.follow(of, call, |_| {}).await.ok_or_else(ended)?;
+        match &result.error {
+            Some(failed) => Err(fault(failed)),
+            None => Ok(result),
+        }
+    }
+}
+
+/// Our session has ended: nothing is done any more.
+pub fn ended() -> Fault {
+    Fault::new(Code::Internal, "the session has ended")
+}
+
+/// What an agent is told of a call that failed.
+pub fn fault(failed: &Failed) -> Fault {
+    let code = match failed.kind {
+        ErrorKind::InvalidInput | ErrorKind::UnknownTool => Code::InvalidParams,
+        ErrorKind::NotFound => Code::ResourceNotFound,
+        ErrorKind::DeniedPolicy
+        | ErrorKind::DeniedUser
+        | ErrorKind::ApprovalTimeout
+        | ErrorKind::Violation
+        | ErrorKind::Timeout
+        | ErrorKind::IdleTimeout
+        | ErrorKind::Io
+        | ErrorKind::ExitNonzero
+        | ErrorKind::ResourceLimit
+        | ErrorKind::Cancelled
+        | ErrorKind::ExecutorLost
+        | ErrorKind::Protocol
+        | ErrorKind::Internal => Code::Internal,
+    };
+    let data = json!({ "kind": failed.kind.name(), "layer": failed.kind.layer().name() });
+    Fault { code, message: failed.message.clone(), data: Some(data) }
+}

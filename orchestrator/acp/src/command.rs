@@ -1,0 +1,192 @@
+//! `lazaret acp`: the command line, the agent's environment, the end.
+
+use crate::calls::Calls;
+use crate::links::Links;
+use crate::proxy::Proxy;
+use crate::terminals::Terminals;
+use broker_protocol::{Failed, limit};
+use clap::Args;
+use orchestrator_confine::{Needs, confine};
+use orchestrator_lines::line_reader::Lines;
+use orchestrator_lines::streams::{Input, Output};
+use orchestrator_options::session_options::SessionOptions;
+use orchestrator_options::{exit, start};
+use orchestrator_records::runlog::RunLog;
+use orchestrator_session::{Config, Session};
+use orchestrator_terminal::print;
+use orchestrator_terminal::runtime::runtime;
+use orchestrator_terminal::signals::Signals;
+use orchestrator_text::known::redactor;
+use orchestrator_tools::registry::Registry;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// Cells that the executor has ready between calls.
+const SPARE: u8 = 1;
+/// Lines that wait for whoever takes them.
+const WAITING: usize = 16;
+/// How long an agent has to end when its editor is gone; then it is killed.
+const ENDING: Duration = Duration::from_secs(2);
+/// Variables in which agents look for their shell, where they have no setting for it.
+const SHELLS: [&str; 3] = ["SHELL", "CLAUDE_CODE_SHELL", "GOOSE_SHELL"];
+
+const EXAMPLES: &str = "\
+Examples, as the command of an agent in an editor's settings:
+  lazaret acp -- goose acp
+  lazaret acp -- gemini --experimental-acp
+  lazaret acp --trust guided -- claude-agent-acp
+
+Agents that have their client read, write and run commands (Goose; Gemini CLI
+for files) get cells for it. Those that do it themselves get `lazaret-bash` as
+their shell; their own file tools stay open: see `lazaret status`.
+
+The project is --project, else the repository around the working directory; a
+session of the editor in another directory is refused. With --trust, the
+editor's user is asked about calls as the policy says.
+
+Exit code: 0 at the end of the editor's input; 1 the agent has ended by itself;
+2 wrong arguments; 125 lazaret failed; 128+N if signal N ended it.";
+
+/// Stand between an editor and an ACP agent, with cells for its files and commands
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Acp {
+    /// The program of the agent, and its arguments
+    #[arg(last = true, required = true, value_name = "AGENT")]
+    agent: Vec<OsString>,
+    /// Hold the agent for another `lazaret acp`: standard input and output are its socket
+    #[arg(long, hide = true)]
+    hold: bool,
+}
+
+/// Why it is over.
+enum End {
+    Editor,
+    Agent,
+    Signal(u8),
+}
+
+impl Acp {
+    /// Serves the editor until it says no more; the exit code.
+    pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
+        if self.hold {
+            return start::hold_agent(&self.agent).map_err(|error| not_started(&self.agent, &error));
+        }
+        let log = Rc::new(options.log("acp"));
+        let mut opening = options.open(SPARE)?;
+        let policy = options.policy().map_err(Failed::from)?;
+        opening.open.network = options.network(Some(&policy), false);
+        let root = PathBuf::from(&opening.open.project);
+        let timeout_s = policy.limits.timeout_max_s.unwrap_or(limit::TIMEOUT_S);
+        let endpoint = options.endpoint().lasting()?;
+        let socket = endpoint.socket().map(Path::to_owned);
+        let variables = variables(options, &root)?;
+        let agent =
+            start::start_agent(&self.agent, &variables).map_err(|error| not_started(&self.agent, &error))?;
+        confine(&Needs { web: opening.open.network.is_some(), socket, ..Needs::default() });
+        let config = Config {
+            registry: Registry::under(Some(policy)),
+            timeout_max_s: timeout_s,
+            directory: opening.directory,
+            executor: Some(Box::new(endpoint)),
+            // What an agent writes, it need not have read here: its editor may have shown it the file.
+            single_call: true,
+            subscribers: vec![log.clone()],
+            ..Config::new(opening.open, redactor())
+        };
+        let served = runtime()?.block_on(serve(config, root, timeout_s, agent, log.clone()));
+        log.end(match served {
+            Ok(End::Editor) => "the input ended",
+            Ok(End::Agent) => "the agent ended",
+            Ok(End::Signal(_)) => "a signal ended it",
+            Err(_) => "the streams could not be used",
+        });
+        served.map(|end| match end {
+            End::Editor => exit::OK,
+            End::Agent => {
+                print::problem("the agent has ended");
+                exit::FAILED
+            }
+            End::Signal(number) => exit::SIGNAL + number,
+        })
+    }
+}
+
+fn not_started(agent: &[OsString], error: &io::Error) -> Failed {
+    let program = agent.first().map_or_else(Default::default, |program| program.to_string_lossy());
+    Failed::internal(format!("the agent `{program}` cannot be started: {error}"))
+}
+
+/// What an agent has in its environment that runs its commands itself.
+fn variables(options: &SessionOptions, root: &Path) -> Result<Vec<(&'static str, OsString)>, Failed> {
+    let shell = start::shell().map_err(|error| {
+        Failed::internal(format!("lazaret-bash, which is installed beside lazaret, cannot be used: {error}"))
+    })?;
+    let mut variables: Vec<(&str, OsString)> =
+        SHELLS.iter().map(|name| (*name, shell.clone().into_os_string())).collect();
+    variables.push(("LAZARET_PROJECT", root.into()));
+    if let Some(profile) = options.profile_name() {
+        variables.push(("LAZARET_PROFILE", profile.into()));
+    }
+    if let Some(trust) = options.trust() {
+        variables.push(("LAZARET_TRUST", trust.name().into()));
+    }
+    Ok(variables)
+}
+
+async fn serve(
+    config: Config,
+    root: PathBuf,
+    timeout_s: u32,
+    agent: UnixStream,
+    log: Rc<RunLog>,
+) -> Result<End, Failed> {
+    let streams = |error: io::Error| Failed::internal(format!("cannot use the standard streams: {error}"));
+    let (input, output) = (Input::stdin().map_err(streams)?, Output::stdout().map_err(streams)?);
+    let theirs = Input::of(agent.as_fd()).map_err(streams)?;
+    let ours = Output::of(agent.as_fd()).map_err(streams)?;
+    let mut signals = Signals::listen(&[nix::libc::SIGTERM, nix::libc::SIGINT, nix::libc::SIGHUP])?;
+    let (editor, to_editor) = mpsc::channel(WAITING);
+    let (to_agent, of_agent) = mpsc::channel(WAITING);
+    let links = Rc::new(Links::new(editor.clone(), to_agent));
+    let session = Session::start(config);
+    let calls = Rc::new(Calls::new(session.clone(), links.clone()));
+    let proxy = Rc::new(Proxy { links, terminals: Terminals::new(calls.clone(), timeout_s), calls, root });
+    tokio::task::spawn_local(log.write_later());
+    tokio::task::spawn_local(write_lines(ours, of_agent));
+    let mut telling_editor = tokio::task::spawn_local(write_lines(output, to_editor));
+    let mut hearing_agent = tokio::task::spawn_local(proxy.clone().hear_agent(Lines::new(theirs)));
+    let end = tokio::select! {
+        () = proxy.hear_editor(Lines::new(input)) => End::Editor,
+        _ = &mut telling_editor => End::Editor,
+        _ = &mut hearing_agent => End::Agent,
+        number = signals.next() => End::Signal(number as u8),
+    };
+    session.cancel_all();
+    // The agent hears of its editor's end, and may put its things away.
+    let _ = agent.shutdown(std::net::Shutdown::Write);
+    let ending = async {
+        if !hearing_agent.is_finished() {
+            let _ = hearing_agent.await;
+        }
+        // As much room as there is means that all was taken to be written.
+        let _ = editor.reserve_many(WAITING).await;
+    };
+    let _ = tokio::time::timeout(ENDING, ending).await;
+    Ok(end)
+}
+
+/// Writes lines until there are no more, or nobody reads them.
+async fn write_lines(output: Output, mut lines: mpsc::Receiver<Vec<u8>>) {
+    while let Some(line) = lines.recv().await {
+        if output.write_all(&line).await.is_err() {
+            return;
+        }
+    }
+}

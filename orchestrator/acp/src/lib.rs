@@ -1,0 +1,14 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod message;
+mod links;
+mod permission;
+mod calls;
+mod files;
+mod terminals;
+mod proxy;
+mod command;
+
+pub use command::Acp;

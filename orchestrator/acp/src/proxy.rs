@@ -1,0 +1,197 @@
+//! Which message goes where.
+
+use crate::calls::Calls;
+use crate::files;
+use crate::links::{Links, is_ours};
+use crate::message::{Code, Fault, Kind, Message, response};
+use crate::terminals::Terminals;
+use orchestrator_lines::line_reader::{Lines, Next};
+use serde_json::{Value, json};
+use std::path::{Component, Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+
+/// Requests of the agent that are answered at once; who makes more is not read from until one is.
+const ANSWERING: usize = 128;
+
+/// What stands between an editor and an agent.
+pub struct Proxy {
+    pub links: Rc<Links>,
+    pub calls: Rc<Calls>,
+    pub terminals: Terminals,
+    /// The project root.
+    pub root: PathBuf,
+}
+
+/// Requests of the agent that are ours to answer.
+#[derive(Clone, Copy, Debug)]
+enum Own {
+    Read,
+    Write,
+    Create,
+    Output,
+    Wait,
+    Kill,
+    Release,
+}
+
+impl Own {
+    fn of(method: &str) -> Option<Self> {
+        Some(match method {
+            "fs/read_text_file" => Own::Read,
+            "fs/write_text_file" => Own::Write,
+            "terminal/create" => Own::Create,
+            "terminal/output" => Own::Output,
+            "terminal/wait_for_exit" => Own::Wait,
+            "terminal/kill" => Own::Kill,
+            "terminal/release" => Own::Release,
+            _ => return None,
+        })
+    }
+}
+
+impl Proxy {
+    /// Takes what the editor says until it says no more.
+    pub async fn hear_editor(&self, mut lines: Lines) {
+        loop {
+            let message = match lines.next().await {
+                Next::Line(line) if line.trim_ascii().is_empty() => continue,
+                Next::Line(line) => Message::parse(&line),
+                Next::TooLong => Err(too_long()),
+                Next::End => return,
+            };
+            match message.map(|message| self.of_editor(message)) {
+                Ok(Ok(Some(message))) => self.links.to_agent(message.into_line()).await,
+                Ok(Ok(None)) => {}
+                Ok(Err((id, fault))) => self.links.to_editor(response(&id, Err(fault))).await,
+                Err(fault) => self.links.to_editor(response(&Value::Null, Err(fault))).await,
+            }
+        }
+    }
+
+    /// What of a message of the editor's goes on to the agent.
+    fn of_editor(&self, mut message: Message) -> Result<Option<Message>, (Value, Fault)> {
+        let Kind::Request { id } = message.kind.clone() else { return Ok(self.links.take_answer(message)) };
+        if message.method == "initialize" {
+            offer(message.params_mut());
+        }
+        match message.params()["cwd"].as_str() {
+            Some(directory) if !is_within(&self.root, Path::new(directory)) => {
+                let root = self.root.display();
+                let text = format!(
+                    "{directory} is not in the project {root}, to which this agent is held; start another \
+                     `lazaret acp` there, or with `--project {directory}`"
+                );
+                Err((id, Fault::new(Code::InvalidParams, text)))
+            }
+            _ => Ok(Some(message)),
+        }
+    }
+
+    /// Takes what the agent says until it says no more.
+    pub async fn hear_agent(self: Rc<Self>, mut lines: Lines) {
+        let answering = Arc::new(Semaphore::new(ANSWERING));
+        loop {
+            let message = match lines.next().await {
+                Next::Line(line) if line.trim_ascii().is_empty() => continue,
+                Next::Line(line) => Message::parse(&line),
+                Next::TooLong => Err(too_long()),
+                Next::End => return,
+            };
+            let message = match message {
+                Ok(message) => message,
+                Err(fault) => {
+                    self.links.to_agent(response(&Value::Null, Err(fault))).await;
+                    continue;
+                }
+            };
+            let (Kind::Request { id }, own) = (message.kind.clone(), Own::of(&message.method)) else {
+                self.links.to_editor(message.into_line()).await;
+                continue;
+            };
+            match own {
+                Some(own) => {
+                    // Never closed.
+                    let Ok(permit) = answering.clone().acquire_owned().await else { return };
+                    let proxy = self.clone();
+                    tokio::task::spawn_local(async move {
+                        let answer = proxy.answer(own, message.params()).await;
+                        proxy.links.to_agent(response(&id, answer)).await;
+                        drop(permit);
+                    });
+                }
+                None if message.method.starts_with("fs/") || message.method.starts_with("terminal/") => {
+                    let text =
+                        format!("{} is not offered; the editor would do it outside of cells", message.method);
+                    let fault = Fault::new(Code::MethodNotFound, text);
+                    self.links.to_agent(response(&id, Err(fault))).await;
+                }
+                None if is_ours(&id) => {
+                    let fault = Fault::new(Code::InvalidRequest, "ids that begin with `lazaret-` are ours");
+                    self.links.to_agent(response(&id, Err(fault))).await;
+                }
+                None => self.links.to_editor(message.into_line()).await,
+            }
+        }
+    }
+
+    async fn answer(&self, own: Own, params: &Value) -> Result<Value, Fault> {
+        match own {
+            Own::Read => files::read(&self.calls, params).await,
+            Own::Write => files::write(&self.calls, params).await,
+            Own::Create => self.terminals.create(params),
+            Own::Output => self.terminals.output(params),
+            Own::Wait => self.terminals.wait(params).await,
+            Own::Kill => self.terminals.kill(params),
+            Own::Release => self.terminals.release(params),
+        }
+    }
+}
+
+fn too_long() -> Fault {
+    Fault::new(Code::Parse, "a message has at most 4 MiB")
+}
+
+/// Says that files and terminals are offered, whatever the editor offers itself.
+fn offer(params: &mut Value) {
+    let Some(params) = params.as_object_mut() else { return };
+    let capabilities = params.entry("clientCapabilities").or_insert_with(|| json!({}));
+    if !capabilities.is_object() {
+        *capabilities = json!({});
+    }
+    capabilities["fs"] = json!({ "readTextFile": true, "writeTextFile": true });
+    capabilities["terminal"] = json!(true);
+}
+
+/// Whether a directory lies in the project by its name; what its links are is the executor's to judge, at each call.
+fn is_within(root: &Path, directory: &Path) -> bool {
+    directory.starts_with(root) && !directory.components().any(|part| part == Component::ParentDir)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_in_the_project_or_not() {
+        let within = |directory: &str| is_within(Path::new("/a/b"), Path::new(directory));
+        assert!(within("/a/b") && within("/a/b/c/") && within("/a/b/./c"));
+        assert!(!within("/a") && !within("/a/bc") && !within("/a/b/../c") && !within("a/b") && !within(""));
+    }
+
+    #[test]
+    fn files_and_terminals_are_offered_beside_what_the_editor_offers() {
+        let mut params = json!({ "clientCapabilities": { "fs": { "readTextFile": false }, "x": 1 } });
+        offer(&mut params);
+        let fs = json!({ "readTextFile": true, "writeTextFile": true });
+        assert_eq!(params, json!({ "clientCapabilities": { "fs": fs, "terminal": true, "x": 1 } }));
+        for mut odd in [json!({}), json!({ "clientCapabilities": null })] {
+            offer(&mut odd);
+            assert_eq!(odd["clientCapabilities"]["terminal"], true);
+        }
+        let mut none = Value::Null;
+        offer(&mut none);
+        assert_eq!(none, Value::Null);
+    }
+}

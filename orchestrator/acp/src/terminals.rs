@@ -1,0 +1,281 @@
+//! Commands of the agent that run on between its messages, each in a cell.
+
+use crate::calls::{self, Calls};
+use crate::files::{absolute, parse};
+use crate::message::{Code, Fault};
+use broker_protocol::{Ended, ErrorKind};
+use nix::sys::signal::Signal;
+use orchestrator_session::{Call, CallHandle, CallResult};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use tokio::sync::watch;
+
+/// Terminals that are not released yet; as many calls may be under way in a session.
+const TERMINALS: usize = 64;
+/// Most bytes of output that are kept of a terminal.
+const OUTPUT: usize = 1 << 20;
+
+/// As `CreateTerminalRequest` in ACP's schema.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Create {
+    session_id: String,
+    command: String,
+    #[serde(default)]
+    args: Vec<String>,
+    #[serde(default)]
+    env: Vec<Variable>,
+    cwd: Option<String>,
+    output_byte_limit: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Variable {
+    name: String,
+    value: String,
+}
+
+/// What the requests about one terminal have in common.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Named {
+    session_id: String,
+    terminal_id: String,
+}
+
+/// As `TerminalExitStatus` in ACP's schema: neither is there where it was no exit of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ExitStatus {
+    exit_code: Option<u32>,
+    signal: Option<String>,
+}
+
+struct Terminal {
+    session: String,
+    handle: CallHandle,
+    output: RefCell<Tail>,
+    ended: watch::Sender<Option<ExitStatus>>,
+}
+
+/// The terminals of the agent.
+pub struct Terminals {
+    calls: Rc<Calls>,
+    /// The time limit of a command, in seconds: the longest that the policy has, for the agent has its own.
+    timeout_s: u32,
+    by_id: RefCell<HashMap<String, Rc<Terminal>>>,
+    last: Cell<u64>,
+}
+
+impl Terminals {
+    pub fn new(calls: Rc<Calls>, timeout_s: u32) -> Self {
+        Self { calls, timeout_s, by_id: RefCell::default(), last: Cell::new(0) }
+    }
+
+    /// `terminal/create`.
+    pub fn create(&self, params: &Value) -> Result<Value, Fault> {
+        let create: Create = parse(params)?;
+        if self.by_id.borrow().len() == TERMINALS {
+            let message = format!("there are {TERMINALS} terminals; release those that are not needed");
+            return Err(Fault::new(Code::Internal, message));
+        }
+        let call = self.calls.start("bash", input(&create, self.timeout_s)?, true);
+        let most = create.output_byte_limit.map_or(OUTPUT, |most| usize::try_from(most).unwrap_or(OUTPUT));
+        let terminal = Rc::new(Terminal {
+            session: create.session_id,
+            handle: call.handle.clone(),
+            output: RefCell::new(Tail::new(most.min(OUTPUT))),
+            ended: watch::Sender::new(None),
+        });
+        self.last.set(self.last.get() + 1);
+        let id = format!("cell-{}", self.last.get());
+        self.by_id.borrow_mut().insert(id.clone(), terminal.clone());
+        tokio::task::spawn_local(follow(self.calls.clone(), terminal, call));
+        Ok(json!({ "terminalId": id }))
+    }
+
+    /// `terminal/output`.
+    pub fn output(&self, params: &Value) -> Result<Value, Fault> {
+        let terminal = self.find(params)?;
+        let (output, truncated) = terminal.output.borrow().text();
+        let status = terminal.ended.borrow().clone();
+        Ok(json!({ "output": output, "truncated": truncated, "exitStatus": status }))
+    }
+
+    /// `terminal/wait_for_exit`.
+    pub async fn wait(&self, params: &Value) -> Result<Value, Fault> {
+        let mut ended = self.find(params)?.ended.subscribe();
+        let status = ended.wait_for(Option::is_some).await.map_err(|_| calls::ended())?.clone();
+        Ok(json!(status.unwrap_or_default()))
+    }
+
+    /// `terminal/kill`: it can be read on.
+    pub fn kill(&self, params: &Value) -> Result<Value, Fault> {
+        self.find(params)?.handle.cancel();
+        Ok(json!({}))
+    }
+
+    /// `terminal/release`: it is killed, and forgotten.
+    pub fn release(&self, params: &Value) -> Result<Value, Fault> {
+        self.find(params)?.handle.cancel();
+        let named: Named = parse(params)?;
+        self.by_id.borrow_mut().remove(&named.terminal_id);
+        Ok(json!({}))
+    }
+
+    fn find(&self, params: &Value) -> Result<Rc<Terminal>, Fault> {
+        let named: Named = parse(params)?;
+        let found = self.by_id.borrow().get(&named.terminal_id).cloned();
+        found.filter(|terminal| terminal.session == named.session_id).ok_or_else(|| {
+            let message = format!("there is no terminal {:?} in this session", named.terminal_id);
+            Fault::new(Code::ResourceNotFound, message)
+        })
+    }
+}
+
+/// The input of `bash`. Arguments run without a shell; a command alone is a line of one, as other clients take it.
+fn input(create: &Create, timeout_s: u32) -> Result<Value, Fault> {
+    let is_name = |name: &str| !name.is_empty() && !name.starts_with('-') && !name.contains(['=', '\0']);
+    if let Some(variable) = create.env.iter().find(|variable| !is_name(&variable.name)) {
+        return Err(Fault::new(Code::InvalidParams, format!("{:?} is no name of a variable", variable.name)));
+    }
+    let mut words: Vec<String> = Vec::new();
+    if !create.env.is_empty() {
+        let pair = |Variable { name, value }: &Variable| format!("{name}={value}");
+        words.push("env".into());
+        words.extend(create.env.iter().map(pair));
+    }
+    let is_line = create.args.is_empty();
+    if !is_line {
+        words.push(create.command.clone());
+        words.extend(create.args.iter().cloned());
+    } else if !words.is_empty() {
+        words.extend(["bash".into(), "-c".into(), create.command.clone()]);
+    }
+    let command = if words.is_empty() { json!(create.command) } else { json!(words) };
+    let mut input = json!({ "command": command, "timeout": timeout_s });
+    if let Some(cwd) = &create.cwd {
+        absolute(cwd)?;
+        input["cwd"] = json!(cwd);
+    }
+    Ok(input)
+}
+
+/// Keeps what a command prints until it has ended.
+async fn follow(calls: Rc<Calls>, terminal: Rc<Terminal>, call: Call) {
+    let output = |bytes: &[u8]| terminal.output.borrow_mut().push(bytes);
+    let result = calls.follow(&terminal.session, call, output).await;
+    let status = match &result {
+        Some(result) => {
+            if let Some(why) = why(result) {
+                terminal.output.borrow_mut().push(format!("\nlazaret: {why}\n").as_bytes());
+            }
+            exit_status(result)
+        }
+        None => ExitStatus::default(),
+    };
+    terminal.ended.send_replace(Some(status));
+}
+
+/// What ended or hindered a command, where its exit code does not say it.
+fn why(result: &CallResult) -> Option<&str> {
+    let failed = result.error.as_ref()?;
+    let denied = result.denials().next().is_some();
+    (failed.kind != ErrorKind::ExitNonzero || denied).then_some(failed.message.as_str())
+}
+
+fn exit_status(result: &CallResult) -> ExitStatus {
+    let killed = |number: i32| {
+        let signal =
+            Signal::try_from(number).map_or_else(|_| number.to_string(), |signal| signal.to_string());
+        ExitStatus { signal: Some(signal), exit_code: None }
+    };
+    match result.ended {
+        Some(Ended::Exited(code)) => ExitStatus { exit_code: u32::try_from(code).ok(), signal: None },
+        Some(Ended::Signalled(number)) => killed(number),
+        Some(Ended::TimedOut | Ended::Idle | Ended::Cancelled | Ended::Limited(_)) => {
+            killed(Signal::SIGKILL as i32)
+        }
+        // As a shell says it.
+        Some(Ended::NotStarted(_)) => ExitStatus { exit_code: Some(127), signal: None },
+        Some(Ended::NoDirectory(_)) | None => ExitStatus { exit_code: Some(126), signal: None },
+    }
+}
+
+/// The last bytes of an output, as ACP wants them: from the beginning of a character on.
+struct Tail {
+    bytes: Vec<u8>,
+    most: usize,
+    is_cut: bool,
+}
+
+impl Tail {
+    fn new(most: usize) -> Self {
+        Self { bytes: Vec::new(), most, is_cut: false }
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        // Not at each piece: what is moved then is long against the piece.
+        if self.bytes.len() > 2 * self.most.max(4096) {
+            self.cut();
+        }
+    }
+
+    fn cut(&mut self) {
+        let surplus = self.bytes.len().saturating_sub(self.most);
+        self.is_cut |= surplus > 0;
+        self.bytes.drain(..surplus);
+    }
+
+    /// The text, and whether its beginning was left out.
+    fn text(&self) -> (String, bool) {
+        let surplus = self.bytes.len().saturating_sub(self.most);
+        let last = &self.bytes[surplus..];
+        let is_cut = self.is_cut || surplus > 0;
+        let is_middle = |byte: &&u8| **byte & 0xc0 == 0x80;
+        let begun = if is_cut { last.iter().take(3).take_while(is_middle).count() } else { 0 };
+        (String::from_utf8_lossy(&last[begun..]).into_owned(), is_cut)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_an_output_is_kept_whole_characters() {
+        let mut tail = Tail::new(5);
+        tail.push("ab".as_bytes());
+        assert_eq!(tail.text(), ("ab".into(), false));
+        tail.push("äöü".as_bytes());
+        assert_eq!(tail.text(), ("öü".into(), true));
+        tail.push(&vec![b'x'; 100_000]);
+        assert_eq!(tail.text(), ("xxxxx".into(), true));
+        assert!(tail.bytes.capacity() <= 300_000 && tail.bytes.len() <= 10_000);
+        assert_eq!(Tail::new(0).text(), (String::new(), false));
+    }
+
+    #[test]
+    fn a_command_alone_is_a_line_and_with_arguments_a_program() {
+        let of =
+            |json: Value| input(&Create::deserialize(json).unwrap(), 9).map(|input| input["command"].clone());
+        let create = |rest: Value| {
+            let mut create = json!({ "sessionId": "s", "command": "make all" });
+            create.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+            of(create)
+        };
+        assert_eq!(create(json!({})), Ok(json!("make all")));
+        assert_eq!(create(json!({ "args": ["x y"] })), Ok(json!(["make all", "x y"])));
+        let variable = json!([{ "name": "A", "value": "b c" }]);
+        assert_eq!(create(json!({ "env": variable })), Ok(json!(["env", "A=b c", "bash", "-c", "make all"])));
+        for name in ["", "A=B", "-i", "\0"] {
+            let variable = json!([{ "name": name, "value": "" }]);
+            assert_eq!(create(json!({ "env": variable })).unwrap_err().code, Code::InvalidParams);
+        }
+        assert_eq!(create(json!({ "cwd": "sub" })).unwrap_err().code, Code::InvalidParams);
+    }
+}
