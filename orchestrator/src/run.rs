@@ -84,7 +84,6 @@ pub struct Run {
     job: Job,
 }
 
-/// Who runs the command.
 #[derive(Clone, Default)]
 enum Caller {
     /// A person, who is told what the command cannot tell, and whose typing was the yes to a question about it.
@@ -411,8 +410,12 @@ fn resize(call: &CallHandle, raw: Option<&Raw>) {
 }
 
 enum Out {
-    /// To our own output.
-    Here { out: Output, err: Output, closed: bool, reporter: Option<WorkingDirectory> },
+    Here {
+        out: Output,
+        err: Output,
+        closed: bool,
+        reporter: Option<WorkingDirectory>,
+    },
     /// It is all in the result.
     Nowhere,
 }

@@ -12,7 +12,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tokio::task::AbortHandle;
 
-/// Makes calls.
 pub struct Calls {
     session: Session,
     links: Rc<Links>,

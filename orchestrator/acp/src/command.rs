@@ -65,7 +65,6 @@ pub struct Acp {
     hold: bool,
 }
 
-/// Why it is over.
 enum End {
     Editor,
     Agent,

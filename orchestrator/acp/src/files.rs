@@ -52,7 +52,6 @@ pub async fn read(calls: &Calls, params: &Value) -> Result<Value, Fault> {
     Ok(json!({ "content": text }))
 }
 
-/// Writes a text.
 pub async fn write(calls: &Calls, params: &Value) -> Result<Value, Fault> {
     let Write { session_id, path, content } = parse(params)?;
     absolute(&path)?;

@@ -22,7 +22,6 @@ pub enum Code {
     ResourceNotFound = -32002,
 }
 
-/// What a message is.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
     Request { id: Value },
@@ -30,11 +29,9 @@ pub enum Kind {
     Response { id: Value },
 }
 
-/// A message, whole.
 #[derive(Clone, Debug)]
 pub struct Message {
     pub kind: Kind,
-    /// Empty for a response.
     pub method: String,
     body: Map<String, Value>,
 }
@@ -46,7 +43,6 @@ impl Fault {
 }
 
 impl Message {
-    /// Reads a line.
     pub fn parse(line: &[u8]) -> Result<Self, Fault> {
         let value = serde_json::from_slice(line)
             .map_err(|error| Fault::new(Code::Parse, format!("this is no JSON: {error}")))?;

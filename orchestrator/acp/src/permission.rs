@@ -4,7 +4,6 @@ use broker_protocol::{Coverage, Extent};
 use orchestrator_session::{Approval, ApprovalQuestion};
 use serde_json::{Value, json};
 
-/// The method that asks.
 pub const METHOD: &str = "session/request_permission";
 
 /// The parameters of the question about call `number`; nothing where its input is too long to be shown whole: nobody allows what they

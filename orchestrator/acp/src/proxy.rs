@@ -20,7 +20,6 @@ pub struct Proxy {
     pub links: Rc<Links>,
     pub calls: Rc<Calls>,
     pub terminals: Terminals,
-    /// The project root.
     pub root: PathBuf,
 }
 

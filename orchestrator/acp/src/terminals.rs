@@ -41,7 +41,7 @@ struct Variable {
 /// What the requests about one terminal have in common.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Named {
+struct OfTerminal {
     session_id: String,
     terminal_id: String,
 }
@@ -75,7 +75,6 @@ impl Terminals {
         Self { calls, timeout_s, by_id: RefCell::default(), last: Cell::new(0) }
     }
 
-    /// `terminal/create`.
     pub fn create(&self, params: &Value) -> Result<Value, Fault> {
         let create: Create = parse(params)?;
         if self.by_id.borrow().len() == TERMINALS {
@@ -97,7 +96,6 @@ impl Terminals {
         Ok(json!({ "terminalId": id }))
     }
 
-    /// `terminal/output`.
     pub fn output(&self, params: &Value) -> Result<Value, Fault> {
         let terminal = self.find(params)?;
         let (output, truncated) = terminal.output.borrow().text();
@@ -105,7 +103,6 @@ impl Terminals {
         Ok(json!({ "output": output, "truncated": truncated, "exitStatus": status }))
     }
 
-    /// `terminal/wait_for_exit`.
     pub async fn wait(&self, params: &Value) -> Result<Value, Fault> {
         let mut ended = self.find(params)?.ended.subscribe();
         let status = ended.wait_for(Option::is_some).await.map_err(|_| calls::ended())?.clone();
@@ -121,13 +118,13 @@ impl Terminals {
     /// `terminal/release`: it is killed, and forgotten.
     pub fn release(&self, params: &Value) -> Result<Value, Fault> {
         self.find(params)?.handle.cancel();
-        let named: Named = parse(params)?;
+        let named: OfTerminal = parse(params)?;
         self.by_id.borrow_mut().remove(&named.terminal_id);
         Ok(json!({}))
     }
 
     fn find(&self, params: &Value) -> Result<Rc<Terminal>, Fault> {
-        let named: Named = parse(params)?;
+        let named: OfTerminal = parse(params)?;
         let found = self.by_id.borrow().get(&named.terminal_id).cloned();
         found.filter(|terminal| terminal.session == named.session_id).ok_or_else(|| {
             let message = format!("there is no terminal {:?} in this session", named.terminal_id);

@@ -22,7 +22,6 @@ pub struct AgentConfig {
     pub provider: Option<String>,
     /// Instructions for every run.
     pub instructions: String,
-    /// By the provider's name.
     pub providers: BTreeMap<String, ProviderConfig>,
     /// Who goes on where a model's answers are too poor.
     pub cloud_fallback: Option<FallbackConfig>,
@@ -36,7 +35,6 @@ pub struct AgentConfig {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FallbackConfig {
-    /// When.
     pub when: FallbackWhen,
     /// The provider; its table in `providers` holds.
     pub provider: String,
@@ -48,7 +46,6 @@ pub struct FallbackConfig {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProviderConfig {
-    /// Where it is.
     pub base_url: Option<String>,
     /// The model to take where none is named.
     pub model: Option<String>,

@@ -19,7 +19,6 @@ pub struct Talk {
     pub agent: Agent,
     pub transcript: Option<Rc<Transcript>>,
     pub conversation: Conversation,
-    /// The conversation's name.
     pub id: String,
     /// How many messages the user has sent.
     pub messages: u32,

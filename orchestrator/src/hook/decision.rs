@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 /// Variables in which agents say what their project is: a path, which is believed only of an agent that stands nowhere.
 const PROJECT: [&str; 3] = ["CLAUDE_PROJECT_DIR", "GEMINI_PROJECT_DIR", "QWEN_PROJECT_DIR"];
 
-/// What decides on commands.
 pub struct Judge {
     options: SessionOptions,
     /// By `--project` or `LAZARET_PROJECT`.

@@ -100,7 +100,6 @@ impl Consent {
 }
 
 impl Install {
-    /// Installs; the exit code.
     pub fn main(self) -> Result<u8, Failed> {
         let client = find(&self.client)?;
         let (way, programs) = (plan::way(client, self.by.as_deref())?, plan::programs()?);

@@ -126,7 +126,6 @@ impl Session {
 enum End {
     Input,
     Violations,
-    /// Nobody reads the output.
     Unread,
     /// The output cannot be written.
     Unwritten,

@@ -215,11 +215,10 @@ impl Agent {
             "opencode" => {
                 let provider = json!({ "npm": "@ai-sdk/openai-compatible", "models": { "m": {} },
                     "options": { "baseURL": format!("{url}/v1"), "apiKey": "{env:OPENCODE_API_KEY}" } });
-                let mut settings = json!({ "provider": { "mock": provider }, "model": "mock/m" });
-                if way != Way::Server {
-                    // Beside the server this would bring its own tools back.
-                    settings["permission"] = json!({ "*": "allow", "external_directory": "allow" });
-                }
+                // It asks nobody, and this alone would bring its own tools back beside a server.
+                let permission = json!({ "*": "allow", "external_directory": "allow" });
+                let settings =
+                    json!({ "provider": { "mock": provider }, "model": "mock/m", "permission": permission });
                 let settings = settings.to_string();
                 match way {
                     Way::Whole => drop(world.put("opencode.json", settings)),
