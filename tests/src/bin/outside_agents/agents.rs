@@ -19,6 +19,10 @@ pub enum Way {
     Denial,
     /// Our server, its own tools switched off.
     Server,
+    /// The same in a guided session: the agent's user is asked (elicitation), and says yes.
+    Asked,
+    /// The same where nobody answers.
+    Unanswered,
     /// Its exec server is in a cell.
     ExecServer,
     Whole,
@@ -33,9 +37,21 @@ impl Way {
             Way::Hook => "hook",
             Way::Denial => "hook, which denies",
             Way::Server => "server (MCP)",
+            Way::Asked => "server, its user says yes",
+            Way::Unanswered => "server, nobody answers",
             Way::ExecServer => "exec server",
             Way::Whole => "whole",
         }
+    }
+
+    /// Whether the agent has our server, and no tools of its own.
+    fn is_server(self) -> bool {
+        matches!(self, Way::Server | Way::Asked | Way::Unanswered)
+    }
+
+    /// Whether the task is done in the end.
+    pub fn works(self) -> bool {
+        !matches!(self, Way::Denial | Way::Unanswered)
     }
 
     /// Whether what this tool of the agent does is in a cell, or nothing of this machine.
@@ -43,7 +59,7 @@ impl Way {
         match self {
             Way::Plain => false,
             Way::Shell | Way::Prefix | Way::Hook | Way::Denial => agent.shell == tool,
-            Way::Server => false,
+            Way::Server | Way::Asked | Way::Unanswered => false,
             Way::ExecServer => ["exec_command", "write_stdin", "apply_patch", "view_image"].contains(&tool),
             Way::Whole => true,
         }
@@ -67,12 +83,12 @@ pub struct Agent {
     address: (&'static str, &'static str),
 }
 
-use Way::{Denial, ExecServer, Hook, Plain, Prefix, Server, Shell, Whole};
+use Way::{Asked, Denial, ExecServer, Hook, Plain, Prefix, Server, Shell, Unanswered, Whole};
 
 pub const AGENTS: [Agent; 5] = [
     Agent {
         name: "Claude Code 2.1.330",
-        ways: &[Plain, Shell, Prefix, Hook, Server, Whole],
+        ways: &[Plain, Shell, Prefix, Hook, Server, Asked, Unanswered, Whole],
         program: "claude",
         profile: "claude",
         client: "claude-code",
@@ -187,12 +203,12 @@ impl Packages {
 
 impl Agent {
     pub fn tool(&self, way: Way) -> Tool {
-        if way == Way::Server { Tool::Served } else { Tool::Own(self.shell) }
+        if way.is_server() { Tool::Served } else { Tool::Own(self.shell) }
     }
 
     pub fn input(&self, way: Way, command: &str) -> Value {
         match way {
-            Way::Server => json!({ "command": command }),
+            _ if way.is_server() => json!({ "command": command }),
             _ if self.field == "command" => json!({ "command": command, "description": "work" }),
             _ => json!({ self.field: command }),
         }
@@ -239,17 +255,34 @@ impl Agent {
                 }
             }
         }
-        if matches!(way, Way::Server | Way::Shell) {
-            let by = if way == Way::Server { "server" } else { "shell" };
+        if way.is_server() || way == Way::Shell {
+            let by = if way == Way::Shell { "shell" } else { "server" };
             let mut install = self.dressed(world, world.program("lazaret"), packages, url);
             run(install.args(["install", self.client, "--by", by, "--yes"]), LIMIT).success();
+        }
+        if matches!(way, Way::Asked | Way::Unanswered) {
+            // As a person would who wants to be asked; of the agents here Claude Code can.
+            let servers = world.home.join(".claude.json");
+            let installed = fs::read_to_string(&servers).expect("it was written a line ago");
+            let mut installed: Value = serde_json::from_str(&installed).expect("Claude Code reads it");
+            installed["mcpServers"]["lazaret"]["args"] = json!(["mcp", "--trust", "guided"]);
+            put(".claude.json", installed.to_string());
         }
     }
 
     fn hooks(&self, way: Way, event: &str) -> Value {
         let command = format!("{} hook {}", programs::path("lazaret").display(), self.hook);
         let hook = json!([{ "matcher": self.shell, "hooks": [{ "type": "command", "command": command }] }]);
-        if [Way::Hook, Way::Denial].contains(&way) { json!({ event: hook }) } else { json!({}) }
+        match way {
+            Way::Hook | Way::Denial => json!({ event: hook }),
+            // The answer of a user who is not there in this mode.
+            Way::Asked => {
+                let answer = json!({ "hookSpecificOutput": {
+                    "hookEventName": "Elicitation", "action": "accept", "content": { "answer": "once" } } });
+                json!({ "Elicitation": [{ "hooks": [{ "type": "command", "command": format!("echo '{answer}'") }] }] })
+            }
+            _ => json!({}),
+        }
     }
 
     /// A policy with the packages, and with a network to the model for the agent as a whole.
@@ -282,9 +315,9 @@ impl Agent {
             }
             (_, false) => world.host(packages.program(self.program)),
         };
-        let mode = if way == Way::Server { "read-only" } else { "danger-full-access" };
+        let mode = if way.is_server() { "read-only" } else { "danger-full-access" };
         let words: &[&str] = match self.program {
-            "claude" if [Way::Hook, Way::Server].contains(&way) => &["-p", "go"],
+            "claude" if way == Way::Hook || way.is_server() => &["-p", "go"],
             "claude" => &["-p", "go", "--dangerously-skip-permissions"],
             "codex" => &["exec", "--skip-git-repo-check", "-m", "mock", "-s", mode, "go"],
             "opencode" => &["run", "-m", "mock/m", "go"],

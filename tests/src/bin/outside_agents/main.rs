@@ -76,7 +76,7 @@ fn main() -> ExitCode {
 fn judge(agent: &Agent, way: Way, place: Place, seen: &Seen) -> bool {
     let Seen { escaped, worked, own } = seen;
     let held = own.iter().filter(|name| !way.holds(agent, name)).cloned().collect::<Vec<_>>();
-    let good = *worked == (way != Way::Denial) && *escaped == (way == Way::Plain);
+    let good = *worked == way.works() && *escaped == (way == Way::Plain);
     println!(
         "| {} | {} | {place} | {} | {} | {} |{}",
         agent.name,
