@@ -26,14 +26,13 @@ SCOPE = "tool_permissions:\n  web_fetch: { allowed: true }\n  mcp__notes__read: 
 SERVERS = '{"mcpServers": {"notes": {"command": "python3", "args": ["${LAZARET_PROJECT}/src/notes.py"], "autoApprove": ["read"]}}}'
 # A friendly server, with a stranger's text in its answer.
 SERVER = """import json, pathlib, sys
-for line in sys.stdin:
-    asked = json.loads(line)
-    known = {"initialize": lambda: {"protocolVersion": asked["params"]["protocolVersion"], "capabilities": {"tools": {}},
-                                    "serverInfo": {"name": "notes", "version": "1"}},
-             "tools/list": lambda: {"tools": [{"name": "read", "inputSchema": {"type": "object"}}]},
-             "tools/call": lambda: {"content": [{"type": "text", "text": pathlib.Path(__file__).with_name("answer.txt").read_text()}]}}
+text = pathlib.Path(__file__).with_name("answer.txt").read_text()
+known = {"initialize": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "notes", "version": "1"}},
+         "tools/list": {"tools": [{"name": "read", "inputSchema": {"type": "object"}}]},
+         "tools/call": {"content": [{"type": "text", "text": text}]}}
+for asked in map(json.loads, sys.stdin):
     if asked.get("method") in known:
-        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": known[asked["method"]]()}), flush=True)
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": known[asked["method"]]}), flush=True)
 """
 
 
