@@ -130,6 +130,11 @@ impl Accumulator {
         Ok(self.parts.entry(index).or_insert_with(empty))
     }
 
+    /// Tokens so far, as the provider has reported them.
+    pub fn usage(&self) -> Usage {
+        self.usage
+    }
+
     /// The answer. No call in it has an id of `taken`, to which its ids are added. Where the answer has not ended its calls are
     /// left out: a model may have wanted to say more of them.
     pub fn finish(self, taken: &mut BTreeSet<String>) -> Answer {

@@ -12,10 +12,12 @@ use crate::message::{Message, Part, ToolCall, text_of};
 use crate::packs::FINISH;
 use crate::provider::Prompt;
 use crate::run::{End, Progress, Run};
+use crate::spans;
 use crate::turn::{ModelTurn, TurnEnd};
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 use serde_json::{Value, json};
+use tracing::Instrument;
 
 /// What the model is told when it may call no more.
 const ANSWER_NOW: &str =
@@ -45,28 +47,37 @@ impl Run<'_> {
                 }
                 self.close_in_time(conversation, progress).await;
                 progress.turns += 1;
-                let TurnEnd { answer, error } = self.ask(conversation, progress).await;
-                let calls: Vec<ToolCall> = calls_of(&answer.parts);
-                let text = text_of(&answer.parts);
-                if !answer.parts.is_empty() {
-                    self.say(conversation, Message::Assistant { parts: answer.parts });
-                }
-                progress.usage.add(answer.usage);
-                progress.budget.count(answer.usage, &conversation.messages);
-                if let Some(error) = error {
-                    return End { text, ..of_error(error) };
-                }
-                self.end_turn(answer.stop, answer.usage, conversation, progress).await;
-                let next = match calls.is_empty() {
-                    true => self.after_text(&text, answer.stop, conversation, progress).await,
-                    false => self.after_calls(&calls, &answer.malformed, conversation, progress).await,
-                };
-                if let Next::End(reason, result) = next {
-                    return End { reason, error: None, result, text };
+                let span = spans::turn(progress.turns);
+                if let Some(end) = self.turn(conversation, progress).instrument(span).await {
+                    return end;
                 }
             }
         }
         .boxed_local()
+    }
+
+    /// One answer, and the calls in it; the end, if that was the last one.
+    async fn turn(&self, conversation: &mut Conversation, progress: &mut Progress) -> Option<End> {
+        let TurnEnd { answer, error } = self.ask(conversation, progress).await;
+        let calls: Vec<ToolCall> = calls_of(&answer.parts);
+        let text = text_of(&answer.parts);
+        if !answer.parts.is_empty() {
+            self.say(conversation, Message::Assistant { parts: answer.parts });
+        }
+        progress.usage.add(answer.usage);
+        progress.budget.count(answer.usage, &conversation.messages);
+        if let Some(error) = error {
+            return Some(End { text, ..of_error(error) });
+        }
+        self.end_turn(answer.stop, answer.usage, conversation, progress).await;
+        let next = match calls.is_empty() {
+            true => self.after_text(&text, answer.stop, conversation, progress).await,
+            false => self.after_calls(&calls, &answer.malformed, conversation, progress).await,
+        };
+        match next {
+            Next::Again => None,
+            Next::End(reason, result) => Some(End { reason, error: None, result, text }),
+        }
     }
 
     /// Takes the tools away where no turn or no context is left for them.

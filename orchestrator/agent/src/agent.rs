@@ -12,6 +12,7 @@ use crate::provider::{Provider, ToolDefinition, no_tools};
 use crate::publish::{Listener, Publisher};
 use crate::run::{End, Parts, Progress, Run};
 use crate::settings::Settings;
+use crate::spans;
 use crate::subagent;
 use crate::transcript::Transcript;
 use broker_protocol::Failed;
@@ -23,8 +24,10 @@ use serde_json::Value;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
+use tracing::Instrument;
 
 /// Makes runs.
 pub struct Agent {
@@ -99,6 +102,19 @@ impl Agent {
         control: &Control,
         events: mpsc::Sender<Event>,
     ) -> End {
+        let (provider, model) = (self.parts.provider.name(), &self.parts.settings.model);
+        let span = spans::run(&order.conversation, &order.message, provider, model);
+        self.answer(order, conversation, control, events).instrument(span).await
+    }
+
+    async fn answer(
+        &self,
+        order: Order,
+        conversation: &mut Conversation,
+        control: &Control,
+        events: mpsc::Sender<Event>,
+    ) -> End {
+        let begun = Instant::now();
         let gone = Rc::new(Cell::new(false));
         let publisher = Publisher {
             sanitizer: Sanitizer::new(self.redactor),
@@ -130,6 +146,7 @@ impl Agent {
             result: ended.result.clone(),
         };
         publisher.publish(end).await;
+        spans::end_run(&ended, progress.turns, progress.usage, begun.elapsed());
         ended
     }
 

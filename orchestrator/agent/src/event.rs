@@ -226,6 +226,25 @@ pub enum EndReason {
     Error,
 }
 
+impl EndReason {
+    /// Its name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Finished => "finished",
+            Self::Length => "length",
+            Self::Refused => "refused",
+            Self::TurnLimit => "turn_limit",
+            Self::ContextBudget => "context_budget",
+            Self::QualityGate => "quality_gate",
+            Self::Violations => "violations",
+            Self::Cancelled => "cancelled",
+            Self::Timeout => "timeout",
+            Self::Error => "error",
+        }
+    }
+}
+
 impl Event {
     /// The event as it travels.
     pub fn to_json(&self) -> Value {

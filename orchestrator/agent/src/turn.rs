@@ -8,11 +8,13 @@ use crate::error::ProviderError;
 use crate::event::Body;
 use crate::provider::{Prompt, Provider};
 use crate::publish::Publisher;
+use crate::spans;
 use futures_util::future::join;
 use orchestrator_text::sanitize::SanitizedStream;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
+use tracing::Instrument;
 
 /// How often the model is asked again.
 const RETRIES: u32 = 3;
@@ -48,7 +50,10 @@ impl ModelTurn<'_> {
         let deadline = Instant::now() + self.limit;
         let mut attempt = 1;
         loop {
-            let (accumulator, begun, result) = self.attempt(prompt, deadline).await;
+            let span = spans::model_request(self.provider.name(), prompt.model, attempt);
+            let asked = Instant::now();
+            let (accumulator, begun, result) = self.attempt(prompt, deadline).instrument(span.clone()).await;
+            span.in_scope(|| spans::end_request(&result, accumulator.usage(), asked.elapsed()));
             let error = match result {
                 Ok(()) => None,
                 Err(error) => match self.pause(&error, begun, attempt, deadline) {

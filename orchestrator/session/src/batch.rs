@@ -11,6 +11,7 @@ use crate::engine::Engine;
 use crate::executor::Connection;
 use crate::lookup::{PlannedCall, Work, shown_name};
 use crate::perform::perform;
+use crate::spans;
 use broker_protocol::{ErrorKind, Failed, Roots};
 use futures_util::future::join_all;
 use orchestrator_tools::batch::{join, nested, refused};
@@ -18,6 +19,7 @@ use orchestrator_tools::plan::{Invocation, Plan};
 use orchestrator_tools::result::ToolResult;
 use serde_json::Value;
 use std::time::Instant;
+use tracing::{Instrument, Span};
 
 /// One call of a batch, checked.
 struct BatchMember {
@@ -62,7 +64,8 @@ fn members(
     let member = |(index, Invocation { tool, input }): (usize, Invocation)| {
         let found = engine.find(&tool);
         let tool = shown_name(&found, &tool);
-        match engine.plan(found, input.clone(), roots) {
+        let planned = spans::validation().in_scope(|| engine.plan(found, input.clone(), roots));
+        match planned {
             Ok(PlannedCall { work: Work::BuiltIn(Plan::Batch(_)), .. }) => {
                 Err(Box::new(refused(index, nested())))
             }
@@ -88,9 +91,14 @@ async fn lane(
     let mut results = Vec::with_capacity(members.len());
     for BatchMember { index, tool, input, planned } in members {
         let caller = batch.member(engine, index, tool, input);
-        request(&caller).await;
-        let result = perform(engine, connection, &caller, planned, share).await;
-        results.push((index, conclude(engine, &caller, result).await));
+        let span = spans::call(&Span::current(), caller.number, &caller.context, &caller.tool);
+        span.record("tier", connection.opened().tier.name());
+        let made = async {
+            request(&caller).await;
+            let result = perform(engine, connection, &caller, planned, share).await;
+            conclude(engine, &caller, result).await
+        };
+        results.push((index, made.instrument(span).await));
     }
     results
 }

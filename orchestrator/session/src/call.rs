@@ -11,6 +11,7 @@ use crate::executor::Connection;
 use crate::lookup::{Found, PlannedCall, Work, shown_name};
 use crate::perform::perform;
 use crate::request::{self, cancelled};
+use crate::spans;
 use broker_protocol::{ErrorKind, Failed, Request};
 use orchestrator_text::numbered::LineForm;
 use orchestrator_tools::plan::Plan;
@@ -24,6 +25,7 @@ use std::rc::Rc;
 use std::time::Instant;
 use tokio::sync::mpsc;
 use tokio::time::sleep_until;
+use tracing::{Instrument, Span};
 
 /// What is called, looked up.
 enum Wanted {
@@ -34,7 +36,7 @@ enum Wanted {
 /// Makes the call that is ordered, and publishes what happens.
 pub(crate) async fn serve(engine: Rc<Engine>, order: CallOrder) {
     tracing::trace!("serve a call");
-    let CallOrder { number, context, invocation, events, steering: words } = order;
+    let CallOrder { number, context, invocation, events, steering: words, parent } = order;
     let (wanted, subject) = match invocation {
         Invocation::Tool { name, input } => {
             let found = engine.find(&name);
@@ -46,23 +48,30 @@ pub(crate) async fn serve(engine: Rc<Engine>, order: CallOrder) {
             (Wanted::Request(request), subject)
         }
     };
-    let steering = Rc::new(Steering::default());
-    let (deadline, cancel) = (context.deadline, context.cancel.clone());
-    engine.under_way.borrow_mut().insert(number, cancel);
-    let caller = Caller::new(&engine, number, context, subject, Some(events.clone()), steering.clone());
-    let work = async {
-        request(&caller).await;
-        let result = run(&engine, &caller, wanted).await;
-        at_deadline(deadline, result)
+    let is_known = !matches!(wanted, Wanted::Tool(Err(_), _));
+    let span = spans::call(&parent, number, &context, if is_known { &subject.0 } else { spans::UNKNOWN });
+    let made = async {
+        tracing::debug!(is_known, "lookup");
+        let steering = Rc::new(Steering::default());
+        engine.under_way.borrow_mut().insert(number, context.cancel.clone());
+        let caller = Caller::new(&engine, number, context, subject, Some(events.clone()), steering.clone());
+        let result = tokio::select! {
+            result = work(&engine, &caller, wanted) => result,
+            never = steering.follow(words) => match never {},
+            never = steering.feed() => match never {},
+            never = watch(&caller.context, &events, &steering) => match never {},
+        };
+        engine.under_way.borrow_mut().remove(&number);
+        conclude(&engine, &caller, result).await;
     };
-    let result = tokio::select! {
-        result = work => result,
-        never = steering.follow(words) => match never {},
-        never = steering.feed() => match never {},
-        never = watch(&caller.context, &events, &steering) => match never {},
-    };
-    engine.under_way.borrow_mut().remove(&number);
-    conclude(&engine, &caller, result).await;
+    made.instrument(span).await;
+}
+
+/// Announces the call and makes it.
+async fn work(engine: &Engine, caller: &Caller, wanted: Wanted) -> ToolResult {
+    request(caller).await;
+    let result = run(engine, caller, wanted).await;
+    at_deadline(caller.context.deadline, result)
 }
 
 /// Cancels the call when its front end says so or is gone, and at its deadline. Never returns.
@@ -104,13 +113,14 @@ async fn run(engine: &Engine, caller: &Caller, wanted: Wanted) -> ToolResult {
         false => None,
     };
     let connection = tokio::select! {
-        connection = engine.connection(&caller.publisher) => connection,
+        connection = engine.connection(&caller.publisher).instrument(spans::connection()) => connection,
         () = caller.context.cancel.cancelled() => Err(cancelled()),
     };
     let connection = match connection {
         Ok(connection) => connection,
         Err(error) => return failed(error),
     };
+    Span::current().record("tier", connection.opened().tier.name());
     match wanted {
         Wanted::Tool(found, input) => tool(engine, &connection, caller, found, input).await,
         Wanted::Request(wanted) => {
@@ -126,7 +136,8 @@ async fn tool(
     found: Found,
     input: Value,
 ) -> ToolResult {
-    match engine.plan(found, input, connection.roots()) {
+    let planned = spans::validation().in_scope(|| engine.plan(found, input, connection.roots()));
+    match planned {
         Ok(PlannedCall { work: Work::BuiltIn(Plan::Batch(calls)), .. }) => {
             batch(engine, connection, caller, calls).await
         }

@@ -7,6 +7,7 @@ use crate::event::Event;
 use crate::executor::Control;
 use crate::pending::{Approval, PendingReplies};
 use crate::publish::{Publisher, RawEvent};
+use crate::spans;
 use broker_protocol::{Challenge, Extent, GrantFault};
 use serde_json::Value;
 use std::cell::RefCell;
@@ -14,7 +15,9 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::pending;
 use std::rc::Rc;
+use std::time::Instant;
 use tokio::sync::{Notify, mpsc};
+use tracing::Instrument;
 
 /// Who asks for a call, and what for.
 pub(crate) struct Caller {
@@ -24,6 +27,7 @@ pub(crate) struct Caller {
     pub tool: String,
     pub input: Value,
     pub publisher: Publisher,
+    pub begun: Instant,
     steering: Rc<Steering>,
     client: Option<mpsc::Sender<Event>>,
     /// The rules by which a request of this call was allowed. What a person has allowed of a call by one rule, all of its
@@ -57,7 +61,8 @@ impl Caller {
         steering: Rc<Steering>,
     ) -> Self {
         let publisher = Publisher::new(engine.hub.clone(), number, client.clone(), &context);
-        Self { number, context, tool, input, publisher, steering, client, allowed: RefCell::default() }
+        let begun = Instant::now();
+        Self { number, context, tool, input, publisher, begun, steering, client, allowed: RefCell::default() }
     }
 
     /// One call of the batch that this is.
@@ -79,6 +84,13 @@ impl Caller {
 
     /// The answer to a question of the executor's: one that was given before to the same rule, or the client's.
     pub async fn approve(&self, challenge: &Challenge, rejected: Option<GrantFault>) -> Approval {
+        let span = spans::approval(challenge);
+        let approval = self.asked(challenge, rejected).instrument(span.clone()).await;
+        span.record("answer", spans::answer(approval));
+        approval
+    }
+
+    async fn asked(&self, challenge: &Challenge, rejected: Option<GrantFault>) -> Approval {
         let is_again = challenge.wants.is_empty() && rejected.is_none();
         let is_allowed = is_again && self.allowed.borrow().contains(&challenge.rule);
         let approval = match is_allowed {
@@ -100,6 +112,7 @@ impl Caller {
     /// Publishes a question.
     pub async fn ask(&self, challenge: &Challenge, rejected: Option<GrantFault>) {
         let (tool, input) = (self.tool.as_str(), &self.input);
+        tracing::debug!(rule = challenge.rule, channel = challenge.channel.name(), "question");
         // A front end that is gone ends the call.
         let _ = self.publisher.publish(RawEvent::ApprovalWanted { challenge, tool, input, rejected }).await;
     }

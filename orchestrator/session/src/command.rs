@@ -7,6 +7,7 @@ use broker_protocol::{Failed, Opened, SessionGrant, Signal, Trust};
 use orchestrator_tools::registry::{NewTool, Registered, RegistryError};
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tracing::Span;
 
 /// A command to the session.
 pub(crate) enum Command {
@@ -39,6 +40,8 @@ pub(crate) struct CallOrder {
     pub invocation: Invocation,
     pub events: mpsc::Sender<Event>,
     pub steering: mpsc::UnboundedReceiver<Steer>,
+    /// What the call is part of: its order goes to another task.
+    pub parent: Span,
 }
 
 /// A word to a call under way.

@@ -3,8 +3,10 @@
 use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::publish::RawEvent;
+use crate::spans;
 use broker_protocol::ErrorKind;
 use orchestrator_tools::result::ToolResult;
+use tracing::Span;
 
 /// Announces a call.
 pub(crate) async fn request(caller: &Caller) {
@@ -24,6 +26,8 @@ pub(crate) async fn conclude(engine: &Engine, caller: &Caller, mut result: ToolR
         result.security.push(event);
     }
     caller.publisher.finish_output().await;
+    spans::end(&Span::current(), &result);
+    tracing::info!(duration_ms = caller.begun.elapsed().as_millis(), "call");
     // A front end that is gone misses its result; the records have it.
     let _ = caller.publisher.publish(RawEvent::Result(Box::new(result.clone()))).await;
     result

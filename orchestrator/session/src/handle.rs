@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
+use tracing::Span;
 
 /// A session with the executor and its tools.
 #[derive(Clone)]
@@ -64,7 +65,8 @@ impl Session {
         let (events, received) = mpsc::channel(EVENTS);
         let (steering, steer) = mpsc::unbounded_channel();
         let handle = CallHandle { number, cancel: context.cancel.clone(), steering };
-        let order = CallOrder { number, context, invocation, events, steering: steer };
+        let parent = Span::current();
+        let order = CallOrder { number, context, invocation, events, steering: steer, parent };
         // Where the task is gone, the stream of events ends at once.
         let _ = self.commands.send(Command::Call(Box::new(order)));
         Call { handle, events: received }

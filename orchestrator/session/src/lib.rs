@@ -6,6 +6,7 @@ pub mod context;
 pub mod event;
 pub mod publish;
 mod pending;
+mod spans;
 mod command;
 mod refused_hosts;
 mod relay;

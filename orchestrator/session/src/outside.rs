@@ -4,6 +4,7 @@ use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::executor::Connection;
 use crate::request;
+use crate::spans;
 use broker_protocol::{CallId, Effect, ErrorKind, Failed, Outcome, Request};
 use orchestrator_tools::input_error::InputError;
 use orchestrator_tools::metadata::Details;
@@ -19,6 +20,7 @@ use serde_json::Value;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
+use tracing::Instrument;
 
 /// Makes a web request, once the executor permits it. Of a text `max` bytes are shown.
 pub(crate) async fn web(
@@ -30,7 +32,7 @@ pub(crate) async fn web(
 ) -> ToolResult {
     match request_permission(engine, connection, caller, wanted.effect()).await {
         Ok(number) => {
-            let text = ask_web(engine, caller, wanted).await;
+            let text = ask_web(engine, caller, wanted).instrument(spans::outside()).await;
             show(engine, connection, caller, number, text, max).await
         }
         Err(mut result) => {
@@ -51,7 +53,7 @@ pub(crate) async fn remote(
 ) -> ToolResult {
     match request_permission(engine, connection, caller, tool.effect(&input)).await {
         Ok(number) => {
-            let text = execute(engine, caller, tool, input).await;
+            let text = execute(engine, caller, tool, input).instrument(spans::outside()).await;
             show(engine, connection, caller, number, text, max).await
         }
         Err(result) => *result,

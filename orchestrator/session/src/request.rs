@@ -5,6 +5,7 @@ use crate::context::Live;
 use crate::engine::Engine;
 use crate::executor::{Connection, RequestEvent, RunningRequest};
 use crate::publish::{Gone, RawEvent};
+use crate::spans;
 use broker_protocol::{CallId, Challenge, Channel, ErrorKind, Failed, FileReply, GrantFault, Request};
 use orchestrator_text::numbered::LineForm;
 use orchestrator_tools::metadata::Metadata;
@@ -12,6 +13,7 @@ use orchestrator_tools::profile::Profile;
 use orchestrator_tools::render::Finished;
 use orchestrator_tools::result::ToolResult;
 use orchestrator_tools::subject::Subject;
+use tracing::{Instrument, Span};
 
 /// A request that has ended.
 pub(crate) struct EndedRequest {
@@ -77,6 +79,15 @@ pub(crate) async fn exchange(
 pub(crate) async fn run(
     connection: &Connection,
     caller: &Caller,
+    request: Request,
+) -> Result<EndedRequest, Box<ToolResult>> {
+    let span = spans::execution(request.tool());
+    make(connection, caller, request).instrument(span).await
+}
+
+async fn make(
+    connection: &Connection,
+    caller: &Caller,
     mut request: Request,
 ) -> Result<EndedRequest, Box<ToolResult>> {
     tracing::trace!("make a request");
@@ -94,10 +105,14 @@ pub(crate) async fn run(
         () = caller.context.cancel.cancelled() => return Err(failed(cancelled())),
     };
     let number = running.number();
+    Span::current().record("audit_call", number);
     caller.started(running.control());
     // A front end that is gone ends the call.
     let _ = caller.publisher.publish(RawEvent::Started(number)).await;
     let finished = follow(&mut running, caller).await;
+    if let Ok(finished) = &finished {
+        Span::current().record("wall_us", finished.usage.wall_us);
+    }
     let leased = if is_command { running.leased() } else { Vec::new() };
     Ok(EndedRequest { number, subject, finished, leased })
 }

@@ -1,5 +1,6 @@
 //! What the messages of one WebSocket do.
 
+use crate::access;
 use crate::client_tools::ClientTools;
 use crate::incoming::{ClientMessage, Request, RequestError, Send};
 use crate::outbox::Outbox;
@@ -9,6 +10,8 @@ use crate::service::Service;
 use orchestrator_text::sanitize::Sanitizer;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
+use tracing::Instrument;
 
 /// A client with a connection.
 pub struct Client {
@@ -44,11 +47,17 @@ impl Client {
 
     /// Carries out a message, and answers it where that is wanted.
     pub async fn take(&self, text: &str) {
+        self.answer(text).instrument(access::message()).await;
+    }
+
+    async fn answer(&self, text: &str) {
+        let begun = Instant::now();
         let Request { kind, request_id, message } = Request::parse(text);
         let carried_out = match message {
             Ok(message) => self.carry_out(message).await,
             Err(error) => Err(error),
         };
+        access::taken(&kind, carried_out.as_ref().err().map(RequestError::code), begun);
         match carried_out {
             Ok(Subject { conversation, message }) => {
                 // Who names a message wants to know.

@@ -18,6 +18,7 @@ mod client;
 mod runs;
 mod bodies;
 mod schema;
+mod access;
 mod response;
 mod page;
 mod mcp_sessions;

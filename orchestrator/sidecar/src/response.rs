@@ -1,5 +1,6 @@
 //! Answers to requests: JSON, or events as they come.
 
+use crate::access::ErrorCode;
 use crate::incoming::RequestError;
 use crate::outbox::{Queue, Waiting};
 use crate::packet::Packet;
@@ -136,9 +137,10 @@ pub fn json_reply(status: StatusCode, value: &impl Serialize) -> Response<Reply>
 const ROOM_AFTER_S: u64 = 5;
 
 /// An answer that says what is wrong; of one request too many, also when to ask again.
-pub fn error_reply(status: StatusCode, code: &str, message: &str) -> Response<Reply> {
+pub fn error_reply(status: StatusCode, code: &'static str, message: &str) -> Response<Reply> {
     let body: Value = json!({ "error": { "code": code, "message": message } });
     let mut response = json_reply(status, &body);
+    response.extensions_mut().insert(ErrorCode(code));
     if status == StatusCode::TOO_MANY_REQUESTS {
         response.headers_mut().insert(header::RETRY_AFTER, ROOM_AFTER_S.into());
     }

@@ -75,7 +75,7 @@ fn or_refusal(answer: Read<Response<Reply>>) -> Response<Reply> {
 }
 
 /// The methods of each path.
-const PATHS: [(&[&str], &str); 15] = [
+const PATHS: [(&[&str], &str); 16] = [
     (&["health"], "GET"),
     (&["models"], "GET"),
     (&["tools"], "GET"),
@@ -91,17 +91,26 @@ const PATHS: [(&[&str], &str); 15] = [
     (&["openapi.json"], "GET"),
     (&["asyncapi.json"], "GET"),
     (&["mcp"], "GET, POST, DELETE"),
+    (&["ws"], "GET"),
 ];
 
-/// A path that there is not, or not with this method.
-fn unknown(path: &[&str]) -> Response<Reply> {
+/// The pattern of a path, without the ids that are in it; `None` where there is nothing.
+pub fn pattern(path: &str) -> Option<String> {
+    let parts: Vec<&str> = path.trim_end_matches('/').split('/').skip(1).collect();
+    known(&parts).map(|(pattern, _)| format!("/{}", pattern.join("/")))
+}
+
+fn known(path: &[&str]) -> Option<&'static (&'static [&'static str], &'static str)> {
     let is = |pattern: &[&str]| {
         pattern.len() == path.len()
             && pattern.iter().zip(path).all(|(part, given)| *part == "*" || part == given)
     };
-    let allowed = PATHS.iter().find(|(pattern, _)| is(pattern)).map(|(_, methods)| *methods);
-    let allowed = allowed.or((path == ["ws"]).then_some("GET"));
-    match allowed {
+    PATHS.iter().find(|(pattern, _)| is(pattern))
+}
+
+/// A path that there is not, or not with this method.
+fn unknown(path: &[&str]) -> Response<Reply> {
+    match known(path).map(|(_, methods)| *methods) {
         None => error_reply(StatusCode::NOT_FOUND, "not_found", "there is nothing here"),
         Some(methods) => {
             let mut response =

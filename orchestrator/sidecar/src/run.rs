@@ -32,6 +32,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
+use tracing::{Instrument, Span};
 
 /// How long a run goes on that nobody hears: a client whose connection broke may come back.
 const GRACE: Duration = Duration::from_secs(30);
@@ -93,6 +94,8 @@ pub fn start(service: &Rc<Service>, send: Send, beginner: Beginner) -> Result<St
     if service.running_count() >= RUNS_MAX {
         return Err(RequestError::TooManyRuns(RUNS_MAX));
     }
+    let span = Span::current();
+    span.record("conversation", &*state.id);
     let message = new_id("run").map_err(|error| RequestError::Internal(error.to_string()))?;
     let plan = plan(service, &state, send)?;
     let run = state.begin(message.into(), &plan.text);
@@ -101,14 +104,15 @@ pub fn start(service: &Rc<Service>, send: Send, beginner: Beginner) -> Result<St
     let (ended, waiting) = oneshot::channel();
     let started = Started { conversation: state.id.clone(), message: run.message.clone(), ended: waiting };
     let service = service.clone();
-    tokio::task::spawn_local(async move {
+    let working = async move {
         let result = work(&service, &state, &run, plan, &beginner).await;
         if !beginner.stays {
             service.forget(&state.id);
         }
         // Who does not wait for it has heard it.
         let _ = ended.send(result);
-    });
+    };
+    tokio::task::spawn_local(working.instrument(span));
     Ok(started)
 }
 
@@ -290,6 +294,16 @@ async fn fail(
     let message = Sanitizer::new(service.redactor).text(&error.to_string());
     let model = plan.model.clone().unwrap_or_default();
     let reason = EndReason::Error;
+    let run_id = &*run.message;
+    let (provider, model_id) = (plan.provider_name.as_str(), model.as_str());
+    tracing::warn!(
+        run = run_id,
+        provider,
+        model = model_id,
+        reason = reason.name(),
+        error = error.code(),
+        "run"
+    );
     for body in [
         Body::StreamStart { provider: plan.provider_name.clone(), model },
         Body::Error { code: error.code(), message, retry_after_s },

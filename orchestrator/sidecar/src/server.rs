@@ -1,8 +1,9 @@
 //! The server: takes connections, holds each request against the guard and the rates, and has it answered.
 
+use crate::access::{self, Connection, ErrorCode, Flood};
 use crate::guard::{Arrival, Guard, Refusal};
 use crate::mcp_sessions;
-use crate::page;
+use crate::page::{self, Asset};
 use crate::rate::{Rates, Requester};
 use crate::response::{Reply, error_reply, too_often};
 use crate::routes;
@@ -14,16 +15,18 @@ use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use orchestrator_mcp::Clients;
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::io;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
+use tracing::Instrument;
 
 /// Most connections at once; further ones wait in the kernel.
 const CONNECTIONS_MAX: usize = 512;
@@ -52,6 +55,9 @@ struct Shared {
     guard: Guard,
     rates: Rates,
     connections: Arc<Semaphore>,
+    /// How many there were.
+    arrived: Cell<u64>,
+    flood: Flood,
 }
 
 /// Serves until it is dropped, with a session for each of `clients`.
@@ -70,16 +76,20 @@ pub async fn serve(
         guard,
         rates: Rates::new(rate),
         connections: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+        arrived: Cell::new(0),
+        flood: Flood::default(),
     });
     for one in listening {
         match one {
             Listening::Tcp(listener) => {
                 listener.set_nonblocking(true)?;
+                tracing::info!(address = %listener.local_addr()?, "listen");
                 let listener = TcpListener::from_std(listener)?;
                 tokio::task::spawn_local(accept_tcp(listener, shared.clone()));
             }
             Listening::Unix(listener) => {
                 listener.set_nonblocking(true)?;
+                tracing::info!(address = ?listener.local_addr()?, "listen");
                 let listener = UnixListener::from_std(listener)?;
                 tokio::task::spawn_local(accept_unix(listener, shared.clone()));
             }
@@ -133,9 +143,12 @@ async fn connection(
     peer: Option<IpAddr>,
     shared: Rc<Shared>,
 ) {
+    let number = shared.arrived.get() + 1;
+    shared.arrived.set(number);
+    let from = Connection { number, arrival, peer };
     let answer = service_fn(move |request| {
         let shared = shared.clone();
-        async move { Ok::<_, Infallible>(checked(request, arrival, peer, &shared).await) }
+        async move { Ok::<_, Infallible>(reported(request, from, &shared).await) }
     });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES).max_headers(HEADERS_MAX);
@@ -143,21 +156,36 @@ async fn connection(
     let _ = http.serve_connection(TokioIo::new(stream), answer).with_upgrades().await;
 }
 
+/// Answers a request, and reports it.
+async fn reported(request: Request<Incoming>, from: Connection, shared: &Shared) -> Response<Reply> {
+    let begun = Instant::now();
+    let path = request.uri().path();
+    let asset = page::asset(path).filter(|_| shared.guard.page);
+    let route = asset.map(|_| path.to_owned()).or_else(|| routes::pattern(path));
+    let span = access::request(from, request.method(), route.as_deref());
+    let answered = async {
+        let response = checked(request, asset, from, shared).await;
+        let code = response.extensions().get::<ErrorCode>().copied();
+        access::answered(response.status(), code, begun, &shared.flood);
+        response
+    };
+    answered.instrument(span).await
+}
+
 /// Answers a request that passes the guard and comes not too often.
 async fn checked(
     request: Request<Incoming>,
-    arrival: Arrival,
-    peer: Option<IpAddr>,
+    asset: Option<&'static Asset>,
+    from: Connection,
     shared: &Shared,
 ) -> Response<Reply> {
     let (head, body) = request.into_parts();
-    let asset = page::asset(head.uri.path()).filter(|_| shared.guard.page);
     let checked = match asset {
-        Some(_) => shared.guard.check_page(&head, arrival),
-        None => shared.guard.check(&head, arrival),
+        Some(_) => shared.guard.check_page(&head, from.arrival),
+        None => shared.guard.check(&head, from.arrival),
     };
     let requester = if checked.is_ok() && asset.is_none() { Requester::Known } else { Requester::Stranger };
-    let taken = shared.rates.take(peer, requester);
+    let taken = shared.rates.take(from.peer, requester);
     let mut response = match (checked, taken) {
         (Ok(()), Ok(())) if let Some(asset) = asset => page::reply(&head.method, asset),
         (Ok(()), Ok(())) => {

@@ -25,6 +25,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+use tracing::Instrument;
 
 /// What every answer to a key is made with (RFC 6455, section 1.3).
 const KEY_SUFFIX: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
@@ -63,13 +64,14 @@ pub fn upgrade(service: Rc<Service>, mut request: Request<Incoming>) -> Response
         headers.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(PROTOCOL));
     }
     let upgraded = hyper::upgrade::on(&mut request);
-    tokio::task::spawn_local(async move {
+    let served = async move {
         // A client that is gone before is served by nobody.
         if let Ok(upgraded) = upgraded.await {
             serve(service, upgraded).await;
         }
         drop(permit);
-    });
+    };
+    tokio::task::spawn_local(served.instrument(tracing::info_span!("websocket")));
     response
 }
 
@@ -104,12 +106,14 @@ async fn serve(service: Rc<Service>, upgraded: Upgraded) {
     let (outbox, queue) = outbox();
     let client = Client::new(service, outbox);
     client.greet().await;
-    let heard = Cell::new(Instant::now());
+    let begun = Instant::now();
+    let heard = Cell::new(begun);
     tokio::select! {
         () = read(&client, stream, &heard) => {}
         () = write(sink, queue, &heard) => {}
     }
     client.close();
+    tracing::info!(duration_ms = begun.elapsed().as_millis(), "websocket");
 }
 
 /// Carries out messages until there are no more.

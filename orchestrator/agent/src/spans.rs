@@ -1,0 +1,78 @@
+//! The spans of a run: its turns, and each request to a model. Names, numbers and codes: never a text of a user or a model, nor a key.
+
+use crate::chunk::Usage;
+use crate::error::ProviderError;
+use crate::event::EndReason;
+use crate::run::End;
+use std::time::Duration;
+use tracing::field::Empty;
+use tracing::{Span, debug_span, info_span};
+
+/// What a run is part of, and by whom it is answered.
+pub(crate) fn run(conversation: &str, run: &str, provider: &str, model: &str) -> Span {
+    info_span!(
+        "chat.run",
+        otel.status_code = Empty,
+        conversation,
+        run,
+        provider,
+        model,
+        reason = Empty,
+        error = Empty,
+        turns = Empty,
+        input_tokens = Empty,
+        output_tokens = Empty,
+    )
+}
+
+/// One answer, and the calls in it.
+pub(crate) fn turn(turn: u32) -> Span {
+    debug_span!("chat.turn", turn)
+}
+
+/// One request to a provider.
+pub(crate) fn model_request(provider: &str, model: &str, attempt: u32) -> Span {
+    info_span!(
+        "chat.model_request",
+        otel.kind = "client",
+        otel.status_code = Empty,
+        provider,
+        model,
+        attempt,
+        error = Empty,
+        input_tokens = Empty,
+        output_tokens = Empty,
+    )
+}
+
+/// The run is over. Called in its span.
+pub(crate) fn end_run(end: &End, turns: u32, usage: Usage, duration: Duration) {
+    let span = Span::current();
+    span.record("reason", end.reason.name()).record("turns", turns);
+    record_usage(&span, usage);
+    record_error(&span, end.error.as_ref());
+    let duration_ms = duration.as_millis();
+    if end.reason == EndReason::Error {
+        tracing::warn!(duration_ms, "run");
+    } else {
+        tracing::info!(duration_ms, "run");
+    }
+}
+
+/// The request is over. Called in its span.
+pub(crate) fn end_request(result: &Result<(), ProviderError>, usage: Usage, duration: Duration) {
+    let span = Span::current();
+    record_usage(&span, usage);
+    record_error(&span, result.as_ref().err());
+    tracing::info!(duration_ms = duration.as_millis(), "model request");
+}
+
+fn record_usage(span: &Span, usage: Usage) {
+    span.record("input_tokens", usage.input_tokens).record("output_tokens", usage.output_tokens);
+}
+
+fn record_error(span: &Span, error: Option<&ProviderError>) {
+    if let Some(error) = error {
+        span.record("error", error.code()).record("otel.status_code", "ERROR");
+    }
+}

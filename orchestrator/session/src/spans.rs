@@ -1,0 +1,112 @@
+//! The spans of a call: who makes it, its stages, how it ends. What may stand in one is decided here: names of tools and front ends,
+//! numbers, sizes, verdicts, ids of rules. Never an input, an output or the client's name for a call, which may be or hold anything.
+//!
+//! Without a subscriber they are off, each at the cost of one load.
+
+use crate::context::{CallContext, Part};
+use crate::pending::Approval;
+use broker_protocol::{Challenge, ErrorKind};
+use orchestrator_tools::result::ToolResult;
+use tracing::field::Empty;
+use tracing::{Span, debug_span, info_span};
+
+/// What a tool is called that nobody knows: the name given may be anything, a secret too.
+pub(crate) const UNKNOWN: &str = "unknown";
+
+/// A call, or one of a batch: below `parent`, whoever has ordered it.
+pub(crate) fn call(parent: &Span, number: u64, context: &CallContext, tool: &str) -> Span {
+    let span = info_span!(
+        parent: parent,
+        "tools.run_tool",
+        otel.name = Empty,
+        otel.status_code = Empty,
+        tool,
+        call = number,
+        agent = &*context.asker,
+        batch = Empty,
+        part = Empty,
+        tier = Empty,
+        audit_call = Empty,
+        outcome = Empty,
+        error = Empty,
+        stage = Empty,
+        bytes = Empty,
+    );
+    if !span.is_disabled() {
+        span.record("otel.name", format!("tools.run_tool.{tool}"));
+    }
+    if let Some(Part { batch, index }) = context.part {
+        span.record("batch", batch).record("part", index);
+    }
+    span
+}
+
+/// The input is checked and held against the scope.
+pub(crate) fn validation() -> Span {
+    debug_span!("tools.validate")
+}
+
+/// A session with the executor is found, or opened.
+pub(crate) fn connection() -> Span {
+    debug_span!("tools.connect")
+}
+
+/// The executor has the request, from its start to its end; questions are part of it.
+pub(crate) fn execution(request: &str) -> Span {
+    debug_span!("tools.execute", request, audit_call = Empty, wall_us = Empty)
+}
+
+/// What the executor has permitted is carried out here, or by the owner of the tool.
+pub(crate) fn outside() -> Span {
+    debug_span!("tools.execute", request = "outside")
+}
+
+/// A question, from when it is asked to its answer.
+pub(crate) fn approval(challenge: &Challenge) -> Span {
+    let (risk, channel) = (challenge.risk.name(), challenge.channel.name());
+    debug_span!("tools.approve", rule = challenge.rule, risk, channel, answer = Empty)
+}
+
+/// The answer in a span, and in the records.
+pub(crate) fn answer(approval: Approval) -> &'static str {
+    match approval {
+        Approval::Yes(extent) => extent.name(),
+        Approval::No => "no",
+    }
+}
+
+/// Records in its call's span how it has ended.
+pub(crate) fn end(span: &Span, result: &ToolResult) {
+    if span.is_disabled() {
+        return;
+    }
+    span.record("outcome", outcome(result)).record("bytes", result.text.len());
+    if let Some(number) = result.metadata.call {
+        span.record("audit_call", number);
+    }
+    if let Some(error) = &result.error {
+        span.record("error", error.kind.name()).record("stage", error.kind.layer().name());
+        span.record("otel.status_code", "ERROR");
+    }
+}
+
+/// Refused, failed and broken stay apart: that of the policy, of the work, of our machinery.
+pub(crate) fn outcome(result: &ToolResult) -> &'static str {
+    let Some(error) = &result.error else { return "ok" };
+    match error.kind {
+        ErrorKind::DeniedPolicy
+        | ErrorKind::DeniedUser
+        | ErrorKind::ApprovalTimeout
+        | ErrorKind::Violation => "denied",
+        ErrorKind::InvalidInput
+        | ErrorKind::UnknownTool
+        | ErrorKind::NotFound
+        | ErrorKind::Io
+        | ErrorKind::ExitNonzero
+        | ErrorKind::Timeout
+        | ErrorKind::IdleTimeout
+        | ErrorKind::Cancelled
+        | ErrorKind::ResourceLimit => "failed",
+        ErrorKind::ExecutorLost | ErrorKind::Protocol | ErrorKind::Internal => "broken",
+    }
+}
