@@ -26,6 +26,7 @@ use orchestrator_sidecar::opener::{Opener, SessionOrder};
 use orchestrator_sidecar::server::{self, Listening, RATE};
 use orchestrator_sidecar::service::{Service, Sources};
 use orchestrator_sidecar::token::Token;
+use orchestrator_telemetry::TelemetryOptions;
 use orchestrator_terminal::print;
 use orchestrator_terminal::runtime::runtime;
 use orchestrator_terminal::signals::Signals;
@@ -112,6 +113,8 @@ pub struct Serve {
     model: ModelOptions,
     #[command(flatten)]
     tools: ToolOptions,
+    #[command(flatten)]
+    telemetry: TelemetryOptions,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -144,6 +147,7 @@ impl Serve {
         let fallback = choice::fallback(&config)?;
         let settings = Settings { instructions: config.instructions, pack, fallback, ..Settings::new("") };
         hooks.problems().for_each(|problem| print::problem(&problem));
+        let mut telemetry = self.telemetry.begin(print::problem)?;
         let opener = Box::new(Sessions::new(&self, options, hooks, log.clone())?);
         let (mcp, clients) = Http::new(self.mcp_settings(options, &opener)?);
         let token = Token::fresh().map_err(|error| Failed::internal(format!("no random bytes: {error}")))?;
@@ -162,13 +166,16 @@ impl Serve {
         let ends = !self.outlive_parent;
         let served = runtime()?.block_on(async {
             tokio::task::spawn_local(log.clone().write_later());
-            tokio::select! {
+            telemetry.start();
+            let served = tokio::select! {
                 failed = server::serve(service.clone(), guard, self.rate, listening, clients) => match failed {
                     Ok(never) => match never {},
                     Err(error) => Err(Failed::internal(format!("cannot serve: {error}"))),
                 },
                 code = ended(&service, &parent, ends) => code,
-            }
+            };
+            telemetry.end().await;
+            served
         });
         log.end(if served.is_ok() { "it was ended" } else { "it cannot serve" });
         served

@@ -8,13 +8,13 @@ use std::fs;
 use std::path::Path;
 
 /// The crates by their folder, lowest first.
-const CRATES: [&str; 18] = [
+const CRATES: [&str; 19] = [
     "text", "web", "tools", "session", "mcp", "records", "lines", "agent", "hooks", "install", "servers",
-    "terminal", "confine", "options", "doctor", "acp", "sidecar", ".",
+    "terminal", "confine", "telemetry", "options", "doctor", "acp", "sidecar", ".",
 ];
 
 /// What a crate does not name.
-const FORBIDDEN: [(&str, &[&str]); 15] = [
+const FORBIDDEN: [(&str, &[&str]); 16] = [
     ("text", &["std::fs", "std::net", "std::process", "std::env", "tokio"]),
     ("web", &["std::fs", "std::process"]),
     ("tools", &["std::fs", "std::net", "std::process", "std::env"]),
@@ -28,6 +28,7 @@ const FORBIDDEN: [(&str, &[&str]); 15] = [
     ("lines", &["std::fs", "std::process", "std::env", "clap::"]),
     ("sidecar", &["std::fs", "std::process", "std::env", "io::stdin", "io::stdout", "clap::"]),
     ("acp", &["std::fs", "process::Command", "std::env", "io::stdin", "io::stdout", "tokio::net"]),
+    ("telemetry", &["std::net", "process::Command", "io::stdin", "io::stdout"]),
     ("doctor", &["std::process", "std::net::Tcp", "tokio::net"]),
     ("agent", &["std::fs", "std::process", "std::env", "io::stdin", "io::stdout", "clap::", "axum::"]),
 ];
@@ -95,6 +96,7 @@ fn each_check_bites() {
         (".", "run", "use std::process::{Command, Stdio};"),
         (".", "bin::lazaret-bash", "let stream = UnixStream::pair();"),
         ("web", "guard", "let stream = UnixStream::pair();"),
+        ("telemetry", "export", "use std::net::TcpStream;"),
     ];
     for (folder, module, line) in planted {
         let mut modules = modules(folder);

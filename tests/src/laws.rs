@@ -133,6 +133,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "orchestrator-agent",
         ],
     ),
+    ("orchestrator-telemetry", &["broker-protocol", "orchestrator-text", "orchestrator-web"]),
     (
         "orchestrator-options",
         &[
@@ -198,6 +199,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "orchestrator-doctor",
             "orchestrator-acp",
             "orchestrator-sidecar",
+            "orchestrator-telemetry",
         ],
     ),
     // `policies` to fuzz its parsers; the programs are driven from outside.
@@ -532,9 +534,11 @@ pub fn the_switch_stands_alone(root: &Path) -> Violations {
         let wanted = match member.as_str() {
             "executor" => "{ ablation = [\"executor-layers/ablation\"] }",
             "executor/layers" => "{ ablation = [] }",
+            "orchestrator" => "{ otel = [\"orchestrator-telemetry/otel\"] }",
             _ => "",
         };
-        if features != wanted {
+        let is_export = member == EXPORT && !features.contains("default");
+        if features != wanted && !is_export {
             violations.push(format!("{member}: features {features:?}, and not {wanted:?}"));
         }
         if manifest.get("dependencies").is_some_and(|used| used.to_string().contains("ablation")) {
@@ -561,6 +565,18 @@ pub fn the_switch_stands_alone(root: &Path) -> Violations {
         violations.push(format!("{SWITCH}: its conditions are not {CONDITIONS:?}"));
     }
     violations
+}
+
+/// The crate with the export of spans, which is behind a feature.
+const EXPORT: &str = "orchestrator/telemetry";
+
+/// The program as it is built by default links nothing that exports spans: that is fourteen packages, and a way out of the machine.
+pub fn export_is_off_by_default(root: &Path) -> Violations {
+    let linked = |packages: BTreeSet<String>| {
+        let found = packages.iter().filter(|package| package.contains("opentelemetry"));
+        found.map(|package| format!("orchestrator is built with {package}")).collect()
+    };
+    or_error(packages_of(root, "orchestrator").map(linked))
 }
 
 /// What a layer's contract names behind *Tested by* is there: a test of the suites or of the crate.

@@ -20,6 +20,7 @@ fn main() -> ExitCode {
         layers_do_not_depend_on_the_build,
         the_switch_for_ablation_stands_alone,
         no_release_has_the_switch,
+        the_export_of_spans_is_off_by_default,
         what_is_shipped_does_not_know_the_switch,
         every_crate_includes_its_readme,
         comments_and_strings_are_no_code,
@@ -180,6 +181,21 @@ fn the_switch_for_ablation_stands_alone() {
     law.catches(|copy| {
         copy.depend("tests", "executor = { path = \"../executor\", features = [\"ablation\"] }");
     });
+}
+
+fn the_export_of_spans_is_off_by_default() {
+    let law = Law::kept(laws::export_is_off_by_default);
+    law.catches(|copy| {
+        copy.change("orchestrator/Cargo.toml", |text| {
+            text.replace("otel = [", "default = [\"otel\"]\notel = [")
+        });
+    });
+    law.catches(|copy| {
+        copy.change("orchestrator/telemetry/Cargo.toml", |text| {
+            text.replace("otel = [", "default = [\"otel\"]\notel = [")
+        });
+    });
+    law.catches(|copy| copy.write("Cargo.toml", "broken"));
 }
 
 /// The compiler's own word: with the feature, the file of the switch is an error in a release and only there.

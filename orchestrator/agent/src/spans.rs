@@ -51,7 +51,7 @@ pub(crate) fn end_run(end: &End, turns: u32, usage: Usage, duration: Duration) {
     span.record("reason", end.reason.name()).record("turns", turns);
     record_usage(&span, usage);
     record_error(&span, end.error.as_ref());
-    let duration_ms = duration.as_millis();
+    let duration_ms = duration.as_millis() as u64;
     if end.reason == EndReason::Error {
         tracing::warn!(duration_ms, "run");
     } else {
@@ -64,7 +64,7 @@ pub(crate) fn end_request(result: &Result<(), ProviderError>, usage: Usage, dura
     let span = Span::current();
     record_usage(&span, usage);
     record_error(&span, result.as_ref().err());
-    tracing::info!(duration_ms = duration.as_millis(), "model request");
+    tracing::info!(duration_ms = duration.as_millis() as u64, "model request");
 }
 
 fn record_usage(span: &Span, usage: Usage) {

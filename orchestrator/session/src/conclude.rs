@@ -27,7 +27,7 @@ pub(crate) async fn conclude(engine: &Engine, caller: &Caller, mut result: ToolR
     }
     caller.publisher.finish_output().await;
     spans::end(&Span::current(), &result);
-    tracing::info!(duration_ms = caller.begun.elapsed().as_millis(), "call");
+    tracing::info!(duration_ms = caller.begun.elapsed().as_millis() as u64, "call");
     // A front end that is gone misses its result; the records have it.
     let _ = caller.publisher.publish(RawEvent::Result(Box::new(result.clone()))).await;
     result

@@ -14,12 +14,10 @@ const OTHER: &str = "*";
 /// Requests of which there are too many are reported so often.
 const FLOOD: Duration = Duration::from_secs(1);
 
-/// A connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Connection {
     /// Its number in this run of the server.
     pub number: u64,
-    /// Where it came in.
     pub arrival: Arrival,
     /// The other end, where that has an address.
     pub peer: Option<IpAddr>,
@@ -70,7 +68,7 @@ fn known(method: &Method) -> &str {
 /// The head of an answer is there. Called in the span of its request.
 pub fn answered(status: StatusCode, code: Option<ErrorCode>, begun: Instant, flood: &Flood) {
     let Some(unreported) = flood.take(status) else { return };
-    let (duration_ms, code) = (begun.elapsed().as_millis(), code.map(|code| code.0));
+    let (duration_ms, code) = (begun.elapsed().as_millis() as u64, code.map(|code| code.0));
     let status_code = status.as_u16();
     if status.is_server_error() {
         Span::current().record("otel.status_code", "ERROR");
@@ -91,7 +89,7 @@ pub fn message() -> Span {
 pub fn taken(kind: &str, error: Option<&'static str>, begun: Instant) {
     let kind = if KINDS.contains(&kind) { kind } else { OTHER };
     Span::current().record("kind", kind);
-    let duration_ms = begun.elapsed().as_millis();
+    let duration_ms = begun.elapsed().as_millis() as u64;
     match error {
         Some(code) => tracing::warn!(code, duration_ms, "message"),
         None => tracing::info!(duration_ms, "message"),

@@ -113,7 +113,7 @@ async fn serve(service: Rc<Service>, upgraded: Upgraded) {
         () = write(sink, queue, &heard) => {}
     }
     client.close();
-    tracing::info!(duration_ms = begun.elapsed().as_millis(), "websocket");
+    tracing::info!(duration_ms = begun.elapsed().as_millis() as u64, "websocket");
 }
 
 /// Carries out messages until there are no more.

@@ -29,6 +29,7 @@ use orchestrator_records::transcripts;
 use orchestrator_servers::SessionServers;
 use orchestrator_session::Config;
 use orchestrator_session::executor::Dial;
+use orchestrator_telemetry::ExportOptions;
 use orchestrator_terminal::chat_command::TEXT_MAX;
 use orchestrator_terminal::print;
 use orchestrator_terminal::runtime::runtime;
@@ -115,6 +116,8 @@ pub struct Chat {
     model: ModelOptions,
     #[command(flatten)]
     tools: ToolOptions,
+    #[command(flatten)]
+    export: ExportOptions,
 }
 
 impl Chat {
@@ -126,6 +129,7 @@ impl Chat {
         let options = options.trusting(Trust::Guided);
         let trust = options.trust().unwrap_or(Trust::Guided);
         let beginning = self.prepare(trust)?;
+        let mut telemetry = self.export.begin(print::problem)?;
         let log = Rc::new(options.log("chat"));
         let opening = options.open(SPARE)?;
         let policy = options.policy();
@@ -144,6 +148,7 @@ impl Chat {
         let hooks = of_session(&beginning.hooks, &config.open, Rc::new(endpoint.clone()), print::problem);
         let config = Config { executor: Some(Box::new(endpoint) as Box<dyn Dial>), ..config };
         let ended = runtime()?.block_on(async {
+            telemetry.start();
             let mut config = config;
             servers.attach(&mut config.registry).await;
             let ended = talk(config, beginning, hooks.clone(), &log).await;
@@ -151,6 +156,7 @@ impl Chat {
                 hooks.end().await;
             }
             servers.close().await;
+            telemetry.end().await;
             ended
         });
         log.end(if ended.is_ok() { "the chat has ended" } else { "the chat has failed" });

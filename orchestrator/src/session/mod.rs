@@ -21,6 +21,7 @@ use orchestrator_records::runlog::RunLog;
 use orchestrator_servers::SessionServers;
 use orchestrator_session::executor::Dial;
 use orchestrator_session::{Config, Session as Engine};
+use orchestrator_telemetry::ExportOptions;
 use orchestrator_terminal::print;
 use orchestrator_terminal::runtime::runtime;
 use orchestrator_terminal::signals::Signals;
@@ -71,6 +72,8 @@ one has ended; 141 nobody reads the output)."#;
 pub struct Session {
     #[command(flatten)]
     tools: ToolOptions,
+    #[command(flatten)]
+    export: ExportOptions,
     /// Violations that end the session; 0: none do [default: with --trust 3, or 1 if it is autonomous; else 0]
     #[arg(long, value_name = "N")]
     max_violations: Option<u32>,
@@ -85,6 +88,7 @@ pub struct Session {
 impl Session {
     /// Serves standard input until it ends; the exit code.
     pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
+        let mut telemetry = self.export.begin(print::problem)?;
         let log = Rc::new(options.log("session"));
         let parent = Parent::now(!self.outlive_parent);
         let mut opening = options.open(SPARE)?;
@@ -102,6 +106,7 @@ impl Session {
         let socket = endpoint.as_ref().ok().and_then(Endpoint::socket).map(Path::to_owned);
         confine(&Needs { web: true, socket, write: servers.directories(), ..Needs::default() });
         let served = runtime()?.block_on(async {
+            telemetry.start();
             let writer = Writer::new(Output::stdout().map_err(streams)?);
             let executor = match endpoint {
                 Ok(endpoint) => Some(Box::new(endpoint) as Box<dyn Dial>),
@@ -115,6 +120,7 @@ impl Session {
             tokio::task::spawn_local(async move { handing_out.hand_out(executions).await });
             let served = serve(calls, &parent, &log).await;
             servers.close().await;
+            telemetry.end().await;
             served
         });
         log.end(served.as_ref().map_or("no session could be opened", End::reason));

@@ -12,6 +12,12 @@ pub fn compact(seconds: u64) -> String {
     format(seconds, "%Y%m%d-%H%M%S")
 }
 
+/// `2026-11-20T10:02:34.007Z`, from milliseconds since 1970: for programs that read lines of different sources together.
+pub fn precise(milliseconds: u64) -> String {
+    let moment = i64::try_from(milliseconds).ok().and_then(|moment| Timestamp::from_millisecond(moment).ok());
+    moment.unwrap_or(Timestamp::MAX).strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
+}
+
 fn format(seconds: u64, form: &str) -> String {
     let moment = i64::try_from(seconds).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
     moment.unwrap_or(Timestamp::MAX).strftime(form).to_string()
@@ -33,5 +39,7 @@ mod tests {
             assert_eq!(utc(seconds), want);
         }
         assert_eq!(compact(951_782_399), "20000228-235959");
+        assert_eq!(precise(951_782_399_007), "2000-02-28T23:59:59.007Z");
+        assert_eq!(precise(u64::MAX), "9999-12-30T22:00:00.999Z");
     }
 }

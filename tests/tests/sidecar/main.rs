@@ -9,6 +9,7 @@ mod load;
 mod parents;
 mod interface;
 mod mcp;
+mod server_log;
 #[path = "../chat/vendors.rs"]
 mod vendors;
 
@@ -21,6 +22,7 @@ fn main() -> std::process::ExitCode {
         parents::tests(),
         interface::tests(),
         mcp::tests(),
+        server_log::tests(),
     ];
     lazaret_tests::suite::main_of_waiting(tests.concat())
 }

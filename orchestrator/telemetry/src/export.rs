@@ -1,0 +1,241 @@
+//! Spans on their way to a collector: OTLP, protobuf over HTTP.
+//!
+//! The processor and the client of the libraries want a thread each, and a retry of theirs holds up the thread that it runs on. Here a
+//! span that has ended is cleaned and put into a bounded queue, and a task of our own runtime sends what is there. A collector that is
+//! slow, down or hostile costs spans, never a call.
+
+use crate::error::TelemetryError;
+use crate::fields::clean;
+use async_trait::async_trait;
+use opentelemetry::trace::{Status, TracerProvider};
+use opentelemetry::{Context, KeyValue, Value};
+use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
+use opentelemetry_otlp::{Protocol, RetryPolicy, SpanExporter, WithExportConfig, WithHttpConfig};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::trace::SpanExporter as _;
+use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider, Span, SpanData, SpanProcessor};
+use orchestrator_web::tls::Tls;
+use reqwest::redirect::Policy;
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until, timeout};
+use tracing_opentelemetry::OpenTelemetryLayer;
+use tracing_subscriber::Registry;
+use url::Url;
+
+/// Whether there is an export.
+pub(crate) const IS_BUILT: bool = true;
+
+/// Most spans that wait. Further ones are dropped, and counted.
+const QUEUE: usize = 2048;
+/// Most spans that are sent at once.
+const BATCH: usize = 256;
+/// How long a span waits for others.
+const DELAY: Duration = Duration::from_secs(1);
+/// How long a collector has to take a batch.
+const SEND: Duration = Duration::from_secs(10);
+/// The same at the end, for all that is left.
+const LAST: Duration = Duration::from_secs(3);
+/// Most bytes of a collector's answer.
+const ANSWER_MAX: usize = 64 << 10;
+
+/// Sends what the layer hears.
+pub(crate) struct Export {
+    waiting: Option<Sender>,
+    running: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
+}
+
+struct Sender {
+    exporter: SpanExporter,
+    spans: mpsc::Receiver<SpanData>,
+    dropped: Arc<AtomicU64>,
+    fails: bool,
+}
+
+/// The end of the queue where spans go in.
+#[derive(Debug)]
+struct Queue {
+    spans: mpsc::Sender<SpanData>,
+    dropped: Arc<AtomicU64>,
+}
+
+/// Makes the layer and what sends for it; nothing is sent before [`Export::start`].
+pub(crate) fn open(
+    _: &'static str,
+    url: Url,
+) -> Result<(Export, OpenTelemetryLayer<Registry, SdkTracer>), TelemetryError> {
+    let failed = |error: &dyn std::fmt::Display| TelemetryError::Export(error.to_string());
+    let client = Client::new(&url)?;
+    let mut exporter = SpanExporter::builder()
+        .with_http()
+        .with_http_client(client)
+        .with_endpoint(url.as_str())
+        .with_protocol(Protocol::HttpBinary)
+        .with_timeout(SEND)
+        .with_retry_policy(RetryPolicy::default().with_max_retries(0))
+        .build()
+        .map_err(|error| failed(&error))?;
+    let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
+    let name = std::env::var("OTEL_SERVICE_NAME").ok().filter(|name| !name.is_empty());
+    let resource = Resource::builder().with_service_name(name.unwrap_or_else(|| "lazaret".to_owned()));
+    let resource = resource.with_attribute(version).build();
+    exporter.set_resource(&resource);
+    let (sender, spans) = mpsc::channel(QUEUE);
+    let dropped = Arc::<AtomicU64>::default();
+    let queue = Queue { spans: sender, dropped: dropped.clone() };
+    let provider = SdkTracerProvider::builder().with_resource(resource).with_span_processor(queue).build();
+    let layer = OpenTelemetryLayer::new(provider.tracer("lazaret"))
+        .with_location(false)
+        .with_threads(false)
+        .with_target(false)
+        .with_tracked_inactivity(false)
+        .with_context_activation(false);
+    let sender = Sender { exporter, spans, dropped, fails: false };
+    Ok((Export { waiting: Some(sender), running: None }, layer))
+}
+
+impl Export {
+    pub fn start(&mut self) {
+        if let Some(sender) = self.waiting.take() {
+            let (end, ended) = oneshot::channel();
+            self.running = Some((end, tokio::spawn(sender.run(ended))));
+        }
+    }
+
+    pub async fn end(self) {
+        let Some((end, task)) = self.running else { return };
+        // A task that is over has nothing left.
+        let _ = end.send(());
+        let _ = timeout(LAST, task).await;
+    }
+}
+
+impl Sender {
+    /// Sends batches until it is told to end; then what is left.
+    async fn run(mut self, mut end: oneshot::Receiver<()>) {
+        let mut is_over = false;
+        while !is_over {
+            let mut batch = Vec::new();
+            tokio::select! {
+                count = self.spans.recv_many(&mut batch, BATCH) => is_over = count == 0,
+                _ = &mut end => is_over = true,
+            }
+            let until = Instant::now() + DELAY;
+            while !is_over && batch.len() < BATCH {
+                let room = BATCH - batch.len();
+                tokio::select! {
+                    count = self.spans.recv_many(&mut batch, room) => is_over = count == 0,
+                    () = sleep_until(until) => break,
+                    _ = &mut end => is_over = true,
+                }
+            }
+            self.send(batch).await;
+        }
+        while let Ok(span) = self.spans.try_recv() {
+            let mut batch = vec![span];
+            batch.extend(std::iter::from_fn(|| self.spans.try_recv().ok()).take(BATCH - 1));
+            self.send(batch).await;
+        }
+    }
+
+    /// Sends a batch, once. Who runs the server reads of it in its log: when it begins to fail and when it works again.
+    async fn send(&mut self, batch: Vec<SpanData>) {
+        if batch.is_empty() {
+            return;
+        }
+        let spans = batch.len();
+        let sent = timeout(SEND, self.exporter.export(batch)).await;
+        let fails = !matches!(sent, Ok(Ok(())));
+        let dropped = self.dropped.swap(0, Ordering::Relaxed);
+        if fails && !self.fails {
+            tracing::warn!(spans, dropped, "export failed");
+        } else if self.fails && !fails {
+            tracing::info!(spans, dropped, "export works again");
+        } else if dropped > 0 {
+            tracing::warn!(dropped, "spans dropped");
+        }
+        self.fails = fails;
+    }
+}
+
+impl SpanProcessor for Queue {
+    fn on_start(&self, _: &mut Span, _: &Context) {}
+
+    fn on_end(&self, mut span: SpanData) {
+        if !span.span_context.is_sampled() {
+            return;
+        }
+        clean_span(&mut span);
+        if self.spans.try_send(span).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        Ok(())
+    }
+
+    fn shutdown_with_timeout(&self, _: Duration) -> OTelSdkResult {
+        Ok(())
+    }
+}
+
+/// Takes out of a span what no line of the log would have either.
+fn clean_span(span: &mut SpanData) {
+    span.name = Cow::Owned(clean(&span.name));
+    clean_attributes(&mut span.attributes);
+    for event in &mut span.events.events {
+        event.name = Cow::Owned(clean(&event.name));
+        clean_attributes(&mut event.attributes);
+    }
+    if let Status::Error { description } = &mut span.status {
+        *description = Cow::Owned(clean(description));
+    }
+}
+
+fn clean_attributes(attributes: &mut [KeyValue]) {
+    for attribute in attributes {
+        if let Value::String(text) = &attribute.value {
+            attribute.value = Value::String(clean(text.as_str()).into());
+        }
+    }
+}
+
+/// The client of all our requests: no redirections, as headers may have a key, and no proxies of the environment.
+#[derive(Debug)]
+struct Client(reqwest::Client);
+
+impl Client {
+    fn new(url: &Url) -> Result<Self, TelemetryError> {
+        let tls = Tls::default().config(url.scheme() == "http").map_err(TelemetryError::Export)?;
+        let built = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls)
+            .redirect(Policy::none())
+            .no_proxy()
+            .referer(false)
+            .timeout(SEND)
+            .user_agent(concat!("lazaret/", env!("CARGO_PKG_VERSION")))
+            .build();
+        built.map(Self).map_err(|error| TelemetryError::Export(error.to_string()))
+    }
+}
+
+#[async_trait]
+impl HttpClient for Client {
+    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let mut response = self.0.execute(request.try_into()?).await?;
+        let mut bytes = Vec::new();
+        while let Some(piece) = response.chunk().await? {
+            if bytes.len() + piece.len() > ANSWER_MAX {
+                return Err("the answer is too long".into());
+            }
+            bytes.extend_from_slice(&piece);
+        }
+        Ok(Response::builder().status(response.status()).body(bytes.into())?)
+    }
+}

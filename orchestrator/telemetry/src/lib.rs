@@ -1,0 +1,17 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod fields;
+mod log_file;
+mod log_layer;
+mod error;
+mod target;
+#[cfg(feature = "otel")]
+mod export;
+#[cfg(not(feature = "otel"))]
+#[path = "no_export.rs"]
+mod export;
+mod telemetry;
+
+pub use error::TelemetryError;
+pub use telemetry::{ExportOptions, Telemetry, TelemetryOptions};

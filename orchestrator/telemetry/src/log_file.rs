@@ -1,0 +1,263 @@
+//! The file of the operational log, or standard error. Both files of a log are opened before the program confines itself, and
+//! written by their descriptors only: afterwards it can open, rename and remove none.
+//!
+//! A full file is copied to `FILE.1`, over what was there, and emptied. A line is one write; what fails is cut off again and counted
+//! in the next line that is written. A reader of standard error that does not read has lines dropped, and holds up nobody.
+
+use crate::error::TelemetryError;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::Uid;
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions, Permissions, TryLockError};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// Most bytes of each of the two files.
+const BYTES_MAX: u64 = 8 << 20;
+/// What stands for standard error in place of a file.
+const STANDARD_ERROR: &str = "-";
+/// Bytes that are copied at once.
+const PIECE: usize = 64 << 10;
+
+pub(crate) struct LogFile {
+    state: Mutex<State>,
+    complain: fn(&str),
+}
+
+struct State {
+    sink: Sink,
+    /// Lines that were not written since the last one that was.
+    dropped: u64,
+    has_complained: bool,
+}
+
+enum Sink {
+    StandardError,
+    Files(Files),
+}
+
+struct Files {
+    current: File,
+    previous: File,
+    bytes: u64,
+    bytes_max: u64,
+}
+
+impl LogFile {
+    /// Opens a log; what keeps it from being written later is said to `complain`, once.
+    pub fn open(path: &Path, complain: fn(&str)) -> Result<Self, TelemetryError> {
+        let sink = match path.as_os_str() == STANDARD_ERROR {
+            true => Sink::StandardError,
+            false => Sink::Files(Files::open(path, BYTES_MAX)?),
+        };
+        Ok(Self { state: Mutex::new(State { sink, dropped: 0, has_complained: false }), complain })
+    }
+
+    /// Writes a line with its end.
+    pub fn write(&self, line: &[u8]) {
+        // A thread that died in here has left whole lines.
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let dropped = state.dropped;
+        let written = match line.strip_suffix(b"}\n").filter(|_| dropped > 0) {
+            Some(start) => {
+                state.sink.write(&[start, format!(",\"dropped\":{dropped}}}\n").as_bytes()].concat())
+            }
+            None => state.sink.write(line),
+        };
+        match written {
+            Ok(()) => state.dropped = 0,
+            Err(error) => {
+                state.dropped += 1;
+                let is_slow = error.kind() == io::ErrorKind::WouldBlock;
+                if !is_slow && !std::mem::replace(&mut state.has_complained, true) {
+                    (self.complain)(&format!("lines of the server's log are lost: {error}"));
+                }
+            }
+        }
+    }
+}
+
+impl Sink {
+    fn write(&mut self, line: &[u8]) -> io::Result<()> {
+        match self {
+            Sink::Files(files) => files.write(line),
+            Sink::StandardError => {
+                let stderr = io::stderr();
+                let mut waiting = [PollFd::new(stderr.as_fd(), PollFlags::POLLOUT)];
+                poll(&mut waiting, PollTimeout::ZERO)?;
+                let is_ready = waiting[0].revents().is_some_and(|events| events.contains(PollFlags::POLLOUT));
+                if !is_ready {
+                    return Err(io::ErrorKind::WouldBlock.into());
+                }
+                stderr.lock().write_all(line)
+            }
+        }
+    }
+}
+
+impl Files {
+    fn open(path: &Path, bytes_max: u64) -> Result<Self, TelemetryError> {
+        let current = open_own(path)?;
+        match current.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(TelemetryError::InUse(path.to_owned())),
+            Err(TryLockError::Error(error)) => return Err(failed(path, error)),
+        }
+        let mut previous = OsString::from(path);
+        previous.push(".1");
+        let previous = open_own(&PathBuf::from(previous))?;
+        let bytes = current.metadata().map_err(|error| failed(path, error))?.len();
+        Ok(Self { current, previous, bytes, bytes_max })
+    }
+
+    fn write(&mut self, line: &[u8]) -> io::Result<()> {
+        if self.bytes + line.len() as u64 > self.bytes_max {
+            self.rotate()?;
+        }
+        match self.current.write_all(line) {
+            Ok(()) => {
+                self.bytes += line.len() as u64;
+                Ok(())
+            }
+            // Half a line would spoil the next one.
+            Err(error) => self.current.set_len(self.bytes).and(Err(error)),
+        }
+    }
+
+    /// Makes room. Where the lines before cannot be copied they are lost, and not those that come.
+    fn rotate(&mut self) -> io::Result<()> {
+        let copied = self.copy();
+        self.current.set_len(0)?;
+        self.bytes = 0;
+        copied
+    }
+
+    fn copy(&self) -> io::Result<()> {
+        self.previous.set_len(0)?;
+        let mut piece = vec![0; PIECE];
+        let mut at = 0;
+        loop {
+            let count = self.current.read_at(&mut piece, at)?;
+            if count == 0 {
+                return Ok(());
+            }
+            // Opened to append, so it goes to the end.
+            (&self.previous).write_all(&piece[..count])?;
+            at += count as u64;
+        }
+    }
+}
+
+/// Opens a file that is this user's, or makes one, and closes it to all others: a link leads where somebody else wants, and a second
+/// name may be anywhere.
+#[expect(clippy::disallowed_methods, reason = "the user names it; before we confine ourselves")]
+fn open_own(path: &Path) -> Result<File, TelemetryError> {
+    let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
+    let opened =
+        OpenOptions::new().read(true).append(true).create(true).mode(0o600).custom_flags(flags).open(path);
+    let file = opened.map_err(|error| failed(path, error))?;
+    let metadata = file.metadata().map_err(|error| failed(path, error))?;
+    let is_ours = metadata.uid() == Uid::effective().as_raw() && metadata.nlink() == 1;
+    if !metadata.is_file() || !is_ours {
+        return Err(TelemetryError::NotOurs(path.to_owned()));
+    }
+    if metadata.mode() & 0o077 != 0 {
+        file.set_permissions(Permissions::from_mode(0o600)).map_err(|error| failed(path, error))?;
+    }
+    Ok(file)
+}
+
+fn failed(path: &Path, error: io::Error) -> TelemetryError {
+    TelemetryError::Open { path: path.to_owned(), error }
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods)] // A test may open what it likes.
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().mode() & 0o777
+    }
+
+    #[test]
+    fn a_full_file_goes_to_the_one_before_and_no_line_is_split() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let mut files = Files::open(&path, 30).unwrap();
+        let read = || [&path, &folder.path().join("log.1")].map(|path| fs::read_to_string(path).unwrap());
+        for line in ["first 789\n", "second 89\n", "third 789\n"] {
+            files.write(line.as_bytes()).unwrap();
+        }
+        assert_eq!(read(), ["first 789\nsecond 89\nthird 789\n", ""], "at the bound");
+        files.write(b"4\n").unwrap();
+        assert_eq!(read(), ["4\n", "first 789\nsecond 89\nthird 789\n"]);
+        (0..14).for_each(|_| files.write(b"5\n").unwrap());
+        files.write(b"6\n").unwrap();
+        assert_eq!(read(), ["6\n".to_owned(), format!("4\n{}", "5\n".repeat(14))], "the oldest is gone");
+        drop(files);
+        let files = Files::open(&path, 30).unwrap();
+        assert_eq!(files.bytes, 2, "what is there counts");
+    }
+
+    #[test]
+    fn both_files_are_this_users_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        fs::write(&path, "before\n").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        let _open = Files::open(&path, 100).unwrap();
+        assert_eq!((mode(&path), mode(&folder.path().join("log.1"))), (0o600, 0o600));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "before\n");
+        assert!(matches!(Files::open(&path, 100), Err(TelemetryError::InUse(_))));
+    }
+
+    #[test]
+    fn links_second_names_and_what_is_no_file_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("victim"), "content").unwrap();
+        let refused = |name: &str| Files::open(&at(name), 100).err().unwrap();
+        std::os::unix::fs::symlink(at("victim"), at("link")).unwrap();
+        assert!(matches!(refused("link"), TelemetryError::Open { .. }));
+        fs::hard_link(at("victim"), at("second")).unwrap();
+        assert!(matches!(refused("second"), TelemetryError::NotOurs(_)));
+        std::os::unix::fs::symlink(at("victim"), at("rotated.1")).unwrap();
+        assert!(matches!(refused("rotated"), TelemetryError::Open { .. }));
+        nix::unistd::mkfifo(&at("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert!(matches!(refused("pipe"), TelemetryError::NotOurs(_)));
+        fs::create_dir(at("folder")).unwrap();
+        assert!(matches!(refused("folder"), TelemetryError::Open { .. }));
+        assert_eq!(fs::read_to_string(at("victim")).unwrap(), "content");
+        Files::open(&at("plain"), 100).unwrap();
+    }
+
+    #[test]
+    fn a_line_that_was_lost_is_counted_and_complained_of_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let log = LogFile::open(&path, |problem| {
+            let lost = "lines of the server's log are lost";
+            assert!(problem.starts_with(lost), "{problem}");
+        })
+        .unwrap();
+        // As on a full disk, and the disk has room again.
+        let full = OpenOptions::new().read(true).append(true).open("/dev/full").unwrap();
+        let swap = |file: File| match &mut log.state.lock().unwrap().sink {
+            Sink::Files(files) => std::mem::replace(&mut files.current, file),
+            Sink::StandardError => panic!("a file"),
+        };
+        let current = swap(full);
+        log.write(b"{\"a\":1}\n");
+        log.write(b"{\"a\":2}\n");
+        drop(swap(current));
+        assert!(log.state.lock().unwrap().has_complained);
+        log.write(b"{\"a\":3}\n");
+        log.write(b"{\"a\":4}\n");
+        assert_eq!(fs::read_to_string(path).unwrap(), "{\"a\":3,\"dropped\":2}\n{\"a\":4}\n");
+    }
+}

@@ -1,0 +1,81 @@
+//! Where spans are sent: an address that the user names.
+
+use crate::error::TelemetryError;
+use url::{Host, Url};
+
+/// The variable of the standard for a collector's address.
+pub(crate) const VARIABLE: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+/// What follows the address of a collector in that of its traces.
+const TRACES: &str = "/v1/traces";
+const URL_MAX: usize = 2048;
+
+/// The address of the traces of a collector. `name` is the option or the variable that it comes from.
+pub(crate) fn traces(name: &'static str, text: &str, has_headers: bool) -> Result<Url, TelemetryError> {
+    let parsed = (text.len() <= URL_MAX).then(|| Url::parse(text).ok()).flatten();
+    let mut url = parsed.ok_or(TelemetryError::Address(name))?;
+    let is_plain = url.username().is_empty()
+        && url.password().is_none()
+        && url.query().is_none()
+        && url.fragment().is_none();
+    if !is_plain || !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
+        return Err(TelemetryError::Address(name));
+    }
+    if has_headers && url.scheme() == "http" && !is_local(&url) {
+        return Err(TelemetryError::PlainHeaders(name));
+    }
+    let folder = url.path().trim_end_matches('/').to_owned();
+    url.set_path(&format!("{folder}{TRACES}"));
+    Ok(url)
+}
+
+fn is_local(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        Some(Host::Domain(name)) => name == "localhost",
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> Result<String, TelemetryError> {
+        traces("--otlp", text, false).map(|url| url.to_string())
+    }
+
+    #[test]
+    fn an_address_is_a_base_without_anything_secret() {
+        assert_eq!(at("http://127.0.0.1:4318").unwrap(), "http://127.0.0.1:4318/v1/traces");
+        assert_eq!(at("https://otel.example/a/").unwrap(), "https://otel.example/a/v1/traces");
+        let long = |length: usize| format!("http://h/{}", "x".repeat(length - "http://h/".len()));
+        assert!(at(&long(URL_MAX)).is_ok());
+        let above = long(URL_MAX + 1);
+        for wrong in [
+            "",
+            "4318",
+            "h:4318",
+            "file:///x",
+            "http://u@h",
+            "http://u:p@h",
+            "http://h?k=1",
+            "http://h#x",
+            &above,
+        ] {
+            assert!(matches!(at(wrong), Err(TelemetryError::Address("--otlp"))), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn headers_cross_no_network_in_clear_text() {
+        let with_headers = |text: &str| traces("--otlp", text, true);
+        for local in ["http://127.0.0.1:4318", "http://[::1]:4318", "http://localhost:4318", "https://h"] {
+            assert!(with_headers(local).is_ok(), "{local}");
+        }
+        for open in ["http://h", "http://192.168.1.3:4318", "http://localhost.example"] {
+            assert!(matches!(with_headers(open), Err(TelemetryError::PlainHeaders(_))), "{open}");
+            assert!(at(open).is_ok(), "control: {open} is wrong for its headers only");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Sets up what hears the events and spans of this process: before it confines itself, because files are opened then, and its
+//! connections are made later.
+
+use crate::error::TelemetryError;
+use crate::export::{self, Export};
+use crate::log_file::LogFile;
+use crate::log_layer::LogLayer;
+use crate::target;
+use clap::Args;
+use std::path::PathBuf;
+use tracing::Metadata;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::Registry;
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::layer::SubscriberExt;
+
+/// Whose spans and events are heard: ours. Libraries write down headers and addresses.
+const OURS: &str = "orchestrator_";
+/// Variables with headers for collectors.
+const HEADERS: [&str; 2] = ["OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"];
+
+/// Where spans are exported to.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Reports")]
+pub struct ExportOptions {
+    /// Export spans to the OpenTelemetry collector at URL, such as http://127.0.0.1:4318 [needs the feature `otel`]
+    /// [env: OTEL_EXPORTER_OTLP_ENDPOINT]
+    #[arg(long, value_name = "URL")]
+    otlp: Option<String>,
+}
+
+/// What a server reports, and where to.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Reports")]
+pub struct TelemetryOptions {
+    /// Write a line of JSON for each request, run and call to FILE, of mode 0600; `-`: to standard error. Beyond 8 MiB, FILE
+    /// becomes FILE.1
+    #[arg(long, value_name = "FILE")]
+    server_log: Option<PathBuf>,
+    #[command(flatten)]
+    export: ExportOptions,
+}
+
+/// What hears the spans and events of this process.
+pub struct Telemetry {
+    export: Option<Export>,
+    is_on: bool,
+}
+
+impl TelemetryOptions {
+    /// Opens the log and sets up the export. Where neither is asked for nothing hears, and spans cost nothing. What goes wrong
+    /// later is said to `complain`.
+    ///
+    /// # Errors
+    /// See [`TelemetryError`].
+    pub fn begin(&self, complain: fn(&str)) -> Result<Telemetry, TelemetryError> {
+        let log = self.server_log.as_ref().map(|path| LogFile::open(path, complain)).transpose()?;
+        self.export.begin_with(log, complain)
+    }
+}
+
+impl ExportOptions {
+    /// The same without a log.
+    ///
+    /// # Errors
+    /// See [`TelemetryError`].
+    pub fn begin(&self, complain: fn(&str)) -> Result<Telemetry, TelemetryError> {
+        self.begin_with(None, complain)
+    }
+
+    fn begin_with(&self, log: Option<LogFile>, complain: fn(&str)) -> Result<Telemetry, TelemetryError> {
+        let (export, layer) = match self.collector() {
+            Some((name, address)) if export::IS_BUILT || name != target::VARIABLE => {
+                let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+                let has_headers = HEADERS.iter().any(is_set);
+                let (export, layer) = export::open(name, target::traces(name, &address, has_headers)?)?;
+                (Some(export), Some(layer))
+            }
+            // The variable is for every program, and is no reason not to start.
+            Some((name, _)) => {
+                complain(&TelemetryError::NotBuilt(name).to_string());
+                (None, None)
+            }
+            None => (None, None),
+        };
+        let is_on = log.is_some() || export.is_some();
+        if is_on {
+            let level = if export.is_some() { LevelFilter::DEBUG } else { LevelFilter::INFO };
+            let is_ours = move |of: &Metadata<'_>| of.target().starts_with(OURS) && *of.level() <= level;
+            let heard = Registry::default().with(layer).with(log.map(LogLayer));
+            let heard = heard.with(filter_fn(is_ours).with_max_level_hint(level));
+            tracing::subscriber::set_global_default(heard).map_err(|_| TelemetryError::Subscriber)?;
+            tracing::info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "begin");
+        }
+        Ok(Telemetry { export, is_on })
+    }
+
+    /// The collector's address, and where it is from.
+    fn collector(&self) -> Option<(&'static str, String)> {
+        let of_environment = || std::env::var(target::VARIABLE).ok().filter(|url| !url.is_empty());
+        match &self.otlp {
+            Some(url) => Some(("--otlp", url.clone())),
+            None => of_environment().map(|url| (target::VARIABLE, url)),
+        }
+    }
+}
+
+impl Telemetry {
+    /// Exports from now on, as a task of this runtime.
+    pub fn start(&mut self) {
+        if let Some(export) = &mut self.export {
+            export.start();
+        }
+    }
+
+    /// Writes and sends what is left, within seconds.
+    pub async fn end(self) {
+        if self.is_on {
+            tracing::info!("end");
+        }
+        if let Some(export) = self.export {
+            export.end().await;
+        }
+    }
+}
