@@ -7,3 +7,4 @@ pub mod runlog_files;
 pub mod runlog;
 pub mod audit_chain;
 pub mod transcripts;
+pub mod chat_history;
