@@ -119,6 +119,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "orchestrator-session",
             "orchestrator-lines",
             "orchestrator-agent",
+            "orchestrator-records",
         ],
     ),
     (

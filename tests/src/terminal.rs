@@ -81,6 +81,16 @@ impl Terminal {
         String::from_utf8_lossy(&self.seen).into_owned()
     }
 
+    /// What a person sees on a screen of this size: the rows that have something, without the spaces behind it.
+    pub fn rows(&mut self, rows: u16, columns: u16) -> Vec<String> {
+        let size = |count| std::num::NonZero::new(count).expect("a screen has rows and columns");
+        let mut screen = vt100::Parser::new(size(rows), size(columns), 0);
+        self.screen();
+        screen.process(&self.seen);
+        let rows = screen.screen().rows(0, columns).map(|row| row.trim_end().to_owned());
+        rows.filter(|row| !row.is_empty()).collect()
+    }
+
     /// Changes the size, as a window manager would.
     pub fn resize(&self, rows: u16, columns: u16) {
         sys::set_terminal_size(self.keyboard().as_fd(), rows, columns)

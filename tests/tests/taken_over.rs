@@ -9,7 +9,7 @@ use lazaret_tests::puppet::Argument::{Bytes, Number};
 use lazaret_tests::puppet::{Argument, Puppet};
 use lazaret_tests::sidecar::Sidecar;
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{LIMIT, Place, Session, World, in_each_place, suite};
+use lazaret_tests::{LIMIT, Place, Session, Terminal, World, in_each_place, suite};
 use nix::errno::Errno;
 use nix::libc;
 use serde_json::{Value, json};
@@ -27,6 +27,7 @@ fn main() -> ExitCode {
         a_taken_over_orchestrator_gets_nothing,
         a_taken_over_mcp_server_gets_nothing,
         a_taken_over_chat_gets_nothing,
+        a_taken_over_prompt_gets_nothing,
         a_taken_over_server_gets_nothing,
         without_the_web_there_is_no_socket
     ])
@@ -219,6 +220,27 @@ fn a_taken_over_chat_gets_nothing(place: Place) {
     gets_nothing(&world, chat.pid(), || {});
     let _ = chat.child.kill();
     chat.finish(LIMIT);
+}
+
+/// A line that is edited, with its history, needs no right besides.
+fn a_taken_over_prompt_gets_nothing(place: Place) {
+    let world = World::new(place);
+    let call = json!({"name": "file_read", "input": {"path": "attacked"}});
+    let script = json!({"turns": [{"toolCalls": [call]}, {"text": "Done."}, {"text": "Again."}]});
+    let path = world.home.join("script.json");
+    world.write(&path, script.to_string());
+    let mut command = world.lazaret("chat");
+    command.args(["--trust", "autonomous", "--provider", "mock", "--script"]).arg(path).arg("x");
+    let mut terminal = Terminal::start(&mut command, 30, 100);
+    terminal.expect("Done.", LIMIT);
+    terminal.expect("> ", LIMIT);
+    let pid = terminal.child.id() as i32;
+    gets_nothing(&world, pid, || {
+        terminal.send("go on\r");
+        terminal.expect("Again.", LIMIT);
+        terminal.expect("> ", LIMIT);
+        assert!(world.state.join("lazaret/chat_history").metadata().unwrap().len() > 0);
+    });
 }
 
 /// Nor has what serves an application: its sockets were bound before.

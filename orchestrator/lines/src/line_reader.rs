@@ -46,6 +46,17 @@ impl Lines {
 }
 
 impl Lines {
+    /// The next bytes, whether or not they are a line; none at the end. An input that fails is at its end. Safe to be dropped while
+    /// it waits.
+    pub async fn bytes(&mut self) -> Vec<u8> {
+        let waiting = std::mem::take(&mut self.cutter).buffer;
+        if !waiting.is_empty() {
+            return waiting;
+        }
+        let count = self.input.read(&mut self.chunk).await.unwrap_or_default();
+        self.chunk[..count].to_vec()
+    }
+
     /// Forgets what was read and is no answer to what is asked next.
     pub fn discard(&mut self) {
         self.cutter = Cutter::default();

@@ -30,7 +30,7 @@ use orchestrator_servers::SessionServers;
 use orchestrator_session::Config;
 use orchestrator_session::executor::Dial;
 use orchestrator_telemetry::ExportOptions;
-use orchestrator_terminal::chat_command::TEXT_MAX;
+use orchestrator_terminal::chat_prompt::{BeforeConfined, TEXT_MAX};
 use orchestrator_terminal::print;
 use orchestrator_terminal::runtime::runtime;
 use orchestrator_text::known::redactor;
@@ -52,10 +52,11 @@ Examples:
   lazaret chat --resume last \"And now the other one\"
   lazaret chat --replay last --json
 
-Without -p, on a terminal: a conversation, a line each (one that ends with \\ goes
-on in the next); an empty line or Ctrl-D ends it, and /help lists what can be
-typed to the chat itself: /model, /trust, /undo, /resume. Calls are asked about as --trust says, guided if it is not given; where
-nobody can answer, such a call is denied. The first Ctrl-C cancels the calls
+Without -p, on a terminal: a conversation. The line is edited as in a shell, with
+a history; Alt-Enter begins another line; Ctrl-D ends the chat, and /help lists
+the keys and what can be typed to the chat itself: /model, /trust, /undo, /resume.
+Calls are asked about as --trust says, guided if it is not given; where nobody
+can answer, such a call is denied. The first Ctrl-C cancels the calls
 under way, the second one the run. Hooks of agent.toml are told of calls, and may
 stop or change them: `lazaret chat-hooks --help`.
 
@@ -143,7 +144,9 @@ impl Chat {
         let socket = Endpoint::socket(&endpoint).map(Path::to_owned);
         let mut write = servers.directories();
         // For `/resume`.
-        write.extend((self.is_interactive() && beginning.transcript.is_some()).then(transcripts::directory));
+        write.extend(
+            (beginning.prompt.is_some() && beginning.transcript.is_some()).then(transcripts::directory),
+        );
         confine(&Needs { web: true, socket, write, ..Needs::default() });
         let hooks = of_session(&beginning.hooks, &config.open, Rc::new(endpoint.clone()), print::problem);
         let config = Config { executor: Some(Box::new(endpoint) as Box<dyn Dial>), ..config };
@@ -166,6 +169,11 @@ impl Chat {
     /// Whether a person types the next prompt.
     fn is_interactive(&self) -> bool {
         !self.print && !self.json && io::stdin().is_terminal() && io::stdout().is_terminal()
+    }
+
+    /// Where a person types the next prompt: what that needs. What is not recorded has no history either.
+    fn prompt_of_person(&self, is_recorded: bool) -> Option<BeforeConfined> {
+        self.is_interactive().then(|| BeforeConfined::new(is_recorded))
     }
 
     fn prepare(&self, trust: Trust) -> Result<Beginning, Failed> {
@@ -210,7 +218,7 @@ impl Chat {
                 hooks,
                 trust,
                 json: self.json,
-                interactive: self.is_interactive(),
+                prompt: self.prompt_of_person(false),
             });
         };
         let file = Box::new(opened.file);
@@ -233,7 +241,7 @@ impl Chat {
             hooks,
             trust,
             json: self.json,
-            interactive: self.is_interactive(),
+            prompt: self.prompt_of_person(true),
         })
     }
 

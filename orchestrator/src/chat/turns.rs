@@ -18,8 +18,9 @@ use orchestrator_lines::streams::{Input, Output};
 use orchestrator_options::exit;
 use orchestrator_records::runlog::RunLog;
 use orchestrator_session::{Config, Session};
-use orchestrator_terminal::chat_command::{Line, next_text, streams};
+use orchestrator_terminal::chat_command::{Line, streams};
 use orchestrator_terminal::chat_follow::{Answers, Front};
+use orchestrator_terminal::chat_prompt::{BeforeConfined, Prompt};
 use orchestrator_terminal::chat_screen::Screen;
 use orchestrator_terminal::signals::Signals;
 use orchestrator_text::known::redactor;
@@ -41,8 +42,8 @@ pub struct Beginning {
     pub trust: Trust,
     /// Whether events are printed as JSON.
     pub json: bool,
-    /// Whether a person types what comes after the first.
-    pub interactive: bool,
+    /// For the line of a person who types what comes after the first.
+    pub prompt: Option<BeforeConfined>,
 }
 
 /// Talks until the user ends it, or once; the exit code.
@@ -54,17 +55,9 @@ pub async fn talk(
 ) -> Result<u8, Failed> {
     let mut signals = Signals::listen(&[SIGINT, SIGTERM, SIGHUP])?;
     let Beginning {
-        chosen,
-        mut settings,
-        transcript,
-        conversation,
-        id,
-        mut first,
-        trust,
-        json,
-        interactive,
-        ..
+        chosen, mut settings, transcript, conversation, id, mut first, trust, json, prompt, ..
     } = beginning;
+    let interactive = prompt.is_some();
     settings.model = tokio::select! {
         model = chosen.model() => match model {
             Ok(model) => model,
@@ -83,19 +76,19 @@ pub async fn talk(
         false => Front::Text(Screen::new().map_err(streams)?),
     };
     // Answers are a person's, who sees the question.
-    let mut lines = match io::stdin().is_terminal() && io::stderr().is_terminal() && !json {
-        true => Some(Lines::new(Input::stdin().map_err(streams)?)),
+    let mut person = match io::stdin().is_terminal() && io::stderr().is_terminal() && !json {
+        true => Some(Prompt::new(Lines::new(Input::stdin().map_err(streams)?), prompt)?),
         false => None,
     };
     loop {
         let text = match first.take() {
             Some(text) => text,
-            None => match next(&mut talk, &mut front, lines.as_mut(), &mut signals).await? {
+            None => match next(&mut talk, &mut front, person.as_mut(), &mut signals).await? {
                 Some(text) => text,
                 None => return Ok(exit::OK),
             },
         };
-        let answers = lines.as_mut().map_or(Answers::Nobody, Answers::Person);
+        let answers = person.as_mut().map_or(Answers::Nobody, |person| Answers::Person(person.lines()));
         let (end, signal) = talk.run(text, &mut front, answers, &mut signals).await?;
         let is_last = !interactive
             || signal.is_some_and(|number| number != SIGINT)
@@ -110,13 +103,13 @@ pub async fn talk(
 async fn next(
     talk: &mut Talk,
     front: &mut Front,
-    lines: Option<&mut Lines>,
+    person: Option<&mut Prompt>,
     signals: &mut Signals,
 ) -> Result<Option<String>, Failed> {
     let Front::Text(screen) = front else { return Ok(None) };
-    let Some(lines) = lines else { return Ok(None) };
+    let Some(person) = person else { return Ok(None) };
     loop {
-        let Some(text) = next_text(screen, lines, signals).await? else { return Ok(None) };
+        let Some(text) = person.next_text(screen, signals).await? else { return Ok(None) };
         let answer = match Line::parse(text) {
             Line::Say(text) => return Ok(Some(text)),
             Line::Unknown(what) => what,

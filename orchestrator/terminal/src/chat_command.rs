@@ -1,15 +1,14 @@
 //! What a person types to a chat: for the model, in one line or several; or for the chat itself, which no model hears.
 
 use crate::chat_screen::Screen;
+use crate::line_editor::buffer::TEXT_MAX;
 use crate::print::shown;
 use crate::signals::Signals;
 use broker_protocol::{Failed, Trust};
 use orchestrator_lines::line_reader::{Lines, Next};
+use orchestrator_records::transcripts;
 use policies::value::TrustName;
 use std::io;
-
-/// Most bytes of what is typed at once.
-pub const TEXT_MAX: usize = 1 << 20;
 
 /// The commands to a chat, for people.
 pub const HELP: &str = "\
@@ -19,7 +18,11 @@ pub const HELP: &str = "\
   /resume [ID]    go on with an earlier conversation; without an id, which there are
   /help           this list
   //…             say a line that begins with /
-A line that ends with \\ goes on in the next; an empty one or Ctrl-D ends the chat.";
+Alt-Enter, or Enter behind a \\, begins another line. Up and Ctrl-R bring back what you typed; what begins
+with a space is not kept. Tab completes a command. Ctrl-C clears the line; twice, or Ctrl-D, ends the chat.";
+
+/// Most conversations that a completion offers, the newest.
+const OFFERED: usize = 10;
 
 /// A line of the user's.
 #[derive(Debug, PartialEq, Eq)]
@@ -75,7 +78,26 @@ impl Line {
     }
 }
 
-/// What the user types next, of one line or of several; `None` at the end, at an empty line and at a signal.
+/// What a command to the chat that was begun may be as a whole.
+pub fn complete(begun: &str) -> Vec<String> {
+    let with = |command: &str, words: &[&str]| -> Vec<String> {
+        words.iter().map(|word| format!("{command} {word}")).collect()
+    };
+    let all = match begun.split_once(' ') {
+        _ if !begun.starts_with('/') => Vec::new(),
+        None => ["/help", "/model", "/resume", "/trust", "/undo"].map(str::to_owned).to_vec(),
+        Some(("/trust", _)) => with("/trust", &["supervised", "guided"]),
+        Some(("/resume", _)) => {
+            let ids = transcripts::ids().unwrap_or_default();
+            let newest = ids.iter().rev().take(OFFERED).map(String::as_str);
+            with("/resume", &["last"].into_iter().chain(newest).collect::<Vec<_>>())
+        }
+        Some(_) => Vec::new(),
+    };
+    all.into_iter().filter(|whole| whole.starts_with(begun)).collect()
+}
+
+/// What the user types next where lines are the terminal's own, of one line or of several; `None` at the end, at an empty line and at a signal.
 ///
 /// # Errors
 /// The terminal fails, or more than [`TEXT_MAX`] bytes are typed.

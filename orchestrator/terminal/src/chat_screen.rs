@@ -161,7 +161,23 @@ impl Screen {
     pub async fn prompt(&mut self, goes_on: bool) -> io::Result<()> {
         self.end_line().await?;
         let prompt = if goes_on { "… " } else { "> " };
-        self.err.write_all(paint(prompt, Colour::Green, self.colours).as_bytes()).await
+        self.err.write_all(self.prompt_colour(prompt).as_bytes()).await
+    }
+
+    /// Begins a line that a person edits.
+    pub async fn begin_input(&mut self, marks: &str) -> io::Result<()> {
+        self.end_line().await?;
+        self.draw_input(marks).await
+    }
+
+    /// Draws what a person edits: rows without anything that a terminal would obey, but what draws them.
+    pub async fn draw_input(&self, rows: &str) -> io::Result<()> {
+        self.err.write_all(rows.as_bytes()).await
+    }
+
+    /// A prompt in its colour.
+    pub fn prompt_colour(&self, prompt: &str) -> String {
+        paint(prompt, Colour::Green, self.colours)
     }
 
     /// Answers a command of the person on standard error: lines of ours, in which what others say is safe to show.

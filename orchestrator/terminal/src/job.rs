@@ -22,10 +22,15 @@ impl Job {
         Self { can_continue, leads: group == getpid() }
     }
 
+    /// Whether [`Self::suspend`] does anything, where a terminal is raw or not.
+    pub fn can_suspend(self, is_raw: bool) -> bool {
+        self.can_continue && (self.leads || !is_raw)
+    }
+
     /// Stops this process until its shell continues it, with the terminal as it was meanwhile. Where nobody would continue it, it
     /// goes on; so it does where the key came here as a byte, and others of the job have not heard of it.
     pub fn suspend(self, raw: Option<&Raw>) -> io::Result<()> {
-        if !self.can_continue || (raw.is_some() && !self.leads) {
+        if !self.can_suspend(raw.is_some()) {
             return Ok(());
         }
         raw.map_or(Ok(()), Raw::give_back)?;

@@ -8,6 +8,8 @@ pub mod terminal;
 pub mod chat_screen;
 pub mod chat_follow;
 pub mod chat_command;
+pub mod chat_prompt;
+mod line_editor;
 pub mod typed;
 pub mod refused_hosts;
 pub mod more_hosts;

@@ -14,7 +14,7 @@ pub fn tests() -> Vec<Test> {
     ]
 }
 
-fn start(world: &World, turns: &Value, arguments: &[&str]) -> Terminal {
+pub fn start(world: &World, turns: &Value, arguments: &[&str]) -> Terminal {
     let path = world.home.join("script.json");
     world.write(&path, turns.to_string());
     let mut command = world.lazaret("chat");
@@ -22,21 +22,21 @@ fn start(world: &World, turns: &Value, arguments: &[&str]) -> Terminal {
     Terminal::start(&mut command, 30, 100)
 }
 
-fn end(mut terminal: Terminal) {
-    terminal.send("\n");
+pub fn end(mut terminal: Terminal) {
+    terminal.send("\x04");
     assert_eq!(terminal.finish(LIMIT).code(), Some(0));
 }
 
 /// Types a line at the prompt, and waits for what is said to it and for the next prompt.
 #[track_caller]
-fn type_line(terminal: &mut Terminal, line: &str, want: &str) {
+pub fn type_line(terminal: &mut Terminal, line: &str, want: &str) {
     terminal.send(&format!("{line}\n"));
     terminal.expect(want, LIMIT);
     terminal.expect("> ", LIMIT);
 }
 
 /// What the user has said in the conversation that was written to last, as a model is told it.
-fn user_messages(world: &World) -> Vec<String> {
+pub fn user_messages(world: &World) -> Vec<String> {
     let folder = world.state.join("lazaret/chats");
     let newest = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).max().unwrap();
     let text = fs::read_to_string(newest).unwrap();

@@ -172,7 +172,7 @@ fn a_person_at_a_terminal_is_asked() {
     terminal.send("and on\n");
     terminal.expect("Four.", LIMIT);
     terminal.expect("> ", LIMIT);
-    terminal.send("\n");
+    terminal.send("\x04");
     assert_eq!(terminal.finish(LIMIT).code(), Some(0));
     assert_eq!(world.get("made"), b"yes\n");
     assert!(!world.project.join("other").exists());
@@ -194,7 +194,7 @@ fn what_was_typed_before_a_question_is_no_answer_to_it() {
     terminal.send("n\n");
     terminal.expect("Two.", LIMIT);
     terminal.expect("> ", LIMIT);
-    terminal.send("\n");
+    terminal.send("\x04");
     assert_eq!(terminal.finish(LIMIT).code(), Some(0));
     assert!(!world.project.join("made").exists());
 }

@@ -7,10 +7,19 @@ mod fallback;
 mod hooks;
 mod loops;
 mod providers;
+mod typing;
 mod vendors;
 
 fn main() -> std::process::ExitCode {
     lazaret_tests::suite::main_of_waiting(
-        [providers::tests(), loops::tests(), hooks::tests(), commands::tests(), fallback::tests()].concat(),
+        [
+            providers::tests(),
+            loops::tests(),
+            hooks::tests(),
+            commands::tests(),
+            typing::tests(),
+            fallback::tests(),
+        ]
+        .concat(),
     )
 }

@@ -1,0 +1,257 @@
+//! Where a person types to a chat: an edited line on a terminal that can have one, else the terminal's own lines.
+//!
+//! The terminal is raw only while something is typed. While a model works, its keys make signals and its lines are answers, as without
+//! an editor. Nothing blocks: other events have their turn between two keys, and a signal ends the wait.
+
+use crate::chat_command::{complete, next_text, streams};
+use crate::chat_screen::Screen;
+use crate::job::Job;
+use crate::line_editor::editor::{LineEditor, Step};
+use crate::line_editor::history::History;
+use crate::line_editor::keys::{Key, KeyDecoder};
+use crate::line_editor::layout::{Drawing, Prefix};
+use crate::print;
+use crate::signals::Signals;
+use crate::terminal::{self, Raw};
+use broker_protocol::Failed;
+use nix::libc::{SIGCONT, SIGWINCH};
+use orchestrator_lines::line_reader::Lines;
+use orchestrator_records::chat_history::ChatHistory;
+use std::collections::VecDeque;
+use std::io;
+use std::time::{Duration, Instant};
+
+pub use crate::line_editor::buffer::TEXT_MAX;
+
+/// How long the rest of a key may take after its first byte.
+const REST: Duration = Duration::from_millis(50);
+/// A terminal that has it passes a pasted text on between two marks.
+const PASTE_MARKS_ON: &str = "\x1b[?2004h";
+const PASTE_MARKS_OFF: &str = "\x1b[?2004l";
+
+/// What an edited line needs that cannot be had once we have confined ourselves.
+pub struct BeforeConfined {
+    history: Option<(ChatHistory, Vec<String>)>,
+    job: Job,
+}
+
+impl BeforeConfined {
+    /// Opens the history, if what is said is recorded at all.
+    pub fn new(is_recorded: bool) -> Self {
+        let open = || {
+            let opened = ChatHistory::open();
+            opened.inspect_err(|error| print::problem(&format!("no history of what you type: {error}"))).ok()
+        };
+        Self { history: is_recorded.then(open).flatten(), job: Job::of_this_process() }
+    }
+}
+
+/// A person's terminal.
+pub struct Prompt {
+    lines: Lines,
+    editing: Option<Editing>,
+}
+
+struct Editing {
+    raw: Raw,
+    editor: LineEditor,
+    decoder: KeyDecoder,
+    /// Keys that were read behind the end of a text: the beginning of the next.
+    waiting: VecDeque<Key>,
+    window: Signals,
+    file: Option<ChatHistory>,
+    job: Job,
+}
+
+impl Prompt {
+    /// Reads what is typed from `lines`. Needs the runtime.
+    ///
+    /// # Errors
+    /// Signals cannot be watched.
+    pub fn new(lines: Lines, before: Option<BeforeConfined>) -> Result<Self, Failed> {
+        // What cannot move its cursor has lines of its own; so has what cannot be set.
+        let can_draw = terminal::term() != "dumb";
+        let raw = before.filter(|_| can_draw).and_then(|before| Some((before, Raw::enter().ok()?)));
+        let Some((before, raw)) = raw else { return Ok(Self { lines, editing: None }) };
+        raw.give_back().map_err(streams)?;
+        let (file, texts) = before.history.unzip();
+        let editor = LineEditor::new(History::of(texts.unwrap_or_default()), complete);
+        let window = Signals::listen(&[SIGWINCH, SIGCONT])?;
+        let (decoder, waiting) = (KeyDecoder::default(), VecDeque::new());
+        let editing = Some(Editing { raw, editor, decoder, waiting, window, file, job: before.job });
+        Ok(Self { lines, editing })
+    }
+
+    /// For answers to what is asked meanwhile.
+    pub fn lines(&mut self) -> &mut Lines {
+        &mut self.lines
+    }
+
+    /// What the person says next; `None` at the end and at a signal.
+    ///
+    /// # Errors
+    /// The terminal fails, or too much is typed where lines are the terminal's.
+    pub async fn next_text(
+        &mut self,
+        screen: &mut Screen,
+        signals: &mut Signals,
+    ) -> Result<Option<String>, Failed> {
+        let Some(editing) = &mut self.editing else {
+            return next_text(screen, &mut self.lines, signals).await;
+        };
+        editing.raw.reenter().map_err(streams)?;
+        let text = editing.text(screen, &mut self.lines, signals).await;
+        editing.raw.give_back().map_err(streams)?;
+        let Some(text) = text.map_err(streams)? else { return Ok(None) };
+        editing.remember(&text);
+        Ok(Some(text.trim().to_owned()))
+    }
+}
+
+/// What happened at the terminal.
+enum Event {
+    Keys(Vec<Key>),
+    /// Its size is another one, or it was another program's.
+    Redraw,
+    End,
+}
+
+impl Editing {
+    async fn text(
+        &mut self,
+        screen: &mut Screen,
+        lines: &mut Lines,
+        signals: &mut Signals,
+    ) -> io::Result<Option<String>> {
+        screen.begin_input(PASTE_MARKS_ON).await?;
+        let mut drawn = None;
+        loop {
+            while let Some(key) = self.waiting.pop_front() {
+                match self.editor.press(key) {
+                    Step::Draw => {}
+                    Step::Done(text) => {
+                        let rows = LineEditor::drawn_text(&text, size());
+                        self.leave(screen, drawn, rows).await?;
+                        return Ok(Some(text));
+                    }
+                    Step::End => return self.end(screen, drawn).await,
+                    Step::ClearScreen => {
+                        screen.draw_input("\x1b[2J\x1b[H").await?;
+                        drawn = None;
+                    }
+                    Step::Suspend if !self.job.can_suspend(true) => {}
+                    Step::Suspend => {
+                        self.leave(screen, drawn.take(), self.editor.draw(size())).await?;
+                        self.job.suspend(Some(&self.raw))?;
+                        screen.draw_input(PASTE_MARKS_ON).await?;
+                    }
+                }
+            }
+            let next = self.editor.draw(size());
+            screen.draw_input(&drawing(drawn.as_ref(), &next, |text| screen.prompt_colour(text))).await?;
+            drawn = Some(next);
+            let event = tokio::select! {
+                event = event(&mut self.decoder, &mut self.window, lines) => event,
+                _ = signals.next() => Event::End,
+            };
+            match event {
+                Event::Keys(keys) => self.waiting.extend(keys),
+                // A shell that stopped us has given the terminal a mode of its own.
+                Event::Redraw => self.raw.reenter()?,
+                Event::End => return self.end(screen, drawn).await,
+            }
+        }
+    }
+
+    async fn end(&mut self, screen: &mut Screen, drawn: Option<Drawing>) -> io::Result<Option<String>> {
+        let rows = LineEditor::drawn_text("", size());
+        self.leave(screen, drawn, rows).await.map(|()| None)
+    }
+
+    /// Leaves `last` on the screen, and the cursor below.
+    async fn leave(&self, screen: &mut Screen, drawn: Option<Drawing>, mut last: Drawing) -> io::Result<()> {
+        last.cursor = last.rows.last().map_or((0, 0), |row| (last.rows.len() - 1, row.text.len()));
+        let rows = drawing(drawn.as_ref(), &last, |text| screen.prompt_colour(text));
+        screen.draw_input(&format!("{rows}{PASTE_MARKS_OFF}\r\n")).await
+    }
+
+    /// Keeps a text, in the file too. Where that fails, no more is written there.
+    fn remember(&mut self, text: &str) {
+        if !self.editor.remember(text.trim_end()) {
+            return;
+        }
+        let Some(file) = &mut self.file else { return };
+        if let Err(error) = file.append(text.trim_end()) {
+            print::problem(&format!("no more history of what you type: {error}"));
+            self.file = None;
+        }
+    }
+}
+
+async fn event(decoder: &mut KeyDecoder, window: &mut Signals, lines: &mut Lines) -> Event {
+    let rest = async {
+        match decoder.is_within_key() {
+            true => tokio::time::sleep(REST).await,
+            false => std::future::pending().await,
+        }
+    };
+    let bytes = tokio::select! {
+        bytes = lines.bytes() => bytes,
+        _ = window.next() => return Event::Redraw,
+        () = rest => return Event::Keys(decoder.end_key().into_iter().collect()),
+    };
+    match bytes.is_empty() {
+        true => Event::End,
+        false => Event::Keys(decoder.push(&bytes, Instant::now())),
+    }
+}
+
+fn size() -> (usize, usize) {
+    let (rows, columns) = terminal::size();
+    (rows.into(), columns.into())
+}
+
+/// What makes `next` of the rows that were drawn last: these are cleared from their first on. Nothing in a row moves the cursor.
+fn drawing(last: Option<&Drawing>, next: &Drawing, prompt: impl Fn(&str) -> String) -> String {
+    let begin = |prefix| match prefix {
+        Prefix::First => prompt("> "),
+        Prefix::Line => prompt("… "),
+        Prefix::None => "  ".to_owned(),
+    };
+    let mut out = move_up(last.map_or(0, |last| last.cursor_row(size().1)));
+    out.push_str("\r\x1b[J");
+    for (number, row) in next.rows.iter().enumerate() {
+        if number > 0 {
+            out.push_str("\r\n");
+        }
+        out.push_str(&begin(row.prefix));
+        out.push_str(&row.text);
+    }
+    let (prefix, before) = next.before_cursor();
+    out.push_str(&move_up(next.rows.len().saturating_sub(next.cursor.0 + 1)));
+    out.push('\r');
+    out.push_str(&begin(prefix));
+    out.push_str(before);
+    out
+}
+
+/// Nothing for no row: terminals take zero for one.
+fn move_up(rows: usize) -> String {
+    if rows == 0 { String::new() } else { format!("\x1b[{rows}A") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_drawn_is_drawn_over() {
+        let plain = |text: &str| text.to_owned();
+        let of = |text: &str, cursor| Drawing::new(text, cursor, None, (24, 80));
+        let first = of("one\ntwo", 3);
+        assert_eq!(drawing(None, &first, plain), "\r\x1b[J> one\r\n… two\x1b[1A\r> one");
+        assert_eq!(drawing(Some(&first), &of("", 0), plain), "\r\x1b[J> \r> ");
+        let last = of("one\ntwo", 7);
+        assert!(drawing(Some(&last), &first, plain).starts_with("\x1b[1A\r\x1b[J> one"));
+    }
+}

@@ -1,0 +1,365 @@
+//! What each key does: the text, its history, search and completion.
+
+use crate::line_editor::buffer::{Buffer, To};
+use crate::line_editor::history::History;
+use crate::line_editor::keys::Key;
+use crate::line_editor::layout::Drawing;
+
+/// Most characters that are searched for.
+const NEEDLE_MAX: usize = 200;
+
+/// What can stand in the place of a text, for completion.
+pub type Complete = fn(&str) -> Vec<String>;
+
+/// What is to be done after a key.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Draw what there is now.
+    Draw,
+    /// The text as it was typed; the next one begins empty.
+    Done(String),
+    /// No more is typed.
+    End,
+    ClearScreen,
+    Suspend,
+}
+
+/// One text after the other, edited key by key.
+pub struct LineEditor {
+    buffer: Buffer,
+    history: History,
+    /// The entry that is shown; behind the last one, what was typed anew.
+    place: usize,
+    /// What was typed before entries were shown.
+    draft: String,
+    search: Option<Search>,
+    /// Whether the last key was Control-C.
+    interrupted: bool,
+    remark: Option<String>,
+    complete: Complete,
+}
+
+/// A search in the history.
+struct Search {
+    needle: String,
+    found: Option<usize>,
+    /// What to go back to.
+    before: String,
+}
+
+impl LineEditor {
+    pub fn new(history: History, complete: Complete) -> Self {
+        Self {
+            buffer: Buffer::default(),
+            place: history.len(),
+            history,
+            draft: String::new(),
+            search: None,
+            interrupted: false,
+            remark: None,
+            complete,
+        }
+    }
+
+    /// Keeps a text for the keys that show earlier ones; whether it is one to keep.
+    pub fn remember(&mut self, text: &str) -> bool {
+        let is_kept = self.history.add(text);
+        self.place = self.history.len();
+        is_kept
+    }
+
+    /// What the screen shows.
+    pub fn draw(&self, size: (usize, usize)) -> Drawing {
+        let searching = self.search.as_ref().map(|search| {
+            let none =
+                if search.found.is_none() && !search.needle.is_empty() { "nothing with" } else { "search" };
+            format!("{none}: {}", search.needle)
+        });
+        let remark = searching.as_deref().or(self.remark.as_deref());
+        Drawing::new(self.buffer.text(), self.buffer.cursor(), remark, size)
+    }
+
+    /// What is left on the screen of a text that was sent.
+    pub fn drawn_text(text: &str, size: (usize, usize)) -> Drawing {
+        Drawing::new(text, text.len(), None, size)
+    }
+
+    pub fn press(&mut self, key: Key) -> Step {
+        self.remark = None;
+        let was_interrupted = std::mem::take(&mut self.interrupted);
+        match self.search.take() {
+            Some(search) => match self.search_key(search, key) {
+                Some(key) => self.edit(key, was_interrupted),
+                None => Step::Draw,
+            },
+            None => self.edit(key, was_interrupted),
+        }
+    }
+
+    fn edit(&mut self, key: Key, was_interrupted: bool) -> Step {
+        match key {
+            Key::Char(c) => {
+                let fits = self.buffer.type_char(c);
+                self.inserted(fits);
+            }
+            Key::Paste(text) => {
+                let fits = self.buffer.insert(&text);
+                self.inserted(fits);
+            }
+            Key::PasteTooLong => self.inserted(false),
+            Key::NewLine => {
+                let fits = self.buffer.insert("\n");
+                self.inserted(fits);
+            }
+            Key::Yank => {
+                let fits = self.buffer.yank();
+                self.inserted(fits);
+            }
+            Key::Enter => return self.enter(),
+            Key::Tab => self.tab(),
+            Key::Search => {
+                let before = self.buffer.text().to_owned();
+                self.search = Some(Search { needle: String::new(), found: None, before });
+            }
+            Key::Interrupt => return self.interrupt(was_interrupted),
+            Key::EndOfInput if self.buffer.text().is_empty() => return Step::End,
+            Key::ClearScreen => return Step::ClearScreen,
+            Key::Suspend => return Step::Suspend,
+            key => self.move_or_delete(key),
+        }
+        Step::Draw
+    }
+
+    fn move_or_delete(&mut self, key: Key) {
+        let buffer = &mut self.buffer;
+        let _ = match key {
+            Key::Left => buffer.go(To::Left),
+            Key::Right => buffer.go(To::Right),
+            Key::WordLeft => buffer.go(To::WordLeft),
+            Key::WordRight => buffer.go(To::WordRight),
+            Key::Home => buffer.go(To::LineStart),
+            Key::End => buffer.go(To::LineEnd),
+            Key::Up => buffer.go(To::LineUp) || self.show_entry(self.place.wrapping_sub(1)),
+            Key::Down => buffer.go(To::LineDown) || self.show_entry(self.place + 1),
+            Key::Backspace => buffer.delete(To::Left),
+            Key::Delete | Key::EndOfInput => buffer.delete(To::Right),
+            Key::KillToEnd => buffer.kill(To::LineEnd),
+            Key::KillToStart => buffer.kill(To::LineStart),
+            Key::KillArgument => buffer.kill(To::ArgumentLeft),
+            Key::KillWord => buffer.kill(To::WordLeft),
+            Key::KillNextWord => buffer.kill(To::WordRight),
+            // There is no search to leave; the others were taken before.
+            Key::Escape
+            | Key::Char(_)
+            | Key::Paste(_)
+            | Key::PasteTooLong
+            | Key::Enter
+            | Key::NewLine
+            | Key::Tab
+            | Key::Yank
+            | Key::Search
+            | Key::ClearScreen
+            | Key::Interrupt
+            | Key::Suspend => false,
+        };
+    }
+
+    fn inserted(&mut self, fits: bool) {
+        if !fits {
+            self.remark = Some("that is too long: put it into a file of the project".to_owned());
+        }
+    }
+
+    fn enter(&mut self) -> Step {
+        if self.buffer.is_at_end() && self.buffer.text().ends_with('\\') {
+            self.buffer.delete(To::Left);
+            let fits = self.buffer.insert("\n");
+            self.inserted(fits);
+            return Step::Draw;
+        }
+        if self.buffer.text().trim().is_empty() {
+            self.buffer.take();
+            return Step::Draw;
+        }
+        self.draft.clear();
+        self.place = self.history.len();
+        Step::Done(self.buffer.take())
+    }
+
+    fn interrupt(&mut self, was_interrupted: bool) -> Step {
+        if was_interrupted && self.buffer.text().is_empty() {
+            return Step::End;
+        }
+        self.buffer.take();
+        self.draft.clear();
+        self.place = self.history.len();
+        self.interrupted = true;
+        self.remark = Some("Ctrl-C again, or Ctrl-D, ends the chat".to_owned());
+        Step::Draw
+    }
+
+    /// Shows an entry of the history, or what was typed before; false where there is none.
+    fn show_entry(&mut self, place: usize) -> bool {
+        if place > self.history.len() {
+            return false;
+        }
+        if self.place == self.history.len() {
+            self.draft = self.buffer.text().to_owned();
+        }
+        self.place = place;
+        let entry = self.history.get(place).map(str::to_owned);
+        self.buffer.set(entry.unwrap_or_else(|| std::mem::take(&mut self.draft)));
+        true
+    }
+
+    fn tab(&mut self) {
+        if !self.buffer.is_at_end() {
+            return;
+        }
+        let found = (self.complete)(self.buffer.text());
+        match &found[..] {
+            [] => {}
+            [only] => self.buffer.set(format!("{only} ")),
+            [first, ..] => {
+                let common = found.iter().fold(first.as_str(), |common, other| common_start(common, other));
+                if common.len() > self.buffer.text().len() {
+                    self.buffer.set(common.to_owned());
+                }
+                self.remark = Some(found.join("  "));
+            }
+        }
+    }
+
+    /// A key within a search; the key where it ends the search and has a meaning of its own.
+    fn search_key(&mut self, mut search: Search, key: Key) -> Option<Key> {
+        let newest = self.history.len();
+        match key {
+            Key::Char(c) if search.needle.chars().count() < NEEDLE_MAX => {
+                search.needle.push(c);
+                search.found = self.history.find(&search.needle, search.found.map_or(newest, |at| at + 1));
+            }
+            Key::Backspace => {
+                search.needle.pop();
+                search.found = self.find(&search.needle, newest);
+            }
+            Key::Search => {
+                let older = self.find(&search.needle, search.found.unwrap_or(newest));
+                search.found = older.or(search.found);
+            }
+            Key::Char(_) => {}
+            Key::Escape | Key::Interrupt => {
+                self.buffer.set(search.before);
+                return None;
+            }
+            // A text that is found is looked at before it is sent.
+            Key::Enter => return None,
+            key => return Some(key),
+        }
+        if let Some(entry) = search.found.and_then(|place| self.history.get(place)) {
+            self.buffer.set(entry.to_owned());
+        }
+        self.search = Some(search);
+        None
+    }
+
+    fn find(&self, needle: &str, end: usize) -> Option<usize> {
+        (!needle.is_empty()).then(|| self.history.find(needle, end)).flatten()
+    }
+}
+
+/// What two texts begin with alike.
+fn common_start<'a>(one: &'a str, other: &str) -> &'a str {
+    let same = one.char_indices().zip(other.chars()).find(|((_, here), there)| here != there);
+    let end = same.map_or(one.len().min(other.len()), |((at, _), _)| at);
+    &one[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::line_editor::keys::KeyDecoder;
+    use std::time::Instant;
+
+    fn complete(text: &str) -> Vec<String> {
+        let all = ["/trust", "/tree", "/help"];
+        all.iter().filter(|name| name.starts_with(text)).map(|name| (*name).to_owned()).collect()
+    }
+
+    fn editor(entries: &[&str]) -> LineEditor {
+        LineEditor::new(History::of(entries.iter().map(|entry| (*entry).to_owned())), complete)
+    }
+
+    /// What the last of the keys does.
+    fn press(editor: &mut LineEditor, bytes: &str) -> Step {
+        let mut decoder = KeyDecoder::default();
+        let mut keys = decoder.push(bytes.as_bytes(), Instant::now());
+        keys.extend(decoder.end_key());
+        keys.into_iter().map(|key| editor.press(key)).last().unwrap()
+    }
+
+    #[track_caller]
+    fn shows(editor: &mut LineEditor, bytes: &str, want: &str) {
+        assert_eq!(press(editor, bytes), Step::Draw);
+        assert_eq!(editor.buffer.text(), want);
+    }
+
+    #[test]
+    fn keys_edit_as_in_a_shell() {
+        let done = |bytes: &str| match press(&mut editor(&[]), bytes) {
+            Step::Done(text) => text,
+            step => panic!("{step:?}"),
+        };
+        assert_eq!(done("world\x01hello \x05!\r"), "hello world!");
+        assert_eq!(done("one two three\x1bb\x1bb\x0b\r"), "one ");
+        assert_eq!(done("one two\x17\x15three\x19\r"), "threeone ");
+        assert_eq!(done("ab\x1b[D\x1b[3~c\x7f日本\x7f\r"), "a日");
+        assert_eq!(done("one\x1b\rtwo\\\rthree\x1b[A\x1b[A\x01> \r"), "> one\ntwo\nthree");
+        assert_eq!(done(" \r\r x\r"), " x", "what is empty is not sent");
+        assert_eq!(done("ab\x01\x04\r"), "b", "Ctrl-D deletes within a text");
+    }
+
+    #[test]
+    fn earlier_texts_come_back_and_so_does_what_was_begun() {
+        let mut editor = editor(&["one", "two\nlines"]);
+        shows(&mut editor, "dra\x1b[A", "two\nlines");
+        shows(&mut editor, "\x10\x10\x10\x10", "one");
+        shows(&mut editor, "\x0e", "two\nlines");
+        shows(&mut editor, "\x1b[B\x1b[Bft", "draft");
+        assert_eq!(press(&mut editor, "\r"), Step::Done("draft".into()));
+        assert!(editor.remember("draft") && !editor.remember(" hidden"));
+        shows(&mut editor, "\x1b[A", "draft");
+    }
+
+    #[test]
+    fn a_search_finds_older_ones_and_sends_nothing() {
+        let mut editor = editor(&["fix the test", "run it", "fix the build"]);
+        shows(&mut editor, "mine\x12fix", "fix the build");
+        shows(&mut editor, "\x12", "fix the test");
+        shows(&mut editor, "\x12", "fix the test");
+        shows(&mut editor, "\x07", "mine");
+        shows(&mut editor, "\x12it\r", "run it");
+        shows(&mut editor, "\x15\x12nowhere", "run it");
+        assert!(editor.draw((24, 80)).rows.last().unwrap().text.starts_with("nothing with: nowhere"));
+        shows(&mut editor, "\x1b", "");
+        assert_eq!(press(&mut editor, "\x12run\r\r"), Step::Done("run it".into()));
+    }
+
+    #[test]
+    fn control_c_clears_and_twice_ends() {
+        let mut editor = editor(&[]);
+        shows(&mut editor, "half\x03", "");
+        assert!(editor.draw((24, 80)).rows[1].text.starts_with("Ctrl-C again"));
+        shows(&mut editor, "x\x7f\x03", "");
+        assert_eq!(press(&mut editor, "\x03"), Step::End);
+        assert_eq!(press(&mut editor, "\x04"), Step::End);
+    }
+
+    #[test]
+    fn commands_are_completed() {
+        let mut editor = editor(&[]);
+        shows(&mut editor, "/h\t", "/help ");
+        shows(&mut editor, "\x15/t\t", "/tr");
+        assert_eq!(editor.draw((24, 80)).rows[1].text, "/trust  /tree");
+        shows(&mut editor, "\x15none\t", "none");
+    }
+}

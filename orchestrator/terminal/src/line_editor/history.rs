@@ -1,0 +1,76 @@
+//! What was typed before, in memory.
+
+use crate::line_editor::keys::cleaned;
+use std::collections::VecDeque;
+
+/// Most entries.
+pub const ENTRIES_MAX: usize = 1000;
+/// Most bytes of one that is kept.
+pub const ENTRY_MAX: usize = 16 << 10;
+
+/// Texts, the oldest first.
+#[derive(Debug, Default)]
+pub struct History(VecDeque<String>);
+
+impl History {
+    /// Of what a file had. What somebody else may have written there is cleaned as a paste is.
+    pub fn of(entries: impl IntoIterator<Item = String>) -> Self {
+        let mut history = Self::default();
+        entries.into_iter().for_each(|entry| {
+            history.add(&cleaned(&entry));
+        });
+        history
+    }
+
+    /// Keeps a text, and says whether it did: not one that begins with a space, as shells have it, that was the last one too, or
+    /// that is too long.
+    pub fn add(&mut self, text: &str) -> bool {
+        let is_kept = !text.is_empty()
+            && !text.starts_with(char::is_whitespace)
+            && text.len() <= ENTRY_MAX
+            && self.0.back().is_none_or(|last| last != text);
+        if is_kept {
+            self.0.push_back(text.to_owned());
+            while self.0.len() > ENTRIES_MAX {
+                self.0.pop_front();
+            }
+        }
+        is_kept
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn get(&self, place: usize) -> Option<&str> {
+        self.0.get(place).map(String::as_str)
+    }
+
+    /// The newest entry before `end` that has `needle` in it.
+    pub fn find(&self, needle: &str, end: usize) -> Option<usize> {
+        (0..end.min(self.len())).rev().find(|place| self.0[*place].contains(needle))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_bounded_and_what_is_not_is_not() {
+        let mut history = History::default();
+        assert!(history.add("one") && !history.add("one") && history.add("two") && history.add("one"));
+        assert!(!history.add(" hidden") && !history.add("\thidden") && !history.add(""));
+        assert!(history.add(&"x".repeat(ENTRY_MAX)) && !history.add(&"x".repeat(ENTRY_MAX + 1)));
+        for number in 0..ENTRIES_MAX + 5 {
+            assert!(history.add(&number.to_string()));
+        }
+        assert_eq!((history.len(), history.get(0)), (ENTRIES_MAX, Some("5")));
+    }
+
+    #[test]
+    fn a_file_of_history_is_a_strangers_text() {
+        let history = History::of(["a\u{1b}]0;title\u{7}b".to_owned()]);
+        assert_eq!(history.get(0), Some("ab"));
+    }
+}

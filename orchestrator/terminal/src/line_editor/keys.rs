@@ -1,0 +1,363 @@
+//! Keys from the bytes of a terminal in raw mode: UTF-8, control characters, xterm's sequences, bracketed paste.
+//!
+//! A paste is a stranger's text. It is one key, without escape sequences and invisible characters. Some terminals pass the sequence
+//! that ends a paste on from within the pasted text; what follows would be typed, and its first line end would send it. So Enter
+//! only counts once the terminal was quiet for [`QUIET`] after the end of a paste; before, it is a line end in the text.
+
+use crate::line_editor::buffer::TEXT_MAX;
+use orchestrator_text::clean::Cleaner;
+use std::time::{Duration, Instant};
+
+/// How long no byte comes after a paste before Enter is a key that somebody pressed.
+pub const QUIET: Duration = Duration::from_millis(50);
+/// Most bytes of a sequence; a longer one is no key.
+const SEQUENCE_MAX: usize = 32;
+const PASTE_END: &[u8] = b"\x1b[201~";
+
+/// What was pressed, by what it is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// One visible character, or one that joins others.
+    Char(char),
+    /// A whole pasted text, cleaned.
+    Paste(String),
+    /// A paste of more than [`TEXT_MAX`] bytes, which was not kept.
+    PasteTooLong,
+    /// Sends the text.
+    Enter,
+    /// Begins another line of the text.
+    NewLine,
+    Tab,
+    Escape,
+    Left,
+    Right,
+    Up,
+    Down,
+    WordLeft,
+    WordRight,
+    Home,
+    End,
+    Backspace,
+    Delete,
+    /// Deletes to the end of the line.
+    KillToEnd,
+    /// Deletes to the beginning of the line.
+    KillToStart,
+    /// Deletes back to a space.
+    KillArgument,
+    /// Deletes back to the beginning of a word.
+    KillWord,
+    /// Deletes to the end of a word.
+    KillNextWord,
+    /// Puts what was deleted back here.
+    Yank,
+    /// Searches the history backwards.
+    Search,
+    ClearScreen,
+    /// Control-C.
+    Interrupt,
+    /// Control-D.
+    EndOfInput,
+    /// Control-Z.
+    Suspend,
+}
+
+/// Cuts bytes into keys, however they arrive.
+#[derive(Debug, Default)]
+pub struct KeyDecoder {
+    state: State,
+    /// Until when Enter is no key, after a paste.
+    paste_until: Option<Instant>,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Text,
+    /// The beginning of a character.
+    Character(Vec<u8>),
+    Escape,
+    /// The parameters of a control sequence.
+    Control(Vec<u8>),
+    /// A sequence whose next byte is its last.
+    Single,
+    /// A sequence of the Linux console, whose next byte is its last.
+    Console,
+    Paste {
+        text: Vec<u8>,
+        is_too_long: bool,
+    },
+}
+
+impl KeyDecoder {
+    /// The keys that are complete with `bytes`, which were read at once.
+    pub fn push(&mut self, bytes: &[u8], now: Instant) -> Vec<Key> {
+        if matches!(self.state, State::Paste { .. }) && bytes == b"\x03" {
+            // The end of the paste was lost, and its user is not to be.
+            self.state = State::Text;
+            return vec![Key::Interrupt];
+        }
+        let follows_paste = self.paste_until.is_some_and(|until| now < until);
+        self.paste_until = follows_paste.then(|| now + QUIET);
+        let mut keys = Vec::new();
+        for byte in bytes {
+            if let Some(key) = self.byte(*byte, now) {
+                let held = key == Key::Enter && self.paste_until.is_some();
+                keys.push(if held { Key::NewLine } else { key });
+            }
+        }
+        keys
+    }
+
+    /// Whether the bytes so far may be a key, or the beginning of another.
+    pub fn is_within_key(&self) -> bool {
+        !matches!(self.state, State::Text | State::Paste { .. })
+    }
+
+    /// The key that the bytes so far are, as no more came.
+    pub fn end_key(&mut self) -> Option<Key> {
+        match std::mem::take(&mut self.state) {
+            State::Escape => Some(Key::Escape),
+            paste @ State::Paste { .. } => {
+                self.state = paste;
+                None
+            }
+            State::Text | State::Character(_) | State::Control(_) | State::Single | State::Console => None,
+        }
+    }
+
+    fn byte(&mut self, byte: u8, now: Instant) -> Option<Key> {
+        match std::mem::take(&mut self.state) {
+            State::Text => self.text(byte),
+            State::Character(mut bytes) if (0x80..0xc0).contains(&byte) => {
+                bytes.push(byte);
+                self.character(bytes)
+            }
+            State::Character(_) => self.text(byte),
+            State::Escape => self.escape(byte),
+            State::Control(mut parameters) => match byte {
+                b' '..=b'?' if parameters.len() < SEQUENCE_MAX => {
+                    parameters.push(byte);
+                    self.state = State::Control(parameters);
+                    None
+                }
+                b'[' if parameters.is_empty() => {
+                    self.state = State::Console;
+                    None
+                }
+                b'@'..=b'~' => self.control(&parameters, byte, now),
+                // It was none: what ends it is read for itself.
+                _ => self.text(byte),
+            },
+            State::Single => match byte {
+                b'A'..=b'D' | b'F' | b'H' => self.control(b"", byte, now),
+                b'M' => Some(Key::Enter),
+                _ => None,
+            },
+            State::Console => None,
+            State::Paste { text, is_too_long } => self.paste(text, is_too_long, byte, now),
+        }
+    }
+
+    fn text(&mut self, byte: u8) -> Option<Key> {
+        let key = match byte {
+            0x01 => Key::Home,
+            0x02 => Key::Left,
+            0x03 => Key::Interrupt,
+            0x04 => Key::EndOfInput,
+            0x05 => Key::End,
+            0x06 => Key::Right,
+            0x07 => Key::Escape,
+            0x08 | 0x7f => Key::Backspace,
+            b'\t' => Key::Tab,
+            b'\n' | b'\r' => Key::Enter,
+            0x0b => Key::KillToEnd,
+            0x0c => Key::ClearScreen,
+            0x0e => Key::Down,
+            0x10 => Key::Up,
+            0x12 => Key::Search,
+            0x15 => Key::KillToStart,
+            0x17 => Key::KillArgument,
+            0x19 => Key::Yank,
+            0x1a => Key::Suspend,
+            0x1b => {
+                self.state = State::Escape;
+                return None;
+            }
+            b' '..=b'~' => Key::Char(byte.into()),
+            0x80.. => return self.character(vec![byte]),
+            0x00 | 0x0f | 0x11 | 0x13 | 0x14 | 0x16 | 0x18 | 0x1c..=0x1f => return None,
+        };
+        Some(key)
+    }
+
+    fn character(&mut self, bytes: Vec<u8>) -> Option<Key> {
+        match std::str::from_utf8(&bytes) {
+            Ok(text) => text.chars().next().filter(|c| !c.is_control()).map(Key::Char),
+            Err(error) if error.error_len().is_none() => {
+                self.state = State::Character(bytes);
+                None
+            }
+            Err(_) => Some(Key::Char(char::REPLACEMENT_CHARACTER)),
+        }
+    }
+
+    fn escape(&mut self, byte: u8) -> Option<Key> {
+        match byte {
+            b'[' => self.state = State::Control(Vec::new()),
+            b'O' => self.state = State::Single,
+            0x1b => {
+                self.state = State::Escape;
+                return Some(Key::Escape);
+            }
+            b'\r' | b'\n' => return Some(Key::NewLine),
+            b'b' => return Some(Key::WordLeft),
+            b'f' => return Some(Key::WordRight),
+            b'd' => return Some(Key::KillNextWord),
+            0x08 | 0x7f => return Some(Key::KillWord),
+            // A key with Alt that has no meaning here.
+            b' '..=b'~' => {}
+            _ => return self.text(byte),
+        }
+        None
+    }
+
+    fn control(&mut self, parameters: &[u8], end: u8, now: Instant) -> Option<Key> {
+        let text = std::str::from_utf8(parameters).unwrap_or_default();
+        let mut numbers = text.split(';').map(|number| number.parse::<u16>().unwrap_or_default());
+        let (first, second) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+        // xterm counts modifiers from one: 1 Shift, 2 Alt, 4 Control.
+        let modifiers = second.saturating_sub(1);
+        let is_word = modifiers & 6 != 0;
+        Some(match (end, first) {
+            (b'A', _) => Key::Up,
+            (b'B', _) => Key::Down,
+            (b'C', _) => [Key::Right, Key::WordRight][usize::from(is_word)].clone(),
+            (b'D', _) => [Key::Left, Key::WordLeft][usize::from(is_word)].clone(),
+            (b'H', _) | (b'~', 1 | 7) => Key::Home,
+            (b'F', _) | (b'~', 4 | 8) => Key::End,
+            (b'~', 3) => [Key::Delete, Key::KillNextWord][usize::from(is_word)].clone(),
+            (b'~', 200) => {
+                self.state = State::Paste { text: Vec::new(), is_too_long: false };
+                return None;
+            }
+            (b'~', 201) => {
+                self.paste_until = Some(now + QUIET);
+                return None;
+            }
+            // Enter with a modifier, as terminals that can tell it apart say it.
+            (b'u', 13) if modifiers & 7 != 0 => Key::NewLine,
+            (b'u', 13) => Key::Enter,
+            (b'~', 27) if text.ends_with(";13") => Key::NewLine,
+            _ => return None,
+        })
+    }
+
+    fn paste(&mut self, mut text: Vec<u8>, mut is_too_long: bool, byte: u8, now: Instant) -> Option<Key> {
+        text.push(byte);
+        if !text.ends_with(PASTE_END) {
+            if text.len() > TEXT_MAX + PASTE_END.len() {
+                // What it ends with may be the beginning of its end.
+                text.drain(..text.len() - PASTE_END.len());
+                is_too_long = true;
+            }
+            self.state = State::Paste { text, is_too_long };
+            return None;
+        }
+        self.paste_until = Some(now + QUIET);
+        text.truncate(text.len() - PASTE_END.len());
+        is_too_long |= text.len() > TEXT_MAX;
+        Some(if is_too_long {
+            Key::PasteTooLong
+        } else {
+            Key::Paste(cleaned(&String::from_utf8_lossy(&text)))
+        })
+    }
+}
+
+/// A text without escape sequences, control and invisible characters; its line ends are `\n`, however a terminal sends them.
+pub fn cleaned(text: &str) -> String {
+    let text = text.replace("\r\n", "\n").replace('\r', "\n");
+    String::from_utf8_lossy(&Cleaner::default().clean(text.as_bytes())).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn typed(text: &str) -> Vec<Key> {
+        text.chars().map(Key::Char).collect()
+    }
+
+    fn keys(bytes: &[u8]) -> Vec<Key> {
+        KeyDecoder::default().push(bytes, Instant::now())
+    }
+
+    #[test]
+    fn keys_are_the_same_however_their_bytes_arrive() {
+        let bytes =
+            "aé日👍\x1b[1;5D\x1bOA\x1b[3~\x1b\r\x1bb\x01\x1b[200~x\ty\r\nz\x1b[201~\x1b[[Ab".as_bytes();
+        let mut want = typed("aé日👍");
+        want.extend([Key::WordLeft, Key::Up, Key::Delete, Key::NewLine, Key::WordLeft, Key::Home]);
+        want.extend([Key::Paste("x\ty\nz".into()), Key::Char('b')]);
+        for size in 1..bytes.len() {
+            let mut decoder = KeyDecoder::default();
+            let got: Vec<Key> =
+                bytes.chunks(size).flat_map(|chunk| decoder.push(chunk, Instant::now())).collect();
+            assert_eq!(got, want, "in pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_key_is_no_text() {
+        for nothing in ["\0", "\x1b[5~", "\x1b[?1;2c", "\x1b]", "\x1bOP", "\u{9b}", "\x1b[99;99;99X"] {
+            assert_eq!(keys(nothing.as_bytes()), [], "{nothing:?}");
+        }
+        assert_eq!(keys(b"\x1b[1\x03"), [Key::Interrupt], "a sequence that is broken off");
+        assert_eq!(keys(&[b"\x1b[" as &[u8], &[b'1'; 2 * SEQUENCE_MAX], b"x"].concat())[0], Key::Char('1'));
+        assert_eq!(keys(b"\xff"), [Key::Char('\u{fffd}')]);
+    }
+
+    #[test]
+    fn escape_is_a_key_once_nothing_follows() {
+        let mut decoder = KeyDecoder::default();
+        assert_eq!((decoder.push(b"\x1b", Instant::now()), decoder.is_within_key()), (vec![], true));
+        assert_eq!((decoder.end_key(), decoder.is_within_key()), (Some(Key::Escape), false));
+    }
+
+    #[test]
+    fn a_paste_is_one_key_without_control_characters() {
+        let hostile = b"\x1b[200~one\rtwo\x1b]0;title\x07\x1b[2J\x03\x04\x9b\r\rend\xe2\x80\xae\x1b[201~";
+        assert_eq!(keys(hostile), [Key::Paste("one\ntwo\u{fffd}\n\nend".into())]);
+    }
+
+    #[test]
+    fn a_paste_that_ends_itself_sends_nothing() {
+        let (mut decoder, now) = (KeyDecoder::default(), Instant::now());
+        let escapes = |keys: Vec<Key>| keys.contains(&Key::Enter);
+        // The control: typed, it would be sent.
+        assert!(escapes(decoder.push(b"rm\r", now)));
+        assert!(!escapes(decoder.push(b"\x1b[200~a\x1b[201~\rrm\r", now)));
+        // What is left of it comes in further pieces without a pause.
+        let mut at = now;
+        for _ in 0..100 {
+            at += QUIET / 2;
+            assert!(!escapes(decoder.push(b"rm\r", at)));
+        }
+        assert!(!escapes(decoder.push(b"\x1b[201~", at)));
+        assert!(escapes(decoder.push(b"\r", at + QUIET)), "and then Enter is Enter again");
+    }
+
+    #[test]
+    fn a_paste_is_bounded_and_one_without_an_end_is_left_by_control_c() {
+        let paste = |size: usize| [b"\x1b[200~", &vec![b'x'; size][..], PASTE_END].concat();
+        assert!(keys(&paste(TEXT_MAX)) == [Key::Paste("x".repeat(TEXT_MAX))]);
+        for surplus in [1, 2, 10, TEXT_MAX] {
+            assert!(keys(&paste(TEXT_MAX + surplus)) == [Key::PasteTooLong], "{surplus}");
+        }
+        let mut decoder = KeyDecoder::default();
+        decoder.push(b"\x1b[200~never", Instant::now());
+        assert_eq!(decoder.push(b"\x03", Instant::now()), [Key::Interrupt]);
+        assert_eq!(decoder.push(b"x", Instant::now()), [Key::Char('x')]);
+    }
+}

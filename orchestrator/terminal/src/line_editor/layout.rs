@@ -1,0 +1,187 @@
+//! Rows of the screen for a text that is edited. No row is as wide as the window, so that no terminal breaks one by itself: the
+//! rows that are counted here are the rows that are there.
+
+use unicode_segmentation::UnicodeSegmentation;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// Columns of what stands in front of each row.
+const PREFIX: usize = 2;
+/// Fewest columns that are drawn for: what is narrower shows rows that are broken.
+const COLUMNS_MIN: usize = 5;
+/// Columns of a tab, wherever it stands.
+const TAB: usize = 4;
+
+/// What stands in front of a row, in [`PREFIX`] columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prefix {
+    /// The first row of the text.
+    First,
+    /// The first row of another line of it.
+    Line,
+    /// A row that goes on, or is none of the text's.
+    None,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    pub prefix: Prefix,
+    pub text: String,
+    /// Its width, with what stands in front.
+    pub columns: usize,
+}
+
+/// What is drawn: rows, and the cursor's row and byte in the text of that row. Not its column: terminals do not agree on how wide an
+/// emoji of several characters is, and what is printed up to there puts the cursor where it belongs in each.
+#[derive(Clone, Debug)]
+pub struct Drawing {
+    pub rows: Vec<Row>,
+    pub cursor: (usize, usize),
+}
+
+/// Most columns that a character, as people see it, takes on any terminal.
+fn columns(grapheme: &str) -> usize {
+    let apart: usize = grapheme.chars().filter_map(UnicodeWidthChar::width).sum();
+    apart.max(grapheme.width())
+}
+
+impl Row {
+    fn new(prefix: Prefix) -> Self {
+        Self { prefix, text: String::new(), columns: PREFIX }
+    }
+}
+
+impl Drawing {
+    /// Of `text` with the cursor at the byte `cursor`, and of a remark below, in a window of so many rows and columns. Where it has
+    /// too few rows, those around the cursor are drawn.
+    pub fn new(text: &str, cursor: usize, remark: Option<&str>, (height, width): (usize, usize)) -> Self {
+        let room = width.max(COLUMNS_MIN) - 1;
+        let mut rows = vec![Row::new(Prefix::First)];
+        let mut place = (0, 0);
+        for (at, grapheme) in text.grapheme_indices(true) {
+            let last = rows.len() - 1;
+            let columns = match grapheme {
+                "\n" => 0,
+                "\t" => TAB.min(room - PREFIX),
+                grapheme => columns(grapheme).min(room - PREFIX),
+            };
+            if grapheme != "\n" && rows[last].columns + columns > room {
+                rows.push(Row::new(Prefix::None));
+            }
+            let last = rows.len() - 1;
+            if at == cursor {
+                place = (last, rows[last].text.len());
+            }
+            match grapheme {
+                "\n" => rows.push(Row::new(Prefix::Line)),
+                "\t" => rows[last].text.push_str(&" ".repeat(columns)),
+                grapheme => rows[last].text.push_str(grapheme),
+            }
+            rows[last].columns += columns;
+        }
+        if cursor >= text.len() {
+            place = (rows.len() - 1, rows.last().map_or(0, |row| row.text.len()));
+        }
+        let remark = remark.map(|remark| fitted(remark, room));
+        Self { rows, cursor: place }.within(height.saturating_sub(usize::from(remark.is_some())), remark)
+    }
+
+    fn within(mut self, height: usize, remark: Option<Row>) -> Self {
+        let height = height.max(1);
+        let surplus = self.rows.len().saturating_sub(height);
+        let start = self.cursor.0.saturating_sub(height - 1).min(surplus);
+        self.rows.truncate(start + height);
+        self.rows.drain(..start);
+        self.rows.extend(remark);
+        self.cursor.0 -= start;
+        self
+    }
+
+    /// What stands before the cursor in its row.
+    pub fn before_cursor(&self) -> (Prefix, &str) {
+        let row = &self.rows[self.cursor.0];
+        (row.prefix, &row.text[..self.cursor.1])
+    }
+
+    /// The row of the cursor, counted from the first, where a terminal that has got `width` columns since has broken rows anew.
+    pub fn cursor_row(&self, width: usize) -> usize {
+        let width = width.max(1);
+        let above = self.rows[..self.cursor.0].iter().map(|row| row.columns.max(1).div_ceil(width));
+        let before: usize = self.before_cursor().1.graphemes(true).map(columns).sum();
+        above.sum::<usize>() + (PREFIX + before) / width
+    }
+}
+
+fn fitted(remark: &str, room: usize) -> Row {
+    let mut row = Row::new(Prefix::None);
+    for grapheme in remark.graphemes(true) {
+        let columns = columns(grapheme);
+        if row.columns + columns > room {
+            break;
+        }
+        row.text.push_str(grapheme);
+        row.columns += columns;
+    }
+    row
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(drawing: &Drawing) -> Vec<&str> {
+        drawing.rows.iter().map(|row| row.text.as_str()).collect()
+    }
+
+    #[test]
+    fn wide_characters_and_line_ends_break_rows_where_they_should() {
+        let drawing = Drawing::new("ab日本c\nd\te", 0, None, (24, 8));
+        assert_eq!(texts(&drawing), ["ab日", "本c", "d    ", "e"]);
+        let prefixes: Vec<_> = drawing.rows.iter().map(|row| row.prefix).collect();
+        assert_eq!(prefixes, [Prefix::First, Prefix::None, Prefix::Line, Prefix::None]);
+    }
+
+    #[test]
+    fn the_cursor_is_where_the_next_character_comes() {
+        let at = |text: &str, cursor: usize| {
+            let drawing = Drawing::new(text, cursor, None, (24, 8));
+            (drawing.cursor.0, drawing.before_cursor().1.to_owned())
+        };
+        assert_eq!(at("", 0), (0, "".into()));
+        assert_eq!(at("日x", 3), (0, "日".into()));
+        assert_eq!(at("abcde", 5), (0, "abcde".into()), "the last column is free for it");
+        assert_eq!(at("abcdef", 5), (1, "".into()));
+        assert_eq!(at("a\n", 2), (1, "".into()));
+        assert_eq!(at("a\nb", 1), (0, "a".into()));
+    }
+
+    #[test]
+    fn no_row_is_as_wide_as_the_window() {
+        let text = "日本語 e\u{301} 👨\u{200d}👩\u{200d}👧 word\tx\n".repeat(5);
+        for width in 0..100 {
+            for (cursor, _) in text.grapheme_indices(true) {
+                let drawing = Drawing::new(&text, cursor, Some("a remark of some length"), (6, width));
+                assert!(drawing.rows.len() <= 6 && drawing.cursor.0 < 6);
+                let wide = drawing.rows.iter().find(|row| row.columns >= width.max(COLUMNS_MIN));
+                assert!(
+                    wide.is_none() && drawing.cursor_row(width.max(COLUMNS_MIN)) < 6,
+                    "{width}: {drawing:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_text_longer_than_the_window_shows_the_cursor() {
+        let text = (0..100).map(|number| format!("{number}\n")).collect::<String>();
+        let drawing = Drawing::new(&text, 0, Some("remark"), (5, 80));
+        assert_eq!((texts(&drawing), drawing.cursor), (vec!["0", "1", "2", "3", "remark"], (0, 0)));
+        let drawing = Drawing::new(&text, text.len(), None, (5, 80));
+        assert_eq!((texts(&drawing), drawing.cursor), (vec!["96", "97", "98", "99", ""], (4, 0)));
+    }
+
+    #[test]
+    fn a_narrower_window_has_more_rows_above_the_cursor() {
+        let drawing = Drawing::new(&"x".repeat(100), 100, None, (24, 80));
+        assert_eq!((drawing.cursor_row(80), drawing.cursor_row(40), drawing.cursor_row(20)), (1, 2, 5));
+    }
+}
