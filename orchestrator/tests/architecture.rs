@@ -9,8 +9,25 @@ use std::path::Path;
 
 /// The crates by their folder, lowest first.
 const CRATES: [&str; 19] = [
-    "text", "web", "tools", "session", "mcp", "records", "lines", "agent", "hooks", "install", "servers",
-    "terminal", "confine", "telemetry", "options", "doctor", "acp", "sidecar", ".",
+    "text",
+    "web",
+    "tools",
+    "session",
+    "mcp",
+    "records",
+    "lines",
+    "agent",
+    "hooks",
+    "install",
+    "servers",
+    "terminal",
+    "confine",
+    "telemetry",
+    "options",
+    "doctor",
+    "acp",
+    "sidecar",
+    ".",
 ];
 
 /// What a crate does not name.
