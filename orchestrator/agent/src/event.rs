@@ -227,7 +227,7 @@ pub enum EndReason {
 }
 
 impl EndReason {
-    /// Its name in JSON.
+    /// The name that it has in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Done => "done",

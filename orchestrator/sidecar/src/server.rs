@@ -55,7 +55,6 @@ struct Shared {
     guard: Guard,
     rates: Rates,
     connections: Arc<Semaphore>,
-    /// How many there were.
     arrived: Cell<u64>,
     flood: Flood,
 }

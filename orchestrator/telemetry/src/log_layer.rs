@@ -83,6 +83,7 @@ fn line(level: Level, milliseconds: u64, fields: &Fields) -> Vec<u8> {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods)] // A test may open what it likes.
 mod tests {
     use super::*;
     use crate::fields::TEXT_MAX;
