@@ -21,7 +21,7 @@ pub const BYTES_MAX: u64 = 1 << 20;
 const TRIES: u32 = 20;
 const MOMENT: Duration = Duration::from_millis(5);
 
-/// The file, open.
+/// The file, open for as long as a chat lasts.
 #[derive(Debug)]
 pub struct ChatHistory {
     file: File,

@@ -46,7 +46,7 @@ impl BeforeConfined {
     }
 }
 
-/// A person's terminal.
+/// A terminal at which a person types and gives answers.
 pub struct Prompt {
     lines: Lines,
     editing: Option<Editing>,
@@ -131,7 +131,7 @@ impl Editing {
                     Step::Draw => {}
                     Step::Done(text) => {
                         let rows = LineEditor::drawn_text(&text, size());
-                        self.leave(screen, drawn, rows).await?;
+                        self.end_drawing(screen, drawn, rows).await?;
                         return Ok(Some(text));
                     }
                     Step::End => return self.end(screen, drawn).await,
@@ -141,7 +141,7 @@ impl Editing {
                     }
                     Step::Suspend if !self.job.can_suspend(true) => {}
                     Step::Suspend => {
-                        self.leave(screen, drawn.take(), self.editor.draw(size())).await?;
+                        self.end_drawing(screen, drawn.take(), self.editor.draw(size())).await?;
                         self.job.suspend(Some(&self.raw))?;
                         screen.draw_input(PASTE_MARKS_ON).await?;
                     }
@@ -165,11 +165,16 @@ impl Editing {
 
     async fn end(&mut self, screen: &mut Screen, drawn: Option<Drawing>) -> io::Result<Option<String>> {
         let rows = LineEditor::drawn_text("", size());
-        self.leave(screen, drawn, rows).await.map(|()| None)
+        self.end_drawing(screen, drawn, rows).await.map(|()| None)
     }
 
     /// Leaves `last` on the screen, and the cursor below.
-    async fn leave(&self, screen: &mut Screen, drawn: Option<Drawing>, mut last: Drawing) -> io::Result<()> {
+    async fn end_drawing(
+        &self,
+        screen: &mut Screen,
+        drawn: Option<Drawing>,
+        mut last: Drawing,
+    ) -> io::Result<()> {
         last.cursor = last.rows.last().map_or((0, 0), |row| (last.rows.len() - 1, row.text.len()));
         let rows = drawing(drawn.as_ref(), &last, |text| screen.prompt_colour(text));
         screen.draw_input(&format!("{rows}{PASTE_MARKS_OFF}\r\n")).await

@@ -10,9 +10,7 @@ pub const TEXT_MAX: usize = 1 << 20;
 #[derive(Debug, Default)]
 pub struct Buffer {
     text: String,
-    /// The cursor's byte.
     at: usize,
-    /// What was deleted last.
     killed: String,
 }
 
@@ -25,7 +23,6 @@ pub enum To {
     WordLeft,
     /// The end of the word behind.
     WordRight,
-    /// Behind the space before.
     ArgumentLeft,
     LineStart,
     LineEnd,

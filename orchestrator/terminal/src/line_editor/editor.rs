@@ -18,7 +18,6 @@ pub enum Step {
     Draw,
     /// The text as it was typed; the next one begins empty.
     Done(String),
-    /// No more is typed.
     End,
     ClearScreen,
     Suspend,
@@ -68,7 +67,6 @@ impl LineEditor {
         is_kept
     }
 
-    /// What the screen shows.
     pub fn draw(&self, size: (usize, usize)) -> Drawing {
         let searching = self.search.as_ref().map(|search| {
             let none =

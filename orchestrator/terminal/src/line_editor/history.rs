@@ -3,12 +3,10 @@
 use crate::line_editor::keys::cleaned;
 use std::collections::VecDeque;
 
-/// Most entries.
 pub const ENTRIES_MAX: usize = 1000;
 /// Most bytes of one that is kept.
 pub const ENTRY_MAX: usize = 16 << 10;
 
-/// Texts, the oldest first.
 #[derive(Debug, Default)]
 pub struct History(VecDeque<String>);
 

@@ -23,7 +23,6 @@ pub enum Key {
     Paste(String),
     /// A paste of more than [`TEXT_MAX`] bytes, which was not kept.
     PasteTooLong,
-    /// Sends the text.
     Enter,
     /// Begins another line of the text.
     NewLine,
@@ -51,14 +50,10 @@ pub enum Key {
     KillNextWord,
     /// Puts what was deleted back here.
     Yank,
-    /// Searches the history backwards.
     Search,
     ClearScreen,
-    /// Control-C.
     Interrupt,
-    /// Control-D.
     EndOfInput,
-    /// Control-Z.
     Suspend,
 }
 
