@@ -25,7 +25,7 @@ pub struct Proxy {
 
 /// Requests of the agent that are ours to answer.
 #[derive(Clone, Copy, Debug)]
-enum Own {
+enum CellRequest {
     Read,
     Write,
     Create,
@@ -35,16 +35,16 @@ enum Own {
     Release,
 }
 
-impl Own {
+impl CellRequest {
     fn of(method: &str) -> Option<Self> {
         Some(match method {
-            "fs/read_text_file" => Own::Read,
-            "fs/write_text_file" => Own::Write,
-            "terminal/create" => Own::Create,
-            "terminal/output" => Own::Output,
-            "terminal/wait_for_exit" => Own::Wait,
-            "terminal/kill" => Own::Kill,
-            "terminal/release" => Own::Release,
+            "fs/read_text_file" => CellRequest::Read,
+            "fs/write_text_file" => CellRequest::Write,
+            "terminal/create" => CellRequest::Create,
+            "terminal/output" => CellRequest::Output,
+            "terminal/wait_for_exit" => CellRequest::Wait,
+            "terminal/kill" => CellRequest::Kill,
+            "terminal/release" => CellRequest::Release,
             _ => return None,
         })
     }
@@ -105,7 +105,7 @@ impl Proxy {
                     continue;
                 }
             };
-            let (Kind::Request { id }, own) = (message.kind.clone(), Own::of(&message.method)) else {
+            let (Kind::Request { id }, own) = (message.kind.clone(), CellRequest::of(&message.method)) else {
                 self.links.to_editor(message.into_line()).await;
                 continue;
             };
@@ -135,15 +135,15 @@ impl Proxy {
         }
     }
 
-    async fn answer(&self, own: Own, params: &Value) -> Result<Value, Fault> {
+    async fn answer(&self, own: CellRequest, params: &Value) -> Result<Value, Fault> {
         match own {
-            Own::Read => files::read(&self.calls, params).await,
-            Own::Write => files::write(&self.calls, params).await,
-            Own::Create => self.terminals.create(params),
-            Own::Output => self.terminals.output(params),
-            Own::Wait => self.terminals.wait(params).await,
-            Own::Kill => self.terminals.kill(params),
-            Own::Release => self.terminals.release(params),
+            CellRequest::Read => files::read(&self.calls, params).await,
+            CellRequest::Write => files::write(&self.calls, params).await,
+            CellRequest::Create => self.terminals.create(params),
+            CellRequest::Output => self.terminals.output(params),
+            CellRequest::Wait => self.terminals.wait(params).await,
+            CellRequest::Kill => self.terminals.kill(params),
+            CellRequest::Release => self.terminals.release(params),
         }
     }
 }
