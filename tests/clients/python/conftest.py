@@ -10,21 +10,12 @@ import pytest
 
 import lazaret
 
-FLAT = os.environ.get("LAZARET_TEST_TIER") == "flat"
-
-_TMP = "in the flat tier /tmp is the machine's own and closed; a cell's is named by TMPDIR"
 _SKEW = "langchain-tests 1.1.9 is older than deepagents 0.7.32, which does it otherwise with any sandbox: it expects"
 _PROCESSES = "what a command leaves running is ended with it"
 
 OPEN = {
     "test_inspect_ai.py": {
         "test_exec_as_user": "a cell has one user",
-        **({name: _TMP for name in (
-            "test_read_and_write_file_including_directory_absolute",
-            "test_write_text_file_is_directory",
-            "test_write_binary_file_is_directory",
-            "test_cwd_absolute",
-        )} if FLAT else {}),
     },
     "test_deepagents.py": {
         "test_write_existing_file_fails": f"{_SKEW} that `write` refuses a file that exists",

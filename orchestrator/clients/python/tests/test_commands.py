@@ -79,6 +79,11 @@ class Commands(WithSession):
         ):
             with self.subTest(cwd=cwd):
                 self.assertEqual(self.session.run(["pwd"], cwd=cwd).text, f"{expected}\n")
+        # Where the cell's /tmp lies elsewhere, it is entered there.
+        self.session.run(["bash", "-c", "mkdir /tmp/of-cell && echo here > /tmp/of-cell/file"])
+        self.assertEqual(self.session.run(["cat", "file"], cwd="/tmp/of-cell").text, "here\n")
+        own = self.session.run("echo $TMPDIR").text.strip()
+        self.assertEqual(self.session.run(["cat", "file"], cwd=f"{own}/of-cell").text, "here\n")
 
     def test_the_environment_is_the_calls_own(self) -> None:
         env = {"WORD": "two words\n$HOME", "EMPTY": ""}

@@ -21,6 +21,7 @@ const TIMEOUT_MAX_MS = 86_400_000;
 // nothing; it is removed, so that it lives as long as the command reads it.
 const LAUNCHER = `n=$1 d=$2 f=$3; shift 3
 if [ "$n" != 0 ]; then mapfile -d '' -n "$n" -t a || exit 126; set -- "\${a[@]}"; fi
+case $d in /tmp|/tmp/*) if [ -d "\${TMPDIR:-/tmp}\${d#/tmp}" ]; then d=$TMPDIR\${d#/tmp}; fi ;; esac
 if [ -n "$d" ]; then cd -- "$d" || exit 127; fi
 if [ -n "$f" ]; then exec <"$f" || exit 126; rm -f -- "$f"; fi
 unset n d f a

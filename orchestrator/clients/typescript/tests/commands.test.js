@@ -75,6 +75,9 @@ test("directory and environment are the call's own", async (t) => {
   ]) {
     assert.equal(String((await session.run(["pwd"], { cwd })).stdout), `${expected}\n`);
   }
+  // Where the cell's /tmp lies elsewhere, it is entered there.
+  await session.run(["bash", "-c", "mkdir /tmp/of-cell && echo here > /tmp/of-cell/file"]);
+  assert.equal(String((await session.run(["cat", "file"], { cwd: "/tmp/of-cell" })).stdout), "here\n");
   const env = { WORD: "two words\n$HOME", EMPTY: "" };
   const script = 'printf "%s|%s" "$WORD" "${EMPTY-unset}"';
   assert.equal(String((await session.run(script, { env })).stdout), "two words\n$HOME|");

@@ -30,9 +30,11 @@ STDIN_PART = 96 << 10
 _TIMEOUT_MS_MAX = 86_400_000
 
 # $1: how many arguments come on standard input. $2: the working directory, or nothing. $3: the file that is to be standard input, or
-# nothing; it is removed, so that it lives as long as the command reads it.
+# nothing; it is removed, so that it lives as long as the command reads it. In the flat tier the cell's /tmp is in TMPDIR: programs open
+# by either name, and nobody can enter a directory for another.
 _LAUNCHER = """n=$1 d=$2 f=$3; shift 3
 if [ "$n" != 0 ]; then mapfile -d '' -n "$n" -t a || exit 126; set -- "${a[@]}"; fi
+case $d in /tmp|/tmp/*) if [ -d "${TMPDIR:-/tmp}${d#/tmp}" ]; then d=$TMPDIR${d#/tmp}; fi ;; esac
 if [ -n "$d" ]; then cd -- "$d" || exit 127; fi
 if [ -n "$f" ]; then exec <"$f" || exit 126; rm -f -- "$f"; fi
 unset n d f a
