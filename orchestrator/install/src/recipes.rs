@@ -243,8 +243,8 @@ fn gemini_or_qwen(
     in_files(vec![file(Root::Home, settings, Format::Json, edits)], open)
 }
 
-/// 1.18.34. Of the two settings for its own tools `tools` is the older one, and gives way to a `permission` for `*`; of the rules of
-/// `permission` the last one that matches counts, and ours are added behind what is there. That of `edit` is for `write` and `patch` too.
+/// 1.18.33. Of the rules of `permission` the last one that matches counts, and ours are added behind what is there; that of `edit` is for
+/// `write` and `patch` too. The older setting `tools` would put them in front of a rule for `*`, which then brings its tools back.
 fn opencode(programs: &Programs, way: Way) -> Recipe {
     let paths: &[&str] = &["opencode/opencode.jsonc", "opencode/opencode.json"];
     if way == Way::Shell {
@@ -257,10 +257,8 @@ fn opencode(programs: &Programs, way: Way) -> Recipe {
     let command = json!([programs.lazaret, "mcp"]);
     let mut edits =
         vec![Edit::set("mcp.lazaret", json!({ "type": "local", "command": command, "enabled": true }))];
-    let own = ["bash", "write", "edit", "patch", "read", "grep", "glob", "list"];
-    edits.extend(own.map(|tool| Edit::set(&format!("tools.{tool}"), false)));
-    let permissions = ["bash", "edit", "read", "grep", "glob", "list"];
-    edits.extend(permissions.map(|tool| Edit::set(&format!("permission.{tool}"), "deny")));
+    let own = ["bash", "edit", "read", "grep", "glob", "list"];
+    edits.extend(own.map(|tool| Edit::set(&format!("permission.{tool}"), "deny")));
     in_files(
         vec![file(Root::Config, paths, Format::Json, edits)],
         &[
