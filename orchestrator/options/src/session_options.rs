@@ -136,8 +136,8 @@ pub const USED_BY: [(&str, &[&str]); 13] = [
             "serve",
         ],
     ),
-    ("allow_host", &["run", "call", "session", "acp", "mcp", "serve"]),
-    ("allow_net", &["run", "call", "session", "acp", "mcp", "serve"]),
+    ("allow_host", &["run", "call", "session", "acp", "mcp", "chat", "serve"]),
+    ("allow_net", &["run", "call", "session", "acp", "mcp", "chat", "serve"]),
     ("no_log", &["run", "call", "history", "undo", "session", "acp", "mcp", "chat", "serve"]),
     ("verbose", &["run", "call", "history", "undo", "session", "doctor", "policy", "acp", "mcp", "chat"]),
 ];

@@ -132,8 +132,9 @@ impl Chat {
         let beginning = self.prepare(trust)?;
         let mut telemetry = self.export.begin(print::problem)?;
         let log = Rc::new(options.log("chat"));
-        let opening = options.open(SPARE)?;
+        let mut opening = options.open(SPARE)?;
         let policy = options.policy();
+        opening.open.network = options.network(policy.as_ref().ok(), false);
         let max = self.max_violations.unwrap_or(options.trust().map_or(0, violation::default_max));
         let config = self.tools.config(opening, policy)?;
         let config =

@@ -16,6 +16,7 @@ pub fn tests() -> Vec<Test> {
         in_each_place![
             the_tour_needs_no_key,
             a_call_that_nobody_can_approve_is_denied,
+            commands_have_the_network_that_is_allowed,
             a_cancelled_run_leaves_no_process,
             a_lost_executor_is_replaced_and_the_run_goes_on,
         ],
@@ -47,6 +48,19 @@ fn world() -> World {
 /// Asks nothing, and bears violations.
 fn trusting(command: &mut Command) -> &mut Command {
     command.args(["--trust", "autonomous", "--max-violations", "3", "--turn-timeout", "50"])
+}
+
+fn commands_have_the_network_that_is_allowed(place: Place) {
+    let world = World::new(place);
+    let look = json!({ "command": "echo \"proxy:$HTTPS_PROXY\" > seen; curl -sS -m 20 https://other.example/ 2>> seen; true" });
+    let turns = script(&[("Look.", &[("bash", look)]), ("Done.", &[])]);
+    Printed::of(trusting(&mut play(&world, &turns)).arg("go")).finished.success();
+    // Without a word about hosts there is none.
+    assert!(String::from_utf8_lossy(&world.get("seen")).starts_with("proxy:\n"));
+    let mut allowed = play(&world, &turns);
+    Printed::of(trusting(allowed.args(["--allow-host", "allowed.example:443"])).arg("go")).finished.success();
+    let seen = String::from_utf8(world.get("seen")).unwrap();
+    assert!(seen.starts_with("proxy:http://") && seen.contains("403"), "{seen}");
 }
 
 fn the_tour_needs_no_key(place: Place) {
