@@ -72,11 +72,20 @@ pub struct SharedSegment {
 }
 
 impl SharedSegment {
-    /// Makes one of a page.
-    pub fn make(key: i32) -> io::Result<Self> {
-        // SAFETY: `shmget` takes plain numbers.
-        let id = unsafe { libc::shmget(key, 4096, libc::IPC_CREAT | libc::IPC_EXCL | 0o666) };
-        if id < 0 { Err(io::Error::last_os_error()) } else { Ok(Self { key, id }) }
+    /// Makes one of a page, with the first key from `from` on that nobody has.
+    pub fn make(from: i32) -> io::Result<Self> {
+        for key in from.. {
+            // SAFETY: `shmget` takes plain numbers.
+            let id = unsafe { libc::shmget(key, 4096, libc::IPC_CREAT | libc::IPC_EXCL | 0o666) };
+            if id >= 0 {
+                return Ok(Self { key, id });
+            }
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::AlreadyExists {
+                return Err(error);
+            }
+        }
+        Err(io::Error::from(io::ErrorKind::AlreadyExists))
     }
 }
 

@@ -588,7 +588,7 @@ impl Fixture {
             tcp_any: serve_tcp("0.0.0.0:0", &secret),
             udp: serve_udp(&secret),
             setuid: put_setuid(&world),
-            segment: SharedSegment::make(unique()[..9].parse().unwrap()).unwrap(),
+            segment: SharedSegment::make(1_000_000_000).unwrap(),
             etc_file: format!("/etc/lazaret-{}", unique()),
             _leaked: leaked,
             attempt: RefCell::default(),
