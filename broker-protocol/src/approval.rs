@@ -6,7 +6,7 @@
 
 use crate::digest::{Digest, Nonce};
 use crate::hello::{Hello, Opened};
-use crate::lease::Wants;
+use crate::lease::{Leased, Wants};
 #[cfg(doc)]
 use crate::limit;
 use crate::reply::Failed;
@@ -204,8 +204,8 @@ pub struct SessionGrant {
     pub calls: u64,
     /// The one call that it answers for, where it does not answer for all of the rule's.
     pub only: Option<Digest>,
-    /// The host that it opens, where it is a lease.
-    pub host: Option<String>,
+    /// What it opens, where it is a lease.
+    pub opens: Option<Leased>,
     /// Seconds until it ends, where that is before the session does.
     pub ends_s: Option<u32>,
 }

@@ -4,6 +4,7 @@
 //! or a name: whoever shows one cleans it first.
 
 use crate::hello::Layer;
+use crate::lease::Leased;
 use crate::limit::{self, TooLarge, at_most};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -19,6 +20,8 @@ pub struct Denial {
     pub why: String,
     /// What would open it.
     pub remedy: Remedy,
+    /// What a lease would open to that, where one may be wanted: somebody can be asked.
+    pub lease: Option<Leased>,
     /// How often it was tried; at least 1.
     pub count: u32,
 }
@@ -99,10 +102,23 @@ impl Denial {
         why: impl Into<String>,
         remedy: Remedy,
     ) -> Self {
-        let mut denial =
-            Self { what: Attempt { kind, target: target.into() }, by, why: why.into(), remedy, count: 1 };
+        let mut denial = Self {
+            what: Attempt { kind, target: target.into() },
+            by,
+            why: why.into(),
+            remedy,
+            lease: None,
+            count: 1,
+        };
         denial.texts_mut().into_iter().for_each(cut);
         denial
+    }
+
+    /// The same, where somebody may be asked to open it for a while.
+    pub fn with_lease(mut self, lease: Option<Leased>) -> Self {
+        self.lease = lease;
+        self.texts_mut().into_iter().for_each(cut);
+        self
     }
 
     /// The denial of a call of `tool` by the scope of its session.
@@ -125,6 +141,10 @@ impl Denial {
                 texts.extend(&mut rule.at);
             }
             Barrier::Layer(_, None) | Barrier::Hosts(None) => {}
+        }
+        match &mut self.lease {
+            Some(Leased::Host(text) | Leased::Read(text) | Leased::Write(text)) => texts.push(text),
+            None => {}
         }
         match &mut self.remedy {
             Remedy::Policy(text) | Remedy::Option(text) | Remedy::Advice(text) => texts.push(text),
@@ -220,7 +240,7 @@ impl fmt::Display for Remedy {
 
 impl fmt::Display for Denial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { what, by, why, remedy, count } = self;
+        let Self { what, by, why, remedy, lease: _, count } = self;
         write!(f, "{what}")?;
         if *count > 1 {
             write!(f, " ({count} times)")?;

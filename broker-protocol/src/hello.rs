@@ -1,6 +1,7 @@
 //! How a connection begins: both sides say who they are, then the client opens its one session.
 
 use crate::digest::Digest;
+use crate::lease::check_paths;
 use crate::limit::TooLarge;
 use crate::network::{Network, NetworkRequest};
 use crate::scope::{Scope, Trust};
@@ -10,7 +11,7 @@ use thiserror::Error;
 /// First bytes of a [`Hello`], so that a stray client is told apart from an old one.
 pub const MAGIC: [u8; 8] = *b"LAZARET\0";
 /// Version of everything in this crate. Any change of a wire type raises it: bincode does not describe itself.
-pub const VERSION: u16 = 13;
+pub const VERSION: u16 = 14;
 /// Optional abilities this build knows, one bit each. None is defined yet.
 pub const FEATURES: u64 = 0;
 
@@ -88,12 +89,18 @@ pub struct Open {
     pub network: Option<NetworkRequest>,
     /// Absolute path of an unpacked image whose root cells see in place of the machine's. A profile that has one has no other.
     pub image: Option<String>,
+    /// Paths of the machine that every command reads beyond those of the profile, as the user has said who opens the session:
+    /// leases for as long as it lasts. With `write` at most [`limit::WANTED_PATHS`](crate::limit::WANTED_PATHS).
+    pub read: Vec<String>,
+    /// Directories of the machine that every command writes in, likewise.
+    pub write: Vec<String>,
 }
 
 impl Open {
     /// Checks every limit that the type does not hold by itself.
     pub fn check(&self) -> Result<(), TooLarge> {
         self.scope.as_ref().map_or(Ok(()), Scope::check)?;
+        check_paths(&self.read, &self.write)?;
         self.network.as_ref().map_or(Ok(()), NetworkRequest::check)
     }
 }

@@ -7,18 +7,45 @@ use crate::digest::Nonce;
 use crate::limit::{self, TooLarge, at_most};
 use crate::request::CallId;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// What a call wants beyond what its session has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wants {
     /// Hosts to reach, each as `NAME:PORT`: at most [`limit::WANTS`], each of at most [`limit::HOST`] bytes.
     pub hosts: Vec<String>,
+    /// Files and directories of the machine to read, with all below them. With `write` at most [`limit::WANTED_PATHS`] absolute
+    /// paths without links, each of at most [`limit::WANTED_PATH`] bytes.
+    pub read: Vec<String>,
+    /// Directories of the machine to write in.
+    pub write: Vec<String>,
 }
 
 impl Wants {
     /// Whether it wants nothing.
     pub fn is_empty(&self) -> bool {
-        self.hosts.is_empty()
+        self.hosts.is_empty() && !self.has_paths()
+    }
+
+    /// Whether paths are among what it wants.
+    pub fn has_paths(&self) -> bool {
+        !self.read.is_empty() || !self.write.is_empty()
+    }
+
+    /// Everything that is wanted, in the order in which it is numbered.
+    pub fn each(&self) -> impl Iterator<Item = Leased> {
+        let hosts = self.hosts.iter().cloned().map(Leased::Host);
+        let read = self.read.iter().cloned().map(Leased::Read);
+        hosts.chain(read).chain(self.write.iter().cloned().map(Leased::Write))
+    }
+
+    /// Adds one more thing that is wanted.
+    pub fn push(&mut self, leased: Leased) {
+        match leased {
+            Leased::Host(host) => self.hosts.push(host),
+            Leased::Read(path) => self.read.push(path),
+            Leased::Write(path) => self.write.push(path),
+        }
     }
 
     /// Checks every limit that the type does not hold by itself.
@@ -27,18 +54,68 @@ impl Wants {
     /// It wants too much at once.
     pub fn check(&self) -> Result<(), TooLarge> {
         at_most("wants.hosts", self.hosts.len(), limit::WANTS, "hosts")?;
-        self.hosts.iter().try_for_each(|host| at_most("wants.hosts", host.len(), limit::HOST, "bytes"))
+        self.hosts.iter().try_for_each(|host| at_most("wants.hosts", host.len(), limit::HOST, "bytes"))?;
+        check_paths(&self.read, &self.write)
     }
 }
 
-/// A host that was granted beyond what the session has, as the client that carries the connections is told.
+/// Checks how many paths are wanted at once, and how long they are.
+pub(crate) fn check_paths(read: &[String], write: &[String]) -> Result<(), TooLarge> {
+    at_most("read and write", read.len() + write.len(), limit::WANTED_PATHS, "paths")?;
+    let mut each = [("read", read), ("write", write)].into_iter();
+    each.try_for_each(|(field, paths)| {
+        paths.iter().try_for_each(|path| at_most(field, path.len(), limit::WANTED_PATH, "bytes"))
+    })
+}
+
+/// One thing that a lease opens.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Leased {
+    /// A host to reach, as `NAME:PORT`.
+    Host(String),
+    /// A path to read, with all below it.
+    Read(String),
+    /// A directory to write in.
+    Write(String),
+}
+
+impl Leased {
+    /// The name of its kind, and what it is.
+    pub fn parts(&self) -> (&'static str, &str) {
+        match self {
+            Leased::Host(host) => ("host", host),
+            Leased::Read(path) => ("read", path),
+            Leased::Write(path) => ("write", path),
+        }
+    }
+
+    /// The host, where it is one.
+    pub fn host(&self) -> Option<&str> {
+        match self {
+            Leased::Host(host) => Some(host),
+            Leased::Read(_) | Leased::Write(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Leased {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Leased::Host(host) => f.write_str(host),
+            Leased::Read(path) => write!(f, "read {path}"),
+            Leased::Write(path) => write!(f, "write {path}"),
+        }
+    }
+}
+
+/// What was granted beyond what the session has. A host's is carried out by the client, a path's by the broker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     /// Its number, by which it is taken back. Grants for the session are counted with it.
     pub lease: u64,
-    /// `NAME:PORT`, as it was wanted.
-    pub host: String,
-    /// The call it was granted with.
+    /// What it opens, as it was wanted.
+    pub opens: Leased,
+    /// The call it was granted with; 0 where that was the opening of the session.
     pub call: CallId,
     /// Where it is for that call alone: what its programs show the relay, and no other call's can. Absent, it is for every call.
     pub key: Option<Nonce>,
@@ -60,13 +137,27 @@ mod tests {
         for (count, bytes, want) in
             [(limit::WANTS, limit::HOST, true), (limit::WANTS + 1, 1, false), (1, limit::HOST + 1, false)]
         {
-            assert_eq!(Wants { hosts: vec!["x".repeat(bytes); count] }.check().is_ok(), want);
+            let hosts = vec!["x".repeat(bytes); count];
+            assert_eq!(Wants { hosts, ..Wants::default() }.check().is_ok(), want);
+        }
+        let paths = |read: usize, write: usize, bytes| Wants {
+            read: vec!["/".repeat(bytes); read],
+            write: vec!["/".repeat(bytes); write],
+            ..Wants::default()
+        };
+        let (count, bytes) = (limit::WANTED_PATHS, limit::WANTED_PATH);
+        assert!(paths(count - 1, 1, bytes).check().is_ok());
+        for over in
+            [paths(count, 1, 1), paths(count + 1, 0, 1), paths(0, 1, bytes + 1), paths(1, 0, bytes + 1)]
+        {
+            assert!(over.check().is_err());
         }
     }
 
     #[test]
     fn a_lease_with_a_key_is_for_its_call_alone() {
-        let lease = Lease { lease: 1, host: "a.example:443".into(), call: 7, key: Some(Nonce([1; 16])) };
+        let opens = Leased::Host("a.example:443".into());
+        let lease = Lease { lease: 1, opens, call: 7, key: Some(Nonce([1; 16])) };
         assert!(lease.is_for(7) && !lease.is_for(8));
         assert!(Lease { key: None, ..lease }.is_for(8));
     }

@@ -34,7 +34,7 @@ pub use hello::{
     FEATURES, Hello, HelloError, Layer, LayerReport, LayerSet, LayerState, MAGIC, Machine, Open, Opened,
     Tier, VERSION,
 };
-pub use lease::{Lease, Wants};
+pub use lease::{Lease, Leased, Wants};
 pub use limit::TooLarge;
 pub use message::{FromBroker, Signal, ToBroker};
 pub use network::{ConnectionReport, ConnectionVerdict, HostList, Network, NetworkRequest};

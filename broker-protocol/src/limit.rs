@@ -78,7 +78,11 @@ pub const DENIAL_TEXT: usize = 512;
 pub const HOSTS: usize = 256;
 /// Hosts that one call may want beyond those of its session.
 pub const WANTS: usize = 16;
-/// Hosts that are granted so at once in one session.
+/// Paths that one call may want beyond those of its session, and that are granted so at once in one session.
+pub const WANTED_PATHS: usize = 16;
+/// Bytes of such a path: with its NUL what the kernel takes (`PATH_MAX`).
+pub const WANTED_PATH: usize = 4095;
+/// Hosts and paths that are granted so at once in one session.
 pub const LEASES: usize = 64;
 /// Minutes for which one may be granted.
 pub const LEASE_MINUTES: u16 = 1440;

@@ -7,7 +7,6 @@
 
 use crate::approvers::Approvers;
 use crate::fault::failed;
-use crate::leases::Leases;
 use crate::poll::{Token, Waited};
 use broker_protocol::approval::{ASKED_BYTES, STANDING};
 use broker_protocol::{
@@ -15,6 +14,7 @@ use broker_protocol::{
     FromApprover, FromBroker, Grant, GrantFault, Lease, Nonce, Outcome, Request, SessionGrant, Stdin,
     ToApprover, Ungranted, Wants, ZonePath, frame, limit,
 };
+use executor_cell::leases::{LeasedPath, Leases, Missing};
 use executor_layers::spec::SandboxSpec;
 use executor_sys::random;
 use policies::Question;
@@ -22,6 +22,9 @@ use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, Instant};
+
+/// Most paths that are held open for questions of one session.
+const ASKED_PATHS: usize = 4 * limit::WANTED_PATHS;
 
 /// The approvals of a session.
 #[derive(Debug)]
@@ -33,7 +36,7 @@ pub struct Approvals {
     /// By their calls.
     open: BTreeMap<CallId, OpenQuestion>,
     standing: Vec<SessionGrant>,
-    /// Hosts that were granted for a while.
+    /// What was granted for a while.
     pub leases: Leases,
     /// The number of the last grant or lease.
     last: u64,
@@ -50,10 +53,12 @@ struct OpenQuestion {
     deadline: Instant,
     /// Bytes that the call may hold meanwhile.
     cost: usize,
+    /// What lies at the paths that are asked about.
+    paths: Vec<LeasedPath>,
 }
 
 /// A yes that was taken.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Approval {
     /// The rule that asked.
     pub rule: String,
@@ -61,14 +66,7 @@ pub struct Approval {
     /// The call it was given to.
     pub digest: Digest,
     /// What it opens besides.
-    pub wants: Wants,
-}
-
-impl Approval {
-    /// By a grant that was given before to the same question.
-    pub fn standing(rule: String) -> Self {
-        Self { rule, extent: Extent::Session, digest: Digest([0; 32]), wants: Wants::default() }
-    }
+    pub missing: Missing,
 }
 
 /// What comes of questions and answers, for the session.
@@ -115,7 +113,7 @@ impl Approvals {
             match (coverage(question, request, &Wants::default()), frame::encode_whole(&(request, real))) {
                 (Coverage::Rule, _) => None,
                 (Coverage::Call, Ok(encoded)) => {
-                    Some(self.digest(request, &encoded, &Wants::default(), spec))
+                    Some(self.digest(request, &encoded, &Missing::default(), spec))
                 }
                 // It is asked about; what cannot be encoded fails there, for this reason.
                 (Coverage::Call, Err(_)) | (Coverage::Once | Coverage::Wants, _) => return false,
@@ -139,40 +137,44 @@ impl Approvals {
         call: CallId,
         request: &Request,
         real: &[ZonePath],
-        (question, wants): (Question, Wants),
+        (question, missing): (Question, Missing),
         spec: &SandboxSpec,
     ) -> Result<Challenge, Failed> {
         let encoded =
             frame::encode_whole(&(request, real)).map_err(|error| Failed::internal(error.to_string()))?;
-        let cost = cost(request, encoded.len());
-        if self.open.values().map(|open| open.cost).sum::<usize>() + cost > ASKED_BYTES {
+        let named: usize = missing.wants.each().map(|opens| opens.parts().1.len()).sum();
+        let cost = cost(request, encoded.len()) + named;
+        let paths = self.open.values().map(|open| open.paths.len()).sum::<usize>() + missing.paths.len();
+        let bytes = self.open.values().map(|open| open.cost).sum::<usize>() + cost;
+        if bytes > ASKED_BYTES || paths > ASKED_PATHS {
             let message = "too much waits for an answer already; wait for one".to_owned();
             return Err(Failed { kind: ErrorKind::ResourceLimit, message });
         }
         let challenge = Challenge {
-            digest: self.digest(request, &encoded, &wants, spec),
-            covers: coverage(&question, request, &wants),
+            digest: self.digest(request, &encoded, &missing, spec),
+            covers: coverage(&question, request, &missing.wants),
             nonce: nonce().map_err(|error| Failed::internal(format!("no random bytes: {error}")))?,
             rule: question.rule,
             why: question.why,
             risk: question.risk,
             expires_s: u32::try_from(self.timeout.as_secs()).unwrap_or(u32::MAX),
             channel: self.channel,
-            wants,
+            wants: missing.wants,
         };
         let (deadline, tool) = (Instant::now() + self.timeout, request.asked_as().to_owned());
-        let open = OpenQuestion { challenge: challenge.clone(), tool, deadline, cost };
+        let open = OpenQuestion { challenge: challenge.clone(), tool, deadline, cost, paths: missing.paths };
         self.send_all(&open.message(call));
         self.open.insert(call, open);
         Ok(challenge)
     }
 
     /// The digest of a call in its canonical form, `encoded` with where its links lead. Each part has its length before it, so that no two calls read alike.
-    fn digest(&self, request: &Request, encoded: &[u8], wants: &Wants, spec: &SandboxSpec) -> Digest {
+    fn digest(&self, request: &Request, encoded: &[u8], missing: &Missing, spec: &SandboxSpec) -> Digest {
         let directory = working_directory(request).map(|directory| spec.directory(directory));
-        let count = (wants.hosts.len() as u64).to_le_bytes();
+        let wants: Vec<_> = missing.wants.each().collect();
+        let count = (wants.len() as u64).to_le_bytes();
         let parts: [&[u8]; 9] = [
-            b"lazaret call 3",
+            b"lazaret call 4",
             request.tool().as_bytes(),
             encoded,
             spec.project.as_os_str().as_encoded_bytes(),
@@ -183,7 +185,9 @@ impl Approvals {
             &count,
         ];
         let mut hash = Sha256::new();
-        for part in parts.into_iter().chain(wants.hosts.iter().map(String::as_bytes)) {
+        let ids: Vec<_> = missing.paths.iter().map(LeasedPath::id).collect();
+        let wanted = wants.iter().flat_map(|opens| <[&str; 2]>::from(opens.parts())).map(str::as_bytes);
+        for part in parts.into_iter().chain(wanted).chain(ids.iter().map(<[u8; 16]>::as_slice)) {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
@@ -220,7 +224,7 @@ impl Approvals {
     /// # Errors
     /// The kernel has no random bytes.
     pub fn new_leases(&mut self, call: CallId, approval: &Approval) -> io::Result<Vec<Lease>> {
-        let leases = Leases::of(&approval.wants, approval.extent, call, self.last + 1, nonce()?);
+        let leases = Leases::of(&approval.missing.wants, approval.extent, call, self.last + 1, nonce()?);
         self.last += leases.len() as u64;
         Ok(leases)
     }
@@ -230,7 +234,8 @@ impl Approvals {
         self.may_grant(grant, from).map_err(|fault| self.ungranted(grant.call, fault))?;
         let open = self.open.remove(&grant.call);
         let open = open.ok_or_else(|| self.ungranted(grant.call, GrantFault::NotWaiting))?;
-        let OpenQuestion { challenge: Challenge { rule, digest, covers, wants, .. }, tool, .. } = open;
+        let OpenQuestion { challenge, tool, paths, .. } = open;
+        let Challenge { rule, digest, covers, wants, .. } = challenge;
         let (extent, only) = match (grant.extent, covers) {
             (extent, Coverage::Wants) => (extent, None),
             (Extent::Once | Extent::Minutes(_), _) | (Extent::Session, Coverage::Once) => {
@@ -242,11 +247,14 @@ impl Approvals {
         if extent == Extent::Session && covers != Coverage::Wants {
             self.last += 1;
             let (grant, rule) = (self.last, rule.clone());
-            let standing = SessionGrant { grant, rule, tool, calls: 1, only, host: None, ends_s: None };
+            let standing = SessionGrant { grant, rule, tool, calls: 1, only, opens: None, ends_s: None };
             self.standing.push(standing);
         }
         self.send_all(&ToApprover::Ended { call: grant.call, decision: Decision::Granted(extent) });
-        Ok(ApprovalEvent::Granted(grant.call, Approval { rule, extent, digest, wants }))
+        Ok(ApprovalEvent::Granted(
+            grant.call,
+            Approval { rule, extent, digest, missing: Missing { wants, paths } },
+        ))
     }
 
     fn take_refusal(
@@ -508,7 +516,7 @@ mod tests {
             wants: Wants::default(),
         };
         let (deadline, tool) = (Instant::now() + approvals.timeout, "file_read".into());
-        let open = OpenQuestion { challenge: challenge.clone(), tool, deadline, cost: 1 };
+        let open = OpenQuestion { challenge: challenge.clone(), tool, deadline, cost: 1, paths: vec![] };
         approvals.open.insert(call, open);
         challenge
     }

@@ -1,15 +1,18 @@
 //! Whether a request may be carried out: its limits, the policy, and the approvals. What may run is [`Granted`], which is made only
 //! here and only after the audit has its entry.
 
-use crate::approvals::{Approval, Approvals};
+use crate::approvals::Approvals;
 use crate::fault::failed;
-use crate::leases;
+use crate::roots;
+use crate::user::User;
 use broker_protocol::{
-    CallId, Challenge, Denials, ErrorKind, Outcome, Refused, Request, Risk, Wants, ZonePath, limit,
+    CallId, Challenge, Denials, ErrorKind, Extent, Outcome, Refused, Request, Risk, Wants, ZonePath, limit,
 };
 use executor_audit::audit::{Audit, AuditError};
+use executor_cell::leases::{LeasedPath, Missing, Places, RULE};
 use executor_layers::spec::SandboxSpec;
 use policies::{EffectivePolicy, Question, Verdict, decide, decide_real};
+use std::path::Path;
 
 /// A request that may be carried out, once.
 #[derive(Debug)]
@@ -22,10 +25,10 @@ impl Granted {
     fn new(
         call: CallId,
         request: Request,
-        approval: Option<Approval>,
+        approval: Option<(String, Extent)>,
         audit: &mut Audit,
     ) -> Result<Self, AuditError> {
-        audit.grant(call, &request, approval.map(|approval| (approval.rule, approval.extent)))?;
+        audit.grant(call, &request, approval)?;
         Ok(Self { call, request })
     }
 
@@ -52,7 +55,8 @@ pub struct Submission<'c> {
     pub real: &'c [ZonePath],
     /// What it wants beyond what the session has.
     pub wants: &'c Wants,
-    pub approval: Option<Approval>,
+    /// The rule that was answered, and how far the answer reaches.
+    pub approval: Option<(String, Extent)>,
 }
 
 /// What the session has under way.
@@ -71,7 +75,7 @@ pub fn authorise(
     submission: Submission,
     request: Request,
     load: Load,
-    spec: &SandboxSpec,
+    (spec, user): (&SandboxSpec, &User),
     approvals: &mut Approvals,
     audit: &mut Audit,
 ) -> Result<Authorised, AuditError> {
@@ -86,19 +90,24 @@ pub fn authorise(
         }
         None => verdict(&spec.policy, &request, real),
     };
-    let (verdict, wants) = match approvals.leases.missing(wants, &request, &spec.policy) {
-        Ok(wants) => (also_ask(verdict, &wants), wants),
-        Err(refused) => (also_refuse(verdict, refused), Wants::default()),
+    let closed = |path: &Path, access| roots::closed_to_leases(path, access, spec, user);
+    let is_shown = |path: &Path| spec.shows(path);
+    let places = Places { policy: &spec.policy, closed: &closed, is_shown: &is_shown };
+    let (verdict, missing) = match approvals.leases.missing(wants, &request, &places) {
+        Ok(missing) => (also_ask(verdict, &missing), missing),
+        Err(refused) => (also_refuse(verdict, refused), Missing::default()),
     };
     match verdict {
         Verdict::Allow => Granted::new(call, request, None, audit).map(Authorised::Granted),
-        Verdict::Ask(question) if wants.is_empty() && approvals.covers(&question, &request, real, spec) => {
-            let approval = Some(Approval::standing(question.rule));
-            Granted::new(call, request, approval, audit).map(Authorised::Granted)
+        Verdict::Ask(question)
+            if missing.wants.is_empty() && approvals.covers(&question, &request, real, spec) =>
+        {
+            let approval = (question.rule, Extent::Session);
+            Granted::new(call, request, Some(approval), audit).map(Authorised::Granted)
         }
         Verdict::Ask(question) => {
             audit.begin(call, &request, Some(question.rule.clone()));
-            Ok(match approvals.ask(call, &request, real, (question, wants), spec) {
+            Ok(match approvals.ask(call, &request, real, (question, missing), spec) {
                 Ok(challenge) => Authorised::Asked(request, challenge),
                 Err(failed) => Authorised::Ended(Outcome::Failed(failed), Denials::default()),
             })
@@ -124,14 +133,17 @@ fn verdict(policy: &EffectivePolicy, request: &Request, real: &[ZonePath]) -> Ve
 }
 
 /// A call that wants more than its session has is asked about for that too: one question, which names both.
-fn also_ask(verdict: Verdict, wants: &Wants) -> Verdict {
-    if wants.is_empty() {
+fn also_ask(verdict: Verdict, missing: &Missing) -> Verdict {
+    if missing.wants.is_empty() {
         return verdict;
     }
-    let why = format!("It wants to reach {}, which this session's commands may not.", wants.hosts.join(", "));
+    let hosts = Some(missing.wants.hosts.join(", ")).filter(|hosts| !hosts.is_empty());
+    let hosts = hosts.map(|hosts| format!("reach {hosts}"));
+    let all: Vec<_> = hosts.into_iter().chain(missing.paths.iter().map(LeasedPath::describe)).collect();
+    let why = format!("It wants to {}, which this session's commands may not.", all.join(", to "));
     match verdict {
         Verdict::Allow => {
-            Verdict::Ask(Question { rule: leases::RULE.to_owned(), why, risk: Risk::High, whole: false })
+            Verdict::Ask(Question { rule: RULE.to_owned(), why, risk: Risk::High, whole: false })
         }
         Verdict::Ask(question) => {
             Verdict::Ask(Question { why: format!("{why} {}", question.why), risk: Risk::High, ..question })

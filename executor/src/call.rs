@@ -22,6 +22,8 @@ pub struct Call {
     pub real: Vec<ZonePath>,
     /// What it wants beyond what the session has.
     pub wants: Wants,
+    /// The leases of the paths that its command has.
+    pub leases: Vec<u64>,
     input: Input,
     /// The size of the client's window, if it has changed before there was a terminal.
     size: Option<(u16, u16)>,
@@ -58,7 +60,17 @@ impl Call {
     /// A call that has just come.
     pub fn new(id: CallId, wants: Wants) -> Self {
         let (started, state, input) = (Instant::now(), CallState::Waiting, Input::default());
-        Self { id, started, state, real: Vec::new(), wants, input, size: None, outbox: Vec::new() }
+        Self {
+            id,
+            started,
+            state,
+            real: Vec::new(),
+            wants,
+            leases: Vec::new(),
+            input,
+            size: None,
+            outbox: Vec::new(),
+        }
     }
 
     /// The request that is asked about, if it is.

@@ -18,7 +18,6 @@ mod approvals;
 mod approvers;
 mod approver_peer;
 mod kept_texts;
-mod leases;
 mod account;
 mod missing_program;
 mod image;

@@ -1,7 +1,7 @@
 //! Opens a session: policy, roots, sandbox spec, warden, audit. Everything that does not depend on a call happens here.
 
 use crate::account::Capacity;
-use crate::approvals::Approvals;
+use crate::approvals::{Approval, Approvals};
 use crate::approvers::{Approvers, ApproversError};
 use crate::background::BackgroundProcesses;
 use crate::central_owner::{self, OwnerError};
@@ -17,10 +17,12 @@ use crate::roots::{self, RootError};
 use crate::session::Session;
 use crate::user::User;
 use broker_protocol::{
-    Channel, ErrorKind, Failed, Layer, LayerSet, Open, Opened, Tier, TooLarge, Zone, ZonePath,
+    Channel, Digest, ErrorKind, Extent, Failed, Layer, LayerSet, Open, Opened, Refused, Tier, TooLarge,
+    Wants, Zone, ZonePath,
 };
 use executor_audit::audit::AuditError;
 use executor_audit::record::{Record, SessionFacts};
+use executor_cell::leases::{Leases, Missing, Places, RULE};
 use executor_cell::{Answerer, Warden, WardenMessage};
 use executor_layers::ablation::Ablation;
 use executor_layers::cgroup::{self, Cgroup};
@@ -96,6 +98,9 @@ pub enum OpenError {
     Worker(io::Error),
     #[error(transparent)]
     Approvers(#[from] ApproversError),
+    /// A path that the session is opened with cannot be granted.
+    #[error("{}", .0.why)]
+    Lease(Refused),
     #[error("{}", .0.message)]
     Failed(Failed),
 }
@@ -110,9 +115,10 @@ impl OpenError {
             | OpenError::Image(_)
             | OpenError::Owner(_)
             | OpenError::Roots(RootError::Root { .. }) => ErrorKind::InvalidInput,
-            OpenError::Roots(RootError::Shown { .. }) | OpenError::Required(_) | OpenError::Protect(_) => {
-                ErrorKind::DeniedPolicy
-            }
+            OpenError::Roots(RootError::Shown { .. })
+            | OpenError::Required(_)
+            | OpenError::Protect(_)
+            | OpenError::Lease(_) => ErrorKind::DeniedPolicy,
             OpenError::Plan(_)
             | OpenError::Layer { .. }
             | OpenError::Unsupervised { .. }
@@ -197,12 +203,18 @@ pub fn open(
         Channel::Separate => Some(Approvers::listen(&spec, opened.clone(), client, user)?),
     };
     let broken = |error: io::Error| OpenError::Failed(Failed::internal(error.to_string()));
+    // The first of them: it gives the right to the others.
+    let user_namespace = fds.first().filter(|_| spec.has(Layer::MountNamespace));
+    let user_namespace = user_namespace.map(OwnedFd::try_clone).transpose().map_err(broken)?;
     let worker = worker_start(&spec, fds, cgroup, &opened.session, user).map_err(broken)?;
     let capacity = Capacity::new([spec.project.clone(), spec.central.clone()]);
-    let session = Session {
+    let wants = Wants { read: request.read.clone(), write: request.write.clone(), ..Wants::default() };
+    let missing = opened_with(&wants, &spec, user)?;
+    let mut session = Session {
         layers,
         approvals: Approvals::new(&spec.policy.approval, approvers).map_err(broken)?,
         online: Online::of(&spec, &user.variables),
+        user_namespace,
         pool: Pool::new(warden, spec.policy.limits.clone(), capacity, request.spare)
             .map_err(OpenError::Failed)?,
         files: Files::new(worker),
@@ -218,7 +230,18 @@ pub fn open(
         outbox: Vec::new(),
         buffer: Vec::new(),
     };
+    // What the user has said who opens it is granted for as long as it lasts.
+    let granted = Approval { rule: RULE.into(), extent: Extent::Session, digest: Digest([0; 32]), missing };
+    session.lease(0, granted).map_err(OpenError::Failed)?.map_err(OpenError::Lease)?;
     Ok((opened, relay, session))
+}
+
+/// What lies at the paths that a session is opened with.
+fn opened_with(wants: &Wants, spec: &SandboxSpec, user: &User) -> Result<Missing, OpenError> {
+    let closed = |path: &Path, access| roots::closed_to_leases(path, access, spec, user);
+    let is_shown = |path: &Path| spec.shows(path);
+    let places = Places { policy: &spec.policy, closed: &closed, is_shown: &is_shown };
+    Leases::opened_with(wants, &places).map_err(OpenError::Lease)
 }
 
 /// The group that bounds the session as a whole, where there is one, with the warden in it.
@@ -374,6 +397,7 @@ fn start(spec: &SandboxSpec) -> Result<Started, OpenError> {
         }
         WardenMessage::Relay(_)
         | WardenMessage::Cell(..)
+        | WardenMessage::LeasedCell(..)
         | WardenMessage::Terminal(..)
         | WardenMessage::Lost(_) => Err(OpenError::Warden(io::ErrorKind::InvalidData.into())),
     }

@@ -2,8 +2,7 @@
 
 use crate::authorise::Granted;
 use broker_protocol::{BackgroundLog, Bash, CallId, Command, Request, Service, Stdin, limit};
-use executor_cell::Capture;
-use executor_cell::CellPlan;
+use executor_cell::{Capture, CellPlan, LeaseOrder};
 use executor_layers::spec::SandboxSpec;
 use policies::EffectivePolicy;
 use serde_bytes::ByteBuf;
@@ -38,6 +37,8 @@ pub struct CommandPlan {
     pub service: bool,
     pub timeout_s: Option<u32>,
     pub idle_timeout_s: Option<u32>,
+    /// For a cell with paths that are granted for a while, until there is one.
+    pub leases: Option<LeaseOrder>,
     /// For both streams, or for standard output alone.
     pub output: Capture,
     /// For standard error, where it is kept apart.
@@ -96,6 +97,7 @@ fn command(call: CallId, bash: Bash, spec: &SandboxSpec, capture: u64) -> Comman
         service: false,
         timeout_s,
         idle_timeout_s: bash.idle_timeout_s,
+        leases: None,
         output: new(""),
         stderr: bash.split.then(|| new("-stderr")),
         stdin: bash.stdin,
@@ -116,6 +118,7 @@ fn service(wanted: Service, spec: &SandboxSpec) -> CommandPlan {
         service: true,
         timeout_s: spec.policy.scope_timeout("bash"),
         idle_timeout_s: None,
+        leases: None,
         output: Capture::nothing(),
         stderr: Some(Capture::nothing()),
         shell,

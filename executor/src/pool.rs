@@ -8,7 +8,7 @@ use crate::relay::{Command, unconfined};
 use broker_protocol::{Broken, CallId, Failed, Stdin};
 use executor_cell::report::{End, Message, Report};
 use executor_cell::streams::{self, Pipes, ProgramStreams, Streams};
-use executor_cell::{CellHandle, Warden, WardenMessage, WardenRequest};
+use executor_cell::{CellHandle, LeaseOrder, Mounting, Warden, WardenMessage, WardenRequest};
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 use policies::Limits;
@@ -34,6 +34,10 @@ pub struct Pool {
     null: OwnedFd,
     /// For the next command.
     pipes: Option<Pipes>,
+    /// Calls whose cells with leases are requested, in order; some may have been cancelled since.
+    leased: VecDeque<CallId>,
+    /// What mounts for such cells.
+    mounting: Vec<Mounting>,
 }
 
 #[derive(Debug)]
@@ -43,10 +47,25 @@ struct Waiting {
     plan: Box<CommandPlan>,
     /// The master and the slave, once they have come.
     terminal: Option<(OwnedFd, OwnedFd)>,
+    /// The cell that is made for it alone, because it has leases.
+    own_cell: OwnCell,
+}
+
+/// The cell of a call with leases.
+#[derive(Debug)]
+enum OwnCell {
+    /// It has none, and takes any.
+    None,
+    Requested,
+    Ready(CellHandle),
 }
 
 impl Waiting {
     fn is_complete(&self) -> bool {
+        self.has_terminal() && !matches!(self.own_cell, OwnCell::Requested)
+    }
+
+    fn has_terminal(&self) -> bool {
         self.terminal.is_some() || !self.wants_terminal()
     }
 
@@ -77,6 +96,8 @@ impl Pool {
             refill: true,
             null: null.map_err(|errno| Failed::internal(format!("/dev/null: {errno}")))?,
             pipes: None,
+            leased: VecDeque::new(),
+            mounting: Vec::new(),
         };
         // A session is opened to be used: its first cell is made while the client still reads the answer.
         pool.request_cell()?;
@@ -84,16 +105,42 @@ impl Pool {
     }
 
     /// Gives a command to a cell, now or when there is one.
-    pub fn submit(&mut self, call: CallId, came: Instant, plan: Box<CommandPlan>) -> Result<(), Failed> {
-        self.waiting.push_back(Waiting { call, came, plan, terminal: None });
+    pub fn submit(&mut self, call: CallId, came: Instant, mut plan: Box<CommandPlan>) -> Result<(), Failed> {
+        let own_cell = match plan.leases.take() {
+            Some(leases) => {
+                self.request_leased(call, leases)?;
+                OwnCell::Requested
+            }
+            None => OwnCell::None,
+        };
+        self.waiting.push_back(Waiting { call, came, plan, terminal: None, own_cell });
         self.request_terminals()?;
         self.dispatch()
+    }
+
+    /// Requests a cell for this call alone.
+    fn request_leased(&mut self, call: CallId, leases: LeaseOrder) -> Result<(), Failed> {
+        let requested = self.warden.request_leased(&leases);
+        requested.map_err(|error| lost(&format!("the warden takes no requests: {error}")))?;
+        self.leased.push_back(call);
+        self.mounting.retain(|mounting| !mounting.has_ended());
+        self.mounting.extend(leases.into_mounting());
+        Ok(())
+    }
+
+    /// Gives the cell with leases that has come to its call; one whose call was cancelled is not used.
+    fn add_leased(&mut self, cell: CellHandle) {
+        let call = self.leased.pop_front();
+        let waiting = self.waiting.iter_mut().find(|waiting| Some(waiting.call) == call);
+        if let Some(waiting) = waiting.filter(|waiting| matches!(waiting.own_cell, OwnCell::Requested)) {
+            waiting.own_cell = OwnCell::Ready(cell);
+        }
     }
 
     /// Requests as many terminals as calls wait for. One whose call was cancelled meanwhile is the next call's: a client that
     /// calls and cancels makes no more requests than calls may be under way.
     fn request_terminals(&mut self) -> Result<(), Failed> {
-        let wanted = self.waiting.iter().filter(|waiting| !waiting.is_complete()).count();
+        let wanted = self.waiting.iter().filter(|waiting| !waiting.has_terminal()).count();
         let missing = wanted.saturating_sub(self.warden.in_flight(WardenRequest::Terminal));
         let missing = missing.min(self.warden.room(WardenRequest::Terminal));
         (0..missing).try_for_each(|_| self.request(WardenRequest::Terminal))
@@ -129,7 +176,14 @@ impl Pool {
     /// Starts every command that has what it needs.
     fn dispatch(&mut self) -> Result<(), Failed> {
         while let Some(at) = self.waiting.iter().position(Waiting::is_complete) {
-            let Some(cell) = self.cells.take()? else { return Ok(()) };
+            let own = std::mem::replace(&mut self.waiting[at].own_cell, OwnCell::None);
+            let cell = match own {
+                OwnCell::Ready(cell) => cell,
+                OwnCell::None | OwnCell::Requested => match self.cells.take()? {
+                    Some(cell) => cell,
+                    None => return Ok(()),
+                },
+            };
             let Some(waiting) = self.waiting.remove(at) else { return Ok(()) };
             let (call, is_waited_for) = (waiting.call, waiting.plan.is_waited_for());
             let started = self.start(waiting, cell);
@@ -190,7 +244,8 @@ impl Pool {
         }
         self.dispatch()?;
         self.request_terminals()?;
-        let missing = self.cells.missing(self.waiting.len(), refill);
+        let takes_any = |waiting: &&Waiting| matches!(waiting.own_cell, OwnCell::None);
+        let missing = self.cells.missing(self.waiting.iter().filter(takes_any).count(), refill);
         let missing = missing.min(self.warden.room(WardenRequest::Cell));
         (0..missing).try_for_each(|_| self.request_cell())
     }
@@ -216,8 +271,9 @@ impl Pool {
     pub fn receive(&mut self) -> Result<(), Failed> {
         match self.warden.receive() {
             Ok(WardenMessage::Cell(socket, pidfd)) => self.cells.add(CellHandle { socket, pidfd }),
+            Ok(WardenMessage::LeasedCell(socket, pidfd)) => self.add_leased(CellHandle { socket, pidfd }),
             Ok(WardenMessage::Terminal(master, slave)) => {
-                let wants = |waiting: &&mut Waiting| !waiting.is_complete();
+                let wants = |waiting: &&mut Waiting| !waiting.has_terminal();
                 if let Some(waiting) = self.waiting.iter_mut().find(wants) {
                     waiting.terminal = Some((master, slave));
                 }
@@ -240,10 +296,16 @@ impl Pool {
         let without = match request {
             WardenRequest::Cell => {
                 self.cells.lost_one();
-                self.waiting.pop_front()
+                let takes_any = |waiting: &Waiting| matches!(waiting.own_cell, OwnCell::None);
+                self.waiting.iter().position(takes_any).and_then(|at| self.waiting.remove(at))
+            }
+            WardenRequest::LeasedCell => {
+                let call = self.leased.pop_front();
+                let at = self.waiting.iter().position(|waiting| Some(waiting.call) == call);
+                at.and_then(|at| self.waiting.remove(at))
             }
             WardenRequest::Terminal => {
-                let wants = self.waiting.iter().position(|waiting| !waiting.is_complete());
+                let wants = self.waiting.iter().position(|waiting| !waiting.has_terminal());
                 wants.and_then(|at| self.waiting.remove(at))
             }
         };

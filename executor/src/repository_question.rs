@@ -4,10 +4,25 @@ use crate::machine;
 use crate::user::User;
 use broker_protocol::Tier;
 use executor_cell::{Answerer, WorkerImage};
+use executor_layers::git_settings::{self, NamedPath};
+use executor_layers::protected::ProtectError;
+use executor_layers::protected_objects::ProtectedObjects;
 use executor_layers::spec::SandboxSpec;
 use executor_layers::worker::NameSpec;
 use executor_supervisor::ProjectRepository;
+use std::collections::BTreeSet;
 use std::io;
+use std::path::Path;
+
+/// What the settings of the user's git name in a directory that is written in beside the session's zones.
+pub fn git_settings_in(
+    root: &Path,
+    objects: &ProtectedObjects,
+    (spec, user): (&SandboxSpec, &User),
+) -> Result<BTreeSet<NamedPath>, ProtectError> {
+    let answerer = answerer(spec, user).map_err(|source| ProtectError::SettingsUnread { source })?;
+    git_settings::named(&user.git(), root, objects, &|texts| answerer.settings(texts))
+}
 
 /// A worker for questions about the session's project.
 pub fn answerer(spec: &SandboxSpec, user: &User) -> io::Result<Answerer> {

@@ -3,10 +3,13 @@
 use crate::user::User;
 use broker_protocol::{Open, Zone};
 use executor_layers::linked_repository::{self, Link, NotLinked};
+use executor_layers::spec::SandboxSpec;
+use executor_layers::{mounts, undo_directory};
 use nix::unistd::geteuid;
 use policies::directories::{NO_HOME, NO_HOME_ADVICE};
+use policies::leasable::SYSTEM;
 use policies::{
-    EffectivePolicy, Matcher, ProtectedName, Protection, Repository, directories, is_in_git_directory,
+    Access, EffectivePolicy, Matcher, ProtectedName, Protection, Repository, directories, is_in_git_directory,
 };
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -182,23 +185,39 @@ fn is_checkout(path: &Path, policy: &EffectivePolicy) -> bool {
     }
 }
 
+/// Why commands may not be granted `access` to `path` for a while. What is closed to roots is; and what the session has by another
+/// way, with other rules: its zones, and the storage of its own.
+pub fn closed_to_leases(path: &Path, access: Access, spec: &SandboxSpec, user: &User) -> Option<String> {
+    let overlaps = |other: &Path| path.starts_with(other) || other.starts_with(path);
+    let linked = spec.linked.iter().flat_map(|linked| [linked.common.as_path(), linked.own.as_path()]);
+    if [spec.project.as_path(), spec.central.as_path()].into_iter().chain(linked).any(overlaps) {
+        return Some("the session has it, or part of it: what is closed there stays closed".to_owned());
+    }
+    let data = directories::data(&user.home, &|name| user.variable(name));
+    if overlaps(&Real::default().of(&data))
+        || path.ancestors().any(|above| undo_directory::open(above).is_some())
+    {
+        return Some("it is of the central roots of projects".to_owned());
+    }
+    if spec.scratch.host.iter().any(|host| overlaps(host))
+        || own_directories(spec).any(|own| own.starts_with(path))
+    {
+        return Some("commands have directories of their own there".to_owned());
+    }
+    match access {
+        Access::Read => closed_to_roots(path, user),
+        Access::Write => closed(path, &spec.policy, user),
+    }
+}
+
+/// The directories that are the session's own where cells have a root of their own.
+fn own_directories(spec: &SandboxSpec) -> impl Iterator<Item = &Path> {
+    let scratch = [spec.scratch.home.as_path(), spec.scratch.tmp.as_path()];
+    mounts::OWN.iter().map(Path::new).chain(scratch)
+}
+
 /// A root may not be, hold or lie in a directory of the system or of the rules themselves, nor hold a home.
 fn closed_to_roots(path: &Path, user: &User) -> Option<String> {
-    const SYSTEM: [&str; 13] = [
-        "/usr",
-        "/etc",
-        "/bin",
-        "/sbin",
-        "/lib",
-        "/lib64",
-        "/boot",
-        "/dev",
-        "/proc",
-        "/sys",
-        "/run/user",
-        "/var/lib",
-        "/var/run",
-    ];
     let variable: directories::Variable = &|name| user.variable(name);
     let mut homes = directories::homes(&user.home, variable).into_iter();
     if homes.any(|home| fs::canonicalize(&home).unwrap_or(home).starts_with(path)) {

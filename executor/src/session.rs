@@ -9,20 +9,22 @@ use crate::fault::{failed, protocol};
 use crate::files::{Files, WorkerEvent, WorkerJob};
 use crate::kept_texts::KeptTexts;
 use crate::missing_program::Profiles;
-use crate::plan::{Work, plan};
+use crate::plan::{CommandPlan, Work, plan};
 use crate::poll::{Token, Waited};
 use crate::pool::Pool;
-use crate::repository_question::answerer;
+use crate::repository_question::{answerer, git_settings_in};
 use broker_protocol::{
     CallId, ConnectionReport, Denial, Ended, ErrorKind, Failed, FileReply, FromBroker, Layer, LayerSet,
-    Nonce, Outcome, Request, Usage, Wants, ZonePath, frame, limit,
+    Nonce, Outcome, Refused, Request, Usage, Wants, ZonePath, frame, limit,
 };
 use executor_audit::audit::Audit;
 use executor_audit::record::Record;
+use executor_cell::leases;
 use executor_layers::relay::Online;
 use executor_layers::spec::{SandboxSpec, Scratch};
 use executor_supervisor::{CreatedRecord, TrackedSecrets};
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 /// Most places to which the links of one call are followed. A glob follows two; more come of links that change.
@@ -37,6 +39,8 @@ pub struct Session {
     pub audit: Audit,
     pub approvals: Approvals,
     pub online: Online,
+    /// Of the session, where cells have mounts.
+    pub user_namespace: Option<OwnedFd>,
     pub pool: Pool,
     pub files: Files,
     pub background: BackgroundProcesses,
@@ -66,18 +70,22 @@ impl Session {
         let background = self.background.count() + self.pool.waiting_in_background();
         let load = Load { calls: self.calls.len(), background };
         let (approvals, audit) = (&mut self.approvals, &mut self.audit);
-        let leased = approval.clone().filter(|approval| !approval.wants.is_empty());
-        let submission = Submission { call: call.id, real: &call.real, wants: &call.wants, approval };
-        match authorise(submission, request, load, &self.spec, approvals, audit)? {
+        let answered = approval.as_ref().map(|approval| (approval.rule.clone(), approval.extent));
+        let submission =
+            Submission { call: call.id, real: &call.real, wants: &call.wants, approval: answered };
+        let session = (&self.spec, &self.profiles.user);
+        match authorise(submission, request, load, session, approvals, audit)? {
             Authorised::Granted(granted) => {
-                let key = leased.map_or(Ok(None), |leased| self.lease(call.id, &leased))?;
+                let leased = approval.map_or(Ok(Ok(None)), |approval| self.lease(call.id, approval))?;
                 let mut work = plan(granted, &self.spec, self.capture);
-                if let Work::Command(plan) = &mut work
-                    && (key.is_some() || self.approvals.leases.are_for_all())
-                {
-                    (plan.cell.environment, plan.cell.unset) = self.online.variables(key);
+                let leased = leased.and_then(|key| match &mut work {
+                    Work::Command(plan) => self.use_leases(&mut call, plan, key),
+                    _ => Ok(()),
+                });
+                match leased {
+                    Ok(()) => self.carry_out(&mut call, work)?,
+                    Err(refused) => call.end(Outcome::Refused(refused), Usage::default()),
                 }
-                self.carry_out(&mut call, work)?;
             }
             Authorised::Asked(request, challenge) => {
                 call.outbox.push(FromBroker::Asked { call: call.id, challenge });
@@ -113,17 +121,56 @@ impl Session {
         Ok(())
     }
 
-    /// Begins what an approval opens, once its records are written. Returns the key of the call's own programs, if they have one.
-    fn lease(&mut self, call: CallId, approval: &Approval) -> Result<Option<Nonce>, Failed> {
-        let leases =
-            self.approvals.new_leases(call, approval).map_err(|error| Failed::internal(error.to_string()))?;
-        let key = leases.first().and_then(|lease| lease.key);
-        for lease in &leases {
-            self.audit.append(&Record::leased(lease, approval.extent))?;
+    /// Begins what an approval opens, once its records are written. Returns the key of the call's own programs, if they have one; or
+    /// why a path cannot be held.
+    pub fn lease(
+        &mut self,
+        call: CallId,
+        approval: Approval,
+    ) -> Result<Result<Option<Nonce>, Refused>, Failed> {
+        if approval.missing.wants.is_empty() {
+            return Ok(Ok(None));
         }
-        self.approvals.leases.begin(leases, approval.extent, approval.digest);
+        let leases = self.approvals.new_leases(call, &approval);
+        let leases = leases.map_err(|error| Failed::internal(error.to_string()))?;
+        let Approval { extent, digest, missing, .. } = approval;
+        let session = (&self.spec, &self.profiles.user);
+        let paths =
+            match missing.hold(&self.spec.policy, &|root, objects| git_settings_in(root, objects, session)) {
+                Ok(paths) => paths,
+                Err(refused) => return Ok(Err(refused)),
+            };
+        // Where all is for every call it has none.
+        let key = leases.iter().find(|lease| lease.opens.host().is_some()).and_then(|lease| lease.key);
+        for lease in &leases {
+            let what = self.audit.redacted(lease.opens.parts().1);
+            self.audit.append(&Record::leased(lease, &what, extent))?;
+        }
+        self.approvals.leases.begin(leases, paths, extent, digest);
         self.outbox.push(self.approvals.leases.message());
-        Ok(key)
+        Ok(Ok(key))
+    }
+
+    /// Gives a command what is granted to it: hosts, by `key` where they are its own; paths, whatever lies there still.
+    fn use_leases(
+        &mut self,
+        call: &mut Call,
+        plan: &mut CommandPlan,
+        key: Option<Nonce>,
+    ) -> Result<(), Refused> {
+        if key.is_some() || self.approvals.leases.are_for_all() {
+            (plan.cell.environment, plan.cell.unset) = self.online.variables(key);
+        }
+        if !plan.is_waited_for() {
+            return Ok(());
+        }
+        self.approvals.leases.end_changed();
+        let paths = self.approvals.leases.paths_for(call.id);
+        leases::check_own(&call.wants, &paths, |path| self.spec.shows(path))?;
+        let order = leases::order(&paths, self.user_namespace.as_ref());
+        plan.leases = order.map_err(|error| leases::unusable(&error))?;
+        call.leases = paths.iter().map(|(lease, _)| *lease).collect();
+        Ok(())
     }
 
     /// Records the leases that have ended; what the client is told of it.
@@ -131,6 +178,10 @@ impl Session {
         let ended = self.approvals.leases.take_ended();
         for (lease, how) in &ended {
             self.audit.append(&Record::lease_ended(lease.lease, *how))?;
+            // What a command has of the machine's files it keeps: it ends with that.
+            let has = |call: &&Call| call.leases.contains(&lease.lease);
+            let calls: Vec<_> = self.calls.values().filter(has).map(|call| call.id).collect();
+            calls.into_iter().try_for_each(|call| self.cancel(call))?;
         }
         Ok((!ended.is_empty()).then(|| self.approvals.leases.message()))
     }
@@ -242,7 +293,7 @@ impl Session {
         let Some(call) = self.calls.get_mut(&id) else { return };
         let Some(mut finished) = call.relay(room, &mut self.buffer) else { return };
         match finished.plan.is_waited_for() {
-            true => self.pool.command_ended(finished.cell.take()),
+            true => self.pool.command_ended(finished.cell.take().filter(|_| call.leases.is_empty())),
             // What a long-lived program was in is not used again.
             false => drop(finished.cell.take()),
         }

@@ -5,7 +5,7 @@ use broker_protocol::{Channel, Failed, Open, Scope, Trust};
 use clap::Args;
 use orchestrator_confine::{Needs, confine};
 use orchestrator_lines::line_reader::{Lines, Next};
-use orchestrator_lines::streams::{Input, Output};
+use orchestrator_lines::streams::{Input, Output, unusable};
 use orchestrator_mcp::{SessionRequest, Settings};
 use orchestrator_options::endpoint::Endpoint;
 use orchestrator_options::exit;
@@ -24,7 +24,6 @@ use orchestrator_tools::registry::{Entry, Registry};
 use orchestrator_tools::violation;
 use policies::EffectivePolicy;
 use serde_json::Value;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use tokio::sync::mpsc;
@@ -254,8 +253,7 @@ impl Opener {
 }
 
 async fn serve(settings: Settings, listed: Listed, opener: Opener, log: Rc<RunLog>) -> Result<u8, Failed> {
-    let streams = |error: io::Error| Failed::internal(format!("cannot use the standard streams: {error}"));
-    let (input, output) = (Input::stdin().map_err(streams)?, Output::stdout().map_err(streams)?);
+    let (input, output) = (Input::stdin().map_err(unusable)?, Output::stdout().map_err(unusable)?);
     let mut signals = Signals::listen(&[nix::libc::SIGTERM, nix::libc::SIGINT, nix::libc::SIGHUP])?;
     let (read, incoming) = mpsc::channel(WAITING);
     let (outgoing, written) = mpsc::channel(WAITING);
@@ -264,7 +262,8 @@ async fn serve(settings: Settings, listed: Listed, opener: Opener, log: Rc<RunLo
     let settings = Settings { tools: opener.list(listed).await, ..settings };
     tokio::task::spawn_local(opener.run(requests));
     tokio::task::spawn_local(log.write_later());
-    let writing = write_lines(output, written);
+    // Where nobody reads the lines, they end, and with them the server.
+    let writing = output.write_lines(written);
     let serving = orchestrator_mcp::serve(settings, sessions, incoming, outgoing);
     tokio::select! {
         ((), ()) = async { tokio::join!(serving, writing) } => Ok(exit::OK),
@@ -282,15 +281,6 @@ async fn read_lines(mut lines: Lines, read: mpsc::Sender<Vec<u8>>) {
             Next::End => return,
         };
         if read.send(line).await.is_err() {
-            return;
-        }
-    }
-}
-
-/// Writes lines until there are no more. Where nobody reads them, they end too, and with them the server.
-async fn write_lines(output: Output, mut written: mpsc::Receiver<Vec<u8>>) {
-    while let Some(line) = written.recv().await {
-        if output.write_all(&line).await.is_err() {
             return;
         }
     }

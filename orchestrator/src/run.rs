@@ -21,7 +21,7 @@ use orchestrator_terminal::feed::feed;
 use orchestrator_terminal::job::Job;
 use orchestrator_terminal::more_hosts::MoreHosts;
 use orchestrator_terminal::print;
-use orchestrator_terminal::refused_hosts::RefusedHosts;
+use orchestrator_terminal::refused_connections::RefusedConnections;
 use orchestrator_terminal::runtime::runtime;
 use orchestrator_terminal::signals::Signals;
 use orchestrator_terminal::terminal::{self, Raw};
@@ -141,7 +141,7 @@ impl Run {
         let log = Rc::new(options.log("run"));
         let writer = self.policy_writer(options, &open.profile);
         confine(&needs);
-        let refused = Rc::new(RefusedHosts::default());
+        let refused = Rc::new(RefusedConnections::default());
         let more = MoreHosts::new(self.asks().then(|| refused.clone()), writer);
         let config = Config {
             greeting: Some(greeting),

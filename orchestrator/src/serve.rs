@@ -12,7 +12,7 @@ use orchestrator_agent::settings::Settings;
 use orchestrator_confine::{Needs, confine};
 use orchestrator_hooks::cell::of_session;
 use orchestrator_hooks::hooks::Hooks;
-use orchestrator_lines::streams::Input;
+use orchestrator_lines::streams::{Input, unusable};
 use orchestrator_mcp::Http;
 use orchestrator_options::endpoint::Endpoint;
 use orchestrator_options::parent::Parent;
@@ -291,9 +291,8 @@ fn browsable(mut address: SocketAddr) -> SocketAddr {
 
 /// Waits until the server is to end, and ends its runs; the exit code.
 async fn ended(service: &Service, parent: &Parent, ends_with_input: bool) -> Result<u8, Failed> {
-    let streams = |error: io::Error| Failed::internal(format!("cannot use the standard streams: {error}"));
     let mut signals = Signals::listen(&[SIGTERM, SIGINT, SIGHUP])?;
-    let input = Input::stdin().map_err(streams)?;
+    let input = Input::stdin().map_err(unusable)?;
     // A terminal is a person's, who ends us with Ctrl-C; of nothing there is no end.
     let watched = ends_with_input && !Input::is_null() && !io::stdin().is_terminal();
     let code = tokio::select! {

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 /// The crates by their folder, lowest first.
-const CRATES: [&str; 19] = [
+const CRATES: [&str; 20] = [
     "text",
     "web",
     "tools",
@@ -17,6 +17,7 @@ const CRATES: [&str; 19] = [
     "records",
     "lines",
     "agent",
+    "keys",
     "hooks",
     "install",
     "servers",
@@ -31,7 +32,7 @@ const CRATES: [&str; 19] = [
 ];
 
 /// What a crate does not name.
-const FORBIDDEN: [(&str, &[&str]); 16] = [
+const FORBIDDEN: [(&str, &[&str]); 17] = [
     ("text", &["std::fs", "std::net", "std::process", "std::env", "tokio"]),
     ("web", &["std::fs", "std::process"]),
     ("tools", &["std::fs", "std::net", "std::process", "std::env"]),
@@ -39,6 +40,19 @@ const FORBIDDEN: [(&str, &[&str]); 16] = [
     ("mcp", &["std::fs", "std::net", "std::process", "std::env", "io::stdin", "io::stdout", "clap::"]),
     ("servers", &["std::net", "process::Command", "io::stdin", "io::stdout", "clap::"]),
     ("hooks", &["std::net", "std::process", "std::env", "io::stdin", "io::stdout", "clap::"]),
+    (
+        "keys",
+        &[
+            "std::net",
+            "std::process",
+            "io::stdin",
+            "io::stdout",
+            "clap::",
+            "tokio::process",
+            "::session(",
+            "::address(",
+        ],
+    ),
     ("session", &["std::process", "std::env", "io::stdin", "io::stdout", "clap::"]),
     ("records", &["std::net", "Command", "clap::"]),
     ("terminal", &["std::fs", "std::net", "std::process", "clap::"]),

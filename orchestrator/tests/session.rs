@@ -525,7 +525,7 @@ fn a_grant_that_is_none_is_not_taken_back() {
             tool: "bash".into(),
             calls: 1,
             only: None,
-            host: None,
+            opens: None,
             ends_s: None,
         };
         for _ in 0..2 {

@@ -3,12 +3,12 @@
 //! Comes from a decision or an end that is already made; changes neither.
 
 use crate::decide::OUTSIDE;
-use crate::effective::EffectivePolicy;
+use crate::effective::{Access, EffectivePolicy};
 use crate::limits::Limits;
 use crate::names::{ProtectedName, Protection};
 use crate::source::{Origin, SourceKind};
 use broker_protocol::{
-    AttemptKind, Barrier, Denial, Limit, PolicyRule, Refused, Remedy, Request, Zone, limit,
+    AttemptKind, Barrier, Denial, Leased, Limit, PolicyRule, Refused, Remedy, Request, Zone, limit,
 };
 use policies_network::network;
 use std::path::Path;
@@ -25,7 +25,9 @@ impl EffectivePolicy {
         let (kind, target) = attempt(request);
         let remedy = match (rule.as_str(), kind) {
             (OUTSIDE, AttemptKind::Read) => self.remedy_to_read(Path::new(&target)),
-            (network::LEASE_RULE, _) => network::remedy_to_lease(request, self.leases),
+            (network::LEASE_RULE, _) => {
+                network::remedy_to_lease(request, self.leases || self.path_leases.asked)
+            }
             _ => remedy,
         };
         Denial::new(kind, target, Barrier::Rule(by), why, remedy)
@@ -140,7 +142,44 @@ impl EffectivePolicy {
         let path = path.to_string_lossy();
         let quoted =
             if path.contains(['\'', '\n', '\r']) { format!("{path:?}") } else { format!("'{path}'") };
-        self.own_profile(&format!("grants = [{{ path = {quoted} }}]"))
+        let lease = self.remedy_by_lease(Access::Read, Path::new(&*path), "--read");
+        match self.own_profile(&format!("grants = [{{ path = {quoted} }}]")) {
+            Remedy::Policy(text) => {
+                Remedy::Policy(lease.map_or(text.clone(), |lease| format!("{text}; {lease}")))
+            }
+            other => other,
+        }
+    }
+
+    /// What lets commands write at a path of the host that is no session's.
+    pub fn remedy_to_write(&self, path: &Path) -> Remedy {
+        let lease = path.parent().and_then(|parent| self.remedy_by_lease(Access::Write, parent, "--write"));
+        lease.map_or(Remedy::Nothing, Remedy::Option)
+    }
+
+    /// What a lease would open for commands to read `path`, or to write there, where calls of the session may want one.
+    pub fn lease_for(&self, access: Access, path: &Path) -> Option<Leased> {
+        let wanted = match access {
+            Access::Read => path,
+            Access::Write => path.parent()?,
+        };
+        let text = self.leasable(access, wanted).filter(|_| self.path_leases.asked)?.to_owned();
+        Some(match access {
+            Access::Read => Leased::Read(text),
+            Access::Write => Leased::Write(text),
+        })
+    }
+
+    fn leasable<'p>(&self, access: Access, path: &'p Path) -> Option<&'p str> {
+        let path = path.to_str()?;
+        self.may_lease(access, path, &self.secret_names().ok()?).ok().map(|_| path)
+    }
+
+    /// How `access` to a path is granted for a while, if it may be.
+    fn remedy_by_lease(&self, access: Access, path: &Path, option: &str) -> Option<String> {
+        let path = self.leasable(access, path)?;
+        let lease = if self.path_leases.asked { format!(", or {}", network::LEASE) } else { String::new() };
+        Some(format!("{option} {path} for this session{lease}"))
     }
 
     /// A profile is defined once: what a shipped one lacks, one of the user's own has, which extends it.
@@ -214,7 +253,6 @@ fn size(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::effective::Access;
     use crate::source::Source;
     use crate::{Host, Policies, Verdict, decide};
     use broker_protocol::{FileRead, FileWrite, Scope, Trust, ZonePath};

@@ -3,6 +3,7 @@
 //! Only [`resolve`](crate::resolve) makes one.
 
 use crate::error::PolicyError;
+use crate::lease::PathLeases;
 use crate::limits::Limits;
 use crate::names::{Matcher, ProtectedName};
 use crate::rules::Rule;
@@ -62,6 +63,8 @@ pub struct EffectivePolicy {
     pub network: WebPolicy,
     /// Whether calls may want more hosts, within the bounds of `network`: somebody is there to be asked.
     pub leases: bool,
+    /// Which paths may be granted beyond `grants`.
+    pub path_leases: PathLeases,
     /// Resource limits of calls and of the session.
     pub limits: Limits,
     /// Layers without which no session opens: one that a tier cannot have forbids the tier. Sorted, each once.
@@ -145,8 +148,10 @@ impl EffectivePolicy {
     pub fn with_network(mut self, wanted: Option<&NetworkRequest>) -> Result<Self, PolicyError> {
         let scope = self.scope.iter().flat_map(|scope| &scope.permissions);
         let closed = scope.into_iter().any(|one| one.tool == "bash" && !one.network);
+        let leases = wanted.is_some_and(|wanted| wanted.leases);
         let wanted = wanted.filter(|_| !closed);
         self.network = network::requested(self.network, wanted)?;
+        self.path_leases.asked = leases;
         self.leases = wanted.is_some_and(|wanted| wanted.leases);
         self.digest = self.compute_digest()?;
         Ok(self)
@@ -326,7 +331,7 @@ mod tests {
     fn every_field_is_in_the_digest() {
         let base = policy();
         assert_eq!(base.digest, base.compute_digest().unwrap());
-        let changes: [fn(&mut EffectivePolicy); 51] = [
+        let changes: [fn(&mut EffectivePolicy); 54] = [
             |p| p.profile.push('x'),
             |p| p.project = Access::Read,
             |p| p.central = Access::Read,
@@ -359,6 +364,9 @@ mod tests {
             |p| p.web.own.private = Some(vec![]),
             |p| p.web.bounds.push(Default::default()),
             |p| p.leases = true,
+            |p| p.path_leases.asked = true,
+            |p| p.path_leases.read.push(vec!["/x".into()]),
+            |p| p.path_leases.write.push(vec![]),
             |p| p.network.own.allow = Some(vec![]),
             |p| p.network.own.private = Some(vec![]),
             |p| p.network.bounds.push(Default::default()),

@@ -5,6 +5,8 @@
 pub mod resolve;
 pub mod choice;
 mod draft;
+pub mod lease;
+pub mod leasable;
 pub mod effective;
 pub mod model;
 pub mod value;

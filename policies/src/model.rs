@@ -6,6 +6,7 @@
 use crate::effective::Access;
 use crate::error::PolicyError;
 use crate::host::HostPath;
+use crate::lease::LeasesTable;
 use crate::limits::{self, LimitsTable};
 use crate::names::{Protection, WhenNew};
 use crate::rules::{Rule, RuleEntry};
@@ -56,6 +57,9 @@ pub struct PolicyFile {
     /// Bounds of the network of cells in every profile, and of what a session asks for.
     #[serde(default)]
     pub network: NetworkTable,
+    /// Where paths may be granted for a while, in every profile.
+    #[serde(default)]
+    pub leases: LeasesTable,
     /// The profiles that the file defines; or `profile = "NAME"`, in a file that defines none, for `default_profile`.
     #[serde(default)]
     pub profile: ProfileKey,

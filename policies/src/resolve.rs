@@ -11,6 +11,7 @@ use crate::draft::Draft;
 use crate::effective::{Access, Approval, EffectivePolicy, Grant, TRUST};
 use crate::error::PolicyError;
 use crate::host::Host;
+use crate::lease::PathLeases;
 use crate::model::{PolicyFile, Profile, Protect, TransitEntry, place};
 use crate::names::{Matcher, ProtectedName};
 use crate::rules::Rule;
@@ -169,6 +170,7 @@ impl Policies {
             web: WebPolicy { own: web, bounds: self.web_bounds() },
             network: network::policy(&network, self.general().map(|(_, file)| &file.network))?,
             leases: false,
+            path_leases: self.path_leases(host)?,
             limits: limits.complete(name, self.general().map(|(_, file)| &file.ceiling))?,
             required: required.into_iter().collect(),
             expected: expected.into_iter().collect(),
@@ -290,6 +292,14 @@ impl Policies {
             approval.channel = table.channel.map_or(approval.channel, |c| c.max(approval.channel));
         }
         approval
+    }
+
+    fn path_leases(&self, host: &Host) -> Result<PathLeases, PolicyError> {
+        let mut bounds = PathLeases::default();
+        for (_, file) in self.general() {
+            bounds.narrow(&file.leases, host)?;
+        }
+        Ok(bounds)
     }
 
     fn web_bounds(&self) -> Vec<WebTable> {

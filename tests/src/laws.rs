@@ -24,7 +24,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("executor-supervisor", &["broker-protocol", "policies", "executor-sys", "executor-layers"]),
     (
         "executor-cell",
-        &["broker-protocol", "policies", "executor-sys", "executor-layers", "executor-supervisor"],
+        &[
+            "broker-protocol",
+            "policies",
+            "executor-sys",
+            "executor-audit",
+            "executor-layers",
+            "executor-supervisor",
+        ],
     ),
     ("executor-worker", &["broker-protocol", "policies", "executor-sys", "executor-layers"]),
     ("executor-audit", &["broker-protocol", "policies", "executor-sys"]),
@@ -107,6 +114,18 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "orchestrator-records",
         ],
     ),
+    (
+        "orchestrator-keys",
+        &[
+            "broker-protocol",
+            "policies",
+            "orchestrator-text",
+            "orchestrator-web",
+            "orchestrator-tools",
+            "orchestrator-session",
+            "orchestrator-agent",
+        ],
+    ),
     ("orchestrator-confine", &["orchestrator-lines"]),
     (
         "orchestrator-terminal",
@@ -134,7 +153,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "orchestrator-agent",
         ],
     ),
-    ("orchestrator-telemetry", &["broker-protocol", "orchestrator-text", "orchestrator-web"]),
+    (
+        "orchestrator-telemetry",
+        &["broker-protocol", "orchestrator-text", "orchestrator-web", "orchestrator-records"],
+    ),
     (
         "orchestrator-options",
         &[
@@ -146,6 +168,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "orchestrator-session",
             "orchestrator-records",
             "orchestrator-agent",
+            "orchestrator-install",
             "orchestrator-terminal",
         ],
     ),
@@ -192,6 +215,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "orchestrator-mcp",
             "orchestrator-servers",
             "orchestrator-agent",
+            "orchestrator-keys",
             "orchestrator-hooks",
             "orchestrator-install",
             "orchestrator-terminal",

@@ -215,6 +215,8 @@ pub fn opening(world: &World) -> Open {
         capture: None,
         network: None,
         image: None,
+        read: Vec::new(),
+        write: Vec::new(),
     }
 }
 

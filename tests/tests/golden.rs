@@ -316,12 +316,15 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
         capture: None,
         network: None,
         image: None,
+        read: Vec::new(),
+        write: Vec::new(),
     };
     let scoped = Open { scope: Some(scope()), trust: Trust::Supervised, ..open.clone() };
     let autonomous = Open { trust: Trust::Autonomous, capture: Some(10_240), ..open.clone() };
     let wanted =
         NetworkRequest { hosts: vec!["a.example:443".into()], presets: vec!["npm".into()], leases: true };
     let connected = Open { network: Some(wanted), ..open.clone() };
+    let leased = Open { read: vec!["/r".into()], write: vec!["/w".into()], ..open.clone() };
     let boxed = Open { image: Some("/i".into()), ..open.clone() };
     let mut frames = vec![
         ("hello", ToBroker::Hello(Hello { version: 0x0102, ..Hello::ours(Some(Digest([0xab; 32]))) })),
@@ -330,6 +333,7 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
         ("open", ToBroker::Open(open)),
         ("open, with a network", ToBroker::Open(connected)),
         ("open, with an image", ToBroker::Open(boxed)),
+        ("open, with paths", ToBroker::Open(leased)),
         ("open, scoped", ToBroker::Open(scoped)),
         ("open, autonomous", ToBroker::Open(autonomous)),
         ("bash", call(Request::Bash(bash(Command::Shell("true".into()), Stdin::Null)))),
@@ -340,7 +344,11 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
             ToBroker::WantingCall {
                 call: 7,
                 request: Request::Bash(bash(Command::Shell("true".into()), Stdin::Null)),
-                wants: Wants { hosts: vec!["a.example:443".into()] },
+                wants: Wants {
+                    hosts: vec!["a.example:443".into()],
+                    read: vec!["/r".into()],
+                    write: vec!["/w".into()],
+                },
             },
         ),
         ("file_read", call(Request::FileRead(FileRead { path: zone("a"), offset: Some(1), limit: None }))),

@@ -212,7 +212,7 @@ fn command(text: &str) -> Request {
 
 #[track_caller]
 fn ask(broker: &mut Broker, call: CallId, request: Request, hosts: &[&str]) -> Challenge {
-    let wants = Wants { hosts: hosts.iter().map(ToString::to_string).collect() };
+    let wants = Wants { hosts: hosts.iter().map(ToString::to_string).collect(), ..Wants::default() };
     broker.send(&ToBroker::WantingCall { call, request, wants });
     match broker.message() {
         FromBroker::Asked { call: of, challenge } if of == call => challenge,
@@ -274,7 +274,7 @@ fn a_grant_is_for_what_was_asked_about(place: Place) {
     // The honest one, and replayed.
     first.send(&yes(1, &narrow, Extent::Once));
     let granted = leases(&mut first);
-    assert_eq!((granted.len(), granted[0].call, &granted[0].host[..]), (1, 1, "a.example:443"));
+    assert_eq!((granted.len(), granted[0].call, granted[0].opens.host()), (1, 1, Some("a.example:443")));
     assert!(granted[0].key.is_some());
     assert_eq!(leases(&mut first), [], "it ends with its call, before its end is told");
     assert!(matches!(first.done(1).outcome, Outcome::Ran(_)));
@@ -283,7 +283,7 @@ fn a_grant_is_for_what_was_asked_about(place: Place) {
     assert_eq!(fault(&mut first, &yes(1, &narrow, Extent::Session)), GrantFault::OtherQuestion);
     first.send(&yes(1, &again, Extent::Once));
     assert_ne!(leases(&mut first)[0].key, granted[0].key, "a key is used once");
-    let nothing = Wants { hosts: vec!["x".into(); 17] };
+    let nothing = Wants { hosts: vec!["x".into(); 17], ..Wants::default() };
     second.send(&ToBroker::WantingCall { call: 9, request: command("true"), wants: nothing });
     assert_eq!(second.done(9).outcome.error(), Some(ErrorKind::InvalidInput));
     println!("{place:?}: {} of {} grants for something else refused", tried + 4, tried + 4);
@@ -337,7 +337,11 @@ fn what_cannot_be_granted_is_refused_with_its_reason(place: Place) {
         let answer = session.answer_within("a", LIMIT);
         assert_eq!(answer.kind(), "denied_policy");
         let advice = &answer.result["metadata"]["denied"][0]["remedy"]["advice"];
-        assert!(advice.as_str().is_some_and(|text| text.contains("may want hosts")), "{}", answer.result);
+        assert!(
+            advice.as_str().is_some_and(|text| text.contains("may want hosts and paths")),
+            "{}",
+            answer.result
+        );
     }
     // Two questions are one: the policy's, and the host's. The answer for the session is to the host alone.
     start(&mut session, "b", &server.ask(), &[&server.host()]);

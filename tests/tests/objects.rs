@@ -40,7 +40,8 @@ fn main() -> ExitCode {
         names_that_commands_hide_from_git_status_are_said,
         what_commands_leave_in_the_users_repository_is_said,
         no_lease_stops_whoever_opens_a_file,
-        no_ioctl_of_a_file_systems_own_is_reached
+        no_ioctl_of_a_file_systems_own_is_reached,
+        what_lies_above_a_root_stays_where_it_is
     ])
 }
 
@@ -855,4 +856,30 @@ fn what_commands_leave_in_the_users_repository_is_said(place: Place) {
         let later = session.bash("true").result.to_string();
         assert!(!later.contains(said), "it is said once: {attack}: {later}");
     }
+}
+
+/// A mount goes along with a directory above it that is moved, and what is protected in it was known by its path.
+fn what_lies_above_a_root_stays_where_it_is(place: Place) {
+    let script = |above: &Path| {
+        format!(
+            "mv '{0}' '{0}.moved'; echo x > .bashrc; mkdir -p n/.git; echo x > n/.git/config",
+            above.display()
+        )
+    };
+    let control = World::new(place);
+    let above = control.outside.join("above");
+    fs::create_dir_all(above.join("project")).unwrap();
+    let mut plain = std::process::Command::new("bash");
+    run(plain.current_dir(above.join("project")).args(["-c", &script(&above)]), LIMIT);
+    assert!(control.outside.join("above.moved/project/.bashrc").exists(), "the control");
+    let world = World::new(place);
+    run(&mut world.cell(&script(world.base())), LIMIT);
+    assert!(world.project.join("n").exists(), "the command has run");
+    assert!(!world.project.join(".bashrc").exists() && !world.project.join("n/.git/config").exists());
+    // A directory that holds no root moves.
+    let moved = run(
+        &mut world.cell("mkdir -p ~/a/b /tmp/c/d d/e && mv ~/a ~/f && mv /tmp/c /tmp/g && mv d h && ls h"),
+        LIMIT,
+    );
+    assert_eq!(moved.success(), "e\n");
 }

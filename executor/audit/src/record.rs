@@ -21,6 +21,8 @@ pub enum LeaseEnd {
     Time,
     /// It was taken back.
     Revoked,
+    /// Something else lies at its path.
+    Changed,
 }
 
 impl LeaseEnd {
@@ -29,6 +31,7 @@ impl LeaseEnd {
             LeaseEnd::Call => "call",
             LeaseEnd::Time => "time",
             LeaseEnd::Revoked => "revoked",
+            LeaseEnd::Changed => "changed",
         }
     }
 }
@@ -117,12 +120,12 @@ impl Record {
             .text("verdict", report.verdict.name())
     }
 
-    /// A host is granted beyond what the session has.
-    pub fn leased(lease: &Lease, extent: Extent) -> Self {
+    /// Something is granted beyond what the session has; `what` it is without secrets.
+    pub fn leased(lease: &Lease, what: &str, extent: Extent) -> Self {
         let record = Self::new("lease")
             .value("lease", lease.lease)
             .value("call", lease.call)
-            .text("host", &lease.host)
+            .text(lease.opens.parts().0, what)
             .text("grant", extent.name());
         match extent {
             Extent::Minutes(minutes) => record.value("minutes", minutes),

@@ -52,8 +52,14 @@ pub struct SessionRules {
 }
 
 /// A first process's life.
-pub fn run(spec: &SandboxSpec, rules: &SessionRules, socket: &OwnedFd, nnp: NoNewPrivileges) -> ! {
-    if let Err(error) = Slot::prepare(spec, rules, socket, nnp).and_then(|slot| slot.serve()) {
+pub fn run(
+    spec: &SandboxSpec,
+    rules: Result<&SessionRules, LayerError>,
+    socket: &OwnedFd,
+    nnp: NoNewPrivileges,
+) -> ! {
+    let prepared = rules.and_then(|rules| Slot::prepare(spec, rules, socket, nnp));
+    if let Err(error) = prepared.and_then(|slot| slot.serve()) {
         let errno = error.source.raw_os_error().unwrap_or(libc::EPERM);
         let end = End::Unconfined { layer: error.layer, errno };
         let used = CpuAndMemory::default();

@@ -13,6 +13,8 @@ pub enum WardenRequest {
     Cell = b'c',
     /// A pseudo-terminal.
     Terminal = b't',
+    /// A cell with paths that are granted for a while. With descriptors: see [`LeaseOrder`](crate::LeaseOrder).
+    LeasedCell = b'l',
 }
 
 /// What comes from the warden.
@@ -24,6 +26,8 @@ pub enum WardenMessage {
     Relay(Vec<OwnedFd>),
     /// A cell: its socket, and the pidfd of its first process.
     Cell(OwnedFd, OwnedFd),
+    /// The same of a cell with leases.
+    LeasedCell(OwnedFd, OwnedFd),
     /// A terminal: its master and its slave.
     Terminal(OwnedFd, OwnedFd),
     /// What was requested has come, and this process may not have its descriptors.
@@ -74,6 +78,7 @@ impl WardenMessage {
             [READY] => Ok(Self::Ready(fds)),
             [RELAY] => Ok(Self::Relay(fds)),
             [b'c'] => two(fds).map(|[socket, pidfd]| Self::Cell(socket, pidfd)),
+            [b'l'] => two(fds).map(|[socket, pidfd]| Self::LeasedCell(socket, pidfd)),
             [b't'] => two(fds).map(|[master, slave]| Self::Terminal(master, slave)),
             [UNSUPERVISED, e0, e1, e2, e3] => {
                 Ok(Self::Unsupervised(i32::from_le_bytes([*e0, *e1, *e2, *e3])))

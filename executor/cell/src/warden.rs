@@ -3,6 +3,7 @@
 
 use crate::cell::{self, SessionRules};
 use crate::children;
+use crate::leased;
 use crate::message::{READY, RELAY, UNSUPERVISED, WardenMessage, WardenRequest};
 use broker_protocol::Layer;
 use executor_layers::error::{At, LayerError};
@@ -166,7 +167,8 @@ impl WardenLoop<'_> {
         let mut request = [0];
         let received = message::receive(self.socket.as_fd(), &mut request);
         match (received, request) {
-            (Ok((1, _)), [b'c']) => self.make_cell()?,
+            (Ok((1, _)), [b'c']) => self.make_cell(WardenRequest::Cell, Vec::new())?,
+            (Ok((1, fds)), [b'l']) => self.make_cell(WardenRequest::LeasedCell, fds)?,
             (Ok((1, _)), [b't']) => self.make_terminal()?,
             (Err(error), _) if error.kind() == io::ErrorKind::WouldBlock => {}
             _ => return Ok(false),
@@ -174,16 +176,23 @@ impl WardenLoop<'_> {
         Ok(true)
     }
 
-    fn make_cell(&mut self) -> Result<(), LayerError> {
+    /// Makes a cell, for which these are if it has leases.
+    fn make_cell(&mut self, kind: WardenRequest, leases: Vec<OwnedFd>) -> Result<(), LayerError> {
         let (theirs, ours) = message::pair().at(Layer::PidNamespace, || "socketpair".into())?;
         let flags = namespaces::cell_flags(self.spec.layers);
         match process::fork(flags).at(Layer::PidNamespace, || "fork".into())? {
             Fork::Parent(child) => {
                 self.cells.push(child.pid);
                 let fds = [theirs.as_fd(), child.pidfd.as_fd()];
-                send(self.socket, &[WardenRequest::Cell as u8], &fds)
+                send(self.socket, &[kind as u8], &fds)
             }
-            Fork::Child => cell::run(self.spec, &self.rules, &ours, self.nnp),
+            Fork::Child => {
+                let leased = match kind {
+                    WardenRequest::LeasedCell => leased::receive(self.spec, &mut self.rules, leases),
+                    WardenRequest::Cell | WardenRequest::Terminal => Ok(()),
+                };
+                cell::run(self.spec, leased.map(|()| &self.rules), &ours, self.nnp)
+            }
         }
     }
 

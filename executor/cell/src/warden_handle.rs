@@ -1,5 +1,6 @@
 //! The broker's side of a session's warden.
 
+use crate::leased::LeaseOrder;
 use crate::message::{MESSAGE_MAX, WardenMessage, WardenRequest};
 use crate::warden;
 use executor_layers::namespaces;
@@ -69,6 +70,19 @@ impl Warden {
         message::send(self.socket.as_fd(), &[request as u8], &[])
     }
 
+    /// Requests a cell with leases.
+    ///
+    /// # Errors
+    /// It is gone, or takes no more.
+    pub fn request_leased(&mut self, leases: &LeaseOrder) -> io::Result<()> {
+        if self.open.is_empty() {
+            self.open_since = Instant::now();
+        }
+        self.open.push_back(WardenRequest::LeasedCell);
+        let fds = [leases.channel.as_fd(), leases.order.as_fd()];
+        message::send(self.socket.as_fd(), &[WardenRequest::LeasedCell as u8], &fds)
+    }
+
     /// Kills it. As first process of a session's PID namespace it takes the session with it.
     pub fn kill(&self) {
         // It is gone already if this fails.
@@ -100,7 +114,10 @@ impl Warden {
         let received = received.and_then(|(length, fds)| WardenMessage::decode(&buffer[..length], fds));
         let too_many = |error: &io::Error| error.raw_os_error() == Some(libc::EMSGSIZE);
         let carried_out = match &received {
-            Ok(message) => matches!(message, WardenMessage::Cell(..) | WardenMessage::Terminal(..)),
+            Ok(message) => matches!(
+                message,
+                WardenMessage::Cell(..) | WardenMessage::LeasedCell(..) | WardenMessage::Terminal(..)
+            ),
             Err(error) => too_many(error),
         };
         if !carried_out {

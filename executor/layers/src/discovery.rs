@@ -62,15 +62,29 @@ pub fn discover_with(
     for named in settings(&search.objects)? {
         search.close_named(&named)?;
     }
+    search.finish(mounts_max)
+}
+
+/// Finds what is protected below the directory `root`, which is granted for a while: by whole paths, so that it is no matter where
+/// the grant begins. With what `settings` name, as in a zone.
+///
+/// # Errors
+/// Those of [`discover`] and of `settings`.
+pub fn discover_leased(
+    root: &Path,
+    names: &Matcher,
+    mounts_max: usize,
+    settings: impl FnOnce(&ProtectedObjects) -> Result<BTreeSet<NamedPath>, ProtectError>,
+) -> Result<Discovery, ProtectError> {
+    let mut search = Search::new(vec![root], None, names);
+    let whole = root.strip_prefix("/").unwrap_or(root);
+    search.add_alias(root, whole);
+    search.left.push(Directory { counts_as: vec![whole.to_owned()], ..Directory::root(root) });
     search.all_left()?;
-    search.other_names()?;
-    search.leave_out_around();
-    let Search { zones, objects, pins, temporaries, mut also_closed, named, .. } = search;
-    let (pins, closed) =
-        pins.finish(&zones, mounts_max).map_err(|Overflow { path }| ProtectError::TooMany { path })?;
-    let over_bound = |(path, first)| AlsoClosed { path, why: WhyClosed::OverBound(first) };
-    also_closed.extend(closed.into_iter().map(over_bound));
-    Ok(Discovery { objects, pins, temporaries, also_closed, named })
+    for named in settings(&search.objects)? {
+        search.close_named(&named)?;
+    }
+    search.finish(mounts_max)
 }
 
 /// Longest name in a directory (`linux/limits.h`), in bytes.
@@ -156,6 +170,18 @@ impl<'a> Search<'a> {
             also_closed: Vec::new(),
             named: Vec::new(),
         }
+    }
+
+    fn finish(mut self, mounts_max: usize) -> Result<Discovery, ProtectError> {
+        self.all_left()?;
+        self.other_names()?;
+        self.leave_out_around();
+        let Search { zones, objects, pins, temporaries, mut also_closed, named, .. } = self;
+        let (pins, closed) =
+            pins.finish(&zones, mounts_max).map_err(|Overflow { path }| ProtectError::TooMany { path })?;
+        let over_bound = |(path, first)| AlsoClosed { path, why: WhyClosed::OverBound(first) };
+        also_closed.extend(closed.into_iter().map(over_bound));
+        Ok(Discovery { objects, pins, temporaries, also_closed, named })
     }
 
     fn all_left(&mut self) -> Result<(), ProtectError> {

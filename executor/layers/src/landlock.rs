@@ -99,6 +99,14 @@ impl LandlockRules {
         Ok(rules)
     }
 
+    /// Adds what is granted for a while, by its descriptor as it is seen from here.
+    ///
+    /// # Errors
+    /// The kernel's (`fstat`).
+    pub fn add_leased(&mut self, fd: OwnedFd, access: Access) -> Result<(), LayerError> {
+        self.add_opened(fd, zone(access, self.abi), || "look at what is granted".into())
+    }
+
     /// Whether these are rules for a root of the session's own, and not for the host's.
     fn own_root(&self) -> bool {
         self.layers.has(Layer::MountNamespace)
@@ -159,6 +167,15 @@ impl LandlockRules {
         let step = || format!("open {} for a rule", path.display());
         let fd = open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty());
         let fd = fd.at_privileged(Layer::LandlockFiles, Privilege::OwnRoot, step)?;
+        self.add_opened(fd, access, step)
+    }
+
+    fn add_opened(
+        &mut self,
+        fd: OwnedFd,
+        access: BitFlags<AccessFs>,
+        step: impl Fn() -> String,
+    ) -> Result<(), LayerError> {
         let stat = nix::sys::stat::fstat(&fd).at(Layer::LandlockFiles, step)?;
         let directory = stat.st_mode & libc::S_IFMT == libc::S_IFDIR;
         let access = if directory { access } else { access & AccessFs::from_file(self.abi) };

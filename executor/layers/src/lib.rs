@@ -12,6 +12,7 @@ pub mod limits;
 pub mod cgroup;
 pub mod namespaces;
 pub mod mounts;
+pub mod leased_mounts;
 pub mod image;
 pub mod protected;
 pub mod discovery;

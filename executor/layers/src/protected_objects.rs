@@ -3,6 +3,7 @@
 
 use crate::linked_repository::LinkedRepository;
 use policies::Protection;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use std::time::SystemTime;
 pub type ObjectId = (u64, u64);
 
 /// A file that was protected when the session opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProtectedObject {
     /// What may not be done with it.
     pub protection: Protection,
@@ -22,7 +23,7 @@ pub struct ProtectedObject {
 
 /// A directory below which names are protected as if it had another path: a repository that is not called `.git`, or what
 /// a link with a protected name leads to.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Alias {
     /// Absolute, without links.
     pub directory: PathBuf,
@@ -31,7 +32,7 @@ pub struct Alias {
 }
 
 /// All that was found. Paths are absolute and without links.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ProtectedObjects {
     /// Files and links with protected names, those below protected directories, and those that links lead to.
     pub files: HashMap<ObjectId, ProtectedObject>,
@@ -46,6 +47,7 @@ pub struct ProtectedObjects {
     /// directory may come into the place of one, nor of one above it: all that is known of it is its path.
     pub ways: BTreeSet<PathBuf>,
     /// The project's repository, where it lies outside the zones.
+    #[serde(skip)]
     pub linked: Option<LinkedRepository>,
 }
 
@@ -75,6 +77,16 @@ impl ProtectedObjects {
         let from = (Bound::Included(real), Bound::Unbounded);
         let way = self.ways.range::<Path, _>(from).next();
         place.into_iter().chain(way).any(|path| path.starts_with(real))
+    }
+
+    /// Adds what is protected elsewhere.
+    pub fn extend(&mut self, other: Self) {
+        let Self { files, places, aliases, repositories, ways, linked: _ } = other;
+        self.files.extend(files);
+        self.places.extend(places);
+        self.aliases.extend(aliases);
+        self.repositories.extend(repositories);
+        self.ways.extend(ways);
     }
 
     /// The paths as which `real` counts besides its own.

@@ -201,6 +201,12 @@ impl SandboxSpec {
         self.policy.readable().map(|grant| grant.path.as_path()).filter(is_view)
     }
 
+    /// Whether every command reads what lies at `path`, as a part of the machine that the profile grants.
+    pub fn shows(&self, path: &Path) -> bool {
+        let is_system = |view: &&View| view.kind == ViewKind::System;
+        self.views.iter().filter(is_system).any(|view| path.starts_with(&view.path))
+    }
+
     /// Where a command starts that asks for `path`.
     pub fn directory(&self, path: Option<&ZonePath>) -> PathBuf {
         match path {

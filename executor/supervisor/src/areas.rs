@@ -5,12 +5,13 @@ use broker_protocol::{Layer, Zone};
 use executor_layers::spec::{CACHES, SandboxSpec};
 use nix::Result;
 use nix::errno::Errno;
-use nix::sys::stat::FileStat;
+use nix::sys::stat::{FileStat, fstat, stat};
 use policies::Access;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -26,6 +27,8 @@ pub enum Area {
     Repository,
     /// The session's private storage.
     Scratch,
+    /// What is granted for a while, by its number: each is a place of its own.
+    Leased(usize),
 }
 
 /// The areas of a session, and what may be read outside them.
@@ -74,10 +77,35 @@ impl Areas {
         Self { areas, caches, shared, views, tmp, own_root }
     }
 
+    /// Adds what is granted for a while. It comes first: private storage may lie above it. Of two, the inner one does.
+    pub(crate) fn add_leased(&mut self, paths: impl Iterator<Item = (PathBuf, Access)>) {
+        let mut leased: Vec<_> = paths.collect();
+        leased.sort_by_key(|(path, _)| std::cmp::Reverse(path.as_os_str().len()));
+        let leased = leased.into_iter().enumerate();
+        self.areas.splice(0..0, leased.map(|(at, (path, access))| (path, Area::Leased(at), access)));
+    }
+
     /// The area a path is in, and what may be done there.
     pub(crate) fn of(&self, real: &Path) -> Option<(Area, Access)> {
         let mut areas = self.areas.iter().filter(|(root, ..)| real.starts_with(root));
         areas.next().map(|(_, area, access)| (*area, *access))
+    }
+
+    /// Whether a root is this directory or lies below it: what is moved above a mount takes the mount with it.
+    pub(crate) fn lie_below(&self, directory: &Path) -> bool {
+        self.areas.iter().any(|(root, ..)| root.starts_with(directory))
+    }
+
+    /// Whether a directory that lies in private storage by its path is of that storage: a root whose place was moved, and one of
+    /// another cell's that came by a descriptor, are not where rules look for them.
+    pub(crate) fn check_private(&self, directory: &OwnedFd, real: &Path) -> Result<()> {
+        let area = self.areas.iter().find(|(root, ..)| real.starts_with(root));
+        match area.filter(|_| self.own_root) {
+            Some((root, Area::Scratch, _)) if stat(root)?.st_dev != fstat(directory)?.st_dev => {
+                Err(Errno::EACCES)
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Whether a path may be looked at.
@@ -94,7 +122,7 @@ impl Areas {
         let unpacked = match area {
             Area::Project => installed,
             Area::Central => installed || real.starts_with(&self.caches),
-            Area::Repository | Area::Scratch => false,
+            Area::Repository | Area::Scratch | Area::Leased(_) => false,
         };
         (unpacked && *access == Access::Write).then_some(root.as_path())
     }

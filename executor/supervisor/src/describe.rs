@@ -67,6 +67,7 @@ pub fn outside(path: &Path, spec: &SandboxSpec) -> Denial {
     };
     let remedy = spec.policy.remedy_to_read(path);
     Denial::new(AttemptKind::Read, path.to_string_lossy(), Barrier::Layer(layer, None), why, remedy)
+        .with_lease(spec.policy.lease_for(Access::Read, path))
 }
 
 /// The denial of a protected name at `path`.
@@ -82,9 +83,17 @@ fn text(refusal: &Refusal) -> String {
 fn protected(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
     let (zone, relative) = match place(refusal.path(), spec) {
         Some(place) => place,
-        None => return by_object(refusal, text(refusal), spec),
+        // In what is granted for a while, names are judged by their whole paths.
+        None => match refusal.path().strip_prefix("/").ok().and_then(Path::to_str) {
+            Some(whole) => return by_name(refusal, whole, text(refusal), spec),
+            None => return by_object(refusal, text(refusal), spec),
+        },
     };
     let target = ZonePath::new(zone, relative).map_or_else(|_| text(refusal), |path| path.to_string());
+    by_name(refusal, relative, target, spec)
+}
+
+fn by_name(refusal: &Refusal, relative: &str, target: String, spec: &SandboxSpec) -> Denial {
     match rule(relative.as_bytes(), spec) {
         Some(name) => {
             let by = Barrier::Layer(Layer::ProtectedNames, Some(name.rule()));
@@ -173,7 +182,9 @@ fn unchangeable(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
         return Denial::new(refusal.kind, target, by, why, remedy);
     }
     let why = "Commands change the project, the central root and their private storage, and nothing else.";
-    Denial::new(refusal.kind, text(refusal), Barrier::Layer(layer, None), why, Remedy::Nothing)
+    let remedy = spec.policy.remedy_to_write(refusal.path());
+    Denial::new(refusal.kind, text(refusal), Barrier::Layer(layer, None), why, remedy)
+        .with_lease(spec.policy.lease_for(Access::Write, refusal.path()))
 }
 
 fn unreached(refusal: &Refusal, spec: &SandboxSpec) -> Denial {

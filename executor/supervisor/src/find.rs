@@ -1,5 +1,6 @@
 //! Finds what a caller's path means, as a descriptor: links are followed here, and `/proc/self` is the caller's.
 
+use crate::areas::Areas;
 use crate::caller::{Caller, PATH_ONLY};
 use crate::object::{is, real};
 use crate::rules::AccessRules;
@@ -38,9 +39,11 @@ impl Found {
         std::ffi::OsString::from_vec(name).into()
     }
 
-    /// Its real path.
-    pub fn real(&self) -> Result<PathBuf> {
-        Ok(real(&self.parent)?.join(OsStr::from_bytes(&self.name)))
+    /// Its real path, where it is to be made, moved or removed.
+    pub fn real(&self, areas: &Areas) -> Result<PathBuf> {
+        let directory = real(&self.parent)?;
+        areas.check_private(&self.parent, &directory)?;
+        Ok(directory.join(OsStr::from_bytes(&self.name)))
     }
 }
 

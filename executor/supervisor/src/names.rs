@@ -26,7 +26,7 @@ impl Call<'_> {
         if found.object.is_some() {
             return Err(Errno::EEXIST);
         }
-        let real = found.real()?;
+        let real = found.real(&self.rules.areas)?;
         let shape = || self.rules.may_shape(&found.parent, &real, libc::S_IFDIR);
         self.rules.may_make(&real).and_then(|()| shape()).map_err(self.refused(Write, &real))?;
         if self.rules.is_closed_when_new(&real) {
@@ -50,7 +50,7 @@ impl Call<'_> {
             0 => libc::S_IFREG,
             kind => kind,
         };
-        let real = found.real()?;
+        let real = found.real(&self.rules.areas)?;
         self.may_appear(&found, &real, kind).map_err(self.refused(Write, &real))?;
         let (flags, mode) = (SFlag::from_bits_truncate(kind), Mode::from_bits_truncate(mode));
         let made = self.caller.with_mask(|| mknodat(&found.parent, &found.name_for_kernel(), flags, mode, 0));
@@ -94,7 +94,7 @@ impl Call<'_> {
         let target = self.string(target)?;
         let _lock = self.rules.lock_renames()?;
         let found = self.name(from, path)?;
-        let real = found.real()?;
+        let real = found.real(&self.rules.areas)?;
         let link = || self.rules.may_link_here(&real, Some(target.as_bytes()));
         let appear = || self.may_appear(&found, &real, libc::S_IFLNK);
         link().and_then(|()| appear()).map_err(self.refused(Write, &real))?;
@@ -108,7 +108,7 @@ impl Call<'_> {
     pub fn remove(&self, from: i32, path: u64, flags: i32) -> Result<Answer> {
         let _lock = self.rules.lock_renames()?;
         let found = self.name(from, path)?;
-        let real = found.real()?;
+        let real = found.real(&self.rules.areas)?;
         self.rules.may_remove(&real).map_err(self.refused(Write, &real))?;
         let how = match flags {
             0 => UnlinkatFlags::NoRemoveDir,
@@ -128,7 +128,7 @@ impl Call<'_> {
         };
         let _lock = self.rules.lock_renames()?;
         let new = self.name(new.0, new.1)?;
-        let (from, to) = (real(&object)?, new.real()?);
+        let (from, to) = (real(&object)?, new.real(&self.rules.areas)?);
         let stat = fstat(&object)?;
         self.rules.may_link(&object, &from, &stat).map_err(self.refused(Write, &from))?;
         // One without a name gets its first.
@@ -150,7 +150,7 @@ impl Call<'_> {
         let flags = RenameFlags::from_bits(flags).ok_or(Errno::EINVAL)?;
         let _lock = self.rules.lock_renames()?;
         let (old, new) = (self.name(old.0, old.1)?, self.name(new.0, new.1)?);
-        let (from, to) = (old.real()?, new.real()?);
+        let (from, to) = (old.real(&self.rules.areas)?, new.real(&self.rules.areas)?);
         // What closes the one name or the other.
         let closed = if self.rules.protection(&from).is_some() { &from } else { &to };
         if flags.is_empty()

@@ -132,7 +132,7 @@ impl Call<'_> {
             return Err(Errno::EISDIR);
         }
         let _lock = self.rules.lock_renames()?;
-        let real = found.real()?;
+        let real = found.real(&self.rules.areas)?;
         if let Some(linked) = self.link_worktree(found, &real, how.flags)? {
             return Ok(linked);
         }

@@ -85,6 +85,13 @@ impl AccessRules {
         })
     }
 
+    /// Adds paths that are granted for a while, and what in them is protected.
+    pub fn add_leased(&mut self, paths: impl Iterator<Item = (PathBuf, Access)>, objects: ProtectedObjects) {
+        self.areas.add_leased(paths);
+        self.repositories.extend(objects.repositories.iter().cloned());
+        self.objects.extend(objects);
+    }
+
     /// What a cell must keep open for its supervisor.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let common = [
@@ -263,7 +270,7 @@ impl AccessRules {
     /// May the directory `name` of `parent` be moved away? It may hold no name that is protected there, nor lead to what is
     /// protected by its path.
     pub(crate) fn may_move(&self, parent: &OwnedFd, name: &OsStr, from: &Path) -> Result<()> {
-        if self.objects.has_place_below(from) {
+        if self.areas.lie_below(from) || self.objects.has_place_below(from) {
             return Err(Errno::EACCES);
         }
         // What existed when the session opened is a mount; what is newer is protected elsewhere too, by its own name.

@@ -72,7 +72,7 @@ impl Call<'_> {
             return Err(Errno::EADDRINUSE);
         }
         let _lock = self.rules.lock_renames()?;
-        let path = found.real()?;
+        let path = found.real(&self.rules.areas)?;
         self.may_appear(&found, &path, libc::S_IFSOCK).map_err(self.refused(AttemptKind::Write, &path))?;
         let unix = UnixAddr::new(&found.name_for_kernel())?;
         let socket = self.caller.descriptor(socket)?;

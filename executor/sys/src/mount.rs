@@ -22,6 +22,25 @@ pub fn open_tree_of_link(path: &CStr) -> io::Result<OwnedFd> {
     copy_tree(path, libc::AT_SYMLINK_NOFOLLOW as c_uint)
 }
 
+/// Attaches a detached mount over the file or directory `target`, whatever its path leads to by now.
+///
+/// # Errors
+/// The kernel's (`move_mount`).
+pub fn move_mount_to(mount: BorrowedFd, target: BorrowedFd) -> io::Result<()> {
+    const BOTH_EMPTY_PATHS: c_uint = 0x44;
+    let (from, to, empty) = (mount.as_raw_fd(), target.as_raw_fd(), c"".as_ptr());
+    // SAFETY: `empty` is a C string.
+    check(unsafe { libc::syscall(libc::SYS_move_mount, from, empty, to, empty, BOTH_EMPTY_PATHS) }).map(drop)
+}
+
+/// A detached copy of the mounts at and below the file or directory `fd`.
+///
+/// # Errors
+/// The kernel's.
+pub fn open_whole_tree_at(fd: BorrowedFd) -> io::Result<OwnedFd> {
+    copy_tree_at(fd, libc::AT_RECURSIVE as c_uint)
+}
+
 fn copy_tree(path: &CStr, more: c_uint) -> io::Result<OwnedFd> {
     let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | libc::AT_RECURSIVE as c_uint | more;
     // SAFETY: `path` is a C string; the descriptor is new.
@@ -33,7 +52,11 @@ fn copy_tree(path: &CStr, more: c_uint) -> io::Result<OwnedFd> {
 /// # Errors
 /// The kernel's: `EINVAL` where something is mounted below that this process may not uncover.
 pub fn open_tree_at(fd: BorrowedFd) -> io::Result<OwnedFd> {
-    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | libc::AT_EMPTY_PATH as c_uint;
+    copy_tree_at(fd, 0)
+}
+
+fn copy_tree_at(fd: BorrowedFd, more: c_uint) -> io::Result<OwnedFd> {
+    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | libc::AT_EMPTY_PATH as c_uint | more;
     let (fd, empty) = (fd.as_raw_fd(), c"".as_ptr());
     // SAFETY: `empty` is a C string; the descriptor is new.
     unsafe { new_fd(libc::syscall(libc::SYS_open_tree, fd, empty, flags)) }

@@ -72,7 +72,7 @@ impl Calls {
     fn ask(&self, of: &str, call: &Call, question: &ApprovalQuestion) -> Option<Asking> {
         let handle = call.handle.clone();
         let params = match question.rejected {
-            None => permission::question(of, handle.number(), question),
+            None => permission::question(of, question),
             Some(_) => None,
         };
         let links = self.links.clone();

@@ -8,7 +8,7 @@ use broker_protocol::{Failed, limit};
 use clap::Args;
 use orchestrator_confine::{Needs, confine};
 use orchestrator_lines::line_reader::Lines;
-use orchestrator_lines::streams::{Input, Output};
+use orchestrator_lines::streams::{Input, Output, unusable};
 use orchestrator_options::session_options::SessionOptions;
 use orchestrator_options::{exit, start};
 use orchestrator_records::runlog::RunLog;
@@ -146,10 +146,9 @@ async fn serve(
     agent: UnixStream,
     log: Rc<RunLog>,
 ) -> Result<End, Failed> {
-    let streams = |error: io::Error| Failed::internal(format!("cannot use the standard streams: {error}"));
-    let (input, output) = (Input::stdin().map_err(streams)?, Output::stdout().map_err(streams)?);
-    let theirs = Input::of(agent.as_fd()).map_err(streams)?;
-    let ours = Output::of(agent.as_fd()).map_err(streams)?;
+    let (input, output) = (Input::stdin().map_err(unusable)?, Output::stdout().map_err(unusable)?);
+    let theirs = Input::of(agent.as_fd()).map_err(unusable)?;
+    let ours = Output::of(agent.as_fd()).map_err(unusable)?;
     let mut signals = Signals::listen(&[nix::libc::SIGTERM, nix::libc::SIGINT, nix::libc::SIGHUP])?;
     let (editor, to_editor) = mpsc::channel(WAITING);
     let (to_agent, of_agent) = mpsc::channel(WAITING);
@@ -158,8 +157,8 @@ async fn serve(
     let calls = Rc::new(Calls::new(session.clone(), links.clone()));
     let proxy = Rc::new(Proxy { links, terminals: Terminals::new(calls.clone(), timeout_s), calls, root });
     tokio::task::spawn_local(log.write_later());
-    tokio::task::spawn_local(write_lines(ours, of_agent));
-    let mut telling_editor = tokio::task::spawn_local(write_lines(output, to_editor));
+    tokio::task::spawn_local(ours.write_lines(of_agent));
+    let mut telling_editor = tokio::task::spawn_local(output.write_lines(to_editor));
     let mut hearing_agent = tokio::task::spawn_local(proxy.clone().hear_agent(Lines::new(theirs)));
     let end = tokio::select! {
         () = proxy.hear_editor(Lines::new(input)) => End::Editor,
@@ -179,13 +178,4 @@ async fn serve(
     };
     let _ = tokio::time::timeout(ENDING, ending).await;
     Ok(end)
-}
-
-/// Writes lines until there are no more, or nobody reads them.
-async fn write_lines(output: Output, mut lines: mpsc::Receiver<Vec<u8>>) {
-    while let Some(line) = lines.recv().await {
-        if output.write_all(&line).await.is_err() {
-            return;
-        }
-    }
 }

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 pub const METHOD: &str = "session/request_permission";
 
-/// The parameters of the question about call `number`; nothing where its input is too long to be shown whole: nobody allows what they
+/// The parameters of a question; nothing where its input is too long to be shown whole: nobody allows what they
 /// have not seen.
-pub fn question(session: &str, number: u64, question: &ApprovalQuestion) -> Option<Value> {
+pub fn question(session: &str, question: &ApprovalQuestion) -> Option<Value> {
     let rows = question.rows()?;
     let challenge = &question.challenge;
     let (tool, why, rule, risk) = (&question.tool, &challenge.why, &challenge.rule, challenge.risk.name());
@@ -30,7 +30,8 @@ pub fn question(session: &str, number: u64, question: &ApprovalQuestion) -> Opti
     Some(json!({
         "sessionId": session,
         "toolCall": {
-            "toolCallId": format!("lazaret-call-{number}"),
+            // An agent that knew it could write over what the editor shows of it.
+            "toolCallId": format!("lazaret-{}", challenge.nonce),
             "title": format!("May `{tool}` run in a cell?"),
             "kind": if tool == "bash" { "execute" } else { "other" },
             "status": "pending",

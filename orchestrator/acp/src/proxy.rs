@@ -53,13 +53,7 @@ impl CellRequest {
 impl Proxy {
     /// Takes what the editor says until it says no more.
     pub async fn hear_editor(&self, mut lines: Lines) {
-        loop {
-            let message = match lines.next().await {
-                Next::Line(line) if line.trim_ascii().is_empty() => continue,
-                Next::Line(line) => Message::parse(&line),
-                Next::TooLong => Err(too_long()),
-                Next::End => return,
-            };
+        while let Some(message) = next_message(&mut lines).await {
             match message.map(|message| self.of_editor(message)) {
                 Ok(Ok(Some(message))) => self.links.to_agent(message.into_line()).await,
                 Ok(Ok(None)) => {}
@@ -91,13 +85,7 @@ impl Proxy {
     /// Takes what the agent says until it says no more.
     pub async fn hear_agent(self: Rc<Self>, mut lines: Lines) {
         let answering = Arc::new(Semaphore::new(ANSWERING));
-        loop {
-            let message = match lines.next().await {
-                Next::Line(line) if line.trim_ascii().is_empty() => continue,
-                Next::Line(line) => Message::parse(&line),
-                Next::TooLong => Err(too_long()),
-                Next::End => return,
-            };
+        while let Some(message) = next_message(&mut lines).await {
             let message = match message {
                 Ok(message) => message,
                 Err(fault) => {
@@ -106,7 +94,10 @@ impl Proxy {
                 }
             };
             let (Kind::Request { id }, own) = (message.kind.clone(), CellRequest::of(&message.method)) else {
-                self.links.to_editor(message.into_line()).await;
+                // What is told and not asked has no answer; an editor may act on it all the same.
+                if !is_of_cells(&message.method) {
+                    self.links.to_editor(message.into_line()).await;
+                }
                 continue;
             };
             match own {
@@ -120,7 +111,7 @@ impl Proxy {
                         drop(permit);
                     });
                 }
-                None if message.method.starts_with("fs/") || message.method.starts_with("terminal/") => {
+                None if is_of_cells(&message.method) => {
                     let text =
                         format!("{} is not offered; the editor would do it outside of cells", message.method);
                     let fault = Fault::new(Code::MethodNotFound, text);
@@ -148,8 +139,21 @@ impl Proxy {
     }
 }
 
-fn too_long() -> Fault {
-    Fault::new(Code::Parse, "a message has at most 4 MiB")
+/// Whether a method is one of those that are only done in cells.
+fn is_of_cells(method: &str) -> bool {
+    method.starts_with("fs/") || method.starts_with("terminal/")
+}
+
+/// The next message, or what is wrong with it; `None` at the end.
+async fn next_message(lines: &mut Lines) -> Option<Result<Message, Fault>> {
+    loop {
+        return match lines.next().await {
+            Next::Line(line) if line.trim_ascii().is_empty() => continue,
+            Next::Line(line) => Some(Message::parse(&line)),
+            Next::TooLong => Some(Err(Fault::new(Code::Parse, "a message has at most 4 MiB"))),
+            Next::End => None,
+        };
+    }
 }
 
 /// Says that files and terminals are offered, whatever the editor offers itself.

@@ -10,8 +10,11 @@ const REASON_MAX: usize = 500;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum ProviderError {
-    #[error("no key for {provider}: set {variable}, or name a file of mode 0600 with --key-file")]
-    NoKey { provider: String, variable: &'static str },
+    #[error(
+        "no key for {provider}: set {variable}, name a file of mode 0600 with --key-file, or store it in the desktop keyring \
+         (secret-tool store --label=Lazaret service lazaret provider {issuer})"
+    )]
+    NoKey { provider: String, variable: &'static str, issuer: &'static str },
     #[error("the key would go to {host} in clear text; use https://, or a server of this machine")]
     PlainKey { host: String },
     #[error("{0:?} is no base URL: http:// or https://, a host, no user, query or fragment")]

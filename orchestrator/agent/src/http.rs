@@ -1,22 +1,20 @@
 //! One HTTP client for model servers: no redirections, because a key goes along; no cookies, no proxies of the environment.
 
 use crate::error::{ProviderError, brief};
+use orchestrator_web::base::{self, is_exposed};
 use orchestrator_web::tls::Tls;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use reqwest::redirect::Policy;
 use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::Value;
 use std::cell::OnceCell;
 use std::fmt;
 use std::time::Duration;
-use url::{Host, Url};
+use url::Url;
 
 /// Longest time to reach a server.
 const CONNECT: Duration = Duration::from_secs(15);
 /// Most bytes of an answer that is no stream: a list of models, an error.
 const BODY_MAX: usize = 4 << 20;
-/// Longest base URL.
-const URL_MAX: usize = 2048;
 
 /// A key of the user's at a provider. It is shown to nobody but the provider, and to that in a header.
 #[derive(Clone, PartialEq, Eq)]
@@ -62,8 +60,9 @@ impl Http {
         has_key: bool,
         hint: Option<&'static str>,
     ) -> Result<Self, ProviderError> {
-        let base = parse_base(base)?;
-        if has_key && base.scheme() == "http" && !is_local(&base) {
+        let wrong = || ProviderError::BaseUrl(base.chars().take(200).collect());
+        let base = base::parse(base).ok_or_else(wrong)?;
+        if has_key && is_exposed(&base) {
             return Err(ProviderError::PlainKey { host: host(&base) });
         }
         let mut map = HeaderMap::new();
@@ -132,16 +131,8 @@ impl Http {
             return Ok(client);
         }
         let failed = |reason: String| self.unreachable(reason);
-        let tls = Tls::default().config(self.base.scheme() == "http").map_err(failed)?;
-        let built = Client::builder()
-            .tls_backend_preconfigured(tls)
-            .redirect(Policy::none())
-            .no_proxy()
-            .referer(false)
-            .connect_timeout(CONNECT)
-            .user_agent(concat!("lazaret/", env!("CARGO_PKG_VERSION")))
-            .build();
-        let client = built.map_err(|error| failed(root(&error)))?;
+        let builder = Tls::default().client(self.base.scheme() == "http").map_err(failed)?;
+        let client = builder.connect_timeout(CONNECT).build().map_err(|error| failed(root(&error)))?;
         Ok(self.client.get_or_init(|| client))
     }
 
@@ -162,17 +153,6 @@ impl Http {
     }
 }
 
-fn parse_base(text: &str) -> Result<Url, ProviderError> {
-    let wrong = || ProviderError::BaseUrl(text.chars().take(200).collect());
-    let url = (text.len() <= URL_MAX).then(|| Url::parse(text).ok()).flatten().ok_or_else(wrong)?;
-    let plain = url.username().is_empty()
-        && url.password().is_none()
-        && url.query().is_none()
-        && url.fragment().is_none();
-    let usable = matches!(url.scheme(), "http" | "https") && url.host().is_some();
-    if plain && usable { Ok(url) } else { Err(wrong()) }
-}
-
 /// The URL of `path` below a base. Many write a base with the version that is in the path already.
 fn below(base: &Url, path: &str) -> Url {
     let (path, query) = path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));
@@ -182,16 +162,6 @@ fn below(base: &Url, path: &str) -> Url {
     url.set_path(&format!("{folder}{path}"));
     url.set_query(query);
     url
-}
-
-/// Whether a server is on this machine.
-fn is_local(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        Some(Host::Domain(name)) => name == "localhost",
-        None => false,
-    }
 }
 
 fn host(url: &Url) -> String {
@@ -261,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_base_may_have_a_folder_and_the_version() {
-        let url = |base: &str, path: &str| below(&parse_base(base).unwrap(), path).to_string();
+        let url = |base: &str, path: &str| below(&base::parse(base).unwrap(), path).to_string();
         let models = "/v1/models?limit=10";
         assert_eq!(url("https://h", models), "https://h/v1/models?limit=10");
         assert_eq!(url("https://h/api/v1/", models), "https://h/api/v1/models?limit=10");

@@ -13,6 +13,20 @@ use serde_json::Value;
 /// Most bytes of one answer.
 const ANSWER_MAX: usize = 64 << 20;
 
+/// The variable with the key for Claude.
+pub const ANTHROPIC_KEY: &str = "ANTHROPIC_API_KEY";
+/// The variable with the key for OpenAI.
+pub const OPENAI_KEY: &str = "OPENAI_API_KEY";
+
+/// How a vendor's key is named where keys are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyNames {
+    /// The variable of the environment.
+    pub variable: &'static str,
+    /// Who has issued it: the attribute `provider` of an item in the desktop keyring.
+    pub issuer: &'static str,
+}
+
 /// A vendor's wire format.
 pub trait Wire {
     /// What reads an answer.
@@ -22,8 +36,8 @@ pub trait Wire {
     fn name(&self) -> &'static str;
     /// Where its servers are.
     fn base(&self) -> &'static str;
-    /// The variable with the key; `None` where none is needed.
-    fn key_variable(&self) -> Option<&'static str>;
+    /// How the key is named where keys are kept; `None` where none is needed.
+    fn key_names(&self) -> Option<KeyNames>;
     /// The headers of a request, with the key if there is one.
     fn headers(&self, key: Option<&Key>) -> Vec<(&'static str, String)>;
     /// What to say where nobody listens.
@@ -93,14 +107,14 @@ impl<W: Wire> HttpProvider<W> {
     pub fn new(wire: W, base: Option<&str>, key: Option<&Key>) -> Result<Self, ProviderError> {
         let http = Http::new(base.unwrap_or(wire.base()), wire.headers(key), key.is_some(), wire.hint())?;
         // A server of the user's own may want none.
-        let has_key = key.is_some() || base.is_some() || wire.key_variable().is_none();
+        let has_key = key.is_some() || base.is_some() || wire.key_names().is_none();
         Ok(Self { wire, http, has_key })
     }
 
     fn check_key(&self) -> Result<(), ProviderError> {
-        match self.wire.key_variable() {
-            Some(variable) if !self.has_key => {
-                Err(ProviderError::NoKey { provider: self.wire.name().to_owned(), variable })
+        match self.wire.key_names() {
+            Some(KeyNames { variable, issuer }) if !self.has_key => {
+                Err(ProviderError::NoKey { provider: self.wire.name().to_owned(), variable, issuer })
             }
             _ => Ok(()),
         }

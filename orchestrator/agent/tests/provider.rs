@@ -124,6 +124,8 @@ fn run(provider: Rc<dyn Provider>, settings: Settings, text: &str) -> (End, Vec<
         capture: None,
         network: None,
         image: None,
+        read: Vec::new(),
+        write: Vec::new(),
     };
     let secret = Secret { name: "KEY".into(), value: b"sk-the-secret-key".to_vec() };
     let redactor: &'static Redactor = Box::leak(Box::new(Redactor::new(vec![secret]).unwrap()));

@@ -68,6 +68,8 @@ impl CellRunner {
             network: None,
             // The program is one of the user's system, whatever commands see as theirs.
             image: None,
+            read: Vec::new(),
+            write: Vec::new(),
         };
         // Of the project it may not see the root.
         let directory = is_held.then(|| ZonePath::root(Zone::Central));

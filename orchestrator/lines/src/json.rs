@@ -3,7 +3,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker_protocol::{Challenge, Failed, SessionGrant};
+use broker_protocol::{Challenge, Failed, Leased, SessionGrant, Wants};
 use orchestrator_session::CallResult;
 use orchestrator_session::event::MetadataJson;
 use orchestrator_text::known::redactor;
@@ -152,9 +152,16 @@ impl<'a> From<&'a Challenge> for ChallengeJson<'a> {
             expires_s: challenge.expires_s,
             channel: challenge.channel.name(),
             session: challenge.covers.name(),
-            wants: (!challenge.wants.is_empty()).then(|| json!({ "hosts": challenge.wants.hosts })),
+            wants: (!challenge.wants.is_empty()).then(|| wants_json(&challenge.wants)),
         }
     }
+}
+
+/// What a call wants, each kind where there is some.
+fn wants_json(wants: &Wants) -> Value {
+    let lists = [("hosts", &wants.hosts), ("read", &wants.read), ("write", &wants.write)];
+    let some = lists.into_iter().filter(|(_, list)| !list.is_empty());
+    Value::Object(some.map(|(name, list)| (name.to_owned(), json!(list))).collect())
 }
 
 /// A grant that lasts for a session.
@@ -170,6 +177,12 @@ pub struct GrantJson<'a> {
     /// The host that it opens.
     #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<&'a str>,
+    /// The path that it lets be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    read: Option<&'a str>,
+    /// The directory that it lets be written in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    write: Option<&'a str>,
     /// Seconds until it ends by itself.
     #[serde(rename = "endsS", skip_serializing_if = "Option::is_none")]
     ends_s: Option<u32>,
@@ -177,9 +190,15 @@ pub struct GrantJson<'a> {
 
 impl<'a> From<&'a SessionGrant> for GrantJson<'a> {
     fn from(standing: &'a SessionGrant) -> Self {
-        let SessionGrant { grant, rule, tool, calls, only, host, ends_s } = standing;
+        let SessionGrant { grant, rule, tool, calls, only, opens, ends_s } = standing;
+        let (host, read, write) = match opens {
+            Some(Leased::Host(host)) => (Some(host.as_str()), None, None),
+            Some(Leased::Read(path)) => (None, Some(path.as_str()), None),
+            Some(Leased::Write(path)) => (None, None, Some(path.as_str())),
+            None => (None, None, None),
+        };
         let digest = only.map(|digest| digest.to_string());
-        Self { grant: *grant, rule, tool, calls: *calls, digest, host: host.as_deref(), ends_s: *ends_s }
+        Self { grant: *grant, rule, tool, calls: *calls, digest, host, read, write, ends_s: *ends_s }
     }
 }
 

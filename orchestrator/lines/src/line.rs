@@ -140,6 +140,10 @@ struct CallFields {
 struct WantsFields {
     /// Hosts to reach, each as `NAME:PORT`.
     hosts: Vec<String>,
+    /// Files and directories of the machine to read, by absolute paths without links.
+    read: Vec<String>,
+    /// Directories of the machine to write in.
+    write: Vec<String>,
 }
 
 fn no_fields() -> Value {
@@ -414,11 +418,11 @@ fn op(name: OpName, fields: Map<String, Value>, line: &[u8]) -> Result<Op, LineE
     let fields = Value::Object(fields);
     Ok(match name {
         OpName::Call => {
-            let CallFields { tool, input, wants: WantsFields { hosts } } = typed(fields, line)?;
-            let wants = Wants { hosts };
+            let CallFields { tool, input, wants: WantsFields { hosts, read, write } } = typed(fields, line)?;
+            let wants = Wants { hosts, read, write };
             wants.check().map_err(|_| LineError::Rule {
-                name: "wants.hosts",
-                rule: "at most 16, each `NAME:PORT` of at most 260 bytes",
+                name: "wants",
+                rule: "at most 16 hosts, each `NAME:PORT` of at most 260 bytes, and 16 paths of at most 4095 bytes",
             })?;
             Op::Call { tool, input, wants }
         }

@@ -5,6 +5,7 @@
 //! of our own. A socket takes a flag with each call. Where neither works, a stream is asked first and then used in a
 //! piece that cannot block. A regular file never blocks for long.
 
+use broker_protocol::Failed;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -15,6 +16,7 @@ use std::io::{self, IsTerminal};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::sync::mpsc;
 
 /// A pipe that has room at all has room for this much (`PIPE_BUF` in `linux/limits.h`).
 const PIECE: usize = 4096;
@@ -37,6 +39,11 @@ enum Stream {
     Socket(AsyncFd<OwnedFd>),
     /// Shared with others, and only usable as they left it.
     Shared(AsyncFd<OwnedFd>),
+}
+
+/// Without its standard streams a command cannot do its work.
+pub fn unusable(error: io::Error) -> Failed {
+    Failed::internal(format!("cannot use the standard streams: {error}"))
 }
 
 impl Input {
@@ -91,6 +98,15 @@ impl Output {
     /// What can be written to `fd`. Needs the runtime.
     pub fn of(fd: BorrowedFd) -> io::Result<Self> {
         Stream::of(fd, OFlag::O_WRONLY, Interest::WRITABLE).map(Self)
+    }
+
+    /// Writes lines until there are no more, or nobody reads them.
+    pub async fn write_lines(self, mut lines: mpsc::Receiver<Vec<u8>>) {
+        while let Some(line) = lines.recv().await {
+            if self.write_all(&line).await.is_err() {
+                return;
+            }
+        }
     }
 
     /// Writes all of `bytes`, waiting for whoever reads them.

@@ -99,6 +99,8 @@ fn a_line_passes_the_files_that_the_readme_lists_in_that_order() {
             capture: None,
             network: None,
             image: None,
+            read: Vec::new(),
+            write: Vec::new(),
         };
         let host = Host { home: "/nowhere".into(), variables: Default::default() };
         let policy = Policies::load(vec![]).and_then(|policies| policies.resolve("default", &host));

@@ -5,6 +5,7 @@ pub mod exit;
 pub mod start;
 pub mod endpoint;
 pub mod policy_files;
+pub mod allow;
 pub mod caller;
 pub mod parent;
 pub mod project;

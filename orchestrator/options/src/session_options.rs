@@ -65,6 +65,13 @@ pub struct SessionOptions {
     /// The hosts of a package registry: crates, debian, github, go, npm or pypi; may be given more than once
     #[arg(long, global = true, value_name = "PRESET", help_heading = "Network")]
     allow_net: Vec<String>,
+    /// A file or directory of this machine that commands may read too, while this session lasts: an absolute path without links;
+    /// may be given more than once
+    #[arg(long, global = true, value_name = "PATH", help_heading = "Files")]
+    read: Vec<PathBuf>,
+    /// A directory of this machine that commands may write in too, likewise
+    #[arg(long, global = true, value_name = "DIR", help_heading = "Files")]
+    write: Vec<PathBuf>,
     /// Write no log of this run; the executor writes its audit all the same
     #[arg(long, global = true)]
     no_log: bool,
@@ -90,7 +97,7 @@ pub struct Opening {
 }
 
 /// The options by name, and the commands that use each.
-pub const USED_BY: [(&str, &[&str]); 13] = [
+pub const USED_BY: [(&str, &[&str]); 15] = [
     (
         "project",
         &[
@@ -138,6 +145,8 @@ pub const USED_BY: [(&str, &[&str]); 13] = [
     ),
     ("allow_host", &["run", "call", "session", "acp", "mcp", "chat", "serve"]),
     ("allow_net", &["run", "call", "session", "acp", "mcp", "chat", "serve"]),
+    ("read", &["run", "call", "session", "acp", "mcp", "chat", "serve"]),
+    ("write", &["run", "call", "session", "acp", "mcp", "chat", "serve"]),
     ("no_log", &["run", "call", "history", "undo", "session", "acp", "mcp", "chat", "serve"]),
     ("verbose", &["run", "call", "history", "undo", "session", "doctor", "policy", "acp", "mcp", "chat"]),
 ];
@@ -179,6 +188,8 @@ impl SessionOptions {
             no_log: false,
             allow_host: Vec::new(),
             allow_net: Vec::new(),
+            read: Vec::new(),
+            write: Vec::new(),
             verbose: false,
             files: Rc::default(),
             read_scope: Rc::default(),
@@ -268,7 +279,8 @@ impl SessionOptions {
             text(path.map_err(|error| Failed::invalid(format!("--image {}: {error}", image.display())))?)
         };
         let image = self.image.as_ref().map(absolute).transpose()?;
-        Ok(Open { project, central, profile, spare, scope, trust, capture, network, image })
+        let (read, write) = (named(&self.read)?, named(&self.write)?);
+        Ok(Open { project, central, profile, spare, scope, trust, capture, network, image, read, write })
     }
 
     /// The network to ask for, if commands are to have one: by these options, or because `policy` allows hosts. The executor
@@ -343,6 +355,16 @@ impl SessionOptions {
     pub fn trusting(&self, trust: Trust) -> Self {
         Self { trust: self.trust.or(Some(trust)), ..self.clone() }
     }
+}
+
+/// Paths of the machine as the user means them: from here, and without links, as they will be opened.
+fn named(paths: &[PathBuf]) -> Result<Vec<String>, Failed> {
+    let named = |path: &PathBuf| {
+        // Who serves clients may not look there any more; the executor says what is wrong.
+        let real = path.canonicalize().or_else(|_| std::path::absolute(path));
+        text(real.map_err(|error| Failed::invalid(format!("{}: {error}", path.display())))?)
+    };
+    paths.iter().map(named).collect()
 }
 
 /// The text of a file that the user has named. What is longer than any such file may be is not read to its end.

@@ -6,7 +6,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use nix::unistd::Pid;
-use orchestrator_agent::providers::{ANTHROPIC_KEY, OPENAI_KEY};
+use orchestrator_agent::wire::{ANTHROPIC_KEY, OPENAI_KEY};
 use orchestrator_session::executor::ExecutorError;
 use orchestrator_web::BRAVE_KEY;
 use rustix::process::{PidfdFlags, pidfd_open};

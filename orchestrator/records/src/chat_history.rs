@@ -3,14 +3,13 @@
 //! It is opened before we confine ourselves, and from then on is a descriptor. Several chats append to the one file. Who
 //! shortens it does so in its place: another file under its name would leave those without it.
 
-use crate::{kept, state_directory};
+use crate::kept::{self, OwnError};
+use crate::state_directory;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
-use nix::unistd::Uid;
 use orchestrator_text::known::redactor;
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 
@@ -31,27 +30,15 @@ impl ChatHistory {
     /// Opens the file, shortens it to its newest half where it is full by half, and reads it, oldest first.
     ///
     /// # Errors
-    /// Those of the file system; a file of another user's, or one that is none, is refused.
-    pub fn open() -> io::Result<(Self, Vec<String>)> {
+    /// [`OwnError`].
+    pub fn open() -> Result<(Self, Vec<String>), OwnError> {
         let directory = state_directory::directory();
         kept::prepare(&directory)?;
         Self::at(&directory.join("chat_history"))
     }
 
-    #[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
-    fn at(path: &Path) -> io::Result<(Self, Vec<String>)> {
-        // A FIFO would make us wait for its writer, and a link leads to somebody else's file.
-        let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
-        let mut options = OpenOptions::new();
-        let file = options.read(true).append(true).create(true).mode(0o600).custom_flags(flags).open(path)?;
-        let metadata = file.metadata()?;
-        if !metadata.is_file() || metadata.uid() != Uid::effective().as_raw() {
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is no file of ours"));
-        }
-        if metadata.mode() & 0o077 != 0 {
-            file.set_permissions(Permissions::from_mode(0o600))?;
-        }
-        let mut file = locked(file)?;
+    fn at(path: &Path) -> Result<(Self, Vec<String>), OwnError> {
+        let mut file = locked(kept::open_own(path)?)?;
         let mut bytes = Vec::new();
         Read::by_ref(&mut *file).take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
         let text = String::from_utf8_lossy(&bytes);
@@ -111,7 +98,8 @@ fn newest_half(text: &str) -> &str {
 #[allow(clippy::disallowed_methods)]
 mod tests {
     use super::*;
-    use std::fs;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
     use std::path::PathBuf;
 
     /// A place for a file, in a directory that goes with it.

@@ -2,10 +2,11 @@
 
 use nix::unistd::Uid;
 use policies::source;
-use std::fs::{DirBuilder, OpenOptions, Permissions};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use thiserror::Error;
 
 /// Largest file that is read back, in bytes.
 const FILE_MAX: usize = 8 << 20;
@@ -35,6 +36,38 @@ pub fn close(path: &Path) -> io::Result<()> {
         directory.set_permissions(Permissions::from_mode(0o700))?;
     }
     Ok(())
+}
+
+/// Opens a file that is this user's alone, or makes one, to read it and append to it, and closes it to all others: a link leads where
+/// somebody else wants, a second name may be anywhere, and a FIFO would make us wait for its writer.
+///
+/// # Errors
+/// [`OwnError`].
+#[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
+pub fn open_own(path: &Path) -> Result<File, OwnError> {
+    let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
+    let file =
+        OpenOptions::new().read(true).append(true).create(true).mode(0o600).custom_flags(flags).open(path)?;
+    let metadata = file.metadata()?;
+    let is_ours = metadata.uid() == Uid::effective().as_raw() && metadata.nlink() == 1;
+    if !metadata.is_file() || !is_ours {
+        return Err(OwnError::NotOurs);
+    }
+    if metadata.mode() & 0o077 != 0 {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(file)
+}
+
+/// Why a file of ours cannot be opened.
+#[derive(Debug, Error)]
+pub enum OwnError {
+    /// It is there, and not a file of this user alone.
+    #[error("it is no regular file that is this user's and has one name")]
+    NotOurs,
+    /// Those of the file system.
+    #[error(transparent)]
+    System(#[from] io::Error),
 }
 
 /// The text of a file, if it is there and can be read.

@@ -528,6 +528,8 @@ impl Cell {
             }),
             // Its programs are this machine's, unless its own profile says otherwise.
             image: None,
+            read: Vec::new(),
+            write: Vec::new(),
         };
         Self { program, open, directory }
     }

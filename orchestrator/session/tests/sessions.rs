@@ -105,7 +105,7 @@ fn a_tool_that_is_unregistered_takes_its_grants_with_it() {
             tool: tool.into(),
             calls: 1,
             only: None,
-            host: None,
+            opens: None,
             ends_s: None,
         };
         assert_eq!(peer.receive(), Some(ToBroker::Grants));

@@ -47,36 +47,55 @@ function denial({ what, by, why, remedy, count }) {
   );
 }
 
+/// What an input has in its fields.
+function fields(input) {
+  const pairs = Object.entries(input ?? {}).map(([name, value]) => {
+    const text = typeof value === "string" ? value : JSON.stringify(value, null, 1);
+    return [element("dt", {}, name), element("dd", {}, element("pre", {}, text))];
+  });
+  return element("dl", { class: "input" }, ...pairs.flat());
+}
+
+/// What a hook has done to a call or a session, as the terminal says it.
+function hookLine({ hook, event, toolName, outcome, message, askAgent }) {
+  if (outcome === "failed") return `Hook ${hook} (${event}) ${message ?? "gave no answer"}`;
+  const blocked = event === "after_tool" ? "has blocked the result" : "has blocked this";
+  const did = { blocked, rewrote: `has changed the input of ${toolName}`, asked: "tells the model" }[outcome] ?? outcome;
+  const words = [message, askAgent].filter(Boolean).join(" ");
+  return `Hook ${hook} ${did}${words && `: ${words}`}`;
+}
+
 /// The block of one call: open while it runs, folded when it is done.
 class ToolBlock {
   #touched = false;
   #length = 0;
 
   constructor(payload) {
+    this.toolName = payload.toolName;
     this.state = element("span", { class: "state" }, "running");
+    this.brief = element("code", {}, brief(payload.input));
     const summary = element(
       "summary",
       {},
       element("span", { class: "tool" }, payload.toolName),
       " ",
-      element("code", {}, brief(payload.input)),
+      this.brief,
       " ",
       this.state,
     );
     this.output = element("pre", { class: "output", tabindex: "0", "aria-label": `Output of ${payload.toolName}`, hidden: true });
     this.inner = element("div", { class: "inner" });
     this.denials = element("ul", { class: "denials" });
-    this.details = element("details", { open: true }, summary, this.#input(payload), this.output, this.inner);
+    this.hooks = element("div", { class: "hooks" });
+    this.details = element("details", { open: true }, summary, fields(payload.input), this.output, this.inner);
     summary.addEventListener("click", () => (this.#touched = true));
-    this.root = element("section", { class: "call running", "aria-label": `Call of ${payload.toolName}` }, this.details, this.denials);
+    this.root = element("section", { class: "call running", "aria-label": `Call of ${payload.toolName}` }, this.details, this.hooks, this.denials);
   }
 
-  #input({ input }) {
-    const fields = Object.entries(input ?? {}).map(([name, value]) => {
-      const text = typeof value === "string" ? value : JSON.stringify(value, null, 1);
-      return [element("dt", {}, name), element("dd", {}, element("pre", {}, text))];
-    });
-    return element("dl", { class: "input" }, ...fields.flat());
+  /// The line of the call says what runs, and not what the model has asked for before a hook has changed it.
+  hook(note, { toolName, outcome, input }) {
+    this.hooks.append(note);
+    if (outcome === "rewrote" && toolName === this.toolName) this.brief.textContent = `${brief(input)} (changed by a hook)`;
   }
 
   print(stream, text) {
@@ -156,6 +175,15 @@ export class Conversation {
     this.#text.text.append(payload.content);
   }
 
+  /// What a hook did stands with the call that it is about.
+  #hook(payload, block) {
+    if (payload.outcome === "allowed") return;
+    const note = element("div", { class: "hook" }, element("p", { class: "note notice" }, hookLine(payload)), payload.input && fields(payload.input));
+    if (block) return block.hook(note, payload);
+    this.#text = null;
+    this.root.append(note);
+  }
+
   /// Takes an event; what it says of calls goes to the panels too.
   take({ type, payload }) {
     const block = this.#blocks.get(payload.toolId);
@@ -190,7 +218,7 @@ export class Conversation {
         this.note("failure", `Violation ${payload.violations}${payload.maxViolations ? ` of ${payload.maxViolations}` : ""}: ${payload.message}`, "alert");
         break;
       case "chat:hook":
-        if (payload.outcome !== "allowed") this.note("notice", `Hook ${payload.hook}: ${payload.outcome}. ${payload.message ?? payload.askAgent ?? ""}`);
+        this.#hook(payload, block);
         break;
       case "chat:retry":
         this.note("notice", `The provider was not ready (${payload.message}); attempt ${payload.attempt} follows.`);

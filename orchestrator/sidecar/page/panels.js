@@ -49,6 +49,9 @@ export class Panels {
       case "chat:tool-confirm":
         this.#decide(payload.toolId, `asked by rule ${payload.rule}`);
         break;
+      case "chat:hook":
+        this.#hook(payload);
+        break;
       case "chat:tool-result":
         this.#end(payload, timestamp);
         break;
@@ -74,6 +77,13 @@ export class Panels {
       row.remove();
     }
     if (this.#visible) byId("calls").prepend(row);
+  }
+
+  /// Before a call no answer of a hook is a no.
+  #hook({ hook, event, outcome, toolId }) {
+    if (event !== "before_tool") return;
+    if (outcome === "blocked") this.#decide(toolId, `denied by hook ${hook}`);
+    if (outcome === "failed") this.#decide(toolId, `denied: no answer of hook ${hook}`);
   }
 
   #decide(toolId, text) {

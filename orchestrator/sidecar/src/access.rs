@@ -2,6 +2,7 @@
 //! what is known here: a route's pattern and not its path, a method and a type of message that there are.
 
 use crate::guard::Arrival;
+use crate::incoming;
 use hyper::{Method, StatusCode};
 use std::cell::Cell;
 use std::net::IpAddr;
@@ -87,26 +88,13 @@ pub fn message() -> Span {
 
 /// It was carried out, or why not. Called in its span; `kind` is what the client calls it.
 pub fn taken(kind: &str, error: Option<&'static str>, begun: Instant) {
-    let kind = if KINDS.contains(&kind) { kind } else { OTHER };
-    Span::current().record("kind", kind);
+    Span::current().record("kind", incoming::known(kind).unwrap_or(OTHER));
     let duration_ms = begun.elapsed().as_millis() as u64;
     match error {
         Some(code) => tracing::warn!(code, duration_ms, "message"),
         None => tracing::info!(duration_ms, "message"),
     }
 }
-
-/// The types of messages that there are.
-const KINDS: [&str; 8] = [
-    "chat:send",
-    "chat:cancel",
-    "chat:tool-approve",
-    "chat:resume",
-    "chat:trust",
-    "tool:register",
-    "tool:unregister",
-    "tool:answer",
-];
 
 impl Flood {
     /// How many were not reported since the last one that was, where this one is to be. Whoever floods us would have a log of

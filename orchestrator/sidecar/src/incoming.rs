@@ -409,18 +409,28 @@ fn explain_position(error: &serde_json::Error) -> String {
     format!("line {}, column {}", error.line(), error.column())
 }
 
+type Reader = fn(Value) -> Result<ClientMessage, RequestError>;
+
+/// The types of messages that there are.
+const MESSAGES: [(&str, Reader); 8] = [
+    ("chat:send", |payload| Ok(ClientMessage::Send(Box::new(read::<Send>(payload)?.checked()?)))),
+    ("chat:cancel", |payload| read(payload).map(ClientMessage::Cancel)),
+    ("chat:tool-approve", |payload| read(payload).map(ClientMessage::Approve)),
+    ("chat:resume", |payload| read(payload).map(ClientMessage::Resume)),
+    ("chat:trust", |payload| read(payload).map(ClientMessage::Trust)),
+    ("tool:register", |payload| read(payload).map(ClientMessage::Register)),
+    ("tool:unregister", |payload| read(payload).map(ClientMessage::Unregister)),
+    ("tool:answer", |payload| read(payload).map(ClientMessage::ToolAnswer)),
+];
+
+/// A type that a client names, if there is one of that name.
+pub fn known(kind: &str) -> Option<&'static str> {
+    MESSAGES.iter().map(|(name, _)| *name).find(|name| *name == kind)
+}
+
 fn message(kind: &str, payload: Value) -> Result<ClientMessage, RequestError> {
-    Ok(match kind {
-        "chat:send" => ClientMessage::Send(Box::new(read::<Send>(payload)?.checked()?)),
-        "chat:cancel" => ClientMessage::Cancel(read(payload)?),
-        "chat:tool-approve" => ClientMessage::Approve(read(payload)?),
-        "chat:resume" => ClientMessage::Resume(read(payload)?),
-        "chat:trust" => ClientMessage::Trust(read(payload)?),
-        "tool:register" => ClientMessage::Register(read(payload)?),
-        "tool:unregister" => ClientMessage::Unregister(read(payload)?),
-        "tool:answer" => ClientMessage::ToolAnswer(read(payload)?),
-        other => return Err(RequestError::UnknownType(brief(other))),
-    })
+    let reader = MESSAGES.iter().find(|(name, _)| *name == kind).map(|(_, reader)| reader);
+    reader.ok_or_else(|| RequestError::UnknownType(brief(kind)))?(payload)
 }
 
 /// Reads a payload; an error names the field, and nothing of its value: that may be a key.

@@ -246,6 +246,15 @@ fn escaped(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::incoming::known;
+
+    #[test]
+    fn what_is_described_is_what_is_understood() {
+        let mut schemas = SchemaSettings::draft2020_12().into_generator();
+        let described = client_messages(&mut schemas).map(|(name, _)| name);
+        assert!(described.iter().all(|name| known(name) == Some(name)), "{described:?}");
+        assert_eq!(known("chat:other"), None, "control");
+    }
 
     /// Every reference in a description leads to something in it.
     fn dangling(description: &Value) -> Vec<String> {

@@ -3,26 +3,21 @@
 use crate::chat::config::{AgentConfig, FallbackConfig, ProviderConfig};
 use broker_protocol::Failed;
 use clap::Args;
-use nix::unistd::Uid;
 use orchestrator_agent::error::ProviderError;
 use orchestrator_agent::fallback::Fallback;
-use orchestrator_agent::http::Key;
 use orchestrator_agent::provider::{Provider, choose};
 use orchestrator_agent::providers::mock::{Mock, SCRIPT_MAX, Script};
-use orchestrator_agent::providers::{self, ANTHROPIC_KEY, OPENAI_KEY, Vendor};
+use orchestrator_agent::providers::{self, Vendor};
+use orchestrator_agent::wire::{ANTHROPIC_KEY, OPENAI_KEY};
+use orchestrator_keys::error::KeyError;
+use orchestrator_keys::find::{FoundKey, KeySource, find};
 use orchestrator_options::session_options::read_text_up_to;
 use orchestrator_sidecar::backends::{Backend, Backends, Source};
+use orchestrator_terminal::print;
 use orchestrator_text::known::redactor;
-use policies::secret::Secret;
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::io::Read;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
-
-/// Most bytes of a file with a key.
-const KEY_MAX: u64 = 8 << 10;
 
 /// Options of the commands that speak to a model.
 #[derive(Args, Clone, Default)]
@@ -38,7 +33,8 @@ pub struct ModelOptions {
     /// Another server that speaks like the provider, such as http://localhost:8000
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
-    /// A file of mode 0600 with the key [default: ANTHROPIC_API_KEY or OPENAI_API_KEY]
+    /// A file of mode 0600 with the key [default: ANTHROPIC_API_KEY or
+    /// OPENAI_API_KEY, then the desktop keyring]
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
     /// What the provider `mock` plays [default: a tour]
@@ -54,6 +50,8 @@ pub struct Chosen {
     pub provider: Rc<dyn Provider>,
     /// Its settings, those of the command line first.
     pub config: ProviderConfig,
+    /// Where its key was found; none where it has none.
+    pub key_source: Option<KeySource>,
 }
 
 impl ModelOptions {
@@ -62,15 +60,17 @@ impl ModelOptions {
         let name = self.provider.clone().or(settings.provider.clone()).unwrap_or_else(by_environment);
         let config = self.config(&name, settings);
         if name == "mock" {
-            return Ok(Chosen { provider: Rc::new(self.mock()?), config });
+            return Ok(Chosen { provider: Rc::new(self.mock()?), config, key_source: None });
         }
         let vendor = Vendor::named(&name).ok_or_else(|| {
             Failed::invalid(format!("there is no provider {name:?}; there are {}", PROVIDERS.join(", ")))
         })?;
-        let key = key(&config, vendor)?;
-        let provider = providers::build(vendor, config.base_url.as_deref(), key.as_ref())
+        // A server of the user's own may want none.
+        let found = key(&config, vendor, settings, config.base_url.is_none())?;
+        let key = found.as_ref().map(|found| &found.key);
+        let provider = providers::build(vendor, config.base_url.as_deref(), key)
             .map_err(|error| Failed::invalid(error.to_string()))?;
-        Ok(Chosen { provider, config })
+        Ok(Chosen { provider, config, key_source: found.map(|found| found.source) })
     }
 }
 
@@ -81,7 +81,7 @@ pub fn fallback(settings: &AgentConfig) -> Result<Option<Fallback>, Failed> {
     };
     let options = ModelOptions { provider: Some(provider), model, ..ModelOptions::default() };
     let wrong = |failed: Failed| Failed { message: format!("cloud_fallback: {}", failed.message), ..failed };
-    let Chosen { provider, config } = options.choose(settings).map_err(wrong)?;
+    let Chosen { provider, config, .. } = options.choose(settings).map_err(wrong)?;
     Ok(Some(Fallback { when, provider, model: config.model }))
 }
 
@@ -113,8 +113,9 @@ impl ModelOptions {
         let source = match Vendor::named(name) {
             None => Source::Ready(Rc::new(self.mock()?)),
             Some(vendor) => {
-                let key = key(&config, vendor)?;
-                Source::Vendor { vendor, base_url: config.base_url, key }
+                // Clients may bring keys of their own, and name other providers.
+                let found = key(&config, vendor, settings, false)?;
+                Source::Vendor { vendor, base_url: config.base_url, key: found.map(|found| found.key) }
             }
         };
         let ProviderConfig { model, weak_model, strong_model, .. } = config;
@@ -166,44 +167,25 @@ fn by_environment() -> String {
     }
 }
 
-/// The key of `vendor`, if there is one: that of the file, else that of the environment.
-fn key(config: &ProviderConfig, vendor: Vendor) -> Result<Option<Key>, Failed> {
-    let text = match &config.key_file {
-        Some(path) => Some(read_key(path)?),
-        None => vendor
-            .key_variable()
-            .and_then(|name| std::env::var(name).ok())
-            .filter(|key| !key.trim().is_empty()),
-    };
-    let Some(text) = text else { return Ok(None) };
-    let key = Key::new(&text)
-        .ok_or_else(|| Failed::invalid("the key is empty, or no text of one line".to_owned()))?;
-    let secret = Secret { name: "MODEL_KEY".to_owned(), value: key.expose().as_bytes().to_vec() };
-    redactor().learn(secret).map_err(|error| Failed::internal(error.to_string()))?;
-    Ok(Some(key))
-}
-
-/// Reads a key from a file of ours that nobody else can read.
-fn read_key(path: &Path) -> Result<String, Failed> {
-    let wrong = |why: String| Failed::invalid(format!("cannot take the key from {}: {why}", path.display()));
-    let file = open_key(path).map_err(|error| wrong(error.to_string()))?;
-    let metadata = file.metadata().map_err(|error| wrong(error.to_string()))?;
-    if !metadata.is_file() {
-        return Err(wrong("it is no regular file".to_owned()));
+/// The key of `vendor`, if there is one. A keyring that has failed is an error only where nothing goes without a key.
+fn key(
+    config: &ProviderConfig,
+    vendor: Vendor,
+    settings: &AgentConfig,
+    is_needed: bool,
+) -> Result<Option<FoundKey>, Failed> {
+    match find(vendor, config.key_file.as_deref(), &settings.keyring) {
+        Ok(found) => {
+            if found.as_ref().is_some_and(|found| found.source == KeySource::Keyring) {
+                print::note(&format!("the key for {} is the desktop keyring's", vendor.name()));
+            }
+            Ok(found)
+        }
+        Err(error @ KeyError::Keyring(_)) if !is_needed => {
+            print::problem(&format!("{}: {error}", vendor.name()));
+            Ok(None)
+        }
+        Err(KeyError::Redactor(error)) => Err(Failed::internal(error.to_string())),
+        Err(error) => Err(Failed::invalid(error.to_string())),
     }
-    if metadata.uid() != Uid::effective().as_raw() {
-        return Err(wrong("it belongs to another user".to_owned()));
-    }
-    if metadata.mode() & 0o077 != 0 {
-        return Err(wrong(format!("others can read it (mode {:o}); chmod 600", metadata.mode() & 0o777)));
-    }
-    let mut text = String::new();
-    file.take(KEY_MAX).read_to_string(&mut text).map_err(|error| wrong(error.to_string()))?;
-    Ok(text)
-}
-
-#[expect(clippy::disallowed_methods, reason = "a file of the user's settings, in neither root")]
-fn open_key(path: &Path) -> std::io::Result<File> {
-    // A FIFO would make us wait for its writer.
-    OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY).open(path)
 }

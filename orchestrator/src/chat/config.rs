@@ -5,6 +5,7 @@ use orchestrator_agent::fallback::FallbackWhen;
 use orchestrator_agent::packs::Pack;
 use orchestrator_hooks::hooks::Hooks;
 use orchestrator_hooks::settings::HookEntry;
+use orchestrator_keys::keyring::Keyring;
 use orchestrator_records::state_directory;
 use policies::{directories, source};
 use serde::Deserialize;
@@ -29,6 +30,8 @@ pub struct AgentConfig {
     pub packs: Vec<Pack>,
     /// Programs of the user's that are told of calls.
     pub hooks: Vec<HookEntry>,
+    /// `false`: the desktop keyring is not asked for keys.
+    pub keyring: Keyring,
 }
 
 /// Another provider, and when it goes on with a run.

@@ -9,7 +9,7 @@ mod talk;
 mod turns;
 pub mod models;
 
-use crate::chat::choice::ModelOptions;
+use crate::chat::choice::{Chosen, ModelOptions};
 use crate::chat::config::AgentConfig;
 use crate::chat::turns::{Beginning, talk};
 use crate::servers;
@@ -177,25 +177,29 @@ impl Chat {
         self.is_interactive().then(|| BeforeConfined::new(is_recorded))
     }
 
+    /// Reads everything that the chat needs: before we confine ourselves.
     fn prepare(&self, trust: Trust) -> Result<Beginning, Failed> {
         let config = AgentConfig::read()?;
         let chosen = self.model.choose(&config)?;
         let hooks = config.hooks()?;
         hooks.problems().for_each(|problem| print::problem(&problem));
+        let settings = self.settings(config, &chosen)?;
+        let first = self.first_prompt()?;
+        let opened = self.open_transcript()?;
+        let prompt = self.prompt_of_person(opened.is_some());
+        let (transcript, conversation, id) = match opened {
+            Some(opened) => self.begin_transcript(opened, &chosen),
+            None => (None, Conversation::default(), transcripts::new_id()),
+        };
+        let json = self.json;
+        Ok(Beginning { chosen, settings, transcript, conversation, id, first, hooks, trust, json, prompt })
+    }
+
+    fn settings(&self, config: AgentConfig, chosen: &Chosen) -> Result<Settings, Failed> {
         let pack = self.pack.as_ref().map(|name| Pack::named(name, &config.packs)).transpose();
         let pack = pack.map_err(|error| Failed::invalid(error.to_string()))?;
-        let first = self.first_prompt()?;
-        let opened = match &self.resume {
-            Some(id) => Some(transcripts::resume(id)?),
-            None if self.no_transcript => None,
-            // What cannot be recorded can be said all the same.
-            None => transcripts::begin()
-                .inspect_err(|error| print::problem(&format!("no transcript is written: {error}")))
-                .ok(),
-        };
-        let fallback = choice::fallback(&config)?;
-        let settings = Settings {
-            fallback,
+        Ok(Settings {
+            fallback: choice::fallback(&config)?,
             weak_model: chosen.config.weak_model.clone(),
             strong_model: chosen.config.strong_model.clone(),
             instructions: config.instructions,
@@ -206,44 +210,40 @@ impl Chat {
             thinking_tokens: self.thinking,
             input_deltas: self.input_events,
             ..Settings::new("")
-        };
-        let Some(opened) = opened else {
-            let id = transcripts::new_id();
-            return Ok(Beginning {
-                chosen,
-                settings,
-                transcript: None,
-                conversation: Conversation::default(),
-                id,
-                first,
-                hooks,
-                trust,
-                json: self.json,
-                prompt: self.prompt_of_person(false),
-            });
-        };
+        })
+    }
+
+    /// The file of the transcript; `None` where nothing is recorded.
+    fn open_transcript(&self) -> Result<Option<transcripts::Open>, Failed> {
+        match &self.resume {
+            Some(id) => transcripts::resume(id).map(Some),
+            None if self.no_transcript => Ok(None),
+            // What cannot be recorded can be said all the same.
+            None => Ok(transcripts::begin()
+                .inspect_err(|error| print::problem(&format!("no transcript is written: {error}")))
+                .ok()),
+        }
+    }
+
+    fn begin_transcript(
+        &self,
+        opened: transcripts::Open,
+        chosen: &Chosen,
+    ) -> (Option<Rc<Transcript>>, Conversation, String) {
         let file = Box::new(opened.file);
         let transcript = match opened.bytes {
             0 => {
-                let start = json!({ "version": env!("CARGO_PKG_VERSION"), "provider": chosen.provider.name(), "pack": self.pack });
+                let start = json!({
+                    "version": env!("CARGO_PKG_VERSION"),
+                    "provider": chosen.provider.name(),
+                    "key": chosen.key_source.map(|source| source.to_string()),
+                    "pack": self.pack,
+                });
                 Transcript::begin(file, redactor(), start)
             }
             bytes => Transcript::resume(file, redactor(), bytes),
         };
-        let (transcript, conversation) =
-            (Some(Rc::new(transcript)), Conversation::of(opened.recorded.messages));
-        Ok(Beginning {
-            chosen,
-            settings,
-            transcript,
-            conversation,
-            id: opened.id,
-            first,
-            hooks,
-            trust,
-            json: self.json,
-            prompt: self.prompt_of_person(true),
-        })
+        (Some(Rc::new(transcript)), Conversation::of(opened.recorded.messages), opened.id)
     }
 
     /// What is said first; `None` where a person is to be asked for it.

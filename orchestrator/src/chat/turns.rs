@@ -14,11 +14,11 @@ use orchestrator_agent::settings::Settings;
 use orchestrator_agent::transcript::Transcript;
 use orchestrator_hooks::hooks::Hooks;
 use orchestrator_lines::line_reader::Lines;
-use orchestrator_lines::streams::{Input, Output};
+use orchestrator_lines::streams::{Input, Output, unusable};
 use orchestrator_options::exit;
 use orchestrator_records::runlog::RunLog;
 use orchestrator_session::{Config, Session};
-use orchestrator_terminal::chat_command::{Line, streams};
+use orchestrator_terminal::chat_command::Line;
 use orchestrator_terminal::chat_follow::{Answers, Front};
 use orchestrator_terminal::chat_prompt::{BeforeConfined, Prompt};
 use orchestrator_terminal::chat_screen::Screen;
@@ -72,12 +72,12 @@ pub async fn talk(
     let (sessions, undone) = (BTreeSet::new(), BTreeSet::new());
     let mut talk = Talk { agent, transcript, conversation, id, messages: 0, trust, sessions, undone };
     let mut front = match json {
-        true => Front::Json(Output::stdout().map_err(streams)?),
-        false => Front::Text(Screen::new().map_err(streams)?),
+        true => Front::Json(Output::stdout().map_err(unusable)?),
+        false => Front::Text(Screen::new().map_err(unusable)?),
     };
     // Answers are a person's, who sees the question.
     let mut person = match io::stdin().is_terminal() && io::stderr().is_terminal() && !json {
-        true => Some(Prompt::new(Lines::new(Input::stdin().map_err(streams)?), prompt)?),
+        true => Some(Prompt::new(Lines::new(Input::stdin().map_err(unusable)?), prompt)?),
         false => None,
     };
     loop {
@@ -119,6 +119,6 @@ async fn next(
                 _ = signals.next() => "cancelled".to_owned(),
             },
         };
-        screen.answer(&answer).await.map_err(streams)?;
+        screen.answer(&answer).await.map_err(unusable)?;
     }
 }

@@ -62,14 +62,14 @@ enum PolicyCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Open a host to a profile for good: in your policy file, with a comment, its text before beside it
+    /// Open a host, or a path to read, to a profile for good: in your policy file, with a comment, its text before beside it
     ///
-    /// Nothing is written unless the policy is then what it was, with exactly this host.
+    /// Nothing is written unless the policy is then what it was, with exactly this.
     Allow {
-        /// The host, as NAME:PORT
-        #[arg(value_name = "HOST", required_unless_present = "listen")]
+        /// The host, as NAME:PORT; or the path, absolute
+        #[arg(value_name = "HOST|PATH", required_unless_present = "listen")]
         host: Option<String>,
-        /// Take hosts from standard input, one a line, and answer each with a line
+        /// Take them from standard input, one a line, and answer each with a line
         #[arg(long, hide = true, conflicts_with = "host")]
         listen: bool,
     },

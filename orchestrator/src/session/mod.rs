@@ -10,7 +10,7 @@ use orchestrator_lines::json::ErrorBody;
 use orchestrator_lines::line_loop::LineLoop;
 use orchestrator_lines::line_reader::Lines;
 use orchestrator_lines::ready::Announced;
-use orchestrator_lines::streams::{Input, Output};
+use orchestrator_lines::streams::{Input, Output, unusable};
 use orchestrator_lines::writer::{Closed, Writer};
 use orchestrator_options::endpoint::Endpoint;
 use orchestrator_options::exit;
@@ -107,7 +107,7 @@ impl Session {
         confine(&Needs { web: true, socket, write: servers.directories(), ..Needs::default() });
         let served = runtime()?.block_on(async {
             telemetry.start();
-            let writer = Writer::new(Output::stdout().map_err(streams)?);
+            let writer = Writer::new(Output::stdout().map_err(unusable)?);
             let executor = match endpoint {
                 Ok(endpoint) => Some(Box::new(endpoint) as Box<dyn Dial>),
                 Err(error) => return fault(&writer, error.into()).await,
@@ -189,7 +189,7 @@ impl End {
 }
 
 async fn serve(calls: Rc<Calls>, parent: &Parent, log: &Rc<RunLog>) -> Result<End, Failed> {
-    let mut lines = Lines::new(Input::stdin().map_err(streams)?);
+    let mut lines = Lines::new(Input::stdin().map_err(unusable)?);
     let mut signals = Signals::listen(&[nix::libc::SIGTERM, nix::libc::SIGINT, nix::libc::SIGHUP])?;
     let opened = tokio::select! {
         opened = calls.open() => opened,
@@ -219,8 +219,4 @@ async fn fault(writer: &Writer, failed: Failed) -> Result<End, Failed> {
         Ok(()) => Err(failed),
         Err(Closed) => Ok(End::of_output(writer).await),
     }
-}
-
-fn streams(error: io::Error) -> Failed {
-    Failed::internal(format!("cannot use the standard streams: {error}"))
 }

@@ -16,7 +16,6 @@ use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::SpanExporter as _;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider, Span, SpanData, SpanProcessor};
 use orchestrator_web::tls::Tls;
-use reqwest::redirect::Policy;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -212,16 +211,8 @@ struct Client(reqwest::Client);
 
 impl Client {
     fn new(url: &Url) -> Result<Self, TelemetryError> {
-        let tls = Tls::default().config(url.scheme() == "http").map_err(TelemetryError::Export)?;
-        let built = reqwest::Client::builder()
-            .tls_backend_preconfigured(tls)
-            .redirect(Policy::none())
-            .no_proxy()
-            .referer(false)
-            .timeout(SEND)
-            .user_agent(concat!("lazaret/", env!("CARGO_PKG_VERSION")))
-            .build();
-        built.map(Self).map_err(|error| TelemetryError::Export(error.to_string()))
+        let builder = Tls::default().client(url.scheme() == "http").map_err(TelemetryError::Export)?;
+        builder.timeout(SEND).build().map(Self).map_err(|error| TelemetryError::Export(error.to_string()))
     }
 }
 

@@ -6,12 +6,12 @@
 
 use crate::error::TelemetryError;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::unistd::Uid;
+use orchestrator_records::kept::{self, OwnError};
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions, Permissions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -151,23 +151,11 @@ impl Files {
     }
 }
 
-/// Opens a file that is this user's, or makes one, and closes it to all others: a link leads where somebody else wants, and a second
-/// name may be anywhere.
-#[expect(clippy::disallowed_methods, reason = "the user names it; before we confine ourselves")]
 fn open_own(path: &Path) -> Result<File, TelemetryError> {
-    let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
-    let opened =
-        OpenOptions::new().read(true).append(true).create(true).mode(0o600).custom_flags(flags).open(path);
-    let file = opened.map_err(|error| failed(path, error))?;
-    let metadata = file.metadata().map_err(|error| failed(path, error))?;
-    let is_ours = metadata.uid() == Uid::effective().as_raw() && metadata.nlink() == 1;
-    if !metadata.is_file() || !is_ours {
-        return Err(TelemetryError::NotOurs(path.to_owned()));
-    }
-    if metadata.mode() & 0o077 != 0 {
-        file.set_permissions(Permissions::from_mode(0o600)).map_err(|error| failed(path, error))?;
-    }
-    Ok(file)
+    kept::open_own(path).map_err(|error| match error {
+        OwnError::NotOurs => TelemetryError::NotOurs(path.to_owned()),
+        OwnError::System(error) => failed(path, error),
+    })
 }
 
 fn failed(path: &Path, error: io::Error) -> TelemetryError {
@@ -178,7 +166,8 @@ fn failed(path: &Path, error: io::Error) -> TelemetryError {
 #[allow(clippy::disallowed_methods)] // A test may open what it likes.
 mod tests {
     use super::*;
-    use std::fs;
+    use std::fs::{self, OpenOptions, Permissions};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     fn mode(path: &Path) -> u32 {
         fs::metadata(path).unwrap().mode() & 0o777

@@ -1,26 +1,18 @@
 //! Where spans are sent: an address that the user names.
 
 use crate::error::TelemetryError;
-use url::{Host, Url};
+use orchestrator_web::base::{self, is_exposed};
+use url::Url;
 
 /// The variable of the standard for a collector's address.
 pub(crate) const VARIABLE: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 /// What follows the address of a collector in that of its traces.
 const TRACES: &str = "/v1/traces";
-const URL_MAX: usize = 2048;
 
 /// The address of the traces of a collector. `name` is the option or the variable that it comes from.
 pub(crate) fn traces(name: &'static str, text: &str, has_headers: bool) -> Result<Url, TelemetryError> {
-    let parsed = (text.len() <= URL_MAX).then(|| Url::parse(text).ok()).flatten();
-    let mut url = parsed.ok_or(TelemetryError::Address(name))?;
-    let is_plain = url.username().is_empty()
-        && url.password().is_none()
-        && url.query().is_none()
-        && url.fragment().is_none();
-    if !is_plain || !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
-        return Err(TelemetryError::Address(name));
-    }
-    if has_headers && url.scheme() == "http" && !is_local(&url) {
+    let mut url = base::parse(text).ok_or(TelemetryError::Address(name))?;
+    if has_headers && is_exposed(&url) {
         return Err(TelemetryError::PlainHeaders(name));
     }
     let folder = url.path().trim_end_matches('/').to_owned();
@@ -28,18 +20,10 @@ pub(crate) fn traces(name: &'static str, text: &str, has_headers: bool) -> Resul
     Ok(url)
 }
 
-fn is_local(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        Some(Host::Domain(name)) => name == "localhost",
-        None => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use orchestrator_web::base::BASE_MAX;
 
     fn at(text: &str) -> Result<String, TelemetryError> {
         traces("--otlp", text, false).map(|url| url.to_string())
@@ -50,8 +34,8 @@ mod tests {
         assert_eq!(at("http://127.0.0.1:4318").unwrap(), "http://127.0.0.1:4318/v1/traces");
         assert_eq!(at("https://otel.example/a/").unwrap(), "https://otel.example/a/v1/traces");
         let long = |length: usize| format!("http://h/{}", "x".repeat(length - "http://h/".len()));
-        assert!(at(&long(URL_MAX)).is_ok());
-        let above = long(URL_MAX + 1);
+        assert!(at(&long(BASE_MAX)).is_ok());
+        let above = long(BASE_MAX + 1);
         for wrong in [
             "",
             "4318",

@@ -6,9 +6,9 @@ use crate::print::shown;
 use crate::signals::Signals;
 use broker_protocol::{Failed, Trust};
 use orchestrator_lines::line_reader::{Lines, Next};
+use orchestrator_lines::streams::unusable;
 use orchestrator_records::transcripts;
 use policies::value::TrustName;
-use std::io;
 
 /// The commands to a chat, for people.
 pub const HELP: &str = "\
@@ -108,7 +108,7 @@ pub async fn next_text(
 ) -> Result<Option<String>, Failed> {
     let mut text = String::new();
     loop {
-        screen.prompt(!text.is_empty()).await.map_err(streams)?;
+        screen.prompt(!text.is_empty()).await.map_err(unusable)?;
         let next = tokio::select! {
             next = lines.next() => next,
             _ = signals.next() => return Ok(None),
@@ -127,11 +127,6 @@ pub async fn next_text(
             None => return Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
         }
     }
-}
-
-/// What is said where the terminal itself fails.
-pub fn streams(error: io::Error) -> Failed {
-    Failed::internal(format!("cannot use the standard streams: {error}"))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! The terminal is raw only while something is typed. While a model works, its keys make signals and its lines are answers, as without
 //! an editor. Nothing blocks: other events have their turn between two keys, and a signal ends the wait.
 
-use crate::chat_command::{complete, next_text, streams};
+use crate::chat_command::{complete, next_text};
 use crate::chat_screen::Screen;
 use crate::job::Job;
 use crate::line_editor::editor::{LineEditor, Step};
@@ -16,6 +16,7 @@ use crate::terminal::{self, Raw};
 use broker_protocol::Failed;
 use nix::libc::{SIGCONT, SIGWINCH};
 use orchestrator_lines::line_reader::Lines;
+use orchestrator_lines::streams::unusable;
 use orchestrator_records::chat_history::ChatHistory;
 use std::collections::VecDeque;
 use std::io;
@@ -73,7 +74,7 @@ impl Prompt {
         let can_draw = terminal::term() != "dumb";
         let raw = before.filter(|_| can_draw).and_then(|before| Some((before, Raw::enter().ok()?)));
         let Some((before, raw)) = raw else { return Ok(Self { lines, editing: None }) };
-        raw.give_back().map_err(streams)?;
+        raw.give_back().map_err(unusable)?;
         let (file, texts) = before.history.unzip();
         let editor = LineEditor::new(History::of(texts.unwrap_or_default()), complete);
         let window = Signals::listen(&[SIGWINCH, SIGCONT])?;
@@ -99,10 +100,10 @@ impl Prompt {
         let Some(editing) = &mut self.editing else {
             return next_text(screen, &mut self.lines, signals).await;
         };
-        editing.raw.reenter().map_err(streams)?;
+        editing.raw.reenter().map_err(unusable)?;
         let text = editing.text(screen, &mut self.lines, signals).await;
-        editing.raw.give_back().map_err(streams)?;
-        let Some(text) = text.map_err(streams)? else { return Ok(None) };
+        editing.raw.give_back().map_err(unusable)?;
+        let Some(text) = text.map_err(unusable)? else { return Ok(None) };
         editing.remember(&text);
         Ok(Some(text.trim().to_owned()))
     }

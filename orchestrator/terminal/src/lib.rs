@@ -11,7 +11,7 @@ pub mod chat_command;
 pub mod chat_prompt;
 mod line_editor;
 pub mod typed;
-pub mod refused_hosts;
+pub mod refused_connections;
 pub mod more_hosts;
 pub mod job;
 pub mod feed;

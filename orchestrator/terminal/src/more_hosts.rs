@@ -1,9 +1,10 @@
-//! The question of `lazaret run` on a terminal, after a command has failed that was refused hosts: whether it may reach them. Then
-//! it runs again, in a new cell, and the executor grants what was answered to that call or to this session.
+//! The question of `lazaret run` on a terminal, after a command has failed that was refused hosts, or paths of which the executor
+//! knows: whether it may have them. Then it runs again, in a new cell, and the executor grants what was answered to that call or to
+//! this session.
 
-use crate::refused_hosts::RefusedHosts;
+use crate::refused_connections::RefusedConnections;
 use crate::{print, terminal};
-use broker_protocol::{Ended, Extent, Wants, limit};
+use broker_protocol::{Ended, Extent, Leased, Wants, limit};
 use orchestrator_lines::streams::Input;
 use orchestrator_session::CallResult;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
@@ -24,14 +25,14 @@ const LINE_MAX: u64 = 8192;
 /// What the person at the terminal has granted.
 pub struct MoreHosts {
     /// What the command was refused; `None` where nobody is asked.
-    refused: Option<Rc<RefusedHosts>>,
+    refused: Option<Rc<RefusedConnections>>,
     wants: Wants,
     extent: Extent,
     /// What writes the policy file; absent where an answer from here does not count for good.
     writer: Option<UnixStream>,
 }
 
-/// What may be said of a host.
+/// What may be said of a host or a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     Once,
@@ -54,7 +55,7 @@ impl Answer {
 
 impl MoreHosts {
     /// Nothing yet. `refused` hears what the command could not reach, `writer` is told what is allowed for good.
-    pub fn new(refused: Option<Rc<RefusedHosts>>, writer: Option<UnixStream>) -> Self {
+    pub fn new(refused: Option<Rc<RefusedConnections>>, writer: Option<UnixStream>) -> Self {
         Self { refused, wants: Wants::default(), extent: Extent::Session, writer }
     }
 
@@ -73,7 +74,7 @@ impl MoreHosts {
         self.extent
     }
 
-    /// Asks about each host that a command was refused which has failed; whether it is to run again.
+    /// Asks about each host and path that a command was refused which has failed; whether it is to run again.
     pub async fn ask(&mut self, result: &CallResult) -> bool {
         let Some(refused) = self.refused.clone() else { return false };
         if matches!(result.ended, None | Some(Ended::Exited(0) | Ended::Cancelled)) {
@@ -81,18 +82,19 @@ impl MoreHosts {
         }
         let hosts = refused.leasable().into_iter().filter(|host| !self.wants.hosts.contains(host));
         let room = limit::WANTS - self.wants.hosts.len();
-        let hosts: Vec<_> = hosts.take(room).collect();
+        let mut wanted: Vec<_> = hosts.take(room).map(Leased::Host).collect();
+        wanted.extend(self.refused_paths(result));
         let mut yes = false;
-        for host in hosts {
-            let answer = question(&host, self.writer.is_some()).await;
-            match answer {
+        for opens in wanted {
+            let can_write = self.writer.is_some() && is_written(&opens);
+            match question(&opens, can_write).await {
                 Answer::No => continue,
                 Answer::Once => self.extent = Extent::Once,
                 Answer::Session => {}
-                Answer::Always => self.write(&host),
+                Answer::Always => self.write(&opens),
             }
             yes = true;
-            self.wants.hosts.push(host);
+            self.wants.push(opens);
         }
         if yes {
             refused.forget();
@@ -100,10 +102,23 @@ impl MoreHosts {
         yes
     }
 
-    /// Has `host` written into the policy file, and says what became of that: the command gets it in any case.
-    fn write(&mut self, host: &str) {
+    /// The paths that a command was denied and that a lease would open, each once.
+    fn refused_paths(&self, result: &CallResult) -> Vec<Leased> {
+        let mut paths: Vec<Leased> = Vec::new();
+        for opens in result.denials().filter_map(|denial| denial.lease.as_ref()) {
+            if !paths.contains(opens) && !self.wants.each().any(|wanted| wanted == *opens) {
+                paths.push(opens.clone());
+            }
+        }
+        let room = limit::WANTED_PATHS - self.wants.read.len() - self.wants.write.len();
+        paths.truncate(room);
+        paths
+    }
+
+    /// Has this written into the policy file, and says what became of that: the command gets it in any case.
+    fn write(&mut self, opens: &Leased) {
         let Some(writer) = &mut self.writer else { return };
-        let answer = writer.write_all(format!("{host}\n").as_bytes()).and_then(|()| {
+        let answer = writer.write_all(format!("{opens}\n").as_bytes()).and_then(|()| {
             writer.set_read_timeout(Some(WRITTEN))?;
             let mut line = String::new();
             BufReader::new(&*writer).take(LINE_MAX).read_line(&mut line)?;
@@ -119,13 +134,32 @@ impl MoreHosts {
     }
 }
 
+/// Whether the policy file has a word for it: a profile grants hosts, and paths to read.
+fn is_written(opens: &Leased) -> bool {
+    match opens {
+        Leased::Host(_) | Leased::Read(_) => true,
+        Leased::Write(_) => false,
+    }
+}
+
+/// What the command tried, in words.
+fn tried(opens: &Leased) -> String {
+    match opens {
+        Leased::Host(host) => format!("reach {host}"),
+        Leased::Read(path) => format!("read {path}"),
+        Leased::Write(path) => format!("write in the directory {path}"),
+    }
+}
+
 /// Asks until there is an answer. None, where the terminal is gone, is a no.
-async fn question(host: &str, can_write: bool) -> Answer {
+async fn question(opens: &Leased, can_write: bool) -> Answer {
     let always = if can_write { ["/ always ", "a/"] } else { [""; 2] };
     loop {
         print::problem(&format!(
-            "the command tried to reach {host}. Allow it and run the command again: once / for this session {}/ no [o/s/{}N]?",
-            always[0], always[1]
+            "the command tried to {}. Allow it and run the command again: once / for this session {}/ no [o/s/{}N]?",
+            tried(opens),
+            always[0],
+            always[1]
         ));
         sleep(SHOWN).await;
         terminal::discard_input();

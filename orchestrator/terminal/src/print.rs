@@ -8,7 +8,15 @@ use std::io::{self, IsTerminal, Write};
 
 /// Prints what went wrong.
 pub fn problem(message: &str) {
-    let prefix = paint("lazaret:", Colour::Red, io::stderr().is_terminal());
+    to_stderr(&paint("lazaret:", Colour::Red, io::stderr().is_terminal()), message);
+}
+
+/// Prints what a person should know although nothing went wrong.
+pub fn note(message: &str) {
+    to_stderr("lazaret:", message);
+}
+
+fn to_stderr(prefix: &str, message: &str) {
     let message = escape::for_terminal(&redactor().text(message));
     // Where nobody reads it, nobody misses it.
     let _ = writeln!(io::stderr().lock(), "{prefix} {}", redactor().text(&message));

@@ -49,7 +49,7 @@ enum RemedyJson<'a> {
 
 impl<'a> From<&'a Denial> for DenialJson<'a> {
     fn from(denial: &'a Denial) -> Self {
-        let Denial { what, by, why, remedy, count } = denial;
+        let Denial { what, by, why, remedy, lease: _, count } = denial;
         let (kind, name, rule) = match by {
             Barrier::Layer(layer, rule) => ("layer", Some(layer.name()), rule.as_ref()),
             Barrier::Limit(key) => ("limit", Some(key.as_str()), None),

@@ -43,7 +43,7 @@ pub struct Metadata {
     /// What it was denied, as far as that is known.
     #[serde(flatten, serialize_with = "denials::fields")]
     pub denied: Denials,
-    /// Hosts that were granted to it beyond those of the session.
+    /// Hosts and paths that were granted to it beyond those of the session.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub leases: Vec<String>,
     /// What only this tool knows.

@@ -7,7 +7,6 @@ use crate::tls::Tls;
 use flate2::write::MultiGzDecoder;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, HeaderMap, HeaderValue};
-use reqwest::redirect::Policy;
 use reqwest::{Client, RequestBuilder, Response};
 use std::error::Error;
 use std::io::{self, Write};
@@ -15,8 +14,6 @@ use std::net::SocketAddr;
 
 /// Most bytes of a response that are read, after decompression.
 pub const BODY_MAX: usize = 2 << 20;
-
-const AGENT: &str = concat!("lazaret/", env!("CARGO_PKG_VERSION"));
 
 /// Makes requests. The machine's certificates are read when they are first needed.
 #[derive(Default)]
@@ -44,15 +41,8 @@ pub fn client(
     addresses: &[SocketAddr],
     idle: usize,
 ) -> Result<Client, HttpError> {
-    let builder = Client::builder()
-        .tls_backend_preconfigured(tls.config(target.is_plain()).map_err(HttpError::Tls)?)
-        .redirect(Policy::none())
-        .no_proxy()
-        .referer(false)
-        .pool_max_idle_per_host(idle)
-        .user_agent(AGENT)
-        .dns_resolver(NoResolver)
-        .resolve_to_addrs(target.host(), addresses);
+    let builder = tls.client(target.is_plain()).map_err(HttpError::Tls)?.pool_max_idle_per_host(idle);
+    let builder = builder.dns_resolver(NoResolver).resolve_to_addrs(target.host(), addresses);
     builder.build().map_err(|error| HttpError::Tls(root(&error)))
 }
 

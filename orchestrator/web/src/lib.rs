@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+pub mod base;
 pub mod target;
 pub mod image;
 mod work;

@@ -2,6 +2,7 @@
 //! environment, not a model's input), so no policy is asked whether their addresses are public: an instance of one's own
 //! is on this machine. They are told a query, and nothing that a page says.
 
+use crate::base::is_exposed;
 use crate::error::{EngineError, HttpError, WebError};
 use crate::guard::{self, Resolve};
 use crate::html::fragment;
@@ -167,7 +168,7 @@ fn request(
             let count = search.max_results.to_string();
             let query = [("q", search.query.as_str()), ("count", &count)];
             let target = address(&engines.brave, "res/v1/web/search", &query)
-                .filter(|target| !target.is_plain() || is_local(target))
+                .filter(|target| !is_exposed(target.url()))
                 .ok_or(EngineError::Base(
                     BRAVE_URL,
                     "write https://HOST; the key would go over it unprotected",
@@ -180,12 +181,6 @@ fn request(
         }
     };
     Ok((target, headers))
-}
-
-/// Whether a request stays on this machine.
-fn is_local(target: &Target) -> bool {
-    target.host() == "localhost"
-        || target.address().is_some_and(|address| address.to_canonical().is_loopback())
 }
 
 fn address(base: &str, path: &str, query: &[(&str, &str)]) -> Option<Target> {

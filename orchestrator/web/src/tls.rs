@@ -1,5 +1,7 @@
-//! TLS as all our clients speak it: rustls with ring, and the machine's certificates.
+//! What all our clients have in common. TLS is rustls with ring, and the machine's certificates.
 
+use reqwest::redirect::Policy;
+use reqwest::{Client, ClientBuilder};
 use rustls::ClientConfig;
 use rustls::crypto::ring;
 use rustls_platform_verifier::BuilderVerifierExt;
@@ -10,11 +12,18 @@ use std::sync::{Arc, OnceLock};
 pub struct Tls(OnceLock<ClientConfig>);
 
 impl Tls {
-    /// The configuration of a client. A `plain` request needs no certificates, and gets none.
+    /// A client as all of ours are: no redirection is followed, because a key may go along, and no
+    /// proxy of the environment asked. One for `plain` requests needs no certificates, and gets none.
     ///
     /// # Errors
     /// Why the certificates cannot be used, in words.
-    pub fn config(&self, plain: bool) -> Result<ClientConfig, String> {
+    pub fn client(&self, plain: bool) -> Result<ClientBuilder, String> {
+        let builder = Client::builder().tls_backend_preconfigured(self.config(plain)?);
+        let builder = builder.redirect(Policy::none()).no_proxy().referer(false);
+        Ok(builder.user_agent(concat!("lazaret/", env!("CARGO_PKG_VERSION"))))
+    }
+
+    fn config(&self, plain: bool) -> Result<ClientConfig, String> {
         if plain {
             let builder = builder()?.with_root_certificates(rustls::RootCertStore::empty());
             return Ok(builder.with_no_client_auth());

@@ -197,23 +197,24 @@ fn opened_by(option: &str, place: &str, leases: bool) -> Remedy {
 pub const LEASE_RULE: &str = "lease";
 
 /// How a session's client asks for more hosts.
-const LEASE: &str = "a lease (`wants` of a session's call)";
+pub const LEASE: &str = "a lease (`wants` of a session's call)";
 
 /// What would let a call have the hosts that it wants, and was refused, in a session that may have `leases` or not.
 pub fn remedy_to_lease(request: &Request, leases: bool) -> Remedy {
     let Request::Bash(bash) = request else {
-        return Remedy::Advice("a `bash` call may want hosts".into());
+        return Remedy::Advice("a `bash` call may want hosts and paths".into());
     };
     match (leases, bash.background) {
         (false, _) => Remedy::Option(
-            "--leases of `lazaret session` and a scope that leaves the network open, or --allow-host NAME:PORT"
+            "--leases of `lazaret session` and a scope that leaves the network open, --allow-host NAME:PORT, or --read PATH"
                 .into(),
         ),
         (true, true) => Remedy::Advice(
-            "a command that is waited for may want hosts; `lazaret policy allow NAME:PORT` opens them for good".into(),
+            "a command that is waited for may want hosts and paths; `lazaret policy allow NAME:PORT` opens a host for good"
+                .into(),
         ),
         (true, false) => Remedy::Advice(
-            "hosts within each `[network]` of the policy's files may be granted, as NAME:PORT, up to a session's bound"
+            "hosts within each `[network]` of the policy's files may be granted, as NAME:PORT, and paths within each `[leases]`, up to a session's bounds"
                 .into(),
         ),
     }

@@ -89,7 +89,7 @@ fn frames(marker: &str, chance: &mut Chance) -> Vec<ToBroker> {
                     0 => ToBroker::WantingCall {
                         call,
                         request,
-                        wants: Wants { hosts: vec!["a.example:443".into()] },
+                        wants: Wants { hosts: vec!["a.example:443".into()], ..Wants::default() },
                     },
                     _ => ToBroker::Call { call, request },
                 }

@@ -338,6 +338,8 @@ mod tests {
             capture: None,
             network: None,
             image: None,
+            read: Vec::new(),
+            write: Vec::new(),
         }));
         ledger.heard = Phase::Open;
         ledger.sent(&ToBroker::Call { call: 1, request: Request::Bash(shell("true")) });

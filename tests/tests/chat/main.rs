@@ -5,6 +5,7 @@ mod chats;
 mod commands;
 mod fallback;
 mod hooks;
+mod keyring;
 mod loops;
 mod providers;
 mod typing;
@@ -14,6 +15,7 @@ fn main() -> std::process::ExitCode {
     lazaret_tests::suite::main_of_waiting(
         [
             providers::tests(),
+            keyring::tests(),
             loops::tests(),
             hooks::tests(),
             commands::tests(),

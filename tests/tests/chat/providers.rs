@@ -31,7 +31,7 @@ pub fn tests() -> Vec<Test> {
 }
 
 /// A world for tests that do not depend on the place.
-fn world() -> World {
+pub fn world() -> World {
     World::new(Place::any())
 }
 
@@ -232,7 +232,7 @@ fn a_model_without_tools_is_an_error_before_anything_is_sent() {
 }
 
 /// Every file below a folder that holds `text`.
-fn files_with(folder: &Path, text: &str) -> Vec<std::path::PathBuf> {
+pub fn files_with(folder: &Path, text: &str) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();

@@ -27,7 +27,7 @@ fn standing() -> Vec<SessionGrant> {
         tool: "bash".into(),
         calls: 3,
         only: None,
-        host: None,
+        opens: None,
         ends_s: None,
     };
     let other =
@@ -35,7 +35,7 @@ fn standing() -> Vec<SessionGrant> {
     let lease = SessionGrant {
         grant: 3,
         rule: "lease".into(),
-        host: Some("a.example:443".into()),
+        opens: Some(Leased::Host("a.example:443".into())),
         ends_s: Some(600),
         ..one.clone()
     };
@@ -43,8 +43,10 @@ fn standing() -> Vec<SessionGrant> {
 }
 
 fn leases() -> Vec<Lease> {
-    let all = Lease { lease: 3, host: "a.example:443".into(), call: 7, key: None };
-    vec![all.clone(), Lease { lease: 4, key: Some(Nonce([0x0e; 16])), ..all }]
+    let all = Lease { lease: 3, opens: Leased::Host("a.example:443".into()), call: 7, key: None };
+    let read = Lease { lease: 5, opens: Leased::Read("/r".into()), ..all.clone() };
+    let write = Lease { lease: 6, opens: Leased::Write("/w".into()), ..all.clone() };
+    vec![all.clone(), Lease { lease: 4, key: Some(Nonce([0x0e; 16])), ..all }, read, write]
 }
 
 pub fn to_broker() -> Vec<(&'static str, ToBroker)> {
@@ -72,7 +74,11 @@ pub fn from_broker() -> Vec<(&'static str, FromBroker)> {
                 call: 7,
                 challenge: Challenge {
                     covers: Coverage::Wants,
-                    wants: Wants { hosts: vec!["a.example:443".into()] },
+                    wants: Wants {
+                        hosts: vec!["a.example:443".into()],
+                        read: vec!["/r".into()],
+                        write: vec!["/w".into()],
+                    },
                     ..challenge(Channel::Relay)
                 },
             },

@@ -5,7 +5,7 @@ use crate::error::{ProviderError, brief};
 use crate::http::Key;
 use crate::message::{Message, Part, ToolAnswer};
 use crate::provider::{Model, Prompt};
-use crate::wire::{Decoder, Framing, Wire, json};
+use crate::wire::{ANTHROPIC_KEY, Decoder, Framing, KeyNames, Wire, json};
 use serde_json::{Value, json};
 
 const VERSION: &str = "2023-06-01";
@@ -28,8 +28,8 @@ impl Wire for Claude {
         "https://api.anthropic.com"
     }
 
-    fn key_variable(&self) -> Option<&'static str> {
-        Some("ANTHROPIC_API_KEY")
+    fn key_names(&self) -> Option<KeyNames> {
+        Some(KeyNames { variable: ANTHROPIC_KEY, issuer: "anthropic" })
     }
 
     fn headers(&self, key: Option<&Key>) -> Vec<(&'static str, String)> {

@@ -10,17 +10,12 @@ pub mod mock;
 use crate::error::ProviderError;
 use crate::http::Key;
 use crate::provider::Provider;
-use crate::wire::{HttpProvider, Wire};
+use crate::wire::{HttpProvider, KeyNames, Wire};
 use claude::Claude;
 use ollama::Ollama;
 use openai_chat::OpenAiChat;
 use openai_responses::OpenAiResponses;
 use std::rc::Rc;
-
-/// The variable with the key for Claude.
-pub const ANTHROPIC_KEY: &str = "ANTHROPIC_API_KEY";
-/// The variable with the key for OpenAI.
-pub const OPENAI_KEY: &str = "OPENAI_API_KEY";
 
 /// A vendor, or whoever speaks like it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,13 +46,13 @@ impl Vendor {
         }
     }
 
-    /// The variable with the key; `None` where none is needed.
-    pub fn key_variable(self) -> Option<&'static str> {
+    /// How its key is named where keys are kept; `None` where none is needed.
+    pub fn key_names(self) -> Option<KeyNames> {
         match self {
-            Vendor::Claude => Claude.key_variable(),
-            Vendor::OpenAi => OpenAiResponses.key_variable(),
-            Vendor::OpenAiChat => OpenAiChat.key_variable(),
-            Vendor::Ollama => Ollama.key_variable(),
+            Vendor::Claude => Claude.key_names(),
+            Vendor::OpenAi => OpenAiResponses.key_names(),
+            Vendor::OpenAiChat => OpenAiChat.key_names(),
+            Vendor::Ollama => Ollama.key_names(),
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::http::Key;
 use crate::message::{Message, Part, ToolAnswer, text_of};
 use crate::provider::{Model, Prompt};
 use crate::providers::openai_chat;
-use crate::wire::{Decoder, Framing, Wire, json};
+use crate::wire::{Decoder, Framing, KeyNames, Wire, json};
 use serde_json::{Value, json};
 
 /// Where text, thoughts and calls stand among the parts of an answer.
@@ -46,7 +46,7 @@ impl Wire for Ollama {
         "http://127.0.0.1:11434"
     }
 
-    fn key_variable(&self) -> Option<&'static str> {
+    fn key_names(&self) -> Option<KeyNames> {
         None
     }
 

@@ -6,7 +6,7 @@ use crate::http::Key;
 use crate::message::{Message, Part, ToolAnswer, ToolCall, text_of};
 use crate::provider::{Model, Prompt};
 use crate::providers::openai_models;
-use crate::wire::{Decoder, Framing, Wire, json};
+use crate::wire::{Decoder, Framing, KeyNames, OPENAI_KEY, Wire, json};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -29,8 +29,8 @@ impl Wire for OpenAiChat {
         "https://api.openai.com"
     }
 
-    fn key_variable(&self) -> Option<&'static str> {
-        Some("OPENAI_API_KEY")
+    fn key_names(&self) -> Option<KeyNames> {
+        Some(KeyNames { variable: OPENAI_KEY, issuer: "openai" })
     }
 
     fn headers(&self, key: Option<&Key>) -> Vec<(&'static str, String)> {

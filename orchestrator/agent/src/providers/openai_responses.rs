@@ -7,7 +7,7 @@ use crate::message::{Message, Part, ToolAnswer};
 use crate::provider::{Model, Prompt, ToolDefinition};
 use crate::providers::openai_chat::{OpenAiChat, error};
 use crate::providers::openai_models;
-use crate::wire::{Decoder, Framing, Wire, json};
+use crate::wire::{Decoder, Framing, KeyNames, Wire, json};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -28,8 +28,8 @@ impl Wire for OpenAiResponses {
         OpenAiChat.base()
     }
 
-    fn key_variable(&self) -> Option<&'static str> {
-        OpenAiChat.key_variable()
+    fn key_names(&self) -> Option<KeyNames> {
+        OpenAiChat.key_names()
     }
 
     fn headers(&self, key: Option<&Key>) -> Vec<(&'static str, String)> {

@@ -209,7 +209,7 @@ struct Slot {
     /// Bytes of input that may be sent.
     input: Cell<u32>,
     input_room: Notify,
-    /// The hosts that were leased to it at any time.
+    /// What was leased to it at any time.
     leased: RefCell<BTreeSet<String>>,
     ended: Cell<bool>,
 }
@@ -256,7 +256,7 @@ impl Slot {
 
     /// Notes which of `leases` are for the request, whose number is `call`.
     fn hear_leases(&self, call: CallId, leases: &[Lease]) {
-        let ours = leases.iter().filter(|lease| lease.is_for(call)).map(|lease| lease.host.clone());
+        let ours = leases.iter().filter(|lease| lease.is_for(call)).map(|lease| lease.opens.to_string());
         self.leased.borrow_mut().extend(ours);
     }
 
@@ -500,7 +500,7 @@ impl RunningRequest {
         self.control.call
     }
 
-    /// The hosts that were leased to it until now.
+    /// What was leased to it until now.
     pub fn leased(&self) -> Vec<String> {
         self.control.slot.leased.borrow().iter().cloned().collect()
     }

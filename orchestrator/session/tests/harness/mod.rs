@@ -97,6 +97,8 @@ pub fn config() -> Config {
         capture: None,
         network: None,
         image: None,
+        read: Vec::new(),
+        write: Vec::new(),
     };
     let redactor = Box::leak(Box::new(Redactor::new(vec![]).unwrap()));
     Config { profile: &STANDARD, max_violations: Some(3), ..Config::new(open, redactor) }

@@ -40,7 +40,7 @@ impl Hosts {
         let ours = leases.iter().filter(|lease| lease.key.is_none() || lease.key == key);
         ours.fold(self.policy.clone(), |policy, lease| {
             // What the executor has granted is one host within the policy's bounds; anything else opens nothing.
-            network::leased(policy.clone(), &lease.host).unwrap_or(policy)
+            lease.opens.host().and_then(|host| network::leased(policy.clone(), host).ok()).unwrap_or(policy)
         })
     }
 

@@ -346,7 +346,12 @@ fn bound_socket() -> (impl FnOnce(SocketAddr) -> TcpStream, SocketAddr) {
 }
 
 fn lease(host: String, key: Option<u8>) -> Lease {
-    Lease { lease: 1, host, call: 7, key: key.map(|byte| Nonce([byte; 16])) }
+    Lease {
+        lease: 1,
+        opens: broker_protocol::Leased::Host(host),
+        call: 7,
+        key: key.map(|byte| Nonce([byte; 16])),
+    }
 }
 
 #[test]

@@ -12,13 +12,13 @@ const SHOWN: usize = 8;
 
 /// Collects the reasons of refused connections, each once.
 #[derive(Default)]
-pub struct RefusedHosts {
+pub struct RefusedConnections {
     reasons: RefCell<BTreeSet<String>>,
     /// The hosts that are on no list and could be granted, as `NAME:PORT`.
     leasable: RefCell<BTreeSet<String>>,
 }
 
-impl Subscriber for RefusedHosts {
+impl Subscriber for RefusedConnections {
     fn hear(&self, event: &Event) {
         let Body::Connection(decision) = &*event.body else { return };
         let mut reasons = self.reasons.borrow_mut();
@@ -46,7 +46,7 @@ fn is_shown(verdict: ConnectionVerdict) -> bool {
     }
 }
 
-impl RefusedHosts {
+impl RefusedConnections {
     /// The hosts that somebody could grant.
     pub fn leasable(&self) -> Vec<String> {
         self.leasable.borrow().iter().cloned().collect()

@@ -4,29 +4,23 @@
 //! Plain spawning goes through the standard library, which uses `posix_spawn` here: an absolute program, no change of
 //! user or folder, nothing to do between fork and exec.
 
+mod clients;
+mod figures;
+mod work;
+
 use broker_protocol::{FileRead, Outcome, Request, Zone, ZonePath};
 use clap::Parser;
+use clients::{Echo, Lines, Mcp, bubblewrap, spawn};
+use figures::{Row, Times, time};
 use lazaret_tests::process::{self, figure};
 use lazaret_tests::wire::shell;
 use lazaret_tests::{Broker, Place, User, World, programs};
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-
-/// One line of the table.
-struct Row {
-    part: char,
-    name: String,
-    value: String,
-    /// The same as numbers, for `--json`.
-    figures: Value,
-    /// What the main job asks for, and whether it holds.
-    goal: Option<(String, bool)>,
-}
 
 /// Measures one part of the table.
 type Part = fn(&Options) -> Vec<Row>;
@@ -38,8 +32,8 @@ struct Options {
     #[arg(long = "n", value_name = "COUNT", default_value_t = 300, value_parser = clap::value_parser!(u32).range(10..))]
     count: u32,
     /// Parts: `a` warm calls, `b` two at once, `c` cold starts, `d` file reads, `e` memory of an idle session, `f` peak memory
-    /// while a gigabyte of output passes, `n` a download through the relay
-    #[arg(long, value_name = "PARTS", default_value = "abcdefn")]
+    /// while a gigabyte of output passes, `m` other ways in, `n` a download through the relay, `r` work that reads and compiles
+    #[arg(long, value_name = "PARTS", default_value = "abcdefmnr")]
     only: String,
     /// A tier and a user, such as `flat/ordinary` [default: the first place of this machine]
     #[arg(long)]
@@ -103,14 +97,16 @@ fn print(row: &Value) {
 }
 
 fn measure(options: &Options) -> Vec<Row> {
-    let parts: [(char, Part); 7] = [
+    let parts: [(char, Part); 9] = [
         ('a', warm_calls),
         ('b', two_at_once),
         ('c', cold_start),
         ('d', file_reads),
         ('e', idle_memory),
         ('f', flood_memory),
+        ('m', other_ways_in),
         ('n', downloads),
+        ('r', |options| work::ordinary_work(options.place(), options.count)),
     ];
     parts
         .iter()
@@ -122,7 +118,7 @@ fn measure(options: &Options) -> Vec<Row> {
 /// `bash -c true` three ways, in turns.
 fn warm_calls(options: &Options) -> Vec<Row> {
     let world = World::new(options.place());
-    let mut session = Lines::open(&world);
+    let mut session = Lines::open(&world, &[]);
     let (mut broker, _) = Broker::open(&world);
     let [mut plain, mut lines, mut raw] = [const { Times(Vec::new()) }; 3];
     for round in 0..options.count + 20 {
@@ -159,7 +155,7 @@ fn on_top(micros: f64) -> Row {
 /// Two clients at once, each in a loop, against two plain spawners; three turns of two seconds each.
 fn two_at_once(options: &Options) -> Vec<Row> {
     let worlds = [World::new(options.place()), World::new(options.place())];
-    let mut sessions = worlds.each_ref().map(Lines::open);
+    let mut sessions = worlds.each_ref().map(|world| Lines::open(world, &[]));
     let (mut plain, mut calls) = (0.0, 0.0);
     for _ in 0..3 {
         plain += rate(&mut [(), ()], |()| plain_bash());
@@ -205,8 +201,7 @@ fn rate<C: Send>(clients: &mut [C], call: impl Fn(&mut C) + Copy + Send) -> f64 
 /// `true` from nothing, in turns.
 fn cold_start(options: &Options) -> Vec<Row> {
     let world = World::new(options.place());
-    let project = world.project.display().to_string();
-    let mut bwrap = bubblewrap(&world, &project);
+    let mut bwrap = bubblewrap(&world, &["true"]);
     let has_bwrap = bwrap.output().is_ok_and(|output| output.status.success());
     let mut lazaret = world.lazaret_run(&["true"]);
     let [mut plain, mut ours, mut theirs] = [const { Times(Vec::new()) }; 3];
@@ -232,11 +227,33 @@ fn cold_start(options: &Options) -> Vec<Row> {
     rows
 }
 
-fn bubblewrap(world: &World, project: &str) -> Command {
-    let mut bwrap = world.host("bwrap");
-    bwrap.args(["--ro-bind", "/", "/", "--bind", project, project, "--dev", "/dev", "--proc", "/proc"]);
-    bwrap.args(["--tmpfs", "/tmp", "--unshare-all", "--die-with-parent", "--new-session", "true"]);
-    bwrap
+/// The same call through `lazaret session` and `lazaret mcp`, and `true` from nothing in two ways, in turns.
+fn other_ways_in(options: &Options) -> Vec<Row> {
+    let world = World::new(options.place());
+    let (mut session, mut mcp) = (Lines::open(&world, &[]), Mcp::open(&world));
+    let (mut run, mut shell) = (world.lazaret_run(&["true"]), world.program("lazaret-bash"));
+    shell.env("LAZARET_PROJECT", &world.project).args(["-c", "true"]);
+    let [mut lines, mut messages, mut cold, mut prefixed] = [const { Times(Vec::new()) }; 4];
+    for round in 0..options.count + 20 {
+        let times = [time(|| session.bash("true")), time(|| mcp.bash("true"))];
+        if round >= 20 {
+            [&mut lines, &mut messages].into_iter().zip(times).for_each(|(all, one)| all.0.push(one));
+        }
+    }
+    for _ in 0..options.count.min(150) {
+        cold.0.push(time(|| spawn(&mut run)));
+        prefixed.0.push(time(|| spawn(&mut shell)));
+    }
+    let more = messages.median() - lines.median();
+    let ratio = prefixed.median() / cold.median();
+    vec![
+        lines.row('m', "bash -c true, lazaret session", None),
+        messages
+            .row('m', "bash -c true, lazaret mcp", Some(&lines))
+            .goal("at most 500 µs more", more <= 500.0),
+        cold.row('m', "lazaret run -- true, cold", None),
+        prefixed.row('m', "lazaret-bash -c true, cold", Some(&cold)).goal("at most 1.1 × run", ratio <= 1.1),
+    ]
 }
 
 /// Reads through the broker against reads of our own, and against what a socket costs.
@@ -328,7 +345,7 @@ fn downloads(options: &Options) -> Vec<Row> {
 fn idle_memory(options: &Options) -> Vec<Row> {
     let world = World::new(options.place());
     world.put("file", "text");
-    let mut session = Lines::open(&world);
+    let mut session = Lines::open(&world, &[]);
     session.bash("true");
     session.call("file_read", &json!({"path": "file"}));
     // What is needed to open a session is given back when it first has nothing to do.
@@ -384,11 +401,6 @@ fn plain_bash() {
     spawn(Command::new("/bin/bash").arg0("bash").args(["-c", "true"]));
 }
 
-fn spawn(command: &mut Command) {
-    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    assert!(status.is_ok_and(|status| status.success()), "{command:?} failed");
-}
-
 fn raw_bash(broker: &mut Broker, round: u64) {
     let done = broker.call(2 * round, Request::Bash(shell("true")));
     assert!(matches!(done.outcome, Outcome::Ran(_)), "{done:?}");
@@ -398,122 +410,4 @@ fn raw_read(broker: &mut Broker, round: u64, name: &str, size: usize) {
     let path = ZonePath::new(Zone::Project, name).expect("a name of ours");
     let done = broker.call(2 * round, Request::FileRead(FileRead { path, offset: None, limit: None }));
     assert!(matches!(done.outcome, Outcome::Answered) && done.parts.len() > size, "{:?}", done.outcome);
-}
-
-/// Runs something and says how long it took, in microseconds.
-fn time(action: impl FnOnce()) -> f64 {
-    let started = Instant::now();
-    action();
-    started.elapsed().as_secs_f64() * 1e6
-}
-
-/// Measured times, in microseconds.
-struct Times(Vec<f64>);
-
-impl Times {
-    fn at(&self, part: f64) -> f64 {
-        let mut sorted = self.0.clone();
-        sorted.sort_by(f64::total_cmp);
-        sorted[((sorted.len() - 1) as f64 * part) as usize]
-    }
-
-    fn median(&self) -> f64 {
-        self.at(0.5)
-    }
-
-    fn row(&self, part: char, name: &str, base: Option<&Times>) -> Row {
-        let (median, p95) = (self.median(), self.at(0.95));
-        let ratio = base.map(|base| median / base.median());
-        let suffix = ratio.map_or(String::new(), |ratio| format!("   {ratio:.2} ×"));
-        let value = format!("{median:.0} µs, p95 {p95:.0}{suffix}");
-        let figures = json!({"medianUs": median, "p95Us": p95, "ratio": ratio});
-        Row { part, name: name.into(), value, figures, goal: None }
-    }
-}
-
-impl Row {
-    fn goal(mut self, goal: &str, holds: bool) -> Self {
-        self.goal = Some((goal.into(), holds));
-        self
-    }
-
-    fn to_json(&self) -> Value {
-        let goal = self.goal.as_ref().map(|(goal, holds)| json!({"goal": goal, "holds": holds}));
-        let part = self.part.to_string();
-        json!({"part": part, "name": self.name, "value": self.value, "figures": self.figures, "goal": goal})
-    }
-}
-
-/// A client of `lazaret session` without a thread: what it measures is the session.
-struct Lines {
-    child: Child,
-    stdin: ChildStdin,
-    stdout: BufReader<ChildStdout>,
-}
-
-impl Lines {
-    fn open(world: &World) -> Self {
-        let mut command = world.lazaret("session");
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("lazaret starts");
-        let stdin = child.stdin.take().expect("stdin is a pipe");
-        let stdout = BufReader::new(child.stdout.take().expect("stdout is a pipe"));
-        let mut lines = Self { child, stdin, stdout };
-        let first = lines.line();
-        assert!(first.contains("\"ready\""), "the session did not open: {first}");
-        lines
-    }
-
-    fn pid(&self) -> i32 {
-        self.child.id() as i32
-    }
-
-    fn bash(&mut self, command: &str) {
-        self.call("bash", &json!({ "command": command }));
-    }
-
-    fn call(&mut self, tool: &str, input: &Value) {
-        let line = format!("{}\n", json!({"id": "1", "tool": tool, "input": input}));
-        self.stdin.write_all(line.as_bytes()).expect("the session takes a line");
-        loop {
-            let line = self.line();
-            if line.contains("\"event\":\"result\"") {
-                assert!(line.contains("\"success\""), "{line}");
-                return;
-            }
-        }
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        let length = self.stdout.read_line(&mut line).expect("the session answers");
-        assert!(length > 0, "the session has ended");
-        line
-    }
-}
-
-impl Drop for Lines {
-    fn drop(&mut self) {
-        process::kill_tree(self.pid());
-        let _ = self.child.wait();
-    }
-}
-
-/// Something at the other end of a socket that sends back what it gets.
-struct Echo(UnixStream);
-
-impl Echo {
-    fn start() -> Self {
-        let (ours, mut theirs) = UnixStream::pair().expect("a socketpair can be had");
-        std::thread::spawn(move || {
-            let mut buffer = [0; 100];
-            while theirs.read_exact(&mut buffer).and_then(|()| theirs.write_all(&buffer)).is_ok() {}
-        });
-        Self(ours)
-    }
-
-    fn round_trip(&mut self) {
-        let mut buffer = [7; 100];
-        let sent = self.0.write_all(&buffer).and_then(|()| self.0.read_exact(&mut buffer));
-        assert!(sent.is_ok(), "the echo is gone");
-    }
 }

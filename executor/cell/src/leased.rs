@@ -1,0 +1,187 @@
+//! Paths that are granted for a while to one cell: from the broker, which has opened and looked at them, to that cell's own mounts
+//! and rules. Such a cell is made when its call comes and serves no other.
+//!
+//! With mounts, a process of the broker's takes the trees from the machine and attaches them in the namespace of the cell, before
+//! that confines itself. Without, the cell has a descriptor of each for its rules.
+
+use crate::cell::SessionRules;
+use broker_protocol::{Layer, frame};
+use executor_layers::error::{At, LayerError};
+use executor_layers::landlock::LandlockRules;
+use executor_layers::leased_mounts::{self, LeasedMount};
+use executor_layers::protected_objects::ProtectedObjects;
+use executor_layers::spec::SandboxSpec;
+use executor_sys::message;
+use executor_sys::process::{self, Child, Fork};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::prctl;
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
+use nix::unistd::Pid;
+use policies::Access;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+
+/// Bytes of what is protected in the paths of one cell, and of their names.
+const ORDER_MAX: u64 = 16 << 20;
+/// What the mounting process says when all is attached; else it sends an error number.
+const ATTACHED: [u8; 4] = [0; 4];
+
+/// What a cell must know of its leases.
+#[derive(Serialize, Deserialize)]
+struct Leases {
+    paths: Vec<(PathBuf, Access)>,
+    objects: ProtectedObjects,
+}
+
+/// One path, as the broker has opened it.
+#[derive(Debug)]
+pub struct OpenedLease<'a> {
+    /// Where it is, and what is protected in it.
+    pub mount: LeasedMount,
+    /// What lies there.
+    pub object: BorrowedFd<'a>,
+}
+
+/// What goes to the warden for one cell with leases.
+#[derive(Debug)]
+pub struct LeaseOrder {
+    /// Between the cell and what mounts for it; or with descriptors of the paths, where nothing is mounted.
+    pub(crate) channel: OwnedFd,
+    /// Encoded [`Leases`].
+    pub(crate) order: OwnedFd,
+    mounting: Option<Mounting>,
+}
+
+/// The process that mounts for one cell. It ends by itself when that is done, and is ended with this value.
+#[derive(Debug)]
+pub struct Mounting(Child);
+
+impl LeaseOrder {
+    /// For a cell with these paths, in which `objects` are protected. `user_namespace` is the session's, where it has mounts.
+    ///
+    /// # Errors
+    /// The kernel's, or a path that cannot be encoded.
+    pub fn new(
+        user_namespace: Option<BorrowedFd>,
+        leases: &[OpenedLease],
+        objects: ProtectedObjects,
+    ) -> io::Result<Self> {
+        let paths = leases.iter().map(|lease| (lease.mount.path.clone(), lease.mount.access)).collect();
+        let encoded = frame::encode_whole(&Leases { paths, objects }).map_err(io::Error::other)?;
+        let mut file = File::from(memfd_create(c"leases", MFdFlags::MFD_CLOEXEC)?);
+        file.write_all(&encoded)?;
+        file.rewind()?;
+        let (ours, channel) = message::pair()?;
+        let Some(namespace) = user_namespace else {
+            let mut objects = leases.iter().map(|lease| lease.object);
+            objects.try_for_each(|object| message::send(ours.as_fd(), b"o", &[object]))?;
+            return Ok(Self { channel, order: file.into(), mounting: None });
+        };
+        let mounts: Vec<_> = leases.iter().map(|lease| lease.mount.clone()).collect();
+        match process::fork(0)? {
+            Fork::Parent(child) => Ok(Self { channel, order: file.into(), mounting: Some(Mounting(child)) }),
+            Fork::Child => {
+                drop(channel);
+                mount_for_cell(namespace, &mounts, &ours)
+            }
+        }
+    }
+
+    /// What goes on once the warden has it. Whoever holds the channel keeps the cell from seeing that nobody mounts.
+    pub fn into_mounting(self) -> Option<Mounting> {
+        self.mounting
+    }
+}
+
+impl Mounting {
+    /// Whether it is done.
+    pub fn has_ended(&self) -> bool {
+        let ended = waitid(
+            Id::Pid(Pid::from_raw(self.0.pid)),
+            WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT,
+        );
+        ended != Ok(WaitStatus::StillAlive)
+    }
+}
+
+impl Drop for Mounting {
+    fn drop(&mut self) {
+        // It has ended already if this fails.
+        let _ = process::pidfd_signal(self.0.pidfd.as_fd(), libc::SIGKILL);
+        let _ = waitpid(Pid::from_raw(self.0.pid), None);
+    }
+}
+
+/// The life of the process that mounts for one cell, which says by its first message which namespace is its own.
+fn mount_for_cell(user_namespace: BorrowedFd, mounts: &[LeasedMount], cell: &OwnedFd) -> ! {
+    let _ = prctl::set_name(c"lazaret-mount");
+    let attached = leased_mounts::take(user_namespace, mounts).and_then(|trees| {
+        let (_, fds) = message::receive_waiting(cell.as_fd(), &mut [0])?;
+        let namespace = fds.first().ok_or(io::ErrorKind::UnexpectedEof)?;
+        leased_mounts::attach(namespace.as_fd(), mounts, &trees)
+    });
+    let answer = match attached {
+        Ok(()) => ATTACHED,
+        Err(error) => error.raw_os_error().unwrap_or(libc::EIO).to_le_bytes(),
+    };
+    // The cell may be gone: then nobody waits for it.
+    let _ = message::send_waiting(cell.as_fd(), &answer, &[]);
+    process::exit_now(0)
+}
+
+/// Takes what came with the request for this cell into its mounts and `rules`, in the process that will be its first.
+///
+/// # Errors
+/// The kernel's; `ESTALE` where something else lies at a path than what was granted.
+pub(crate) fn receive(
+    spec: &SandboxSpec,
+    rules: &mut SessionRules,
+    fds: Vec<OwnedFd>,
+) -> Result<(), LayerError> {
+    let layer = if spec.has(Layer::MountNamespace) { Layer::MountNamespace } else { Layer::LandlockFiles };
+    let step = || "open what is granted for a while".to_owned();
+    let missing = || io::Error::from(io::ErrorKind::UnexpectedEof);
+    let [channel, order] = <[OwnedFd; 2]>::try_from(fds).map_err(|_| missing()).at(layer, step)?;
+    let Leases { paths, objects } = read(order).at(layer, step)?;
+    let opened = match spec.has(Layer::MountNamespace) {
+        true => attached(&channel, &paths),
+        false => paths.iter().map(|_| received(&channel)).collect(),
+    };
+    let mut landlock = LandlockRules::open(spec)?;
+    for (fd, (_, access)) in opened.at(layer, step)?.into_iter().zip(&paths) {
+        landlock.add_leased(fd, *access)?;
+    }
+    rules.rulesets = landlock.rulesets(spec)?;
+    if let Some(access) = &mut rules.access {
+        access.add_leased(paths.into_iter(), objects);
+    }
+    Ok(())
+}
+
+fn read(order: OwnedFd) -> io::Result<Leases> {
+    let mut bytes = Vec::new();
+    File::from(order).take(ORDER_MAX).read_to_end(&mut bytes)?;
+    frame::decode_whole(&bytes).map_err(io::Error::other)
+}
+
+/// Has the paths mounted here, and opens them.
+fn attached(channel: &OwnedFd, paths: &[(PathBuf, Access)]) -> io::Result<Vec<OwnedFd>> {
+    let namespace = leased_mounts::own_namespace()?;
+    message::send_waiting(channel.as_fd(), b"n", &[namespace.as_fd()])?;
+    let mut answer = [0; 4];
+    let (length, _) = message::receive_waiting(channel.as_fd(), &mut answer)?;
+    match (length, answer) {
+        (4, ATTACHED) => {}
+        (4, errno) => return Err(io::Error::from_raw_os_error(i32::from_le_bytes(errno))),
+        _ => return Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+    paths.iter().map(|(path, _)| Ok(leased_mounts::open_without_links(path)?)).collect()
+}
+
+fn received(channel: &OwnedFd) -> io::Result<OwnedFd> {
+    let (_, fds) = message::receive_waiting(channel.as_fd(), &mut [0])?;
+    fds.into_iter().next().ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+}

@@ -1,0 +1,317 @@
+//! A path that a call wants: opened as an object when it is asked about, and compared with what lies there when it is used.
+
+use crate::leased::OpenedLease;
+use broker_protocol::Refused;
+use executor_layers::discovery::discover_leased;
+use executor_layers::git_settings::NamedPath;
+use executor_layers::leased_mounts::{LEASED_PINS_MAX, LeasedMount, open_without_links};
+use executor_layers::pins::{Pin, PinMode};
+use executor_layers::protected::ProtectError;
+use executor_layers::protected_objects::ProtectedObjects;
+use nix::errno::Errno;
+use nix::sys::stat::{FileStat, fstat};
+use nix::sys::statfs::fstatfs;
+use policies::leasable::LeaseError;
+use policies::network::LEASE_RULE;
+use policies::{Access, EffectivePolicy, Matcher, PolicyError, Protection};
+use std::collections::BTreeSet;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// File systems that the kernel makes up: what is written there acts on it, and what is read tells of other processes.
+const KERNELS: [i64; 9] = [
+    0x9fa0,      // proc
+    0x6265_6572, // sysfs
+    0x0027_e0eb, // cgroup
+    0x6367_7270, // cgroup2
+    0x6462_6720, // debugfs
+    0x7472_6163, // tracefs
+    0x7363_6673, // securityfs
+    0xcafe_4a11, // bpf
+    0x1cd1,      // devpts
+];
+
+/// Where a session's paths may lie.
+pub struct Places<'a> {
+    /// The policy of the session.
+    pub policy: &'a EffectivePolicy,
+    /// Why a path may not be granted so, whatever lies there.
+    pub closed: &'a dyn Fn(&Path, Access) -> Option<String>,
+    /// Whether every command reads it already.
+    pub is_shown: &'a dyn Fn(&Path) -> bool,
+}
+
+/// What the settings of the user's git name in a directory that is to be written in, and in which these objects were found.
+pub type Settings<'a> = dyn Fn(&Path, &ProtectedObjects) -> Result<BTreeSet<NamedPath>, ProtectError> + 'a;
+
+/// A path that is wanted, and what lies there.
+#[derive(Debug)]
+pub struct LeasedPath {
+    path: PathBuf,
+    access: Access,
+    object: OwnedFd,
+    id: (u64, u64),
+    directory: bool,
+}
+
+/// One that is granted, with what is protected in it.
+#[derive(Debug)]
+pub struct HeldPath {
+    leased: LeasedPath,
+    pins: Vec<Pin>,
+    objects: ProtectedObjects,
+}
+
+impl Places<'_> {
+    /// What lies at the path of this text, if it may be granted.
+    ///
+    /// # Errors
+    /// It may not, whoever is asked, or cannot be opened.
+    pub fn open(&self, access: Access, text: &str, names: &Matcher) -> Result<LeasedPath, Refused> {
+        let refuse = |why: String| refused(text, &why);
+        let path = self.policy.may_lease(access, text, names);
+        let path = path.map_err(|error: LeaseError| refuse(error.to_string()))?;
+        if let Some(why) = (self.closed)(&path, access) {
+            return Err(refuse(why));
+        }
+        let object = open_without_links(&path).map_err(|errno| match errno {
+            Errno::ELOOP => refuse("a link is on the way; want the path that it leads to".to_owned()),
+            errno => refuse(errno.desc().to_owned()),
+        })?;
+        let stat = fstat(&object).map_err(|errno| refuse(errno.desc().to_owned()))?;
+        if is_of_the_kernel(&object).map_err(|errno| refuse(errno.desc().to_owned()))? {
+            return Err(refuse("it lies on a file system of the kernel's own".to_owned()));
+        }
+        if let Some(why) = unfit(&stat, access) {
+            return Err(refuse(why.to_owned()));
+        }
+        let directory = kind(&stat) == libc::S_IFDIR;
+        Ok(LeasedPath { path, access, object, id: (stat.st_dev, stat.st_ino), directory })
+    }
+}
+
+fn refused(text: &str, why: &str) -> Refused {
+    // What cannot be shown is not.
+    let shown: String = text.chars().take(200).flat_map(char::escape_debug).collect();
+    Refused {
+        rule: LEASE_RULE.to_owned(),
+        why: format!("{shown} cannot be granted: {why}"),
+        violation: false,
+    }
+}
+
+fn kind(stat: &FileStat) -> libc::mode_t {
+    stat.st_mode & libc::S_IFMT
+}
+
+/// Whether a file lies on a file system that the kernel makes up, wherever that is mounted.
+fn is_of_the_kernel(object: &OwnedFd) -> nix::Result<bool> {
+    Ok(KERNELS.contains(&fstatfs(object)?.filesystem_type().0))
+}
+
+/// Why what lies there cannot be granted.
+fn unfit(stat: &FileStat, access: Access) -> Option<&'static str> {
+    match (kind(stat), access) {
+        (libc::S_IFDIR, _) => None,
+        (libc::S_IFLNK, _) => Some("it is a link; want the path that it leads to"),
+        (libc::S_IFREG, Access::Read) if stat.st_nlink == 1 => None,
+        (libc::S_IFREG, Access::Read) => {
+            Some("the file has other names, so nobody can see what it is; want the directory that holds it")
+        }
+        (_, Access::Write) => Some("only directories are written in"),
+        (_, Access::Read) => Some("it is neither a directory nor a regular file"),
+    }
+}
+
+impl LeasedPath {
+    /// Where it lies, spelled as the kernel spells it.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What commands may do there.
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    /// Device and inode, for the digest of what is asked about.
+    pub fn id(&self) -> [u8; 16] {
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&self.id.0.to_le_bytes());
+        id[8..].copy_from_slice(&self.id.1.to_le_bytes());
+        id
+    }
+
+    /// What is asked about, in words.
+    pub fn describe(&self) -> String {
+        let path = self.path.display();
+        match (self.access, self.directory) {
+            (Access::Read, true) => format!("read the directory {path} with all below it"),
+            (Access::Read, false) => format!("read the file {path}"),
+            (Access::Write, _) => format!("write in the directory {path} and all below it"),
+        }
+    }
+
+    /// Whether its path still leads to what was asked about. That is held open, so no other has its inode.
+    pub fn is_unchanged(&self) -> bool {
+        let stat = open_without_links(&self.path).and_then(fstat);
+        stat.is_ok_and(|stat| (stat.st_dev, stat.st_ino) == self.id)
+    }
+
+    /// Whether a lease of it gives `access` to `path`.
+    pub fn covers(&self, access: Access, path: &Path) -> bool {
+        self.access >= access && path.starts_with(&self.path)
+    }
+
+    /// The same once it is granted.
+    ///
+    /// # Errors
+    /// What is protected in it cannot be found or held.
+    pub fn hold(self, names: &Matcher, settings: &Settings) -> Result<HeldPath, Refused> {
+        let (mut pins, mut objects) = (Vec::new(), ProtectedObjects::default());
+        if self.directory {
+            let found = discover_leased(&self.path, names, LEASED_PINS_MAX, |objects| match self.access {
+                Access::Read => Ok(BTreeSet::new()),
+                Access::Write => settings(&self.path, objects),
+            });
+            let found = found.map_err(|error| refused(&self.path.to_string_lossy(), &error.to_string()))?;
+            (pins, objects) = (found.pins, found.objects);
+            let hidden = pins.iter().filter(|pin| matches!(pin.mode, PinMode::Hidden { .. }));
+            objects.places.extend(hidden.map(|pin| (pin.path.clone(), Protection::All)));
+            if self.access == Access::Read {
+                pins.retain(|pin| matches!(pin.mode, PinMode::Hidden { .. }));
+            }
+        }
+        // It was looked through by its path.
+        if !self.is_unchanged() {
+            return Err(refused(&self.path.to_string_lossy(), "something else lies there by now"));
+        }
+        Ok(HeldPath { leased: self, pins, objects })
+    }
+}
+
+impl HeldPath {
+    /// What lies at its path, as it was opened.
+    pub fn leased(&self) -> &LeasedPath {
+        &self.leased
+    }
+
+    /// What a cell gets of it.
+    pub fn opened(&self) -> OpenedLease<'_> {
+        let LeasedPath { path, access, object, id, .. } = &self.leased;
+        let (path, access, id, pins) = (path.clone(), *access, *id, self.pins.clone());
+        OpenedLease { mount: LeasedMount { path, access, id, pins }, object: object.as_fd() }
+    }
+
+    /// What is protected in it, as objects.
+    pub fn objects(&self) -> ProtectedObjects {
+        self.objects.clone()
+    }
+}
+
+/// The names that stay closed in what is granted.
+///
+/// # Errors
+/// They cannot be compiled.
+pub(crate) fn names(policy: &EffectivePolicy) -> Result<Matcher, Refused> {
+    policy.lease_names().map_err(|error: PolicyError| Refused {
+        rule: LEASE_RULE.to_owned(),
+        why: error.to_string(),
+        violation: false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use policies::{Host, Policies};
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
+
+    struct Fixture {
+        folder: tempfile::TempDir,
+        policy: EffectivePolicy,
+    }
+
+    impl Fixture {
+        fn new() -> Self {
+            let host = Host { home: "/nonexistent/home".into(), ..Host::default() };
+            let policy = Policies::load(vec![]).unwrap().resolve("default", &host).unwrap();
+            Self { folder: tempfile::tempdir().unwrap(), policy }
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            fs::canonicalize(self.folder.path()).unwrap().join(name)
+        }
+
+        fn open(&self, access: Access, path: &Path) -> Result<LeasedPath, Refused> {
+            let places = Places { policy: &self.policy, closed: &|_, _| None, is_shown: &|_| false };
+            places.open(access, path.to_str().unwrap(), &names(&self.policy).unwrap())
+        }
+
+        fn why(&self, access: Access, path: &Path) -> String {
+            self.open(access, path).unwrap_err().why
+        }
+    }
+
+    #[test]
+    fn only_plain_files_and_directories_are_granted() {
+        let fixture = Fixture::new();
+        let [file, other, folder, link, pipe, socket] =
+            ["file", "other", "folder", "link", "pipe", "socket"].map(|name| fixture.path(name));
+        fs::write(&file, "x").unwrap();
+        fs::create_dir(&folder).unwrap();
+        assert!(fixture.open(Access::Read, &file).is_ok() && fixture.open(Access::Read, &folder).is_ok());
+        assert!(fixture.open(Access::Write, &folder).is_ok());
+        assert!(fixture.why(Access::Write, &file).contains("only directories"));
+        fs::hard_link(&file, &other).unwrap();
+        assert!(fixture.why(Access::Read, &file).contains("other names"));
+        symlink(&folder, &link).unwrap();
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let _listener = UnixListener::bind(&socket).unwrap();
+        assert!(fixture.why(Access::Read, &link).contains("it is a link"));
+        assert!(fixture.why(Access::Read, &link.join("x")).contains("a link is on the way"));
+        for special in [&pipe, &socket] {
+            assert!(fixture.why(Access::Read, special).contains("neither"), "{special:?}");
+            assert!(fixture.why(Access::Write, special).contains("only directories"), "{special:?}");
+        }
+        let kernels = |path: &Path| is_of_the_kernel(&open_without_links(path).unwrap()).unwrap();
+        assert!(kernels(Path::new("/proc/version")) && kernels(Path::new("/sys")) && !kernels(&file));
+        assert!(fixture.why(Access::Read, &fixture.path("none")).contains("No such file"));
+    }
+
+    #[test]
+    fn what_takes_its_place_is_another_object_also_with_its_inode() {
+        let fixture = Fixture::new();
+        let folder = fixture.path("folder");
+        for _ in 0..20 {
+            fs::create_dir(&folder).unwrap();
+            let leased = fixture.open(Access::Read, &folder).unwrap();
+            assert!(leased.is_unchanged());
+            fs::remove_dir(&folder).unwrap();
+            fs::create_dir(&folder).unwrap();
+            assert!(!leased.is_unchanged());
+            fs::remove_dir(&folder).unwrap();
+            symlink("/usr", &folder).unwrap();
+            assert!(!leased.is_unchanged());
+            fs::remove_file(&folder).unwrap();
+        }
+    }
+
+    #[test]
+    fn keys_below_it_are_found_wherever_it_begins() {
+        let fixture = Fixture::new();
+        for name in [".config/gcloud/key", ".config/app/settings", ".config/app/.env"] {
+            fs::create_dir_all(fixture.path(name).parent().unwrap()).unwrap();
+            fs::write(fixture.path(name), "x").unwrap();
+        }
+        let leased = fixture.open(Access::Read, &fixture.path(".config")).unwrap();
+        let held = leased.hold(&names(&fixture.policy).unwrap(), &|_, _| Ok(BTreeSet::new())).unwrap();
+        let closed =
+            |name: &str| held.objects().protection_of_place(&fixture.path(name)) == Some(Protection::All);
+        assert!(closed(".config/gcloud") && closed(".config/gcloud/key") && closed(".config/app/.env"));
+        assert!(!closed(".config/app/settings"));
+        assert_eq!(held.opened().mount.pins.len(), 2);
+    }
+}

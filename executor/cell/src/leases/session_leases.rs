@@ -1,0 +1,316 @@
+//! The leases of a session: what was granted beyond what it has. What may be granted at all is decided here, and when it ends: with
+//! its call, after its minutes, when it is taken back.
+//!
+//! The broker carries no connections. What it decides is recorded, and told to the client, which does; a lease for one call has a
+//! key, which only that call's programs are given, so that nothing else in the session has the host meanwhile.
+
+use crate::leases::place::{HeldPath, LeasedPath, Places, Settings, names};
+use broker_protocol::{
+    CallId, Digest, Extent, FromBroker, Lease, Leased, Nonce, Refused, Request, SessionGrant, Wants, limit,
+};
+use executor_audit::record::LeaseEnd;
+use policies::web::HostPattern;
+use policies::{Access, EffectivePolicy, network};
+use std::path::Path;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+pub use policies::network::LEASE_RULE as RULE;
+
+/// The leases of a session.
+#[derive(Debug, Default)]
+pub struct Leases {
+    held: Vec<Held>,
+    /// Those that have ended and stand in no record yet.
+    ended: Vec<(Lease, LeaseEnd)>,
+}
+
+#[derive(Debug)]
+struct Held {
+    lease: Lease,
+    /// Of the call it was granted with.
+    digest: Digest,
+    calls: u64,
+    ends: Option<Instant>,
+    /// What lies there, where it is a path's.
+    path: Option<Rc<HeldPath>>,
+}
+
+impl Missing {
+    /// Finds what is protected in the paths, once they are granted.
+    ///
+    /// # Errors
+    /// It cannot be found or held.
+    pub fn hold(self, policy: &EffectivePolicy, settings: &Settings) -> Result<Vec<Rc<HeldPath>>, Refused> {
+        if self.paths.is_empty() {
+            return Ok(Vec::new());
+        }
+        let names = names(policy)?;
+        self.paths.into_iter().map(|path| path.hold(&names, settings).map(Rc::new)).collect()
+    }
+}
+
+/// What a call wants and does not have, with the objects at its paths, in their order.
+#[derive(Debug, Default)]
+pub struct Missing {
+    /// What somebody has to grant.
+    pub wants: Wants,
+    /// What lies at the paths among that.
+    pub paths: Vec<LeasedPath>,
+}
+
+impl Leases {
+    /// What of `wants` has to be granted before `request` may run.
+    ///
+    /// # Errors
+    /// Something of it cannot be granted, whoever is asked.
+    pub fn missing(&mut self, wants: &Wants, request: &Request, places: &Places) -> Result<Missing, Refused> {
+        let mut missing = Missing::default();
+        if wants.is_empty() {
+            return Ok(missing);
+        }
+        let policy = places.policy;
+        if let Some(why) = unleasable(request, wants, policy) {
+            return Err(refused(why.to_owned()));
+        }
+        for host in &wants.hosts {
+            network::leased(policy.network.clone(), host).map_err(|error| refused(error.to_string()))?;
+            if !self.covers(host) && !is_allowed(policy, host) && !missing.wants.hosts.contains(host) {
+                missing.wants.hosts.push(host.clone());
+            }
+        }
+        if wants.has_paths() {
+            self.missing_paths(wants, places, &mut missing)?;
+        }
+        if self.held.len() + missing.wants.hosts.len() + missing.paths.len() > limit::LEASES {
+            let most = limit::LEASES;
+            return Err(refused(format!("a session has at most {most} granted hosts and paths at once")));
+        }
+        Ok(missing)
+    }
+
+    /// Opens each path that somebody has to grant.
+    fn missing_paths(
+        &mut self,
+        wants: &Wants,
+        places: &Places,
+        missing: &mut Missing,
+    ) -> Result<(), Refused> {
+        let names = names(places.policy)?;
+        for (access, text) in each_path(wants) {
+            let path = Path::new(text);
+            if self.covers_path(access, path) || access == Access::Read && (places.is_shown)(path) {
+                continue;
+            }
+            if missing.paths.iter().any(|other| other.covers(access, path) && other.path() == path) {
+                continue;
+            }
+            missing.paths.push(places.open(access, text, &names)?);
+            missing.wants.push(match access {
+                Access::Read => Leased::Read(text.to_owned()),
+                Access::Write => Leased::Write(text.to_owned()),
+            });
+        }
+        let held = self.held.iter().filter(|held| held.path.is_some()).count();
+        if held + missing.paths.len() > limit::WANTED_PATHS {
+            let most = limit::WANTED_PATHS;
+            return Err(refused(format!("a session has at most {most} granted paths at once")));
+        }
+        Ok(())
+    }
+
+    /// The paths that a session is opened with.
+    ///
+    /// # Errors
+    /// One of them cannot be granted.
+    pub fn opened_with(wants: &Wants, places: &Places) -> Result<Missing, Refused> {
+        let mut missing = Missing::default();
+        Self::default().missing_paths(wants, places, &mut missing)?;
+        Ok(missing)
+    }
+
+    /// Whether every call has `access` to `path` already. Counts as a call that ran by it.
+    fn covers_path(&mut self, access: Access, path: &Path) -> bool {
+        let covers = |held: &&mut Held| {
+            let path_held = held.path.as_ref().map(|held| held.leased());
+            held.lease.key.is_none() && path_held.is_some_and(|held| held.covers(access, path))
+        };
+        self.held.iter_mut().find(covers).map(|held| held.calls += 1).is_some()
+    }
+
+    /// The paths that `call` has, each with the number of its lease.
+    pub fn paths_for(&self, call: CallId) -> Vec<(u64, Rc<HeldPath>)> {
+        let ours = self.held.iter().filter(|held| held.lease.is_for(call));
+        ours.filter_map(|held| Some((held.lease.lease, held.path.clone()?))).collect()
+    }
+
+    /// Ends those whose paths lead elsewhere by now.
+    pub fn end_changed(&mut self) {
+        let changed = |held: &Held| held.path.as_ref().is_some_and(|held| !held.leased().is_unchanged());
+        self.end(LeaseEnd::Changed, changed);
+    }
+
+    /// Whether every call has `host` already. Counts as a call that ran by it.
+    fn covers(&mut self, host: &str) -> bool {
+        let found = self
+            .held
+            .iter_mut()
+            .find(|held| held.lease.key.is_none() && held.lease.opens.host() == Some(host));
+        found.map(|held| held.calls += 1).is_some()
+    }
+
+    /// The leases by which `call` has what it `wants`, numbered from `first`. Those for the call alone have `key`.
+    pub fn of(wants: &Wants, extent: Extent, call: CallId, first: u64, key: Nonce) -> Vec<Lease> {
+        let key = match extent {
+            Extent::Once => Some(key),
+            Extent::Session | Extent::Minutes(_) => None,
+        };
+        (first..).zip(wants.each()).map(|(lease, opens)| Lease { lease, opens, call, key }).collect()
+    }
+
+    /// Has `leases` of the call with this digest in force from now on, of which those of paths have `paths`, in their order. They
+    /// stand in the audit.
+    pub fn begin(&mut self, leases: Vec<Lease>, paths: Vec<Rc<HeldPath>>, extent: Extent, digest: Digest) {
+        let mut paths = paths.into_iter();
+        let ends = match extent {
+            Extent::Minutes(minutes) => {
+                Some(Instant::now() + Duration::from_secs(60 * u64::from(minutes.min(limit::LEASE_MINUTES))))
+            }
+            Extent::Once | Extent::Session => None,
+        };
+        for lease in leases {
+            let path = if lease.opens.host().is_some() { None } else { paths.next() };
+            self.held.push(Held { lease, digest, calls: 1, ends, path });
+        }
+    }
+
+    /// Ends the one with this number, if there is one.
+    pub fn revoke(&mut self, number: u64) {
+        self.end(LeaseEnd::Revoked, |held| held.lease.lease == number);
+    }
+
+    /// Ends those that were for `call` alone.
+    pub fn end_call(&mut self, call: CallId) {
+        self.end(LeaseEnd::Call, |held| held.lease.key.is_some() && held.lease.call == call);
+    }
+
+    /// Ends those whose time is over.
+    pub fn expire(&mut self, now: Instant) {
+        self.end(LeaseEnd::Time, |held| held.ends.is_some_and(|ends| ends <= now));
+    }
+
+    /// Whether one of a host is for every call.
+    pub fn are_for_all(&self) -> bool {
+        self.held.iter().any(|held| held.lease.key.is_none() && held.path.is_none())
+    }
+
+    /// When the next one ends by itself.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.held.iter().filter_map(|held| held.ends).min()
+    }
+
+    fn end(&mut self, how: LeaseEnd, over: impl Fn(&Held) -> bool) {
+        let ended = self.held.extract_if(.., |held| over(held));
+        self.ended.extend(ended.map(|held| (held.lease, how)));
+    }
+
+    /// Those that have ended since this was asked.
+    pub fn take_ended(&mut self) -> Vec<(Lease, LeaseEnd)> {
+        std::mem::take(&mut self.ended)
+    }
+
+    /// All that are in force, for the client.
+    pub fn message(&self) -> FromBroker {
+        FromBroker::Leases(self.held.iter().map(|held| held.lease.clone()).collect())
+    }
+
+    /// The same, for a list of grants.
+    pub fn listed(&self) -> impl Iterator<Item = SessionGrant> {
+        let now = Instant::now();
+        self.held.iter().map(move |held| SessionGrant {
+            grant: held.lease.lease,
+            rule: RULE.to_owned(),
+            tool: "bash".to_owned(),
+            calls: held.calls,
+            only: held.lease.key.map(|_| held.digest),
+            opens: Some(held.lease.opens.clone()),
+            ends_s: held.ends.and_then(|ends| ends.saturating_duration_since(now).as_secs().try_into().ok()),
+        })
+    }
+}
+
+/// Why a request may want nothing.
+fn unleasable(request: &Request, wants: &Wants, policy: &EffectivePolicy) -> Option<&'static str> {
+    let Request::Bash(bash) = request else {
+        return Some("only commands have what is granted: hosts by the network of their cell, and paths");
+    };
+    if bash.background {
+        return Some("a command in the background has no end with which a grant of hosts or paths could end");
+    }
+    if !wants.hosts.is_empty() && !policy.leases {
+        return Some(
+            "nobody can grant more hosts in this session: it was opened without leases, or its scope closes the network",
+        );
+    }
+    (wants.has_paths() && !policy.path_leases.asked)
+        .then_some("nobody can grant more paths in this session: it was opened without leases")
+}
+
+/// In the order in which leases are numbered.
+fn each_path(wants: &Wants) -> impl Iterator<Item = (Access, &String)> {
+    let read = wants.read.iter().map(|path| (Access::Read, path));
+    read.chain(wants.write.iter().map(|path| (Access::Write, path)))
+}
+
+fn refused(why: String) -> Refused {
+    Refused { rule: RULE.to_owned(), why, violation: false }
+}
+
+/// Whether the policy allows `host` by itself.
+fn is_allowed(policy: &EffectivePolicy, host: &str) -> bool {
+    let pattern = HostPattern::try_from(host.to_owned()).ok();
+    let named = pattern.as_ref().and_then(HostPattern::one);
+    named.is_some_and(|(name, port)| port.is_some_and(|port| policy.network.allows(name, port)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begun(leases: &mut Leases, call: CallId, extent: Extent, host: &str) {
+        let wants = Wants { hosts: vec![host.to_owned()], ..Wants::default() };
+        let new = Leases::of(&wants, extent, call, call, Nonce([call as u8; 16]));
+        leases.begin(new, Vec::new(), extent, Digest([call as u8; 32]));
+    }
+
+    fn ended(leases: &mut Leases) -> Vec<(u64, LeaseEnd)> {
+        leases.take_ended().into_iter().map(|(lease, how)| (lease.lease, how)).collect()
+    }
+
+    #[test]
+    fn each_lease_ends_in_its_own_way_and_once() {
+        let (mut leases, now) = (Leases::default(), Instant::now());
+        begun(&mut leases, 1, Extent::Once, "a.example:443");
+        assert!(!leases.are_for_all() && !leases.covers("a.example:443"), "it is its call's alone");
+        begun(&mut leases, 2, Extent::Minutes(10), "b.example:443");
+        begun(&mut leases, 3, Extent::Session, "c.example:443");
+        begun(&mut leases, 4, Extent::Minutes(u16::MAX), "d.example:443");
+        assert!(leases.covers("b.example:443") && !leases.covers("b.example:80"));
+        leases.end_call(3);
+        assert_eq!(ended(&mut leases), [], "what is for the session does not end with its call");
+        leases.end_call(1);
+        assert_eq!(ended(&mut leases), [(1, LeaseEnd::Call)]);
+        assert!(leases.deadline().is_some_and(|end| end <= now + Duration::from_secs(601)));
+        leases.expire(now + Duration::from_secs(599));
+        assert_eq!(ended(&mut leases), []);
+        leases.expire(now + Duration::from_secs(601));
+        assert_eq!(ended(&mut leases), [(2, LeaseEnd::Time)]);
+        assert!(!leases.covers("b.example:443"));
+        leases.expire(now + Duration::from_secs(60 * u64::from(limit::LEASE_MINUTES) + 1));
+        assert_eq!(ended(&mut leases), [(4, LeaseEnd::Time)], "nothing is longer than the longest");
+        leases.revoke(3);
+        leases.revoke(3);
+        assert_eq!(ended(&mut leases), [(3, LeaseEnd::Revoked)]);
+        assert_eq!((leases.listed().count(), leases.deadline()), (0, None));
+    }
+}

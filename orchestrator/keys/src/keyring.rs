@@ -1,0 +1,63 @@
+//! The desktop keyring, asked at most once for each issuer of keys.
+
+use crate::bus_address;
+use crate::error::KeyringError;
+use crate::secret_service;
+use serde::Deserialize;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+/// Time for all that is asked of the keyring for one key. A service that the bus has to start takes a second or two.
+const LIMIT: Duration = Duration::from_secs(5);
+
+type Found = Result<Option<String>, KeyringError>;
+
+/// The desktop keyring, if the user's settings let it be asked.
+#[derive(Deserialize)]
+#[serde(from = "bool")]
+pub struct Keyring {
+    is_asked: bool,
+    found: RefCell<BTreeMap<&'static str, Found>>,
+}
+
+impl Default for Keyring {
+    fn default() -> Self {
+        Self::from(true)
+    }
+}
+
+impl From<bool> for Keyring {
+    fn from(is_asked: bool) -> Self {
+        Self { is_asked, found: RefCell::default() }
+    }
+}
+
+impl fmt::Debug for Keyring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keyring").field("is_asked", &self.is_asked).finish_non_exhaustive()
+    }
+}
+
+impl Keyring {
+    /// What is stored as the key of `issuer`; `None` where there is no keyring, or nothing in it.
+    pub(crate) fn secret(&self, issuer: &'static str) -> Result<Option<String>, KeyringError> {
+        if !self.is_asked {
+            return Ok(None);
+        }
+        let mut found = self.found.borrow_mut();
+        // Who did not answer once is not waited for again.
+        let is_silent = |found: &&Found| matches!(found, Err(KeyringError::Timeout { .. }));
+        if let Some(silent) = found.values().find(is_silent) {
+            return silent.clone();
+        }
+        found.entry(issuer).or_insert_with(|| ask(issuer)).clone()
+    }
+}
+
+fn ask(issuer: &str) -> Found {
+    let attributes = BTreeMap::from([("service", "lazaret"), ("provider", issuer)]);
+    let places = bus_address::of_environment(|name| std::env::var_os(name));
+    secret_service::secret(&places, &attributes, LIMIT)
+}

@@ -1,0 +1,11 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+pub mod error;
+mod bus_address;
+mod bus_socket;
+mod bus;
+mod secret_service;
+mod key_file;
+pub mod keyring;
+pub mod find;

@@ -1,0 +1,245 @@
+//! Which paths of the machine may be granted to commands for a while, beyond the grants of a profile.
+//!
+//! Decided here is what a path's text and the policy say. What lies there is looked at by the broker, which opens it.
+
+use crate::effective::{Access, EffectivePolicy};
+use crate::error::PolicyError;
+use crate::names::{Matcher, ProtectedName, Protection, WhenNew};
+use crate::source::Origin;
+use std::path::{Component, Path, PathBuf};
+use thiserror::Error;
+
+/// Directories of the system, which are neither roots of a session nor granted for a while, nor what holds or lies in them.
+pub const SYSTEM: [&str; 13] = [
+    "/usr",
+    "/etc",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib64",
+    "/boot",
+    "/dev",
+    "/proc",
+    "/sys",
+    "/run/user",
+    "/var/lib",
+    "/var/run",
+];
+
+/// Why a path cannot be granted, whoever is asked.
+#[derive(Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs)]
+pub enum LeaseError {
+    #[error(
+        "a path that is granted for a while is absolute, without `.`, `..`, doubled slashes or one at its end"
+    )]
+    Form,
+    #[error("the path has characters that are not printed as they are, so nobody could see what is granted")]
+    Unprintable,
+    #[error(
+        "in this session commands see an image in place of this machine, or directories of the scope alone"
+    )]
+    Closed,
+    #[error("the policy's `[leases]` do not allow it")]
+    Bounded,
+    #[error("it would open {0} to what runs in a cell")]
+    System(&'static str),
+    #[error("{name} is protected ({why})")]
+    Protected { name: String, why: String },
+}
+
+/// Directories of secrets by place. As names in a project they would mean something else, so the policy's list has not all of
+/// them; in a grant of the machine's paths they are keys and sessions of people.
+const SECRETS: [&str; 22] = [
+    ".aws",
+    ".azure",
+    ".docker",
+    ".gnupg",
+    ".kube",
+    ".mozilla",
+    ".password-store",
+    ".ssh",
+    ".thunderbird",
+    ".vault-token",
+    ".config/BraveSoftware",
+    ".config/chromium",
+    ".config/gcloud",
+    ".config/gh",
+    ".config/glab-cli",
+    ".config/google-chrome",
+    ".config/op",
+    ".config/rclone",
+    ".config/sops",
+    ".local/share/keyrings",
+    ".local/share/kwalletd",
+    ".local/share/lazaret",
+];
+
+/// The directories of secrets as protected names.
+fn secrets() -> impl Iterator<Item = ProtectedName> {
+    SECRETS.into_iter().map(|name| ProtectedName {
+        pattern: name.to_owned(),
+        except: Vec::new(),
+        protection: Protection::All,
+        new: WhenNew::Closed,
+        why: "It holds keys.".to_owned(),
+        origin: Origin::default(),
+    })
+}
+
+impl EffectivePolicy {
+    /// The directories of secrets alone: with the session's own names enough to judge a path, and compiled at little cost.
+    ///
+    /// # Errors
+    /// See [`Self::lease_names`].
+    pub fn secret_names(&self) -> Result<Matcher, PolicyError> {
+        Matcher::new(&secrets().collect::<Vec<_>>())
+    }
+
+    /// The names that stay closed in what is granted for a while: the policy's, and directories of secrets.
+    ///
+    /// # Errors
+    /// A pattern that could be compiled for the session cannot be compiled again.
+    pub fn lease_names(&self) -> Result<Matcher, PolicyError> {
+        let names: Vec<_> = self.protected.iter().cloned().chain(secrets()).collect();
+        Matcher::new(&names)
+    }
+
+    /// Whether commands may be granted `access` to the path of this text; `names` are those of [`Self::lease_names`] or
+    /// [`Self::secret_names`].
+    ///
+    /// # Errors
+    /// They may not.
+    pub fn may_lease(&self, access: Access, text: &str, names: &Matcher) -> Result<PathBuf, LeaseError> {
+        let path = plain(text)?;
+        if self.image.is_some() || self.paths.directories("bash").is_some() {
+            return Err(LeaseError::Closed);
+        }
+        let overlaps = |system: &&str| path.starts_with(system) || Path::new(system).starts_with(&path);
+        if let Some(system) = SYSTEM.into_iter().find(|system| overlaps(system)) {
+            return Err(LeaseError::System(system));
+        }
+        let bytes = &text.as_bytes()[1..];
+        let protected = [names, &self.matcher].into_iter().filter_map(|names| names.protection(bytes));
+        let protected = protected.max_by_key(|name| name.protection);
+        let closed = protected.filter(|name| access == Access::Write || name.protection == Protection::All);
+        if let Some(name) = closed {
+            return Err(LeaseError::Protected { name: name.pattern.clone(), why: name.why.clone() });
+        }
+        if self.path_leases.allow(access == Access::Write, &path) {
+            Ok(path)
+        } else {
+            Err(LeaseError::Bounded)
+        }
+    }
+}
+
+/// The path that a text spells as the kernel would, with nothing that looks otherwise than it is.
+fn plain(text: &str) -> Result<PathBuf, LeaseError> {
+    let is_printed = |c: char| "\"'\\".contains(c) || c.escape_debug().count() == 1;
+    if !text.chars().all(is_printed) {
+        return Err(LeaseError::Unprintable);
+    }
+    let path: PathBuf = Path::new(text).components().collect();
+    let named = path.components().skip(1).all(|part| matches!(part, Component::Normal(_)));
+    // What `components` leaves out is shown, and would mean something else to another reader.
+    if path.is_absolute() && named && path.as_os_str() == text && text.len() > 1 {
+        Ok(path)
+    } else {
+        Err(LeaseError::Form)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Host, Policies, Source, SourceKind};
+    use broker_protocol::NetworkRequest;
+
+    fn policy(text: &str) -> EffectivePolicy {
+        let source =
+            Source { name: "p".into(), kind: SourceKind::User, text: format!("version = 1\n{text}\n") };
+        let host = Host { home: "/home/u".into(), ..Host::default() };
+        Policies::load(vec![source]).unwrap().resolve("default", &host).unwrap()
+    }
+
+    fn leased(policy: &EffectivePolicy, access: Access, text: &str) -> Result<PathBuf, LeaseError> {
+        policy.may_lease(access, text, &policy.lease_names().unwrap())
+    }
+
+    #[test]
+    fn a_path_is_what_it_looks_like() {
+        let policy = policy("");
+        for text in ["/srv/data", "/home/u/it's \"x\"", "/home/ü/\u{7530}", "/a\\b"] {
+            assert_eq!(leased(&policy, Access::Read, text), Ok(text.into()), "{text}");
+        }
+        for text in ["", "/", "srv", "~/x", "/a/../b", "/a/.", "/a/./b", "/a//b", "/a/", "//a", "./a"] {
+            assert_eq!(leased(&policy, Access::Read, text), Err(LeaseError::Form), "{text:?}");
+        }
+        for text in [
+            "/a\0b",
+            "/a\nb",
+            "/a\rb",
+            "/a\u{1b}[2Jb",
+            "/a\u{7f}",
+            "/a\u{9b}",
+            "/a\u{202e}txt",
+            "/a\u{200b}",
+            "/a\u{2028}",
+            "/a\u{a0}b",
+            "/a\u{e0041}",
+            "/a\u{feff}",
+        ] {
+            assert_eq!(leased(&policy, Access::Read, text), Err(LeaseError::Unprintable), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn keys_are_closed_and_what_only_the_host_acts_on_may_be_read() {
+        let policy = policy("");
+        let is = |access, text: &str| leased(&policy, access, text).is_ok();
+        for text in [
+            "/home/u/.ssh",
+            "/home/u/.ssh/config",
+            "/home/v/.gnupg/x",
+            "/home/u/.aws",
+            "/home/u/.AWS/sso",
+            "/home/u/.config/gcloud",
+            "/srv/.env",
+            "/srv/id_rsa",
+            "/home/u/.netrc",
+            "/home/u/.local/share/lazaret/projects/x",
+        ] {
+            assert!(!is(Access::Read, text) && !is(Access::Write, text), "{text}");
+        }
+        assert!(is(Access::Read, "/srv/app/.git/hooks") && !is(Access::Write, "/srv/app/.git/hooks"));
+        assert!(is(Access::Read, "/home/u/gcloud") && is(Access::Write, "/home/u/gcloud"));
+    }
+
+    #[test]
+    fn every_file_bounds_them() {
+        let bounded = policy("leases = { read = ['~/src', '/srv'], write = [] }");
+        let is = |access, text: &str| leased(&bounded, access, text).is_ok();
+        assert!(is(Access::Read, "/home/u/src") && is(Access::Read, "/srv/x"));
+        assert!(!is(Access::Read, "/home/u/srcs") && !is(Access::Write, "/srv/x"));
+        assert!(leased(&policy("leases = { read = [] }"), Access::Write, "/srv/x").is_ok());
+        let file = |kind, text: &str| Source { name: "p".into(), kind, text: format!("version = 1\n{text}") };
+        let files = vec![
+            file(SourceKind::System, "leases = { read = ['/srv'] }"),
+            file(SourceKind::User, "leases = { read = ['/home'] }"),
+        ];
+        let both =
+            Policies::load(files).unwrap().resolve("default", &Host { home: "/h".into(), ..Host::default() });
+        assert_eq!(leased(&both.unwrap(), Access::Read, "/srv/x"), Err(LeaseError::Bounded));
+    }
+
+    #[test]
+    fn they_are_asked_about_only_where_somebody_answers() {
+        let asked = |leases| {
+            let wanted = NetworkRequest { leases, ..NetworkRequest::default() };
+            policy("").with_network(Some(&wanted)).unwrap().path_leases.asked
+        };
+        assert!(asked(true) && !asked(false));
+        assert!(!policy("").with_network(None).unwrap().path_leases.asked);
+    }
+}

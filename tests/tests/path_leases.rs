@@ -1,0 +1,651 @@
+//! Leases of paths: a command reads or writes what of the machine somebody has granted to it, as long as was said, and nothing that is
+//! protected there; and what was shown is what is opened.
+#![allow(clippy::unwrap_used)]
+
+use broker_protocol::{
+    CallId, Challenge, ErrorKind, Extent, FromBroker, Grant, GrantFault, NetworkRequest, Open, Outcome,
+    Request, ToBroker, Wants,
+};
+use lazaret_tests::approval::{Approver, dressed, runtime};
+use lazaret_tests::process::until;
+use lazaret_tests::terminal::Terminal;
+use lazaret_tests::wire::{opening, shell};
+use lazaret_tests::{Broker, LIMIT, Place, Session, World, in_each_place, run, suite};
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
+
+fn main() -> ExitCode {
+    suite::main_of_waiting(in_each_place![
+        a_path_is_granted_to_one_call_and_no_other,
+        what_is_granted_for_the_session_ends_with_its_commands_when_it_is_taken_back,
+        what_was_shown_is_what_is_opened,
+        a_grant_of_a_path_is_for_what_was_asked_about,
+        what_cannot_be_granted_is_not_asked_about,
+        keys_in_what_is_granted_stay_closed,
+        a_directory_is_written_in_but_for_what_the_host_acts_on,
+        policies_bound_which_paths_may_be_granted,
+        who_opens_a_session_names_its_paths,
+        a_person_at_a_terminal_is_asked_about_a_path_and_the_command_runs_again,
+        a_link_of_a_command_is_no_place_for_a_lease,
+        no_socket_in_what_is_granted_is_reached,
+        paths_are_granted_from_elsewhere_where_the_policy_says_so
+    ])
+}
+
+/// A world with `data/notes` outside its roots, and a policy with these lines.
+fn world(place: Place, lines: &str) -> (World, PathBuf) {
+    let world = World::new(place);
+    world.write(&world.home.join("settings/lazaret/policy.toml"), format!("version = 1\n{lines}\n"));
+    let runtime = runtime(&world);
+    world.make_folder(&runtime);
+    fs::set_permissions(&runtime, fs::Permissions::from_mode(0o700)).unwrap();
+    let data = world.outside.join("data");
+    world.write(&data.join("notes"), "NOTES");
+    (world, data)
+}
+
+fn session(world: &World, options: &[&str]) -> Session {
+    Session::start(dressed(world, world.lazaret("session")).args(options))
+}
+
+fn start(session: &mut Session, id: &str, command: &str, wants: &Value) {
+    session.send(&json!({"id": id, "tool": "bash", "input": {"command": command}, "wants": wants}));
+}
+
+#[track_caller]
+fn asked(session: &mut Session, id: &str) -> Value {
+    let event = session.event(id, LIMIT).unwrap();
+    assert_eq!(event["event"], "approval", "{event}");
+    event["approval"].clone()
+}
+
+fn audited(world: &World, kind: &str) -> Vec<Value> {
+    let files = fs::read_dir(world.state.join("lazaret/audit")).unwrap().flatten().map(|entry| entry.path());
+    let lines = files.filter(|path| path.extension().is_some_and(|ext| ext == "jsonl"));
+    let texts: String = lines.map(|path| fs::read_to_string(path).unwrap()).collect();
+    let records = texts.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    records.filter(|record| record["kind"] == kind).collect()
+}
+
+fn a_path_is_granted_to_one_call_and_no_other(place: Place) {
+    let (world, data) = world(place, "");
+    let notes = data.join("notes");
+    let read = format!("cat {}", notes.display());
+    let mut session = session(&world, &["--leases"]);
+    let before = session.bash(&read);
+    assert!(!before.text().contains("NOTES"), "the control: {}", before.text());
+    // Not of what lies in /tmp, which is the session's own.
+    let denied = session.bash("ls /var/log").result;
+    let remedy = denied["metadata"]["denied"][0]["remedy"].to_string();
+    assert!(remedy.contains("--read /var/log") && remedy.contains("wants"), "{denied}");
+    let wants = json!({ "read": [data] });
+    start(
+        &mut session,
+        "a",
+        &format!("{read}; touch here; while [ -e here ]; do sleep 0.05; done; {read}"),
+        &wants,
+    );
+    let question = asked(&mut session, "a");
+    assert_eq!((&question["rule"], &question["session"]), (&json!("lease"), &json!("wants")));
+    assert_eq!(question["wants"], wants);
+    let why = question["why"].as_str().unwrap();
+    assert!(why.contains(&format!("read the directory {} with all below it", data.display())), "{why}");
+    session.send(&json!({"id": "a", "approve": "once"}));
+    let here = world.project.join("here");
+    assert!(until(LIMIT, || here.exists()), "the command was not run");
+    let other = session.bash(&read);
+    assert!(!other.text().contains("NOTES"), "another call has it: {}", other.text());
+    session.send(&json!({"id": "g", "grants": true}));
+    let listed = session.event("g", LIMIT).unwrap()["grants"].clone();
+    assert_eq!((listed.as_array().unwrap().len(), &listed[0]["read"]), (1, &json!(data)));
+    fs::remove_file(here).unwrap();
+    let answer = session.answer_within("a", LIMIT);
+    assert_eq!(answer.success().matches("NOTES").count(), 2);
+    assert_eq!(answer.result["metadata"]["leases"], json!([format!("read {}", data.display())]));
+    assert!(!session.bash(&read).text().contains("NOTES"), "after its end");
+    // A file alone, and it is only read.
+    start(
+        &mut session,
+        "f",
+        &format!("{read}; echo x >> {}; ls {}", notes.display(), data.display()),
+        &json!({"read": [notes]}),
+    );
+    assert!(asked(&mut session, "f")["why"].as_str().unwrap().contains("read the file"));
+    session.send(&json!({"id": "f", "approve": "once"}));
+    assert!(session.answer_within("f", LIMIT).text().contains("NOTES"));
+    assert_eq!(fs::read_to_string(&notes).unwrap(), "NOTES");
+    assert!(session.close(LIMIT).success());
+    let (begun, ended) = (audited(&world, "lease"), audited(&world, "lease_ended"));
+    assert_eq!((begun.len(), &begun[0]["read"], &begun[0]["grant"]), (2, &json!(data), &json!("once")));
+    assert_eq!((ended.len(), &ended[0]["end"]), (2, &json!("call")));
+    run(dressed(&world, world.program("lazaret")).args(["audit", "verify"]), LIMIT).success();
+}
+
+fn what_is_granted_for_the_session_ends_with_its_commands_when_it_is_taken_back(place: Place) {
+    let (world, data) = world(place, "");
+    let read = format!("cat {}/notes", data.display());
+    let mut first = session(&world, &["--leases"]);
+    start(&mut first, "a", &read, &json!({ "read": [data] }));
+    asked(&mut first, "a");
+    first.send(&json!({"id": "a", "approve": "session", "minutes": 30}));
+    assert!(first.answer_within("a", LIMIT).success().contains("NOTES"));
+    assert!(first.bash(&read).success().contains("NOTES"), "every call has it");
+    // What it covers is not asked about again; to write is more.
+    start(&mut first, "b", &read, &json!({ "read": [data.join("notes")] }));
+    assert!(first.answer_within("b", LIMIT).success().contains("NOTES"));
+    start(&mut first, "c", &read, &json!({ "write": [data] }));
+    asked(&mut first, "c");
+    first.send(&json!({"id": "c", "approve": "no"}));
+    assert_eq!(first.answer_within("c", LIMIT).kind(), "denied_user");
+    let mut second = session(&world, &["--leases"]);
+    assert!(!second.bash(&read).text().contains("NOTES"), "it is of its session");
+    assert!(second.close(LIMIT).success());
+    let id = first
+        .start_call("bash", json!({ "command": format!("touch here; {read}; sleep 60"), "timeout": 90 }));
+    assert!(until(LIMIT, || world.project.join("here").exists()));
+    first.send(&json!({"id": "g", "grants": true}));
+    let listed = first.event("g", LIMIT).unwrap()["grants"].clone();
+    assert!(listed[0]["endsS"].as_u64().unwrap() <= 1800, "{listed}");
+    first.send(&json!({"id": "r", "revoke": listed[0]["grant"]}));
+    assert_eq!(first.event("r", LIMIT).unwrap()["grants"], json!([]));
+    assert_eq!(first.answer_within(&id, LIMIT).kind(), "cancelled", "its command goes on");
+    assert!(!first.bash(&read).text().contains("NOTES"));
+    assert!(first.close(LIMIT).success());
+    assert_eq!(audited(&world, "lease_ended")[0]["end"], "revoked");
+}
+
+fn what_was_shown_is_what_is_opened(place: Place) {
+    let (world, data) = world(place, "");
+    let (keys, aside) = (world.home.join(".ssh"), world.outside.join("aside"));
+    let other = world.outside.join("other");
+    world.write(&other.join("notes"), &world.canary);
+    world.write(&other.join("id_rsa"), &world.canary);
+    let all = format!("cat {}/*; echo ran >> ran", data.display());
+    let mut session = session(&world, &["--leases"]);
+    let swaps: [(&str, &dyn Fn()); 3] = [
+        ("a link to keys", &|| symlink(&keys, &data).unwrap()),
+        ("a link to another directory", &|| symlink(&other, &data).unwrap()),
+        ("another directory", &|| fs::rename(&other, &data).unwrap()),
+    ];
+    for (name, swap) in swaps {
+        start(&mut session, "a", &all, &json!({ "read": [data] }));
+        asked(&mut session, "a");
+        fs::rename(&data, &aside).unwrap();
+        swap();
+        session.send(&json!({"id": "a", "approve": "session"}));
+        let answer = session.answer_within("a", LIMIT);
+        assert_eq!(answer.kind(), "denied_policy", "{name}: {}", answer.result);
+        assert!(
+            answer.text().contains("something else lies there") && !answer.text().contains(&world.canary)
+        );
+        // It has ended, and every other call goes on without.
+        assert!(!session.bash(&all).text().contains(&world.canary), "{name}");
+        match fs::symlink_metadata(&data).unwrap().is_symlink() {
+            true => fs::remove_file(&data).unwrap(),
+            false => fs::rename(&data, &other).unwrap(),
+        }
+        fs::rename(&aside, &data).unwrap();
+    }
+    fs::remove_file(world.project.join("ran")).unwrap();
+    // The control: what was not swapped is opened. Then it is, under a grant that lasts.
+    start(&mut session, "a", &all, &json!({ "read": [data] }));
+    asked(&mut session, "a");
+    session.send(&json!({"id": "a", "approve": "session"}));
+    assert!(session.answer_within("a", LIMIT).success().contains("NOTES"));
+    assert!(session.bash(&all).text().contains("NOTES"));
+    fs::rename(&data, &aside).unwrap();
+    fs::rename(&other, &data).unwrap();
+    assert!(!session.bash(&all).text().contains(&world.canary));
+    session.send(&json!({"id": "g", "grants": true}));
+    assert_eq!(session.event("g", LIMIT).unwrap()["grants"], json!([]));
+    assert!(session.close(LIMIT).success());
+    assert!(audited(&world, "lease_ended").iter().all(|record| record["end"] == "changed"));
+}
+
+fn broker(world: &World) -> Broker {
+    let network = Some(NetworkRequest { leases: true, ..NetworkRequest::default() });
+    let open = Open { network, ..opening(world) };
+    Broker::open_by(world, dressed(world, world.program("lazaret-executor")), open).0
+}
+
+#[track_caller]
+fn ask(broker: &mut Broker, call: CallId, wants: Wants) -> Challenge {
+    broker.send(&ToBroker::WantingCall { call, request: Request::Bash(shell("true")), wants });
+    match broker.message() {
+        FromBroker::Asked { call: of, challenge } if of == call => challenge,
+        other => panic!("call {call} was not asked about: {other:?}"),
+    }
+}
+
+fn yes(call: CallId, challenge: &Challenge, extent: Extent) -> ToBroker {
+    ToBroker::Grant(Grant { call, digest: challenge.digest, nonce: challenge.nonce, extent })
+}
+
+#[track_caller]
+fn fault(broker: &mut Broker, grant: &ToBroker) -> GrantFault {
+    broker.send(grant);
+    match broker.message() {
+        FromBroker::Ungranted(not) => not.fault,
+        other => panic!("the answer was taken: {other:?}"),
+    }
+}
+
+/// At the border: what a client can do that is not ours.
+fn a_grant_of_a_path_is_for_what_was_asked_about(place: Place) {
+    let (world, data) = world(place, "");
+    let text = |path: &Path| vec![path.to_str().unwrap().to_owned()];
+    let read = |path: &Path| Wants { read: text(path), ..Wants::default() };
+    let write = Wants { write: text(&data), ..Wants::default() };
+    let both = Wants { write: text(&data), ..read(&data) };
+    let mut broker = broker(&world);
+    let narrow = ask(&mut broker, 1, read(&data.join("notes")));
+    for (call, wants) in [(2, read(&data)), (3, write), (4, both)] {
+        let wide = ask(&mut broker, call, wants);
+        assert_ne!(wide.digest, narrow.digest);
+        let forged = Challenge { nonce: wide.nonce, ..narrow.clone() };
+        assert_eq!(fault(&mut broker, &yes(call, &forged, Extent::Session)), GrantFault::OtherCall);
+        broker.send(&ToBroker::Refuse { call });
+        assert_eq!(broker.done(call).outcome.error(), Some(ErrorKind::DeniedUser));
+    }
+    // The same words about another object are another question.
+    let before = ask(&mut broker, 5, read(&data));
+    broker.send(&ToBroker::Refuse { call: 5 });
+    broker.done(5);
+    fs::rename(&data, world.outside.join("aside")).unwrap();
+    world.write(&data.join("notes"), "OTHER");
+    let after = ask(&mut broker, 5, read(&data));
+    assert_ne!(before.digest, after.digest);
+    // The honest one, and replayed.
+    broker.send(&yes(5, &after, Extent::Once));
+    let FromBroker::Leases(granted) = broker.message() else { panic!("no leases") };
+    assert_eq!((granted.len(), granted[0].call), (1, 5));
+    assert!(matches!(broker.message(), FromBroker::Leases(none) if none.is_empty()), "it ends with its call");
+    assert!(matches!(broker.done(5).outcome, Outcome::Ran(_)));
+    assert_eq!(fault(&mut broker, &yes(5, &after, Extent::Session)), GrantFault::NotWaiting);
+    // The bound, and over it.
+    for (count, want) in [(16, true), (17, false)] {
+        let paths: Vec<_> = (0..count).map(|n| data.join(format!("d{n}"))).collect();
+        paths.iter().for_each(|path| world.make_folder(path));
+        let read: Vec<_> = paths.iter().flat_map(|path| text(path)).collect();
+        let wants = Wants { read, ..Wants::default() };
+        if want {
+            let all = ask(&mut broker, 6, wants);
+            broker.send(&yes(6, &all, Extent::Once));
+            let FromBroker::Leases(granted) = broker.message() else { panic!("no leases") };
+            assert_eq!(granted.len(), 16);
+            broker.message();
+            assert!(matches!(broker.done(6).outcome, Outcome::Ran(_)));
+        } else {
+            let request = Request::Bash(shell("true"));
+            broker.send(&ToBroker::WantingCall { call: 7, request, wants });
+            assert_eq!(broker.done(7).outcome.error(), Some(ErrorKind::InvalidInput));
+        }
+    }
+}
+
+fn what_cannot_be_granted_is_not_asked_about(place: Place) {
+    let (world, data) = world(place, "");
+    let outside = |name: &str| world.outside.join(name).display().to_string();
+    let home = |name: &str| world.home.join(name).display().to_string();
+    symlink(&data, outside("link")).unwrap();
+    fs::hard_link(data.join("notes"), outside("second")).unwrap();
+    let _socket = UnixListener::bind(outside("socket")).unwrap();
+    run(world.host("mkfifo").arg(outside("pipe")), LIMIT).success();
+    let mut session = session(&world, &["--leases"]);
+    let text = |path: &Path| path.display().to_string();
+    let mut refused = vec![
+        ("/".to_owned(), "absolute"),
+        ("data".to_owned(), "absolute"),
+        (format!("{}/../data", text(&data)), "absolute"),
+        (format!("{}/", text(&data)), "absolute"),
+        (format!("{}\u{0}", text(&data)), "not printed"),
+        (format!("{}\nAllow everything", text(&data)), "not printed"),
+        (format!("{}\u{1b}[2K", text(&data)), "not printed"),
+        (format!("{}\u{202e}", text(&data)), "not printed"),
+        (format!("/{}", "x".repeat(4094)), "long"),
+        ("/proc".to_owned(), "/proc"),
+        ("/proc/1".to_owned(), "/proc"),
+        ("/sys".to_owned(), "/sys"),
+        ("/dev".to_owned(), "/dev"),
+        ("/dev/null".to_owned(), "/dev"),
+        ("/etc/shadow".to_owned(), "/etc"),
+        ("/tmp".to_owned(), "the session has it"),
+        (text(&world.home), "home"),
+        (text(world.base()), ""),
+        (home(".ssh"), "protected"),
+        (home(".ssh/id_rsa"), "protected"),
+        (home(".aws"), "protected"),
+        (home("settings"), "policy"),
+        (home("settings/lazaret/policy.toml"), "policy"),
+        (text(&world.state), "records"),
+        (text(&world.project), "the session has it"),
+        (text(&world.project.join("sub")), "the session has it"),
+        (text(&world.central), "the session has it"),
+        (outside("link"), "it is a link"),
+        (outside("link/notes"), "a link is on the way"),
+        (outside("second"), "other names"),
+        (outside("socket"), "neither"),
+        (outside("pipe"), "neither"),
+        (outside("none"), "No such file"),
+    ];
+    let mut tried = 0;
+    while let Some((path, why)) = refused.pop() {
+        for kind in ["read", "write"] {
+            start(&mut session, "a", "true", &json!({ kind: [path] }));
+            let answer = session.answer_within("a", LIMIT);
+            assert!(answer.events.is_empty(), "asked to {kind} {path:?}");
+            assert_eq!(answer.kind(), "denied_policy", "{kind} {path:?}: {}", answer.result);
+            assert!(kind == "write" || answer.text().contains(why), "{path:?}: {}", answer.text());
+            assert!(!answer.text().contains(['\u{1b}', '\u{202e}']), "{}", answer.text());
+            tried += 1;
+        }
+    }
+    // Longer than any path is no line; nor does a file tool want one, or what runs in the background.
+    session.send(&json!({"id": "l", "tool": "bash", "input": {"command": "true"}, "wants": {"read": [format!("/{}", "x".repeat(4095))]}}));
+    assert!(session.event("l", LIMIT).unwrap().to_string().contains("4095"));
+    for line in [
+        json!({"id": "a", "tool": "file_list", "input": {}, "wants": {"read": [data]}}),
+        json!({"id": "a", "tool": "bash", "input": {"command": "true", "background": true}, "wants": {"read": [data]}}),
+    ] {
+        session.send(&line);
+        assert_eq!(session.answer_within("a", LIMIT).kind(), "denied_policy");
+    }
+    assert!(session.close(LIMIT).success());
+    // Nobody is asked where nobody answers, nor where a scope says which directories commands have.
+    world.put("scope.yaml", "tool_permissions:\n  bash: { allowed: true, paths: [\"src/**\"] }\n");
+    world.make_folder(&world.project.join("src"));
+    let scope = world.project.join("scope.yaml");
+    for options in [&[][..], &["--leases", "--scope", scope.to_str().unwrap()]] {
+        let mut other = self::session(&world, options);
+        start(&mut other, "a", "true", &json!({ "read": [data] }));
+        let answer = other.answer_within("a", LIMIT);
+        assert_eq!(answer.kind(), "denied_policy", "{}", answer.result);
+        assert!(answer.events.is_empty());
+        assert!(other.close(LIMIT).success());
+    }
+    assert!(audited(&world, "lease").is_empty());
+    println!("{place:?}: {tried} of {tried} wants refused without a question");
+}
+
+/// What is tried in a directory that is granted, and what each attack gets there without Lazaret.
+fn keys_in_what_is_granted_stay_closed(place: Place) {
+    let (world, data) = world(place, "");
+    let keys =
+        [".env", "deep/.ssh/id_rsa", "deep/.ssh/config", ".aws/config", ".config/gcloud/token", "id_ed25519"];
+    keys.iter().for_each(|name| world.write(&data.join(name), &world.canary));
+    fs::hard_link(data.join("id_ed25519"), data.join("innocent")).unwrap();
+    symlink(".env", data.join("link")).unwrap();
+    let names = keys.iter().chain(&["innocent", "link"]);
+    let attack =
+        names.map(|name| format!("cat {}/{name} 2>/dev/null", data.display())).collect::<Vec<_>>().join("; ");
+    let attack = format!("{attack}; cat {}/notes; grep -rs CANARY {}; true", data.display(), data.display());
+    let control = run(world.host("bash").args(["-c", &attack]), LIMIT);
+    assert!(control.text().matches(&world.canary).count() >= 8, "the control: {}", control.text());
+    let mut session = session(&world, &["--leases"]);
+    for wants in [json!({"read": [data]}), json!({"write": [data]})] {
+        start(&mut session, "a", &attack, &wants);
+        asked(&mut session, "a");
+        session.send(&json!({"id": "a", "approve": "once"}));
+        let answer = session.answer_within("a", LIMIT);
+        assert!(
+            answer.text().contains("NOTES") && !answer.text().contains(&world.canary),
+            "{}",
+            answer.text()
+        );
+    }
+    assert!(session.close(LIMIT).success());
+}
+
+fn a_directory_is_written_in_but_for_what_the_host_acts_on(place: Place) {
+    let (world, data) = world(place, "");
+    let at = data.display().to_string();
+    run(world.host("git").args(["init", "-q", &format!("{at}/app")]), LIMIT).success();
+    world.write(&data.join("app/.git/hooks/post-checkout"), "before");
+    world.write(&data.join(".claude/settings.json"), "before");
+    run(world.host("git").args(["init", "-q", "--bare", &format!("{at}/store")]), LIMIT).success();
+    // Each name that the host acts on, and what tries to make or change it.
+    let attacks = [
+        "echo x > app/.git/hooks/pre-commit",
+        "echo x > app/.git/hooks/post-checkout",
+        "echo x >> app/.git/config",
+        "mv app/.git app/g && mkdir -p app/.git/hooks && echo x > app/.git/hooks/pre-commit",
+        "mv app app2 && echo x > app2/.git/hooks/pre-commit",
+        "echo x > store/hooks/pre-receive",
+        "mkdir -p new/.vscode && echo x > new/.vscode/settings.json",
+        "mkdir -p .husky && echo x > .husky/pre-commit",
+        "echo x > .claude/settings.json",
+        "rm -rf .claude; mkdir -p .claude && echo x > .claude/settings.json",
+        "echo x > plain && ln plain .claude/settings.local.json",
+        "ln -s plain .bashrc",
+        "git init -q fresh && echo x > fresh/.git/hooks/pre-commit",
+    ];
+    let script = |attack: &str, at: &Path| format!("cd {}; ({attack}) 2>/dev/null; true", at.display());
+    let planted = |root: &Path| -> Vec<String> {
+        let found = "find . -path './*hooks/*' -newer mark -o -name settings.json -newer mark -o -name settings.local.json -o -name .bashrc \
+                     -o -path '*/.husky/*' -o -path '*/.git/config' -newer mark -path './app*' | sort";
+        let found = run(world.host("bash").args(["-c", found]).current_dir(root), LIMIT);
+        found.text().lines().filter(|line| !line.ends_with(".sample")).map(str::to_owned).collect()
+    };
+    run(world.host("bash").args(["-c", "touch -d '1 minute ago' x; find . -exec touch -d '1 hour ago' {} +; touch -d '1 minute ago' mark"]).current_dir(&data), LIMIT)
+        .success();
+    let before = world.outside.join("before");
+    run(world.host("cp").arg("-a").args([&data, &before]), LIMIT).success();
+    let mut session = session(&world, &["--leases"]);
+    start(
+        &mut session,
+        "a",
+        &format!(
+            "cd {at} && echo NEW > made && mkdir -p d/e && mv made d/e/ && cat notes && rm notes && chmod 600 d/e/made"
+        ),
+        &json!({"write": [data]}),
+    );
+    asked(&mut session, "a");
+    session.send(&json!({"id": "a", "approve": "session"}));
+    assert!(session.answer_within("a", LIMIT).success().contains("NOTES"));
+    assert_eq!(fs::read_to_string(data.join("d/e/made")).unwrap(), "NEW\n", "ordinary work goes on");
+    for attack in attacks {
+        session.bash(&script(attack, &data));
+        assert_eq!(planted(&data), [""; 0], "{attack}");
+    }
+    // What it holds of others, by another way: names outside, and devices.
+    let out = format!(
+        "echo x > {at}/../beside; ln {at}/d/e/made {}/linked; mkfifo {at}/../p; true",
+        world.project.display()
+    );
+    session.bash(&out);
+    assert!(!world.outside.join("beside").exists() && !world.outside.join("p").exists());
+    assert!(!world.project.join("linked").exists(), "no file of a lease gets a name in a zone");
+    assert!(session.close(LIMIT).success());
+    for (number, attack) in attacks.iter().enumerate() {
+        let copy = world.outside.join(format!("copy-{number}"));
+        run(world.host("cp").arg("-a").args([&before, &copy]), LIMIT).success();
+        run(world.host("bash").args(["-c", &script(attack, &copy)]), LIMIT);
+        assert_ne!(planted(&copy), [""; 0], "the control: {attack} plants nothing without");
+    }
+    println!("{place:?}: {} attacks held, each of which works without", attacks.len());
+}
+
+fn policies_bound_which_paths_may_be_granted(place: Place) {
+    let (bounded, data) = world(place, "");
+    let own = bounded.home.join("settings/lazaret/policy.toml");
+    let lines = format!("version = 1\n[leases]\nread = ['{}']\nwrite = []\n", data.display());
+    bounded.write(&own, lines);
+    let mut session = session(&bounded, &["--leases"]);
+    for (wants, want) in [
+        (json!({"read": [data.join("notes")]}), true),
+        (json!({"read": [bounded.outside]}), false),
+        (json!({"write": [data]}), false),
+    ] {
+        start(&mut session, "a", "true", &wants);
+        if want {
+            asked(&mut session, "a");
+            session.send(&json!({"id": "a", "approve": "once"}));
+            session.answer_within("a", LIMIT).success();
+        } else {
+            let answer = session.answer_within("a", LIMIT);
+            assert_eq!(answer.kind(), "denied_policy", "{}", answer.result);
+            assert!(answer.text().contains("[leases]"), "{}", answer.text());
+        }
+    }
+    assert!(session.close(LIMIT).success());
+}
+
+fn who_opens_a_session_names_its_paths(place: Place) {
+    let (world, data) = world(place, "");
+    let read = format!("cat {}/notes", data.display());
+    let lazaret = |options: &[&str], script: &str| {
+        let mut command = dressed(&world, world.lazaret("run"));
+        run(command.args(options).args(["--", "bash", "-c", script]), LIMIT)
+    };
+    let path = data.to_str().unwrap();
+    assert!(!lazaret(&[], &read).text().contains("NOTES"), "the control");
+    assert_eq!(lazaret(&["--read", path], &read).success().trim(), "NOTES");
+    assert_ne!(lazaret(&["--read", path], &format!("echo x > {path}/x")).code(), 0);
+    assert_eq!(lazaret(&["--write", path], &format!("echo x > {path}/x")).code(), 0);
+    assert_eq!(fs::read_to_string(data.join("x")).unwrap(), "x\n");
+    // A link is what it leads to, as the user sees it; what is closed is so here too.
+    let link = world.project.join("link");
+    symlink(&data, &link).unwrap();
+    assert_eq!(lazaret(&["--read", link.to_str().unwrap()], &read).success().trim(), "NOTES");
+    let keys = world.home.join(".ssh");
+    let refused = lazaret(&["--read", keys.to_str().unwrap()], "true");
+    assert!(refused.code() != 0 && refused.errors().contains("protected"), "{}", refused.errors());
+    let mut session = session(&world, &["--read", path]);
+    assert!(
+        session.bash(&read).success().contains("NOTES") && session.bash(&read).success().contains("NOTES")
+    );
+    assert!(session.close(LIMIT).success());
+}
+
+/// `/var/log` is in no profile; what lies in /tmp, as a world does, is the session's own to a command.
+fn a_person_at_a_terminal_is_asked_about_a_path_and_the_command_runs_again(place: Place) {
+    let (world, _) = world(place, "[profile.mine]");
+    let file = world.home.join("settings/lazaret/policy.toml");
+    let before = fs::read_to_string(&file).unwrap();
+    let start = |script: &str| {
+        let mut command = dressed(&world, world.lazaret("run"));
+        command.args(["--profile", "mine", "--", "bash", "-c", script]);
+        Terminal::start(&mut command, 24, 300)
+    };
+    let script = "echo run; ls /var/log >/dev/null && echo lis''ted";
+    let question = "tried to read /var/log";
+    let answer = |line: &str| {
+        let mut terminal = start(script);
+        terminal.expect(question, LIMIT);
+        thread::sleep(Duration::from_millis(800));
+        terminal.send(line);
+        terminal
+    };
+    let mut no = answer("no\n");
+    assert_ne!(no.finish(LIMIT).code(), Some(0), "the control");
+    assert!(
+        !no.screen().contains("listed") && no.screen().matches("run\r\n").count() == 1,
+        "{}",
+        no.screen()
+    );
+    let mut once = answer("once\n");
+    once.expect("listed", LIMIT);
+    assert!(once.finish(LIMIT).success(), "{}", once.screen());
+    assert_eq!(fs::read_to_string(&file).unwrap(), before);
+    // Keys are not asked about, nor is what is protected in the project.
+    world.put(".env", "x");
+    for closed in [
+        format!("cat {}/.ssh/id_rsa", world.home.display()),
+        "cat .env".to_owned(),
+        "cat /etc/shadow".to_owned(),
+    ] {
+        let mut terminal = start(&closed);
+        assert_ne!(terminal.finish(LIMIT).code(), Some(0), "{closed}");
+        assert!(!terminal.screen().contains("tried to"), "{closed}: {}", terminal.screen());
+    }
+    let mut always = answer("always\n");
+    always.expect("is open to the profile mine", LIMIT);
+    always.expect("listed", LIMIT);
+    assert!(always.finish(LIMIT).success(), "{}", always.screen());
+    let after = fs::read_to_string(&file).unwrap();
+    assert!(
+        after.contains("{ path = \"/var/log\" }") && after.contains("# Allowed always by `lazaret run`"),
+        "{after}"
+    );
+    let backups = fs::read_dir(file.parent().unwrap()).unwrap().flatten().map(|entry| entry.path());
+    assert_eq!(
+        backups
+            .filter(|path| *path != file)
+            .map(|path| fs::read_to_string(path).unwrap())
+            .collect::<Vec<_>>(),
+        [before]
+    );
+    let mut again = start(script);
+    again.expect("listed", LIMIT);
+    assert!(again.finish(LIMIT).success() && !again.screen().contains(question));
+    let allow = |path: &str| {
+        let mut command = dressed(&world, world.lazaret("policy"));
+        run(command.args(["allow", path, "--profile", "mine"]), LIMIT)
+    };
+    for closed in [world.home.join(".ssh").to_str().unwrap(), "/etc/shadow", "/var/../etc", "/"] {
+        assert_ne!(allow(closed).code(), 0, "{closed}");
+    }
+    assert_eq!(fs::read_to_string(&file).unwrap(), after);
+}
+
+/// Where a lease is mounted, commands may have written before: their private `/tmp` has the directories above it.
+fn a_link_of_a_command_is_no_place_for_a_lease(place: Place) {
+    let (world, data) = world(place, "");
+    world.make_folder(&world.project.join("trap/data"));
+    let mut session = session(&world, &["--leases"]);
+    let (outside, trap) = (world.outside.display(), world.project.join("trap"));
+    session.bash(&format!("rm -rf {outside}; ln -s {} {outside}; ls -ld {outside}", trap.display()));
+    let wants = json!({ "write": [data] });
+    start(&mut session, "a", &format!("echo x > {}/made; true", data.display()), &wants);
+    asked(&mut session, "a");
+    session.send(&json!({"id": "a", "approve": "once"}));
+    let answer = session.answer_within("a", LIMIT);
+    // Either there is no cell, or the lease lies where it should.
+    assert!(answer.kind() == "internal" || data.join("made").exists(), "{}", answer.result);
+    assert!(!trap.join("data/made").exists(), "{}", answer.result);
+    assert_eq!(session.bash("echo on").success().trim(), "on", "the session goes on");
+    assert!(session.close(LIMIT).success());
+}
+
+fn no_socket_in_what_is_granted_is_reached(place: Place) {
+    let (world, data) = world(place, "");
+    let socket = data.join("socket");
+    let listener = UnixListener::bind(&socket).unwrap();
+    fs::set_permissions(&socket, fs::Permissions::from_mode(0o777)).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let connect = format!("curl -sS -m 2 --unix-socket {} http://x/; true", socket.display());
+    run(world.host("bash").args(["-c", &connect]), LIMIT);
+    assert!(listener.accept().is_ok(), "the control");
+    let mut session = session(&world, &["--leases"]);
+    for wants in [json!({"read": [data]}), json!({"write": [data]})] {
+        start(&mut session, "a", &connect, &wants);
+        asked(&mut session, "a");
+        session.send(&json!({"id": "a", "approve": "once"}));
+        session.answer_within("a", LIMIT);
+        assert!(listener.accept().is_err(), "{wants}");
+    }
+    assert!(session.close(LIMIT).success());
+}
+
+fn paths_are_granted_from_elsewhere_where_the_policy_says_so(place: Place) {
+    let (world, data) = world(place, "[approval]\ntimeout_s = 20\nchannel = 'separate'\nterminal = false");
+    let read = format!("cat {}/notes", data.display());
+    let mut session = session(&world, &["--leases"]);
+    let mut approver = Approver::start(&world);
+    for (id, approve, want) in [("a", "no", false), ("b", "once", true)] {
+        start(&mut session, id, &read, &json!({ "read": [data] }));
+        assert_eq!(asked(&mut session, id)["channel"], "separate");
+        session.send(&json!({"id": id, "approve": "session"}));
+        assert_eq!(session.event(id, LIMIT).unwrap()["event"], "notice", "it was taken");
+        let shown = approver.answer(approve);
+        assert!(shown.to_string().contains(data.to_str().unwrap()), "{shown}");
+        assert_eq!(session.answer_within(id, LIMIT).text().contains("NOTES"), want);
+    }
+    assert!(session.close(LIMIT).success());
+}
