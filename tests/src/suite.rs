@@ -1,5 +1,5 @@
 //! Runs a suite of tests, each once or in every place of this machine. A place is part of the test's name, so that it can be
-//! chosen: `cargo test -p lazaret-tests --test escapes flat/ordinary`.
+//! chosen: `cargo test -p lazaret-tests --test suites flat/ordinary::escapes`.
 //!
 //! The lists in a suite's `main` cannot forget a function: one that is in none is dead code to the compiler.
 

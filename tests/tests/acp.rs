@@ -1,15 +1,15 @@
 //! `lazaret acp` between an editor, which is played here, and an agent, which does whatever it is told.
-#![allow(clippy::unwrap_used)]
 
 use lazaret_tests::process::{self, Process, left_after, until};
-use lazaret_tests::{LIMIT, Place, World, in_each_place, once, suite};
+use lazaret_tests::suite::Test;
+use lazaret_tests::{LIMIT, Place, World, in_each_place, once};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-fn main() -> ExitCode {
+pub fn tests() -> Vec<Test> {
     let tests = [
         in_each_place![
             files_are_those_of_cells,
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
             an_agent_that_ends_ends_the_session
         ],
     ];
-    suite::main_of_waiting(tests.concat())
+    tests.concat()
 }
 
 const AGENT: &str = include_str!("../fixtures/acp_agent.py");

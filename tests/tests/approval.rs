@@ -1,57 +1,54 @@
 //! A client that lies about approvals: whatever it says, no process starts and no file is written that was asked about
 //! and not allowed. Each lie has its control beside it: the same call with an honest answer runs.
-#![allow(clippy::unwrap_used)]
 
 use broker_protocol::approval::STANDING;
 use broker_protocol::*;
 use lazaret_tests::approval::{Approver, dressed, set_policy, sockets};
 use lazaret_tests::process::{self, figure, until};
+use lazaret_tests::suite::Test;
 use lazaret_tests::wire::{Received, framed, opening, shell};
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{Broker, LIMIT, Place, Terminal, World, in_each_place, once, programs, run, suite};
+use lazaret_tests::{Broker, LIMIT, Place, Terminal, World, in_each_place, once, programs, run};
 use serde_json::json;
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixStream;
 use std::process::Command as Program;
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-fn main() -> ExitCode {
-    suite::main_of_waiting(
-        [
-            in_each_place![
-                an_honest_yes_runs_the_call_and_nothing_runs_before_it,
-                what_was_not_allowed_has_nothing_kept,
-                a_no_and_a_silence_end_the_call_before_it_starts,
-                a_grant_for_anything_else_is_not_taken,
-                a_grant_is_used_once,
-                a_grant_for_the_session_covers_its_rule_and_tool_until_it_is_revoked,
-                a_grant_for_the_session_reaches_nothing_that_was_not_asked_about,
-                a_grant_for_the_session_covers_no_other_input,
-                a_rule_on_a_path_holds_where_its_links_lead,
-                a_grant_for_a_link_is_for_where_it_leads,
-                a_grant_for_test_suites_is_for_these,
-                input_that_came_before_the_answer_is_not_lost,
-                a_client_cannot_answer_where_answers_are_taken_elsewhere,
-                a_cell_cannot_reach_the_socket,
-                an_approver_sees_the_difference_and_rules_over_lasting_grants,
-                a_question_ends_with_its_client,
-                leave_for_an_effect_is_held_like_a_call
-            ],
-            once![
-                each_part_of_a_call_changes_its_digest,
-                floods_cost_no_memory_and_the_session_goes_on,
-                a_session_has_so_many_lasting_grants_and_calls_that_wait_count_as_under_way,
-                a_stranger_with_the_filters_of_the_client_may_not_answer,
-                bad_approvers_harm_only_themselves,
-                a_person_sees_the_end_of_a_call_before_a_key_allows_it,
-                what_drives_the_client_may_not_answer
-            ],
-        ]
-        .concat(),
-    )
+pub fn tests() -> Vec<Test> {
+    [
+        in_each_place![
+            an_honest_yes_runs_the_call_and_nothing_runs_before_it,
+            what_was_not_allowed_has_nothing_kept,
+            a_no_and_a_silence_end_the_call_before_it_starts,
+            a_grant_for_anything_else_is_not_taken,
+            a_grant_is_used_once,
+            a_grant_for_the_session_covers_its_rule_and_tool_until_it_is_revoked,
+            a_grant_for_the_session_reaches_nothing_that_was_not_asked_about,
+            a_grant_for_the_session_covers_no_other_input,
+            a_rule_on_a_path_holds_where_its_links_lead,
+            a_grant_for_a_link_is_for_where_it_leads,
+            a_grant_for_test_suites_is_for_these,
+            input_that_came_before_the_answer_is_not_lost,
+            a_client_cannot_answer_where_answers_are_taken_elsewhere,
+            a_cell_cannot_reach_the_socket,
+            an_approver_sees_the_difference_and_rules_over_lasting_grants,
+            a_question_ends_with_its_client,
+            leave_for_an_effect_is_held_like_a_call
+        ],
+        once![
+            each_part_of_a_call_changes_its_digest,
+            floods_cost_no_memory_and_the_session_goes_on,
+            a_session_has_so_many_lasting_grants_and_calls_that_wait_count_as_under_way,
+            a_stranger_with_the_filters_of_the_client_may_not_answer,
+            bad_approvers_harm_only_themselves,
+            a_person_sees_the_end_of_a_call_before_a_key_allows_it,
+            what_drives_the_client_may_not_answer
+        ],
+    ]
+    .concat()
 }
 
 /// How long what was not allowed gets to show itself all the same.

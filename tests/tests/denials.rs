@@ -1,23 +1,23 @@
 //! What a denial says to the user and to the model: one of each kind in both tiers, as the page `golden/denials.md` has them.
 //! `LAZARET_GOLDEN=write` writes the page again.
-#![allow(clippy::unwrap_used)]
 
 use broker_protocol::Tier;
-use lazaret_tests::{LIMIT, Place, Session, World, in_each_place, run, suite};
+use lazaret_tests::suite::Test;
+use lazaret_tests::{LIMIT, Place, Session, World, in_each_place, run};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::Command;
 use std::sync::Mutex;
 
-fn main() -> ExitCode {
-    suite::main_of_waiting(in_each_place![
+pub fn tests() -> Vec<Test> {
+    in_each_place![
         each_denial_names_the_thing_what_closed_it_and_what_would_open_it,
         what_is_not_denied_is_not_told,
         nobody_learns_from_a_denial_what_exists,
         limits_that_the_kernel_keeps_are_named_too,
         what_is_closed_as_an_object_says_why
-    ])
+    ]
 }
 
 const POLICY: &str = r#"
@@ -237,7 +237,7 @@ fn section(place: Place) -> String {
 
 const HEAD: &str = "# What a denial says
 
-Written by `LAZARET_GOLDEN=write cargo test -p lazaret-tests --test denials`, and compared by the same test. The user
+Written by `LAZARET_GOLDEN=write cargo test -p lazaret-tests --test suites denials::`, and compared by the same test. The user
 reads it on standard error of `lazaret run -v`; the model in the error of a result. Programs find the parts in `metadata.denied`.
 
 ";

@@ -3,14 +3,14 @@
 //! An attack that does not work outside proves nothing when it is refused inside. So each runs as its control first, with
 //! no cell; only where that gets what it wants is it run in a cell, and there it must not. Attacks whose control fails on
 //! this machine are named and not counted.
-#![allow(clippy::unwrap_used)]
 
 use broker_protocol::Tier;
 use lazaret_tests::process::{self, Process, Running};
 use lazaret_tests::rows::{self, Verdict};
+use lazaret_tests::suite::Test;
 use lazaret_tests::sys::{SharedSegment, let_inherit};
 use lazaret_tests::world::unique;
-use lazaret_tests::{LIMIT, Place, Session, User, World, in_each_place, once, run, suite};
+use lazaret_tests::{LIMIT, Place, Session, User, World, in_each_place, once, run};
 use serde_json::json;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -21,25 +21,22 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Duration;
 
-fn main() -> ExitCode {
-    suite::main_of_waiting(
-        [
-            in_each_place![
-                files_outside_stay_closed,
-                no_socket_leads_out,
-                other_processes_are_out_of_reach,
-                the_kernel_is_not_reached,
-                no_name_is_made_that_the_host_acts_on,
-                nothing_outlives_its_call,
-                files_outside_stay_closed_without_landlock
-            ],
-            once![an_older_landlock_loses_what_security_md_lists, an_open_door_is_seen],
-        ]
-        .concat(),
-    )
+pub fn tests() -> Vec<Test> {
+    [
+        in_each_place![
+            files_outside_stay_closed,
+            no_socket_leads_out,
+            other_processes_are_out_of_reach,
+            the_kernel_is_not_reached,
+            no_name_is_made_that_the_host_acts_on,
+            nothing_outlives_its_call,
+            files_outside_stay_closed_without_landlock
+        ],
+        once![an_older_landlock_loses_what_security_md_lists, an_open_door_is_seen],
+    ]
+    .concat()
 }
 
 struct Attack {

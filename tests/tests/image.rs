@@ -1,11 +1,11 @@
 //! An unpacked image as the root of cells: they see what is in it and nothing of the machine's, change nothing of it, and get no
 //! rights by it. Each attack works on the host first.
-#![allow(clippy::unwrap_used)]
 
 use broker_protocol::Tier;
 use lazaret_tests::place::User;
 use lazaret_tests::process::Finished;
-use lazaret_tests::{LIMIT, Place, Session, World, in_each_place, run, suite};
+use lazaret_tests::suite::Test;
+use lazaret_tests::{LIMIT, Place, Session, World, in_each_place, run};
 use nix::unistd::geteuid;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -13,10 +13,10 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::Command;
 
-fn main() -> ExitCode {
-    suite::main_of_waiting(in_each_place![
+pub fn tests() -> Vec<Test> {
+    in_each_place![
         cells_see_the_image_and_nothing_of_the_machine,
         links_of_an_image_lead_into_the_image,
         an_image_is_not_changed,
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
         what_may_be_no_image_is_refused,
         a_profile_has_an_image_of_its_own,
         the_flat_tier_refuses_with_its_reason
-    ])
+    ]
 }
 
 const PROGRAMS: [&str; 12] =

@@ -3,7 +3,6 @@
 //!
 //! The server is the tests' own, on this machine's loopback, which the policy opens by its address and not by its name: what is
 //! granted is the name at its port.
-#![allow(clippy::unwrap_used)]
 
 use broker_protocol::{
     CallId, Challenge, Coverage, ErrorKind, Extent, FromBroker, Grant, GrantFault, Lease, NetworkRequest,
@@ -11,22 +10,22 @@ use broker_protocol::{
 };
 use lazaret_tests::approval::{Approver, dressed, runtime};
 use lazaret_tests::process::until;
+use lazaret_tests::suite::Test;
 use lazaret_tests::terminal::Terminal;
 use lazaret_tests::wire::{opening, shell};
-use lazaret_tests::{Broker, LIMIT, Place, Session, World, in_each_place, run, suite};
+use lazaret_tests::{Broker, LIMIT, Place, Session, World, in_each_place, run};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-fn main() -> ExitCode {
-    suite::main_of_waiting(in_each_place![
+pub fn tests() -> Vec<Test> {
+    in_each_place![
         a_host_is_granted_to_one_call_and_no_other,
         what_is_granted_for_the_session_ends_when_it_is_taken_back,
         a_grant_is_for_what_was_asked_about,
@@ -36,7 +35,7 @@ fn main() -> ExitCode {
         a_person_at_a_terminal_is_asked_and_the_command_runs_again,
         always_is_written_into_the_users_own_file,
         programs_are_offline_until_a_host_is_granted
-    ])
+    ]
 }
 
 /// A server of this machine that answers each request with `pong`, and holds what comes as `HOLD`.

@@ -1,18 +1,17 @@
 //! The loopback of a flat cell: its programs talk to each other over TCP, and with nobody else, in either direction.
 //!
 //! Attacks are run without a cell first, where they must work.
-#![allow(clippy::unwrap_used)]
 
-use lazaret_tests::{Finished, LIMIT, Place, World, in_each_place, run, suite};
+use lazaret_tests::suite::{self, Test};
+use lazaret_tests::{Finished, LIMIT, Place, World, in_each_place, run};
 use std::fs;
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-fn main() -> ExitCode {
-    suite::main_of_waiting(suite::flat_only(in_each_place![
+pub fn tests() -> Vec<Test> {
+    suite::flat_only(in_each_place![
         programs_talk_to_their_own_servers,
         suites_and_servers_of_others_work,
         no_program_of_the_machine_comes_to_a_cells_server,
@@ -23,7 +22,7 @@ fn main() -> ExitCode {
         tcp_has_two_walls,
         only_what_programs_set_is_set,
         a_socket_says_nothing_of_the_machine
-    ]))
+    ])
 }
 
 fn cell(world: &World, script: &str, code: &str) -> Finished {
@@ -301,6 +300,19 @@ threads = [threading.Thread(target=t) for t in [listen, connect, connect, connec
 [t.start() for t in threads]; [t.join() for t in threads]; print('tried', own[0] > 200)
 "#;
 
+/// A port that the kernel gives to nobody by itself, below the range of Linux for that (32768 on): while neither the cell nor the
+/// host has it, no other program gets it.
+fn own_port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = std::process::id() * 64 + NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = 10_000 + (number % 20_000) as u16;
+        if TcpListener::bind(("0.0.0.0", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
 /// Takes the port on all addresses whenever it can be had, once the program says `ready`, keeps it for some time, and answers with the secret.
 fn take_while<T>(world: &World, port: u16, keep: Duration, work: impl FnOnce() -> T) -> (T, u32) {
     let (done, ready) = (AtomicBool::new(false), world.project.join("ready"));
@@ -340,7 +352,7 @@ fn take_while<T>(world: &World, port: u16, keep: Duration, work: impl FnOnce() -
 fn a_server_that_takes_over_a_cells_port_is_not_reached(place: Place) {
     const SHORT: Duration = Duration::from_millis(10);
     let world = &World::new(place);
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = own_port();
     world.put("port", port.to_string());
     world.put("race.py", RACE);
     let (inside, taken) = take_while(world, port, SHORT, || run(&mut world.cell("python3 race.py 5"), LIMIT));
@@ -385,7 +397,7 @@ fn a_connection_under_way_does_not_go_to_who_comes_after(place: Place) {
     let world = &World::new(place);
     world.put("late.py", LATE);
     for way in ["close", "shutdown", "blocking"] {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = own_port();
         world.put("port", port.to_string());
         let script = format!("python3 late.py {way}");
         let (inside, taken) = take_while(world, port, LIMIT, || run(&mut world.cell(&script), LIMIT));

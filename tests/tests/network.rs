@@ -2,24 +2,24 @@
 //!
 //! Each attack is run without a cell first, where it must work. The servers are the tests' own, on this machine's loopback, which
 //! a policy opens by its `private` places; that a name on the list reaches no such address without is a test of its own.
-#![allow(clippy::unwrap_used)]
 
 use broker_protocol::{
     ConnectionReport, ConnectionVerdict, ErrorKind, Failed, FromBroker, NetworkRequest, Open, ToBroker,
 };
+use lazaret_tests::suite::{self, Test};
 use lazaret_tests::wire::{Received, opening};
-use lazaret_tests::{Broker, Finished, LIMIT, Place, Session, World, in_each_place, run, suite};
+use lazaret_tests::{Broker, Finished, LIMIT, Place, Session, World, in_each_place, run};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::process::{Command, ExitCode};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-fn main() -> ExitCode {
+pub fn tests() -> Vec<Test> {
     let mut tests = in_each_place![
         allowed_hosts_are_reached_by_the_clients_that_people_use,
         a_host_that_is_not_allowed_is_refused_named_and_recorded,
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
         reports_of_connections_are_held_to_the_protocol
     ];
     tests.extend(suite::flat_only(in_each_place![the_relay_of_a_flat_session_serves_its_cells_only]));
-    suite::main_of_waiting(tests)
+    tests
 }
 
 /// A server of this machine: over HTTP it answers each request with `pong`, whatever was asked.

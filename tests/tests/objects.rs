@@ -1,17 +1,16 @@
 //! What is protected as an object, whatever it is called and wherever links lead. Each attack runs as its control first,
 //! with no cell, and must work there.
-#![allow(clippy::unwrap_used)]
 
 use broker_protocol::Tier;
-use lazaret_tests::{LIMIT, Place, Session, User, World, in_each_place, run, suite};
+use lazaret_tests::suite::Test;
+use lazaret_tests::{LIMIT, Place, Session, User, World, in_each_place, run};
 use serde_json::json;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
-use std::process::ExitCode;
 
-fn main() -> ExitCode {
-    suite::main_of_waiting(in_each_place![
+pub fn tests() -> Vec<Test> {
+    in_each_place![
         what_a_protected_link_leads_to_is_closed,
         what_a_protected_link_would_lead_to_is_not_made,
         no_way_to_what_is_protected_is_led_elsewhere,
@@ -42,7 +41,7 @@ fn main() -> ExitCode {
         no_lease_stops_whoever_opens_a_file,
         no_ioctl_of_a_file_systems_own_is_reached,
         what_lies_above_a_root_stays_where_it_is
-    ])
+    ]
 }
 
 /// Something that a command tries in a project that the user has made.

@@ -1,17 +1,17 @@
 //! Rules on objects while a call runs: no repository comes about where its settings are open, settings and `HEAD` of the user's
 //! repositories stay, no name gets into the way of the user's programs, and of Unix sockets a cell reaches its session's own.
 //! Each attack works without a cell first.
-#![allow(clippy::unwrap_used)]
 
 use lazaret_tests::process::Running;
-use lazaret_tests::{Finished, LIMIT, Place, Session, World, in_each_place, run, suite};
+use lazaret_tests::suite::Test;
+use lazaret_tests::{Finished, LIMIT, Place, Session, World, in_each_place, run};
 use serde_json::json;
 use std::fs;
 use std::os::unix::net::UnixListener;
-use std::process::{Command, ExitCode};
+use std::process::Command;
 
-fn main() -> ExitCode {
-    suite::main_of_waiting(in_each_place![
+pub fn tests() -> Vec<Test> {
+    in_each_place![
         no_repository_comes_about_where_its_settings_are_open,
         file_tools_make_no_repository,
         no_head_is_carried_to_where_none_is_made,
@@ -27,7 +27,7 @@ fn main() -> ExitCode {
         a_worktree_leads_to_protected_settings_only,
         files_on_their_way_to_a_protected_name_are_not_changed,
         ordinary_work_with_repositories_goes_on
-    ])
+    ]
 }
 
 /// Settings that make git run a program when it looks what has changed, and the members of a repository.

@@ -1,6 +1,5 @@
 //! Leases of paths: a command reads or writes what of the machine somebody has granted to it, as long as was said, and nothing that is
 //! protected there; and what was shown is what is opened.
-#![allow(clippy::unwrap_used)]
 
 use broker_protocol::{
     CallId, Challenge, ErrorKind, Extent, FromBroker, Grant, GrantFault, NetworkRequest, Open, Outcome,
@@ -8,20 +7,20 @@ use broker_protocol::{
 };
 use lazaret_tests::approval::{Approver, dressed, runtime};
 use lazaret_tests::process::until;
+use lazaret_tests::suite::Test;
 use lazaret_tests::terminal::Terminal;
 use lazaret_tests::wire::{opening, shell};
-use lazaret_tests::{Broker, LIMIT, Place, Session, World, in_each_place, run, suite};
+use lazaret_tests::{Broker, LIMIT, Place, Session, World, in_each_place, run};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-fn main() -> ExitCode {
-    suite::main_of_waiting(in_each_place![
+pub fn tests() -> Vec<Test> {
+    in_each_place![
         a_path_is_granted_to_one_call_and_no_other,
         what_is_granted_for_the_session_ends_with_its_commands_when_it_is_taken_back,
         what_was_shown_is_what_is_opened,
@@ -35,7 +34,7 @@ fn main() -> ExitCode {
         a_link_of_a_command_is_no_place_for_a_lease,
         no_socket_in_what_is_granted_is_reached,
         paths_are_granted_from_elsewhere_where_the_policy_says_so
-    ])
+    ]
 }
 
 /// A world with `data/notes` outside its roots, and a policy with these lines.

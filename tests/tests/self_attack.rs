@@ -1,34 +1,31 @@
 //! `lazaret doctor --attack`: real attacks with their controls, in every place, and what it says where it cannot know.
-#![allow(clippy::unwrap_used)]
 
 use broker_protocol::{Bash, Command, Ended, Outcome, Request};
 use lazaret_tests::process::{self, Running};
+use lazaret_tests::suite::Test;
 use lazaret_tests::wire::{opening, shell};
-use lazaret_tests::{Broker, LIMIT, Place, World, in_each_place, once, programs, run, suite};
+use lazaret_tests::{Broker, LIMIT, Place, World, in_each_place, once, programs, run};
 use serde_bytes::ByteBuf;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::ExitCode;
 
-fn main() -> ExitCode {
-    suite::main(
-        [
-            in_each_place![
-                every_attack_is_held_and_its_control_works,
-                without_landlock_there_is_no_cell_and_the_reason_is_said,
-                a_layer_that_does_not_bite_is_found_before_anything_runs,
-                a_session_is_attacked_by_an_ordinary_command_and_goes_on
-            ],
-            once![
-                a_person_reads_a_table_and_a_verdict,
-                evidence_outside_counts_and_not_what_the_inside_run_says,
-                nothing_of_an_attack_outlives_the_one_who_asked_for_it
-            ],
-        ]
-        .concat(),
-    )
+pub fn tests() -> Vec<Test> {
+    [
+        in_each_place![
+            every_attack_is_held_and_its_control_works,
+            without_landlock_there_is_no_cell_and_the_reason_is_said,
+            a_layer_that_does_not_bite_is_found_before_anything_runs,
+            a_session_is_attacked_by_an_ordinary_command_and_goes_on
+        ],
+        once![
+            a_person_reads_a_table_and_a_verdict,
+            evidence_outside_counts_and_not_what_the_inside_run_says,
+            nothing_of_an_attack_outlives_the_one_who_asked_for_it
+        ],
+    ]
+    .concat()
 }
 
 /// `lazaret doctor --attack WORDS`, whose temporary files go into the world.

@@ -1,18 +1,17 @@
 //! Long-lived programs: they are fed and heard for as long as their session lasts, without a time limit, and one that is hostile
 //! gets no further than a command, harms only itself, and leaves nothing.
-#![allow(clippy::unwrap_used)]
 
 use broker_protocol::*;
 use lazaret_tests::process::{self, figure};
+use lazaret_tests::suite::Test;
 use lazaret_tests::wire::{Received, opening, shell};
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{Broker, LIMIT, Place, World, in_each_place, once, run, suite};
+use lazaret_tests::{Broker, LIMIT, Place, World, in_each_place, once, run};
 use serde_json::Value;
 use std::net::TcpListener;
-use std::process::ExitCode;
 use std::time::Duration;
 
-fn main() -> ExitCode {
+pub fn tests() -> Vec<Test> {
     let tests = in_each_place![
         one_is_fed_and_heard_until_its_input_ends,
         one_outlives_every_time_limit,
@@ -25,7 +24,7 @@ fn main() -> ExitCode {
     ];
     let alone =
         once![rules_scopes_and_trust_mean_services_too, more_input_than_its_window_ends_the_connection];
-    suite::main([tests, alone].concat())
+    [tests, alone].concat()
 }
 
 /// More than this a broker never needs, in KiB.

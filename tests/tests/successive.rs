@@ -1,24 +1,23 @@
 //! One call after the other: cells come and go, and the process that starts them serves several. Nothing of a call reaches
 //! the next one: no process, no descriptor, no limit, no priority, no figure.
-#![allow(clippy::unwrap_used)]
 
 use broker_protocol::{Ended, Outcome, Request, Signal, Tier, ToBroker};
 use lazaret_tests::process::{self, until};
+use lazaret_tests::suite::Test;
 use lazaret_tests::wire::shell;
-use lazaret_tests::{Broker, LIMIT, Place, Session, World, in_each_place, suite};
+use lazaret_tests::{Broker, LIMIT, Place, Session, World, in_each_place};
 use serde_json::json;
 use std::collections::BTreeSet;
-use std::process::ExitCode;
 
-fn main() -> ExitCode {
-    suite::main(in_each_place![
+pub fn tests() -> Vec<Test> {
+    in_each_place![
         nothing_of_a_call_reaches_the_next,
         a_first_process_serves_several_calls,
         a_first_process_that_was_changed_serves_no_call_more,
         many_calls_in_a_row_are_all_alike,
         each_call_has_its_own_figures,
         late_signals_reach_no_other_call
-    ])
+    ]
 }
 
 /// Everything that a program inherits, as far as it can see it. Its numbers are not among them: they go on.

@@ -1,44 +1,41 @@
 //! Protected names, and the supervisor that makes calls in the program's place: what is refused, each tried without a cell
 //! first, and what must go on working. The flat tier supervises every path, the namespaced one what makes names.
-#![allow(clippy::unwrap_used)]
 
 use broker_protocol::Tier;
 use lazaret_tests::process::{Finished, Running};
-use lazaret_tests::{LIMIT, Place, World, in_each_place, run, suite};
+use lazaret_tests::suite::{self, Test};
+use lazaret_tests::{LIMIT, Place, World, in_each_place, run};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::process::ExitCode;
 
-fn main() -> ExitCode {
-    suite::main_of_waiting(
-        [
-            in_each_place![
-                protected_files_are_not_read_by_any_name,
-                files_that_the_host_makes_during_a_call_are_not_changed,
-                nothing_is_planted_in_protected_names,
-                a_name_that_is_open_when_new_can_be_created_and_used,
-                shared_memory_is_the_sessions_own,
-                files_open_as_they_do_without_a_supervisor,
-                shells_and_fifos_work,
-                a_file_that_was_just_written_can_be_started,
-                a_flood_of_calls_and_a_full_queue_starve_nothing,
-                projects_are_worked_on,
-                a_socket_says_the_path_that_was_asked,
-                literal_tmp_is_the_sessions_own,
-                the_machines_tmp_stays_closed,
-                no_descriptor_of_the_supervisor_is_inherited
-            ],
-            suite::flat_only(in_each_place![
-                metadata_outside_stays_as_it_is,
-                metadata_inside_changes,
-                other_processes_are_not_there_and_its_own_are,
-                own_socket_files_work_and_those_of_the_machine_do_not
-            ]),
-        ]
-        .concat(),
-    )
+pub fn tests() -> Vec<Test> {
+    [
+        in_each_place![
+            protected_files_are_not_read_by_any_name,
+            files_that_the_host_makes_during_a_call_are_not_changed,
+            nothing_is_planted_in_protected_names,
+            a_name_that_is_open_when_new_can_be_created_and_used,
+            shared_memory_is_the_sessions_own,
+            files_open_as_they_do_without_a_supervisor,
+            shells_and_fifos_work,
+            a_file_that_was_just_written_can_be_started,
+            a_flood_of_calls_and_a_full_queue_starve_nothing,
+            projects_are_worked_on,
+            a_socket_says_the_path_that_was_asked,
+            literal_tmp_is_the_sessions_own,
+            the_machines_tmp_stays_closed,
+            no_descriptor_of_the_supervisor_is_inherited
+        ],
+        suite::flat_only(in_each_place![
+            metadata_outside_stays_as_it_is,
+            metadata_inside_changes,
+            other_processes_are_not_there_and_its_own_are,
+            own_socket_files_work_and_those_of_the_machine_do_not
+        ]),
+    ]
+    .concat()
 }
 
 /// A project with secrets and a repository, and things outside.

@@ -1,25 +1,23 @@
 //! Debuggers in a cell trace what they start, and reach nothing else by it: neither a process outside nor, through what they
 //! trace, a call that the cell refuses. Whoever says that our own processes trace it is let go.
-#![allow(clippy::unwrap_used)]
-#![cfg(target_arch = "x86_64")]
 
 use broker_protocol::Tier;
 use lazaret_tests::process::{self, until};
 use lazaret_tests::programs::is_installed;
+use lazaret_tests::suite::Test;
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{LIMIT, Place, Session, World, in_each_place, run, suite};
+use lazaret_tests::{LIMIT, Place, Session, World, in_each_place, run};
 use serde_json::json;
-use std::process::ExitCode;
 
-fn main() -> ExitCode {
-    suite::main(in_each_place![
+pub fn tests() -> Vec<Test> {
+    in_each_place![
         a_debugger_traces_what_it_starts,
         a_traced_call_is_judged_as_it_is_made,
         tracing_does_not_suspend_the_filter,
         nothing_outside_is_traced,
         whoever_asks_us_to_trace_is_let_go,
         what_asks_without_end_ends
-    ])
+    ]
 }
 
 /// `ptrace` for Python, and a child that has asked to be traced and stopped.

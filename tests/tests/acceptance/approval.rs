@@ -1,7 +1,7 @@
 //! Who is asked before a call, by trust, for every tool.
 
-use crate::policy::{GOLDEN, example};
-use crate::tools::png;
+use super::policy::{GOLDEN, example};
+use super::tools::png;
 use lazaret_tests::approval::{dressed, set_policy};
 use lazaret_tests::process::{self, until};
 use lazaret_tests::world::long_sleep;

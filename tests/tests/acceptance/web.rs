@@ -1,6 +1,6 @@
 //! The web tools and images of the web. Engines are of this machine; the executor allows the calls and records them.
 
-use crate::tools::png;
+use super::tools::png;
 use lazaret_tests::approval::{dressed, set_policy};
 use lazaret_tests::{LIMIT, Place, Session, Test, World, in_each_place, run};
 use serde_json::{Value, json};

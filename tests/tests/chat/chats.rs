@@ -5,7 +5,7 @@ use lazaret_tests::{Finished, LIMIT, World, run};
 use serde_json::{Value, json};
 use std::process::Command;
 
-use crate::vendors::Vendor;
+use super::vendors::Vendor;
 
 /// `lazaret chat --json` with a server as its model.
 pub fn chat(world: &World, vendor: Vendor, server: &ModelServer) -> Command {

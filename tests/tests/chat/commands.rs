@@ -1,6 +1,6 @@
 //! What a person types to the chat itself, at a terminal.
 
-use crate::chats::{Printed, play, script};
+use super::chats::{Printed, play, script};
 use lazaret_tests::{LIMIT, Place, Terminal, Test, World, in_each_place};
 use serde_json::{Value, json};
 use std::fs;

@@ -1,7 +1,7 @@
 //! Another model goes on where the first one's answers are too poor, and only where the user has said so.
 
-use crate::chats::{Printed, chat, configure, play, script};
-use crate::vendors::Vendor;
+use super::chats::{Printed, chat, configure, play, script};
+use super::vendors::Vendor;
 use lazaret_tests::model_server::{ModelServer, Reply};
 use lazaret_tests::{Place, Test, World, once};
 use serde_json::json;

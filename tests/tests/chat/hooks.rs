@@ -1,7 +1,7 @@
 //! Hooks of the user's: what they may do to a call, what a hostile or broken one gets, and when none is run.
 
-use crate::chats::{Printed, play, script};
-use crate::vendors::Vendor;
+use super::chats::{Printed, play, script};
+use super::vendors::Vendor;
 use lazaret_tests::model_server::ModelServer;
 use lazaret_tests::process::{self, until};
 use lazaret_tests::world::long_sleep;
@@ -440,7 +440,7 @@ fn a_subagent_is_judged_as_who_asks_it() {
         vendor.answer("I cannot say.", &[]),
         vendor.answer("Done.", &[]),
     ]);
-    let mut command = crate::chats::chat(&world, vendor, &server);
+    let mut command = super::chats::chat(&world, vendor, &server);
     dressed(&world, &mut command);
     let printed = Printed::of(command.args(["--trust", "autonomous", "begin"]));
     printed.finished.success();
@@ -498,7 +498,7 @@ fn secrets_are_in_no_word_of_a_hook() {
         ("c3", "grep", json!({"pattern": "x"})),
     ];
     let server = ModelServer::start(vec![vendor.answer("", &calls), vendor.answer("Done.", &[])]);
-    let mut command = crate::chats::chat(&world, vendor, &server);
+    let mut command = super::chats::chat(&world, vendor, &server);
     dressed(&world, &mut command);
     Printed::of(command.args(["--trust", "autonomous", "begin"])).finished.success();
     let asked = server.asked()[1].body.to_string();

@@ -1,9 +1,9 @@
 //! A key from the desktop keyring, of a bus and a service that the test plays.
 
 use self::fake_bus::FakeService;
-use crate::chats::{Printed, chat, configure, script};
-use crate::providers::{files_with, world};
-use crate::vendors::Vendor;
+use super::chats::{Printed, chat, configure, script};
+use super::providers::{files_with, world};
+use super::vendors::Vendor;
 use lazaret_tests::model_server::{ModelServer, Reply};
 use lazaret_tests::process::until;
 use lazaret_tests::sidecar::Sidecar;

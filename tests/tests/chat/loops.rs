@@ -1,7 +1,7 @@
 //! The loop: approvals, limits, ends, and what stays of a chat.
 
-use crate::chats::{Printed, chat, configure, play, script};
-use crate::vendors::Vendor;
+use super::chats::{Printed, chat, configure, play, script};
+use super::vendors::Vendor;
 use lazaret_tests::model_server::ModelServer;
 use lazaret_tests::process::{self, Process, Running, until};
 use lazaret_tests::world::long_sleep;

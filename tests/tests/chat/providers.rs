@@ -1,7 +1,7 @@
 //! Each vendor's wire, its errors, and keys.
 
-use crate::chats::{Printed, chat};
-use crate::vendors::Vendor;
+use super::chats::{Printed, chat};
+use super::vendors::Vendor;
 use lazaret_tests::model_server::{ModelServer, Reply, ReplyEnd};
 use lazaret_tests::process::{Running, contains, until, with_environment, with_marker};
 use lazaret_tests::{LIMIT, Place, Test, World, in_each_place, once, run};

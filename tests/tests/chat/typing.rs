@@ -1,7 +1,7 @@
 //! The line that a person types at a terminal: its keys, its history, what is pasted.
 
-use crate::chats::script;
-use crate::commands::{end, start, type_line, user_messages};
+use super::chats::script;
+use super::commands::{end, start, type_line, user_messages};
 use lazaret_tests::{LIMIT, Place, Terminal, Test, World, in_each_place};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

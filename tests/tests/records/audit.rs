@@ -1,6 +1,6 @@
 //! The audit records a call before its answer, where no cell can reach it, and nothing runs without it.
 
-use crate::written::{audit_of, of_kind, records, verify, whole};
+use super::written::{audit_of, of_kind, records, verify, whole};
 use broker_protocol::{ErrorKind, FileRead, FromBroker, Outcome, Request, ToBroker, Zone, ZonePath};
 use lazaret_tests::wire::{Received, opening, shell};
 use lazaret_tests::{Broker, LIMIT, Place, Session, Test, World, in_each_place, once, process, run, suite};

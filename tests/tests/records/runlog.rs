@@ -1,6 +1,6 @@
 //! The run log: what was asked and answered, joined with the audit by session and call.
 
-use crate::written::{of_kind, records};
+use super::written::{of_kind, records};
 use lazaret_tests::{LIMIT, Place, Session, Test, World, in_each_place, once, process, run};
 use serde_json::{Value, json};
 use std::fs;

@@ -1,6 +1,6 @@
 //! Every change of a small chain is found by `lazaret audit verify`, and every kind is counted.
 
-use crate::written::{audit_of, of_kind, records, whole};
+use super::written::{audit_of, of_kind, records, whole};
 use lazaret_tests::{LIMIT, Place, Test, World, once, process, run};
 use serde_json::Value;
 use std::fs;

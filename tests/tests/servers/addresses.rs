@@ -1,6 +1,6 @@
 //! Servers with an address: spoken to as their protocols have it, held to bounds, and sent nowhere by what they say.
 
-use crate::scene::{answer_of, call, dressed, mcp, names, session, settings, world};
+use super::scene::{answer_of, call, dressed, mcp, names, session, settings, world};
 use lazaret_tests::process::{self, Running};
 use lazaret_tests::{LIMIT, Place, Test, World, in_each_place, once};
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! Servers that are programs: in cells that hold hostile ones, and as a person has accepted them.
 
-use crate::scene::{
+use super::scene::{
     SERVER, answer_of, call, dressed, friendly, mcp, names, result, server, session, settings, world,
 };
 use lazaret_tests::process;

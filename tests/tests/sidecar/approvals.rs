@@ -1,6 +1,6 @@
 //! Approvals in the stream: questions, their answers, and who may give them.
 
-use crate::messages::{payloads, script};
+use super::messages::{payloads, script};
 use lazaret_tests::sidecar::{HttpAnswer, Sidecar, WebSocket};
 use lazaret_tests::{Place, Test, World, in_each_place, once};
 use serde_json::{Value, json};

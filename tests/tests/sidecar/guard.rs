@@ -1,6 +1,6 @@
 //! Who gets in, and who does not: pages of other sites, names that lead here, wrong tokens, and what is too large or too much.
 
-use crate::messages::script;
+use super::messages::script;
 use lazaret_tests::sidecar::{Frame, HttpAnswer, Sidecar};
 use lazaret_tests::{LIMIT, Place, Test, World, once, run};
 use serde_json::json;

@@ -1,6 +1,6 @@
 //! The HTTP interface, and the descriptions of the wire.
 
-use crate::messages::script;
+use super::messages::script;
 use lazaret_tests::model_server::{ModelServer, Reply};
 use lazaret_tests::sidecar::Sidecar;
 use lazaret_tests::{LIMIT, Place, Test, World, once, run};

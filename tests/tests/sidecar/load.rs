@@ -1,6 +1,6 @@
 //! Many conversations at once, and clients that do not read.
 
-use crate::messages::{payloads, script};
+use super::messages::{payloads, script};
 use lazaret_tests::process::{self, until};
 use lazaret_tests::sidecar::Sidecar;
 use lazaret_tests::{LIMIT, Place, Test, World, in_each_place, once};

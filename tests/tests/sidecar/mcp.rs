@@ -1,6 +1,6 @@
 //! `/mcp`: clients of the Model Context Protocol over streamable HTTP, behind the guard of the sidecar.
 
-use crate::messages::script;
+use super::messages::script;
 use lazaret_tests::process::{assert_gone, until};
 use lazaret_tests::sidecar::{HttpAnswer, Sidecar};
 use lazaret_tests::world::long_sleep;

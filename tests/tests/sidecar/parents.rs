@@ -1,6 +1,6 @@
 //! The process that starts the sidecar: when it ends, however it ends, nothing remains.
 
-use crate::messages::script;
+use super::messages::script;
 use lazaret_tests::process::{self, Running, until};
 use lazaret_tests::sidecar::Sidecar;
 use lazaret_tests::world::long_sleep;

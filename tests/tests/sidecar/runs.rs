@@ -1,7 +1,7 @@
 //! Runs and their events: the criteria of acceptance that are about them, by their numbers.
 
-use crate::messages::{order, payloads, script};
-use crate::vendors::Vendor;
+use super::messages::{order, payloads, script};
+use crate::chat::vendors::Vendor;
 use lazaret_tests::model_server::ModelServer;
 use lazaret_tests::process::{self, until};
 use lazaret_tests::sidecar::{Sidecar, WebSocket};

@@ -1,6 +1,6 @@
 //! The operational log: what is in it, what is not, and what it costs others.
 
-use crate::messages::script;
+use super::messages::script;
 use lazaret_tests::process::until;
 use lazaret_tests::sidecar::Sidecar;
 use lazaret_tests::{LIMIT, Place, Test, World, once, run};

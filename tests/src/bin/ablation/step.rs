@@ -108,8 +108,8 @@ impl Step {
         let rows = programs::scratch().join(format!("rows-{}-{}", self.tier(), self.layer));
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         cargo.current_dir(programs::workspace());
-        cargo.args(["test", "--quiet", "--locked", "--package", "lazaret-tests", "--test", "escapes"]);
-        cargo.arg("--").arg(format!("{}::", self.place));
+        cargo.args(["test", "--quiet", "--locked", "--package", "lazaret-tests", "--test", "suites"]);
+        cargo.arg("--").arg(format!("{}::escapes::", self.place));
         cargo.args(OTHERS.iter().flat_map(|test| ["--skip", test])).env("LAZARET_BIN", programs::folder());
         cargo.env(rows::VARIABLE, &rows).envs(world.executor().iter().map(|(name, value)| (name, value)));
         if let Some(target) = programs::built().parent() {

@@ -1,5 +1,4 @@
 //! `lazaret serve`: clients over WebSocket and HTTP, models that are scripts or servers of the test, and tools that are real.
-#![allow(clippy::unwrap_used)]
 
 mod messages;
 mod runs;
@@ -10,10 +9,10 @@ mod parents;
 mod interface;
 mod mcp;
 mod server_log;
-#[path = "../chat/vendors.rs"]
-mod vendors;
 
-fn main() -> std::process::ExitCode {
+use lazaret_tests::suite::Test;
+
+pub fn tests() -> Vec<Test> {
     let tests = [
         runs::tests(),
         approvals::tests(),
@@ -24,5 +23,5 @@ fn main() -> std::process::ExitCode {
         mcp::tests(),
         server_log::tests(),
     ];
-    lazaret_tests::suite::main_of_waiting(tests.concat())
+    tests.concat()
 }

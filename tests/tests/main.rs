@@ -1,0 +1,62 @@
+//! The suites whose tests may run side by side. A test's name begins with its place and its suite, so that a filter chooses them:
+//! `cargo test -p lazaret-tests --test suites objects::`.
+#![allow(clippy::unwrap_used)]
+
+mod acceptance;
+mod acp;
+mod agents;
+mod approval;
+mod chat;
+mod clients;
+mod denials;
+mod end_to_end;
+mod escapes;
+mod image;
+mod leases;
+mod loopback;
+mod network;
+mod objects;
+mod objects_live;
+mod path_leases;
+mod records;
+mod self_attack;
+mod servers;
+mod services;
+mod sidecar;
+mod successive;
+mod supervised;
+#[cfg(target_arch = "x86_64")]
+mod tracing;
+
+fn main() -> std::process::ExitCode {
+    lazaret_tests::suite::main_of_waiting(
+        [
+            acceptance::tests(),
+            acp::tests(),
+            agents::tests(),
+            approval::tests(),
+            chat::tests(),
+            clients::tests(),
+            denials::tests(),
+            end_to_end::tests(),
+            escapes::tests(),
+            image::tests(),
+            leases::tests(),
+            loopback::tests(),
+            network::tests(),
+            objects::tests(),
+            objects_live::tests(),
+            path_leases::tests(),
+            records::tests(),
+            self_attack::tests(),
+            servers::tests(),
+            services::tests(),
+            sidecar::tests(),
+            successive::tests(),
+            supervised::tests(),
+            #[cfg(target_arch = "x86_64")]
+            tracing::tests(),
+        ]
+        .concat(),
+    )
+}

@@ -1,0 +1,13 @@
+//! What is written down: the executor's audit, the run log, and that secrets are in neither.
+
+mod audit;
+mod tamper;
+mod runlog;
+mod canary;
+mod written;
+
+use lazaret_tests::suite::Test;
+
+pub fn tests() -> Vec<Test> {
+    [audit::tests(), tamper::tests(), runlog::tests(), canary::tests()].concat()
+}

@@ -1,0 +1,11 @@
+//! Other people's MCP servers: their tools are listed and called from every front end, wherever the server is.
+
+mod addresses;
+mod programs;
+mod scene;
+
+use lazaret_tests::suite::Test;
+
+pub fn tests() -> Vec<Test> {
+    [programs::tests(), addresses::tests()].concat()
+}
