@@ -27,6 +27,7 @@ use orchestrator_terminal::signals::Signals;
 use orchestrator_terminal::terminal::{self, Raw};
 use orchestrator_terminal::typed;
 use orchestrator_text::known::redactor;
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
@@ -44,7 +45,9 @@ Examples:
   lazaret run -- bash                 on a terminal: a shell with job control
 
 Exit code: the command's own, or 128+N if signal N ended it; 124 time limit;
-125 lazaret failed; 126 refused by policy, or not executable; 127 not found.
+125 lazaret failed, or no session opens (a policy that is wrong, a path that
+cannot be granted); 126 the policy refused the command, or it is not executable;
+127 not found.
 The first Ctrl-C goes to the command, the second one kills it.
 
 On a terminal, a command that fails after it was refused a host of the internet is
@@ -80,6 +83,9 @@ pub struct Run {
     /// Whether somebody wants to know what a command was denied whose output they have seen.
     #[arg(skip)]
     tells_denials: bool,
+    /// Whether it has been said why the command is not run.
+    #[arg(skip)]
+    is_explained: Cell<bool>,
     #[arg(skip)]
     job: Job,
 }
@@ -114,6 +120,7 @@ impl Run {
             caller,
             // A model reads what its shell prints, and no other word of ours.
             tells_denials: true,
+            is_explained: Cell::default(),
             job: Job::default(),
         };
         if !run.is_interactive() {
@@ -311,7 +318,9 @@ impl Run {
                 }
                 Body::ApprovalWanted(question) => match self.caller {
                     Caller::Person => typed::answer(&call.handle, event.part, question, extent).await,
-                    Caller::Program { .. } => typed::refuse(&call.handle, event.part, question).await,
+                    Caller::Program { .. } => {
+                        self.is_explained.set(typed::refuse(&call.handle, event.part, question).await);
+                    }
                 },
                 Body::Result(result) => return Ok(result.clone()),
                 _ => {}
@@ -341,6 +350,7 @@ impl Run {
                 Some(message)
             }
             Some(Ended::Exited(_) | Ended::Signalled(_) | Ended::Cancelled) => None,
+            None if self.is_explained.get() => None,
             Some(
                 Ended::TimedOut
                 | Ended::Idle

@@ -325,7 +325,10 @@ fn take_while<T>(world: &World, port: u16, keep: Duration, work: impl FnOnce() -
             }
             while !done.load(Ordering::Relaxed) {
                 // The standard library sets SO_REUSEADDR.
-                let Ok(listener) = TcpListener::bind(("0.0.0.0", port)) else { continue };
+                let Ok(listener) = TcpListener::bind(("0.0.0.0", port)) else {
+                    std::thread::sleep(Duration::from_micros(100));
+                    continue;
+                };
                 taken += 1;
                 listener.set_nonblocking(true).unwrap();
                 let until = Instant::now() + keep;

@@ -166,7 +166,7 @@ impl Agent {
         progress.budget = Budget::new(run.model.context_window, self.parts.settings.answer_tokens);
         match self.announce(&run).await {
             Ok(()) => {}
-            Err(lost) => return failed(ProviderError::Session(lost.message)),
+            Err(why) => return failed(ProviderError::no_session(why)),
         }
         let text = match run.begin_session(text).await {
             Ok(text) => text,

@@ -1,5 +1,6 @@
 //! Why a model gave no answer. Decisions are made on the variant, never on the vendor's words.
 
+use broker_protocol::{ErrorKind, Failed};
 use std::time::Duration;
 use thiserror::Error;
 
@@ -45,9 +46,12 @@ pub enum ProviderError {
     Server { status: u16, retry_after: Option<Duration>, reason: String },
     #[error("the script has no turn {turn}; it has {turns}")]
     ScriptEnd { turn: usize, turns: usize },
-    /// No session opens, so no tool could be called.
+    /// There is no executor that opens a session, so no tool could be called.
     #[error("no session: {0}")]
     Session(String),
+    /// A session may not be opened for what was asked for: a project that may be none, a profile that is not there.
+    #[error("no session: {0}")]
+    SessionRefused(String),
     /// A hook of the user's has not let it begin.
     #[error("{0}")]
     Hook(String),
@@ -84,6 +88,7 @@ impl ProviderError {
             Self::Connection { .. } | Self::Cut => "connection_error",
             Self::Malformed(_) | Self::TooLarge { .. } | Self::Server { .. } => "provider_error",
             Self::Session(_) => "executor_lost",
+            Self::SessionRefused(_) => "session_refused",
             Self::Hook(_) => "hook_blocked",
             Self::Cancelled => "cancelled",
         }
@@ -108,6 +113,7 @@ impl ProviderError {
             | Self::TooLarge { .. }
             | Self::ScriptEnd { .. }
             | Self::Session(_)
+            | Self::SessionRefused(_)
             | Self::Hook(_)
             | Self::Cancelled => false,
         }
@@ -120,6 +126,28 @@ impl ProviderError {
             | Self::Overloaded { retry_after, .. }
             | Self::Server { retry_after, .. } => *retry_after,
             _ => None,
+        }
+    }
+
+    /// What keeps a session from being opened.
+    pub fn no_session(failed: Failed) -> Self {
+        match failed.kind {
+            ErrorKind::ExecutorLost | ErrorKind::Protocol | ErrorKind::Internal => {
+                Self::Session(failed.message)
+            }
+            ErrorKind::InvalidInput
+            | ErrorKind::UnknownTool
+            | ErrorKind::Violation
+            | ErrorKind::DeniedPolicy
+            | ErrorKind::DeniedUser
+            | ErrorKind::ApprovalTimeout
+            | ErrorKind::Timeout
+            | ErrorKind::IdleTimeout
+            | ErrorKind::NotFound
+            | ErrorKind::Io
+            | ErrorKind::ExitNonzero
+            | ErrorKind::ResourceLimit
+            | ErrorKind::Cancelled => Self::SessionRefused(failed.message),
         }
     }
 

@@ -55,7 +55,7 @@ pub struct SessionOptions {
     #[arg(long, global = true, value_name = "FILE", help_heading = "Narrowing")]
     scope: Option<PathBuf>,
     /// How much is asked before a call: supervised (or ask), guided (or auto), autonomous (or yolo) [default: autonomous,
-    /// nothing is asked; `policy` answers for guided]
+    /// nothing is asked; guided for `chat`, `serve` and `policy`]
     #[arg(long, global = true, value_name = "LEVEL", help_heading = "Narrowing", value_parser = trust)]
     trust: Option<Trust>,
     /// A host that commands may reach besides those of the profile: NAME, *.NAME or ADDRESS, with or without :PORT; may be
@@ -65,8 +65,8 @@ pub struct SessionOptions {
     /// The hosts of a package registry: crates, debian, github, go, npm or pypi; may be given more than once
     #[arg(long, global = true, value_name = "PRESET", help_heading = "Network")]
     allow_net: Vec<String>,
-    /// A file or directory of this machine that commands may read too, while this session lasts: an absolute path without links;
-    /// may be given more than once
+    /// A file or directory of this machine that commands may read too, while this session lasts; it is granted where it lies, and
+    /// not by a link that leads there; may be given more than once
     #[arg(long, global = true, value_name = "PATH", help_heading = "Files")]
     read: Vec<PathBuf>,
     /// A directory of this machine that commands may write in too, likewise

@@ -227,8 +227,7 @@ async fn session(
             if let Some(open) = other {
                 open.end();
             }
-            let config =
-                service.opener.config(order).map_err(|failed| ProviderError::Session(failed.message))?;
+            let config = service.opener.config(order).map_err(ProviderError::no_session)?;
             let hooks = service.opener.hooks(&config.open);
             let session = Session::start(config);
             OpenSession { session, order: order.clone(), hooks, attached: None, trust: order.trust }

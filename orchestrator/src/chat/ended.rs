@@ -20,7 +20,7 @@ fn code_of(error: &ProviderError) -> u8 {
     match error {
         ProviderError::NoTools { .. } => NO_TOOLS,
         ProviderError::Timeout { .. } => exit::TIMEOUT,
-        ProviderError::Session(_) => exit::LAZARET,
+        ProviderError::Session(_) | ProviderError::SessionRefused(_) => exit::LAZARET,
         ProviderError::NoKey { .. } | ProviderError::PlainKey { .. } | ProviderError::BaseUrl(_) => {
             exit::USAGE
         }

@@ -6,6 +6,7 @@ use orchestrator_install::record::{Changed, Record};
 use orchestrator_install::{Client, FileRecipe, Format, Programs, Recipe, Root, Way, edit};
 use orchestrator_records::state_directory::{home, variable};
 use orchestrator_text::diff;
+use orchestrator_text::settings::hide_values;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -23,14 +24,14 @@ pub struct Change {
 }
 
 impl Change {
-    /// What it changes, as a unified diff; empty where it changes nothing.
+    /// What it changes, as a unified diff without the keys that stand there; empty where it changes nothing.
     pub fn diff(&self) -> String {
         let [before, after] = [&self.before, &self.after].map(|text| text.as_deref().unwrap_or_default());
         if before == after {
             return String::new();
         }
         let until = Instant::now() + TIME;
-        let lines = diff::lines(before, after, (1, 1), until, str::to_owned);
+        let lines = diff::lines(before, after, (1, 1), until, hide_values);
         let path = self.path.display();
         let name =
             |text: &Option<String>| if text.is_some() { path.to_string() } else { "/dev/null".to_owned() };

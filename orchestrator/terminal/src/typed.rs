@@ -41,19 +41,25 @@ pub async fn answer(call: &CallHandle, part: Option<Part>, question: &ApprovalQu
     call.approve(part.map(|part| part.index), approval).await;
 }
 
-/// Answers no where nobody has typed the call, and says why; or says where the question is to be answered.
-pub async fn refuse(call: &CallHandle, part: Option<Part>, question: &ApprovalQuestion) {
+/// Answers no where nobody has typed the call, and says why; or says where the question is to be answered. Whether it was a no.
+pub async fn refuse(call: &CallHandle, part: Option<Part>, question: &ApprovalQuestion) -> bool {
     let challenge = &question.challenge;
-    print::problem(&match challenge.channel {
-        Channel::Separate => return print::problem(&waiting(challenge)),
-        Channel::Relay => format!(
-            "not run: it needs an approval, and nobody can give one here: {} (rule `{}`); allow it in the policy, or take answers \
-             from `lazaret approve` with approval.channel = \"separate\"",
-            challenge.why, challenge.rule
-        ),
-    });
-    // The call may have ended meanwhile.
-    call.approve(part.map(|part| part.index), Approval::No).await;
+    match challenge.channel {
+        Channel::Separate => {
+            print::problem(&waiting(challenge));
+            false
+        }
+        Channel::Relay => {
+            print::problem(&format!(
+                "not run: it needs an approval, and nobody can give one here: {} (rule `{}`); allow it in the policy, or take \
+                 answers from `lazaret approve` with approval.channel = \"separate\"",
+                challenge.why, challenge.rule
+            ));
+            // The call may have ended meanwhile.
+            call.approve(part.map(|part| part.index), Approval::No).await;
+            true
+        }
+    }
 }
 
 fn waiting(challenge: &Challenge) -> String {

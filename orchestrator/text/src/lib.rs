@@ -12,4 +12,5 @@ pub mod sanitize;
 pub mod truncate;
 pub mod numbered;
 pub mod diff;
+pub mod settings;
 pub mod time;

@@ -12,6 +12,7 @@ pub fn tests() -> Vec<Test> {
         what_was_changed_since_is_kept,
         a_client_that_is_not_here_gets_no_settings,
         nothing_is_written_without_a_yes,
+        keys_in_settings_are_written_and_not_shown,
         settings_that_cannot_be_read_are_left_alone,
         status_says_what_is_installed_and_what_stays_open
     ]
@@ -203,6 +204,23 @@ fn nothing_is_written_without_a_yes() {
         let text = fs::read_to_string(world.home.join(".codex/config.toml")).unwrap();
         assert_eq!(text.contains("lazaret"), installed, "{answer:?}");
     }
+}
+
+/// The line is changed: something comes after it.
+fn keys_in_settings_are_written_and_not_shown() {
+    const KEY: &str = "sk-of-somebody-0123456789";
+    let path = ".cursor/mcp.json";
+    let text = format!("{{\"mcpServers\": {{\"other\": {{\"env\": {{\"OTHER_API_KEY\": \"{KEY}\"}}}}}}}}");
+    let world = with_settings(&[(path, &text)]);
+    let shown = lazaret(&world, &["install", "cursor", "--dry-run"]);
+    assert!(shown.success().contains("+{") && !shown.success().contains(KEY), "{}", shown.success());
+    let shown = lazaret(&world, &["install", "cursor", "--yes"]);
+    assert!(!shown.success().contains(KEY), "{}", shown.success());
+    let written = fs::read_to_string(world.home.join(path)).unwrap();
+    assert!(written.contains(KEY) && written.contains("lazaret"), "{written}");
+    let shown = lazaret(&world, &["uninstall", "cursor", "--yes"]);
+    assert!(!shown.success().contains(KEY), "{}", shown.success());
+    assert_eq!(fs::read_to_string(world.home.join(path)).unwrap(), text);
 }
 
 fn settings_that_cannot_be_read_are_left_alone() {

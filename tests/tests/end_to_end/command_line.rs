@@ -71,6 +71,10 @@ fn when_lazaret_itself_fails_it_says_so_with_its_own_code() {
     let finished = run(unknown.args(["--profile", "no-such-profile", "--", "true"]), LIMIT);
     finished.expect(125);
     assert!(finished.errors().contains("no-such-profile"), "{}", finished.errors());
+    let mut refused = world.lazaret("run");
+    let finished = run(refused.args(["--read", "/nonexistent", "--", "true"]), LIMIT);
+    finished.expect(125);
+    assert!(finished.errors().contains("cannot be granted"), "{}", finished.errors());
     // Who reads JSON reads it there too.
     for (words, tool, code) in [
         (["run", "--json", "--", "true"].as_slice(), "bash", 125),

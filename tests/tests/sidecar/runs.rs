@@ -201,8 +201,11 @@ fn ac_33_a_project_has_its_tools_and_without_one_there_are_none_for_files() {
     assert!(results.iter().all(|one| one["status"] == "success"), "{results:#?}");
     assert!(results[1]["result"].as_str().unwrap().contains("a.txt"));
     // A project that is none is said, and the run ends as every run does.
-    let wrong = say(&mut client, json!({"conversationId": "wrong", "project": "/does/not/exist"}));
-    assert_eq!(order(&wrong), ["stream-start", "error", "stream-end"]);
+    for none in ["/does/not/exist", "/etc", "/"] {
+        let wrong = say(&mut client, json!({"conversationId": "wrong", "project": none}));
+        assert_eq!(order(&wrong), ["stream-start", "error", "stream-end"]);
+        assert_eq!(payloads(&wrong, "chat:error")[0]["code"], "session_refused", "{none}");
+    }
     assert!(sidecar.get("/tools").json()["tools"].to_string().contains("\"file_read\""));
 }
 
