@@ -5,9 +5,12 @@ use lazaret_tests::laws::{self, Violations};
 use lazaret_tests::world::unique;
 use lazaret_tests::{LIMIT, Place, World, once, programs, run, suite};
 use memchr::memmem;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::Mutex;
 
 fn main() -> ExitCode {
     suite::main(once![
@@ -312,13 +315,23 @@ fn comments_and_strings_are_no_code() {
 /// A copy of the workspace's sources that may be spoilt.
 struct Copy {
     root: PathBuf,
+    /// The files that are not as they were.
+    written: RefCell<BTreeSet<String>>,
 }
+
+/// Copies that no test has: to make one takes longer than most laws.
+static FREE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 impl Copy {
     fn new() -> Self {
-        let root = programs::scratch().join(format!("tree-{}", unique()));
-        copy(programs::workspace(), &root);
-        Self { root }
+        let free = FREE.lock().unwrap().pop();
+        let root = free.unwrap_or_else(|| {
+            let root = programs::scratch().join(format!("tree-{}", unique()));
+            copy(programs::workspace(), &root);
+            root
+        });
+        // Cargo writes it where dependencies are planted.
+        Self { root, written: RefCell::new(BTreeSet::from(["Cargo.lock".to_owned()])) }
     }
 
     /// Takes all other crates out of the workspace.
@@ -334,6 +347,7 @@ impl Copy {
     }
 
     fn write(&self, file: &str, text: &str) {
+        self.written.borrow_mut().insert(file.to_owned());
         fs::write(self.root.join(file), text).unwrap();
     }
 
@@ -350,9 +364,19 @@ impl Copy {
     }
 }
 
+/// The next test has it as it was.
 impl Drop for Copy {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.root);
+        for file in self.written.borrow().iter() {
+            let (real, copied) = (programs::workspace().join(file), self.root.join(file));
+            let restored =
+                if real.exists() { fs::copy(real, copied).map(drop) } else { fs::remove_file(copied) };
+            if restored.is_err() {
+                let _ = fs::remove_dir_all(&self.root);
+                return;
+            }
+        }
+        FREE.lock().unwrap().push(self.root.clone());
     }
 }
 
