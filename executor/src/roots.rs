@@ -7,7 +7,7 @@ use executor_layers::spec::SandboxSpec;
 use executor_layers::{mounts, undo_directory};
 use nix::unistd::geteuid;
 use policies::directories::{NO_HOME, NO_HOME_ADVICE};
-use policies::leasable::SYSTEM;
+use policies::leases::SYSTEM;
 use policies::{
     Access, EffectivePolicy, Matcher, ProtectedName, Protection, Repository, directories, is_in_git_directory,
 };

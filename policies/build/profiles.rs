@@ -1,6 +1,7 @@
 //! Lists the shipped policy files when the crate is built, and which of them define a single profile and nothing else: such a file
 //! is read when its profile is needed, as a session that opens waits for it. For the same reason the texts are without what is for
-//! people only, each line in its place: comments, and the sources of names.
+//! people only, each line in its place: comments, and the sources of names. What is closed in leases becomes a table, which costs
+//! nothing to read: each denial asks it.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -44,8 +45,31 @@ fn main() {
         let text = lean(&text, table);
         writeln!(code, "shipped({name:?}, {text:?}, {only:?}),").expect("a string takes text");
     }
-    let out = Path::new(&env::var("OUT_DIR").expect("cargo sets it")).join("shipped.rs");
-    fs::write(out, format!("[{code}]")).expect("cargo made the folder");
+    let out = |name: &str| Path::new(&env::var("OUT_DIR").expect("cargo sets it")).join(name);
+    fs::write(out("shipped.rs"), format!("[{code}]")).expect("cargo made the folder");
+    fs::write(out("lease_names.rs"), lease_names()).expect("cargo made the folder");
+}
+
+/// The names of `leases.toml`, each with its protection and the reason.
+fn lease_names() -> String {
+    let path = Path::new(&env::var("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("leases.toml");
+    println!("cargo::rerun-if-changed={}", path.display());
+    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let table: toml::Table = text.parse().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let mut code = String::new();
+    for entry in table["protect"].as_array().expect("tables") {
+        let protection = match entry["protection"].as_str() {
+            Some("all") => "All",
+            Some("write") => "Write",
+            other => panic!("{}: no protection {other:?}", path.display()),
+        };
+        let why = entry["why"].as_str().expect("a reason");
+        for name in entry["names"].as_array().expect("names") {
+            let name = name["name"].as_str().expect("a name");
+            writeln!(code, "({name:?}, Protection::{protection}, {why:?}),").expect("a string takes text");
+        }
+    }
+    format!("&[{code}]")
 }
 
 /// The text without comment lines, and with a name in place of a table of the name and its source.

@@ -172,7 +172,7 @@ impl EffectivePolicy {
 
     fn leasable<'p>(&self, access: Access, path: &'p Path) -> Option<&'p str> {
         let path = path.to_str()?;
-        self.may_lease(access, path, &self.secret_names().ok()?).ok().map(|_| path)
+        self.may_lease(access, path, &self.own_lease_names().ok()?).ok().map(|_| path)
     }
 
     /// How `access` to a path is granted for a while, if it may be.

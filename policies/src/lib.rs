@@ -5,8 +5,7 @@
 pub mod resolve;
 pub mod choice;
 mod draft;
-pub mod lease;
-pub mod leasable;
+pub mod leases;
 pub mod effective;
 pub mod model;
 pub mod value;

@@ -122,11 +122,21 @@ impl Matcher {
         Self::shared(Arc::new(names.to_vec()), &[])
     }
 
+    /// The same with `more` names, which are in transit in the same forms.
+    pub(crate) fn with(&self, more: impl Iterator<Item = ProtectedName>) -> Result<Self, PolicyError> {
+        let names = self.0.names.iter().cloned().chain(more).collect();
+        Self::compile(Arc::new(names), self.0.transit.clone())
+    }
+
     /// Compiles names that a policy holds too, and the forms in which they are in transit.
     pub(crate) fn shared(
         names: Arc<Vec<ProtectedName>>,
         transit: &[TransitForm],
     ) -> Result<Self, PolicyError> {
+        Self::compile(names, transit.iter().map(Form::new).collect::<Result<_, _>>()?)
+    }
+
+    fn compile(names: Arc<Vec<ProtectedName>>, transit: Vec<Form>) -> Result<Self, PolicyError> {
         let everywhere = Context { component: Component::Deep, children: Vec::new(), rule: 0 };
         let mut compiled = Compiled {
             names: names.clone(),
@@ -134,7 +144,7 @@ impl Matcher {
             contexts: vec![everywhere],
             roots: Vec::new(),
             literals: Vec::new(),
-            transit: transit.iter().map(Form::new).collect::<Result<_, _>>()?,
+            transit,
             patterns: BTreeMap::new(),
         };
         let mut known = BTreeMap::new();

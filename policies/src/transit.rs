@@ -23,7 +23,7 @@ pub struct TransitForm {
 }
 
 /// A form with its patterns, compiled once for a session.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Form {
     before: Vec<u8>,
     after: Pattern,

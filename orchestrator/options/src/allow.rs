@@ -8,7 +8,7 @@ use broker_protocol::{Failed, Leased};
 use orchestrator_install::{EditError, ListItem, add_to_list, files};
 use orchestrator_records::state_directory;
 use orchestrator_text::time;
-use policies::leasable::LeaseError;
+use policies::leases::LeaseError;
 use policies::web::{HostPattern, WebTable};
 use policies::{
     Access, EffectivePolicy, Grant, Host, Policies, PolicyError, Source, SourceKind, WebPolicy, directories,

@@ -11,7 +11,7 @@ use executor_layers::protected_objects::ProtectedObjects;
 use nix::errno::Errno;
 use nix::sys::stat::{FileStat, fstat};
 use nix::sys::statfs::fstatfs;
-use policies::leasable::LeaseError;
+use policies::leases::LeaseError;
 use policies::network::LEASE_RULE;
 use policies::{Access, EffectivePolicy, Matcher, PolicyError, Protection};
 use std::collections::BTreeSet;

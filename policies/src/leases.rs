@@ -1,11 +1,15 @@
-//! Which paths of the machine may be granted to commands for a while, beyond the grants of a profile.
+//! Leases of paths: which paths of the machine may be granted to commands for a while, beyond the grants of a profile, and what stays
+//! closed in them.
 //!
-//! Decided here is what a path's text and the policy say. What lies there is looked at by the broker, which opens it.
+//! Decided here is what a path's text and the policy say, in `[leases]` of its files too. What lies there is looked at by the broker,
+//! which opens it.
 
 use crate::effective::{Access, EffectivePolicy};
 use crate::error::PolicyError;
+use crate::host::{Host, HostPath};
 use crate::names::{Matcher, ProtectedName, Protection, WhenNew};
 use crate::source::Origin;
+use serde::{Deserialize, Serialize, Serializer};
 use std::path::{Component, Path, PathBuf};
 use thiserror::Error;
 
@@ -48,65 +52,39 @@ pub enum LeaseError {
     Protected { name: String, why: String },
 }
 
-/// Directories of secrets by place. As names in a project they would mean something else, so the policy's list has not all of
-/// them; in a grant of the machine's paths they are keys and sessions of people.
-const SECRETS: [&str; 22] = [
-    ".aws",
-    ".azure",
-    ".docker",
-    ".gnupg",
-    ".kube",
-    ".mozilla",
-    ".password-store",
-    ".ssh",
-    ".thunderbird",
-    ".vault-token",
-    ".config/BraveSoftware",
-    ".config/chromium",
-    ".config/gcloud",
-    ".config/gh",
-    ".config/glab-cli",
-    ".config/google-chrome",
-    ".config/op",
-    ".config/rclone",
-    ".config/sops",
-    ".local/share/keyrings",
-    ".local/share/kwalletd",
-    ".local/share/lazaret",
-];
+/// What stays closed in leases besides: patterns, each with its reason (`leases.toml`).
+const NAMES: &[(&str, Protection, &str)] = include!(concat!(env!("OUT_DIR"), "/lease_names.rs"));
 
-/// The directories of secrets as protected names.
-fn secrets() -> impl Iterator<Item = ProtectedName> {
-    SECRETS.into_iter().map(|name| ProtectedName {
-        pattern: name.to_owned(),
+fn names() -> impl Iterator<Item = ProtectedName> {
+    NAMES.iter().map(|(pattern, protection, why)| ProtectedName {
+        pattern: (*pattern).to_owned(),
         except: Vec::new(),
-        protection: Protection::All,
+        protection: *protection,
         new: WhenNew::Closed,
-        why: "It holds keys.".to_owned(),
+        why: (*why).to_owned(),
         origin: Origin::default(),
     })
 }
 
 impl EffectivePolicy {
-    /// The directories of secrets alone: with the session's own names enough to judge a path, and compiled at little cost.
+    /// The names of leases alone: with the session's own enough to judge a path, and compiled at little cost.
     ///
     /// # Errors
     /// See [`Self::lease_names`].
-    pub fn secret_names(&self) -> Result<Matcher, PolicyError> {
-        Matcher::new(&secrets().collect::<Vec<_>>())
+    pub fn own_lease_names(&self) -> Result<Matcher, PolicyError> {
+        Matcher::new(&names().collect::<Vec<_>>())
     }
 
-    /// The names that stay closed in what is granted for a while: the policy's, and directories of secrets.
+    /// The names that stay closed in leases: the policy's, in the same forms of transit, and those of leases alone.
     ///
     /// # Errors
     /// A pattern that could be compiled for the session cannot be compiled again.
     pub fn lease_names(&self) -> Result<Matcher, PolicyError> {
-        let names: Vec<_> = self.protected.iter().cloned().chain(secrets()).collect();
-        Matcher::new(&names)
+        self.matcher.with(names())
     }
 
     /// Whether commands may be granted `access` to the path of this text; `names` are those of [`Self::lease_names`] or
-    /// [`Self::secret_names`].
+    /// [`Self::own_lease_names`].
     ///
     /// # Errors
     /// They may not.
@@ -150,10 +128,66 @@ fn plain(text: &str) -> Result<PathBuf, LeaseError> {
     }
 }
 
+/// The table `[leases]` of a file: absent, it bounds nothing.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LeasesTable {
+    /// Paths of which one has to hold what is read.
+    pub read: Option<Vec<HostPath>>,
+    /// Paths of which one has to hold what is written.
+    pub write: Option<Vec<HostPath>>,
+}
+
+/// Which paths may be granted. Of each list one entry has to hold the path.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct PathLeases {
+    /// Whether calls may want some: somebody is there to be asked.
+    pub asked: bool,
+    /// Of each file that bounds what is read.
+    #[serde(serialize_with = "lists")]
+    pub read: Vec<Vec<PathBuf>>,
+    /// Of each file that bounds what is written.
+    #[serde(serialize_with = "lists")]
+    pub write: Vec<Vec<PathBuf>>,
+}
+
+/// Paths as bytes: a user's home need not be UTF-8.
+fn lists<S: Serializer>(lists: &[Vec<PathBuf>], out: S) -> Result<S::Ok, S::Error> {
+    let bytes = |list: &Vec<PathBuf>| -> Vec<Vec<u8>> {
+        list.iter().map(|path| path.as_os_str().as_encoded_bytes().to_vec()).collect()
+    };
+    out.collect_seq(lists.iter().map(bytes))
+}
+
+impl PathLeases {
+    /// Adds the bounds of one file.
+    ///
+    /// # Errors
+    /// A path of it cannot be used on this machine.
+    pub fn narrow(&mut self, table: &LeasesTable, host: &Host) -> Result<(), PolicyError> {
+        let expand = |path: &HostPath| {
+            let (profile, text) = ("[leases]".to_owned(), path.text().to_owned());
+            path.expand(host).map_err(|why| PolicyError::Path { profile, path: text, why })
+        };
+        for (written, lists) in [(&table.read, &mut self.read), (&table.write, &mut self.write)] {
+            if let Some(written) = written {
+                lists.push(written.iter().map(expand).collect::<Result<_, _>>()?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether `path` may be granted to be read, or to `write` in it.
+    pub fn allow(&self, write: bool, path: &Path) -> bool {
+        let lists = if write { &self.write } else { &self.read };
+        lists.iter().all(|list| list.iter().any(|bound| path.starts_with(bound)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Host, Policies, Source, SourceKind};
+    use crate::{Policies, Source, SourceKind};
     use broker_protocol::NetworkRequest;
 
     fn policy(text: &str) -> EffectivePolicy {
@@ -209,11 +243,42 @@ mod tests {
             "/srv/id_rsa",
             "/home/u/.netrc",
             "/home/u/.local/share/lazaret/projects/x",
+            "/home/u/.config/lazaret/policy.toml",
+            "/home/u/.config/git/credentials",
+            "/home/u/.codex/auth.json",
+            "/home/u/.gemini/oauth_creds.json",
+            "/home/u/.config/containers/auth.json",
+            "/home/u/.cache/huggingface/token",
+            "/home/u/.config/google-chrome-beta/Default",
+            "/home/u/.var/app/org.mozilla.firefox",
+            "/home/u/snap/firefox/common",
+            "/home/u/.bash_history",
+            "/home/u/.psql_history",
         ] {
             assert!(!is(Access::Read, text) && !is(Access::Write, text), "{text}");
         }
+        for text in [
+            "/home/u/.local/bin",
+            "/home/u/.emacs.d",
+            "/home/u/.config/nvim/lua",
+            "/home/u/.vim",
+            "/home/u/.cargo/bin",
+        ] {
+            assert!(is(Access::Read, text) && !is(Access::Write, text), "{text}");
+        }
+        assert!(is(Access::Write, "/home/u/bin") && is(Access::Write, "/home/u/.cargo/registry"));
         assert!(is(Access::Read, "/srv/app/.git/hooks") && !is(Access::Write, "/srv/app/.git/hooks"));
         assert!(is(Access::Read, "/home/u/gcloud") && is(Access::Write, "/home/u/gcloud"));
+    }
+
+    #[test]
+    fn names_of_a_lease_are_in_transit_as_the_policys_are() {
+        let policy = policy("");
+        let names = policy.lease_names().unwrap();
+        for path in [&b"srv/app/.git/config.lock"[..], b"home/u/.emacs~"] {
+            assert!(!names.transit(path).is_empty(), "{}", path.escape_ascii());
+        }
+        assert!(policy.matcher.transit(b"home/u/.emacs~").is_empty());
     }
 
     #[test]
