@@ -65,18 +65,19 @@ pub fn discover_with(
     search.finish(mounts_max)
 }
 
-/// Finds what is protected below the directory `root`, which is granted for a while: by whole paths, so that it is no matter where
-/// the grant begins. With what `settings` name, as in a zone.
+/// Finds what is protected below the directory `root`, which is granted for a while and has at most `entries_max` entries: by whole
+/// paths, so that it is no matter where the grant begins. With what `settings` name, as in a zone; and central roots of projects, as
+/// the whole that they are.
 ///
 /// # Errors
 /// Those of [`discover`] and of `settings`.
 pub fn discover_leased(
     root: &Path,
     names: &Matcher,
-    mounts_max: usize,
+    (mounts_max, entries_max): (usize, usize),
     settings: impl FnOnce(&ProtectedObjects) -> Result<BTreeSet<NamedPath>, ProtectError>,
 ) -> Result<Discovery, ProtectError> {
-    let mut search = Search::new(vec![root], None, names);
+    let mut search = Search { leased: Some(entries_max), ..Search::new(vec![root], None, names) };
     let whole = root.strip_prefix("/").unwrap_or(root);
     search.add_alias(root, whole);
     search.left.push(Directory { counts_as: vec![whole.to_owned()], ..Directory::root(root) });
@@ -141,6 +142,8 @@ struct Search<'a> {
     zones: Vec<&'a Path>,
     /// A directory that holds a zone. Of what is found there, what is in a zone counts.
     around: Option<&'a Path>,
+    /// Most entries of what is looked through, if that is no zone but a lease.
+    leased: Option<usize>,
     names: &'a Matcher,
     left: Vec<Directory<'a>>,
     /// Where links have led, so that none is followed for ever.
@@ -159,6 +162,7 @@ impl<'a> Search<'a> {
         Self {
             zones,
             around,
+            leased: None,
             names,
             left: Vec::new(),
             reached: BTreeSet::new(),
@@ -216,13 +220,14 @@ impl<'a> Search<'a> {
     /// What is in a directory. Some of it may be gone by now: a session beside this one may be at work.
     fn entries(&mut self, directory: &Directory) -> Result<Option<Vec<Entry>>, ProtectError> {
         let mut entries = Vec::new();
+        let entries_max = self.leased.unwrap_or(ENTRIES_MAX);
         let listed = access(&directory.path, AccessFlags::X_OK).map_err(io::Error::from);
         let listed = listed.and_then(|()| fs::read_dir(&directory.path));
         let result = listed.and_then(|listed| {
             for entry in listed {
                 let entry = entry?;
                 self.seen += 1;
-                if self.seen > ENTRIES_MAX {
+                if self.seen > entries_max {
                     break;
                 }
                 if let Ok(kind) = entry.file_type() {
@@ -232,10 +237,13 @@ impl<'a> Search<'a> {
             Ok(())
         });
         match result {
-            _ if self.seen > ENTRIES_MAX && self.is_around(directory) => {
-                Err(ProtectError::AroundTooLarge { around: directory.zone.to_owned() })
-            }
-            _ if self.seen > ENTRIES_MAX => Err(ProtectError::TooLarge { zone: directory.zone.to_owned() }),
+            _ if self.seen > entries_max => Err(match self.leased {
+                Some(max) => ProtectError::LeaseTooLarge { max },
+                None if self.is_around(directory) => {
+                    ProtectError::AroundTooLarge { around: directory.zone.to_owned() }
+                }
+                None => ProtectError::TooLarge { zone: directory.zone.to_owned() },
+            }),
             Ok(()) => Ok(Some(entries)),
             Err(error) if error.kind() == io::ErrorKind::NotFound && directory.path != directory.zone => {
                 Ok(None)
@@ -269,6 +277,12 @@ impl<'a> Search<'a> {
         }
         let Some(entries) = self.entries(directory)? else { return Ok(()) };
         let mut directory = directory.clone();
+        let is_central = |entry: &Entry| entry.name == undo_directory::NAME && entry.kind.is_dir();
+        if self.leased.is_some() && entries.iter().any(is_central) {
+            self.objects.places.insert(directory.path.clone(), Protection::All);
+            self.pins.add(directory.path.clone(), PinMode::Hidden { directory: true });
+            directory.inherited = Some(Protection::All);
+        }
         let names = entries.iter().map(|entry| entry.name.as_bytes());
         if let Some(repository) = Repository::of_entries(names) {
             self.objects.repositories.insert(directory.path.clone());

@@ -27,6 +27,8 @@ use thiserror::Error;
 
 /// Most directory entries that are looked at when a session opens.
 pub const ENTRIES_MAX: usize = 1_000_000;
+/// The same of a directory that is leased: calls of others wait for that.
+pub const LEASED_ENTRIES_MAX: usize = 100_000;
 /// Largest file of git's settings that is read.
 pub const SETTINGS_BYTES_MAX: usize = 256 << 10;
 
@@ -41,6 +43,14 @@ pub enum ProtectError {
     TooLarge {
         /// Its path.
         zone: PathBuf,
+    },
+    /// A directory that is leased is too large to look through.
+    #[error(
+        "it has more than {max} entries, so what is protected in it cannot be found in time; want a smaller directory"
+    )]
+    LeaseTooLarge {
+        /// The bound.
+        max: usize,
     },
     /// What holds the project is too large to look through.
     #[error(

@@ -6,7 +6,7 @@ use executor_layers::discovery::discover_leased;
 use executor_layers::git_settings::NamedPath;
 use executor_layers::leased_mounts::{LEASED_PINS_MAX, LeasedMount, open_without_links};
 use executor_layers::pins::{Pin, PinMode};
-use executor_layers::protected::ProtectError;
+use executor_layers::protected::{LEASED_ENTRIES_MAX, ProtectError};
 use executor_layers::protected_objects::ProtectedObjects;
 use nix::errno::Errno;
 use nix::sys::stat::{FileStat, fstat};
@@ -170,7 +170,7 @@ impl LeasedPath {
     pub fn hold(self, names: &Matcher, settings: &Settings) -> Result<HeldPath, Refused> {
         let (mut pins, mut objects) = (Vec::new(), ProtectedObjects::default());
         if self.directory {
-            let found = discover_leased(&self.path, names, LEASED_PINS_MAX, |objects| match self.access {
+            let found = discover_leased(&self.path, names, (LEASED_PINS_MAX, LEASED_ENTRIES_MAX), |objects| match self.access {
                 Access::Read => Ok(BTreeSet::new()),
                 Access::Write => settings(&self.path, objects),
             });

@@ -1,7 +1,7 @@
 //! What is found in zones made for it.
 
 use super::*;
-use crate::pins::PINS_MAX;
+use crate::pins::{PINS_MAX, Pin};
 use policies::ProtectedName;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
@@ -161,4 +161,39 @@ fn what_cannot_be_listed_is_closed_and_a_root_opens_no_session() {
     fs::set_permissions(zone.at(""), fs::Permissions::from_mode(0o311)).unwrap();
     assert!(matches!(zone.discover(ENV), Err(ProtectError::Unlisted { .. })));
     fs::set_permissions(zone.at(""), fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn leased(zone: &Zone, entries_max: usize) -> Result<Discovery, ProtectError> {
+    let root: PathBuf = zone.at("").components().collect();
+    discover_leased(&root, &Matcher::new(&[]).unwrap(), (PINS_MAX, entries_max), |_| Ok(BTreeSet::new()))
+}
+
+#[test]
+fn what_is_leased_has_a_bound_of_its_own() {
+    let zone = Zone::new();
+    ["a/one", "a/two", "three"].iter().for_each(|name| zone.put(name));
+    assert!(leased(&zone, 4).is_ok());
+    let fault = leased(&zone, 3).unwrap_err();
+    assert!(
+        matches!(fault, ProtectError::LeaseTooLarge { max: 3 }) && fault.to_string().contains(" 3 entries")
+    );
+}
+
+#[test]
+fn a_central_root_in_what_is_leased_is_closed_as_a_whole() {
+    let zone = Zone::new();
+    ["data/x/.lazaret/project", "data/x/keys/notes", "data/y/.lazaret", "data/y/notes"]
+        .iter()
+        .for_each(|name| zone.put(name));
+    fs::hard_link(zone.at("data/x/keys/notes"), zone.at("other")).unwrap();
+    let Discovery { objects, pins, .. } = leased(&zone, 100).unwrap();
+    let place = |name: &str| objects.protection_of_place(&zone.at(name));
+    assert_eq!([place("data/x"), place("data/x/keys/notes"), place("other")], [Some(Protection::All); 3]);
+    assert_eq!(
+        [place("data"), place("data/y"), place("data/y/notes")],
+        [None; 3],
+        "a file of its name is none"
+    );
+    let hidden = |path: &str, directory| Pin { path: zone.at(path), mode: PinMode::Hidden { directory } };
+    assert!(pins.contains(&hidden("data/x", true)) && pins.contains(&hidden("other", false)), "{pins:?}");
 }
