@@ -93,7 +93,7 @@ pub fn authorise(
     let closed = |path: &Path, access| roots::closed_to_leases(path, access, spec, user);
     let is_shown = |path: &Path| spec.shows(path);
     let places = Places { policy: &spec.policy, closed: &closed, is_shown: &is_shown };
-    let (verdict, missing) = match approvals.leases.missing(wants, &request, &places) {
+    let (verdict, missing) = match approvals.leases.missing(call, wants, &request, &places) {
         Ok(missing) => (also_ask(verdict, &missing), missing),
         Err(refused) => (also_refuse(verdict, refused), Missing::default()),
     };

@@ -2,7 +2,7 @@
 
 use crate::authorise::Granted;
 use broker_protocol::{BackgroundLog, Bash, CallId, Command, Request, Service, Stdin, limit};
-use executor_cell::{Capture, CellPlan, LeaseOrder};
+use executor_cell::{Capture, CellPlan, LeaseHandover};
 use executor_layers::spec::SandboxSpec;
 use policies::EffectivePolicy;
 use serde_bytes::ByteBuf;
@@ -38,7 +38,7 @@ pub struct CommandPlan {
     pub timeout_s: Option<u32>,
     pub idle_timeout_s: Option<u32>,
     /// For a cell with paths that are granted for a while, until there is one.
-    pub leases: Option<LeaseOrder>,
+    pub leases: Option<LeaseHandover>,
     /// For both streams, or for standard output alone.
     pub output: Capture,
     /// For standard error, where it is kept apart.

@@ -8,7 +8,7 @@ use crate::relay::{Command, unconfined};
 use broker_protocol::{Broken, CallId, Failed, Stdin};
 use executor_cell::report::{End, Message, Report};
 use executor_cell::streams::{self, Pipes, ProgramStreams, Streams};
-use executor_cell::{CellHandle, LeaseOrder, Mounting, Warden, WardenMessage, WardenRequest};
+use executor_cell::{CellHandle, LeaseHandover, Mounting, Warden, WardenMessage, WardenRequest};
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 use policies::Limits;
@@ -119,7 +119,7 @@ impl Pool {
     }
 
     /// Requests a cell for this call alone.
-    fn request_leased(&mut self, call: CallId, leases: LeaseOrder) -> Result<(), Failed> {
+    fn request_leased(&mut self, call: CallId, leases: LeaseHandover) -> Result<(), Failed> {
         let requested = self.warden.request_leased(&leases);
         requested.map_err(|error| lost(&format!("the warden takes no requests: {error}")))?;
         self.leased.push_back(call);

@@ -19,7 +19,7 @@ use broker_protocol::{
 };
 use executor_audit::audit::Audit;
 use executor_audit::record::Record;
-use executor_cell::leases;
+use executor_cell::leases::{self, Settings};
 use executor_layers::relay::Online;
 use executor_layers::spec::{SandboxSpec, Scratch};
 use executor_supervisor::{CreatedRecord, TrackedSecrets};
@@ -135,11 +135,11 @@ impl Session {
         let leases = leases.map_err(|error| Failed::internal(error.to_string()))?;
         let Approval { extent, digest, missing, .. } = approval;
         let session = (&self.spec, &self.profiles.user);
-        let paths =
-            match missing.hold(&self.spec.policy, &|root, objects| git_settings_in(root, objects, session)) {
-                Ok(paths) => paths,
-                Err(refused) => return Ok(Err(refused)),
-            };
+        let settings: &Settings = &|root, objects| git_settings_in(root, objects, session);
+        let paths = match self.approvals.leases.hold(call, missing, &self.spec.policy, settings) {
+            Ok(paths) => paths,
+            Err(refused) => return Ok(Err(refused)),
+        };
         // Where all is for every call it has none.
         let key = leases.iter().find(|lease| lease.opens.host().is_some()).and_then(|lease| lease.key);
         for lease in &leases {
@@ -167,8 +167,7 @@ impl Session {
         self.approvals.leases.end_changed();
         let paths = self.approvals.leases.paths_for(call.id);
         leases::check_own(&call.wants, &paths, |path| self.spec.shows(path))?;
-        let order = leases::order(&paths, self.user_namespace.as_ref());
-        plan.leases = order.map_err(|error| leases::unusable(&error))?;
+        plan.leases = self.approvals.leases.handover(&paths, self.user_namespace.as_ref())?;
         call.leases = paths.iter().map(|(lease, _)| *lease).collect();
         Ok(())
     }

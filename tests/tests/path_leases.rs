@@ -11,11 +11,15 @@ use lazaret_tests::suite::Test;
 use lazaret_tests::terminal::Terminal;
 use lazaret_tests::wire::{opening, shell};
 use lazaret_tests::{Broker, LIMIT, Place, Session, World, in_each_place, run};
+use nix::fcntl::OFlag;
+use nix::unistd::geteuid;
 use serde_json::{Value, json};
-use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -33,6 +37,12 @@ pub fn tests() -> Vec<Test> {
         a_person_at_a_terminal_is_asked_about_a_path_and_the_command_runs_again,
         a_link_of_a_command_is_no_place_for_a_lease,
         no_socket_in_what_is_granted_is_reached,
+        no_pipe_in_what_is_granted_to_be_read_takes_anything,
+        a_grant_within_another_uncovers_nothing,
+        no_descriptor_of_what_is_granted_to_one_call_reaches_another,
+        what_is_in_force_is_counted_and_compared_when_it_is_granted,
+        what_is_mounted_below_is_not_granted,
+        central_roots_in_what_is_granted_stay_closed,
         paths_are_granted_from_elsewhere_where_the_policy_says_so
     ]
 }
@@ -375,8 +385,15 @@ fn what_cannot_be_granted_is_not_asked_about(place: Place) {
 /// What is tried in a directory that is granted, and what each attack gets there without Lazaret.
 fn keys_in_what_is_granted_stay_closed(place: Place) {
     let (world, data) = world(place, "");
-    let keys =
-        [".env", "deep/.ssh/id_rsa", "deep/.ssh/config", ".aws/config", ".config/gcloud/token", "id_ed25519"];
+    let keys = [
+        ".env",
+        "deep/.ssh/id_rsa",
+        "deep/.ssh/config",
+        ".aws/config",
+        ".config/gcloud/token",
+        ".bash_history",
+        "id_ed25519",
+    ];
     keys.iter().for_each(|name| world.write(&data.join(name), &world.canary));
     fs::hard_link(data.join("id_ed25519"), data.join("innocent")).unwrap();
     symlink(".env", data.join("link")).unwrap();
@@ -423,11 +440,14 @@ fn a_directory_is_written_in_but_for_what_the_host_acts_on(place: Place) {
         "echo x > plain && ln plain .claude/settings.local.json",
         "ln -s plain .bashrc",
         "git init -q fresh && echo x > fresh/.git/hooks/pre-commit",
+        "echo x > .xprofile",
+        "mkdir -p .local/bin; echo x > .local/bin/ls",
+        "mkdir -p made/nvim && echo x > made/nvim/init.lua; mv made .config",
     ];
     let script = |attack: &str, at: &Path| format!("cd {}; ({attack}) 2>/dev/null; true", at.display());
     let planted = |root: &Path| -> Vec<String> {
         let found = "find . -path './*hooks/*' -newer mark -o -name settings.json -newer mark -o -name settings.local.json -o -name .bashrc \
-                     -o -path '*/.husky/*' -o -path '*/.git/config' -newer mark -path './app*' | sort";
+                     -o -path '*/.husky/*' -o -path '*/.git/config' -newer mark -path './app*' -o -name .xprofile -o -path '*/.local/bin/*' -o -path '*/.config/nvim/*' | sort";
         let found = run(world.host("bash").args(["-c", found]).current_dir(root), LIMIT);
         found.text().lines().filter(|line| !line.ends_with(".sample")).map(str::to_owned).collect()
     };
@@ -628,6 +648,251 @@ fn no_socket_in_what_is_granted_is_reached(place: Place) {
         session.send(&json!({"id": "a", "approve": "once"}));
         session.answer_within("a", LIMIT);
         assert!(listener.accept().is_err(), "{wants}");
+    }
+    assert!(session.close(LIMIT).success());
+}
+
+fn no_pipe_in_what_is_granted_to_be_read_takes_anything(place: Place) {
+    let (world, data) = world(place, "");
+    let pipe = data.join("pipe");
+    run(world.host("mkfifo").arg(&pipe), LIMIT).success();
+    // What reads it on the host, so that nobody waits who opens it.
+    let flags = OFlag::O_NONBLOCK.bits();
+    let mut reader = OpenOptions::new().read(true).write(true).custom_flags(flags).open(&pipe).unwrap();
+    let write = format!(
+        "echo x > {0}; echo x 1<>{0}; echo x | tee -a {0}; exec 3<{0} && echo x > /proc/self/fd/3; true",
+        pipe.display()
+    );
+    run(world.host("bash").args(["-c", &write]), LIMIT);
+    let mut taken = [0; 64];
+    assert_eq!(reader.read(&mut taken).unwrap(), 8, "the control");
+    let mut session = session(&world, &["--leases"]);
+    start(&mut session, "a", &write, &json!({ "read": [data] }));
+    asked(&mut session, "a");
+    session.send(&json!({"id": "a", "approve": "once"}));
+    let answer = session.answer_within("a", LIMIT);
+    let read = reader.read(&mut taken).map_err(|error| error.kind());
+    assert_eq!(read, Err(io::ErrorKind::WouldBlock), "{}", answer.result);
+    assert!(session.close(LIMIT).success());
+}
+
+/// What the outer one closes because of a link is nothing special to the inner one.
+fn a_grant_within_another_uncovers_nothing(place: Place) {
+    let (world, data) = world(place, "");
+    world.write(&data.join("sub/plain"), &world.canary);
+    symlink("sub/plain", data.join(".env")).unwrap();
+    let (sub, read) = (data.join("sub"), format!("cat {}/sub/plain", data.display()));
+    let grant = |session: &mut Session, wants: Value| {
+        start(session, "a", &read, &wants);
+        asked(session, "a");
+        session.send(&json!({"id": "a", "approve": "session"}));
+        session.answer_within("a", LIMIT).text().contains(&world.canary)
+    };
+    for (first, second) in [
+        (json!({"read": [data]}), json!({"write": [sub]})),
+        (json!({"write": [sub]}), json!({"read": [data]})),
+        (json!({"read": [data], "write": [sub]}), json!({"read": [sub], "write": [data]})),
+    ] {
+        let mut session = session(&world, &["--leases"]);
+        if first.as_object().unwrap().len() == 1 {
+            assert_eq!(grant(&mut session, first.clone()), first["write"].is_array(), "the control: {first}");
+            start(&mut session, "b", &read, &second);
+        } else {
+            start(&mut session, "b", &read, &first);
+        }
+        let answer = session.answer_within("b", LIMIT);
+        assert!(answer.events.is_empty() && answer.kind() == "denied_policy", "{first}: {}", answer.result);
+        assert!(answer.text().contains("granted in another way"), "{}", answer.text());
+        assert!(session.close(LIMIT).success());
+    }
+    // One that covers the other takes its place, whichever comes first.
+    let mut session = session(&world, &["--leases"]);
+    assert!(grant(&mut session, json!({"read": [sub]})), "the control");
+    assert!(
+        !grant(&mut session, json!({"read": [data]})) && !session.bash(&read).text().contains(&world.canary)
+    );
+    let write = format!("{read}; echo x > {}/made", data.display());
+    assert!(!grant(&mut session, json!({"write": [data], "read": [sub.join("plain"), data]})));
+    assert!(!session.bash(&write).text().contains(&world.canary) && data.join("made").exists());
+    assert!(session.close(LIMIT).success());
+}
+
+/// By the sockets that the commands of a session have together.
+fn no_descriptor_of_what_is_granted_to_one_call_reaches_another(place: Place) {
+    let (world, data) = world(place, "");
+    world.put("plain", "PLAIN");
+    let serve = "import os, socket, sys; s = socket.socket(socket.AF_UNIX); s.bind('s'); s.listen(); s.settimeout(0.05)
+while not os.path.exists('stop'):
+    try: socket.send_fds(s.accept()[0], [b'x'], [os.open(sys.argv[1], os.O_RDONLY)])
+    except TimeoutError: pass";
+    let fetch = "import os, socket; s = socket.socket(socket.AF_UNIX); s.connect('s')
+print(os.read(socket.recv_fds(s, 1, 1)[1][0], 9))";
+    let (serve, fetch) = (world.put("serve.py", serve), world.put("fetch.py", fetch));
+    let fetch = format!("python3 {}", fetch.display());
+    let (socket, stop) = (world.project.join("s"), world.project.join("stop"));
+    let mut session = session(&world, &["--leases"]);
+    for (file, wants, extent) in [
+        (world.project.join("plain"), json!({}), None),
+        (data.join("notes"), json!({"read": [data]}), Some("session")),
+        (data.join("notes"), json!({"read": [data.join("notes")]}), None),
+        (data.join("notes"), json!({"read": [data]}), Some("once")),
+    ] {
+        start(&mut session, "a", &format!("python3 {} {}", serve.display(), file.display()), &wants);
+        if let Some(extent) = extent {
+            asked(&mut session, "a");
+            session.send(&json!({"id": "a", "approve": extent}));
+        }
+        assert!(until(LIMIT, || socket.exists()), "nothing listens");
+        let fetched = session.bash(&fetch);
+        // The controls: what is of the session passes.
+        assert_eq!(fetched.text().contains("b'"), extent != Some("once"), "{wants}: {}", fetched.text());
+        fs::write(&stop, "").unwrap();
+        session.answer_within("a", LIMIT).success();
+        [&stop, &socket].iter().for_each(|path| fs::remove_file(path).unwrap());
+        if wants == json!({"read": [data.join("notes")]}) {
+            session.send(&json!({"id": "g", "grants": true}));
+            let listed = session.event("g", LIMIT).unwrap()["grants"].clone();
+            session.send(&json!({"id": "r", "revoke": listed[0]["grant"]}));
+            session.event("r", LIMIT).unwrap();
+        }
+    }
+    assert!(session.close(LIMIT).success());
+}
+
+/// What waited for answers together is granted one after the other.
+fn what_is_in_force_is_counted_and_compared_when_it_is_granted(place: Place) {
+    let (world, data) = world(place, "");
+    let paths: Vec<_> = (0..18).map(|n| data.join(format!("d{n}"))).collect();
+    paths.iter().for_each(|path| world.make_folder(&path.join("in")));
+    let text = |paths: &[PathBuf]| paths.iter().map(|path| path.to_str().unwrap().to_owned()).collect();
+    let read = |paths| Wants { read: text(paths), ..Wants::default() };
+    let mut broker = broker(&world);
+    let inner = Wants { write: text(&[paths[0].join("in")]), ..Wants::default() };
+    let wanted = [read(&paths[..8]), read(&paths[8..16]), read(&paths[16..17]), inner];
+    let asked: Vec<_> =
+        (1..).zip(wanted).map(|(call, wants)| (call, ask(&mut broker, call, wants))).collect();
+    for (call, challenge) in &asked[..2] {
+        broker.send(&yes(*call, challenge, Extent::Session));
+        let FromBroker::Leases(granted) = broker.message() else { panic!("no leases") };
+        assert_eq!(granted.len(), 8 * usize::try_from(*call).unwrap());
+        assert!(matches!(broker.done(*call).outcome, Outcome::Ran(_)));
+    }
+    for ((call, challenge), why) in asked[2..].iter().zip(["at most 16", "at most 16"]) {
+        broker.send(&yes(*call, challenge, Extent::Session));
+        let outcome = broker.done(*call).outcome;
+        assert_eq!(outcome.error(), Some(ErrorKind::DeniedPolicy));
+        assert!(format!("{outcome:?}").contains(why), "{outcome:?}");
+    }
+    // The same with room for it.
+    let mut broker = self::broker(&world);
+    let inner = Wants { write: text(&[paths[0].join("in")]), ..Wants::default() };
+    let (outer, inner) = (ask(&mut broker, 1, read(&paths[..1])), ask(&mut broker, 2, inner));
+    broker.send(&yes(1, &outer, Extent::Session));
+    broker.message();
+    broker.done(1);
+    broker.send(&yes(2, &inner, Extent::Session));
+    assert_eq!(broker.done(2).outcome.error(), Some(ErrorKind::DeniedPolicy));
+}
+
+/// Something that the test has mounted.
+struct Mount(PathBuf);
+
+impl Mount {
+    fn of(place: &Path, arguments: &[&str]) -> Self {
+        assert!(Command::new("mount").args(arguments).arg(place).status().unwrap().success());
+        Self(place.to_owned())
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
+fn what_is_mounted_below_is_not_granted(place: Place) {
+    if !geteuid().is_root() {
+        println!("{place:?}: not tried, as only root mounts");
+        return;
+    }
+    let (world, data) = world(place, "");
+    let (below, alias) = (data.join("the disk"), world.outside.join("alias"));
+    [&below, &alias, &data.join("in")].iter().for_each(|path| world.make_folder(path));
+    let mount = || {
+        let mount = Mount::of(&below, &["-t", "tmpfs", "-o", "mode=755,size=1m", "tmpfs"]);
+        fs::write(below.join("file"), &world.canary).unwrap();
+        mount
+    };
+    let read = format!("cat {0}/notes '{0}/the disk/file'", data.display());
+    let mounted = mount();
+    assert!(
+        run(world.host("bash").args(["-c", &read]), LIMIT).success().contains(&world.canary),
+        "the control"
+    );
+    let mut session = session(&world, &["--leases"]);
+    let refused = |session: &mut Session, wants: &Value, why: &str| {
+        start(session, "a", &read, wants);
+        let answer = session.answer_within("a", LIMIT);
+        assert!(answer.events.is_empty() && answer.kind() == "denied_policy", "{wants}: {}", answer.result);
+        assert!(answer.text().contains(why), "{wants}: {}", answer.text());
+    };
+    for wants in [json!({"read": [data]}), json!({"write": [data]})] {
+        refused(&mut session, &wants, &format!("{} is mounted in it", below.display()));
+    }
+    // A mount itself is granted like any directory.
+    start(&mut session, "m", &format!("cat '{}/file'", below.display()), &json!({"read": [below]}));
+    asked(&mut session, "m");
+    session.send(&json!({"id": "m", "approve": "once"}));
+    assert!(session.answer_within("m", LIMIT).success().contains(&world.canary));
+    drop(mounted);
+    start(&mut session, "a", &read, &json!({"read": [data]}));
+    asked(&mut session, "a");
+    session.send(&json!({"id": "a", "approve": "session"}));
+    assert!(session.answer_within("a", LIMIT).text().contains("NOTES"));
+    // The same directory elsewhere.
+    let bound = Mount::of(&alias, &["--bind", data.to_str().unwrap()]);
+    refused(&mut session, &json!({"write": [alias.join("in")]}), "granted in another way");
+    drop(bound);
+    // What is mounted there meanwhile ends the lease.
+    assert!(session.bash(&read).text().contains("NOTES"));
+    let _mounted = mount();
+    let after = session.bash(&read);
+    assert!(!after.text().contains("NOTES") && !after.text().contains(&world.canary), "{}", after.text());
+    assert!(session.close(LIMIT).success());
+    assert_eq!(audited(&world, "lease_ended")[1]["end"], "changed");
+}
+
+fn central_roots_in_what_is_granted_stay_closed(place: Place) {
+    let (world, data) = world(place, "");
+    // Another project's, at a place of its own.
+    let mut other = dressed(&world, world.program("lazaret"));
+    run(other.env("XDG_DATA_HOME", data.join("share")).args(["run", "--", "true"]), LIMIT).success();
+    let mut made = fs::read_dir(data.join("share/lazaret/projects")).unwrap().flatten();
+    let (central, name) = made.next().map(|entry| (entry.path(), entry.file_name())).unwrap();
+    world.write(&central.join("notes"), &world.canary);
+    let moved = format!("moved/lazaret/projects/{}", name.display());
+    let at = data.display();
+    let attack = format!(
+        "cd {at}; cat notes; grep -rs CANARY .; cat {0}/notes; echo x > {0}/planted; mv share moved; cat {moved}/notes; \
+         echo x > {moved}/planted; true",
+        central.display()
+    );
+    let copy = world.outside.join("copy");
+    run(world.host("cp").arg("-a").args([&data, &copy]), LIMIT).success();
+    let control = attack.replace(at.to_string().as_str(), copy.to_str().unwrap());
+    assert!(
+        run(world.host("bash").args(["-c", &control]), LIMIT).text().contains(&world.canary),
+        "the control"
+    );
+    assert!(copy.join(moved).join("planted").exists(), "the control");
+    let mut session = session(&world, &["--leases"]);
+    for wants in [json!({"read": [data]}), json!({"write": [data]})] {
+        start(&mut session, "a", &attack, &wants);
+        asked(&mut session, "a");
+        session.send(&json!({"id": "a", "approve": "once"}));
+        let text = session.answer_within("a", LIMIT).text().to_owned();
+        assert!(text.contains("NOTES") && !text.contains(&world.canary), "{wants}: {text}");
+        assert!(central.join("notes").exists() && !central.join("planted").exists(), "{wants}");
     }
     assert!(session.close(LIMIT).success());
 }

@@ -1,9 +1,9 @@
-//! What is granted to commands for a while: what may be, what it is, and when it ends.
+//! What is granted to commands for a while: what may be, what it is, when it ends, and how a cell gets it.
 
-mod order;
-mod place;
+pub(crate) mod handover;
+mod path;
 mod session_leases;
 
-pub use order::{check_own, order, unusable};
-pub use place::{HeldPath, LeasedPath, Places};
-pub use session_leases::{Leases, Missing, RULE};
+pub use handover::{LeaseHandover, Mounting};
+pub use path::{HeldPath, LeasedPath, Places, Settings};
+pub use session_leases::{Leases, Missing, RULE, check_own};

@@ -8,7 +8,6 @@ mod message;
 mod cell;
 mod cell_handle;
 mod order;
-mod leased;
 pub mod leases;
 mod spawn;
 pub mod report;
@@ -21,7 +20,7 @@ mod capture;
 
 pub use capture::{Capture, central_directory};
 pub use cell_handle::CellHandle;
-pub use leased::{LeaseOrder, Mounting, OpenedLease};
+pub use leases::{LeaseHandover, Mounting};
 pub use message::{WardenMessage, WardenRequest};
 pub use order::CellPlan;
 pub use questions::{Answerer, WorkerImage};

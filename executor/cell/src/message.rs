@@ -13,7 +13,7 @@ pub enum WardenRequest {
     Cell = b'c',
     /// A pseudo-terminal.
     Terminal = b't',
-    /// A cell with paths that are granted for a while. With descriptors: see [`LeaseOrder`](crate::LeaseOrder).
+    /// A cell with paths that are granted for a while. With descriptors: see [`LeaseHandover`](crate::LeaseHandover).
     LeasedCell = b'l',
 }
 

@@ -3,7 +3,7 @@
 
 use crate::cell::{self, SessionRules};
 use crate::children;
-use crate::leased;
+use crate::leases::handover;
 use crate::message::{READY, RELAY, UNSUPERVISED, WardenMessage, WardenRequest};
 use broker_protocol::Layer;
 use executor_layers::error::{At, LayerError};
@@ -188,7 +188,7 @@ impl WardenLoop<'_> {
             }
             Fork::Child => {
                 let leased = match kind {
-                    WardenRequest::LeasedCell => leased::receive(self.spec, &mut self.rules, leases),
+                    WardenRequest::LeasedCell => handover::receive(self.spec, &mut self.rules, leases),
                     WardenRequest::Cell | WardenRequest::Terminal => Ok(()),
                 };
                 cell::run(self.spec, leased.map(|()| &self.rules), &ours, self.nnp)

@@ -1,6 +1,6 @@
 //! The broker's side of a session's warden.
 
-use crate::leased::LeaseOrder;
+use crate::leases::LeaseHandover;
 use crate::message::{MESSAGE_MAX, WardenMessage, WardenRequest};
 use crate::warden;
 use executor_layers::namespaces;
@@ -74,7 +74,7 @@ impl Warden {
     ///
     /// # Errors
     /// It is gone, or takes no more.
-    pub fn request_leased(&mut self, leases: &LeaseOrder) -> io::Result<()> {
+    pub fn request_leased(&mut self, leases: &LeaseHandover) -> io::Result<()> {
         if self.open.is_empty() {
             self.open_since = Instant::now();
         }

@@ -77,11 +77,9 @@ impl Areas {
         Self { areas, caches, shared, views, tmp, own_root }
     }
 
-    /// Adds what is granted for a while. It comes first: private storage may lie above it. Of two, the inner one does.
+    /// Adds what is granted for a while, none in another. It comes first: private storage may lie above it.
     pub(crate) fn add_leased(&mut self, paths: impl Iterator<Item = (PathBuf, Access)>) {
-        let mut leased: Vec<_> = paths.collect();
-        leased.sort_by_key(|(path, _)| std::cmp::Reverse(path.as_os_str().len()));
-        let leased = leased.into_iter().enumerate();
+        let leased = paths.enumerate();
         self.areas.splice(0..0, leased.map(|(at, (path, access))| (path, Area::Leased(at), access)));
     }
 
@@ -168,6 +166,8 @@ impl Areas {
         // A pipe, or memory of its own: it came by a descriptor that the caller has.
         let unnamed = !real.is_absolute() || real.as_os_str().as_bytes().starts_with(b"/memfd:");
         let allowed = match self.of(real) {
+            // A pipe takes what is written into it wherever it is mounted read-only.
+            Some((Area::Leased(_), Access::Read)) if write => false,
             _ if self.own_root || unnamed || real.starts_with("/proc") => true,
             Some((_, access)) => access == Access::Write || !write,
             None => self.is_visible(real) && (!write || is(stat, libc::S_IFCHR)),

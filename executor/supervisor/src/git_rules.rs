@@ -119,7 +119,7 @@ impl AccessRules {
     /// Whether a protected name is one of a repository's that is a file: all but `hooks`.
     pub(crate) fn is_a_file_to_git(&self, real: &Path) -> bool {
         self.protected_as(real).iter().any(|(_, path)| {
-            is_in_git_directory(path) && !path.ends_with(b"/hooks") && self.ends_a_rule(path)
+            is_in_git_directory(path) && !path.ends_with(b"/hooks") && self.ends_a_rule(real, path)
         })
     }
 

@@ -13,8 +13,8 @@ use std::time::SystemTime;
 impl AccessRules {
     /// How a name is protected.
     pub(crate) fn protection(&self, real: &Path) -> Option<Protection> {
-        let paths = self.protected_as(real);
-        paths.iter().filter_map(|(_, path)| Some(self.names.protection(path)?.protection)).max()
+        let (paths, names) = (self.protected_as(real), self.names(real));
+        paths.iter().filter_map(|(_, path)| Some(names.protection(path)?.protection)).max()
     }
 
     /// How a file that was protected when the session opened is, under any name.
@@ -40,27 +40,28 @@ impl AccessRules {
         paths
     }
 
-    /// Whether the last name of a path is protected by itself.
-    pub(crate) fn ends_a_rule(&self, path: &[u8]) -> bool {
+    /// Whether the last name of a path by which `real` is protected is so by itself.
+    pub(crate) fn ends_a_rule(&self, real: &Path, path: &[u8]) -> bool {
         let count = path.split(|byte| *byte == b'/').count();
-        self.names.closings(path).last().is_some_and(|(names, _)| *names == count)
+        self.names(real).closings(path).last().is_some_and(|(names, _)| *names == count)
     }
 
     /// Whether a new name here is closed, whatever a session has made.
     pub(crate) fn is_closed_when_new(&self, real: &Path) -> bool {
-        let closed = |path: &[u8]| self.names.closings(path).iter().any(|(_, new)| *new == WhenNew::Closed);
+        let closed =
+            |path: &[u8]| self.names(real).closings(path).iter().any(|(_, new)| *new == WhenNew::Closed);
         self.protected_as(real).iter().any(|(_, path)| closed(path))
     }
 
     /// Whether names below a path would be protected by where it is: `.git` leads to `.git/hooks`.
     pub(crate) fn leads_to_protected(&self, real: &Path) -> bool {
-        self.areas.in_zones(real).any(|(_, name)| self.names.leads_to(name).is_some())
+        self.areas.in_zones(real).any(|(_, name)| self.names(real).leads_to(name).is_some())
     }
 
     /// Whether what lies below a directory is protected by where the directory is.
     pub(crate) fn reaches_below(&self, real: &Path) -> bool {
         self.objects.has_place_below(real)
-            || self.protected_as(real).iter().any(|(_, path)| self.names.reaches_below(path))
+            || self.protected_as(real).iter().any(|(_, path)| self.names(real).reaches_below(path))
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a supervised call may touch: areas, protected names, and which processes exist.
 
-use crate::areas::Areas;
+use crate::areas::{Area, Areas};
 use crate::created::{CreatedFiles, RenameLock};
 use crate::entries::each_entry;
 use crate::kept_repositories::KeptRepositories;
@@ -25,7 +25,9 @@ use std::path::{Path, PathBuf};
 
 /// What the cells of a session may touch.
 pub struct AccessRules {
-    pub(crate) names: Matcher,
+    names: Matcher,
+    /// The names in what is granted for a while, if anything is.
+    lease_names: Option<Matcher>,
     pub(crate) areas: Areas,
     /// What was protected when the session opened, whatever it is called.
     pub(crate) objects: ProtectedObjects,
@@ -70,6 +72,7 @@ impl AccessRules {
         let kept = KeptRepositories::new(repositories.iter()).at(Layer::ProtectedNames, step)?;
         Ok(Self {
             names: spec.policy.matcher.clone(),
+            lease_names: None,
             areas: Areas::new(spec),
             objects: spec.objects.clone(),
             file_size: spec.policy.limits.file_size,
@@ -85,11 +88,27 @@ impl AccessRules {
         })
     }
 
-    /// Adds paths that are granted for a while, and what in them is protected.
-    pub fn add_leased(&mut self, paths: impl Iterator<Item = (PathBuf, Access)>, objects: ProtectedObjects) {
+    /// Adds paths that are granted for a while, and what in them is protected: by these names, and as objects.
+    pub fn add_leased(
+        &mut self,
+        paths: impl Iterator<Item = (PathBuf, Access)>,
+        names: Matcher,
+        objects: ProtectedObjects,
+    ) {
         self.areas.add_leased(paths);
+        self.lease_names = Some(names);
         self.repositories.extend(objects.repositories.iter().cloned());
         self.objects.extend(objects);
+    }
+
+    /// Has programs connect to no socket that another cell has bound, nor others to theirs: a descriptor that goes that way would
+    /// outlast what is granted for a while.
+    ///
+    /// # Errors
+    /// The kernel has no memory for that.
+    pub fn separate_sockets(&mut self) -> Result<()> {
+        self.sockets = self.sockets.separate()?;
+        Ok(())
     }
 
     /// What a cell must keep open for its supervisor.
@@ -128,6 +147,12 @@ impl AccessRules {
         if let Ok(_lock) = self.lock_renames() {
             self.kept.restore();
         }
+    }
+
+    /// The names that are protected where `real` is.
+    pub(crate) fn names(&self, real: &Path) -> &Matcher {
+        let leased = matches!(self.areas.of(real), Some((Area::Leased(_), _)));
+        self.lease_names.as_ref().filter(|_| leased).unwrap_or(&self.names)
     }
 
     /// Which of the rules closes what was refused at `real`.
@@ -231,7 +256,7 @@ impl AccessRules {
     fn all_created(&self, real: &Path, max: WhenNew, last: impl Fn(&Path) -> bool) -> bool {
         self.protected_as(real).iter().all(|(named, path)| {
             let total = path.split(|byte| *byte == b'/').count();
-            self.names.closings(path).into_iter().all(|(count, new)| {
+            self.names(real).closings(path).into_iter().all(|(count, new)| {
                 let name = total.checked_sub(count).and_then(|above| named.ancestors().nth(above));
                 let made = |name| if count == total { last(name) } else { self.created.has_at(name) };
                 new <= max && name.is_some_and(made)
@@ -241,7 +266,7 @@ impl AccessRules {
 
     /// Remembers what a cell has made, where its name is protected.
     pub(crate) fn remember(&self, real: &Path, object: impl AsFd) -> Result<()> {
-        let protected = self.protected_as(real).iter().any(|(_, path)| self.ends_a_rule(path));
+        let protected = self.protected_as(real).iter().any(|(_, path)| self.ends_a_rule(real, path));
         if protected || self.transit(real).is_some() { self.created.add(object) } else { Ok(()) }
     }
 

@@ -19,6 +19,11 @@ impl SocketRules {
         Ok(Self { bound: CreatedFiles::new()?, named: named.into_iter().collect() })
     }
 
+    /// The same without those that cells have bound: for one that shares none with the others.
+    pub fn separate(&self) -> Result<Self> {
+        Self::new(self.named.iter().cloned())
+    }
+
     /// What a cell must keep open.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.bound.descriptor()

@@ -37,7 +37,7 @@ impl AccessRules {
     fn targets(&self, real: &Path) -> Vec<(Protection, PathBuf)> {
         let mut targets = Vec::new();
         for (named, path) in self.protected_as(real) {
-            for TransitTarget { name, path } in self.names.transit(&path) {
+            for TransitTarget { name, path } in self.names(real).transit(&path) {
                 let last = Path::new(OsStr::from_bytes(&path)).file_name();
                 targets.extend(last.map(|last| (name.protection, named.with_file_name(last))));
             }

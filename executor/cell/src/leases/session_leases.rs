@@ -4,13 +4,15 @@
 //! The broker carries no connections. What it decides is recorded, and told to the client, which does; a lease for one call has a
 //! key, which only that call's programs are given, so that nothing else in the session has the host meanwhile.
 
-use crate::leases::place::{HeldPath, LeasedPath, Places, Settings, names};
+use crate::leases::handover::LeaseHandover;
+use crate::leases::path::{HeldPath, LeasedPath, Places, Settings, names, outermost};
 use broker_protocol::{
-    CallId, Digest, Extent, FromBroker, Lease, Leased, Nonce, Refused, Request, SessionGrant, Wants, limit,
+    CallId, Digest, Extent, FromBroker, Lease, Nonce, Refused, Request, SessionGrant, Wants, limit,
 };
 use executor_audit::record::LeaseEnd;
 use policies::web::HostPattern;
 use policies::{Access, EffectivePolicy, network};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -36,20 +38,6 @@ struct Held {
     path: Option<Rc<HeldPath>>,
 }
 
-impl Missing {
-    /// Finds what is protected in the paths, once they are granted.
-    ///
-    /// # Errors
-    /// It cannot be found or held.
-    pub fn hold(self, policy: &EffectivePolicy, settings: &Settings) -> Result<Vec<Rc<HeldPath>>, Refused> {
-        if self.paths.is_empty() {
-            return Ok(Vec::new());
-        }
-        let names = names(policy)?;
-        self.paths.into_iter().map(|path| path.hold(&names, settings).map(Rc::new)).collect()
-    }
-}
-
 /// What a call wants and does not have, with the objects at its paths, in their order.
 #[derive(Debug, Default)]
 pub struct Missing {
@@ -60,11 +48,17 @@ pub struct Missing {
 }
 
 impl Leases {
-    /// What of `wants` has to be granted before `request` may run.
+    /// What of the `wants` of `call` has to be granted before its `request` may run.
     ///
     /// # Errors
     /// Something of it cannot be granted, whoever is asked.
-    pub fn missing(&mut self, wants: &Wants, request: &Request, places: &Places) -> Result<Missing, Refused> {
+    pub fn missing(
+        &mut self,
+        call: CallId,
+        wants: &Wants,
+        request: &Request,
+        places: &Places,
+    ) -> Result<Missing, Refused> {
         let mut missing = Missing::default();
         if wants.is_empty() {
             return Ok(missing);
@@ -82,11 +76,48 @@ impl Leases {
         if wants.has_paths() {
             self.missing_paths(wants, places, &mut missing)?;
         }
-        if self.held.len() + missing.wants.hosts.len() + missing.paths.len() > limit::LEASES {
-            let most = limit::LEASES;
-            return Err(refused(format!("a session has at most {most} granted hosts and paths at once")));
-        }
+        self.check(call, &missing)?;
         Ok(missing)
+    }
+
+    /// Whether `missing` of `call` may be in force beside what is. Asked when it is wanted, and again when it is granted: others may
+    /// have been meanwhile.
+    fn check(&self, call: CallId, missing: &Missing) -> Result<(), Refused> {
+        let held = self.held.iter().filter(|held| held.path.is_some()).count();
+        let all = self.held.len() + missing.wants.hosts.len() + missing.paths.len();
+        for (count, max, what) in [
+            (held + missing.paths.len(), limit::WANTED_PATHS, "paths"),
+            (all, limit::LEASES, "hosts and paths"),
+        ] {
+            if count > max {
+                return Err(refused(format!("a session has at most {max} granted {what} at once")));
+            }
+        }
+        let paths: Vec<_> = self.paths_for(call).into_iter().map(|(_, held)| held).collect();
+        let held: Vec<_> = paths.iter().map(|held| held.leased()).collect();
+        missing.paths.iter().enumerate().try_for_each(|(at, path)| {
+            held.iter().copied().chain(&missing.paths[..at]).try_for_each(|other| path.check_beside(other))
+        })
+    }
+
+    /// Finds what is protected in the paths of `missing`, once `call` is granted them.
+    ///
+    /// # Errors
+    /// It cannot be found or held, or they may not be in force beside what is by now.
+    pub fn hold(
+        &mut self,
+        call: CallId,
+        missing: Missing,
+        policy: &EffectivePolicy,
+        settings: &Settings,
+    ) -> Result<Vec<Rc<HeldPath>>, Refused> {
+        if missing.paths.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.end_changed();
+        self.check(call, &missing)?;
+        let names = names(policy)?;
+        missing.paths.into_iter().map(|path| path.hold(&names, settings).map(Rc::new)).collect()
     }
 
     /// Opens each path that somebody has to grant.
@@ -96,26 +127,17 @@ impl Leases {
         places: &Places,
         missing: &mut Missing,
     ) -> Result<(), Refused> {
-        let names = names(places.policy)?;
+        self.end_changed();
+        let (names, mut opened) = (names(places.policy)?, Vec::new());
         for (access, text) in each_path(wants) {
             let path = Path::new(text);
             if self.covers_path(access, path) || access == Access::Read && (places.is_shown)(path) {
                 continue;
             }
-            if missing.paths.iter().any(|other| other.covers(access, path) && other.path() == path) {
-                continue;
-            }
-            missing.paths.push(places.open(access, text, &names)?);
-            missing.wants.push(match access {
-                Access::Read => Leased::Read(text.to_owned()),
-                Access::Write => Leased::Write(text.to_owned()),
-            });
+            opened.push(places.open(access, text, &names)?);
         }
-        let held = self.held.iter().filter(|held| held.path.is_some()).count();
-        if held + missing.paths.len() > limit::WANTED_PATHS {
-            let most = limit::WANTED_PATHS;
-            return Err(refused(format!("a session has at most {most} granted paths at once")));
-        }
+        missing.paths = outermost(opened, |path| path);
+        missing.paths.iter().for_each(|path| missing.wants.push(path.opens()));
         Ok(())
     }
 
@@ -138,10 +160,27 @@ impl Leases {
         self.held.iter_mut().find(covers).map(|held| held.calls += 1).is_some()
     }
 
-    /// The paths that `call` has, each with the number of its lease.
+    /// The paths that `call` has, none of them covered by another, each with the number of its lease.
     pub fn paths_for(&self, call: CallId) -> Vec<(u64, Rc<HeldPath>)> {
         let ours = self.held.iter().filter(|held| held.lease.is_for(call));
-        ours.filter_map(|held| Some((held.lease.lease, held.path.clone()?))).collect()
+        let ours = ours.filter_map(|held| Some((held.lease.lease, held.path.clone()?))).collect();
+        outermost(ours, |(_, held)| held.leased())
+    }
+
+    /// What a cell gets of `paths`, which its call has.
+    ///
+    /// # Errors
+    /// It cannot be handed over.
+    pub fn handover(
+        &self,
+        paths: &[(u64, Rc<HeldPath>)],
+        user_namespace: Option<&OwnedFd>,
+    ) -> Result<Option<LeaseHandover>, Refused> {
+        let has = |lease: u64| paths.iter().any(|(number, _)| *number == lease);
+        let ends = |held: &Held| held.lease.key.is_some() || held.ends.is_some();
+        let ends = self.held.iter().any(|held| has(held.lease.lease) && ends(held));
+        let handover = LeaseHandover::new(paths, ends, user_namespace);
+        handover.map_err(|error| refused(format!("what is granted cannot be given to a cell: {error}")))
     }
 
     /// Ends those whose paths lead elsewhere by now.
@@ -260,6 +299,29 @@ fn unleasable(request: &Request, wants: &Wants, policy: &EffectivePolicy) -> Opt
 fn each_path(wants: &Wants) -> impl Iterator<Item = (Access, &String)> {
     let read = wants.read.iter().map(|path| (Access::Read, path));
     read.chain(wants.write.iter().map(|path| (Access::Write, path)))
+}
+
+/// Checks that a call which wants paths has them: a lease may have ended since it was asked about, or lead elsewhere.
+///
+/// # Errors
+/// It lacks one.
+pub fn check_own(
+    wants: &Wants,
+    paths: &[(u64, Rc<HeldPath>)],
+    is_shown: impl Fn(&Path) -> bool,
+) -> Result<(), Refused> {
+    for (access, text) in each_path(wants) {
+        let path = Path::new(text);
+        let has = paths.iter().any(|(_, held)| held.leased().covers(access, path));
+        let shown = access == Access::Read && is_shown(path);
+        if !has && !shown {
+            let why = format!(
+                "{text} is not what was granted any more: something else lies there, or the grant has ended"
+            );
+            return Err(refused(why));
+        }
+    }
+    Ok(())
 }
 
 fn refused(why: String) -> Refused {

@@ -1,7 +1,7 @@
 //! A path that a call wants: opened as an object when it is asked about, and compared with what lies there when it is used.
 
-use crate::leased::OpenedLease;
-use broker_protocol::Refused;
+use crate::leases::handover::OpenedLease;
+use broker_protocol::{Leased, Refused};
 use executor_layers::discovery::discover_leased;
 use executor_layers::git_settings::NamedPath;
 use executor_layers::leased_mounts::{LEASED_PINS_MAX, LeasedMount, open_without_links};
@@ -9,14 +9,17 @@ use executor_layers::pins::{Pin, PinMode};
 use executor_layers::protected::{LEASED_ENTRIES_MAX, ProtectError};
 use executor_layers::protected_objects::ProtectedObjects;
 use nix::errno::Errno;
-use nix::sys::stat::{FileStat, fstat};
+use nix::sys::stat::{FileStat, fstat, lstat};
 use nix::sys::statfs::fstatfs;
 use policies::leases::LeaseError;
 use policies::network::LEASE_RULE;
 use policies::{Access, EffectivePolicy, Matcher, PolicyError, Protection};
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 /// File systems that the kernel makes up: what is written there acts on it, and what is read tells of other processes.
 const KERNELS: [i64; 9] = [
@@ -51,6 +54,8 @@ pub struct LeasedPath {
     access: Access,
     object: OwnedFd,
     id: (u64, u64),
+    /// The same of the directories above it.
+    above: Vec<(u64, u64)>,
     directory: bool,
 }
 
@@ -85,8 +90,21 @@ impl Places<'_> {
         if let Some(why) = unfit(&stat, access) {
             return Err(refuse(why.to_owned()));
         }
+        match mounted_below(&path) {
+            Ok(None) => {}
+            Ok(Some(mount)) => {
+                let mount = mount.to_string_lossy();
+                return Err(refuse(format!(
+                    "{} is mounted in it; want what holds no mount",
+                    mount.escape_debug()
+                )));
+            }
+            Err(error) => return Err(refuse(format!("what is mounted in it cannot be known: {error}"))),
+        }
+        let above = path.ancestors().skip(1).map(|above| Ok(id(&lstat(above)?)));
+        let above = above.collect::<nix::Result<_>>().map_err(|errno| refuse(errno.desc().to_owned()))?;
         let directory = kind(&stat) == libc::S_IFDIR;
-        Ok(LeasedPath { path, access, object, id: (stat.st_dev, stat.st_ino), directory })
+        Ok(LeasedPath { path, access, object, id: id(&stat), above, directory })
     }
 }
 
@@ -102,6 +120,44 @@ fn refused(text: &str, why: &str) -> Refused {
 
 fn kind(stat: &FileStat) -> libc::mode_t {
     stat.st_mode & libc::S_IFMT
+}
+
+fn id(stat: &FileStat) -> (u64, u64) {
+    (stat.st_dev, stat.st_ino)
+}
+
+/// What is mounted below `path`, if anything is. It would be granted with it in the flat tier; where cells have mounts, the kernel
+/// gives no tree that hides what another user has mounted over.
+fn mounted_below(path: &Path) -> io::Result<Option<PathBuf>> {
+    let table = fs::read("/proc/self/mountinfo")?;
+    let points =
+        table.split(|byte| *byte == b'\n').filter_map(|line| line.split(|byte| *byte == b' ').nth(4));
+    Ok(points.map(unescaped).find(|point| point != path && point.starts_with(path)))
+}
+
+/// A path as proc_pid_mountinfo(5) has it: blanks and backslashes are octal numbers.
+fn unescaped(field: &[u8]) -> PathBuf {
+    let mut bytes = Vec::new();
+    let mut rest = field;
+    while let Some((first, after)) = rest.split_first() {
+        let octal = after.get(..3).filter(|_| *first == b'\\').and_then(|digits| str::from_utf8(digits).ok());
+        let byte = octal.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        bytes.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { &after[3..] } else { after };
+    }
+    OsStr::from_bytes(&bytes).into()
+}
+
+/// Those of `all` that no other covers. The cell gets no other: what is mounted last would hide what the first closes.
+pub(crate) fn outermost<T>(all: Vec<T>, path: impl Fn(&T) -> &LeasedPath) -> Vec<T> {
+    let covers = |by: &LeasedPath, one: &LeasedPath| by.covers(one.access, &one.path);
+    let covered = |at: usize| {
+        let one = path(&all[at]);
+        let others = all.iter().map(&path).enumerate();
+        others.into_iter().any(|(other, by)| covers(by, one) && (other < at || !covers(one, by)))
+    };
+    let covered: Vec<_> = (0..all.len()).map(covered).collect();
+    all.into_iter().zip(covered).filter(|(_, covered)| !covered).map(|(one, _)| one).collect()
 }
 
 /// Whether a file lies on a file system that the kernel makes up, wherever that is mounted.
@@ -152,10 +208,43 @@ impl LeasedPath {
         }
     }
 
-    /// Whether its path still leads to what was asked about. That is held open, so no other has its inode.
+    /// Whether its path still leads to what was asked about, and to no more. That is held open, so no other has its inode.
     pub fn is_unchanged(&self) -> bool {
         let stat = open_without_links(&self.path).and_then(fstat);
-        stat.is_ok_and(|stat| (stat.st_dev, stat.st_ino) == self.id)
+        stat.is_ok_and(|stat| id(&stat) == self.id)
+            && mounted_below(&self.path).is_ok_and(|mount| mount.is_none())
+    }
+
+    /// Whether this and `other`, of which none covers the other, may be in one cell: not if one lies in the other, by its path or as
+    /// the same object elsewhere.
+    ///
+    /// # Errors
+    /// They may not.
+    pub fn check_beside(&self, other: &Self) -> Result<(), Refused> {
+        let covers = |by: &Self, one: &Self| by.covers(one.access, &one.path);
+        if covers(self, other) || covers(other, self) {
+            return Ok(());
+        }
+        let holds = |outer: &Self, inner: &Self| {
+            inner.path.starts_with(&outer.path) || inner.id == outer.id || inner.above.contains(&outer.id)
+        };
+        if holds(self, other) || holds(other, self) {
+            let other = other.path.display();
+            let why = format!(
+                "{other}, which lies in it or holds it, is granted in another way; want what holds both as a whole"
+            );
+            return Err(refused(&self.path.to_string_lossy(), &why));
+        }
+        Ok(())
+    }
+
+    /// What a lease of it opens.
+    pub fn opens(&self) -> Leased {
+        let path = self.path.to_string_lossy().into_owned();
+        match self.access {
+            Access::Read => Leased::Read(path),
+            Access::Write => Leased::Write(path),
+        }
     }
 
     /// Whether a lease of it gives `access` to `path`.
@@ -170,10 +259,15 @@ impl LeasedPath {
     pub fn hold(self, names: &Matcher, settings: &Settings) -> Result<HeldPath, Refused> {
         let (mut pins, mut objects) = (Vec::new(), ProtectedObjects::default());
         if self.directory {
-            let found = discover_leased(&self.path, names, (LEASED_PINS_MAX, LEASED_ENTRIES_MAX), |objects| match self.access {
-                Access::Read => Ok(BTreeSet::new()),
-                Access::Write => settings(&self.path, objects),
-            });
+            let found = discover_leased(
+                &self.path,
+                names,
+                (LEASED_PINS_MAX, LEASED_ENTRIES_MAX),
+                |objects| match self.access {
+                    Access::Read => Ok(BTreeSet::new()),
+                    Access::Write => settings(&self.path, objects),
+                },
+            );
             let found = found.map_err(|error| refused(&self.path.to_string_lossy(), &error.to_string()))?;
             (pins, objects) = (found.pins, found.objects);
             let hidden = pins.iter().filter(|pin| matches!(pin.mode, PinMode::Hidden { .. }));
@@ -313,5 +407,35 @@ mod tests {
         assert!(closed(".config/gcloud") && closed(".config/gcloud/key") && closed(".config/app/.env"));
         assert!(!closed(".config/app/settings"));
         assert_eq!(held.opened().mount.pins.len(), 2);
+    }
+
+    #[test]
+    fn of_those_that_cover_others_the_outermost_are_left() {
+        let fixture = Fixture::new();
+        let path = |name: &str| fixture.path(name);
+        fs::create_dir_all(path("a/b")).unwrap();
+        fs::create_dir(path("c")).unwrap();
+        let (read, write) = (Access::Read, Access::Write);
+        let left = |all: &[(Access, &str)]| -> Vec<usize> {
+            let open = |(access, name): &(Access, &str)| fixture.open(*access, &path(name)).unwrap();
+            let all: Vec<_> = all.iter().map(open).enumerate().collect();
+            outermost(all, |(_, path)| path).into_iter().map(|(at, _)| at).collect()
+        };
+        assert_eq!(left(&[(read, "a/b"), (read, "a"), (read, "c")]), [1, 2]);
+        assert_eq!(left(&[(read, "a"), (write, "a"), (write, "a")]), [1]);
+        assert_eq!(left(&[(read, "a"), (write, "a/b")]), [0, 1]);
+        let beside = |one: PathBuf, other: PathBuf| {
+            fixture.open(write, &one).unwrap().check_beside(&fixture.open(read, &other).unwrap())
+        };
+        assert!(beside(path("a"), path("a/b")).is_ok() && beside(path("a"), path("c")).is_ok());
+        assert!(beside(path("a/b"), path("a")).unwrap_err().why.contains("granted in another way"));
+    }
+
+    #[test]
+    fn mounts_are_found_by_paths_as_the_kernel_writes_them() {
+        assert_eq!(unescaped(b"/a\\040b\\134x\\011"), Path::new("/a b\\x\t"));
+        assert_eq!(unescaped(b"/a\\9\\04"), Path::new("/a\\9\\04"));
+        assert_eq!(mounted_below(&Fixture::new().path("")).unwrap(), None);
+        assert!(mounted_below(Path::new("/")).unwrap().is_some());
     }
 }

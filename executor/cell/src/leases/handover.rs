@@ -5,6 +5,7 @@
 //! that confines itself. Without, the cell has a descriptor of each for its rules.
 
 use crate::cell::SessionRules;
+use crate::leases::path::HeldPath;
 use broker_protocol::{Layer, frame};
 use executor_layers::error::{At, LayerError};
 use executor_layers::landlock::LandlockRules;
@@ -23,6 +24,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::rc::Rc;
 
 /// Bytes of what is protected in the paths of one cell, and of their names.
 const ORDER_MAX: u64 = 16 << 20;
@@ -31,9 +33,11 @@ const ATTACHED: [u8; 4] = [0; 4];
 
 /// What a cell must know of its leases.
 #[derive(Serialize, Deserialize)]
-struct Leases {
+struct CellLeases {
     paths: Vec<(PathBuf, Access)>,
     objects: ProtectedObjects,
+    /// Whether one of them ends before the session may.
+    ends: bool,
 }
 
 /// One path, as the broker has opened it.
@@ -47,10 +51,10 @@ pub struct OpenedLease<'a> {
 
 /// What goes to the warden for one cell with leases.
 #[derive(Debug)]
-pub struct LeaseOrder {
+pub struct LeaseHandover {
     /// Between the cell and what mounts for it; or with descriptors of the paths, where nothing is mounted.
     pub(crate) channel: OwnedFd,
-    /// Encoded [`Leases`].
+    /// Encoded [`CellLeases`].
     pub(crate) order: OwnedFd,
     mounting: Option<Mounting>,
 }
@@ -59,18 +63,25 @@ pub struct LeaseOrder {
 #[derive(Debug)]
 pub struct Mounting(Child);
 
-impl LeaseOrder {
-    /// For a cell with these paths, in which `objects` are protected. `user_namespace` is the session's, where it has mounts.
+impl LeaseHandover {
+    /// For a cell with these paths, one of which `ends` before the session may; `None` where there are none. `user_namespace` is the
+    /// session's, where it has mounts.
     ///
     /// # Errors
     /// The kernel's, or a path that cannot be encoded.
-    pub fn new(
-        user_namespace: Option<BorrowedFd>,
-        leases: &[OpenedLease],
-        objects: ProtectedObjects,
-    ) -> io::Result<Self> {
+    pub(crate) fn new(
+        paths: &[(u64, Rc<HeldPath>)],
+        ends: bool,
+        user_namespace: Option<&OwnedFd>,
+    ) -> io::Result<Option<Self>> {
+        if paths.is_empty() {
+            return Ok(None);
+        }
+        let leases: Vec<_> = paths.iter().map(|(_, held)| held.opened()).collect();
+        let mut objects = ProtectedObjects::default();
+        paths.iter().for_each(|(_, held)| objects.extend(held.objects()));
         let paths = leases.iter().map(|lease| (lease.mount.path.clone(), lease.mount.access)).collect();
-        let encoded = frame::encode_whole(&Leases { paths, objects }).map_err(io::Error::other)?;
+        let encoded = frame::encode_whole(&CellLeases { paths, objects, ends }).map_err(io::Error::other)?;
         let mut file = File::from(memfd_create(c"leases", MFdFlags::MFD_CLOEXEC)?);
         file.write_all(&encoded)?;
         file.rewind()?;
@@ -78,14 +89,16 @@ impl LeaseOrder {
         let Some(namespace) = user_namespace else {
             let mut objects = leases.iter().map(|lease| lease.object);
             objects.try_for_each(|object| message::send(ours.as_fd(), b"o", &[object]))?;
-            return Ok(Self { channel, order: file.into(), mounting: None });
+            return Ok(Some(Self { channel, order: file.into(), mounting: None }));
         };
         let mounts: Vec<_> = leases.iter().map(|lease| lease.mount.clone()).collect();
         match process::fork(0)? {
-            Fork::Parent(child) => Ok(Self { channel, order: file.into(), mounting: Some(Mounting(child)) }),
+            Fork::Parent(child) => {
+                Ok(Some(Self { channel, order: file.into(), mounting: Some(Mounting(child)) }))
+            }
             Fork::Child => {
                 drop(channel);
-                mount_for_cell(namespace, &mounts, &ours)
+                mount_for_cell(namespace.as_fd(), &mounts, &ours)
             }
         }
     }
@@ -145,7 +158,7 @@ pub(crate) fn receive(
     let step = || "open what is granted for a while".to_owned();
     let missing = || io::Error::from(io::ErrorKind::UnexpectedEof);
     let [channel, order] = <[OwnedFd; 2]>::try_from(fds).map_err(|_| missing()).at(layer, step)?;
-    let Leases { paths, objects } = read(order).at(layer, step)?;
+    let CellLeases { paths, objects, ends } = read(order).at(layer, step)?;
     let opened = match spec.has(Layer::MountNamespace) {
         true => attached(&channel, &paths),
         false => paths.iter().map(|_| received(&channel)).collect(),
@@ -156,12 +169,16 @@ pub(crate) fn receive(
     }
     rules.rulesets = landlock.rulesets(spec)?;
     if let Some(access) = &mut rules.access {
-        access.add_leased(paths.into_iter(), objects);
+        let names = spec.policy.lease_names();
+        access.add_leased(paths.into_iter(), names.map_err(io::Error::other).at(layer, step)?, objects);
+        if ends {
+            access.separate_sockets().at(layer, step)?;
+        }
     }
     Ok(())
 }
 
-fn read(order: OwnedFd) -> io::Result<Leases> {
+fn read(order: OwnedFd) -> io::Result<CellLeases> {
     let mut bytes = Vec::new();
     File::from(order).take(ORDER_MAX).read_to_end(&mut bytes)?;
     frame::decode_whole(&bytes).map_err(io::Error::other)
