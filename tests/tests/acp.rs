@@ -20,7 +20,9 @@ pub fn tests() -> Vec<Test> {
         once![
             a_terminal_lives_until_it_is_released,
             what_is_too_much_is_refused,
+            a_secret_is_not_lost_by_writing_back_what_was_read,
             other_messages_pass_whole,
+            what_is_done_in_cells_is_not_told_to_the_editor,
             a_directory_outside_the_project_is_refused,
             an_agent_ends_with_its_editor,
             an_agent_that_ends_ends_the_session
@@ -40,12 +42,18 @@ struct Editor {
     /// The option with which questions are answered, and the questions that came.
     answer: &'static str,
     asked: Vec<Value>,
+    /// The methods of what it was told.
+    told: Vec<String>,
     last: u64,
 }
 
 impl Editor {
     fn open(world: &World, options: &[&str], mode: &str) -> Self {
-        let mut editor = Self::start(world, options, mode);
+        Self::open_with(world, options, mode, &[])
+    }
+
+    fn open_with(world: &World, options: &[&str], mode: &str, variables: &[(&str, &str)]) -> Self {
+        let mut editor = Self::start(world, options, mode, variables);
         let capabilities = json!({ "fs": { "readTextFile": false }, "terminal": false });
         let params = json!({ "protocolVersion": 1, "clientCapabilities": capabilities });
         editor.agent = editor.request("initialize", params)["result"]["_meta"].clone();
@@ -54,11 +62,11 @@ impl Editor {
         editor
     }
 
-    fn start(world: &World, options: &[&str], mode: &str) -> Self {
+    fn start(world: &World, options: &[&str], mode: &str, variables: &[(&str, &str)]) -> Self {
         let script = world.base().join("agent.py");
         world.write(&script, AGENT);
         let mut command = world.lazaret("acp");
-        command.args(options).args(["--", "python3"]).arg(script).arg(mode);
+        command.args(options).args(["--", "python3"]).arg(script).arg(mode).envs(variables.iter().copied());
         Self::of(&mut command)
     }
 
@@ -75,7 +83,7 @@ impl Editor {
             }
         });
         let stdin = child.stdin.take();
-        Self { child, stdin, lines, agent: Value::Null, answer: "no", asked: Vec::new(), last: 0 }
+        Self { child, stdin, lines, agent: Value::Null, answer: "no", asked: vec![], told: vec![], last: 0 }
     }
 
     fn send(&mut self, message: &Value) {
@@ -101,6 +109,8 @@ impl Editor {
                 self.asked.push(message["params"].clone());
             } else if message["id"] == id {
                 return message;
+            } else if message["id"].is_null() {
+                self.told.push(message["method"].as_str().unwrap().to_owned());
             }
         }
     }
@@ -253,6 +263,11 @@ fn a_question_is_put_to_the_editors_user(place: Place) {
     let shown = editor.asked[1]["toolCall"]["content"][0]["content"]["text"].as_str().unwrap();
     assert!(shown.contains("| command: echo ") && shown.contains("u{202e} > made # and nothing"), "{shown}");
     assert_eq!((editor.asked.len(), &editor.asked[1]["sessionId"]), (2, &json!("s1")));
+    // An agent that could foretell the id would write over what the editor shows of the question.
+    let id = |asked: &Value| asked["toolCall"]["toolCallId"].as_str().unwrap().to_owned();
+    let [first, second] = [id(&editor.asked[0]), id(&editor.asked[1])];
+    let is_nonce = |id: &str| id.strip_prefix("lazaret-").is_some_and(|nonce| nonce.len() >= 16);
+    assert!(is_nonce(&first) && is_nonce(&second) && first[..16] != second[..16], "{first} {second}");
     // A command that cannot be shown whole is not asked about.
     let long = format!("touch made2 #{}", "\n#".repeat(500));
     assert_eq!(editor.terminal(json!({ "command": long })).0, exited(126));
@@ -300,6 +315,40 @@ fn what_is_too_much_is_refused() {
     let steps = vec![ask("terminal/create", json!({ "command": "true" })); 64];
     let answers = editor.prompt(&steps);
     assert!(answers[62]["result"].is_object() && answers[63]["error"].is_object(), "{:?}", &answers[62..]);
+}
+
+fn a_secret_is_not_lost_by_writing_back_what_was_read() {
+    let world = World::new(Place::any());
+    world.put("settings", "first\ntoken = abcdef-0123456789\n");
+    let path = world.project.join("settings");
+    let read = ask("fs/read_text_file", json!({ "path": path }));
+    let first = ask("fs/read_text_file", json!({ "path": path, "limit": 1 }));
+    let secret = [("DEPLOY_TOKEN", "abcdef-0123456789")];
+    let mut editor = Editor::open_with(&world, &[], "", &secret);
+    let answers = editor.prompt(&[read.clone(), first]);
+    assert_eq!(answers[0]["error"]["code"], -32602, "{answers:?}");
+    assert!(!answers[0].to_string().contains("0123456789"), "{answers:?}");
+    assert_eq!(answers[1]["result"], json!({ "content": "first\n" }), "{answers:?}");
+    // A mark that stands in the file itself is text like any other.
+    world.put("settings", "token = [redacted:DEPLOY_TOKEN]\n");
+    let answers = editor.prompt(std::slice::from_ref(&read));
+    assert_eq!(answers[0]["result"]["content"], "token = [redacted:DEPLOY_TOKEN]\n", "{answers:?}");
+    // Control: what is no secret is read.
+    world.put("settings", "token = abcdef-0123456789\n");
+    let answers = Editor::open(&world, &[], "").prompt(&[read]);
+    assert_eq!(answers[0]["result"]["content"], "token = abcdef-0123456789\n", "{answers:?}");
+}
+
+fn what_is_done_in_cells_is_not_told_to_the_editor() {
+    let world = World::new(Place::any());
+    let mut editor = Editor::open(&world, &[], "");
+    let tell = |method: &str| {
+        let params = json!({ "sessionId": "s1", "path": world.base().join("made"), "content": "" });
+        json!({ "tell": { "method": method, "params": params } })
+    };
+    editor.prompt(&["fs/write_text_file", "fs/other", "terminal/create", "terminal/other"].map(tell));
+    editor.prompt(&[tell("x/other")]);
+    assert_eq!(editor.told, ["session/update", "session/update", "x/other"]);
 }
 
 fn other_messages_pass_whole() {

@@ -25,7 +25,7 @@ struct Write {
     content: String,
 }
 
-/// Reads a text, or lines of it. What is cut is an error: an agent would write back the part for the whole.
+/// Reads a text, or lines of it. What is cut or has lost a secret is an error: an agent would write that back for the whole.
 pub async fn read(calls: &Calls, params: &Value) -> Result<Value, Fault> {
     let Read { session_id, path, line, limit } = parse(params)?;
     absolute(&path)?;
@@ -45,6 +45,13 @@ pub async fn read(calls: &Calls, params: &Value) -> Result<Value, Fault> {
     if metadata["truncated"].is_object() {
         let message =
             format!("{path} is too long to be read at once; ask for lines, with `line` and `limit`");
+        return Err(Fault::new(Code::InvalidParams, message));
+    }
+    if metadata["redacted"] == true {
+        let message = format!(
+            "{path} has a secret that is not shown, and would be lost if the text were written back; ask for lines without \
+             it, with `line` and `limit`, or change the file with a command"
+        );
         return Err(Fault::new(Code::InvalidParams, message));
     }
     let text = std::str::from_utf8(&result.text);

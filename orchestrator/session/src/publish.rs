@@ -7,7 +7,7 @@ use crate::event::{ApprovalQuestion, Body, CallResult, Event};
 use crate::pending::Approval;
 use broker_protocol::{CallId, Challenge, Denial, Failed, GrantFault, Opened};
 use orchestrator_text::redact::map_texts;
-use orchestrator_text::sanitize::{SanitizedStream, Sanitizer, Unsafe};
+use orchestrator_text::sanitize::{Sanitized, SanitizedStream, Sanitizer, Unsafe};
 use orchestrator_text::truncate::brief;
 use orchestrator_tools::result::ToolResult;
 use orchestrator_tools::violation::SecurityEvent;
@@ -222,15 +222,17 @@ impl Publisher {
 
     fn result(&self, mut result: ToolResult, characters: Unsafe) -> Body {
         let sanitizer = self.hub.sanitizer;
-        let (text, stripped) = sanitizer.bytes(&result.text, characters);
-        if let std::borrow::Cow::Owned(text) = text {
+        let Sanitized { bytes, stripped, redacted } = sanitizer.bytes(&result.text, characters);
+        result.metadata.stripped += stripped;
+        result.metadata.redacted |= redacted;
+        if let std::borrow::Cow::Owned(text) = bytes {
             result.text = text;
         }
-        result.metadata.stripped += stripped;
         if let Some(stderr) = &mut result.metadata.stderr {
-            let (text, stripped) = sanitizer.bytes(&stderr.text, characters);
-            stderr.text = text.into_owned();
+            let Sanitized { bytes, stripped, redacted } = sanitizer.bytes(&stderr.text, characters);
             result.metadata.stripped += stripped;
+            result.metadata.redacted |= redacted;
+            stderr.text = bytes.into_owned();
         }
         if let Some(Failed { message, .. }) = &mut result.error {
             *message = match characters {

@@ -167,6 +167,11 @@ impl Redactor {
         self.search().is_none() && !self.withholds
     }
 
+    /// Whether nothing is shown, because secrets are not known.
+    pub(crate) fn withholds(&self) -> bool {
+        self.withholds
+    }
+
     /// `bytes` without secrets.
     pub fn bytes<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         if self.withholds {
@@ -180,9 +185,9 @@ impl Redactor {
         Cow::Owned(clear.bytes)
     }
 
-    /// Takes out of `piece` secrets, and parts of them at its edges.
-    pub fn redact(&self, piece: Piece<'_>) {
-        let Some(search) = self.search() else { return };
+    /// Takes out of `piece` secrets, and parts of them at its edges; whether there were any.
+    pub fn redact(&self, piece: Piece<'_>) -> bool {
+        let Some(search) = self.search() else { return false };
         match piece {
             Piece::Lines(bytes) => search.redact_lines(bytes),
             Piece::Ends(captured) => search.redact_ends(captured),
@@ -272,7 +277,7 @@ impl Search {
         Ok(Some(Self { automaton, names, patterns, reversed, begins, longest, lines: None }))
     }
 
-    fn redact_lines(&self, bytes: &mut Vec<u8>) {
+    fn redact_lines(&self, bytes: &mut Vec<u8>) -> bool {
         let search = self.lines.as_deref().unwrap_or(self);
         let mut clear = Vec::new();
         let mut at = 0;
@@ -286,21 +291,23 @@ impl Search {
             clear.extend_from_slice(&bytes[at..]);
             *bytes = clear;
         }
+        at > 0
     }
 
-    fn redact_ends(&self, captured: &mut Captured) {
+    fn redact_ends(&self, captured: &mut Captured) -> bool {
         if captured.omitted == 0 {
-            return;
+            return false;
         }
         let start = self.unfinished(&captured.head, 0);
-        if captured.head.len() - start >= PART {
+        let (begins, ends) = (captured.head.len() - start >= PART, self.continued(&captured.tail));
+        if begins {
             captured.head.truncate(start);
             captured.head.extend_from_slice(b"[redacted]");
         }
-        let end = self.continued(&captured.tail);
-        if end >= PART {
-            captured.tail.splice(..end, *b"[redacted]");
+        if ends >= PART {
+            captured.tail.splice(..ends, *b"[redacted]");
         }
+        begins || ends >= PART
     }
 
     /// Appends what of `bytes` begins before `end`, without secrets; returns where it stopped, which is behind `end` where a

@@ -13,6 +13,17 @@ use std::collections::VecDeque;
 #[derive(Clone, Copy)]
 pub struct Sanitizer(&'static Redactor);
 
+/// Bytes as they may be shown.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Sanitized<'a> {
+    /// The bytes.
+    pub bytes: Cow<'a, [u8]>,
+    /// How many unsafe characters and sequences were taken out.
+    pub stripped: u64,
+    /// Whether secrets were taken out.
+    pub redacted: bool,
+}
+
 /// What becomes of unsafe characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsafe {
@@ -37,31 +48,36 @@ impl Sanitizer {
 
     /// `text` as it may be shown.
     pub fn text(self, text: &str) -> String {
-        let (clean, _) = self.bytes(text.as_bytes(), Unsafe::Remove);
-        String::from_utf8_lossy(&clean).into_owned()
+        let clean = self.bytes(text.as_bytes(), Unsafe::Remove);
+        String::from_utf8_lossy(&clean.bytes).into_owned()
     }
 
-    /// `bytes` as they may be shown, and how many characters and sequences were taken out.
-    pub fn bytes(self, bytes: &[u8], characters: Unsafe) -> (Cow<'_, [u8]>, u64) {
+    /// `bytes` as they may be shown.
+    pub fn bytes(self, bytes: &[u8], characters: Unsafe) -> Sanitized<'_> {
         let mut cleaner = match characters {
             Unsafe::Remove | Unsafe::Keep => Cleaner::default(),
             Unsafe::RemoveInFile => Cleaner::of_file(),
         };
-        let redacted = self.0.bytes(bytes);
+        let without = self.0.bytes(bytes);
+        let redacted = matches!(without, Cow::Owned(_)) || self.0.withholds();
         if characters == Unsafe::Keep && self.0.is_idle() {
-            return (redacted, 0);
+            return Sanitized { bytes: without, stripped: 0, redacted };
         }
-        let clean = match cleaner.clean(&redacted) {
-            Cow::Borrowed(_) => return (redacted, 0),
+        let clean = match cleaner.clean(&without) {
+            Cow::Borrowed(_) => return Sanitized { bytes: without, stripped: 0, redacted },
             Cow::Owned(clean) => clean,
         };
         let found = match self.0.bytes(&clean) {
             Cow::Borrowed(_) => None,
             Cow::Owned(redacted) => Some(redacted),
         };
+        let redacted = redacted || found.is_some();
         match (found, characters) {
-            (None, Unsafe::Keep) => (redacted, 0),
-            (found, _) => (Cow::Owned(found.unwrap_or(clean)), cleaner.stripped()),
+            (None, Unsafe::Keep) => Sanitized { bytes: without, stripped: 0, redacted },
+            (found, _) => {
+                let bytes = Cow::Owned(found.unwrap_or(clean));
+                Sanitized { bytes, stripped: cleaner.stripped(), redacted }
+            }
         }
     }
 
@@ -220,12 +236,15 @@ mod tests {
     fn a_secret_that_cleaning_makes_is_found() {
         let text = "secr\u{1b}[1met-a\r\n";
         assert_eq!(sanitizer().text(text), "[redacted:A]\n");
-        let (file, stripped) = sanitizer().bytes(text.as_bytes(), Unsafe::RemoveInFile);
-        assert_eq!((&*file, stripped), (&b"[redacted:A]\r\n"[..], 1));
-        let (kept, _) = sanitizer().bytes(text.as_bytes(), Unsafe::Keep);
-        assert_eq!(&*kept, b"[redacted:A]\n");
+        let file = sanitizer().bytes(text.as_bytes(), Unsafe::RemoveInFile);
+        assert_eq!((&*file.bytes, file.stripped, file.redacted), (&b"[redacted:A]\r\n"[..], 1, true));
+        let kept = sanitizer().bytes(text.as_bytes(), Unsafe::Keep);
+        assert_eq!((&*kept.bytes, kept.redacted), (&b"[redacted:A]\n"[..], true));
         let plain = "secr\u{1b}[1met-b\r\n";
-        assert_eq!(sanitizer().bytes(plain.as_bytes(), Unsafe::Keep), (plain.as_bytes().into(), 0));
+        let unchanged = Sanitized { bytes: plain.as_bytes().into(), stripped: 0, redacted: false };
+        assert_eq!(sanitizer().bytes(plain.as_bytes(), Unsafe::Keep), unchanged);
+        let whole = sanitizer().bytes(b"secret-a", Unsafe::Keep);
+        assert_eq!((&*whole.bytes, whole.redacted), (&b"[redacted:A]"[..], true));
     }
 
     #[test]
@@ -366,7 +385,7 @@ mod tests {
                 controls += usize::from(has(&text));
                 let mut shown = vec![sanitizer.text(&lossy).into_bytes()];
                 for characters in [Unsafe::Remove, Unsafe::RemoveInFile, Unsafe::Keep] {
-                    shown.push(sanitizer.bytes(&text, characters).0.into_owned());
+                    shown.push(sanitizer.bytes(&text, characters).bytes.into_owned());
                     let mut stream = sanitizer.stream(characters);
                     let pieces = chance.disguised(&text);
                     let mut out: Vec<u8> = pieces.iter().flat_map(|piece| stream.push(piece)).collect();

@@ -40,6 +40,9 @@ pub struct Metadata {
     /// Unsafe characters and sequences that were taken out of the text.
     #[serde(skip_serializing_if = "is_zero")]
     pub stripped: u64,
+    /// Whether known secrets were taken out of the text: written back, it would destroy them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub redacted: bool,
     /// What it was denied, as far as that is known.
     #[serde(flatten, serialize_with = "denials::fields")]
     pub denied: Denials,

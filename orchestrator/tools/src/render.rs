@@ -32,6 +32,10 @@ pub struct Finished {
     pub denied: broker_protocol::Denials,
 }
 
+/// The note on a file that is shown without its secrets.
+const REDACTED: &[u8] = b"\n[secrets are replaced here by [redacted:NAME]: change this file with file_edit, because file_write would \
+    lose them]";
+
 /// Renders results for one model.
 #[derive(Clone, Copy)]
 pub struct Renderer<'a> {
@@ -73,12 +77,13 @@ impl Renderer<'_> {
     }
 
     fn ran(&self, subject: &Subject, mut ran: Ran) -> ToolResult {
-        self.redactor.redact(Piece::Ends(&mut ran.output));
+        let mut redacted = self.redactor.redact(Piece::Ends(&mut ran.output));
         if let Some(stderr) = &mut ran.stderr {
-            self.redactor.redact(Piece::Ends(&mut stderr.output));
+            redacted |= self.redactor.redact(Piece::Ends(&mut stderr.output));
         }
         let ended = ran.ended;
-        let (text, error, metadata) = command_results::ran(subject, ran, self.roots, self.profile);
+        let (text, error, mut metadata) = command_results::ran(subject, ran, self.roots, self.profile);
+        metadata.redacted = redacted;
         ToolResult { ended: Some(ended), ..ToolResult::new(text, error, metadata) }
     }
 
@@ -94,19 +99,23 @@ impl Renderer<'_> {
                 );
             }
         };
-        let stripped = self.prepare(subject, &mut reply);
+        let (stripped, redacted) = self.prepare(subject, &mut reply);
         let path = subject.path.clone().unwrap_or_else(|| ZonePath::root(Zone::Project));
         let (absolute, profile) = (self.roots.absolute(&path), self.profile);
         let renderer = FileRenderer { path, absolute, profile, form: subject.form };
-        let Rendered { text, truncation, details } = renderer.render(reply, self.roots);
+        let Rendered { mut text, truncation, details } = renderer.render(reply, self.roots);
+        if redacted {
+            text.extend_from_slice(REDACTED);
+        }
         let mut result = ToolResult::success(subject.tool.clone(), text, details);
         (result.metadata.truncated, result.metadata.stripped) = (truncation, stripped);
+        result.metadata.redacted = redacted;
         result
     }
 
     /// Takes secrets out of what gets something put before each of its lines, and out of numbered lines unsafe characters
-    /// too; says how many of these there were.
-    fn prepare(&self, subject: &Subject, reply: &mut FileReply) -> u64 {
+    /// too; says how many of these there were, and whether a file that was read had secrets.
+    fn prepare(&self, subject: &Subject, reply: &mut FileReply) -> (u64, bool) {
         match reply {
             FileReply::Written(Written { hunks: Some(hunks), .. })
             | FileReply::Edited(Edited { hunks: Some(hunks), .. }) => {
@@ -114,15 +123,15 @@ impl Renderer<'_> {
                     self.redactor.redact(Piece::Lines(&mut hunk.old));
                     self.redactor.redact(Piece::Lines(&mut hunk.new));
                 }
-                0
+                (0, false)
             }
             FileReply::Read(read) if subject.form == LineForm::Numbered => {
-                self.redactor.redact(Piece::Lines(&mut read.content));
+                let redacted = self.redactor.redact(Piece::Lines(&mut read.content));
                 let (clean, stripped) = clean::lines(&read.content);
                 read.content = clean;
-                stripped
+                (stripped, redacted)
             }
-            _ => 0,
+            _ => (0, false),
         }
     }
 }
