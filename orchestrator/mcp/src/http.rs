@@ -5,8 +5,8 @@
 
 use crate::projects::SessionRequest;
 use crate::server::{Offer, Settings, VERSIONS};
-use http_body_util::Full;
 use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use hyper::{HeaderMap, Request, Response, StatusCode};
 use rmcp::ServerHandler;
@@ -64,6 +64,9 @@ pub enum Refused {
     /// Too many answers of one of them are under way.
     #[error("{STREAMS_MAX} answers of this session are under way")]
     Streams,
+    /// The answer to the request before would be lost.
+    #[error("a request with this id is under way in this session")]
+    Twice,
 }
 
 impl Refused {
@@ -72,6 +75,7 @@ impl Refused {
         match self {
             Self::NoSession | Self::Stateless => StatusCode::BAD_REQUEST,
             Self::Sessions | Self::Streams => StatusCode::TOO_MANY_REQUESTS,
+            Self::Twice => StatusCode::CONFLICT,
         }
     }
 
@@ -82,6 +86,7 @@ impl Refused {
             Self::Stateless => "stateless",
             Self::Sessions => "too_many_sessions",
             Self::Streams => "too_many_answers",
+            Self::Twice => "id_in_use",
         }
     }
 }
@@ -112,6 +117,20 @@ impl Client {
     fn listening(&mut self) -> usize {
         self.streams.retain(|stream| stream.upgrade().is_some_and(|stream| stream.given.borrow().is_some()));
         self.streams.len()
+    }
+
+    /// Takes the place of an answer before there is one: requests that come at once would all find room.
+    fn admit(&mut self, stream: &Rc<Stream>) -> Result<(), Refused> {
+        self.asked = Instant::now();
+        if self.listening() >= STREAMS_MAX {
+            return Err(Refused::Streams);
+        }
+        let is_twice = |open: Rc<Stream>| open.request.is_some() && open.request == stream.request;
+        if self.streams.iter().filter_map(Weak::upgrade).any(is_twice) {
+            return Err(Refused::Twice);
+        }
+        self.streams.push(Rc::downgrade(stream));
+        Ok(())
     }
 }
 
@@ -156,24 +175,21 @@ impl Http {
     /// It has no session and may not begin one, or there is no room for its answer.
     pub async fn answer(&self, request: Request<Bytes>) -> Result<Response<Answer>, Refused> {
         let named = session(request.headers());
-        self.admit(named.as_deref(), request.body())?;
+        let stream = self.admit(named.as_deref(), request.body())?;
         let response = (self.answering)(request.map(Full::new)).await;
         let begun = session(response.headers());
         let (head, given) = response.into_parts();
-        let stream = Rc::new(Stream { given: RefCell::new(Some(given)), polled: Cell::new(Instant::now()) });
-        let mut clients = self.clients.borrow_mut();
-        if let Some(name) = &begun {
-            clients.insert(name.clone(), Client::new());
-        }
-        // A name that a request has made up has no client, and gets none.
-        if let Some(client) = begun.or(named).and_then(|name| clients.get_mut(&name)) {
-            client.streams.push(Rc::downgrade(&stream));
+        stream.given.replace(Some(given));
+        stream.polled.set(Instant::now());
+        if let Some(name) = begun.filter(|_| named.is_none()) {
+            let client = Client { streams: vec![Rc::downgrade(&stream)], ..Client::new() };
+            self.clients.borrow_mut().insert(name, client);
         }
         Ok(Response::from_parts(head, Answer(stream)))
     }
 
-    /// Notes that a client asks for something, if it may.
-    fn admit(&self, session: Option<&str>, body: &[u8]) -> Result<(), Refused> {
+    /// Notes that a client asks for something, if it may; the stream of the answer.
+    fn admit(&self, session: Option<&str>, body: &[u8]) -> Result<Rc<Stream>, Refused> {
         // What cannot be read is answered as such.
         let message: Value = serde_json::from_slice(body).unwrap_or_default();
         // With a version that is spoken, it would be served beside all sessions and what bounds them.
@@ -181,19 +197,21 @@ impl Http {
         if version.is_some_and(|version| VERSIONS.iter().any(|spoken| spoken.as_str() == version)) {
             return Err(Refused::Stateless);
         }
+        let stream = Rc::new(Stream::of(&message));
         let Some(session) = session else {
             return match message["method"].as_str() {
                 Some("initialize") if self.places.available_permits() == 0 => Err(Refused::Sessions),
                 // The second is what clients of later versions ask first.
-                Some("initialize" | "server/discover") => Ok(()),
+                Some("initialize" | "server/discover") => Ok(stream),
                 Some(_) | None => Err(Refused::NoSession),
             };
         };
         let mut clients = self.clients.borrow_mut();
         // One that is not known has no session: it is told so.
-        let Some(client) = clients.get_mut(session) else { return Ok(()) };
-        client.asked = Instant::now();
-        if client.listening() < STREAMS_MAX { Ok(()) } else { Err(Refused::Streams) }
+        if let Some(client) = clients.get_mut(session) {
+            client.admit(&stream)?;
+        }
+        Ok(stream)
     }
 
     /// Ends streams that nobody takes, and sessions that nobody uses. Never returns.
@@ -231,9 +249,18 @@ struct Stream {
     /// Nothing, where it is over.
     given: RefCell<Option<Given>>,
     polled: Cell<Instant>,
+    /// The id of the request that it answers, if it answers one.
+    request: Option<Value>,
 }
 
 impl Stream {
+    /// Of the answer to `message`, which is not there yet.
+    fn of(message: &Value) -> Self {
+        let request = message["method"].is_string().then(|| message["id"].clone()).filter(|id| !id.is_null());
+        let given = RefCell::new(Some(Full::default().boxed()));
+        Self { given, polled: Cell::new(Instant::now()), request }
+    }
+
     /// Ends it where its client takes nothing: the session would wait for it.
     fn end_if_stalled(&self) {
         if self.polled.get().elapsed() >= STALLED {
@@ -275,7 +302,6 @@ impl Body for Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http_body_util::BodyExt;
     use hyper::Method;
     use serde_json::json;
 
@@ -367,6 +393,55 @@ mod tests {
         pass(&http, STALLED + SWEEP).await;
         assert!(stream.is_end_stream() && stream.frame().await.is_none());
         assert_eq!(status(&http, &session, ping()).await, StatusCode::OK, "its session goes on");
+    }
+
+    /// Never answers a call, and counts them.
+    struct Waiting {
+        asked: Arc<Semaphore>,
+        _place: OwnedSemaphorePermit,
+    }
+
+    impl ServerHandler for Waiting {
+        async fn list_tools(
+            &self,
+            _: Option<rmcp::model::PaginatedRequestParams>,
+            _: rmcp::service::RequestContext<rmcp::RoleServer>,
+        ) -> Result<rmcp::model::ListToolsResult, rmcp::model::ErrorData> {
+            self.asked.add_permits(1);
+            std::future::pending().await
+        }
+    }
+
+    #[tokio::test]
+    async fn requests_that_come_at_once_find_no_more_room_than_there_is() {
+        let asked = Arc::new(Semaphore::new(0));
+        let count = asked.clone();
+        let http = Http::serving(move |place| Ok(Waiting { asked: count.clone(), _place: place }));
+        let session = open(&http).await;
+        let list = |id: usize| json!({ "jsonrpc": "2.0", "id": id, "method": "tools/list" });
+        let requests =
+            (0..2 * STREAMS_MAX).map(|id| send(&http, Method::POST, Some(&session), list(id + 10)));
+        let answers = futures_util::future::join_all(requests).await;
+        let open = answers.iter().filter(|answer| answer.is_ok()).count();
+        assert_eq!(open, STREAMS_MAX);
+        assert!(answers.iter().flat_map(|answer| answer.as_ref().err()).all(|no| *no == Refused::Streams));
+    }
+
+    #[tokio::test]
+    async fn an_id_is_not_used_twice_at_once() {
+        let asked = Arc::new(Semaphore::new(0));
+        let http = Http::serving(move |place| Ok(Waiting { asked: asked.clone(), _place: place }));
+        let session = open(&http).await;
+        let list = |id: Value| json!({ "jsonrpc": "2.0", "id": id, "method": "tools/list" });
+        let ask = |id: Value| send(&http, Method::POST, Some(&session), list(id));
+        let first = ask(json!(7)).await.unwrap();
+        assert_eq!(ask(json!(7)).await.err(), Some(Refused::Twice));
+        let others = [ask(json!("7")).await.unwrap(), ask(json!(8)).await.unwrap()];
+        let told =
+            json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 8 } });
+        assert_eq!(status(&http, &session, told).await, StatusCode::ACCEPTED, "what has no id is no request");
+        drop((first, others));
+        assert!(ask(json!(7)).await.is_ok(), "it is free again");
     }
 
     #[tokio::test]

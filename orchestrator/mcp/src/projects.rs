@@ -1,9 +1,13 @@
 //! The session of the client's project. Which that is, the program decides: it knows the user's options.
 #![expect(deprecated, reason = "a later version of the protocol has no roots; clients of today's have")]
 
+use crate::log::Level;
 use broker_protocol::{ErrorKind, Failed};
 use orchestrator_session::Session;
+use orchestrator_text::escape;
+use rmcp::model::LoggingLevel;
 use rmcp::{Peer, RoleServer};
+use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
@@ -14,6 +18,8 @@ use tokio::time::timeout;
 const ROOTS: Duration = Duration::from_secs(10);
 /// Most roots that are looked at.
 const ROOTS_MAX: usize = 64;
+/// How much of a root that is not used is repeated.
+const URI_COLUMNS: usize = 200;
 
 /// A client needs a session.
 pub struct SessionRequest {
@@ -38,13 +44,13 @@ impl Projects {
     }
 
     /// The session, made for the first call.
-    pub async fn session(&self, peer: &Peer<RoleServer>) -> Result<Session, Failed> {
+    pub async fn session(&self, peer: &Peer<RoleServer>, log: &Level) -> Result<Session, Failed> {
         let mut current = self.current.lock().await;
         if let Some(session) = &*current {
             return Ok(session.clone());
         }
         let (reply, answer) = oneshot::channel();
-        let request = SessionRequest { roots: roots(peer).await, reply };
+        let request = SessionRequest { roots: roots(peer, log).await, reply };
         let gone = || Failed { kind: ErrorKind::ExecutorLost, message: "lazaret is ending".into() };
         self.sessions.send(request).map_err(|_| gone())?;
         let session = answer.await.map_err(|_| gone())??;
@@ -57,13 +63,28 @@ impl Projects {
     }
 }
 
-async fn roots(peer: &Peer<RoleServer>) -> Vec<PathBuf> {
+async fn roots(peer: &Peer<RoleServer>, log: &Level) -> Vec<PathBuf> {
     if peer.peer_info().is_none_or(|client| client.capabilities.roots.is_none()) {
         return Vec::new();
     }
     // A client that does not answer has not said what it works on.
     let Ok(Ok(listed)) = timeout(ROOTS, peer.list_roots()).await else { return Vec::new() };
-    let path =
-        |uri: &str| url::Url::parse(uri).ok().filter(|url| url.scheme() == "file")?.to_file_path().ok();
-    listed.roots.iter().take(ROOTS_MAX).filter_map(|root| path(&root.uri)).collect()
+    let mut roots = Vec::new();
+    for root in listed.roots.iter().take(ROOTS_MAX) {
+        match path(&root.uri) {
+            Some(path) => roots.push(path),
+            None => {
+                let uri = escape::fitted(&root.uri, URI_COLUMNS);
+                let note =
+                    format!("the root {uri} is not used: it is no directory of this machine (file:///...)");
+                log.send(peer, LoggingLevel::Warning, json!(note)).await;
+            }
+        }
+    }
+    roots
+}
+
+/// The directory that a root is on this machine.
+fn path(uri: &str) -> Option<PathBuf> {
+    url::Url::parse(uri).ok().filter(|url| url.scheme() == "file")?.to_file_path().ok()
 }

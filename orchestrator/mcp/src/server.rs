@@ -11,18 +11,18 @@ use crate::resources::{self, Outputs};
 use crate::tools;
 use crate::transport::Lines;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ErrorData, Implementation, JsonObject,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ResourceContents,
-    ServerCapabilities, ServerConfig, SetLevelRequestParams, Tool,
+    CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, ErrorCode, ErrorData,
+    Implementation, JsonObject, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
+    ReadResourceResult, ResourceContents, ServerCapabilities, ServerConfig, SetLevelRequestParams, Tool,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{RoleServer, ServerHandler, serve_server};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::sync::Arc;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::{Receiver, Sender};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Versions that are spoken. The one after them has no roots, log or requests to the client, by which projects and approvals go.
 pub const VERSIONS: [ProtocolVersion; 4] = [
@@ -31,6 +31,13 @@ pub const VERSIONS: [ProtocolVersion; 4] = [
     ProtocolVersion::V_2025_06_18,
     ProtocolVersion::V_2025_11_25,
 ];
+
+/// Most calls of a client under way at once: each that waits holds its input.
+const CALLS_MAX: usize = 64;
+/// The code of the error for a call beyond that: one of those that the protocol leaves to servers.
+const TOO_MANY: ErrorCode = ErrorCode(-32000);
+/// Requests with parameters that are answered here. One whose parameters are wrong comes as a request that is not known.
+const WITH_PARAMETERS: [&str; 3] = ["tools/call", "resources/read", "logging/setLevel"];
 
 /// What a server is started with.
 #[derive(Debug)]
@@ -82,6 +89,7 @@ impl Offer {
             asker: "mcp".into(),
             log: Level::default(),
             outputs: Outputs::default(),
+            calls: Semaphore::new(CALLS_MAX),
             _place: place,
         }
     }
@@ -94,6 +102,8 @@ pub struct Server {
     asker: Arc<str>,
     log: Level,
     outputs: Outputs,
+    /// For calls under way, cancelled ones that have not ended among them.
+    calls: Semaphore,
     /// Given back with the server.
     _place: Option<OwnedSemaphorePermit>,
 }
@@ -151,8 +161,12 @@ impl ServerHandler for Server {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
+        let Ok(_permit) = self.calls.try_acquire() else {
+            let message = format!("{CALLS_MAX} calls are under way: one has to end before the next begins");
+            return Err(ErrorData::new(TOO_MANY, message, None));
+        };
         let name = request.name.into_owned();
-        let session = match self.projects.session(&context.peer).await {
+        let session = match self.projects.session(&context.peer, &self.log).await {
             Ok(session) => session,
             Err(error) => return Ok(call::no_session(&error).into()),
         };
@@ -168,6 +182,21 @@ impl ServerHandler for Server {
             Called::Result(result) => Ok(result.into()),
             Called::NoTool(why) => Err(ErrorData::invalid_params(why, None)),
         }
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let method = request.method;
+        if !WITH_PARAMETERS.contains(&method.as_str()) {
+            return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None));
+        }
+        let call = "; `name` is a string, and `arguments` an object or absent";
+        let more = if method == "tools/call" { call } else { "" };
+        let message = format!("the parameters of {method} are not those of the protocol{more}");
+        Err(ErrorData::invalid_params(message, None))
     }
 
     async fn list_resources(
@@ -192,7 +221,7 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let internal = |error: broker_protocol::Failed| ErrorData::internal_error(error.message, None);
-        let session = self.projects.session(&context.peer).await.map_err(internal)?;
+        let session = self.projects.session(&context.peer, &self.log).await.map_err(internal)?;
         let text = resources::read(&session, &self.asker, &request.uri).await.map_err(internal)?;
         let none = || ErrorData::resource_not_found(format!("there is no resource {:?}", request.uri), None);
         let contents = ResourceContents::text(text.ok_or_else(none)?, request.uri.clone());

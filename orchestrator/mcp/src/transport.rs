@@ -57,6 +57,8 @@ impl Transport<RoleServer> for Lines {
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
+            // Who takes no answers is not read from: they would wait here without end.
+            let _ = self.outgoing.reserve().await;
             let line = self.incoming.recv().await?;
             if line.iter().all(u8::is_ascii_whitespace) {
                 continue;
