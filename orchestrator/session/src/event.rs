@@ -229,6 +229,27 @@ mod tests {
         let padded = shown(json!({ "command": padded }));
         assert!(padded.iter().all(|row| row.starts_with("| ") && row.len() <= COLUMNS + 2), "{padded:?}");
         assert_eq!(padded.last().unwrap(), "|   touch hidden");
+        let pairs = [
+            (json!("a\nb"), json!("a\\nb")),
+            (json!("a\u{202e}"), json!("a\\u{202e}")),
+            (json!("\\\u{202e}"), json!("\\\\u{202e}")),
+            (json!("a\\\t"), json!("a\\\\t")),
+            (json!("a"), json!("a\n")),
+            (json!("a\nb"), json!("a\nb\n")),
+            (json!(""), json!("(empty)")),
+            (json!(["ls"]), json!("[\"ls\"]")),
+            (json!(5), json!("5")),
+        ];
+        let published = |command: &Value| {
+            let redactor = Box::leak(Box::new(orchestrator_text::redact::Redactor::new(vec![]).unwrap()));
+            let sanitizer = orchestrator_text::sanitize::Sanitizer::new(redactor);
+            sanitizer.input(&json!({ "command": command }))
+        };
+        for (one, other) in pairs {
+            let [one, other] = [published(&one), published(&other)];
+            assert!(one != other && shown(one.clone()) != shown(other.clone()), "{one} {other}");
+        }
+        assert_ne!(shown(json!({"a: b": "c"})), shown(json!({"a": "b: c"})));
         let lines = |count: usize| rows(&json!({ "content": "x\n".repeat(count) }));
         assert!(lines(ROWS_MAX - 1).is_some() && lines(ROWS_MAX).is_none());
     }

@@ -9,13 +9,20 @@ use crate::characters::{
 
 /// One line of text. Tabs become `\t`: how wide they are is not the text's to say.
 pub fn line(text: &str) -> String {
+    escaped(text, &['u', 't', '\\'])
+}
+
+/// `text`, with a backslash doubled before one of `letters`, and before what becomes an escape itself.
+fn escaped(text: &str, letters: &[char]) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.char_indices().peekable();
     let mut word = Word::default();
+    let is_plain = |c: char| (c.is_ascii_graphic() || c == ' ') && !letters.contains(&c);
     while let Some((at, c)) = chars.next() {
         match c {
             '\t' => out.push_str("\\t"),
-            '\\' if matches!(chars.peek(), Some((_, 'u' | 't' | '\\'))) => out.push_str("\\\\"),
+            '\n' if letters.contains(&'n') => out.push_str("\\n"),
+            '\\' if chars.peek().is_some_and(|(_, next)| !is_plain(*next)) => out.push_str("\\\\"),
             c if is_deceptive(c) || is_reordering(c) || word.is_confusable(text, at, c) => {
                 out.extend(c.escape_unicode())
             }
@@ -36,7 +43,30 @@ pub fn lines(text: &str) -> Vec<String> {
 
 /// Text on one line, whose line ends are shown too.
 pub fn one_line(text: &str) -> String {
-    text.split('\n').map(line).collect::<Vec<_>>().join("\\n")
+    escaped(text, &['u', 't', 'n', '\\'])
+}
+
+/// Text of an input for a person, in JSON: as for a terminal, but no text can pass for the number of a character. What is shown is
+/// changed only where it would.
+pub fn input(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        let (before, from) = rest.split_at(at);
+        let behind = from.trim_start_matches('\\');
+        let slashes = &from[..from.len() - behind.len()];
+        let next = behind.chars().next();
+        let could_pass = behind.starts_with("u{") || next.is_some_and(is_hostile);
+        out.push_str(&for_terminal(before));
+        out.push_str(&slashes.repeat(if could_pass { 2 } else { 1 }));
+        rest = behind;
+    }
+    out + &for_terminal(rest)
+}
+
+/// Whether a terminal is not to print it.
+fn is_hostile(c: char) -> bool {
+    (is_unsafe(c) || is_reordering(c)) && c != '\n' && c != '\t'
 }
 
 /// Text that a terminal can print: line ends and tabs stay, other characters that are unsafe or move their neighbours are
@@ -44,8 +74,7 @@ pub fn one_line(text: &str) -> String {
 pub fn for_terminal(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        let is_hostile = (is_unsafe(c) || is_reordering(c)) && c != '\n' && c != '\t';
-        if is_hostile { out.extend(c.escape_unicode()) } else { out.push(c) }
+        if is_hostile(c) { out.extend(c.escape_unicode()) } else { out.push(c) }
     }
     out
 }
@@ -155,6 +184,22 @@ mod tests {
         assert_eq!(line("c\u{3bf}py, привет ελλάδα"), "c\\u{3bf}py, привет ελλάδα");
         assert_eq!(line("\u{ff52}\u{ff4d}"), "\\u{ff52}\\u{ff4d}");
         assert_eq!(line("π = 3"), "π = 3");
+    }
+
+    #[test]
+    fn different_texts_are_escaped_differently() {
+        let parts = ["\\", "u{202e}", "\u{202e}", "\t", "t", "\n", "n", "é", "a", "\u{430}"];
+        let mut seen = [(); 3].map(|()| std::collections::HashMap::new());
+        for at in 0..10_usize.pow(4) {
+            let text: String = (0..4).map(|place| parts[at / 10_usize.pow(place) % 10]).collect();
+            let forms =
+                [one_line(&text), input(&text), text.split('\n').map(line).collect::<Vec<_>>().join("\n")];
+            for (seen, form) in seen.iter_mut().zip(forms) {
+                let other = seen.insert(form, text.clone()).unwrap_or_else(|| text.clone());
+                assert_eq!(other, text);
+            }
+        }
+        assert_eq!(input(r"printf '\u00e9\n' \\x"), r"printf '\u00e9\n' \\x");
     }
 
     #[test]

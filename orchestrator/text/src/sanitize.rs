@@ -83,7 +83,7 @@ impl Sanitizer {
 
     /// An input as a person may be shown it: nothing is missing but secrets, and unsafe characters are shown by number.
     pub fn input(self, value: &Value) -> Value {
-        self.0.map(value, &|text| self.0.text(&escape::for_terminal(&self.0.text(text))).into_owned())
+        self.0.map(value, &|text| self.0.text(&escape::input(&self.0.text(text))).into_owned())
     }
 
     /// A stream of output, however it is cut.
