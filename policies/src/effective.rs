@@ -3,7 +3,7 @@
 //! Only [`resolve`](crate::resolve) makes one.
 
 use crate::error::PolicyError;
-use crate::leases::PathLeases;
+use crate::lease_bounds::PathLeases;
 use crate::limits::Limits;
 use crate::names::{Matcher, ProtectedName};
 use crate::rules::Rule;

@@ -1,15 +1,12 @@
 //! Leases of paths: which paths of the machine may be granted to commands for a while, beyond the grants of a profile, and what stays
 //! closed in them.
 //!
-//! Decided here is what a path's text and the policy say, in `[leases]` of its files too. What lies there is looked at by the broker,
-//! which opens it.
+//! Decided here is what a path's text and the policy say. What lies there is looked at by the broker, which opens it.
 
 use crate::effective::{Access, EffectivePolicy};
 use crate::error::PolicyError;
-use crate::host::{Host, HostPath};
 use crate::names::{Matcher, ProtectedName, Protection, WhenNew};
 use crate::source::Origin;
-use serde::{Deserialize, Serialize, Serializer};
 use std::path::{Component, Path, PathBuf};
 use thiserror::Error;
 
@@ -128,66 +125,10 @@ fn plain(text: &str) -> Result<PathBuf, LeaseError> {
     }
 }
 
-/// The table `[leases]` of a file: absent, it bounds nothing.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct LeasesTable {
-    /// Paths of which one has to hold what is read.
-    pub read: Option<Vec<HostPath>>,
-    /// Paths of which one has to hold what is written.
-    pub write: Option<Vec<HostPath>>,
-}
-
-/// Which paths may be granted. Of each list one entry has to hold the path.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct PathLeases {
-    /// Whether calls may want some: somebody is there to be asked.
-    pub asked: bool,
-    /// Of each file that bounds what is read.
-    #[serde(serialize_with = "lists")]
-    pub read: Vec<Vec<PathBuf>>,
-    /// Of each file that bounds what is written.
-    #[serde(serialize_with = "lists")]
-    pub write: Vec<Vec<PathBuf>>,
-}
-
-/// Paths as bytes: a user's home need not be UTF-8.
-fn lists<S: Serializer>(lists: &[Vec<PathBuf>], out: S) -> Result<S::Ok, S::Error> {
-    let bytes = |list: &Vec<PathBuf>| -> Vec<Vec<u8>> {
-        list.iter().map(|path| path.as_os_str().as_encoded_bytes().to_vec()).collect()
-    };
-    out.collect_seq(lists.iter().map(bytes))
-}
-
-impl PathLeases {
-    /// Adds the bounds of one file.
-    ///
-    /// # Errors
-    /// A path of it cannot be used on this machine.
-    pub fn narrow(&mut self, table: &LeasesTable, host: &Host) -> Result<(), PolicyError> {
-        let expand = |path: &HostPath| {
-            let (profile, text) = ("[leases]".to_owned(), path.text().to_owned());
-            path.expand(host).map_err(|why| PolicyError::Path { profile, path: text, why })
-        };
-        for (written, lists) in [(&table.read, &mut self.read), (&table.write, &mut self.write)] {
-            if let Some(written) = written {
-                lists.push(written.iter().map(expand).collect::<Result<_, _>>()?);
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether `path` may be granted to be read, or to `write` in it.
-    pub fn allow(&self, write: bool, path: &Path) -> bool {
-        let lists = if write { &self.write } else { &self.read };
-        lists.iter().all(|list| list.iter().any(|bound| path.starts_with(bound)))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Policies, Source, SourceKind};
+    use crate::{Host, Policies, Source, SourceKind};
     use broker_protocol::NetworkRequest;
 
     fn policy(text: &str) -> EffectivePolicy {

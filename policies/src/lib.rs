@@ -5,6 +5,7 @@
 pub mod resolve;
 pub mod choice;
 mod draft;
+pub mod lease_bounds;
 pub mod leases;
 pub mod effective;
 pub mod model;

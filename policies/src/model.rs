@@ -6,7 +6,7 @@
 use crate::effective::Access;
 use crate::error::PolicyError;
 use crate::host::HostPath;
-use crate::leases::LeasesTable;
+use crate::lease_bounds::LeasesTable;
 use crate::limits::{self, LimitsTable};
 use crate::names::{Protection, WhenNew};
 use crate::rules::{Rule, RuleEntry};

@@ -11,7 +11,7 @@ use crate::draft::Draft;
 use crate::effective::{Access, Approval, EffectivePolicy, Grant, TRUST};
 use crate::error::PolicyError;
 use crate::host::Host;
-use crate::leases::PathLeases;
+use crate::lease_bounds::PathLeases;
 use crate::model::{PolicyFile, Profile, Protect, TransitEntry, place};
 use crate::names::{Matcher, ProtectedName};
 use crate::rules::Rule;

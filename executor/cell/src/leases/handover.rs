@@ -40,15 +40,6 @@ struct CellLeases {
     ends: bool,
 }
 
-/// One path, as the broker has opened it.
-#[derive(Debug)]
-pub struct OpenedLease<'a> {
-    /// Where it is, and what is protected in it.
-    pub mount: LeasedMount,
-    /// What lies there.
-    pub object: BorrowedFd<'a>,
-}
-
 /// What goes to the warden for one cell with leases.
 #[derive(Debug)]
 pub struct LeaseHandover {
@@ -77,21 +68,21 @@ impl LeaseHandover {
         if paths.is_empty() {
             return Ok(None);
         }
-        let leases: Vec<_> = paths.iter().map(|(_, held)| held.opened()).collect();
+        let mounts: Vec<_> = paths.iter().map(|(_, held)| held.mount()).collect();
         let mut objects = ProtectedObjects::default();
         paths.iter().for_each(|(_, held)| objects.extend(held.objects()));
-        let paths = leases.iter().map(|lease| (lease.mount.path.clone(), lease.mount.access)).collect();
-        let encoded = frame::encode_whole(&CellLeases { paths, objects, ends }).map_err(io::Error::other)?;
+        let places = mounts.iter().map(|mount| (mount.path.clone(), mount.access)).collect();
+        let encoded = frame::encode_whole(&CellLeases { paths: places, objects, ends });
+        let encoded = encoded.map_err(io::Error::other)?;
         let mut file = File::from(memfd_create(c"leases", MFdFlags::MFD_CLOEXEC)?);
         file.write_all(&encoded)?;
         file.rewind()?;
         let (ours, channel) = message::pair()?;
         let Some(namespace) = user_namespace else {
-            let mut objects = leases.iter().map(|lease| lease.object);
+            let mut objects = paths.iter().map(|(_, held)| held.object());
             objects.try_for_each(|object| message::send(ours.as_fd(), b"o", &[object]))?;
             return Ok(Some(Self { channel, order: file.into(), mounting: None }));
         };
-        let mounts: Vec<_> = leases.iter().map(|lease| lease.mount.clone()).collect();
         match process::fork(0)? {
             Fork::Parent(child) => {
                 Ok(Some(Self { channel, order: file.into(), mounting: Some(Mounting(child)) }))

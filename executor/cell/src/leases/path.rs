@@ -1,6 +1,5 @@
 //! A path that a call wants: opened as an object when it is asked about, and compared with what lies there when it is used.
 
-use crate::leases::handover::OpenedLease;
 use broker_protocol::{Leased, Refused};
 use executor_layers::discovery::discover_leased;
 use executor_layers::git_settings::NamedPath;
@@ -16,7 +15,7 @@ use policies::network::LEASE_RULE;
 use policies::{Access, EffectivePolicy, Matcher, PolicyError, Protection};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -290,11 +289,15 @@ impl HeldPath {
         &self.leased
     }
 
-    /// What a cell gets of it.
-    pub fn opened(&self) -> OpenedLease<'_> {
-        let LeasedPath { path, access, object, id, .. } = &self.leased;
-        let (path, access, id, pins) = (path.clone(), *access, *id, self.pins.clone());
-        OpenedLease { mount: LeasedMount { path, access, id, pins }, object: object.as_fd() }
+    /// What is mounted for a cell.
+    pub fn mount(&self) -> LeasedMount {
+        let LeasedPath { path, access, id, .. } = &self.leased;
+        LeasedMount { path: path.clone(), access: *access, id: *id, pins: self.pins.clone() }
+    }
+
+    /// What lies there.
+    pub fn object(&self) -> BorrowedFd<'_> {
+        self.leased.object.as_fd()
     }
 
     /// What is protected in it, as objects.
@@ -406,7 +409,7 @@ mod tests {
             |name: &str| held.objects().protection_of_place(&fixture.path(name)) == Some(Protection::All);
         assert!(closed(".config/gcloud") && closed(".config/gcloud/key") && closed(".config/app/.env"));
         assert!(!closed(".config/app/settings"));
-        assert_eq!(held.opened().mount.pins.len(), 2);
+        assert_eq!(held.mount().pins.len(), 2);
     }
 
     #[test]
