@@ -20,11 +20,12 @@ use sha1::{Digest, Sha1};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
+use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Error, Message};
 use tracing::Instrument;
 
 /// What every answer to a key is made with (RFC 6455, section 1.3).
@@ -102,25 +103,61 @@ async fn serve(service: Rc<Service>, upgraded: Upgraded) {
         .write_buffer_size(WRITE)
         .max_write_buffer_size(usize::MAX);
     let socket = Socket::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(config)).await;
-    let (sink, stream) = socket.split();
+    let (mut sink, mut stream) = socket.split();
     let (outbox, queue) = outbox();
     let client = Client::new(service, outbox);
     client.greet().await;
     let begun = Instant::now();
     let heard = Cell::new(begun);
-    tokio::select! {
-        () = read(&client, stream, &heard) => {}
-        () = write(sink, queue, &heard) => {}
-    }
+    let wrong = tokio::select! {
+        wrong = read(&client, &mut stream, &heard) => wrong,
+        () = write(&mut sink, queue, &heard) => None,
+    };
     client.close();
+    if let Some(frame) = wrong {
+        close(stream, sink, frame).await;
+    }
     tracing::info!(duration_ms = begun.elapsed().as_millis() as u64, "websocket");
 }
 
-/// Carries out messages until there are no more.
-async fn read(client: &Client, mut stream: SplitStream<Socket>, heard: &Cell<Instant>) {
+/// Says why a client is read from no more. What it has sent is taken for a while: left there, it would break the connection before the
+/// client has read that.
+async fn close(stream: SplitStream<Socket>, sink: SplitSink<Socket, Message>, frame: CloseFrame) {
+    let Ok(mut socket) = stream.reunite(sink) else { return };
+    let closing = async {
+        if socket.send(Message::Close(Some(frame))).await.is_err() {
+            return;
+        }
+        let mut rest = vec![0; WRITE];
+        while socket.get_mut().read(&mut rest).await.is_ok_and(|length| length > 0) {}
+    };
+    let _ = timeout(CLOSING, closing).await;
+}
+
+/// What a client is told whose message cannot be taken; nothing where there is nobody to tell.
+fn reason(error: &Error) -> Option<CloseFrame> {
+    let (code, reason) = match error {
+        Error::Capacity(_) => (CloseCode::Size, "a message is too long"),
+        Error::Utf8(_) => (CloseCode::Invalid, "a text is not UTF-8"),
+        Error::Protocol(_) => (CloseCode::Protocol, "this is no WebSocket message"),
+        _ => return None,
+    };
+    Some(CloseFrame { code, reason: reason.into() })
+}
+
+/// Carries out messages until there are no more; what the client is told at last, where one was wrong.
+async fn read(
+    client: &Client,
+    stream: &mut SplitStream<Socket>,
+    heard: &Cell<Instant>,
+) -> Option<CloseFrame> {
     let rates = Rates::new(MESSAGES_PER_SECOND);
-    while let Some(Ok(message)) = stream.next().await {
+    while let Some(message) = stream.next().await {
         heard.set(Instant::now());
+        let message = match message {
+            Ok(message) => message,
+            Err(error) => return reason(&error),
+        };
         match message {
             Message::Text(text) => {
                 client.take(&text).await;
@@ -130,14 +167,15 @@ async fn read(client: &Client, mut stream: SplitStream<Socket>, heard: &Cell<Ins
                 }
             }
             Message::Binary(_) => client.reject_bytes().await,
-            Message::Close(_) => return,
+            Message::Close(_) => return None,
             Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => {}
         }
     }
+    None
 }
 
 /// Sends what waits, until the client is gone or is given up.
-async fn write(mut sink: SplitSink<Socket, Message>, mut queue: Queue, heard: &Cell<Instant>) {
+async fn write(sink: &mut SplitSink<Socket, Message>, mut queue: Queue, heard: &Cell<Instant>) {
     let mut ping = interval(PING);
     ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ping.reset();
