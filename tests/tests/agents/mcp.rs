@@ -26,6 +26,7 @@ pub fn tests() -> Vec<Test> {
             live_output_is_progress,
             long_output_is_a_resource,
             the_project_is_the_clients,
+            calls_at_once_have_a_limit,
             a_scope_narrows_the_session,
             a_root_that_may_be_none_is_an_error_of_the_call,
             without_a_way_to_ask_a_call_is_refused_with_the_remedy,
@@ -450,6 +451,32 @@ fn the_project_is_the_clients() {
     assert_eq!(where_it_is(&mut client), project, "the user has named it");
 }
 
+fn calls_at_once_have_a_limit() {
+    let world = World::new(Place::any());
+    let mut client = Client::open(&mut server(&world), json!({}));
+    assert_eq!(client.bash("true")["isError"], false);
+    let wait = json!({ "name": "bash", "arguments": { "command": "until [ -e go ]; do sleep 0.05; done" } });
+    let calls: Vec<u64> = (0..70).map(|_| client.start_request("tools/call", wait.clone())).collect();
+    let mut refused = 0;
+    while refused < 70 - 64 {
+        let answer = client.lines.recv_timeout(LIMIT).expect("an answer");
+        if !answer["id"].is_null() {
+            assert_eq!(answer["error"]["code"], -32000, "{answer}");
+            refused += 1;
+        }
+    }
+    world.put("go", "");
+    let mut answered = 0;
+    while answered < calls.len() - refused {
+        let answer = client.lines.recv_timeout(LIMIT).expect("an answer");
+        if !answer["id"].is_null() {
+            assert_eq!(answer["result"]["isError"], false, "{answer}");
+            answered += 1;
+        }
+    }
+    assert_eq!(client.bash("true")["isError"], false, "there is room again");
+}
+
 fn a_scope_narrows_the_session() {
     let world = World::new(Place::any());
     world.put("file", "content");
@@ -504,6 +531,9 @@ fn lines_that_are_no_messages_are_answered() {
     }
     let unknown = client.request("no/such", json!({}));
     assert_eq!(unknown["error"]["code"], -32601, "{unknown}");
+    let wrong = client.request("tools/call", json!({ "name": "bash", "arguments": [] }));
+    assert_eq!(wrong["error"]["code"], -32602, "{wrong}");
+    assert!(wrong["error"]["message"].as_str().unwrap().contains("arguments"), "{wrong}");
     client.send_line("");
     assert!(text(&client.bash("echo still here")).contains("still here"));
     assert_eq!(client.close().code(), Some(0));
