@@ -6,7 +6,7 @@ use orchestrator_agent::event::{Body, Confirm, Event, Output as Printed, ToolRes
 use orchestrator_agent::hooks::{HookOutcome, HookRan};
 use orchestrator_lines::streams::Output;
 use orchestrator_text::escape;
-use orchestrator_tools::proposal::input_lines;
+use orchestrator_text::input_lines::input_lines;
 use serde_json::Value;
 use std::io::{self, IsTerminal};
 

@@ -13,4 +13,5 @@ pub mod truncate;
 pub mod numbered;
 pub mod diff;
 pub mod settings;
+pub mod input_lines;
 pub mod time;

@@ -7,7 +7,6 @@ use broker_protocol::{
     FileList, FileRead, FileReply, FileWrite, Glob, Grep, GrepSort, History, Occurrence, Request, Service,
     State, StateChange, Stdin, Terminal, Undo, Variable,
 };
-use orchestrator_text::truncate::counted;
 use orchestrator_text::{diff, escape};
 use policies::secret::looks_secret;
 use serde_json::{Value, json};
@@ -61,45 +60,6 @@ impl Proposal {
     fn with(mut self, request: &Request) -> Self {
         self.about.push(other_fields(request));
         self
-    }
-}
-
-/// A call's input as escaped lines, all of it, for who is asked about it: a short field, such as a path, stands before a long one.
-/// Different inputs have different lines.
-pub fn input_lines(input: &Value) -> Vec<String> {
-    let Some(fields) = input.as_object() else { return escape::lines(&input.to_string()) };
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    // A text that could pass for a number or a list is said to be one.
-    let is_json =
-        |value: &Value| value.as_str().is_some_and(|text| serde_json::from_str::<Value>(text).is_ok());
-    let named = |(name, value): (&String, &Value)| {
-        (format!("{}{}", field_name(name), if is_json(value) { ", a text" } else { "" }), text(value))
-    };
-    let mut fields: Vec<(String, String)> = fields.iter().map(named).collect();
-    fields.sort_by_key(|(_, text)| text.len());
-    fields.iter().flat_map(|(name, text)| field_lines(name, text)).collect()
-}
-
-/// Quoted where what follows it could be taken for a part of it.
-fn field_name(name: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    if !name.is_empty() && name.chars().all(is_plain) {
-        name.to_owned()
-    } else {
-        escape::one_line(&format!("{name:?}"))
-    }
-}
-
-fn field_lines(name: &str, text: &str) -> Vec<String> {
-    let lines = escape::lines(text);
-    match &lines[..] {
-        [] => vec![format!("{name} is empty")],
-        [line] if !text.ends_with('\n') => vec![format!("{name}: {line}")],
-        several => {
-            let end = if text.ends_with('\n') { "" } else { ", the last without its end" };
-            let head = format!("{name}, {}{end}:", counted(several.len() as u64, "line"));
-            [head].into_iter().chain(several.iter().map(|line| format!("  {line}"))).collect()
-        }
     }
 }
 
