@@ -176,13 +176,13 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn finish(mut self, mounts_max: usize) -> Result<Discovery, ProtectError> {
+    fn finish(mut self, max: usize) -> Result<Discovery, ProtectError> {
         self.all_left()?;
         self.other_names()?;
         self.leave_out_around();
         let Search { zones, objects, pins, temporaries, mut also_closed, named, .. } = self;
         let (pins, closed) =
-            pins.finish(&zones, mounts_max).map_err(|Overflow { path }| ProtectError::TooMany { path })?;
+            pins.finish(&zones, max).map_err(|Overflow { path }| ProtectError::TooMany { max, path })?;
         let over_bound = |(path, first)| AlsoClosed { path, why: WhyClosed::OverBound(first) };
         also_closed.extend(closed.into_iter().map(over_bound));
         Ok(Discovery { objects, pins, temporaries, also_closed, named })

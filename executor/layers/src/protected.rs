@@ -63,11 +63,13 @@ pub enum ProtectError {
     },
     /// There are too many in a root itself.
     #[error(
-        "more than {PINS_MAX} protected names were found, and {} is one too many in a root itself; remove some of them",
+        "more than {max} protected names were found, and {} is one too many in a root itself; remove some of them",
         .path.display()
     )]
     TooMany {
-        /// The first over the bound.
+        /// The bound: a lease has a lower one than a session.
+        max: usize,
+        /// The first over it.
         path: PathBuf,
     },
     /// What is in a root cannot be known.
