@@ -36,7 +36,7 @@ fn field_lines(name: &str, text: &str) -> Vec<String> {
         [] => vec![format!("{name} is empty")],
         [line] if !text.ends_with('\n') => vec![format!("{name}: {line}")],
         several => {
-            let end = if text.ends_with('\n') { "" } else { ", the last without its end" };
+            let end = if text.ends_with('\n') { "" } else { ", the last open" };
             let head = format!("{name}, {}{end}:", counted(several.len() as u64, "line"));
             [head].into_iter().chain(several.iter().map(|line| format!("  {line}"))).collect()
         }
