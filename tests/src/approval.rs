@@ -1,6 +1,7 @@
 //! What tests of approval share: a policy, a runtime directory, and `lazaret approve` as a stranger to the client.
 
 use crate::process::LIMIT;
+use crate::session::Session;
 use crate::world::World;
 use crate::{process, programs};
 use serde_json::{Value, json};
@@ -31,6 +32,26 @@ pub fn runtime(world: &World) -> PathBuf {
 pub fn dressed(world: &World, mut command: Command) -> Command {
     command.env("XDG_CONFIG_HOME", world.home.join("settings")).env("XDG_RUNTIME_DIR", runtime(world));
     command
+}
+
+/// The question about a call of a session.
+#[track_caller]
+pub fn asked(session: &mut Session, id: &str) -> Value {
+    let event = session.event(id, LIMIT).expect("an event");
+    assert_eq!(event["event"], "approval", "{event}");
+    event["approval"].clone()
+}
+
+/// The records of a kind in the audit of a world.
+pub fn audited(world: &World, kind: &str) -> Vec<Value> {
+    let files = fs::read_dir(world.state.join("lazaret/audit"))
+        .expect("an audit")
+        .flatten()
+        .map(|entry| entry.path());
+    let lines = files.filter(|path| path.extension().is_some_and(|ext| ext == "jsonl"));
+    let texts: String = lines.map(|path| fs::read_to_string(path).expect("a file of ours")).collect();
+    let records = texts.lines().map(|line| serde_json::from_str::<Value>(line).expect("a record"));
+    records.filter(|record| record["kind"] == kind).collect()
 }
 
 /// The sockets for approvals in a world, once there is one.

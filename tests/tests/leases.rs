@@ -8,13 +8,13 @@ use broker_protocol::{
     CallId, Challenge, Coverage, ErrorKind, Extent, FromBroker, Grant, GrantFault, Lease, NetworkRequest,
     Open, Outcome, Request, ToBroker, Wants,
 };
-use lazaret_tests::approval::{Approver, dressed, runtime};
+use lazaret_tests::approval::{Approver, asked, audited, dressed, runtime};
 use lazaret_tests::process::until;
 use lazaret_tests::suite::Test;
 use lazaret_tests::terminal::Terminal;
 use lazaret_tests::wire::{opening, shell};
 use lazaret_tests::{Broker, LIMIT, Place, Session, World, in_each_place, run};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -102,22 +102,6 @@ fn session(world: &World, options: &[&str]) -> Session {
 fn start(session: &mut Session, id: &str, command: &str, hosts: &[&str]) {
     let wants = json!({ "hosts": hosts });
     session.send(&json!({"id": id, "tool": "bash", "input": {"command": command}, "wants": wants}));
-}
-
-/// The question about a call.
-#[track_caller]
-fn asked(session: &mut Session, id: &str) -> Value {
-    let event = session.event(id, LIMIT).unwrap();
-    assert_eq!(event["event"], "approval", "{event}");
-    event["approval"].clone()
-}
-
-fn audited(world: &World, kind: &str) -> Vec<Value> {
-    let files = fs::read_dir(world.state.join("lazaret/audit")).unwrap().flatten().map(|entry| entry.path());
-    let lines = files.filter(|path| path.extension().is_some_and(|ext| ext == "jsonl"));
-    let texts: String = lines.map(|path| fs::read_to_string(path).unwrap()).collect();
-    let records = texts.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    records.filter(|record| record["kind"] == kind).collect()
 }
 
 fn a_host_is_granted_to_one_call_and_no_other(place: Place) {

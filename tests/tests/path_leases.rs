@@ -5,7 +5,7 @@ use broker_protocol::{
     CallId, Challenge, ErrorKind, Extent, FromBroker, Grant, GrantFault, NetworkRequest, Open, Outcome,
     Request, ToBroker, Wants,
 };
-use lazaret_tests::approval::{Approver, dressed, runtime};
+use lazaret_tests::approval::{Approver, asked, audited, dressed, runtime};
 use lazaret_tests::process::until;
 use lazaret_tests::suite::Test;
 use lazaret_tests::terminal::Terminal;
@@ -65,21 +65,6 @@ fn session(world: &World, options: &[&str]) -> Session {
 
 fn start(session: &mut Session, id: &str, command: &str, wants: &Value) {
     session.send(&json!({"id": id, "tool": "bash", "input": {"command": command}, "wants": wants}));
-}
-
-#[track_caller]
-fn asked(session: &mut Session, id: &str) -> Value {
-    let event = session.event(id, LIMIT).unwrap();
-    assert_eq!(event["event"], "approval", "{event}");
-    event["approval"].clone()
-}
-
-fn audited(world: &World, kind: &str) -> Vec<Value> {
-    let files = fs::read_dir(world.state.join("lazaret/audit")).unwrap().flatten().map(|entry| entry.path());
-    let lines = files.filter(|path| path.extension().is_some_and(|ext| ext == "jsonl"));
-    let texts: String = lines.map(|path| fs::read_to_string(path).unwrap()).collect();
-    let records = texts.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    records.filter(|record| record["kind"] == kind).collect()
 }
 
 fn a_path_is_granted_to_one_call_and_no_other(place: Place) {
