@@ -1,7 +1,7 @@
 //! Text for a person who has to decide on it: every character that hides, moves or pretends is shown by its number.
 //!
 //! What comes out has no control characters and nothing that changes the direction or the place of what stands beside it.
-//! A backslash that could begin such a number is doubled, so that no text can pass for an escape.
+//! Backslashes that could begin such a number are doubled, so that no text can pass for an escape.
 
 use crate::characters::{
     columns_max, is_ascii_variant, is_deceptive, is_reordering, is_unsafe, resembles_latin,
@@ -9,32 +9,52 @@ use crate::characters::{
 
 /// One line of text. Tabs become `\t`: how wide they are is not the text's to say.
 pub fn line(text: &str) -> String {
-    escaped(text, &['u', 't', '\\'])
+    escaped(text, &["t", "u{"])
 }
 
-/// `text`, with a backslash doubled before one of `letters`, and before what becomes an escape itself.
-fn escaped(text: &str, letters: &[char]) -> String {
+/// `text`, with the backslashes doubled before what could pass for an escape, which one of `ambiguous` begins, and before what
+/// becomes an escape itself.
+fn escaped(text: &str, ambiguous: &[&str]) -> String {
+    let is_one_line = ambiguous.contains(&"n");
     let mut out = String::with_capacity(text.len());
-    let mut chars = text.char_indices().peekable();
-    let mut word = Word::default();
-    let is_plain = |c: char| (c.is_ascii_graphic() || c == ' ') && !letters.contains(&c);
-    while let Some((at, c)) = chars.next() {
-        match c {
-            '\t' => out.push_str("\\t"),
-            '\n' if letters.contains(&'n') => out.push_str("\\n"),
-            '\\' if chars.peek().is_some_and(|(_, next)| !is_plain(*next)) => out.push_str("\\\\"),
+    let (mut slashes, mut word) = (0, Word::default());
+    for (at, c) in text.char_indices() {
+        if c == '\\' {
+            slashes += 1;
+            continue;
+        }
+        let escape = match c {
+            '\t' => Some("\\t".to_owned()),
+            '\n' if is_one_line => Some("\\n".to_owned()),
             c if is_deceptive(c) || is_reordering(c) || word.is_confusable(text, at, c) => {
-                out.extend(c.escape_unicode())
+                Some(c.escape_unicode().collect())
             }
-            c => out.push(c),
+            _ => None,
+        };
+        let could_pass = ambiguous.iter().any(|start| text[at..].starts_with(start));
+        let times = if escape.is_some() || could_pass { 2 } else { 1 };
+        out.push_str(&"\\".repeat(slashes * times));
+        slashes = 0;
+        match escape {
+            Some(escape) => out.push_str(&escape),
+            None => out.push(c),
         }
     }
-    out
+    out + &"\\".repeat(slashes)
 }
 
 /// Text as escaped lines. A line end at its end begins no further line.
 pub fn lines(text: &str) -> Vec<String> {
-    let mut lines: Vec<String> = text.split('\n').map(line).collect();
+    split(text, line)
+}
+
+/// Lines of what [`input`] gave: what it has shown by number is not escaped again.
+pub fn lines_of_input(shown: &str) -> Vec<String> {
+    split(shown, |line| escaped(line, &["t"]))
+}
+
+fn split(text: &str, escape: impl Fn(&str) -> String) -> Vec<String> {
+    let mut lines: Vec<String> = text.split('\n').map(escape).collect();
     if lines.last().is_some_and(String::is_empty) {
         lines.pop();
     }
@@ -43,7 +63,7 @@ pub fn lines(text: &str) -> Vec<String> {
 
 /// Text on one line, whose line ends are shown too.
 pub fn one_line(text: &str) -> String {
-    escaped(text, &['u', 't', 'n', '\\'])
+    escaped(text, &["n", "t", "u{"])
 }
 
 /// Text of an input for a person, in JSON: as for a terminal, but no text can pass for the number of a character. What is shown is
@@ -62,6 +82,15 @@ pub fn input(text: &str) -> String {
         rest = behind;
     }
     out + &for_terminal(rest)
+}
+
+/// Adds `text` to what [`input`] gave for what stands before it, its first character shown by number.
+pub fn push_by_number(shown: &mut String, text: &str) {
+    let slashes = shown.len() - shown.trim_end_matches('\\').len();
+    shown.push_str(&"\\".repeat(slashes));
+    let mut chars = text.chars();
+    shown.extend(chars.next().into_iter().flat_map(char::escape_unicode));
+    shown.push_str(chars.as_str());
 }
 
 /// Whether a terminal is not to print it.
@@ -189,17 +218,23 @@ mod tests {
     #[test]
     fn different_texts_are_escaped_differently() {
         let parts = ["\\", "u{202e}", "\u{202e}", "\t", "t", "\n", "n", "é", "a", "\u{430}"];
-        let mut seen = [(); 3].map(|()| std::collections::HashMap::new());
+        let mut seen = [(); 4].map(|()| std::collections::HashMap::new());
         for at in 0..10_usize.pow(4) {
             let text: String = (0..4).map(|place| parts[at / 10_usize.pow(place) % 10]).collect();
+            let by_lines = |text: &str, escape: fn(&str) -> String| -> String {
+                text.split('\n').map(escape).collect::<Vec<_>>().join("\n")
+            };
+            let of_input = |line: &str| escaped(line, &["t"]);
             let forms =
-                [one_line(&text), input(&text), text.split('\n').map(line).collect::<Vec<_>>().join("\n")];
+                [one_line(&text), input(&text), by_lines(&text, line), by_lines(&input(&text), of_input)];
             for (seen, form) in seen.iter_mut().zip(forms) {
                 let other = seen.insert(form, text.clone()).unwrap_or_else(|| text.clone());
                 assert_eq!(other, text);
             }
         }
-        assert_eq!(input(r"printf '\u00e9\n' \\x"), r"printf '\u00e9\n' \\x");
+        let ordinary = r"grep 'a\.b' \\x; printf '\u00e9\n' 'a\\b' \\\\ \";
+        assert_eq!((input(ordinary), line(ordinary)), (ordinary.to_owned(), ordinary.to_owned()));
+        assert_eq!(lines_of_input(&input("\u{1b}\\u{1b}\\x")), [r"\u{1b}\\u{1b}\x"]);
     }
 
     #[test]

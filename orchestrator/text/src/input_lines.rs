@@ -4,10 +4,10 @@ use crate::escape;
 use crate::truncate::counted;
 use serde_json::Value;
 
-/// A call's input as escaped lines, all of it, for who is asked about it: a short field, such as a path, stands before a long one.
+/// A call's input, as [`crate::sanitize::Sanitizer::input`] gave it, as escaped lines, all of it, for who is asked about it: a short field, such as a path, stands before a long one.
 /// Different inputs have different lines.
 pub fn input_lines(input: &Value) -> Vec<String> {
-    let Some(fields) = input.as_object() else { return escape::lines(&input.to_string()) };
+    let Some(fields) = input.as_object() else { return escape::lines_of_input(&input.to_string()) };
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     // A text that could pass for a number or a list is said to be one.
     let is_json =
@@ -31,7 +31,7 @@ fn field_name(name: &str) -> String {
 }
 
 fn field_lines(name: &str, text: &str) -> Vec<String> {
-    let lines = escape::lines(text);
+    let lines = escape::lines_of_input(text);
     match &lines[..] {
         [] => vec![format!("{name} is empty")],
         [line] if !text.ends_with('\n') => vec![format!("{name}: {line}")],

@@ -27,6 +27,11 @@ const PATTERNS_MAX: usize = 2 << 20;
 /// Most bytes of patterns for which the fastest search is built, which takes the most memory.
 const FAST_MAX: usize = 1 << 10;
 
+/// What the mark that stands where a secret was begins with.
+pub(crate) const MARK: &str = "[redacted:";
+/// What stands for a part of a secret.
+const CUT: &[u8] = b"[redacted]";
+
 /// What everything becomes where secrets are not known.
 const WITHHELD: &str = "[withheld]";
 
@@ -59,6 +64,15 @@ pub enum Piece<'a> {
     Lines(&'a mut Vec<u8>),
     /// Both ends of an output whose middle was left out.
     Ends(&'a mut Captured),
+    /// A part of a longer text.
+    Page {
+        /// The part.
+        bytes: &'a mut Vec<u8>,
+        /// Whether there is text before it.
+        before: bool,
+        /// Whether there is text behind it.
+        behind: bool,
+    },
 }
 
 struct Search {
@@ -116,8 +130,16 @@ fn map(
         Value::String(text) => change(text).into(),
         Value::Array(values) => values.iter().map(|value| map(value, change, number)).collect(),
         Value::Object(fields) => {
-            let changed = |(name, value): (&String, &Value)| (change(name), map(value, change, number));
-            Value::Object(fields.iter().map(changed).collect::<Map<_, _>>())
+            let mut changed = Map::new();
+            for (name, value) in fields {
+                let mut name = change(name);
+                // No field is lost where two become alike.
+                while changed.contains_key(&name) {
+                    name.push('\'');
+                }
+                changed.insert(name, map(value, change, number));
+            }
+            Value::Object(changed)
         }
         Value::Number(digits) => number(digits),
         Value::Null | Value::Bool(_) => value.clone(),
@@ -191,6 +213,7 @@ impl Redactor {
         match piece {
             Piece::Lines(bytes) => search.redact_lines(bytes),
             Piece::Ends(captured) => search.redact_ends(captured),
+            Piece::Page { bytes, before, behind } => search.redact_page(bytes, before, behind),
         }
     }
 
@@ -298,16 +321,27 @@ impl Search {
         if captured.omitted == 0 {
             return false;
         }
-        let start = self.unfinished(&captured.head, 0);
-        let (begins, ends) = (captured.head.len() - start >= PART, self.continued(&captured.tail));
+        self.redact_page(&mut captured.head, false, true) | self.redact_page(&mut captured.tail, true, false)
+    }
+
+    fn redact_page(&self, bytes: &mut Vec<u8>, before: bool, behind: bool) -> bool {
+        let is_within = |pattern: &Vec<u8>| has_part(pattern, bytes);
+        if before && behind && !bytes.is_empty() && self.patterns.iter().any(is_within) {
+            *bytes = CUT.to_vec();
+            return true;
+        }
+        let start = if behind { self.unfinished(bytes, 0) } else { bytes.len() };
+        let begins = bytes.len() - start >= PART;
         if begins {
-            captured.head.truncate(start);
-            captured.head.extend_from_slice(b"[redacted]");
+            bytes.truncate(start);
+            bytes.extend_from_slice(CUT);
         }
-        if ends >= PART {
-            captured.tail.splice(..ends, *b"[redacted]");
+        let end = if before { self.continued(bytes) } else { 0 };
+        let ends = end >= PART;
+        if ends {
+            bytes.splice(..end, CUT.iter().copied());
         }
-        begins || ends >= PART
+        begins || ends
     }
 
     /// Appends what of `bytes` begins before `end`, without secrets; returns where it stopped, which is behind `end` where a
@@ -335,7 +369,7 @@ impl Search {
 
     /// What stands where a secret was.
     fn mark(&self, pattern: PatternID) -> String {
-        format!("[redacted:{}]", self.names.get(pattern.as_usize()).map_or("", String::as_str))
+        format!("{MARK}{}]", self.names.get(pattern.as_usize()).map_or("", String::as_str))
     }
 
     /// Where the longest end of `bytes` begins, from `from` on, that may still become a secret.
@@ -353,6 +387,11 @@ impl Search {
         let start = (0..most).find(|start| continues(&self.reversed, &backwards[*start..]));
         start.map_or(0, |start| most - start)
     }
+}
+
+/// Whether `part`, which is not empty, stands in `whole`.
+fn has_part(whole: &[u8], part: &[u8]) -> bool {
+    whole.windows(part.len()).any(|window| window == part)
 }
 
 /// Whether one of `ordered` begins with `start` and is longer.
@@ -548,10 +587,32 @@ mod tests {
     }
 
     #[test]
+    fn no_page_of_a_text_shows_a_part_of_a_secret() {
+        let one = redactor(&[("A", "secret-of-many-letters")]);
+        let text = b"before secret-of-many-letters behind";
+        for from in 0..text.len() {
+            for to in from + 1..=text.len() {
+                let mut page = text[from..to].to_vec();
+                one.redact(Piece::Page { bytes: &mut page, before: from > 0, behind: to < text.len() });
+                let shown = one.text(std::str::from_utf8(&page).unwrap()).into_owned();
+                let is_part = |part: &[u8]| has_part(b"secret-of-many-letters", part);
+                let shown = shown.replace("[redacted:A]", "|").replace("[redacted]", "|");
+                assert!(!shown.as_bytes().windows(PART).any(is_part), "{from} to {to}: {shown}");
+            }
+        }
+        // What is whole is no page.
+        let mut whole = b"letters".to_vec();
+        assert!(!one.redact(Piece::Page { bytes: &mut whole, before: false, behind: false }));
+        assert_eq!(whole, b"letters");
+    }
+
+    #[test]
     fn names_and_texts_of_a_value_have_no_secrets() {
         let one = redactor(&[("A", "secret-a")]);
         let value = json!({"secret-a": ["secret-a", 1, null]});
         assert_eq!(*one.value(&value), json!({"[redacted:A]": ["[redacted:A]", 1, null]}));
+        let alike = json!({"[redacted:A]": 1, "secret-a": 2});
+        assert_eq!(*one.value(&alike), json!({"[redacted:A]": 1, "[redacted:A]'": 2}));
     }
 
     #[test]

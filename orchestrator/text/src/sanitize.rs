@@ -3,7 +3,7 @@
 
 use crate::clean::Cleaner;
 use crate::escape;
-use crate::redact::{Redactor, SecretStream};
+use crate::redact::{MARK, Redactor, SecretStream};
 use crate::utf8::Utf8Joiner;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -81,9 +81,19 @@ impl Sanitizer {
         }
     }
 
-    /// An input as a person may be shown it: nothing is missing but secrets, and unsafe characters are shown by number.
+    /// An input as a person may be shown it: nothing is missing but secrets, and unsafe characters are shown by number. What
+    /// was typed in place of a secret is none.
     pub fn input(self, value: &Value) -> Value {
-        self.0.map(value, &|text| self.0.text(&escape::input(&self.0.text(text))).into_owned())
+        let shown = |text: &str| self.0.text(&escape::input(&self.0.text(text))).into_owned();
+        self.0.map(value, &|text| {
+            let mut parts = text.split(MARK);
+            let mut all = parts.next().map_or_else(String::new, shown);
+            for part in parts {
+                escape::push_by_number(&mut all, MARK);
+                all.push_str(&shown(part));
+            }
+            all
+        })
     }
 
     /// A stream of output, however it is cut.
@@ -301,6 +311,9 @@ mod tests {
     fn nothing_is_missing_from_an_input() {
         let input = json!({"a": ["x\u{202e}y\n", 1, "secret-a"]});
         assert_eq!(sanitizer().input(&input), json!({"a": ["x\\u{202e}y\n", 1, "[redacted:A]"]}));
+        let typed = json!({"secret-a": r"a\[redacted:A] secret-a", "[redacted:A]": 1});
+        let want = json!({"[redacted:A]": r"a\\\u{5b}redacted:A] [redacted:A]", r"\u{5b}redacted:A]": 1});
+        assert_eq!(sanitizer().input(&typed), want);
     }
 
     /// Numbers by chance, the same in each run (xorshift).

@@ -4,6 +4,7 @@ use crate::metadata::{Details, Metadata, SavedOutput, StderrText, Truncation};
 use crate::profile::{Ends, Profile};
 use crate::subject::Subject;
 use broker_protocol::{Captured, Ended, Failed, Ran, Roots, Zone, ZonePath};
+use orchestrator_text::redact::{Piece, Redactor};
 use orchestrator_text::utf8::{continued, unfinished};
 
 /// The text of a command's result, its error and what is known about it.
@@ -12,17 +13,26 @@ pub fn ran(
     ran: Ran,
     roots: &Roots,
     profile: &Profile,
+    redactor: &Redactor,
 ) -> (Vec<u8>, Option<Failed>, Metadata) {
+    let mut redacted = false;
+    let mut output = |captured, spill: Option<&SavedOutput>| {
+        let total = size(&captured);
+        let mut shown = cut(captured, profile);
+        redacted |= redactor.redact(Piece::Ends(&mut shown));
+        if shown.omitted == 0 { (joined(shown), None) } else { with_note(&shown, total, spill) }
+    };
     let error = ran.ended.error().map(|kind| Failed { kind, message: end_message(subject, &ran, roots) });
     let stderr = ran.stderr.map(|stderr| {
         let spill = stderr.spill.as_ref().map(|spill| SavedOutput::of(spill, roots));
-        let (text, truncated) = output(stderr.output, spill.as_ref(), profile);
+        let (text, truncated) = output(stderr.output, spill.as_ref());
         StderrText { text, truncated, spill }
     });
     let spill = ran.spill.as_ref().map(|spill| SavedOutput::of(spill, roots));
-    let (text, truncated) = output(ran.output, spill.as_ref(), profile);
+    let (text, truncated) = output(ran.output, spill.as_ref());
     let details = Details::Command { timeout: ran.timeout_s, spill, profile: ran.profile };
-    let mut metadata = Metadata { truncated, stderr, ..Metadata::of(subject.tool.clone(), details) };
+    let mut metadata =
+        Metadata { truncated, stderr, redacted, ..Metadata::of(subject.tool.clone(), details) };
     match ran.ended {
         Ended::Exited(code) => metadata.exit_code = Some(code),
         Ended::Signalled(signal) => metadata.signal = Some(signal),
@@ -68,38 +78,40 @@ fn end(subject: &Subject, ran: &Ran, roots: &Roots) -> String {
     }
 }
 
-/// As much of the output as `profile` shows, with a note where something is left out. No character is cut in two there.
-fn output(
-    captured: Captured,
-    spill: Option<&SavedOutput>,
-    profile: &Profile,
-) -> (Vec<u8>, Option<Truncation>) {
-    let Captured { mut head, tail, omitted } = captured;
-    let total = (head.len() + tail.len()) as u64 + omitted;
-    let keep = profile.output.cut(usize::try_from(total).unwrap_or(usize::MAX));
-    if omitted == 0 {
-        head.extend_from_slice(&tail);
-        let Some(keep) = keep else { return (head, None) };
-        let (first, last) = match profile.ends {
-            Ends::Both => (keep / 2, keep - keep / 2),
-            Ends::Last => (0, keep),
-        };
-        return join(&head[..first], &head[head.len() - last..], total, spill);
-    }
-    match (profile.ends, keep) {
-        (Ends::Last, Some(keep)) => join(b"", &tail[tail.len().saturating_sub(keep)..], total, spill),
-        (Ends::Both, Some(keep)) => {
-            let (first, last) = (head.len().min(keep / 2), tail.len().min(keep / 2));
-            join(&head[..first], &tail[tail.len() - last..], total, spill)
-        }
-        (_, None) => join(&head, &tail, total, spill),
-    }
+/// Bytes that were printed.
+fn size(captured: &Captured) -> u64 {
+    (captured.head.len() + captured.tail.len()) as u64 + captured.omitted
 }
 
-/// Both ends, with the note between them.
-fn join(head: &[u8], tail: &[u8], total: u64, spill: Option<&SavedOutput>) -> (Vec<u8>, Option<Truncation>) {
-    let head = &head[..head.len() - unfinished(head)];
-    let tail = &tail[continued(tail)..];
+/// As much of the output as `profile` shows.
+fn cut(captured: Captured, profile: &Profile) -> Captured {
+    let total = size(&captured);
+    let Some(keep) = profile.output.cut(usize::try_from(total).unwrap_or(usize::MAX)) else {
+        return captured;
+    };
+    let (first, last) = match profile.ends {
+        Ends::Both => (keep / 2, keep - keep / 2),
+        Ends::Last => (0, keep),
+    };
+    let Captured { mut head, mut tail, omitted } = captured;
+    if omitted == 0 {
+        head.append(&mut tail);
+        tail = head.split_off(head.len() - last);
+    }
+    head.truncate(first);
+    tail.drain(..tail.len().saturating_sub(last));
+    Captured { omitted: total - (head.len() + tail.len()) as u64, head, tail }
+}
+
+fn joined(Captured { mut head, tail, .. }: Captured) -> Vec<u8> {
+    head.extend_from_slice(&tail);
+    head
+}
+
+/// Both ends, with a note between them. No character is cut in two there.
+fn with_note(shown: &Captured, total: u64, spill: Option<&SavedOutput>) -> (Vec<u8>, Option<Truncation>) {
+    let head = &shown.head[..shown.head.len() - unfinished(&shown.head)];
+    let tail = &shown.tail[continued(&shown.tail)..];
     let (shown, full) = ((head.len() + tail.len()) as u64, spill.map(|spill| spill.path.clone()));
     let strategy = if head.is_empty() { "tail" } else { "both" };
     let truncation = Truncation { total: Some(total), shown, strategy, full };
@@ -113,17 +125,22 @@ mod tests {
     use super::*;
     use crate::profile::{COMPACT, WHOLE};
 
+    fn shown(text: String, profile: &Profile) -> (Vec<u8>, Option<Truncation>) {
+        let captured = Captured { head: text.into_bytes(), tail: vec![], omitted: 0 };
+        let total = size(&captured);
+        let shown = cut(captured, profile);
+        if shown.omitted == 0 { (joined(shown), None) } else { with_note(&shown, total, None) }
+    }
+
     #[test]
     fn an_output_that_is_whole_is_cut_to_the_profile_too_and_never_in_a_character() {
-        let captured = |text: String| Captured { head: text.into_bytes(), tail: vec![], omitted: 0 };
-        let (text, cut) = output(captured("é".repeat(5121)), None, &COMPACT);
+        let (text, cut) = shown("é".repeat(5121), &COMPACT);
         assert!(std::str::from_utf8(&text).is_ok());
         assert_eq!(cut.map(|cut| (cut.total, cut.shown)), Some((Some(10_242), 5120)));
-        let odd = format!("x{}", "é".repeat(5120));
-        let (text, cut) = output(captured(odd), None, &COMPACT);
+        let (text, cut) = shown(format!("x{}", "é".repeat(5120)), &COMPACT);
         assert!(std::str::from_utf8(&text).is_ok());
         assert_eq!(cut.map(|cut| (cut.total, cut.shown)), Some((Some(10_241), 5120)));
-        let (_, cut) = output(captured("x".repeat(300_000)), None, &WHOLE);
+        let (_, cut) = shown("x".repeat(300_000), &WHOLE);
         assert_eq!(cut, None);
     }
 }

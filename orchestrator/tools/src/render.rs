@@ -76,14 +76,10 @@ impl Renderer<'_> {
         result
     }
 
-    fn ran(&self, subject: &Subject, mut ran: Ran) -> ToolResult {
-        let mut redacted = self.redactor.redact(Piece::Ends(&mut ran.output));
-        if let Some(stderr) = &mut ran.stderr {
-            redacted |= self.redactor.redact(Piece::Ends(&mut stderr.output));
-        }
+    fn ran(&self, subject: &Subject, ran: Ran) -> ToolResult {
         let ended = ran.ended;
-        let (text, error, mut metadata) = command_results::ran(subject, ran, self.roots, self.profile);
-        metadata.redacted = redacted;
+        let (text, error, metadata) =
+            command_results::ran(subject, ran, self.roots, self.profile, self.redactor);
         ToolResult { ended: Some(ended), ..ToolResult::new(text, error, metadata) }
     }
 
@@ -99,13 +95,17 @@ impl Renderer<'_> {
                 );
             }
         };
-        let (stripped, redacted) = self.prepare(subject, &mut reply);
+        let (stripped, mut redacted) = self.prepare(subject, &mut reply);
         let path = subject.path.clone().unwrap_or_else(|| ZonePath::root(Zone::Project));
         let (absolute, profile) = (self.roots.absolute(&path), self.profile);
         let renderer = FileRenderer { path, absolute, profile, form: subject.form };
         let Rendered { mut text, truncation, details } = renderer.render(reply, self.roots);
-        if redacted {
+        if redacted && subject.form == LineForm::Numbered {
             text.extend_from_slice(REDACTED);
+        }
+        if let Details::Logged { offset, next, total, alive } = details {
+            let (before, behind) = (offset > 0, alive || next < total);
+            redacted |= self.redactor.redact(Piece::Page { bytes: &mut text, before, behind });
         }
         let mut result = ToolResult::success(subject.tool.clone(), text, details);
         (result.metadata.truncated, result.metadata.stripped) = (truncation, stripped);
@@ -113,8 +113,8 @@ impl Renderer<'_> {
         result
     }
 
-    /// Takes secrets out of what gets something put before each of its lines, and out of numbered lines unsafe characters
-    /// too; says how many of these there were, and whether a file that was read had secrets.
+    /// Takes secrets out of what is cut, or gets something put before each of its lines, and out of numbered lines unsafe
+    /// characters too; says how many of these there were, and whether a file that was read had secrets.
     fn prepare(&self, subject: &Subject, reply: &mut FileReply) -> (u64, bool) {
         match reply {
             FileReply::Written(Written { hunks: Some(hunks), .. })
@@ -125,8 +125,13 @@ impl Renderer<'_> {
                 }
                 (0, false)
             }
-            FileReply::Read(read) if subject.form == LineForm::Numbered => {
-                let redacted = self.redactor.redact(Piece::Lines(&mut read.content));
+            FileReply::Read(read) => {
+                let behind = read.truncated.is_some();
+                let redacted = self.redactor.redact(Piece::Lines(&mut read.content))
+                    | self.redactor.redact(Piece::Page { bytes: &mut read.content, before: false, behind });
+                if subject.form == LineForm::Plain {
+                    return (0, redacted);
+                }
                 let (clean, stripped) = clean::lines(&read.content);
                 read.content = clean;
                 (stripped, redacted)

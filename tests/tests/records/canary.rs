@@ -11,6 +11,7 @@ pub fn tests() -> Vec<Test> {
     [
         in_each_place![
             a_known_secret_is_shown_and_recorded_nowhere,
+            no_page_of_a_text_shows_a_part_of_a_known_secret,
             no_line_of_a_secret_of_several_is_in_a_diff_or_a_numbered_file
         ],
         once![short_values_and_plain_names_are_left_alone],
@@ -158,6 +159,50 @@ fn a_known_secret_is_shown_and_recorded_nowhere(place: Place) {
         found.places.len(),
         found.looked
     );
+}
+
+/// Pages of a log and a file that is too long begin and end in the middle of a key, or lie in it.
+fn no_page_of_a_text_shows_a_part_of_a_known_secret(place: Place) {
+    let parts = |known: bool| -> Vec<String> {
+        let world = World::new(place);
+        let key = world.key.clone();
+        let has_part = |text: &str| key.as_bytes().windows(8).any(|part| contains(text.as_bytes(), part));
+        let (before, behind) = ("x".repeat(100), "y".repeat(100));
+        world.put("leak.txt", format!("{before}{key}{behind}"));
+        let mut command = world.lazaret("session");
+        if !known {
+            command.env_remove("MY_API_KEY").env_remove("PLAIN_NAME");
+        }
+        let mut session = Session::start(&mut command);
+        let mut found = Vec::new();
+        let started = session.call("bash", json!({"command": "cat leak.txt; cat", "background": true}));
+        let id = started.result["metadata"]["background"].clone();
+        let all = json!({"id": id, "offset": 0, "bytes": 4096});
+        while session.call("background_log", all.clone()).result["metadata"]["total"] != 200 + key.len() {}
+        for bytes in [8, 12, 20, key.len() + 8] {
+            for offset in 80..100 + key.len() {
+                let page =
+                    session.call("background_log", json!({"id": id, "offset": offset, "bytes": bytes}));
+                assert_eq!(page.result["metadata"]["next"], offset + bytes);
+                if has_part(page.success()) {
+                    found.push(format!("{bytes} bytes at {offset}"));
+                }
+            }
+        }
+        for shown in [8, key.len() / 2, key.len() - 1] {
+            world.put("long.txt", format!("{}{key}{behind}", "x".repeat((1 << 20) - shown)));
+            let read = session.call("file_read", json!({"path": "long.txt"}));
+            // The note behind it names the file, whose folder has a part of the canary in its name.
+            if has_part(read.success().split("[truncated").next().unwrap()) {
+                found.push(format!("a file up to byte {shown}"));
+            }
+        }
+        session.close(LIMIT);
+        found
+    };
+    assert_eq!(parts(true), Vec::<String>::new());
+    let control = parts(false);
+    assert!(control.iter().any(|part| part.starts_with("a file")) && control.len() > 20, "{control:?}");
 }
 
 fn short_values_and_plain_names_are_left_alone() {
