@@ -41,9 +41,9 @@ impl Record {
         Programs { lazaret: self.lazaret.clone(), lazaret_bash: self.lazaret_bash.clone() }
     }
 
-    /// Where that of a client is.
+    /// Where that of a client is: its settings lie below `HOME`.
     pub fn path(client: &str) -> PathBuf {
-        state_directory::directory().join("install").join(format!("{client}.json"))
+        state_directory::of_home().join("install").join(format!("{client}.json"))
     }
 
     /// That of a client, if there is one.

@@ -10,6 +10,7 @@ pub fn tests() -> Vec<Test> {
         each_client_is_changed_as_its_golden_file_says,
         what_was_installed_is_taken_back_to_the_byte,
         what_was_changed_since_is_kept,
+        each_home_has_an_installation_of_its_own,
         a_client_that_is_not_here_gets_no_settings,
         nothing_is_written_without_a_yes,
         keys_in_settings_are_written_and_not_shown,
@@ -135,6 +136,25 @@ fn what_was_installed_is_taken_back_to_the_byte() {
         assert_eq!(files_only(&world), before, "{client} {way}");
         lazaret(&world, &["uninstall", client, "--yes"]).expect(1);
     }
+}
+
+fn each_home_has_an_installation_of_its_own() {
+    let world = with_settings(&[(".claude/settings.json", SETTINGS)]);
+    let other = world.base().join("other");
+    world.write(&other.join(".claude/settings.json"), CLAUDE);
+    let in_other = |arguments: &[&str]| {
+        let mut command = world.program("lazaret");
+        run(command.args(arguments).env("HOME", &other).current_dir(&other), LIMIT)
+    };
+    let install = ["install", "claude-code", "--by", "shell", "--yes"];
+    lazaret(&world, &install).success();
+    in_other(&install).success();
+    lazaret(&world, &["uninstall", "claude-code", "--yes"]).success();
+    let settings = |home: &Path| fs::read_to_string(home.join(".claude/settings.json")).unwrap();
+    assert_eq!(settings(&world.home), SETTINGS);
+    assert_ne!(settings(&other), CLAUDE);
+    in_other(&["uninstall", "claude-code", "--yes"]).success();
+    assert_eq!(settings(&other), CLAUDE);
 }
 
 fn what_was_changed_since_is_kept() {

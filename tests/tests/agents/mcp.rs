@@ -2,7 +2,7 @@
 
 use lazaret_tests::process::{self, assert_gone, until};
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{LIMIT, Place, Test, World, in_each_place, once};
+use lazaret_tests::{LIMIT, Place, Session, Test, World, in_each_place, once};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
@@ -31,7 +31,8 @@ pub fn tests() -> Vec<Test> {
             a_root_that_may_be_none_is_an_error_of_the_call,
             without_a_way_to_ask_a_call_is_refused_with_the_remedy,
             lines_that_are_no_messages_are_answered,
-            a_log_has_the_level_that_was_set
+            a_log_has_the_level_that_was_set,
+            the_home_is_that_of_the_account_as_everywhere
         ],
     ]
     .concat()
@@ -248,6 +249,17 @@ fn a_question_is_put_to_the_clients_user(place: Place) {
     let question = client.elicited.last().unwrap();
     assert!(question["message"].as_str().unwrap().contains("touch made"), "{question}");
     assert_eq!(question["requestedSchema"]["required"], json!(["answer"]));
+    // It shows what runs, as it was typed; a secret and what was typed in its place are told apart.
+    client.answer = accept("no");
+    let typed = r"grep 'a\.b' x; echo '\\' [redacted:MY_API_KEY]";
+    for (command, shown) in [
+        (typed.to_owned(), typed.replace("[redacted", r"\u{5b}redacted")),
+        (format!("echo {}\x1b", world.key), r"echo [redacted:MY_API_KEY]\u{1b}".to_owned()),
+    ] {
+        client.bash(&command);
+        let question = client.elicited.last().unwrap()["message"].as_str().unwrap();
+        assert!(question.contains(&format!("| command: {shown}\n")), "{question}");
+    }
     client.answer = accept("session");
     client.bash("touch made").get("isError").unwrap();
     let before = client.elicited.len();
@@ -551,6 +563,27 @@ fn a_log_has_the_level_that_was_set() {
     client.request("logging/setLevel", json!({ "level": "warning" }));
     client.call("file_read", json!({ "path": "/etc/shadow" }));
     assert_eq!(client.note("notifications/message")["data"]["violations"], 2);
+}
+
+/// The session is opened by a process that has confined itself, and can read no database of accounts by then.
+fn the_home_is_that_of_the_account_as_everywhere() {
+    let world = World::new(Place::any());
+    let home = world.base().join("other");
+    world.make_folder(&home);
+    let command = |subcommand: &str| {
+        let mut command = world.program("lazaret");
+        command.arg(subcommand).arg("--project").arg(&world.project).env("HOME", &home);
+        command
+    };
+    let session = Session::start(&mut command("session"));
+    let central = session.ready["central"].clone();
+    session.close(LIMIT);
+    let mut client = Client::open(&mut command("mcp"), json!({}));
+    client.bash("true");
+    assert_eq!(client.note("notifications/message")["data"]["central"], central);
+    let folder = Path::new(central.as_str().unwrap()).to_owned();
+    assert!(!folder.starts_with(world.base()), "{}", folder.display());
+    std::fs::remove_dir_all(folder).unwrap();
 }
 
 /// Claude Code shows its model the structure in the place of the text, where there is one.
