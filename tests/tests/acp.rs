@@ -381,11 +381,26 @@ fn other_messages_pass_whole() {
 fn a_directory_outside_the_project_is_refused() {
     let world = World::new(Place::any());
     let mut editor = Editor::open(&world, &[], "");
-    for outside in [world.base().to_owned(), world.project.join(".."), "sub".into()] {
-        let answer = editor.request("session/new", json!({ "cwd": outside, "mcpServers": [] }));
+    std::os::unix::fs::symlink(world.base(), world.project.join("out")).unwrap();
+    let (project, out) = (&world.project, world.project.join("out"));
+    let refused = [
+        (json!({ "cwd": world.base() }), "--project"),
+        (json!({ "cwd": world.project.join("..") }), "--project"),
+        (json!({ "cwd": out }), "--project"),
+        (json!({ "cwd": "sub" }), "sub"),
+        (json!({ "cwd": world.project.join("absent") }), "absent"),
+        (json!({ "cwd": 7 }), "cwd"),
+        (json!({}), "cwd"),
+        (json!({ "cwd": project, "additionalDirectories": [out] }), "--project"),
+        (json!({ "cwd": project, "additionalDirectories": out }), "additionalDirectories"),
+    ];
+    for (mut params, word) in refused {
+        params["mcpServers"] = json!([]);
+        let answer = editor.request("session/new", params);
         let message = answer["error"]["message"].as_str().unwrap();
-        assert!(message.contains("--project"), "{answer}");
+        assert!(message.contains(word) && answer["error"]["code"] == -32602, "{answer}");
     }
+    std::fs::create_dir_all(world.project.join("sub")).unwrap();
     let inside = editor.request("session/new", json!({ "cwd": world.project.join("sub"), "mcpServers": [] }));
     assert_eq!(inside["result"]["sessionId"], "s1");
 }

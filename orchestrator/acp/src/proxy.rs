@@ -7,13 +7,16 @@ use crate::message::{Code, Fault, Kind, Message, response};
 use crate::terminals::Terminals;
 use orchestrator_lines::line_reader::{Lines, Next};
 use serde_json::{Value, json};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 /// Requests of the agent that are answered at once; who makes more is not read from until one is.
 const ANSWERING: usize = 128;
+
+/// Requests that open a session, which has a directory.
+const OPENING: [&str; 4] = ["session/new", "session/load", "session/resume", "session/fork"];
 
 /// What stands between an editor and an agent.
 pub struct Proxy {
@@ -69,17 +72,44 @@ impl Proxy {
         if message.method == "initialize" {
             offer(message.params_mut());
         }
-        match message.params()["cwd"].as_str() {
-            Some(directory) if !is_within(&self.root, Path::new(directory)) => {
-                let root = self.root.display();
-                let text = format!(
-                    "{directory} is not in the project {root}, to which this agent is held; start another \
-                     `lazaret acp` there, or with `--project {directory}`"
-                );
-                Err((id, Fault::new(Code::InvalidParams, text)))
-            }
-            _ => Ok(Some(message)),
+        match self.check_directories(&message.method, message.params()) {
+            Err(text) => Err((id, Fault::new(Code::InvalidParams, text))),
+            Ok(()) => Ok(Some(message)),
         }
+    }
+
+    /// Whether all directories that a session is to work in lie in the project.
+    fn check_directories(&self, method: &str, params: &Value) -> Result<(), String> {
+        match &params["cwd"] {
+            Value::Null if OPENING.contains(&method) => {
+                return Err(format!("cwd is missing: {method} needs a directory in {}", self.root.display()));
+            }
+            Value::Null => {}
+            cwd => self.check_directory("cwd", cwd)?,
+        }
+        match &params["additionalDirectories"] {
+            Value::Null => Ok(()),
+            Value::Array(directories) => directories
+                .iter()
+                .try_for_each(|directory| self.check_directory("additionalDirectories", directory)),
+            other => Err(format!("additionalDirectories is a list of paths and not {other}")),
+        }
+    }
+
+    fn check_directory(&self, field: &str, directory: &Value) -> Result<(), String> {
+        let Some(directory) = directory.as_str() else {
+            return Err(format!("{field} is a path and not {directory}"));
+        };
+        let root = self.root.display();
+        let real = std::fs::canonicalize(directory)
+            .map_err(|error| format!("{field} {directory} cannot be used: {error}"))?;
+        if Path::new(directory).is_absolute() && real.starts_with(&self.root) {
+            return Ok(());
+        }
+        Err(format!(
+            "{directory} is not in the project {root}, to which this agent is held; start another `lazaret acp` there, or \
+             with `--project {directory}`"
+        ))
     }
 
     /// Takes what the agent says until it says no more.
@@ -167,21 +197,9 @@ fn offer(params: &mut Value) {
     capabilities["terminal"] = json!(true);
 }
 
-/// Whether a directory lies in the project by its name; what its links are is the executor's to judge, at each call.
-fn is_within(root: &Path, directory: &Path) -> bool {
-    directory.starts_with(root) && !directory.components().any(|part| part == Component::ParentDir)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_directory_is_in_the_project_or_not() {
-        let within = |directory: &str| is_within(Path::new("/a/b"), Path::new(directory));
-        assert!(within("/a/b") && within("/a/b/c/") && within("/a/b/./c"));
-        assert!(!within("/a") && !within("/a/bc") && !within("/a/b/../c") && !within("a/b") && !within(""));
-    }
 
     #[test]
     fn files_and_terminals_are_offered_beside_what_the_editor_offers() {
