@@ -5,13 +5,13 @@ pub mod imports;
 pub mod source;
 pub mod words;
 
+use crate::programs;
 use imports::Imports;
 use serde_json::Value;
 use source::{code_only, rust_files};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// What is wrong, for people to read; empty where the law holds.
 pub type Violations = Vec<String>;
@@ -646,7 +646,7 @@ pub fn every_crate_includes_its_readme(root: &Path) -> Violations {
 
 /// What cargo prints about a tree.
 fn cargo(root: &Path, words: &[&str]) -> Result<String, String> {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut cargo = programs::cargo();
     let output = cargo.current_dir(root).args(words).output();
     let output = output.map_err(|error| format!("cargo {} does not start: {error}", words[0]))?;
     if !output.status.success() {

@@ -4,6 +4,7 @@
 //! of the running test, so that a test never meets an old program. All are copied to a folder that any user can read,
 //! because a target folder below a home directory often cannot be. A folder that has our helpers too is taken as it is.
 
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -41,7 +42,7 @@ pub fn ablation_executor() -> &'static Path {
 
 fn prepare_ablation() -> Result<PathBuf, String> {
     let target = built().parent().unwrap_or(built()).join("ablation");
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut cargo = cargo();
     cargo.current_dir(workspace()).args(["build", "--quiet", "--locked", "--package", "executor"]);
     cargo.args(["--features", "ablation", "--target-dir"]).arg(&target);
     match cargo.status() {
@@ -121,9 +122,23 @@ pub fn built() -> &'static Path {
     })
 }
 
+/// Cargo, as it was started for this program. What it tells a program about its own package is left out: crates whose build
+/// depends on such a variable, and all that use them, would be built again.
+pub fn cargo() -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let told = |name: &OsString| {
+        let prefixes = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_"];
+        prefixes.iter().any(|prefix| name.as_encoded_bytes().starts_with(prefix.as_bytes()))
+    };
+    for name in std::env::vars_os().map(|(name, _)| name).filter(told) {
+        cargo.env_remove(name);
+    }
+    cargo
+}
+
 /// Builds what is about to be installed. A build with nothing to do takes a tenth of a second.
 fn build(product_is_given: bool) -> Result<(), String> {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut cargo = cargo();
     cargo.current_dir(workspace()).args(["build", "--quiet", "--locked", "--bins"]);
     cargo.args(if product_is_given { ["--package", "lazaret-tests"].as_slice() } else { &["--workspace"] });
     if built().ends_with("release") {

@@ -1,8 +1,7 @@
 //! The workspace as a whole builds and runs.
 
-use lazaret_tests::{Place, Test, World, in_each_place, run};
+use lazaret_tests::{Place, Test, World, in_each_place, programs, run};
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 pub fn tests() -> Vec<Test> {
@@ -14,7 +13,7 @@ const BUILD: Duration = Duration::from_secs(1800);
 
 fn the_workspace_builds_without_a_warning_and_what_is_built_runs(place: Place) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut cargo = programs::cargo();
     cargo.current_dir(root).args(["build", "--locked", "--workspace"]);
     if !cfg!(debug_assertions) {
         cargo.arg("--release");

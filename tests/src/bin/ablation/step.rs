@@ -10,7 +10,7 @@ use std::fmt;
 use std::fs;
 use std::hash::{DefaultHasher, Hasher};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 /// How long a session may take to open.
@@ -106,7 +106,7 @@ impl Step {
     /// The attacks of this workspace, whose tests fail where one gets out: what counts are the rows they write.
     fn own_attacks(&self, world: &World, outcome: &mut Outcome) -> Result<(), String> {
         let rows = programs::scratch().join(format!("rows-{}-{}", self.tier(), self.layer));
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        let mut cargo = programs::cargo();
         cargo.current_dir(programs::workspace());
         cargo.args(["test", "--quiet", "--locked", "--package", "lazaret-tests", "--test", "suites"]);
         cargo.arg("--").arg(format!("{}::escapes::", self.place));
