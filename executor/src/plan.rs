@@ -2,10 +2,11 @@
 
 use crate::authorise::Granted;
 use broker_protocol::{BackgroundLog, Bash, CallId, Command, Request, Service, Stdin, limit};
-use executor_cell::{Capture, CellPlan, LeaseHandover};
+use executor_cell::{Capture, CellPlan, HeldPath, LeaseHandover};
 use executor_layers::spec::SandboxSpec;
 use policies::EffectivePolicy;
 use serde_bytes::ByteBuf;
+use std::rc::Rc;
 
 /// Bytes of output that are kept in memory for each background process, half from the beginning and half from the end.
 const BACKGROUND_KEPT: u64 = 2 * limit::LOG as u64;
@@ -39,6 +40,8 @@ pub struct CommandPlan {
     pub idle_timeout_s: Option<u32>,
     /// For a cell with paths that are granted for a while, until there is one.
     pub leases: Option<LeaseHandover>,
+    /// Those paths.
+    pub granted: Vec<Rc<HeldPath>>,
     /// For both streams, or for standard output alone.
     pub output: Capture,
     /// For standard error, where it is kept apart.
@@ -98,6 +101,7 @@ fn command(call: CallId, bash: Bash, spec: &SandboxSpec, capture: u64) -> Comman
         timeout_s,
         idle_timeout_s: bash.idle_timeout_s,
         leases: None,
+        granted: Vec::new(),
         output: new(""),
         stderr: bash.split.then(|| new("-stderr")),
         stdin: bash.stdin,
@@ -119,6 +123,7 @@ fn service(wanted: Service, spec: &SandboxSpec) -> CommandPlan {
         timeout_s: spec.policy.scope_timeout("bash"),
         idle_timeout_s: None,
         leases: None,
+        granted: Vec::new(),
         output: Capture::nothing(),
         stderr: Some(Capture::nothing()),
         shell,

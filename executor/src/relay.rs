@@ -393,7 +393,8 @@ impl Finished {
         if !matches!(self.end, Ok(Ended::Exited(0))) {
             let directory = Path::new(&self.plan.cell.directory);
             let command = self.plan.command();
-            let named = command.map(|command| named(&command, directory, spec)).unwrap_or_default();
+            let granted = |path: &Path| self.plan.granted.iter().any(|granted| granted.shows(path));
+            let named = command.map(|command| named(&command, directory, spec, &granted)).unwrap_or_default();
             named.into_iter().for_each(|denial| denied.push_new(denial));
             self.met(policy).into_iter().for_each(|denial| denied.push_new(denial));
         }

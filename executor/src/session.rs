@@ -168,7 +168,7 @@ impl Session {
         let paths = self.approvals.leases.paths_for(call.id);
         leases::check_own(&call.wants, &paths, |path| self.spec.shows(path))?;
         plan.leases = self.approvals.leases.handover(&paths, self.user_namespace.as_ref())?;
-        call.leases = paths.iter().map(|(lease, _)| *lease).collect();
+        (call.leases, plan.granted) = paths.into_iter().unzip();
         Ok(())
     }
 

@@ -43,7 +43,8 @@ A server alone closes nothing: switch the client's own tools off as well.
 
 The project is --project, else CLAUDE_PROJECT_DIR, else the first root of the
 client, else the repository around the working directory. Where it may be none,
-as a home or `/`, each call says so, and the server goes on.
+as a home or `/`, each call says so, and the server goes on; what --project,
+--read, --write or a host names must be there, or it ends at once.
 
 Without --trust no call is asked about. With one, the client's user is asked
 (elicitation), or `lazaret approve`, where the policy takes answers from there
@@ -86,6 +87,7 @@ impl Mcp {
         }
         let scope = options.scope()?;
         let policy = options.policy().map_err(Failed::from)?;
+        options.check(&policy)?;
         let settings = self.settings(options, &policy);
         let endpoint = options.endpoint().lasting()?;
         let servers = Available::read(options, print::problem);

@@ -188,6 +188,7 @@ impl Serve {
         opener: &Sessions,
     ) -> Result<orchestrator_mcp::Settings, Failed> {
         let policy = options.policy().map_err(Failed::from)?;
+        options.check(&policy)?;
         let mut instructions = mcp::instructions(&policy, options.network(Some(&policy), false).is_some());
         instructions.push_str(" Calls that need an approval are asked about.");
         let is_offered = |tool: &Value| tool["category"] != Category::Agent.name();

@@ -520,11 +520,18 @@ fn who_opens_a_session_names_its_paths(place: Place) {
     let keys = world.home.join(".ssh");
     let refused = lazaret(&["--read", keys.to_str().unwrap()], "true");
     assert!(refused.code() != 0 && refused.errors().contains("protected"), "{}", refused.errors());
-    let mut session = session(&world, &["--read", path]);
-    assert!(
-        session.bash(&read).success().contains("NOTES") && session.bash(&read).success().contains("NOTES")
-    );
-    assert!(session.close(LIMIT).success());
+    let mut named = session(&world, &["--read", path]);
+    assert!(named.bash(&read).success().contains("NOTES") && named.bash(&read).success().contains("NOTES"));
+    assert!(named.close(LIMIT).success());
+    // A command that fails for another reason was not denied what it has.
+    let denied = |options: &[&str]| {
+        let mut session = session(&world, options);
+        let result = session.bash("ls /var/log; false").result;
+        assert!(session.close(LIMIT).success());
+        result["metadata"]["denied"].clone()
+    };
+    assert_eq!(denied(&[])[0]["what"]["target"], "/var/log", "the control");
+    assert_eq!(denied(&["--read", "/var/log"]), Value::Null);
 }
 
 /// `/var/log` is in no profile; what lies in /tmp, as a world does, is the session's own to a command.

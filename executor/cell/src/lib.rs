@@ -20,7 +20,7 @@ mod capture;
 
 pub use capture::{Capture, central_directory};
 pub use cell_handle::CellHandle;
-pub use leases::{LeaseHandover, Mounting};
+pub use leases::{HeldPath, LeaseHandover, Mounting};
 pub use message::{WardenMessage, WardenRequest};
 pub use order::CellPlan;
 pub use questions::{Answerer, WorkerImage};

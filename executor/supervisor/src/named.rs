@@ -23,8 +23,13 @@ const OWN: [&str; 7] = ["/tmp", "/var/tmp", "/run", "/dev", "/proc", "/sys", "/.
 /// The bit of a program that is to run with its owner's rights.
 const SET_USER_ID: u32 = 0o4000;
 
-/// The denials of what `command` names, which started in `directory` and failed.
-pub fn named(command: &Command, directory: &Path, spec: &SandboxSpec) -> Vec<Denial> {
+/// The denials of what `command` names, which started in `directory` and failed. It saw what is `granted` for a while, too.
+pub fn named(
+    command: &Command,
+    directory: &Path,
+    spec: &SandboxSpec,
+    granted: &dyn Fn(&Path) -> bool,
+) -> Vec<Denial> {
     let words = words(command);
     // Where a relative path begins is not known any more.
     let moves = words.iter().any(|(word, first)| *first && ["cd", "pushd"].contains(&word.as_str()));
@@ -36,7 +41,8 @@ pub fn named(command: &Command, directory: &Path, spec: &SandboxSpec) -> Vec<Den
         }
         denials.extend(if is_program { privileged(&word, spec) } else { None });
         if spec.tier == Tier::Namespaced && (word.starts_with('/') || !moves) {
-            denials.extend(hidden(&word, directory, spec));
+            let path = plain(&directory.join(&word)).filter(|path| !granted(path));
+            denials.extend(path.and_then(|path| hidden(&word, &path, spec)));
         }
     }
     denials
@@ -90,16 +96,15 @@ fn privileged(program: &str, spec: &SandboxSpec) -> Option<Denial> {
 }
 
 /// A path that the cell does not show, or shows closed.
-fn hidden(word: &str, directory: &Path, spec: &SandboxSpec) -> Option<Denial> {
-    let path = plain(&directory.join(word))?;
+fn hidden(word: &str, path: &Path, spec: &SandboxSpec) -> Option<Denial> {
     let pins = &spec.pins;
     let closed = |pin: &executor_layers::pins::Pin| {
         matches!(pin.mode, PinMode::Hidden { .. }) && path.starts_with(&pin.path)
     };
     if pins.iter().any(closed) {
-        return Some(protected_at(AttemptKind::Read, &path, spec));
+        return Some(protected_at(AttemptKind::Read, path, spec));
     }
-    (word.starts_with('/') && is_path_of_host(&path) && !is_shown(&path, spec)).then(|| outside(&path, spec))
+    (word.starts_with('/') && is_path_of_host(path) && !is_shown(path, spec)).then(|| outside(path, spec))
 }
 
 /// Whether the first name is a directory of the machine, which is no secret: a pattern such as `/x/d` is no path.

@@ -262,6 +262,19 @@ impl SessionOptions {
         policy.is_some_and(|policy| !policy.environment.state.is_empty()).then_some(profile)
     }
 
+    /// Whether what was named for every session can be used: for who opens sessions later, when a client wants one.
+    pub fn check(&self, policy: &EffectivePolicy) -> Result<(), Failed> {
+        if let Some(project) = &self.project {
+            Project::choose(Some(project), self.cwd.as_deref())?;
+        }
+        for path in self.read.iter().chain(&self.write) {
+            path.canonicalize()
+                .map_err(|error| Failed::invalid(format!("{} cannot be granted: {error}", path.display())))?;
+        }
+        let network = policy.clone().with_network(self.network(Some(policy), false).as_ref());
+        network.map(drop).map_err(|error| Failed::invalid(error.to_string()))
+    }
+
     /// The same for other roots, with `profile`.
     pub fn open_in(
         &self,

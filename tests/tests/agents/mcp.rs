@@ -2,7 +2,7 @@
 
 use lazaret_tests::process::{self, assert_gone, until};
 use lazaret_tests::world::long_sleep;
-use lazaret_tests::{LIMIT, Place, Session, Test, World, in_each_place, once};
+use lazaret_tests::{LIMIT, Place, Session, Test, World, in_each_place, once, run};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
@@ -32,7 +32,8 @@ pub fn tests() -> Vec<Test> {
             without_a_way_to_ask_a_call_is_refused_with_the_remedy,
             lines_that_are_no_messages_are_answered,
             a_log_has_the_level_that_was_set,
-            the_home_is_that_of_the_account_as_everywhere
+            the_home_is_that_of_the_account_as_everywhere,
+            what_is_named_wrongly_ends_a_server_before_it_serves
         ],
     ]
     .concat()
@@ -584,6 +585,23 @@ fn the_home_is_that_of_the_account_as_everywhere() {
     let folder = Path::new(central.as_str().unwrap()).to_owned();
     assert!(!folder.starts_with(world.base()), "{}", folder.display());
     std::fs::remove_dir_all(folder).unwrap();
+}
+
+fn what_is_named_wrongly_ends_a_server_before_it_serves() {
+    let world = World::new(Place::any());
+    for server in ["mcp", "serve"] {
+        for (option, value) in [
+            ("--project", "/absent"),
+            ("--read", "/absent"),
+            ("--allow-host", "b@d"),
+            ("--allow-net", "none"),
+        ] {
+            let mut command = world.program("lazaret");
+            let finished = run(command.args([server, option, value]), LIMIT);
+            assert!(finished.code() == 2 && finished.stdout.is_empty(), "{server}: {}", finished.text());
+            assert!(finished.errors().contains(value), "{server}: {}", finished.errors());
+        }
+    }
 }
 
 /// Claude Code shows its model the structure in the place of the text, where there is one.

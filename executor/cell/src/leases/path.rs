@@ -295,6 +295,12 @@ impl HeldPath {
         LeasedMount { path: path.clone(), access: *access, id: *id, pins: self.pins.clone() }
     }
 
+    /// Whether the cell that has it sees what is at `path`.
+    pub fn shows(&self, path: &Path) -> bool {
+        let closed = |pin: &Pin| matches!(pin.mode, PinMode::Hidden { .. }) && path.starts_with(&pin.path);
+        path.starts_with(&self.leased.path) && !self.pins.iter().any(closed)
+    }
+
     /// What lies there.
     pub fn object(&self) -> BorrowedFd<'_> {
         self.leased.object.as_fd()
