@@ -24,8 +24,8 @@ const CALL_MAX: u64 = 4 << 20;
 
 const EXAMPLES: &str = "\
 In an agent's settings, with an absolute path, as its `PATH` need not be yours:
-  claude    hooks.PreToolUse: {\"matcher\": \"Bash\", \"hooks\": [{\"type\":
-            \"command\", \"command\": \"/path/to/lazaret hook claude\"}]}
+  claude    hooks.PreToolUse: {\"matcher\": \"Bash|Monitor\", \"hooks\": [{
+            \"type\": \"command\", \"command\": \"/path/to/lazaret hook claude\"}]}
   gemini    hooks.BeforeTool, matcher run_shell_command
 
 The answer is a command that runs the same one with `lazaret-bash`; a no with
@@ -75,18 +75,17 @@ impl Hook {
         let shape = self.agent.shape();
         let judge = Judge::new(options)?;
         confine(&Needs::default());
-        let (answer, code) = match read_call().map(|call| shape.read(&call)) {
+        let (answer, wrong) = match read_call().map(|call| shape.read(&call)) {
             Ok(Reading::OtherTool) => return Ok(exit::OK),
-            Ok(Reading::Shell(call)) => (shape.answer(&call, &judge.decide(&call)), exit::OK),
-            Ok(Reading::Unknown(why)) => (shape.refuse(why), exit::USAGE),
-            Err(why) => (shape.refuse(&why), exit::USAGE),
+            Ok(Reading::Shell(call)) => (shape.answer(&call, &judge.decide(&call)), None),
+            Ok(Reading::Unknown(why)) => (shape.refuse(why), Some(why.to_owned())),
+            Err(why) => (shape.refuse(&why), Some(why)),
         };
         print::json(&answer)?;
-        if code != exit::OK {
-            // Agents read the reason of this code there.
-            print::problem(&format!("the call is not understood, and so not run: {answer}"));
-        }
-        Ok(code)
+        // Agents read the reason of this code there.
+        let Some(why) = wrong else { return Ok(exit::OK) };
+        print::problem(&format!("the call is not understood, and so not run: {why}"));
+        Ok(exit::USAGE)
     }
 }
 

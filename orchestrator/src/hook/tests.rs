@@ -24,7 +24,7 @@ fn deny() -> Decision {
 }
 
 /// What each agent is answered: its call, and the answers to allow, ask and deny.
-fn golden() -> [(Agent, Value, [Value; 3]); 6] {
+fn golden() -> [(Agent, Value, [Value; 3]); 7] {
     let like_claude = |name: &str| {
         json!({
             "session_id": "s", "transcript_path": "/t.jsonl", "cwd": "/p/sub", "permission_mode": "default",
@@ -60,7 +60,8 @@ fn golden() -> [(Agent, Value, [Value; 3]); 6] {
     let copilot = json!({ "timestamp": 1, "cwd": "/p/sub", "toolName": "bash",
         "toolArgs": "{\"command\":\"ls\",\"description\":\"List\"}" });
     [
-        (Agent::Claude, like_claude("Bash"), [allowed.clone(), asked, denied.clone()]),
+        (Agent::Claude, like_claude("Bash"), [allowed.clone(), asked.clone(), denied.clone()]),
+        (Agent::Claude, like_claude("Monitor"), [allowed.clone(), asked, denied.clone()]),
         (Agent::Codex, like_claude("Bash"), [allowed, unasked.clone(), denied.clone()]),
         (Agent::Qwen, like_claude("run_shell_command"), [unheeded, unasked, denied]),
         (

@@ -4,7 +4,7 @@ use crate::hook::shape::{self, Shape};
 
 /// How Claude Code asks its hook.
 pub const SHAPE: Shape = Shape {
-    tool: ("tool_name", &["Bash"]),
+    tool: ("tool_name", &["Bash", "Monitor"]),
     input: "tool_input",
     command: "command",
     asks: true,
