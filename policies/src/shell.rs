@@ -40,6 +40,9 @@ const RUNNERS: [&str; 32] = [
     "time", "timeout", "trap", "unshare", "watch", "xargs", "zsh",
 ];
 
+/// Of these, those that run nothing where they stand alone, whatever they are given to read.
+const BY_ARGUMENT: [&str; 5] = ["builtin", "command", "env", "nice", "trap"];
+
 /// Words after which a command begins.
 const OPENING: [&str; 9] = ["!", "{", "if", "then", "else", "elif", "while", "until", "do"];
 /// Words that end a block, where a command could begin.
@@ -58,7 +61,7 @@ pub fn units(command: &Command) -> Vec<Unit> {
         }
     };
     evaluate(&mut units);
-    let runs = |unit: &Unit| matches!(unit, Unit::Simple(simple) if simple.program().is_some_and(is_runner));
+    let runs = |unit: &Unit| matches!(unit, Unit::Simple(simple) if runs_others(simple));
     if units.iter().any(runs) {
         units.push(Unit::Unparsed("it runs a program that can run others"));
     }
@@ -106,6 +109,11 @@ pub fn base_name(program: &str) -> &str {
 
 fn is_runner(program: &str) -> bool {
     RUNNERS.contains(&base_name(program))
+}
+
+fn runs_others(simple: &SimpleCommand) -> bool {
+    let is_alone = |program: &str| simple.words.len() == 1 && BY_ARGUMENT.contains(&base_name(program));
+    simple.program().is_some_and(|program| is_runner(program) && !is_alone(program))
 }
 
 impl SimpleCommand {

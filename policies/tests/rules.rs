@@ -336,6 +336,10 @@ fn no_rule_is_in_doubt_about_a_test_suite() {
     for framework in Framework::ALL {
         assert_eq!(verdict_of(&guided, &bash(framework.command())), "ask trust:guided", "{framework:?}");
     }
+    assert_eq!(verdict_of(&guided, &shell("echo a; env | sort; trap")), "ask trust:guided");
+    for runs in ["env git push", "env $x", "echo 'git push' | sh", "nice -n 1 git push"] {
+        assert_eq!(verdict_of(&guided, &shell(runs)), "ask rule:shipped:6", "{runs}");
+    }
 }
 
 /// Options in front of a subcommand do not hide it, and one that is meant is found wherever it stands.

@@ -16,7 +16,15 @@ const FILE_MAX: u64 = 16 << 20;
 #[expect(clippy::disallowed_methods, reason = "the user's own settings, which this command is to change")]
 pub fn read(path: &Path) -> io::Result<Option<String>> {
     let file = match OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            // What is written would take the place of the link.
+            return match fs::read_link(path) {
+                Ok(target) => {
+                    Err(io::Error::other(format!("it is a link to {}, which is not there", target.display())))
+                }
+                Err(_) => Ok(None),
+            };
+        }
         file => file?,
     };
     let metadata = file.metadata()?;

@@ -253,6 +253,14 @@ fn settings_that_cannot_be_read_are_left_alone() {
         assert!(refused.errors().contains("settings.json"), "{}", refused.errors());
         assert_eq!(fs::read_to_string(world.home.join(path)).unwrap(), text);
     }
+    // A link whose target is not there, as of another disk: it stays a link.
+    let world = with_settings(&[]);
+    let settings = world.home.join(".gemini/settings.json");
+    world.make_folder(settings.parent().unwrap());
+    symlink("../elsewhere/settings.json", &settings).unwrap();
+    let refused = lazaret(&world, &["install", "gemini", "--yes"]);
+    assert!(refused.code() == 2 && refused.errors().contains("elsewhere"), "{}", refused.errors());
+    assert!(settings.is_symlink());
     // Both files, or none.
     let world = with_settings(&[(".claude.json", CLAUDE), (".claude/settings.json", "[]")]);
     lazaret(&world, &["install", "claude-code", "--yes"]).expect(2);
