@@ -1,11 +1,13 @@
 //! Messages as lines, which the program reads and writes. What is no message gets an error: one bad line is not the end.
 
 use rmcp::RoleServer;
-use rmcp::model::{ErrorCode, ErrorData, RequestId};
+use rmcp::model::{ClientNotification, ErrorCode, ErrorData, JsonRpcMessage, RequestId};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::Value;
+use std::collections::HashSet;
 use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
 use thiserror::Error;
 use tokio::sync::mpsc::{Receiver, Sender};
 
@@ -18,11 +20,46 @@ pub struct Closed;
 pub struct Lines {
     incoming: Receiver<Vec<u8>>,
     outgoing: Sender<Vec<u8>>,
+    /// Requests that have no answer yet.
+    under_way: UnderWay,
+}
+
+#[derive(Clone, Default)]
+struct UnderWay(Arc<Mutex<HashSet<RequestId>>>);
+
+impl UnderWay {
+    /// Whether a message may be taken: of two requests with one id, only one answer would be known for what it is.
+    fn take(&self, message: &RxJsonRpcMessage<RoleServer>) -> bool {
+        let mut ids = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match message {
+            JsonRpcMessage::Request(request) => return ids.insert(request.id.clone()),
+            JsonRpcMessage::Notification(told) => {
+                if let ClientNotification::CancelledNotification(cancelled) = &told.notification
+                    && let Some(id) = &cancelled.params.request_id
+                {
+                    ids.remove(id);
+                }
+            }
+            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
+        }
+        true
+    }
+
+    fn answered(&self, message: &TxJsonRpcMessage<RoleServer>) {
+        let id = match message {
+            JsonRpcMessage::Response(response) => Some(&response.id),
+            JsonRpcMessage::Error(error) => error.id.as_ref(),
+            JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
+        };
+        if let Some(id) = id {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        }
+    }
 }
 
 impl Lines {
     pub fn new(incoming: Receiver<Vec<u8>>, outgoing: Sender<Vec<u8>>) -> Self {
-        Self { incoming, outgoing }
+        Self { incoming, outgoing, under_way: UnderWay::default() }
     }
 
     /// Answers a line that is no message.
@@ -31,8 +68,11 @@ impl Lines {
         let code = if value.is_some() { ErrorCode::INVALID_REQUEST } else { ErrorCode::PARSE_ERROR };
         let id =
             value.as_ref().and_then(|value| serde_json::from_value::<RequestId>(value["id"].clone()).ok());
-        let error = ErrorData::new(code, "the line is no message of the protocol", None);
-        let message = TxJsonRpcMessage::<RoleServer>::error(error, id);
+        self.refuse(code, "the line is no message of the protocol", id).await;
+    }
+
+    async fn refuse(&self, code: ErrorCode, why: &'static str, id: Option<RequestId>) {
+        let message = TxJsonRpcMessage::<RoleServer>::error(ErrorData::new(code, why, None), id);
         // Who reads no answers gets none.
         let _ = self.outgoing.send(line_of(&message)).await;
     }
@@ -52,6 +92,7 @@ impl Transport<RoleServer> for Lines {
         message: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = Result<(), Closed>> + Send + 'static {
         let outgoing = self.outgoing.clone();
+        self.under_way.answered(&message);
         async move { outgoing.send(line_of(&message)).await.map_err(|_| Closed) }
     }
 
@@ -64,7 +105,12 @@ impl Transport<RoleServer> for Lines {
                 continue;
             }
             match serde_json::from_slice(&line) {
-                Ok(message) => return Some(message),
+                Ok(message) if self.under_way.take(&message) => return Some(message),
+                Ok(_) => {
+                    // Without the id: it would pass for the answer to the request before.
+                    let why = "a request with this id is under way";
+                    self.refuse(ErrorCode::INVALID_REQUEST, why, None).await;
+                }
                 Err(_) => self.reject(&line).await,
             }
         }

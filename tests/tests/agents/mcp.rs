@@ -547,6 +547,18 @@ fn lines_that_are_no_messages_are_answered() {
     let wrong = client.request("tools/call", json!({ "name": "bash", "arguments": [] }));
     assert_eq!(wrong["error"]["code"], -32602, "{wrong}");
     assert!(wrong["error"]["message"].as_str().unwrap().contains("arguments"), "{wrong}");
+    // Of two requests with one id, the second is refused; its number is free again behind the answer.
+    for _ in 0..2 {
+        let call = |word: &str| {
+            let arguments = json!({ "command": format!("sleep 0.2; echo {word}") });
+            json!({ "jsonrpc": "2.0", "id": 900, "method": "tools/call", "params": { "name": "bash", "arguments": arguments } })
+        };
+        client.send(&call("first"));
+        client.send(&call("second"));
+        let refused = client.lines.recv_timeout(LIMIT).unwrap();
+        assert_eq!((&refused["error"]["code"], &refused["id"]), (&json!(-32600), &Value::Null), "{refused}");
+        assert!(text(&client.answer_to(900)["result"]).contains("first"));
+    }
     client.send_line("");
     assert!(text(&client.bash("echo still here")).contains("still here"));
     assert_eq!(client.close().code(), Some(0));
