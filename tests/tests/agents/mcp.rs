@@ -547,7 +547,9 @@ fn lines_that_are_no_messages_are_answered() {
     let wrong = client.request("tools/call", json!({ "name": "bash", "arguments": [] }));
     assert_eq!(wrong["error"]["code"], -32602, "{wrong}");
     assert!(wrong["error"]["message"].as_str().unwrap().contains("arguments"), "{wrong}");
-    // Of two requests with one id, the second is refused; its number is free again behind the answer.
+    // Of two requests with one id, the second is refused; its number is free again behind the answer. The session is open by then,
+    // and has told of it.
+    client.bash("true");
     for _ in 0..2 {
         let call = |word: &str| {
             let arguments = json!({ "command": format!("sleep 0.2; echo {word}") });
