@@ -2,7 +2,7 @@
 
 use lazaret_tests::process::{self, Process, left_after, until};
 use lazaret_tests::suite::Test;
-use lazaret_tests::{LIMIT, Place, World, in_each_place, once};
+use lazaret_tests::{LIMIT, Place, World, in_each_place, once, run};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -25,7 +25,8 @@ pub fn tests() -> Vec<Test> {
             what_is_done_in_cells_is_not_told_to_the_editor,
             a_directory_outside_the_project_is_refused,
             an_agent_ends_with_its_editor,
-            an_agent_that_ends_ends_the_session
+            an_agent_that_ends_ends_the_session,
+            what_is_named_wrongly_ends_it_before_it_begins
         ],
     ];
     tests.concat()
@@ -427,7 +428,22 @@ fn an_agent_that_ends_ends_the_session() {
     let prompt = json!({ "sessionId": "s1", "prompt": [{ "type": "text", "text": text }] });
     editor.send(&json!({ "jsonrpc": "2.0", "id": 9, "method": "session/prompt", "params": prompt }));
     assert_eq!(process::wait(&mut editor.child, LIMIT).unwrap().code(), Some(1));
-    let mut command = world.lazaret("acp");
-    let mut editor = Editor::of(command.args(["--", "/nowhere/agent"]));
-    assert_eq!(process::wait(&mut editor.child, LIMIT).unwrap().code(), Some(1));
+}
+
+/// Whether its input has an end or not.
+fn what_is_named_wrongly_ends_it_before_it_begins() {
+    let world = World::new(Place::any());
+    for (arguments, code, why) in [
+        (&["--", "/nowhere/agent"][..], 127, "/nowhere/agent"),
+        (&["--", "nowhere-agent"], 127, "nowhere-agent"),
+        (&["--read", "/nowhere", "--", "cat"], 2, "/nowhere"),
+        (&["--allow-host", "b@d", "--", "cat"], 2, "b@d"),
+        (&["--project", "/etc", "--", "cat"], 2, "/etc"),
+    ] {
+        let finished = run(world.program("lazaret").arg("acp").args(arguments), LIMIT);
+        assert_eq!(finished.code(), code, "{arguments:?}: {}", finished.text());
+        assert!(finished.errors().contains(why), "{arguments:?}: {}", finished.errors());
+        let mut editor = Editor::of(world.program("lazaret").arg("acp").args(arguments));
+        assert_eq!(process::wait(&mut editor.child, LIMIT).unwrap().code(), Some(code), "{arguments:?}");
+    }
 }

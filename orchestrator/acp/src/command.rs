@@ -18,7 +18,7 @@ use orchestrator_terminal::runtime::runtime;
 use orchestrator_terminal::signals::Signals;
 use orchestrator_text::known::redactor;
 use orchestrator_tools::registry::Registry;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -51,7 +51,8 @@ session of the editor in another directory is refused. With --trust, the
 editor's user is asked about calls as the policy says.
 
 Exit code: 0 at the end of the editor's input; 1 the agent has ended by itself;
-2 wrong arguments; 125 lazaret failed; 128+N if signal N ended it.";
+2 wrong arguments; 125 lazaret failed; 127 there is no such agent; 128+N if
+signal N ended it.";
 
 /// Stand between an editor and an ACP agent, with cells for its files and commands
 #[derive(Args)]
@@ -77,9 +78,16 @@ impl Acp {
         if self.hold {
             return start::hold_agent(&self.agent).map_err(|error| not_started(&self.agent, &error));
         }
+        if !self.agent.first().is_some_and(|program| is_there(program)) {
+            print::problem(
+                &not_started(&self.agent, &io::Error::from_raw_os_error(nix::libc::ENOENT)).message,
+            );
+            return Ok(exit::NOT_FOUND);
+        }
         let log = Rc::new(options.log("acp"));
         let mut opening = options.open(SPARE)?;
         let policy = options.policy().map_err(Failed::from)?;
+        options.check(&policy)?;
         opening.open.network = options.network(Some(&policy), false);
         let root = PathBuf::from(&opening.open.project);
         let timeout_s = policy.limits.timeout_max_s.unwrap_or(limit::TIMEOUT_S);
@@ -115,6 +123,16 @@ impl Acp {
             End::Signal(number) => exit::SIGNAL + number,
         })
     }
+}
+
+/// Whether the agent's program is there. Another process starts it, and of that we would hear no more than its end.
+fn is_there(program: &OsStr) -> bool {
+    // As execvp(3) has it where there is no PATH.
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    if program.as_encoded_bytes().contains(&b'/') {
+        return Path::new(program).exists();
+    }
+    std::env::split_paths(&path).any(|directory| directory.join(program).exists())
 }
 
 fn not_started(agent: &[OsString], error: &io::Error) -> Failed {

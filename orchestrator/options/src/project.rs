@@ -8,6 +8,7 @@ use crate::caller::Caller;
 use broker_protocol::{Failed, Zone, ZonePath};
 use nix::unistd::Uid;
 use orchestrator_records::state_directory::{home, variable};
+use policies::leases::SYSTEM;
 use policies::{directories, source};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -120,6 +121,19 @@ impl Project {
         })
     }
 
+    /// Whether a session may be opened on it at all, as far as its path says: the executor decides.
+    pub(crate) fn check(&self) -> Result<(), Failed> {
+        let overlaps =
+            |system: &&str| self.root.starts_with(system) || Path::new(system).starts_with(&self.root);
+        let why = match SYSTEM.into_iter().find(|system| overlaps(system)) {
+            Some(system) => format!("it would open {system} to what runs in a cell"),
+            None if holds_home(&self.root) => "it holds your whole home directory".to_owned(),
+            None => return Ok(()),
+        };
+        let root = self.root.display();
+        Err(Failed::invalid(format!("{root} cannot be the project: {why}; name another with --project")))
+    }
+
     /// What was chosen and why, for people.
     pub fn describe(&self) -> String {
         let how = match self.chosen {
@@ -139,10 +153,13 @@ fn unknown_project(why: &str) -> Failed {
 /// Whether somebody may be meant who stands there: a directory of the user's own that neither is nor holds a home.
 fn may_be_project(directory: &Path) -> bool {
     let own = fs::metadata(directory).is_ok_and(|metadata| metadata.uid() == Uid::effective().as_raw());
+    own && directory.parent().is_some() && !holds_home(directory)
+}
+
+fn holds_home(directory: &Path) -> bool {
     let variable: directories::Variable = &variable;
     let homes = directories::homes(&home(), variable);
-    let holds = |home: &PathBuf| fs::canonicalize(home).as_ref().unwrap_or(home).starts_with(directory);
-    own && directory.parent().is_some() && !homes.iter().any(holds)
+    homes.iter().any(|home| fs::canonicalize(home).as_ref().unwrap_or(home).starts_with(directory))
 }
 
 /// A directory `.git` that git passes over, and a command may have made so.

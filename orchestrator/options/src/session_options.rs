@@ -265,7 +265,7 @@ impl SessionOptions {
     /// Whether what was named for every session can be used: for who opens sessions later, when a client wants one.
     pub fn check(&self, policy: &EffectivePolicy) -> Result<(), Failed> {
         if let Some(project) = &self.project {
-            Project::choose(Some(project), self.cwd.as_deref())?;
+            Project::choose(Some(project), self.cwd.as_deref())?.check()?;
         }
         for path in self.read.iter().chain(&self.write) {
             path.canonicalize()

@@ -606,6 +606,8 @@ fn what_is_named_wrongly_ends_a_server_before_it_serves() {
     for server in ["mcp", "serve"] {
         for (option, value) in [
             ("--project", "/absent"),
+            ("--project", "/etc"),
+            ("--project", world.home.to_str().unwrap()),
             ("--read", "/absent"),
             ("--allow-host", "b@d"),
             ("--allow-net", "none"),
