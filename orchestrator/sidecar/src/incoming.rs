@@ -1,6 +1,7 @@
 //! What a client may say: each message a type with its limits, from which the description of the wire is made too.
 
 use crate::case;
+use crate::once;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker_protocol::{ErrorKind, Failed, Risk, Trust};
@@ -386,7 +387,7 @@ struct Envelope {
 impl Request {
     /// Reads the text of a message.
     pub fn parse(text: &str) -> Self {
-        match serde_json::from_str::<Envelope>(text) {
+        match once::check(text.as_bytes()).and_then(|()| serde_json::from_str::<Envelope>(text)) {
             Ok(Envelope { r#type, payload, request_id }) => {
                 let kind = brief(&r#type);
                 let (request_id, id_error) = match request_id.filter(|id| !id.is_empty()) {
@@ -397,7 +398,8 @@ impl Request {
                 Self { kind, request_id, message }
             }
             Err(error) => {
-                let message = format!("not a message: type, payload; {}", explain_position(&error));
+                let message =
+                    format!("not a message: type, payload, no name twice; {}", explain_position(&error));
                 Self { kind: String::new(), request_id: None, message: Err(RequestError::Invalid(message)) }
             }
         }

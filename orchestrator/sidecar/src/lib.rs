@@ -3,6 +3,7 @@
 
 pub mod token;
 mod case;
+mod once;
 mod rate;
 pub mod guard;
 pub mod incoming;

@@ -5,6 +5,7 @@ use crate::bodies::{
     CancelRequest, CurrentSettings, Health, KeyRequest, KeyState, Models, RunRequest, Settings,
 };
 use crate::incoming::{Approve, Cancel, MESSAGE_MAX, RequestError, read};
+use crate::once;
 use crate::outbox::outbox;
 use crate::response::{Events, Reply, error_reply, events_reply, json_reply, refused};
 use crate::run::{Answers, Beginner, Started, start};
@@ -132,10 +133,12 @@ async fn body<T: DeserializeOwned + JsonSchema>(request: Request<Incoming>) -> R
     let (head, body) = request.into_parts();
     is_json(&head.headers)?;
     let bytes = bytes(&head.headers, body).await?;
-    let json: Value = serde_json::from_slice(&bytes).map_err(|error| {
-        let message = format!("the body is no JSON: line {}, column {}", error.line(), error.column());
-        boxed(&RequestError::Invalid(message))
-    })?;
+    let json =
+        once::check(&bytes).and_then(|()| serde_json::from_slice::<Value>(&bytes)).map_err(|error| {
+            let why = if error.is_data() { "has a name twice in an object" } else { "is no JSON" };
+            let message = format!("the body {why}: line {}, column {}", error.line(), error.column());
+            boxed(&RequestError::Invalid(message))
+        })?;
     read(json).map_err(|error| boxed(&error))
 }
 

@@ -84,6 +84,15 @@ fn what_there_is_not_is_said() {
     ] {
         assert_eq!(sidecar.send("POST", "/run", &body).status, 400, "{body}");
     }
+    for (body, status) in [
+        (r#"{"prompt":"x","prompt":"y"}"#, 400),
+        (r#"{"prompt":"x","context":{"a":1,"a":2}}"#, 400),
+        (r#"{"prompt":"x"}"#, 200),
+    ] {
+        let answer = sidecar.raw("POST /run", &sidecar.json_head(), body.as_bytes());
+        assert_eq!(answer.status, status, "{body}: {answer:?}");
+        assert_eq!(status == 400, format!("{answer:?}").contains("a name twice"), "{body}: {answer:?}");
+    }
     assert_eq!(sidecar.send("POST", "/runs/x/cancel", &json!({})).status, 404);
     assert_eq!(sidecar.get("/models?x=y").status, 400);
     let models = sidecar.get("/models").json();
