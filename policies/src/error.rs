@@ -85,7 +85,9 @@ impl PolicyError {
             | PolicyError::Timeout { .. }
             | PolicyError::Path { .. }
             | PolicyError::Digest(_)
-            | PolicyError::Network(NetworkError::Bounded { .. } | NetworkError::TooMany)
+            | PolicyError::Network(
+                NetworkError::Bounded { .. } | NetworkError::Loopback { .. } | NetworkError::TooMany,
+            )
             | PolicyError::Name { .. } => ErrorKind::DeniedPolicy,
         }
     }

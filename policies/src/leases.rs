@@ -35,6 +35,8 @@ pub enum LeaseError {
         "a path that is granted for a while is absolute, without `.`, `..`, doubled slashes or one at its end"
     )]
     Form,
+    #[error("it is the whole machine; want a directory of it")]
+    Root,
     #[error("the path has characters that are not printed as they are, so nobody could see what is granted")]
     Unprintable,
     #[error(
@@ -115,14 +117,13 @@ fn plain(text: &str) -> Result<PathBuf, LeaseError> {
     if !text.chars().all(is_printed) {
         return Err(LeaseError::Unprintable);
     }
+    if text == "/" {
+        return Err(LeaseError::Root);
+    }
     let path: PathBuf = Path::new(text).components().collect();
     let named = path.components().skip(1).all(|part| matches!(part, Component::Normal(_)));
     // What `components` leaves out is shown, and would mean something else to another reader.
-    if path.is_absolute() && named && path.as_os_str() == text && text.len() > 1 {
-        Ok(path)
-    } else {
-        Err(LeaseError::Form)
-    }
+    if path.is_absolute() && named && path.as_os_str() == text { Ok(path) } else { Err(LeaseError::Form) }
 }
 
 #[cfg(test)]
@@ -148,7 +149,8 @@ mod tests {
         for text in ["/srv/data", "/home/u/it's \"x\"", "/home/ü/\u{7530}", "/a\\b"] {
             assert_eq!(leased(&policy, Access::Read, text), Ok(text.into()), "{text}");
         }
-        for text in ["", "/", "srv", "~/x", "/a/../b", "/a/.", "/a/./b", "/a//b", "/a/", "//a", "./a"] {
+        assert_eq!(leased(&policy, Access::Read, "/"), Err(LeaseError::Root));
+        for text in ["", "srv", "~/x", "/a/../b", "/a/.", "/a/./b", "/a//b", "/a/", "//a", "./a"] {
             assert_eq!(leased(&policy, Access::Read, text), Err(LeaseError::Form), "{text:?}");
         }
         for text in [

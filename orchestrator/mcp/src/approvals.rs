@@ -55,8 +55,8 @@ pub async fn ask(
             "the user of this client cannot be asked"
         };
         return Answerer::Nobody(format!(
-            "Not run: it needs an approval, and {hindrance}: {why}. The user can allow it in the policy, name another \
-             --trust for `lazaret mcp`, or answer with `lazaret approve` (approval.channel = \"separate\")."
+            "Not run: it needs an approval, and {hindrance}: {why}. The user can allow it in the policy, start \
+             Lazaret with another --trust, or answer with `lazaret approve` (approval.channel = \"separate\")."
         ));
     };
     let (peer, call) = (peer.clone(), call.clone());

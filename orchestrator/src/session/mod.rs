@@ -80,7 +80,7 @@ pub struct Session {
     /// Go on when the process that started this one ends, until the input does
     #[arg(long)]
     outlive_parent: bool,
-    /// Ask for hosts that a call `wants`, by an `approval`; commands have the proxy then, whatever it lets them reach
+    /// Ask for hosts and paths that a call `wants`, by an `approval`; commands have the proxy then, whatever it lets them reach
     #[arg(long)]
     leases: bool,
 }
