@@ -195,7 +195,9 @@ fn what_was_shown_is_what_is_opened(place: Place) {
     assert!(session.bash(&all).text().contains("NOTES"));
     fs::rename(&data, &aside).unwrap();
     fs::rename(&other, &data).unwrap();
-    assert!(!session.bash(&all).text().contains(&world.canary));
+    let without = session.bash(&all);
+    assert!(!without.text().contains(&world.canary));
+    assert_eq!(without.result["metadata"]["leases"], Value::Null, "it had none");
     session.send(&json!({"id": "g", "grants": true}));
     assert_eq!(session.event("g", LIMIT).unwrap()["grants"], json!([]));
     assert!(session.close(LIMIT).success());
@@ -294,7 +296,7 @@ fn what_cannot_be_granted_is_not_asked_about(place: Place) {
     let mut session = session(&world, &["--leases"]);
     let text = |path: &Path| path.display().to_string();
     let mut refused = vec![
-        ("/".to_owned(), "absolute"),
+        ("/".to_owned(), "the whole machine"),
         ("data".to_owned(), "absolute"),
         (format!("{}/../data", text(&data)), "absolute"),
         (format!("{}/", text(&data)), "absolute"),

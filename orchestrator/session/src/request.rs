@@ -6,7 +6,9 @@ use crate::engine::Engine;
 use crate::executor::{Connection, RequestEvent, RunningRequest};
 use crate::publish::{Gone, RawEvent};
 use crate::spans;
-use broker_protocol::{CallId, Challenge, Channel, ErrorKind, Failed, FileReply, GrantFault, Request};
+use broker_protocol::{
+    CallId, Challenge, Channel, Ended, ErrorKind, Failed, FileReply, GrantFault, Outcome, Request,
+};
 use orchestrator_text::numbered::LineForm;
 use orchestrator_tools::metadata::Metadata;
 use orchestrator_tools::profile::Profile;
@@ -113,7 +115,10 @@ async fn make(
     if let Ok(finished) = &finished {
         Span::current().record("wall_us", finished.usage.wall_us);
     }
-    let leased = if is_command { running.leased() } else { Vec::new() };
+    let cancelled =
+        |ran: &Finished| matches!(&ran.outcome, Outcome::Ran(ran) if ran.ended == Ended::Cancelled);
+    let cancelled = finished.as_ref().is_ok_and(cancelled);
+    let leased = if is_command { running.leased(cancelled) } else { Vec::new() };
     Ok(EndedRequest { number, subject, finished, leased })
 }
 

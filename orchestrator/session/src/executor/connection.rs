@@ -13,7 +13,7 @@ use broker_protocol::{
 use orchestrator_tools::render::Finished;
 use orchestrator_web::relay::RelaySockets;
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -209,8 +209,8 @@ struct Slot {
     /// Bytes of input that may be sent.
     input: Cell<u32>,
     input_room: Notify,
-    /// What was leased to it at any time.
-    leased: RefCell<BTreeSet<String>>,
+    /// What was leased to it at any time, by number, and whether that is over.
+    leased: RefCell<BTreeMap<u64, (Lease, bool)>>,
     ended: Cell<bool>,
 }
 
@@ -256,8 +256,10 @@ impl Slot {
 
     /// Notes which of `leases` are for the request, whose number is `call`.
     fn hear_leases(&self, call: CallId, leases: &[Lease]) {
-        let ours = leases.iter().filter(|lease| lease.is_for(call)).map(|lease| lease.opens.to_string());
-        self.leased.borrow_mut().extend(ours);
+        let mut leased = self.leased.borrow_mut();
+        leased.values_mut().for_each(|(_, over)| *over = true);
+        let ours = leases.iter().filter(|lease| lease.is_for(call));
+        leased.extend(ours.map(|lease| (lease.lease, (lease.clone(), false))));
     }
 
     fn part(&self, bytes: &[u8]) -> Result<(), ExecutorError> {
@@ -500,9 +502,16 @@ impl RunningRequest {
         self.control.call
     }
 
-    /// What was leased to it until now.
-    pub fn leased(&self) -> Vec<String> {
-        self.control.slot.leased.borrow().iter().cloned().collect()
+    /// What was leased to it until now; it was `cancelled`, or not.
+    pub fn leased(&self, cancelled: bool) -> Vec<String> {
+        let leased = self.control.slot.leased.borrow();
+        // A command ends with the lease of a path that it has: one that went on had something else there to begin with.
+        let had = |(lease, over): &&(Lease, bool)| {
+            !over || cancelled || lease.key.is_some() || lease.opens.host().is_some()
+        };
+        let had: BTreeSet<_> =
+            leased.values().filter(had).map(|(lease, _)| lease.opens.to_string()).collect();
+        had.into_iter().collect()
     }
 
     /// A way to steer it while somebody else follows it.
