@@ -125,7 +125,7 @@ mod tests {
     use super::*;
     use crate::profile::{COMPACT, WHOLE};
 
-    fn shown(text: String, profile: &Profile) -> (Vec<u8>, Option<Truncation>) {
+    fn rendered(text: String, profile: &Profile) -> (Vec<u8>, Option<Truncation>) {
         let captured = Captured { head: text.into_bytes(), tail: vec![], omitted: 0 };
         let total = size(&captured);
         let shown = cut(captured, profile);
@@ -134,13 +134,13 @@ mod tests {
 
     #[test]
     fn an_output_that_is_whole_is_cut_to_the_profile_too_and_never_in_a_character() {
-        let (text, cut) = shown("é".repeat(5121), &COMPACT);
+        let (text, cut) = rendered("é".repeat(5121), &COMPACT);
         assert!(std::str::from_utf8(&text).is_ok());
         assert_eq!(cut.map(|cut| (cut.total, cut.shown)), Some((Some(10_242), 5120)));
-        let (text, cut) = shown(format!("x{}", "é".repeat(5120)), &COMPACT);
+        let (text, cut) = rendered(format!("x{}", "é".repeat(5120)), &COMPACT);
         assert!(std::str::from_utf8(&text).is_ok());
         assert_eq!(cut.map(|cut| (cut.total, cut.shown)), Some((Some(10_241), 5120)));
-        let (_, cut) = shown("x".repeat(300_000), &WHOLE);
+        let (_, cut) = rendered("x".repeat(300_000), &WHOLE);
         assert_eq!(cut, None);
     }
 }
