@@ -18,7 +18,7 @@ use orchestrator_terminal::runtime::runtime;
 use orchestrator_terminal::signals::Signals;
 use orchestrator_text::known::redactor;
 use orchestrator_tools::registry::Registry;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -78,7 +78,7 @@ impl Acp {
         if self.hold {
             return start::hold_agent(&self.agent).map_err(|error| not_started(&self.agent, &error));
         }
-        if !self.agent.first().is_some_and(|program| is_there(program)) {
+        if !self.agent.first().is_some_and(|program| start::is_there(program)) {
             print::problem(
                 &not_started(&self.agent, &io::Error::from_raw_os_error(nix::libc::ENOENT)).message,
             );
@@ -123,16 +123,6 @@ impl Acp {
             End::Signal(number) => exit::SIGNAL + number,
         })
     }
-}
-
-/// Whether the agent's program is there. Another process starts it, and of that we would hear no more than its end.
-fn is_there(program: &OsStr) -> bool {
-    // As execvp(3) has it where there is no PATH.
-    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
-    if program.as_encoded_bytes().contains(&b'/') {
-        return Path::new(program).exists();
-    }
-    std::env::split_paths(&path).any(|directory| directory.join(program).exists())
 }
 
 fn not_started(agent: &[OsString], error: &io::Error) -> Failed {

@@ -6,6 +6,7 @@ use crate::links::{Links, is_ours};
 use crate::message::{Code, Fault, Kind, Message, response};
 use crate::terminals::Terminals;
 use orchestrator_lines::line_reader::{Lines, Next};
+use orchestrator_options::project::real;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -101,8 +102,7 @@ impl Proxy {
             return Err(format!("{field} is a path and not {directory}"));
         };
         let root = self.root.display();
-        let real = std::fs::canonicalize(directory)
-            .map_err(|error| format!("{field} {directory} cannot be used: {error}"))?;
+        let real = real(Path::new(directory), &format!("as {field}")).map_err(|failed| failed.message)?;
         if Path::new(directory).is_absolute() && real.starts_with(&self.root) {
             return Ok(());
         }

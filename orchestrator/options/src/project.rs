@@ -181,7 +181,11 @@ fn is_worktree_of(root: &Path, main: &Path) -> bool {
     leads().unwrap_or(false)
 }
 
-fn real(path: &Path, what: &str) -> Result<PathBuf, Failed> {
+/// Where `path` leads, that is to be used as `what` says.
+///
+/// # Errors
+/// There is nothing.
+pub fn real(path: &Path, what: &str) -> Result<PathBuf, Failed> {
     fs::canonicalize(path).map_err(|error| {
         Failed::invalid(format!("cannot use {} {what}: {error}; name another with --project", path.display()))
     })

@@ -128,6 +128,16 @@ pub fn start_policy_writer(profile: &str) -> io::Result<UnixStream> {
     Ok(ours)
 }
 
+/// Whether the agent's program is there. Another process starts it, and of that we would hear no more than its end.
+pub fn is_there(program: &OsStr) -> bool {
+    // As execvp(3) has it where there is no PATH.
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    if program.as_encoded_bytes().contains(&b'/') {
+        return Path::new(program).exists();
+    }
+    std::env::split_paths(&path).any(|directory| directory.join(program).exists())
+}
+
 /// Starts this program again, to hold `agent` for us: when we end, however that is, the agent ends. We could not end it ourselves:
 /// confined, we signal nobody who was there before. The agent has `variables` besides our environment. Returns our end of its standard
 /// input and output.
