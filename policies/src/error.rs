@@ -85,9 +85,7 @@ impl PolicyError {
             | PolicyError::Timeout { .. }
             | PolicyError::Path { .. }
             | PolicyError::Digest(_)
-            | PolicyError::Network(
-                NetworkError::Bounded { .. } | NetworkError::Loopback { .. } | NetworkError::TooMany,
-            )
+            | PolicyError::Network(NetworkError::Bounded { .. } | NetworkError::TooMany)
             | PolicyError::Name { .. } => ErrorKind::DeniedPolicy,
         }
     }

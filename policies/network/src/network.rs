@@ -24,11 +24,6 @@ pub enum NetworkError {
     Preset { name: String },
     #[error("the policy does not allow cells to reach {host}; a `[network]` of one of its files bounds them")]
     Bounded { host: String },
-    #[error(
-        "{host} is this machine, which no lease opens: a server of a cell is reached without one, and one of the machine \
-         only where `private` of a policy's `[network]` names it"
-    )]
-    Loopback { host: String },
     #[error("more than {ENTRIES_MAX} hosts")]
     TooMany,
 }
@@ -152,14 +147,9 @@ pub fn requested(mut policy: WebPolicy, wanted: Option<&NetworkRequest>) -> Resu
 /// It is no such host, or the policy's files do not allow it.
 pub fn leased(policy: WebPolicy, host: &str) -> Result<WebPolicy, NetworkError> {
     let pattern = HostPattern::try_from(host.to_owned()).ok();
-    let named = pattern.as_ref().and_then(|pattern| pattern.one());
-    let Some((name, Some(port))) = named else {
+    if pattern.and_then(|pattern| pattern.one()?.1).is_none() {
         let why = "what is granted for a while is one host at one port, as NAME:PORT".to_owned();
         return Err(NetworkError::Host { text: host.to_owned(), why });
-    };
-    let is_loopback = name == "localhost" || name.ends_with(".localhost");
-    if is_loopback && !policy.may_open(name, port) {
-        return Err(NetworkError::Loopback { host: host.to_owned() });
     }
     requested(policy, Some(&NetworkRequest { hosts: vec![host.to_owned()], ..NetworkRequest::default() }))
 }
@@ -176,7 +166,6 @@ pub fn remedy(policy: &WebPolicy, leases: bool, host: &str, port: u16) -> Remedy
         Err(NetworkError::Bounded { .. }) => {
             Remedy::Advice("only a change of the policy file would whose `[network]` bounds all hosts".into())
         }
-        Err(error @ NetworkError::Loopback { .. }) => Remedy::Advice(error.to_string()),
         // A host by its address has no name to be granted by.
         Err(NetworkError::Host { .. } | NetworkError::Preset { .. } | NetworkError::TooMany) => {
             Remedy::Option(option)
@@ -362,12 +351,6 @@ mod tests {
         for text in ["a.example", "*:443", "*.example:443", "1.2.3.4:443", "[::1]:443", "A.example:443", ""] {
             assert!(matches!(leased(free.clone(), text), Err(NetworkError::Host { .. })), "{text}");
         }
-        for host in ["localhost:80", "a.localhost:80"] {
-            let refused = Err(NetworkError::Loopback { host: host.to_owned() });
-            assert_eq!(leased(free.clone(), host), refused);
-            assert_eq!(leased(of("private = ['localhost:81']", &[]), host), refused);
-        }
-        assert!(leased(of("private = ['localhost:80']", &[]), "localhost:80").is_ok());
         let bounded = leased(of("", &["allow = ['b.example']"]), "a.example:443");
         assert_eq!(bounded, Err(NetworkError::Bounded { host: "a.example:443".into() }));
     }
