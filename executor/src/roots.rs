@@ -7,7 +7,7 @@ use executor_layers::spec::SandboxSpec;
 use executor_layers::{mounts, undo_directory};
 use nix::unistd::geteuid;
 use policies::directories::{NO_HOME, NO_HOME_ADVICE};
-use policies::leases::SYSTEM;
+use policies::leases::system_at;
 use policies::{
     Access, EffectivePolicy, Matcher, ProtectedName, Protection, Repository, directories, is_in_git_directory,
 };
@@ -230,6 +230,5 @@ fn closed_to_roots(path: &Path, user: &User) -> Option<String> {
             return Some(format!("it would open {what} in {} to what runs in a cell", ours.display()));
         }
     }
-    let inside = |system: &&&str| path.starts_with(system) || Path::new(system).starts_with(path);
-    SYSTEM.iter().find(inside).map(|system| format!("it would open {system} to what runs in a cell"))
+    system_at(path).map(|system| format!("it would open {system} to what runs in a cell"))
 }

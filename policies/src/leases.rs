@@ -11,7 +11,7 @@ use std::path::{Component, Path, PathBuf};
 use thiserror::Error;
 
 /// Directories of the system, which are neither roots of a session nor granted for a while, nor what holds or lies in them.
-pub const SYSTEM: [&str; 13] = [
+const SYSTEM: [&str; 13] = [
     "/usr",
     "/etc",
     "/bin",
@@ -26,6 +26,11 @@ pub const SYSTEM: [&str; 13] = [
     "/var/lib",
     "/var/run",
 ];
+
+/// The directory of the system that `path` is, lies in or holds.
+pub fn system_at(path: &Path) -> Option<&'static str> {
+    SYSTEM.into_iter().find(|system| path.starts_with(system) || Path::new(system).starts_with(path))
+}
 
 /// Why a path cannot be granted, whoever is asked.
 #[derive(Debug, PartialEq, Eq, Error)]
@@ -92,8 +97,7 @@ impl EffectivePolicy {
         if self.image.is_some() || self.paths.directories("bash").is_some() {
             return Err(LeaseError::Closed);
         }
-        let overlaps = |system: &&str| path.starts_with(system) || Path::new(system).starts_with(&path);
-        if let Some(system) = SYSTEM.into_iter().find(|system| overlaps(system)) {
+        if let Some(system) = system_at(&path) {
             return Err(LeaseError::System(system));
         }
         let bytes = &text.as_bytes()[1..];

@@ -107,13 +107,10 @@ pub fn base_name(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
 }
 
-fn is_runner(program: &str) -> bool {
-    RUNNERS.contains(&base_name(program))
-}
-
 fn runs_others(simple: &SimpleCommand) -> bool {
-    let is_alone = |program: &str| simple.words.len() == 1 && BY_ARGUMENT.contains(&base_name(program));
-    simple.program().is_some_and(|program| is_runner(program) && !is_alone(program))
+    let is_alone = simple.words.len() == 1;
+    let program = simple.program().map(base_name);
+    program.is_some_and(|name| RUNNERS.contains(&name) && !(is_alone && BY_ARGUMENT.contains(&name)))
 }
 
 impl SimpleCommand {

@@ -5,7 +5,6 @@
 //! repository. What is tracked is not touched by it, and `git add NAME` and `git status --ignored` say it. The host's git has
 //! a home of its own, and sees nothing of it.
 
-use crate::pins::PinMode;
 use crate::spec::{SandboxSpec, ViewKind};
 use nix::fcntl::OFlag;
 use std::fs::{self, DirBuilder, File};
@@ -24,7 +23,7 @@ impl SandboxSpec {
     /// Has git in cells pass over what is hidden of the project. A file of the user's that the policy shows in this place goes
     /// on in it.
     pub fn ignore_hidden(&mut self) {
-        let hidden = self.pins.iter().filter(|pin| matches!(pin.mode, PinMode::Hidden { .. }));
+        let hidden = self.pins.iter().filter(|pin| pin.is_hidden());
         let lines = lines(&self.project, hidden.map(|pin| pin.path.as_path()), is_repository);
         if lines.is_empty() {
             return;

@@ -15,6 +15,18 @@ pub struct Pin {
     pub mode: PinMode,
 }
 
+impl Pin {
+    /// Whether it shows nothing.
+    pub fn is_hidden(&self) -> bool {
+        matches!(self.mode, PinMode::Hidden { .. })
+    }
+
+    /// Whether what is at `path` is not shown for it.
+    pub fn hides(&self, path: &Path) -> bool {
+        self.is_hidden() && path.starts_with(&self.path)
+    }
+}
+
 /// What a pin does to its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PinMode {

@@ -6,7 +6,6 @@
 
 use crate::describe::{outside, protected_at};
 use broker_protocol::{AttemptKind, Barrier, Command, Denial, Layer, Remedy, Tier};
-use executor_layers::pins::PinMode;
 use executor_layers::spec::{SandboxSpec, ViewKind};
 use policies::shell::{Unit, base_name, units};
 use std::collections::BTreeSet;
@@ -97,11 +96,7 @@ fn privileged(program: &str, spec: &SandboxSpec) -> Option<Denial> {
 
 /// A path that the cell does not show, or shows closed.
 fn hidden(word: &str, path: &Path, spec: &SandboxSpec) -> Option<Denial> {
-    let pins = &spec.pins;
-    let closed = |pin: &executor_layers::pins::Pin| {
-        matches!(pin.mode, PinMode::Hidden { .. }) && path.starts_with(&pin.path)
-    };
-    if pins.iter().any(closed) {
+    if spec.pins.iter().any(|pin| pin.hides(path)) {
         return Some(protected_at(AttemptKind::Read, path, spec));
     }
     (word.starts_with('/') && is_path_of_host(path) && !is_shown(path, spec)).then(|| outside(path, spec))

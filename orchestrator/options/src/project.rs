@@ -8,7 +8,7 @@ use crate::caller::Caller;
 use broker_protocol::{Failed, Zone, ZonePath};
 use nix::unistd::Uid;
 use orchestrator_records::state_directory::{home, variable};
-use policies::leases::SYSTEM;
+use policies::leases::system_at;
 use policies::{directories, source};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -123,9 +123,7 @@ impl Project {
 
     /// Whether a session may be opened on it at all, as far as its path says: the executor decides.
     pub(crate) fn check(&self) -> Result<(), Failed> {
-        let overlaps =
-            |system: &&str| self.root.starts_with(system) || Path::new(system).starts_with(&self.root);
-        let why = match SYSTEM.into_iter().find(|system| overlaps(system)) {
+        let why = match system_at(&self.root) {
             Some(system) => format!("it would open {system} to what runs in a cell"),
             None if holds_home(&self.root) => "it holds your whole home directory".to_owned(),
             None => return Ok(()),

@@ -4,8 +4,8 @@ use crate::escape;
 use crate::truncate::counted;
 use serde_json::Value;
 
-/// A call's input, as [`crate::sanitize::Sanitizer::input`] gave it, as escaped lines, all of it, for who is asked about it: a short field, such as a path, stands before a long one.
-/// Different inputs have different lines.
+/// A call's input, as [`crate::sanitize::Sanitizer::input`] gave it, as escaped lines, all of it, for who is asked about it: a short
+/// field, such as a path, stands before a long one. Different inputs have different lines.
 pub fn input_lines(input: &Value) -> Vec<String> {
     let Some(fields) = input.as_object() else { return escape::lines_of_input(&input.to_string()) };
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);

@@ -17,10 +17,9 @@ pub fn ran(
 ) -> (Vec<u8>, Option<Failed>, Metadata) {
     let mut redacted = false;
     let mut output = |captured, spill: Option<&SavedOutput>| {
-        let total = size(&captured);
-        let mut shown = cut(captured, profile);
-        redacted |= redactor.redact(Piece::Ends(&mut shown));
-        if shown.omitted == 0 { (joined(shown), None) } else { with_note(&shown, total, spill) }
+        let (text, truncated, found) = output(captured, spill, profile, redactor);
+        redacted |= found;
+        (text, truncated)
     };
     let error = ran.ended.error().map(|kind| Failed { kind, message: end_message(subject, &ran, roots) });
     let stderr = ran.stderr.map(|stderr| {
@@ -103,13 +102,30 @@ fn cut(captured: Captured, profile: &Profile) -> Captured {
     Captured { omitted: total - (head.len() + tail.len()) as u64, head, tail }
 }
 
+/// As much of the output as `profile` shows, with a note where something is left out, and whether a secret was cut there.
+fn output(
+    captured: Captured,
+    spill: Option<&SavedOutput>,
+    profile: &Profile,
+    redactor: &Redactor,
+) -> (Vec<u8>, Option<Truncation>, bool) {
+    let total = size(&captured);
+    let mut shown = cut(captured, profile);
+    let redacted = redactor.redact(Piece::Ends(&mut shown));
+    if shown.omitted == 0 {
+        return (joined(shown), None, redacted);
+    }
+    let (text, truncation) = with_note(&shown, total, spill);
+    (text, Some(truncation), redacted)
+}
+
 fn joined(Captured { mut head, tail, .. }: Captured) -> Vec<u8> {
     head.extend_from_slice(&tail);
     head
 }
 
 /// Both ends, with a note between them. No character is cut in two there.
-fn with_note(shown: &Captured, total: u64, spill: Option<&SavedOutput>) -> (Vec<u8>, Option<Truncation>) {
+fn with_note(shown: &Captured, total: u64, spill: Option<&SavedOutput>) -> (Vec<u8>, Truncation) {
     let head = &shown.head[..shown.head.len() - unfinished(&shown.head)];
     let tail = &shown.tail[continued(&shown.tail)..];
     let (shown, full) = ((head.len() + tail.len()) as u64, spill.map(|spill| spill.path.clone()));
@@ -117,7 +133,7 @@ fn with_note(shown: &Captured, total: u64, spill: Option<&SavedOutput>) -> (Vec<
     let truncation = Truncation { total: Some(total), shown, strategy, full };
     let before = if head.is_empty() { "" } else { "\n" };
     let text = [head, before.as_bytes(), truncation.note().as_bytes(), b"\n", tail].concat();
-    (text, Some(truncation))
+    (text, truncation)
 }
 
 #[cfg(test)]
@@ -127,9 +143,8 @@ mod tests {
 
     fn rendered(text: String, profile: &Profile) -> (Vec<u8>, Option<Truncation>) {
         let captured = Captured { head: text.into_bytes(), tail: vec![], omitted: 0 };
-        let total = size(&captured);
-        let shown = cut(captured, profile);
-        if shown.omitted == 0 { (joined(shown), None) } else { with_note(&shown, total, None) }
+        let (text, truncation, _) = output(captured, None, profile, &Redactor::new(vec![]).unwrap());
+        (text, truncation)
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A known secret is in nothing that a model is shown and in nothing that is written down.
 
-use lazaret_tests::process::contains;
+use lazaret_tests::process::{contains, until};
 use lazaret_tests::{LIMIT, Place, Session, Test, World, in_each_place, once, run};
 use serde_json::{Value, json};
 use std::fs;
@@ -178,7 +178,9 @@ fn no_page_of_a_text_shows_a_part_of_a_known_secret(place: Place) {
         let started = session.call("bash", json!({"command": "cat leak.txt; cat", "background": true}));
         let id = started.result["metadata"]["background"].clone();
         let all = json!({"id": id, "offset": 0, "bytes": 4096});
-        while session.call("background_log", all.clone()).result["metadata"]["total"] != 200 + key.len() {}
+        let printed =
+            || session.call("background_log", all.clone()).result["metadata"]["total"] == 200 + key.len();
+        assert!(until(LIMIT, printed), "it prints");
         for bytes in [8, 12, 20, key.len() + 8] {
             for offset in 80..100 + key.len() {
                 let page =

@@ -4,7 +4,7 @@ use broker_protocol::{Leased, Refused};
 use executor_layers::discovery::discover_leased;
 use executor_layers::git_settings::NamedPath;
 use executor_layers::leased_mounts::{LEASED_PINS_MAX, LeasedMount, open_without_links};
-use executor_layers::pins::{Pin, PinMode};
+use executor_layers::pins::Pin;
 use executor_layers::protected::{LEASED_ENTRIES_MAX, ProtectError};
 use executor_layers::protected_objects::ProtectedObjects;
 use nix::errno::Errno;
@@ -269,10 +269,10 @@ impl LeasedPath {
             );
             let found = found.map_err(|error| refused(&self.path.to_string_lossy(), &error.to_string()))?;
             (pins, objects) = (found.pins, found.objects);
-            let hidden = pins.iter().filter(|pin| matches!(pin.mode, PinMode::Hidden { .. }));
+            let hidden = pins.iter().filter(|pin| pin.is_hidden());
             objects.places.extend(hidden.map(|pin| (pin.path.clone(), Protection::All)));
             if self.access == Access::Read {
-                pins.retain(|pin| matches!(pin.mode, PinMode::Hidden { .. }));
+                pins.retain(Pin::is_hidden);
             }
         }
         // It was looked through by its path.
@@ -297,8 +297,7 @@ impl HeldPath {
 
     /// Whether the cell that has it sees what is at `path`.
     pub fn shows(&self, path: &Path) -> bool {
-        let closed = |pin: &Pin| matches!(pin.mode, PinMode::Hidden { .. }) && path.starts_with(&pin.path);
-        path.starts_with(&self.leased.path) && !self.pins.iter().any(closed)
+        path.starts_with(&self.leased.path) && !self.pins.iter().any(|pin| pin.hides(path))
     }
 
     /// What lies there.
