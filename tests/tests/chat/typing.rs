@@ -52,6 +52,7 @@ fn a_line_is_edited_as_in_a_shell(place: Place) {
     }
     terminal.send("/tru\tsu\t\r");
     terminal.expect("supervised from the next call on", LIMIT);
+    terminal.expect("> ", LIMIT);
     end(terminal);
     assert_eq!(user_messages(&world), typed.map(|(_, said)| said));
 }
