@@ -54,6 +54,7 @@ fn rows() -> Vec<Row> {
     vec![
         row("ssh key", "cat $KEYS/id_rsa", "/id_rsa", ["mount-namespace", "landlock-files"]),
         row("/etc", "cat /etc/shadow", "/etc/shadow", ["mount-namespace", "landlock-files"]),
+        row("elsewhere", "echo x > /var/log/new", "/var/log/new", ["mount-namespace", "landlock-files"]),
         row(
             "connect",
             "exec 3<>/dev/tcp/203.0.113.7/443",

@@ -12,11 +12,12 @@ use crate::worktrees::Worktrees;
 use broker_protocol::AttemptKind;
 use nix::Result;
 use nix::errno::Errno;
+use nix::sys::stat::stat;
 use std::cell::RefCell;
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Component, Path};
 
 /// A call that is being made in its caller's place.
 pub struct Call<'a> {
@@ -64,6 +65,21 @@ impl Call<'_> {
             let closed = matches!(errno, Errno::EACCES | Errno::EPERM | Errno::EROFS);
             if closed && self.rules.cause(AttemptKind::Write, real) == Cause::Outside {
                 self.note(AttemptKind::Write, Cause::Outside, real.as_os_str().as_bytes());
+            }
+            errno
+        }
+    }
+
+    /// Notes that something was to be made or changed below a directory that the cell does not show, and which is missing to it; for
+    /// `map_err`. In a tree of the session's own, the file system of the root holds nothing but the ways to what is shown.
+    pub fn unseen(&self, path: &[u8]) -> impl Fn(Errno) -> Errno {
+        let path = Path::new(OsStr::from_bytes(path));
+        move |errno| {
+            let plain = || path.is_absolute() && !path.components().any(|part| part == Component::ParentDir);
+            let way = || path.ancestors().skip(1).find_map(|directory| stat(directory).ok());
+            let blank = || way().zip(stat("/").ok()).is_some_and(|(way, root)| way.st_dev == root.st_dev);
+            if errno == Errno::ENOENT && self.rules.areas.own_root && plain() && blank() {
+                self.note(AttemptKind::Write, Cause::Outside, path.as_os_str().as_bytes());
             }
             errno
         }

@@ -226,7 +226,8 @@ impl Call<'_> {
         let path = self.string(path)?;
         let path = path.as_bytes();
         let end = path.iter().rposition(|byte| *byte != b'/').map_or(path.len(), |last| last + 1);
-        let mut found = self.search().find(from, &path[..end], false)?;
+        let found = self.search().find(from, &path[..end], false);
+        let mut found = found.map_err(self.unseen(&path[..end]))?;
         found.slash = end < path.len();
         Ok(found)
     }

@@ -61,7 +61,8 @@ impl Call<'_> {
             return self.open_object(object, &real, how);
         }
         for _ in 0..TRIES {
-            let found = self.search().find(from, path.as_bytes(), follow)?;
+            let found = self.search().find(from, path.as_bytes(), follow);
+            let found = if how.writes() { found.map_err(self.unseen(path.as_bytes())) } else { found }?;
             match found {
                 Found { object: Some(_), .. } if new => return Err(Errno::EEXIST),
                 Found { object: Some(object), slash, .. } => {
