@@ -384,6 +384,26 @@ pub fn the_broker_is_built_of_little(root: &Path) -> Violations {
     or_error(packages.map(|count| (count > BROKER_PACKAGES_MAX).then(|| many(count)).into_iter().collect()))
 }
 
+/// Tests want no features that the workspace's programs do not have, built with it: what differs is compiled twice, with all above it.
+pub fn tests_add_no_features(root: &Path) -> Violations {
+    let trees =
+        features(root, "normal,build").and_then(|built| Ok((built, features(root, "normal,build,dev")?)));
+    or_error(trees.map(|(built, tested)| {
+        let name = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
+        let names: BTreeSet<String> = built.iter().map(|line| name(line)).collect();
+        let more = tested.difference(&built).filter(|line| names.contains(&name(line)));
+        more.map(|line| format!("only tests want `{line}`: name it in tests/Cargo.toml, too")).collect()
+    }))
+}
+
+/// The packages of the workspace, each with a version and its features.
+fn features(root: &Path, edges: &str) -> Result<BTreeSet<String>, String> {
+    let words =
+        ["tree", "--workspace", "--edges", edges, "--prefix", "none", "--format", "{p} {f}", "--offline"];
+    let listed = cargo(root, &words)?;
+    Ok(listed.lines().map(|line| line.trim_end_matches(" (*)").trim_end().to_owned()).collect())
+}
+
 fn or_error(violations: Result<Violations, String>) -> Violations {
     violations.unwrap_or_else(|error| vec![error])
 }

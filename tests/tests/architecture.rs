@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         no_circles_of_imports,
         crates_stay_small,
         the_broker_is_built_of_little,
+        tests_add_no_features,
         names_are_plain,
         comments_say_more_than_names,
         the_table
@@ -271,6 +272,12 @@ fn crates_stay_small() {
 fn the_broker_is_built_of_little() {
     let law = Law::kept(laws::the_broker_is_built_of_little);
     law.catches(|copy| copy.depend("executor", "url.workspace = true"));
+    law.catches(|copy| copy.write("Cargo.toml", "broken"));
+}
+
+fn tests_add_no_features() {
+    let law = Law::kept(laws::tests_add_no_features);
+    law.catches(|copy| copy.change("tests/Cargo.toml", |text| text.replace(r#", "test-util""#, "")));
     law.catches(|copy| copy.write("Cargo.toml", "broken"));
 }
 
