@@ -162,10 +162,24 @@ fn claude_code(programs: &Programs, way: Way) -> Recipe {
     let settings: &[&str] = &[".claude/settings.json"];
     if way == Way::Shell {
         let shell = Edit::set("env.CLAUDE_CODE_SHELL", programs.lazaret_bash.as_str());
-        let open = &["Edit, Write, Read, NotebookEdit, Glob, Grep, WebFetch", "its MCP servers and hooks"];
+        let open = &[
+            "Edit, Write, Read, NotebookEdit, Glob, Grep, PowerShell, WebFetch",
+            "its MCP servers and hooks",
+        ];
         return in_files(vec![file(Root::Home, settings, Format::Json, vec![shell])], open);
     }
-    let own = ["Bash", "Edit", "Write", "Read", "NotebookEdit", "Monitor", "Glob", "Grep", "WebFetch"];
+    let own = [
+        "Bash",
+        "PowerShell",
+        "Monitor",
+        "Edit",
+        "Write",
+        "Read",
+        "NotebookEdit",
+        "Glob",
+        "Grep",
+        "WebFetch",
+    ];
     let server = server_with(programs, json!({ "type": "stdio", "env": {} }));
     in_files(
         vec![

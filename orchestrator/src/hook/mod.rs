@@ -24,14 +24,14 @@ const CALL_MAX: u64 = 4 << 20;
 
 const EXAMPLES: &str = "\
 In an agent's settings, with an absolute path, as its `PATH` need not be yours:
-  claude    hooks.PreToolUse: {\"matcher\": \"Bash|Monitor\", \"hooks\": [{
+  claude    hooks.PreToolUse: {\"matcher\": \"Bash|Monitor|PowerShell\", \"hooks\": [{
             \"type\": \"command\", \"command\": \"/path/to/lazaret hook claude\"}]}
   gemini    hooks.BeforeTool, matcher run_shell_command
 
 The answer is a command that runs the same one with `lazaret-bash`; a no with
 its reason, where the policy denies the command, where the command starts
-`lazaret`, or where the policy asks and the agent cannot. Calls of other tools
-get no answer. The project is --project, LAZARET_PROJECT, what the agent says
+`lazaret`, where another shell than bash would run it, or where the policy asks
+and the agent cannot. Calls of other tools get no answer. The project is --project, LAZARET_PROJECT, what the agent says
 it is, or the repository around the working directory.
 
 Exit code: 0 answered; 2 the call is not understood, which is a no to an agent;
@@ -78,6 +78,7 @@ impl Hook {
         let (answer, wrong) = match read_call().map(|call| shape.read(&call)) {
             Ok(Reading::OtherTool) => return Ok(exit::OK),
             Ok(Reading::Shell(call)) => (shape.answer(&call, &judge.decide(&call)), None),
+            Ok(Reading::OtherShell) => (shape.refuse_other_shell(), None),
             Ok(Reading::Unknown(why)) => (shape.refuse(why), Some(why.to_owned())),
             Err(why) => (shape.refuse(&why), Some(why)),
         };

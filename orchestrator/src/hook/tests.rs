@@ -135,3 +135,14 @@ fn what_is_not_understood_is_not_run() {
         assert!(refused.contains("\"deny\"") && refused.contains("why"), "{refused}");
     }
 }
+
+#[test]
+fn a_command_of_another_shell_is_refused() {
+    for (agent, tool) in [(Agent::Claude, "PowerShell"), (Agent::Copilot, "powershell")] {
+        let shape = agent.shape();
+        let call = json!({ shape.tool.0: tool, shape.input: { "command": "Get-Content /etc/passwd" } });
+        assert_eq!(shape.read(&call), Reading::OtherShell, "{agent:?}");
+        let refused = shape.refuse_other_shell().to_string();
+        assert!(refused.contains("\"deny\"") && refused.contains("bash"), "{refused}");
+    }
+}

@@ -5,6 +5,7 @@ use crate::hook::shape::{self, Shape};
 /// How Claude Code asks its hook.
 pub const SHAPE: Shape = Shape {
     tool: ("tool_name", &["Bash", "Monitor"]),
+    other_shells: &["PowerShell"],
     input: "tool_input",
     command: "command",
     asks: true,

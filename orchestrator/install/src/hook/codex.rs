@@ -5,6 +5,7 @@ use crate::hook::shape::{self, Shape};
 /// How Codex asks its hook.
 pub const SHAPE: Shape = Shape {
     tool: ("tool_name", &["Bash"]),
+    other_shells: &[],
     input: "tool_input",
     command: "command",
     asks: false,

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 /// How Copilot CLI asks its hook.
 pub const SHAPE: Shape = Shape {
     tool: ("toolName", &["bash", "shell"]),
+    other_shells: &["powershell"],
     input: "toolArgs",
     command: "command",
     asks: false,

@@ -4,8 +4,14 @@ use crate::hook::shape::{Answer, Shape};
 use serde_json::{Map, Value, json};
 
 /// How Crush asks its hook.
-pub const SHAPE: Shape =
-    Shape { tool: ("tool_name", &["bash"]), input: "tool_input", command: "command", asks: false, answer };
+pub const SHAPE: Shape = Shape {
+    tool: ("tool_name", &["bash"]),
+    other_shells: &[],
+    input: "tool_input",
+    command: "command",
+    asks: false,
+    answer,
+};
 
 fn answer(answer: Answer, input: Map<String, Value>) -> Value {
     let mut said = json!({ "decision": answer.word });

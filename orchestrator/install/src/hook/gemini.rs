@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 /// How Gemini CLI asks its hook.
 pub const SHAPE: Shape = Shape {
     tool: ("tool_name", &["run_shell_command"]),
+    other_shells: &[],
     input: "tool_input",
     command: "command",
     asks: false,

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 /// How Qwen Code asks its hook.
 pub const SHAPE: Shape = Shape {
     tool: ("tool_name", &["run_shell_command", "Bash"]),
+    other_shells: &[],
     input: "tool_input",
     command: "command",
     asks: false,

@@ -7,6 +7,8 @@ use serde_json::{Map, Value, json};
 pub struct Shape {
     /// The field with the tool's name, and the names of tools that are a shell.
     pub tool: (&'static str, &'static [&'static str]),
+    /// Tools that run command lines of another language: none of them can be read, and so none is run.
+    pub other_shells: &'static [&'static str],
     /// The field with the tool's input: an object, or the text of one.
     pub input: &'static str,
     /// The field of the input with the command line.
@@ -33,6 +35,8 @@ pub enum Reading {
     Shell(ShellCall),
     /// A call of a tool that runs no command line.
     OtherTool,
+    /// A command in a language that a cell has no shell for.
+    OtherShell,
     /// None of a form that is known: what it would run cannot be said.
     Unknown(&'static str),
 }
@@ -42,6 +46,9 @@ impl Shape {
     pub fn read(&self, call: &Value) -> Reading {
         let (field, shells) = self.tool;
         let Some(tool) = call[field].as_str() else { return Reading::Unknown("it names no tool") };
+        if self.other_shells.contains(&tool) {
+            return Reading::OtherShell;
+        }
         if !shells.contains(&tool) {
             return Reading::OtherTool;
         }
@@ -80,6 +87,11 @@ impl Shape {
             )),
             Decision::Deny { why } => self.deny(why),
         }
+    }
+
+    /// The answer to a command of another shell.
+    pub fn refuse_other_shell(&self) -> Value {
+        self.deny("Commands run by bash, in a cell; this tool runs them by another shell, and outside of one. Use the tool for bash.")
     }
 
     /// The answer to what is not understood.
