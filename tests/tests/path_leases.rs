@@ -192,7 +192,11 @@ fn what_was_shown_is_what_is_opened(place: Place) {
     asked(&mut session, "a");
     session.send(&json!({"id": "a", "approve": "session"}));
     assert!(session.answer_within("a", LIMIT).success().contains("NOTES"));
-    assert!(session.bash(&all).text().contains("NOTES"));
+    let with = session.bash(&all);
+    assert!(with.text().contains("NOTES"));
+    assert_eq!(with.result["metadata"]["leases"], json!([format!("read {}", data.display())]));
+    let behind = session.call("bash", json!({"command": "true", "background": true}));
+    assert_eq!(behind.result["metadata"]["leases"], Value::Null, "none has paths in the background");
     fs::rename(&data, &aside).unwrap();
     fs::rename(&other, &data).unwrap();
     let without = session.bash(&all);

@@ -3,7 +3,7 @@
 use crate::caller::Caller;
 use crate::context::Live;
 use crate::engine::Engine;
-use crate::executor::{Connection, RequestEvent, RunningRequest};
+use crate::executor::{Connection, HadPaths, RequestEvent, RunningRequest};
 use crate::publish::{Gone, RawEvent};
 use crate::spans;
 use broker_protocol::{
@@ -94,7 +94,11 @@ async fn make(
 ) -> Result<EndedRequest, Box<ToolResult>> {
     tracing::trace!("make a request");
     let subject = Subject::of(&request);
-    let is_command = matches!(request, Request::Bash(_));
+    let command = match &request {
+        Request::Bash(bash) if bash.background => Some(HadPaths::None),
+        Request::Bash(_) => Some(HadPaths::NotOver),
+        _ => None,
+    };
     if let Request::Bash(bash) = &mut request {
         bash.live |= caller.context.live != Live::Off;
     }
@@ -118,7 +122,11 @@ async fn make(
     let cancelled =
         |ran: &Finished| matches!(&ran.outcome, Outcome::Ran(ran) if ran.ended == Ended::Cancelled);
     let cancelled = finished.as_ref().is_ok_and(cancelled);
-    let leased = if is_command { running.leased(cancelled) } else { Vec::new() };
+    let leased = command.map(|paths| match paths {
+        HadPaths::NotOver if cancelled => HadPaths::All,
+        other => other,
+    });
+    let leased = leased.map_or(Vec::new(), |paths| running.leased(paths));
     Ok(EndedRequest { number, subject, finished, leased })
 }
 

@@ -496,18 +496,31 @@ pub struct RunningRequest {
     place: Option<OwnedSemaphorePermit>,
 }
 
+/// Which of the paths that were leased while a command ran it had.
+#[derive(Clone, Copy)]
+pub enum HadPaths {
+    /// It was cancelled, perhaps because one of its leases ended.
+    All,
+    /// It went on: what is over by now was not its own, as a command ends with the lease of a path that it has.
+    NotOver,
+    /// It runs in the background, where no path is leased.
+    None,
+}
+
 impl RunningRequest {
     /// The number under which the executor knows it.
     pub fn number(&self) -> CallId {
         self.control.call
     }
 
-    /// What was leased to it until now; it was `cancelled`, or not.
-    pub fn leased(&self, cancelled: bool) -> Vec<String> {
+    /// What was leased to it until now.
+    pub fn leased(&self, paths: HadPaths) -> Vec<String> {
         let leased = self.control.slot.leased.borrow();
-        // A command ends with the lease of a path that it has: one that went on had something else there to begin with.
-        let had = |(lease, over): &&(Lease, bool)| {
-            !over || cancelled || lease.key.is_some() || lease.opens.host().is_some()
+        let had = |(lease, over): &&(Lease, bool)| match (lease.opens.host(), paths) {
+            (Some(_), _) => true,
+            (None, HadPaths::All) => true,
+            (None, HadPaths::NotOver) => !over || lease.key.is_some(),
+            (None, HadPaths::None) => false,
         };
         let had: BTreeSet<_> =
             leased.values().filter(had).map(|(lease, _)| lease.opens.to_string()).collect();
