@@ -23,14 +23,14 @@ use broker_protocol::{
 use executor_audit::audit::AuditError;
 use executor_audit::record::{Record, SessionFacts};
 use executor_cell::leases::{Leases, Missing, Places, RULE};
-use executor_cell::{Answerer, Warden, WardenMessage};
+use executor_cell::{Warden, WardenMessage};
 use executor_layers::ablation::Ablation;
 use executor_layers::cgroup::{self, Cgroup};
 use executor_layers::discovery;
 use executor_layers::error::Privilege;
 use executor_layers::linked_repository::{self, Link, LinkedRepository};
 use executor_layers::pins::PINS_MAX;
-use executor_layers::protected::{self, AlsoClosed, ProtectError, WhyClosed};
+use executor_layers::protected::{self, AlsoClosed, Discovery, ProtectError, WhyClosed};
 use executor_layers::protected_objects::ProtectedObjects;
 use executor_layers::relay::{Online, Reach};
 use executor_layers::spec::{SandboxSpec, Scratch};
@@ -38,9 +38,10 @@ use executor_layers::worker::{NameSpec, ObjectSpec, RootSpec, WorkerSpec};
 use executor_layers::{
     caches, environment, git_ignore, git_settings, probe, relay, stale_temporaries, undo_directory,
 };
-use executor_supervisor::{CreatedRecord, OpenedFiles, TrackedSecrets};
+use executor_supervisor::{CreatedRecord, OpenedFiles, ProjectRepository, TrackedSecrets};
 use executor_sys::confine;
 use policies::{Access, EffectivePolicy, Policies, PolicyError, choice, network, source};
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 use std::fs::DirBuilder;
@@ -320,14 +321,11 @@ fn build(
         spec.link(linked);
     }
     spec.show_image(shown);
-    // It gets ready while we look through the project.
-    let answerer = spec.has(Layer::ProtectedNames).then(|| answerer(&spec, user));
     if spec.policy.central == Access::Write {
         undo_directory::make(&spec.central);
     }
     central_owner::claim(&spec.central, &spec.project)?;
-    let (mut also_closed, opened) = discover(&mut spec, user, answerer.as_ref())?;
-    drop(answerer);
+    let (mut also_closed, opened) = discover(&mut spec, user)?;
     let (created, tracked) = opened.map_or((None, None), |(created, tracked)| (Some(created), tracked));
     also_closed.extend(refused);
     ignore_hidden(&mut spec).map_err(OpenError::Plan)?;
@@ -431,22 +429,36 @@ fn start_error(tier: Tier, source: io::Error) -> OpenError {
     }
 }
 
-/// Looks through both zones for what is protected, and removes what writes that were cut short have left. Returns what is
-/// closed although its name does not say so, and the records of what cells make and git tracks.
-fn discover(
-    spec: &mut SandboxSpec,
-    user: &User,
-    answerer: Option<&io::Result<Answerer>>,
-) -> Result<(Vec<AlsoClosed>, Option<Records>), OpenError> {
+/// Looks through both zones for what is protected, and takes it into the spec. Returns what is closed although its name does not
+/// say so, and the records of what cells make and git tracks.
+fn discover(spec: &mut SandboxSpec, user: &User) -> Result<(Vec<AlsoClosed>, Option<Records>), OpenError> {
+    let (found, opened) = look_through(spec, user)?;
+    let Some(OpenedFiles { memory, record, tracked }) = opened else { return Ok((Vec::new(), None)) };
+    spec.created = Some(memory);
+    (spec.pins, spec.objects) = (found.pins, found.objects);
+    spec.also_closed.clone_from(&found.also_closed);
+    Ok((found.also_closed, Some((record, tracked))))
+}
+
+/// Finds what is protected in both zones, and removes what writes that were cut short have left.
+fn look_through(spec: &SandboxSpec, user: &User) -> Result<(Discovery, Option<OpenedFiles>), OpenError> {
     // Without mounts the supervisor holds every name, however many there are.
     let mounts_max = if spec.has(Layer::MountNamespace) { PINS_MAX } else { usize::MAX };
     let zones = [spec.project.as_path(), spec.central.as_path()];
-    let named = |objects: &ProtectedObjects| match answerer {
-        Some(answerer) => git_settings::named(&user.git(), &spec.project, objects, &|texts| match answerer {
-            Ok(answerer) => answerer.settings(texts),
-            Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
-        }),
-        None => Ok(BTreeSet::new()),
+    let is_protected = spec.has(Layer::ProtectedNames);
+    // Many projects are nothing to ask about, and its start is half of a session's. Of a repository it is asked in any case, and
+    // gets ready while we look through the project.
+    let answerer = LazyCell::new(|| answerer(spec, user));
+    if is_protected && ProjectRepository::of(spec).is_some() {
+        LazyCell::force(&answerer);
+    }
+    let ask = |texts| match &*answerer {
+        Ok(answerer) => answerer.settings(texts),
+        Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
+    };
+    let named = |objects: &ProtectedObjects| match is_protected {
+        true => git_settings::named(&user.git(), &spec.project, objects, &ask),
+        false => Ok(BTreeSet::new()),
     };
     let around = roots::around(&spec.project, user);
     let (linked, matcher) = (spec.linked.as_ref(), &spec.policy.matcher);
@@ -454,16 +466,13 @@ fn discover(
     for (zone, path) in &found.temporaries {
         stale_temporaries::remove(zone, std::slice::from_ref(path));
     }
-    let Some(answerer) = answerer else { return Ok((Vec::new(), None)) };
+    if !is_protected {
+        return Ok((found, None));
+    }
     let opened = executor_supervisor::open_created_files(spec, &mut found, |repository, files| {
         answerer.as_ref().ok()?.repository(repository, files)
     });
-    let opened = opened.map_err(OpenError::Plan)?;
-    let OpenedFiles { memory, record, tracked } = opened;
-    spec.created = Some(memory);
-    (spec.pins, spec.objects) = (found.pins, found.objects);
-    spec.also_closed.clone_from(&found.also_closed);
-    Ok((found.also_closed, Some((record, tracked))))
+    Ok((found, Some(opened.map_err(OpenError::Plan)?)))
 }
 
 /// Git in cells passes over what is hidden. Where cells have a home on the host it is written here, else with their mounts.
