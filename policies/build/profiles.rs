@@ -1,7 +1,7 @@
 //! Lists the shipped policy files when the crate is built, and which of them define a single profile and nothing else: such a file
 //! is read when its profile is needed, as a session that opens waits for it. For the same reason the texts are without what is for
-//! people only, each line in its place: comments, and the sources of names. What is closed in leases becomes a table, which costs
-//! nothing to read: each denial asks it.
+//! people only, each line in its place: comments, and the sources of names. Protected names, which are most of the text, and what is
+//! closed in leases, which each denial asks about, become tables, which cost nothing to read.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -42,8 +42,10 @@ fn main() {
             _ => None,
         };
         let (name, only) = (format!("shipped {name}.toml"), only.map(|name| name.get_ref()));
-        let text = lean(&text, table);
-        writeln!(code, "shipped({name:?}, {text:?}, {only:?}),").expect("a string takes text");
+        let (names, whole) = (protected_names(&text, table), lean(&text, table));
+        let text = without_names(&whole);
+        writeln!(code, "shipped({name:?}, ({whole:?}, {text:?}), {only:?}, &[{names}]),")
+            .expect("a string takes text");
     }
     let out = |name: &str| Path::new(&env::var("OUT_DIR").expect("cargo sets it")).join(name);
     fs::write(out("shipped.rs"), format!("[{code}]")).expect("cargo made the folder");
@@ -83,6 +85,51 @@ fn lean(text: &str, table: &DeTable) -> String {
     }
     lean += &text[done..];
     lean.split_inclusive('\n').map(|line| if line.starts_with('#') { "\n" } else { line }).collect()
+}
+
+/// The protected names of a file, each with all that stands with it.
+fn protected_names(text: &str, table: &DeTable) -> String {
+    let mut code = String::new();
+    for protect in table.get("protect").into_iter().flat_map(items) {
+        let protect = protect.get_ref().as_table().expect("a table");
+        let word = |key: &str| protect.get(key).map(|value| value.get_ref().as_str().expect("a string"));
+        let protection = if word("protection") == Some("all") { "All" } else { "Write" };
+        let new = if word("new") == Some("open") { "Open" } else { "Closed" };
+        let (protection, new) = (format!("Protection::{protection}"), format!("WhenNew::{new}"));
+        let why = word("why").expect("a reason");
+        let except = protect.get("except").into_iter().flat_map(items);
+        let except: Vec<_> = except.map(|pattern| pattern.get_ref().as_str().expect("a pattern")).collect();
+        for name in protect.get("names").into_iter().flat_map(items) {
+            let line = text[..name.span().start].matches('\n').count() + 1;
+            let value = name.get_ref();
+            let pattern = value.as_table().map_or(value, |table| table["name"].get_ref());
+            let pattern = pattern.as_str().expect("a pattern");
+            writeln!(
+                code,
+                "ShippedName {{ pattern: {pattern:?}, except: &{except:?}, protection: {protection}, new: {new}, why: {why:?}, line: {line} }},"
+            )
+            .expect("a string takes text");
+        }
+    }
+    code
+}
+
+/// The text without the tables of protected names, each line in its place.
+fn without_names(text: &str) -> String {
+    let mut is_name = false;
+    let mut rest = String::new();
+    for line in text.split_inclusive('\n') {
+        if line.starts_with('[') {
+            is_name = line.starts_with("[[protect]]");
+        }
+        rest += if is_name { "\n" } else { line };
+    }
+    // What is left out is a table and nothing else.
+    let [mut with, without]: [toml::Table; 2] =
+        [text, &rest].map(|text| text.parse().expect("a file without some tables is one"));
+    with.remove("protect");
+    assert_eq!(with, without, "a table of protected names is written in another way than all others");
+    rest
 }
 
 /// The places of those tables and of the names in them, in order.

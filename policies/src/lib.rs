@@ -3,6 +3,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod resolve;
+mod shipped;
 pub mod choice;
 mod draft;
 pub mod lease_bounds;

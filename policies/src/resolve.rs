@@ -13,9 +13,10 @@ use crate::error::PolicyError;
 use crate::host::Host;
 use crate::lease_bounds::PathLeases;
 use crate::model::{PolicyFile, Profile, Protect, TransitEntry, place};
-use crate::names::{Matcher, ProtectedName};
+use crate::names::{Matcher, ProtectedName, Protection, WhenNew};
 use crate::rules::Rule;
 use crate::scope::ScopePaths;
+use crate::shipped::ShippedName;
 use crate::source::{Origin, Source, SourceKind};
 use crate::transit::TransitForm;
 use crate::value::{AUTO, NameEntry};
@@ -39,22 +40,32 @@ pub const DEFAULT: &str = "default";
 pub(crate) struct File {
     name: Cow<'static, str>,
     kind: SourceKind,
+    /// What is read when it is needed, each line in its place.
     text: Cow<'static, str>,
+    /// Of a shipped file, what it says with its protected names.
+    whole: Option<&'static str>,
+    /// Those of a shipped file, which were read when it was built in.
+    names: &'static [ShippedName],
     /// The profile of a shipped file that defines one and says nothing else.
     only: Option<&'static str>,
     content: OnceLock<PolicyFile>,
 }
 
 /// A file of `profiles`, as `build/profiles.rs` writes it.
-fn shipped(name: &'static str, text: &'static str, only: Option<&'static str>) -> File {
-    let (name, text, kind) = (name.into(), text.into(), SourceKind::Shipped);
-    File { name, kind, text, only, content: OnceLock::new() }
+fn shipped(
+    name: &'static str,
+    (whole, text): (&'static str, &'static str),
+    only: Option<&'static str>,
+    names: &'static [ShippedName],
+) -> File {
+    let (name, text, kind, whole) = (name.into(), text.into(), SourceKind::Shipped, Some(whole));
+    File { name, kind, text, whole, names, only, content: OnceLock::new() }
 }
 
 impl From<Source> for File {
     fn from(source: Source) -> Self {
         let (name, text, kind) = (source.name.into(), source.text.into(), source.kind);
-        Self { name, kind, text, only: None, content: OnceLock::new() }
+        Self { name, kind, text, whole: None, names: &[], only: None, content: OnceLock::new() }
     }
 }
 
@@ -119,9 +130,9 @@ impl Policies {
     /// Digest of all files: kinds, names and texts, in order.
     pub fn digest(&self) -> Digest {
         let mut hash = Sha256::new();
-        for File { name, kind, text, .. } in &self.files {
+        for File { name, kind, text, whole, .. } in &self.files {
             hash.update([*kind as u8]);
-            for part in [name, text] {
+            for part in [name.as_ref(), whole.unwrap_or(text)] {
                 hash.update((part.len() as u64).to_le_bytes());
                 hash.update(part.as_bytes());
             }
@@ -310,6 +321,7 @@ impl Policies {
     fn protected(&self) -> Vec<ProtectedName> {
         let mut protected = Vec::new();
         for (file, content) in self.general() {
+            protected.extend(file.names.iter().map(|name| name.protected(&file.name)));
             let origins = file.origins();
             for protect in &content.protect {
                 let name = |name: &Spanned<NameEntry>| protected_name(protect, name, &origins);
