@@ -31,10 +31,17 @@ const HARMLESS: [&str; 17] = [
 /// Whether a `config` of a repository holds harmless settings only.
 pub fn is_harmless_git_config(bytes: &[u8]) -> bool {
     let text = std::str::from_utf8(bytes).ok().filter(|text| text.len() <= GIT_CONFIG_MAX);
-    text.is_some_and(|text| all_harmless(text).is_some())
+    text.is_some_and(|text| all(text, setting).is_some())
 }
 
-fn all_harmless(text: &str) -> Option<()> {
+/// Whether what its settings say is no path: harmless ones, and single words without a sign in them that paths have, where no path is
+/// meant. A program of that name is the machine's.
+pub fn names_no_path(bytes: &[u8]) -> bool {
+    let text = std::str::from_utf8(bytes).ok().filter(|text| text.len() <= GIT_CONFIG_MAX);
+    text.is_some_and(|text| all(text, word).is_some())
+}
+
+fn all(text: &str, setting: impl Fn(&str, &str) -> Option<()>) -> Option<()> {
     let mut section = None;
     for line in text.split('\n') {
         let body = line.trim_matches([' ', '\t']);
@@ -106,6 +113,20 @@ fn setting(section: &str, line: &str) -> Option<()> {
     let address = matches!(name.as_str(), "remote.*.url" | "branch.*.remote");
     let harmless = HARMLESS.contains(&name.as_str()) || address && is_harmless_url(value);
     harmless.then_some(())
+}
+
+/// The same, or `name = word`.
+fn word(section: &str, line: &str) -> Option<()> {
+    let (name, value) = line.split_once('=')?;
+    let (name, value) =
+        (name.trim_matches([' ', '\t']).to_ascii_lowercase(), value.trim_matches([' ', '\t']));
+    let path =
+        section.starts_with("include") || ["path", "file", "dir"].iter().any(|end| name.ends_with(end));
+    // Other names with a dot are looked for in the project.
+    let dotted = section.starts_with("credential") && name == "helper";
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_' || dotted && c == '.';
+    let is_word = !path && !value.is_empty() && value.chars().all(plain);
+    is_word.then_some(()).or_else(|| setting(section, line))
 }
 
 /// Neither an option nor a remote helper, which is a program.
@@ -190,5 +211,40 @@ mod tests {
         let long = |length: usize| "\n".repeat(length);
         assert!(is_harmless_git_config(long(GIT_CONFIG_MAX).as_bytes()));
         assert!(!is_harmless_git_config(long(GIT_CONFIG_MAX + 1).as_bytes()));
+    }
+
+    #[test]
+    fn a_word_where_no_path_is_meant_names_none() {
+        for text in [
+            "",
+            "[user]\n\tname = A B\n[core]\n\teditor = vim\n\tautocrlf = input\n[pull]\n\trebase = true\n",
+            "[credential \"https://h.invalid\"]\n\thelper = gcloud.sh\n[credential]\nhelper=store\n",
+            "[alias]\nst = status\n[new \"x\"]\nthing = a_b-c\n",
+        ] {
+            assert!(names_no_path(text.as_bytes()), "{text}");
+        }
+        for text in [
+            "[core]\nhooksPath = hooks",
+            "[core]\nattributesFile = a",
+            "[init]\ntemplateDir = t",
+            "[include]\npath = more",
+            "[include]\nx = more",
+            "[includeIf \"onbranch:m\"]\npath = more",
+            "[core]\neditor = ./vim",
+            "[core]\neditor = vim.sh",
+            "[core]\neditor = vim -f",
+            "[core]\neditor = \"vim\"",
+            "[core]\neditor = !vim",
+            "[core]\neditor = v\\\n",
+            "[core] editor = vim",
+            "[core]\neditor",
+            "[core]\neditor =",
+            "[alias]\nx = !./y",
+            "[credential]\nhelper = ../x",
+            "[credential]\nusehttppath = x",
+            "editor = vim",
+        ] {
+            assert!(!names_no_path(text.as_bytes()), "{text}");
+        }
     }
 }

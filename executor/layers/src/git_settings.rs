@@ -1,15 +1,15 @@
 //! Which files inside the zones the user's own git runs, or reads settings from, because its settings say so.
 //!
 //! The settings are the user's: of the account, and of each repository that the session may touch, with all that they include,
-//! whatever the condition. No cell writes them. Texts in which nothing but harmless settings stand name nothing (cells make such
-//! repositories); all others are read by a confined worker, from bytes, and what it answers can only close more.
+//! whatever the condition. No cell writes them. Texts in which no value can be a path name nothing; all others are read by a confined
+//! worker, from bytes, and what it answers can only close more.
 
 use crate::links;
 use crate::protected::{ProtectError, SETTINGS_BYTES_MAX};
 use crate::protected_objects::ProtectedObjects;
 use crate::worker::{SETTINGS_MAX, Setting, SettingKind};
 use nix::unistd::Uid;
-use policies::{git_config_worktree, is_harmless_git_config};
+use policies::{git_config_worktree, names_no_path};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -124,7 +124,7 @@ impl Reading<'_> {
             if self.bytes > BYTES_MAX || self.files.len() > FILES_MAX {
                 return Err(over());
             }
-            if !is_harmless_git_config(&text) {
+            if !names_no_path(&text) {
                 left.push((source, text));
             }
         }
