@@ -70,6 +70,22 @@ struct Cli {
     command: Command,
 }
 
+/// `lazaret run` by itself. Somebody waits whenever it starts, and to describe all other commands with their options takes longer
+/// than to read a command line.
+#[derive(Parser)]
+#[command(name = "lazaret", version)]
+struct RunAlone {
+    #[command(flatten)]
+    options: SessionOptions,
+    #[command(subcommand)]
+    command: RunCommand,
+}
+
+#[derive(Subcommand)]
+enum RunCommand {
+    Run(run::Run),
+}
+
 #[derive(Subcommand)]
 enum Command {
     Run(run::Run),
@@ -177,6 +193,12 @@ fn hide_unused(command: clap::Command, name: &str) -> clap::Command {
 }
 
 fn parse() -> Result<Cli, clap::Error> {
+    // What is wrong with it, and its help, are said as for all commands.
+    if std::env::args_os().nth(1).is_some_and(|name| name == "run")
+        && let Ok(RunAlone { options, command: RunCommand::Run(run) }) = RunAlone::try_parse()
+    {
+        return Ok(Cli { options, command: Command::Run(run) });
+    }
     let mut command = Cli::command();
     let mut matches = match command.try_get_matches_from_mut(std::env::args_os()) {
         Err(error) if error.kind() == DisplayHelp => {
@@ -213,4 +235,15 @@ fn usage(error: &clap::Error) -> ExitCode {
     let mut words = std::env::args_os().skip(1).filter_map(|word| word.into_string().ok());
     let first = words.find(|word| commands.contains(word));
     ExitCode::from(if first.is_some_and(|word| word == "run") { exit::LAZARET } else { exit::USAGE })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Read by itself, it takes no option that it would refuse beside the others.
+    #[test]
+    fn run_uses_every_option_of_a_session() {
+        assert!(USED_BY.iter().all(|(_, users)| users.contains(&"run")));
+    }
 }
