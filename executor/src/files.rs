@@ -3,11 +3,9 @@
 use crate::fault::failed;
 use crate::poll::{Token, Waited};
 use crate::user::Worker;
-use broker_protocol::{Broken, CallId, ErrorKind, Layer, Outcome, Request, Usage, ZonePath, frame, limit};
+use broker_protocol::{Broken, CallId, ErrorKind, Outcome, Request, Usage, ZonePath, frame, limit};
 use executor_layers::cgroup::Cgroup;
-use executor_layers::worker::{
-    CHUNK, ELSEWHERE, LAST, MESSAGE_MAX, MORE, PREVIEW_CALL, STARTED, USAGE_LEN, WorkerSpec,
-};
+use executor_layers::worker::{CHUNK, ELSEWHERE, LAST, MESSAGE_MAX, MORE, PREVIEW_CALL, STARTED, USAGE_LEN};
 use executor_sys::process::{self, Child};
 use executor_sys::{message, spawn};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -54,32 +52,19 @@ pub enum WorkerEvent {
 /// What every worker of a session is started with.
 #[derive(Debug)]
 pub struct WorkerStart {
-    program: Rc<Worker>,
-    /// An encoded [`WorkerSpec`].
-    spec: Vec<u8>,
+    pub program: Rc<Worker>,
+    /// An encoded [`WorkerSpec`](executor_layers::worker::WorkerSpec).
+    pub spec: Vec<u8>,
     /// Those of the session's namespaces, and of the undo directory.
-    fds: Vec<OwnedFd>,
+    pub fds: Vec<OwnedFd>,
     /// Whether another process than the one that is started answers: a member of the session's PID namespace.
-    forks: bool,
-    cgroup: Option<Rc<Cgroup>>,
+    pub forks: bool,
+    pub cgroup: Option<Rc<Cgroup>>,
     /// The session's id, as the audit has it.
-    session: String,
+    pub session: String,
 }
 
 impl WorkerStart {
-    /// # Errors
-    /// The spec is larger than can be received.
-    pub fn new(
-        program: Rc<Worker>,
-        spec: &WorkerSpec,
-        fds: Vec<OwnedFd>,
-        cgroup: Option<Rc<Cgroup>>,
-        session: String,
-    ) -> Result<Self, frame::FrameError> {
-        let forks = spec.layers.has(Layer::PidNamespace);
-        Ok(Self { program, spec: frame::encode_whole(spec)?, fds, forks, cgroup, session })
-    }
-
     fn start(&self) -> io::Result<Process> {
         let (socket, theirs) = message::pair()?;
         let Child { pid, pidfd } = spawn::image(self.program.file()?, c"lazaret-worker", theirs.as_fd())?;

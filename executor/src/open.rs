@@ -12,18 +12,18 @@ use crate::machine;
 use crate::missing_program::Profiles;
 use crate::own_state;
 use crate::pool::Pool;
-use crate::repository_question::answerer;
+use crate::repository_question;
 use crate::roots::{self, RootError};
 use crate::session::Session;
 use crate::user::User;
 use broker_protocol::{
     Channel, Digest, ErrorKind, Extent, Failed, Layer, LayerSet, Open, Opened, Refused, Tier, TooLarge,
-    Wants, Zone, ZonePath,
+    Wants, Zone, ZonePath, frame,
 };
 use executor_audit::audit::AuditError;
 use executor_audit::record::{Record, SessionFacts};
 use executor_cell::leases::{Leases, Missing, Places, RULE};
-use executor_cell::{Warden, WardenMessage};
+use executor_cell::{Answerer, Warden, WardenMessage};
 use executor_layers::ablation::Ablation;
 use executor_layers::cgroup::{self, Cgroup};
 use executor_layers::discovery;
@@ -41,7 +41,7 @@ use executor_layers::{
 use executor_supervisor::{CreatedRecord, OpenedFiles, ProjectRepository, TrackedSecrets};
 use executor_sys::confine;
 use policies::{Access, EffectivePolicy, Policies, PolicyError, choice, network, source};
-use std::cell::LazyCell;
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 use std::fs::DirBuilder;
@@ -147,6 +147,8 @@ struct Sandbox {
     also_closed: Vec<AlsoClosed>,
     created: Option<CreatedRecord>,
     tracked: Option<TrackedSecrets>,
+    /// An encoded [`WorkerSpec`].
+    worker: Vec<u8>,
 }
 
 /// Reads the policy files of this machine and user.
@@ -180,9 +182,13 @@ pub fn open(
         built => (built?, None),
     };
     let cgroup = join_cgroup(&sandbox, user)?;
-    let Sandbox { spec, warden, fds, relay, also_closed, created, tracked } = sandbox;
+    let Sandbox { spec, warden, fds, relay, also_closed, created, tracked, worker } = sandbox;
     let layers = if cgroup.is_some() { spec.layers.with(Layer::Cgroup) } else { spec.layers };
     require(&policy, spec.tier, layers, &user.ablation)?;
+    let capacity = Capacity::new([spec.project.clone(), spec.central.clone()]);
+    // Before all that the first cell does not need.
+    let pool = Pool::new(warden, spec.policy.limits.clone(), capacity, request.spare);
+    let pool = pool.map_err(OpenError::Failed)?;
     // After the warden, which must not inherit it.
     let mut audit = user.open_audit()?;
     let facts = SessionFacts { policy: spec.policy.digest, tier: spec.tier, layers };
@@ -207,8 +213,15 @@ pub fn open(
     // The first of them: it gives the right to the others.
     let user_namespace = fds.first().filter(|_| spec.has(Layer::MountNamespace));
     let user_namespace = user_namespace.map(OwnedFd::try_clone).transpose().map_err(broken)?;
-    let worker = worker_start(&spec, fds, cgroup, &opened.session, user).map_err(broken)?;
-    let capacity = Capacity::new([spec.project.clone(), spec.central.clone()]);
+    let forks = spec.has(Layer::PidNamespace);
+    let worker = WorkerStart {
+        program: user.worker.clone(),
+        spec: worker,
+        fds,
+        forks,
+        cgroup,
+        session: opened.session.clone(),
+    };
     let wants = Wants { read: request.read.clone(), write: request.write.clone(), ..Wants::default() };
     let missing = opened_with(&wants, &spec, user)?;
     let mut session = Session {
@@ -216,8 +229,7 @@ pub fn open(
         approvals: Approvals::new(&spec.policy.approval, approvers).map_err(broken)?,
         online: Online::of(&spec, &user.variables),
         user_namespace,
-        pool: Pool::new(warden, spec.policy.limits.clone(), capacity, request.spare)
-            .map_err(OpenError::Failed)?,
+        pool,
         files: Files::new(worker),
         capture: request.capture.map_or(u64::MAX, Into::into).min(spec.policy.limits.capture),
         spec,
@@ -255,13 +267,8 @@ fn join_cgroup(sandbox: &Sandbox, user: &User) -> Result<Option<Rc<Cgroup>>, Ope
     Ok(Some(Rc::new(cgroup)))
 }
 
-fn worker_start(
-    spec: &SandboxSpec,
-    fds: Vec<OwnedFd>,
-    cgroup: Option<Rc<Cgroup>>,
-    session: &str,
-    user: &User,
-) -> io::Result<WorkerStart> {
+/// What the file worker is told when it starts.
+fn worker_spec(spec: &SandboxSpec) -> Result<Vec<u8>, OpenError> {
     let root = |zone| {
         let (path, access) = spec.zone(zone);
         RootSpec { path: path.display().to_string(), writable: access == Access::Write }
@@ -280,7 +287,7 @@ fn worker_start(
         undo: spec.policy.limits.undo,
         answers: false,
     };
-    WorkerStart::new(user.worker.clone(), &worker, fds, cgroup, session.to_owned()).map_err(io::Error::other)
+    frame::encode_whole(&worker).map_err(|error| OpenError::Failed(Failed::internal(error.to_string())))
 }
 
 /// Asks for the layers that the policy requires, and for those it expects as far as `tier` can have them. It can always have
@@ -325,14 +332,19 @@ fn build(
         undo_directory::make(&spec.central);
     }
     central_owner::claim(&spec.central, &spec.project)?;
-    let (mut also_closed, opened) = discover(&mut spec, user)?;
+    let answerer = OnceCell::new();
+    let (mut also_closed, opened) = discover(&mut spec, user, &answerer)?;
+    // It is gone when this returns: the warden gets ready meanwhile.
+    if let Some(Ok(answerer)) = answerer.get() {
+        answerer.kill();
+    }
     let (created, tracked) = opened.map_or((None, None), |(created, tracked)| (Some(created), tracked));
     also_closed.extend(refused);
     ignore_hidden(&mut spec).map_err(OpenError::Plan)?;
     spec.command_directories = command_directories(&spec)?;
     match start(&spec) {
-        Ok(Started { warden, fds, relay }) => {
-            Ok(Sandbox { spec, warden, fds, relay, also_closed, created, tracked })
+        Ok(Started { warden, fds, relay, worker }) => {
+            Ok(Sandbox { spec, warden, fds, relay, also_closed, created, tracked, worker })
         }
         Err(error) => {
             spec.scratch.remove();
@@ -370,15 +382,18 @@ fn command_directories(spec: &SandboxSpec) -> Result<Option<Vec<ZonePath>>, Open
     Ok(Some(directories))
 }
 
-/// A warden that is ready, and what it has sent up.
+/// A warden that is ready, what it has sent up, and what was made meanwhile.
 struct Started {
     warden: Warden,
     fds: Vec<OwnedFd>,
     relay: Vec<OwnedFd>,
+    worker: Vec<u8>,
 }
 
 fn start(spec: &SandboxSpec) -> Result<Started, OpenError> {
     let mut warden = Warden::start(spec).map_err(|source| start_error(spec.tier, source))?;
+    // It has some milliseconds of work.
+    let worker = worker_spec(spec)?;
     let mut relay = Vec::new();
     let mut message = warden.next_message().map_err(OpenError::Warden)?;
     if let WardenMessage::Relay(fds) = message {
@@ -386,7 +401,7 @@ fn start(spec: &SandboxSpec) -> Result<Started, OpenError> {
         message = warden.next_message().map_err(OpenError::Warden)?;
     }
     match message {
-        WardenMessage::Ready(fds) => Ok(Started { warden, fds, relay }),
+        WardenMessage::Ready(fds) => Ok(Started { warden, fds, relay, worker }),
         WardenMessage::Unsupervised(errno) => {
             Err(OpenError::Unsupervised { source: io::Error::from_raw_os_error(errno) })
         }
@@ -431,8 +446,12 @@ fn start_error(tier: Tier, source: io::Error) -> OpenError {
 
 /// Looks through both zones for what is protected, and takes it into the spec. Returns what is closed although its name does not
 /// say so, and the records of what cells make and git tracks.
-fn discover(spec: &mut SandboxSpec, user: &User) -> Result<(Vec<AlsoClosed>, Option<Records>), OpenError> {
-    let (found, opened) = look_through(spec, user)?;
+fn discover(
+    spec: &mut SandboxSpec,
+    user: &User,
+    answerer: &OnceCell<io::Result<Answerer>>,
+) -> Result<(Vec<AlsoClosed>, Option<Records>), OpenError> {
+    let (found, opened) = look_through(spec, user, answerer)?;
     let Some(OpenedFiles { memory, record, tracked }) = opened else { return Ok((Vec::new(), None)) };
     spec.created = Some(memory);
     (spec.pins, spec.objects) = (found.pins, found.objects);
@@ -441,18 +460,22 @@ fn discover(spec: &mut SandboxSpec, user: &User) -> Result<(Vec<AlsoClosed>, Opt
 }
 
 /// Finds what is protected in both zones, and removes what writes that were cut short have left.
-fn look_through(spec: &SandboxSpec, user: &User) -> Result<(Discovery, Option<OpenedFiles>), OpenError> {
+fn look_through(
+    spec: &SandboxSpec,
+    user: &User,
+    answerer: &OnceCell<io::Result<Answerer>>,
+) -> Result<(Discovery, Option<OpenedFiles>), OpenError> {
     // Without mounts the supervisor holds every name, however many there are.
     let mounts_max = if spec.has(Layer::MountNamespace) { PINS_MAX } else { usize::MAX };
     let zones = [spec.project.as_path(), spec.central.as_path()];
     let is_protected = spec.has(Layer::ProtectedNames);
-    // Many projects are nothing to ask about, and its start is half of a session's. Of a repository it is asked in any case, and
-    // gets ready while we look through the project.
-    let answerer = LazyCell::new(|| answerer(spec, user));
+    // Where there is nothing to ask about, none is started: that takes a fifth of a session's time. Of a repository it is asked in
+    // any case, and gets ready while we look through the project.
+    let answerer = || answerer.get_or_init(|| repository_question::answerer(spec, user));
     if is_protected && ProjectRepository::of(spec).is_some() {
-        LazyCell::force(&answerer);
+        answerer();
     }
-    let ask = |texts| match &*answerer {
+    let ask = |texts| match answerer() {
         Ok(answerer) => answerer.settings(texts),
         Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
     };
@@ -470,7 +493,7 @@ fn look_through(spec: &SandboxSpec, user: &User) -> Result<(Discovery, Option<Op
         return Ok((found, None));
     }
     let opened = executor_supervisor::open_created_files(spec, &mut found, |repository, files| {
-        answerer.as_ref().ok()?.repository(repository, files)
+        answerer().as_ref().ok()?.repository(repository, files)
     });
     Ok((found, Some(opened.map_err(OpenError::Plan)?)))
 }

@@ -144,7 +144,8 @@ impl Answerer {
         }
     }
 
-    fn kill(&self) {
+    /// Ends it; a question from now on has no answer.
+    pub fn kill(&self) {
         // It is gone already if this fails.
         let _ = process::pidfd_signal(self.child.pidfd.as_fd(), libc::SIGKILL);
     }
