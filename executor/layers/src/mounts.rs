@@ -65,9 +65,11 @@ pub fn build(spec: &SandboxSpec) -> Result<Option<OwnedFd>, LayerError> {
     let views = spec.views.iter().map(|view| Ok((view, ViewSource::of(view, image.as_ref())?)));
     let views: Vec<_> = views.collect::<Result<_, LayerError>>()?;
     let base = base();
+    let scratch = scratch(base, spec)?;
+    // Over the private storage, which is unmounted with all that is hidden: to do so costs a wait for all processors.
     tmpfs(base, "mode=755,size=16m")?;
     let root = Root { base, made: RefCell::default() };
-    root.scratch(spec)?;
+    scratch.iter().try_for_each(|(path, tree)| root.attach(path, tree, true))?;
     root.own_filesystems(spec)?;
     views.iter().try_for_each(|(view, source)| root.view(&view.path, source))?;
     root.checked_file()?;
@@ -262,6 +264,29 @@ fn small_setting(view: &View) -> Option<(Vec<u8>, u32)> {
     (content.len() as u64 <= SMALL).then_some((content, metadata.mode() & 0o777))
 }
 
+/// One bounded filesystem for all private storage, mounted over `storage`: detached copies of its parts, and where each is seen.
+fn scratch<'s>(storage: &Path, spec: &'s SandboxSpec) -> Result<Vec<(&'s Path, OwnedFd)>, LayerError> {
+    tmpfs(storage, &format!("mode=700,size={}", spec.policy.limits.scratch))?;
+    let own = [("tmp", spec.scratch.tmp.as_path()), ("home", spec.scratch.home.as_path())];
+    let all = own.into_iter().chain(SCRATCH.map(|(name, path)| (name, Path::new(path))));
+    let mut parts = Vec::new();
+    for (name, path) in all {
+        let part = storage.join(name);
+        let step = || format!("make the private {}", path.display());
+        fs::create_dir(&part).at(Layer::MountNamespace, step)?;
+        let mode = if name == "home" { 0o700 } else { 0o1777 };
+        fs::set_permissions(&part, Permissions::from_mode(mode)).at(Layer::MountNamespace, step)?;
+        if let ("home", Some(content)) = (name, &spec.git_ignore) {
+            git_ignore::write(&part, content).at(Layer::MountNamespace, step)?;
+        }
+        let tree = open_tree(&c_path(&part)).at_privileged(Layer::MountNamespace, Privilege::Mount, step)?;
+        parts.push((path, tree));
+    }
+    // Parents before children: a home may lie below /tmp or the other way round.
+    parts.sort_by_key(|(path, _)| path.as_os_str().len());
+    Ok(parts)
+}
+
 /// The new root while it is put together at a place in the old one.
 struct Root<'a> {
     base: &'a Path,
@@ -286,37 +311,6 @@ impl Root<'_> {
 
     fn parent(&self, path: &Path) -> Result<(), LayerError> {
         path.parent().map_or(Ok(()), |parent| self.directory(parent).map(drop))
-    }
-
-    /// One bounded filesystem for all private storage, seen in several places.
-    fn scratch(&self, spec: &SandboxSpec) -> Result<(), LayerError> {
-        let storage = self.directory(Path::new("/tmp"))?;
-        tmpfs(&storage, &format!("mode=700,size={}", spec.policy.limits.scratch))?;
-        let own = [("tmp", spec.scratch.tmp.as_path()), ("home", spec.scratch.home.as_path())];
-        let all = own.into_iter().chain(SCRATCH.map(|(name, path)| (name, Path::new(path))));
-        let mut parts = Vec::new();
-        for (name, path) in all {
-            let part = storage.join(name);
-            let step = || format!("make the private {}", path.display());
-            fs::create_dir(&part).at(Layer::MountNamespace, step)?;
-            let mode = if name == "home" { 0o700 } else { 0o1777 };
-            fs::set_permissions(&part, Permissions::from_mode(mode)).at(Layer::MountNamespace, step)?;
-            if let ("home", Some(content)) = (name, &spec.git_ignore) {
-                git_ignore::write(&part, content).at(Layer::MountNamespace, step)?;
-            }
-            parts.push((
-                path,
-                open_tree(&c_path(&part)).at_privileged(Layer::MountNamespace, Privilege::Mount, step)?,
-            ));
-        }
-        umount2(&storage, MntFlags::MNT_DETACH).at_privileged(
-            Layer::MountNamespace,
-            Privilege::Mount,
-            || "unmount the private storage".into(),
-        )?;
-        // Parents before children: a home may lie below /tmp or the other way round.
-        parts.sort_by_key(|(path, _)| path.as_os_str().len());
-        parts.iter().try_for_each(|(path, tree)| self.attach(path, tree, true))
     }
 
     /// `/proc`, an instance of `devpts`, and the usual links in `/dev`.
