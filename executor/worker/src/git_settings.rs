@@ -220,4 +220,29 @@ mod tests {
         assert_eq!(found(&names(NAMES_MAX))[0].0, "a.n0");
         assert_eq!(found(&names(NAMES_MAX + 1))[0].0, "an unreadable line");
     }
+
+    /// What the broker judges by itself would not be a path here either.
+    #[test]
+    fn what_the_broker_does_not_ask_about_names_no_path() {
+        let known = PATHS.iter().chain(&HARMLESS).filter_map(|key| key.split_once('.'));
+        let includes = [("include", "path"), ("includeif \"onbranch:m\"", "path"), ("new", "thing")];
+        let commands =
+            COMMANDS.iter().flat_map(|end| [("core", *end), ("credential", *end), ("a \"b\"", *end)]);
+        let mut judged = 0;
+        for (section, name) in known.chain(includes).chain(commands) {
+            for value in ["word", "a-b_c", "word.sh", "a/b", "~", "..", "!x", "a b", "\"x\""] {
+                let text = format!("[{section}]\n{name} = {value}\n");
+                if !policies::names_no_path(text.as_bytes()) {
+                    continue;
+                }
+                judged += 1;
+                for Setting { kind, value, .. } in settings(text.as_bytes()) {
+                    let plain = value.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(byte));
+                    assert!(kind == Command || kind == Other, "{text}");
+                    assert!(plain || kind == Command && value == b"word.sh" || value == b"..", "{text}");
+                }
+            }
+        }
+        assert!(judged > 100, "{judged}");
+    }
 }
