@@ -19,6 +19,8 @@ pub fn tests() -> Vec<Test> {
             a_name_that_is_open_when_new_can_be_created_and_used,
             shared_memory_is_the_sessions_own,
             files_open_as_they_do_without_a_supervisor,
+            a_caller_reads_below_its_own_directories,
+            no_link_that_is_swapped_leads_to_a_secret,
             shells_and_fifos_work,
             a_file_that_was_just_written_can_be_started,
             a_flood_of_calls_and_a_full_queue_starve_nothing,
@@ -29,6 +31,7 @@ pub fn tests() -> Vec<Test> {
             no_descriptor_of_the_supervisor_is_inherited
         ],
         suite::flat_only(in_each_place![
+            secrets_that_the_host_makes_during_a_call_are_not_read,
             metadata_outside_stays_as_it_is,
             metadata_inside_changes,
             other_processes_are_not_there_and_its_own_are,
@@ -538,6 +541,129 @@ fn files_open_as_they_do_without_a_supervisor(place: Place) {
     };
     let inside = cell(world, &folder("inside"));
     assert_eq!(inside.success(), "ok\n", "{}", inside.errors());
+}
+
+/// Whose directory a relative path is in: what is known of a caller from its last call may be wrong at the next.
+const DIRECTORIES: &str = "
+import ctypes, os, sys, threading
+def read(d=None): return os.read(os.open('f', os.O_RDONLY, dir_fd=d), 9).decode()
+def own(n, d=None): got = read(d); assert got == n, (n, got)
+def make(n): os.mkdir(n); open(f'{n}/f', 'w').write(n)
+def opened(n, at=9): d = os.open(n, 0); os.dup2(d, at); os.close(d)
+def child(work):
+    p = os.fork()
+    if p == 0:
+        try: work(); os._exit(0)
+        finally: os._exit(1)
+    assert os.waitpid(p, 0)[1] == 0
+def thread(work):
+    bad = []
+    def run():
+        try: work()
+        except BaseException as e: bad.append(e)
+    t = threading.Thread(target=run); t.start(); t.join(); assert not bad, bad
+if len(sys.argv) > 1: own('b', 9); own('c'); print('ok'); sys.exit()
+for n in 'abc': make(n)
+opened('a'); own('a', 9); opened('b'); own('b', 9)
+os.rename('b', 'z'); make('b'); own('b', 9); os.unlink('b/f'); os.rmdir('b'); os.rename('z', 'b'); own('b', 9)
+for n in 'abc' * 50: child(lambda: (opened(n), own(n, 9)))
+own('b', 9)
+child(lambda: (os.chdir('c'), own('c'), own('b', 9), os.fchdir(9), own('b')))
+thread(lambda: own('b', 9))
+libc = ctypes.CDLL(None)
+thread(lambda: (libc.unshare(0x200), os.chdir('c'), own('c')))
+thread(lambda: (libc.unshare(0x400), opened('c'), own('c', 9), opened('a'), own('a', 9)))
+own('b', 9)
+make('gone'); opened('gone', 8); os.unlink('gone/f'); os.rmdir('gone'); make('gone')
+try: read(8); raise AssertionError('a directory that is gone has a file')
+except FileNotFoundError: pass
+make('gone (deleted)')
+try: read(8); raise AssertionError('a directory that is gone has a file of another')
+except FileNotFoundError: pass
+os.set_inheritable(9, True); os.chdir('c'); os.execv(sys.executable, ['python3', '../../directories.py', 'again'])
+";
+
+fn a_caller_reads_below_its_own_directories(place: Place) {
+    let world = &fixture(place);
+    world.put("directories.py", DIRECTORIES);
+    let run_in = |name: &str| format!("mkdir {name} && cd {name} && python3 ../directories.py");
+    let control = run(world.host("bash").args(["-c", &run_in("outside")]), LIMIT);
+    assert_eq!(control.success(), "ok\n", "{}", control.errors());
+    let inside = cell(world, &run_in("inside"));
+    assert_eq!(inside.success(), "ok\n", "{}", inside.errors());
+}
+
+/// One process makes `x` a file, a link to a secret, a directory and a link to one with a secret, as fast as it can; the other reads.
+const SWAPS: &str = "
+import os, sys
+os.mkdir('plain'); open('plain/.env', 'w').write('nothing'); os.rename('plain', 'd')
+writer = os.fork()
+if writer == 0:
+    while True:
+        open('t', 'w').write('nothing'); os.rename('t', 'x'); os.symlink('.env', 't'); os.rename('t', 'x')
+        os.symlink('sub', 't'); os.rename('t', 'y'); os.symlink('d', 't'); os.rename('t', 'y')
+seen = set()
+for _ in range(int(sys.argv[1])):
+    for path in ['x', 'y/file', 'y/.env']:
+        try: seen.add(open(path).read())
+        except OSError: pass
+os.kill(writer, 9); os.waitpid(writer, 0)
+print(seen)
+";
+
+fn no_link_that_is_swapped_leads_to_a_secret(place: Place) {
+    let world = &fixture(place);
+    world.put("swaps.py", SWAPS);
+    let control = run(world.host("python3").current_dir(&world.project).args(["swaps.py", "3000"]), LIMIT);
+    assert!(control.success().contains(&world.canary), "the control reads no secret: {}", control.errors());
+    run(world.host("bash").current_dir(&world.project).args(["-c", "rm -rf d x y t"]), LIMIT).success();
+    let inside = cell(world, "python3 swaps.py 1500");
+    let printed = inside.success();
+    assert!(
+        printed.contains("nothing") && !printed.contains(&world.canary),
+        "{printed}\n{}",
+        inside.errors()
+    );
+}
+
+/// Ways to read what the host makes a secret in the project while the call runs. In the namespaced tier it can be read.
+const LATE_READS: &[&str] = &[
+    "cat late/.env",
+    "cat <&9; python3 -c 'import os; print(os.read(os.open(\".env\", 0, dir_fd=9), 99))'",
+    "cd late && cat ./.env",
+    "ln -s late/.env alias && cat alias",
+    "python3 -c 'import os; print(os.read(os.open(\"id\", 0, dir_fd=8), 99))'",
+    "cat /proc/self/fd/8/id",
+];
+
+fn secrets_that_the_host_makes_during_a_call_are_not_read(place: Place) {
+    // The directories have been read in before.
+    let waiting = |script: &str| {
+        format!(
+            "exec 9<late 8<keys; cat late/file keys/file; echo ready; until [ -e go ]; do sleep 0.02; done; {script}"
+        )
+    };
+    let during = |world: &World, mut command: std::process::Command| {
+        for name in ["late/file", "keys/file"] {
+            world.put(name, "x\n");
+        }
+        let mut running = Running::start(&mut command);
+        running.wait_for("ready\n", LIMIT);
+        world.put("late/.env", &world.canary);
+        fs::rename(world.project.join("keys"), world.project.join(".ssh")).unwrap();
+        world.put(".ssh/id", &world.canary);
+        world.put("go", "");
+        running.finish(LIMIT).text()
+    };
+    for script in LATE_READS {
+        let world = &fixture(place);
+        let printed = during(world, world.cell(&waiting(script)));
+        assert!(!printed.contains(&world.canary), "{script}\n{printed}");
+        let fresh = fixture(world.place);
+        let mut control = fresh.host("bash");
+        control.current_dir(&fresh.project).args(["-c", &waiting(script)]);
+        assert!(during(&fresh, control).contains(&fresh.canary), "the control of {script}");
+    }
 }
 
 /// A descriptor that the supervisor still has would have the kernel refuse it (`ETXTBSY`): on one processor the writer goes on

@@ -20,6 +20,8 @@ pub enum Answer {
     Value(i64),
     /// With a descriptor, closed on exec or not.
     Descriptor(OwnedFd, bool),
+    /// The same, where nothing can be written by it.
+    Readable(OwnedFd, bool),
     /// Not yet.
     Pending(Pending),
     /// Not here: nothing is decided about it.
@@ -63,12 +65,20 @@ impl Pending {
                 let path = by_descriptor(&object);
                 let fd = open(path.as_str(), flags | OFlag::O_NONBLOCK, Mode::empty())?;
                 if waits && access == OFlag::O_RDONLY {
-                    return Pending::Reader { fd, flags, close_on_exec }.retry();
+                    return Pending::reader(fd, flags, close_on_exec);
                 }
                 set_flags(&fd, flags)?;
                 Ok(Answer::Descriptor(fd, close_on_exec))
             }
         }
+    }
+
+    /// The reading end of a FIFO with a name, which does not wait yet.
+    pub fn reader(fd: OwnedFd, flags: OFlag, close_on_exec: bool) -> Result<Answer> {
+        if flags.contains(OFlag::O_NONBLOCK) {
+            return Ok(Answer::Descriptor(fd, close_on_exec));
+        }
+        Pending::Reader { fd, flags, close_on_exec }.retry()
     }
 
     /// Connects a socket of the caller.

@@ -1,6 +1,6 @@
 //! One supervised call, and what all of them need.
 
-use crate::caller::Caller;
+use crate::caller::{Caller, KnownProcess};
 use crate::empty_directories::EmptyDirectories;
 use crate::find::Search;
 use crate::loopback::Loopback;
@@ -25,6 +25,9 @@ pub struct Call<'a> {
     /// The device of `/proc`.
     pub proc: u64,
     pub caller: Caller,
+    pub known: &'a KnownProcess,
+    /// `/proc/self/fd`.
+    pub own_descriptors: &'a OwnedFd,
     pub terminals: &'a Terminals,
     pub worktrees: &'a Worktrees,
     pub empty_directories: &'a EmptyDirectories,

@@ -7,11 +7,30 @@ use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{Mode, umask};
+use std::cell::RefCell;
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Flags of a descriptor for a path, with which nothing can be read or written.
 pub const PATH_ONLY: OFlag = OFlag::O_PATH.union(OFlag::O_CLOEXEC);
+
+/// The process that called last, held by a descriptor: what has its number later is another.
+#[derive(Default)]
+pub struct KnownProcess(RefCell<Option<(i32, OwnedFd)>>);
+
+impl KnownProcess {
+    /// A copy of a descriptor of the process whose first thread is `thread`. `None` where there is no such process or descriptor.
+    fn descriptor(&self, thread: i32, fd: i32) -> Option<OwnedFd> {
+        let mut known = self.0.borrow_mut();
+        let last = known.as_ref().filter(|(number, _)| *number == thread);
+        if let Some(copy) = last.and_then(|(_, process)| peer::descriptor_of(process.as_fd(), fd).ok()) {
+            return Some(copy);
+        }
+        *known = peer::process(thread).ok().map(|process| (thread, process));
+        let (_, process) = known.as_ref()?;
+        peer::descriptor_of(process.as_fd(), fd).ok()
+    }
+}
 
 /// A thread that waits for an answer.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +100,12 @@ impl Caller {
         })
     }
 
+    /// The directory from which its relative paths go on: the one behind its descriptor `fd`, or its working directory.
+    pub fn directory(&self, fd: i32, known: &KnownProcess) -> Result<OwnedFd> {
+        let copied = Some(fd).filter(|fd| *fd >= 0).and_then(|fd| known.descriptor(self.thread, fd));
+        copied.map_or_else(|| self.path_of(fd), Ok)
+    }
+
     /// A copy of its descriptor.
     pub fn descriptor(&self, fd: i32) -> Result<OwnedFd> {
         match peer::descriptor(self.thread, fd).map_err(errno) {
@@ -129,5 +154,27 @@ impl Caller {
         };
         let by_device = || made(libc::makedev(major as u32, minor as u32));
         own.or_else(by_name).or_else(by_device).ok_or(Errno::ENXIO)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_number_that_was_given_again_is_another_process() {
+        let mut child = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
+        let (number, known) = (child.id() as i32, KnownProcess::default());
+        assert!(known.descriptor(number, 0).is_some() && known.descriptor(number, 99).is_none());
+        let process = peer::process(number).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(known.descriptor(number, 0).is_none());
+        // As if this process had got the number.
+        let own = std::process::id() as i32;
+        *known.0.borrow_mut() = Some((own, process));
+        let file = std::fs::File::open("/proc/self/cmdline").unwrap();
+        assert!(known.descriptor(own, std::os::fd::AsRawFd::as_raw_fd(&file)).is_some());
     }
 }

@@ -24,6 +24,7 @@ mod created_record;
 mod committed_secrets;
 mod tracked_secrets;
 mod open;
+mod read;
 mod private_tmp;
 mod names;
 mod metadata;

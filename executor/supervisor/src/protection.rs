@@ -17,6 +17,17 @@ impl AccessRules {
         paths.iter().filter_map(|(_, path)| Some(names.protection(path)?.protection)).max()
     }
 
+    /// Whether no name closes what is at `real` for reading, nor where it is. What a cell has created is not asked about.
+    pub(crate) fn is_open_for_reading(&self, real: &Path) -> bool {
+        let names = self.names(real);
+        let closed = |path: &[u8]| {
+            let transit = || names.transit(path).into_iter().any(|to| to.name.protection == Protection::All);
+            names.protection(path).is_some_and(|name| name.protection == Protection::All) || transit()
+        };
+        self.objects.protection_of_place(real) != Some(Protection::All)
+            && !self.protected_as(real).iter().any(|(_, path)| closed(path))
+    }
+
     /// How a file that was protected when the session opened is, under any name.
     pub(crate) fn protection_of_object(&self, object: &OwnedFd, stat: &FileStat) -> Option<Protection> {
         self.objects.protection((stat.st_dev, stat.st_ino), || born(object))

@@ -2,7 +2,7 @@
 
 use crate::answer::{Answer, Pending};
 use crate::call::Call;
-use crate::caller::Caller;
+use crate::caller::{Caller, KnownProcess, PATH_ONLY};
 use crate::empty_directories::EmptyDirectories;
 use crate::loopback::Loopback;
 use crate::refusals::Refusals;
@@ -13,8 +13,8 @@ use crate::worktrees::Worktrees;
 use executor_sys::notify::{self, Wake};
 use nix::Result;
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::sys::stat::stat;
+use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
+use nix::sys::stat::{Mode, stat};
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -38,6 +38,9 @@ pub struct Supervisor<'a> {
     socket_names: RefCell<SocketNames>,
     /// What it has refused.
     refusals: RefCell<Refusals>,
+    known: KnownProcess,
+    /// The descriptors of this process, by which the kernel names their files.
+    own_descriptors: OwnedFd,
     /// Calls that wait for another process, with the kernel's name for each.
     pending: Vec<(u64, Pending)>,
 }
@@ -50,6 +53,7 @@ impl<'a> Supervisor<'a> {
     pub fn new(rules: &'a AccessRules, listener: OwnedFd) -> io::Result<Self> {
         notify::prefer_caller(listener.as_fd());
         let proc = stat("/proc")?.st_dev;
+        let own_descriptors = open("/proc/self/fd", PATH_ONLY, Mode::empty())?;
         let (terminals, worktrees) = (Terminals::default(), Worktrees::default());
         let (loopback, refusals, empty_directories) =
             (RefCell::default(), RefCell::default(), EmptyDirectories::default());
@@ -63,6 +67,8 @@ impl<'a> Supervisor<'a> {
             loopback,
             socket_names: RefCell::default(),
             refusals,
+            known: KnownProcess::default(),
+            own_descriptors,
             pending: Vec::new(),
         })
     }
@@ -77,6 +83,8 @@ impl<'a> Supervisor<'a> {
             loopback,
             socket_names,
             refusals,
+            known,
+            own_descriptors,
             ..
         } = self;
         let proc = *proc;
@@ -84,6 +92,8 @@ impl<'a> Supervisor<'a> {
             rules,
             proc,
             caller,
+            known,
+            own_descriptors,
             terminals,
             worktrees,
             empty_directories,
@@ -160,6 +170,12 @@ impl<'a> Supervisor<'a> {
         let listener = self.listener.as_fd();
         let answer = match answer {
             Ok(Answer::Value(value)) => Ok(value),
+            Ok(Answer::Readable(fd, close_on_exec)) => {
+                match notify::give_fd(listener, id, fd.as_fd(), close_on_exec, Wake::Now) {
+                    Ok(_) => return,
+                    Err(error) => Err(error.raw_os_error().unwrap_or(libc::EMFILE)),
+                }
+            }
             Ok(Answer::Descriptor(fd, close_on_exec)) => {
                 let wake = if may_write(&fd) { Wake::Later } else { Wake::Now };
                 match notify::give_fd(listener, id, fd.as_fd(), close_on_exec, wake) {

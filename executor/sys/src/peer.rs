@@ -3,18 +3,32 @@
 use crate::errno::{check, new_fd};
 use libc::{c_long, c_void};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 /// A copy of descriptor `fd` of the process `pid`.
 ///
 /// # Errors
 /// The kernel's (`pidfd_open`, `pidfd_getfd`).
 pub fn descriptor(pid: i32, fd: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: numbers; each result is a new descriptor.
-    unsafe {
-        let process = new_fd(libc::syscall(libc::SYS_pidfd_open, pid, 0))?;
-        new_fd(libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), fd, 0))
-    }
+    descriptor_of(process(pid)?.as_fd(), fd)
+}
+
+/// A descriptor for the process `pid`, and never for a later one with its number.
+///
+/// # Errors
+/// The kernel's (`pidfd_open`): `EINVAL`, of later kernels `ENOENT`, for another thread than a process's first.
+pub fn process(pid: i32) -> io::Result<OwnedFd> {
+    // SAFETY: numbers; the result is a new descriptor.
+    unsafe { new_fd(libc::syscall(libc::SYS_pidfd_open, pid, 0)) }
+}
+
+/// A copy of descriptor `fd` of a process.
+///
+/// # Errors
+/// The kernel's (`pidfd_getfd`): `ESRCH` if the process has ended.
+pub fn descriptor_of(process: BorrowedFd, fd: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: numbers; the result is a new descriptor.
+    unsafe { new_fd(libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), fd, 0)) }
 }
 
 /// Copies memory of the process of `thread` that begins at `address`; fewer bytes where its memory ends.
