@@ -11,7 +11,7 @@ use thiserror::Error;
 /// First bytes of a [`Hello`], so that a stray client is told apart from an old one.
 pub const MAGIC: [u8; 8] = *b"LAZARET\0";
 /// Version of everything in this crate. Any change of a wire type raises it: bincode does not describe itself.
-pub const VERSION: u16 = 14;
+pub const VERSION: u16 = 15;
 /// Optional abilities this build knows, one bit each. None is defined yet.
 pub const FEATURES: u64 = 0;
 
@@ -94,6 +94,9 @@ pub struct Open {
     pub read: Vec<String>,
     /// Directories of the machine that every command writes in, likewise.
     pub write: Vec<String>,
+    /// Whether what commands change in both roots is thrown away with the session. Such a session runs traced commands that are
+    /// waited for, and nothing else; they reach no host.
+    pub throw_away: bool,
 }
 
 impl Open {

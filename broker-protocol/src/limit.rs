@@ -73,6 +73,8 @@ pub const KEPT_BLOCK: u64 = 4096;
 pub const DENIALS: usize = 16;
 /// Bytes of one text of a denial.
 pub const DENIAL_TEXT: usize = 512;
+/// Failed calls of a traced command that are explained at once.
+pub const TRACED: usize = 64;
 
 /// Hosts, and presets, that a session may ask for.
 pub const HOSTS: usize = 256;

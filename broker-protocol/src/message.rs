@@ -1,12 +1,13 @@
 //! The frames between client and broker.
 
 use crate::approval::{Challenge, Grant, SessionGrant, Ungranted};
-use crate::denial::Denials;
+use crate::denial::{Denial, Denials};
 use crate::hello::{Hello, LayerSet, Machine, Open, Opened};
 use crate::lease::{Lease, Wants};
 use crate::network::ConnectionReport;
 use crate::reply::{Failed, Outcome, Spill, Usage};
 use crate::request::{CallId, Request};
+use crate::trace::Traced;
 use serde::{Deserialize, Serialize};
 
 /// A frame to the broker.
@@ -104,6 +105,9 @@ pub enum ToBroker {
     },
     /// What became of a connection that a cell wanted, to be recorded. Only in a session whose cells have a network.
     Connected(ConnectionReport),
+    /// Asks which of these were closed by the cell, and what would open them. Only in a session that is thrown away; at most
+    /// [`limit::TRACED`](crate::limit::TRACED).
+    Explain(Vec<Traced>),
 }
 
 /// Signals a client may send to what it started.
@@ -202,4 +206,6 @@ pub enum FromBroker {
         /// Which call.
         call: CallId,
     },
+    /// Answers [`ToBroker::Explain`], in its order: absent where the cell was not what closed it.
+    Explained(Vec<Option<Denial>>),
 }

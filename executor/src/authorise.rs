@@ -9,7 +9,7 @@ use broker_protocol::{
     CallId, Challenge, Denials, ErrorKind, Extent, Outcome, Refused, Request, Risk, Wants, ZonePath, limit,
 };
 use executor_audit::audit::{Audit, AuditError};
-use executor_cell::leases::{LeasedPath, Missing, Places, RULE};
+use executor_cell::leases::{LeasedPath, Leases, Missing, Places, RULE};
 use executor_layers::spec::SandboxSpec;
 use policies::{EffectivePolicy, Question, Verdict, decide, decide_real};
 use std::path::Path;
@@ -90,10 +90,8 @@ pub fn authorise(
         }
         None => verdict(&spec.policy, &request, real),
     };
-    let closed = |path: &Path, access| roots::closed_to_leases(path, access, spec, user);
-    let is_shown = |path: &Path| spec.shows(path);
-    let places = Places { policy: &spec.policy, closed: &closed, is_shown: &is_shown };
-    let (verdict, missing) = match approvals.leases.missing(call, wants, &request, &places) {
+    let missing = in_places(spec, user, |places| approvals.leases.missing(call, wants, &request, places));
+    let (verdict, missing) = match missing {
         Ok(missing) => (also_ask(verdict, &missing), missing),
         Err(refused) => (also_refuse(verdict, refused), Missing::default()),
     };
@@ -119,6 +117,20 @@ pub fn authorise(
             Ok(Authorised::Ended(Outcome::Refused(refused), denied))
         }
     }
+}
+
+/// What lies at the paths that a session is opened with, or could be.
+///
+/// # Errors
+/// One of them cannot be granted.
+pub fn opened_with(wants: &Wants, spec: &SandboxSpec, user: &User) -> Result<Missing, Refused> {
+    in_places(spec, user, |places| Leases::opened_with(wants, places))
+}
+
+fn in_places<T>(spec: &SandboxSpec, user: &User, look: impl FnOnce(&Places) -> T) -> T {
+    let closed = |path: &Path, access| roots::closed_to_leases(path, access, spec, user);
+    let is_shown = |path: &Path| spec.shows(path);
+    look(&Places { policy: &spec.policy, closed: &closed, is_shown: &is_shown })
 }
 
 /// The decision on a request; where links on its path lead elsewhere, on that place too, which its reason then names.

@@ -26,7 +26,6 @@ mod machine;
 mod repository_question;
 mod roots;
 mod own_state;
-mod central_owner;
 mod user;
 mod private_directory;
 mod poll;

@@ -3,8 +3,8 @@
 use crate::account::Capacity;
 use crate::approvals::{Approval, Approvals};
 use crate::approvers::{Approvers, ApproversError};
+use crate::authorise::opened_with;
 use crate::background::BackgroundProcesses;
-use crate::central_owner::{self, OwnerError};
 use crate::files::{Files, WorkerStart};
 use crate::image::{self, ImageError};
 use crate::kept_texts::KeptTexts;
@@ -22,9 +22,10 @@ use broker_protocol::{
 };
 use executor_audit::audit::AuditError;
 use executor_audit::record::{Record, SessionFacts};
-use executor_cell::leases::{Leases, Missing, Places, RULE};
+use executor_cell::leases::RULE;
 use executor_cell::{Answerer, Warden, WardenMessage};
 use executor_layers::ablation::Ablation;
+use executor_layers::central_owner::{self, OwnerError};
 use executor_layers::cgroup::{self, Cgroup};
 use executor_layers::discovery;
 use executor_layers::error::Privilege;
@@ -35,6 +36,7 @@ use executor_layers::protected_objects::ProtectedObjects;
 use executor_layers::relay::{Online, Reach};
 use executor_layers::spec::{SandboxSpec, Scratch};
 use executor_layers::worker::{NameSpec, ObjectSpec, RootSpec, WorkerSpec};
+use executor_layers::throw_away;
 use executor_layers::{
     caches, environment, git_ignore, git_settings, probe, relay, stale_temporaries, undo_directory,
 };
@@ -86,6 +88,9 @@ pub enum OpenError {
     /// the flat tier.
     #[error("commands cannot be supervised on this machine ({source}): {}", what_to_do(.source))]
     Unsupervised { source: io::Error },
+    /// What its commands change could not be thrown away.
+    #[error("what a command changes cannot be thrown away here: {0}")]
+    ThrowAway(String),
     /// A layer that the policy requires is not to be had here.
     #[error("the policy requires the layer {}, which this machine does not have; see `lazaret doctor`", .0.name())]
     Required(Layer),
@@ -127,6 +132,8 @@ impl OpenError {
             | OpenError::Warden(_)
             | OpenError::Worker(_)
             | OpenError::Approvers(_) => ErrorKind::Internal,
+            // What a session needs that is to be thrown away is not here.
+            OpenError::ThrowAway(_) => ErrorKind::NotFound,
             OpenError::Failed(failed) => failed.kind,
         };
         Failed { kind, message: self.to_string() }
@@ -170,14 +177,20 @@ pub fn open(
     let policy =
         policies.resolve(&chosen.profile, &user.host())?.narrow(request.scope.as_ref(), request.trust)?;
     let policy = policy.with_network(request.network.as_ref())?;
+    let policy = if request.throw_away { policy.without_hosts()? } else { policy };
     roots::hide_state(&policy, user)?;
     let zones = roots::resolve(request, &policy, user)?;
     let policy = image::choose(request, policy, &zones, user)?;
     let abi = user.ablation.landlock_abi(confine::landlock_abi());
-    let (sandbox, refusal) = match build(&policy, Tier::Namespaced, abi, &zones, user) {
+    let tracer = if request.throw_away { Some(throw_away(request, &policy, &zones, user)?) } else { None };
+    let (sandbox, refusal) = match build(&policy, Tier::Namespaced, abi, (&zones, tracer.clone()), user) {
+        // What is to be thrown away needs mounts.
+        Err(OpenError::Layer { step, source, refused: Some(_), .. }) if request.throw_away => {
+            return Err(OpenError::ThrowAway(format!("{step}: {source}")));
+        }
         // The machine does not let this user have all of what namespaces take: then nothing of them is used.
         Err(OpenError::Layer { step, source, refused: Some(_), .. }) => {
-            (build(&policy, Tier::Flat, abi, &zones, user)?, Some(format!("{step}: {source}")))
+            (build(&policy, Tier::Flat, abi, (&zones, tracer), user)?, Some(format!("{step}: {source}")))
         }
         built => (built?, None),
     };
@@ -204,7 +217,7 @@ pub fn open(
         network: spec.policy.has_network().then(|| network::lists(&spec.policy.network)),
     };
     let roots = [&opened.project, &opened.central].map(|root| audit.redacted(root));
-    audit.append(&Record::opened(&opened, [&roots[0], &roots[1]], layers))?;
+    audit.append(&Record::opened(&opened, [&roots[0], &roots[1]], layers, request.throw_away))?;
     let approvers = match spec.policy.approval.channel {
         Channel::Relay => None,
         Channel::Separate => Some(Approvers::listen(&spec, opened.clone(), client, user)?),
@@ -223,7 +236,7 @@ pub fn open(
         session: opened.session.clone(),
     };
     let wants = Wants { read: request.read.clone(), write: request.write.clone(), ..Wants::default() };
-    let missing = opened_with(&wants, &spec, user)?;
+    let missing = opened_with(&wants, &spec, user).map_err(OpenError::Lease)?;
     let mut session = Session {
         layers,
         approvals: Approvals::new(&spec.policy.approval, approvers).map_err(broken)?,
@@ -247,14 +260,6 @@ pub fn open(
     let granted = Approval { rule: RULE.into(), extent: Extent::Session, digest: Digest([0; 32]), missing };
     session.lease(0, granted).map_err(OpenError::Failed)?.map_err(OpenError::Lease)?;
     Ok((opened, relay, session))
-}
-
-/// What lies at the paths that a session is opened with.
-fn opened_with(wants: &Wants, spec: &SandboxSpec, user: &User) -> Result<Missing, OpenError> {
-    let closed = |path: &Path, access| roots::closed_to_leases(path, access, spec, user);
-    let is_shown = |path: &Path| spec.shows(path);
-    let places = Places { policy: &spec.policy, closed: &closed, is_shown: &is_shown };
-    Leases::opened_with(wants, &places).map_err(OpenError::Lease)
 }
 
 /// The group that bounds the session as a whole, where there is one, with the warden in it.
@@ -307,11 +312,44 @@ fn require(
     }
 }
 
+/// Covers all that commands may write with what is thrown away. Returns the program that traces them.
+fn throw_away(
+    request: &Open,
+    policy: &EffectivePolicy,
+    zones: &(PathBuf, PathBuf),
+    user: &User,
+) -> Result<PathBuf, OpenError> {
+    let refuse = |why: &str| OpenError::ThrowAway(why.to_owned());
+    let tracer = user.tracer().ok_or_else(|| refuse("`lazaret-trace` is not installed beside the executor"))?;
+    if policy.image.is_some() {
+        return Err(refuse("it has an image in place of this machine, in which nothing of ours runs"));
+    }
+    let (linked, _) = linked_repository(policy, zones, user);
+    let mut all = vec![zones.0.clone(), zones.1.clone()];
+    all.extend(linked.map(|linked| linked.common));
+    all.extend(request.write.iter().map(PathBuf::from));
+    // One that lies in another would be covered twice, and only the upper one is seen.
+    all.sort();
+    let mut outermost: Vec<PathBuf> = Vec::new();
+    for path in all {
+        if !outermost.last().is_some_and(|above| path.starts_with(above)) {
+            outermost.push(path);
+        }
+    }
+    let state = user.state().canonicalize().unwrap_or_else(|_| user.state());
+    if outermost.iter().any(|path| state.starts_with(path)) {
+        return Err(refuse("the records lie in what it would cover"));
+    }
+    let covered = throw_away::cover(&outermost, policy.limits.scratch);
+    covered.map_err(|error| OpenError::ThrowAway(format!("{}: {}", error.step, error.source)))?;
+    Ok(tracer)
+}
+
 fn build(
     policy: &EffectivePolicy,
     tier: Tier,
     abi: u32,
-    zones: &(PathBuf, PathBuf),
+    (zones, tracer): (&(PathBuf, PathBuf), Option<PathBuf>),
     user: &User,
 ) -> Result<Sandbox, OpenError> {
     // Before anything is made; the cgroup is required later, when it has been tried.
@@ -328,6 +366,9 @@ fn build(
         spec.link(linked);
     }
     spec.show_image(shown);
+    if let Some(tracer) = tracer {
+        spec.trace(tracer);
+    }
     if spec.policy.central == Access::Write {
         undo_directory::make(&spec.central);
     }

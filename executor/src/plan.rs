@@ -6,6 +6,7 @@ use executor_cell::{Capture, CellPlan, HeldPath, LeaseHandover};
 use executor_layers::spec::SandboxSpec;
 use policies::EffectivePolicy;
 use serde_bytes::ByteBuf;
+use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 
 /// Bytes of output that are kept in memory for each background process, half from the beginning and half from the end.
@@ -46,7 +47,9 @@ pub struct CommandPlan {
     pub output: Capture,
     /// For standard error, where it is kept apart.
     pub stderr: Option<Capture>,
-    /// Whether the arguments are those of `bash -c` around a command of the client's.
+    /// How many of the arguments are the tracer's.
+    tracer: usize,
+    /// Whether those behind are those of `bash -c` around a command of the client's.
     shell: bool,
     /// Made only from what was granted.
     _granted: (),
@@ -78,7 +81,11 @@ pub fn plan(granted: Granted, spec: &SandboxSpec, capture: u64) -> Work {
 fn command(call: CallId, bash: Bash, spec: &SandboxSpec, capture: u64) -> CommandPlan {
     let timeout_s = time_limit(&spec.policy, &bash);
     let directory = spec.directory(bash.directory.as_ref());
-    let (shell, arguments) = arguments(bash.command);
+    let (shell, mut arguments) = arguments(bash.command);
+    let tracer = spec.tracer.as_ref().map(|path| [path.as_os_str().as_bytes(), b"run"].map(ByteBuf::from));
+    let tracer: Vec<_> = tracer.into_iter().flatten().collect();
+    let traced = tracer.len();
+    arguments.splice(..0, tracer);
     let terminal = match &bash.stdin {
         Stdin::Terminal(terminal) => Some(terminal.term.clone()),
         Stdin::Null | Stdin::Stream => None,
@@ -105,6 +112,7 @@ fn command(call: CallId, bash: Bash, spec: &SandboxSpec, capture: u64) -> Comman
         output: new(""),
         stderr: bash.split.then(|| new("-stderr")),
         stdin: bash.stdin,
+        tracer: traced,
         shell,
         _granted: (),
     }
@@ -126,6 +134,7 @@ fn service(wanted: Service, spec: &SandboxSpec) -> CommandPlan {
         granted: Vec::new(),
         output: Capture::nothing(),
         stderr: Some(Capture::nothing()),
+        tracer: 0,
         shell,
         _granted: (),
     }
@@ -168,7 +177,7 @@ impl CommandPlan {
 
     /// The client's words; of a command for the shell that is longer than an argument may be, its pieces.
     pub fn words(&self) -> &[ByteBuf] {
-        match (self.shell, &self.cell.arguments[..]) {
+        match (self.shell, self.cell.arguments.get(self.tracer..).unwrap_or_default()) {
             (true, [_, _, text]) => std::slice::from_ref(text),
             (true, arguments) => &arguments[JOIN.len().min(arguments.len())..],
             (false, arguments) => arguments,

@@ -394,6 +394,8 @@ impl Finished {
             let directory = Path::new(&self.plan.cell.directory);
             let command = self.plan.command();
             let granted = |path: &Path| self.plan.granted.iter().any(|granted| granted.shows(path));
+            // Of a traced one is known what it tried.
+            let command = command.filter(|_| spec.tracer.is_none());
             let named = command.map(|command| named(&command, directory, spec, &granted)).unwrap_or_default();
             named.into_iter().for_each(|denial| denied.push_new(denial));
             self.met(policy).into_iter().for_each(|denial| denied.push_new(denial));

@@ -253,6 +253,7 @@ impl Broker {
                 Ok(())
             }
             (Phase::Open(session), ToBroker::Connected(report)) => session.connected(&report),
+            (Phase::Open(session), ToBroker::Explain(traced)) => session.explain(&traced),
             (Phase::Open(_), ToBroker::Hello(_) | ToBroker::Probe | ToBroker::Open(_)) => {
                 Err(protocol("the session is open; a connection has one"))
             }

@@ -2,7 +2,7 @@
 //! client is collected in one place, [`Session::collect`].
 
 use crate::approvals::{Approval, ApprovalEvent, Approvals, preview_read};
-use crate::authorise::{Authorised, Load, Submission, authorise};
+use crate::authorise::{Authorised, Load, Submission, authorise, opened_with};
 use crate::background::BackgroundProcesses;
 use crate::call::{Call, CallEnd, CallState};
 use crate::fault::{failed, protocol};
@@ -15,16 +15,18 @@ use crate::pool::Pool;
 use crate::repository_question::{answerer, git_settings_in};
 use broker_protocol::{
     CallId, ConnectionReport, Denial, Ended, ErrorKind, Failed, FileReply, FromBroker, Layer, LayerSet,
-    Nonce, Outcome, Refused, Request, Usage, Wants, ZonePath, frame, limit,
+    Nonce, Outcome, Refused, Request, Usage, Wants, ZonePath, Traced, frame, limit,
 };
 use executor_audit::audit::Audit;
 use executor_audit::record::Record;
 use executor_cell::leases::{self, Settings};
 use executor_layers::relay::Online;
 use executor_layers::spec::{SandboxSpec, Scratch};
-use executor_supervisor::{CreatedRecord, TrackedSecrets};
+use executor_supervisor::{CreatedRecord, TrackedSecrets, explain};
+use policies::Access;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Most places to which the links of one call are followed. A glob follows two; more come of links that change.
@@ -61,6 +63,10 @@ impl Session {
     pub fn call(&mut self, id: CallId, request: Request, wants: Wants) -> Result<(), Failed> {
         if self.calls.contains_key(&id) {
             return Err(protocol(format!("the call {id} is under way already")));
+        }
+        let is_traced = || matches!(&request, Request::Bash(bash) if !bash.background) && wants.is_empty();
+        if self.spec.tracer.is_some() && !is_traced() {
+            return Err(protocol("a session that is thrown away runs commands that are waited for, and nothing else"));
         }
         self.begin(Call::new(id, wants), request, None)
     }
@@ -194,6 +200,26 @@ impl Session {
         // A program may put what it likes into a name.
         let host = self.audit.redacted(&report.host);
         Ok(self.audit.append(&Record::connection(&host, report))?)
+    }
+
+    /// Says which of these the cell has closed, in a session that is thrown away.
+    pub fn explain(&mut self, traced: &[Traced]) -> Result<(), Failed> {
+        if self.spec.tracer.is_none() {
+            return Err(protocol("only what a session that is thrown away has traced is explained"));
+        }
+        Traced::check(traced).map_err(|error| protocol(error.to_string()))?;
+        let (spec, user) = (&self.spec, &self.profiles.user);
+        let leasable = |access, path: &Path| {
+            let paths = path.to_str().map(str::to_owned).into_iter().collect();
+            let wants = match access {
+                Access::Read => Wants { read: paths, ..Wants::default() },
+                Access::Write => Wants { write: paths, ..Wants::default() },
+            };
+            opened_with(&wants, spec, user).map(drop).map_err(|refused| refused.why)
+        };
+        let explained = traced.iter().map(|one| explain(one, spec, &leasable)).collect();
+        self.outbox.push(FromBroker::Explained(explained));
+        Ok(())
     }
 
     /// Acts on what has come of a question.

@@ -67,6 +67,12 @@ impl User {
         self.variables.get(OsStr::new(name)).cloned()
     }
 
+    /// The program that traces commands, where it lies beside this one.
+    pub fn tracer(&self) -> Option<PathBuf> {
+        let path = self.worker.path.with_file_name("lazaret-trace");
+        path.canonicalize().ok().filter(|path| path.is_file())
+    }
+
     pub fn state(&self) -> PathBuf {
         directories::state(&self.home, &|name| self.variable(name))
     }

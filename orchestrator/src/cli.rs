@@ -15,6 +15,7 @@ use orchestrator_options::exit;
 use orchestrator_options::session_options::{SessionOptions, USED_BY};
 use orchestrator_terminal::print;
 use orchestrator_text::known;
+use orchestrator_why::Why;
 use std::io;
 use std::process::ExitCode;
 
@@ -24,6 +25,9 @@ Exit codes:
            resource limit, 141 nobody reads its output); 124 time limit;
            125 lazaret failed, or wrong arguments; 126 refused by policy, or
            not executable; 127 program not found
+  why      0 something was denied, and is explained; 1 nothing was; 2 wrong
+           arguments, or no command to run; 3 not known; 4 not to be had here;
+           125 lazaret failed
   call     0 done; 1 the tool failed; 2 wrong input, or no such tool;
            3 violation; 124 time limit; 125 lazaret failed; 126 refused
   history, undo  as call
@@ -89,6 +93,7 @@ enum RunCommand {
 #[derive(Subcommand)]
 enum Command {
     Run(run::Run),
+    Why(Why),
     Call(call::Call),
     History(history::History),
     Undo(undo::Undo),
@@ -140,6 +145,7 @@ impl Cli {
         let options = &self.options;
         match self.command {
             Command::Run(run) => in_json(run.json, "bash", run.main(options)),
+            Command::Why(why) => why.main(options.clone()),
             Command::Call(call) => in_json(call.json, &call.tool.clone(), call.main(options)),
             Command::History(history) => in_json(history.json, "history", history.main(options)),
             Command::Undo(undo) => in_json(undo.json, "undo", undo.main(options)),

@@ -157,6 +157,16 @@ impl EffectivePolicy {
         Ok(self)
     }
 
+    /// The same policy with no host in it.
+    ///
+    /// # Errors
+    /// See [`Self::compute_digest`].
+    pub fn without_hosts(mut self) -> Result<Self, PolicyError> {
+        self.network = WebPolicy::default();
+        self.digest = self.compute_digest()?;
+        Ok(self)
+    }
+
     /// The same policy with an image as the root of cells, in which `paths` lie.
     ///
     /// # Errors

@@ -37,6 +37,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("executor-audit", &["broker-protocol", "policies", "executor-sys"]),
     // An ordinary program, outside the trusted base.
     ("executor-attack", &["broker-protocol"]),
+    ("executor-trace", &[]),
     (
         "executor",
         &[
@@ -187,6 +188,20 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "orchestrator-why",
+        &[
+            "broker-protocol",
+            "policies",
+            "orchestrator-text",
+            "orchestrator-tools",
+            "orchestrator-session",
+            "orchestrator-records",
+            "orchestrator-terminal",
+            "orchestrator-confine",
+            "orchestrator-options",
+        ],
+    ),
+    (
         "orchestrator-acp",
         &[
             "broker-protocol",
@@ -222,6 +237,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "orchestrator-confine",
             "orchestrator-options",
             "orchestrator-doctor",
+            "orchestrator-why",
             "orchestrator-acp",
             "orchestrator-sidecar",
             "orchestrator-telemetry",
@@ -256,10 +272,11 @@ const NOT_IN_EXECUTOR: [&str; 15] = [
 ];
 
 /// The programs of the executor: the folder of the page with the dependencies' reasons, and the crates it is about.
-const DEPENDENCIES: [(&str, &[&str]); 3] = [
+const DEPENDENCIES: [(&str, &[&str]); 4] = [
     ("executor", &["executor", "executor/sys", "executor/layers", "executor/supervisor", "executor/cell"]),
     ("executor/worker", &["executor/worker"]),
     ("executor/attack", &["executor/attack"]),
+    ("executor/trace", &["executor/trace"]),
 ];
 
 /// Imports between our crates run only downwards.
@@ -531,9 +548,14 @@ fn forbids_unsafe(member: &str) -> bool {
     member.starts_with("executor") && !matches!(member, "executor/sys" | "executor/attack")
 }
 
-/// The files of the orchestrator that may start a program: the one that does, and `lazaret-bash`, which becomes the program
-/// beside it.
-const STARTERS: [&str; 2] = ["orchestrator/options/src/start.rs", "orchestrator/src/bin/lazaret-bash.rs"];
+/// The files that may start a program: of the orchestrator the one that does, and `lazaret-bash`, which becomes the program beside it; and
+/// those of the tracer, which starts the command in its cell.
+const STARTERS: [&str; 4] = [
+    "orchestrator/options/src/start.rs",
+    "orchestrator/src/bin/lazaret-bash.rs",
+    "executor/trace/src/main.rs",
+    "executor/trace/src/trace.rs",
+];
 
 /// Processes are started by one file of the orchestrator, and by the executor's own system calls.
 pub fn one_file_starts_processes(root: &Path) -> Violations {

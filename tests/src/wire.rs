@@ -217,6 +217,7 @@ pub fn opening(world: &World) -> Open {
         image: None,
         read: Vec::new(),
         write: Vec::new(),
+        throw_away: false,
     }
 }
 

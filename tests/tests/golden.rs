@@ -91,7 +91,7 @@ fn every_variant_has_an_example() {
 
 const EFFECTS: [&str; 3] = ["web_search", "web_fetch", "mcp__fs__read"];
 
-const TO: [&str; 17] = [
+const TO: [&str; 18] = [
     "hello",
     "probe",
     "open",
@@ -109,6 +109,7 @@ const TO: [&str; 17] = [
     "revoke",
     "keep",
     "connected",
+    "explain",
 ];
 
 fn variant_to(message: &ToBroker) -> &'static str {
@@ -130,10 +131,11 @@ fn variant_to(message: &ToBroker) -> &'static str {
         ToBroker::Revoke { .. } => "revoke",
         ToBroker::Keep { .. } => "keep",
         ToBroker::Connected(_) => "connected",
+        ToBroker::Explain(_) => "explain",
     }
 }
 
-const FROM: [&str; 14] = [
+const FROM: [&str; 15] = [
     "hello",
     "probed",
     "opened",
@@ -148,6 +150,7 @@ const FROM: [&str; 14] = [
     "leases",
     "kept",
     "suspended",
+    "explained",
 ];
 
 fn variant_from(message: &FromBroker) -> &'static str {
@@ -166,6 +169,7 @@ fn variant_from(message: &FromBroker) -> &'static str {
         FromBroker::Leases(_) => "leases",
         FromBroker::Kept { .. } => "kept",
         FromBroker::Suspended { .. } => "suspended",
+        FromBroker::Explained(_) => "explained",
     }
 }
 
@@ -318,6 +322,7 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
         image: None,
         read: Vec::new(),
         write: Vec::new(),
+        throw_away: false,
     };
     let scoped = Open { scope: Some(scope()), trust: Trust::Supervised, ..open.clone() };
     let autonomous = Open { trust: Trust::Autonomous, capture: Some(10_240), ..open.clone() };
@@ -326,6 +331,7 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
     let connected = Open { network: Some(wanted), ..open.clone() };
     let leased = Open { read: vec!["/r".into()], write: vec!["/w".into()], ..open.clone() };
     let boxed = Open { image: Some("/i".into()), ..open.clone() };
+    let thrown_away = Open { throw_away: true, ..open.clone() };
     let mut frames = vec![
         ("hello", ToBroker::Hello(Hello { version: 0x0102, ..Hello::ours(Some(Digest([0xab; 32]))) })),
         ("hello without digest", ToBroker::Hello(Hello { version: 0x0102, ..Hello::ours(None) })),
@@ -334,6 +340,7 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
         ("open, with a network", ToBroker::Open(connected)),
         ("open, with an image", ToBroker::Open(boxed)),
         ("open, with paths", ToBroker::Open(leased)),
+        ("open, to be thrown away", ToBroker::Open(thrown_away)),
         ("open, scoped", ToBroker::Open(scoped)),
         ("open, autonomous", ToBroker::Open(autonomous)),
         ("bash", call(Request::Bash(bash(Command::Shell("true".into()), Stdin::Null)))),
@@ -400,9 +407,15 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
         ("signal continue", ToBroker::Signal { call: 7, signal: Signal::Continue }),
         ("credit", ToBroker::Credit { call: 7, bytes: 65_536 }),
         ("cancel", ToBroker::Cancel { call: 7 }),
+        ("explain", ToBroker::Explain(traced())),
     ];
     frames.extend(approval::to_broker());
     frames
+}
+
+fn traced() -> Vec<Traced> {
+    let call = TracedCall { name: "unshare".into(), number: 272, arguments: [1, 2, 3, 4, 5, 6] };
+    vec![Traced::Path { kind: AttemptKind::Write, path: "/a/b".into() }, Traced::Call(call)]
 }
 
 fn added() -> Request {
@@ -531,6 +544,7 @@ fn from_broker() -> Vec<(&'static str, FromBroker)> {
         ("kept", FromBroker::Kept { call: 7, spill: spilled().spill }),
         ("kept, not", FromBroker::Kept { call: 7, spill: None }),
         ("suspended", FromBroker::Suspended { call: 7 }),
+        ("explained", FromBroker::Explained(vec![None, Some(denial())])),
     ];
     frames.extend(approval::from_broker());
     frames.extend(ends().map(|(name, ended)| (name, done(Outcome::Ran(ran(ended))))));

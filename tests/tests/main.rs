@@ -27,6 +27,7 @@ mod successive;
 mod supervised;
 #[cfg(target_arch = "x86_64")]
 mod tracing;
+mod why;
 
 fn main() -> std::process::ExitCode {
     lazaret_tests::suite::main_of_waiting(
@@ -56,6 +57,7 @@ fn main() -> std::process::ExitCode {
             supervised::tests(),
             #[cfg(target_arch = "x86_64")]
             tracing::tests(),
+            why::tests(),
         ]
         .concat(),
     )

@@ -54,15 +54,21 @@ impl Record {
     }
 
     /// A session is open.
-    pub fn opened(opened: &Opened, [project, central]: [&str; 2], layers: LayerSet) -> Self {
-        Self::new("opened")
+    pub fn opened(
+        opened: &Opened,
+        [project, central]: [&str; 2],
+        layers: LayerSet,
+        throw_away: bool,
+    ) -> Self {
+        let record = Self::new("opened")
             .text("project", project)
             .text("central", central)
             .text("profile", &opened.profile)
             .text("policy", &opened.policy.to_string())
             .text("tier", opened.tier.name())
             .layers(layers)
-            .value("broker", std::process::id())
+            .value("broker", std::process::id());
+        if throw_away { record.value("throw_away", true) } else { record }
     }
 
     /// A call that runs a command or changes something may begin.

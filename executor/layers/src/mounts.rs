@@ -103,7 +103,7 @@ pub fn try_to_mount() -> Result<(), LayerError> {
     )
 }
 
-fn make_private() -> Result<(), LayerError> {
+pub(crate) fn make_private() -> Result<(), LayerError> {
     let step = || "make the mounts private".into();
     mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>).at_privileged(
         Layer::MountNamespace,

@@ -94,7 +94,7 @@ pub fn set_up(layers: LayerSet, uid: Uid, gid: Gid) -> Result<(), LayerError> {
     Ok(())
 }
 
-fn map(uid: Uid, gid: Gid) -> Result<(), LayerError> {
+pub(crate) fn map(uid: Uid, gid: Gid) -> Result<(), LayerError> {
     // The kernel shows a process its own map files only while it is dumpable.
     prctl::set_dumpable(true).at(Layer::UserNamespace, || "PR_SET_DUMPABLE".into())?;
     // An ordinary user may map its group only after giving up setgroups (`man 7 user_namespaces`).

@@ -21,6 +21,14 @@ impl Pin {
         matches!(self.mode, PinMode::Hidden { .. })
     }
 
+    /// Whether nothing at `path` can be changed for it.
+    pub fn holds(&self, path: &Path) -> bool {
+        match self.mode {
+            PinMode::KeepPlace => false,
+            PinMode::KeepLink | PinMode::ReadOnly | PinMode::Hidden { .. } => path.starts_with(&self.path),
+        }
+    }
+
     /// Whether what is at `path` is not shown for it.
     pub fn hides(&self, path: &Path) -> bool {
         self.is_hidden() && path.starts_with(&self.path)

@@ -46,6 +46,67 @@ pub fn supervised(tier: Tier) -> &'static [sock_filter] {
     }
 }
 
+/// Whether the session's list or the cells' refuses a call of this number with these arguments. For people: the kernel decides.
+pub fn refuses(tier: Tier, number: u32, arguments: &[u64; 6]) -> bool {
+    let session: &[sock_filter] = match tier {
+        Tier::Namespaced => &SESSION,
+        Tier::Flat => &SESSION_FLAT,
+    };
+    [session, &CELL].iter().any(|filter| {
+        let answer = evaluate(filter, number, arguments);
+        answer.is_some_and(|answer| answer & libc::SECCOMP_RET_ACTION_FULL == libc::SECCOMP_RET_ERRNO)
+    })
+}
+
+/// What a filter answers, as the kernel would have it; `None` where it holds an instruction that ours do not.
+fn evaluate(filter: &[sock_filter], number: u32, arguments: &[u64; 6]) -> Option<u32> {
+    // `struct seccomp_data`: the number, the architecture, the address of the instruction, six arguments.
+    let word = |offset: u32| match offset {
+        0 => Some(number),
+        4 => Some(ARCHITECTURE),
+        16.. if offset % 4 == 0 => {
+            let argument = arguments.get((offset as usize - 16) / 8)?;
+            Some((argument >> (offset % 8 * 8)) as u32)
+        }
+        _ => None,
+    };
+    let (mut at, mut held) = (0_usize, 0_u32);
+    loop {
+        let step = filter.get(at)?;
+        let jump = |holds: bool| usize::from(if holds { step.jt } else { step.jf });
+        at += 1 + match u32::from(step.code) {
+            LOAD => {
+                held = word(step.k)?;
+                0
+            }
+            AND => {
+                held &= step.k;
+                0
+            }
+            JUMP => step.k as usize,
+            IF_EQUAL => jump(held == step.k),
+            IF_GREATER => jump(held > step.k),
+            IF_NOT_LESS => jump(held >= step.k),
+            IF_SET => jump(held & step.k != 0),
+            ANSWER => return Some(step.k),
+            _ => return None,
+        };
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+const ARCHITECTURE: u32 = 0xc000_003e;
+#[cfg(target_arch = "aarch64")]
+const ARCHITECTURE: u32 = 0xc000_00b7;
+const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+const AND: u32 = libc::BPF_ALU | libc::BPF_AND | libc::BPF_K;
+const JUMP: u32 = libc::BPF_JMP | libc::BPF_JA;
+const IF_EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+const IF_GREATER: u32 = libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K;
+const IF_NOT_LESS: u32 = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
+const IF_SET: u32 = libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K;
+const ANSWER: u32 = libc::BPF_RET | libc::BPF_K;
+
 /// The file worker's own, much shorter list.
 ///
 /// # Errors
@@ -56,4 +117,29 @@ pub fn confine_worker(_: NoNewPrivileges) -> Result<(), LayerError> {
 
 fn install(name: &str, filter: &[sock_filter]) -> Result<(), LayerError> {
     confine::add_filter(filter).at(Layer::Seccomp, || format!("install the list `{name}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_judged_as_the_kernel_judges_it() {
+        let refused = |number: i64, first: u64| {
+            refuses(Tier::Namespaced, number as u32, &[first, 0, 0, 0, 0, 0])
+        };
+        assert!(refused(libc::SYS_unshare, libc::CLONE_NEWUSER as u64) && refused(libc::SYS_bpf, 0));
+        assert!(refused(libc::SYS_mount, 0) && refused(libc::SYS_clone, libc::CLONE_NEWNET as u64));
+        assert!(!refused(libc::SYS_unshare, libc::CLONE_FILES as u64) && !refused(libc::SYS_read, 0));
+        assert!(!refused(libc::SYS_clone, libc::SIGCHLD as u64));
+    }
+
+    #[test]
+    fn every_instruction_of_our_lists_is_known() {
+        for filter in [&SESSION[..], &SESSION_FLAT, &CELL] {
+            for number in 0..600 {
+                assert!(evaluate(filter, number, &[u64::MAX; 6]).is_some(), "{number}");
+            }
+        }
+    }
 }

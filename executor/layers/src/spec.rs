@@ -54,6 +54,8 @@ pub struct SandboxSpec {
     pub command_directories: Option<Vec<ZonePath>>,
     /// A cell's environment, `NAME=value` each.
     pub environment: Vec<CString>,
+    /// The program that traces commands, in a session that is thrown away.
+    pub tracer: Option<PathBuf>,
     /// The session's policy: its limits, and the names the file worker asks about.
     pub policy: EffectivePolicy,
 }
@@ -156,6 +158,7 @@ impl SandboxSpec {
             git_ignore: None,
             command_directories: None,
             environment,
+            tracer: None,
             policy,
         })
     }
@@ -166,6 +169,16 @@ impl SandboxSpec {
         let after = self.views.partition_point(|view| view.path < linked.common);
         self.views.insert(after, View { path: linked.common.clone(), kind });
         self.linked = Some(linked);
+    }
+
+    /// Runs every command under the program at `tracer`, which cells are shown.
+    pub fn trace(&mut self, tracer: PathBuf) {
+        let zones = [&self.project, &self.central];
+        if !self.shows(&tracer) && !zones.iter().any(|zone| tracer.starts_with(zone)) {
+            let after = self.views.partition_point(|view| view.path < tracer);
+            self.views.insert(after, View { path: tracer.clone(), kind: ViewKind::System });
+        }
+        self.tracer = Some(tracer);
     }
 
     /// Shows these parts of an image.

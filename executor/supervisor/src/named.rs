@@ -122,7 +122,7 @@ fn is_shown(path: &Path, spec: &SandboxSpec) -> bool {
 }
 
 /// The path without `.` and `..`; `None` where it leaves the root. Links are not followed.
-fn plain(path: &Path) -> Option<PathBuf> {
+pub(crate) fn plain(path: &Path) -> Option<PathBuf> {
     let mut plain = PathBuf::new();
     for part in path.components() {
         match part {

@@ -70,6 +70,7 @@ impl CellRunner {
             image: None,
             read: Vec::new(),
             write: Vec::new(),
+            throw_away: false,
         };
         // Of the project it may not see the root.
         let directory = is_held.then(|| ZonePath::root(Zone::Central));

@@ -101,54 +101,54 @@ pub const USED_BY: [(&str, &[&str]); 15] = [
     (
         "project",
         &[
-            "run", "call", "tools", "history", "undo", "session", "doctor", "policy", "hook", "acp", "mcp",
+            "run", "why", "call", "tools", "history", "undo", "session", "doctor", "policy", "hook", "acp", "mcp",
             "chat", "serve",
         ],
     ),
-    ("cwd", &["run", "call", "tools", "history", "undo", "session", "doctor", "policy", "mcp", "chat"]),
+    ("cwd", &["run", "why", "call", "tools", "history", "undo", "session", "doctor", "policy", "mcp", "chat"]),
     (
         "central",
         &[
-            "run", "call", "tools", "history", "undo", "session", "doctor", "policy", "acp", "mcp", "chat",
+            "run", "why", "call", "tools", "history", "undo", "session", "doctor", "policy", "acp", "mcp", "chat",
             "serve",
         ],
     ),
     (
         "profile",
         &[
-            "run", "call", "history", "undo", "session", "doctor", "policy", "tools", "hook", "acp", "mcp",
+            "run", "why", "call", "history", "undo", "session", "doctor", "policy", "tools", "hook", "acp", "mcp",
             "chat", "serve",
         ],
     ),
-    ("image", &["run", "call", "history", "undo", "session", "doctor", "acp", "mcp", "chat", "serve"]),
+    ("image", &["run", "why", "call", "history", "undo", "session", "doctor", "acp", "mcp", "chat", "serve"]),
     (
         "executor",
-        &["run", "call", "tools", "history", "undo", "session", "doctor", "acp", "mcp", "chat", "serve"],
+        &["run", "why", "call", "tools", "history", "undo", "session", "doctor", "acp", "mcp", "chat", "serve"],
     ),
     (
         "socket",
-        &["run", "call", "tools", "history", "undo", "session", "doctor", "acp", "mcp", "chat", "serve"],
+        &["run", "why", "call", "tools", "history", "undo", "session", "doctor", "acp", "mcp", "chat", "serve"],
     ),
     (
         "scope",
         &[
-            "run", "call", "history", "undo", "session", "doctor", "policy", "tools", "acp", "mcp", "chat",
+            "run", "why", "call", "history", "undo", "session", "doctor", "policy", "tools", "acp", "mcp", "chat",
             "serve",
         ],
     ),
     (
         "trust",
         &[
-            "run", "call", "history", "undo", "session", "doctor", "policy", "hook", "acp", "mcp", "chat",
+            "run", "why", "call", "history", "undo", "session", "doctor", "policy", "hook", "acp", "mcp", "chat",
             "serve",
         ],
     ),
-    ("allow_host", &["run", "call", "session", "acp", "mcp", "chat", "serve"]),
-    ("allow_net", &["run", "call", "session", "acp", "mcp", "chat", "serve"]),
-    ("read", &["run", "call", "session", "acp", "mcp", "chat", "serve"]),
-    ("write", &["run", "call", "session", "acp", "mcp", "chat", "serve"]),
-    ("no_log", &["run", "call", "history", "undo", "session", "acp", "mcp", "chat", "serve"]),
-    ("verbose", &["run", "call", "history", "undo", "session", "doctor", "policy", "acp", "mcp", "chat"]),
+    ("allow_host", &["run", "why", "call", "session", "acp", "mcp", "chat", "serve"]),
+    ("allow_net", &["run", "why", "call", "session", "acp", "mcp", "chat", "serve"]),
+    ("read", &["run", "why", "call", "session", "acp", "mcp", "chat", "serve"]),
+    ("write", &["run", "why", "call", "session", "acp", "mcp", "chat", "serve"]),
+    ("no_log", &["run", "why", "call", "history", "undo", "session", "acp", "mcp", "chat", "serve"]),
+    ("verbose", &["run", "why", "call", "history", "undo", "session", "doctor", "policy", "acp", "mcp", "chat"]),
 ];
 
 fn trust(text: &str) -> Result<Trust, ValueError> {
@@ -233,6 +233,20 @@ impl SessionOptions {
         self.files().choose(self.profile.as_deref().unwrap_or_default(), root)
     }
 
+    /// The root of the project that these options choose.
+    ///
+    /// # Errors
+    /// It may be none.
+    pub fn project_root(&self) -> Result<PathBuf, Failed> {
+        Ok(Project::choose(self.project.as_deref(), self.cwd.as_deref())?.root)
+    }
+
+    /// The same options with `profile` where they name none.
+    pub fn or_profile(mut self, profile: &str) -> Self {
+        self.profile.get_or_insert_with(|| profile.to_owned());
+        self
+    }
+
     /// The log of this run of `command`.
     pub fn log(&self, command: &'static str) -> RunLog {
         RunLog::begin(command, self.no_log, print::problem)
@@ -293,7 +307,7 @@ impl SessionOptions {
         };
         let image = self.image.as_ref().map(absolute).transpose()?;
         let (read, write) = (named(&self.read)?, named(&self.write)?);
-        Ok(Open { project, central, profile, spare, scope, trust, capture, network, image, read, write })
+        Ok(Open { project, central, profile, spare, scope, trust, capture, network, image, read, write, throw_away: false })
     }
 
     /// The network to ask for, if commands are to have one: by these options, or because `policy` allows hosts. The executor

@@ -530,6 +530,7 @@ impl Cell {
             image: None,
             read: Vec::new(),
             write: Vec::new(),
+            throw_away: false,
         };
         Self { program, open, directory }
     }

@@ -3,7 +3,7 @@
 use crate::context::{CallContext, Invocation};
 use crate::event::Event;
 use crate::pending::Approval;
-use broker_protocol::{Failed, Opened, SessionGrant, Signal, Trust};
+use broker_protocol::{Denial, Failed, Opened, SessionGrant, Signal, Traced, Trust};
 use orchestrator_tools::registry::{NewTool, Registered, RegistryError};
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
@@ -16,6 +16,10 @@ pub(crate) enum Command {
     Grants {
         revoke: Option<u64>,
         reply: oneshot::Sender<Result<Vec<SessionGrant>, Failed>>,
+    },
+    Explain {
+        traced: Vec<Traced>,
+        reply: oneshot::Sender<Result<Vec<Option<Denial>>, Failed>>,
     },
     Register {
         client_id: Value,

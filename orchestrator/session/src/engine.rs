@@ -4,7 +4,9 @@ use crate::executor::{Connection, Dial, ExecutorError, Greeting};
 use crate::publish::{Hub, Publisher, RawEvent, Subscriber};
 use crate::refused_hosts::RefusedHosts;
 use crate::relay::{self, CarriedNetwork};
-use broker_protocol::{Failed, Open, Opened, Scope, SessionGrant, Trust, ZonePath, limit};
+use broker_protocol::{
+    Denial, Failed, Open, Opened, Scope, SessionGrant, Traced, Trust, ZonePath, limit,
+};
 use orchestrator_text::redact::Redactor;
 use orchestrator_text::sanitize::Sanitizer;
 use orchestrator_tools::profile::{Profile, WHOLE};
@@ -234,6 +236,12 @@ impl Engine {
                 Err(Failed { kind: broker_protocol::ErrorKind::NotFound, message })
             }
         }
+    }
+
+    /// Which of these the cell has closed, in a session that is thrown away.
+    pub async fn explain(&self, traced: Vec<Traced>) -> Result<Vec<Option<Denial>>, Failed> {
+        let connection = self.alive().ok_or(ExecutorError::Lost)?;
+        connection.explain(traced).await
     }
 
     /// Takes back what was granted for `tool`: the next tool of that name is another. A session that is lost has no grants.

@@ -2,7 +2,7 @@
 
 use crate::context::Part;
 use crate::pending::Approval;
-use broker_protocol::{CallId, Challenge, Denial, Ended, Failed, GrantFault, Opened};
+use broker_protocol::{CallId, Challenge, Denial, Denials, Ended, Failed, GrantFault, Opened};
 use orchestrator_text::escape;
 use orchestrator_text::input_lines::input_lines;
 use orchestrator_tools::denials;
@@ -190,6 +190,11 @@ impl CallResult {
     /// What the call was denied, as far as it is to be told: to a person who has seen its output.
     pub fn denials(&self) -> impl Iterator<Item = &Denial> {
         denials::reportable(&self.metadata.denied, self.error.is_some())
+    }
+
+    /// All that the call was denied, as far as the executor knows.
+    pub fn all_denials(&self) -> &Denials {
+        &self.metadata.denied
     }
 
     /// The changes that a history lists, as the executor has them: paths are not for people here.

@@ -7,7 +7,7 @@ use crate::event::Event;
 use crate::pending::Approval;
 use crate::publish::EVENTS;
 use crate::task;
-use broker_protocol::{ErrorKind, Failed, Opened, SessionGrant, Signal, Trust};
+use broker_protocol::{Denial, ErrorKind, Failed, Opened, SessionGrant, Signal, Traced, Trust};
 use orchestrator_tools::registry::{NewTool, Registered, RegistryError};
 use serde_json::Value;
 use std::sync::Arc;
@@ -78,6 +78,14 @@ impl Session {
     /// [`ErrorKind::NotFound`] where there is no such grant, and where the executor is gone.
     pub async fn grants(&self, revoke: Option<u64>) -> Result<Vec<SessionGrant>, Failed> {
         self.ask(|reply| Command::Grants { revoke, reply }).await.unwrap_or_else(|| Err(ended()))
+    }
+
+    /// Which of these failed calls of a traced command the cell has closed, in their order: in a session that is thrown away.
+    ///
+    /// # Errors
+    /// The session is no such one, or the executor is gone.
+    pub async fn explain(&self, traced: Vec<Traced>) -> Result<Vec<Option<Denial>>, Failed> {
+        self.ask(|reply| Command::Explain { traced, reply }).await.unwrap_or_else(|| Err(ended()))
     }
 
     /// Registers a tool of a client or a server. `client_id` is the name of the registration there, for the records.

@@ -21,6 +21,9 @@ pub(crate) async fn run(engine: Rc<Engine>, mut commands: UnboundedReceiver<Comm
             Command::Grants { revoke, reply } => {
                 drop(spawn_local(async move { reply.send(engine.grants(revoke).await) }));
             }
+            Command::Explain { traced, reply } => {
+                drop(spawn_local(async move { reply.send(engine.explain(traced).await) }));
+            }
             Command::Register { client_id, tool, reply } => {
                 let (description, schema) = (tool.description.clone(), tool.schema.to_string());
                 let (risk, timeout_s) = (tool.risk.name(), tool.timeout_s);

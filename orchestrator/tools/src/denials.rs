@@ -69,6 +69,11 @@ impl<'a> From<&'a Denial> for DenialJson<'a> {
     }
 }
 
+/// A denial in the JSON of results.
+pub fn json(denial: &Denial) -> serde_json::Value {
+    serde_json::json!(DenialJson::from(denial))
+}
+
 /// The fields of a call's metadata: `denied`, and `deniedMore` where not all are named.
 pub(crate) fn fields<S: Serializer>(denied: &Denials, serializer: S) -> Result<S::Ok, S::Error> {
     let mut map = serializer.serialize_map(None)?;

@@ -340,6 +340,7 @@ mod tests {
             image: None,
             read: Vec::new(),
             write: Vec::new(),
+            throw_away: false,
         }));
         ledger.heard = Phase::Open;
         ledger.sent(&ToBroker::Call { call: 1, request: Request::Bash(shell("true")) });

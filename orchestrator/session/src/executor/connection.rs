@@ -6,8 +6,8 @@
 use crate::executor::error::ExecutorError;
 use crate::pending::Approval;
 use broker_protocol::{
-    CallId, Challenge, ConnectionReport, Decoder, ErrorKind, Failed, FileAnswer, FromBroker, Grant,
-    GrantFault, Lease, Opened, Outcome, Request, Roots, SessionGrant, Signal, Spill, ToBroker, Wants, encode,
+    CallId, Challenge, ConnectionReport, Decoder, Denial, ErrorKind, Failed, FileAnswer, FromBroker, Grant,
+    GrantFault, Lease, Opened, Outcome, Request, Roots, SessionGrant, Signal, Spill, ToBroker, Traced, Wants, encode,
     frame, limit,
 };
 use orchestrator_tools::render::Finished;
@@ -112,6 +112,18 @@ impl Connection {
         grants.await.map_err(|_| ExecutorError::Lost.into())
     }
 
+    /// Which of these failed calls the cell has closed.
+    ///
+    /// # Errors
+    /// Where the executor is gone.
+    pub async fn explain(&self, traced: Vec<Traced>) -> Result<Vec<Option<Denial>>, Failed> {
+        let (sender, explained) = oneshot::channel();
+        let count = traced.len();
+        self.link.send(&ToBroker::Explain(traced))?;
+        self.link.state.borrow_mut().explanations.push_back((count, sender));
+        explained.await.map_err(|_| ExecutorError::Lost.into())
+    }
+
     /// Whether calls can still be made.
     pub fn is_alive(&self) -> bool {
         self.link.state.borrow().end.is_none()
@@ -190,6 +202,8 @@ struct State {
     last: CallId,
     /// Waiting for lists of grants; the executor answers in order.
     grant_lists: VecDeque<oneshot::Sender<Vec<SessionGrant>>>,
+    /// Waiting for as many explanations; the executor answers in order.
+    explanations: VecDeque<(usize, oneshot::Sender<Vec<Option<Denial>>>)>,
     /// Waiting for texts to be saved.
     saves: HashMap<CallId, oneshot::Sender<Option<Spill>>>,
     /// Why the connection ended.
@@ -399,6 +413,14 @@ impl Link {
                 let _ = waiting.send(spill);
                 Ok(())
             }
+            FromBroker::Explained(denials) => {
+                let waiting = self.state.borrow_mut().explanations.pop_front();
+                let (_, waiting) = waiting
+                    .filter(|(count, _)| *count == denials.len())
+                    .ok_or(ExecutorError::Protocol("unsolicited explanations"))?;
+                let _ = waiting.send(denials);
+                Ok(())
+            }
             FromBroker::Hello(_) | FromBroker::Probed(_) | FromBroker::Opened(_) => {
                 Err(ExecutorError::Protocol("a message out of turn"))
             }
@@ -417,6 +439,7 @@ impl Link {
         state.end = Some(failed.clone());
         state.outgoing = Vec::new();
         state.grant_lists.clear();
+        state.explanations.clear();
         state.saves.clear();
         // What is not trusted any more is not left waiting either: the executor ends with its socket.
         let _ = self.write.shutdown(Shutdown::Both);

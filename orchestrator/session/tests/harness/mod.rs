@@ -99,6 +99,7 @@ pub fn config() -> Config {
         image: None,
         read: Vec::new(),
         write: Vec::new(),
+        throw_away: false,
     };
     let redactor = Box::leak(Box::new(Redactor::new(vec![]).unwrap()));
     Config { profile: &STANDARD, max_violations: Some(3), ..Config::new(open, redactor) }

@@ -4,7 +4,7 @@
 //! can collide and be given by hand; the record is compared when a session opens. `.lazaret` is a protected name, so that no
 //! cell writes it.
 
-use executor_layers::undo_directory;
+use crate::undo_directory;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::Mode;
@@ -23,18 +23,26 @@ const PATH_MAX: u64 = 4096;
 /// Why a central root cannot serve a project.
 #[derive(Debug, Error)]
 pub enum OwnerError {
+    /// It serves another project.
     #[error(
         "the central root {} holds what was kept for the project {}; choose another with --central, or remove {}/{} if that \
          project is no more",
         .central.display(), .project.escape_debug(), .central.display(), record().display()
     )]
     Other {
+        /// The central root.
         central: PathBuf,
         /// As it is recorded.
         project: String,
     },
+    /// Its record is no file that can be read.
     #[error("the record of whose the central root {} is cannot be used: {source}", .central.display())]
-    Record { central: PathBuf, source: io::Error },
+    Record {
+        /// The central root.
+        central: PathBuf,
+        /// What went wrong.
+        source: io::Error,
+    },
 }
 
 /// Where the record lies in a central root.

@@ -1,0 +1,141 @@
+//! Which failed calls of a traced command the cell has closed, and the smallest grant that would have let each through.
+//!
+//! The calls are a stranger's words; what is looked up for them is the user's to know, and goes to the user's client, never to the
+//! cell. A call that would have failed outside too is not the cell's doing, and nothing is said of it.
+
+use crate::describe::{describe, outside, protected_at};
+use crate::named::plain;
+use crate::refusals::{Cause, Refusal};
+use broker_protocol::{AttemptKind, Barrier, Denial, Layer, Leased, Remedy, Traced};
+use executor_layers::seccomp;
+use executor_layers::spec::{SandboxSpec, ViewKind};
+use nix::unistd::{AccessFlags, access};
+use policies::{Access, Protection};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Whether commands may be granted a path for as long as a session lasts, or why not.
+pub type Leasable<'a> = &'a dyn Fn(Access, &Path) -> Result<(), String>;
+
+/// Of these the cell's own differ from the machine's whatever is granted.
+const OF_THE_KERNEL: [&str; 2] = ["/proc", "/dev"];
+
+/// Directories of the cell's own that the machine has too.
+const SCRATCH: [&str; 4] = ["/tmp", "/var/tmp", "/run", "/dev/shm"];
+
+/// The denial behind a failed call, where the cell has closed it.
+pub fn explain(traced: &Traced, spec: &SandboxSpec, leasable: Leasable) -> Option<Denial> {
+    match traced {
+        Traced::Call(call) => {
+            let closed = seccomp::refuses(spec.tier, call.number, &call.arguments);
+            let why = "It is not among the system calls of cells, or not with these arguments.";
+            let by = Barrier::Layer(Layer::Seccomp, None);
+            closed.then(|| Denial::new(AttemptKind::SystemCall, &*call.name, by, why, Remedy::Nothing))
+        }
+        Traced::Path { kind, path } => {
+            let path = plain(Path::new(path)).filter(|path| path.is_absolute())?;
+            if OF_THE_KERNEL.iter().any(|own| path.starts_with(own)) {
+                return None;
+            }
+            match kind {
+                AttemptKind::Read => read(*kind, &path, AccessFlags::R_OK, spec, leasable),
+                AttemptKind::Run => read(*kind, &path, AccessFlags::X_OK, spec, leasable),
+                AttemptKind::Write | AttemptKind::Metadata => write(*kind, &path, spec, leasable),
+                AttemptKind::Connect
+                | AttemptKind::Resolve
+                | AttemptKind::SystemCall
+                | AttemptKind::Use
+                | AttemptKind::Call => None,
+            }
+        }
+    }
+}
+
+/// A path that the user reads and the command did not.
+fn read(
+    kind: AttemptKind,
+    path: &Path,
+    how: AccessFlags,
+    spec: &SandboxSpec,
+    leasable: Leasable,
+) -> Option<Denial> {
+    if access(path, how).is_err() {
+        return None;
+    }
+    if spec.pins.iter().any(|pin| pin.hides(path)) {
+        return Some(protected_at(kind, path, spec));
+    }
+    if is_in_roots(path, spec) || is_in_views(path, spec) {
+        return None;
+    }
+    let mut denial = outside(path, spec);
+    denial.what.kind = kind;
+    Some(with_grant(denial, Access::Read, path, spec, leasable))
+}
+
+/// A path where the user makes or changes files and the command did not.
+fn write(kind: AttemptKind, path: &Path, spec: &SandboxSpec, leasable: Leasable) -> Option<Denial> {
+    let refusal =
+        |cause| Refusal { kind, cause, target: path.as_os_str().as_bytes().to_vec(), count: 1 };
+    if is_in_roots(path, spec) {
+        let held = spec.pins.iter().find(|pin| pin.holds(path));
+        return held.map(|_| describe(&refusal(Cause::Protected), spec));
+    }
+    let parent = path.parent()?;
+    let changes = |path: &Path| access(path, AccessFlags::W_OK).is_ok();
+    // What commands have there is their own, whatever the machine has.
+    let is_own = SCRATCH.iter().any(|own| parent == Path::new(own)) || parent == spec.scratch.home;
+    if is_own || !(changes(path) || !path.exists() && changes(parent)) {
+        return None;
+    }
+    let denial = describe(&refusal(Cause::Outside), spec);
+    // What is made is made in a directory, and that is what is granted.
+    Some(with_grant(denial, Access::Write, parent, spec, leasable))
+}
+
+fn is_in_roots(path: &Path, spec: &SandboxSpec) -> bool {
+    let linked = spec.linked.iter().map(|linked| linked.common.as_path());
+    [spec.project.as_path(), spec.central.as_path()].into_iter().chain(linked).any(|root| path.starts_with(root))
+}
+
+fn is_in_views(path: &Path, spec: &SandboxSpec) -> bool {
+    let of_the_machine = |kind: &ViewKind| matches!(kind, ViewKind::System | ViewKind::Link(_));
+    spec.views.iter().any(|view| of_the_machine(&view.kind) && path.starts_with(&view.path))
+}
+
+/// The denial with what grants `wanted`, asked of those who would have to grant it; or why nobody can.
+fn with_grant(
+    mut denial: Denial,
+    access: Access,
+    wanted: &Path,
+    spec: &SandboxSpec,
+    leasable: Leasable,
+) -> Denial {
+    denial.lease = None;
+    let name = wanted.strip_prefix("/").unwrap_or(wanted).as_os_str().as_bytes();
+    let secret = spec.policy.matcher.protection(name);
+    match (leasable(access, wanted), wanted.to_str()) {
+        (Ok(()), Some(path)) => {
+            let (option, lease) = match access {
+                Access::Read => ("--read", Leased::Read(path.to_owned())),
+                Access::Write => ("--write", Leased::Write(path.to_owned())),
+            };
+            denial.remedy = Remedy::Option(format!("{option} {path}"));
+            denial.with_lease(Some(lease))
+        }
+        // By its own name a secret is one anywhere.
+        (Err(_), _) if secret.is_some_and(|name| name.protection == Protection::All) => {
+            denial.remedy = Remedy::Nothing;
+            denial
+        }
+        // A profile may show what is granted to no session.
+        (Err(why), _) => {
+            if access == Access::Write {
+                denial.why = format!("{} ({why})", denial.why);
+                denial.remedy = Remedy::Nothing;
+            }
+            denial.with_lease(None)
+        }
+        (Ok(()), None) => denial,
+    }
+}

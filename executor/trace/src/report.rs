@@ -1,0 +1,135 @@
+//! What a traced command has met, each thing once, as lines of JSON.
+
+use serde::Serialize;
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+/// Different things that are reported; of more only that there were some.
+const MET_MAX: usize = 1024;
+/// Bytes of the longest path that is reported: what a denial can name.
+const PATH_MAX: usize = 512;
+
+/// One thing that failed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Met {
+    /// A path, with what was tried.
+    Path {
+        /// `read`, `write`, `run` or `metadata`.
+        kind: &'static str,
+        /// Absolute.
+        path: String,
+    },
+    /// A system call that was not permitted.
+    Call {
+        /// For people.
+        name: String,
+        number: u32,
+        arguments: [u64; 6],
+    },
+}
+
+/// Why the report may not name all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Gap {
+    /// A process was made that nobody traces, or the command traces processes itself.
+    Untraced,
+    /// Memory or directories of a process could not be read.
+    Unread,
+    /// There were more different things than are reported, or paths that are no short text.
+    Unnamed,
+    /// There was no room to write in.
+    Full,
+}
+
+/// The report, as far as it is written.
+pub struct Report<W> {
+    out: W,
+    counts: HashMap<Met, (usize, u64)>,
+    gaps: Vec<Gap>,
+}
+
+#[derive(Serialize)]
+struct End<'a> {
+    /// How often each thing was met, in the order of the lines.
+    counts: Vec<u64>,
+    gaps: &'a [Gap],
+}
+
+impl<W: Write> Report<W> {
+    pub fn new(out: W) -> Self {
+        Self { out, counts: HashMap::new(), gaps: Vec::new() }
+    }
+
+    /// Notes a thing. What is met for the first time is written at once: the command may end us.
+    pub fn note(&mut self, met: Met) -> io::Result<()> {
+        if let Some((_, count)) = self.counts.get_mut(&met) {
+            *count += 1;
+            return Ok(());
+        }
+        let is_long = matches!(&met, Met::Path { path, .. } if path.len() > PATH_MAX);
+        if is_long || self.counts.len() >= MET_MAX {
+            self.miss(Gap::Unnamed);
+            return Ok(());
+        }
+        self.write(&met)?;
+        let at = self.counts.len();
+        self.counts.insert(met, (at, 1));
+        Ok(())
+    }
+
+    /// Notes that something may be missing.
+    pub fn miss(&mut self, gap: Gap) {
+        if !self.gaps.contains(&gap) {
+            self.gaps.push(gap);
+        }
+    }
+
+    /// Writes the last line.
+    pub fn end(mut self) -> io::Result<()> {
+        let mut counts: Vec<(usize, u64)> = self.counts.values().copied().collect();
+        counts.sort_unstable();
+        let gaps = std::mem::take(&mut self.gaps);
+        self.write(&End { counts: counts.into_iter().map(|(_, count)| count).collect(), gaps: &gaps })
+    }
+
+    fn write(&mut self, line: &impl Serialize) -> io::Result<()> {
+        let mut bytes = serde_json::to_vec(line)?;
+        bytes.push(b'\n');
+        self.out.write_all(&bytes)?;
+        self.out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(path: &str) -> Met {
+        Met::Path { kind: "read", path: path.to_owned() }
+    }
+
+    #[test]
+    fn each_thing_is_a_line_and_the_last_line_counts() {
+        let mut out = Vec::new();
+        let mut report = Report::new(&mut out);
+        [path("/a"), path("/b"), path("/a")].into_iter().for_each(|met| report.note(met).unwrap());
+        report.miss(Gap::Unread);
+        report.end().unwrap();
+        let want = "{\"path\":{\"kind\":\"read\",\"path\":\"/a\"}}\n{\"path\":{\"kind\":\"read\",\"path\":\"/b\"}}\n\
+                    {\"counts\":[2,1],\"gaps\":[\"unread\"]}\n";
+        assert_eq!(String::from_utf8(out).unwrap(), want);
+    }
+
+    #[test]
+    fn more_than_the_bound_is_a_gap() {
+        let mut out = Vec::new();
+        let mut report = Report::new(&mut out);
+        (0..=MET_MAX).for_each(|number| report.note(path(&format!("/{number}"))).unwrap());
+        report.note(path(&"x".repeat(PATH_MAX + 1))).unwrap();
+        report.end().unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.lines().count() == MET_MAX + 1 && text.trim_end().ends_with("\"gaps\":[\"unnamed\"]}"), "{text}");
+    }
+}

@@ -1,0 +1,222 @@
+//! `lazaret why`: the command line, and the run.
+
+use crate::findings::Findings;
+use crate::last::{self, LastCommand};
+use crate::page::{self, Rerun};
+use crate::trace::{Report, Trace};
+use broker_protocol::{
+    Bash, Command, Denial, Ended, ErrorKind, Extent, Failed, NetworkRequest, Open, Request, Stdin, ZonePath, limit,
+};
+use clap::Args;
+use orchestrator_confine::{Needs, confine};
+use orchestrator_options::exit;
+use orchestrator_options::session_options::{Opening, SessionOptions};
+use orchestrator_session::executor::Greeting;
+use orchestrator_session::{Body, CallContext, CallResult, Config, Invocation, Live, Session};
+use orchestrator_terminal::{print, runtime::runtime, typed};
+use orchestrator_text::known::redactor;
+use policies::EffectivePolicy;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStringExt;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// It is not known whether something was denied.
+const UNKNOWN: u8 = 3;
+/// This machine has no overlay for the user, or no tracer.
+const UNAVAILABLE: u8 = 4;
+
+const EXAMPLES: &str = "\
+The command runs again with the layers of any other, below a tracer, over a copy of both roots that is thrown away. It
+reaches no host, so that it changes nothing elsewhere a second time: what it wants to reach is printed. Its output is
+dropped; -v prints it. Programs look for much that they can do without: what is printed was closed, and need not be
+why a command failed.
+
+Examples:
+  lazaret why
+  lazaret why -- cat ~/data/table.csv
+  lazaret why --json --profile node -- npm test
+
+Exit code: 0 something was denied, and is explained; 1 nothing was; 2 wrong arguments, or there is no command to run;
+3 not known; 4 not to be had here: no overlay, as in the flat tier, or no `lazaret-trace`; 125 lazaret failed.";
+
+/// Explain what a command was denied: run it again, traced and thrown away
+///
+/// Without CMD, the last command of this project in the run log, with its profile and directory.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Why {
+    /// Time limit in seconds [default: the profile's `timeout_s`]
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=i64::from(limit::TIMEOUT_S)))]
+    timeout: Option<u32>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// The program and its arguments [default: the last command of this project]
+    #[arg(trailing_var_arg = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+/// What is to run, where.
+struct Chosen {
+    command: Command,
+    directory: Option<ZonePath>,
+}
+
+impl Why {
+    /// Runs the command and prints what it was denied; the exit code.
+    ///
+    /// # Errors
+    /// There is no command, or lazaret failed.
+    pub fn main(mut self, options: SessionOptions) -> Result<u8, Failed> {
+        let words = std::mem::take(&mut self.command);
+        let (chosen, options) = if words.is_empty() {
+            let last = last::find(&options.project_root()?)?;
+            let LastCommand { command, profile, directory, run, had_input } = last;
+            if options.is_verbose() {
+                print::problem(&format!("the command is the last one of the run {run}"));
+            }
+            if had_input {
+                print::note("it has no input now: what it was given then is not kept");
+            }
+            (Some(Chosen { command, directory }), options.or_profile(&profile))
+        } else {
+            (None, options)
+        };
+        let Opening { open, directory, .. } = options.open(0)?;
+        let chosen = chosen.unwrap_or_else(|| {
+            let words = words.into_iter().map(|word| word.into_vec().into()).collect();
+            Chosen { command: Command::Arguments(words), directory }
+        });
+        self.rerun(&options, open, chosen)
+    }
+
+    fn rerun(&self, options: &SessionOptions, open: Open, chosen: Chosen) -> Result<u8, Failed> {
+        let command = chosen.command.clone();
+        let request = self.request(chosen);
+        request.check().map_err(|error| Failed::invalid(error.to_string()))?;
+        // What an ordinary run with these options reaches.
+        let policy = options.files().resolve(&open.profile).ok();
+        let network = options.network(policy.as_ref(), false);
+        let reached = policy.and_then(|policy| policy.with_network(network.as_ref()).ok());
+        // A relay that refuses each host, so that it is known which were wanted.
+        let network = Some(NetworkRequest { hosts: Vec::new(), presets: Vec::new(), leases: true });
+        let open = Open { network, throw_away: true, capture: Some(0), ..open };
+        let greeting = Greeting::open(&options.endpoint(), open.clone())?;
+        let log = Rc::new(options.log("why"));
+        confine(&Needs { web: true, ..Needs::default() });
+        let config =
+            Config { greeting: Some(greeting), subscribers: vec![log.clone()], ..Config::new(open, redactor()) };
+        let is_open = |host: &str| is_reached(reached.as_ref(), host);
+        let found = runtime()?.block_on(find(config, request, options.is_verbose(), &is_open));
+        log.end(if found.is_ok() { "the command has ended" } else { "the command was not run" });
+        match found {
+            Ok((result, profile, findings)) => self.print(&Rerun { command, profile, ended: result.ended }, &findings),
+            // Of what opening a session needs, only this is not there at all.
+            Err(failed) if failed.kind == ErrorKind::NotFound => {
+                print::problem(&unavailable(&failed));
+                Ok(UNAVAILABLE)
+            }
+            Err(failed) => Err(failed),
+        }
+    }
+
+    fn request(&self, Chosen { command, directory }: Chosen) -> Request {
+        Request::Bash(Bash {
+            command,
+            directory,
+            timeout_s: self.timeout,
+            idle_timeout_s: None,
+            stdin: Stdin::Null,
+            live: true,
+            background: false,
+            split: false,
+        })
+    }
+
+    fn print(&self, rerun: &Rerun, findings: &Findings) -> Result<u8, Failed> {
+        if self.json {
+            print::json(&page::json(rerun, findings))?;
+        } else {
+            print::result(page::text(rerun, findings).as_bytes())?;
+        }
+        Ok(match (findings.list.is_empty(), findings.gaps.is_empty()) {
+            (false, _) => exit::OK,
+            (true, true) if findings.more == 0 => exit::FAILED,
+            (true, _) => UNKNOWN,
+        })
+    }
+}
+
+fn unavailable(failed: &Failed) -> String {
+    format!(
+        "{}; run the command by `lazaret run -v`, which prints what the executor itself has refused, or see `lazaret doctor` for what \
+         keeps user namespaces from you",
+        failed.message
+    )
+}
+
+fn is_reached(policy: Option<&EffectivePolicy>, host: &str) -> bool {
+    let parts = host.rsplit_once(':').and_then(|(name, port)| Some((name, port.parse().ok()?)));
+    parts.is_some_and(|(name, port)| policy.is_some_and(|policy| policy.network.allows(name, port)))
+}
+
+/// Runs the command in its session and has what it failed on explained.
+async fn find(
+    config: Config,
+    request: Request,
+    verbose: bool,
+    is_open: &dyn Fn(&str) -> bool,
+) -> Result<(Arc<CallResult>, String, Findings), Failed> {
+    let session = Session::start(config);
+    let opened = session.open().await?;
+    let (result, trace) = run(&session, request, verbose).await?;
+    let trace = match result.ended {
+        Some(Ended::Exited(_)) => trace,
+        // The tracer ends by itself however the command ends: this one was killed, whatever its report says.
+        Some(_) => trace.cut(),
+        // What was refused was not traced.
+        None => Trace::default(),
+    };
+    let mut findings = Findings::default();
+    findings.add_own(result.all_denials(), trace.gaps.is_empty(), is_open);
+    for piece in trace.pieces() {
+        let traced = piece.iter().map(|(traced, _)| traced.clone()).collect();
+        let explained = session.explain(traced).await?;
+        for (denial, (_, count)) in explained.into_iter().zip(piece) {
+            denial.into_iter().for_each(|denial| findings.add(Denial { count: *count, ..denial }));
+        }
+    }
+    findings.gaps.extend(trace.gaps);
+    if result.ended.is_none() && findings.list.is_empty() {
+        let error = result.error.clone();
+        return Err(error.unwrap_or_else(|| Failed::internal("the call ended without a reason")));
+    }
+    for finding in &mut findings.list {
+        finding.denial = page::cleaned(finding.denial.clone());
+    }
+    Ok((result, opened.profile, findings))
+}
+
+/// Runs the command to its end; its standard output is the tracer's report.
+async fn run(session: &Session, request: Request, verbose: bool) -> Result<(Arc<CallResult>, Trace), Failed> {
+    let context = CallContext { live: Live::Bytes, raw: true, ..CallContext::new("why".into()) };
+    let mut call = session.call(context, Invocation::Request(request));
+    let mut report = Report::default();
+    while let Some(event) = call.next().await {
+        match &*event.body {
+            Body::Output { stderr: false, bytes } => report.push(bytes),
+            Body::Output { stderr: true, bytes } if verbose => {
+                // Where nobody reads it, nobody misses it.
+                let _ = io::stderr().write_all(bytes);
+            }
+            Body::ApprovalWanted(question) => {
+                typed::answer(&call.handle, event.part, question, Extent::Once).await;
+            }
+            Body::Result(result) => return Ok((result.clone(), report.read())),
+            _ => {}
+        }
+    }
+    Err(Failed::internal("the call ended without a result"))
+}

@@ -1,0 +1,153 @@
+//! What a command was denied, each thing once, and the grants that open it.
+
+use crate::trace::Gap;
+use broker_protocol::{AttemptKind, Barrier, Denial, Denials, Layer, Leased};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// An option of `lazaret run` that opens something.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Grant {
+    /// Its name.
+    pub option: &'static str,
+    /// Its value.
+    pub value: String,
+}
+
+/// One thing that was denied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    pub denial: Denial,
+    /// What opens it, where an option does.
+    pub grant: Option<Grant>,
+}
+
+/// All that is known.
+#[derive(Debug, Default)]
+pub struct Findings {
+    pub list: Vec<Finding>,
+    /// Denials that the executor has only counted.
+    pub more: u64,
+    /// Hosts that an ordinary run of the command reaches, and this one did not.
+    pub only_here: BTreeSet<String>,
+    /// Why something may be missing.
+    pub gaps: BTreeSet<Gap>,
+}
+
+impl Findings {
+    /// Adds what the executor has refused by itself. Where the trace is `whole`, it knows paths better: which of them the user could not
+    /// have had either. `is_open` says which hosts an ordinary run reaches.
+    pub fn add_own(&mut self, denied: &Denials, whole: bool, is_open: &dyn Fn(&str) -> bool) {
+        self.more += denied.more();
+        for denial in denied.list() {
+            let target = &denial.what.target;
+            if matches!(denial.by, Barrier::Hosts(_)) && is_open(target) {
+                self.only_here.insert(target.clone());
+                self.gaps.insert(Gap::Network);
+            } else if !(whole && is_of_paths(denial)) {
+                self.add(denial.clone());
+            }
+        }
+    }
+
+    /// Adds a denial; what one says already is counted.
+    pub fn add(&mut self, denial: Denial) {
+        let grant = denial.lease.as_ref().map(grant);
+        let same = |known: &&mut Finding| {
+            let by_grant = grant.is_some() && known.grant == grant && known.denial.by == denial.by;
+            by_grant && known.denial.what.target == denial.what.target || known.denial.what == denial.what
+        };
+        match self.list.iter_mut().find(same) {
+            Some(known) => known.denial.count = known.denial.count.saturating_add(denial.count),
+            None => self.list.push(Finding { denial, grant }),
+        }
+    }
+
+    /// The fewest options that open all that options open. What lies in a path that is granted as a whole comes with it.
+    pub fn grants(&self) -> Vec<Grant> {
+        let all: BTreeSet<Grant> = self.list.iter().filter_map(|finding| finding.grant.clone()).collect();
+        all.iter().filter(|one| !all.iter().any(|other| covers(other, one))).cloned().collect()
+    }
+}
+
+fn covers(outer: &Grant, inner: &Grant) -> bool {
+    let of_paths = |grant: &Grant| grant.option != HOST;
+    let as_much = outer.option == inner.option || outer.option == WRITE;
+    outer != inner
+        && of_paths(outer)
+        && of_paths(inner)
+        && as_much
+        && Path::new(&inner.value).starts_with(&outer.value)
+}
+
+const HOST: &str = "--allow-host";
+const WRITE: &str = "--write";
+
+fn grant(lease: &Leased) -> Grant {
+    let (option, value) = match lease {
+        Leased::Host(host) => (HOST, host),
+        Leased::Read(path) => ("--read", path),
+        Leased::Write(path) => (WRITE, path),
+    };
+    Grant { option, value: value.clone() }
+}
+
+/// Whether a denial is of a path that the cell does not show, or not to be changed.
+fn is_of_paths(denial: &Denial) -> bool {
+    let path = match denial.what.kind {
+        AttemptKind::Read | AttemptKind::Write | AttemptKind::Metadata | AttemptKind::Run => true,
+        AttemptKind::Connect
+        | AttemptKind::Resolve
+        | AttemptKind::SystemCall
+        | AttemptKind::Use
+        | AttemptKind::Call => false,
+    };
+    path && matches!(denial.by, Barrier::Layer(Layer::MountNamespace | Layer::LandlockFiles, _))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use broker_protocol::Remedy;
+
+    fn denial(kind: AttemptKind, target: &str, lease: Option<Leased>) -> Denial {
+        let by = Barrier::Layer(Layer::MountNamespace, None);
+        Denial::new(kind, target, by, "why", Remedy::Nothing).with_lease(lease)
+    }
+
+    fn read(path: &str) -> Denial {
+        denial(AttemptKind::Read, path, Some(Leased::Read(path.into())))
+    }
+
+    #[test]
+    fn the_grants_are_the_fewest_that_open_all() {
+        let mut findings = Findings::default();
+        let write = denial(AttemptKind::Write, "/d/e/new", Some(Leased::Write("/d/e".into())));
+        let run = denial(AttemptKind::Run, "/a", Some(Leased::Read("/a".into())));
+        for one in [read("/a"), run, read("/b"), read("/b/c"), read("/bc"), write, read("/d/e/f"), read("/a")] {
+            findings.add(one);
+        }
+        let grants: Vec<_> =
+            findings.grants().into_iter().map(|grant| format!("{} {}", grant.option, grant.value)).collect();
+        assert_eq!(grants, ["--read /a", "--read /b", "--read /bc", "--write /d/e"]);
+        assert_eq!(findings.list[0].denial.count, 3);
+    }
+
+    #[test]
+    fn what_an_ordinary_run_reaches_is_no_denial() {
+        let mut denied = Denials::default();
+        for host in ["a.example:443", "b.example:443"] {
+            let lease = Some(Leased::Host(host.into()));
+            let by = Barrier::Hosts(None);
+            denied.push(Denial::new(AttemptKind::Connect, host, by, "why", Remedy::Nothing).with_lease(lease));
+        }
+        denied.push(read("/etc/shadow"));
+        let mut findings = Findings::default();
+        findings.add_own(&denied, true, &|host| host == "a.example:443");
+        assert_eq!(findings.grants(), [Grant { option: HOST, value: "b.example:443".into() }]);
+        assert!(findings.only_here.contains("a.example:443") && findings.gaps.contains(&Gap::Network));
+        let mut cut = Findings::default();
+        cut.add_own(&denied, false, &|_| false);
+        assert_eq!(cut.list.len(), 3);
+    }
+}

@@ -1,0 +1,216 @@
+//! Findings for a person, and as JSON. All of it may hold what a hostile program chose: each text is one line, and escaped.
+
+use crate::findings::{Finding, Findings, Grant};
+use broker_protocol::{Command, Denial, Ended, limit};
+use orchestrator_text::escape::one_line;
+use orchestrator_text::known::redactor;
+use orchestrator_tools::denials;
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::path::Path;
+
+/// Paths of one directory that are printed one by one.
+const APART: usize = 5;
+
+/// What ran, and how it ended.
+pub struct Rerun {
+    pub command: Command,
+    pub profile: String,
+    pub ended: Option<Ended>,
+}
+
+impl Rerun {
+    fn words(&self) -> Vec<String> {
+        match &self.command {
+            Command::Shell(line) => vec!["bash".into(), "-c".into(), line.clone()],
+            Command::Arguments(words) => {
+                words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+            }
+        }
+    }
+
+    fn end(&self) -> String {
+        match self.ended {
+            Some(Ended::Exited(code)) => format!("it ended with exit code {code}"),
+            Some(Ended::Signalled(number)) => format!("signal {number} ended it"),
+            Some(Ended::TimedOut) => "it ran into its time limit, which tracing makes it reach sooner".into(),
+            Some(Ended::Idle) => "it printed nothing for too long".into(),
+            Some(Ended::Cancelled) => "it was cancelled".into(),
+            Some(Ended::Limited(limit)) => format!("it ran into the limit `{}`", limit.name()),
+            Some(Ended::NotStarted(_)) => "it could not be started".into(),
+            Some(Ended::NoDirectory(_)) => "its directory could not be entered".into(),
+            None => "it was not run".into(),
+        }
+    }
+}
+
+/// A text without secrets on one line.
+fn clean(text: &str) -> String {
+    one_line(&redactor().text(text))
+}
+
+/// The denials with every text clean.
+pub fn cleaned(mut denial: Denial) -> Denial {
+    denial.texts_mut().into_iter().for_each(|text| *text = clean(text));
+    denial
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-:=@%+,".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+/// For a person.
+pub fn text(rerun: &Rerun, findings: &Findings) -> String {
+    let words: Vec<_> = rerun.words().iter().map(|word| quoted(word)).collect();
+    let command = clean(&words.join(" "));
+    let mut page = format!("{command}\nran again, traced, with no network, and what it changed was thrown away: {}.\n", rerun.end());
+    if findings.list.is_empty() {
+        let none = if findings.gaps.is_empty() { "Nothing was denied to it." } else { "Nothing is known to have been denied to it." };
+        let _ = writeln!(page, "\n{none}");
+    }
+    groups(&findings.list).iter().for_each(|group| write_group(&mut page, group));
+    if findings.more > 0 {
+        let _ = writeln!(page, "\nand {} more that the executor has only counted", findings.more);
+    }
+    for host in &findings.only_here {
+        let _ = writeln!(page, "\nconnect {}\n  `lazaret run` reaches it; here no host is.", clean(host));
+    }
+    for gap in &findings.gaps {
+        let _ = writeln!(page, "\nnot known: {}", gap.describe());
+    }
+    write_options(&mut page, rerun, &findings.grants(), &command);
+    page
+}
+
+/// All that options open, in one line to copy.
+fn write_options(page: &mut String, rerun: &Rerun, grants: &[Grant], command: &str) {
+    if grants.is_empty() {
+        return;
+    }
+    let options: Vec<_> =
+        grants.iter().map(|grant| format!("{} {}", grant.option, quoted(&clean(&grant.value)))).collect();
+    let (profile, options) = (quoted(&clean(&rerun.profile)), options.join(" "));
+    let _ = writeln!(page, "\nAll that options open, as the program has asked for it; grant what you mean to:");
+    let _ = writeln!(page, "  lazaret run --profile {profile} {options} -- {command}");
+    let paths = grants.iter().filter(|grant| grant.option != "--allow-host").count();
+    if paths > limit::WANTED_PATHS {
+        let max = limit::WANTED_PATHS;
+        let _ = writeln!(page, "  (a session takes {max} paths, not {paths}: grant directories that hold them)");
+    }
+}
+
+/// What is printed together: many paths of one directory, closed and opened alike.
+fn groups(list: &[Finding]) -> Vec<Vec<&Finding>> {
+    let mut groups: Vec<Vec<&Finding>> = Vec::new();
+    for finding in list {
+        let alike = |group: &&mut Vec<&Finding>| {
+            let first = group[0];
+            let (one, other) = (&first.denial, &finding.denial);
+            first.grant.is_some()
+                && parent(first) == parent(finding)
+                && (one.what.kind, &one.by, &one.why) == (other.what.kind, &other.by, &other.why)
+                && first.grant.as_ref().map(|grant| grant.option) == finding.grant.as_ref().map(|grant| grant.option)
+        };
+        match groups.iter_mut().find(alike) {
+            Some(group) => group.push(finding),
+            None => groups.push(vec![finding]),
+        }
+    }
+    groups
+}
+
+fn parent(finding: &Finding) -> Option<&Path> {
+    Path::new(&finding.denial.what.target).parent()
+}
+
+fn write_group(page: &mut String, group: &[&Finding]) {
+    if group.len() <= APART {
+        return group.iter().for_each(|finding| write_one(page, &finding.denial));
+    }
+    let Denial { what, by, why, .. } = &group[0].denial;
+    let directory = parent(group[0]).unwrap_or(Path::new("/")).display();
+    let name = |finding: &&Finding| {
+        let name = Path::new(&finding.denial.what.target).file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    };
+    let names: Vec<_> = group.iter().take(APART).map(name).collect();
+    let (kind, count, names) = (what.kind.name(), group.len(), names.join(", "));
+    let _ = writeln!(page, "\n{kind} {count} paths of {directory}: {names}, … (--json has all)");
+    let option = group[0].grant.as_ref().map_or("", |grant| grant.option);
+    let _ = writeln!(page, "  {by}: {why}\n  opens each: {option} PATH");
+}
+
+fn write_one(page: &mut String, denial: &Denial) {
+    let Denial { what, by, why, remedy, count, .. } = denial;
+    let times = if *count > 1 { format!(" ({count} times)") } else { String::new() };
+    let _ = writeln!(page, "\n{what}{times}\n  {by}: {why}\n  {remedy}");
+}
+
+/// For a program.
+pub fn json(rerun: &Rerun, findings: &Findings) -> Value {
+    let denied = findings.list.iter().map(|Finding { denial, grant }| {
+        let mut value = denials::json(denial);
+        value["grant"] = grant.as_ref().map_or(Value::Null, |grant| json!([grant.option, clean(&grant.value)]));
+        value
+    });
+    let grants = findings.grants();
+    let options = grants.iter().flat_map(|grant| [grant.option.to_owned(), clean(&grant.value)]);
+    let words: Vec<_> = rerun.words().iter().map(|word| clean(word)).collect();
+    json!({
+        "command": words,
+        "profile": clean(&rerun.profile),
+        "end": rerun.end(),
+        "exitCode": match rerun.ended {
+            Some(Ended::Exited(code)) => json!(code),
+            _ => Value::Null,
+        },
+        "denied": denied.collect::<Vec<_>>(),
+        "deniedMore": findings.more,
+        "options": options.collect::<Vec<_>>(),
+        "hostsOfRun": findings.only_here.iter().map(|host| clean(host)).collect::<Vec<_>>(),
+        "unknown": findings.gaps.iter().map(|gap| gap.name()).collect::<Vec<_>>(),
+        "network": "closed",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use broker_protocol::{AttemptKind, Barrier, Layer, Leased, Remedy};
+
+    fn read(path: &str) -> Denial {
+        let by = Barrier::Layer(Layer::MountNamespace, None);
+        let remedy = Remedy::Option(format!("--read {path}"));
+        cleaned(Denial::new(AttemptKind::Read, path, by, "why", remedy).with_lease(Some(Leased::Read(path.into()))))
+    }
+
+    fn page(paths: &[String]) -> String {
+        let mut findings = Findings::default();
+        paths.iter().for_each(|path| findings.add(read(path)));
+        let command = Command::Arguments(vec![b"cat".to_vec().into(), b"it's".to_vec().into()]);
+        text(&Rerun { command, profile: "default".into(), ended: Some(Ended::Exited(1)) }, &findings)
+    }
+
+    #[test]
+    fn each_thing_is_printed_with_what_opens_it() {
+        let page = page(&["/srv/a".to_owned()]);
+        for part in ["read /srv/a\n  layer mount-namespace: why\n  with --read /srv/a\n", "--read /srv/a -- cat 'it'\\''s'\n"] {
+            assert!(page.contains(part), "{page}");
+        }
+        let many: Vec<_> = (0..20).map(|number| format!("/srv/{number}")).collect();
+        let page = self::page(&many);
+        assert!(page.contains("read 20 paths of /srv: 0, 1, 2, 3, 4, …") && page.contains("takes 16 paths, not 20"), "{page}");
+    }
+
+    #[test]
+    fn no_text_of_a_program_begins_a_line() {
+        let page = page(&["/srv/x\n\nread /etc\u{1b}[2K\u{202e}".to_owned()]);
+        assert!(!page.lines().any(|line| line.starts_with("read /etc")), "{page}");
+        assert!(page.contains("/srv/x\\n\\nread /etc\\u{1b}[2K\\u{202e}"), "{page}");
+    }
+}
