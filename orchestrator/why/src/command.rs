@@ -1,11 +1,11 @@
 //! `lazaret why`: the command line, and the run.
 
-use crate::findings::Findings;
+use crate::findings::{Findings, HostRemedy};
 use crate::last::{self, LastCommand};
 use crate::page::{self, Rerun};
 use crate::trace::{Report, Trace};
 use broker_protocol::{
-    Bash, Command, Denial, Ended, ErrorKind, Extent, Failed, NetworkRequest, Open, Request, Stdin, ZonePath, limit,
+    Bash, Command, Denial, Ended, ErrorKind, Extent, Failed, NetworkRequest, Open, Remedy, Request, Stdin, ZonePath, limit,
 };
 use clap::Args;
 use orchestrator_confine::{Needs, confine};
@@ -15,7 +15,7 @@ use orchestrator_session::executor::Greeting;
 use orchestrator_session::{Body, CallContext, CallResult, Config, Invocation, Live, Session};
 use orchestrator_terminal::{print, runtime::runtime, typed};
 use orchestrator_text::known::redactor;
-use policies::EffectivePolicy;
+use policies::{EffectivePolicy, network};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStringExt;
@@ -108,8 +108,8 @@ impl Why {
         confine(&Needs { web: true, ..Needs::default() });
         let config =
             Config { greeting: Some(greeting), subscribers: vec![log.clone()], ..Config::new(open, redactor()) };
-        let is_open = |host: &str| is_reached(reached.as_ref(), host);
-        let found = runtime()?.block_on(find(config, request, options.is_verbose(), &is_open));
+        let hosts = |host: &str| remedy_of(host, reached.as_ref());
+        let found = runtime()?.block_on(find(config, request, options.is_verbose(), &hosts));
         log.end(if found.is_ok() { "the command has ended" } else { "the command was not run" });
         match found {
             Ok((result, profile, findings)) => self.print(&Rerun { command, profile, ended: result.ended }, &findings),
@@ -157,9 +157,14 @@ fn unavailable(failed: &Failed) -> String {
     )
 }
 
-fn is_reached(policy: Option<&EffectivePolicy>, host: &str) -> bool {
+/// What opens a host, unless a run under `policy` reaches it.
+fn remedy_of(host: &str, policy: Option<&EffectivePolicy>) -> HostRemedy {
     let parts = host.rsplit_once(':').and_then(|(name, port)| Some((name, port.parse().ok()?)));
-    parts.is_some_and(|(name, port)| policy.is_some_and(|policy| policy.network.allows(name, port)))
+    match (parts, policy) {
+        (Some((name, port)), Some(policy)) if policy.network.allows(name, port) => None,
+        (Some((name, port)), Some(policy)) => Some(network::remedy(&policy.network, false, name, port)),
+        (None, _) | (_, None) => Some(Remedy::Nothing),
+    }
 }
 
 /// Runs the command in its session and has what it failed on explained.
@@ -167,7 +172,7 @@ async fn find(
     config: Config,
     request: Request,
     verbose: bool,
-    is_open: &dyn Fn(&str) -> bool,
+    hosts: &dyn Fn(&str) -> HostRemedy,
 ) -> Result<(Arc<CallResult>, String, Findings), Failed> {
     let session = Session::start(config);
     let opened = session.open().await?;
@@ -180,7 +185,7 @@ async fn find(
         None => Trace::default(),
     };
     let mut findings = Findings::default();
-    findings.add_own(result.all_denials(), trace.gaps.is_empty(), is_open);
+    findings.add_own(result.all_denials(), trace.gaps.is_empty(), hosts);
     for piece in trace.pieces() {
         let traced = piece.iter().map(|(traced, _)| traced.clone()).collect();
         let explained = session.explain(traced).await?;

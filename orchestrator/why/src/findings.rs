@@ -1,7 +1,7 @@
 //! What a command was denied, each thing once, and the grants that open it.
 
 use crate::trace::Gap;
-use broker_protocol::{AttemptKind, Barrier, Denial, Denials, Layer, Leased};
+use broker_protocol::{AttemptKind, Barrier, Denial, Denials, Layer, Leased, Remedy};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -22,6 +22,9 @@ pub struct Finding {
     pub grant: Option<Grant>,
 }
 
+/// What opens a host; `None` where an ordinary run of the command reaches it.
+pub type HostRemedy = Option<Remedy>;
+
 /// All that is known.
 #[derive(Debug, Default)]
 pub struct Findings {
@@ -36,28 +39,40 @@ pub struct Findings {
 
 impl Findings {
     /// Adds what the executor has refused by itself. Where the trace is `whole`, it knows paths better: which of them the user could not
-    /// have had either. `is_open` says which hosts an ordinary run reaches.
-    pub fn add_own(&mut self, denied: &Denials, whole: bool, is_open: &dyn Fn(&str) -> bool) {
+    /// have had either. `hosts` says what opens a host that was refused.
+    pub fn add_own(&mut self, denied: &Denials, whole: bool, hosts: &dyn Fn(&str) -> HostRemedy) {
         self.more += denied.more();
         for denial in denied.list() {
             let target = &denial.what.target;
-            if matches!(denial.by, Barrier::Hosts(_)) && is_open(target) {
-                self.only_here.insert(target.clone());
-                self.gaps.insert(Gap::Network);
-            } else if !(whole && is_of_paths(denial)) {
-                self.add(denial.clone());
+            match denial.by {
+                Barrier::Hosts(_) => match hosts(target) {
+                    None => {
+                        self.only_here.insert(target.clone());
+                        self.gaps.insert(Gap::Network);
+                    }
+                    Some(remedy) => {
+                        // An option opens it; else who bounds the policy has to.
+                        let lease = matches!(remedy, Remedy::Option(_)).then(|| Leased::Host(target.clone()));
+                        self.add(Denial { remedy, lease, ..denial.clone() });
+                    }
+                },
+                Barrier::Layer(..) if whole && is_of_paths(denial) => {}
+                Barrier::Layer(..) | Barrier::Limit(_) | Barrier::Rule(_) => self.add(denial.clone()),
             }
         }
     }
 
-    /// Adds a denial; what one says already is counted.
+    /// Adds a denial. What the executor has refused, the trace has too; of what one grant opens, each way in which it was tried counts.
     pub fn add(&mut self, denial: Denial) {
         let grant = denial.lease.as_ref().map(grant);
-        let same = |known: &&mut Finding| {
-            let by_grant = grant.is_some() && known.grant == grant && known.denial.by == denial.by;
-            by_grant && known.denial.what.target == denial.what.target || known.denial.what == denial.what
+        if let Some(known) = self.list.iter_mut().find(|known| known.denial.what == denial.what) {
+            known.denial.count = known.denial.count.max(denial.count);
+            return;
+        }
+        let alike = |known: &&mut Finding| {
+            grant.is_some() && known.grant == grant && known.denial.what.target == denial.what.target
         };
-        match self.list.iter_mut().find(same) {
+        match self.list.iter_mut().find(alike) {
             Some(known) => known.denial.count = known.denial.count.saturating_add(denial.count),
             None => self.list.push(Finding { denial, grant }),
         }
@@ -108,7 +123,6 @@ fn is_of_paths(denial: &Denial) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use broker_protocol::Remedy;
 
     fn denial(kind: AttemptKind, target: &str, lease: Option<Leased>) -> Denial {
         let by = Barrier::Layer(Layer::MountNamespace, None);
@@ -130,7 +144,7 @@ mod tests {
         let grants: Vec<_> =
             findings.grants().into_iter().map(|grant| format!("{} {}", grant.option, grant.value)).collect();
         assert_eq!(grants, ["--read /a", "--read /b", "--read /bc", "--write /d/e"]);
-        assert_eq!(findings.list[0].denial.count, 3);
+        assert_eq!(findings.list[0].denial.count, 2);
     }
 
     #[test]
@@ -143,11 +157,12 @@ mod tests {
         }
         denied.push(read("/etc/shadow"));
         let mut findings = Findings::default();
-        findings.add_own(&denied, true, &|host| host == "a.example:443");
+        let remedy = |host: &str| (host != "a.example:443").then(|| Remedy::Option("x".into()));
+        findings.add_own(&denied, true, &remedy);
         assert_eq!(findings.grants(), [Grant { option: HOST, value: "b.example:443".into() }]);
         assert!(findings.only_here.contains("a.example:443") && findings.gaps.contains(&Gap::Network));
         let mut cut = Findings::default();
-        cut.add_own(&denied, false, &|_| false);
-        assert_eq!(cut.list.len(), 3);
+        cut.add_own(&denied, false, &remedy);
+        assert_eq!(cut.list.len(), 2);
     }
 }
