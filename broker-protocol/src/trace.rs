@@ -53,12 +53,15 @@ mod tests {
     #[test]
     fn each_limit_is_held_one_over_it() {
         let path = |length| Traced::Path { kind: AttemptKind::Read, path: "x".repeat(length) };
-        let call = |length| {
-            Traced::Call(TracedCall { name: "x".repeat(length), number: 1, arguments: [0; 6] })
-        };
+        let call =
+            |length| Traced::Call(TracedCall { name: "x".repeat(length), number: 1, arguments: [0; 6] });
         assert_eq!(Traced::check(&vec![path(limit::DENIAL_TEXT); limit::TRACED]), Ok(()));
         assert_eq!(Traced::check(&[call(limit::TOOL_NAME)]), Ok(()));
-        for over in [vec![path(1); limit::TRACED + 1], vec![path(limit::DENIAL_TEXT + 1)], vec![call(limit::TOOL_NAME + 1)]] {
+        for over in [
+            vec![path(1); limit::TRACED + 1],
+            vec![path(limit::DENIAL_TEXT + 1)],
+            vec![call(limit::TOOL_NAME + 1)],
+        ] {
             assert!(Traced::check(&over).is_err());
         }
     }

@@ -35,8 +35,8 @@ use executor_layers::protected::{self, AlsoClosed, Discovery, ProtectError, WhyC
 use executor_layers::protected_objects::ProtectedObjects;
 use executor_layers::relay::{Online, Reach};
 use executor_layers::spec::{SandboxSpec, Scratch};
-use executor_layers::worker::{NameSpec, ObjectSpec, RootSpec, WorkerSpec};
 use executor_layers::throw_away;
+use executor_layers::worker::{NameSpec, ObjectSpec, RootSpec, WorkerSpec};
 use executor_layers::{
     caches, environment, git_ignore, git_settings, probe, relay, stale_temporaries, undo_directory,
 };
@@ -320,7 +320,8 @@ fn throw_away(
     user: &User,
 ) -> Result<PathBuf, OpenError> {
     let refuse = |why: &str| OpenError::ThrowAway(why.to_owned());
-    let tracer = user.tracer().ok_or_else(|| refuse("`lazaret-trace` is not installed beside the executor"))?;
+    let tracer =
+        user.tracer().ok_or_else(|| refuse("`lazaret-trace` is not installed beside the executor"))?;
     if policy.image.is_some() {
         return Err(refuse("it has an image in place of this machine, in which nothing of ours runs"));
     }

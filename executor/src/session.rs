@@ -15,7 +15,7 @@ use crate::pool::Pool;
 use crate::repository_question::{answerer, git_settings_in};
 use broker_protocol::{
     CallId, ConnectionReport, Denial, Ended, ErrorKind, Failed, FileReply, FromBroker, Layer, LayerSet,
-    Nonce, Outcome, Refused, Request, Usage, Wants, ZonePath, Traced, frame, limit,
+    Nonce, Outcome, Refused, Request, Traced, Usage, Wants, ZonePath, frame, limit,
 };
 use executor_audit::audit::Audit;
 use executor_audit::record::Record;
@@ -66,7 +66,9 @@ impl Session {
         }
         let is_traced = || matches!(&request, Request::Bash(bash) if !bash.background) && wants.is_empty();
         if self.spec.tracer.is_some() && !is_traced() {
-            return Err(protocol("a session that is thrown away runs commands that are waited for, and nothing else"));
+            return Err(protocol(
+                "a session that is thrown away runs commands that are waited for, and nothing else",
+            ));
         }
         self.begin(Call::new(id, wants), request, None)
     }

@@ -12,8 +12,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-const PRODUCT: [&str; 6] =
-    ["lazaret", "lazaret-bash", EXECUTOR, WORKER, "lazaret-attack", "lazaret-trace"];
+const PRODUCT: [&str; 6] = ["lazaret", "lazaret-bash", EXECUTOR, WORKER, "lazaret-attack", "lazaret-trace"];
 const EXECUTOR: &str = "lazaret-executor";
 const WORKER: &str = "lazaret-worker";
 /// The programs of this crate that tests start.

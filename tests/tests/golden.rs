@@ -609,6 +609,12 @@ fn done(outcome: Outcome) -> FromBroker {
 }
 
 /// Each kind of attempt, barrier and remedy.
+fn denial() -> Denial {
+    let by = Barrier::Layer(Layer::MountNamespace, None);
+    let remedy = Remedy::Option("--read /a".into());
+    Denial::new(AttemptKind::Read, "/a", by, "w", remedy).with_lease(Some(Leased::Read("/a".into())))
+}
+
 fn denied() -> FromBroker {
     let FromBroker::Done { call, outcome, usage, layers, mut denied } = done(Outcome::Answered) else {
         panic!()

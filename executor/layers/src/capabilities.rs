@@ -39,6 +39,22 @@ pub fn drop_all() -> Result<(), LayerError> {
     Ok(())
 }
 
+/// Empties them in a process of a user namespace of its own that makes another. Where it is root, it keeps one: the kernel lets nobody
+/// map root without it (`CAP_SETFCAP`, Linux 5.12), and over files outside the namespace it gives nothing.
+pub fn drop_but_to_map(is_root: bool) -> Result<(), LayerError> {
+    if !is_root {
+        return drop_all();
+    }
+    let one = [caps::Capability::CAP_SETFCAP].into_iter().collect();
+    for set in [CapSet::Effective, CapSet::Permitted] {
+        caps::set(None, set, &one).map_err(refused).at(Layer::Capabilities, || format!("{set:?} set"))?;
+    }
+    for set in [CapSet::Ambient, CapSet::Inheritable] {
+        caps::clear(None, set).map_err(refused).at(Layer::Capabilities, || format!("{set:?} set"))?;
+    }
+    Ok(())
+}
+
 /// Reads the sets back. The ambient set holds nothing that is not permitted and inheritable (`man 7 capabilities`), and
 /// has to be asked for each capability by itself.
 pub fn check_none() -> Result<(), LayerError> {

@@ -125,9 +125,8 @@ mod tests {
 
     #[test]
     fn a_call_is_judged_as_the_kernel_judges_it() {
-        let refused = |number: i64, first: u64| {
-            refuses(Tier::Namespaced, number as u32, &[first, 0, 0, 0, 0, 0])
-        };
+        let refused =
+            |number: i64, first: u64| refuses(Tier::Namespaced, number as u32, &[first, 0, 0, 0, 0, 0]);
         assert!(refused(libc::SYS_unshare, libc::CLONE_NEWUSER as u64) && refused(libc::SYS_bpf, 0));
         assert!(refused(libc::SYS_mount, 0) && refused(libc::SYS_clone, libc::CLONE_NEWNET as u64));
         assert!(!refused(libc::SYS_unshare, libc::CLONE_FILES as u64) && !refused(libc::SYS_read, 0));

@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 const FILES_MAX: u64 = 200_000;
 
 /// Moves this process into a user and a mount namespace of its own and covers `directories` there, which hold none of each other;
-/// each takes `bytes` at most. It keeps the user's rights on files, and has no capability afterwards.
+/// each takes `bytes` at most. It keeps the user's rights on files, and has no capability over them afterwards.
 ///
 /// # Errors
 /// The kernel's: it gives no user namespaces, or no overlay of what lies there.
@@ -39,7 +39,7 @@ pub fn cover(directories: &[PathBuf], bytes: u64) -> Result<(), LayerError> {
         let step = || format!("put an overlay over {}", directory.display());
         cover_one(directory, bytes).at(Layer::MountNamespace, step)?;
     }
-    capabilities::drop_all()
+    capabilities::drop_but_to_map(uid.is_root())
 }
 
 /// The upper layer lies in a tmpfs that the overlay hides: no path leads to it. All are named by descriptors, as options have no

@@ -75,8 +75,7 @@ fn read(
 
 /// A path where the user makes or changes files and the command did not.
 fn write(kind: AttemptKind, path: &Path, spec: &SandboxSpec, leasable: Leasable) -> Option<Denial> {
-    let refusal =
-        |cause| Refusal { kind, cause, target: path.as_os_str().as_bytes().to_vec(), count: 1 };
+    let refusal = |cause| Refusal { kind, cause, target: path.as_os_str().as_bytes().to_vec(), count: 1 };
     if is_in_roots(path, spec) {
         let held = spec.pins.iter().find(|pin| pin.holds(path));
         return held.map(|_| describe(&refusal(Cause::Protected), spec));
@@ -95,7 +94,10 @@ fn write(kind: AttemptKind, path: &Path, spec: &SandboxSpec, leasable: Leasable)
 
 fn is_in_roots(path: &Path, spec: &SandboxSpec) -> bool {
     let linked = spec.linked.iter().map(|linked| linked.common.as_path());
-    [spec.project.as_path(), spec.central.as_path()].into_iter().chain(linked).any(|root| path.starts_with(root))
+    [spec.project.as_path(), spec.central.as_path()]
+        .into_iter()
+        .chain(linked)
+        .any(|root| path.starts_with(root))
 }
 
 fn is_in_views(path: &Path, spec: &SandboxSpec) -> bool {

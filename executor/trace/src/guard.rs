@@ -21,7 +21,9 @@ pub fn enter() -> io::Result<()> {
     let root = PathFd::new("/").map_err(io::Error::other)?;
     let ruleset = ruleset.add_rule(PathBeneath::new(root, right)).map_err(io::Error::other)?;
     match ruleset.restrict_self().map_err(io::Error::other)?.ruleset {
-        RulesetStatus::NotEnforced => Err(io::Error::other("Landlock does not keep a command from its tracer")),
+        RulesetStatus::NotEnforced => {
+            Err(io::Error::other("Landlock does not keep a command from its tracer"))
+        }
         RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => Ok(()),
     }
 }

@@ -18,7 +18,8 @@ const HELP: &str = "\
 lazaret-trace: traces a command and reports which of its system calls have failed. `lazaret why` has it run in a cell.
 
 Usage:
-  lazaret-trace run CMD…   standard output is the report, standard error the output of CMD
+  lazaret-trace run CMD…   standard input is the key of the report's last line, standard output the report, and standard
+                           error the output of CMD, which has no input
   lazaret-trace --help
 
 Exit code: that of CMD, or 128+N if signal N ended it; 125 it cannot be traced, 126 it is not executable, 127 it is not
@@ -34,9 +35,9 @@ fn main() -> ExitCode {
     match (mode.as_ref().and_then(|mode| mode.to_str()), command.is_empty()) {
         (Some("run"), false) => trace::run(&command).map_or_else(|error| failed(&error), ExitCode::from),
         (Some("traced"), false) => become_traced(&command),
-        (Some("--help" | "-h"), true) => {
-            io::stdout().write_all(HELP.as_bytes()).map_or_else(|error| failed(&error), |()| ExitCode::SUCCESS)
-        }
+        (Some("--help" | "-h"), true) => io::stdout()
+            .write_all(HELP.as_bytes())
+            .map_or_else(|error| failed(&error), |()| ExitCode::SUCCESS),
         _ => {
             eprintln!("lazaret-trace: wrong usage; see lazaret-trace --help");
             ExitCode::from(2)

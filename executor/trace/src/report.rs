@@ -1,4 +1,7 @@
 //! What a traced command has met, each thing once, as lines of JSON.
+//!
+//! A line comes when a thing is met first, for the case that there is no last line. The last line has all again, with a key that no
+//! process of the command can have: whatever else came or was taken away, it is the report.
 
 use serde::Serialize;
 use std::collections::HashMap;
@@ -46,20 +49,23 @@ pub enum Gap {
 /// The report, as far as it is written.
 pub struct Report<W> {
     out: W,
+    key: String,
     counts: HashMap<Met, (usize, u64)>,
     gaps: Vec<Gap>,
 }
 
 #[derive(Serialize)]
 struct End<'a> {
-    /// How often each thing was met, in the order of the lines.
-    counts: Vec<u64>,
+    key: &'a str,
+    /// Each thing with how often it was met, in order.
+    met: Vec<(&'a Met, u64)>,
     gaps: &'a [Gap],
 }
 
 impl<W: Write> Report<W> {
-    pub fn new(out: W) -> Self {
-        Self { out, counts: HashMap::new(), gaps: Vec::new() }
+    /// One whose last line has `key`.
+    pub fn new(out: W, key: String) -> Self {
+        Self { out, key, counts: HashMap::new(), gaps: Vec::new() }
     }
 
     /// Notes a thing. What is met for the first time is written at once: the command may end us.
@@ -73,7 +79,7 @@ impl<W: Write> Report<W> {
             self.miss(Gap::Unnamed);
             return Ok(());
         }
-        self.write(&met)?;
+        write(&mut self.out, &met)?;
         let at = self.counts.len();
         self.counts.insert(met, (at, 1));
         Ok(())
@@ -87,19 +93,20 @@ impl<W: Write> Report<W> {
     }
 
     /// Writes the last line.
-    pub fn end(mut self) -> io::Result<()> {
-        let mut counts: Vec<(usize, u64)> = self.counts.values().copied().collect();
-        counts.sort_unstable();
-        let gaps = std::mem::take(&mut self.gaps);
-        self.write(&End { counts: counts.into_iter().map(|(_, count)| count).collect(), gaps: &gaps })
+    pub fn end(self) -> io::Result<()> {
+        let Self { mut out, key, counts, gaps } = self;
+        let mut met: Vec<_> = counts.iter().map(|(met, (at, count))| (*at, met, *count)).collect();
+        met.sort_unstable_by_key(|(at, ..)| *at);
+        let met = met.into_iter().map(|(_, met, count)| (met, count)).collect();
+        write(&mut out, &End { key: &key, met, gaps: &gaps })
     }
+}
 
-    fn write(&mut self, line: &impl Serialize) -> io::Result<()> {
-        let mut bytes = serde_json::to_vec(line)?;
-        bytes.push(b'\n');
-        self.out.write_all(&bytes)?;
-        self.out.flush()
-    }
+fn write(out: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
+    let mut bytes = serde_json::to_vec(line)?;
+    bytes.push(b'\n');
+    out.write_all(&bytes)?;
+    out.flush()
 }
 
 #[cfg(test)]
@@ -113,23 +120,28 @@ mod tests {
     #[test]
     fn each_thing_is_a_line_and_the_last_line_counts() {
         let mut out = Vec::new();
-        let mut report = Report::new(&mut out);
+        let mut report = Report::new(&mut out, "k".into());
         [path("/a"), path("/b"), path("/a")].into_iter().for_each(|met| report.note(met).unwrap());
         report.miss(Gap::Unread);
         report.end().unwrap();
-        let want = "{\"path\":{\"kind\":\"read\",\"path\":\"/a\"}}\n{\"path\":{\"kind\":\"read\",\"path\":\"/b\"}}\n\
-                    {\"counts\":[2,1],\"gaps\":[\"unread\"]}\n";
+        let [a, b] =
+            ["a", "b"].map(|name| format!("{{\"path\":{{\"kind\":\"read\",\"path\":\"/{name}\"}}}}"));
+        let last = format!("{{\"key\":\"k\",\"met\":[[{a},2],[{b},1]],\"gaps\":[\"unread\"]}}");
+        let want = format!("{a}\n{b}\n{last}\n");
         assert_eq!(String::from_utf8(out).unwrap(), want);
     }
 
     #[test]
     fn more_than_the_bound_is_a_gap() {
         let mut out = Vec::new();
-        let mut report = Report::new(&mut out);
+        let mut report = Report::new(&mut out, "k".into());
         (0..=MET_MAX).for_each(|number| report.note(path(&format!("/{number}"))).unwrap());
         report.note(path(&"x".repeat(PATH_MAX + 1))).unwrap();
         report.end().unwrap();
         let text = String::from_utf8(out).unwrap();
-        assert!(text.lines().count() == MET_MAX + 1 && text.trim_end().ends_with("\"gaps\":[\"unnamed\"]}"), "{text}");
+        assert!(
+            text.lines().count() == MET_MAX + 1 && text.trim_end().ends_with("\"gaps\":[\"unnamed\"]}"),
+            "{text}"
+        );
     }
 }

@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 
@@ -32,15 +32,23 @@ struct Tracer {
     report: Report<File>,
 }
 
-/// Runs `command`; returns its exit code as a shell has it.
+/// Bytes of the longest key.
+const KEY_MAX: u64 = 64;
+
+/// Runs `command`; returns its exit code as a shell has it. The key of the report is read from standard input, before there is
+/// anybody who could look.
 ///
 /// # Errors
 /// It cannot be traced, or nobody takes the report.
 pub fn run(command: &[OsString]) -> io::Result<u8> {
+    let mut key = String::new();
+    io::stdin().take(KEY_MAX).read_to_string(&mut key)?;
     let report = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     let output = || io::stderr().as_fd().try_clone_to_owned().map(Stdio::from);
     let own = std::env::current_exe()?;
-    let child = Command::new(own).arg("traced").args(command).stdout(output()?).stderr(output()?).spawn()?;
+    let mut child = Command::new(own);
+    child.arg("traced").args(command).stdin(Stdio::null()).stdout(output()?).stderr(output()?);
+    let child = child.spawn()?;
     let main = Pid::from_raw(child.id().cast_signed());
     match waitpid(main, None)? {
         WaitStatus::Stopped(..) => {}
@@ -56,7 +64,7 @@ pub fn run(command: &[OsString]) -> io::Result<u8> {
     ptrace::setoptions(main, all)?;
     ptrace::syscall(main, None)?;
     let processes = HashMap::from([(main, Doing::Running)]);
-    let mut tracer = Tracer { processes, report: Report::new(report) };
+    let mut tracer = Tracer { processes, report: Report::new(report, key) };
     let code = tracer.follow(main)?;
     tracer.report.end()?;
     Ok(code)

@@ -101,46 +101,55 @@ pub const USED_BY: [(&str, &[&str]); 15] = [
     (
         "project",
         &[
-            "run", "why", "call", "tools", "history", "undo", "session", "doctor", "policy", "hook", "acp", "mcp",
-            "chat", "serve",
+            "run", "why", "call", "tools", "history", "undo", "session", "doctor", "policy", "hook", "acp",
+            "mcp", "chat", "serve",
         ],
     ),
-    ("cwd", &["run", "why", "call", "tools", "history", "undo", "session", "doctor", "policy", "mcp", "chat"]),
+    (
+        "cwd",
+        &["run", "why", "call", "tools", "history", "undo", "session", "doctor", "policy", "mcp", "chat"],
+    ),
     (
         "central",
         &[
-            "run", "why", "call", "tools", "history", "undo", "session", "doctor", "policy", "acp", "mcp", "chat",
-            "serve",
+            "run", "why", "call", "tools", "history", "undo", "session", "doctor", "policy", "acp", "mcp",
+            "chat", "serve",
         ],
     ),
     (
         "profile",
         &[
-            "run", "why", "call", "history", "undo", "session", "doctor", "policy", "tools", "hook", "acp", "mcp",
-            "chat", "serve",
+            "run", "why", "call", "history", "undo", "session", "doctor", "policy", "tools", "hook", "acp",
+            "mcp", "chat", "serve",
         ],
     ),
     ("image", &["run", "why", "call", "history", "undo", "session", "doctor", "acp", "mcp", "chat", "serve"]),
     (
         "executor",
-        &["run", "why", "call", "tools", "history", "undo", "session", "doctor", "acp", "mcp", "chat", "serve"],
+        &[
+            "run", "why", "call", "tools", "history", "undo", "session", "doctor", "acp", "mcp", "chat",
+            "serve",
+        ],
     ),
     (
         "socket",
-        &["run", "why", "call", "tools", "history", "undo", "session", "doctor", "acp", "mcp", "chat", "serve"],
+        &[
+            "run", "why", "call", "tools", "history", "undo", "session", "doctor", "acp", "mcp", "chat",
+            "serve",
+        ],
     ),
     (
         "scope",
         &[
-            "run", "why", "call", "history", "undo", "session", "doctor", "policy", "tools", "acp", "mcp", "chat",
-            "serve",
+            "run", "why", "call", "history", "undo", "session", "doctor", "policy", "tools", "acp", "mcp",
+            "chat", "serve",
         ],
     ),
     (
         "trust",
         &[
-            "run", "why", "call", "history", "undo", "session", "doctor", "policy", "hook", "acp", "mcp", "chat",
-            "serve",
+            "run", "why", "call", "history", "undo", "session", "doctor", "policy", "hook", "acp", "mcp",
+            "chat", "serve",
         ],
     ),
     ("allow_host", &["run", "why", "call", "session", "acp", "mcp", "chat", "serve"]),
@@ -148,7 +157,10 @@ pub const USED_BY: [(&str, &[&str]); 15] = [
     ("read", &["run", "why", "call", "session", "acp", "mcp", "chat", "serve"]),
     ("write", &["run", "why", "call", "session", "acp", "mcp", "chat", "serve"]),
     ("no_log", &["run", "why", "call", "history", "undo", "session", "acp", "mcp", "chat", "serve"]),
-    ("verbose", &["run", "why", "call", "history", "undo", "session", "doctor", "policy", "acp", "mcp", "chat"]),
+    (
+        "verbose",
+        &["run", "why", "call", "history", "undo", "session", "doctor", "policy", "acp", "mcp", "chat"],
+    ),
 ];
 
 fn trust(text: &str) -> Result<Trust, ValueError> {
@@ -307,7 +319,20 @@ impl SessionOptions {
         };
         let image = self.image.as_ref().map(absolute).transpose()?;
         let (read, write) = (named(&self.read)?, named(&self.write)?);
-        Ok(Open { project, central, profile, spare, scope, trust, capture, network, image, read, write, throw_away: false })
+        Ok(Open {
+            project,
+            central,
+            profile,
+            spare,
+            scope,
+            trust,
+            capture,
+            network,
+            image,
+            read,
+            write,
+            throw_away: false,
+        })
     }
 
     /// The network to ask for, if commands are to have one: by these options, or because `policy` allows hosts. The executor

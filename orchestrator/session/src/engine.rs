@@ -4,9 +4,7 @@ use crate::executor::{Connection, Dial, ExecutorError, Greeting};
 use crate::publish::{Hub, Publisher, RawEvent, Subscriber};
 use crate::refused_hosts::RefusedHosts;
 use crate::relay::{self, CarriedNetwork};
-use broker_protocol::{
-    Denial, Failed, Open, Opened, Scope, SessionGrant, Traced, Trust, ZonePath, limit,
-};
+use broker_protocol::{Denial, Failed, Open, Opened, Scope, SessionGrant, Traced, Trust, ZonePath, limit};
 use orchestrator_text::redact::Redactor;
 use orchestrator_text::sanitize::Sanitizer;
 use orchestrator_tools::profile::{Profile, WHOLE};

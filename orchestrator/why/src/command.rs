@@ -5,17 +5,19 @@ use crate::last::{self, LastCommand};
 use crate::page::{self, Rerun};
 use crate::trace::{Report, Trace};
 use broker_protocol::{
-    Bash, Command, Denial, Ended, ErrorKind, Extent, Failed, NetworkRequest, Open, Remedy, Request, Stdin, ZonePath, limit,
+    Bash, Command, Denial, Ended, ErrorKind, Extent, Failed, NetworkRequest, Open, Remedy, Request, Stdin,
+    ZonePath, limit,
 };
 use clap::Args;
 use orchestrator_confine::{Needs, confine};
 use orchestrator_options::exit;
 use orchestrator_options::session_options::{Opening, SessionOptions};
 use orchestrator_session::executor::Greeting;
-use orchestrator_session::{Body, CallContext, CallResult, Config, Invocation, Live, Session};
+use orchestrator_session::{Body, CallContext, CallResult, Config, Invocation, Live, Session, StdinChunk};
 use orchestrator_terminal::{print, runtime::runtime, typed};
 use orchestrator_text::known::redactor;
 use policies::{EffectivePolicy, network};
+use rustix::rand::{GetRandomFlags, getrandom};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStringExt;
@@ -106,13 +108,18 @@ impl Why {
         let greeting = Greeting::open(&options.endpoint(), open.clone())?;
         let log = Rc::new(options.log("why"));
         confine(&Needs { web: true, ..Needs::default() });
-        let config =
-            Config { greeting: Some(greeting), subscribers: vec![log.clone()], ..Config::new(open, redactor()) };
+        let config = Config {
+            greeting: Some(greeting),
+            subscribers: vec![log.clone()],
+            ..Config::new(open, redactor())
+        };
         let hosts = |host: &str| remedy_of(host, reached.as_ref());
         let found = runtime()?.block_on(find(config, request, options.is_verbose(), &hosts));
         log.end(if found.is_ok() { "the command has ended" } else { "the command was not run" });
         match found {
-            Ok((result, profile, findings)) => self.print(&Rerun { command, profile, ended: result.ended }, &findings),
+            Ok((result, profile, findings)) => {
+                self.print(&Rerun { command, profile, ended: result.ended }, &findings)
+            }
             // Of what opening a session needs, only this is not there at all.
             Err(failed) if failed.kind == ErrorKind::NotFound => {
                 print::problem(&unavailable(&failed));
@@ -128,7 +135,8 @@ impl Why {
             directory,
             timeout_s: self.timeout,
             idle_timeout_s: None,
-            stdin: Stdin::Null,
+            // For the tracer; the command has none.
+            stdin: Stdin::Stream,
             live: true,
             background: false,
             split: false,
@@ -141,10 +149,12 @@ impl Why {
         } else {
             print::result(page::text(rerun, findings).as_bytes())?;
         }
-        Ok(match (findings.list.is_empty(), findings.gaps.is_empty()) {
-            (false, _) => exit::OK,
-            (true, true) if findings.more == 0 => exit::FAILED,
-            (true, _) => UNKNOWN,
+        let is_explained = !findings.list.is_empty() || findings.profile.is_some();
+        let is_whole = findings.gaps.is_empty() && findings.more == 0;
+        Ok(match (is_explained, is_whole) {
+            (true, _) => exit::OK,
+            (false, true) => exit::FAILED,
+            (false, false) => UNKNOWN,
         })
     }
 }
@@ -194,12 +204,10 @@ async fn find(
         }
     }
     findings.gaps.extend(trace.gaps);
+    findings.profile = result.missing_profile().map(str::to_owned);
     if result.ended.is_none() && findings.list.is_empty() {
         let error = result.error.clone();
         return Err(error.unwrap_or_else(|| Failed::internal("the call ended without a reason")));
-    }
-    for finding in &mut findings.list {
-        finding.denial = page::cleaned(finding.denial.clone());
     }
     Ok((result, opened.profile, findings))
 }
@@ -207,7 +215,10 @@ async fn find(
 /// Runs the command to its end; its standard output is the tracer's report.
 async fn run(session: &Session, request: Request, verbose: bool) -> Result<(Arc<CallResult>, Trace), Failed> {
     let context = CallContext { live: Live::Bytes, raw: true, ..CallContext::new("why".into()) };
+    let key = key().map_err(|error| Failed::internal(format!("no random bytes: {error}")))?;
     let mut call = session.call(context, Invocation::Request(request));
+    call.handle.input(StdinChunk { bytes: key.clone().into_bytes(), permit: None });
+    call.handle.end_input();
     let mut report = Report::default();
     while let Some(event) = call.next().await {
         match &*event.body {
@@ -219,9 +230,19 @@ async fn run(session: &Session, request: Request, verbose: bool) -> Result<(Arc<
             Body::ApprovalWanted(question) => {
                 typed::answer(&call.handle, event.part, question, Extent::Once).await;
             }
-            Body::Result(result) => return Ok((result.clone(), report.read())),
+            Body::Result(result) => return Ok((result.clone(), report.read(&key))),
             _ => {}
         }
     }
     Err(Failed::internal("the call ended without a result"))
+}
+
+/// What only the tracer and this process know.
+fn key() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        filled += getrandom(&mut bytes[filled..], GetRandomFlags::empty())?;
+    }
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -14,6 +14,13 @@ pub struct Grant {
     pub value: String,
 }
 
+impl Grant {
+    /// Whether it opens a path of this machine.
+    pub fn is_of_paths(&self) -> bool {
+        self.option != HOST
+    }
+}
+
 /// One thing that was denied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
@@ -29,6 +36,8 @@ pub type HostRemedy = Option<Remedy>;
 #[derive(Debug, Default)]
 pub struct Findings {
     pub list: Vec<Finding>,
+    /// The profile that shows a program which was not found.
+    pub profile: Option<String>,
     /// Denials that the executor has only counted.
     pub more: u64,
     /// Hosts that an ordinary run of the command reaches, and this one did not.
@@ -86,11 +95,10 @@ impl Findings {
 }
 
 fn covers(outer: &Grant, inner: &Grant) -> bool {
-    let of_paths = |grant: &Grant| grant.option != HOST;
     let as_much = outer.option == inner.option || outer.option == WRITE;
     outer != inner
-        && of_paths(outer)
-        && of_paths(inner)
+        && outer.is_of_paths()
+        && inner.is_of_paths()
         && as_much
         && Path::new(&inner.value).starts_with(&outer.value)
 }
@@ -138,7 +146,8 @@ mod tests {
         let mut findings = Findings::default();
         let write = denial(AttemptKind::Write, "/d/e/new", Some(Leased::Write("/d/e".into())));
         let run = denial(AttemptKind::Run, "/a", Some(Leased::Read("/a".into())));
-        for one in [read("/a"), run, read("/b"), read("/b/c"), read("/bc"), write, read("/d/e/f"), read("/a")] {
+        for one in [read("/a"), run, read("/b"), read("/b/c"), read("/bc"), write, read("/d/e/f"), read("/a")]
+        {
             findings.add(one);
         }
         let grants: Vec<_> =
@@ -153,7 +162,8 @@ mod tests {
         for host in ["a.example:443", "b.example:443"] {
             let lease = Some(Leased::Host(host.into()));
             let by = Barrier::Hosts(None);
-            denied.push(Denial::new(AttemptKind::Connect, host, by, "why", Remedy::Nothing).with_lease(lease));
+            denied
+                .push(Denial::new(AttemptKind::Connect, host, by, "why", Remedy::Nothing).with_lease(lease));
         }
         denied.push(read("/etc/shadow"));
         let mut findings = Findings::default();

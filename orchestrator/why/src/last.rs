@@ -32,19 +32,17 @@ pub fn find(project: &Path) -> Result<LastCommand, Failed> {
         }
     }
     let project = project.display();
-    Err(Failed::invalid(format!(
-        "no command of {project} is in the run log; name one: lazaret why -- CMD"
-    )))
+    Err(Failed::invalid(format!("no command of {project} is in the run log; name one: lazaret why -- CMD")))
 }
 
 /// The last command of a run of this project: the start of its session, and its input.
 fn last_of<'l>(lines: &'l [Value], project: &Path) -> Option<(&'l Value, &'l Value)> {
-    let is_command =
-        |line: &&Value| line["kind"] == "tool_call" && line["payload"]["tool"] == "bash";
+    let is_command = |line: &&Value| line["kind"] == "tool_call" && line["payload"]["tool"] == "bash";
     let at = lines.iter().rposition(|line| is_command(&line))?;
     let starts = lines[..at].iter().filter(|line| line["kind"] == "session_start");
     let start = &starts.last()?["payload"];
-    let is_ours = start["project"].as_str().is_some_and(|of| Path::new(of) == project) && start["command"] != "why";
+    let is_ours =
+        start["project"].as_str().is_some_and(|of| Path::new(of) == project) && start["command"] != "why";
     is_ours.then(|| (start, &lines[at]["payload"]["input"]))
 }
 
@@ -55,7 +53,8 @@ fn command(run: &str, start: &Value, input: &Value) -> Result<LastCommand, Faile
              characters; name it: lazaret why -- CMD"
         ))
     };
-    let text = |value: &Value| value.as_str().filter(|text| is_whole(text)).map(str::to_owned).ok_or_else(lost);
+    let text =
+        |value: &Value| value.as_str().filter(|text| is_whole(text)).map(str::to_owned).ok_or_else(lost);
     let command = match &input["command"] {
         Value::Array(words) => {
             let words: Result<Vec<_>, _> = words.iter().map(text).collect();
@@ -79,7 +78,10 @@ fn command(run: &str, start: &Value, input: &Value) -> Result<LastCommand, Faile
 
 /// Whether a text of the log is what was run: nothing is taken out of it, cut off or shown by its number.
 fn is_whole(text: &str) -> bool {
-    !text.contains("[redacted:") && !text.contains("\\u{") && !text.contains('\u{fffd}') && !text.ends_with("bytes in all]")
+    !text.contains("[redacted:")
+        && !text.contains("\\u{")
+        && !text.contains('\u{fffd}')
+        && !text.ends_with("bytes in all]")
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::findings::{Finding, Findings, Grant};
 use broker_protocol::{Command, Denial, Ended, limit};
-use orchestrator_text::escape::one_line;
+use orchestrator_text::escape::{for_terminal, one_line};
 use orchestrator_text::known::redactor;
 use orchestrator_tools::denials;
 use serde_json::{Value, json};
@@ -49,9 +49,14 @@ fn clean(text: &str) -> String {
     one_line(&redactor().text(text))
 }
 
-/// The denials with every text clean.
-pub fn cleaned(mut denial: Denial) -> Denial {
-    denial.texts_mut().into_iter().for_each(|text| *text = clean(text));
+/// A text without secrets for a program: control characters and those that reorder are shown by their number.
+fn for_program(text: &str) -> String {
+    for_terminal(&redactor().text(text))
+}
+
+fn changed(denial: &Denial, change: fn(&str) -> String) -> Denial {
+    let mut denial = denial.clone();
+    denial.texts_mut().into_iter().for_each(|text| *text = change(text));
     denial
 }
 
@@ -67,13 +72,38 @@ fn quoted(word: &str) -> String {
 /// For a person.
 pub fn text(rerun: &Rerun, findings: &Findings) -> String {
     let words: Vec<_> = rerun.words().iter().map(|word| quoted(word)).collect();
-    let command = clean(&words.join(" "));
-    let mut page = format!("{command}\nran again, traced, with no network, and what it changed was thrown away: {}.\n", rerun.end());
-    if findings.list.is_empty() {
-        let none = if findings.gaps.is_empty() { "Nothing was denied to it." } else { "Nothing is known to have been denied to it." };
-        let _ = writeln!(page, "\n{none}");
+    let command = words.join(" ");
+    let mut page = format!(
+        "{}\nran again, traced, with no network, and what it changed was thrown away: {}.\n",
+        clean(&command),
+        rerun.end()
+    );
+    if findings.list.is_empty() && findings.profile.is_none() {
+        let known = if findings.gaps.is_empty() { "was denied" } else { "is known to have been denied" };
+        let _ = writeln!(page, "\nNothing {known} to it.");
     }
-    groups(&findings.list).iter().for_each(|group| write_group(&mut page, group));
+    let shown = |Finding { denial, grant }: &Finding| Finding {
+        denial: changed(denial, clean),
+        grant: grant.clone(),
+    };
+    let shown: Vec<_> = findings.list.iter().map(shown).collect();
+    groups(&shown).iter().for_each(|group| write_group(&mut page, group));
+    write_rest(&mut page, findings);
+    // What is not printed as it is, is not printed to be copied.
+    let command = if clean(&command) == command { &command } else { "CMD" };
+    write_options(&mut page, rerun, &findings.grants(), command);
+    page
+}
+
+/// What is no denial of its own.
+fn write_rest(page: &mut String, findings: &Findings) {
+    if let Some(profile) = &findings.profile {
+        let profile = quoted(&clean(profile));
+        let _ = writeln!(
+            page,
+            "\nA program was not found that another profile shows:\n  with --profile {profile}"
+        );
+    }
     if findings.more > 0 {
         let _ = writeln!(page, "\nand {} more that the executor has only counted", findings.more);
     }
@@ -83,8 +113,6 @@ pub fn text(rerun: &Rerun, findings: &Findings) -> String {
     for gap in &findings.gaps {
         let _ = writeln!(page, "\nnot known: {}", gap.describe());
     }
-    write_options(&mut page, rerun, &findings.grants(), &command);
-    page
 }
 
 /// All that options open, in one line to copy.
@@ -92,16 +120,22 @@ fn write_options(page: &mut String, rerun: &Rerun, grants: &[Grant], command: &s
     if grants.is_empty() {
         return;
     }
-    let options: Vec<_> =
-        grants.iter().map(|grant| format!("{} {}", grant.option, quoted(&clean(&grant.value)))).collect();
+    let options: Vec<_> = grants.iter().map(option).collect();
     let (profile, options) = (quoted(&clean(&rerun.profile)), options.join(" "));
-    let _ = writeln!(page, "\nAll that options open, as the program has asked for it; grant what you mean to:");
+    let _ =
+        writeln!(page, "\nAll that options open, as the program has asked for it; grant what you mean to:");
     let _ = writeln!(page, "  lazaret run --profile {profile} {options} -- {command}");
-    let paths = grants.iter().filter(|grant| grant.option != "--allow-host").count();
+    let paths = grants.iter().filter(|grant| grant.is_of_paths()).count();
     if paths > limit::WANTED_PATHS {
         let max = limit::WANTED_PATHS;
-        let _ = writeln!(page, "  (a session takes {max} paths, not {paths}: grant directories that hold them)");
+        let _ =
+            writeln!(page, "  (a session takes {max} paths, not {paths}: grant directories that hold them)");
     }
+}
+
+/// What a person types for a grant. None is given for what would not be printed as it is.
+fn option(grant: &Grant) -> String {
+    format!("{} {}", grant.option, quoted(&for_program(&grant.value)))
 }
 
 /// What is printed together: many paths of one directory, closed and opened alike.
@@ -114,7 +148,8 @@ fn groups(list: &[Finding]) -> Vec<Vec<&Finding>> {
             first.grant.is_some()
                 && parent(first) == parent(finding)
                 && (one.what.kind, &one.by, &one.why) == (other.what.kind, &other.by, &other.why)
-                && first.grant.as_ref().map(|grant| grant.option) == finding.grant.as_ref().map(|grant| grant.option)
+                && first.grant.as_ref().map(|grant| grant.option)
+                    == finding.grant.as_ref().map(|grant| grant.option)
         };
         match groups.iter_mut().find(alike) {
             Some(group) => group.push(finding),
@@ -130,7 +165,7 @@ fn parent(finding: &Finding) -> Option<&Path> {
 
 fn write_group(page: &mut String, group: &[&Finding]) {
     if group.len() <= APART {
-        return group.iter().for_each(|finding| write_one(page, &finding.denial));
+        return group.iter().for_each(|finding| write_one(page, finding));
     }
     let Denial { what, by, why, .. } = &group[0].denial;
     let directory = parent(group[0]).unwrap_or(Path::new("/")).display();
@@ -145,34 +180,41 @@ fn write_group(page: &mut String, group: &[&Finding]) {
     let _ = writeln!(page, "  {by}: {why}\n  opens each: {option} PATH");
 }
 
-fn write_one(page: &mut String, denial: &Denial) {
+fn write_one(page: &mut String, Finding { denial, grant }: &Finding) {
     let Denial { what, by, why, remedy, count, .. } = denial;
     let times = if *count > 1 { format!(" ({count} times)") } else { String::new() };
-    let _ = writeln!(page, "\n{what}{times}\n  {by}: {why}\n  {remedy}");
+    let opens = match grant.as_ref().filter(|grant| grant.is_of_paths()) {
+        Some(grant) => format!("with {}", option(grant)),
+        // Of a host it has the preset too, and what opens it for good.
+        None => remedy.to_string(),
+    };
+    let _ = writeln!(page, "\n{what}{times}\n  {by}: {why}\n  {opens}");
 }
 
 /// For a program.
 pub fn json(rerun: &Rerun, findings: &Findings) -> Value {
     let denied = findings.list.iter().map(|Finding { denial, grant }| {
-        let mut value = denials::json(denial);
-        value["grant"] = grant.as_ref().map_or(Value::Null, |grant| json!([grant.option, clean(&grant.value)]));
+        let mut value = denials::json(&changed(denial, for_program));
+        value["grant"] =
+            grant.as_ref().map_or(Value::Null, |grant| json!([grant.option, for_program(&grant.value)]));
         value
     });
     let grants = findings.grants();
-    let options = grants.iter().flat_map(|grant| [grant.option.to_owned(), clean(&grant.value)]);
-    let words: Vec<_> = rerun.words().iter().map(|word| clean(word)).collect();
+    let options = grants.iter().flat_map(|grant| [grant.option.to_owned(), for_program(&grant.value)]);
+    let words: Vec<_> = rerun.words().iter().map(|word| for_program(word)).collect();
     json!({
         "command": words,
-        "profile": clean(&rerun.profile),
+        "profile": for_program(&rerun.profile),
         "end": rerun.end(),
         "exitCode": match rerun.ended {
             Some(Ended::Exited(code)) => json!(code),
             _ => Value::Null,
         },
         "denied": denied.collect::<Vec<_>>(),
+        "missingProfile": findings.profile.as_deref().map(for_program),
         "deniedMore": findings.more,
         "options": options.collect::<Vec<_>>(),
-        "hostsOfRun": findings.only_here.iter().map(|host| clean(host)).collect::<Vec<_>>(),
+        "hostsOfRun": findings.only_here.iter().map(|host| for_program(host)).collect::<Vec<_>>(),
         "unknown": findings.gaps.iter().map(|gap| gap.name()).collect::<Vec<_>>(),
         "network": "closed",
     })
@@ -186,10 +228,12 @@ mod tests {
     fn read(path: &str) -> Denial {
         let by = Barrier::Layer(Layer::MountNamespace, None);
         let remedy = Remedy::Option(format!("--read {path}"));
-        cleaned(Denial::new(AttemptKind::Read, path, by, "why", remedy).with_lease(Some(Leased::Read(path.into()))))
+        let denial = Denial::new(AttemptKind::Read, path, by, "why", remedy);
+        denial.with_lease((!path.contains('\n')).then(|| Leased::Read(path.into())))
     }
 
     fn page(paths: &[String]) -> String {
+        orchestrator_text::known::learn(&[]).unwrap();
         let mut findings = Findings::default();
         paths.iter().for_each(|path| findings.add(read(path)));
         let command = Command::Arguments(vec![b"cat".to_vec().into(), b"it's".to_vec().into()]);
@@ -199,12 +243,19 @@ mod tests {
     #[test]
     fn each_thing_is_printed_with_what_opens_it() {
         let page = page(&["/srv/a".to_owned()]);
-        for part in ["read /srv/a\n  layer mount-namespace: why\n  with --read /srv/a\n", "--read /srv/a -- cat 'it'\\''s'\n"] {
+        for part in [
+            "read /srv/a\n  layer mount-namespace: why\n  with --read /srv/a\n",
+            "--read /srv/a -- cat 'it'\\''s'\n",
+        ] {
             assert!(page.contains(part), "{page}");
         }
         let many: Vec<_> = (0..20).map(|number| format!("/srv/{number}")).collect();
         let page = self::page(&many);
-        assert!(page.contains("read 20 paths of /srv: 0, 1, 2, 3, 4, …") && page.contains("takes 16 paths, not 20"), "{page}");
+        assert!(
+            page.contains("read 20 paths of /srv: 0, 1, 2, 3, 4, …")
+                && page.contains("takes 16 paths, not 20"),
+            "{page}"
+        );
     }
 
     #[test]

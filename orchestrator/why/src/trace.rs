@@ -1,8 +1,9 @@
-//! The report of `lazaret-trace`. It ran in the cell, and so could what it reports on: each line is read strictly and within bounds,
-//! and a report without its last line is not whole.
+//! The report of `lazaret-trace`. It ran in the cell, beside what it reports on, which could write into it: only a last line with our
+//! key is the report, and that is read strictly and within bounds.
 
 use broker_protocol::{AttemptKind, Traced, TracedCall, limit};
 use serde::Deserialize;
+use std::collections::BTreeSet;
 
 /// Bytes of a report that are taken, some times what one has.
 const BYTES_MAX: usize = 2 << 20;
@@ -22,7 +23,7 @@ pub enum Gap {
     Full,
     /// The tracer did not end by itself.
     Cut,
-    /// What came is no report.
+    /// Something in it is not understood.
     Malformed,
     /// The command wanted a host that this run does not reach.
     Network,
@@ -45,13 +46,19 @@ impl Gap {
     /// What is not known, for people.
     pub fn describe(self) -> &'static str {
         match self {
-            Gap::Untraced => "a process of the command was not traced, or traces others itself: what those were denied is not known",
+            Gap::Untraced => {
+                "a process of the command was not traced, or traces others itself: what those were denied is not known"
+            }
             Gap::Unread => "of some calls it could not be read what they were about",
             Gap::Unnamed => "there was more than is reported, or a path that is no text of 512 bytes",
-            Gap::Full => "the space for what is thrown away was full: what would have come after is not known",
+            Gap::Full => {
+                "the space for what is thrown away was full: what would have come after is not known"
+            }
             Gap::Cut => "the trace ended before the command did: what came after is not known",
-            Gap::Malformed => "the trace cannot be read",
-            Gap::Network => "the command wanted hosts, and this run reaches none: what it does with their answers is not known",
+            Gap::Malformed => "parts of the trace cannot be read",
+            Gap::Network => {
+                "the command wanted hosts, and this run reaches none: what it does with their answers is not known"
+            }
         }
     }
 }
@@ -66,24 +73,18 @@ pub struct Trace {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged)]
-enum Line {
-    Path { path: PathLine },
-    Call { call: CallLine },
-    End { counts: Vec<u64>, gaps: Vec<String> },
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+enum Met {
+    Path { kind: String, path: String },
+    Call { name: String, number: u32, arguments: [u64; 6] },
 }
 
 #[derive(Deserialize)]
-struct PathLine {
-    kind: String,
-    path: String,
-}
-
-#[derive(Deserialize)]
-struct CallLine {
-    name: String,
-    number: u32,
-    arguments: [u64; 6],
+#[serde(deny_unknown_fields)]
+struct End {
+    key: String,
+    met: Vec<(Met, u64)>,
+    gaps: Vec<String>,
 }
 
 /// The report while it comes.
@@ -97,61 +98,32 @@ impl Report {
         self.0.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 
-    /// What it says.
-    pub fn read(self) -> Trace {
-        let mut trace = Trace::default();
-        let mut lines = self.0.split_inclusive(|byte| *byte == b'\n');
-        let end = loop {
-            let Some(line) = lines.next() else { break Err(Gap::Cut) };
-            if !line.ends_with(b"\n") {
-                break Err(Gap::Cut);
-            }
-            match serde_json::from_slice(line).ok().map(|line| trace.take(line)) {
-                Some(Ok(None)) => {}
-                Some(Ok(Some(gaps))) => break Ok(gaps),
-                Some(Err(gap)) => break Err(gap),
-                None => break Err(Gap::Malformed),
-            }
-        };
-        match end {
-            Ok(gaps) => trace.gaps = gaps,
-            Err(gap) => trace.gaps.push(gap),
+    /// What it says, if its last line has `key`. Of one that has not, what came counts as far as it goes.
+    pub fn read(self, key: &str) -> Trace {
+        let lines = || self.0.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
+        let end = lines().last().and_then(|line| serde_json::from_slice::<End>(line).ok());
+        if let Some(end) = end.filter(|end| end.key == key) {
+            return Trace::of(end.met, &end.gaps);
         }
-        // Nothing comes after the last line.
-        if lines.next().is_some() {
-            trace.gaps.push(Gap::Malformed);
-        }
-        trace
+        let met = lines().filter_map(|line| Some((serde_json::from_slice(line).ok()?, 1))).collect();
+        Trace::of(met, &[]).cut()
     }
 }
 
 impl Trace {
-    /// Takes a line; what may be missing, if it is the last one.
-    fn take(&mut self, line: Line) -> Result<Option<Vec<Gap>>, Gap> {
-        let traced = match line {
-            Line::Path { path: PathLine { kind, path } } => {
-                let kinds =
-                    [AttemptKind::Read, AttemptKind::Write, AttemptKind::Run, AttemptKind::Metadata];
-                let kind = kinds.into_iter().find(|known| known.name() == kind).ok_or(Gap::Malformed)?;
-                Traced::Path { kind, path }
-            }
-            Line::Call { call: CallLine { name, number, arguments } } => {
-                Traced::Call(TracedCall { name, number, arguments })
-            }
-            Line::End { counts, gaps } => {
-                if counts.len() != self.things.len() {
-                    return Err(Gap::Malformed);
+    fn of(met: Vec<(Met, u64)>, gaps: &[String]) -> Self {
+        let (mut trace, mut gaps_found) = (Self::default(), BTreeSet::new());
+        gaps_found.extend(gaps.iter().map(|name| gap_named(name)));
+        for (met, count) in met {
+            match met.traced() {
+                Some(traced) if trace.things.len() < THINGS_MAX => {
+                    trace.things.push((traced, u32::try_from(count).unwrap_or(u32::MAX).max(1)));
                 }
-                let small = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
-                self.things.iter_mut().zip(counts).for_each(|(thing, count)| thing.1 = small(count).max(1));
-                return gaps.iter().map(|gap| gap_named(gap)).collect::<Result<_, _>>().map(Some);
+                Some(_) | None => drop(gaps_found.insert(Gap::Malformed)),
             }
-        };
-        if self.things.len() >= THINGS_MAX || Traced::check(std::slice::from_ref(&traced)).is_err() {
-            return Err(Gap::Malformed);
         }
-        self.things.push((traced, 1));
-        Ok(None)
+        trace.gaps = gaps_found.into_iter().collect();
+        trace
     }
 
     /// The same of a tracer that did not end by itself.
@@ -168,9 +140,24 @@ impl Trace {
     }
 }
 
-fn gap_named(name: &str) -> Result<Gap, Gap> {
+impl Met {
+    /// As the executor takes it, if it does.
+    fn traced(self) -> Option<Traced> {
+        let traced = match self {
+            Met::Path { kind, path } => {
+                let kinds = [AttemptKind::Read, AttemptKind::Write, AttemptKind::Run, AttemptKind::Metadata];
+                let kind = kinds.into_iter().find(|known| known.name() == kind)?;
+                Traced::Path { kind, path }
+            }
+            Met::Call { name, number, arguments } => Traced::Call(TracedCall { name, number, arguments }),
+        };
+        Traced::check(std::slice::from_ref(&traced)).is_ok().then_some(traced)
+    }
+}
+
+fn gap_named(name: &str) -> Gap {
     let known = [Gap::Untraced, Gap::Unread, Gap::Unnamed, Gap::Full];
-    known.into_iter().find(|gap| gap.name() == name).ok_or(Gap::Malformed)
+    known.into_iter().find(|gap| gap.name() == name).unwrap_or(Gap::Malformed)
 }
 
 #[cfg(test)]
@@ -180,37 +167,55 @@ mod tests {
     fn read(text: &str) -> Trace {
         let mut report = Report::default();
         text.as_bytes().chunks(3).for_each(|bytes| report.push(bytes));
-        report.read()
+        report.read("k")
     }
 
-    const ONE: &str = "{\"path\":{\"kind\":\"read\",\"path\":\"/a\"}}\n";
+    const ONE: &str = "{\"path\":{\"kind\":\"read\",\"path\":\"/a\"}}";
+    const CALL: &str = "{\"call\":{\"name\":\"unshare\",\"number\":272,\"arguments\":[1,0,0,0,0,0]}}";
+
+    fn end(met: &str, gaps: &str) -> String {
+        format!("{{\"key\":\"k\",\"met\":[{met}],\"gaps\":[{gaps}]}}\n")
+    }
 
     #[test]
-    fn a_whole_report_says_what_failed_and_how_often() {
-        let call = "{\"call\":{\"name\":\"unshare\",\"number\":272,\"arguments\":[1,0,0,0,0,0]}}\n";
-        let trace = read(&format!("{ONE}{call}{{\"counts\":[3,1],\"gaps\":[\"unread\"]}}\n"));
-        assert_eq!(trace.gaps, [Gap::Unread]);
+    fn the_last_line_says_what_failed_and_how_often() {
         let path = Traced::Path { kind: AttemptKind::Read, path: "/a".into() };
         let call = TracedCall { name: "unshare".into(), number: 272, arguments: [1, 0, 0, 0, 0, 0] };
-        assert_eq!(trace.things, [(path, 3), (Traced::Call(call), 1)]);
+        let want = Trace { things: vec![(path, 3), (Traced::Call(call), 1)], gaps: vec![Gap::Unread] };
+        let last = end(&format!("[{ONE},3],[{CALL},1]"), "\"unread\"");
+        // Whatever the command has put in front of it, or taken away.
+        for before in ["", ONE, "anything\n", &format!("{CALL}\n{}", end("", ""))] {
+            assert_eq!(read(&format!("{}\n{last}", before.trim_end())), want, "{before}");
+        }
+        assert!(read(&end("", "")).gaps.is_empty());
     }
 
     #[test]
-    fn a_report_that_was_cut_or_forged_is_not_whole() {
-        for (text, gap) in [
-            (String::new(), Gap::Cut),
-            (ONE.to_owned(), Gap::Cut),
-            (format!("{ONE}{{\"counts\":[1],\"gaps\":[]}}"), Gap::Cut),
-            (format!("{ONE}{{\"counts\":[1,2],\"gaps\":[]}}\n"), Gap::Malformed),
-            (format!("{ONE}{{\"counts\":[1],\"gaps\":[]}}\n{ONE}"), Gap::Malformed),
-            (format!("{ONE}{{\"counts\":[1],\"gaps\":[\"none\"]}}\n"), Gap::Malformed),
-            (ONE.replace("read", "call"), Gap::Malformed),
-            (ONE.replace("/a", &"x".repeat(600)), Gap::Malformed),
-            (ONE.repeat(THINGS_MAX + 1), Gap::Malformed),
-            ("anything\n".to_owned(), Gap::Malformed),
+    fn a_report_without_it_is_not_whole() {
+        let last = end(&format!("[{ONE},3]"), "");
+        for text in [
+            String::new(),
+            format!("{ONE}\n"),
+            format!("{ONE}\n{}", last.trim_end()),
+            format!("{ONE}\n{}", last.replace("\"k\"", "\"x\"")),
+            format!("{last}{ONE}\n"),
+            format!("{}\n{last}more\n", "x".repeat(BYTES_MAX)),
         ] {
-            assert_eq!(read(&text).gaps, [gap], "{}", &text[..text.len().min(200)]);
+            let trace = read(&text);
+            assert!(trace.gaps.contains(&Gap::Cut), "{}", &text[..text.len().min(200)]);
         }
-        assert!(read("{\"counts\":[],\"gaps\":[]}\n").gaps.is_empty());
+        assert_eq!(read(&format!("{ONE}\n{CALL}\n")).things.len(), 2);
+    }
+
+    #[test]
+    fn what_is_over_a_limit_or_unknown_is_named_as_such() {
+        for met in [
+            format!("[{},1]", ONE.replace("read", "call")),
+            format!("[{},1]", ONE.replace("/a", &"x".repeat(600))),
+            vec![format!("[{ONE},1]"); THINGS_MAX + 1].join(","),
+        ] {
+            assert_eq!(read(&end(&met, "")).gaps, [Gap::Malformed]);
+        }
+        assert_eq!(read(&end("", "\"none\"")).gaps, [Gap::Malformed]);
     }
 }

@@ -98,6 +98,8 @@ impl Ledger {
             }
             // None of these sessions has a network.
             (Phase::Open, ToBroker::Connected(_)) => self.sent_nonsense("a connection without a network"),
+            // None of them is thrown away.
+            (Phase::Open, ToBroker::Explain(_)) => self.sent_nonsense("Explain in a session that is kept"),
             (
                 Phase::Open,
                 ToBroker::InputEnd { .. }
@@ -181,6 +183,7 @@ impl Ledger {
                 self.texts = self.texts.checked_sub(1).ok_or("a text that nobody wanted kept")?;
                 Ok(())
             }
+            FromBroker::Explained(_) => Err("an explanation of nothing".into()),
             FromBroker::Done { call, outcome, .. } => {
                 let entry = self.under_way(*call, "Done")?;
                 if ran(outcome) {

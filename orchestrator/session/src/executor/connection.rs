@@ -7,8 +7,8 @@ use crate::executor::error::ExecutorError;
 use crate::pending::Approval;
 use broker_protocol::{
     CallId, Challenge, ConnectionReport, Decoder, Denial, ErrorKind, Failed, FileAnswer, FromBroker, Grant,
-    GrantFault, Lease, Opened, Outcome, Request, Roots, SessionGrant, Signal, Spill, ToBroker, Traced, Wants, encode,
-    frame, limit,
+    GrantFault, Lease, Opened, Outcome, Request, Roots, SessionGrant, Signal, Spill, ToBroker, Traced, Wants,
+    encode, frame, limit,
 };
 use orchestrator_tools::render::Finished;
 use orchestrator_web::relay::RelaySockets;
