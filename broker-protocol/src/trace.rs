@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 /// What a system call that has failed was about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Traced {
-    /// A path.
+    /// A path that it was given.
     Path {
         /// What was tried: to read, to change, to run it, or to change its metadata.
         kind: AttemptKind,
         /// Absolute; at most [`limit::DENIAL_TEXT`] bytes.
         path: String,
     },
-    /// The call itself.
+    /// The call itself, whatever it was given.
     Call(TracedCall),
 }
 
@@ -28,7 +28,7 @@ pub struct TracedCall {
     pub name: String,
     /// Its number on this machine.
     pub number: u32,
-    /// Its arguments.
+    /// Its arguments, as the registers have them.
     pub arguments: [u64; 6],
 }
 

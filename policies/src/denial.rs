@@ -136,7 +136,7 @@ impl EffectivePolicy {
         // By its own name a secret is one anywhere.
         let name = path.strip_prefix("/").unwrap_or(path).as_os_str().as_encoded_bytes();
         if self.matcher.protection(name).is_some_and(|name| name.protection == Protection::All) {
-            return Remedy::Advice("only a grant of yours would, and it holds secrets".into());
+            return Remedy::Advice("no option opens it, as it holds secrets".into());
         }
         // A path with a quote or an escape is no literal string of TOML.
         let path = path.to_string_lossy();

@@ -30,7 +30,7 @@ pub enum OwnerError {
         .central.display(), .project.escape_debug(), .central.display(), record().display()
     )]
     Other {
-        /// The central root.
+        /// The central root that cannot be used.
         central: PathBuf,
         /// As it is recorded.
         project: String,
@@ -38,9 +38,9 @@ pub enum OwnerError {
     /// Its record is no file that can be read.
     #[error("the record of whose the central root {} is cannot be used: {source}", .central.display())]
     Record {
-        /// The central root.
+        /// The central root that cannot be used.
         central: PathBuf,
-        /// What went wrong.
+        /// What the kernel says of the record.
         source: io::Error,
     },
 }

@@ -10,7 +10,7 @@ use broker_protocol::{AttemptKind, Barrier, Denial, Layer, Leased, Remedy, Trace
 use executor_layers::seccomp;
 use executor_layers::spec::{SandboxSpec, ViewKind};
 use nix::unistd::{AccessFlags, access};
-use policies::{Access, Protection};
+use policies::Access;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -113,31 +113,23 @@ fn with_grant(
     spec: &SandboxSpec,
     leasable: Leasable,
 ) -> Denial {
-    denial.lease = None;
-    let name = wanted.strip_prefix("/").unwrap_or(wanted).as_os_str().as_bytes();
-    let secret = spec.policy.matcher.protection(name);
+    let (option, lease): (_, fn(String) -> Leased) = match access {
+        Access::Read => ("--read", Leased::Read),
+        Access::Write => ("--write", Leased::Write),
+    };
     match (leasable(access, wanted), wanted.to_str()) {
         (Ok(()), Some(path)) => {
-            let (option, lease) = match access {
-                Access::Read => ("--read", Leased::Read(path.to_owned())),
-                Access::Write => ("--write", Leased::Write(path.to_owned())),
-            };
             denial.remedy = Remedy::Option(format!("{option} {path}"));
-            denial.with_lease(Some(lease))
+            denial.with_lease(Some(lease(path.to_owned())))
         }
-        // By its own name a secret is one anywhere.
-        (Err(_), _) if secret.is_some_and(|name| name.protection == Protection::All) => {
-            denial.remedy = Remedy::Nothing;
-            denial
-        }
-        // A profile may show what is granted to no session.
-        (Err(why), _) => {
-            if access == Access::Write {
-                denial.why = format!("{} ({why})", denial.why);
-                denial.remedy = Remedy::Nothing;
-            }
+        // What a profile may show, is granted to no session.
+        (Err(_), _) if access == Access::Read && spec.policy.lease_for(access, wanted).is_none() => {
             denial.with_lease(None)
         }
-        (Ok(()), None) => denial,
+        (Err(why), _) => {
+            denial.remedy = Remedy::Advice(format!("no option opens it: {why}"));
+            denial.with_lease(None)
+        }
+        (Ok(()), None) => denial.with_lease(None),
     }
 }

@@ -28,7 +28,6 @@ impl Call {
         Ok(Self { number: r.orig_rax as i64, arguments, result: r.rax as i64 })
     }
 
-    /// The same.
     #[cfg(target_arch = "aarch64")]
     pub fn of(pid: Pid) -> nix::Result<Self> {
         let r = ptrace::getregs(pid)?.regs;

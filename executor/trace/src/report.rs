@@ -12,7 +12,6 @@ const MET_MAX: usize = 1024;
 /// Bytes of the longest path that is reported: what a denial can name.
 const PATH_MAX: usize = 512;
 
-/// One thing that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Met {
@@ -20,16 +19,10 @@ pub enum Met {
     Path {
         /// `read`, `write`, `run` or `metadata`.
         kind: &'static str,
-        /// Absolute.
         path: String,
     },
     /// A system call that was not permitted.
-    Call {
-        /// For people.
-        name: String,
-        number: u32,
-        arguments: [u64; 6],
-    },
+    Call { name: String, number: u32, arguments: [u64; 6] },
 }
 
 /// Why the report may not name all.

@@ -9,7 +9,7 @@ const NAMED: usize = 4;
 
 /// [`Denial`] in JSON.
 #[derive(Serialize)]
-struct DenialJson<'a> {
+pub struct DenialJson<'a> {
     what: AttemptJson<'a>,
     by: BarrierJson<'a>,
     why: &'a str,
@@ -67,11 +67,6 @@ impl<'a> From<&'a Denial> for DenialJson<'a> {
         let what = AttemptJson { kind: what.kind.name(), target: &what.target };
         Self { what, by: BarrierJson { kind, name, rule, at }, why, remedy, count: *count }
     }
-}
-
-/// A denial in the JSON of results.
-pub fn json(denial: &Denial) -> serde_json::Value {
-    serde_json::json!(DenialJson::from(denial))
 }
 
 /// The fields of a call's metadata: `denied`, and `deniedMore` where not all are named.

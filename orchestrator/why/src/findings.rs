@@ -8,9 +8,7 @@ use std::path::Path;
 /// An option of `lazaret run` that opens something.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Grant {
-    /// Its name.
     pub option: &'static str,
-    /// Its value.
     pub value: String,
 }
 
@@ -21,7 +19,6 @@ impl Grant {
     }
 }
 
-/// One thing that was denied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub denial: Denial,
@@ -32,7 +29,6 @@ pub struct Finding {
 /// What opens a host; `None` where an ordinary run of the command reaches it.
 pub type HostRemedy = Option<Remedy>;
 
-/// All that is known.
 #[derive(Debug, Default)]
 pub struct Findings {
     pub list: Vec<Finding>,

@@ -39,8 +39,8 @@ pub fn find(project: &Path) -> Result<LastCommand, Failed> {
 fn last_of<'l>(lines: &'l [Value], project: &Path) -> Option<(&'l Value, &'l Value)> {
     let is_command = |line: &&Value| line["kind"] == "tool_call" && line["payload"]["tool"] == "bash";
     let at = lines.iter().rposition(|line| is_command(&line))?;
-    let starts = lines[..at].iter().filter(|line| line["kind"] == "session_start");
-    let start = &starts.last()?["payload"];
+    let mut starts = lines[..at].iter().filter(|line| line["kind"] == "session_start");
+    let start = &starts.next_back()?["payload"];
     let is_ours =
         start["project"].as_str().is_some_and(|of| Path::new(of) == project) && start["command"] != "why";
     is_ours.then(|| (start, &lines[at]["payload"]["input"]))

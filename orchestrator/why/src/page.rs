@@ -4,7 +4,7 @@ use crate::findings::{Finding, Findings, Grant};
 use broker_protocol::{Command, Denial, Ended, limit};
 use orchestrator_text::escape::{for_terminal, one_line};
 use orchestrator_text::known::redactor;
-use orchestrator_tools::denials;
+use orchestrator_tools::denials::DenialJson;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::Path;
@@ -69,7 +69,6 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// For a person.
 pub fn text(rerun: &Rerun, findings: &Findings) -> String {
     let words: Vec<_> = rerun.words().iter().map(|word| quoted(word)).collect();
     let command = words.join(" ");
@@ -191,10 +190,9 @@ fn write_one(page: &mut String, Finding { denial, grant }: &Finding) {
     let _ = writeln!(page, "\n{what}{times}\n  {by}: {why}\n  {opens}");
 }
 
-/// For a program.
 pub fn json(rerun: &Rerun, findings: &Findings) -> Value {
     let denied = findings.list.iter().map(|Finding { denial, grant }| {
-        let mut value = denials::json(&changed(denial, for_program));
+        let mut value = json!(DenialJson::from(&changed(denial, for_program)));
         value["grant"] =
             grant.as_ref().map_or(Value::Null, |grant| json!([grant.option, for_program(&grant.value)]));
         value

@@ -63,7 +63,6 @@ impl Gap {
     }
 }
 
-/// What a report says.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Trace {
     /// What failed, and how often.
@@ -101,7 +100,7 @@ impl Report {
     /// What it says, if its last line has `key`. Of one that has not, what came counts as far as it goes.
     pub fn read(self, key: &str) -> Trace {
         let lines = || self.0.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
-        let end = lines().last().and_then(|line| serde_json::from_slice::<End>(line).ok());
+        let end = lines().next_back().and_then(|line| serde_json::from_slice::<End>(line).ok());
         if let Some(end) = end.filter(|end| end.key == key) {
             return Trace::of(end.met, &end.gaps);
         }
