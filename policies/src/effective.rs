@@ -157,10 +157,10 @@ impl EffectivePolicy {
         Ok(self)
     }
 
-    /// The same policy with no host in it.
+    /// The same policy with no host in it, for a session that changes nothing elsewhere.
     ///
     /// # Errors
-    /// See [`Self::compute_digest`].
+    /// As for [`Self::compute_digest`], which it calls.
     pub fn without_hosts(mut self) -> Result<Self, PolicyError> {
         self.network = WebPolicy::default();
         self.digest = self.compute_digest()?;

@@ -23,7 +23,7 @@ const PATH_MAX: u64 = 4096;
 /// Why a central root cannot serve a project.
 #[derive(Debug, Error)]
 pub enum OwnerError {
-    /// It serves another project.
+    /// It serves another project, and keeps what is that one's.
     #[error(
         "the central root {} holds what was kept for the project {}; choose another with --central, or remove {}/{} if that \
          project is no more",

@@ -64,7 +64,7 @@ fn evaluate(filter: &[sock_filter], number: u32, arguments: &[u64; 6]) -> Option
     let word = |offset: u32| match offset {
         0 => Some(number),
         4 => Some(ARCHITECTURE),
-        16.. if offset % 4 == 0 => {
+        16.. if offset.is_multiple_of(4) => {
             let argument = arguments.get((offset as usize - 16) / 8)?;
             Some((argument >> (offset % 8 * 8)) as u32)
         }

@@ -39,7 +39,6 @@ pub enum Gap {
     Full,
 }
 
-/// The report, as far as it is written.
 pub struct Report<W> {
     out: W,
     key: String,
@@ -85,7 +84,7 @@ impl<W: Write> Report<W> {
         }
     }
 
-    /// Writes the last line.
+    /// Writes the last line, which has all again.
     pub fn end(self) -> io::Result<()> {
         let Self { mut out, key, counts, gaps } = self;
         let mut met: Vec<_> = counts.iter().map(|(met, (at, count))| (*at, met, *count)).collect();

@@ -248,7 +248,7 @@ impl SessionOptions {
     /// The root of the project that these options choose.
     ///
     /// # Errors
-    /// It may be none.
+    /// There is no such directory, or it may be no project.
     pub fn project_root(&self) -> Result<PathBuf, Failed> {
         Ok(Project::choose(self.project.as_deref(), self.cwd.as_deref())?.root)
     }

@@ -52,7 +52,7 @@ pub struct Why {
     /// Time limit in seconds [default: the profile's `timeout_s`]
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=i64::from(limit::TIMEOUT_S)))]
     timeout: Option<u32>,
-    /// Print one JSON object
+    /// Print one JSON object in place of the page
     #[arg(long)]
     json: bool,
     /// The program and its arguments [default: the last command of this project]

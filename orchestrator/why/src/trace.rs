@@ -30,7 +30,6 @@ pub enum Gap {
 }
 
 impl Gap {
-    /// The name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Gap::Untraced => "untraced",
@@ -65,9 +64,7 @@ impl Gap {
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// What failed, and how often.
     pub things: Vec<(Traced, u32)>,
-    /// What may be missing.
     pub gaps: Vec<Gap>,
 }
 
