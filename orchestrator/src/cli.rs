@@ -46,7 +46,7 @@ Exit codes:
   doctor   0 if a session can open here (with --attack: and its cell holds),
            else 1
   policy   0; 1 a file is wrong; 2 wrong input; 125 no policy
-  hook     0 answered; 2 the call is not understood; 125 no policy
+  hook     0 answered; 2 not run: the call is not understood, no policy
   install, uninstall  0; 1 not here, or not wanted; 2 cannot be changed
   approve  0 at the end of its input; 125 lazaret failed
   audit    verify: 0 if the audit is whole, else 1
@@ -122,7 +122,7 @@ pub fn main() -> ExitCode {
     if let Err(error) = known::learn(&environment) {
         // The message names no value, and nothing is there that could take one out.
         eprintln!("lazaret: {error}");
-        return ExitCode::from(exit::LAZARET);
+        return ExitCode::from(if is_command("hook") { hook::REFUSED } else { exit::LAZARET });
     }
     if shell::is_meant() {
         return ExitCode::from(shell::main());
@@ -159,7 +159,7 @@ impl Cli {
             Command::Serve(serve) => serve.main(options),
             Command::Doctor(doctor) => doctor.main(options),
             Command::Policy(policy) => policy.main(options),
-            Command::Hook(hook) => hook.main(options),
+            Command::Hook(hook) => Ok(hook.main(options)),
             Command::Install(install) => install.main(),
             Command::Uninstall(uninstall) => uninstall.main(),
             Command::Status(status) => status.main(),
@@ -236,11 +236,15 @@ fn usage(error: &clap::Error) -> ExitCode {
             _ => ExitCode::SUCCESS,
         };
     }
+    ExitCode::from(if is_command("run") { exit::LAZARET } else { exit::USAGE })
+}
+
+/// Whether that is the command of a command line which may be wrong.
+fn is_command(name: &str) -> bool {
     let commands: Vec<_> =
         Cli::command().get_subcommands().map(|command| command.get_name().to_owned()).collect();
     let mut words = std::env::args_os().skip(1).filter_map(|word| word.into_string().ok());
-    let first = words.find(|word| commands.contains(word));
-    ExitCode::from(if first.is_some_and(|word| word == "run") { exit::LAZARET } else { exit::USAGE })
+    words.find(|word| commands.contains(word)).is_some_and(|first| first == name)
 }
 
 #[cfg(test)]

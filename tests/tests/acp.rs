@@ -24,6 +24,7 @@ pub fn tests() -> Vec<Test> {
             other_messages_pass_whole,
             what_is_done_in_cells_is_not_told_to_the_editor,
             a_directory_outside_the_project_is_refused,
+            the_sessions_options_hold_for_the_agents_shell,
             an_agent_ends_with_its_editor,
             an_agent_that_ends_ends_the_session,
             what_is_named_wrongly_ends_it_before_it_begins
@@ -249,6 +250,37 @@ fn the_shell_of_the_agent_is_a_cells(place: Place) {
     let output = editor.prompt(&[json!({ "shell": format!("{attack}; echo end > here") })]).remove(0);
     assert_eq!(world.get("here"), b"end\n");
     got_nothing(&world, &mut editor, &attack, output.as_str().unwrap());
+}
+
+fn the_sessions_options_hold_for_the_agents_shell() {
+    let world = World::new(Place::any());
+    let shell = |editor: &mut Editor, command: &str| {
+        let output = editor.prompt(&[json!({ "shell": command })]).remove(0);
+        output.as_str().unwrap().to_owned()
+    };
+    let path = |name: &str| world.base().join(name).to_str().unwrap().to_owned();
+    world.write(&world.base().join("data/d.txt"), "the data\n");
+    let show = format!("touch by-shell; cat {}; echo end", path("data/d.txt"));
+    let mut control = Editor::open(&world, &[], "");
+    let output = shell(&mut control, &show);
+    assert!(output.contains("end") && !output.contains("the data"), "{output}");
+    std::fs::remove_file(world.project.join("by-shell")).unwrap();
+    let mut granted = Editor::open(&world, &["--read", &path("data")], "");
+    assert!(shell(&mut granted, &show).contains("the data"));
+    std::fs::remove_file(world.project.join("by-shell")).unwrap();
+
+    let closed = "tool_permissions: {file_read: {allowed: true}, bash: {allowed: false}}\n";
+    let scope = world.put("scope.yaml", closed);
+    let mut editor = Editor::open(&world, &["--scope", scope.to_str().unwrap()], "");
+    let (status, _) = editor.terminal(json!({ "command": "touch by-terminal" }));
+    assert_eq!(status, exited(126));
+    // What a command could write there counts no more.
+    world.put("scope.yaml", "tool_permissions: {bash: {allowed: true}}\n");
+    let output = shell(&mut editor, "touch by-shell; echo end");
+    assert_eq!(output, "");
+    for made in ["by-shell", "by-terminal"] {
+        assert!(!world.project.join(made).exists(), "{made}");
+    }
 }
 
 fn a_question_is_put_to_the_editors_user(place: Place) {

@@ -44,7 +44,8 @@ Examples, as the command of an agent in an editor's settings:
 
 Agents that have their client read, write and run commands (Goose; Gemini CLI
 for files) get cells for it. Those that do it themselves get `lazaret-bash` as
-their shell; their own file tools stay open: see `lazaret status`.
+their shell, with the same scope and grants (LAZARET_OPTIONS); their own file
+tools stay open: see `lazaret status`.
 
 The project is --project, else the repository around the working directory; a
 session of the editor in another directory is refused. With --trust, the
@@ -137,13 +138,7 @@ fn variables(options: &SessionOptions, root: &Path) -> Result<Vec<(&'static str,
     })?;
     let mut variables: Vec<(&str, OsString)> =
         SHELLS.iter().map(|name| (*name, shell.clone().into_os_string())).collect();
-    variables.push(("LAZARET_PROJECT", root.into()));
-    if let Some(profile) = options.profile_name() {
-        variables.push(("LAZARET_PROFILE", profile.into()));
-    }
-    if let Some(trust) = options.trust() {
-        variables.push(("LAZARET_TRUST", trust.name().into()));
-    }
+    variables.extend(options.for_shell(root)?);
     Ok(variables)
 }
 

@@ -1,6 +1,5 @@
 //! Where a session works and what narrows it: options that several commands share.
 
-use crate::caller::Caller;
 use crate::endpoint::Endpoint;
 use crate::policy_files::PolicyFiles;
 use crate::project::Project;
@@ -18,11 +17,13 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+mod environment;
+
 /// Most bytes that are read of a policy or scope, one more than either may have.
 const TEXT_MAX: usize = policies::FILE_MAX + 1;
 
 /// Options of the commands that work in a session or ask about one.
-#[derive(Args, Clone)]
+#[derive(Args, Clone, Default)]
 #[command(next_help_heading = "Where")]
 pub struct SessionOptions {
     /// The project root: what commands and tools may work on [default: the repository of yours around the working directory;
@@ -168,46 +169,6 @@ fn trust(text: &str) -> Result<Trust, ValueError> {
 }
 
 impl SessionOptions {
-    /// Those of a program that is given no options: `LAZARET_PROJECT`, `LAZARET_PROFILE` and `LAZARET_TRUST`. Commands start in
-    /// `directory`, which must be in the project: where none is named, that of the agent which has started us.
-    ///
-    /// # Errors
-    /// One of them is not what it should be.
-    pub fn of_environment(directory: Option<PathBuf>) -> Result<Self, Failed> {
-        let given = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-        let text = |name: &str| {
-            let utf8 = |value: OsString| {
-                value.into_string().map_err(|_| Failed::invalid(format!("{name} is not UTF-8")))
-            };
-            given(name).map(utf8).transpose()
-        };
-        let trust = text("LAZARET_TRUST")?.map(|name| trust(&name)).transpose();
-        let project = match (given("LAZARET_PROJECT"), &directory) {
-            (Some(project), _) => Some(PathBuf::from(project)),
-            (None, Some(here)) => Some(Project::of_agent(&Caller::find(), None, here)?.root),
-            (None, None) => None,
-        };
-        Ok(Self {
-            project,
-            cwd: directory,
-            central: None,
-            profile: text("LAZARET_PROFILE")?,
-            image: None,
-            executor: None,
-            socket: None,
-            scope: None,
-            trust: trust.map_err(|error| Failed::invalid(format!("LAZARET_TRUST: {error}")))?,
-            no_log: false,
-            allow_host: Vec::new(),
-            allow_net: Vec::new(),
-            read: Vec::new(),
-            write: Vec::new(),
-            verbose: false,
-            files: Rc::default(),
-            read_scope: Rc::default(),
-        })
-    }
-
     /// Where the executor is.
     pub fn endpoint(&self) -> Endpoint {
         let named =
@@ -351,12 +312,12 @@ impl SessionOptions {
     /// The scope of the session, if there is to be one. Reads its file where nothing has asked for it before: before we confine
     /// ourselves.
     pub fn scope(&self) -> Result<Option<Scope>, Failed> {
-        let Some(path) = self.scope.as_ref().filter(|path| path.as_os_str() != "none") else {
-            return Ok(None);
-        };
         if let Some(scope) = self.read_scope.get() {
             return Ok(Some(scope.clone()));
         }
+        let Some(path) = self.scope.as_ref().filter(|path| path.as_os_str() != "none") else {
+            return Ok(None);
+        };
         let scope = scope_file::parse(&path.to_string_lossy(), &read_text(path)?);
         let scope = scope.map_err(|error| Failed::invalid(error.to_string()))?;
         Ok(Some(self.read_scope.get_or_init(|| scope).clone()))
@@ -399,6 +360,7 @@ impl SessionOptions {
             profile: profile.or_else(|| self.profile.clone()),
             trust: Some(trust),
             scope: None,
+            read_scope: Rc::default(),
             ..self.clone()
         }
     }

@@ -15,8 +15,6 @@ const PROJECT: [&str; 3] = ["CLAUDE_PROJECT_DIR", "GEMINI_PROJECT_DIR", "QWEN_PR
 
 pub struct Judge {
     options: SessionOptions,
-    /// By `--project` or `LAZARET_PROJECT`.
-    named: Option<PathBuf>,
     /// Where the agent stands, and what it says of itself.
     agent: Caller,
     said: Option<PathBuf>,
@@ -37,6 +35,7 @@ impl Judge {
     /// # Errors
     /// There is no policy, or no `lazaret-bash` beside us.
     pub fn new(options: &SessionOptions) -> Result<Self, Failed> {
+        let options = options.clone().under_environment()?;
         options.policy().map_err(Failed::from)?;
         let own = std::env::current_exe()
             .map_err(|error| Failed::internal(format!("cannot find ourselves: {error}")))?;
@@ -48,13 +47,7 @@ impl Judge {
             )));
         }
         let given = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        Ok(Self {
-            options: options.clone(),
-            named: options.named_project().map(Path::to_owned).or_else(|| given("LAZARET_PROJECT")),
-            agent: Caller::find(),
-            said: PROJECT.into_iter().find_map(given),
-            shell,
-        })
+        Ok(Self { options, agent: Caller::find(), said: PROJECT.into_iter().find_map(given), shell })
     }
 
     pub fn decide(&self, call: &ShellCall) -> Decision {
@@ -97,7 +90,7 @@ impl Judge {
     }
 
     fn project(&self, directory: Option<&Path>) -> Result<Project, Failed> {
-        match &self.named {
+        match self.options.named_project() {
             Some(named) => Project::choose(Some(named), directory),
             None => Project::of_agent(&self.agent, self.said.as_deref(), directory.unwrap_or(Path::new("."))),
         }
@@ -106,7 +99,8 @@ impl Judge {
     /// What decides in a project of this profile.
     fn policies(&self, choice: &Choice) -> Result<Policies, Failed> {
         let policy = self.options.files().resolve(&choice.profile).map_err(Failed::from)?;
-        let narrowed = |trust| policy.clone().narrow(None, trust).map_err(Failed::from);
+        let scope = self.options.scope()?;
+        let narrowed = |trust| policy.clone().narrow(scope.as_ref(), trust).map_err(Failed::from);
         let trust = self.options.trust().unwrap_or(Trust::Autonomous);
         Ok(Policies { policy: narrowed(trust)?, floor: narrowed(Trust::Autonomous)? })
     }

@@ -7,7 +7,6 @@ mod decision;
 #[cfg(test)]
 mod tests;
 
-use broker_protocol::Failed;
 use clap::{Args, ValueEnum};
 use decision::Judge;
 use orchestrator_confine::{Needs, confine};
@@ -17,7 +16,7 @@ use orchestrator_options::exit;
 use orchestrator_options::session_options::SessionOptions;
 use orchestrator_terminal::print;
 use serde_json::Value;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 
 /// Longest call that is read, in bytes.
 const CALL_MAX: u64 = 4 << 20;
@@ -34,8 +33,8 @@ its reason, where the policy denies the command, where the command starts
 and the agent cannot. Calls of other tools get no answer. The project is --project, LAZARET_PROJECT, what the agent says
 it is, or the repository around the working directory.
 
-Exit code: 0 answered; 2 the call is not understood, which is a no to an agent;
-125 no policy.";
+Exit code: 0 answered; 2 not run, as the call is not understood or nothing can
+decide it: a wrong policy file, a wrong LAZARET_TRUST.";
 
 /// Answer an agent's hook: run its shell commands in cells
 #[derive(Args)]
@@ -70,24 +69,52 @@ impl Agent {
 }
 
 impl Hook {
-    /// Answers one call; the exit code.
-    pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
+    /// Answers one call; the exit code. An agent runs a call as it is where its hook fails: each failure is a no here.
+    pub fn main(self, options: &SessionOptions) -> u8 {
         let shape = self.agent.shape();
-        let judge = Judge::new(options)?;
+        end_panics_with_a_no(shape);
+        let judge = Judge::new(options);
         confine(&Needs::default());
-        let (answer, wrong) = match read_call().map(|call| shape.read(&call)) {
-            Ok(Reading::OtherTool) => return Ok(exit::OK),
-            Ok(Reading::Shell(call)) => (shape.answer(&call, &judge.decide(&call)), None),
-            Ok(Reading::OtherShell) => (shape.refuse_other_shell(), None),
-            Ok(Reading::Unknown(why)) => (shape.refuse(why), Some(why.to_owned())),
-            Err(why) => (shape.refuse(&why), Some(why)),
+        let answer = match read_call().map(|call| shape.read(&call)) {
+            Ok(Reading::OtherTool) => return exit::OK,
+            Ok(Reading::Shell(call)) => match &judge {
+                Ok(judge) => Ok(shape.answer(&call, &judge.decide(&call))),
+                Err(failed) => Err(failed.message.clone()),
+            },
+            Ok(Reading::OtherShell) => Ok(shape.refuse_other_shell()),
+            Ok(Reading::Unknown(why)) => Err(format!("it is not understood: {why}")),
+            Err(why) => Err(why),
         };
-        print::json(&answer)?;
+        let written = match &answer {
+            Ok(answer) => write(answer),
+            Err(why) => write(&shape.refuse(why)),
+        };
+        let Err(why) = answer.and(written) else { return exit::OK };
         // Agents read the reason of this code there.
-        let Some(why) = wrong else { return Ok(exit::OK) };
-        print::problem(&format!("the call is not understood, and so not run: {why}"));
-        Ok(exit::USAGE)
+        print::problem(&format!("the call is not run: {why}"));
+        REFUSED
     }
+}
+
+/// The code that every agent takes for a no, whatever is on standard output: another one is none.
+pub const REFUSED: u8 = exit::USAGE;
+
+/// A panic's own code would be no answer.
+fn end_panics_with_a_no(shape: &'static Shape) {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        // The code says it too.
+        let _ = write(&shape.refuse("lazaret has failed"));
+        std::process::exit(REFUSED.into());
+    }));
+}
+
+/// An answer that nobody has read is none.
+fn write(answer: &Value) -> Result<(), String> {
+    let mut out = io::stdout().lock();
+    let written = writeln!(out, "{answer}").and_then(|()| out.flush());
+    written.map_err(|error| format!("the answer cannot be written: {error}"))
 }
 
 fn read_call() -> Result<Value, String> {
@@ -95,7 +122,7 @@ fn read_call() -> Result<Value, String> {
     let read = io::stdin().lock().take(CALL_MAX + 1).read_to_end(&mut text);
     read.map_err(|error| format!("standard input cannot be read: {error}"))?;
     if text.len() as u64 > CALL_MAX {
-        return Err(format!("the call has more than {CALL_MAX} bytes"));
+        return Err(format!("it is not understood: it has more than {CALL_MAX} bytes"));
     }
-    serde_json::from_slice(&text).map_err(|error| format!("the call is not JSON: {error}"))
+    serde_json::from_slice(&text).map_err(|error| format!("it is not understood: it is not JSON: {error}"))
 }

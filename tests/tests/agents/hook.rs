@@ -1,5 +1,6 @@
 //! `lazaret hook`: what an agent runs after its answer is in a cell.
 
+use lazaret_tests::programs;
 use lazaret_tests::{Finished, LIMIT, Place, Test, World, in_each_place, once, run, run_with_input};
 use serde_json::{Value, json};
 
@@ -10,7 +11,9 @@ pub fn tests() -> Vec<Test> {
             an_agent_that_takes_no_other_command_runs_none,
             the_policy_decides,
             a_command_that_starts_lazaret_is_refused,
-            what_is_not_understood_is_refused
+            what_is_not_understood_is_refused,
+            a_hook_that_fails_is_a_no_to_every_agent,
+            the_environment_decides_as_it_does_for_the_shell
         ],
     ]
     .concat()
@@ -187,4 +190,99 @@ fn what_is_not_understood_is_refused() {
     hook(&world, "claude", &[], claude(&world, &long)).0.expect(2);
     let (finished, _) = hook(&world, "claude", &[], json!({ "tool_name": "Read", "tool_input": {} }));
     assert_eq!(finished.success(), "", "no answer about what is no command");
+}
+
+/// Agents run the command as it is where their hook ends in any way but these: a no on standard output, or the code 2.
+fn a_hook_that_fails_is_a_no_to_every_agent() {
+    let world = World::new(Place::any());
+    let settings = world.home.join(".config");
+    let policy = settings.join("lazaret/policy.toml");
+    let like_claude = claude(&world, "ls");
+    let call =
+        |tool: &str| json!({ "cwd": world.project, "tool_name": tool, "tool_input": { "command": "ls" } });
+    let copilot = json!({ "cwd": world.project, "toolName": "bash", "toolArgs": "{\"command\":\"ls\"}" });
+    let agents = [
+        ("claude", like_claude.clone(), "/hookSpecificOutput/permissionDecision"),
+        ("codex", like_claude, "/hookSpecificOutput/permissionDecision"),
+        ("gemini", call("run_shell_command"), "/decision"),
+        ("qwen", call("run_shell_command"), "/hookSpecificOutput/permissionDecision"),
+        ("crush", call("bash"), "/decision"),
+        ("copilot", copilot, "/permissionDecision"),
+    ];
+    for (agent, call, decision) in agents {
+        let answer = |arguments: &[&str], variable: (&str, &str), call: &str| {
+            let mut command = world.program("lazaret");
+            command.env("XDG_CONFIG_HOME", &settings).env(variable.0, variable.1);
+            run_with_input(command.args(["hook", agent]).args(arguments), call.as_bytes(), LIMIT)
+        };
+        let refused = |why: &str, finished: Finished| {
+            finished.expect(2);
+            let answer: Value = serde_json::from_slice(&finished.stdout).unwrap_or_default();
+            assert_eq!(answer.pointer(decision), Some(&json!("deny")), "{agent}: {answer}");
+            assert!(finished.errors().contains(why), "{agent}: {}", finished.errors());
+        };
+        let (text, nothing) = (call.to_string(), ("A", "b"));
+        world.write(&policy, "version = 1\ndefualt_profile = \"auto\"\n");
+        refused("defualt_profile", answer(&[], nothing, &text));
+        let other = answer(
+            &[],
+            nothing,
+            &text.replace("\"bash\"", "\"x\"").replace("Bash", "x").replace("run_shell_command", "x"),
+        );
+        assert_eq!(other.success(), "", "no answer about what is no command");
+        std::fs::remove_file(&policy).unwrap();
+        refused("LAZARET_TRUST", answer(&[], ("LAZARET_TRUST", "nosuch"), &text));
+        refused("nosuch", answer(&[], ("LAZARET_PROFILE", "nosuch"), &text));
+        refused("nosuch", answer(&["--profile", "nosuch"], nothing, &text));
+        // An answer that cannot be written, or that nobody reads.
+        let lazaret = programs::path("lazaret");
+        for script in
+            ["\"$0\" \"$@\" > /dev/full", "trap '' PIPE; (sleep 0.2; \"$0\" \"$@\"; echo $? >&2) | true"]
+        {
+            let mut host = world.host("bash");
+            host.args(["-o", "pipefail", "-c", script]).arg(&lazaret).args(["hook", agent]);
+            let finished = run_with_input(&mut host, text.as_bytes(), LIMIT);
+            assert!(
+                finished.code() == 2 || finished.errors().ends_with("\n2\n"),
+                "{agent}: {}",
+                finished.errors()
+            );
+        }
+    }
+}
+
+fn the_environment_decides_as_it_does_for_the_shell() {
+    let world = World::new(Place::any());
+    let answer = |arguments: &[&str], variable: (&str, &str), command: &str| {
+        let mut hook = world.program("lazaret");
+        hook.env(variable.0, variable.1).args(["hook", "claude"]).args(arguments);
+        let finished = run_with_input(&mut hook, claude(&world, command).to_string().as_bytes(), LIMIT);
+        finished.success();
+        let answer: Value = serde_json::from_slice(&finished.stdout).unwrap();
+        answer["hookSpecificOutput"].clone()
+    };
+    let read_only = ("LAZARET_PROFILE", "read-only");
+    let touched = |variable: (&str, &str), command: &str| {
+        let _ = std::fs::remove_file(world.project.join("made"));
+        let ours = world.program("lazaret-bash");
+        let mut host = world.host("bash");
+        host.env(variable.0, variable.1)
+            .envs(ours.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        run(host.args(["-c", command]), LIMIT);
+        world.project.join("made").exists()
+    };
+    let command = |answer: &Value| answer["updatedInput"]["command"].as_str().unwrap_or_default().to_owned();
+    let usual = answer(&[], ("A", "b"), "touch made");
+    assert!(touched(("A", "b"), &command(&usual)), "{usual}");
+    let closed = answer(&[], read_only, "touch made");
+    assert_eq!(closed["permissionDecision"], "allow", "{closed}");
+    assert!(!touched(read_only, &command(&closed)), "{closed}");
+    let named = answer(&["--profile", "default"], read_only, "touch made");
+    assert!(touched(read_only, &command(&named)), "an option is nearer: {named}");
+    for (trust, decision) in [("guided", "ask"), ("supervised", "ask"), ("autonomous", "allow")] {
+        let answer = answer(&[], ("LAZARET_TRUST", trust), "touch made");
+        assert_eq!(answer["permissionDecision"], decision, "{trust}: {answer}");
+    }
+    let named = answer(&["--trust", "autonomous"], ("LAZARET_TRUST", "guided"), "touch made");
+    assert_eq!(named["permissionDecision"], "allow", "an option is nearer: {named}");
 }

@@ -94,9 +94,9 @@ impl Shape {
         self.deny("Commands run by bash, in a cell; this tool runs them by another shell, and outside of one. Use the tool for bash.")
     }
 
-    /// The answer to what is not understood.
+    /// The answer to what is not understood, or cannot be decided.
     pub fn refuse(&self, why: &str) -> Value {
-        self.deny(&format!("lazaret does not understand this call, so it is not run: {why}"))
+        self.deny(&format!("lazaret does not run this call: {why}"))
     }
 
     fn deny(&self, why: &str) -> Value {
