@@ -24,7 +24,8 @@ impl EffectivePolicy {
         let by = PolicyRule { name: rule.clone(), at: origin.map(Origin::to_string) };
         let (kind, target) = attempt(request);
         let remedy = match (rule.as_str(), kind) {
-            (OUTSIDE, AttemptKind::Read) => self.remedy_to_read(Path::new(&target)),
+            // A path that is granted for a while is granted to commands alone.
+            (OUTSIDE, AttemptKind::Read) => self.remedy_by_grant(Path::new(&target)),
             (network::LEASE_RULE, _) => {
                 network::remedy_to_lease(request, self.leases || self.path_leases.asked)
             }
@@ -131,8 +132,16 @@ impl EffectivePolicy {
         Denial::new(AttemptKind::Use, target, Barrier::Limit(key.into()), why, remedy)
     }
 
-    /// What to write to see a path of the host, read-only.
+    /// What lets commands read a path of the host.
     pub fn remedy_to_read(&self, path: &Path) -> Remedy {
+        match (self.remedy_by_grant(path), self.remedy_by_lease(Access::Read, path, "--read")) {
+            (Remedy::Policy(text), Some(lease)) => Remedy::Policy(format!("{text}; {lease}")),
+            (grant, _) => grant,
+        }
+    }
+
+    /// What to write to see a path of the host, read-only, in commands and file tools.
+    fn remedy_by_grant(&self, path: &Path) -> Remedy {
         // By its own name a secret is one anywhere.
         let name = path.strip_prefix("/").unwrap_or(path).as_os_str().as_encoded_bytes();
         if self.matcher.protection(name).is_some_and(|name| name.protection == Protection::All) {
@@ -142,13 +151,7 @@ impl EffectivePolicy {
         let path = path.to_string_lossy();
         let quoted =
             if path.contains(['\'', '\n', '\r']) { format!("{path:?}") } else { format!("'{path}'") };
-        let lease = self.remedy_by_lease(Access::Read, Path::new(&*path), "--read");
-        match self.own_profile(&format!("grants = [{{ path = {quoted} }}]")) {
-            Remedy::Policy(text) => {
-                Remedy::Policy(lease.map_or(text.clone(), |lease| format!("{text}; {lease}")))
-            }
-            other => other,
-        }
+        self.own_profile(&format!("grants = [{{ path = {quoted} }}]"))
     }
 
     /// What lets commands write at a path of the host that is no session's.
@@ -308,6 +311,22 @@ why = 'Licences stay.'
         let shipped = denied(&policy, &read("sub/.env"));
         assert!(by(&shipped).1.starts_with("shipped "), "{shipped}");
         assert_eq!(shipped.remedy, Remedy::Nothing);
+    }
+
+    #[test]
+    fn only_commands_are_offered_a_path_for_a_while() {
+        let policy = policy("tight", None);
+        let offers = |remedy: &Remedy| match remedy {
+            Remedy::Policy(text) => {
+                assert!(text.contains("grants = [{ path = '/srv/data/d.txt' }]"), "{text}");
+                text.contains("--read /srv/data/d.txt")
+            }
+            other => panic!("{other:?}"),
+        };
+        let path = ZonePath::new(Zone::Granted, "srv/data/d.txt").unwrap();
+        let read = Request::FileRead(FileRead { path, offset: None, limit: None });
+        assert!(!offers(&denied(&policy, &read).remedy));
+        assert!(offers(&policy.remedy_to_read(Path::new("/srv/data/d.txt"))), "the control");
     }
 
     #[test]
