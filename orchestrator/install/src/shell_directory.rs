@@ -50,9 +50,11 @@ impl WorkingDirectory {
             return None;
         }
         let nonce = nonce();
+        // The bracket is closed on a line of its own: the commands may end in a comment, which then has taken the report, as it would
+        // have taken Claude Code's.
         let script = format!(
             "{{ {commands} && \
-             {{ \\builtin printf '\\{MARK:03o}{nonce}' && \\builtin pwd -P && \\builtin printf '\\{MARK:03o}'; }} >&{OUTPUT}; }} {OUTPUT}>&1"
+             {{ \\builtin printf '\\{MARK:03o}{nonce}' && \\builtin pwd -P && \\builtin printf '\\{MARK:03o}'; }} >&{OUTPUT}\n}} {OUTPUT}>&1"
         );
         let file = make(&path, &here);
         let mark = [&[MARK], nonce.as_bytes()].concat();

@@ -171,6 +171,11 @@ fn claude_codes_directory_stays_and_no_success_fails(place: Place) {
             run_with_input(shell(&world).args(["-c", "cat"]), b"\x01\x01 ab", LIMIT).text() == "\x01\x01 ab"
         );
     }
+    // A comment takes Claude Code's ending with it, and is no error.
+    let comment = format!("echo text # comment && pwd -P >| {}/claude-x-cwd", world.outside.display());
+    let mut ends_in_comment = shell(&world);
+    ends_in_comment.env("CLAUDECODE", "1").env("CLAUDE_CODE_TMPDIR", &world.outside);
+    assert_eq!(run(ends_in_comment.args(["-c", &comment]), LIMIT).success(), "text\n");
     // Without us, where `/tmp` cannot be written, a command that has gone well fails.
     let script = format!("true && pwd -P >| {}/claude-x-cwd", world.outside.display());
     assert_eq!(in_cell(&world, &["-c", &script]).code(), 1, "the file is not in a cell");
