@@ -6,8 +6,12 @@ use thiserror::Error;
 /// The format of a file of settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// JSON, with comments and trailing commas where the client takes them.
+    /// JSON as the standard has it.
     Json,
+    /// JSON with comments.
+    JsonWithComments,
+    /// JSON with comments and trailing commas.
+    Jsonc,
     #[allow(missing_docs)]
     Toml,
     /// YAML in blocks, as programs write it.
@@ -45,6 +49,8 @@ pub trait Document {
     fn append(&mut self, path: &[&str], item: &str) -> Result<(), EditError>;
     /// Takes a text out of the list of a key.
     fn remove_item(&mut self, path: &[&str], item: &str) -> Result<(), EditError>;
+    /// The keys behind a key in its object, where their order counts: in JSON.
+    fn behind(&self, path: &[&str]) -> Vec<String>;
     /// The text.
     fn text(&self) -> String;
 }
@@ -53,3 +59,34 @@ pub trait Document {
 pub fn shape(path: &[&str], expected: &'static str) -> EditError {
     EditError::Shape { path: path.join("."), expected }
 }
+
+/// What parsers of a text do not keep: the mark at its beginning, and a carriage return at each end of a line.
+#[derive(Clone, Copy)]
+pub struct Frame {
+    mark: bool,
+    returns: bool,
+}
+
+impl Frame {
+    /// A text without them.
+    pub fn take(text: &str) -> Result<(Self, String), EditError> {
+        let plain = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
+        let ends = plain.matches("\r\n").count();
+        if ends > 0 && ends != plain.matches('\n').count() {
+            let why = "some of its lines end with a carriage return, and some without";
+            return Err(EditError::Syntax(why.into()));
+        }
+        let frame = Self { mark: plain.len() != text.len(), returns: ends > 0 };
+        Ok((frame, plain.replace("\r\n", "\n")))
+    }
+
+    /// The text with them.
+    pub fn put(self, text: &str) -> String {
+        let mark = if self.mark { BYTE_ORDER_MARK } else { "" };
+        let text = if self.returns { text.replace('\n', "\r\n") } else { text.to_owned() };
+        mark.to_owned() + &text
+    }
+}
+
+/// At the beginning of files that some editors write.
+pub const BYTE_ORDER_MARK: &str = "\u{feff}";

@@ -16,6 +16,22 @@ pub enum Edit {
         /// The value.
         value: Value,
     },
+    /// The same for a client to which the last key counts that matches: no pattern stands behind this one.
+    SetLast {
+        /// From the outermost object to the key.
+        path: Vec<String>,
+        /// The value.
+        value: Value,
+    },
+    /// The same for a key that one of several tables may set otherwise: those that have it have this value.
+    SetEach {
+        /// The key of the tables.
+        tables: &'static str,
+        /// From the outermost object to the key, and likewise in each table.
+        path: Vec<String>,
+        /// The value.
+        value: Value,
+    },
     /// The list of the key has these texts, besides what is in it.
     Add {
         /// From the outermost object to the key.
@@ -31,6 +47,16 @@ impl Edit {
         Edit::Set { path: keys(path), value: value.into() }
     }
 
+    /// The same, behind all patterns.
+    pub fn set_last(path: &str, value: impl Into<Value>) -> Self {
+        Edit::SetLast { path: keys(path), value: value.into() }
+    }
+
+    /// The same, in each of `tables` that has it too.
+    pub fn set_each(tables: &'static str, path: &str, value: impl Into<Value>) -> Self {
+        Edit::SetEach { tables, path: keys(path), value: value.into() }
+    }
+
     /// A key with a dot in its name.
     pub fn set_key(name: &str, value: impl Into<Value>) -> Self {
         Edit::Set { path: vec![name.to_owned()], value: value.into() }
@@ -42,14 +68,35 @@ impl Edit {
     }
 
     fn path(&self) -> Vec<&str> {
-        let (Edit::Set { path, .. } | Edit::Add { path, .. }) = self;
-        path.iter().map(String::as_str).collect()
+        let (Edit::Set { path, .. }
+        | Edit::SetLast { path, .. }
+        | Edit::SetEach { path, .. }
+        | Edit::Add { path, .. }) = self;
+        borrowed(path)
+    }
+
+    /// The paths of the same key in tables that have it.
+    fn in_tables(&self, document: &dyn Document) -> Vec<Vec<String>> {
+        let Edit::SetEach { tables, path, .. } = self else { return Vec::new() };
+        let found = document.get(&[tables]);
+        let names = found.iter().filter_map(Value::as_object).flat_map(|tables| tables.keys());
+        let paths = names.map(|name| [&[(*tables).to_owned(), name.clone()], path.as_slice()].concat());
+        paths.filter(|path| document.get(&borrowed(path)).is_some()).collect()
     }
 
     fn is_there(&self, document: &dyn Document) -> bool {
         let there = document.get(&self.path());
         match self {
             Edit::Set { value, .. } => there.as_ref() == Some(value),
+            Edit::SetLast { value, .. } => {
+                let is_pattern = |name: &String| name.contains(['*', '?']);
+                there.as_ref() == Some(value) && !document.behind(&self.path()).iter().any(is_pattern)
+            }
+            Edit::SetEach { value, .. } => {
+                let mut tables = self.in_tables(document).into_iter();
+                there.as_ref() == Some(value)
+                    && tables.all(|path| document.get(&borrowed(&path)).as_ref() == Some(value))
+            }
             Edit::Add { items, .. } => missing(there.as_ref(), items).is_empty(),
         }
     }
@@ -59,6 +106,14 @@ impl Edit {
         let there = document.get(&path);
         match self {
             Edit::Set { value, .. } => document.set(&path, value),
+            Edit::SetLast { value, .. } => {
+                document.remove(&path)?;
+                document.set(&path, value)
+            }
+            Edit::SetEach { value, .. } => {
+                document.set(&path, value)?;
+                self.in_tables(document).iter().try_for_each(|path| document.set(&borrowed(path), value))
+            }
             Edit::Add { .. } if there.as_ref().is_some_and(|value| !value.is_array()) => {
                 Err(shape(&path, "a list"))
             }
@@ -72,10 +127,25 @@ impl Edit {
     fn revert(&self, document: &mut dyn Document, before: &dyn Document) -> Result<(), EditError> {
         let path = self.path();
         let was = before.get(&path);
+        if let Edit::SetEach { value, .. } = self {
+            for path in self.in_tables(before) {
+                let (path, is_ours) =
+                    (borrowed(&path), document.get(&borrowed(&path)).as_ref() == Some(value));
+                before.get(&path).filter(|_| is_ours).map_or(Ok(()), |was| document.set(&path, &was))?;
+            }
+        }
         match (self, &was) {
-            (Edit::Set { value, .. }, _) if document.get(&path).as_ref() != Some(value) => return Ok(()),
-            (Edit::Set { .. }, Some(was)) => return document.set(&path, was),
-            (Edit::Set { .. }, None) => document.remove(&path)?,
+            (Edit::Set { value, .. } | Edit::SetLast { value, .. } | Edit::SetEach { value, .. }, _)
+                if document.get(&path).as_ref() != Some(value) =>
+            {
+                return Ok(());
+            }
+            (Edit::Set { .. } | Edit::SetLast { .. } | Edit::SetEach { .. }, Some(was)) => {
+                return document.set(&path, was);
+            }
+            (Edit::Set { .. } | Edit::SetLast { .. } | Edit::SetEach { .. }, None) => {
+                document.remove(&path)?
+            }
             (Edit::Add { items, .. }, was) => {
                 for item in missing(was.as_ref(), items) {
                     document.remove_item(&path, item)?;
@@ -104,6 +174,10 @@ impl Edit {
     }
 }
 
+fn borrowed(path: &[String]) -> Vec<&str> {
+    path.iter().map(String::as_str).collect()
+}
+
 fn keys(path: &str) -> Vec<String> {
     path.split('.').map(str::to_owned).collect()
 }
@@ -117,7 +191,7 @@ fn missing<'i>(there: Option<&Value>, items: &'i [String]) -> Vec<&'i String> {
 /// Reads a text; an empty one has no keys.
 pub(crate) fn read(format: Format, text: &str) -> Result<Box<dyn Document>, EditError> {
     Ok(match format {
-        Format::Json => Box::new(Json::read(text)?),
+        Format::Json | Format::JsonWithComments | Format::Jsonc => Box::new(Json::read(format, text)?),
         Format::Toml => Box::new(Toml::read(text)?),
         Format::Yaml => Box::new(Yaml::read(text)?),
     })

@@ -1,17 +1,27 @@
-//! JSON with comments.
+//! JSON, as strict as the client that reads it.
 
-use crate::document::{Document, EditError, shape};
+use crate::document::{BYTE_ORDER_MARK, Document, EditError, Format, shape};
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstArray, CstInputValue, CstNode, CstObject, CstRootNode};
+use serde::de::IgnoredAny;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
 pub struct Json(CstRootNode);
 
 impl Json {
-    pub fn read(text: &str) -> Result<Self, EditError> {
-        let root = CstRootNode::parse(text, &ParseOptions::default())
-            .map_err(|error| EditError::Syntax(error.to_string()))?;
+    /// Reads a text in one of the formats of JSON.
+    pub fn read(format: Format, text: &str) -> Result<Self, EditError> {
+        if text.starts_with(BYTE_ORDER_MARK) {
+            let why = "it begins with a byte order mark, which readers of JSON refuse; save it without";
+            return Err(EditError::Syntax(why.into()));
+        }
+        let syntax = |error: &dyn std::fmt::Display| EditError::Syntax(error.to_string());
+        // An empty file has no keys yet.
+        if format == Format::Json && !text.trim().is_empty() {
+            serde_json::from_str::<IgnoredAny>(text).map_err(|error| syntax(&error))?;
+        }
+        let root = CstRootNode::parse(text, &options(format)).map_err(|error| syntax(&error))?;
         match root.value() {
             None => {}
             Some(value) if value.as_object().is_some() => once(&value)?,
@@ -80,8 +90,28 @@ impl Document for Json {
         Ok(())
     }
 
+    fn behind(&self, path: &[&str]) -> Vec<String> {
+        let Some((name, parents)) = path.split_last() else { return Vec::new() };
+        let names = self.find(parents).into_iter().flat_map(|object| object.properties());
+        let names = names.filter_map(|property| property.name()?.decoded_value().ok());
+        names.skip_while(|one| one != name).skip(1).collect()
+    }
+
     fn text(&self) -> String {
         self.0.to_string()
+    }
+}
+
+/// What the format has besides the standard's.
+fn options(format: Format) -> ParseOptions {
+    ParseOptions {
+        allow_comments: matches!(format, Format::JsonWithComments | Format::Jsonc),
+        allow_trailing_commas: format == Format::Jsonc,
+        allow_loose_object_property_names: false,
+        allow_missing_commas: false,
+        allow_single_quoted_strings: false,
+        allow_hexadecimal_numbers: false,
+        allow_unary_plus_numbers: false,
     }
 }
 
@@ -127,12 +157,37 @@ mod tests {
             r#"{"x": [1, {"a": 1, "a": 2}]}"#,
         ] {
             assert!(
-                matches!(Json::read(text), Err(EditError::Syntax(why)) if why.contains("stands twice")),
+                matches!(Json::read(Format::Jsonc, text), Err(EditError::Syntax(why)) if why.contains("stands twice")),
                 "{text}"
             );
         }
         for text in ["", "{}", r#"{"a": {"a": 1}, "A": [{"a": 1}, {"a": 2}]}"#] {
-            assert!(Json::read(text).is_ok(), "{text}");
+            assert!(Json::read(Format::Jsonc, text).is_ok(), "{text}");
         }
+    }
+
+    #[test]
+    fn each_format_takes_what_its_readers_take() {
+        let strict = r#"{"a": [1, -2.5e3, "x"], "b": null}"#;
+        let formats = [Format::Json, Format::JsonWithComments, Format::Jsonc];
+        let cases = [
+            (strict, [true; 3]),
+            ("", [true; 3]),
+            ("{\"a\": 1} // mine", [false, true, true]),
+            ("{\"a\": 1, /* x */ \"b\": 2}", [false, true, true]),
+            ("{\"a\": [1,],}", [false, false, true]),
+            ("{'a': 1}", [false; 3]),
+            ("{a: 1}", [false; 3]),
+            ("{\"a\": 1 \"b\": 2}", [false; 3]),
+            ("{\"a\": 0x10}", [false; 3]),
+            ("{\"a\": +1}", [false; 3]),
+            ("\u{feff}{}", [false; 3]),
+            ("{} {}", [false; 3]),
+        ];
+        for (text, wanted) in cases {
+            assert_eq!(formats.map(|format| Json::read(format, text).is_ok()), wanted, "{text}");
+        }
+        let Err(marked) = Json::read(Format::Json, "\u{feff}{}") else { panic!() };
+        assert!(marked.to_string().contains("byte order mark"), "{marked}");
     }
 }

@@ -206,17 +206,22 @@ fn claude_desktop(programs: &Programs, _: Way) -> Recipe {
     )
 }
 
-/// 0.169.0. Its own sandbox is set to read only, in which its shell and its patches do nothing.
+/// 0.169.0. Its own sandbox is set to read only, in which its shell and its patches do nothing, in each of
+/// its profiles that sets another.
 fn codex(programs: &Programs, _: Way) -> Recipe {
     let server = server_with(programs, json!({ "default_tools_approval_mode": "approve" }));
     let edits = vec![
-        Edit::set("sandbox_mode", "read-only"),
-        Edit::set("features.shell_tool", false),
+        Edit::set_each("profiles", "sandbox_mode", "read-only"),
+        Edit::set_each("profiles", "features.shell_tool", false),
         Edit::set("mcp_servers.lazaret", server),
     ];
     in_files(
         vec![file(Root::Home, &[".codex/config.toml"], Format::Toml, edits)],
-        &["view_image, which reads any file of yours", "its hooks, web search and other MCP servers"],
+        &[
+            "view_image, which reads any file of yours",
+            "its hooks, web search and other MCP servers",
+            "what its command line sets otherwise: --sandbox, --full-auto, -c",
+        ],
     )
 }
 
@@ -254,17 +259,17 @@ fn gemini_or_qwen(
         Edit::add("tools.exclude", &own),
         Edit::set("mcpServers.lazaret", server_with(programs, json!({ "trust": true }))),
     ];
-    in_files(vec![file(Root::Home, settings, Format::Json, edits)], open)
+    in_files(vec![file(Root::Home, settings, Format::JsonWithComments, edits)], open)
 }
 
-/// 1.18.33. Of the rules of `permission` the last one that matches counts, and ours are added behind what is there; that of `edit` is for
+/// 1.18.33. Of the rules of `permission` the last one that matches counts, and ours are put behind every pattern; that of `edit` is for
 /// `write` and `patch` too. The older setting `tools` would put them in front of a rule for `*`, which then brings its tools back.
 fn opencode(programs: &Programs, way: Way) -> Recipe {
     let paths: &[&str] = &["opencode/opencode.jsonc", "opencode/opencode.json"];
     if way == Way::Shell {
         let shell = Edit::set("shell", programs.lazaret_bash.as_str());
         return in_files(
-            vec![file(Root::Config, paths, Format::Json, vec![shell])],
+            vec![file(Root::Config, paths, Format::Jsonc, vec![shell])],
             &["read, write, edit, patch, grep, glob, list, webfetch", "its plugins and MCP servers"],
         );
     }
@@ -272,13 +277,13 @@ fn opencode(programs: &Programs, way: Way) -> Recipe {
     let mut edits =
         vec![Edit::set("mcp.lazaret", json!({ "type": "local", "command": command, "enabled": true }))];
     let own = ["bash", "edit", "read", "grep", "glob", "list"];
-    edits.extend(own.map(|tool| Edit::set(&format!("permission.{tool}"), "deny")));
+    edits.extend(own.map(|tool| Edit::set_last(&format!("permission.{tool}"), "deny")));
     in_files(
-        vec![file(Root::Config, paths, Format::Json, edits)],
+        vec![file(Root::Config, paths, Format::Jsonc, edits)],
         &[
             "webfetch, task and todo tools",
             "its plugins and other MCP servers",
-            "what a rule of `permission` allows that stands behind ours",
+            "what the `permission` of an agent of its own allows",
         ],
     )
 }
@@ -353,7 +358,7 @@ fn zed(programs: &Programs, _: Way) -> Recipe {
         Edit::set("agent.default_profile", "lazaret"),
     ];
     in_files(
-        vec![file(Root::Config, &["zed/settings.json"], Format::Json, edits)],
+        vec![file(Root::Config, &["zed/settings.json"], Format::Jsonc, edits)],
         &["its tools in another profile than `lazaret`", "external agents (ACP), tasks, language servers"],
     )
 }
@@ -363,13 +368,13 @@ fn vscode(programs: &Programs, way: Way) -> Recipe {
     let shell = file(
         Root::Config,
         &["Code/User/settings.json"],
-        Format::Json,
+        Format::Jsonc,
         vec![Edit::set_key("chat.tools.terminal.terminalProfile.linux", profile)],
     );
     let mut files = vec![shell];
     if way == Way::Server {
         let edits = vec![Edit::set("servers.lazaret", server_with(programs, json!({ "type": "stdio" })))];
-        files.push(file(Root::Config, &["Code/User/mcp.json"], Format::Json, edits));
+        files.push(file(Root::Config, &["Code/User/mcp.json"], Format::Jsonc, edits));
     }
     in_files(files, &["its edit, read and search tools", "its tasks, extensions and other MCP servers"])
 }
@@ -425,6 +430,13 @@ mod tests {
     fn before(format: Format) -> [&'static str; 4] {
         match format {
             Format::Json => [
+                "",
+                "{}\n",
+                "{\n  \"theme\" : \"dark\",   \"x\": [1,2,\n 3],\n  \"permissions\": {\n    \"deny\": [\"WebFetch\"]\n  },\n\
+                 \t\"mcpServers\": { \"other\": {\"command\": \"o\"} },\n  \"tools\": {\"exclude\": [\"glob\"], \"bash\": true}\n}",
+                "{\"mcp\":{},\"servers\":{},\"shell\":\"/bin/zsh\",\"mcpServers\":{}}",
+            ],
+            Format::JsonWithComments | Format::Jsonc => [
                 "",
                 "{}\n",
                 "{\n  // mine\n  \"theme\" : \"dark\",   \"x\": [1,2,\n 3],\n  \"permissions\": {\n    \"deny\": [\"WebFetch\"] // no web\n  },\n\
@@ -495,7 +507,7 @@ mod tests {
     /// The values of a text. An empty one has the same as one without keys.
     fn parsed(format: Format, text: &str) -> Value {
         let value: Value = match format {
-            Format::Json => {
+            Format::Json | Format::JsonWithComments | Format::Jsonc => {
                 let root = jsonc_parser::cst::CstRootNode::parse(text, &Default::default()).unwrap();
                 root.to_serde_value().unwrap_or(Value::Null)
             }
@@ -519,8 +531,8 @@ mod tests {
     #[test]
     fn what_is_not_changed_stays_to_the_byte() {
         let edits = &[Edit::set("mcpServers.lazaret.command", "l"), Edit::add("permissions.deny", &["Bash"])];
-        let text = before(Format::Json)[2];
-        let installed = apply(Format::Json, text, edits).unwrap();
+        let text = before(Format::Jsonc)[2];
+        let installed = apply(Format::Jsonc, text, edits).unwrap();
         for line in ["  // mine", "  \"theme\" : \"dark\",   \"x\": [1,2,", " 3],", "  /* last */"] {
             assert!(installed.lines().any(|one| one == line), "{line:?} in\n{installed}");
         }
@@ -579,5 +591,61 @@ mod tests {
         let reverted = revert(Format::Json, &changed, "{\"list\": [\"y\"]}", &edits).unwrap();
         let value: Value = serde_json::from_str(&reverted).unwrap();
         assert_eq!(value, json!({"a": {"b": 2, "mine": true}, "list": ["y", "z"]}));
+    }
+
+    #[test]
+    fn a_rule_counts_only_behind_every_pattern() {
+        let edits = [Edit::set_last("permission.bash", "deny"), Edit::set_last("permission.read", "deny")];
+        let names = |text: &str| {
+            let at = |name: &str| text.find(name).unwrap();
+            at("\"*\"") < at("\"bash\"") && at("\"*\"") < at("\"read\"")
+        };
+        for before in [
+            r#"{"permission":{"bash":"ask","read":"allow","*":"allow"}}"#,
+            r#"{"permission":{"bash":"deny","read":"deny","*":"allow"}}"#,
+        ] {
+            assert!(present(Format::Jsonc, before, &edits).unwrap() == 0, "{before}");
+            let installed = apply(Format::Jsonc, before, &edits).unwrap();
+            assert!(names(&installed), "{installed}");
+            assert_eq!(present(Format::Jsonc, &installed, &edits), Ok(2), "{installed}");
+        }
+        let installed = apply(Format::Jsonc, "", &edits).unwrap();
+        let later = installed.replace("\"read\": \"deny\"", "\"ba*\": \"allow\", \"read\": \"deny\"");
+        assert_eq!(present(Format::Jsonc, &later, &edits), Ok(1), "{later}");
+    }
+
+    #[test]
+    fn a_profile_of_codex_opens_nothing() {
+        let before = "profile = \"x\"\n[profiles.x]\nsandbox_mode = \"danger-full-access\"\nmodel = \"o\"\n[profiles.x.features]\n\
+                      shell_tool = true\n[profiles.y]\nmodel = \"p\"\n";
+        let edits = &codex(&programs(), Way::Server).files[0].edits;
+        let installed = apply(Format::Toml, before, edits).unwrap();
+        assert!(!installed.contains("danger-full-access") && !installed.contains("true"), "{installed}");
+        assert_eq!(present(Format::Toml, &installed, edits), Ok(edits.len()));
+        let opened =
+            installed.replace("[profiles.y]\n", "[profiles.y]\nsandbox_mode = \"workspace-write\"\n");
+        assert_eq!(present(Format::Toml, &opened, edits), Ok(edits.len() - 1), "{opened}");
+        let changed = format!("z = 1\n{installed}");
+        let reverted = revert(Format::Toml, &changed, before, edits).unwrap();
+        assert_eq!(parsed(Format::Toml, &reverted), parsed(Format::Toml, &format!("z = 1\n{before}")));
+    }
+
+    #[test]
+    fn ends_of_lines_and_the_mark_at_the_beginning_stay() {
+        for (format, text) in [
+            (Format::Toml, "a = 1\r\n# mine\r\nb = \"\"\"x\r\ny\"\"\"\r\n"),
+            (Format::Toml, "\u{feff}a = 1\n"),
+            (Format::Yaml, "a: 1\r\n# mine\r\nb:\r\n  c: 2\r\n"),
+            (Format::Yaml, "\u{feff}a: 1\n"),
+            (Format::Json, "{\r\n  \"a\": 1\r\n}\r\n"),
+        ] {
+            let installed = apply(format, text, &[Edit::set("z.y", "w")]).unwrap();
+            let ends = |text: &str| (text.matches('\n').count(), text.matches("\r\n").count());
+            let (lines, returns) = ends(&installed);
+            assert!(returns == if text.contains('\r') { lines } else { 0 }, "{installed:?}");
+            assert_eq!(installed.starts_with('\u{feff}'), text.starts_with('\u{feff}'), "{installed:?}");
+            assert_eq!(apply(format, text, &[]).unwrap(), text);
+        }
+        assert!(apply(Format::Toml, "a = 1\r\nb = 2\n", &[]).is_err(), "two ends");
     }
 }

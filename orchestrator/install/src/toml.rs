@@ -1,14 +1,17 @@
 //! TOML.
 
-use crate::document::{Document, EditError, shape};
+use crate::document::{Document, EditError, Frame, shape};
 use serde_json::{Map, Value};
 use toml_edit::{Array, DocumentMut, Item, Table, TableLike};
 
-pub struct Toml(DocumentMut);
+pub struct Toml(DocumentMut, Frame);
 
 impl Toml {
     pub fn read(text: &str) -> Result<Self, EditError> {
-        text.parse().map(Self).map_err(|error: toml_edit::TomlError| EditError::Syntax(error.to_string()))
+        let (frame, text) = Frame::take(text)?;
+        let read =
+            text.parse().map_err(|error: toml_edit::TomlError| EditError::Syntax(error.to_string()))?;
+        Ok(Self(read, frame))
     }
 
     fn table(&mut self, path: &[&str]) -> Result<&mut dyn TableLike, EditError> {
@@ -89,8 +92,12 @@ impl Document for Toml {
         Ok(())
     }
 
+    fn behind(&self, _: &[&str]) -> Vec<String> {
+        Vec::new()
+    }
+
     fn text(&self) -> String {
-        self.0.to_string()
+        self.1.put(&self.0.to_string())
     }
 }
 

@@ -1,13 +1,14 @@
 //! YAML in blocks: mappings of one key a line, as programs write their settings. Lines are added, replaced and taken out, and the result
 //! is read again by a parser: what does not come out as it was meant is an error.
 
-use crate::document::{Document, EditError, shape};
+use crate::document::{Document, EditError, Frame, shape};
 use serde_json::Value;
 
 pub struct Yaml {
     lines: Vec<String>,
     /// Whether the last line has an end.
     ended: bool,
+    frame: Frame,
 }
 
 /// The line of a key, and those that belong to it.
@@ -20,7 +21,9 @@ struct Block {
 
 impl Yaml {
     pub fn read(text: &str) -> Result<Self, EditError> {
+        let (frame, text) = Frame::take(text)?;
         let read = Self {
+            frame,
             lines: text.lines().map(str::to_owned).collect(),
             ended: text.ends_with('\n') || text.is_empty(),
         };
@@ -31,11 +34,19 @@ impl Yaml {
     }
 
     fn parse(&self) -> Result<Value, EditError> {
-        let text = self.text();
+        let text = self.plain();
         if text.trim().is_empty() {
             return Ok(Value::Null);
         }
         serde_saphyr::from_str(&text).map_err(|error| EditError::Syntax(error.to_string()))
+    }
+
+    fn plain(&self) -> String {
+        let mut text = self.lines.join("\n");
+        if self.ended && !text.is_empty() {
+            text.push('\n');
+        }
+        text
     }
 
     /// The block of a key among the lines from `begin` to `end`, of those with the least indent.
@@ -164,11 +175,11 @@ impl Document for Yaml {
         self.set(path, &items.into_iter().filter(|one| one != item).collect())
     }
 
+    fn behind(&self, _: &[&str]) -> Vec<String> {
+        Vec::new()
+    }
+
     fn text(&self) -> String {
-        let mut text = self.lines.join("\n");
-        if self.ended && !text.is_empty() {
-            text.push('\n');
-        }
-        text
+        self.frame.put(&self.plain())
     }
 }

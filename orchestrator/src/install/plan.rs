@@ -88,7 +88,8 @@ pub fn to_uninstall(recipe: &Recipe, record: &Record) -> Result<Vec<Change>, Fai
 
 fn is_empty(format: Format, text: &str) -> bool {
     let text = text.trim();
-    text.is_empty() || format == Format::Json && text.chars().filter(|c| !c.is_whitespace()).eq("{}".chars())
+    let is_json = matches!(format, Format::Json | Format::JsonWithComments | Format::Jsonc);
+    text.is_empty() || is_json && text.chars().filter(|c| !c.is_whitespace()).eq("{}".chars())
 }
 
 /// How many of a recipe's edits are there, of how many.
