@@ -18,11 +18,13 @@ const WORDS: [&str; 12] = [
     "CONNECTION_STRING",
 ];
 
-/// Names with one of these words, and beginnings of names, whose values everybody may know: those of a desktop, of git and
-/// of files. They reach no cell either, but to blot them out of a result would only make it wrong.
-const OPEN_WORDS: [&str; 2] = ["AUTHOR", "KEYBOARD"];
+/// Words and beginnings of names that hold a word of the above and are no secret's: those of a desktop, of git and of files. They
+/// make a name open only where nothing else in it looks like a secret's: `AUTHOR_TOKEN` is one. What is open reaches no cell
+/// either, but to blot it out of a result would only make that wrong.
+const OPEN_WORDS: [&str; 5] = ["AUTHOR", "AUTHORS", "AUTHORITY", "XAUTHORITY", "KEYBOARD"];
 const OPEN_BEGINNINGS: [&str; 6] =
     ["XDG_SESSION_", "DESKTOP_SESSION", "DBUS_SESSION_", "SESSION_MANAGER", "SSH_AUTH_SOCK", "GDMSESSION"];
+/// What is named so is where a secret is, whatever else is in the name.
 const OPEN_ENDINGS: [&str; 3] = ["_FILE", "_PATH", "_DIR"];
 
 /// Shortest value that is looked for, in bytes: a shorter one is found in innocent text.
@@ -66,10 +68,13 @@ pub fn secrets<'a>(variables: impl IntoIterator<Item = (&'a OsString, &'a OsStri
 
 fn holds_secret(name: &OsStr) -> bool {
     let upper = name.to_string_lossy().to_uppercase();
-    let open = OPEN_WORDS.iter().any(|word| upper.contains(word))
-        || OPEN_BEGINNINGS.iter().any(|beginning| upper.starts_with(beginning))
-        || OPEN_ENDINGS.iter().any(|ending| upper.ends_with(ending));
-    looks_secret(name) && !open
+    if OPEN_ENDINGS.iter().any(|ending| upper.ends_with(ending)) {
+        return false;
+    }
+    let rest = OPEN_BEGINNINGS.iter().find_map(|beginning| upper.strip_prefix(beginning)).unwrap_or(&upper);
+    // A word ends where no letter follows: `AUTHORIZATION` has not the word `AUTHOR`.
+    let words = rest.split(|c: char| !c.is_alphanumeric()).filter(|word| !OPEN_WORDS.contains(word));
+    looks_secret(words.collect::<Vec<_>>().join("_").as_ref())
 }
 
 #[cfg(test)]
@@ -104,12 +109,48 @@ mod tests {
 
     #[test]
     fn variables_of_a_desktop_and_of_git_are_no_secrets() {
-        let open = ["SSH_AUTH_SOCK", "XDG_SESSION_TYPE", "GIT_AUTHOR_NAME", "TOKEN_FILE", "XAUTHORITY"];
+        let open = [
+            "SSH_AUTH_SOCK",
+            "XDG_SESSION_TYPE",
+            "DBUS_SESSION_BUS_ADDRESS",
+            "GDMSESSION",
+            "AUTHOR",
+            "GIT_AUTHOR_NAME",
+            "npm_package_author_email",
+            "CARGO_PKG_AUTHORS",
+            "AZURE_AUTHORITY_HOST",
+            "XAUTHORITY",
+            "KEYBOARD_LAYOUT",
+            "TOKEN_FILE",
+            "AUTHORIZATION_TOKEN_PATH",
+        ];
         for name in open {
             assert_eq!(found(&[(name, "/some/long/value")]), [], "{name}");
             assert!(looks_secret(OsStr::new(name)), "{name} may reach no cell all the same");
         }
-        assert_eq!(found(&[("AWS_SESSION_TOKEN", "a-long-value")]).len(), 1);
+    }
+
+    #[test]
+    fn an_open_word_opens_no_name_that_has_another_one() {
+        for name in [
+            "AUTHORIZATION",
+            "AUTHORIZATION_TOKEN",
+            "HTTP_AUTHORIZATION",
+            "proxy-authorization",
+            "AUTHORISATION",
+            "AUTHORITY_API_KEY",
+            "AUTHORIZED_KEYS",
+            "AUTHOR_TOKEN",
+            "GIT_AUTHOR_PASSWORD",
+            "XAUTHORITY_COOKIE",
+            "KEYBOARD_SECRET",
+            "XDG_SESSION_TOKEN",
+            "DBUS_SESSION_COOKIE",
+            "SSH_AUTH_SOCK_KEY",
+            "AWS_SESSION_TOKEN",
+        ] {
+            assert_eq!(found(&[(name, "a-long-value")]).len(), 1, "{name}");
+        }
     }
 
     #[test]
