@@ -43,8 +43,10 @@ fn encodings(value: &[u8]) -> Vec<Vec<u8>> {
     ]
     .map(String::into_bytes)
     .into();
-    for stays in STAYS {
-        encodings.extend([false, true].map(|upper| percent(value, stays, upper)));
+    for stays in stays(value) {
+        for (upper, space) in [(false, "%20"), (true, "%20"), (false, "+"), (true, "+")] {
+            encodings.push(percent(value, &stays, upper, space));
+        }
     }
     for alphabet in [&alphabet::STANDARD, &alphabet::URL_SAFE] {
         encodings.extend((0..3).map(|offset| base64_core(value, offset, alphabet)));
@@ -76,24 +78,47 @@ fn ascii(json: &str, mark: &str) -> String {
     })
 }
 
-/// What stays as it is in an address, besides letters and digits: in a component (RFC 3986), in one by JavaScript, in a form, in
-/// a query and in a path (URL Standard).
-const STAYS: [&[u8]; 6] = [
-    b"-_.~",
-    b"-_.!~*'()",
-    b"*-._",
-    b"-_.~!$&()*+,;=:@/?%[]\\^`{|}",
-    b"-_.~!$&'()*+,;=:@/?%[]\\^`{|}",
-    b"-_.~!$&'()*+,;=:@/%[]\\|",
+/// What stays as it is in an address, besides letters, digits and [`ALWAYS`], by the encoders that are used most: a component (RFC
+/// 3986) and one by JavaScript, a form (URL Standard) and one by PHP; a path by Python, a whole address by JavaScript; a part of a
+/// path, a path, and a user by Go; a user, a query, a query of HTTP and a path (URL Standard).
+const STAYS: [&[u8]; 13] = [
+    b"~",
+    b"~!*'()",
+    b"*",
+    b"",
+    b"~/",
+    b"~!*'();/?:@&=+$,#",
+    b"~$&+=:@",
+    b"~$&+,/:;=@",
+    b"~$&+,;=",
+    b"~!$&'()*+,%",
+    b"~!$&()*+,;=:@/?%[]\\^`{|}",
+    b"~!$&'()*+,;=:@/?%[]\\^`{|}",
+    b"~!$&'()*+,;=:@/%[]\\|",
 ];
+/// What every one of them leaves as it is.
+const ALWAYS: &[u8] = b"-_.";
+/// Most different characters that some encode and some do not for which every choice of them is looked for: those of base64 are three.
+const CHOICES_MAX: usize = 3;
 
-fn percent(value: &[u8], stays: &[u8], upper: bool) -> Vec<u8> {
-    // Only forms write a space as something else.
-    let is_form = stays == STAYS[2];
+/// What may stay as it is of `value` where it is encoded for an address.
+fn stays(value: &[u8]) -> Vec<Vec<u8>> {
+    let differs = |byte: &u8| byte.is_ascii_punctuation() && !ALWAYS.contains(byte);
+    let differing: Vec<u8> = BTreeSet::from_iter(value.iter().copied().filter(differs)).into_iter().collect();
+    if differing.len() > CHOICES_MAX {
+        return STAYS.map(<[u8]>::to_vec).into();
+    }
+    let choice = |bits: usize| (0..differing.len()).filter(move |at| bits >> at & 1 == 1);
+    (0..1 << differing.len()).map(|bits| choice(bits).map(|at| differing[at]).collect()).collect()
+}
+
+fn percent(value: &[u8], stays: &[u8], upper: bool, space: &str) -> Vec<u8> {
     value.iter().fold(Vec::new(), |mut out, byte| {
         match byte {
-            byte if byte.is_ascii_alphanumeric() || stays.contains(byte) => out.push(*byte),
-            b' ' if is_form => out.push(b'+'),
+            byte if byte.is_ascii_alphanumeric() || ALWAYS.contains(byte) || stays.contains(byte) => {
+                out.push(*byte)
+            }
+            b' ' => out.extend(space.bytes()),
             byte if upper => out.extend(format!("%{byte:02X}").bytes()),
             byte => out.extend(format!("%{byte:02x}").bytes()),
         }
@@ -143,6 +168,31 @@ mod tests {
         let bytes = forms(b"secret-\xff-bytes", 8);
         assert!(bytes.contains("secret-\u{fffd}-bytes".as_bytes()));
         assert!(bytes.contains("secret-\\xff-bytes".as_bytes()));
+    }
+
+    #[test]
+    fn a_value_is_known_however_an_address_has_it() {
+        // A key of base64: each of its characters may stay or not.
+        for form in
+            ["K7MDENG%2BbPx%2FRfi%3D", "K7MDENG%2bbPx/Rfi=", "K7MDENG+bPx%2fRfi%3d", "K7MDENG+bPx/Rfi%3D"]
+        {
+            assert!(has("K7MDENG+bPx/Rfi=", form), "{form}");
+        }
+        // More of them: as the encoders do it.
+        let value = "a/b+c:d@e;f,g&h=i?j$k%l~m";
+        for form in [
+            "a%2Fb%2Bc%3Ad%40e%3Bf%2Cg%26h%3Di%3Fj%24k%25l~m",
+            "a%2Fb%2Bc%3Ad%40e%3Bf%2Cg%26h%3Di%3Fj%24k%25l%7Em",
+            "a/b%2Bc%3Ad%40e%3Bf%2Cg%26h%3Di%3Fj%24k%25l~m",
+            "a/b+c:d@e;f,g&h=i?j$k%25l~m",
+            "a%2Fb+c:d@e%3Bf%2Cg&h=i%3Fj$k%25l~m",
+            "a/b+c:d@e;f,g&h=i%3Fj$k%25l~m",
+            "a%2Fb+c%3Ad%40e;f,g&h=i%3Fj$k%25l~m",
+            "a%2Fb+c%3Ad%40e%3Bf,g&h%3Di%3Fj$k%l~m",
+        ] {
+            assert!(has(value, form), "{form}");
+        }
+        assert!(has("two words+one", "two+words%2Bone") && has("two words+one", "two%20words+one"));
     }
 
     #[test]
