@@ -10,6 +10,8 @@ use crate::projects::{Projects, Sessions};
 use crate::resources::{self, Outputs};
 use crate::tools;
 use crate::transport::Lines;
+use orchestrator_text::known::redactor;
+use orchestrator_text::sanitize::Sanitizer;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, ErrorCode, ErrorData,
     Implementation, JsonObject, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
@@ -191,7 +193,8 @@ impl ServerHandler for Server {
     ) -> Result<CustomResult, ErrorData> {
         let method = request.method;
         if !WITH_PARAMETERS.contains(&method.as_str()) {
-            return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None));
+            let message = format!("there is no method {:?}", Sanitizer::new(redactor()).text(&method));
+            return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, message, None));
         }
         let call = "; `name` is a string, and `arguments` an object or absent";
         let more = if method == "tools/call" { call } else { "" };
@@ -223,7 +226,8 @@ impl ServerHandler for Server {
         let internal = |error: broker_protocol::Failed| ErrorData::internal_error(error.message, None);
         let session = self.projects.session(&context.peer, &self.log).await.map_err(internal)?;
         let text = resources::read(&session, &self.asker, &request.uri).await.map_err(internal)?;
-        let none = || ErrorData::resource_not_found(format!("there is no resource {:?}", request.uri), None);
+        let uri = Sanitizer::new(redactor()).text(&request.uri);
+        let none = || ErrorData::resource_not_found(format!("there is no resource {uri:?}"), None);
         let contents = ResourceContents::text(text.ok_or_else(none)?, request.uri.clone());
         Ok(ReadResourceResult::new(vec![contents.with_mime_type("text/plain")]).into())
     }

@@ -22,6 +22,8 @@ pub struct Lines {
     outgoing: Sender<Vec<u8>>,
     /// Requests that have no answer yet.
     under_way: UnderWay,
+    /// The answer to the last line that was read, where that is no message. It waits here: who receives may stop waiting at any time.
+    refusal: Option<Vec<u8>>,
 }
 
 #[derive(Clone, Default)]
@@ -59,23 +61,20 @@ impl UnderWay {
 
 impl Lines {
     pub fn new(incoming: Receiver<Vec<u8>>, outgoing: Sender<Vec<u8>>) -> Self {
-        Self { incoming, outgoing, under_way: UnderWay::default() }
+        Self { incoming, outgoing, under_way: UnderWay::default(), refusal: None }
     }
+}
 
-    /// Answers a line that is no message.
-    async fn reject(&self, line: &[u8]) {
-        let value = serde_json::from_slice::<Value>(line).ok();
-        let code = if value.is_some() { ErrorCode::INVALID_REQUEST } else { ErrorCode::PARSE_ERROR };
-        let id =
-            value.as_ref().and_then(|value| serde_json::from_value::<RequestId>(value["id"].clone()).ok());
-        self.refuse(code, "the line is no message of the protocol", id).await;
-    }
+/// The answer to a line that is no message.
+fn rejection(line: &[u8]) -> Vec<u8> {
+    let value = serde_json::from_slice::<Value>(line).ok();
+    let code = if value.is_some() { ErrorCode::INVALID_REQUEST } else { ErrorCode::PARSE_ERROR };
+    let id = value.as_ref().and_then(|value| serde_json::from_value::<RequestId>(value["id"].clone()).ok());
+    refusal(code, "the line is no message of the protocol", id)
+}
 
-    async fn refuse(&self, code: ErrorCode, why: &'static str, id: Option<RequestId>) {
-        let message = TxJsonRpcMessage::<RoleServer>::error(ErrorData::new(code, why, None), id);
-        // Who reads no answers gets none.
-        let _ = self.outgoing.send(line_of(&message)).await;
-    }
+fn refusal(code: ErrorCode, why: &'static str, id: Option<RequestId>) -> Vec<u8> {
+    line_of(&TxJsonRpcMessage::<RoleServer>::error(ErrorData::new(code, why, None), id))
 }
 
 fn line_of(message: &TxJsonRpcMessage<RoleServer>) -> Vec<u8> {
@@ -99,8 +98,15 @@ impl Transport<RoleServer> for Lines {
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
             // Who takes no answers is not read from: they would wait here without end.
-            let _ = self.outgoing.reserve().await;
+            let room = self.outgoing.reserve().await;
+            if let Some(refusal) = self.refusal.take() {
+                // Who reads no answers gets none.
+                let _ = room.map(|room| room.send(refusal));
+                continue;
+            }
+            drop(room);
             let line = self.incoming.recv().await?;
+            // Nothing is waited for from here on: the line would be lost with who receives.
             if line.iter().all(u8::is_ascii_whitespace) {
                 continue;
             }
@@ -109,9 +115,9 @@ impl Transport<RoleServer> for Lines {
                 Ok(_) => {
                     // Without the id: it would pass for the answer to the request before.
                     let why = "a request with this id is under way";
-                    self.refuse(ErrorCode::INVALID_REQUEST, why, None).await;
+                    self.refusal = Some(refusal(ErrorCode::INVALID_REQUEST, why, None));
                 }
-                Err(_) => self.reject(&line).await,
+                Err(_) => self.refusal = Some(rejection(&line)),
             }
         }
     }

@@ -31,6 +31,7 @@ pub fn tests() -> Vec<Test> {
             a_root_that_may_be_none_is_an_error_of_the_call,
             without_a_way_to_ask_a_call_is_refused_with_the_remedy,
             lines_that_are_no_messages_are_answered,
+            no_answer_to_a_wrong_line_is_lost_under_load,
             a_log_has_the_level_that_was_set,
             the_home_is_that_of_the_account_as_everywhere,
             what_is_named_wrongly_ends_a_server_before_it_serves
@@ -526,6 +527,19 @@ fn without_a_way_to_ask_a_call_is_refused_with_the_remedy() {
     assert!(refused["isError"] == true && text(&refused).contains("cannot be asked"), "{refused}");
     assert!(text(&refused).contains("--trust") && !world.project.join("made").exists(), "{refused}");
     assert_eq!(client.call("file_list", json!({}))["isError"], false);
+}
+
+/// Each wrong line comes right behind a request whose answer is on its way.
+fn no_answer_to_a_wrong_line_is_lost_under_load() {
+    const LINES: usize = 300;
+    let world = World::new(Place::any());
+    let mut client = Client::open(&mut server(&world), json!({}));
+    let pairs = (0..LINES)
+        .map(|id| format!("{}\n{{}}\n", json!({ "jsonrpc": "2.0", "id": 10_000 + id, "method": "ping" })));
+    client.stdin.as_mut().unwrap().write_all(pairs.collect::<String>().as_bytes()).unwrap();
+    let answers: Vec<Value> = (0..2 * LINES).map_while(|_| client.lines.recv_timeout(LIMIT).ok()).collect();
+    let errors = answers.iter().filter(|answer| answer["error"]["code"] == -32600).count();
+    assert_eq!((answers.len(), errors), (2 * LINES, LINES));
 }
 
 fn lines_that_are_no_messages_are_answered() {
