@@ -3,6 +3,7 @@
 use crate::chunk::{Chunk, Stop, Usage};
 use crate::error::ProviderError;
 use crate::message::{Part, ToolCall};
+use orchestrator_text::redact::Redactor;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -137,7 +138,7 @@ impl Accumulator {
 
     /// The answer. No call in it has an id of `taken`, to which its ids are added. Where the answer has not ended its calls are
     /// left out: a model may have wanted to say more of them.
-    pub fn finish(self, taken: &mut BTreeSet<String>) -> Answer {
+    pub fn finish(self, taken: &mut BTreeSet<String>, redactor: &Redactor) -> Answer {
         let (mut parts, mut malformed) = (Vec::new(), BTreeMap::new());
         for part in self.parts.into_values() {
             match part {
@@ -149,7 +150,7 @@ impl Accumulator {
                     parts.push(Part::Sealed { vendor: vendor.to_owned(), data })
                 }
                 Building::Call { id, name, json, .. } if self.stop.is_some() => {
-                    let id = own_id(&id, taken);
+                    let id = own_id(&redactor.text(&id), taken);
                     let input = parse(&json).unwrap_or_else(|why| {
                         malformed.insert(id.clone(), why);
                         Value::Object(Map::new())
@@ -176,7 +177,8 @@ fn parse(json: &str) -> Result<Value, String> {
     }
 }
 
-/// An id that every vendor takes back, and that no other call has: some vendors count from one in each answer.
+/// An id that every vendor takes back, and that no other call has: some vendors count from one in each answer. A model may have put a
+/// secret into `given`, which has lost it before anything in it is changed: it would not be found any more.
 fn own_id(given: &str, taken: &mut BTreeSet<String>) -> String {
     let fit = |c: char| if c.is_ascii_alphanumeric() || "_-".contains(c) { c } else { '_' };
     let given: String = given.chars().take(ID_MAX - 8).map(fit).collect();
@@ -197,6 +199,7 @@ fn mixed() -> ProviderError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use policies::secret::Secret;
     use serde_json::json;
 
     fn start(index: u32, id: &str) -> Chunk {
@@ -210,7 +213,7 @@ mod tests {
     fn answer(chunks: &[Chunk], taken: &mut BTreeSet<String>) -> Answer {
         let mut accumulator = Accumulator::default();
         chunks.iter().for_each(|chunk| accumulator.push(chunk).unwrap());
-        accumulator.finish(taken)
+        accumulator.finish(taken, &Redactor::new(vec![]).unwrap())
     }
 
     fn inputs(answer: &Answer) -> Vec<(String, Value)> {
@@ -252,6 +255,19 @@ mod tests {
         }
         let long = answer(&[start(0, &"x".repeat(500)), Chunk::End(Stop::Done)], &mut taken);
         assert!(inputs(&long)[0].0.len() <= ID_MAX);
+    }
+
+    #[test]
+    fn an_id_has_no_secret_in_it() {
+        let secret = Secret { name: "A_KEY".into(), value: b"a+secret/value".to_vec() };
+        let redactor = Redactor::new(vec![secret]).unwrap();
+        let mut accumulator = Accumulator::default();
+        for chunk in [start(0, "x-a+secret/value"), start(1, "a+secret/value"), Chunk::End(Stop::Done)] {
+            accumulator.push(&chunk).unwrap();
+        }
+        let got = accumulator.finish(&mut BTreeSet::new(), &redactor);
+        let ids: Vec<String> = inputs(&got).into_iter().map(|(id, _)| id).collect();
+        assert_eq!(ids, ["x-_redacted_A_KEY_", "_redacted_A_KEY_"]);
     }
 
     #[test]

@@ -63,7 +63,9 @@ impl Publisher {
     fn sanitize(&self, body: Body) -> Body {
         let text = |text: String| self.sanitizer.text(&text);
         match body {
-            Body::StreamStart { provider, model } => Body::StreamStart { provider, model: text(model) },
+            Body::StreamStart { provider, model } => {
+                Body::StreamStart { provider: text(provider), model: text(model) }
+            }
             Body::ToolInputDelta { index, tool_name, chunk } => {
                 Body::ToolInputDelta { index, tool_name: text(tool_name), chunk }
             }
@@ -87,6 +89,10 @@ impl Publisher {
                 // Those that no session has made name what a model has written.
                 result.tool_name = text(result.tool_name);
                 result.result = self.redactor().text(&result.result).into_owned();
+                result
+                    .error
+                    .iter_mut()
+                    .for_each(|error| error.message = text(std::mem::take(&mut error.message)));
                 Body::ToolResult(result)
             }
             Body::StreamEnd { partial, reason, turns, usage, context, result } => {

@@ -69,7 +69,7 @@ impl ModelTurn<'_> {
                     None => Some(error),
                 },
             };
-            return TurnEnd { answer: accumulator.finish(taken), error };
+            return TurnEnd { answer: accumulator.finish(taken, self.publisher.redactor()), error };
         }
     }
 

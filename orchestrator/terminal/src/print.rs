@@ -1,9 +1,10 @@
 //! What a person reads: results on standard output, problems on standard error, escaped, because a message may quote what a
-//! stranger wrote.
+//! stranger wrote. Both lose known secrets here, whatever has brought one: a name, an id, a model of a server that echoes keys.
 
 use broker_protocol::Failed;
 use orchestrator_text::escape;
 use orchestrator_text::known::redactor;
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
 /// Prints what went wrong.
@@ -45,6 +46,10 @@ pub fn paint(text: &str, colour: Colour, terminal: bool) -> String {
 
 /// Writes a result to standard output.
 pub fn result(bytes: &[u8]) -> Result<(), Failed> {
+    write(&redactor().bytes(bytes))
+}
+
+fn write(bytes: &[u8]) -> Result<(), Failed> {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
         // Who stops reading has read enough.
@@ -55,9 +60,20 @@ pub fn result(bytes: &[u8]) -> Result<(), Failed> {
     }
 }
 
+/// Writes a value as one line of JSON to standard output, as it is: for a program that carries it out.
+pub fn exact_json(value: &impl serde::Serialize) -> Result<(), Failed> {
+    let line = serde_json::to_string(value).map_err(|error| Failed::internal(error.to_string()))?;
+    write(format!("{line}\n").as_bytes())
+}
+
 /// Writes a value as one line of JSON to standard output.
 pub fn json(value: &impl serde::Serialize) -> Result<(), Failed> {
     let mut line = serde_json::to_vec(value).map_err(|error| Failed::internal(error.to_string()))?;
+    if let Cow::Owned(_) = redactor().bytes(&line) {
+        // A number that is a secret becomes a text.
+        let value = serde_json::to_value(value).map_err(|error| Failed::internal(error.to_string()))?;
+        line = redactor().value(&value).to_string().into_bytes();
+    }
     line.push(b'\n');
     result(&line)
 }

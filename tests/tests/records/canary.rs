@@ -14,7 +14,12 @@ pub fn tests() -> Vec<Test> {
             no_page_of_a_text_shows_a_part_of_a_known_secret,
             no_line_of_a_secret_of_several_is_in_a_diff_or_a_numbered_file
         ],
-        once![short_values_and_plain_names_are_left_alone],
+        once![
+            short_values_and_plain_names_are_left_alone,
+            a_variable_with_an_open_word_in_its_name_may_hold_a_secret,
+            a_secret_in_an_address_is_found_however_it_is_encoded,
+            no_id_that_a_model_chose_shows_a_secret
+        ],
     ]
     .concat()
 }
@@ -215,6 +220,52 @@ fn short_values_and_plain_names_are_left_alone() {
     assert_eq!(run(&mut command, LIMIT).success().trim_end(), "1234567 12345678 /run/agent/socket");
     command.env("B_TOKEN", "12345678");
     assert_eq!(run(&mut command, LIMIT).success().trim_end(), "1234567 [redacted:B_TOKEN] /run/agent/socket");
+}
+
+fn a_variable_with_an_open_word_in_its_name_may_hold_a_secret() {
+    let world = World::new(Place::any());
+    for (name, shown) in [
+        ("AUTHORIZATION", "[redacted:AUTHORIZATION]"),
+        ("AUTHORIZATION_TOKEN", "[redacted:AUTHORIZATION_TOKEN]"),
+        ("HTTP_AUTHORIZATION", "[redacted:HTTP_AUTHORIZATION]"),
+        ("AUTHORITY_API_KEY", "[redacted:AUTHORITY_API_KEY]"),
+        ("AUTHOR", "abcdef0123456789XYZ"),
+        ("GIT_AUTHOR_NAME", "abcdef0123456789XYZ"),
+    ] {
+        let mut command = world.lazaret_call("bash", &json!({"command": "echo abcdef0123456789XYZ"}));
+        command.env(name, "abcdef0123456789XYZ");
+        assert_eq!(run(&mut command, LIMIT).success().trim_end(), shown, "{name}");
+    }
+}
+
+fn a_secret_in_an_address_is_found_however_it_is_encoded() {
+    let world = World::new(Place::any());
+    for form in [
+        "wJalrXUtnFEMI/K7MDENG%2BbPxRfiCYEXAMPLEKEY",
+        "wJalrXUtnFEMI%2FK7MDENG+bPxRfiCYEXAMPLEKEY",
+        "wJalrXUtnFEMI%2fK7MDENG%2bbPxRfiCYEXAMPLEKEY",
+    ] {
+        let print = format!("echo https://u:{form}@h/");
+        let mut command = world.lazaret_call("bash", &json!({"command": print}));
+        command.env("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY");
+        let shown = run(&mut command, LIMIT).success();
+        assert_eq!(shown.trim_end(), "https://u:[redacted:AWS_SECRET_ACCESS_KEY]@h/", "{form}");
+    }
+}
+
+fn no_id_that_a_model_chose_shows_a_secret() {
+    let world = World::new(Place::any());
+    let secret = "Sup3rS3cretValue-XyZ";
+    let call = json!({"id": secret, "name": "bash", "input": {"command": "true"}});
+    let turns = json!({"turns": [{"text": "", "toolCalls": [call]}, {"text": "Done."}]});
+    let path = world.home.join("script.json");
+    world.write(&path, turns.to_string());
+    let mut command = world.lazaret("chat");
+    command.args(["--json", "--provider", "mock", "--script"]).arg(path).arg("x");
+    let control = run(&mut command, LIMIT).success();
+    assert!(control.contains(secret), "the control: {control}");
+    let shown = run(command.env("X_TOKEN", secret), LIMIT).success();
+    assert!(!shown.contains(secret) && shown.contains("_redacted_X_TOKEN_"), "{shown}");
 }
 
 /// A diff and a numbered read put something before each line of a secret, and may begin and end in the middle of one.
