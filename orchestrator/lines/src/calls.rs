@@ -4,7 +4,7 @@ use crate::event_line::EventLine;
 use crate::json::{self, ErrorBody};
 use crate::line::{LineError, Registration, RejectedLine};
 use crate::ready::{Announced, Ready};
-use crate::under_way::UnderWay;
+use crate::under_way::{Input, UnderWay};
 use crate::writer::Writer;
 use broker_protocol::{Channel, ErrorKind, Failed, Opened, Risk, Roots, Wants, ZonePath};
 use orchestrator_session::{Approval, Body, Call, CallContext, Event, Invocation, Live, Session, StdinChunk};
@@ -119,7 +119,11 @@ impl Calls {
             ..CallContext::new(self.asker.clone())
         };
         let call = self.session.call(context, invocation);
-        let under_way = Rc::new(UnderWay::new(call.handle.clone(), takes_input, permit));
+        let under_way = Rc::new(UnderWay::new(
+            call.handle.clone(),
+            if takes_input { Input::Open } else { Input::None },
+            permit,
+        ));
         self.by_id.borrow_mut().insert(key.clone(), under_way.clone());
         self.unwritten.set(self.unwritten.get() + 1);
         let calls = self.clone();
@@ -242,8 +246,10 @@ impl Calls {
         permit: OwnedSemaphorePermit,
     ) -> Result<(), RejectedLine> {
         let Some(under_way) = self.find(&id) else { return Ok(()) };
-        if !under_way.takes_input() {
-            return Err(RejectedLine { id, error: LineError::NoInput });
+        match under_way.input() {
+            Input::Open => {}
+            Input::None => return Err(RejectedLine { id, error: LineError::NoInput }),
+            Input::Ended => return Err(RejectedLine { id, error: LineError::InputEnded }),
         }
         under_way.handle.input(StdinChunk { bytes, permit: Some(permit) });
         if end {
@@ -314,7 +320,7 @@ impl Calls {
         self.input_ended.set(true);
         let under_way: Vec<_> = self.by_id.borrow().values().cloned().collect();
         for call in under_way {
-            if call.takes_input() {
+            if call.input() == Input::Open {
                 call.end_input();
             }
             call.fail_executions(&Failed { kind: ErrorKind::Cancelled, message: UNANSWERED.into() });

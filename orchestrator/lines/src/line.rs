@@ -9,8 +9,8 @@ use orchestrator_tools::input::explain;
 use orchestrator_tools::input_error::FieldError;
 use orchestrator_tools::remote::Reply;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use thiserror::Error;
@@ -130,7 +130,7 @@ struct CallFields {
     tool: String,
     #[serde(default = "no_fields")]
     input: Value,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "by_name")]
     wants: WantsFields,
 }
 
@@ -144,6 +144,12 @@ struct WantsFields {
     read: Vec<String>,
     /// Directories of the machine to write in.
     write: Vec<String>,
+}
+
+/// Fields by their names: serde would take a list of them in their order too, and an empty one for none.
+fn by_name<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<T, D::Error> {
+    let fields = Map::deserialize(from)?;
+    serde_json::from_value(Value::Object(fields)).map_err(D::Error::custom)
 }
 
 fn no_fields() -> Value {
@@ -205,6 +211,7 @@ struct UndoFields {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RegisterFields {
+    #[serde(deserialize_with = "by_name")]
     register: Registration,
 }
 
@@ -231,6 +238,7 @@ struct ResultFields {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ErrorFields {
+    #[serde(deserialize_with = "by_name")]
     error: ReportedError,
     part: Option<usize>,
 }
@@ -327,9 +335,11 @@ pub enum LineError {
     TooLong,
     #[error("the line is not JSON: {0}")]
     Json(#[from] serde_json::Error),
+    #[error("the fields are not those of this line: {0}")]
+    Fields(serde_json::Error),
     #[error("the line must be a JSON object")]
     NotAnObject,
-    #[error("the line needs an `id`: a string or a number of at most {ID_MAX} bytes")]
+    #[error("the line needs an `id`: a string of at most {ID_MAX} bytes, or a whole number of 64 bits")]
     Id,
     #[error("the line needs an `op`, or one of {}", KEYS.map(|(key, _)| format!("`{key}`")).join(", "))]
     Op,
@@ -361,8 +371,10 @@ pub enum LineError {
          which with `part`"
     )]
     NotAsked,
-    #[error("the call was not started with \"stdin\": true in its input, or its input has ended")]
+    #[error("the call was not started with \"stdin\": true in its input")]
     NoInput,
+    #[error("the input of the call has ended")]
+    InputEnded,
 }
 
 /// A line that is not followed.
@@ -400,7 +412,8 @@ fn object(line: &[u8]) -> Result<Map<String, Value>, LineError> {
 fn is_id(id: &Value) -> bool {
     match id {
         Value::String(text) => text.len() <= ID_MAX,
-        id => id.is_number(),
+        // Another number would not come back as it was given.
+        id => id.is_i64() || id.is_u64(),
     }
 }
 
@@ -474,7 +487,7 @@ fn typed<T: DeserializeOwned + JsonSchema>(fields: Value, line: &[u8]) -> Result
     serde_json::from_value(fields).map_err(|error| {
         let mut fields = object(line).unwrap_or_default();
         ["id", "op"].iter().for_each(|name| drop(fields.remove(*name)));
-        explain::<T>(&Value::Object(fields)).map_or(LineError::Json(error), LineError::Field)
+        explain::<T>(&Value::Object(fields)).map_or(LineError::Fields(error), LineError::Field)
     })
 }
 
@@ -579,10 +592,10 @@ mod tests {
             ("stdin", r#""stdin":"x","stdinEnd":true"#, stdin(b"x", true)),
         ];
         for (name, fields, op) in cases {
-            let by_key = parse(format!(r#"{{"id":1.5,{fields}}}"#).as_bytes()).unwrap();
-            let by_name = parse(format!(r#"{{"id":1.5,"op":"{name}",{fields}}}"#).as_bytes()).unwrap();
+            let by_key = parse(format!(r#"{{"id":15,{fields}}}"#).as_bytes()).unwrap();
+            let by_name = parse(format!(r#"{{"id":15,"op":"{name}",{fields}}}"#).as_bytes()).unwrap();
             assert_eq!(by_key, by_name, "{fields}");
-            assert_eq!(by_name, Line { id: json!(1.5), op }, "{fields}");
+            assert_eq!(by_name, Line { id: json!(15), op }, "{fields}");
         }
         for (name, op) in
             [("cancel", Op::Cancel), ("tools", Op::Tools), ("grants", Op::Grants { revoke: None })]
@@ -633,6 +646,17 @@ mod tests {
             ("{}", json!(null), "needs an `id`"),
             (r#"{"id":null,"cancel":true}"#, json!(null), "needs an `id`"),
             (r#"{"id":[1],"cancel":true}"#, json!(null), "needs an `id`"),
+            // They would not come back as they were given.
+            (r#"{"id":1.5,"cancel":true}"#, json!(null), "needs an `id`"),
+            (r#"{"id":-0,"cancel":true}"#, json!(null), "needs an `id`"),
+            (r#"{"id":123456789012345678901234567890,"cancel":true}"#, json!(null), "needs an `id`"),
+            (r#"{"id":"a","tool":"ls","wants":[]}"#, json!("a"), "field"),
+            (r#"{"id":"a","error":["io","why"]}"#, json!("a"), "field"),
+            (
+                r#"{"id":"a","history":true,"limit":99999999999}"#,
+                json!("a"),
+                "the fields are not those of this line",
+            ),
             (long.as_str(), json!(null), "needs an `id`"),
             (r#"{"id":"a"}"#, json!("a"), "needs an `op`, or one of `tool`, `cancel`, "),
             (

@@ -10,11 +10,19 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 /// Takes what the client answers to an `execute`.
 type ReplyTo = oneshot::Sender<Result<Reply, Failed>>;
 
+/// The standard input of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// It was started without.
+    None,
+    Open,
+    Ended,
+}
+
 /// A call that has no result yet. What it waits for has the place of the call in a batch, if it is one.
 pub struct UnderWay {
     pub handle: CallHandle,
-    /// Whether it has a standard input that has not ended.
-    takes_input: Cell<bool>,
+    input: Cell<Input>,
     /// Bounds how many lines wait for the executor.
     permit: RefCell<Option<OwnedSemaphorePermit>>,
     /// The questions that the client may answer.
@@ -23,10 +31,10 @@ pub struct UnderWay {
 }
 
 impl UnderWay {
-    pub fn new(handle: CallHandle, takes_input: bool, permit: OwnedSemaphorePermit) -> Self {
+    pub fn new(handle: CallHandle, input: Input, permit: OwnedSemaphorePermit) -> Self {
         Self {
             handle,
-            takes_input: Cell::new(takes_input),
+            input: Cell::new(input),
             permit: RefCell::new(Some(permit)),
             questions: RefCell::default(),
             executing: RefCell::default(),
@@ -38,12 +46,12 @@ impl UnderWay {
         self.permit.take();
     }
 
-    pub fn takes_input(&self) -> bool {
-        self.takes_input.get()
+    pub fn input(&self) -> Input {
+        self.input.get()
     }
 
     pub fn end_input(&self) {
-        self.takes_input.set(false);
+        self.input.set(Input::Ended);
         self.handle.end_input();
     }
 
