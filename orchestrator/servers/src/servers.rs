@@ -53,7 +53,7 @@ pub struct Servers {
 pub struct Report {
     /// Its name.
     pub server: String,
-    /// Its tools, as they are pinned, or why it has none.
+    /// The tools of it that a session offers, as they are pinned, or why it has none.
     pub tools: Result<Vec<ListedTool>, Failed>,
     /// What of them is other than it was when they were accepted.
     pub changes: Changes,
@@ -68,7 +68,6 @@ struct Managed {
     watched: Rc<Watched>,
     pins: RefCell<Option<Pins>>,
     changes: RefCell<Changes>,
-    refused: RefCell<Vec<String>>,
     live: Mutex<Option<Rc<Live>>>,
     failures: cell::Cell<u32>,
     /// Watches for its word that its tools have changed.
@@ -145,7 +144,6 @@ impl Servers {
                 }
             }
             refused.iter().for_each(|refusal| managed.watched.note(refusal));
-            managed.refused.replace(refused);
             managed.write_log();
         }
     }
@@ -181,8 +179,8 @@ impl Servers {
     pub async fn report(&self, dial: &Rc<dyn Dial>) -> Vec<Report> {
         let mut asked = JoinSet::new();
         for (at, managed) in self.all.iter().enumerate() {
-            let (managed, dial) = (managed.clone(), dial.clone());
-            asked.spawn_local(async move { (at, managed.report(&dial).await) });
+            let (managed, dial, executions) = (managed.clone(), dial.clone(), self.executions.clone());
+            asked.spawn_local(async move { (at, managed.report(&dial, &executions).await) });
         }
         let mut reports = Vec::new();
         while let Some(report) = asked.join_next().await {
@@ -248,7 +246,6 @@ impl Managed {
             watched,
             pins: RefCell::new(pins),
             changes: RefCell::default(),
-            refused: RefCell::default(),
             live: Mutex::default(),
             failures: cell::Cell::new(0),
             watch: RefCell::default(),
@@ -470,15 +467,31 @@ impl Managed {
         }))
     }
 
-    async fn report(self: &Rc<Self>, dial: &Rc<dyn Dial>) -> Report {
+    async fn report(self: &Rc<Self>, dial: &Rc<dyn Dial>, executions: &Executions) -> Report {
         let live = self.live(dial).await;
-        let pinned = self.pins.borrow().as_ref().map(|pins| pins.tools().collect());
+        let (offered, refused) = self.sorted(executions);
         Report {
             server: self.server.name.clone(),
-            tools: live.map(|_| pinned.unwrap_or_default()),
+            tools: live.map(|_| offered),
             changes: self.changes.borrow().clone(),
-            refused: self.refused.borrow().clone(),
+            refused,
         }
+    }
+
+    /// Its tools that a session offers, and what is wrong with each other one: as a session finds out.
+    fn sorted(&self, executions: &Executions) -> (Vec<ListedTool>, Vec<String>) {
+        let mut registry = Registry::default();
+        // It is the only one.
+        let _ = registry.add_server(&self.server.name);
+        let (mut offered, mut refused) = (Vec::new(), Vec::new());
+        let pins = self.pins.borrow();
+        for tool in pins.iter().flat_map(Pins::tools).filter(|tool| self.offers(&tool.name)) {
+            match registry.register(self.tool(tool.clone(), executions)) {
+                Ok(_) => offered.push(tool),
+                Err(error) => refused.push(refusal(&tool.name, &error)),
+            }
+        }
+        (offered, refused)
     }
 
     async fn close(&self) {
