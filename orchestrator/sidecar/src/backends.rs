@@ -94,10 +94,6 @@ impl Backends {
     /// There is none of this name, or the key cannot be used there.
     pub fn provider(&self, name: Option<&str>, key: Option<&str>) -> Result<Rc<dyn Provider>, Refused> {
         let (name, backend) = self.backend(name).map_err(Refused::Request)?;
-        let (vendor, base_url, configured) = match &backend.source {
-            Source::Ready(provider) => return Ok(provider.clone()),
-            Source::Vendor { vendor, base_url, key } => (*vendor, base_url.as_deref(), key.as_ref()),
-        };
         let own = key.map(|key| {
             let wrong = || RequestError::Invalid("apiKey: empty, or no text of one line".to_owned());
             Key::new(key).ok_or_else(|| Refused::Request(wrong()))
@@ -110,8 +106,14 @@ impl Backends {
         if let Some(own) = &own {
             self.learn(own).map_err(Refused::Request)?;
         }
-        let provider =
-            providers::build(vendor, base_url, own.as_ref().or(configured)).map_err(Refused::Provider)?;
+        let provider = match &backend.source {
+            // It needs no key, and yet what a client has sent as one is one.
+            Source::Ready(provider) => provider.clone(),
+            Source::Vendor { vendor, base_url, key } => {
+                let key = own.as_ref().or(key.as_ref());
+                providers::build(*vendor, base_url.as_deref(), key).map_err(Refused::Provider)?
+            }
+        };
         let built = Built { name: name.to_owned(), key: own, provider: provider.clone() };
         self.built.borrow_mut().push(built);
         Ok(provider)

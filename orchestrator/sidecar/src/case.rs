@@ -45,17 +45,20 @@ fn to_snake(name: &str) -> String {
     snake
 }
 
-/// What a client has sent, with its own names as we write them. Where it has a name in both ways, ours counts.
-pub fn read(payload: Value) -> Value {
-    let Value::Object(fields) = payload else { return payload };
+/// What a client has sent, with its own names as we write them.
+///
+/// # Errors
+/// The name that it has in both ways: another reader would take the other value.
+pub fn read(payload: Value) -> Result<Value, String> {
+    let Value::Object(fields) = payload else { return Ok(payload) };
     let mut read = Map::new();
     for (name, value) in fields {
         let camel = to_camel(&name);
-        if camel == name || !read.contains_key(&camel) {
-            read.insert(camel, value);
+        if read.insert(camel.clone(), value).is_some() {
+            return Err(camel);
         }
     }
-    Value::Object(read)
+    Ok(Value::Object(read))
 }
 
 fn to_camel(name: &str) -> String {
@@ -87,8 +90,9 @@ mod tests {
         assert_eq!(WireCase::Camel.write(payload.clone()), payload);
         let given = json!({"conversation_id": "c", "history": [{"tool_call_id": 1}], "toolId": "t"});
         let want = json!({"conversationId": "c", "history": [{"tool_call_id": 1}], "toolId": "t"});
-        assert_eq!(read(given), want);
-        assert_eq!(read(json!({"toolId": "ours", "tool_id": "other"}))["toolId"], "ours");
-        assert_eq!(read(json!({"tool_id": "other", "toolId": "ours"}))["toolId"], "ours");
+        assert_eq!(read(given), Ok(want));
+        for twice in [json!({"toolId": 1, "tool_id": 2}), json!({"tool_id": 1, "tool__id": 1})] {
+            assert_eq!(read(twice), Err("toolId".to_owned()));
+        }
     }
 }

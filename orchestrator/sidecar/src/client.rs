@@ -53,6 +53,8 @@ impl Client {
     async fn answer(&self, text: &str) {
         let begun = Instant::now();
         let Request { kind, request_id, message } = Request::parse(text);
+        // An answer repeats both, and they may be anything.
+        let (kind, request_id) = (self.shown(&kind), request_id.map(|id| self.shown(&id)));
         let carried_out = match message {
             Ok(message) => self.carry_out(message).await,
             Err(error) => Err(error),
@@ -87,7 +89,7 @@ impl Client {
             ClientMessage::Approve(approve) => {
                 return self.service.approve(&approve).await.map(|run| of_run(run.message.clone()));
             }
-            ClientMessage::Resume(resume) => self.service.resume(&resume, &self.outbox).await?,
+            ClientMessage::Resume(resume) => self.service.resume(&resume, &self.outbox)?,
             ClientMessage::Trust(set) => self.service.set_trust(&set)?,
             ClientMessage::Register(tool) => self.tools.register(tool)?,
             ClientMessage::Unregister(tool) => self.tools.unregister(&tool.name)?,
@@ -115,9 +117,13 @@ impl Client {
         self.tools.close();
     }
 
+    fn shown(&self, text: &str) -> String {
+        Sanitizer::new(self.service.redactor).text(text)
+    }
+
     /// Says why a message was not carried out. What it quotes of it may be a secret.
     async fn reject(&self, kind: &str, request_id: Option<String>, error: &RequestError) {
-        let message = Sanitizer::new(self.service.redactor).text(&error.to_string());
+        let message = self.shown(&error.to_string());
         self.send(&Answer::Error { request_type: kind.to_owned(), request_id, code: error.code(), message })
             .await;
     }

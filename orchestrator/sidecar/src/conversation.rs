@@ -3,7 +3,7 @@
 use crate::case::WireCase;
 use crate::client_tools::Attached;
 use crate::opener::SessionOrder;
-use crate::outbox::{Gone, Outbox};
+use crate::outbox::{Outbox, any_has_room};
 use crate::packet::Packet;
 use broker_protocol::Trust;
 use futures_util::future::join_all;
@@ -16,7 +16,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 /// Most bytes of the last events of one conversation.
@@ -42,8 +42,6 @@ pub struct ConversationState {
     recent: RefCell<Recent>,
     /// What its last runs were begun with, by their name.
     asked: RefCell<VecDeque<(Arc<str>, String)>>,
-    /// Held while events are sent, so that who comes in between gets each once and in order.
-    sending: Mutex<()>,
     used: Cell<Instant>,
 }
 
@@ -102,7 +100,6 @@ impl ConversationState {
             changed: Notify::new(),
             recent: RefCell::default(),
             asked: RefCell::default(),
-            sending: Mutex::new(()),
             used: Cell::new(Instant::now()),
         })
     }
@@ -193,16 +190,12 @@ impl ConversationState {
 
     /// The same, with the events after `after` first, and before them what `first` makes: it is given whether some of these
     /// events are not remembered.
-    pub async fn resume(&self, outbox: &Outbox, after: u64, first: impl FnOnce(bool) -> Rc<Packet>) {
-        let _sending = self.sending.lock().await;
+    pub fn resume(&self, outbox: &Outbox, after: u64, first: impl FnOnce(bool) -> Rc<Packet>) {
         self.touch();
         self.follow(outbox);
         let (events, missed) = self.recent.borrow().after(after);
-        for packet in std::iter::once(first(missed)).chain(events) {
-            if let Err(Gone) = outbox.send(packet).await {
-                return;
-            }
-        }
+        // One that is gone meanwhile hears of no further event either.
+        let _ = std::iter::once(first(missed)).chain(events).try_for_each(|packet| outbox.post(packet));
     }
 
     /// The run under way, or the last one.
@@ -210,16 +203,13 @@ impl ConversationState {
         self.recent.borrow().message.clone()
     }
 
-    /// Sends an event to everybody who hears it. Who is gone hears no more.
+    /// Sends an event to everybody who hears it, and waits until one of them has room for more. Who is gone hears no more.
     pub async fn publish(&self, event: &Event, case: WireCase) {
-        let _sending = self.sending.lock().await;
+        // Remembered and sent in one step, so that who comes in between gets each event once and in order.
         let packet = self.recent.borrow_mut().push(event, case);
+        self.followers.borrow_mut().retain(|follower| follower.post(packet.clone()).is_ok());
         let followers = self.followers.borrow().clone();
-        for follower in followers {
-            if let Err(Gone) = follower.send(packet.clone()).await {
-                self.followers.borrow_mut().retain(|other| other.number != follower.number);
-            }
-        }
+        any_has_room(&followers).await;
     }
 
     /// Waits until nobody has heard it for `grace`.
@@ -299,7 +289,7 @@ mod tests {
         drop(queue);
         let (second, mut queue) = outbox();
         let mut gap = None;
-        state.resume(&second, heard.unwrap(), |missed| note(&mut gap, missed)).await;
+        state.resume(&second, heard.unwrap(), |missed| note(&mut gap, missed));
         say(&state, "d").await;
         let mut sequences = vec![];
         for _ in 0..4 {
@@ -307,6 +297,37 @@ mod tests {
         }
         assert_eq!((sequences, gap), (vec![None, Some(2), Some(3), Some(4)], Some(false)));
         assert_eq!(state.followers.borrow().len(), 1, "the first one is gone");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_reads_nothing_delays_no_other_one_and_is_given_up() {
+        let state = ConversationState::new("c");
+        let ((slow, slow_queue), (fast, mut queue)) = (outbox(), outbox());
+        state.follow(&slow);
+        state.follow(&fast);
+        let begun = Instant::now();
+        let piece = "x".repeat(1 << 20);
+        for _ in 0..20 {
+            say(&state, &piece).await;
+            assert!(queue.next().await.is_some());
+        }
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+        assert_eq!(state.followers.borrow().len(), 1);
+        slow_queue.given_up().await;
+        // Alone, it is waited for.
+        let say_much = async {
+            for _ in 0..9 {
+                say(&state, &piece).await;
+            }
+        };
+        let reading = async {
+            for _ in 0..9 {
+                sleep(Duration::from_secs(5)).await;
+                assert!(queue.next().await.is_some());
+            }
+        };
+        tokio::join!(say_much, reading);
+        assert_eq!(state.followers.borrow().len(), 1, "it reads, if late");
     }
 
     #[tokio::test]
@@ -319,7 +340,7 @@ mod tests {
         assert!(state.recent.borrow().bytes <= RECENT_BYTES);
         for (after, want) in [(0, true), (1, true), (9, false), (10, false), (u64::MAX, false)] {
             let ((outbox, _queue), mut gap) = (outbox(), None);
-            state.resume(&outbox, after, |missed| note(&mut gap, missed)).await;
+            state.resume(&outbox, after, |missed| note(&mut gap, missed));
             assert_eq!(gap, Some(want), "{after}");
         }
         for _ in 0..RECENT_EVENTS + 1 {

@@ -311,7 +311,9 @@ pub enum RequestError {
     Invalid(String),
     #[error("there is no message type {0:?}")]
     UnknownType(String),
-    #[error("an id is 1 to {ID_MAX} letters, digits, '.', '_' and '-', and not only dots")]
+    #[error(
+        "an id is 1 to {ID_MAX} letters, digits, '.', '_' and '-', not only dots, and has no known secret in it"
+    )]
     Id,
     #[error("there is no conversation {0:?}")]
     UnknownConversation(String),
@@ -440,12 +442,15 @@ fn message(kind: &str, payload: Value) -> Result<ClientMessage, RequestError> {
 /// # Errors
 /// What is wrong with it.
 pub fn read<T: DeserializeOwned + JsonSchema>(payload: Value) -> Result<T, RequestError> {
-    let payload = case::read(payload);
+    let twice = |name: String| RequestError::Invalid(format!("field `{}` stands twice", brief(&name)));
+    let payload = case::read(payload).map_err(twice)?;
     // An explanation quotes what it finds, and this is not to be quoted.
     if payload.get("apiKey").is_some_and(|key| !key.is_string() && !key.is_null()) {
         return Err(RequestError::Invalid("field `apiKey`: expected a string".to_owned()));
     }
-    serde_json::from_value::<T>(payload.clone()).map_err(|_| {
+    // A list would be read as the fields in their order.
+    let typed = if payload.is_object() { serde_json::from_value::<T>(payload.clone()).ok() } else { None };
+    typed.ok_or_else(|| {
         let explained = explain::<T>(&payload).map(|error| error.to_string());
         RequestError::Invalid(
             explained.unwrap_or_else(|| "the fields are not those of this message".to_owned()),
@@ -543,8 +548,9 @@ impl Approve {
             (Some(ApproveAnswer::Session), None) => Ok(Answer::Session),
             (Some(ApproveAnswer::No), None) | (None, Some(false)) => Ok(Answer::No),
             (Some(ApproveAnswer::NoAndStop), None) => Ok(Answer::NoAndStop),
-            (None, None) | (Some(_), Some(_)) => {
-                Err(RequestError::Invalid("one of answer and approved is needed".to_owned()))
+            (None, None) => Err(RequestError::Invalid("one of answer and approved is needed".to_owned())),
+            (Some(_), Some(_)) => {
+                Err(RequestError::Invalid("answer and approved: only one of them may be there".to_owned()))
             }
         }
     }

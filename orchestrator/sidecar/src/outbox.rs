@@ -1,7 +1,8 @@
-//! What waits to be sent to one client, within bounds: a client that does not read holds up its own run for a while, and is then
-//! given up.
+//! What waits to be sent to one client, within bounds: a client that does not read holds up what it alone hears for a while, and is
+//! then given up. Events of a run go at the pace of whoever reads them fastest: one slow client delays no other one.
 
 use crate::packet::Packet;
+use futures_util::future::select_all;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,8 +13,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-/// Most bytes that wait for one client.
-const BYTES: usize = 4 << 20;
+/// Bytes that may wait for one client before what it alone hears waits for it.
+const PACE: usize = 4 << 20;
+/// Most bytes that wait for one client: of one packet more than that, since none counts more.
+const BYTES: usize = 2 * PACE;
 /// How long a client may take nothing while something waits for it.
 const STALL: Duration = Duration::from_secs(10);
 
@@ -60,16 +63,40 @@ impl Outbox {
     /// # Errors
     /// The client is gone, or has taken nothing for [`STALL`].
     pub async fn send(&self, packet: Rc<Packet>) -> Result<(), Gone> {
-        let bytes = packet.size().min(BYTES) as u32;
         let room = tokio::select! {
-            room = timeout(STALL, self.room.clone().acquire_many_owned(bytes)) => room,
+            room = timeout(STALL, self.room.clone().acquire_many_owned(room_of(&packet))) => room,
             () = self.closed() => return Err(Gone),
         };
         let Ok(Ok(_room)) = room else {
-            self.given_up.cancel();
+            self.give_up();
             return Err(Gone);
         };
         self.queue.send(Waiting { packet, _room }).map_err(|_| Gone)
+    }
+
+    /// Sends a packet at once. A client for which there is no room is given up.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub fn post(&self, packet: Rc<Packet>) -> Result<(), Gone> {
+        let Ok(_room) = self.room.clone().try_acquire_many_owned(room_of(&packet)) else {
+            self.give_up();
+            return Err(Gone);
+        };
+        self.queue.send(Waiting { packet, _room }).map_err(|_| Gone)
+    }
+
+    /// Waits until fewer than [`PACE`] bytes wait for the client, or it is gone.
+    async fn has_room(&self) {
+        tokio::select! {
+            // Given back at once: it is only looked whether there is so much.
+            _ = self.room.acquire_many(PACE as u32) => {}
+            () = self.closed() => {}
+        }
+    }
+
+    fn give_up(&self) {
+        self.given_up.cancel();
     }
 
     /// Waits until the client is gone.
@@ -78,6 +105,21 @@ impl Outbox {
             () = self.queue.closed() => {}
             () = self.given_up.cancelled() => {}
         }
+    }
+}
+
+fn room_of(packet: &Packet) -> u32 {
+    packet.size().min(PACE) as u32
+}
+
+/// Waits until one of `clients` has room for more. Where none has within [`STALL`], all are given up.
+pub async fn any_has_room(clients: &[Outbox]) {
+    if clients.is_empty() {
+        return;
+    }
+    let first = select_all(clients.iter().map(|client| Box::pin(client.has_room())));
+    if timeout(STALL, first).await.is_err() {
+        clients.iter().for_each(Outbox::give_up);
     }
 }
 
@@ -116,14 +158,16 @@ mod tests {
     async fn who_does_not_read_is_given_up_and_who_reads_late_is_not() {
         let (outbox, mut queue) = outbox();
         assert_eq!(outbox.send(packet(BYTES)).await, Ok(()), "one packet may be as large as all the room");
+        assert_eq!(outbox.send(packet(PACE)).await, Ok(()));
         let reading = async {
             tokio::time::sleep(STALL / 2).await;
             queue.next().await.is_some()
         };
         let (sent, read) = tokio::join!(outbox.send(packet(1)), reading);
         assert!(sent.is_ok() && read);
-        assert!(queue.next().await.is_some());
-        outbox.send(packet(BYTES)).await.unwrap();
+        assert!(queue.next().await.is_some() && queue.next().await.is_some());
+        outbox.send(packet(PACE)).await.unwrap();
+        outbox.send(packet(PACE)).await.unwrap();
         let begun = Instant::now();
         assert_eq!(outbox.send(packet(1)).await, Err(Gone));
         assert_eq!(begun.elapsed(), STALL);
@@ -134,7 +178,8 @@ mod tests {
     #[tokio::test]
     async fn a_client_that_has_gone_holds_up_nobody() {
         let (outbox, queue) = outbox();
-        outbox.send(packet(BYTES)).await.unwrap();
+        outbox.send(packet(PACE)).await.unwrap();
+        outbox.send(packet(PACE)).await.unwrap();
         drop(queue);
         assert_eq!(outbox.send(packet(1)).await, Err(Gone));
         outbox.closed().await;

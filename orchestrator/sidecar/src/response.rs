@@ -8,8 +8,10 @@ use crate::runs::RunResult;
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use hyper::{Response, StatusCode, header};
 use orchestrator_mcp::Answer;
+use orchestrator_text::redact::Redactor;
 use serde::Serialize;
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
@@ -29,6 +31,23 @@ pub enum Reply {
     Events(Box<Events>),
     /// What a client of the Model Context Protocol is answered.
     Mcp(Answer),
+}
+
+impl Reply {
+    /// The same without known secrets: whatever is wrong with a request, the answer may quote it, and a provider may name its models
+    /// as it likes. Events have lost theirs on their way.
+    pub fn redacted(self, redactor: &Redactor) -> Self {
+        let Self::Whole(Some(bytes)) = self else { return self };
+        let clear = match redactor.bytes(&bytes) {
+            Cow::Borrowed(_) => bytes,
+            Cow::Owned(clear) => match serde_json::from_slice::<Value>(&bytes) {
+                // A number that is one becomes a text.
+                Ok(value) => redactor.value(&value).to_string().into(),
+                Err(_) => clear.into(),
+            },
+        };
+        Self::Whole(Some(clear))
+    }
 }
 
 /// The events of a run, as server-sent events.

@@ -219,21 +219,20 @@ async fn models(service: &Service, query: Option<&str>) -> Response<Reply> {
     let provider = match service.backends.provider(provider, None) {
         Ok(provider) => provider,
         Err(Refused::Request(error)) => return refused(&error),
-        Err(Refused::Provider(error)) => return failed(service, &error),
+        Err(Refused::Provider(error)) => return failed(&error),
     };
     match provider.models().await {
         Ok(mut models) => {
             models.sort_by(|one, other| one.id.cmp(&other.id));
             json_reply(StatusCode::OK, &Models { provider: provider.name().to_owned(), models })
         }
-        Err(error) => failed(service, &error),
+        Err(error) => failed(&error),
     }
 }
 
 /// A provider that does not do what it is asked: the request was right, and we are well.
-fn failed(service: &Service, error: &ProviderError) -> Response<Reply> {
-    let message = service.redactor.text(&error.to_string()).into_owned();
-    error_reply(StatusCode::FAILED_DEPENDENCY, error.code(), &message)
+fn failed(error: &ProviderError) -> Response<Reply> {
+    error_reply(StatusCode::FAILED_DEPENDENCY, error.code(), &error.to_string())
 }
 
 async fn validate(service: &Service, request: Request<Incoming>) -> Read<Response<Reply>> {
@@ -243,7 +242,7 @@ async fn validate(service: &Service, request: Request<Incoming>) -> Read<Respons
         Err(Refused::Provider(error)) => Err(error),
         Err(Refused::Request(error)) => return Err(boxed(&error)),
     };
-    let reason = |error: &ProviderError| Some(service.redactor.text(&error.to_string()).into_owned());
+    let reason = |error: &ProviderError| Some(error.to_string());
     let state = match &asked {
         Ok(()) => KeyState { state: "valid", reason: None },
         Err(error @ (ProviderError::Auth { .. } | ProviderError::NoKey { .. })) => {

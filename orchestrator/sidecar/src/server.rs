@@ -10,6 +10,7 @@ use crate::routes;
 use crate::service::Service;
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, HeaderValue, WWW_AUTHENTICATE};
+use hyper::http::request::Parts;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
@@ -164,6 +165,7 @@ async fn reported(request: Request<Incoming>, from: Connection, shared: &Shared)
     let span = access::request(from, request.method(), route.as_deref());
     let answered = async {
         let response = checked(request, asset, from, shared).await;
+        let response = response.map(|reply| reply.redacted(shared.service.redactor));
         let code = response.extensions().get::<ErrorCode>().copied();
         access::answered(response.status(), code, begun, &shared.flood);
         response
@@ -179,23 +181,39 @@ async fn checked(
     shared: &Shared,
 ) -> Response<Reply> {
     let (head, body) = request.into_parts();
+    if head_bytes(&head) > HEAD_BYTES {
+        return closing(error_reply(
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            "too_large",
+            &format!("a head has at most {HEAD_BYTES} bytes"),
+        ));
+    }
     let checked = match asset {
         Some(_) => shared.guard.check_page(&head, from.arrival),
         None => shared.guard.check(&head, from.arrival),
     };
     let requester = if checked.is_ok() && asset.is_none() { Requester::Known } else { Requester::Stranger };
     let taken = shared.rates.take(from.peer, requester);
-    let mut response = match (checked, taken) {
+    closing(match (checked, taken) {
         (Ok(()), Ok(())) if let Some(asset) = asset => page::reply(&head.method, asset),
         (Ok(()), Ok(())) => {
             return routes::answer(shared.service.clone(), Request::from_parts(head, body)).await;
         }
         (_, Err(after)) => too_often(after),
         (Err(refusal), Ok(())) => refusal_reply(refusal),
-    };
-    // What it has in its body is not read.
+    })
+}
+
+/// What the request has in its body is not read.
+fn closing(mut response: Response<Reply>) -> Response<Reply> {
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
+}
+
+/// About as many bytes as a head has taken. Hyper's bound is that of a buffer, into which more may have come at once.
+fn head_bytes(head: &Parts) -> usize {
+    let headers: usize = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    head.uri.to_string().len() + headers
 }
 
 fn refusal_reply(refusal: Refusal) -> Response<Reply> {

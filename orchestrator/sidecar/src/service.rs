@@ -19,6 +19,7 @@ use orchestrator_agent::settings::Settings;
 use orchestrator_mcp::Http;
 use orchestrator_text::redact::Redactor;
 use orchestrator_text::sanitize::Sanitizer;
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -113,7 +114,8 @@ impl Service {
             return Ok(known);
         }
         let id = match id {
-            Some(id) if is_id(id) => id.to_owned(),
+            // It goes into every event, answer and record of the conversation.
+            Some(id) if is_id(id) && matches!(self.redactor.text(id), Cow::Borrowed(_)) => id.to_owned(),
             Some(_) => return Err(RequestError::Id),
             None => new_id("conversation").map_err(|error| RequestError::Internal(error.to_string()))?,
         };
@@ -243,19 +245,17 @@ impl Service {
     ///
     /// # Errors
     /// There is no such conversation.
-    pub async fn resume(&self, resume: &Resume, outbox: &Outbox) -> Result<(), RequestError> {
+    pub fn resume(&self, resume: &Resume, outbox: &Outbox) -> Result<(), RequestError> {
         let state = self.known(&resume.conversation_id)?;
-        state
-            .resume(outbox, resume.after, |missed| {
-                let answer = Answer::Resumed {
-                    conversation_id: state.id.to_string(),
-                    running: state.is_running(),
-                    message_id: state.last_run().map(|run| run.to_string()),
-                    missed,
-                };
-                Packet::answer(&answer, self.case)
-            })
-            .await;
+        state.resume(outbox, resume.after, |missed| {
+            let answer = Answer::Resumed {
+                conversation_id: state.id.to_string(),
+                running: state.is_running(),
+                message_id: state.last_run().map(|run| run.to_string()),
+                missed,
+            };
+            Packet::answer(&answer, self.case)
+        });
         Ok(())
     }
 

@@ -159,16 +159,15 @@ async fn read(
             Err(error) => return reason(&error),
         };
         match message {
-            Message::Text(text) => {
-                client.take(&text).await;
-                while let Err(wait) = rates.take(None, crate::rate::Requester::Known) {
-                    sleep(wait).await;
-                    heard.set(Instant::now());
-                }
-            }
+            Message::Text(text) => client.take(&text).await,
             Message::Binary(_) => client.reject_bytes().await,
             Message::Close(_) => return None,
+            // A ping is answered by the library.
             Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => {}
+        }
+        while let Err(wait) = rates.take(None, crate::rate::Requester::Known) {
+            sleep(wait).await;
+            heard.set(Instant::now());
         }
     }
     None

@@ -18,6 +18,8 @@ pub fn tests() -> Vec<Test> {
         a_flood_is_told_when_to_come_again_and_harms_nobody_else,
         half_a_request_does_not_stay,
         no_id_leads_out_of_its_place,
+        no_answer_repeats_a_known_secret,
+        a_name_in_both_ways_is_refused,
         another_address_needs_a_flag_that_cannot_be_missed,
         a_unix_socket_is_for_this_user_alone,
         no_bytes_of_a_client_end_the_server,
@@ -141,6 +143,10 @@ fn what_is_too_large_is_refused_before_it_is_read() {
     let _ = stream.write_all(b"GET /health HTTP/1.1\r\n");
     let _ = stream.write_all(format!("X: {}\r\n", "x".repeat(100_000)).as_bytes());
     assert_eq!(HttpAnswer::read(&mut stream).status, 431);
+    for (length, status) in [(30_000, 200), (33_000, 431), (45_000, 431)] {
+        let head = with(&sidecar, &format!("X: {}", "x".repeat(length)));
+        assert_eq!(sidecar.raw("GET /health", &head, b"").status, status, "{length}");
+    }
     // A message of a WebSocket.
     let mut client = sidecar.client();
     let _ = client.frame(0x81, &large);
@@ -196,6 +202,46 @@ fn no_id_leads_out_of_its_place() {
     for id in ["../x", "..", "a/b", "", &"x".repeat(129)] {
         client.say("chat:send", json!({"content": "x", "conversationId": id}));
         assert_eq!(client.next_of("request:error")["code"], "invalid_request", "{id}");
+    }
+}
+
+fn no_answer_repeats_a_known_secret() {
+    let world = World::new(Place::any());
+    let secret = "Sup3rS3cretValue-XyZ";
+    let answers = |known: bool| {
+        let mut command = Sidecar::command(&world, &script(&[("Hello.", &[])]));
+        if known {
+            command.env("X_TOKEN", secret);
+        }
+        let sidecar = Sidecar::of(&mut command);
+        let mut texts = vec![
+            sidecar.get(&format!("/conversations/{secret}")).body,
+            sidecar.get(&format!("/models?provider={secret}")).body,
+            sidecar.get(&format!("/runs/{secret}/status")).body,
+            sidecar.send("POST", "/run", &json!({"prompt": "x", "provider": secret})).body,
+            sidecar.send("POST", "/run", &json!({"prompt": "x", "conversationId": secret})).body,
+            sidecar.send("POST", "/keys/validate", &json!({"provider": secret})).body,
+            sidecar.get("/conversations").body,
+        ];
+        let mut client = sidecar.client();
+        client.text(&json!({"type": secret, "requestId": secret, "payload": {}}).to_string());
+        texts.push(client.next_of("request:error").to_string());
+        texts
+    };
+    let shows = |texts: &[String]| texts.iter().filter(|text| text.contains(secret)).count();
+    let (control, known) = (answers(false), answers(true));
+    assert!(shows(&control) >= 7, "{control:?}");
+    assert_eq!(shows(&known), 0, "{known:?}");
+    // A key that a client brings is one from then on, whatever the provider needs.
+    let sidecar = Sidecar::start(&world, &script(&[(secret, &[])]), &[]);
+    let told = sidecar.send("POST", "/run", &json!({"prompt": "x", "apiKey": secret}));
+    assert!(told.status == 200 && !told.body.contains(secret), "{told:?}");
+}
+
+fn a_name_in_both_ways_is_refused() {
+    let (_world, sidecar) = server();
+    for body in [json!({"prompt": "x", "conversationId": "x", "conversation_id": "y"}), json!(["x"])] {
+        assert_eq!(sidecar.send("POST", "/run", &body).status, 400, "{body}");
     }
 }
 
