@@ -54,7 +54,7 @@ impl Client {
         let begun = Instant::now();
         let Request { kind, request_id, message } = Request::parse(text);
         // An answer repeats both, and they may be anything.
-        let (kind, request_id) = (self.shown(&kind), request_id.map(|id| self.shown(&id)));
+        let (kind, request_id) = (self.sanitized(&kind), request_id.map(|id| self.sanitized(&id)));
         let carried_out = match message {
             Ok(message) => self.carry_out(message).await,
             Err(error) => Err(error),
@@ -117,13 +117,13 @@ impl Client {
         self.tools.close();
     }
 
-    fn shown(&self, text: &str) -> String {
+    fn sanitized(&self, text: &str) -> String {
         Sanitizer::new(self.service.redactor).text(text)
     }
 
     /// Says why a message was not carried out. What it quotes of it may be a secret.
     async fn reject(&self, kind: &str, request_id: Option<String>, error: &RequestError) {
-        let message = self.shown(&error.to_string());
+        let message = self.sanitized(&error.to_string());
         self.send(&Answer::Error { request_type: kind.to_owned(), request_id, code: error.code(), message })
             .await;
     }
