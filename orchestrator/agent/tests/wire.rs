@@ -12,6 +12,7 @@ use orchestrator_agent::providers::ollama::Ollama;
 use orchestrator_agent::providers::openai_chat::OpenAiChat;
 use orchestrator_agent::providers::openai_responses::OpenAiResponses;
 use orchestrator_agent::wire::{Reader, Wire};
+use orchestrator_text::redact::Redactor;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -45,7 +46,7 @@ fn answer<W: Wire>(wire: &W, text: &str) -> Answer {
     assert_eq!(ended, Ok(()));
     let mut accumulator = Accumulator::default();
     chunks.iter().for_each(|chunk| accumulator.push(chunk).unwrap());
-    accumulator.finish(&mut BTreeSet::new())
+    accumulator.finish(&mut BTreeSet::new(), &Redactor::new(vec![]).unwrap())
 }
 
 fn text(text: &str) -> Part {
@@ -351,7 +352,7 @@ mod ollama {
         assert_eq!(ended, Ok(()));
         let mut accumulator = Accumulator::default();
         got.iter().for_each(|chunk| accumulator.push(chunk).unwrap());
-        let got = accumulator.finish(&mut BTreeSet::new());
+        let got = accumulator.finish(&mut BTreeSet::new(), &Redactor::new(vec![]).unwrap());
         let want = [
             Part::Thinking { text: "hm".into(), signature: None },
             text("I will"),

@@ -60,12 +60,6 @@ fn write(bytes: &[u8]) -> Result<(), Failed> {
     }
 }
 
-/// Writes a value as one line of JSON to standard output, as it is: for a program that carries it out.
-pub fn exact_json(value: &impl serde::Serialize) -> Result<(), Failed> {
-    let line = serde_json::to_string(value).map_err(|error| Failed::internal(error.to_string()))?;
-    write(format!("{line}\n").as_bytes())
-}
-
 /// Writes a value as one line of JSON to standard output.
 pub fn json(value: &impl serde::Serialize) -> Result<(), Failed> {
     let mut line = serde_json::to_vec(value).map_err(|error| Failed::internal(error.to_string()))?;
