@@ -53,7 +53,7 @@ pub enum WorkerEvent {
 #[derive(Debug)]
 pub struct WorkerStart {
     pub program: Rc<Worker>,
-    /// An encoded [`WorkerSpec`](executor_layers::worker::WorkerSpec).
+    /// A [`WorkerSpec`](executor_layers::worker::WorkerSpec) as it is sent to one.
     pub spec: Vec<u8>,
     /// Those of the session's namespaces, and of the undo directory.
     pub fds: Vec<OwnedFd>,

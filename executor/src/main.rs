@@ -25,7 +25,6 @@ mod open;
 mod machine;
 mod repository_question;
 mod roots;
-mod own_state;
 mod user;
 mod private_directory;
 mod poll;

@@ -10,7 +10,6 @@ use crate::image::{self, ImageError};
 use crate::kept_texts::KeptTexts;
 use crate::machine;
 use crate::missing_program::Profiles;
-use crate::own_state;
 use crate::pool::Pool;
 use crate::repository_question;
 use crate::roots::{self, RootError};
@@ -23,6 +22,7 @@ use broker_protocol::{
 use executor_audit::audit::AuditError;
 use executor_audit::record::{Record, SessionFacts};
 use executor_cell::leases::RULE;
+use executor_cell::own_state;
 use executor_cell::{Answerer, Warden, WardenMessage};
 use executor_layers::ablation::Ablation;
 use executor_layers::central_owner::{self, OwnerError};
@@ -154,7 +154,7 @@ struct Sandbox {
     also_closed: Vec<AlsoClosed>,
     created: Option<CreatedRecord>,
     tracked: Option<TrackedSecrets>,
-    /// An encoded [`WorkerSpec`].
+    /// A [`WorkerSpec`] as it is sent to a file worker.
     worker: Vec<u8>,
 }
 

@@ -17,8 +17,9 @@ mod questions;
 pub mod streams;
 pub mod suspend;
 mod capture;
+pub mod own_state;
 
-pub use capture::{Capture, central_directory};
+pub use capture::Capture;
 pub use cell_handle::CellHandle;
 pub use leases::{HeldPath, LeaseHandover, Mounting};
 pub use message::{WardenMessage, WardenRequest};

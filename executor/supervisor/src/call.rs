@@ -26,7 +26,7 @@ pub struct Call<'a> {
     pub proc: u64,
     pub caller: Caller,
     pub known: &'a KnownProcess,
-    /// `/proc/self/fd`.
+    /// `/proc/self/fd`, where the supervisor names its own by number.
     pub own_descriptors: &'a OwnedFd,
     pub terminals: &'a Terminals,
     pub worktrees: &'a Worktrees,

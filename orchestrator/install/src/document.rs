@@ -8,7 +8,7 @@ use thiserror::Error;
 pub enum Format {
     /// JSON as the standard has it.
     Json,
-    /// JSON with comments.
+    /// JSON with comments, but without trailing commas.
     JsonWithComments,
     /// JSON with comments and trailing commas.
     Jsonc,
@@ -68,7 +68,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// A text without them.
+    /// The text without its mark and with plain line ends, and what it had.
     pub fn take(text: &str) -> Result<(Self, String), EditError> {
         let plain = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
         let ends = plain.matches("\r\n").count();
@@ -80,7 +80,7 @@ impl Frame {
         Ok((frame, plain.replace("\r\n", "\n")))
     }
 
-    /// The text with them.
+    /// The text with the mark and line ends that were taken.
     pub fn put(self, text: &str) -> String {
         let mark = if self.mark { BYTE_ORDER_MARK } else { "" };
         let text = if self.returns { text.replace('\n', "\r\n") } else { text.to_owned() };

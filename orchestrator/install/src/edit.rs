@@ -13,14 +13,14 @@ pub enum Edit {
     Set {
         /// From the outermost object to the key.
         path: Vec<String>,
-        /// The value.
+        /// What stands there afterwards.
         value: Value,
     },
     /// The same for a client to which the last key counts that matches: no pattern stands behind this one.
     SetLast {
         /// From the outermost object to the key.
         path: Vec<String>,
-        /// The value.
+        /// What stands there afterwards.
         value: Value,
     },
     /// The same for a key that one of several tables may set otherwise: those that have it have this value.
@@ -29,7 +29,7 @@ pub enum Edit {
         tables: &'static str,
         /// From the outermost object to the key, and likewise in each table.
         path: Vec<String>,
-        /// The value.
+        /// What stands there afterwards.
         value: Value,
     },
     /// The list of the key has these texts, besides what is in it.

@@ -13,7 +13,7 @@ type ReplyTo = oneshot::Sender<Result<Reply, Failed>>;
 /// The standard input of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// It was started without.
+    /// It was started without `stdin`.
     None,
     Open,
     Ended,

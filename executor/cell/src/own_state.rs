@@ -1,7 +1,7 @@
 //! Where an agent that is in a cell as a whole keeps its state: directories of the central root. The user's own are not shown to it,
 //! because what stands there is acted on outside of cells.
 
-use executor_cell::central_directory;
+use crate::capture::central_directory;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 use policies::{Access, EffectivePolicy};
