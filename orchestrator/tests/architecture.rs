@@ -36,7 +36,7 @@ const FORBIDDEN: [(&str, &[&str]); 17] = [
     ("text", &["std::fs", "std::net", "std::process", "std::env", "tokio"]),
     ("web", &["std::fs", "std::process"]),
     ("tools", &["std::fs", "std::net", "std::process", "std::env"]),
-    ("install", &["std::net", "Command", "tokio", "clap::"]),
+    ("install", &["std::net", "process::Command", "process::{", "Command::new", "tokio", "clap::"]),
     ("mcp", &["std::fs", "std::net", "std::process", "std::env", "io::stdin", "io::stdout", "clap::"]),
     ("servers", &["std::net", "process::Command", "io::stdin", "io::stdout", "clap::"]),
     ("hooks", &["std::net", "std::process", "std::env", "io::stdin", "io::stdout", "clap::"]),
@@ -128,6 +128,7 @@ fn each_check_bites() {
         (".", "bin::lazaret-bash", "let stream = UnixStream::pair();"),
         ("web", "guard", "let stream = UnixStream::pair();"),
         ("telemetry", "export", "use std::net::TcpStream;"),
+        ("install", "hook::shape", "let child = Command::new(shell);"),
     ];
     for (folder, module, line) in planted {
         let mut modules = modules(folder);
