@@ -34,7 +34,7 @@ pub struct Capacity {
 pub struct Account {
     bounds: Bounds,
     /// The roots, and the bytes that must stay free on the file system of each.
-    free: Vec<(PathBuf, u64)>,
+    free: Vec<(PathBuf, [u64; 2])>,
     /// Bytes written by each process that was ever seen.
     written: BTreeMap<i32, u64>,
     next: Instant,
@@ -68,8 +68,9 @@ impl Capacity {
     }
 
     /// The roots, and how much of what is free there now a call must leave that may use up `share` percent.
-    fn reserve(&self, share: u64) -> Vec<(PathBuf, u64)> {
-        let reserve = |root: &PathBuf| Some((root.clone(), free(root)? / 100 * 100u64.saturating_sub(share)));
+    fn reserve(&self, share: u64) -> Vec<(PathBuf, [u64; 2])> {
+        let left = |free: u64| free / 100 * 100u64.saturating_sub(share);
+        let reserve = |root: &PathBuf| Some((root.clone(), free(root)?.map(left)));
         self.roots.iter().filter_map(reserve).collect()
     }
 }
@@ -98,7 +99,7 @@ impl Account {
     /// Reads the cell behind `pidfd`; returns the limit that is exceeded. A cell that is gone exceeds none.
     pub fn check(&mut self, pidfd: BorrowedFd, now: Instant) -> Option<Limit> {
         self.next = now + INTERVAL;
-        if self.free.iter().any(|(root, reserve)| free(root).is_some_and(|free| free < *reserve)) {
+        if self.free.iter().any(|(root, reserve)| is_short(root, reserve)) {
             return Some(Limit::DiskShare);
         }
         let mut sum = Sum::default();
@@ -121,10 +122,16 @@ impl Account {
     }
 }
 
-/// Bytes that an ordinary user may still take on the file system of `path`.
-fn free(path: &Path) -> Option<u64> {
+/// Bytes and files that an ordinary user may still take on the file system of `path`. One that counts no files has none, and none
+/// are reserved there.
+fn free(path: &Path) -> Option<[u64; 2]> {
     let stat = statvfs(path).ok()?;
-    Some(stat.blocks_available() * stat.fragment_size())
+    Some([stat.blocks_available() * stat.fragment_size(), stat.files_available()])
+}
+
+/// Whether less is free than must stay.
+fn is_short(root: &Path, reserve: &[u64; 2]) -> bool {
+    free(root).is_some_and(|free| free.iter().zip(reserve).any(|(free, reserve)| free < reserve))
 }
 
 /// What the processes of the cell behind `pidfd` have used, as far as they are alive or were waited for by one that is: CPU
@@ -187,6 +194,16 @@ fn written(pid: i32) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_are_reserved_as_bytes_are() {
+        let root = std::env::temp_dir();
+        let [bytes, files] = free(&root).unwrap();
+        assert!(!is_short(&root, &[bytes / 2, files / 2]));
+        assert!(
+            is_short(&root, &[bytes.saturating_mul(2), 0]) && is_short(&root, &[0, files + files / 2 + 1])
+        );
+    }
 
     #[test]
     fn a_limit_is_exceeded_one_above_it() {
