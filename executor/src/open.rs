@@ -40,7 +40,7 @@ use executor_layers::worker::{NameSpec, ObjectSpec, RootSpec, WorkerSpec};
 use executor_layers::{
     caches, environment, git_ignore, git_settings, probe, relay, stale_temporaries, undo_directory,
 };
-use executor_supervisor::{CreatedRecord, OpenedFiles, ProjectRepository, TrackedSecrets};
+use executor_supervisor::{CreatedRecord, OpenedFiles, ProjectRepository, RepositoryWatch};
 use executor_sys::confine;
 use policies::{Access, EffectivePolicy, Policies, PolicyError, choice, network, source};
 use std::cell::OnceCell;
@@ -141,7 +141,7 @@ impl OpenError {
 }
 
 /// What is kept for later sessions of what cells do.
-type Records = (CreatedRecord, Option<TrackedSecrets>);
+type Records = (CreatedRecord, RepositoryWatch);
 
 /// A sandbox whose warden is ready.
 struct Sandbox {
@@ -153,7 +153,7 @@ struct Sandbox {
     relay: Vec<OwnedFd>,
     also_closed: Vec<AlsoClosed>,
     created: Option<CreatedRecord>,
-    tracked: Option<TrackedSecrets>,
+    watch: Option<RepositoryWatch>,
     /// A [`WorkerSpec`] as it is sent to a file worker.
     worker: Vec<u8>,
 }
@@ -195,7 +195,7 @@ pub fn open(
         built => (built?, None),
     };
     let cgroup = join_cgroup(&sandbox, user)?;
-    let Sandbox { spec, warden, fds, relay, also_closed, created, tracked, worker } = sandbox;
+    let Sandbox { spec, warden, fds, relay, also_closed, created, watch, worker } = sandbox;
     let layers = if cgroup.is_some() { spec.layers.with(Layer::Cgroup) } else { spec.layers };
     require(&policy, spec.tier, layers, &user.ablation)?;
     let capacity = Capacity::new([spec.project.clone(), spec.central.clone()]);
@@ -250,7 +250,7 @@ pub fn open(
         audit,
         background: BackgroundProcesses::default(),
         created,
-        tracked,
+        watch,
         kept: KeptTexts::default(),
         calls: BTreeMap::new(),
         outbox: Vec::new(),
@@ -380,13 +380,13 @@ fn build(
     if let Some(Ok(answerer)) = answerer.get() {
         answerer.kill();
     }
-    let (created, tracked) = opened.map_or((None, None), |(created, tracked)| (Some(created), tracked));
+    let (created, watch) = opened.unzip();
     also_closed.extend(refused);
     ignore_hidden(&mut spec).map_err(OpenError::Plan)?;
     spec.command_directories = command_directories(&spec)?;
     match start(&spec) {
         Ok(Started { warden, fds, relay, worker }) => {
-            Ok(Sandbox { spec, warden, fds, relay, also_closed, created, tracked, worker })
+            Ok(Sandbox { spec, warden, fds, relay, also_closed, created, watch, worker })
         }
         Err(error) => {
             spec.scratch.remove();
@@ -494,11 +494,11 @@ fn discover(
     answerer: &OnceCell<io::Result<Answerer>>,
 ) -> Result<(Vec<AlsoClosed>, Option<Records>), OpenError> {
     let (found, opened) = look_through(spec, user, answerer)?;
-    let Some(OpenedFiles { memory, record, tracked }) = opened else { return Ok((Vec::new(), None)) };
+    let Some(OpenedFiles { memory, record, watch }) = opened else { return Ok((Vec::new(), None)) };
     spec.created = Some(memory);
     (spec.pins, spec.objects) = (found.pins, found.objects);
     spec.also_closed.clone_from(&found.also_closed);
-    Ok((found.also_closed, Some((record, tracked))))
+    Ok((found.also_closed, Some((record, watch))))
 }
 
 /// Finds what is protected in both zones, and removes what writes that were cut short have left.

@@ -22,7 +22,7 @@ use executor_audit::record::Record;
 use executor_cell::leases::{self, Settings};
 use executor_layers::relay::Online;
 use executor_layers::spec::{SandboxSpec, Scratch};
-use executor_supervisor::{CreatedRecord, TrackedSecrets, explain};
+use executor_supervisor::{CreatedRecord, RepositoryWatch, explain};
 use policies::Access;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -49,7 +49,7 @@ pub struct Session {
     /// What cells have made under protected names, where these are held.
     pub created: Option<CreatedRecord>,
     /// The secrets that git tracks, where the project has a repository.
-    pub tracked: Option<TrackedSecrets>,
+    pub watch: Option<RepositoryWatch>,
     pub kept: KeptTexts,
     pub calls: BTreeMap<CallId, Call>,
     /// Frames that are no call's.
@@ -359,7 +359,7 @@ impl Session {
         let alone = ended.len() == self.calls.len() && self.background.count() == 0;
         let mut tracked = match ended.is_empty() {
             true => Vec::new(),
-            false => self.look_at_tracked(alone),
+            false => self.look_at_repositories(alone),
         };
         for CallEnd { call, outcome, usage, mut denied } in
             ended.iter().filter_map(|id| self.calls.remove(id)?.into_end())
@@ -372,15 +372,11 @@ impl Session {
         Ok(frames)
     }
 
-    /// What commands have made of the project's repository since the last look; `alone`: none is left that works in it.
-    fn look_at_tracked(&mut self, alone: bool) -> Vec<Denial> {
+    /// What commands have made of the project's repositories since the last look; `alone`: none is left that works in it.
+    fn look_at_repositories(&mut self, alone: bool) -> Vec<Denial> {
         let (spec, user) = (&self.spec, &self.profiles.user);
-        let Some(tracked) = &mut self.tracked else { return Vec::new() };
-        let mut said = tracked.update(spec, |of, files| answerer(spec, user).ok()?.repository(of, files));
-        if alone {
-            said.extend(tracked.left_lock());
-        }
-        said
+        let Some(watch) = &mut self.watch else { return Vec::new() };
+        watch.update(spec, alone, |of, files| answerer(spec, user).ok()?.repository(of, files))
     }
 
     fn collect_from_worker(&mut self) -> Result<(), Failed> {
@@ -489,7 +485,7 @@ impl Session {
         self.created.iter_mut().for_each(|created| created.update(&self.spec));
         // The user may be at work already: what changes where no command is left is not theirs. The next session says the rest.
         if !self.calls.is_empty() || self.background.count() > 0 {
-            drop(self.look_at_tracked(false));
+            drop(self.look_at_repositories(false));
         }
         if self.spec.has(Layer::PidNamespace) {
             self.pool.kill();

@@ -48,7 +48,7 @@ pub use pattern::PatternError;
 pub use policies_network::{address, network, web};
 pub use repository::{
     GIT_HEAD_MAX, Member, MemberKind, Repository, as_git_directory, is_in_git_directory, is_valid_git_head,
-    may_be_git_directory,
+    may_be_dot_git, may_be_git_directory,
 };
 pub use resolve::Policies;
 pub use rules::{Action, Rule};

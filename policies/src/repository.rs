@@ -4,7 +4,7 @@
 //! called. Other programs look for a directory of one name, so that the protected names hold them. Names are compared without
 //! case, as some file systems do. Nothing here touches a disk: who asks lists, and says what is there.
 //!
-//! Not in the table: Subversion and Fossil. A working copy of Subversion names no program, and its repositories are found by
+//! Not in the table: Subversion and Fossil. A working copy of Subversion has no settings, and its repositories are found by
 //! their address only. Fossil's checkout is a database that Fossil itself writes with every command.
 
 use crate::fold::fold;
@@ -226,6 +226,14 @@ pub fn may_be_git_directory(relative: &[u8]) -> bool {
             is(modules, b"modules") && !path.is_empty() && !path.iter().any(other)
         }
     }
+}
+
+/// Whether some file system takes this name for `.git`: without case, without what it ignores, and as FAT and NTFS cut and shorten it.
+pub fn may_be_dot_git(name: &[u8]) -> bool {
+    let name = fold(name);
+    let stream = name.iter().position(|byte| *byte == b':').unwrap_or(name.len());
+    let end = name[..stream].iter().rposition(|byte| !b". ".contains(byte)).map_or(0, |last| last + 1);
+    [b".git", b"git~1".as_slice()].iter().any(|git| name[..end].eq_ignore_ascii_case(git))
 }
 
 /// Whether a path has a name that git keeps repositories by: below it `HEAD` is an ordinary name.

@@ -38,6 +38,12 @@ pub fn tests() -> Vec<Test> {
         what_the_user_tracks_is_nobody_elses,
         names_that_commands_hide_from_git_status_are_said,
         what_commands_leave_in_the_users_repository_is_said,
+        no_index_writes_outside_the_work_tree,
+        names_that_an_index_in_two_files_hides_are_said,
+        the_users_next_commit_follows_no_path_of_rerere,
+        what_gits_prompt_would_run_does_not_stay,
+        no_stash_is_applied_by_the_users_next_commit,
+        ordinary_merges_and_rebases_go_on,
         no_lease_stops_whoever_opens_a_file,
         no_ioctl_of_a_file_systems_own_is_reached,
         what_lies_above_a_root_stays_where_it_is
@@ -833,7 +839,7 @@ fn names_that_commands_hide_from_git_status_are_said(place: Place) {
 /// What makes the user's git show something else, or end: each with what it looks like to the user.
 fn what_commands_leave_in_the_users_repository_is_said(place: Place) {
     const SHOWN: &str = "git log -1 --format=%s | grep -qx b";
-    const ATTACKS: [(&str, &str, &str); 3] = [
+    const ATTACKS: [(&str, &str, &str); 6] = [
         ("git replace HEAD HEAD~", SHOWN, "refs/replace"),
         (
             "echo $(git rev-parse HEAD~) refs/replace/$(git rev-parse HEAD) >> .git/packed-refs",
@@ -841,6 +847,9 @@ fn what_commands_leave_in_the_users_repository_is_said(place: Place) {
             "refs/replace",
         ),
         ("touch .git/index.lock", "git add .gitignore", "index.lock"),
+        ("touch .git/HEAD.lock", "git commit -q --allow-empty -m c", "HEAD.lock"),
+        ("git rev-parse HEAD > .git/shallow", "git rev-parse -q --verify HEAD~", "shallow"),
+        ("git rev-parse HEAD > .git/info/grafts", "git rev-parse -q --verify HEAD~", "grafts"),
     ];
     for (attack, works, said) in ATTACKS {
         let world = with_ignored_secret(place);
@@ -855,6 +864,176 @@ fn what_commands_leave_in_the_users_repository_is_said(place: Place) {
         let later = session.bash("true").result.to_string();
         assert!(!later.contains(said), "it is said once: {attack}: {later}");
     }
+}
+
+/// Adds a name to the index that git itself refuses, and hides it; `HEAD` has it too, so that nothing is to be seen.
+const RAW_INDEX: &str = r#"python3 -c '
+import hashlib, os, struct, subprocess, sys
+path, content, split = sys.argv[1].encode(), sys.argv[2].encode(), sys.argv[3:]
+git = lambda *words, text=b"": subprocess.run(["git", *words], input=text, capture_output=True, check=True).stdout.strip().decode()
+blob = git("hash-object", "-w", "--stdin", text=content)
+if split: git("update-index", "--split-index", "--force-write-index")
+file = ".git/" + (next(n for n in os.listdir(".git") if n.startswith("sharedindex.")) if split else "index")
+data = open(file, "rb").read()
+entries, at = [], 12
+for _ in range(struct.unpack(">I", data[8:12])[0]):
+    length = struct.unpack(">H", data[at + 60:at + 62])[0] & 0xfff
+    end = at + (62 + length + 8) // 8 * 8
+    entries.append((data[at + 62:at + 62 + length], data[at:end])); at = end
+entry = struct.pack(">10I", 0, 0, 0, 0, 0, 0, 0o100644, 0, 0, 0) + bytes.fromhex(blob) + struct.pack(">H", len(path) | 0x8000) + path
+entries.append((path, entry + bytes((62 + len(path) + 8) // 8 * 8 - len(entry)))); entries.sort()
+data = b"DIRC" + struct.pack(">II", 2, len(entries)) + b"".join(entry for _, entry in entries)
+name = hashlib.sha1(data)
+if split:
+    index = open(".git/index", "rb").read()
+    os.remove(file); file = ".git/sharedindex." + name.hexdigest()
+    at = index.index(b"link") + 8
+    index = index[:at] + name.digest() + index[at + 20:-20]
+    os.remove(".git/index"); open(".git/index", "wb").write(index + hashlib.sha1(index).digest())
+else: os.remove(file)
+open(file, "wb").write(data + name.digest())
+'"#;
+
+fn no_index_writes_outside_the_work_tree(place: Place) {
+    for attack in ["../sprung.txt sprung", ".git/hooks/post-checkout sprung", "../sprung.txt sprung split"] {
+        let script = format!("{RAW_INDEX} {attack}");
+        let sprung = |world: &World| {
+            run(world.host("bash").args(["-c", "git restore ."]), LIMIT);
+            let there = |path: &str| world.project.join(path).exists();
+            there("../sprung.txt") || there(".git/hooks/post-checkout")
+        };
+        let control = with_ignored_secret(place);
+        on_host(&control, &script);
+        assert!(sprung(&control), "the control does not work: {attack}");
+
+        let world = with_ignored_secret(place);
+        let mut session = Session::open(&world);
+        let answer = session.bash(&script);
+        answer.success();
+        let said = answer.result.to_string();
+        assert!(!sprung(&world), "{attack}: {said}");
+        assert!(said.contains("has left an index that has the name"), "{attack}: {said}");
+        session.bash("git reset -q && git status --porcelain").success();
+    }
+    // A work tree's own names, in every form that git has for them.
+    let world = with_ignored_secret(place);
+    let mut session = Session::open(&world);
+    for work in [
+        "mkdir -p d.git/x; echo y > d.git/x/y; git add d.git; git commit -qm y",
+        "git update-index --index-version 4",
+    ] {
+        let said = session.bash(work).result.to_string();
+        assert!(!said.contains("has left an index"), "{said}");
+    }
+}
+
+fn names_that_an_index_in_two_files_hides_are_said(place: Place) {
+    let attack = "n=.vscode/tasks.json; git update-index --add --cacheinfo 100644,$(echo {} | git hash-object -w --stdin),$n
+        git update-index --skip-worktree $n; git commit -qm x; git update-index --split-index";
+    let world = with_ignored_secret(place);
+    let mut session = Session::open(&world);
+    let said = session.bash(attack).result.to_string();
+    assert_eq!(on_host(&world, "git status --porcelain"), "");
+    assert!(said.contains("not all can be read"), "{said}");
+    let later = session.bash("echo a > a; git add a").result.to_string();
+    assert!(!later.contains("not all can be read"), "it is said once: {later}");
+}
+
+/// Ways to have the user's next commit copy a file to where commands read it.
+const RERERE: [&str; 4] = [
+    "printf \"$H\\t../home/.ssh/id_rsa\\0\" > .git/MERGE_RR",
+    "printf \"$H\\t../home/.ssh/id_rsa\\0\" > .git/MERGE_RR.lock; mv .git/MERGE_RR.lock .git/MERGE_RR",
+    "ln -s ../home/.ssh/id_rsa key; printf \"$H\\tkey\\0\" > x; ln x .git/MERGE_RR",
+    "printf \"$H\\t../home/.ssh/id_rsa\\0\" > x; mv x .git/merge_rr; mv .git/merge_rr .git/MERGE_RR",
+];
+
+fn the_users_next_commit_follows_no_path_of_rerere(place: Place) {
+    for attack in RERERE {
+        let script = format!("H=$(printf 1%.0s $(seq 40)); mkdir -p .git/rr-cache/$H; {attack}");
+        let leaks = |world: &World| {
+            run(world.host("git").args(["commit", "-q", "--allow-empty", "-m", "x"]), LIMIT);
+            on_host(world, "cat .git/rr-cache/*/postimage 2>/dev/null || true").contains(&world.canary)
+        };
+        let control = with_ignored_secret(place);
+        on_host(&control, &script);
+        assert!(leaks(&control), "the control does not work: {attack}");
+        let world = with_ignored_secret(place);
+        let said = run(&mut world.cell(&script), LIMIT).errors();
+        assert!(!leaks(&world), "{attack}: {said}");
+    }
+    let world = with_ignored_secret(place);
+    let mut session = Session::open(&world);
+    let (name, content) = (".git/MERGE_RR", format!("{}\tx\0", "1".repeat(40)));
+    let answer = session.call("file_write", json!({"path": name, "content": content}));
+    assert_eq!(answer.kind(), "violation", "{}", answer.result);
+    session.close(LIMIT);
+    // What an earlier session has left goes when the next one opens.
+    let left = world.put(name, content);
+    let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(10);
+    fs::File::options().write(true).open(&left).unwrap().set_modified(long_ago).unwrap();
+    run(&mut world.cell("true"), LIMIT).success();
+    assert!(!left.exists());
+}
+
+fn what_gits_prompt_would_run_does_not_stay(place: Place) {
+    for file in ["rebase-merge/msgnum", "rebase-merge/end", "rebase-apply/next", "rebase-apply/last"] {
+        let path = format!(".git/{file}");
+        let script = format!("mkdir -p $(dirname {path}); echo '$(id)1' > {path}");
+        let control = with_ignored_secret(place);
+        on_host(&control, &script);
+        assert!(control.project.join(&path).exists(), "the control");
+        let world = with_ignored_secret(place);
+        let mut session = Session::open(&world);
+        let said = session.bash(&script).result.to_string();
+        assert!(!world.project.join(&path).exists(), "{file}: {said}");
+        assert!(said.contains(file) && said.contains("is removed"), "{said}");
+        session.bash(&script.replace("$(id)1", "1")).success();
+        assert_eq!(world.get(&path), b"1\n");
+    }
+}
+
+fn no_stash_is_applied_by_the_users_next_commit(place: Place) {
+    let attack = "git config -l >/dev/null; export GIT_AUTHOR_NAME=t GIT_AUTHOR_EMAIL=t GIT_COMMITTER_NAME=t GIT_COMMITTER_EMAIL=t
+        export GIT_INDEX_FILE=$PWD/i; git read-tree HEAD; h=$(git rev-parse HEAD)
+        n=$(git commit-tree -p $h -m index $(git write-tree))
+        git update-index --add --cacheinfo 100644,$(echo {} | git hash-object -w --stdin),.vscode/tasks.json
+        git commit-tree -p $h -p $n -m w $(git write-tree) > .git/MERGE_AUTOSTASH; rm i";
+    let applied = |world: &World| {
+        run(world.host("git").args(["commit", "-q", "--allow-empty", "-m", "x"]), LIMIT);
+        world.project.join(".vscode/tasks.json").exists()
+    };
+    let control = with_ignored_secret(place);
+    on_host(&control, attack);
+    assert!(applied(&control), "the control does not work");
+    let world = with_ignored_secret(place);
+    let mut session = Session::open(&world);
+    let answer = session.bash(attack);
+    answer.success();
+    let said = answer.result.to_string();
+    assert!(!applied(&world), "{said}");
+    assert!(said.contains("MERGE_AUTOSTASH") && said.contains("is removed"), "{said}");
+}
+
+/// With conflicts, and with what git keeps of them.
+fn ordinary_merges_and_rebases_go_on(place: Place) {
+    let world = with_ignored_secret(place);
+    on_host(&world, "git config rerere.enabled true; echo 0 > f; echo 0 > g; git add f g; git commit -qm 0
+        git checkout -qb other; echo 1 > f; git commit -qam 1; git checkout -q -; echo 2 > f; git commit -qam 2");
+    let mut session = Session::open(&world);
+    let resolve = "echo 3 > f; git add f";
+    for work in [
+        "git merge other && exit 1; git rerere status".to_owned(),
+        format!("{resolve}; git commit -qm merged"),
+        "git reset -q --hard HEAD~; echo mine > g; git merge --autostash other && exit 1; true".to_owned(),
+        format!("{resolve}; git commit -qm merged; grep -q mine g; git checkout -q g"),
+        "git reset -q --hard HEAD~; git rebase other && exit 1; true".to_owned(),
+        format!("{resolve}; GIT_EDITOR=true git rebase --continue; git merge --abort; git status --porcelain"),
+        "git init -q $TMPDIR/new; cd $TMPDIR/new; echo x > x; git add x; git -c user.name=t -c user.email=t@t commit -qm x".to_owned(),
+    ] {
+        session.bash(&work).success();
+    }
+    session.close(LIMIT);
+    on_host(&world, "git log -1 --format=%s; git fsck; git commit -q --allow-empty -m mine");
 }
 
 /// A mount goes along with a directory above it that is moved, and what is protected in it was known by its path.

@@ -212,7 +212,7 @@ impl<'a> Search<'a> {
         self.objects.repositories.retain(|path| inside(path));
         self.objects.ways.retain(|path| inside(path));
         self.pins.retain(inside);
-        self.temporaries.retain(|(zone, _)| zones.contains(&zone.as_path()));
+        self.temporaries.retain(|(zone, _)| Some(zone.as_path()) != self.around);
         self.also_closed.retain(|closed| inside(&closed.path));
         self.named.retain(|path| inside(path));
     }
@@ -320,8 +320,13 @@ impl<'a> Search<'a> {
         if kind.is_symlink() {
             return self.link(directory, entry, protection, pinned);
         }
-        if kind.is_file() && stale_temporaries::has_such_a_name(name) {
+        // What `MERGE_RR` names, git's `rerere` would read and write once a link lies there. Held by a mount, it would stop each commit.
+        let rerere = pinned.is_some() && kind.is_file() && name.eq_ignore_ascii_case("MERGE_RR");
+        if rerere || kind.is_file() && stale_temporaries::has_such_a_name(name) {
             self.temporaries.push((directory.zone.to_owned(), directory.relative().join(name)));
+        }
+        if rerere {
+            return Ok(());
         }
         if let Some(protection) = protection {
             self.file(&entry.entry.path(), entry.entry.metadata(), protection);

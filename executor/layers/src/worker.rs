@@ -121,8 +121,20 @@ pub struct RepositoryAnswer {
     pub files: Vec<InHead>,
     /// The protected names in the index, at most [`INDEXED_MAX`]; `None` where they are more, or it cannot be read as a whole.
     pub index: Option<Vec<IndexedName>>,
+    /// What no git puts into an index.
+    pub fault: Option<IndexFault>,
     /// Whether one object stands for another (`git replace`), as far as anybody can say.
     pub replaces: bool,
+}
+
+/// Why the user's git must not use an index.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum IndexFault {
+    /// It is none, or git may read it otherwise than we do.
+    Unreadable,
+    /// It has a name that is not below the work tree, or leads into a repository's own directory: git checks names when it takes
+    /// them in, and not when it writes the files.
+    Outside(Vec<u8>),
 }
 
 /// What `HEAD` has under a file's path.

@@ -3,6 +3,8 @@
 
 use crate::created::CreatedFiles;
 use crate::created_record::{CreatedRecord, inspect, state};
+use crate::left_files::LeftFiles;
+use crate::repository_watch::RepositoryWatch;
 use crate::tracked_secrets::{ProjectRepository, TrackedSecrets, record_path};
 use executor_layers::protected::{AlsoClosed, Discovery, WhyClosed};
 use executor_layers::spec::SandboxSpec;
@@ -23,8 +25,8 @@ pub struct OpenedFiles {
     pub memory: OwnedFd,
     /// For later sessions.
     pub record: CreatedRecord,
-    /// Where the project has a repository.
-    pub tracked: Option<TrackedSecrets>,
+    /// What is looked at after calls.
+    pub watch: RepositoryWatch,
 }
 
 /// The memory of what the cells of a session have made, with what they may use besides; that is released from `found`. `ask` says
@@ -55,8 +57,9 @@ pub fn open_created_files(
         let why = || WhyClosed::Tracked(record_path(&spec.central));
         found.also_closed.extend(tainted.into_iter().map(|path| AlsoClosed { path, why: why() }));
     }
+    let left = LeftFiles::new(&found.objects.repositories, &spec.project);
     let (memory, record) = CreatedRecord::open(spec, found, created)?;
-    Ok(OpenedFiles { memory, record, tracked })
+    Ok(OpenedFiles { memory, record, watch: RepositoryWatch { tracked, left } })
 }
 
 /// Files of the project with names of secrets that commands may make, each by one name only.

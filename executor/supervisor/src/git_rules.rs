@@ -116,6 +116,16 @@ impl AccessRules {
             && real.parent().is_some_and(|repository| self.protection(repository).is_none())
     }
 
+    /// Whether this is where a repository says which conflicts git's `rerere` is to record, and nothing above it is protected.
+    pub(crate) fn is_rerere_state(&self, real: &Path) -> bool {
+        real.file_name().is_some_and(|name| name.eq_ignore_ascii_case("MERGE_RR"))
+            && self
+                .protected_as(real)
+                .iter()
+                .any(|(_, path)| is_in_git_directory(path) && self.ends_a_rule(real, path))
+            && real.parent().is_some_and(|repository| self.protection(repository).is_none())
+    }
+
     /// Whether a protected name is one of a repository's that is a file: all but `hooks`.
     pub(crate) fn is_a_file_to_git(&self, real: &Path) -> bool {
         self.protected_as(real).iter().any(|(_, path)| {

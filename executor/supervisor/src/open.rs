@@ -154,6 +154,9 @@ impl Call<'_> {
         if let Some(linked) = self.link_worktree(found, &real, how.flags)? {
             return Ok(linked);
         }
+        if let Some(locked) = self.lock_rerere(found, &real, how.flags)? {
+            return Ok(locked);
+        }
         let appear = self.may_appear(found, &real, libc::S_IFREG).map_err(self.refused(Write, &real));
         if let Err(refused) = appear {
             return self

@@ -7,6 +7,9 @@
 //! `git worktree add` makes two files that say where a repository is. Below `.git/worktrees/NAME` the one, `commondir`, may
 //! only say `../..`; the worktree's own `.git` may only name such a directory, one that names the worktree in its turn. No
 //! settings and hooks can be made in it, so nothing depends on whether the links stay.
+//!
+//! `MERGE_RR` says which files git's `rerere` reads and writes at the next commit, and a link may come in the place of any of them
+//! later. So it stays empty: git in a cell records no resolutions, and all else of it goes on.
 
 use crate::answer::Answer;
 use crate::call::Call;
@@ -28,8 +31,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+const RERERE_LOCK: &str = "MERGE_RR.lock";
+
 impl Call<'_> {
-    /// The rename of a new `config` or `HEAD` to its place in a repository; `None` where it is another rename.
+    /// The rename of a new `config`, `HEAD` or `MERGE_RR` to its place in a repository; `None` where it is another rename.
     ///
     /// # Errors
     /// `EACCES` where the content is not harmless, or the `config` that it would replace is not one that this session's cells
@@ -42,15 +47,15 @@ impl Call<'_> {
         to: &Path,
     ) -> Result<Option<Answer>> {
         let Some(object) = &old.object else { return Ok(None) };
+        let is_lock = |name: &str| {
+            from.parent() == to.parent() && from.file_name().is_some_and(|lock| lock == OsStr::new(name))
+        };
         let (kept, is_fit): (_, fn(&[u8]) -> bool) = match self.rules.is_git_head(to) {
             true => (GIT_HEAD_MAX, is_valid_git_head),
-            false
-                if from.parent() == to.parent()
-                    && from.file_name() == Some(OsStr::new("config.lock"))
-                    && self.rules.is_git_config(to) =>
-            {
+            false if is_lock("config.lock") && self.rules.is_git_config(to) => {
                 (GIT_CONFIG_MAX, is_harmless_git_config)
             }
+            false if is_lock(RERERE_LOCK) && self.rules.is_rerere_state(to) => (0, <[u8]>::is_empty),
             false => return Ok(None),
         };
         let theirs = || new.object.as_ref().is_some_and(|present| !self.rules.created.has(present));
@@ -101,10 +106,22 @@ impl Call<'_> {
             },
             _ => return Ok(None),
         };
+        self.write_for_caller(found, real, &text, flags).map(Some)
+    }
+
+    /// The opening of the lock under which git writes `MERGE_RR`; `None` for every other file.
+    pub fn lock_rerere(&self, found: &Found, real: &Path, flags: OFlag) -> Result<Option<Answer>> {
+        let is_lock = found.name == RERERE_LOCK.as_bytes()
+            && self.rules.is_rerere_state(&real.with_file_name("MERGE_RR"));
+        if is_lock { self.write_for_caller(found, real, b"", flags).map(Some) } else { Ok(None) }
+    }
+
+    /// Makes a file with this text, and has what the caller writes go nowhere.
+    fn write_for_caller(&self, found: &Found, real: &Path, text: &[u8], flags: OFlag) -> Result<Answer> {
         self.rules.may_change(real.parent().ok_or(Errno::EACCES)?)?;
-        self.create_own(found, real, &text, Mode::from_bits_truncate(0o644))?;
-        let nowhere = open("/dev/null", OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty())?;
-        Ok(Some(Answer::Descriptor(nowhere, flags.contains(OFlag::O_CLOEXEC))))
+        self.create_own(found, real, text, Mode::from_bits_truncate(0o644))?;
+        let nowhere = open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty())?;
+        Ok(Answer::Descriptor(nowhere, flags.contains(OFlag::O_CLOEXEC)))
     }
 
     /// Makes a file that no cell has ever had open.

@@ -6,16 +6,18 @@
 //! file that a call has made tracked stays closed, in later sessions too: `.lazaret/tracked` of the central root names it, a line a
 //! file, until git tracks it no longer or the user removes the line. What the host does between sessions is the user's.
 //!
-//! Said of it, besides: objects that stand for others (`git replace`), and a lock that is left on the index.
+//! Said of it, besides: objects that stand for others (`git replace`), and an index of which not all can be read any more. One that git
+//! must not use is set aside: git writes whatever names it has, `../.bashrc` too.
 //!
 //! *Does not*: keep git from what it is asked to do, or see repositories within the project and files that come later than the entry.
 
 use crate::created::CreatedFiles;
 use crate::created_record::{inspect, open, state};
+use crate::left_files::{of_repository, set_aside};
 use broker_protocol::{AttemptKind, Barrier, Denial, Layer, Remedy};
 use executor_layers::spec::SandboxSpec;
 use executor_layers::undo_directory;
-use executor_layers::worker::{InHead, RepositoryAnswer};
+use executor_layers::worker::{InHead, IndexFault, RepositoryAnswer};
 use nix::fcntl::{OFlag, renameat};
 use policies::{Access, Protection, WhenNew};
 use std::collections::{BTreeMap, BTreeSet};
@@ -75,11 +77,6 @@ impl ProjectRepository {
         let files = [self.own.join("index"), head].into_iter().chain(common);
         files.chain(branch).map(|path| state_of(&path)).collect()
     }
-
-    /// What keeps the user's git from changing the index.
-    fn lock(&self) -> PathBuf {
-        self.own.join("index.lock")
-    }
 }
 
 /// The secrets of a session that git tracks.
@@ -92,8 +89,6 @@ pub struct TrackedSecrets {
     closed: Vec<PathBuf>,
     seen: Vec<Option<[i64; 7]>>,
     tracked: Tracked,
-    /// The lock on the index, as it was at the last look.
-    lock: Option<[i64; 7]>,
     /// Where the record lies, if anything can be kept.
     directory: Option<OwnedFd>,
     record: BTreeSet<String>,
@@ -106,13 +101,15 @@ struct Tracked {
     index: Option<BTreeMap<Vec<u8>, bool>>,
     /// Closed files that `HEAD` has something for.
     head: BTreeSet<Vec<u8>>,
+    /// Why git must not use the index.
+    fault: Option<IndexFault>,
     /// Whether one object stands for another.
     replaces: bool,
 }
 
 impl Tracked {
     fn of(answer: Option<RepositoryAnswer>, files: &[PathBuf], project: &Path) -> Self {
-        let Some(RepositoryAnswer { files: in_head, index, replaces }) = answer else {
+        let Some(RepositoryAnswer { files: in_head, index, fault, replaces }) = answer else {
             return Self::default();
         };
         let found = files.iter().zip(in_head).filter(|(_, in_head)| *in_head != InHead::Nothing);
@@ -121,7 +118,7 @@ impl Tracked {
             *names.entry(name.path.clone()).or_insert(false) |= name.hidden;
         }
         let head = found.filter_map(|(path, _)| below(path, project)).collect();
-        Self { index: index.map(|_| names), head, replaces }
+        Self { index: index.map(|_| names), head, fault, replaces }
     }
 
     /// Whether git tracks it, or may.
@@ -149,7 +146,7 @@ impl TrackedSecrets {
     ) -> (Self, Vec<PathBuf>, Vec<PathBuf>) {
         let directory = undo_directory::open(&spec.central).filter(|_| spec.policy.central == Access::Write);
         let before: BTreeSet<String> = directory.as_ref().map(read).unwrap_or_default();
-        let (seen, lock) = (repository.state(), state_of(&repository.lock()));
+        let seen = repository.state();
         let answer = ask(&repository, &files);
         let same = answer.iter().flat_map(|answer| files.iter().zip(&answer.files));
         let same: Vec<PathBuf> =
@@ -163,8 +160,9 @@ impl TrackedSecrets {
         let record = tainted.iter().filter_map(of).map(|path| line(&path)).collect();
         let (open, closed): (Vec<_>, Vec<_>) =
             files.into_iter().partition(|path| same.contains(path) && !tainted.contains(path));
-        let mut tracked_secrets =
-            Self { repository, created, closed, seen, tracked, lock, directory, record };
+        // What an earlier session has left is seen to after the first call.
+        let seen = if matches!(tracked.fault, Some(IndexFault::Outside(_))) { Vec::new() } else { seen };
+        let mut tracked_secrets = Self { repository, created, closed, seen, tracked, directory, record };
         if tracked_secrets.record != before {
             tracked_secrets.write(&before);
         }
@@ -182,13 +180,14 @@ impl TrackedSecrets {
             return Vec::new();
         }
         self.seen = seen;
-        let now = Tracked::of(ask(&self.repository, &self.closed), &self.closed, &spec.project);
+        let mut now = Tracked::of(ask(&self.repository, &self.closed), &self.closed, &spec.project);
         let tainted = self.made_tracked(spec, &now);
         let mut denials: Vec<Denial> = tainted.iter().map(|path| self.denial(spec, path, &now)).collect();
         denials.extend(self.hidden(spec, &now).iter().map(|path| hidden(spec, path)));
         if now.replaces && !self.tracked.replaces {
             denials.push(self.replaced());
         }
+        denials.extend(self.faulty(&mut now));
         let before = self.record.clone();
         self.record.extend(tainted.iter().map(|path| line(path)));
         if self.record != before {
@@ -198,14 +197,36 @@ impl TrackedSecrets {
         denials
     }
 
-    /// A lock on the index that is left when no command of the session runs any more.
-    pub fn left_lock(&mut self) -> Option<Denial> {
-        let lock = state_of(&self.repository.lock());
-        let new = lock.is_some() && lock != self.lock;
-        self.lock = lock;
-        let why = "A command has left it, and your next `git add` or `git commit` ends at it; or a git of yours is at work.";
-        let advice = Remedy::Advice("its removal, if no git of yours is at work".into());
-        new.then(|| of_repository(&self.repository.lock(), why, advice))
+    /// Sets an index aside that git must not use, and names one of which not all can be read any more. What nobody could read before
+    /// the call is the user's own.
+    fn faulty(&self, now: &mut Tracked) -> Option<Denial> {
+        let index = self.repository.own.join("index");
+        let what = match &now.fault {
+            Some(IndexFault::Outside(path)) => {
+                format!("has the name `{}`, and your `git restore` would write there", path.escape_ascii())
+            }
+            Some(IndexFault::Unreadable) if self.tracked.fault.is_none() => {
+                "cannot be read, so nobody knows which files your `git restore` would write".to_owned()
+            }
+            Some(IndexFault::Unreadable) => return None,
+            None if now.index.is_some() || self.tracked.index.is_none() => return None,
+            None => {
+                let why = "A command has left an index of which not all can be read (`--split-index`, a sparse index, too many names), so \
+                           names in it that `git status` does not show are not named.";
+                let advice = Remedy::Advice(
+                    "`git update-index --no-split-index` and a look at `git ls-files -v`".into(),
+                );
+                return Some(of_repository(&index, why, advice));
+            }
+        };
+        let done = set_aside(&index);
+        *now = Tracked { index: Some(BTreeMap::new()), fault: None, ..std::mem::take(now) };
+        let why = format!("A command has left an index that {what}; {done}.");
+        Some(of_repository(
+            &index,
+            &why,
+            Remedy::Advice("`git reset`, which makes it anew from `HEAD`".into()),
+        ))
     }
 
     fn replaced(&self) -> Denial {
@@ -289,17 +310,6 @@ fn hidden(spec: &SandboxSpec, path: &[u8]) -> Denial {
     let name = String::from_utf8_lossy(path);
     let advice = format!("a look at `git show :{name}` outside the sandbox, and `git rm --cached -- {name}`");
     Denial::new(AttemptKind::Write, name, by(spec, path), why, Remedy::Advice(advice))
-}
-
-/// What a command has left in the repository.
-fn of_repository(path: &Path, why: &str, remedy: Remedy) -> Denial {
-    Denial::new(
-        AttemptKind::Write,
-        path.to_string_lossy(),
-        Barrier::Layer(Layer::ProtectedNames, None),
-        why,
-        remedy,
-    )
 }
 
 fn state_of(path: &Path) -> Option<[i64; 7]> {

@@ -8,10 +8,12 @@
 //! A command may write to a repository whatever it likes, but not so that this says yes about a file whose content it does not
 //! know: the content's own hash must be in a tree of `HEAD`'s commit, and each object on the way is hashed too.
 
-use crate::git_index::{self, IndexEntry};
+use crate::git_index::{self, Index};
 use crate::git_objects::{ObjectName, Objects};
 use crate::root::{LISTING, READING, open_beneath};
-use executor_layers::worker::{INDEXED_MAX, InHead, IndexedName, RepositoryAnswer, RepositoryQuery};
+use executor_layers::worker::{
+    INDEXED_MAX, InHead, IndexFault, IndexedName, RepositoryAnswer, RepositoryQuery,
+};
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::sys::stat::{Mode, SFlag, fstat};
@@ -55,7 +57,8 @@ impl Committed<'_> {
             entry.map_or(InHead::Nothing, |(mode, object)| self.compare(path, &mode, &object))
         };
         let files = query.files.iter().map(in_head).collect();
-        RepositoryAnswer { files, index: self.index(own), replaces: self.replaces() }
+        let (index, fault) = self.index(own);
+        RepositoryAnswer { files, index, fault, replaces: self.replaces() }
     }
 
     /// Whether there are refs of `git replace`, each in a file or all in one.
@@ -72,19 +75,39 @@ impl Committed<'_> {
         loose || packed().is_some_and(|text| text.split(|byte| *byte == b'\n').any(is_one))
     }
 
-    /// The protected names in the index of the directory `own`.
-    fn index(&self, own: &Path) -> Option<Vec<IndexedName>> {
+    /// The protected names in the index of the directory `own`, and what is wrong with it.
+    fn index(&self, own: &Path) -> (Option<Vec<IndexedName>>, Option<IndexFault>) {
         let path = own.join("index");
         if open_beneath(self.common, &path, READING, Mode::empty()).err() == Some(Errno::ENOENT) {
-            return Some(Vec::new());
+            return (Some(Vec::new()), None);
         }
-        let protected = |entry: &IndexEntry| self.names.protection(&entry.path).is_some();
-        let entries = git_index::entries(&self.text(&path, INDEX_MAX)?)?.into_iter().filter(protected);
-        let names: Vec<_> = entries
-            .map(|IndexEntry { path, hidden }| IndexedName { path, hidden })
+        let Some(files) = self.index_files(own, &path) else {
+            return (None, Some(IndexFault::Unreadable));
+        };
+        let entries = || files.iter().flat_map(|file| &file.entries);
+        let outside = entries().find(|entry| !git_index::is_in_work_tree(&entry.path));
+        let fault = outside.map(|entry| IndexFault::Outside(entry.path.clone()));
+        let protected = entries().filter(|entry| self.names.protection(&entry.path).is_some());
+        let names: Vec<_> = protected
+            .map(|entry| IndexedName { path: entry.path.clone(), hidden: entry.hidden })
             .take(INDEXED_MAX + 1)
             .collect();
-        (names.len() <= INDEXED_MAX).then_some(names)
+        let known = names.len() <= INDEXED_MAX && files.iter().all(|file| file.whole);
+        (known.then_some(names), fault)
+    }
+
+    /// What the index at `path` says, and the file that it goes on from.
+    fn index_files(&self, own: &Path, path: &Path) -> Option<Vec<Index>> {
+        let mut files = git_index::read(&self.text(path, INDEX_MAX)?);
+        for base in files.iter().filter_map(|file| file.base.clone()).collect::<Vec<_>>() {
+            // All zeros: it goes on from none.
+            if base.iter().any(|byte| *byte != 0) {
+                let name: String = base.iter().map(|byte| format!("{byte:02x}")).collect();
+                let shared = self.text(&own.join(format!("sharedindex.{name}")), INDEX_MAX)?;
+                files.extend(Some(git_index::read(&shared)).filter(|read| !read.is_empty())?);
+            }
+        }
+        (!files.is_empty()).then_some(files)
     }
 
     /// The commit that `HEAD` in the directory `own` leads to.

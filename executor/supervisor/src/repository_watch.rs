@@ -1,0 +1,32 @@
+//! What is looked at after each call in the repositories of a project, in the broker: what git tracks, and what calls have left there.
+
+use crate::left_files::LeftFiles;
+use crate::tracked_secrets::{ProjectRepository, TrackedSecrets};
+use broker_protocol::Denial;
+use executor_layers::spec::SandboxSpec;
+use executor_layers::worker::RepositoryAnswer;
+use std::path::PathBuf;
+
+/// The repositories of a session.
+#[derive(Debug)]
+pub struct RepositoryWatch {
+    /// Where the project has a repository of its own.
+    pub(crate) tracked: Option<TrackedSecrets>,
+    pub(crate) left: LeftFiles,
+}
+
+impl RepositoryWatch {
+    /// What commands have brought about since the last look; `alone`: none runs any more.
+    pub fn update(
+        &mut self,
+        spec: &SandboxSpec,
+        alone: bool,
+        ask: impl FnOnce(&ProjectRepository, &[PathBuf]) -> Option<RepositoryAnswer>,
+    ) -> Vec<Denial> {
+        let mut denials = self.left.update(alone);
+        if let Some(tracked) = &mut self.tracked {
+            denials.extend(tracked.update(spec, ask));
+        }
+        denials
+    }
+}
