@@ -108,6 +108,10 @@ impl Call<'_> {
     pub fn remove(&self, from: i32, path: u64, flags: i32) -> Result<Answer> {
         let _lock = self.rules.lock_renames()?;
         let found = self.name(from, path)?;
+        // Git removes what may be there: no name that is not is refused.
+        if found.object.is_none() {
+            return Err(Errno::ENOENT);
+        }
         let real = found.real(&self.rules.areas)?;
         self.rules.may_remove(&real).map_err(self.refused(Write, &real))?;
         let how = match flags {
