@@ -23,6 +23,7 @@ use executor_audit::audit::AuditError;
 use executor_audit::record::{Record, SessionFacts};
 use executor_cell::leases::RULE;
 use executor_cell::own_state;
+use executor_cell::project::{self, CreatedRecord, OpenedFiles, ProjectRepository, RepositoryWatch};
 use executor_cell::{Answerer, Warden, WardenMessage};
 use executor_layers::ablation::Ablation;
 use executor_layers::central_owner::{self, OwnerError};
@@ -40,7 +41,6 @@ use executor_layers::worker::{NameSpec, ObjectSpec, RootSpec, WorkerSpec};
 use executor_layers::{
     caches, environment, git_ignore, git_settings, probe, relay, stale_temporaries, undo_directory,
 };
-use executor_supervisor::{CreatedRecord, OpenedFiles, ProjectRepository, RepositoryWatch};
 use executor_sys::confine;
 use policies::{Access, EffectivePolicy, Policies, PolicyError, choice, network, source};
 use std::cell::OnceCell;
@@ -534,7 +534,7 @@ fn look_through(
     if !is_protected {
         return Ok((found, None));
     }
-    let opened = executor_supervisor::open_created_files(spec, &mut found, |repository, files| {
+    let opened = project::open_created_files(spec, &mut found, |repository, files| {
         answerer().as_ref().ok()?.repository(repository, files)
     });
     Ok((found, Some(opened.map_err(OpenError::Plan)?)))

@@ -3,13 +3,13 @@
 use crate::machine;
 use crate::user::User;
 use broker_protocol::Tier;
+use executor_cell::project::ProjectRepository;
 use executor_cell::{Answerer, WorkerImage};
 use executor_layers::git_settings::{self, NamedPath};
 use executor_layers::protected::ProtectError;
 use executor_layers::protected_objects::ProtectedObjects;
 use executor_layers::spec::SandboxSpec;
 use executor_layers::worker::NameSpec;
-use executor_supervisor::ProjectRepository;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;

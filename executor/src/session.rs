@@ -20,9 +20,10 @@ use broker_protocol::{
 use executor_audit::audit::Audit;
 use executor_audit::record::Record;
 use executor_cell::leases::{self, Settings};
+use executor_cell::project::{CreatedRecord, RepositoryWatch};
 use executor_layers::relay::Online;
 use executor_layers::spec::{SandboxSpec, Scratch};
-use executor_supervisor::{CreatedRecord, RepositoryWatch, explain};
+use executor_supervisor::explain;
 use policies::Access;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;

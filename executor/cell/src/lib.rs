@@ -14,6 +14,7 @@ pub mod report;
 mod process_state;
 mod children;
 mod questions;
+pub mod project;
 pub mod streams;
 pub mod suspend;
 mod capture;

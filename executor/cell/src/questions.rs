@@ -1,12 +1,12 @@
 //! Asks a worker what the broker does not read by itself: what git has of files with names of secrets, and what the
 //! settings of the user's git name. It is a process of its own, confined like the file worker.
 
+use crate::project::ProjectRepository;
 use broker_protocol::{LayerSet, Tier, frame, limit};
 use executor_layers::worker::{
     CHUNK, FILES_MAX, InHead, LAST, MESSAGE_MAX, MORE, NameSpec, ObjectSpec, Question, RepositoryAnswer,
     RepositoryQuery, RootSpec, Setting, WorkerSpec,
 };
-use executor_supervisor::ProjectRepository;
 use executor_sys::process::{self, Child};
 use executor_sys::{message, spawn};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};

@@ -100,7 +100,7 @@ impl CreatedFiles {
     /// Remembers a file, under the lock.
     ///
     /// # Errors
-    /// `ENOSPC` after [`CREATED_MAX`]; `EOPNOTSUPP` where the file system does not say when a file was born.
+    /// `ENOSPC` after `CREATED_MAX` files; `EOPNOTSUPP` where the file system does not say when a file was born.
     pub fn add(&self, file: impl AsFd) -> Result<()> {
         let end = self.0.metadata().map_err(errno)?.len();
         if end >= END {

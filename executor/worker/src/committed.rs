@@ -3,7 +3,7 @@
 //! A name like `.env.test` is a secret's by its name alone. What is committed is none: who has the repository has it. The question
 //! is answered by `HEAD` and not by the index, in which a secret may stand that somebody has added by mistake.
 //!
-//! Which protected names the index has is answered beside it, for what commands do to it (`tracked_secrets.rs` of the supervisor).
+//! Which protected names the index has is answered beside it, for what commands do to it (`project/tracked_secrets.rs` of `executor-cell`).
 //!
 //! A command may write to a repository whatever it likes, but not so that this says yes about a file whose content it does not
 //! know: the content's own hash must be in a tree of `HEAD`'s commit, and each object on the way is hashed too.

@@ -1,14 +1,14 @@
 //! Files with protected names that are a session's to use from its start: those that hold what is committed, and those that cells of
 //! earlier sessions have made, as long as nobody else has changed them (`created_record.rs`).
 
-use crate::created::CreatedFiles;
-use crate::created_record::{CreatedRecord, inspect, state};
-use crate::left_files::LeftFiles;
-use crate::repository_watch::RepositoryWatch;
-use crate::tracked_secrets::{ProjectRepository, TrackedSecrets, record_path};
+use super::created_record::{CreatedRecord, inspect, state};
+use super::left_files::LeftFiles;
+use super::tracked_secrets::{ProjectRepository, TrackedSecrets, record_path};
+use super::watch::RepositoryWatch;
 use executor_layers::protected::{AlsoClosed, Discovery, WhyClosed};
 use executor_layers::spec::SandboxSpec;
 use executor_layers::worker::RepositoryAnswer;
+use executor_supervisor::CreatedFiles;
 use policies::{Protection, WhenNew};
 use std::collections::BTreeMap;
 use std::fs::Metadata;

@@ -5,12 +5,12 @@
 //! is in it. What somebody else has changed or replaced since is not what was recorded: it is closed again, and forgotten. No
 //! cell writes the record, as `.lazaret` is a protected name; one that cannot be read remembers nothing.
 
-use crate::created::CreatedFiles;
 use broker_protocol::{Digest, frame};
 use executor_layers::discovery;
 use executor_layers::protected::Discovery;
 use executor_layers::spec::SandboxSpec;
 use executor_layers::undo_directory;
+use executor_supervisor::CreatedFiles;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2, renameat};
 use nix::sys::stat::Mode;
 use policies::{Access, Matcher, WhenNew};

@@ -1,7 +1,7 @@
 //! What is looked at after each call in the repositories of a project, in the broker: what git tracks, and what calls have left there.
 
-use crate::left_files::LeftFiles;
-use crate::tracked_secrets::{ProjectRepository, TrackedSecrets};
+use super::left_files::LeftFiles;
+use super::tracked_secrets::{ProjectRepository, TrackedSecrets};
 use broker_protocol::Denial;
 use executor_layers::spec::SandboxSpec;
 use executor_layers::worker::RepositoryAnswer;
@@ -11,8 +11,8 @@ use std::path::PathBuf;
 #[derive(Debug)]
 pub struct RepositoryWatch {
     /// Where the project has a repository of its own.
-    pub(crate) tracked: Option<TrackedSecrets>,
-    pub(crate) left: LeftFiles,
+    pub(super) tracked: Option<TrackedSecrets>,
+    pub(super) left: LeftFiles,
 }
 
 impl RepositoryWatch {

@@ -11,13 +11,13 @@
 //!
 //! *Does not*: keep git from what it is asked to do, or see repositories within the project and files that come later than the entry.
 
-use crate::created::CreatedFiles;
-use crate::created_record::{inspect, open, state};
-use crate::left_files::{of_repository, set_aside};
+use super::created_record::{inspect, open, state};
+use super::left_files::{of_repository, set_aside};
 use broker_protocol::{AttemptKind, Barrier, Denial, Layer, Remedy};
 use executor_layers::spec::SandboxSpec;
 use executor_layers::undo_directory;
 use executor_layers::worker::{InHead, IndexFault, RepositoryAnswer};
+use executor_supervisor::CreatedFiles;
 use nix::fcntl::{OFlag, renameat};
 use policies::{Access, Protection, WhenNew};
 use std::collections::{BTreeMap, BTreeSet};

@@ -4,8 +4,7 @@
 //! *Does not*: look at repositories that came after the session opened, or at more than [`REPOSITORIES_MAX`]. A file that a command
 //! writes is acted on until its call has ended.
 
-use crate::created_record::{inspect, state};
-use crate::object::errno;
+use super::created_record::{inspect, state};
 use broker_protocol::{AttemptKind, Barrier, Denial, Layer, Remedy};
 use nix::Result;
 use nix::errno::Errno;
@@ -15,7 +14,7 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -206,16 +205,16 @@ fn is_number(path: &Path) -> bool {
 
 /// What a short file holds, without the line end.
 fn text(path: &Path) -> Option<Vec<u8>> {
-    let read = || -> Result<Vec<u8>> {
+    let read = || -> io::Result<Vec<u8>> {
         let (directory, name) = parent(path)?;
         let flags =
             OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
         let file = openat(&directory, name.as_os_str(), flags, Mode::empty())?;
         if fstat(&file)?.st_size as u64 > TEXT_MAX {
-            return Err(Errno::EFBIG);
+            return Err(Errno::EFBIG.into());
         }
         let mut text = Vec::new();
-        File::from(file).take(TEXT_MAX).read_to_end(&mut text).map_err(errno)?;
+        File::from(file).take(TEXT_MAX).read_to_end(&mut text)?;
         Ok(text)
     };
     let text = read().ok()?;
