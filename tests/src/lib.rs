@@ -4,6 +4,7 @@
 pub mod suite;
 pub mod place;
 pub mod world;
+pub mod git_oracle;
 pub mod session;
 pub mod approval;
 pub mod model_server;
@@ -23,6 +24,7 @@ pub mod puppet;
 pub mod sys;
 
 pub use chance::Chance;
+pub use git_oracle::GitView;
 pub use place::{Place, User};
 pub use process::{Finished, LIMIT, run, run_with_input};
 pub use session::Session;

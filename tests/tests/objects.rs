@@ -3,7 +3,7 @@
 
 use broker_protocol::Tier;
 use lazaret_tests::suite::Test;
-use lazaret_tests::{LIMIT, Place, Session, User, World, in_each_place, run};
+use lazaret_tests::{Finished, GitView, LIMIT, Place, Session, User, World, in_each_place, run};
 use serde_json::json;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -11,6 +11,7 @@ use std::path::Path;
 
 pub fn tests() -> Vec<Test> {
     in_each_place![
+        what_changes_for_the_users_git_is_seen,
         what_a_protected_link_leads_to_is_closed,
         what_a_protected_link_would_lead_to_is_not_made,
         no_way_to_what_is_protected_is_led_elsewhere,
@@ -64,6 +65,7 @@ impl Attack {
     fn works(&self, place: Place, in_cell: bool) -> bool {
         let world = World::new(place);
         (self.scene)(&world);
+        let before = in_cell.then(|| GitView::of(&world));
         let mut command = match in_cell {
             true => world.cell(self.script),
             false => {
@@ -73,6 +75,7 @@ impl Attack {
             }
         };
         let finished = run(&mut command, LIMIT);
+        before.iter().for_each(|before| before.assert_unchanged(&world, self.script));
         (self.worked)(&world, &format!("{}{}", finished.text(), finished.errors()))
     }
 
@@ -81,6 +84,15 @@ impl Attack {
         assert!(self.works(place, false), "the control does not work: {}", self.script);
         assert!(!self.works(place, true), "{}", self.script);
     }
+}
+
+/// An attack in a cell, after which the user's git does what it did before.
+#[track_caller]
+fn in_cell_seen(world: &World, mut command: std::process::Command, attack: &str) -> Finished {
+    let before = GitView::of(world);
+    let finished = run(&mut command, LIMIT);
+    before.assert_unchanged(world, attack);
+    finished
 }
 
 fn link(world: &World, target: &str, name: &str) {
@@ -97,6 +109,62 @@ fn repository(world: &World) {
 
 fn is_link(world: &World, name: &str) -> bool {
     world.project.join(name).is_symlink()
+}
+
+/// What no cell may bring about, each with what the look at the user's git then says.
+const SEEN: [(&str, &str); 12] = [
+    ("git config core.fsmonitor 'touch sprung; false'", "it runs"),
+    ("git config core.fsmonitor 'touch sprung; false'", "a new setting: local"),
+    ("git config include.path ../dev.gitconfig; git config -f dev.gitconfig user.name x", "it reads"),
+    ("echo '*.md diff=x' > .git/info/attributes", "it reads"),
+    ("echo /nowhere > .git/objects/info/alternates", "it reads"),
+    ("printf '#!/bin/sh\n' > .git/hooks/pre-commit", "a hook lies ready"),
+    ("git config --unset user.name", "gone: local"),
+    (
+        "rm .git/HEAD; mkdir objects refs; echo ref: refs/heads/m > HEAD
+         printf '[core]\nbare = false\nworktree = .\nfsmonitor = touch sprung\n' > config",
+        "the repository is",
+    ),
+    (
+        "mkdir -p n/objects n/refs; echo ref: refs/heads/m > n/HEAD
+         printf '[core]\nbare = false\nworktree = ..\nfsmonitor = touch sprung\n' > n/config",
+        "a new setting: local",
+    ),
+    ("git init -q n; git -C n config diff.external tools/x", "a new setting: local"),
+    ("git init -q --separate-git-dir ../outside/g n", "it reads"),
+    ("rm .git/index; mkfifo .git/index", "`git status` ends with"),
+];
+
+/// Work after which git does what it did: commits, branches, a worktree, repositories of a cell's own.
+const UNSEEN: &str = "git checkout -q -b other; echo two > a; git add a; git commit -qm two; git tag t; git gc -q; git checkout -q --detach
+    git worktree add -q ../project/w; git init -q own; git -C own commit -q --allow-empty -m x; git clone -q own cloned
+    git init -q --bare store.git; echo '*.o' >> .git/info/exclude; echo '* text' > .gitattributes; git stash -q -u; mkdir HEADS";
+
+/// The judge of the attacks on git can fail, and ordinary work does not make it.
+fn what_changes_for_the_users_git_is_seen(place: Place) {
+    let scene = || {
+        let world = World::new(place);
+        world.put("a", "one");
+        repository(&world);
+        on_host(&world, &format!("{IDENTITY}; git add a; git commit -qm one"));
+        world
+    };
+    for (script, said) in SEEN {
+        let world = scene();
+        let before = GitView::of(&world);
+        on_host(&world, script);
+        let changes = before.changes(&GitView::of(&world));
+        assert!(changes.iter().any(|change| change.contains(said)), "{script}: {changes:?}");
+    }
+    let world = scene();
+    let before = GitView::of(&world);
+    on_host(
+        &world,
+        &format!(
+            "export GIT_AUTHOR_NAME=t GIT_AUTHOR_EMAIL=t@t GIT_COMMITTER_NAME=t GIT_COMMITTER_EMAIL=t@t; {UNSEEN}"
+        ),
+    );
+    before.assert_unchanged(&world, UNSEEN);
 }
 
 fn what_a_protected_link_leads_to_is_closed(place: Place) {
@@ -194,7 +262,8 @@ fn no_way_to_what_is_protected_is_led_elsewhere(place: Place) {
         let sprung = |in_cell: bool| {
             let world = World::new(place);
             host(&world, scene).success();
-            let finished = if in_cell { run(&mut world.cell(script), LIMIT) } else { host(&world, script) };
+            let finished =
+                if in_cell { in_cell_seen(&world, world.cell(script), script) } else { host(&world, script) };
             let found = host(&world, &format!("cat {file}")).text();
             (found.contains("sprung"), format!("{script}\n{}", finished.errors()))
         };
@@ -268,7 +337,7 @@ fn a_root_below_the_users_repository_opens_nothing_that_is_closed_there(place: P
             repository(&world);
             host(&world, &format!("mkdir src; {scene}")).success();
             let finished = match in_cell {
-                true => run(&mut cell_in(&world, root, script), LIMIT),
+                true => in_cell_seen(&world, cell_in(&world, root, script), script),
                 false => host(&world, &format!("cd {root} && {script}")),
             };
             let told = host(&world, tell).text();
@@ -439,7 +508,7 @@ fn springs(place: Place, scene: &dyn Fn(&World), file: &str, attack: &str, in_ce
     scene(&world);
     let script = format!("F='{file}'; {PUT}; {attack}");
     match in_cell {
-        true => run(&mut world.cell(&script), LIMIT),
+        true => in_cell_seen(&world, world.cell(&script), &script),
         false => run(world.host("bash").args(["-c", &script]), LIMIT),
     };
     let script = format!("T='{}'; {USERS_GIT}", world.outside.display());
@@ -761,8 +830,10 @@ fn secrets_that_commands_have_made_tracked_stay_closed(place: Place) {
         assert!(reads_secret(&world).0, "the control does not work: {attack}");
 
         let world = with_ignored_secret(place);
+        let before = GitView::of(&world);
         let mut session = Session::open(&world);
         let said = session.bash(&attack).result.to_string();
+        before.assert_unchanged(&world, &attack);
         assert!(said.contains("has made git track this secret") && said.contains(".env"), "{attack}: {said}");
         let later = session.bash("echo y > y; git add y").result.to_string();
         assert!(!later.contains("git track"), "it is said once: {later}");
@@ -820,8 +891,10 @@ fn names_that_commands_hide_from_git_status_are_said(place: Place) {
              git update-index {flag} $n; git commit -qm x"
         );
         let world = with_ignored_secret(place);
+        let before = GitView::of(&world);
         let mut session = Session::open(&world);
         let said = session.bash(&attack).result.to_string();
+        before.assert_unchanged(&world, &attack);
         // The attack works as far as the user's git goes.
         assert_eq!(on_host(&world, "git status --porcelain"), "", "{flag}");
         assert!(said.contains(".vscode/tasks.json") && said.contains("does not show it"), "{flag}: {said}");

@@ -4,7 +4,7 @@
 
 use lazaret_tests::process::Running;
 use lazaret_tests::suite::Test;
-use lazaret_tests::{Finished, LIMIT, Place, Session, World, in_each_place, run};
+use lazaret_tests::{Finished, GitView, LIMIT, Place, Session, World, in_each_place, run};
 use serde_json::json;
 use std::fs;
 use std::os::unix::net::UnixListener;
@@ -37,10 +37,15 @@ const TRAP: &str = "ROOT=$PWD
     members() { mkdir -p objects refs; trap_for \"$PWD\" > config; }
 ";
 
+/// What a command does, after which the user's git does what it did before.
+#[track_caller]
 fn cell(world: &World, script: &str) -> Finished {
     // A cell that does not start refuses everything, and proves nothing.
     run(&mut world.cell("cat /proc/self/comm && echo x > .started && rm .started"), LIMIT).success();
-    run(&mut world.cell(script), LIMIT)
+    let before = GitView::of(world);
+    let finished = run(&mut world.cell(script), LIMIT);
+    before.assert_unchanged(world, script);
+    finished
 }
 
 fn on_host(world: &World, script: &str) -> Finished {

@@ -4,7 +4,7 @@
 use broker_protocol::Tier;
 use lazaret_tests::process::{Finished, Running};
 use lazaret_tests::suite::{self, Test};
-use lazaret_tests::{LIMIT, Place, World, in_each_place, run};
+use lazaret_tests::{GitView, LIMIT, Place, World, in_each_place, run};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
@@ -57,10 +57,15 @@ fn fixture(place: Place) -> World {
     world
 }
 
+/// What a command does, after which the user's git does what it did before.
+#[track_caller]
 fn cell(world: &World, script: &str) -> Finished {
     // A cell that does not start refuses everything, and proves nothing.
     run(&mut world.cell("cat /proc/self/comm && echo x > .started && rm .started"), LIMIT).success();
-    run(&mut world.cell(script), LIMIT)
+    let before = GitView::of(world);
+    let finished = run(&mut world.cell(script), LIMIT);
+    before.assert_unchanged(world, script);
+    finished
 }
 
 /// Ways to read a protected file. Each ends in `cat`, and must say the secret without a cell.

@@ -1,0 +1,301 @@
+//! What the user's git executes and which settings it reads in a project, by git's own eyes: taken before an attack and after it.
+//!
+//! In each directory that git may take for a repository: which one that is, `git config --list` with origins, `git status` without
+//! a file system monitor, a traced `git status`, and the hooks that lie ready. What may be another afterwards is a list by kind
+//! ([`Kind`]): objects, refs, the index, the work tree, and what `git init` and `git worktree add` make.
+//!
+//! *Does not*: read an object, or try other commands than `git status`.
+
+use crate::process::{LIMIT, run};
+use crate::world::{World, unique};
+use broker_protocol::Digest;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+use std::process::Command;
+
+/// Most directories that are looked at: a race makes some hundreds that are all alike.
+const DIRECTORIES_MAX: usize = 24;
+/// Seconds that a git may take: one that reads a FIFO takes for ever.
+const SECONDS: &str = "5";
+
+/// What git does in each directory that it may take for a repository.
+#[derive(Debug)]
+pub struct GitView(BTreeMap<PathBuf, View>);
+
+#[derive(Debug, Default)]
+struct View {
+    /// The repository's own directory, its common one, and the top of the work tree; empty where there is none.
+    repository: Vec<PathBuf>,
+    /// Scope, origin, key and value.
+    settings: BTreeSet<String>,
+    /// The files that they come from.
+    origins: BTreeSet<PathBuf>,
+    /// How a `git status` ends that starts no monitor.
+    status: i32,
+    /// Paths and arguments.
+    programs: BTreeSet<String>,
+    files: BTreeMap<PathBuf, Kind>,
+    hooks: BTreeMap<PathBuf, Digest>,
+}
+
+/// What a file is to git that it has opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Kind {
+    /// An object, a ref, the index and the like: commits make them.
+    Content,
+    /// A repository's own settings, which are listed.
+    Listed,
+    /// A file of the work tree, which git may read.
+    WorkTree,
+    /// The link of a worktree to its repository, and what that says of it.
+    Worktree,
+    /// All else: settings, attributes, alternates, what other programs read. With its digest where a cell could write it.
+    Other(Option<Digest>),
+}
+
+impl GitView {
+    /// What the user's git does in the zones of a world now.
+    pub fn of(world: &World) -> Self {
+        let mut directories = vec![world.project.clone(), world.central.clone()];
+        let mut below = vec![world.project.clone(), world.central.clone()];
+        while let Some(directory) = below.pop() {
+            let Ok(entries) = fs::read_dir(&directory) else { continue };
+            let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
+            names.sort();
+            let member = |name: &std::ffi::OsString| {
+                [".git", "HEAD", "commondir"].iter().any(|member| name.eq_ignore_ascii_case(member))
+            };
+            if names.iter().any(member) && !directories.contains(&directory) {
+                directories.push(directory.clone());
+            }
+            let in_directory =
+                names.iter().filter(|name| *name != "objects").map(|name| directory.join(name));
+            below.extend(in_directory.filter(|path| path.symlink_metadata().is_ok_and(|file| file.is_dir())));
+        }
+        directories.truncate(DIRECTORIES_MAX);
+        Self(
+            directories
+                .into_iter()
+                .map(|directory| (directory.clone(), View::of(world, &directory)))
+                .collect(),
+        )
+    }
+
+    /// What git executes or reads now that it did not before `after` was taken, a line each.
+    pub fn changes(&self, after: &Self) -> Vec<String> {
+        let mut changes = Vec::new();
+        for (directory, now) in &after.0 {
+            let mut say = |what: String| changes.push(format!("in {}: {what}", directory.display()));
+            match self.0.get(directory) {
+                Some(before) => before.compare(now, &mut say),
+                None => self.judge_new(now, &mut say),
+            }
+            let known = |program: &String| self.0.values().any(|view| view.programs.contains(program));
+            now.programs
+                .iter()
+                .filter(|program| !known(program))
+                .for_each(|one| say(format!("it runs {one}")));
+            for (path, kind) in &now.files {
+                let known = self.0.values().any(|view| view.files.get(path) == Some(kind));
+                if !known && matches!(kind, Kind::Other(_)) {
+                    say(format!("it reads {}", path.display()));
+                }
+            }
+            for (path, digest) in &now.hooks {
+                if !self.0.values().any(|view| view.hooks.get(path) == Some(digest)) {
+                    say(format!("a hook lies ready: {}", path.display()));
+                }
+            }
+        }
+        changes
+    }
+
+    /// A repository that has come about may have the settings that git writes into one.
+    fn judge_new(&self, now: &View, say: &mut impl FnMut(String)) {
+        let known = |setting: &String| self.0.values().any(|view| view.settings.contains(setting));
+        let new = now.settings.iter().filter(|setting| !known(setting) && !is_harmless(setting));
+        new.for_each(|setting| say(format!("a new setting: {setting}")));
+    }
+
+    /// # Panics
+    /// Where git executes or reads something now that it did not before.
+    #[track_caller]
+    pub fn assert_unchanged(&self, world: &World, attack: &str) {
+        let changes = self.changes(&Self::of(world));
+        assert!(changes.is_empty(), "the user's git after {attack}\n{}", changes.join("\n"));
+    }
+}
+
+impl View {
+    fn of(world: &World, directory: &Path) -> Self {
+        let git = |words: &[&str]| {
+            let mut command = world.host("timeout");
+            command.arg(SECONDS).arg("git").args(words).current_dir(directory);
+            run(command.envs(QUIET), LIMIT)
+        };
+        let repository: Vec<PathBuf> = match git(&["rev-parse", "--absolute-git-dir", "--git-common-dir"]) {
+            found if found.code() == 0 => found.text().lines().map(|line| directory.join(line)).collect(),
+            _ => Vec::new(),
+        };
+        let repository: Vec<_> = repository.iter().filter_map(|path| path.canonicalize().ok()).collect();
+        let settings = git(&["config", "--list", "--show-origin", "--show-scope"]).text();
+        let origin =
+            |line: &str| Some(directory.join(line.split('\t').find_map(|word| word.strip_prefix("file:"))?));
+        let origins = settings.lines().filter_map(origin).filter_map(|path| path.canonicalize().ok());
+        let mut view = Self {
+            origins: origins.collect(),
+            settings: settings.lines().map(str::to_owned).collect(),
+            status: git(&["-c", "core.fsmonitor=", "status"]).code(),
+            hooks: hooks(
+                &directory.join(git(&["rev-parse", "--git-path", "hooks"]).text().trim_end()),
+                world,
+            ),
+            repository,
+            ..Self::default()
+        };
+        view.trace(world, directory);
+        view
+    }
+
+    /// A traced `git status`, as the user types it.
+    fn trace(&mut self, world: &World, directory: &Path) {
+        let file = world.base().join(format!("trace-{}", unique()));
+        let mut command: Command = world.host("timeout");
+        command.args([SECONDS, "strace", "-f", "-y", "-qq", "-s", "4096", "-e", "status=successful"]);
+        command.args(["-e", "trace=execve,execveat,open,openat,openat2,creat", "-o"]).arg(&file);
+        run(command.args(["git", "status"]).current_dir(directory).envs(QUIET), LIMIT);
+        let trace = fs::read(&file).expect("strace is installed, and writes what it has seen");
+        fs::remove_file(&file).expect("a file that was just made");
+        for line in String::from_utf8_lossy(&trace).lines() {
+            let Some((_, call)) = line.trim_start().split_once(' ') else { continue };
+            let call = call.trim_start();
+            if call.starts_with("exec") {
+                // Git tells a monitor since when.
+                let is_time =
+                    |word: &&str| word.len() < 10 || !word.bytes().all(|byte| byte.is_ascii_digit());
+                let words = call.split(", 0x").next().unwrap_or(call).split('"');
+                self.programs.insert(words.filter(is_time).collect::<Vec<_>>().join("'"));
+            } else if let Some(path) = call.rsplit_once("= ").and_then(|(_, fd)| fd.split_once('<')) {
+                let path = PathBuf::from(path.1.trim_end().trim_end_matches('>'));
+                let is_file = path.symlink_metadata().is_ok_and(|file| file.is_file());
+                if is_file {
+                    self.files.insert(path.clone(), self.kind(world, &path));
+                }
+            }
+        }
+    }
+
+    fn kind(&self, world: &World, path: &Path) -> Kind {
+        let digest =
+            || path.starts_with(world.base()).then(|| Digest::of(&fs::read(path).unwrap_or_default()));
+        let below = self.repository.iter().filter_map(|directory| path.strip_prefix(directory).ok());
+        if let Some(below) = below.min_by_key(|below| below.components().count()) {
+            return match is_content(below) {
+                true => Kind::Content,
+                false if below == Path::new("config") => Kind::Listed,
+                false if is_worktree(path) => Kind::Worktree,
+                false => Kind::Other(digest()),
+            };
+        }
+        let is_content = (path.starts_with(&world.project) || path.starts_with(&world.central))
+            && !self.origins.iter().any(|origin| origin == path);
+        match path.file_name().is_some_and(|name| name.eq_ignore_ascii_case(".git")) {
+            true if leads_to_worktree(path) => Kind::Worktree,
+            false if is_content => Kind::WorkTree,
+            true | false => Kind::Other(digest()),
+        }
+    }
+
+    fn compare(&self, now: &Self, say: &mut impl FnMut(String)) {
+        if self.repository != now.repository {
+            say(format!("the repository is {:?} instead of {:?}", now.repository, self.repository));
+        }
+        if self.status != now.status {
+            say(format!("`git status` ends with {} instead of {}", now.status, self.status));
+        }
+        let gone = self.settings.difference(&now.settings).map(|setting| format!("gone: {setting}"));
+        let new = now.settings.difference(&self.settings).map(|setting| format!("a new setting: {setting}"));
+        gone.chain(new).for_each(say);
+    }
+}
+
+/// So that a look changes nothing, and reads no catalogue of messages.
+const QUIET: [(&str, &str); 2] = [("GIT_OPTIONAL_LOCKS", "0"), ("LC_ALL", "C")];
+
+fn hooks(directory: &Path, world: &World) -> BTreeMap<PathBuf, Digest> {
+    if !directory.starts_with(world.base()) {
+        return BTreeMap::new();
+    }
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
+    let ready = entries.filter(|path| path.extension().is_none_or(|end| end != "sample"));
+    ready.filter_map(|path| Some((path.clone(), Digest::of(&fs::read(path).ok()?)))).collect()
+}
+
+/// Whether a path in a repository is what commits, branches and merges make.
+fn is_content(below: &Path) -> bool {
+    let names: Vec<_> = below
+        .components()
+        .filter_map(|part| match part {
+            Component::Normal(name) => name.to_str(),
+            _ => None,
+        })
+        .collect();
+    match names[..] {
+        // They lead to objects of other repositories.
+        ["objects", "info", "alternates" | "http-alternates"] => false,
+        ["objects" | "refs" | "logs", ..] | ["info", "exclude" | "refs"] => true,
+        [name] => {
+            ["index", "packed-refs", "COMMIT_EDITMSG"].contains(&name)
+                || name.starts_with("sharedindex.")
+                || name.ends_with("HEAD")
+        }
+        _ => false,
+    }
+}
+
+/// Whether this is a file by which a linked worktree and its repository know each other, and leads nowhere else.
+fn is_worktree(path: &Path) -> bool {
+    let in_worktrees =
+        path.parent().and_then(Path::parent).is_some_and(|directory| directory.ends_with("worktrees"));
+    let name = path.file_name().and_then(|name| name.to_str());
+    in_worktrees
+        && match name {
+            Some("commondir") => fs::read(path).is_ok_and(|text| text == b"../..\n"),
+            Some("gitdir" | "HEAD" | "index" | "ORIG_HEAD" | "locked") => true,
+            Some(_) | None => false,
+        }
+}
+
+/// Whether a file `.git` leads to the part of a worktree in a repository, which leads back.
+fn leads_to_worktree(link: &Path) -> bool {
+    let text = fs::read_to_string(link).unwrap_or_default();
+    let Some(own) = text.strip_prefix("gitdir: ").map(|own| Path::new(own.trim_end())) else { return false };
+    let back = fs::read_to_string(own.join("gitdir")).unwrap_or_default();
+    is_worktree(&own.join("commondir")) && Path::new(back.trim_end()) == link
+}
+
+/// Whether `git init` and `git clone` write such a setting, and it names no program and no file.
+fn is_harmless(setting: &str) -> bool {
+    const KEYS: [&str; 13] = [
+        "core.repositoryformatversion",
+        "core.filemode",
+        "core.bare",
+        "core.logallrefupdates",
+        "core.symlinks",
+        "core.ignorecase",
+        "core.precomposeunicode",
+        "user.name",
+        "user.email",
+        "extensions.objectformat",
+        "extensions.refstorage",
+        "init.defaultbranch",
+        "remote.pushdefault",
+    ];
+    let Some((key, value)) = setting.rsplit('\t').next().and_then(|words| words.split_once('=')) else {
+        return false;
+    };
+    let of_remote = key.starts_with("remote.") && [".url", ".fetch"].iter().any(|end| key.ends_with(end));
+    let of_branch = key.starts_with("branch.") && [".remote", ".merge"].iter().any(|end| key.ends_with(end));
+    KEYS.contains(&key) || (of_remote || of_branch) && !value.contains("::") && !value.starts_with('-')
+}
