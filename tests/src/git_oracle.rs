@@ -261,7 +261,8 @@ fn is_worktree(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     in_worktrees
         && match name {
-            Some("commondir") => fs::read(path).is_ok_and(|text| text == b"../..\n"),
+            // Without it git takes the directory for none.
+            Some("commondir") => fs::read(path).map_or(true, |text| text == b"../..\n"),
             Some("gitdir" | "HEAD" | "index" | "ORIG_HEAD" | "locked") => true,
             Some(_) | None => false,
         }
