@@ -251,6 +251,7 @@ pub fn open(
         background: BackgroundProcesses::default(),
         created,
         watch,
+        quarantined: Vec::new(),
         kept: KeptTexts::default(),
         calls: BTreeMap::new(),
         outbox: Vec::new(),

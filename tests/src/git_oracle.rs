@@ -69,8 +69,10 @@ impl GitView {
             if names.iter().any(member) && !directories.contains(&directory) {
                 directories.push(directory.clone());
             }
-            let in_directory =
-                names.iter().filter(|name| *name != "objects").map(|name| directory.join(name));
+            let in_directory = names
+                .iter()
+                .filter(|name| *name != "objects" && *name != "logs")
+                .map(|name| directory.join(name));
             below.extend(in_directory.filter(|path| path.symlink_metadata().is_ok_and(|file| file.is_dir())));
         }
         directories.truncate(DIRECTORIES_MAX);
@@ -224,7 +226,9 @@ impl View {
 const QUIET: [(&str, &str); 2] = [("GIT_OPTIONAL_LOCKS", "0"), ("LC_ALL", "C")];
 
 fn hooks(directory: &Path, world: &World) -> BTreeMap<PathBuf, Digest> {
-    if !directory.starts_with(world.base()) {
+    // Joined with nothing where git knows of no repository.
+    let unknown = directory.as_os_str().as_encoded_bytes().ends_with(b"/");
+    if unknown || !directory.starts_with(world.base()) {
         return BTreeMap::new();
     }
     let entries = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());

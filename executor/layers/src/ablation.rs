@@ -32,6 +32,11 @@ mod switch {
             false
         }
 
+        /// New names are always judged.
+        pub fn judges_new_names(&self) -> bool {
+            true
+        }
+
         /// The kernel's.
         pub fn landlock_abi(&self, kernel: u32) -> u32 {
             kernel
@@ -59,14 +64,17 @@ mod switch {
     use std::io;
     use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-    /// `LAYER`, which is switched off, or `landlock-abi=N`, with which Landlock is no newer than that.
+    /// `LAYER`, which is switched off; `landlock-abi=N`, with which Landlock is no newer than that; or [`NEW_NAMES`].
     const VARIABLE: &str = "LAZARET_ABLATE";
+    /// Without the supervisor's rules on new names: what a call has made is only looked at when it is over.
+    const NEW_NAMES: &str = "new-names";
 
     /// What is switched off.
     #[derive(Clone, Debug, Default)]
     pub struct Ablation {
         layer: Option<Layer>,
         landlock_abi: Option<u32>,
+        new_names: bool,
         /// What this process was started with, where it is let through.
         descriptors: Vec<u32>,
     }
@@ -81,16 +89,22 @@ mod switch {
             let word = word.to_string_lossy();
             let abi = word.strip_prefix("landlock-abi=").and_then(|number| number.parse().ok());
             let layer = Layer::ALL.into_iter().find(|layer| layer.name() == word);
-            if layer.is_none() && abi.is_none() {
+            let new_names = word == NEW_NAMES;
+            if layer.is_none() && abi.is_none() && !new_names {
                 return Err(io::Error::other(format!("{VARIABLE} names no layer: {word:?}")));
             }
             let descriptors = if layer == Some(Layer::Descriptors) { inherited()? } else { Vec::new() };
-            Ok(Self { layer, landlock_abi: abi, descriptors })
+            Ok(Self { layer, landlock_abi: abi, new_names, descriptors })
         }
 
         /// Whether a layer is switched off.
         pub fn is_off(&self, layer: Layer) -> bool {
             self.layer == Some(layer)
+        }
+
+        /// Whether the supervisor judges a name before it is made.
+        pub fn judges_new_names(&self) -> bool {
+            !self.new_names
         }
 
         /// The Landlock ABI that is used on a kernel.
