@@ -3,12 +3,13 @@
 use std::ffi::{OsStr, OsString};
 
 /// Words that make a name look like a secret's, compared without case.
-const WORDS: [&str; 12] = [
+const WORDS: [&str; 13] = [
     "KEY",
     "TOKEN",
     "SECRET",
     "PASSWORD",
     "PASSWD",
+    "PASSPHRASE",
     "CREDENTIAL",
     "PRIVATE",
     "AUTH",
@@ -17,6 +18,8 @@ const WORDS: [&str; 12] = [
     "DATABASE_URL",
     "CONNECTION_STRING",
 ];
+/// Short words that are one only at the end of a name: `PWD` alone is a directory, and `PATH` begins with `PAT`.
+const LAST_WORDS: [&str; 3] = ["_PASS", "_PAT", "_PWD"];
 
 /// Words and beginnings of names that hold a word of the above and are no secret's: those of a desktop, of git and of files. They
 /// make a name open only where nothing else in it looks like a secret's: `AUTHOR_TOKEN` is one. What is open reaches no cell
@@ -33,7 +36,7 @@ pub const VALUE_MIN: usize = 8;
 /// Whether a variable's name looks like a secret's: then it reaches no cell.
 pub fn looks_secret(name: &OsStr) -> bool {
     let name = name.to_string_lossy().to_uppercase();
-    WORDS.iter().any(|word| name.contains(word))
+    WORDS.iter().any(|word| name.contains(word)) || LAST_WORDS.iter().any(|word| name.ends_with(word))
 }
 
 /// A value that must not be shown.
@@ -150,6 +153,20 @@ mod tests {
             "AWS_SESSION_TOKEN",
         ] {
             assert_eq!(found(&[(name, "a-long-value")]).len(), 1, "{name}");
+        }
+    }
+
+    #[test]
+    fn short_words_count_at_the_end_of_a_name() {
+        for name in
+            ["SSH_PASSPHRASE", "DB_PASS", "smtp_pass", "GITHUB_PAT", "AZURE_DEVOPS_EXT_PAT", "MYSQL_PWD"]
+        {
+            assert_eq!(found(&[(name, "a-long-value")]).len(), 1, "{name}");
+        }
+        for name in
+            ["PWD", "OLDPWD", "PATH", "LD_LIBRARY_PATH", "PATTERN", "SSH_ASKPASS", "COMPASS", "PASS_THROUGH"]
+        {
+            assert!(!looks_secret(OsStr::new(name)), "{name}");
         }
     }
 

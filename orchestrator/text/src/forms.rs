@@ -1,5 +1,5 @@
 //! The forms in which a value may come to be shown: as it is, cleaned, escaped in the ways of JSON, of our messages and of our
-//! screens, encoded for an address, and within base64.
+//! screens, encoded for an address once or twice, and within base64.
 //!
 //! Text changes its form on its way, and not always where we can look before: a program quotes what it was given, and an error
 //! quotes the program. So a secret is looked for in every form at once, wherever text passes.
@@ -45,7 +45,10 @@ fn encodings(value: &[u8]) -> Vec<Vec<u8>> {
     .into();
     for stays in stays(value) {
         for (upper, space) in [(false, "%20"), (true, "%20"), (false, "+"), (true, "+")] {
-            encodings.push(percent(value, &stays, upper, space));
+            let once = percent(value, &stays, upper, space);
+            // An address within another one: of what was encoded once, only the signs are.
+            encodings.push(once.replace('%', "%25").into_bytes());
+            encodings.push(once.into_bytes());
         }
     }
     for alphabet in [&alphabet::STANDARD, &alphabet::URL_SAFE] {
@@ -112,15 +115,15 @@ fn stays(value: &[u8]) -> Vec<Vec<u8>> {
     (0..1 << differing.len()).map(|bits| choice(bits).map(|at| differing[at]).collect()).collect()
 }
 
-fn percent(value: &[u8], stays: &[u8], upper: bool, space: &str) -> Vec<u8> {
-    value.iter().fold(Vec::new(), |mut out, byte| {
+fn percent(value: &[u8], stays: &[u8], upper: bool, space: &str) -> String {
+    value.iter().fold(String::new(), |mut out, byte| {
         match byte {
             byte if byte.is_ascii_alphanumeric() || ALWAYS.contains(byte) || stays.contains(byte) => {
-                out.push(*byte)
+                out.push(char::from(*byte))
             }
-            b' ' => out.extend(space.bytes()),
-            byte if upper => out.extend(format!("%{byte:02X}").bytes()),
-            byte => out.extend(format!("%{byte:02x}").bytes()),
+            b' ' => out.push_str(space),
+            byte if upper => out.push_str(&format!("%{byte:02X}")),
+            byte => out.push_str(&format!("%{byte:02x}")),
         }
         out
     })
@@ -191,6 +194,9 @@ mod tests {
             "a%2Fb+c%3Ad%40e%3Bf,g&h%3Di%3Fj$k%l~m",
         ] {
             assert!(has(value, form), "{form}");
+        }
+        for form in ["K7MDENG%252BbPx%252FRfi%253D", "K7MDENG%252bbPx/Rfi="] {
+            assert!(has("K7MDENG+bPx/Rfi=", form), "{form}");
         }
         assert!(has("two words+one", "two+words%2Bone") && has("two words+one", "two%20words+one"));
     }

@@ -229,6 +229,8 @@ fn a_variable_with_an_open_word_in_its_name_may_hold_a_secret() {
         ("AUTHORIZATION_TOKEN", "[redacted:AUTHORIZATION_TOKEN]"),
         ("HTTP_AUTHORIZATION", "[redacted:HTTP_AUTHORIZATION]"),
         ("AUTHORITY_API_KEY", "[redacted:AUTHORITY_API_KEY]"),
+        ("DB_PASS", "[redacted:DB_PASS]"),
+        ("MYSQL_PWD", "[redacted:MYSQL_PWD]"),
         ("AUTHOR", "abcdef0123456789XYZ"),
         ("GIT_AUTHOR_NAME", "abcdef0123456789XYZ"),
     ] {
@@ -244,6 +246,7 @@ fn a_secret_in_an_address_is_found_however_it_is_encoded() {
         "wJalrXUtnFEMI/K7MDENG%2BbPxRfiCYEXAMPLEKEY",
         "wJalrXUtnFEMI%2FK7MDENG+bPxRfiCYEXAMPLEKEY",
         "wJalrXUtnFEMI%2fK7MDENG%2bbPxRfiCYEXAMPLEKEY",
+        "wJalrXUtnFEMI%252FK7MDENG%252BbPxRfiCYEXAMPLEKEY",
     ] {
         let print = format!("echo https://u:{form}@h/");
         let mut command = world.lazaret_call("bash", &json!({"command": print}));
