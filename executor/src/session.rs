@@ -124,7 +124,7 @@ impl Session {
                 call.state = CallState::Killing(process);
             }
             Work::Effect(tool) => {
-                let unfinished = self.kept.permit(call.id, &tool);
+                let unfinished = self.kept.permit(call.id, &self.audit.redacted(&tool));
                 unfinished.map_or(Ok(()), |kept| self.audit.append(&kept.record()))?;
                 call.end(Outcome::Granted, Usage::default());
             }

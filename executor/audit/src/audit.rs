@@ -151,7 +151,7 @@ impl Audit {
             return Err(self.error("record", io::Error::other("the call has no entry")));
         };
         self.calls += 1;
-        self.append(&Record::ended(call, &entry, facts, outcome, usage))?;
+        self.append(&Record::ended(call, &entry, facts, (outcome, usage), &self.secrets))?;
         // A refusal is on the disk before the client gets its answer.
         if let Outcome::Refused(_) = outcome { self.sync() } else { Ok(()) }
     }

@@ -1,11 +1,12 @@
 //! The records of the audit: one event each, as JSON.
 //!
 //! Nothing of a request's input is in it but its digest and the path it is about: input may hold secrets, and so may a
-//! path, from which known ones are taken out. Messages are left out too; they may quote input.
+//! path, and the name of a client's tool or server, from which known ones are taken out. Messages are left out too; they may
+//! quote input.
 
 use broker_protocol::{
     CallId, ConnectionReport, Digest, Ended, ErrorKind, Extent, Failed, LayerSet, Lease, Opened, Outcome,
-    Request, Spill, Tier, Usage, ZonePath, frame,
+    Refused, Request, Spill, Tier, Usage, ZonePath, frame,
 };
 use policies::secret::Secret;
 use sha2::{Digest as _, Sha256};
@@ -81,12 +82,16 @@ impl Record {
         call: CallId,
         entry: &AuditEntry,
         facts: SessionFacts,
-        outcome: &Outcome,
-        usage: &Usage,
+        (outcome, usage): (&Outcome, &Usage),
+        secrets: &[Secret],
     ) -> Self {
         let (verdict, rule) = entry.verdict();
+        // The rule of a scope has the tool's name.
+        let refused_by = |refused: &Refused| redacted(refused.rule.clone(), secrets);
+        let refused_by =
+            if let Outcome::Refused(refused) = outcome { Some(refused_by(refused)) } else { None };
         let verdict = match outcome {
-            Outcome::Refused(refused) => ("deny", Some(refused.rule.as_str())),
+            Outcome::Refused(_) => ("deny", refused_by.as_deref()),
             // It was not even decided on.
             Outcome::Failed(Failed { kind: ErrorKind::InvalidInput, .. }) => ("none", rule),
             Outcome::Ran(_)
@@ -266,7 +271,9 @@ impl AuditEntry {
     ) -> Self {
         let path = path(request).map(|path| redacted(path.to_string(), secrets));
         let name = if let Request::Service(service) = request { Some(service.name.clone()) } else { None };
-        Self { tool: request.tool().to_owned(), name, path, request: digest(request), question }
+        let name = name.map(|name| redacted(name, secrets));
+        let tool = redacted(request.tool().to_owned(), secrets);
+        Self { tool, name, path, request: digest(request), question }
     }
 
     /// The verdict, `allow` or `ask`, and the rule that asked.

@@ -130,7 +130,9 @@ impl RunLog {
             if self.bytes.get() > BYTES_MAX {
                 continue;
             }
-            let payload = map_texts(&payload, &|text| brief(&for_terminal(&brief(text))).into_owned());
+            // What a client names, its tools among it, is in events as it is.
+            let shown = |text: &str| brief(&for_terminal(&redactor().text(&brief(text)))).into_owned();
+            let payload = map_texts(&payload, &shown);
             self.append(&Line { ts, kind, step: event.call, payload });
             if self.bytes.get() > BYTES_MAX {
                 let payload = json!({ "bytes": BYTES_MAX });

@@ -18,7 +18,8 @@ pub fn tests() -> Vec<Test> {
             short_values_and_plain_names_are_left_alone,
             a_variable_with_an_open_word_in_its_name_may_hold_a_secret,
             a_secret_in_an_address_is_found_however_it_is_encoded,
-            no_id_that_a_model_chose_shows_a_secret
+            no_id_that_a_model_chose_shows_a_secret,
+            a_secret_in_the_name_of_a_tool_is_in_neither_record
         ],
     ]
     .concat()
@@ -269,6 +270,43 @@ fn no_id_that_a_model_chose_shows_a_secret() {
     assert!(control.contains(secret), "the control: {control}");
     let shown = run(command.env("X_TOKEN", secret), LIMIT).success();
     assert!(!shown.contains(secret) && shown.contains("_redacted_X_TOKEN_"), "{shown}");
+}
+
+/// A tool of the client's own, and a server of the user's: both are called, and both have the secret as their name.
+fn a_secret_in_the_name_of_a_tool_is_in_neither_record() {
+    let secret = "Sup3rS3cretValue-XyZ";
+    let recorded = |known: bool| {
+        let mut world = World::new(Place::any());
+        // What is searched for.
+        world.canary = secret.to_owned();
+        let server = json!({"command": "python3", "args": ["server.py", "friendly"]});
+        let settings = json!({"mcpServers": {(secret): server}}).to_string();
+        world.put("server.py", include_str!("../../fixtures/mcp_server.py"));
+        world.write(&world.home.join("settings/lazaret/mcp.json"), settings);
+        let mut command = world.lazaret("session");
+        command.env("XDG_CONFIG_HOME", world.home.join("settings"));
+        if known {
+            command.env("X_TOKEN", secret);
+        }
+        let mut session = Session::start(&mut command);
+        let tool = json!({"name": secret, "description": "d", "inputSchema": {"type": "object"}});
+        session.send(&json!({"id": "r", "register": tool}));
+        session.event("r", LIMIT).unwrap();
+        let id = session.start_call(secret, json!({}));
+        assert_eq!(session.event(&id, LIMIT).unwrap()["event"], "execute");
+        session.send(&json!({"id": id, "result": "done"}));
+        assert_eq!(session.answer_within(&id, LIMIT).success(), "done");
+        let echo = format!("mcp__{secret}__echo");
+        assert_eq!(session.call(&echo, json!({"text": "x"})).success(), "x");
+        session.close(LIMIT);
+        let mut shown = Shown { places: Vec::new(), looked: 0 };
+        shown.look_below(&world.state.join("lazaret/audit"), &world);
+        shown.look_below(&world.state.join("lazaret/runs"), &world);
+        shown.places
+    };
+    let control = recorded(false);
+    assert!(["audit-000001", "runlog"].iter().all(|part| control.iter().any(|place| place.contains(part))));
+    assert_eq!(recorded(true), Vec::<String>::new());
 }
 
 /// A diff and a numbered read put something before each line of a secret, and may begin and end in the middle of one.
