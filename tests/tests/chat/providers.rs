@@ -4,11 +4,12 @@ use super::chats::{Printed, chat};
 use super::vendors::Vendor;
 use lazaret_tests::model_server::{ModelServer, Reply, ReplyEnd};
 use lazaret_tests::process::{Running, contains, until, with_environment, with_marker};
-use lazaret_tests::{LIMIT, Place, Test, World, in_each_place, once, run};
+use lazaret_tests::{LIMIT, Place, Terminal, Test, World, in_each_place, once, run};
 use serde_json::json;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 
 pub fn tests() -> Vec<Test> {
     [
@@ -25,6 +26,7 @@ pub fn tests() -> Vec<Test> {
             a_key_that_others_can_read_is_not_taken,
             no_other_process_has_the_keys,
             models_are_listed,
+            a_server_that_echoes_a_key_shows_it_nowhere,
         ],
     ]
     .concat()
@@ -330,6 +332,37 @@ fn no_other_process_has_the_keys() {
     assert_eq!(holders, [running.pid()]);
     let _ = running.child.kill();
     running.finish(LIMIT);
+}
+
+/// In lists of models, by the command and in a chat.
+fn a_server_that_echoes_a_key_shows_it_nowhere() {
+    let world = world();
+    let secret = "Sup3rS3cretValue-XyZ";
+    let shown = |known: bool| {
+        let listed = json!({"data": [{"id": format!("gpt-4o-{secret}"), "object": "model"}]});
+        let server = ModelServer::start((0..8).map(|_| Reply::status(200, &listed)).collect());
+        let dress = |command: &mut Command| {
+            command.args(["--provider", "openai-chat", "--base-url", &server.url()]);
+            if known {
+                command.env("OPENAI_API_KEY", secret);
+            }
+        };
+        let mut models = world.program("lazaret");
+        dress(models.arg("models"));
+        let models = run(&mut models, LIMIT).success();
+        let mut chat = world.lazaret("chat");
+        dress(chat.args(["--model", "x"]));
+        let mut terminal = Terminal::start(&mut chat, 30, 100);
+        terminal.expect("> ", LIMIT);
+        terminal.send("/model\n");
+        terminal.expect("gpt-4o-", LIMIT);
+        terminal.expect("> ", LIMIT);
+        terminal.send("\x04");
+        terminal.finish(LIMIT);
+        [models, terminal.screen()].map(|text| text.contains(secret))
+    };
+    assert_eq!(shown(false), [true; 2], "control");
+    assert_eq!(shown(true), [false; 2]);
 }
 
 fn models_are_listed() {
