@@ -6,7 +6,7 @@ use orchestrator_install::record::{Changed, Record};
 use orchestrator_install::{Client, FileRecipe, Format, Programs, Recipe, Root, Way, edit};
 use orchestrator_records::state_directory::{home, variable};
 use orchestrator_text::diff;
-use orchestrator_text::settings::hide_values;
+use orchestrator_text::settings::line_hider;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ impl Change {
             return String::new();
         }
         let until = Instant::now() + TIME;
-        let lines = diff::lines(before, after, (1, 1), until, hide_values);
+        let lines = diff::lines(before, after, (1, 1), until, line_hider([before, after]));
         let path = self.path.display();
         let name =
             |text: &Option<String>| if text.is_some() { path.to_string() } else { "/dev/null".to_owned() };

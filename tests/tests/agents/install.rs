@@ -14,6 +14,7 @@ pub fn tests() -> Vec<Test> {
         a_client_that_is_not_here_gets_no_settings,
         nothing_is_written_without_a_yes,
         keys_in_settings_are_written_and_not_shown,
+        secrets_of_every_form_are_written_and_not_shown,
         settings_that_cannot_be_read_are_left_alone,
         status_says_what_is_installed_and_what_stays_open
     ]
@@ -241,6 +242,28 @@ fn keys_in_settings_are_written_and_not_shown() {
     let shown = lazaret(&world, &["uninstall", "cursor", "--yes"]);
     assert!(!shown.success().contains(KEY), "{}", shown.success());
     assert_eq!(fs::read_to_string(world.home.join(path)).unwrap(), text);
+}
+
+/// Each stands beside what is changed: in an address, over several lines, as the value of an option.
+fn secrets_of_every_form_are_written_and_not_shown() {
+    const KEY: &str = "sk-of-somebody-0123456789";
+    let cursor = format!(
+        "{{\n  \"mcpServers\": {{ \"o\": {{\n    \"url\": \"https://u:{KEY}@h/\",\n    \"args\": [\n      \"--tok\",\n      \
+         \"{KEY}\",\n      \"--token={KEY}\"\n    ]\n  }} }}\n}}\n"
+    );
+    let codex = format!("# mine\ntoken = \"\"\"\nfirst\n{KEY}\n\"\"\"\n");
+    let goose = format!("{GOOSE}PRIVATE_KEY: |\n  first\n  {KEY}\n");
+    for (client, path, text) in [
+        ("cursor", ".cursor/mcp.json", cursor),
+        ("codex", ".codex/config.toml", codex),
+        ("goose", ".config/goose/config.yaml", goose),
+    ] {
+        let world = with_settings(&[(path, &text)]);
+        let shown = lazaret(&world, &["install", client, "--dry-run"]).success();
+        assert!(shown.contains('…') && !shown.contains(KEY), "{client}: {shown}");
+        lazaret(&world, &["install", client, "--yes"]).success();
+        assert!(fs::read_to_string(world.home.join(path)).unwrap().contains(KEY), "{client}");
+    }
 }
 
 fn settings_that_cannot_be_read_are_left_alone() {
