@@ -175,8 +175,10 @@ struct CancelFields {
 #[serde(deny_unknown_fields)]
 struct ApproveFields {
     approve: Answer,
+    #[schemars(range(max = u64::MAX))]
     part: Option<usize>,
     /// For how long, where the call wants more than its session has.
+    #[schemars(range(max = u16::MAX))]
     minutes: Option<u16>,
 }
 
@@ -189,6 +191,7 @@ struct GrantsFields {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RevokeFields {
+    #[schemars(range(max = u64::MAX))]
     revoke: u64,
 }
 
@@ -196,12 +199,14 @@ struct RevokeFields {
 #[serde(deny_unknown_fields)]
 struct HistoryFields {
     history: Option<bool>,
+    #[schemars(range(max = u32::MAX))]
     limit: Option<u32>,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct UndoFields {
+    #[schemars(range(max = u64::MAX))]
     undo: u64,
     path: String,
     #[serde(default)]
@@ -232,6 +237,7 @@ struct ToolsFields {
 struct ResultFields {
     result: String,
     structured: Option<Map<String, Value>>,
+    #[schemars(range(max = u64::MAX))]
     part: Option<usize>,
 }
 
@@ -240,6 +246,7 @@ struct ResultFields {
 struct ErrorFields {
     #[serde(deserialize_with = "by_name")]
     error: ReportedError,
+    #[schemars(range(max = u64::MAX))]
     part: Option<usize>,
 }
 
@@ -263,6 +270,7 @@ pub struct Registration {
     #[serde(default)]
     pub risk: RiskName,
     /// How long a call may take, in seconds.
+    #[schemars(range(max = u32::MAX))]
     pub timeout: Option<u32>,
 }
 
@@ -652,10 +660,15 @@ mod tests {
             (r#"{"id":123456789012345678901234567890,"cancel":true}"#, json!(null), "needs an `id`"),
             (r#"{"id":"a","tool":"ls","wants":[]}"#, json!("a"), "field"),
             (r#"{"id":"a","error":["io","why"]}"#, json!("a"), "field"),
+            (r#"{"id":"a","history":true,"limit":99999999999}"#, json!("a"), "field `limit`"),
+            (r#"{"id":"a","revoke":99999999999999999999}"#, json!("a"), "field `revoke`"),
+            (r#"{"id":"a","undo":1e30,"path":"x"}"#, json!("a"), "field `undo`"),
+            (r#"{"id":"a","result":"x","part":99999999999999999999}"#, json!("a"), "field `part`"),
+            (r#"{"id":"a","approve":"once","minutes":70000}"#, json!("a"), "field `minutes`"),
             (
-                r#"{"id":"a","history":true,"limit":99999999999}"#,
+                r#"{"id":"a","register":{"name":"x","description":"d","inputSchema":{},"timeout":5000000000}}"#,
                 json!("a"),
-                "the fields are not those of this line",
+                "field `register.timeout`",
             ),
             (long.as_str(), json!(null), "needs an `id`"),
             (r#"{"id":"a"}"#, json!("a"), "needs an `op`, or one of `tool`, `cancel`, "),
