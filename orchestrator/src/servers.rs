@@ -139,8 +139,12 @@ impl ServersCommand {
     }
 }
 
-/// The servers of a session that is to be opened, or those among them that `keep` names, with their way to the executor.
-fn prepare(options: &SessionOptions, keep: impl Fn(&Server) -> bool) -> Result<SessionServers, Failed> {
+/// The servers of a session that is to be opened, or those among them that `keep` names, with their way to the executor; and whether
+/// there are settings that cannot be used.
+fn prepare(
+    options: &SessionOptions,
+    keep: impl Fn(&Server) -> bool,
+) -> Result<(SessionServers, bool), Failed> {
     let open = options.open(0)?.open;
     let mut found = find(&open.project);
     found.servers.retain(|server| keep(server));
@@ -150,7 +154,7 @@ fn prepare(options: &SessionOptions, keep: impl Fn(&Server) -> bool) -> Result<S
     let socket = endpoint.socket().map(Path::to_owned);
     servers.reach(Rc::new(endpoint));
     confine(&Needs { web: true, socket, write: servers.directories(), ..Needs::default() });
-    Ok(servers)
+    Ok((servers, found.is_broken))
 }
 
 impl Add {
@@ -163,7 +167,7 @@ impl Add {
         let text = text.map_err(|error| wrong(error.to_string()))?;
         store::Place::of(&self.name, None).forget();
         files::replace(&file, before.as_deref(), Some(&text)).map_err(|error| wrong(error.to_string()))?;
-        let servers = prepare(options, |server| server.name == self.name)?;
+        let (servers, _) = prepare(options, |server| server.name == self.name)?;
         let reports = runtime()?.block_on(async {
             let reports = servers.report().await;
             servers.close().await;
@@ -228,7 +232,7 @@ impl List {
             true => print::json(&found.servers.iter().map(described).collect::<Vec<_>>())?,
             false => print::result(found.servers.iter().map(line).collect::<String>().as_bytes())?,
         }
-        Ok(exit::OK)
+        Ok(if found.is_broken { exit::FAILED } else { exit::OK })
     }
 }
 
@@ -300,13 +304,14 @@ impl Remove {
 
 impl Status {
     fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
-        let servers = prepare(options, |_| true)?;
+        let (servers, is_broken) = prepare(options, |_| true)?;
         let reports = runtime()?.block_on(async {
             let reports = servers.report().await;
             servers.close().await;
             reports
         });
-        show(&reports, self.json)
+        let code = show(&reports, self.json)?;
+        Ok(if is_broken { exit::FAILED } else { code })
     }
 }
 
@@ -381,7 +386,7 @@ impl Accept {
 
     /// The tools of a server, which is started to say them.
     fn tools(&self, name: &str, options: &SessionOptions) -> Result<u8, Failed> {
-        let servers = prepare(options, |server| server.name == name)?;
+        let (servers, _) = prepare(options, |server| server.name == name)?;
         if servers.are_none() {
             return Err(Failed::invalid(format!("there is no server `{name}`")));
         }

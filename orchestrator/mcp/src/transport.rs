@@ -1,7 +1,9 @@
 //! Messages as lines, which the program reads and writes. What is no message gets an error: one bad line is not the end.
 
 use rmcp::RoleServer;
-use rmcp::model::{ClientNotification, ErrorCode, ErrorData, JsonRpcMessage, RequestId};
+use rmcp::model::{
+    ClientNotification, ClientRequest, ErrorCode, ErrorData, GetMeta, JsonRpcMessage, RequestId,
+};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::Value;
@@ -22,6 +24,8 @@ pub struct Lines {
     outgoing: Sender<Vec<u8>>,
     /// Requests that have no answer yet.
     under_way: UnderWay,
+    /// Whether the client has begun, as the protocol has it.
+    begun: bool,
     /// The answer to the last line that was read, where that is no message. It waits here: who receives may stop waiting at any time.
     refusal: Option<Vec<u8>>,
 }
@@ -61,8 +65,14 @@ impl UnderWay {
 
 impl Lines {
     pub fn new(incoming: Receiver<Vec<u8>>, outgoing: Sender<Vec<u8>>) -> Self {
-        Self { incoming, outgoing, under_way: UnderWay::default(), refusal: None }
+        Self { incoming, outgoing, under_way: UnderWay::default(), begun: false, refusal: None }
     }
+}
+
+/// Whether a client begins with this request. In the version after ours each request says by itself which it speaks, and the library
+/// answers which there are.
+fn begins(request: &ClientRequest) -> bool {
+    matches!(request, ClientRequest::InitializeRequest(_)) || request.get_meta().protocol_version().is_some()
 }
 
 /// The answer to a line that is no message.
@@ -110,7 +120,16 @@ impl Transport<RoleServer> for Lines {
             if line.iter().all(u8::is_ascii_whitespace) {
                 continue;
             }
-            match serde_json::from_slice(&line) {
+            let message = serde_json::from_slice(&line);
+            if let Ok(JsonRpcMessage::Request(request)) = &message {
+                self.begun |= begins(&request.request);
+                if !self.begun && !matches!(request.request, ClientRequest::PingRequest(_)) {
+                    let why = "a session begins with `initialize`; before it only `ping` is answered";
+                    self.refusal = Some(refusal(ErrorCode::INVALID_REQUEST, why, Some(request.id.clone())));
+                    continue;
+                }
+            }
+            match message {
                 Ok(message) if self.under_way.take(&message) => return Some(message),
                 Ok(_) => {
                     // Without the id: it would pass for the answer to the request before.

@@ -262,7 +262,7 @@ impl Unfinished {
         let ready = async {
             let greeted = serve_client(handler, transport).await;
             let client = greeted.map_err(|error| {
-                let why = why(&means, &state);
+                let why = why(&watched, &means, &state);
                 let why =
                     why.unwrap_or_else(|| format!("did not greet as the protocol has it: {}", named(&error)));
                 watched.failed(ErrorKind::Io, &why)
@@ -281,12 +281,12 @@ impl Unfinished {
 }
 
 /// Why a server is gone or does not answer, where that is known.
-fn why(means: &Means, state: &State) -> Option<String> {
+fn why(watched: &Watched, means: &Means, state: &State) -> Option<String> {
     match (state.why_gone(), means) {
         (Some(why), _) => Some(why.to_owned()),
         (None, Means::Program(_)) => None,
         (None, Means::Address(remote)) if remote.challenge().is_some() => {
-            Some("wants a login: `lazaret mcp login` with its name".to_owned())
+            Some(format!("wants a login: `lazaret mcp login {}`", watched.name))
         }
         (None, Means::Address(remote)) => remote.trouble().map(|why| format!("cannot be used: {why}")),
     }
@@ -317,7 +317,7 @@ fn failed(error: &ServiceError, watched: &Watched, means: &Means, state: &State)
         }
         ServiceError::Cancelled { .. } => watched.failed(ErrorKind::Cancelled, "has given the call up"),
         ServiceError::TransportClosed | ServiceError::TransportSend(_) => {
-            let why = why(means, state);
+            let why = why(watched, means, state);
             watched.failed(ErrorKind::Io, why.as_deref().unwrap_or("is gone"))
         }
         _ => watched.failed(ErrorKind::Io, "did not answer as the protocol has it"),

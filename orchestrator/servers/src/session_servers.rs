@@ -20,6 +20,8 @@ pub struct Found {
     pub servers: Vec<Server>,
     /// What a person should know: settings that cannot be used, or are not accepted.
     pub problems: Vec<String>,
+    /// Whether there are settings that cannot be used.
+    pub is_broken: bool,
     /// The repository's settings, where they are not accepted yet.
     pub proposed: Option<String>,
 }
@@ -30,9 +32,9 @@ pub fn find(project: &str) -> Found {
     let mut found = Found::default();
     match read(&store::user_file()).and_then(|text| parse(text.as_deref(), Whose::User)) {
         Ok(servers) => found.servers = servers,
-        Err(why) => found
-            .problems
-            .push(format!("no server of yours is used: {}: {why}", store::user_file().display())),
+        Err(why) => {
+            found.broken(format!("no server of yours is used: {}: {why}", store::user_file().display()));
+        }
     }
     found.add_repository(project);
     found
@@ -44,7 +46,7 @@ impl Found {
         let text = match read(&path) {
             Ok(Some(text)) => text,
             Ok(None) => return,
-            Err(why) => return self.problems.push(format!("{}: {why}", path.display())),
+            Err(why) => return self.broken(format!("{}: {why}", path.display())),
         };
         if !store::is_accepted(project, &text) {
             let why =
@@ -68,8 +70,13 @@ impl Found {
                 let room = settings::SERVERS_MAX.saturating_sub(self.servers.len());
                 self.servers.extend(new.into_iter().take(room));
             }
-            Err(why) => self.problems.push(format!("{}: {why}", path.display())),
+            Err(why) => self.broken(format!("{}: {why}", path.display())),
         }
+    }
+
+    fn broken(&mut self, problem: String) {
+        self.problems.push(problem);
+        self.is_broken = true;
     }
 }
 

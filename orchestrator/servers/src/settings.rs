@@ -5,6 +5,7 @@
 
 use crate::variables;
 use broker_protocol::{Digest, Risk, limit};
+use orchestrator_install::{Format, edit};
 use serde::Deserialize;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -206,6 +207,8 @@ pub fn parse(text: &str, whose: Whose) -> Result<Vec<Server>, SettingsError> {
     if text.len() > FILE_MAX {
         return Err(SettingsError::TooLong(text.len()));
     }
+    // Of a key that stands twice, serde would take the last, and another client may take the first.
+    edit::present(Format::Json, text, &[]).map_err(|error| SettingsError::Json(error.to_string()))?;
     let file: File = serde_json::from_str(text).map_err(|error| SettingsError::Json(error.to_string()))?;
     if file.servers.len() > SERVERS_MAX {
         return Err(SettingsError::TooMany(file.servers.len()));

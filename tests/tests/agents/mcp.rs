@@ -558,6 +558,7 @@ fn lines_that_are_no_messages_are_answered() {
     }
     let unknown = client.request("no/such", json!({}));
     assert_eq!(unknown["error"]["code"], -32601, "{unknown}");
+    assert_eq!(unknown["error"]["message"], "there is no method \"no/such\"");
     let wrong = client.request("tools/call", json!({ "name": "bash", "arguments": [] }));
     assert_eq!(wrong["error"]["code"], -32602, "{wrong}");
     assert!(wrong["error"]["message"].as_str().unwrap().contains("arguments"), "{wrong}");
@@ -579,6 +580,16 @@ fn lines_that_are_no_messages_are_answered() {
     assert!(text(&client.bash("echo still here")).contains("still here"));
     assert_eq!(client.close().code(), Some(0));
     // One that goes before it was greeted, and one that sends something else first.
+    let mut early = Client::start(&mut server(&world));
+    assert!(early.request("ping", json!({}))["result"].is_object());
+    for method in ["tools/list", "no/such"] {
+        let refused = early.request(method, json!({}));
+        assert_eq!(refused["error"]["code"], -32600, "{refused}");
+        assert!(refused["error"]["message"].as_str().unwrap().contains("`initialize`"), "{refused}");
+    }
+    early.greet("2025-11-25", json!({}));
+    assert!(early.request("tools/list", json!({}))["result"].is_object());
+    assert_eq!(early.close().code(), Some(0));
     assert_eq!(Client::start(&mut server(&world)).close().code(), Some(0));
 }
 

@@ -1,6 +1,6 @@
 //! Servers with an address: spoken to as their protocols have it, held to bounds, and sent nowhere by what they say.
 
-use super::scene::{answer_of, call, dressed, mcp, names, session, settings, world};
+use super::scene::{answer_of, call, mcp, names, servers, session, settings, world};
 use lazaret_tests::process::{self, Running};
 use lazaret_tests::{LIMIT, Place, Test, World, in_each_place, once};
 use serde_json::{Value, json};
@@ -227,7 +227,7 @@ fn a_scope_without_a_network_reaches_none() {
 
 /// Logs in as a person would: opens the address, and follows it back. What `lazaret mcp login` printed in the end.
 fn log_in(world: &World) -> process::Finished {
-    let mut login = Running::start(dressed(world, world.lazaret("mcp")).args(["login", "there"]));
+    let mut login = Running::start(servers(world).args(["login", "there"]));
     let printed = String::from_utf8(login.wait_for("/authorize?", LIMIT)).unwrap();
     let address = printed.lines().find(|line| line.starts_with("http")).unwrap().to_owned();
     let page = get(&address);
@@ -251,7 +251,7 @@ fn get(address: &str) -> String {
 fn a_login_is_wanted_given_kept_and_forgotten() {
     let (world, remote) = with("login");
     let status = mcp(&world, &["status"]);
-    assert!(status.text().contains("wants a login: `lazaret mcp login"), "{}", status.text());
+    assert!(status.text().contains("wants a login: `lazaret mcp login there`"), "{}", status.text());
     let login = log_in(&world);
     assert!(login.success().contains("Logged in at `there`"), "{}", login.text());
     let shown = answer_of(&world, "mcp__there__headers", json!({}));

@@ -1,7 +1,7 @@
 //! Servers that are programs: in cells that hold hostile ones, and as a person has accepted them.
 
 use super::scene::{
-    SERVER, answer_of, call, dressed, friendly, mcp, names, result, server, session, settings, world,
+    SERVER, answer_of, call, dressed, friendly, mcp, names, result, server, servers, session, settings, world,
 };
 use lazaret_tests::process;
 use lazaret_tests::world::long_sleep;
@@ -25,6 +25,7 @@ pub fn tests() -> Vec<Test> {
         a_guided_session_asks_whatever_a_server_says_of_itself,
         a_tool_that_changes_is_asked_about_again,
         a_repository_starts_nothing_by_itself,
+        settings_that_cannot_be_used_are_an_error,
         no_server_shadows_a_tool_or_another_server,
         what_it_is_given_is_named_and_nothing_else,
         a_log_has_the_last_lines_without_secrets,
@@ -276,6 +277,42 @@ fn no_server_shadows_a_tool_or_another_server() {
     assert_eq!(mcp(&world, &["list"]).text(), "", "a name that could be cut in two ways is none");
 }
 
+fn settings_that_cannot_be_used_are_an_error() {
+    let world = world(Place::any(), json!({}));
+    let own = world.home.join("settings/lazaret/mcp.json");
+    let broken = |text: &str, want: &str| {
+        world.write(&own, text);
+        for words in [&["list"][..], &["list", "--json"]] {
+            let listed = mcp(&world, words);
+            listed.expect(1);
+            assert!(
+                listed.errors().contains("mcp.json") && listed.errors().contains(want),
+                "{}",
+                listed.errors()
+            );
+        }
+    };
+    broken("{\"mcpServers\": {", "line 1");
+    // Of two that stand in one place, another reader may take the other one.
+    let twice = [
+        (r#"{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}"#, "\"a\" stands twice"),
+        (r#"{"mcpServers": {"a": {"command": "x", "command": "y"}}}"#, "\"command\" stands twice"),
+        (r#"{"mcpServers": {}, "mcpServers": {"a": {"command": "y"}}}"#, "\"mcpServers\" stands twice"),
+        (r#"{"mcpServers": {"a": {"command": "x", "env": {"A": "1", "A": "2"}}}}"#, "\"A\" stands twice"),
+    ];
+    for (text, want) in twice {
+        broken(text, want);
+        world.put(".mcp.json", text);
+        let accepted = mcp(&world, &["accept", "--yes"]);
+        accepted.expect(2);
+        assert!(accepted.errors().contains(want), "{}", accepted.errors());
+    }
+    // A repository's is a proposal until it is accepted, and the user's own are listed.
+    settings(&world, json!({ "mine": friendly() }));
+    let listed = mcp(&world, &["list"]);
+    assert!(listed.success().contains("mine") && listed.errors().contains("lazaret mcp accept"));
+}
+
 fn what_it_is_given_is_named_and_nothing_else() {
     let mut given = friendly();
     given["env"] = json!({ "NAMED": "${PLAIN_NAME}", "LITERAL": "of the settings" });
@@ -343,7 +380,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 fn a_server_that_says_nothing_is_lost_by_name() {
     let world = world(Place::any(), json!({ "good": friendly(), "silent": server(&["silent"], json!({})) }));
-    let status = run(dressed(&world, world.lazaret("mcp")).args(["status", "--json"]), PATIENCE);
+    let status = run(servers(&world).args(["status", "--json"]), PATIENCE);
     assert!(status.text().contains("the server `silent` was not there within 30 s"), "{}", status.text());
 }
 

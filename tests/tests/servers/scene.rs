@@ -54,7 +54,14 @@ pub fn result(world: &World, tool: &str, input: Value) -> Value {
 }
 
 pub fn mcp(world: &World, words: &[&str]) -> Finished {
-    run(dressed(world, world.lazaret("mcp")).args(words), LIMIT)
+    run(servers(world).args(words), LIMIT)
+}
+
+/// `lazaret mcp` for a command about servers.
+pub fn servers(world: &World) -> Command {
+    let mut command = dressed(world, world.program("lazaret"));
+    command.arg("mcp").current_dir(&world.project);
+    command
 }
 
 pub fn session(world: &World, options: &[&str]) -> Session {
