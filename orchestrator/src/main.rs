@@ -14,6 +14,7 @@ mod servers;
 mod mcp;
 mod chat;
 mod chat_hooks;
+mod socket_file;
 mod serve;
 mod policy;
 mod hook;

@@ -3,6 +3,7 @@
 use crate::chat::choice::{self, ModelOptions};
 use crate::chat::config::AgentConfig;
 use crate::mcp;
+use crate::socket_file;
 use broker_protocol::{Failed, Open, Permission, Scope, Trust};
 use clap::{Args, ValueEnum};
 use nix::libc::{SIGHUP, SIGINT, SIGTERM};
@@ -16,12 +17,12 @@ use orchestrator_lines::streams::{Input, unusable};
 use orchestrator_mcp::Http;
 use orchestrator_options::endpoint::Endpoint;
 use orchestrator_options::parent::Parent;
-use orchestrator_options::{SessionOptions, ToolOptions, exit, registry};
+use orchestrator_options::{SessionOptions, ToolOptions, exit, registry, start};
 use orchestrator_records::runlog::RunLog;
 use orchestrator_records::state_directory;
 use orchestrator_session::Config;
 use orchestrator_sidecar::WireCase;
-use orchestrator_sidecar::guard::Guard;
+use orchestrator_sidecar::guard::{Guard, OriginError, check_origin};
 use orchestrator_sidecar::opener::{Opener, SessionOrder};
 use orchestrator_sidecar::server::{self, Listening, RATE};
 use orchestrator_sidecar::service::{Service, Sources};
@@ -35,16 +36,19 @@ use orchestrator_tools::catalogue::{Category, TOOLS};
 use orchestrator_tools::registry::Entry;
 use orchestrator_tools::violation;
 use serde_json::{Value, json};
-use std::fs::{DirBuilder, Permissions};
+use std::fs::DirBuilder;
 use std::io::{self, IsTerminal};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
+/// What `--project` is for here.
+pub const PROJECT_HELP: &str = "The project root of conversations that name none [default: none: such a conversation has no tools for \
+     files and commands]";
 /// Cells that the executor has ready between calls of a session: none, as there may be many sessions.
 const SPARE: u8 = 0;
 /// How long runs have to end when the server is ended from outside.
@@ -66,8 +70,8 @@ in orchestrator/sidecar/README.md of the sources, and by --openapi and --asyncap
 Ends with its input, where that is a pipe, and with the process that started
 it. Calls are asked about as --trust says, guided if it is not given.
 
-Exit code: 0 at the end of the input; 2 wrong arguments; 125 it cannot serve;
-128+N if signal N ended it (129 also: the process that started it has ended).";
+Exit code: 0 at the end of the input; 2 wrong arguments; 125 it cannot serve, as
+where the address is taken; 128+N if signal N ended it (129 also: the process that started it has ended).";
 
 /// Serve an application on this machine: chats over WebSocket and HTTP
 #[derive(Args)]
@@ -79,11 +83,14 @@ pub struct Serve {
     /// Listen on a Unix socket, and on no address unless --listen is given too
     #[arg(long, value_name = "PATH")]
     unix: Option<PathBuf>,
+    /// Remove the socket when the other end of standard input is gone: we give up all files before we serve
+    #[arg(long, hide = true, requires = "unix")]
+    remove_socket: bool,
     /// Listen where other machines get to as well: what is sent is not encrypted, and whoever reads the token has the tools
     #[arg(long)]
     expose_to_network: bool,
     /// A page that may speak to us, by its Origin, such as app://studio; may be given more than once
-    #[arg(long, value_name = "ORIGIN")]
+    #[arg(long, value_name = "ORIGIN", value_parser = origin)]
     allow_origin: Vec<String>,
     /// Serve a page for a person too: the line has its address, with the token
     #[arg(long)]
@@ -137,6 +144,11 @@ impl Serve {
             print::json(&described)?;
             return Ok(exit::OK);
         }
+        if let (true, Some(path)) = (self.remove_socket, &self.unix) {
+            return socket_file::remove_later(path)
+                .map(|()| exit::OK)
+                .map_err(|error| Failed::internal(format!("cannot remove {}: {error}", path.display())));
+        }
         let parent = Parent::now(!self.outlive_parent);
         let log = Rc::new(options.log("serve"));
         let config = AgentConfig::read()?;
@@ -152,6 +164,7 @@ impl Serve {
         let (mcp, clients) = Http::new(self.mcp_settings(options, &opener)?);
         let token = Token::fresh().map_err(|error| Failed::internal(format!("no random bytes: {error}")))?;
         let listening = self.bind()?;
+        let _remover = self.unix.as_deref().map(remover).transpose()?;
         print::json(&announced(&listening, &token, self.ui)?)?;
         let socket = opener.endpoint.socket().map(Path::to_owned);
         confine(&Needs { web: true, socket, ..Needs::default() });
@@ -200,8 +213,8 @@ impl Serve {
     fn bind(&self) -> Result<Vec<Listening>, Failed> {
         let mut listening = Vec::new();
         if let Some(path) = &self.unix {
-            let listener = bind_unix(path)
-                .map_err(|error| Failed::invalid(format!("cannot listen on {}: {error}", path.display())))?;
+            let listener = socket_file::bind(path)
+                .map_err(|error| Failed::internal(format!("cannot listen on {}: {error}", path.display())))?;
             listening.push(Listening::Unix(listener));
         }
         let tcp = self.unix.is_none() || self.listen != default_address();
@@ -218,7 +231,7 @@ impl Serve {
                 return Err(Failed::invalid(message));
             }
             let listener = TcpListener::bind(self.listen)
-                .map_err(|error| Failed::invalid(format!("cannot listen on {}: {error}", self.listen)))?;
+                .map_err(|error| Failed::internal(format!("cannot listen on {}: {error}", self.listen)))?;
             listening.push(Listening::Tcp(listener));
         }
         Ok(listening)
@@ -229,25 +242,15 @@ fn default_address() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 3008))
 }
 
-/// Binds a socket that only this user can connect to. One that nobody listens on any more is put away.
-fn bind_unix(path: &Path) -> io::Result<UnixListener> {
-    let metadata = std::fs::symlink_metadata(path);
-    if metadata.as_ref().is_ok_and(|metadata| metadata.file_type().is_socket()) {
-        if UnixStream::connect(path).is_ok() {
-            return Err(io::ErrorKind::AddrInUse.into());
-        }
-        #[expect(clippy::disallowed_methods, reason = "a socket of ours that nobody listens on")]
-        std::fs::remove_file(path)?;
-    }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let folder = std::fs::metadata(folder)?;
-    if folder.uid() != nix::unistd::Uid::effective().as_raw() || folder.mode() & 0o022 != 0 {
-        let why = "its directory is not ours, or others may write there";
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
-    }
-    let listener = UnixListener::bind(path)?;
-    std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
-    Ok(listener)
+/// An Origin that a page may have, as browsers write it.
+fn origin(text: &str) -> Result<String, OriginError> {
+    check_origin(text).map(|()| text.to_owned())
+}
+
+/// Starts who removes our socket when we are gone.
+fn remover(path: &Path) -> Result<UnixStream, Failed> {
+    let started = start::start_socket_remover(path);
+    started.map_err(|error| Failed::internal(format!("nobody would remove {}: {error}", path.display())))
 }
 
 /// The line for whoever has started us.

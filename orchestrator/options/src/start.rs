@@ -1,5 +1,5 @@
 //! Starts the executor, for `doctor --attack` the self-attack, for `doctor` git, for `run` on a terminal what writes the user's
-//! policy, and for `acp` the agent: the only place of the orchestrator that starts another program.
+//! policy, for `serve` what removes its socket, and for `acp` the agent: the only place of the orchestrator that starts another program.
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -12,7 +12,7 @@ use orchestrator_web::BRAVE_KEY;
 use rustix::process::{PidfdFlags, pidfd_open};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -125,6 +125,32 @@ pub fn start_policy_writer(profile: &str) -> io::Result<UnixStream> {
         .env_remove(ANTHROPIC_KEY)
         .env_remove(OPENAI_KEY)
         .spawn()?;
+    Ok(ours)
+}
+
+/// Starts this program again, to remove the socket at `path` when we end, however that is: we give up all files before we serve.
+/// Returns our end of its standard input and output; it ends with that, and knows by now which file the socket is.
+///
+/// # Errors
+/// It cannot be started, or does not find the socket.
+#[expect(clippy::disallowed_methods, reason = "this is the one file that starts a program")]
+pub fn start_socket_remover(path: &Path) -> io::Result<UnixStream> {
+    let (mut ours, theirs) = UnixStream::pair()?;
+    let theirs = OwnedFd::from(theirs);
+    let mut unix = OsString::from("--unix=");
+    unix.push(path);
+    Command::new(std::env::current_exe()?)
+        .args(["serve", "--remove-socket"])
+        .arg(unix)
+        .stdin(Stdio::from(theirs.try_clone()?))
+        .stdout(Stdio::from(theirs))
+        .stderr(Stdio::null())
+        .process_group(0)
+        .env_remove(BRAVE_KEY)
+        .env_remove(ANTHROPIC_KEY)
+        .env_remove(OPENAI_KEY)
+        .spawn()?;
+    ours.read_exact(&mut [0])?;
     Ok(ours)
 }
 

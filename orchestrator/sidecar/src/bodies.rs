@@ -1,6 +1,6 @@
 //! The bodies of requests and answers over HTTP: types, from which their description is made too.
 
-use crate::incoming::{RequestError, Send, TrustLevel};
+use crate::incoming::{RequestError, Send, TrustLevel, is_content};
 use broker_protocol::Scope;
 use orchestrator_agent::provider::Model;
 use orchestrator_tools::catalogue::TOOLS;
@@ -163,6 +163,7 @@ impl RunRequest {
             let message = "networkAllowed: a scope says it by itself, tool by tool";
             return Err(RequestError::Invalid(message.to_owned()));
         }
+        is_content("prompt", &self.prompt)?;
         let scope = if network_closed { Some(without_network()) } else { self.scope };
         Send {
             content: self.prompt,

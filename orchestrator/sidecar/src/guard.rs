@@ -8,7 +8,7 @@
 use crate::token::Token;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, StatusCode, header};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use thiserror::Error;
 
 /// The protocol that a WebSocket speaks.
@@ -36,6 +36,44 @@ pub struct Guard {
     pub origins: Vec<String>,
     /// Whether there is a page of our own, which speaks to us from the origin that it came from.
     pub page: bool,
+}
+
+/// A text that is no Origin of a page: it would be compared with each, and never be the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error(
+    "no origin as browsers send it: scheme://host or scheme://host:port, in lower case, without a path, a `*` or the scheme's own port"
+)]
+pub struct OriginError;
+
+/// Whether a browser may send this text as an Origin of a page that can be named. `null` names none: any page may have it.
+///
+/// # Errors
+/// It may not.
+pub fn check_origin(text: &str) -> Result<(), OriginError> {
+    let (scheme, rest) = text.split_once("://").ok_or(OriginError)?;
+    let of_scheme = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"+-.".contains(&byte);
+    let is_scheme =
+        scheme.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase()) && scheme.bytes().all(of_scheme);
+    let (host, port) = match rest.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (rest, None),
+    };
+    let of_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-._".contains(&byte);
+    let is_host = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+        Some(address) => address.parse::<Ipv6Addr>().is_ok_and(|parsed| parsed.to_string() == address),
+        None => !host.is_empty() && host.bytes().all(of_name),
+    };
+    let own = match scheme {
+        "http" | "ws" => Some(80),
+        "https" | "wss" => Some(443),
+        "ftp" => Some(21),
+        _ => None,
+    };
+    let is_port = |port: &str| {
+        port.parse::<u16>().is_ok_and(|number| number.to_string() == port && Some(number) != own)
+    };
+    let is_origin = is_scheme && is_host && port.is_none_or(is_port) && text.len() <= ORIGIN_MAX;
+    if is_origin { Ok(()) } else { Err(OriginError) }
 }
 
 /// Why a request is refused.
@@ -239,6 +277,52 @@ mod tests {
             &[("sec-fetch-site", "same-site")],
         ] {
             assert_eq!(check(page), Err(Refusal::Origin), "{page:?}");
+        }
+    }
+
+    #[test]
+    fn only_what_a_browser_sends_is_an_origin() {
+        for origin in [
+            "app://studio",
+            "http://localhost",
+            "http://localhost:5173",
+            "https://a.example:8443",
+            "http://127.0.0.1:1",
+            "http://[::1]:8080",
+            "http://[::1]",
+            "chrome-extension://abcdefghijklmnop",
+            "vscode-webview://0a1b2c",
+            "https://xn--bcher-kva.example",
+        ] {
+            assert_eq!(check_origin(origin), Ok(()), "{origin}");
+        }
+        let long = format!("http://{}", "a".repeat(ORIGIN_MAX));
+        for text in [
+            "*",
+            "",
+            "x",
+            "null",
+            "://a",
+            "http://",
+            "http://a/",
+            "http://a/b",
+            "http://*",
+            "http://*.example",
+            "http://A",
+            "HTTP://a",
+            "http://a:80",
+            "https://a:443",
+            "http://a:0080",
+            "http://a:",
+            "http://a:65536",
+            "http://a?",
+            "http://u@a",
+            "http://b\u{fc}cher.example",
+            "http://[::01]",
+            "http://a b",
+            long.as_str(),
+        ] {
+            assert_eq!(check_origin(text), Err(OriginError), "{text}");
         }
     }
 

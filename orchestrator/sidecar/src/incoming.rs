@@ -469,6 +469,17 @@ pub fn is_id(id: &str) -> bool {
     (1..=ID_MAX).contains(&id.len()) && id.bytes().all(plain) && id.bytes().any(|byte| byte != b'.')
 }
 
+/// Whether a text may be what a user says; `field` is its name on the wire.
+///
+/// # Errors
+/// It is empty or too long.
+pub fn is_content(field: &str, text: &str) -> Result<(), RequestError> {
+    match text.trim().is_empty() || text.len() > CONTENT_MAX {
+        true => Err(RequestError::Invalid(format!("{field}: 1 to {CONTENT_MAX} bytes, not only blanks"))),
+        false => Ok(()),
+    }
+}
+
 impl Send {
     /// Holds it against every limit.
     ///
@@ -479,9 +490,7 @@ impl Send {
         if self.conversation_id.as_deref().is_some_and(|id| !is_id(id)) {
             return Err(RequestError::Id);
         }
-        if self.content.trim().is_empty() || self.content.len() > CONTENT_MAX {
-            return invalid(format!("content: 1 to {CONTENT_MAX} bytes"));
-        }
+        is_content("content", &self.content)?;
         if self.history.as_ref().is_some_and(|history| history.len() > HISTORY_MAX) {
             return invalid(format!("history: at most {HISTORY_MAX} messages"));
         }

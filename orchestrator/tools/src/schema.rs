@@ -161,10 +161,11 @@ fn path(pointer: &str) -> String {
 
 /// What a schema takes, in words; `None` where it says more than words are here for.
 fn describe(schema: &Value) -> Option<String> {
-    const DESCRIBED: [&str; 14] = [
+    const DESCRIBED: [&str; 15] = [
         "type",
         "enum",
         "anyOf",
+        "oneOf",
         "minimum",
         "maximum",
         "minLength",
@@ -184,6 +185,11 @@ fn describe(schema: &Value) -> Option<String> {
     }
     if let Some(Value::Array(choices)) = fields.get("enum") {
         return Some(format!("one of {}", choices.iter().map(plain).collect::<Vec<_>>().join(", ")));
+    }
+    if let Some(Value::Array(choices)) = fields.get("oneOf") {
+        // An enumeration whose values have a description each.
+        let choices: Option<Vec<_>> = choices.iter().map(|choice| choice.get("const").map(plain)).collect();
+        return choices.map(|choices| format!("one of {}", choices.join(", ")));
     }
     if let Some(Value::Array(either)) = fields.get("anyOf") {
         return Some(either.iter().map(describe).collect::<Option<Vec<_>>>()?.join(" or "));
@@ -302,6 +308,7 @@ mod tests {
                 "list": {"type": "array", "items": {"type": "number"}, "maxItems": 2, "uniqueItems": true},
                 "at": {"$ref": "#/$defs/point"},
                 "one": {"oneOf": [{"type": "string"}, {"type": "boolean"}]},
+                "each": {"oneOf": [{"const": "a", "description": "A."}, {"const": "b"}]},
                 "ten": {"multipleOf": 10},
                 "fix": {"const": 7},
             },
@@ -318,7 +325,7 @@ mod tests {
             (json!({}), "missing field `name`"),
             (
                 json!({"name": "ab", "x": 1}),
-                "unknown field `x`, expected one of `at`, `count`, `fix`, `kind`, `list`, `name`, `one`, `ten`",
+                "unknown field `x`, expected one of `at`, `count`, `each`, `fix`, `kind`, `list`, `name`, `one`, `ten`",
             ),
             (json!({"name": 1}), "field `name`: expected a string that matches ^[a-z]+$, this is 1"),
             (json!({"name": "a"}), "field `name`: expected a string that matches ^[a-z]+$, this is \"a\""),
@@ -327,6 +334,7 @@ mod tests {
                 "field `name`: expected a string that matches ^[a-z]+$, this is \"abcde\"",
             ),
             (json!({"name": "AB"}), "field `name`: expected a string that matches ^[a-z]+$, this is \"AB\""),
+            (json!({"name": "ab", "each": "c"}), "field `each`: expected one of a, b, this is \"c\""),
             (json!({"name": "ab", "count": 0}), "field `count`: expected an integer from 1 to 9, this is 0"),
             (
                 json!({"name": "ab", "count": 10}),

@@ -1,11 +1,15 @@
 //! Who gets in, and who does not: pages of other sites, names that lead here, wrong tokens, and what is too large or too much.
 
 use super::messages::script;
+use lazaret_tests::process::{self, until};
 use lazaret_tests::sidecar::{Frame, HttpAnswer, Sidecar};
 use lazaret_tests::{LIMIT, Place, Test, World, once, run};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::json;
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
+use std::net::TcpListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
 pub fn tests() -> Vec<Test> {
@@ -22,6 +26,10 @@ pub fn tests() -> Vec<Test> {
         a_name_in_both_ways_is_refused,
         another_address_needs_a_flag_that_cannot_be_missed,
         a_unix_socket_is_for_this_user_alone,
+        a_unix_socket_goes_with_its_server,
+        a_place_that_is_taken_has_a_code_of_its_own,
+        an_origin_that_no_page_has_is_refused_at_the_start,
+        a_wrong_field_has_its_own_name,
         no_bytes_of_a_client_end_the_server,
         the_page_is_the_same_for_everybody_and_all_else_needs_the_token,
     ]
@@ -293,6 +301,89 @@ fn a_unix_socket_is_for_this_user_alone() {
     // One that nobody listens on any more is in nobody's way.
     sidecar.end().success();
     start().end().success();
+}
+
+/// However the server ends, what it leaves is in nobody's way, and what others put there since is left alone.
+fn a_unix_socket_goes_with_its_server() {
+    let world = World::new(Place::any());
+    let path = world.home.join("run/lazaret.sock");
+    world.make_folder(path.parent().unwrap());
+    let start = || {
+        let mut command = world.lazaret("serve");
+        command.args(["--provider", "mock", "--unix"]).arg(&path);
+        Sidecar::of(&mut command)
+    };
+    start().end().success();
+    assert!(until(LIMIT, || !path.exists()), "the end of its input");
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGKILL] {
+        let sidecar = start();
+        kill(Pid::from_raw(sidecar.running.pid()), signal).unwrap();
+        sidecar.running.finish(LIMIT).expect(128 + signal as i32);
+        assert!(until(LIMIT, || !path.exists()), "{signal}");
+    }
+    let sidecar = start();
+    std::fs::remove_file(&path).unwrap();
+    let below = process::below(sidecar.running.pid());
+    let _other = UnixListener::bind(&path).unwrap();
+    sidecar.end().success();
+    assert_eq!(process::left_after(&below, LIMIT), []);
+    assert!(path.exists(), "another one's socket");
+}
+
+fn a_place_that_is_taken_has_a_code_of_its_own() {
+    let world = World::new(Place::any());
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let socket = world.home.join("run/taken.sock");
+    world.make_folder(socket.parent().unwrap());
+    let _listener = UnixListener::bind(&socket).unwrap();
+    world.own(&socket);
+    for (option, place) in
+        [("--listen", taken.local_addr().unwrap().to_string()), ("--unix", socket.display().to_string())]
+    {
+        let mut command = world.lazaret("serve");
+        let refused = run(command.args(["--provider", "mock", option, &place]), LIMIT);
+        refused.expect(125);
+        assert!(refused.errors().contains(&place), "{}", refused.errors());
+    }
+}
+
+/// `*` and what no browser sends as an Origin would only seem to let somebody in.
+fn an_origin_that_no_page_has_is_refused_at_the_start() {
+    let world = World::new(Place::any());
+    let serve = |origin: &str| {
+        let mut command = Sidecar::command(&world, &script(&[]));
+        command.args(["--allow-origin", origin]);
+        command
+    };
+    for origin in ["*", "x", "null", "http://a/", "http://*.example", "HTTP://a", "http://a:80", "http://u@a"]
+    {
+        let refused = run(&mut serve(origin), LIMIT);
+        refused.expect(2);
+        assert!(refused.errors().contains("--allow-origin"), "{origin}: {}", refused.errors());
+    }
+    let sidecar = Sidecar::of(&mut serve("http://localhost:5173"));
+    let head = with(&sidecar, "Origin: http://localhost:5173");
+    assert_eq!(sidecar.raw("GET /health", &head, b"").status, 200);
+}
+
+fn a_wrong_field_has_its_own_name() {
+    let (_world, sidecar) = server();
+    let answer = sidecar.send("POST", "/run", &json!({"prompt": " "}));
+    assert_eq!(answer.status, 400);
+    assert!(answer.body.contains("prompt: 1 to"), "{}", answer.body);
+    let mut client = sidecar.client();
+    client.say("chat:send", json!({"content": " "}));
+    assert!(client.next_of("request:error")["message"].as_str().unwrap().contains("content: 1 to"));
+    for wrong in [json!("always"), json!(1)] {
+        client.say("chat:tool-approve", json!({"toolId": "t", "answer": wrong}));
+        let message = client.next_of("request:error")["message"].to_string();
+        for part in ["answer", "once", "session", "no", "no_and_stop"] {
+            assert!(message.contains(part), "{message}");
+        }
+    }
+    client.say("chat:tool-approve", json!({"toolId": "t", "answer": "once", "approved": true}));
+    let message = client.next_of("request:error")["message"].to_string();
+    assert!(message.contains("only one of them"), "{message}");
 }
 
 fn no_bytes_of_a_client_end_the_server() {
