@@ -5,14 +5,16 @@ use crate::{
     serve, session, shell, tools, undo,
 };
 use broker_protocol::{ErrorKind, Failed};
-use clap::error::ErrorKind::{ArgumentConflict, DisplayHelp, DisplayVersion};
+use clap::error::ErrorKind::{
+    ArgumentConflict, DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion,
+};
 use clap::parser::ValueSource;
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use orchestrator_acp::Acp;
 use orchestrator_doctor::Doctor;
 use orchestrator_lines::json::failed_result;
 use orchestrator_options::exit;
-use orchestrator_options::session_options::{SessionOptions, USED_BY};
+use orchestrator_options::session_options::{SessionOptions, USED_BY, is_used};
 use orchestrator_terminal::print;
 use orchestrator_text::known;
 use orchestrator_why::Why;
@@ -37,18 +39,20 @@ Exit codes:
   mcp      0 at the end of its input; 125 lazaret failed; 128+N signal N
   acp      as mcp; 1 the agent has ended
   chat     0 done; 1 the model failed; 2 wrong arguments; 3 violations;
-           4 the model cannot call tools; 124 time limit; 125 lazaret failed;
-           128+N if signal N ended it (130 cancelled)
+           4 the model cannot call tools; 5 out of turns or of context;
+           124 time limit; 125 lazaret failed; 128+N if signal N ended it
+           (130 cancelled)
   chat-hooks  0; 1 not accepted; 2 wrong settings
-  serve    0 at the end of its input; 2 wrong arguments; 125 it cannot serve;
-           128+N if signal N ended it (129 also: its parent has ended)
+  serve    0 at the end of its input; 2 wrong arguments; 125 it cannot serve,
+           as where the address is taken; 128+N if signal N ended it (129 also: its parent has ended)
   models   0; 1 the provider failed; 2 wrong arguments or no key
   doctor   0 if a session can open here (with --attack: and its cell holds),
            else 1
   policy   0; 1 a file is wrong; 2 wrong input; 125 no policy
   hook     0 answered; 2 not run: the call is not understood, no policy
   install, uninstall  0; 1 not here, or not wanted; 2 cannot be changed
-  approve  0 at the end of its input; 125 lazaret failed
+  approve  0 at the end of its input; 1 with --list: a session takes no
+           answers of this process; 125 lazaret failed
   audit    verify: 0 if the audit is whole, else 1
   log      0; 1 if there is no such run, or nothing was found
   others   0, or 2 for wrong arguments
@@ -185,17 +189,41 @@ fn command() -> clap::Command {
     let mut command = Cli::command();
     // Hands the options of sessions to every command.
     command.build();
-    command.mut_subcommands(|command| {
-        let name = command.get_name().to_owned();
-        hide_unused(command, &name)
+    command.mut_subcommands(|command| hide_unused(command, &[])).mut_subcommand("serve", |serve| {
+        serve.mut_args(|arg| if arg.get_id() == "project" { arg.help(serve::PROJECT_HELP) } else { arg })
     })
 }
 
-fn hide_unused(command: clap::Command, name: &str) -> clap::Command {
-    let is_unused = |id: &str| USED_BY.iter().any(|(option, users)| *option == id && !users.contains(&name));
+/// Of a command below those of these words.
+fn hide_unused(command: clap::Command, above: &[&str]) -> clap::Command {
+    let name = command.get_name().to_owned();
+    let words = [above, &[name.as_str()]].concat();
+    let is_hidden = |id: &str| is_option(id) && !is_used(id, &words);
     command
-        .mut_args(|arg| if is_unused(arg.get_id().as_str()) { arg.hide(true) } else { arg })
-        .mut_subcommands(|command| hide_unused(command, name))
+        .mut_args(|arg| if is_hidden(arg.get_id().as_str()) { arg.hide(true) } else { arg })
+        .mut_subcommands(|command| hide_unused(command, &words))
+}
+
+fn is_option(id: &str) -> bool {
+    USED_BY.iter().any(|(option, _)| *option == id)
+}
+
+/// What was given on the command line and means nothing to the command that was given, with that command's words.
+fn unused(matches: &ArgMatches) -> Option<(String, String)> {
+    let (mut words, mut given) = (Vec::new(), matches);
+    // What `mcp` itself is told is for serving a client.
+    let mut of_mcp = None;
+    while let Some((name, inner)) = given.subcommand() {
+        of_mcp = of_mcp.or((words == ["mcp"]).then_some(given));
+        words.push(name);
+        given = inner;
+    }
+    let is_given =
+        |matches: &ArgMatches, id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
+    let options = USED_BY.iter().map(|(id, _)| *id);
+    let unused = options.filter(|id| is_given(given, id)).find(|id| !is_used(id, &words));
+    let of_mcp = || mcp::OWN_OPTIONS.into_iter().find(|id| of_mcp.is_some_and(|of_mcp| is_given(of_mcp, id)));
+    unused.or_else(of_mcp).map(|id| (id.replace('_', "-"), words.join(" ")))
 }
 
 fn parse() -> Result<Cli, clap::Error> {
@@ -207,18 +235,14 @@ fn parse() -> Result<Cli, clap::Error> {
     }
     let mut command = Cli::command();
     let mut matches = match command.try_get_matches_from_mut(std::env::args_os()) {
-        Err(error) if error.kind() == DisplayHelp => {
+        Err(error) if matches!(error.kind(), DisplayHelp | DisplayHelpOnMissingArgumentOrSubcommand) => {
             self::command().try_get_matches_from(std::env::args_os())?
         }
         matches => matches?,
     };
-    if let Some((name, given)) = matches.subcommand() {
-        let is_given = |id: &str| given.value_source(id) == Some(ValueSource::CommandLine);
-        let unused = USED_BY.iter().find(|(id, users)| !users.contains(&name) && is_given(id));
-        if let Some((id, _)) = unused {
-            let message = format!("`--{}` has no meaning for `{name}`", id.replace('_', "-"));
-            return Err(command.error(ArgumentConflict, message));
-        }
+    if let Some((option, name)) = unused(&matches) {
+        let message = format!("`--{option}` has no meaning for `{name}`");
+        return Err(command.error(ArgumentConflict, message));
     }
     Cli::from_arg_matches_mut(&mut matches)
 }

@@ -32,8 +32,13 @@ pub struct Log {
     /// Print JSON: an array of runs, or the lines as they are
     #[arg(long, global = true)]
     json: bool,
+}
+
+/// Which lines are wanted.
+#[derive(Args)]
+struct Wanted {
     /// Only lines of this kind
-    #[arg(long, global = true, value_name = "KIND", value_parser = KINDS)]
+    #[arg(long, value_name = "KIND", value_parser = KINDS)]
     kind: Option<String>,
 }
 
@@ -45,11 +50,15 @@ enum Action {
     Show {
         /// Its id
         run: String,
+        #[command(flatten)]
+        wanted: Wanted,
     },
     /// Find lines of all runs that have a text in them, in whatever case
     Search {
         /// The text
         text: String,
+        #[command(flatten)]
+        wanted: Wanted,
     },
 }
 
@@ -58,8 +67,8 @@ impl Log {
     pub fn main(self) -> Result<u8, Failed> {
         match &self.action {
             Action::List => self.list(),
-            Action::Show { run } => self.show(run),
-            Action::Search { text } => self.search(text),
+            Action::Show { run, wanted } => self.show(run, wanted),
+            Action::Search { text, wanted } => self.search(text, wanted),
         }
     }
 
@@ -94,30 +103,26 @@ impl Log {
         Ok(exit::OK)
     }
 
-    fn show(&self, run: &str) -> Result<u8, Failed> {
+    fn show(&self, run: &str, wanted: &Wanted) -> Result<u8, Failed> {
         let Some(lines) = runlog_files::lines(run).map_err(unreadable)? else {
             print::problem(&format!("there is no run {run:?}; `lazaret log list` has them"));
             return Ok(exit::FAILED);
         };
-        lines.iter().filter(|line| self.wants(line)).try_for_each(|line| self.print(None, line))?;
+        lines.iter().filter(|line| wanted.has(line)).try_for_each(|line| self.print(None, line))?;
         Ok(exit::OK)
     }
 
-    fn search(&self, text: &str) -> Result<u8, Failed> {
-        let wanted = text.to_lowercase();
+    fn search(&self, text: &str, wanted: &Wanted) -> Result<u8, Failed> {
+        let text = text.to_lowercase();
         let mut found = 0;
         for id in runlog_files::ids().map_err(unreadable)? {
             let lines = runlog_files::lines(&id).map_err(unreadable)?.unwrap_or_default();
-            for line in lines.iter().filter(|line| self.wants(line) && has(line, &wanted)) {
+            for line in lines.iter().filter(|line| wanted.has(line) && has(line, &text)) {
                 found += 1;
                 self.print(Some(&id), line)?;
             }
         }
         Ok(if found > 0 { exit::OK } else { exit::FAILED })
-    }
-
-    fn wants(&self, line: &Value) -> bool {
-        self.kind.as_deref().is_none_or(|kind| line["kind"] == kind)
     }
 
     fn print(&self, run: Option<&str>, line: &Value) -> Result<(), Failed> {
@@ -130,6 +135,12 @@ impl Log {
         }
         let run = run.map_or(String::new(), |run| format!("{run} "));
         print::result(format!("{run}{}\n", print::shown(&row(line))).as_bytes())
+    }
+}
+
+impl Wanted {
+    fn has(&self, line: &Value) -> bool {
+        self.kind.as_deref().is_none_or(|kind| line["kind"] == kind)
     }
 }
 

@@ -71,13 +71,13 @@ pub struct Mcp {
     max_violations: Option<u32>,
 }
 
+/// The options that are for serving a client, and mean nothing to a command about servers.
+pub const OWN_OPTIONS: [&str; 5] = ["all_tools", "max_violations", "model_profile", "raw_output", "disable"];
+
 impl Mcp {
     /// Serves standard input until it ends; the exit code.
     pub fn main(mut self, options: &SessionOptions) -> Result<u8, Failed> {
         if let Some(command) = self.servers.take() {
-            if self.all_tools || self.max_violations.is_some() {
-                return Err(Failed::invalid("--all-tools and --max-violations are for serving a client"));
-            }
             return command.main(options);
         }
         let log = Rc::new(options.log("mcp"));

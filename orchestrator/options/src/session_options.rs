@@ -97,6 +97,30 @@ pub struct Opening {
     pub choice: Choice,
 }
 
+/// Whether a command, by its words, uses an option.
+pub fn is_used(option: &str, command: &[&str]) -> bool {
+    let by_name = |used: &[(&str, &[&str])], name: &str, what: &str| {
+        used.iter().find(|(one, _)| *one == name).is_none_or(|(_, all)| all.contains(&what))
+    };
+    match command {
+        ["mcp", servers, ..] => by_name(&USED_FOR_SERVERS, servers, option),
+        [name, ..] => by_name(&USED_BY, option, name),
+        [] => true,
+    }
+}
+
+/// The commands of `mcp` about other people's servers, and the options that each uses.
+const USED_FOR_SERVERS: [(&str, &[&str]); 8] = [
+    ("add", &["project", "cwd", "profile", "executor", "socket", "allow_host", "allow_net", "verbose"]),
+    ("list", &["project", "cwd", "verbose"]),
+    ("remove", &[]),
+    ("status", &["project", "cwd", "executor", "socket", "verbose"]),
+    ("log", &["project", "cwd", "verbose"]),
+    ("accept", &["project", "cwd", "executor", "socket", "verbose"]),
+    ("login", &["project", "cwd", "verbose"]),
+    ("logout", &["project", "cwd", "verbose"]),
+];
+
 /// The options by name, and the commands that use each.
 pub const USED_BY: [(&str, &[&str]); 15] = [
     (

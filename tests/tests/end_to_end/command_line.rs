@@ -103,7 +103,7 @@ fn each_wrong_thing_has_its_code_and_its_name() {
             command.env("XDG_CONFIG_HOME", &broken);
         }
         command.args(words);
-        if !["tools", "log", "completions"].contains(&words[0]) {
+        if !["tools", "log", "completions", "mcp"].contains(&words[0]) {
             command.arg("--central").arg(&world.central);
         }
         run(command.stdin(std::process::Stdio::null()), LIMIT)
@@ -127,6 +127,18 @@ fn each_wrong_thing_has_its_code_and_its_name() {
         (&["call", "--nonsense", "bash", bash], 2, "--nonsense"),
         (&["completions", "nope"], 2, "nope"),
         (&["approve", "--project", "/"], 2, "`--project` has no meaning for `approve`"),
+        (&["log", "--trust", "guided", "list"], 2, "`--trust` has no meaning for `log list`"),
+        (&["log", "list", "--kind", "tool_call"], 2, "--kind"),
+        (&["mcp", "add", "x", "--read", "/tmp", "--", "true"], 2, "`--read` has no meaning for `mcp add`"),
+        (
+            &["mcp", "add", "x", "--trust", "guided", "--", "true"],
+            2,
+            "`--trust` has no meaning for `mcp add`",
+        ),
+        (&["mcp", "--image", "/", "add", "x", "--", "true"], 2, "`--image` has no meaning for `mcp add`"),
+        (&["mcp", "status", "--allow-net", "npm"], 2, "`--allow-net` has no meaning for `mcp status`"),
+        (&["mcp", "--raw-output", "list"], 2, "`--raw-output` has no meaning for `mcp list`"),
+        (&["mcp", "--max-violations", "3", "list"], 2, "`--max-violations` has no meaning for `mcp list`"),
         // Places and files.
         (&["call", "--project", "/nonexistent", "bash", bash], 2, "/nonexistent"),
         (&["call", "--project", "/etc", "bash", bash], 2, "/etc"),
@@ -247,10 +259,28 @@ fn everything_has_help() {
         (&["audit", "verify"], "--socket", false),
         (&["policy", "show"], "--scope", true),
         (&["policy", "show"], "--no-log", false),
+        (&["log"], "--trust", false),
+        (&["log", "list"], "--kind", false),
+        (&["mcp"], "--read", true),
+        (&["mcp", "add"], "--read", false),
+        (&["mcp", "add"], "--trust", false),
+        (&["mcp", "add"], "--allow-host", true),
+        (&["mcp", "list"], "--allow-host", false),
     ] {
         let help = run(world.program("lazaret").args(command).arg("--help"), LIMIT).success();
         assert_eq!(help.contains(option), has, "{command:?} {option}: {help}");
     }
+    // Nor has the help of one that lacks a word.
+    for command in ["log", "audit", "policy"] {
+        let help = run(world.program("lazaret").arg(command), LIMIT);
+        help.expect(2);
+        assert!(help.errors().contains("Commands:"), "{}", help.errors());
+        assert_eq!(help.errors().contains("--trust"), command == "policy", "{command}: {}", help.errors());
+    }
+    let help = run(world.program("lazaret").args(["serve", "--help"]), LIMIT).success();
+    let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("of conversations that name none [default: none"), "{help}");
+    assert!(words.contains("125 it cannot serve, as where the address is taken"), "{help}");
     assert_ne!(run(world.program("lazaret").arg("--no-such-option"), LIMIT).code(), 0);
     assert!(run(world.program("lazaret-executor").arg("--help"), LIMIT).text().len() > 10);
 }
