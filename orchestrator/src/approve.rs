@@ -8,6 +8,7 @@ use nix::unistd::Uid;
 use orchestrator_confine::confine_approver;
 use orchestrator_options::exit;
 use orchestrator_records::state_directory;
+use orchestrator_session::executor::ExecutorError;
 use orchestrator_terminal::approver::json::PendingLine;
 use orchestrator_terminal::approver::queue::{ApprovalQueue, PendingCall, QueueEvent, end_message};
 use orchestrator_terminal::approver::{json, keys, lines, page};
@@ -44,7 +45,8 @@ own client may not answer, nor what has started that, nor what these start; use
 a terminal of its own. A program without one answers only where the policy says
 terminal = false.
 
-Exit code: 0 at the end; 125 lazaret failed."#;
+Exit code: 0 at the end; 1 with --list where a session takes no answers of this
+process; 125 lazaret failed."#;
 
 /// Answer for the calls that wait, of all your sessions
 ///
@@ -73,7 +75,7 @@ impl Approve {
         runtime()?.block_on(async {
             let queue = ApprovalQueue::new(directories);
             match (self.list, self.json) {
-                (true, json) => list(queue, json).await?,
+                (true, json) => return list(queue, json).await,
                 (false, true) => json::serve(queue).await?,
                 (false, false) if io::stdin().is_terminal() && io::stdout().is_terminal() => {
                     keys::serve(queue).await?;
@@ -85,20 +87,28 @@ impl Approve {
     }
 }
 
-async fn list(mut queue: ApprovalQueue, json: bool) -> Result<(), Failed> {
+/// The exit code: where a session takes no answers of ours, nobody can say what waits there.
+async fn list(mut queue: ApprovalQueue, json: bool) -> Result<u8, Failed> {
     let until = tokio::time::Instant::now() + LIST;
     let mut waiting: Vec<PendingCall> = Vec::new();
+    let mut is_refused = false;
     while let Ok(event) = tokio::time::timeout_at(until, queue.next()).await {
         match event {
             QueueEvent::Pending(pending) => waiting.push(*pending),
             QueueEvent::Decided(key, _) => waiting.retain(|pending| pending.key != key),
-            QueueEvent::SessionEnded(session, error) => print::problem(&end_message(&session, &error)),
+            QueueEvent::SessionEnded(session, error) => {
+                is_refused |= matches!(error, ExecutorError::Fault(_));
+                print::problem(&end_message(&session, &error));
+            }
             QueueEvent::SessionOpened(..) | QueueEvent::Rejected(..) | QueueEvent::Grants(..) => {}
         }
     }
     if json {
-        return waiting.iter().try_for_each(|pending| print::json(&PendingLine::new(pending)));
+        waiting.iter().try_for_each(|pending| print::json(&PendingLine::new(pending)))?;
+    } else {
+        let page: String = waiting.iter().map(|pending| format!("{}\n", page::title(pending))).collect();
+        let nothing = if is_refused { "" } else { "nothing waits\n" };
+        print::result(if page.is_empty() { nothing } else { &page }.as_bytes())?;
     }
-    let page: String = waiting.iter().map(|pending| format!("{}\n", page::title(pending))).collect();
-    print::result(if page.is_empty() { "nothing waits\n" } else { &page }.as_bytes())
+    Ok(if is_refused { exit::FAILED } else { exit::OK })
 }

@@ -909,7 +909,10 @@ fn what_drives_the_client_may_not_answer() {
     let said = |words: &[&str]| {
         let mut sibling = world.host(words[0]);
         sibling.args(&words[1..]).arg(programs::path("lazaret")).args(["approve", "--list"]);
-        run(&mut dressed(&world, sibling), LIMIT).errors()
+        let refused = run(&mut dressed(&world, sibling), LIMIT);
+        refused.expect(1);
+        assert!(!refused.text().contains("nothing waits"), "{}", refused.text());
+        refused.errors()
     };
     for words in [&["env"][..], &["setsid", "-w"], &["setsid", "--fork", "-w"]] {
         let said = said(words);

@@ -9,6 +9,8 @@ use orchestrator_terminal::print;
 
 /// The exit code where the model cannot call tools.
 const NO_TOOLS: u8 = 4;
+/// The exit code where the model had to answer before it was done.
+const OUT_OF_TURNS: u8 = 5;
 
 /// Says what kept a run from beginning; the exit code.
 pub fn provider_failed(error: &ProviderError) -> u8 {
@@ -28,6 +30,24 @@ fn code_of(error: &ProviderError) -> u8 {
     }
 }
 
+/// Says that a run came to a limit of its own, where it did. Each run of a conversation may.
+pub fn say_limit(end: &End, turns: u32) {
+    let limit = match end.reason {
+        EndReason::TurnLimit => format!("there were {turns} turns, as many as --max-turns allows"),
+        EndReason::ContextBudget => "the context is full".to_owned(),
+        EndReason::Done
+        | EndReason::Finished
+        | EndReason::Length
+        | EndReason::Refused
+        | EndReason::QualityGate
+        | EndReason::Error
+        | EndReason::Violations
+        | EndReason::Timeout
+        | EndReason::Cancelled => return,
+    };
+    print::problem(&format!("{limit}: the model could call no more tools, and may not be done"));
+}
+
 /// The exit code of a run.
 pub fn code(end: &End, signal: Option<i32>) -> u8 {
     if let Some(number) = signal {
@@ -35,9 +55,8 @@ pub fn code(end: &End, signal: Option<i32>) -> u8 {
     }
     match (&end.error, end.reason) {
         (Some(error), _) => code_of(error),
-        (None, EndReason::Done | EndReason::Finished | EndReason::TurnLimit | EndReason::ContextBudget) => {
-            exit::OK
-        }
+        (None, EndReason::Done | EndReason::Finished) => exit::OK,
+        (None, EndReason::TurnLimit | EndReason::ContextBudget) => OUT_OF_TURNS,
         (None, EndReason::Length | EndReason::Refused | EndReason::QualityGate | EndReason::Error) => {
             exit::FAILED
         }

@@ -62,7 +62,8 @@ stop or change them: `lazaret chat-hooks --help`.
 
 Exit code: 0 done; 1 the model or its provider failed, or did not end its task
 as the pack wants; 2 wrong arguments; 3 too many violations; 4 the model cannot
-call tools; 124 time limit; 125 lazaret failed; 130 cancelled.";
+call tools; 5 it was out of turns or of context, and answered as far as it was;
+124 time limit; 125 lazaret failed; 130 cancelled.";
 
 /// Let a model work, its tools in cells
 ///

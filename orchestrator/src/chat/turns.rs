@@ -2,7 +2,7 @@
 
 use crate::chat::choice::Chosen;
 use crate::chat::command;
-use crate::chat::ended::{code, provider_failed};
+use crate::chat::ended::{code, provider_failed, say_limit};
 use crate::chat::talk::Talk;
 use broker_protocol::{Failed, Trust};
 use nix::libc::{SIGHUP, SIGINT, SIGTERM};
@@ -57,7 +57,7 @@ pub async fn talk(
     let Beginning {
         chosen, mut settings, transcript, conversation, id, mut first, trust, json, prompt, ..
     } = beginning;
-    let interactive = prompt.is_some();
+    let (interactive, max_turns) = (prompt.is_some(), settings.max_turns);
     settings.model = tokio::select! {
         model = chosen.model() => match model {
             Ok(model) => model,
@@ -90,6 +90,7 @@ pub async fn talk(
         };
         let answers = person.as_mut().map_or(Answers::Nobody, |person| Answers::Person(person.lines()));
         let (end, signal) = talk.run(text, &mut front, answers, &mut signals).await?;
+        say_limit(&end, max_turns);
         let is_last = !interactive
             || signal.is_some_and(|number| number != SIGINT)
             || end.reason == EndReason::Violations;

@@ -236,7 +236,8 @@ fn two_hundred_turns_are_the_last_and_then_there_are_no_tools() {
     let mut turns = script(&[("again ", &[("thinking", json!({"thought": "hm"}))])]);
     turns["repeat"] = true.into();
     let printed = Printed::of(trusting(&mut play(&world, &turns)).arg("x"));
-    printed.finished.success();
+    printed.finished.expect(5);
+    assert!(printed.finished.errors().contains("200 turns"), "{}", printed.finished.errors());
     assert_eq!((printed.all("turn-end").len(), printed.reason()), (201, "turn_limit"));
     assert_eq!(printed.all("tool-result").len(), 200);
     assert!(printed.all("notice").iter().any(|notice| notice["kind"] == "turn_limit"));
@@ -252,7 +253,8 @@ fn a_full_context_takes_the_tools_away() {
         {"text": "In short: no.", "toolCalls": [call(3)], "usage": usage(7600)},
     ]});
     let printed = Printed::of(trusting(&mut play(&world, &turns)).arg("x"));
-    printed.finished.success();
+    printed.finished.expect(5);
+    assert!(printed.finished.errors().contains("the context is full"), "{}", printed.finished.errors());
     assert_eq!((printed.reason(), printed.text().as_str()), ("context_budget", "In short: no."));
     assert_eq!(printed.all("tool-result").len(), 2);
     assert_eq!(
