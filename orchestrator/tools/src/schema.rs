@@ -161,11 +161,10 @@ fn path(pointer: &str) -> String {
 
 /// What a schema takes, in words; `None` where it says more than words are here for.
 fn describe(schema: &Value) -> Option<String> {
-    const DESCRIBED: [&str; 15] = [
+    const DESCRIBED: [&str; 14] = [
         "type",
         "enum",
         "anyOf",
-        "oneOf",
         "minimum",
         "maximum",
         "minLength",
@@ -179,17 +178,14 @@ fn describe(schema: &Value) -> Option<String> {
         "default",
     ];
     let fields = schema.as_object()?;
-    let other = ["required", "additionalProperties", "title"];
+    let other = ["required", "additionalProperties", "title", "oneOf"];
     if !fields.keys().all(|name| DESCRIBED.contains(&name.as_str()) || other.contains(&name.as_str())) {
         return None;
     }
-    if let Some(Value::Array(choices)) = fields.get("enum") {
-        return Some(format!("one of {}", choices.iter().map(plain).collect::<Vec<_>>().join(", ")));
-    }
-    if let Some(Value::Array(choices)) = fields.get("oneOf") {
-        // An enumeration whose values have a description each.
-        let choices: Option<Vec<_>> = choices.iter().map(|choice| choice.get("const").map(plain)).collect();
-        return choices.map(|choices| format!("one of {}", choices.join(", ")));
+    // An enumeration whose values have descriptions is a list of schemas.
+    if let Some(Value::Array(choices)) = fields.get("enum").or_else(|| fields.get("oneOf")) {
+        let value = |one: &Value| one.get("const").or(Some(one).filter(|one| !one.is_object())).map(plain);
+        return Some(format!("one of {}", choices.iter().map(value).collect::<Option<Vec<_>>>()?.join(", ")));
     }
     if let Some(Value::Array(either)) = fields.get("anyOf") {
         return Some(either.iter().map(describe).collect::<Option<Vec<_>>>()?.join(" or "));
