@@ -134,12 +134,15 @@ impl Name<'_> {
     fn separator(&self, after: &str) -> Option<usize> {
         let blanks = |text: &str| text.len() - text.trim_start_matches([' ', '\t']).len();
         let lines = |text: &str| text.len() - text.trim_start().len();
-        let closed = usize::from(after.starts_with(['"', '\'']));
+        // The quote behind the name, which may be escaped: JSON within JSON.
+        let quote = after.trim_start_matches('\\');
+        let closed = if quote.starts_with(['"', '\'']) { after.len() - quote.len() + 1 } else { 0 };
         let gap = closed + blanks(&after[closed..]);
         let rest = &after[gap..];
         let behind = gap + 1;
         match rest.chars().next()? {
-            ':' | '=' => Some(behind + lines(&after[behind..])),
+            ':' => Some(behind + lines(&after[behind..])),
+            '=' => Some(behind + blanks(&after[behind..])),
             ',' if self.is_option() => Some(behind + lines(&after[behind..])),
             ',' => Some(behind + blanks(&after[behind..])),
             // An item of a list in YAML, of which the next one is its value.
@@ -228,6 +231,7 @@ mod tests {
             (r#""--token=12345678", "y""#, r#""--token=…", "y""#),
             (r#"["--tok", "12345678", "y"]"#, r#"["--tok", "…", "y"]"#),
             (r#"["--db-pass=12345678", "--pw", "12345678"]"#, r#"["--db-pass=…", "--pw", "…"]"#),
+            (r#"["{\"token\": \"12345678\"}", "x"]"#, r#"["{\"token\": …", "x"]"#),
             ("command = 'server --token 12345678'", "command = 'server --token …'"),
             (r#"["-H", "Authorization: Bearer 12345678"]"#, r#"["-H", "Authorization: …"]"#),
             ("  GITHUB_TOKEN: ghp_12345678 # mine", "  GITHUB_TOKEN: …"),
@@ -276,6 +280,7 @@ mod tests {
             ("\"KEY\":\n  \"12345678\",\n", "\"KEY\":\n  \"…\",\n"),
             ("[\n  \"--api-key\",\n  \"12345678\",\n  \"x\"\n]", "[\n  \"--api-key\",\n  \"…\",\n  \"x\"\n]"),
             ("args:\n  - --token\n  - 12345678\n  - x\n", "args:\n  - --token\n  - …\n  - x\n"),
+            ("A_TOKEN=\nB=plain-text\n", "A_TOKEN=\nB=plain-text\n"),
             ("[\"token\",\n  \"permissions\"]", "[\"token\",\n  \"permissions\"]"),
         ] {
             assert_eq!(hide_values(text), want, "{text}");
