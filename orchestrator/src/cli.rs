@@ -44,7 +44,8 @@ Exit codes:
            (130 cancelled)
   chat-hooks  0; 1 not accepted; 2 wrong settings
   serve    0 at the end of its input; 2 wrong arguments; 125 it cannot serve,
-           as where the address is taken; 128+N if signal N ended it (129 also: its parent has ended)
+           as where the address is taken; 128+N if signal N ended it (129
+           also: its parent has ended)
   models   0; 1 the provider failed; 2 wrong arguments or no key
   doctor   0 if a session can open here (with --attack: and its cell holds),
            else 1

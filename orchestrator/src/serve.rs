@@ -71,7 +71,8 @@ Ends with its input, where that is a pipe, and with the process that started
 it. Calls are asked about as --trust says, guided if it is not given.
 
 Exit code: 0 at the end of the input; 2 wrong arguments; 125 it cannot serve, as
-where the address is taken; 128+N if signal N ended it (129 also: the process that started it has ended).";
+where the address is taken; 128+N if signal N ended it (129 also: the process
+that started it has ended).";
 
 /// Serve an application on this machine: chats over WebSocket and HTTP
 #[derive(Args)]
@@ -212,11 +213,6 @@ impl Serve {
     /// Binds what is asked for: before we confine ourselves.
     fn bind(&self) -> Result<Vec<Listening>, Failed> {
         let mut listening = Vec::new();
-        if let Some(path) = &self.unix {
-            let listener = socket_file::bind(path)
-                .map_err(|error| Failed::internal(format!("cannot listen on {}: {error}", path.display())))?;
-            listening.push(Listening::Unix(listener));
-        }
         let tcp = self.unix.is_none() || self.listen != default_address();
         if self.ui && !tcp {
             return Err(Failed::invalid("--ui: a browser needs an address; add --listen"));
@@ -233,6 +229,12 @@ impl Serve {
             let listener = TcpListener::bind(self.listen)
                 .map_err(|error| Failed::internal(format!("cannot listen on {}: {error}", self.listen)))?;
             listening.push(Listening::Tcp(listener));
+        }
+        // The last: where another one fails, no file is left.
+        if let Some(path) = &self.unix {
+            let listener = socket_file::bind(path)
+                .map_err(|error| Failed::internal(format!("cannot listen on {}: {error}", path.display())))?;
+            listening.push(Listening::Unix(listener));
         }
         Ok(listening)
     }

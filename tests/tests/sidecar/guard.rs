@@ -337,14 +337,18 @@ fn a_place_that_is_taken_has_a_code_of_its_own() {
     world.make_folder(socket.parent().unwrap());
     let _listener = UnixListener::bind(&socket).unwrap();
     world.own(&socket);
-    for (option, place) in
-        [("--listen", taken.local_addr().unwrap().to_string()), ("--unix", socket.display().to_string())]
-    {
+    let address = taken.local_addr().unwrap().to_string();
+    for (option, place) in [("--listen", address.clone()), ("--unix", socket.display().to_string())] {
         let mut command = world.lazaret("serve");
         let refused = run(command.args(["--provider", "mock", option, &place]), LIMIT);
         refused.expect(125);
         assert!(refused.errors().contains(&place), "{}", refused.errors());
     }
+    let other = socket.with_file_name("other.sock");
+    let mut command = world.lazaret("serve");
+    command.args(["--provider", "mock", "--listen", &address, "--unix"]).arg(&other);
+    run(&mut command, LIMIT).expect(125);
+    assert!(!other.exists(), "where one of two cannot be had, nothing is left");
 }
 
 /// `*` and what no browser sends as an Origin would only seem to let somebody in.
