@@ -133,11 +133,20 @@ impl EffectivePolicy {
     ///
     /// # Errors
     /// The scope has a glob that is none, or one for `bash` that cannot be enforced.
-    pub fn narrow(mut self, scope: Option<&Scope>, trust: Trust) -> Result<Self, PolicyError> {
+    pub fn narrow(self, scope: Option<&Scope>, trust: Trust) -> Result<Self, PolicyError> {
+        self.narrowed(scope, trust)?.digested()
+    }
+
+    /// The same policy with its digest, once nothing of it will change.
+    pub(crate) fn digested(mut self) -> Result<Self, PolicyError> {
+        self.digest = self.compute_digest()?;
+        Ok(self)
+    }
+
+    pub(crate) fn narrowed(mut self, scope: Option<&Scope>, trust: Trust) -> Result<Self, PolicyError> {
         self.paths = scope.map_or(Ok(ScopePaths::default()), ScopePaths::new)?;
         self.scope = scope.cloned();
         self.trust = trust.min(self.approval.ceiling);
-        self.digest = self.compute_digest()?;
         Ok(self)
     }
 
@@ -145,7 +154,11 @@ impl EffectivePolicy {
     ///
     /// # Errors
     /// It asks for what is no host, or what the policy's files do not allow.
-    pub fn with_network(mut self, wanted: Option<&NetworkRequest>) -> Result<Self, PolicyError> {
+    pub fn with_network(self, wanted: Option<&NetworkRequest>) -> Result<Self, PolicyError> {
+        self.networked(wanted)?.digested()
+    }
+
+    pub(crate) fn networked(mut self, wanted: Option<&NetworkRequest>) -> Result<Self, PolicyError> {
         let scope = self.scope.iter().flat_map(|scope| &scope.permissions);
         let closed = scope.into_iter().any(|one| one.tool == "bash" && !one.network);
         let leases = wanted.is_some_and(|wanted| wanted.leases);
@@ -153,7 +166,6 @@ impl EffectivePolicy {
         self.network = network::requested(self.network, wanted)?;
         self.path_leases.asked = leases;
         self.leases = wanted.is_some_and(|wanted| wanted.leases);
-        self.digest = self.compute_digest()?;
         Ok(self)
     }
 
@@ -163,8 +175,7 @@ impl EffectivePolicy {
     /// As for [`Self::compute_digest`], which it calls.
     pub fn without_hosts(mut self) -> Result<Self, PolicyError> {
         self.network = WebPolicy::default();
-        self.digest = self.compute_digest()?;
-        Ok(self)
+        self.digested()
     }
 
     /// The same policy with an image as the root of cells, in which `paths` lie.
@@ -175,8 +186,7 @@ impl EffectivePolicy {
         self.image = Some(image);
         self.grants = paths.into_iter().map(|path| Grant { path, optional: false }).collect();
         self.listed = Vec::new();
-        self.digest = self.compute_digest()?;
-        Ok(self)
+        self.digested()
     }
 
     /// Whether cells have a network, or may come to have one.

@@ -20,7 +20,7 @@ use crate::shipped::ShippedName;
 use crate::source::{Origin, Source, SourceKind};
 use crate::transit::TransitForm;
 use crate::value::{AUTO, NameEntry};
-use broker_protocol::Digest;
+use broker_protocol::{Digest, NetworkRequest, Scope, Trust};
 use policies_network::network;
 use policies_network::web::{WebPolicy, WebTable};
 use sha2::{Digest as _, Sha256};
@@ -150,6 +150,25 @@ impl Policies {
     /// # Errors
     /// There is no such profile, it extends what it may not, lacks a limit, or names a path that cannot be used here.
     pub fn resolve(&self, profile: &str, host: &Host) -> Result<EffectivePolicy, PolicyError> {
+        self.undigested(profile, host)?.digested()
+    }
+
+    /// The same, narrowed and with the network that is asked for: see [`EffectivePolicy::narrow`] and
+    /// [`EffectivePolicy::with_network`]. A session that opens waits for its digest, which this computes once.
+    ///
+    /// # Errors
+    /// Those of the three.
+    pub fn resolve_session(
+        &self,
+        profile: &str,
+        host: &Host,
+        (scope, trust): (Option<&Scope>, Trust),
+        network: Option<&NetworkRequest>,
+    ) -> Result<EffectivePolicy, PolicyError> {
+        self.undigested(profile, host)?.narrowed(scope, trust)?.networked(network)?.digested()
+    }
+
+    fn undigested(&self, profile: &str, host: &Host) -> Result<EffectivePolicy, PolicyError> {
         let name = if profile.is_empty() { DEFAULT } else { profile };
         let mut draft = Draft::default();
         for (file, profile) in self.chain(name)? {
@@ -163,7 +182,7 @@ impl Policies {
         let (project, project_from) = project.unwrap_or_else(closed);
         let (central, central_from) = central.unwrap_or_else(closed);
         let (protected, transit, approval) = (Arc::new(self.protected()), self.transit(), self.approval());
-        let mut policy = EffectivePolicy {
+        Ok(EffectivePolicy {
             profile: name.to_owned(),
             digest: Digest([0; 32]),
             project,
@@ -190,9 +209,7 @@ impl Policies {
             rules: self.rules()?,
             scope: None,
             paths: ScopePaths::default(),
-        };
-        policy.digest = policy.compute_digest()?;
-        Ok(policy)
+        })
     }
 
     fn check_lock(&self) -> Result<(), PolicyError> {
