@@ -22,10 +22,11 @@ use nix::sys::stat::{Mode, fstat, umask};
 use nix::unistd::{chdir, pivot_root};
 use policies::Access;
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, Read, Write};
+use std::ops::Bound;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
@@ -291,7 +292,7 @@ fn scratch<'s>(storage: &Path, spec: &'s SandboxSpec) -> Result<Vec<(&'s Path, O
 struct Root<'a> {
     base: &'a Path,
     /// Directories that are there, most of which many files share.
-    made: RefCell<HashSet<PathBuf>>,
+    made: RefCell<BTreeSet<PathBuf>>,
 }
 
 impl Root<'_> {
@@ -302,9 +303,14 @@ impl Root<'_> {
 
     fn directory(&self, path: &Path) -> Result<PathBuf, LayerError> {
         let place = self.here(path);
-        if self.made.borrow_mut().insert(path.to_owned()) {
-            let made = DirBuilder::new().recursive(true).mode(0o755).create(&place);
+        if !self.made.borrow().contains(path) {
+            self.parent(path)?;
+            let made = match DirBuilder::new().mode(0o755).create(&place) {
+                Err(_) if place.is_dir() => Ok(()),
+                made => made,
+            };
             made.at(Layer::MountNamespace, || format!("make the directory {}", path.display()))?;
+            self.made.borrow_mut().insert(path.to_owned());
         }
         Ok(place)
     }
@@ -380,7 +386,12 @@ impl Root<'_> {
             File::create(self.here(path)).at(Layer::MountNamespace, step)?;
         }
         // What was made below it is covered.
-        self.made.borrow_mut().retain(|made| made == path || !made.starts_with(path));
+        let below = (Bound::Excluded(path), Bound::Unbounded);
+        let mut made = self.made.borrow_mut();
+        let covered: Vec<PathBuf> =
+            made.range::<Path, _>(below).take_while(|made| made.starts_with(path)).cloned().collect();
+        covered.iter().for_each(|covered| drop(made.remove(covered)));
+        drop(made);
         move_mount(tree.as_fd(), &c_path(&self.here(path))).at_privileged(
             Layer::MountNamespace,
             Privilege::Mount,
