@@ -19,12 +19,12 @@ use broker_protocol::{
     Channel, Digest, ErrorKind, Extent, Failed, Layer, LayerSet, Open, Opened, Refused, Tier, TooLarge,
     Wants, Zone, ZonePath, frame,
 };
-use executor_audit::audit::AuditError;
+use executor_audit::audit::{Audit, AuditError};
 use executor_audit::record::{Record, SessionFacts};
 use executor_cell::leases::RULE;
 use executor_cell::own_state;
 use executor_cell::project::{self, CreatedRecord, OpenedFiles, ProjectRepository, RepositoryWatch};
-use executor_cell::{Answerer, Warden, WardenMessage};
+use executor_cell::{Answerer, Warden, WardenMessage, WardenRequest};
 use executor_layers::ablation::Ablation;
 use executor_layers::central_owner::{self, OwnerError};
 use executor_layers::cgroup::{self, Cgroup};
@@ -41,6 +41,7 @@ use executor_layers::worker::{NameSpec, ObjectSpec, RootSpec, WorkerSpec};
 use executor_layers::{
     caches, environment, git_ignore, git_settings, probe, relay, stale_temporaries, undo_directory,
 };
+use executor_supervisor::SelfTest;
 use executor_sys::confine;
 use policies::{Access, EffectivePolicy, Policies, PolicyError, choice, network, source};
 use std::cell::OnceCell;
@@ -154,8 +155,18 @@ struct Sandbox {
     also_closed: Vec<AlsoClosed>,
     created: Option<CreatedRecord>,
     watch: Option<RepositoryWatch>,
+    beside: Beside,
+}
+
+/// What is made while the warden gets ready.
+struct Beside {
+    /// The group that bounds the session as a whole, where there is one, with the warden in it.
+    cgroup: Option<Rc<Cgroup>>,
+    self_test: Option<SelfTest>,
     /// A [`WorkerSpec`] as it is sent to a file worker.
     worker: Vec<u8>,
+    capacity: Capacity,
+    audit: Audit,
 }
 
 /// Reads the policy files of this machine and user.
@@ -174,9 +185,9 @@ pub fn open(
     request.check()?;
     user.worker.file().map_err(OpenError::Worker)?;
     let chosen = policies.choose(&request.profile, choice::has_file(Path::new(&request.project)));
+    let narrowing = (request.scope.as_ref(), request.trust);
     let policy =
-        policies.resolve(&chosen.profile, &user.host())?.narrow(request.scope.as_ref(), request.trust)?;
-    let policy = policy.with_network(request.network.as_ref())?;
+        policies.resolve_session(&chosen.profile, &user.host(), narrowing, request.network.as_ref())?;
     let policy = if request.throw_away { policy.without_hosts()? } else { policy };
     roots::hide_state(&policy, user)?;
     let zones = roots::resolve(request, &policy, user)?;
@@ -194,16 +205,12 @@ pub fn open(
         }
         built => (built?, None),
     };
-    let cgroup = join_cgroup(&sandbox, user)?;
-    let Sandbox { spec, warden, fds, relay, also_closed, created, watch, worker } = sandbox;
+    let Sandbox { spec, warden, fds, relay, also_closed, created, watch, beside } = sandbox;
+    let Beside { cgroup, worker, capacity, mut audit, .. } = beside;
     let layers = if cgroup.is_some() { spec.layers.with(Layer::Cgroup) } else { spec.layers };
     require(&policy, spec.tier, layers, &user.ablation)?;
-    let capacity = Capacity::new([spec.project.clone(), spec.central.clone()]);
-    // Before all that the first cell does not need.
     let pool = Pool::new(warden, spec.policy.limits.clone(), capacity, request.spare);
     let pool = pool.map_err(OpenError::Failed)?;
-    // After the warden, which must not inherit it.
-    let mut audit = user.open_audit()?;
     let facts = SessionFacts { policy: spec.policy.digest, tier: spec.tier, layers };
     let opened = Opened {
         session: audit.begin_session(facts)?,
@@ -263,14 +270,30 @@ pub fn open(
     Ok((opened, relay, session))
 }
 
-/// The group that bounds the session as a whole, where there is one, with the warden in it.
-fn join_cgroup(sandbox: &Sandbox, user: &User) -> Result<Option<Rc<Cgroup>>, OpenError> {
-    if user.ablation.is_off(Layer::Cgroup) {
+/// Makes the session's group, where there may be one, and moves the warden in.
+fn join_cgroup(spec: &SandboxSpec, warden: &Warden) -> Result<Option<Rc<Cgroup>>, OpenError> {
+    if spec.ablation.is_off(Layer::Cgroup) {
         return Ok(None);
     }
-    let Ok(cgroup) = cgroup::make(&sandbox.spec.policy.limits) else { return Ok(None) };
-    cgroup.add(sandbox.warden.child.pid).map_err(OpenError::Warden)?;
+    let Ok(cgroup) = cgroup::make(&spec.policy.limits) else { return Ok(None) };
+    cgroup.add(warden.child.pid).map_err(OpenError::Warden)?;
     Ok(Some(Rc::new(cgroup)))
+}
+
+/// Makes what a session needs besides its warden, which has some milliseconds of work.
+fn beside(spec: &SandboxSpec, warden: &mut Warden, user: &User) -> Result<Beside, OpenError> {
+    let cgroup = join_cgroup(spec, warden)?;
+    // A session is opened to be used: its first cell is in the group too, and is made as soon as it can be. A warden that is gone
+    // has reported why.
+    let _ = warden.request(WardenRequest::Cell);
+    let unsupervised = |source| OpenError::Unsupervised { source };
+    let self_test = spec.is_supervised().then(|| SelfTest::begin(spec.tier)).transpose();
+    let self_test = self_test.map_err(unsupervised)?;
+    let worker = worker_spec(spec)?;
+    let capacity = Capacity::new([spec.project.clone(), spec.central.clone()]);
+    // After the processes, which must not inherit it.
+    let audit = user.open_audit()?;
+    Ok(Beside { cgroup, self_test, worker, capacity, audit })
 }
 
 /// What the file worker is told when it starts.
@@ -385,9 +408,9 @@ fn build(
     also_closed.extend(refused);
     ignore_hidden(&mut spec).map_err(OpenError::Plan)?;
     spec.command_directories = command_directories(&spec)?;
-    match start(&spec) {
-        Ok(Started { warden, fds, relay, worker }) => {
-            Ok(Sandbox { spec, warden, fds, relay, also_closed, created, watch, worker })
+    match start(&spec, user) {
+        Ok(Started { warden, fds, relay, beside }) => {
+            Ok(Sandbox { spec, warden, fds, relay, also_closed, created, watch, beside })
         }
         Err(error) => {
             spec.scratch.remove();
@@ -430,13 +453,12 @@ struct Started {
     warden: Warden,
     fds: Vec<OwnedFd>,
     relay: Vec<OwnedFd>,
-    worker: Vec<u8>,
+    beside: Beside,
 }
 
-fn start(spec: &SandboxSpec) -> Result<Started, OpenError> {
+fn start(spec: &SandboxSpec, user: &User) -> Result<Started, OpenError> {
     let mut warden = Warden::start(spec).map_err(|source| start_error(spec.tier, source))?;
-    // It has some milliseconds of work.
-    let worker = worker_spec(spec)?;
+    let mut beside = beside(spec, &mut warden, user)?;
     let mut relay = Vec::new();
     let mut message = warden.next_message().map_err(OpenError::Warden)?;
     if let WardenMessage::Relay(fds) = message {
@@ -444,9 +466,10 @@ fn start(spec: &SandboxSpec) -> Result<Started, OpenError> {
         message = warden.next_message().map_err(OpenError::Warden)?;
     }
     match message {
-        WardenMessage::Ready(fds) => Ok(Started { warden, fds, relay, worker }),
-        WardenMessage::Unsupervised(errno) => {
-            Err(OpenError::Unsupervised { source: io::Error::from_raw_os_error(errno) })
+        WardenMessage::Ready(fds) => {
+            let tested = beside.self_test.take().map_or(Ok(()), SelfTest::finish);
+            tested.map_err(|source| OpenError::Unsupervised { source })?;
+            Ok(Started { warden, fds, relay, beside })
         }
         WardenMessage::Failed { layer, errno, refused, step } => {
             Err(OpenError::Layer { layer, step, source: io::Error::from_raw_os_error(errno), refused })

@@ -82,7 +82,7 @@ pub struct Started {
 }
 
 impl Pool {
-    /// Keeps `spare` cells ready between calls.
+    /// Keeps `spare` cells ready between calls. A first one is requested of the warden already.
     pub fn new(warden: Warden, limits: Limits, capacity: Capacity, spare: u8) -> Result<Self, Failed> {
         let null = open("/dev/null", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty());
         let mut pool = Self {
@@ -99,8 +99,7 @@ impl Pool {
             leased: VecDeque::new(),
             mounting: Vec::new(),
         };
-        // A session is opened to be used: its first cell is made while the client still reads the answer.
-        pool.request_cell()?;
+        pool.cells.requested();
         Ok(pool)
     }
 
@@ -284,7 +283,7 @@ impl Pool {
             }
             Ok(WardenMessage::Lost(request)) => self.lose_one(request),
             // Sent before the session is open only.
-            Ok(WardenMessage::Ready(_) | WardenMessage::Relay(_) | WardenMessage::Unsupervised(_)) => {}
+            Ok(WardenMessage::Ready(_) | WardenMessage::Relay(_)) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(lost(&format!("the warden has ended: {error}"))),
         }

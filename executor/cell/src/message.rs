@@ -32,8 +32,6 @@ pub enum WardenMessage {
     Terminal(OwnedFd, OwnedFd),
     /// What was requested has come, and this process may not have its descriptors.
     Lost(WardenRequest),
-    /// The machine lets no program be supervised, by this error number. The session is over.
-    Unsupervised(i32),
     /// A layer could not be put up. The session is over.
     Failed {
         /// Which layer.
@@ -50,7 +48,6 @@ pub enum WardenMessage {
 pub const READY: u8 = b'r';
 pub const RELAY: u8 = b'n';
 pub const FAILED: u8 = b'f';
-pub const UNSUPERVISED: u8 = b'u';
 /// In the place of a privilege's index: none was refused.
 const NOT_REFUSED: u8 = u8::MAX;
 /// Bytes of the longest message from a warden.
@@ -80,9 +77,6 @@ impl WardenMessage {
             [b'c'] => two(fds).map(|[socket, pidfd]| Self::Cell(socket, pidfd)),
             [b'l'] => two(fds).map(|[socket, pidfd]| Self::LeasedCell(socket, pidfd)),
             [b't'] => two(fds).map(|[master, slave]| Self::Terminal(master, slave)),
-            [UNSUPERVISED, e0, e1, e2, e3] => {
-                Ok(Self::Unsupervised(i32::from_le_bytes([*e0, *e1, *e2, *e3])))
-            }
             [FAILED, layer, refused, e0, e1, e2, e3, step @ ..] => Ok(Self::Failed {
                 layer: *Layer::ALL.get(usize::from(*layer)).ok_or_else(invalid)?,
                 errno: i32::from_le_bytes([*e0, *e1, *e2, *e3]),

@@ -4,7 +4,7 @@
 use crate::cell::{self, SessionRules};
 use crate::children;
 use crate::leases::handover;
-use crate::message::{READY, RELAY, UNSUPERVISED, WardenMessage, WardenRequest};
+use crate::message::{READY, RELAY, WardenMessage, WardenRequest};
 use broker_protocol::Layer;
 use executor_layers::error::{At, LayerError};
 use executor_layers::landlock::LandlockRules;
@@ -12,8 +12,8 @@ use executor_layers::no_new_privileges::{self, NoNewPrivileges};
 use executor_layers::relay::{RelayGate, RelaySockets};
 use executor_layers::spec::SandboxSpec;
 use executor_layers::{capabilities, descriptors, mounts, namespaces, seccomp, undo_directory};
+use executor_supervisor::AccessRules;
 use executor_supervisor::pty::PtyMaker;
-use executor_supervisor::{AccessRules, SelfTest};
 use executor_sys::idle::IdleTrim;
 use executor_sys::message;
 use executor_sys::process::{self, ChildState, Fork};
@@ -45,7 +45,7 @@ pub fn run(spec: &SandboxSpec, socket: &OwnedFd, uid: Uid, gid: Gid) -> ! {
 fn serve(spec: &SandboxSpec, socket: &OwnedFd, uid: Uid, gid: Gid) -> Result<(), LayerError> {
     let kept: Vec<_> = [socket.as_fd()].into_iter().chain(spec.created.iter().map(AsFd::as_fd)).collect();
     descriptors::keep_only(&kept, spec.ablation.descriptors())?;
-    let SetUp { nnp, for_worker, self_test } = set_up(spec, uid, gid)?;
+    let (nnp, for_worker) = set_up(spec, uid, gid)?;
     let rulesets = LandlockRules::open(spec)?.rulesets(spec)?;
     let shared = !spec.has(Layer::MountNamespace);
     let made = shared.then(PtyMaker::new).transpose();
@@ -54,11 +54,6 @@ fn serve(spec: &SandboxSpec, socket: &OwnedFd, uid: Uid, gid: Gid) -> Result<(),
     let access = spec.is_supervised().then(|| AccessRules::new(spec, client, gate)).transpose()?;
     if spec.has(Layer::Seccomp) {
         seccomp::confine_session(spec.tier, nnp)?;
-    }
-    if let Some(Err(refusal)) = self_test.map(SelfTest::finish) {
-        let errno = refusal.raw_os_error().unwrap_or(libc::EPERM).to_le_bytes();
-        send(socket, &[&[UNSUPERVISED], &errno[..]].concat(), &[])?;
-        exit(1)
     }
     let child_ends = children::end_signals()?;
     send(socket, &[READY], &for_worker.iter().map(AsFd::as_fd).collect::<Vec<_>>())?;
@@ -70,15 +65,9 @@ fn serve(spec: &SandboxSpec, socket: &OwnedFd, uid: Uid, gid: Gid) -> Result<(),
     exit(0)
 }
 
-/// What a warden has once the layers are up that are the same for all cells.
-struct SetUp {
-    nnp: NoNewPrivileges,
-    /// Descriptors by which the file worker enters the session, the undo directory's last.
-    for_worker: Vec<OwnedFd>,
-    self_test: Option<SelfTest>,
-}
-
-fn set_up(spec: &SandboxSpec, uid: Uid, gid: Gid) -> Result<SetUp, LayerError> {
+/// Puts up the layers that are the same for all cells. Returns descriptors by which the file worker enters the session, the undo
+/// directory's last.
+fn set_up(spec: &SandboxSpec, uid: Uid, gid: Gid) -> Result<(NoNewPrivileges, Vec<OwnedFd>), LayerError> {
     let step = |step: &'static str| move || step.to_owned();
     prctl::set_name(c"lazaret-warden").at(Layer::Rlimits, step("name the warden"))?;
     let nnp = no_new_privileges::put_up(spec.layers)?;
@@ -90,8 +79,6 @@ fn set_up(spec: &SandboxSpec, uid: Uid, gid: Gid) -> Result<SetUp, LayerError> {
         prctl::set_child_subreaper(true).at(Layer::Rlimits, step("PR_SET_CHILD_SUBREAPER"))?;
     }
     namespaces::set_up(spec.layers, uid, gid)?;
-    let self_test = spec.is_supervised().then(|| SelfTest::begin(spec.tier)).transpose();
-    let self_test = self_test.at(Layer::ProtectedNames, step("fork"))?;
     let undo = if spec.has(Layer::MountNamespace) {
         mounts::build(spec)?
     } else {
@@ -105,7 +92,7 @@ fn set_up(spec: &SandboxSpec, uid: Uid, gid: Gid) -> Result<SetUp, LayerError> {
     prctl::set_dumpable(false).at(Layer::Capabilities, step("PR_SET_DUMPABLE"))?;
     let mut for_worker = namespaces::open_own(spec.layers)?;
     for_worker.extend(undo);
-    Ok(SetUp { nnp, for_worker, self_test })
+    Ok((nnp, for_worker))
 }
 
 /// Makes the sockets of the session's relay, if it has a network, and sends the client's up.

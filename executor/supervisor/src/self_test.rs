@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// A test in a process of its own, made beside what else a warden does at first.
+/// A test in a process of its own, made while the warden of a session gets ready.
 pub struct SelfTest(Child);
 
 impl SelfTest {
