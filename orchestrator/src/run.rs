@@ -155,7 +155,10 @@ impl Run {
             subscribers: vec![log.clone(), refused.clone()],
             ..Config::new(open, redactor())
         };
-        let code = runtime()?.block_on(self.perform(config, request, reporter, more));
+        let code = runtime()?.block_on(async {
+            tokio::task::spawn_local(log.clone().write_later());
+            self.perform(config, request, reporter, more).await
+        });
         refused.report();
         log.end(if code.is_ok() { "the command has ended" } else { "the command was not run" });
         code

@@ -111,6 +111,9 @@ impl RunLog {
         self.is_late.set(true);
         loop {
             self.arrived.notified().await;
+            // Who waits for us goes first: tasks that are ready, and who was sent something and woke on this processor.
+            tokio::task::yield_now().await;
+            std::thread::yield_now();
             self.write();
         }
     }
