@@ -274,7 +274,8 @@ fn wrong_lines_are_answered_and_the_session_goes_on() {
         ("[1,2]".into(), Value::Null, "invalid_input"),
         (r#"{"tool":"bash"}"#.into(), Value::Null, "invalid_input"),
         (r#"{"id":"a"}"#.into(), json!("a"), "invalid_input"),
-        (r#"{"id":1.5,"tool":"nope"}"#.into(), json!(1.5), "unknown_tool"),
+        (r#"{"id":15,"tool":"nope"}"#.into(), json!(15), "unknown_tool"),
+        (r#"{"id":1.5,"tool":"nope"}"#.into(), Value::Null, "invalid_input"),
         (r#"{"id":"a","tool":"bash","input":{}}"#.into(), json!("a"), "invalid_input"),
         (r#"{"id":"a","tool":"bash","input":"x"}"#.into(), json!("a"), "invalid_input"),
         (
