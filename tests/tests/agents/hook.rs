@@ -11,6 +11,7 @@ pub fn tests() -> Vec<Test> {
             an_agent_that_takes_no_other_command_runs_none,
             the_policy_decides,
             a_command_that_starts_lazaret_is_refused,
+            a_command_is_read_within_bounds,
             what_is_not_understood_is_refused,
             a_hook_that_fails_is_a_no_to_every_agent,
             the_environment_decides_as_it_does_for_the_shell
@@ -166,6 +167,27 @@ fn a_command_that_starts_lazaret_is_refused() {
     for command in ["grep lazaret README.md", "cd lazaret && ls", "echo lazaret"] {
         assert_eq!(decision(command), "allow", "{command}");
     }
+}
+
+/// The longest command, of what takes the reader the most steps for each byte, has its answer; a longer one is refused. What `eval` runs
+/// and is not read is doubted, like what any other program runs.
+fn a_command_is_read_within_bounds() {
+    let world = World::new(Place::any());
+    let rules = "version = 1\n[[rule]]\ntool = \"bash\"\naction = \"deny\"\nprogram = \"git\"\nwhy = \"Not from here.\"\n";
+    world.write(&world.home.join(".config/lazaret/policy.toml"), rules);
+    let decision = |command: &str| {
+        let mut hook = world.program("lazaret");
+        hook.env("XDG_CONFIG_HOME", world.home.join(".config")).args(["hook", "claude", "--trust", "guided"]);
+        let finished = run_with_input(&mut hook, claude(&world, command).to_string().as_bytes(), LIMIT);
+        let answer: Value = serde_json::from_str(&finished.success()).unwrap();
+        answer["hookSpecificOutput"]["permissionDecision"].clone()
+    };
+    let flood = "eval ".repeat(200_000);
+    assert_eq!(decision(&flood), "ask");
+    assert_eq!(decision(&format!("{flood} ")), "deny");
+    let padded = |length: usize| format!("eval 'git push; : {}'", "x".repeat(length));
+    assert_eq!(decision(&padded(10)), "deny", "by the rule");
+    assert_eq!(decision(&padded(70_000)), "ask", "the rule may apply");
 }
 
 fn what_is_not_understood_is_refused() {
