@@ -189,7 +189,6 @@ pub fn open(
     let policy =
         policies.resolve_session(&chosen.profile, &user.host(), narrowing, request.network.as_ref())?;
     let policy = if request.throw_away { policy.without_hosts()? } else { policy };
-    roots::hide_state(&policy, user)?;
     let zones = roots::resolve(request, &policy, user)?;
     let policy = image::choose(request, policy, &zones, user)?;
     let abi = user.ablation.landlock_abi(confine::landlock_abi());
@@ -387,6 +386,7 @@ fn build(
     let ablation = user.ablation.clone();
     let spec = SandboxSpec::new(policy, (tier, layers), ablation, abi, zones.clone(), scratch, environment);
     let mut spec = spec.map_err(OpenError::Plan)?;
+    roots::hide_state(&spec, user).inspect_err(|_| spec.scratch.remove())?;
     if let Some(linked) = linked {
         spec.link(linked);
     }

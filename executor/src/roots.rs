@@ -3,7 +3,7 @@
 use crate::user::User;
 use broker_protocol::{Open, Zone};
 use executor_layers::linked_repository::{self, Link, NotLinked};
-use executor_layers::spec::SandboxSpec;
+use executor_layers::spec::{SandboxSpec, View, ViewKind};
 use executor_layers::{mounts, undo_directory};
 use nix::unistd::geteuid;
 use policies::directories::{NO_HOME, NO_HOME_ADVICE};
@@ -30,13 +30,20 @@ pub enum RootError {
     Shown { grant: PathBuf, state: PathBuf },
 }
 
-/// Refuses a policy that would show the records to a cell.
-pub fn hide_state(policy: &EffectivePolicy, user: &User) -> Result<(), RootError> {
+/// Refuses to show the records to a cell, by what its policy grants.
+pub fn hide_state(spec: &SandboxSpec, user: &User) -> Result<(), RootError> {
     let mut real = Real::default();
     let state = real.of(&user.state());
-    let shows = |path: &Path| state.starts_with(path) || path.starts_with(&state);
-    match policy.grants.iter().find(|grant| shows(&real.of(&grant.path))) {
-        Some(grant) => Err(RootError::Shown { grant: grant.path.clone(), state }),
+    let mut shows = |view: &&View| {
+        let path = match &view.kind {
+            ViewKind::System => real.below(&view.path),
+            ViewKind::Link(_) => real.of(&view.path),
+            ViewKind::Zone(_) | ViewKind::Repository(_) | ViewKind::Image | ViewKind::Device => return false,
+        };
+        state.starts_with(&path) || path.starts_with(&state)
+    };
+    match spec.views.iter().find(&mut shows) {
+        Some(view) => Err(RootError::Shown { grant: view.path.clone(), state }),
         None => Ok(()),
     }
 }
@@ -47,22 +54,25 @@ struct Real(HashMap<PathBuf, PathBuf>);
 
 impl Real {
     fn of(&mut self, path: &Path) -> PathBuf {
-        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-            return fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        };
-        let parent = match self.0.get(parent) {
-            Some(known) => known.clone(),
-            None => {
-                let real = self.of(parent);
-                self.0.insert(parent.to_owned(), real.clone());
-                real
-            }
-        };
-        let here = parent.join(name);
+        let here = self.below(path);
         match fs::read_link(&here) {
             Ok(_) => fs::canonicalize(&here).unwrap_or(here),
             Err(_) => here,
         }
+    }
+
+    /// The same of a path that is itself no link.
+    fn below(&mut self, path: &Path) -> PathBuf {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        };
+        if let Some(known) = self.0.get(parent) {
+            return known.join(name);
+        }
+        let real = self.of(parent);
+        let here = real.join(name);
+        self.0.insert(parent.to_owned(), real);
+        here
     }
 }
 
