@@ -182,7 +182,7 @@ enum ViewSource {
     /// A detached copy of its mounts.
     Tree(OwnedFd),
     /// Content and mode of a small file of the system's settings. Each mount is made and undone again with every cell, and
-    /// these would be half of them.
+    /// these would be half of them. To copy a larger one takes longer.
     Copy(Vec<u8>, u32),
 }
 
@@ -253,7 +253,7 @@ impl ImageRoot {
 
 /// What is in a view that is copied. One that may not be read is not: its mount is as closed as the file.
 fn small_setting(view: &View) -> Option<(Vec<u8>, u32)> {
-    const SMALL: u64 = 256 * 1024;
+    const SMALL: u64 = 16 * 1024;
     if view.kind != ViewKind::System || !view.path.starts_with("/etc") {
         return None;
     }
