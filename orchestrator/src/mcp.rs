@@ -11,7 +11,7 @@ use orchestrator_options::endpoint::Endpoint;
 use orchestrator_options::exit;
 use orchestrator_options::session_options::SessionOptions;
 use orchestrator_options::tool_options::{ToolOptions, registry};
-use orchestrator_records::runlog::RunLog;
+use orchestrator_records::runlog::{PAUSE, RunLog};
 use orchestrator_servers::settings::{Server, Whose};
 use orchestrator_servers::{SessionServers, find};
 use orchestrator_session::{Config, Session};
@@ -263,7 +263,7 @@ async fn serve(settings: Settings, listed: Listed, opener: Opener, log: Rc<RunLo
     tokio::task::spawn_local(read_lines(Lines::new(input), read));
     let settings = Settings { tools: opener.list(listed).await, ..settings };
     tokio::task::spawn_local(opener.run(requests));
-    tokio::task::spawn_local(log.write_later());
+    tokio::task::spawn_local(log.write_later(PAUSE));
     // Where nobody reads the lines, they end, and with them the server.
     let writing = output.write_lines(written);
     let serving = orchestrator_mcp::serve(settings, sessions, incoming, outgoing);

@@ -36,6 +36,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -156,7 +157,7 @@ impl Run {
             ..Config::new(open, redactor())
         };
         let code = runtime()?.block_on(async {
-            tokio::task::spawn_local(log.clone().write_later());
+            tokio::task::spawn_local(log.clone().write_later(Duration::ZERO));
             self.perform(config, request, reporter, more).await
         });
         refused.report();

@@ -18,7 +18,7 @@ use orchestrator_mcp::Http;
 use orchestrator_options::endpoint::Endpoint;
 use orchestrator_options::parent::Parent;
 use orchestrator_options::{SessionOptions, ToolOptions, exit, registry, start};
-use orchestrator_records::runlog::RunLog;
+use orchestrator_records::runlog::{PAUSE, RunLog};
 use orchestrator_records::state_directory;
 use orchestrator_session::Config;
 use orchestrator_sidecar::WireCase;
@@ -179,7 +179,7 @@ impl Serve {
         let guard = Guard { token, origins: self.allow_origin, page: self.ui };
         let ends = !self.outlive_parent;
         let served = runtime()?.block_on(async {
-            tokio::task::spawn_local(log.clone().write_later());
+            tokio::task::spawn_local(log.clone().write_later(PAUSE));
             telemetry.start();
             let served = tokio::select! {
                 failed = server::serve(service.clone(), guard, self.rate, listening, clients) => match failed {

@@ -11,7 +11,7 @@ use orchestrator_lines::line_reader::Lines;
 use orchestrator_lines::streams::{Input, Output, unusable};
 use orchestrator_options::session_options::SessionOptions;
 use orchestrator_options::{exit, start};
-use orchestrator_records::runlog::RunLog;
+use orchestrator_records::runlog::{PAUSE, RunLog};
 use orchestrator_session::{Config, Session};
 use orchestrator_terminal::print;
 use orchestrator_terminal::runtime::runtime;
@@ -159,7 +159,7 @@ async fn serve(
     let session = Session::start(config);
     let calls = Rc::new(Calls::new(session.clone(), links.clone()));
     let proxy = Rc::new(Proxy { links, terminals: Terminals::new(calls.clone(), timeout_s), calls, root });
-    tokio::task::spawn_local(log.write_later());
+    tokio::task::spawn_local(log.write_later(PAUSE));
     tokio::task::spawn_local(ours.write_lines(of_agent));
     let mut telling_editor = tokio::task::spawn_local(output.write_lines(to_editor));
     let mut hearing_agent = tokio::task::spawn_local(proxy.clone().hear_agent(Lines::new(theirs)));

@@ -7,7 +7,7 @@
 //! `session_start`.
 //!
 //! A line is one write, so that a death at any time leaves whole lines; it is not synced to disk by us. In a session with many
-//! calls it is written in the turn after the event, when nobody waits for us. Texts in it are at most 2,000 characters long. A
+//! calls it is written a millisecond after the event, when nobody waits for us. Texts in it are at most 2,000 characters long. A
 //! log that cannot be written is reported once and given up: what must not be missing is in the audit.
 
 use crate::runlog_files::{self, BYTES_MAX};
@@ -24,7 +24,7 @@ use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::{self, Write};
 use std::rc::Rc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::Notify;
 
 /// Every kind of line.
@@ -41,6 +41,9 @@ pub const KINDS: [&str; 11] = [
     "session_end",
     "log_full",
 ];
+
+/// How long lines wait in a session with many calls.
+pub const PAUSE: Duration = Duration::from_millis(1);
 
 /// Most lines that wait to be written.
 const WAITING_MAX: usize = 64;
@@ -106,14 +109,18 @@ impl RunLog {
         }
     }
 
-    /// From now on lines are written by this task, in the turn after their events.
-    pub async fn write_later(self: Rc<Self>) {
+    /// From now on lines are written by this task, in the turn after their events, and not before `pause` is over. Where calls follow
+    /// each other at once, who made one and who carries it out would find both processors busy.
+    pub async fn write_later(self: Rc<Self>, pause: Duration) {
         self.is_late.set(true);
         loop {
             self.arrived.notified().await;
             // Who waits for us goes first: tasks that are ready, and who was sent something and woke on this processor.
             tokio::task::yield_now().await;
-            std::thread::yield_now();
+            match pause.is_zero() {
+                true => std::thread::yield_now(),
+                false => tokio::time::sleep(pause).await,
+            }
             self.write();
         }
     }

@@ -16,7 +16,7 @@ use orchestrator_hooks::hooks::Hooks;
 use orchestrator_lines::line_reader::Lines;
 use orchestrator_lines::streams::{Input, Output, unusable};
 use orchestrator_options::exit;
-use orchestrator_records::runlog::RunLog;
+use orchestrator_records::runlog::{PAUSE, RunLog};
 use orchestrator_session::{Config, Session};
 use orchestrator_terminal::chat_command::Line;
 use orchestrator_terminal::chat_follow::{Answers, Front};
@@ -68,7 +68,7 @@ pub async fn talk(
     let session = Session::start(config);
     let agent =
         Agent::new(session, chosen.provider, settings, transcript.clone(), redactor()).with_hooks(hooks);
-    tokio::task::spawn_local(log.clone().write_later());
+    tokio::task::spawn_local(log.clone().write_later(PAUSE));
     let (sessions, undone) = (BTreeSet::new(), BTreeSet::new());
     let mut talk = Talk { agent, transcript, conversation, id, messages: 0, trust, sessions, undone };
     let mut front = match json {

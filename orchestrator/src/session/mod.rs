@@ -17,7 +17,7 @@ use orchestrator_options::exit;
 use orchestrator_options::parent::Parent;
 use orchestrator_options::session_options::SessionOptions;
 use orchestrator_options::tool_options::ToolOptions;
-use orchestrator_records::runlog::RunLog;
+use orchestrator_records::runlog::{PAUSE, RunLog};
 use orchestrator_servers::SessionServers;
 use orchestrator_session::executor::Dial;
 use orchestrator_session::{Config, Session as Engine};
@@ -198,7 +198,7 @@ async fn serve(calls: Rc<Calls>, parent: &Parent, log: &Rc<RunLog>) -> Result<En
     if let Err(failed) = opened {
         return fault(calls.writer(), failed).await;
     }
-    tokio::task::spawn_local(log.clone().write_later());
+    tokio::task::spawn_local(log.clone().write_later(PAUSE));
     let line_loop = LineLoop::new(calls.clone());
     let end = tokio::select! {
         () = line_loop.run(&mut lines) => if calls.are_over() { End::Violations } else { End::Input },
