@@ -13,7 +13,6 @@ use broker_protocol::{
     Usage, ZonePath, limit,
 };
 use executor_cell::Capture;
-use executor_supervisor::TakenAway;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Bytes of a command that lists have.
@@ -111,17 +110,15 @@ impl BackgroundProcesses {
         }
     }
 
-    /// Takes what a process has printed, and its end. Returns what its cell has taken away then.
-    pub fn relay(&mut self, id: u64, buffer: &mut [u8]) -> Vec<TakenAway> {
-        let mut taken = Vec::new();
-        let Some(at) = self.all.iter().position(|process| process.id == id) else { return taken };
-        let ProcessState::Alive(command) = &mut self.all[at].state else { return taken };
+    /// Takes what a process has printed, and its end.
+    pub fn relay(&mut self, id: u64, buffer: &mut [u8]) {
+        let Some(at) = self.all.iter().position(|process| process.id == id) else { return };
+        let ProcessState::Alive(command) = &mut self.all[at].state else { return };
         // Nothing of it is sent live.
         if command.relay(id, usize::MAX, buffer, &mut Vec::new()) {
             let process = self.all.remove(at);
-            self.all.insert(at, process.end(&mut taken));
+            self.all.insert(at, process.end());
         }
-        taken
     }
 
     /// Ends a process, if it is alive.
@@ -166,12 +163,11 @@ impl BackgroundProcesses {
 }
 
 impl Process {
-    fn end(mut self, taken: &mut Vec<TakenAway>) -> Self {
+    fn end(mut self) -> Self {
         let wall_us = self.wall_us();
         self.state = match self.state {
             ProcessState::Alive(command) => {
-                let Finished { end: how, usage, plan, taken: away, .. } = command.finish();
-                *taken = away;
+                let Finished { end: how, usage, plan, .. } = command.finish();
                 let usage = Usage { wall_us, ..usage };
                 ProcessState::Ended { how, usage, output: plan.output, at: Instant::now() }
             }

@@ -257,7 +257,6 @@ pub fn open(
         background: BackgroundProcesses::default(),
         created,
         watch,
-        quarantined: Vec::new(),
         kept: KeptTexts::default(),
         calls: BTreeMap::new(),
         outbox: Vec::new(),

@@ -8,7 +8,7 @@ use broker_protocol::{
 use executor_cell::CellHandle;
 use executor_cell::report::{End, Message, Report};
 use executor_layers::spec::SandboxSpec;
-use executor_supervisor::{REFUSALS_MAX, Refusal, TAKEN_MAX, TakenAway, describe, named};
+use executor_supervisor::{REFUSALS_MAX, Refusal, describe, named};
 use executor_sys::file;
 use executor_sys::process::CpuAndMemory;
 use nix::errno::Errno;
@@ -54,7 +54,6 @@ pub struct Command {
     signals: u32,
     /// What its cell has refused it.
     refusals: Vec<Refusal>,
-    taken: Vec<TakenAway>,
     report: Option<Result<Report, io::ErrorKind>>,
     after_report: usize,
 }
@@ -92,7 +91,6 @@ pub struct Finished {
     /// What its cell has refused it, and how much more that was.
     pub refusals: Vec<Refusal>,
     pub unnamed: u64,
-    pub taken: Vec<TakenAway>,
     /// Whether it has failed, and left no room in the session's private storage.
     pub scratch_full: bool,
 }
@@ -132,7 +130,6 @@ impl Command {
             fault: None,
             signals: 0,
             refusals: Vec::new(),
-            taken: Vec::new(),
             report: None,
             after_report: 0,
         }
@@ -336,9 +333,8 @@ impl Command {
                 Ok(Message::Refused(refusal)) if self.refusals.len() < REFUSALS_MAX => {
                     self.refusals.push(refusal);
                 }
-                Ok(Message::TakenAway(taken)) if self.taken.len() < TAKEN_MAX => self.taken.push(taken),
                 // It is no cell of ours any more.
-                Ok(Message::Refused(_) | Message::TakenAway(_)) => {
+                Ok(Message::Refused(_)) => {
                     self.cell.kill();
                     break Some(Err(io::ErrorKind::InvalidData));
                 }
@@ -351,14 +347,13 @@ impl Command {
 
     /// What came of a command that is over.
     pub fn finish(self) -> Finished {
-        let Self { cell, plan, ended, refusals, taken, report, mut usage, kept, .. } = self;
+        let Self { cell, plan, ended, refusals, report, mut usage, kept, .. } = self;
         let broken = |message: &str| Err(Broken { message: message.to_owned() });
         let Some(Ok(report)) = report else {
             // One that was killed from outside on purpose was ended, and only its figures are lost.
             let fault = self.fault.unwrap_or("the cell ended without a report");
             let end = ended.map_or_else(|| broken(fault), Ok);
-            let (cell, unnamed, scratch_full) = (None, 0, false);
-            return Finished { end, usage, plan, cell, refusals, unnamed, taken, scratch_full };
+            return Finished { end, usage, plan, cell: None, refusals, unnamed: 0, scratch_full: false };
         };
         let CpuAndMemory { user_us, system_us, peak_kib } = report.used;
         usage = Usage { user_us, system_us, peak_kib, ..usage };
@@ -370,7 +365,7 @@ impl Command {
         // One that the broker has ended sees the end of its orders, and exits.
         let reusable = report.reusable && ended.is_none() && end.is_ok() && self.signals <= SIGNALS_MAX;
         let (unnamed, scratch_full) = (report.unnamed.into(), report.scratch_full);
-        Finished { end, usage, plan, cell: reusable.then_some(cell), refusals, unnamed, taken, scratch_full }
+        Finished { end, usage, plan, cell: reusable.then_some(cell), refusals, unnamed, scratch_full }
     }
 }
 

@@ -20,10 +20,10 @@ use broker_protocol::{
 use executor_audit::audit::Audit;
 use executor_audit::record::Record;
 use executor_cell::leases::{self, Settings};
-use executor_cell::project::{CreatedRecord, Quarantined, RepositoryWatch};
+use executor_cell::project::{CreatedRecord, RepositoryWatch};
 use executor_layers::relay::Online;
 use executor_layers::spec::{SandboxSpec, Scratch};
-use executor_supervisor::{TakenAway, explain};
+use executor_supervisor::explain;
 use policies::Access;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -51,8 +51,6 @@ pub struct Session {
     pub created: Option<CreatedRecord>,
     /// The secrets that git tracks, where the project has a repository.
     pub watch: Option<RepositoryWatch>,
-    /// What was taken into quarantine and no result says yet, with the call whose command had made it.
-    pub quarantined: Vec<(Option<CallId>, Denial)>,
     pub kept: KeptTexts,
     pub calls: BTreeMap<CallId, Call>,
     /// Frames that are no call's.
@@ -263,7 +261,7 @@ impl Session {
         match &mut call.state {
             CallState::Running(command) => {
                 command.end(Ended::Cancelled);
-                self.relay(id, usize::MAX)?;
+                self.relay(id, usize::MAX);
             }
             CallState::Waiting => {
                 self.pool.cancel(id);
@@ -297,11 +295,14 @@ impl Session {
                 self.calls.entry(id).and_modify(Call::feed);
                 Ok(())
             }
-            Token::Report(id) | Token::Output(id) => self.relay(id, room),
+            Token::Report(id) | Token::Output(id) => {
+                self.relay(id, room);
+                Ok(())
+            }
             Token::Background(id) => {
                 self.buffer.resize(limit::CHUNK, 0);
-                let taken = self.background.relay(id, &mut self.buffer);
-                self.quarantine(None, &taken)
+                self.background.relay(id, &mut self.buffer);
+                Ok(())
             }
             Token::Approvers => {
                 self.approvals.admit();
@@ -315,10 +316,10 @@ impl Session {
     }
 
     /// Takes what a command has printed, and its end.
-    fn relay(&mut self, id: CallId, room: usize) -> Result<(), Failed> {
+    fn relay(&mut self, id: CallId, room: usize) {
         self.buffer.resize(limit::CHUNK, 0);
-        let Some(call) = self.calls.get_mut(&id) else { return Ok(()) };
-        let Some(mut finished) = call.relay(room, &mut self.buffer) else { return Ok(()) };
+        let Some(call) = self.calls.get_mut(&id) else { return };
+        let Some(mut finished) = call.relay(room, &mut self.buffer) else { return };
         match finished.plan.is_waited_for() {
             true => self.pool.command_ended(finished.cell.take().filter(|_| call.leases.is_empty())),
             // What a long-lived program was in is not used again.
@@ -327,22 +328,8 @@ impl Session {
         self.created.iter_mut().for_each(|created| created.update(&self.spec));
         let profile = self.profiles.with_missing_program(&finished, &self.spec.policy);
         let denied = finished.denied(&self.spec);
-        let taken = std::mem::take(&mut finished.taken);
         let (outcome, usage) = finished.outcome(profile);
         call.end_denied(outcome, usage, denied);
-        self.quarantine(Some(id), &taken)
-    }
-
-    /// Takes what a cell has taken away out of the zones; `call` is what made it, unless that has its answer already.
-    fn quarantine(&mut self, call: Option<CallId>, taken: &[TakenAway]) -> Result<(), Failed> {
-        for taken in taken {
-            let Quarantined { denial, path, kept_as } = Quarantined::take(taken, call, &self.spec);
-            let (path, kept_as) =
-                (self.audit.redacted(&path), kept_as.map(|kept| self.audit.redacted(&kept)));
-            self.audit.append(&Record::quarantined(call, &path, kept_as.as_deref()))?;
-            self.quarantined.push((call, denial));
-        }
-        Ok(())
     }
 
     /// The frames that are ready for the client. The end of a call is in the audit before its frame is made.
@@ -380,8 +367,6 @@ impl Session {
         {
             // Whichever call it was: the first that ends says it.
             tracked.drain(..).for_each(|denial| denied.push(denial));
-            let of_call = |(of, _): &mut (Option<CallId>, Denial)| of.is_none_or(|of| of == call);
-            self.quarantined.extract_if(.., of_call).for_each(|(_, denial)| denied.push(denial));
             self.audit.ended(call, &outcome, &usage)?;
             frames.push(FromBroker::Done { call, outcome, usage, layers: self.layers, denied });
         }

@@ -45,7 +45,7 @@ impl World {
         let [project, central, home, outside, state] =
             ["project", "central", "home", "outside", "state"].map(|name| base.join(name));
         let key = format!("KEY-{canary}");
-        let executor = given_executor();
+        let executor = EXECUTOR.iter().filter_map(|name| Some((*name, std::env::var_os(name)?))).collect();
         let world = Self { place, project, central, home, outside, state, canary, key, base, executor };
         for folder in [&world.base, &world.project, &world.central, &world.home, &world.outside, &world.state]
         {
@@ -63,11 +63,6 @@ impl World {
         let executor = programs::ablation_executor().as_os_str().to_owned();
         world.executor = EXECUTOR.into_iter().zip([executor, switch.into()]).collect();
         world
-    }
-
-    /// From here on the executor under test is started, with all its layers.
-    pub fn go_with_all_layers(&mut self) {
-        self.executor = given_executor();
     }
 
     /// The variables that say which executor is started.
@@ -192,10 +187,6 @@ impl World {
             .envs(self.executor.iter().map(|(name, value)| (name, value)))
             .current_dir(&self.project);
     }
-}
-
-fn given_executor() -> Vec<(&'static str, OsString)> {
-    EXECUTOR.iter().filter_map(|name| Some((*name, std::env::var_os(name)?))).collect()
 }
 
 impl Drop for World {

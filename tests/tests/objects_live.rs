@@ -26,8 +26,6 @@ pub fn tests() -> Vec<Test> {
         own_sockets_go_on_working_over_several_calls,
         a_worktree_leads_to_protected_settings_only,
         files_on_their_way_to_a_protected_name_are_not_changed,
-        what_the_first_layer_lets_pass_is_taken_into_quarantine,
-        what_lies_in_quarantine_is_no_cells,
         ordinary_work_with_repositories_goes_on
     ]
 }
@@ -56,10 +54,7 @@ fn on_host(world: &World, script: &str) -> Finished {
 
 /// A project with a repository.
 fn repository(place: Place) -> World {
-    repository_of(World::new(place))
-}
-
-fn repository_of(world: World) -> World {
+    let world = World::new(place);
     let make = "git init -q . && git config user.name t && git config user.email t@t.invalid && mkdir src &&
         echo code > src/main.rs && git add . && git commit -qm one";
     on_host(&world, make).success();
@@ -559,91 +554,6 @@ fn files_on_their_way_to_a_protected_name_are_not_changed(place: Place) {
     assert_eq!(cell(&world, copy).success(), "kept\nkept\nmore\n");
 }
 
-/// What a supervisor without rules on new names lets a command make, each with what must be gone when the call is over, and the
-/// reason that the result names.
-const MISPLACED: [(&str, &str, &str); 16] = [
-    ("echo planted > .exrc", ".exrc", "act on what has this name"),
-    ("mkdir .vscode; echo planted > .vscode/tasks.json", ".vscode/tasks.json", "act on what has this name"),
-    ("mkdir x; echo planted > x/tasks.json; mv x .vscode", ".vscode/tasks.json", "act on what has this name"),
-    ("mkdir -p a/x; echo planted > a/.exrc; mv a b", "b/.exrc", "act on what has this name"),
-    ("echo planted > x; ln x .exrc; rm x", ".exrc", "act on what has this name"),
-    ("echo planted > x; mv x .mise.toml; chmod 555 .", ".mise.toml", "act on what has this name"),
-    (
-        "git init -q n; mkdir n/.git/hooks; echo planted > n/.git/hooks/pre-commit",
-        "n/.git/hooks/pre-commit",
-        "act on what",
-    ),
-    ("git init -q n; echo planted > x; mv -f x n/.git/config", "n/.git/config", "act on what has this name"),
-    ("git init -q n; echo planted >> n/.git/config", "n/.git/config", "act on what has this name"),
-    ("mkdir n; echo 'gitdir: ../planted' > n/.git", "n/.git", "act on what has this name"),
-    ("ln -s src .claude", ".claude", "follow this link"),
-    ("ln -s ../../src .git/refs/x", ".git/refs/x", "follow this link"),
-    ("mkdir n; cd n; members; head > HEAD", "n/HEAD", "would be a repository"),
-    ("mkdir objects refs; trap_for $PWD > config; head > HEAD", "HEAD", "would be a repository"),
-    ("mkfifo .git/packed-refs", ".git/packed-refs", "wait for it, or fail"),
-    ("echo planted > .git/config.lock", ".git/config.lock", "wait for it, or fail"),
-];
-
-/// The two layers behind new names, each alone.
-fn what_the_first_layer_lets_pass_is_taken_into_quarantine(place: Place) {
-    let quarantine = |world: &World| world.central.join(".lazaret/quarantine");
-    for (script, path, why) in MISPLACED {
-        let made = format!(
-            "{TRAP}{script}; cd $ROOT; {{ [ -L {path} ] || [ -p {path} ] || grep -qs -e planted -e ref: {path}; }} && echo MADE"
-        );
-        // The first alone refuses, and leaves the second nothing to do.
-        let world = repository(place);
-        let first = Session::open(&world).bash(&made).result.to_string();
-        assert!(!first.contains("MADE") && !quarantine(&world).exists(), "{script}: {first}");
-
-        let world = repository_of(World::ablated(place, "new-names"));
-        let before = GitView::of(&world);
-        let mut session = Session::open(&world);
-        let said = session.bash(&made).result.to_string();
-        assert!(said.contains("MADE"), "the first layer is off: {script}: {said}");
-        assert!(world.project.join(path).symlink_metadata().is_err(), "{script}: {said}");
-        assert!(said.contains(why) && said.contains(".lazaret/quarantine/"), "{script}: {said}");
-        before.assert_unchanged(&world, script);
-        let kept: Vec<_> =
-            fs::read_dir(quarantine(&world)).unwrap().flatten().map(|entry| entry.path()).collect();
-        assert!(
-            !kept.is_empty() && kept.iter().all(|path| said.contains(path.to_str().unwrap())),
-            "{kept:?}: {said}"
-        );
-        let records = on_host(&world, "cat $XDG_STATE_HOME/lazaret/audit/*").text();
-        assert!(records.contains("\"kind\":\"quarantined\"") && records.contains("kept_as"), "{script}");
-        let later = session.bash("echo x > later; cat later").result.to_string();
-        assert!(!later.contains("quarantine"), "it is said once: {later}");
-    }
-    // What nobody waits for is said in the next result.
-    let world = repository_of(World::ablated(place, "new-names"));
-    let mut session = Session::open(&world);
-    session
-        .call("bash", json!({"command": "echo planted > .exrc; touch made", "background": true}))
-        .success();
-    let ended = "until [ -e made ] && ! [ -e .exrc ]; do sleep 0.02; done; sleep 0.2";
-    let said = session.bash(ended).result.to_string() + &session.bash("true").result.to_string();
-    assert!(said.contains("background-") && said.contains(".exrc"), "{said}");
-}
-
-/// What was taken away is no command's to bring back, or to read on in the open.
-fn what_lies_in_quarantine_is_no_cells(place: Place) {
-    let mut world = repository_of(World::ablated(place, "new-names"));
-    let mut session = Session::open(&world);
-    session.bash("mkdir x; echo planted > x/tasks.json; mv x .vscode");
-    let kept =
-        fs::read_dir(world.central.join(".lazaret/quarantine")).unwrap().flatten().next().unwrap().path();
-    drop(session);
-    world.go_with_all_layers();
-    let name = kept.display();
-    for script in
-        [format!("mv '{name}' back"), format!("echo x >> '{name}/tasks.json'"), format!("rm -r '{name}'")]
-    {
-        cell(&world, &script);
-        assert_eq!(fs::read_to_string(kept.join("tasks.json")).unwrap(), "planted\n", "{script}");
-    }
-}
-
 /// What must go on: repositories that a command makes, and the user's own.
 fn ordinary_work_with_repositories_goes_on(place: Place) {
     let world = repository(place);
@@ -658,5 +568,4 @@ fn ordinary_work_with_repositories_goes_on(place: Place) {
     let said = cell(&world, script);
     assert_eq!(said.success(), "f\nHEADS\nsrc\n", "{}", said.errors());
     on_host(&world, "git status --porcelain && git fsck").success();
-    assert!(!world.central.join(".lazaret/quarantine").exists(), "nothing of it is taken away");
 }

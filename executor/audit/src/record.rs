@@ -123,16 +123,6 @@ impl Record {
             .value("whole", spill.whole)
     }
 
-    /// Something that a command had made, at `path`, was taken away when it had ended; `call` is what it ran in, where that is known.
-    pub fn quarantined(call: Option<CallId>, path: &str, kept_as: Option<&str>) -> Self {
-        let record = Self::new("quarantined");
-        let record = match call {
-            Some(call) => record.value("call", call),
-            None => record,
-        };
-        record.text("path", path).optional("kept_as", kept_as)
-    }
-
     /// What became of a connection that a cell wanted, as the client reports it.
     pub fn connection(host: &str, report: &ConnectionReport) -> Self {
         Self::new("connection")

@@ -19,7 +19,7 @@ use executor_layers::ladder::confine;
 use executor_layers::landlock::Rulesets;
 use executor_layers::no_new_privileges::NoNewPrivileges;
 use executor_layers::spec::SandboxSpec;
-use executor_supervisor::{AccessRules, Refusals, Supervisor, TAKEN_MAX, TakenAway};
+use executor_supervisor::{AccessRules, Refusals, Supervisor};
 use executor_sys::idle::IdleTrim;
 use executor_sys::message;
 use executor_sys::process::{self, ChildState, CpuAndMemory};
@@ -104,8 +104,6 @@ struct Cell<'c> {
     unused_listener: Option<OwnedFd>,
     /// What its supervisor has refused.
     refusals: Refusals,
-    /// What was taken away when its program was dead.
-    taken: Vec<TakenAway>,
     /// By everything that was reaped.
     used: CpuAndMemory,
 }
@@ -169,17 +167,12 @@ impl<'a> Slot<'a> {
                 Err(error) => End::NotStarted(error.raw_os_error().unwrap_or(libc::EINVAL)),
             };
             let reusable = call < USES_MAX && ProcessState::now().is_ok_and(|now| now == self.state);
-            let untaken = cell.taken.len().saturating_sub(TAKEN_MAX);
-            let unnamed =
-                (cell.refusals.more() as usize).saturating_add(untaken).try_into().unwrap_or(u8::MAX);
+            let unnamed = cell.refusals.more().try_into().unwrap_or(u8::MAX);
             let scratch_full = end != End::Exited(0) && self.scratch.is_some_and(is_full);
             let report = Report { end, reusable, scratch_full, unnamed, used: cell.used };
             // What the broker does not take is not known to it, and the report is worth more.
             for refusal in cell.refusals.list() {
                 let _ = message::send(self.socket.as_fd(), &Message::refused(refusal), &[]);
-            }
-            for taken in cell.taken.iter().take(TAKEN_MAX).filter_map(Message::taken_away) {
-                let _ = message::send(self.socket.as_fd(), &taken, &[]);
             }
             // The broker may be gone: then nobody is left to read it.
             if message::send(self.socket.as_fd(), &report.encode(), &[]).is_err() || !reusable {
@@ -212,8 +205,7 @@ impl<'a> Slot<'a> {
         let supervisor = supervised.map(|(rules, listener)| Supervisor::new(rules, listener)).transpose();
         let supervisor = supervisor.at(Layer::ProtectedNames, step)?;
         let (refusals, used) = (Refusals::default(), CpuAndMemory::default());
-        let taken = Vec::new();
-        Ok((child, Cell { slot: self, supervisor, unused_listener: None, refusals, taken, used }))
+        Ok((child, Cell { slot: self, supervisor, unused_listener: None, refusals, used }))
     }
 }
 
@@ -237,16 +229,11 @@ impl Cell<'_> {
         };
         // The supervisor goes after them: calls of what is left would fail as if they did not exist.
         self.sweep();
-        self.tidy();
-        end
-    }
-
-    /// Looks after what the program has left, and keeps what the supervisor has to say.
-    fn tidy(&mut self) {
         if let Some(supervisor) = &self.supervisor {
-            self.taken = supervisor.tidy();
+            supervisor.tidy();
             self.refusals = supervisor.take_refusals();
         }
+        end
     }
 
     /// Reaps, obeys and answers, until the program has ended or the broker ends the call.
@@ -269,7 +256,9 @@ impl Cell<'_> {
             match &mut self.supervisor {
                 // The last process that could call is gone.
                 _ if ready.deserted => {
-                    self.tidy();
+                    self.supervisor.iter().for_each(Supervisor::tidy);
+                    self.refusals =
+                        self.supervisor.as_ref().map(Supervisor::take_refusals).unwrap_or_default();
                     self.unused_listener = self.supervisor.take().map(Supervisor::into_listener);
                 }
                 Some(supervisor) if ready.called => supervisor.answer(),

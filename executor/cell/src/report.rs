@@ -2,7 +2,7 @@
 //! refusal, if there was any.
 
 use broker_protocol::Layer;
-use executor_supervisor::{Refusal, TAKEN_LEN, TakenAway};
+use executor_supervisor::Refusal;
 use executor_sys::process::CpuAndMemory;
 
 /// A message of a cell to the broker.
@@ -10,25 +10,20 @@ use executor_sys::process::CpuAndMemory;
 pub enum Message {
     /// Something that was refused.
     Refused(Refusal),
-    /// Something that was taken away when the program was dead.
-    TakenAway(TakenAway),
     /// The last message of a call.
     Report(Report),
 }
 
 /// Bytes of the longest message.
-pub const MESSAGE_MAX: usize = 1 + TAKEN_LEN;
+pub const MESSAGE_MAX: usize = executor_supervisor::MESSAGE_MAX;
 /// First byte of a refusal; those of a report are smaller.
 const REFUSED: u8 = b'r';
-/// First byte of what was taken away.
-const TAKEN_AWAY: u8 = b't';
 
 impl Message {
     /// Reads a message; `None` if it is none.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         match bytes {
             [REFUSED, refusal @ ..] => Refusal::decode(refusal).map(Self::Refused),
-            [TAKEN_AWAY, taken @ ..] => TakenAway::decode(taken).map(Self::TakenAway),
             _ => Report::decode(bytes).map(Self::Report),
         }
     }
@@ -36,11 +31,6 @@ impl Message {
     /// The message of a refusal.
     pub fn refused(refusal: &Refusal) -> Vec<u8> {
         [&[REFUSED], &*refusal.encode()].concat()
-    }
-
-    /// The message of what was taken away; `None` where its path is too long for one.
-    pub fn taken_away(taken: &TakenAway) -> Option<Vec<u8>> {
-        Some([&[TAKEN_AWAY], &*taken.encode()?].concat())
     }
 }
 

@@ -32,11 +32,6 @@ mod switch {
             false
         }
 
-        /// New names are always judged.
-        pub fn judges_new_names(&self) -> bool {
-            true
-        }
-
         /// The kernel's.
         pub fn landlock_abi(&self, kernel: u32) -> u32 {
             kernel
@@ -64,17 +59,14 @@ mod switch {
     use std::io;
     use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-    /// `LAYER`, which is switched off; `landlock-abi=N`, with which Landlock is no newer than that; or [`NEW_NAMES`].
+    /// `LAYER`, which is switched off, or `landlock-abi=N`, with which Landlock is no newer than that.
     const VARIABLE: &str = "LAZARET_ABLATE";
-    /// Without the supervisor's rules on new names: what a call has made is only looked at when it is over.
-    const NEW_NAMES: &str = "new-names";
 
     /// What is switched off.
     #[derive(Clone, Debug, Default)]
     pub struct Ablation {
         layer: Option<Layer>,
         landlock_abi: Option<u32>,
-        new_names: bool,
         /// What this process was started with, where it is let through.
         descriptors: Vec<u32>,
     }
@@ -89,22 +81,16 @@ mod switch {
             let word = word.to_string_lossy();
             let abi = word.strip_prefix("landlock-abi=").and_then(|number| number.parse().ok());
             let layer = Layer::ALL.into_iter().find(|layer| layer.name() == word);
-            let new_names = word == NEW_NAMES;
-            if layer.is_none() && abi.is_none() && !new_names {
+            if layer.is_none() && abi.is_none() {
                 return Err(io::Error::other(format!("{VARIABLE} names no layer: {word:?}")));
             }
             let descriptors = if layer == Some(Layer::Descriptors) { inherited()? } else { Vec::new() };
-            Ok(Self { layer, landlock_abi: abi, new_names, descriptors })
+            Ok(Self { layer, landlock_abi: abi, descriptors })
         }
 
         /// Whether a layer is switched off.
         pub fn is_off(&self, layer: Layer) -> bool {
             self.layer == Some(layer)
-        }
-
-        /// Whether the supervisor judges a name before it is made.
-        pub fn judges_new_names(&self) -> bool {
-            !self.new_names
         }
 
         /// The Landlock ABI that is used on a kernel.

@@ -9,27 +9,17 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-/// What has become of a name that was taken back.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Taken {
-    /// It was an empty directory.
-    Removed,
-    /// It has this name now, in the same directory.
-    Renamed(String),
-}
-
 /// Takes `name` out of `directory`: an empty directory is removed, everything else gets a name at random.
 ///
 /// # Errors
 /// The kernel's.
-pub fn take_back(directory: impl AsFd, name: &Path) -> Result<Taken> {
+pub fn take_back(directory: impl AsFd, name: &Path) -> Result<()> {
     if unlinkat(&directory, name, UnlinkatFlags::RemoveDir).is_ok() {
-        return Ok(Taken::Removed);
+        return Ok(());
     }
     let number = random::bytes().map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))?;
     let aside = format!("{PREFIX}{:0DIGITS$x}", u64::from_le_bytes(number));
-    renameat(&directory, name, &directory, aside.as_str())?;
-    Ok(Taken::Renamed(aside))
+    renameat(&directory, name, &directory, aside.as_str())
 }
 
 #[cfg(test)]
@@ -46,10 +36,7 @@ mod tests {
         fs::write(at("file"), "x").unwrap();
         let directory = File::open(folder.path()).unwrap();
         for name in ["full", "empty", "file"] {
-            match take_back(&directory, Path::new(name)).unwrap() {
-                Taken::Removed => assert_eq!(name, "empty"),
-                Taken::Renamed(aside) => assert!(at(&aside).exists(), "{name}"),
-            }
+            take_back(&directory, Path::new(name)).unwrap();
             assert!(!at(name).exists(), "{name}");
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);

@@ -4,7 +4,6 @@ use crate::caller::{Caller, KnownProcess};
 use crate::empty_directories::EmptyDirectories;
 use crate::find::Search;
 use crate::loopback::Loopback;
-use crate::made_names::MadeNames;
 use crate::refusals::{Cause, Refusals};
 use crate::rules::AccessRules;
 use crate::socket_names::SocketNames;
@@ -32,7 +31,6 @@ pub struct Call<'a> {
     pub terminals: &'a Terminals,
     pub worktrees: &'a Worktrees,
     pub empty_directories: &'a EmptyDirectories,
-    pub made_names: &'a MadeNames,
     pub loopback: &'a RefCell<Loopback>,
     pub socket_names: &'a RefCell<SocketNames>,
     pub refusals: &'a RefCell<Refusals>,

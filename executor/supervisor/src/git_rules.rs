@@ -19,7 +19,7 @@ impl AccessRules {
     ///
     /// `HEAD` comes only below a directory that is called `.git` or `NAME.git`: so no directory is on its way to a repository
     /// that can be given another name later.
-    pub(crate) fn may_shape(&self, parent: impl AsFd, real: &Path, kind: libc::mode_t) -> Result<()> {
+    pub(crate) fn may_shape(&self, parent: &OwnedFd, real: &Path, kind: libc::mode_t) -> Result<()> {
         let (Some((repository, member)), Some(directory)) = (member(real), real.parent()) else {
             return Ok(());
         };
@@ -28,7 +28,7 @@ impl AccessRules {
         }
         let head = member.kind == MemberKind::Head;
         let outside = head && !self.is_in_git(directory) && !self.was_git(directory);
-        let has = |member: Member| has(&parent, member);
+        let has = |member: Member| has(parent, member);
         let refused = match self.may_be_git(directory) {
             true => kind != kind_of(member),
             false => outside || repository.is_completed_by(member, has),
@@ -153,11 +153,6 @@ impl AccessRules {
     fn was_git(&self, directory: &Path) -> bool {
         self.repositories.contains(directory)
     }
-}
-
-/// Whether a name belongs to a repository's shape.
-pub(crate) fn is_member(real: &Path) -> bool {
-    member(real).is_some()
 }
 
 /// What a path is to the repository that its directory may be.

@@ -2,14 +2,14 @@
 
 use crate::answer::Answer;
 use crate::call::Call;
+use crate::caller::PATH_ONLY;
 use crate::find::Found;
-use crate::made_names::{Extent, open_path};
 use crate::object::{by_descriptor, is, kind, real};
 use broker_protocol::AttemptKind::Write;
 use executor_layers::take_back::take_back;
 use nix::Result;
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, AtFlags, RenameFlags, renameat2};
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, RenameFlags, openat, renameat2};
 use nix::sys::stat::{Mode, SFlag, fstat, mkdirat, mknodat};
 use nix::unistd::{UnlinkatFlags, linkat, symlinkat, unlinkat};
 use std::ffi::OsStr;
@@ -28,14 +28,14 @@ impl Call<'_> {
         }
         let real = found.real(&self.rules.areas)?;
         let shape = || self.rules.may_shape(&found.parent, &real, libc::S_IFDIR);
-        self.judge_new(&real, || self.rules.may_make(&real).and_then(|()| shape()))?;
+        self.rules.may_make(&real).and_then(|()| shape()).map_err(self.refused(Write, &real))?;
         if self.rules.is_closed_when_new(&real) {
             self.empty_directories.add(&found).map_err(self.refused(Write, &real))?;
         }
         let mode = Mode::from_bits_truncate(mode as libc::mode_t);
         let made = self.caller.with_mask(|| mkdirat(&found.parent, &found.name_for_kernel(), mode));
         made.map_err(self.refused_by_kernel(&real))?;
-        self.check_made(&found, &real, libc::S_IFDIR, Extent::Name)?;
+        self.check_made(&found, &real, libc::S_IFDIR)?;
         let made = self.remember_new(&found, &real)?;
         self.rules.remember_git(&real, made)?;
         Ok(Answer::Value(0))
@@ -51,11 +51,11 @@ impl Call<'_> {
             kind => kind,
         };
         let real = found.real(&self.rules.areas)?;
-        self.judge_new(&real, || self.may_appear(&found, &real, kind))?;
+        self.may_appear(&found, &real, kind).map_err(self.refused(Write, &real))?;
         let (flags, mode) = (SFlag::from_bits_truncate(kind), Mode::from_bits_truncate(mode));
         let made = self.caller.with_mask(|| mknodat(&found.parent, &found.name_for_kernel(), flags, mode, 0));
         made.map_err(self.refused_by_kernel(&real))?;
-        self.check_made(&found, &real, kind, Extent::Name)?;
+        self.check_made(&found, &real, kind)?;
         self.remember_new(&found, &real)?;
         Ok(Answer::Value(0))
     }
@@ -67,45 +67,24 @@ impl Call<'_> {
         self.rules.may_shape(&found.parent, real, kind)
     }
 
-    /// What the rules say of a new name at `real`. Without them, in a test build, only what has come about is looked at.
-    pub fn judge_new(&self, real: &Path, judge: impl FnOnce() -> Result<()>) -> Result<()> {
-        if self.rules.judges_new { judge().map_err(self.refused(Write, real)) } else { Ok(()) }
-    }
-
     /// Takes back a name that was just made, of this kind (`S_IF*`), where a repository has come about with it: a file tool or another
-    /// session may have made the rest since it was asked about. Who looks last sees all of it. Another is noted, to be looked at when
-    /// the call is over, if programs outside act on it.
-    pub fn check_made(&self, found: &Found, real: &Path, kind: libc::mode_t, extent: Extent) -> Result<()> {
-        let name = OsStr::from_bytes(&found.name);
-        let shape = self.judge_new(real, || self.rules.may_shape(&found.parent, real, kind));
-        let checked = shape.and_then(|()| self.note_made(&found.parent, name, real, kind, extent));
-        if checked.is_err() {
-            take_back(&found.parent, Path::new(name))?;
+    /// session may have made the rest since it was asked about. Who looks last sees all of it.
+    pub fn check_made(&self, found: &Found, real: &Path, kind: libc::mode_t) -> Result<()> {
+        let shape = self.rules.may_shape(&found.parent, real, kind);
+        if shape.is_err() {
+            take_back(&found.parent, Path::new(OsStr::from_bytes(&found.name)))?;
         }
-        checked
-    }
-
-    /// Notes a name that was made or moved, or that leads to a file that may be changed now, if programs outside act on it.
-    pub fn note_made(
-        &self,
-        parent: &OwnedFd,
-        name: &OsStr,
-        real: &Path,
-        kind: libc::mode_t,
-        extent: Extent,
-    ) -> Result<()> {
-        if !self.rules.is_acted_on(real, kind) {
-            return Ok(());
-        }
-        self.made_names
-            .add(parent, name, extent)
-            .map_err(|_| Errno::EACCES)
-            .map_err(self.refused(Write, real))
+        shape.map_err(self.refused(Write, real))
     }
 
     /// Remembers a name that was just made, and opens it as a path.
     fn remember_new(&self, found: &Found, real: &Path) -> Result<OwnedFd> {
-        let made = open_path(&found.parent, OsStr::from_bytes(&found.name))?;
+        let made = openat(
+            &found.parent,
+            OsStr::from_bytes(&found.name),
+            PATH_ONLY | OFlag::O_NOFOLLOW,
+            Mode::empty(),
+        )?;
         self.rules.remember(real, &made)?;
         Ok(made)
     }
@@ -118,10 +97,10 @@ impl Call<'_> {
         let real = found.real(&self.rules.areas)?;
         let link = || self.rules.may_link_here(&real, Some(target.as_bytes()));
         let appear = || self.may_appear(&found, &real, libc::S_IFLNK);
-        self.judge_new(&real, || link().and_then(|()| appear()))?;
+        link().and_then(|()| appear()).map_err(self.refused(Write, &real))?;
         symlinkat(target.as_c_str(), &found.parent, &found.name_for_kernel())
             .map_err(self.refused_by_kernel(&real))?;
-        self.check_made(&found, &real, libc::S_IFLNK, Extent::Name)?;
+        self.check_made(&found, &real, libc::S_IFLNK)?;
         Ok(Answer::Value(0))
     }
 
@@ -156,18 +135,16 @@ impl Call<'_> {
         let (from, to) = (real(&object)?, new.real(&self.rules.areas)?);
         let stat = fstat(&object)?;
         self.rules.may_link(&object, &from, &stat).map_err(self.refused(Write, &from))?;
-        let link = || match kind(&stat) {
-            libc::S_IFLNK => self.rules.may_link_here(&to, None),
-            _ => Ok(()),
-        };
         // One without a name gets its first.
-        let protect = || self.rules.may_protect(&to, &stat, 0);
-        let appear = || self.may_appear(&new, &to, kind(&stat));
-        self.judge_new(&to, || protect().and_then(|()| link()).and_then(|()| appear()))?;
+        self.rules.may_protect(&to, &stat, 0)?;
+        if is(&stat, libc::S_IFLNK) {
+            self.rules.may_link_here(&to, None).map_err(self.refused(Write, &to))?;
+        }
+        self.may_appear(&new, &to, kind(&stat)).map_err(self.refused(Write, &to))?;
         self.same_area(&from, &to)?;
         let path = by_descriptor(&object);
         linkat(AT_FDCWD, path.as_str(), &new.parent, &new.name_for_kernel(), AtFlags::AT_SYMLINK_FOLLOW)?;
-        self.check_made(&new, &to, kind(&stat), Extent::Name)?;
+        self.check_made(&new, &to, kind(&stat))?;
         self.rules.remember(&to, &object)?;
         Ok(Answer::Value(0))
     }
@@ -181,18 +158,19 @@ impl Call<'_> {
         // What closes the one name or the other.
         let closed = if self.rules.protection(&from).is_some() { &from } else { &to };
         if flags.is_empty()
-            && let Some(replaced) = self.replace_judged(&old, &new, &from, &to)?
+            && let Some(replaced) =
+                self.replace_in_repository(&old, &new, &from, &to).map_err(self.refused(Write, &to))?
         {
             return Ok(replaced);
         }
         let exchange = flags.contains(RenameFlags::RENAME_EXCHANGE);
-        self.judge_new(closed, || self.may_rename((&old, &from), (&new, &to), exchange))?;
+        self.may_rename((&old, &from), (&new, &to), exchange).map_err(self.refused(Write, closed))?;
         self.same_area(&from, &to)?;
         renameat2(&old.parent, &old.name_for_kernel(), &new.parent, &new.name_for_kernel(), flags)
             .map_err(self.refused_by_kernel(&to))?;
         for (moved, found, name) in [(&old.object, &new, &to), (&new.object, &old, &from)] {
             if let Some(moved) = moved.as_ref().filter(|_| name == &to || exchange) {
-                self.check_made(found, name, kind(&fstat(moved)?), Extent::Below)?;
+                self.check_made(found, name, kind(&fstat(moved)?))?;
             }
         }
         for (moved, name) in [(&old.object, &to), (&new.object, &from)] {
@@ -201,14 +179,6 @@ impl Call<'_> {
             }
         }
         Ok(Answer::Value(0))
-    }
-
-    /// See [`Self::replace_in_repository`]. Without the rules on new names, in a test build, what is not harmless is another rename.
-    fn replace_judged(&self, old: &Found, new: &Found, from: &Path, to: &Path) -> Result<Option<Answer>> {
-        match self.replace_in_repository(old, new, from, to) {
-            Err(_) if !self.rules.judges_new => Ok(None),
-            replaced => replaced.map_err(self.refused(Write, to)),
-        }
     }
 
     fn may_rename(

@@ -2,16 +2,14 @@
 
 use crate::answer::{Answer, Pending, set_flags};
 use crate::call::Call;
-use crate::caller::PATH_ONLY;
 use crate::find::Found;
-use crate::made_names::Extent;
 use crate::object::{by_descriptor, errno, is, real};
 use broker_protocol::AttemptKind::{self, Read, Write};
 use executor_sys::file;
 use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
-use nix::sys::stat::{FileStat, Mode, fstat};
+use nix::sys::stat::{Mode, fstat};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
@@ -114,14 +112,7 @@ impl Call<'_> {
             set_flags(&terminal, how.flags)?;
             return Ok(Answer::Descriptor(terminal, close_on_exec));
         }
-        let allowed = self.rules.may_open(&object, real, &stat, how.writes());
-        // Without the rules on new names, in a test build, what a cell has made is open to it whatever it is called.
-        let own = |errno| match self.rules.judges_new || !self.rules.created.has(&object) {
-            true => Err(errno),
-            false => Ok(()),
-        };
-        allowed.or_else(own).map_err(self.refused(how.kind(), real))?;
-        self.note_opened(real, &stat, how)?;
+        self.rules.may_open(&object, real, &stat, how.writes()).map_err(self.refused(how.kind(), real))?;
         let directory = is(&stat, libc::S_IFDIR);
         if how.has(OFlag::O_DIRECTORY) && !directory {
             return Err(Errno::ENOTDIR);
@@ -154,18 +145,6 @@ impl Call<'_> {
         Ok(Answer::Descriptor(opened?, close_on_exec))
     }
 
-    /// A file that programs outside act on and that is opened to be changed is looked at when the call is over.
-    fn note_opened(&self, real: &Path, stat: &FileStat, how: OpenFlags) -> Result<()> {
-        let Some((parent, name)) = real.parent().zip(real.file_name()).filter(|_| how.writes()) else {
-            return Ok(());
-        };
-        if !is(stat, libc::S_IFREG) || !self.rules.is_acted_on(real, libc::S_IFREG) {
-            return Ok(());
-        }
-        let parent = open(parent, PATH_ONLY | OFlag::O_DIRECTORY, Mode::empty())?;
-        self.note_made(&parent, name, real, libc::S_IFREG, Extent::Name)
-    }
-
     fn create(&self, found: &Found, how: OpenFlags) -> Result<Answer> {
         if found.slash {
             return Err(Errno::EISDIR);
@@ -178,7 +157,7 @@ impl Call<'_> {
         if let Some(locked) = self.lock_rerere(found, &real, how.flags)? {
             return Ok(locked);
         }
-        let appear = self.judge_new(&real, || self.may_appear(found, &real, libc::S_IFREG));
+        let appear = self.may_appear(found, &real, libc::S_IFREG).map_err(self.refused(Write, &real));
         if let Err(refused) = appear {
             return self
                 .rules
@@ -189,7 +168,7 @@ impl Call<'_> {
         let flags = how.flags | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
         let made = self.caller.with_mask(|| openat(&found.parent, &found.name_for_kernel(), flags, how.mode));
         let made = made.map_err(self.refused_by_kernel(&real))?;
-        self.check_made(found, &real, libc::S_IFREG, Extent::Name)?;
+        self.check_made(found, &real, libc::S_IFREG)?;
         self.rules.remember(&real, &made)?;
         Ok(Answer::Descriptor(made, how.has(OFlag::O_CLOEXEC)))
     }

@@ -12,6 +12,8 @@ pub const REFUSALS_MAX: usize = 16;
 pub const TARGET_MAX: usize = 400;
 /// Bytes of a refusal before its target.
 const HEAD: usize = 6;
+/// Bytes of the longest message of a refusal.
+pub const MESSAGE_MAX: usize = 1 + HEAD + TARGET_MAX;
 
 /// Something that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,7 +125,7 @@ mod tests {
             count: u32::MAX,
         };
         let mut bytes = longest.encode();
-        assert_eq!((bytes.len(), Refusal::decode(&bytes)), (HEAD + TARGET_MAX, Some(longest)));
+        assert_eq!((bytes.len() + 1, Refusal::decode(&bytes)), (MESSAGE_MAX, Some(longest)));
         bytes.push(b'x');
         for other in [&bytes[..], &[], &[0; HEAD - 1], &[200, 0, 0, 0, 0, 0], &[0, 200, 0, 0, 0, 0]] {
             assert_eq!(Refusal::decode(other), None);

@@ -38,8 +38,6 @@ pub struct AccessRules {
     pub(crate) created: CreatedFiles,
     /// Sockets that cells have bound, and those that the policy names.
     pub(crate) sockets: SocketRules,
-    /// Whether the rules on new names are asked before one is made. Always, but in a test of what stands behind them.
-    pub(crate) judges_new: bool,
     /// Whether the network is the session's own.
     own_network: bool,
     /// Directories that were repositories when the session opened.
@@ -81,7 +79,6 @@ impl AccessRules {
             pinned: spec.has(Layer::MountNamespace),
             created,
             sockets,
-            judges_new: spec.ablation.judges_new_names(),
             own_network: spec.has(Layer::NetworkNamespace),
             repositories,
             kept,

@@ -7,7 +7,6 @@
 
 use crate::answer::{Answer, Pending};
 use crate::call::Call;
-use crate::made_names::Extent;
 use crate::object::{by_descriptor, errno, is, real};
 use crate::refusals::Cause;
 use crate::tcp::{SocketName, family, inode};
@@ -74,7 +73,7 @@ impl Call<'_> {
         }
         let _lock = self.rules.lock_renames()?;
         let path = found.real(&self.rules.areas)?;
-        self.judge_new(&path, || self.may_appear(&found, &path, libc::S_IFSOCK))?;
+        self.may_appear(&found, &path, libc::S_IFSOCK).map_err(self.refused(AttemptKind::Write, &path))?;
         let unix = UnixAddr::new(&found.name_for_kernel())?;
         let socket = self.caller.descriptor(socket)?;
         self.check()?;
@@ -83,7 +82,7 @@ impl Call<'_> {
         let bound = self.caller.with_mask(|| bind(socket.as_raw_fd(), &unix));
         chdir("/")?;
         bound?;
-        self.check_made(&found, &path, libc::S_IFSOCK, Extent::Name)?;
+        self.check_made(&found, &path, libc::S_IFSOCK)?;
         let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let made = openat(&found.parent, OsStr::from_bytes(&found.name), flags, Mode::empty())?;
         // One that is not remembered cannot be connected to.

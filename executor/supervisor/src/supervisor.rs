@@ -5,11 +5,9 @@ use crate::call::Call;
 use crate::caller::{Caller, KnownProcess, PATH_ONLY};
 use crate::empty_directories::EmptyDirectories;
 use crate::loopback::Loopback;
-use crate::made_names::MadeNames;
 use crate::refusals::Refusals;
 use crate::rules::AccessRules;
 use crate::socket_names::SocketNames;
-use crate::taken_away::TakenAway;
 use crate::terminals::Terminals;
 use crate::worktrees::Worktrees;
 use executor_sys::notify::{self, Wake};
@@ -34,8 +32,6 @@ pub struct Supervisor<'a> {
     /// Where git keeps the worktrees that the program has linked.
     worktrees: Worktrees,
     empty_directories: EmptyDirectories,
-    /// What is looked at again when the program is dead.
-    made_names: MadeNames,
     /// The cell's sockets of TCP.
     loopback: RefCell<Loopback>,
     /// What its Unix sockets are called.
@@ -59,8 +55,8 @@ impl<'a> Supervisor<'a> {
         let proc = stat("/proc")?.st_dev;
         let own_descriptors = open("/proc/self/fd", PATH_ONLY, Mode::empty())?;
         let (terminals, worktrees) = (Terminals::default(), Worktrees::default());
-        let (loopback, refusals) = (RefCell::default(), RefCell::default());
-        let (empty_directories, made_names) = (EmptyDirectories::default(), MadeNames::default());
+        let (loopback, refusals, empty_directories) =
+            (RefCell::default(), RefCell::default(), EmptyDirectories::default());
         Ok(Self {
             rules,
             proc,
@@ -68,7 +64,6 @@ impl<'a> Supervisor<'a> {
             terminals,
             worktrees,
             empty_directories,
-            made_names,
             loopback,
             socket_names: RefCell::default(),
             refusals,
@@ -85,7 +80,6 @@ impl<'a> Supervisor<'a> {
             terminals,
             worktrees,
             empty_directories,
-            made_names,
             loopback,
             socket_names,
             refusals,
@@ -103,7 +97,6 @@ impl<'a> Supervisor<'a> {
             terminals,
             worktrees,
             empty_directories,
-            made_names,
             loopback,
             socket_names,
             refusals,
@@ -121,12 +114,10 @@ impl<'a> Supervisor<'a> {
         &self.listener
     }
 
-    /// Looks after what the program has left, when all of it is dead. Returns what must not be there, and was taken away.
-    pub fn tidy(&self) -> Vec<TakenAway> {
+    /// Looks after what the program has left, when all of it is dead.
+    pub fn tidy(&self) {
         self.empty_directories.remove();
-        let taken = self.rules.take_misplaced(&self.made_names.take());
         self.rules.restore_repositories();
-        taken
     }
 
     /// What it has refused, which it forgets.
