@@ -390,7 +390,9 @@ impl Root<'_> {
         let mut made = self.made.borrow_mut();
         let covered: Vec<PathBuf> =
             made.range::<Path, _>(below).take_while(|made| made.starts_with(path)).cloned().collect();
-        covered.iter().for_each(|covered| drop(made.remove(covered)));
+        for covered in &covered {
+            made.remove(covered);
+        }
         drop(made);
         move_mount(tree.as_fd(), &c_path(&self.here(path))).at_privileged(
             Layer::MountNamespace,
