@@ -1,6 +1,6 @@
-//! `lazaret approve`: answers for the user where the policy takes answers from nobody else.
+//! `lazaret approve`: answers approval questions for the user when the policy accepts answers from no other channel.
 //!
-//! One queue, answered on a terminal, by lines of text or by lines of JSON.
+//! There is one queue of questions. It is answered on a terminal, as lines of text or as lines of JSON.
 
 use broker_protocol::Failed;
 use clap::Args;
@@ -18,7 +18,7 @@ use policies::directories;
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
-/// How long a list waits for sessions to report what waits.
+/// How long `--list` waits for sessions to report their pending questions.
 const LIST: Duration = Duration::from_millis(1500);
 
 const EXAMPLES: &str = r#"Keys on a terminal:
@@ -63,9 +63,9 @@ pub struct Approve {
 }
 
 impl Approve {
-    /// Answers until there is nobody left to ask; the exit code.
+    /// Answers questions until no session is left that could ask; returns the exit code.
     pub fn main(self) -> Result<u8, Failed> {
-        // A process of this user that could read or change this one could answer in its place.
+        // Another process of this user that could read or modify this one could answer in its place.
         nix::sys::prctl::set_dumpable(false).map_err(|error| Failed::internal(error.to_string()))?;
         let uid = Uid::effective().as_raw();
         let directories = directories::approvals(&state_directory::home(), uid, &state_directory::variable);

@@ -1,4 +1,4 @@
-//! `lazaret audit`: the executor's audit, checked and shown. No session is opened for it.
+//! `lazaret audit`: verifies and prints the executor's audit. It opens no session.
 
 use broker_protocol::{Digest, Failed};
 use clap::{Args, Subcommand};
@@ -23,7 +23,7 @@ Examples:
 Exit code: 0; verify: 1 if the audit is not as it was written, or is not there;
 125 it cannot be read.";
 
-/// How often `--follow` reads again.
+/// How often `--follow` reads the file again.
 const INTERVAL: Duration = Duration::from_millis(200);
 
 /// Check and show what the executor wrote down
@@ -76,7 +76,7 @@ struct Show {
 }
 
 impl Audit {
-    /// Does what was asked for; the exit code.
+    /// Runs the subcommand; returns the exit code.
     pub fn main(self) -> Result<u8, Failed> {
         let directory = state_directory::directory().join("audit");
         let opened = audit_chain::Audit::open(directory.clone()).map_err(unreadable)?;
@@ -185,7 +185,7 @@ impl Show {
     }
 }
 
-/// A record as one line for people: when, which session, what.
+/// A record as one line for a person: time, session and what happened.
 fn row(record: &Value) -> String {
     let text = |name: &str| record[name].as_str().unwrap_or_default().to_owned();
     let at = time::utc(record["ts"].as_f64().unwrap_or_default() as u64);

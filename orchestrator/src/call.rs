@@ -1,4 +1,4 @@
-//! `lazaret call`: one tool, once.
+//! `lazaret call`: calls one tool once.
 
 use crate::{result, servers};
 use broker_protocol::Failed;
@@ -20,7 +20,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Longest input of a tool, as in a session.
+/// Longest input of a tool, the same as in a session.
 const INPUT_MAX: u64 = 4 << 20;
 
 const EXAMPLES: &str = "\
@@ -57,7 +57,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// Makes the call; the exit code.
+    /// Makes the call; returns the exit code.
     pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
         let input = self.read_input()?;
         let policy = options.policy();
@@ -68,12 +68,12 @@ impl Call {
         let mut servers = SessionServers::of_tool(&self.tool, &config.open, print::problem);
         let mut endpoint = options.endpoint();
         if !servers.are_none() {
-            // The server's session is another one than the call's.
+            // The server runs in a session of its own, not in the call's.
             endpoint = endpoint.lasting()?;
             servers::reach(&mut servers, &endpoint);
         }
         let greeting = Greeting::open(&endpoint, config.open.clone())?;
-        // A tool that does not exist reaches nothing.
+        // A tool that does not exist needs no network.
         let web = config.registry.get(&self.tool).is_ok_and(|entry| entry.leaves_executor());
         let web = web || config.open.network.is_some() || !servers.are_none();
         let socket = endpoint.socket().filter(|_| !servers.are_none()).map(Path::to_owned);
@@ -85,7 +85,7 @@ impl Call {
         result::report(&*result?, self.json)
     }
 
-    /// Whether the tool has a cell, or may have one.
+    /// Whether the tool runs in a cell, or may.
     fn runs_commands(&self, config: &Config) -> bool {
         let entry = config.registry.get(&self.tool);
         entry.is_ok_and(|entry| ["bash", "run_tests", "batch"].contains(&entry.name()))
@@ -111,7 +111,7 @@ impl Call {
             .then(Input::stdin)
             .transpose()
             .map_err(|error| Failed::internal(error.to_string()))?;
-        // What is not JSON is escaped on a terminal, or goes on as it is.
+        // Output that is not JSON is printed raw; what goes to a terminal is escaped when it is printed.
         let context =
             CallContext { raw: !self.json || self.tools.is_raw(), ..CallContext::new("call".into()) };
         let invocation = Invocation::Tool { name: self.tool.clone(), input };

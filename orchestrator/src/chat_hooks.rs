@@ -1,4 +1,4 @@
-//! `lazaret chat-hooks list|accept`: the hooks of `agent.toml`, and which of them may run.
+//! `lazaret chat-hooks list|accept`: lists the hooks of `agent.toml` and accepts those that may run.
 
 use crate::chat::config::AgentConfig;
 use crate::servers::is_accepted;
@@ -67,7 +67,7 @@ struct Accept {
 }
 
 impl ChatHooks {
-    /// Does it; the exit code.
+    /// Runs the subcommand; returns the exit code.
     pub fn main(self) -> Result<u8, Failed> {
         match self.command {
             HooksCommand::List(list) => list.main(),

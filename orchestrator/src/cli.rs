@@ -79,8 +79,8 @@ struct Cli {
     command: Command,
 }
 
-/// `lazaret run` by itself. Somebody waits whenever it starts, and to describe all other commands with their options takes longer
-/// than to read a command line.
+/// Parser for `lazaret run` alone. A caller waits at each start of `run`, and describing all other commands and their options takes
+/// longer than parsing this command line.
 #[derive(Parser)]
 #[command(name = "lazaret", version)]
 struct RunAlone {
@@ -125,7 +125,7 @@ enum Command {
 pub fn main() -> ExitCode {
     let environment: Vec<_> = std::env::vars_os().collect();
     if let Err(error) = known::learn(&environment) {
-        // The message names no value, and nothing is there that could take one out.
+        // The message contains no value from outside, and at this point nothing exists that could redact one.
         eprintln!("lazaret: {error}");
         return ExitCode::from(if is_command("hook") { hook::REFUSED } else { exit::LAZARET });
     }
@@ -139,7 +139,7 @@ pub fn main() -> ExitCode {
     let is_run = matches!(cli.command, Command::Run(_));
     let code = cli.execute().unwrap_or_else(|failed| {
         print::problem(&failed.message);
-        // For `run`, 2 could be the command's own code.
+        // For `run`, 2 could be the exit code of the command itself.
         if failed.kind == ErrorKind::InvalidInput && !is_run { exit::USAGE } else { exit::LAZARET }
     });
     ExitCode::from(code)
@@ -176,19 +176,19 @@ impl Cli {
     }
 }
 
-/// A program that reads results as JSON reads there, too, what kept `tool` from having one.
+/// A program that expects the result as JSON gets the error that prevented it as JSON too, in the same place.
 fn in_json(json: bool, tool: &str, result: Result<u8, Failed>) -> Result<u8, Failed> {
     if let (true, Err(failed)) = (json, &result) {
-        // Where it cannot be read, it is on standard error.
+        // If this write fails, the error is still on standard error.
         let _ = print::json(&failed_result(None, tool, failed));
     }
     result
 }
 
-/// The command line, in which the help of each command lists only options that it uses.
+/// The command line; the help of each command lists only options that it uses.
 fn command() -> clap::Command {
     let mut command = Cli::command();
-    // Hands the options of sessions to every command.
+    // Copies the global options of sessions to every subcommand.
     command.build();
     command.mut_subcommands(|command| hide_unused(command, &[])).mut_subcommand("serve", |serve| {
         serve.mut_args(|arg| if arg.get_id() == "project" { arg.help(serve::PROJECT_HELP) } else { arg })
@@ -228,7 +228,7 @@ fn unused(matches: &ArgMatches) -> Option<(String, String)> {
 }
 
 fn parse() -> Result<Cli, clap::Error> {
-    // What is wrong with it, and its help, are said as for all commands.
+    // Errors and help of `run` come from the full parser, as for all commands.
     if std::env::args_os().nth(1).is_some_and(|name| name == "run")
         && let Ok(RunAlone { options, command: RunCommand::Run(run) }) = RunAlone::try_parse()
     {
@@ -248,7 +248,7 @@ fn parse() -> Result<Cli, clap::Error> {
     Cli::from_arg_matches_mut(&mut matches)
 }
 
-/// Shows help, or what is wrong with the command line. For `run`, 2 could be the command's own code.
+/// Prints help or a usage error. For `run`, exit code 2 could be the command's own.
 fn usage(error: &clap::Error) -> ExitCode {
     let shown = error.print();
     if matches!(error.kind(), DisplayHelp | DisplayVersion) {
@@ -257,14 +257,14 @@ fn usage(error: &clap::Error) -> ExitCode {
                 print::problem(&format!("cannot write the output: {error}"));
                 ExitCode::from(exit::LAZARET)
             }
-            // A reader that stops has read enough.
+            // A reader that closes the pipe has read enough; that is no error.
             _ => ExitCode::SUCCESS,
         };
     }
     ExitCode::from(if is_command("run") { exit::LAZARET } else { exit::USAGE })
 }
 
-/// Whether that is the command of a command line which may be wrong.
+/// Whether `name` is the subcommand of a command line that may itself be invalid.
 fn is_command(name: &str) -> bool {
     let commands: Vec<_> =
         Cli::command().get_subcommands().map(|command| command.get_name().to_owned()).collect();
@@ -276,7 +276,7 @@ fn is_command(name: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Read by itself, it takes no option that it would refuse beside the others.
+    /// Parsed alone, `run` accepts no option that the full parser refuses.
     #[test]
     fn run_uses_every_option_of_a_session() {
         assert!(USED_BY.iter().all(|(_, users)| users.contains(&"run")));

@@ -1,4 +1,4 @@
-//! `lazaret completions`: the script with which a shell completes our command line.
+//! `lazaret completions`: prints the script with which a shell completes our command line.
 
 use broker_protocol::Failed;
 use clap::{Args, ValueEnum};
@@ -30,7 +30,7 @@ enum Shell {
 }
 
 impl Completions {
-    /// Prints those of `command`; the exit code.
+    /// Prints the completions of `command`; returns the exit code.
     pub fn main(self, mut command: clap::Command) -> Result<u8, Failed> {
         let shell = match self.shell {
             Shell::Bash => aot::Shell::Bash,

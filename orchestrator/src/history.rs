@@ -1,4 +1,4 @@
-//! `lazaret history`: what the file tools have changed.
+//! `lazaret history`: lists the changes that file tools have made.
 
 use crate::result;
 use broker_protocol::{Failed, History as Wanted, Request, limit};
@@ -41,7 +41,7 @@ pub struct History {
 }
 
 impl History {
-    /// Prints the list; the exit code.
+    /// Prints the list; returns the exit code.
     pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
         let log = Rc::new(options.log("history"));
         let config = session(options, &log)?;
@@ -56,7 +56,7 @@ impl History {
     }
 }
 
-/// A session for requests alone, asked for. Confines this process.
+/// The configuration of a session that is used for requests only. Confines this process.
 pub fn session(options: &SessionOptions, log: &Rc<RunLog>) -> Result<Config, Failed> {
     let open = options.open(0)?.open;
     let greeting = Greeting::open(&options.endpoint(), open.clone())?;

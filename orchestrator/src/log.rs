@@ -1,4 +1,4 @@
-//! `lazaret log`: the logs of earlier runs. No session is opened for it.
+//! `lazaret log`: shows the logs of earlier runs. It opens no session.
 
 use broker_protocol::Failed;
 use clap::{Args, Subcommand};
@@ -63,7 +63,7 @@ enum Action {
 }
 
 impl Log {
-    /// Does what was asked for; the exit code.
+    /// Runs the subcommand; returns the exit code.
     pub fn main(self) -> Result<u8, Failed> {
         match &self.action {
             Action::List => self.list(),
@@ -75,7 +75,7 @@ impl Log {
     fn list(&self) -> Result<u8, Failed> {
         let mut runs = Vec::new();
         for id in runlog_files::ids().map_err(unreadable)?.into_iter().rev() {
-            // A run whose log went away meanwhile is none.
+            // A run whose log was removed in the meantime is skipped.
             let Some((first, last)) = runlog_files::ends(&id).map_err(unreadable)? else { continue };
             runs.push(summary(&id, &first, &last));
         }
@@ -148,7 +148,7 @@ fn unreadable(error: io::Error) -> Failed {
     Failed::internal(format!("the logs cannot be read: {error}"))
 }
 
-/// A run, for a list. Counts are those of its end, and null where that did not come.
+/// A run as an entry of a list. The counts come from its last line; they are null if it has none.
 fn summary(id: &str, first: &Value, last: &Value) -> Value {
     let started = first["ts"].as_f64().map(|ts| time::utc(ts as u64));
     let (start, end) = (&first["payload"], &last["payload"]);
@@ -158,7 +158,7 @@ fn summary(id: &str, first: &Value, last: &Value) -> Value {
     })
 }
 
-/// Whether a text stands anywhere in a value.
+/// Whether `wanted` occurs anywhere in a value.
 fn has(value: &Value, wanted: &str) -> bool {
     match value {
         Value::String(text) => text.to_lowercase().contains(wanted),
@@ -171,7 +171,7 @@ fn has(value: &Value, wanted: &str) -> bool {
     }
 }
 
-/// A line for people: when, which call, what, and the first words of it.
+/// A line for a person: time, call, kind and the first words of its text.
 fn row(line: &Value) -> String {
     const SHOWN: usize = 160;
     let at = time::utc(line["ts"].as_f64().unwrap_or_default() as u64);

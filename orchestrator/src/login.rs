@@ -1,4 +1,4 @@
-//! `lazaret mcp login|logout`: at other people's servers that want to know who we are.
+//! `lazaret mcp login|logout`: logs in to MCP servers that require an account, and out again.
 
 use broker_protocol::Failed;
 use clap::Args;
@@ -22,7 +22,7 @@ use std::io::{self, IsTerminal};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long a person may take.
+/// How long the user may take.
 const PERSON: Duration = Duration::from_secs(600);
 
 /// Log in at a server with an address, in a browser of yours
@@ -52,7 +52,7 @@ pub struct Logout {
 }
 
 impl Login {
-    /// Logs in; the exit code.
+    /// Logs in; returns the exit code.
     pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
         let (server, place) = named(&self.name, &options.open(0)?.open.project)?;
         let Kind::Address(address) = &server.kind else {
@@ -115,7 +115,7 @@ async fn log_in(server: &Server, address: &Address, place: &Place, callback: Cal
     }
 }
 
-/// An address that a person pastes; never, where there is none.
+/// An address that the user pastes; waits for ever if the input has none.
 async fn pasted() -> io::Result<String> {
     if io::stdin().is_terminal() {
         let mut lines = Lines::new(Input::stdin()?);
@@ -130,7 +130,7 @@ async fn pasted() -> io::Result<String> {
 }
 
 impl Logout {
-    /// Forgets it; the exit code.
+    /// Forgets the login; returns the exit code.
     pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
         let (_, place) = named(&self.name, &options.open(0)?.open.project)?;
         place.forget_login();

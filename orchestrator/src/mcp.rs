@@ -1,4 +1,4 @@
-//! `lazaret mcp`: the tools of a session for a client of the Model Context Protocol, over standard input and output.
+//! `lazaret mcp`: serves the tools of a session to an MCP client, over standard input and output.
 
 use crate::servers::{self, ServersCommand};
 use broker_protocol::{Channel, Failed, Open, Scope, Trust};
@@ -28,9 +28,9 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use tokio::sync::mpsc;
 
-/// Cells that the executor has ready between calls.
+/// Spare cells that the executor keeps ready between calls.
 const SPARE: u8 = 1;
-/// Lines that wait for whoever takes them: a client that does not read is not read from.
+/// Lines that may wait to be written: we stop reading from a client that does not read.
 const WAITING: usize = 1;
 
 const EXAMPLES: &str = "\
@@ -75,7 +75,7 @@ pub struct Mcp {
 pub const OWN_OPTIONS: [&str; 5] = ["all_tools", "max_violations", "model_profile", "raw_output", "disable"];
 
 impl Mcp {
-    /// Serves standard input until it ends; the exit code.
+    /// Serves standard input until it ends; returns the exit code.
     pub fn main(mut self, options: &SessionOptions) -> Result<u8, Failed> {
         if let Some(command) = self.servers.take() {
             return command.main(options);
@@ -133,7 +133,7 @@ impl Mcp {
     }
 }
 
-/// What a client's model is told first: where its calls run.
+/// The instructions for a client's model: where its calls run.
 pub fn instructions(policy: &EffectivePolicy, has_network: bool) -> String {
     let network = if has_network { "reach only the hosts that the policy names" } else { "have no network" };
     format!(
@@ -144,15 +144,15 @@ pub fn instructions(policy: &EffectivePolicy, has_network: bool) -> String {
     )
 }
 
-/// The tools that the client is shown.
+/// The tools that are listed to the client.
 struct Listed {
     registry: Registry,
     scope: Option<Scope>,
 }
 
-/// Other people's servers, as the settings had them when we could still read these.
+/// The configured MCP servers, as read from the settings before the confinement.
 struct Available {
-    /// The session that is opened where the client names no root.
+    /// The session to open if the client names no root.
     open: Option<Open>,
     all: Vec<Server>,
     directories: Vec<PathBuf>,
@@ -160,7 +160,7 @@ struct Available {
 
 impl Available {
     fn read(options: &SessionOptions, tell: fn(&str)) -> Self {
-        // Where there may be no project, each call says so.
+        // Without a project, opening fails and each call reports the error.
         let open = options.open(SPARE).ok().map(|opening| opening.open);
         let found = find(open.as_ref().map_or("", |open| open.project.as_str()));
         found.problems.iter().for_each(|problem| tell(problem));
@@ -169,7 +169,7 @@ impl Available {
         Self { open, all: found.servers, directories }
     }
 
-    /// Those of a session: a repository's only where it is the one that was read.
+    /// The servers of a session: a repository's servers only if it is the repository whose file was read.
     fn of(&self, open: &Open, endpoint: &Endpoint) -> SessionServers {
         let is_read = self.open.as_ref().is_some_and(|read| read.project == open.project);
         let of_session = |server: &&Server| is_read || server.whose == Whose::User;
@@ -180,7 +180,7 @@ impl Available {
     }
 }
 
-/// Opens sessions: it has what must not leave its thread.
+/// Opens sessions. It holds values that must stay on its thread.
 struct Opener {
     tools: ToolOptions,
     options: SessionOptions,
@@ -199,7 +199,7 @@ struct Current {
 }
 
 impl Opener {
-    /// Answers requests until nobody makes them any more.
+    /// Answers requests until all senders are gone.
     async fn run(mut self, mut requests: mpsc::UnboundedReceiver<SessionRequest>) {
         while let Some(SessionRequest { roots, reply }) = requests.recv().await {
             let session = self.session(roots).await.map_err(|failed| Failed {
@@ -211,7 +211,7 @@ impl Opener {
         }
     }
 
-    /// The session of a client with these roots: the one that it has, if its roots are what they were.
+    /// The session for these roots of the client: the current one, if the roots are unchanged.
     async fn session(&mut self, roots: Vec<PathBuf>) -> Result<Session, Failed> {
         if let Some(current) = self.current.as_ref().filter(|current| current.roots == roots) {
             return Ok(current.session.clone());
@@ -223,7 +223,7 @@ impl Opener {
             _ => self.options.clone(),
         };
         let mut opening = options.open(SPARE)?;
-        // The files were read before we confined ourselves; the project chooses among what they say.
+        // The files were read before we confined ourselves; the project only chooses among the profiles in them.
         let policy = options.files().resolve(&opening.open.profile).map_err(Failed::from)?;
         opening.open.network = options.network(Some(&policy), false);
         let servers = self.servers.of(&opening.open, &self.endpoint);
@@ -235,7 +235,7 @@ impl Opener {
             subscribers: vec![self.log.clone()],
             ..config
         });
-        // Another project takes the place of the one before, which ends with its last call.
+        // The session of a new project replaces the current one, which ends with its last call.
         let next = Current { roots, session: session.clone(), servers };
         if let Some(before) = self.current.replace(next) {
             before.servers.close().await;
@@ -243,7 +243,7 @@ impl Opener {
         Ok(session)
     }
 
-    /// Lists the tools that the client is shown, those of servers too.
+    /// Lists the client's tools, including those of MCP servers.
     async fn list(&self, mut listed: Listed) -> Vec<Value> {
         if let Some(open) = &self.servers.open {
             let servers = self.servers.of(open, &self.endpoint);
@@ -273,12 +273,12 @@ async fn serve(settings: Settings, listed: Listed, opener: Opener, log: Rc<RunLo
     }
 }
 
-/// Hands lines on until the input ends or nobody takes them.
+/// Forwards lines until the input ends or nobody receives them.
 async fn read_lines(mut lines: Lines, read: mpsc::Sender<Vec<u8>>) {
     loop {
         let line = match lines.next().await {
             Next::Line(line) => line,
-            // No message: it is answered as one that cannot be read.
+            // This is no valid message, so it gets the answer to a message that cannot be parsed.
             Next::TooLong => b"(a line that is too long)".to_vec(),
             Next::End => return,
         };

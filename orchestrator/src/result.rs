@@ -1,4 +1,4 @@
-//! The result of a call, printed for a person, a pipe or a program.
+//! Prints the result of a call for a person, a pipe or a program.
 
 use broker_protocol::Failed;
 use orchestrator_lines::json::{ResultLine, failed_result};
@@ -7,10 +7,10 @@ use orchestrator_session::CallResult;
 use orchestrator_terminal::print;
 use std::io::{self, IsTerminal};
 
-/// Tools whose result is content and no list of lines.
+/// Tools whose result is content, not a list of lines.
 const CONTENT: [&str; 2] = ["bash", "file_read"];
 
-/// Prints the result of a call; the exit code.
+/// Prints the result of a call; returns the exit code.
 pub fn report(result: &CallResult, json: bool) -> Result<u8, Failed> {
     if json {
         print::json(&ResultLine::for_model(None, result))?;
@@ -23,7 +23,7 @@ pub fn report(result: &CallResult, json: bool) -> Result<u8, Failed> {
     Ok(result.error.as_ref().map_or(exit::OK, |error| exit::of_error(error.kind)))
 }
 
-/// Prints what kept a call of `tool` from being made; the exit code.
+/// Prints why a call of `tool` could not be made; returns the exit code.
 pub fn report_failed(tool: &str, failed: &Failed, json: bool) -> Result<u8, Failed> {
     if json {
         print::json(&failed_result(None, tool, failed))?;
@@ -33,7 +33,7 @@ pub fn report_failed(tool: &str, failed: &Failed, json: bool) -> Result<u8, Fail
     Ok(exit::of_error(failed.kind))
 }
 
-/// The text as it is where it is content; with a last line end where it is a list of lines, or for a person.
+/// Content stays as it is; a list of lines, and anything shown to a person, gets a final line break.
 fn render(tool: &str, text: &[u8], terminal: bool) -> Vec<u8> {
     let mut text = match terminal {
         true => print::shown(&String::from_utf8_lossy(text)).into_bytes(),

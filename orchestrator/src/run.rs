@@ -1,4 +1,4 @@
-//! `lazaret run`: one command in a cell, as if it ran here.
+//! `lazaret run`: runs one command in a cell as if it ran here.
 
 use broker_protocol::{
     Barrier, Bash, Channel, Command, Ended, ErrorKind, Extent, Failed, Open, Request, Signal, Stdin,
@@ -81,10 +81,10 @@ pub struct Run {
     command: Vec<OsString>,
     #[arg(skip)]
     caller: Caller,
-    /// Whether somebody wants to know what a command was denied whose output they have seen.
+    /// Whether to report denials to somebody who has already seen the command's output.
     #[arg(skip)]
     tells_denials: bool,
-    /// Whether it has been said why the command is not run.
+    /// Whether the reason why the command does not run was already printed.
     #[arg(skip)]
     is_explained: Cell<bool>,
     #[arg(skip)]
@@ -93,11 +93,11 @@ pub struct Run {
 
 #[derive(Clone, Default)]
 enum Caller {
-    /// A person, who is told what the command cannot tell, and whose typing was the yes to a question about it.
+    /// A person: gets what the command cannot report itself, and by typing the command has already approved it.
     #[default]
     Person,
-    /// A program that takes us for a shell: it reads exit codes and what the command prints, and has typed nothing. With the
-    /// place of the command string among the words.
+    /// A program that uses us as its shell: it reads exit codes and the command's output, and has typed nothing. `script` is the
+    /// index of the command string among the words.
     Program { script: Option<usize> },
 }
 
@@ -108,7 +108,7 @@ impl Caller {
 }
 
 impl Run {
-    /// A shell for a program; `script` is the place of the command string among `words`.
+    /// A shell for a program; `script` is the index of the command string in `words`.
     pub fn of_shell(words: Vec<OsString>, script: Option<usize>) -> Self {
         let caller = Caller::Program { script };
         let mut run = Self {
@@ -119,19 +119,19 @@ impl Run {
             no_tty: false,
             command: words,
             caller,
-            // A model reads what its shell prints, and no other word of ours.
+            // A model reads what its shell prints, and gets no other message from us.
             tells_denials: true,
             is_explained: Cell::default(),
             job: Job::default(),
         };
         if !run.is_interactive() {
-            // Who calls a shell has a time limit of its own; the policy's longest stays.
+            // Whoever calls a shell has its own time limit, so only the policy's maximum applies.
             run.timeout = Some(limit::TIMEOUT_S);
         }
         run
     }
 
-    /// Runs the command; the exit code.
+    /// Runs the command; returns the exit code.
     pub fn main(mut self, options: &SessionOptions) -> Result<u8, Failed> {
         self.job = Job::of_this_process();
         self.tells_denials |= options.is_verbose() || io::stderr().is_terminal();
@@ -165,7 +165,7 @@ impl Run {
         code
     }
 
-    /// The command line of a shell that is given nothing else: the policy reads what is in it.
+    /// The command string of a shell that gets only `-c` and that string; the policy reads the commands in it.
     fn command_line<'w>(&self, words: &'w [OsString]) -> Option<&'w str> {
         let Caller::Program { script: Some(at) } = self.caller else { return None };
         match words {
@@ -174,7 +174,7 @@ impl Run {
         }
     }
 
-    /// Writes the working directory down for who asks for it in the command string.
+    /// Reports the final working directory to a caller whose command string asks for it.
     fn reporter(&mut self, project: &Path) -> Option<WorkingDirectory> {
         let Caller::Program { script: Some(at) } = self.caller else { return None };
         let word = self.command.get_mut(at)?;
@@ -218,7 +218,7 @@ impl Run {
         self.report(&result, out.is_closed())
     }
 
-    /// Runs the command to its end.
+    /// Runs the command until it ends.
     async fn once(
         &self,
         session: &Session,
@@ -240,8 +240,8 @@ impl Run {
         }
     }
 
-    /// What writes the policy file where a host is allowed for good. A yes for good is the user's to give where answers are taken from
-    /// here; with another channel this process may be taken over and still open nothing.
+    /// Starts the process that writes the policy file when a host is allowed permanently. Only a user who answers approvals here
+    /// may do that; with the separate channel, this process can open nothing even if it is compromised.
     fn policy_writer(&self, options: &SessionOptions, profile: &str) -> Option<UnixStream> {
         if !self.asks() {
             return None;
@@ -253,12 +253,12 @@ impl Run {
         }
     }
 
-    /// Whether the person who runs the command can be asked for hosts.
+    /// Whether the person who runs the command can be asked to open hosts.
     fn asks(&self) -> bool {
         self.caller.is_person() && !self.json && MoreHosts::can_ask()
     }
 
-    /// A terminal for the command makes sense where a person sits at both ends.
+    /// The command gets a terminal only if a person sits at both ends.
     pub fn is_interactive(&self) -> bool {
         let here = || io::stdin().is_terminal() && io::stdout().is_terminal();
         self.tty || (!self.json && !self.no_tty && here())
@@ -282,7 +282,7 @@ impl Run {
         Request::Bash(Bash {
             command,
             directory,
-            // A person who works in a shell is not thrown out of it: on a terminal, none means none.
+            // A person who works in a shell must not be thrown out of it: on a terminal, `None` means no limit.
             timeout_s: self.timeout,
             idle_timeout_s: self.idle_timeout,
             stdin,
@@ -301,7 +301,7 @@ impl Run {
         }
     }
 
-    /// Shows the output of a call, to its result.
+    /// Shows the output of a call until its result, which it returns.
     async fn follow(
         &self,
         call: &mut Call,
@@ -316,7 +316,7 @@ impl Run {
                     written.unwrap_or_else(|_| call.handle.cancel());
                 }
                 Body::Suspended => {
-                    // A terminal that cannot be set any more is gone, and its end comes as the end of the input.
+                    // If the terminal cannot be reset it is gone, and that arrives as the end of the input.
                     let _ = self.job.suspend(raw);
                     call.handle.signal(Signal::Continue);
                 }
@@ -339,14 +339,14 @@ impl Run {
         } else if let Some(problem) = self.problem(result) {
             print::problem(problem);
         } else if self.tells_denials {
-            // Hosts are printed whoever reads it, once.
+            // Denied hosts are printed separately, once, for every caller.
             let denials = result.denials().filter(|denial| !matches!(denial.by, Barrier::Hosts(_)));
             denials.for_each(|denial| print::problem(&format!("denied: {denial}")));
         }
         Ok(code(result.ended, result.error.as_ref().map(|error| error.kind), closed))
     }
 
-    /// What to print about an end of which the command itself prints nothing, with what it was denied.
+    /// What to print about an end that the command's own output does not explain, including what it was denied.
     fn problem<'r>(&self, result: &'r CallResult) -> Option<&'r str> {
         let message = &result.error.as_ref()?.message;
         match result.ended {
@@ -367,12 +367,12 @@ impl Run {
     }
 }
 
-/// Waits for a signal that ends what has not begun.
+/// Waits for a signal that ends the call before it has begun.
 async fn end_signal(signals: &mut Signals, job: Job) -> i32 {
     loop {
         let number = signals.next().await;
         if number == SIGTSTP {
-            // It goes on where it cannot stop.
+            // Where stopping is impossible, the process just goes on.
             let _ = job.suspend(None);
         }
         if [SIGINT, SIGTERM, SIGHUP, SIGQUIT].contains(&number) {
@@ -381,7 +381,7 @@ async fn end_signal(signals: &mut Signals, job: Job) -> i32 {
     }
 }
 
-/// Our input, where the command has one, in the mode that it needs.
+/// Our standard input, if the command has one, with the terminal in the mode that the command needs.
 fn own_input(request: &Request) -> io::Result<(Option<Input>, Option<Raw>)> {
     let Request::Bash(Bash { stdin, .. }) = request else { return Ok((None, None)) };
     match stdin {
@@ -392,7 +392,7 @@ fn own_input(request: &Request) -> io::Result<(Option<Input>, Option<Raw>)> {
     }
 }
 
-/// Passes on the signals that are meant for the command. Never returns: it is the call that ends.
+/// Forwards signals meant for the command. Never returns: the end of the call ends it.
 async fn pass_signals(signals: &mut Signals, call: &CallHandle, raw: Option<&Raw>) -> Infallible {
     let mut interrupted = false;
     loop {
@@ -408,7 +408,7 @@ async fn pass_signals(signals: &mut Signals, call: &CallHandle, raw: Option<&Raw
             SIGTSTP => call.signal(Signal::Suspend),
             SIGWINCH => resize(call, raw),
             _ => {
-                // After a stop. A terminal that cannot be set any more is gone, and its end comes as the end of the input.
+                // Continues after a stop. If the terminal cannot be set again it is gone, and that arrives as the end of the input.
                 let _ = raw.map(Raw::reenter);
                 resize(call, raw);
             }
@@ -430,12 +430,12 @@ enum Out {
         closed: bool,
         reporter: Option<WorkingDirectory>,
     },
-    /// It is all in the result.
+    /// The whole output is in the result.
     Nowhere,
 }
 
 impl Out {
-    /// Whether nobody reads it any more.
+    /// Whether the reader has closed the output.
     fn is_closed(&self) -> bool {
         matches!(self, Out::Here { closed: true, .. })
     }
@@ -454,12 +454,12 @@ impl Out {
         }
     }
 
-    /// The command is over: what was held back of its output follows.
+    /// The command has ended: writes the output that was held back.
     async fn finish(&mut self) {
         if let Out::Here { out, reporter, closed: false, .. } = self
             && let Some(reporter) = reporter.take()
         {
-            // Who reads it no more misses nothing.
+            // A reader that has closed the output misses nothing.
             let _ = out.write_all(&reporter.finish()).await;
         }
     }
@@ -468,7 +468,7 @@ impl Out {
 fn code(ended: Option<Ended>, error: Option<ErrorKind>, closed: bool) -> u8 {
     let signalled = |number: i32| exit::SIGNAL.saturating_add(u8::try_from(number).unwrap_or(0));
     match ended {
-        // The kernel has the low eight bits of what a program returns.
+        // The kernel keeps only the low eight bits of an exit code.
         Some(Ended::Exited(code)) => (code & 0xff) as u8,
         Some(Ended::Signalled(number)) => signalled(number),
         Some(Ended::TimedOut | Ended::Idle) => exit::TIMEOUT,
@@ -477,7 +477,7 @@ fn code(ended: Option<Ended>, error: Option<ErrorKind>, closed: bool) -> u8 {
         Some(Ended::Limited(_)) => signalled(SIGKILL),
         Some(Ended::NotStarted(nix::libc::ENOENT)) => exit::NOT_FOUND,
         Some(Ended::NotStarted(_)) => exit::REFUSED,
-        // As with `env --chdir`.
+        // The same exit code as of `env --chdir`.
         Some(Ended::NoDirectory(_)) => exit::LAZARET,
         None => match error {
             Some(

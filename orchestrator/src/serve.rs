@@ -51,9 +51,9 @@ pub const PROJECT_HELP: &str = "The project root of conversations that name none
      files and commands]";
 /// Cells that the executor has ready between calls of a session: none, as there may be many sessions.
 const SPARE: u8 = 0;
-/// How long runs have to end when the server is ended from outside.
+/// How long runs may take to end after the server is told to stop.
 const ENDING: Duration = Duration::from_secs(5);
-/// How often it is seen whether they have.
+/// How often to check whether they have ended.
 const POLL: Duration = Duration::from_millis(20);
 
 const EXAMPLES: &str = "\
@@ -134,7 +134,7 @@ enum Case {
 }
 
 impl Serve {
-    /// Serves until it is ended; the exit code.
+    /// Serves until the server is stopped; returns the exit code.
     pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
         if self.openapi || self.asyncapi {
             let described = if self.openapi {
@@ -195,7 +195,7 @@ impl Serve {
         served
     }
 
-    /// What clients of the Model Context Protocol are offered: an agent has tools for its own notes.
+    /// The settings for MCP clients. They get no tools for an agent's own notes, because agents have such tools themselves.
     fn mcp_settings(
         &self,
         options: &SessionOptions,
@@ -210,7 +210,7 @@ impl Serve {
         Ok(orchestrator_mcp::Settings { instructions, tools, raw: self.tools.is_raw() })
     }
 
-    /// Binds what is asked for: before we confine ourselves.
+    /// Binds all requested addresses and sockets; runs before we confine ourselves.
     fn bind(&self) -> Result<Vec<Listening>, Failed> {
         let mut listening = Vec::new();
         let tcp = self.unix.is_none() || self.listen != default_address();
@@ -255,7 +255,7 @@ fn remover(path: &Path) -> Result<UnixStream, Failed> {
     started.map_err(|error| Failed::internal(format!("nobody would remove {}: {error}", path.display())))
 }
 
-/// The line for whoever has started us.
+/// The line of JSON for the process that started us.
 fn announced(listening: &[Listening], token: &Token, page: bool) -> Result<Value, Failed> {
     let mut line = json!({
         "type": "ready",
@@ -272,7 +272,7 @@ fn announced(listening: &[Listening], token: &Token, page: bool) -> Result<Value
                 line["url"] = format!("http://{address}").into();
                 line["ws"] = format!("ws://{address}/ws").into();
                 if page {
-                    // What is behind `#` stays in the browser: it is in no request, and so in no log.
+                    // A browser does not send what follows `#`, so the token is in no request and in no log.
                     line["page"] = format!("http://{}/#token={}", browsable(address), token.expose()).into();
                 }
             }
@@ -285,7 +285,7 @@ fn announced(listening: &[Listening], token: &Token, page: bool) -> Result<Value
     Ok(line)
 }
 
-/// Where a browser on this machine finds what listens on `address`.
+/// The address at which a browser on this machine reaches what listens on `address`.
 fn browsable(mut address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
@@ -295,15 +295,15 @@ fn browsable(mut address: SocketAddr) -> SocketAddr {
     address
 }
 
-/// Waits until the server is to end, and ends its runs; the exit code.
+/// Waits until the server has to stop, and ends its runs; returns the exit code.
 async fn ended(service: &Service, parent: &Parent, ends_with_input: bool) -> Result<u8, Failed> {
     let mut signals = Signals::listen(&[SIGTERM, SIGINT, SIGHUP])?;
     let input = Input::stdin().map_err(unusable)?;
-    // A terminal is a person's, who ends us with Ctrl-C; of nothing there is no end.
+    // A terminal belongs to a person, who stops us with Ctrl-C; the end of /dev/null means nothing.
     let watched = ends_with_input && !Input::is_null() && !io::stdin().is_terminal();
     let code = tokio::select! {
         number = signals.next() => exit::SIGNAL + number as u8,
-        // The executor ends with us: who has ended waits for nothing.
+        // The executor ends with us, so no run has to be waited for once our parent has ended.
         () = parent.ended() => return Ok(exit::SIGNAL + SIGHUP as u8),
         () = end_of(&input), if watched => exit::OK,
     };
@@ -312,39 +312,39 @@ async fn ended(service: &Service, parent: &Parent, ends_with_input: bool) -> Res
     while service.running_count() > 0 && begun.elapsed() < ENDING {
         sleep(POLL).await;
     }
-    // What takes longer ends with us.
+    // Runs that take longer end with this process.
     let _ = timeout(ENDING, service.end_sessions()).await;
     Ok(code)
 }
 
-/// Waits until nothing more can come. What does come means nothing.
+/// Waits for the end of the input. The input itself is ignored.
 async fn end_of(input: &Input) {
     let mut buffer = [0; 4096];
     while input.read(&mut buffer).await.is_ok_and(|count| count > 0) {}
 }
 
-/// Opens the sessions of conversations.
+/// Opens the sessions that belong to conversations.
 struct Sessions {
     tools: ToolOptions,
     options: SessionOptions,
     scope: Option<Scope>,
     endpoint: Endpoint,
     max_violations: Option<u32>,
-    /// An empty directory, the project of conversations that have none.
+    /// An empty directory: the project of conversations without one.
     nowhere: PathBuf,
     hooks: Rc<Hooks>,
     log: Rc<RunLog>,
 }
 
 impl Sessions {
-    /// Reads everything that sessions need: before we confine ourselves.
+    /// Reads everything that sessions need; runs before we confine ourselves.
     fn new(
         serve: &Serve,
         options: &SessionOptions,
         hooks: Rc<Hooks>,
         log: Rc<RunLog>,
     ) -> Result<Self, Failed> {
-        // What is wrong with the policy is said before anybody is served.
+        // Errors in the policy are reported before any client is served.
         options.policy().map_err(Failed::from)?;
         let nowhere = state_directory::data().join("no-project");
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&nowhere);
@@ -361,7 +361,7 @@ impl Sessions {
         })
     }
 
-    /// The scope of a session: that of the start, that of the client, and without a project only what needs none.
+    /// The scope of a session: that of the command line, narrowed by the client's, and without a project to tools that need none.
     fn scope(&self, order: &SessionOrder) -> Result<Option<Scope>, Failed> {
         let scope = match (&self.scope, &order.scope) {
             (Some(_), Some(_)) => {
@@ -383,7 +383,7 @@ impl Sessions {
             timeout_s: None,
             network: true,
         };
-        // One without any permission would mean the tools of a bare one.
+        // A scope without permissions would not close anything, so one closed permission is always in it.
         let closed = permission("bash", false);
         let open = needs_none.filter(|tool| is_open(tool.name)).map(|tool| permission(tool.name, true));
         Ok(Some(Scope { permissions: std::iter::once(closed).chain(open).collect() }))
@@ -398,7 +398,7 @@ impl Opener for Sessions {
         };
         let options = self.options.for_client(project, order.profile.clone(), order.trust);
         let mut opening = options.open(SPARE)?;
-        // The files were read before we confined ourselves; the project may choose among what they say.
+        // The files were read before we confined ourselves; the project only chooses among the profiles in them.
         let policy = options.files().resolve(&opening.open.profile).map_err(Failed::from)?;
         opening.open.scope = self.scope(order)?;
         opening.open.network = options.network(Some(&policy), false);

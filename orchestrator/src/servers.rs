@@ -1,4 +1,4 @@
-//! `lazaret mcp add|list|remove|status|log|accept|login|logout`: other people's servers, whose tools a session has.
+//! `lazaret mcp add|list|remove|status|log|accept|login|logout`: manages the MCP servers whose tools a session has.
 
 use crate::login;
 use broker_protocol::Failed;
@@ -18,7 +18,7 @@ use std::io::{self, BufRead, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// Most bytes of an answer.
+/// Maximum length of an answer in bytes.
 const ANSWER_MAX: u64 = 100;
 
 const EXAMPLES: &str = "\
@@ -124,7 +124,7 @@ pub struct Accept {
 }
 
 impl ServersCommand {
-    /// Does it; the exit code.
+    /// Runs the subcommand; returns the exit code.
     pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
         match self {
             ServersCommand::Add(add) => add.main(options),
@@ -250,7 +250,7 @@ fn share(project: Share) -> &'static str {
     }
 }
 
-/// Values of variables and headers may be secrets: only their names are shown.
+/// Values of variables and headers may be secrets, so only their names are shown.
 fn described(server: &Server) -> Value {
     let mut described = match &server.kind {
         Kind::Program(program) => json!({
@@ -384,7 +384,7 @@ impl Accept {
         }
     }
 
-    /// The tools of a server, which is started to say them.
+    /// Accepts the tools of a server, which is started to list them.
     fn tools(&self, name: &str, options: &SessionOptions) -> Result<u8, Failed> {
         let (servers, _) = prepare(options, |server| server.name == name)?;
         if servers.are_none() {
@@ -408,7 +408,7 @@ impl Accept {
         })
     }
 
-    /// The file of the repository, as it is.
+    /// Accepts the repository's file as it is now.
     fn repository(&self, options: &SessionOptions) -> Result<u8, Failed> {
         let project = options.open(0)?.open.project;
         let path: PathBuf = Path::new(&project).join(store::REPOSITORY_FILE);
@@ -436,7 +436,7 @@ impl Accept {
     }
 }
 
-/// Whether a person accepts what was shown; with `yes` nobody is asked.
+/// Whether a person accepts what was shown; with `yes` no question is asked.
 pub fn is_accepted(yes: bool) -> Result<bool, Failed> {
     if yes {
         return Ok(true);
@@ -451,7 +451,7 @@ pub fn is_accepted(yes: bool) -> Result<bool, Failed> {
     Ok(["y", "yes"].contains(&answer.trim().to_ascii_lowercase().as_str()))
 }
 
-/// The way to the executor for the servers of a session: what starts one has to be started before we confine ourselves.
+/// Connects the servers of a session to the executor. Has to run before we confine ourselves: afterwards no program can be started.
 pub fn reach(servers: &mut SessionServers, endpoint: &Endpoint) {
     servers.reach(Rc::new(endpoint.clone()));
 }

@@ -1,8 +1,8 @@
-//! `lazaret-bash`: what a program is given that wants the path of a shell. Its commands run in a cell.
+//! `lazaret-bash`: the program for callers that want the path of a shell. Its commands run in a cell.
 //!
-//! What calls it reads exit codes and output, and knows nothing of us. So nothing is printed but what keeps a command from being
-//! run or ends it, no question is answered in the name of a person, and the time limit is the longest that the policy has: the
-//! caller has its own. The project is `LAZARET_PROJECT`, or the repository around the working directory.
+//! The caller reads exit codes and output and knows nothing of Lazaret. So we print only what prevents or ends a command, answer no
+//! approval in a person's name, and use the policy's longest time limit, since the caller has its own. The project is
+//! `LAZARET_PROJECT`, or the repository around the working directory.
 
 use crate::run::Run;
 use broker_protocol::Failed;
@@ -12,17 +12,17 @@ use orchestrator_options::session_options::SessionOptions;
 use orchestrator_terminal::print;
 use std::path::Path;
 
-/// The name under which this program is a shell.
+/// The program name that makes this program a shell.
 const NAME: &str = "lazaret-bash";
 
-/// Whether we were started by that name; a login shell's begins with a dash.
+/// Whether we were started under that name; a login shell's name begins with a dash.
 pub fn is_meant() -> bool {
     let name = std::env::args_os().next().unwrap_or_default();
     let name = Path::new(&name).file_name().and_then(|name| name.to_str()).unwrap_or_default();
     name.strip_prefix('-').unwrap_or(name) == NAME
 }
 
-/// Runs the shell; the exit code.
+/// Runs the shell; returns the exit code.
 pub fn main() -> u8 {
     run().unwrap_or_else(|failed| {
         print::problem(&failed.message);
@@ -33,7 +33,7 @@ pub fn main() -> u8 {
 fn run() -> Result<u8, Failed> {
     let arguments = Arguments::parse(std::env::args_os().skip(1).collect());
     let run = Run::of_shell(arguments.words(), arguments.script());
-    // What was written for one directory is not run in another. A shell at a terminal has a prompt that says where it is.
+    // A command written for one directory must not run in another. An interactive shell has a prompt that shows its directory.
     let here = std::env::current_dir()
         .map_err(|error| Failed::invalid(format!("the working directory cannot be used: {error}")));
     let options = SessionOptions::of_environment(if run.is_interactive() { None } else { Some(here?) })?;

@@ -1,4 +1,4 @@
-//! `lazaret tools`: the catalogue.
+//! `lazaret tools`: prints the catalogue of tools.
 
 use crate::servers;
 use broker_protocol::Failed;
@@ -44,7 +44,7 @@ impl Tools {
     }
 }
 
-/// Adds the tools of servers. A server that was never seen is started to say them.
+/// Adds the tools of MCP servers. A server that was never seen before is started to list them.
 fn add_servers(options: &SessionOptions, registry: &mut Registry) -> Result<(), Failed> {
     let mut opening = options.open(0)?.open;
     opening.scope = options.scope()?;
@@ -58,7 +58,7 @@ fn add_servers(options: &SessionOptions, registry: &mut Registry) -> Result<(), 
             servers::reach(&mut servers, &endpoint);
             confine(&Needs { web: true, socket, write: servers.directories(), ..Needs::default() });
         }
-        // What is known already is listed all the same.
+        // Tools that are already known are listed anyway.
         Err(error) => print::problem(&error.to_string()),
     }
     runtime()?.block_on(async {
@@ -69,7 +69,7 @@ fn add_servers(options: &SessionOptions, registry: &mut Registry) -> Result<(), 
 }
 
 fn table(tools: &[Entry]) -> String {
-    // A server's tools have longer names than ours.
+    // Tools of MCP servers have longer names than ours.
     let width = tools.iter().map(|tool| tool.name().len() + 1).max().unwrap_or(0).max(17);
     let mut table = format!(
         "{:<width$}{:<9}{:<8}{}\n",

@@ -1,4 +1,4 @@
-//! `lazaret undo`: brings back what changes of file tools have replaced.
+//! `lazaret undo`: restores what changes by file tools have replaced.
 
 use crate::{history, result};
 use broker_protocol::{
@@ -17,7 +17,7 @@ use std::rc::Rc;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// Digits that a session's id must at least be named with.
+/// Fewest digits of a session's ID that select it.
 const DIGITS: usize = 4;
 
 const EXAMPLES: &str = "\
@@ -55,12 +55,12 @@ pub struct Undo {
     calls: Vec<Selected>,
 }
 
-/// The changes that a word of the command line selects.
+/// The changes that one argument of the command line selects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Selected {
-    /// The change of this number.
+    /// The change with this number.
     Change(u64),
-    /// All changes of a call, in the session whose id begins so.
+    /// All changes of a call, in the session whose ID begins like this.
     Call { session: String, call: CallId },
 }
 
@@ -85,10 +85,10 @@ impl FromStr for Selected {
 }
 
 impl Selected {
-    /// The numbers of the changes that are meant.
+    /// The numbers of the selected changes.
     fn among(&self, changes: &[Changed]) -> Result<Vec<u64>, Failed> {
         let (session, call) = match self {
-            // The answer to a change that is not listed says that there is none.
+            // If the change is not listed, the answer to it reports that it does not exist.
             Selected::Change(number) => return Ok(vec![*number]),
             Selected::Call { session, call } => (session, call),
         };
@@ -112,7 +112,7 @@ impl Selected {
 }
 
 impl Undo {
-    /// Undoes them; the exit code.
+    /// Undoes the changes; returns the exit code.
     pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
         let log = Rc::new(options.log("undo"));
         let config = history::session(options, &log)?;
@@ -121,7 +121,7 @@ impl Undo {
         code
     }
 
-    /// Undoes all changes that are meant, newest first, up to the first that is not undone.
+    /// Undoes all selected changes, newest first, and stops at the first that is not undone.
     async fn perform(&self, config: Config) -> Result<u8, Failed> {
         let session = Session::start(config);
         let opened = session.open().await?;
@@ -154,11 +154,11 @@ impl Undo {
     }
 }
 
-/// The broker decides on a path, and so the request has it besides the number.
+/// The request to undo a change. It carries the path beside the number, because the broker decides on paths.
 pub fn request(roots: &Roots, changes: &[Changed], change: u64, force: bool) -> Result<Request, Failed> {
     let path = match changes.iter().find(|listed| listed.number == change) {
         Some(listed) => roots.parse(&listed.path),
-        // What is not listed has no path; the result says that there is no such change.
+        // A change that is not listed has no path; the result reports that it does not exist.
         None => ZonePath::new(Zone::Project, ""),
     };
     let path = path.map_err(|error| Failed::invalid(error.to_string()))?;

@@ -1,11 +1,11 @@
-//! `lazaret-bash`: becomes the `lazaret` beside it, which sees by its name that it is to be a shell. So there is one program, and
-//! a name for agents that take a shell only by a path with `bash` in it.
+//! `lazaret-bash`: executes the `lazaret` beside it, which acts as a shell when started under this name. So there is only one
+//! program, and still a path with `bash` in it for agents that accept a shell only by such a path.
 #![forbid(unsafe_code)]
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
-/// As a shell that cannot run a program.
+/// Exit code of a shell that cannot run a program.
 const NOT_RUN: u8 = 126;
 
 #[expect(

@@ -1,4 +1,4 @@
-//! Which provider and model: by the options, then by the settings, then by the keys that there are.
+//! Chooses the provider and the model: from the options, then from the settings, then by which keys exist.
 
 use crate::chat::config::{AgentConfig, FallbackConfig, ProviderConfig};
 use broker_protocol::Failed;
@@ -45,17 +45,17 @@ pub struct ModelOptions {
 /// The names of all providers.
 const PROVIDERS: [&str; 5] = ["claude", "openai", "openai-chat", "ollama", "mock"];
 
-/// A provider, and what the settings say of it.
+/// A provider with its settings.
 pub struct Chosen {
     pub provider: Rc<dyn Provider>,
-    /// Its settings, those of the command line first.
+    /// Its settings; those of the command line come first.
     pub config: ProviderConfig,
-    /// Where its key was found; none where it has none.
+    /// Where its key was found; `None` if it has no key.
     pub key_source: Option<KeySource>,
 }
 
 impl ModelOptions {
-    /// The provider. Reads keys and scripts: before we confine ourselves. The key is no text of ours from here on.
+    /// The provider. Reads keys and scripts, so it runs before we confine ourselves. From then on no string of ours holds the key.
     pub fn choose(&self, settings: &AgentConfig) -> Result<Chosen, Failed> {
         let name = self.provider.clone().or(settings.provider.clone()).unwrap_or_else(by_environment);
         let config = self.config(&name, settings);
@@ -65,7 +65,7 @@ impl ModelOptions {
         let vendor = Vendor::named(&name).ok_or_else(|| {
             Failed::invalid(format!("there is no provider {name:?}; there are {}", PROVIDERS.join(", ")))
         })?;
-        // A server of the user's own may want none.
+        // A server with an address of the user's own may need no key.
         let found = key(&config, vendor, settings, config.base_url.is_none())?;
         let key = found.as_ref().map(|found| &found.key);
         let provider = providers::build(vendor, config.base_url.as_deref(), key)
@@ -74,7 +74,7 @@ impl ModelOptions {
     }
 }
 
-/// Who goes on where a model's answers are too poor, if `settings` say so. Reads keys: before we confine ourselves.
+/// The fallback when a model's answers are too poor, if `settings` name one. Reads keys, so it runs before we confine ourselves.
 pub fn fallback(settings: &AgentConfig) -> Result<Option<Fallback>, Failed> {
     let Some(FallbackConfig { when, provider, model }) = settings.cloud_fallback.clone() else {
         return Ok(None);
@@ -86,8 +86,8 @@ pub fn fallback(settings: &AgentConfig) -> Result<Option<Fallback>, Failed> {
 }
 
 impl ModelOptions {
-    /// Every provider, for clients that name one; the options are about the one that is taken where none is named. Reads keys
-    /// and scripts: before we confine ourselves.
+    /// All providers, for clients that name one; the options apply to the default provider, used when none is named. Reads keys and
+    /// scripts, so it runs before we confine ourselves.
     pub fn backends(&self, settings: &AgentConfig) -> Result<Backends, Failed> {
         let default = self.provider.clone().or(settings.provider.clone()).unwrap_or_else(by_environment);
         let mut backends = BTreeMap::new();
@@ -113,7 +113,7 @@ impl ModelOptions {
         let source = match Vendor::named(name) {
             None => Source::Ready(Rc::new(self.mock()?)),
             Some(vendor) => {
-                // Clients may bring keys of their own, and name other providers.
+                // Clients may bring their own keys and may name other providers.
                 let found = key(&config, vendor, settings, false)?;
                 Source::Vendor { vendor, base_url: config.base_url, key: found.map(|found| found.key) }
             }
@@ -122,7 +122,7 @@ impl ModelOptions {
         Ok(Backend { source, model, weak_model, strong_model })
     }
 
-    /// What is set for the provider `name`, by the options first.
+    /// The configuration of provider `name`; options come before settings.
     fn config(&self, name: &str, settings: &AgentConfig) -> ProviderConfig {
         let mut config = settings.of(name);
         config.model = self.model.clone().or(config.model);
@@ -142,7 +142,7 @@ impl ModelOptions {
 }
 
 impl Chosen {
-    /// The model's name: the configured one, else the smallest that can chat.
+    /// The model's name: the configured one, else the smallest model that can chat.
     pub async fn model(&self) -> Result<String, ProviderError> {
         if let Some(model) = &self.config.model {
             return Ok(model.clone());
@@ -167,7 +167,7 @@ fn by_environment() -> String {
     }
 }
 
-/// The key of `vendor`, if there is one. A keyring that has failed is an error only where nothing goes without a key.
+/// The key of `vendor`, if there is one. A failure of the keyring is an error only if the provider cannot work without a key.
 fn key(
     config: &ProviderConfig,
     vendor: Vendor,

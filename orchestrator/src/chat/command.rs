@@ -1,4 +1,4 @@
-//! What a person types to the chat itself: lines that begin with `/`. None of them reaches the model.
+//! Commands that a person types to the chat itself: lines that begin with `/`. None of them reaches the model.
 
 use crate::chat::talk::Talk;
 use crate::undo;
@@ -16,10 +16,10 @@ use orchestrator_text::known::redactor;
 use orchestrator_tools::metadata::Changed;
 use std::rc::Rc;
 
-/// Most names in a list that is shown.
+/// Most names that a list shows.
 const LISTED: usize = 20;
 
-/// Does what the user wants of the chat; what to say to that.
+/// Carries out a command to the chat; returns the text to print.
 pub async fn obey(talk: &mut Talk, command: Command) -> String {
     let done = match command {
         Command::Help => Ok(HELP.to_owned()),
@@ -63,7 +63,7 @@ async fn model(talk: &mut Talk, name: String) -> Result<String, ProviderError> {
     Ok(format!("  {} answers from now on", shown(talk.agent.model())))
 }
 
-/// The executor holds a session to the trust that it was opened with: less is asked in a new chat only.
+/// Lowers the trust. The executor never raises the trust of an open session: a chat that asks less has to be a new one.
 async fn lower_trust(talk: &mut Talk, trust: Trust) -> Result<String, Failed> {
     if trust > talk.trust {
         let (id, name) = (&talk.id, trust.name());
@@ -80,7 +80,7 @@ async fn lower_trust(talk: &mut Talk, trust: Trust) -> Result<String, Failed> {
     Ok(format!("  {} from the next call on", trust.name()))
 }
 
-/// Undoes the last call that has changed files and that nobody has undone.
+/// Undoes this chat's last call that changed files and is not undone yet.
 async fn undo_last(talk: &mut Talk) -> Result<String, Failed> {
     let session = talk.agent.session();
     let opened = session.open().await?;
@@ -108,7 +108,7 @@ async fn undo_last(talk: &mut Talk) -> Result<String, Failed> {
         talk.undone.insert(change.number);
         answer.push_str(&format!("  {}\n", shown(&String::from_utf8_lossy(&result.text))));
     }
-    // What undoes is a change too, and not what the user means by the last one.
+    // An undo is a change too, but `/undo` must not select it as the last change.
     let after = typed::ask(session, "chat", wanted()).await?;
     let newest = changes.iter().map(|one| one.number).max().unwrap_or_default();
     let new = after.changes().unwrap_or_default().iter().map(|one| one.number).filter(|one| *one > newest);
@@ -130,7 +130,7 @@ fn conversations(talk: &Talk) -> Result<String, Failed> {
     }
     let mut list = String::new();
     for id in ids.iter().rev().take(LISTED) {
-        // One that is removed meanwhile has no words.
+        // A conversation removed in the meantime has no first words.
         let first = transcripts::recorded(id).ok().and_then(|recorded| first_words(&recorded.messages));
         list.push_str(&format!("  {id}  {}\n", shown(&first.unwrap_or_default())));
     }
@@ -166,7 +166,7 @@ fn others(talk: &Talk) -> Result<Vec<String>, Failed> {
     Ok(ids.into_iter().filter(|id| *id != talk.id).collect())
 }
 
-/// What the user said first, in brief.
+/// The beginning of the user's first message.
 fn first_words(messages: &[Message]) -> Option<String> {
     const WORDS: usize = 50;
     messages.iter().find_map(|message| match message {

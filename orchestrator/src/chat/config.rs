@@ -1,4 +1,4 @@
-//! The user's settings for chats: `agent.toml` beside the policy. No file of a project is read for them.
+//! The user's settings for chats: `agent.toml` beside the policy. No file of a project is read as settings.
 
 use broker_protocol::Failed;
 use orchestrator_agent::fallback::FallbackWhen;
@@ -13,35 +13,35 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-/// Most bytes of the file.
+/// Maximum size of the file in bytes.
 const MAX: usize = 256 << 10;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AgentConfig {
-    /// The provider to take where none is named.
+    /// The provider to use if none is named.
     pub provider: Option<String>,
     /// Instructions for every run.
     pub instructions: String,
     pub providers: BTreeMap<String, ProviderConfig>,
-    /// Who goes on where a model's answers are too poor.
+    /// The provider that takes over when a model's answers are too poor.
     pub cloud_fallback: Option<FallbackConfig>,
-    /// Packs of the user's own.
+    /// Packs that the user has defined.
     pub packs: Vec<Pack>,
-    /// Programs of the user's that are told of calls.
+    /// The user's programs that are notified of calls.
     pub hooks: Vec<HookEntry>,
-    /// `false`: the desktop keyring is not asked for keys.
+    /// `false`: do not look for keys in the desktop keyring.
     pub keyring: Keyring,
 }
 
-/// Another provider, and when it goes on with a run.
+/// Another provider, and when it takes over a run.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FallbackConfig {
     pub when: FallbackWhen,
-    /// The provider; its table in `providers` holds.
+    /// The provider; it is configured by its table in `providers`.
     pub provider: String,
-    /// The model, if not that of the provider's table.
+    /// The model, if it differs from the one in the provider's table.
     pub model: Option<String>,
 }
 
@@ -50,7 +50,7 @@ pub struct FallbackConfig {
 #[serde(deny_unknown_fields, default)]
 pub struct ProviderConfig {
     pub base_url: Option<String>,
-    /// The model to take where none is named.
+    /// The model to use if none is named.
     pub model: Option<String>,
     /// The model of a subagent for simple questions.
     pub weak_model: Option<String>,
@@ -61,7 +61,7 @@ pub struct ProviderConfig {
 }
 
 impl AgentConfig {
-    /// Reads the file, if there is one.
+    /// Reads the file, if it exists.
     pub fn read() -> Result<Self, Failed> {
         let path = path();
         let wrong = |error: String| Failed::invalid(format!("{}: {error}", path.display()));
@@ -76,7 +76,7 @@ impl AgentConfig {
         Ok(config)
     }
 
-    /// The hooks, with their programs.
+    /// The hooks with their programs.
     pub fn hooks(&self) -> Result<Rc<Hooks>, Failed> {
         let path = path();
         let folder = path.parent().unwrap_or(&path);

@@ -1,4 +1,4 @@
-//! How a chat has ended, as its exit code.
+//! Turns the end of a chat into an exit code.
 
 use nix::libc::SIGINT;
 use orchestrator_agent::error::ProviderError;
@@ -12,7 +12,7 @@ const NO_TOOLS: u8 = 4;
 /// The exit code where the model had to answer before it was done.
 const OUT_OF_TURNS: u8 = 5;
 
-/// Says what kept a run from beginning; the exit code.
+/// Prints why a run could not begin; returns the exit code.
 pub fn provider_failed(error: &ProviderError) -> u8 {
     print::problem(&format!("{}: {error}", error.code()));
     code_of(error)

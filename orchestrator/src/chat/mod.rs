@@ -41,7 +41,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Cells that the executor has ready between calls.
+/// Spare cells that the executor keeps ready between calls.
 const SPARE: u8 = 1;
 
 const EXAMPLES: &str = "\
@@ -123,7 +123,7 @@ pub struct Chat {
 }
 
 impl Chat {
-    /// Talks; the exit code.
+    /// Runs the chat; returns the exit code.
     pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
         if let Some(id) = &self.replay {
             return replay::main(id, self.json);
@@ -145,7 +145,7 @@ impl Chat {
         servers::reach(&mut servers, &endpoint);
         let socket = Endpoint::socket(&endpoint).map(Path::to_owned);
         let mut write = servers.directories();
-        // For `/resume`.
+        // `/resume` reads and writes transcripts of other conversations.
         write.extend(
             (beginning.prompt.is_some() && beginning.transcript.is_some()).then(transcripts::directory),
         );
@@ -168,17 +168,17 @@ impl Chat {
         ended
     }
 
-    /// Whether a person types the next prompt.
+    /// Whether a person types the following prompts.
     fn is_interactive(&self) -> bool {
         !self.print && !self.json && io::stdin().is_terminal() && io::stdout().is_terminal()
     }
 
-    /// Where a person types the next prompt: what that needs. What is not recorded has no history either.
+    /// What a prompt for a person needs before the confinement. A chat that is not recorded keeps no line history either.
     fn prompt_of_person(&self, is_recorded: bool) -> Option<BeforeConfined> {
         self.is_interactive().then(|| BeforeConfined::new(is_recorded))
     }
 
-    /// Reads everything that the chat needs: before we confine ourselves.
+    /// Reads everything that the chat needs; runs before we confine ourselves.
     fn prepare(&self, trust: Trust) -> Result<Beginning, Failed> {
         let config = AgentConfig::read()?;
         let chosen = self.model.choose(&config)?;
@@ -214,12 +214,12 @@ impl Chat {
         })
     }
 
-    /// The file of the transcript; `None` where nothing is recorded.
+    /// The file of the transcript; `None` if nothing is recorded.
     fn open_transcript(&self) -> Result<Option<transcripts::Open>, Failed> {
         match &self.resume {
             Some(id) => transcripts::resume(id).map(Some),
             None if self.no_transcript => Ok(None),
-            // What cannot be recorded can be said all the same.
+            // A chat whose transcript cannot be opened goes on without one.
             None => Ok(transcripts::begin()
                 .inspect_err(|error| print::problem(&format!("no transcript is written: {error}")))
                 .ok()),
@@ -247,10 +247,10 @@ impl Chat {
         (Some(Rc::new(transcript)), Conversation::of(opened.recorded.messages), opened.id)
     }
 
-    /// What is said first; `None` where a person is to be asked for it.
+    /// The first prompt; `None` if a person is to type it.
     fn first_prompt(&self) -> Result<Option<String>, Failed> {
         let mut piped = String::new();
-        // Not of its own accord beside a prompt: who starts us may hold the other end open for ever.
+        // Beside a prompt, read standard input only on request: our parent may keep the other end open for ever.
         let wanted = self.prompt.is_none() || self.stdin;
         if wanted && !io::stdin().is_terminal() && !Input::is_null() {
             let read = io::stdin().lock().take(TEXT_MAX as u64 + 1).read_to_string(&mut piped);

@@ -1,4 +1,4 @@
-//! `lazaret models`: what a provider has.
+//! `lazaret models`: lists the models of a provider.
 
 use crate::chat::choice::ModelOptions;
 use crate::chat::config::AgentConfig;
@@ -28,7 +28,7 @@ pub struct Models {
 }
 
 impl Models {
-    /// Prints the list; the exit code.
+    /// Prints the list; returns the exit code.
     pub fn main(self) -> Result<u8, Failed> {
         let chosen = self.model.choose(&AgentConfig::read()?)?;
         confine(&Needs { web: true, ..Needs::default() });

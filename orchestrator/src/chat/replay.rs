@@ -1,5 +1,5 @@
-//! `lazaret chat --replay`: the events of a conversation again, in their order, from its transcript. No model is asked and no tool
-//! is called.
+//! `lazaret chat --replay`: prints the events of a conversation in order, from its transcript, without a model and without calling
+//! tools.
 
 use broker_protocol::Failed;
 use orchestrator_options::exit;
@@ -7,7 +7,7 @@ use orchestrator_records::transcripts;
 use orchestrator_terminal::print;
 use serde_json::Value;
 
-/// Prints the events of the conversation `id`; the exit code.
+/// Prints the events of the conversation `id`; returns the exit code.
 pub fn main(id: &str, json: bool) -> Result<u8, Failed> {
     let recorded = transcripts::recorded(id)?;
     let mut out = String::new();
@@ -21,7 +21,7 @@ pub fn main(id: &str, json: bool) -> Result<u8, Failed> {
     Ok(exit::OK)
 }
 
-/// What a person reads of an event. The file is ours, and what is in it was written by strangers.
+/// An event as a person reads it. The file is ours, but its content comes from untrusted sources.
 fn text(event: &Value) -> String {
     let field = |name: &str| print::shown(event["payload"][name].as_str().unwrap_or_default());
     match event["type"].as_str().unwrap_or_default() {
@@ -37,7 +37,7 @@ fn text(event: &Value) -> String {
     }
 }
 
-/// A text in its lines, each safe to show.
+/// Splits a text into lines and makes each safe to show.
 fn lines(text: &str) -> String {
     text.split('\n').map(print::shown).collect::<Vec<_>>().join("\n")
 }

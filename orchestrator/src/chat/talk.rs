@@ -1,4 +1,4 @@
-//! A conversation that goes on, and one run in it.
+//! A conversation of several runs, and one run in it.
 
 use broker_protocol::{Failed, Trust};
 use orchestrator_agent::agent::{Agent, Order};
@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use tokio::sync::mpsc;
 
-/// A conversation that goes on.
+/// A conversation of several runs.
 pub struct Talk {
     pub agent: Agent,
     pub transcript: Option<Rc<Transcript>>,
@@ -23,14 +23,14 @@ pub struct Talk {
     /// How many messages the user has sent.
     pub messages: u32,
     pub trust: Trust,
-    /// The sessions that this chat has had, as far as a command of the user's asked.
+    /// The sessions of this chat that the user's commands have learnt of so far.
     pub sessions: BTreeSet<String>,
-    /// Changes that the user has undone, and those that undid them.
+    /// Changes that the user has undone, and the changes that undid them.
     pub undone: BTreeSet<u64>,
 }
 
 impl Talk {
-    /// One run, from what the user says to its end; the signal that ended it, if one did.
+    /// One run, from the user's message to its end; returns the signal that ended it, if any.
     pub async fn run(
         &mut self,
         text: String,

@@ -1,4 +1,4 @@
-//! What a user and a model say in turns, and what the user does to the chat in between.
+//! The turns of user and model, and the user's commands to the chat between them.
 
 use crate::chat::choice::Chosen;
 use crate::chat::command;
@@ -28,7 +28,7 @@ use std::collections::BTreeSet;
 use std::io::{self, IsTerminal};
 use std::rc::Rc;
 
-/// What a chat begins with: all that is read before we confine ourselves.
+/// Everything that a chat reads before we confine ourselves.
 pub struct Beginning {
     pub chosen: Chosen,
     pub settings: Settings,
@@ -36,17 +36,17 @@ pub struct Beginning {
     pub conversation: Conversation,
     /// The conversation's name.
     pub id: String,
-    /// What the user says first, where it was given.
+    /// The user's first message, if the command line or standard input gave it.
     pub first: Option<String>,
     pub hooks: Rc<Hooks>,
     pub trust: Trust,
     /// Whether events are printed as JSON.
     pub json: bool,
-    /// For the line of a person who types what comes after the first.
+    /// The line editor of a person who types the later messages.
     pub prompt: Option<BeforeConfined>,
 }
 
-/// Talks until the user ends it, or once; the exit code.
+/// Talks until the user ends the chat, or answers once; returns the exit code.
 pub async fn talk(
     config: Config,
     beginning: Beginning,
@@ -75,7 +75,7 @@ pub async fn talk(
         true => Front::Json(Output::stdout().map_err(unusable)?),
         false => Front::Text(Screen::new().map_err(unusable)?),
     };
-    // Answers are a person's, who sees the question.
+    // Only a person who sees the question may answer it.
     let mut person = match io::stdin().is_terminal() && io::stderr().is_terminal() && !json {
         true => Some(Prompt::new(Lines::new(Input::stdin().map_err(unusable)?), prompt)?),
         false => None,
@@ -100,7 +100,7 @@ pub async fn talk(
     }
 }
 
-/// What the user says next; `None` where that is nothing. Commands to the chat are obeyed meanwhile.
+/// The user's next message; `None` at the end of input. Carries out commands to the chat that come before it.
 async fn next(
     talk: &mut Talk,
     front: &mut Front,
@@ -114,7 +114,7 @@ async fn next(
         let answer = match Line::parse(text) {
             Line::Say(text) => return Ok(Some(text)),
             Line::Unknown(what) => what,
-            // A signal leaves the command, and the chat goes on.
+            // A signal interrupts the command; the chat goes on.
             Line::Command(command) => tokio::select! {
                 answer = command::obey(talk, command) => answer,
                 _ = signals.next() => "cancelled".to_owned(),

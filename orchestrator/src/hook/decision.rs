@@ -1,4 +1,4 @@
-//! The decision on an agent's command, by the same policy as in a session, and the command that runs it in a cell.
+//! Decides on an agent's command by the policy that a session would use, and builds the command line that runs it in a cell.
 
 use broker_protocol::{Bash, Channel, Command, Failed, Request, Stdin, Trust, ZonePath};
 use orchestrator_install::hook::call::{Decision, ShellCall};
@@ -10,27 +10,27 @@ use policies::shell::{self, Unit, base_name};
 use policies::{Choice, EffectivePolicy, Facts, Verdict, judge};
 use std::path::{Path, PathBuf};
 
-/// Variables in which agents say what their project is: a path, which is believed only of an agent that stands nowhere.
+/// Variables in which agents name their project's path. It is believed only if the agent's own working directory tells nothing.
 const PROJECT: [&str; 3] = ["CLAUDE_PROJECT_DIR", "GEMINI_PROJECT_DIR", "QWEN_PROJECT_DIR"];
 
 pub struct Judge {
     options: SessionOptions,
-    /// Where the agent stands, and what it says of itself.
+    /// The directory that the agent works in, and the project that it claims.
     agent: Caller,
     said: Option<PathBuf>,
     shell: PathBuf,
 }
 
-/// The policy of a session, twice.
+/// The policy of a session, with two levels of trust.
 struct Policies {
-    /// With the trust that was asked for.
+    /// With the requested trust.
     policy: EffectivePolicy,
-    /// With as much trust as the policy lets any session have: what asks here asks in the cell too.
+    /// With the highest trust that the policy allows: what needs approval here needs it in the cell too.
     floor: EffectivePolicy,
 }
 
 impl Judge {
-    /// Reads the policy, and looks at the agent: before we confine ourselves.
+    /// Reads the policy and inspects the agent; runs before we confine ourselves.
     ///
     /// # Errors
     /// There is no policy, or no `lazaret-bash` beside us.
@@ -74,7 +74,7 @@ impl Judge {
             (Verdict::Deny(refused), _) | (_, Verdict::Deny(refused)) => {
                 Decision::Deny { why: format!("{} (rule `{}`)", refused.why, refused.rule) }
             }
-            // The executor asks for itself, where the agent cannot answer.
+            // With a separate channel the executor asks the user itself. With any other, the agent cannot answer for the cell.
             (_, Verdict::Ask(question)) if floor.approval.channel == Channel::Relay => Decision::Deny {
                 why: format!("{} (rule `{}`) Nobody can answer that here.", question.why, question.rule),
             },
@@ -96,7 +96,7 @@ impl Judge {
         }
     }
 
-    /// What decides in a project of this profile.
+    /// The policies that decide in a project with this profile.
     fn policies(&self, choice: &Choice) -> Result<Policies, Failed> {
         let policy = self.options.files().resolve(&choice.profile).map_err(Failed::from)?;
         let scope = self.options.scope()?;
@@ -105,11 +105,11 @@ impl Judge {
         Ok(Policies { policy: narrowed(trust)?, floor: narrowed(Trust::Autonomous)? })
     }
 
-    /// The command line that runs `command` in a cell, for any shell. The project is said: the agent may stand elsewhere by then. So
-    /// is its profile, where it is not the one of any session: by then the project may have another file.
+    /// A command line for any shell that runs `command` in a cell. It names the project, since the agent's directory may change
+    /// before it runs, and any profile but the default, since the project's files that select a profile may change too.
     fn in_cell(&self, project: &Path, choice: &Choice, command: &str) -> String {
         let mut line = format!("LAZARET_PROJECT={} ", quote(&project.to_string_lossy()));
-        // Nothing of the agent's own environment decides otherwise than was decided here.
+        // Variables of the agent's environment must not change the decision made here, so the line overrides those that are set.
         let is_set = |name: &str| std::env::var_os(name).is_some();
         let is_default =
             choice.profile == DEFAULT && choice.found.is_none() && self.options.profile_name().is_none();
@@ -136,7 +136,7 @@ fn request(command: &str, directory: Option<ZonePath>) -> Request {
     })
 }
 
-/// Whether a program of ours is started by its name. One that is started in another way is in a cell, and starts nothing there.
+/// Whether the command starts a program of ours by name. If started in another way, it runs in a cell and can start nothing there.
 fn starts_lazaret(request: &Request) -> bool {
     let Request::Bash(bash) = request else { return false };
     shell::units(&bash.command).iter().any(|unit| match unit {
@@ -147,7 +147,7 @@ fn starts_lazaret(request: &Request) -> bool {
     })
 }
 
-/// One word of a shell. In fish a backslash means something between single quotes too.
+/// Quotes one word for a shell. In fish a backslash is special in single quotes too.
 fn quote(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%".contains(&byte);
     if !text.is_empty() && text.bytes().all(plain) {

@@ -1,7 +1,7 @@
-//! `lazaret hook`: what an agent asks before it runs a command. The answer is the same command in a cell, or a no.
+//! `lazaret hook`: agents run it before they run a command. It answers with the same command in a cell, or refuses.
 //!
-//! An agent's hook is handed a call as JSON on standard input and answers on standard output. Each agent has its own names for the
-//! same few things: one small file each, which maps and decides nothing.
+//! The agent's hook receives a call as JSON on standard input and answers on standard output. Agents use different names for the
+//! same few things; each has a small file here that maps them and decides nothing.
 
 mod decision;
 #[cfg(test)]
@@ -69,7 +69,7 @@ impl Agent {
 }
 
 impl Hook {
-    /// Answers one call; the exit code. An agent runs a call as it is where its hook fails: each failure is a no here.
+    /// Answers one call; returns the exit code. An agent runs a call unchanged if its hook fails, so every failure here is a refusal.
     pub fn main(self, options: &SessionOptions) -> u8 {
         let shape = self.agent.shape();
         end_panics_with_a_no(shape);
@@ -90,27 +90,27 @@ impl Hook {
             Err(why) => write(&shape.refuse(why)),
         };
         let Err(why) = answer.and(written) else { return exit::OK };
-        // Agents read the reason of this code there.
+        // With this exit code, agents read the reason from standard error.
         print::problem(&format!("the call is not run: {why}"));
         REFUSED
     }
 }
 
-/// The code that every agent takes for a no, whatever is on standard output: another one is none.
+/// The exit code that every agent takes as a refusal, whatever is on standard output. Agents ignore a failure with other codes.
 pub const REFUSED: u8 = exit::USAGE;
 
-/// A panic's own code would be no answer.
+/// Makes a panic a refusal: agents would ignore the exit code of a panic.
 fn end_panics_with_a_no(shape: &'static Shape) {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         report(panic);
-        // The code says it too.
+        // If this write fails, the exit code still refuses.
         let _ = write(&shape.refuse("lazaret has failed"));
         std::process::exit(REFUSED.into());
     }));
 }
 
-/// An answer that nobody has read is none.
+/// Writes the answer; an error if it was not written completely.
 fn write(answer: &Value) -> Result<(), String> {
     let mut out = io::stdout().lock();
     let written = writeln!(out, "{answer}").and_then(|()| out.flush());

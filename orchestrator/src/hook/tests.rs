@@ -1,4 +1,4 @@
-//! Calls of agents as they come, and the answers that these understand.
+//! Calls as agents send them, and the answers that these agents understand.
 
 use super::*;
 use orchestrator_install::hook::call::{Decision, ShellCall};
@@ -23,7 +23,7 @@ fn deny() -> Decision {
     Decision::Deny { why: "It is closed.".into() }
 }
 
-/// What each agent is answered: its call, and the answers to allow, ask and deny.
+/// The protocol of each agent: its call, and the answers to allow, ask and deny.
 fn golden() -> [(Agent, Value, [Value; 3]); 7] {
     let like_claude = |name: &str| {
         json!({

@@ -1,4 +1,4 @@
-//! `lazaret install`, `uninstall` and `status`: the settings of agents and editors, changed after a question and changed back.
+//! `lazaret install`, `uninstall` and `status`: change the settings of agents and editors after confirmation, and revert them.
 
 mod plan;
 
@@ -13,7 +13,7 @@ use plan::Change;
 use serde_json::{Value, json};
 use std::io::{self, BufRead, IsTerminal, Read};
 
-/// Most bytes of an answer.
+/// Maximum length of an answer in bytes.
 const ANSWER_MAX: u64 = 100;
 
 const EXAMPLES: &str = "\
@@ -79,7 +79,7 @@ struct Consent {
 }
 
 impl Consent {
-    /// Shows the changes and asks, unless that was answered before.
+    /// Shows the changes and asks for confirmation, unless an option already gave it.
     fn is_given(&self, changes: &[Change]) -> Result<bool, Failed> {
         let diffs: String = changes.iter().map(Change::diff).collect();
         print::result(for_terminal(&diffs).as_bytes())?;
@@ -142,7 +142,7 @@ impl Install {
         let record = Record::new(way.name(), &programs, files.collect());
         record.write(client.name).map_err(|error| record_failed(client, "written", &error))?;
         if let Err(failed) = write(&changes) {
-            // Nothing of it is there any more.
+            // Nothing of the installation is left in the settings.
             let _ = Record::remove(client.name);
             return Err(failed);
         }
@@ -159,7 +159,7 @@ impl Install {
 }
 
 impl Uninstall {
-    /// Takes an installation back; the exit code.
+    /// Reverts an installation; returns the exit code.
     pub fn main(self) -> Result<u8, Failed> {
         let client = find(&self.client)?;
         let Some(record) = read_record(client)? else {
@@ -179,7 +179,7 @@ impl Uninstall {
 }
 
 impl Status {
-    /// Prints the list; the exit code.
+    /// Prints the list; returns the exit code.
     pub fn main(self) -> Result<u8, Failed> {
         let programs = plan::programs()?;
         let mut lines = Vec::new();
@@ -217,7 +217,7 @@ impl Status {
     }
 }
 
-/// The way in which a person has installed it, as far as can be seen.
+/// The way in which a person has installed it by hand, as far as the settings show.
 fn by_hand(client: &Client, programs: &orchestrator_install::Programs) -> Way {
     let count =
         |way: &Way| plan::present(&client.recipe(programs, *way), None).map_or(0, |(present, _)| present);
@@ -237,7 +237,7 @@ fn record_failed(client: &Client, what: &str, error: &io::Error) -> Failed {
     Failed::internal(format!("{} cannot be {what}: {error}", Record::path(client.name).display()))
 }
 
-/// Writes all files, or none.
+/// Writes all files or none.
 fn write(changes: &[Change]) -> Result<(), Failed> {
     for (at, change) in changes.iter().enumerate().filter(|(_, change)| !change.is_none()) {
         if let Err(failed) = change.write() {
@@ -248,7 +248,7 @@ fn write(changes: &[Change]) -> Result<(), Failed> {
     Ok(())
 }
 
-/// What a person has to know besides the changes.
+/// What the user has to know besides the changes.
 fn remarks(recipe: &Recipe) -> String {
     let by_hand = recipe.by_hand.as_ref().map_or(String::new(), |text| format!("{text}\n"));
     format!("{by_hand}{}", open(recipe))
@@ -258,7 +258,7 @@ fn open(recipe: &Recipe) -> String {
     recipe.open.iter().map(|what| format!("  stays open: {what}\n")).collect()
 }
 
-/// For a terminal, without characters that would not be seen; lines stay.
+/// Escapes invisible characters for a terminal; line breaks stay.
 fn for_terminal(text: &str) -> String {
     text.split_inclusive('\n')
         .map(|line| match line.strip_suffix('\n') {

@@ -1,4 +1,4 @@
-//! What would be changed: each file with its text before and after.
+//! The planned changes: each file with its text before and after.
 
 use broker_protocol::Failed;
 use orchestrator_install::files;
@@ -10,21 +10,21 @@ use orchestrator_text::settings::line_hider;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long the shortest difference is looked for.
+/// How long to search for the shortest diff.
 const TIME: Duration = Duration::from_millis(200);
 
 /// A change of a file.
 #[derive(Debug)]
 pub struct Change {
     pub path: PathBuf,
-    /// `None` where there is no file.
+    /// `None` if the file does not exist.
     pub before: Option<String>,
-    /// `None` where there is to be none.
+    /// `None` if the file is to be removed.
     pub after: Option<String>,
 }
 
 impl Change {
-    /// What it changes, as a unified diff without the keys that stand there; empty where it changes nothing.
+    /// The change as a unified diff without the keys in the file; empty if nothing changes.
     pub fn diff(&self) -> String {
         let [before, after] = [&self.before, &self.after].map(|text| text.as_deref().unwrap_or_default());
         if before == after {
@@ -64,7 +64,7 @@ pub fn to_install(recipe: &Recipe) -> Result<Vec<Change>, Failed> {
     recipe.files.iter().map(change).collect()
 }
 
-/// The changes that take an installation back.
+/// The changes that revert an installation.
 pub fn to_uninstall(recipe: &Recipe, record: &Record) -> Result<Vec<Change>, Failed> {
     let change = |(file, changed): (&FileRecipe, &Changed)| {
         let Changed { path, before, after } = changed;
@@ -76,7 +76,7 @@ pub fn to_uninstall(recipe: &Recipe, record: &Record) -> Result<Vec<Change>, Fai
                 let was = before.as_deref().unwrap_or_default();
                 let reverted = edit::revert(file.format, now, was, &file.edits)
                     .map_err(|error| Failed::invalid(format!("{}: {error}", path.display())))?;
-                // What was made for us alone goes.
+                // A file that was created only for us is removed.
                 let is_empty = before.is_none() && is_empty(file.format, &reverted);
                 (!is_empty).then_some(reverted)
             }
@@ -92,7 +92,7 @@ fn is_empty(format: Format, text: &str) -> bool {
     text.is_empty() || is_json && text.chars().filter(|c| !c.is_whitespace()).eq("{}".chars())
 }
 
-/// How many of a recipe's edits are there, of how many.
+/// How many of a recipe's edits are in the settings, and how many it has.
 pub fn present(recipe: &Recipe, record: Option<&Record>) -> Result<(usize, usize), Failed> {
     let mut count = (0, 0);
     for (at, file) in recipe.files.iter().enumerate() {
@@ -121,12 +121,12 @@ pub fn programs() -> Result<Programs, Failed> {
     }
 }
 
-/// Whether a client is on this machine, as far as its settings tell.
+/// Whether a client is installed on this machine, judged by its settings.
 pub fn is_here(client: &Client) -> bool {
     client.signs.iter().any(|(root, path)| below(*root).join(path).exists())
 }
 
-/// Where a client would be found.
+/// The files by which a client is detected.
 pub fn signs(client: &Client) -> String {
     client
         .signs
@@ -136,7 +136,7 @@ pub fn signs(client: &Client) -> String {
         .join(" or ")
 }
 
-/// The way of this name.
+/// The way with this name.
 pub fn way(client: &Client, name: Option<&str>) -> Result<Way, Failed> {
     let Some(name) = name else { return Ok(client.ways.first().copied().unwrap_or(Way::Server)) };
     let ways = || client.ways.iter().map(|way| way.name()).collect::<Vec<_>>().join(", ");
@@ -150,7 +150,7 @@ fn place(file: &FileRecipe) -> PathBuf {
     paths.into_iter().find(|path| path.exists()).unwrap_or(first)
 }
 
-/// As clients have it: by the variables, which their programs are started with.
+/// The directory of `root` as the client sees it: from the environment variables, which its program inherits.
 fn below(root: Root) -> PathBuf {
     let named = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let home = named("HOME").unwrap_or_else(home);

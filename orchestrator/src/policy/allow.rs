@@ -1,4 +1,4 @@
-//! `lazaret policy allow`: opens one host, or one path to read, to a profile for good, in the user's own policy file, and nothing else.
+//! `lazaret policy allow`: permanently opens one host, or one path for reading, to a profile, by editing only the user's own policy file.
 
 use broker_protocol::{Failed, Leased};
 use orchestrator_options::allow::{AllowError, allow};
@@ -7,10 +7,10 @@ use orchestrator_options::session_options::SessionOptions;
 use orchestrator_terminal::print;
 use std::io::{self, BufRead, Read, Write};
 
-/// Bytes of a line with a host or a path.
+/// Maximum length in bytes of a line with a host or a path.
 const LINE_MAX: u64 = 8192;
 
-/// Opens what is named to the profile of a session here, or each that comes by standard input; the exit code.
+/// Opens `named`, or each line of standard input, to the profile that a session here would have; returns the exit code.
 pub fn main(options: &SessionOptions, named: Option<&str>) -> Result<u8, Failed> {
     let profile = options.policy().map_err(AllowError::from)?.profile;
     let Some(named) = named else { return Ok(listen(&profile)) };
@@ -20,12 +20,12 @@ pub fn main(options: &SessionOptions, named: Option<&str>) -> Result<u8, Failed>
     Ok(exit::OK)
 }
 
-/// A path is absolute, and no host is.
+/// An absolute path is a path; anything else is a host.
 fn opens(named: &str) -> Leased {
     if named.starts_with('/') { Leased::Read(named.to_owned()) } else { Leased::Host(named.to_owned()) }
 }
 
-/// Answers each line with one, until they end: `+` and what was written, or `-` and why nothing was.
+/// Answers each line until the input ends: `+` and what was written, or `-` and why nothing was.
 fn listen(profile: &str) -> u8 {
     let mut line = String::new();
     let mut input = io::stdin().lock().take(u64::MAX);

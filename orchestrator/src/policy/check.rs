@@ -1,4 +1,4 @@
-//! `lazaret policy check`: whether files are what they should be.
+//! `lazaret policy check`: checks whether files are valid policies or scopes.
 
 use broker_protocol::{Failed, Request};
 use orchestrator_options::session_options::{SessionOptions, read_text};
@@ -10,13 +10,13 @@ use policies::{Host, Policies, Rule, ScopePaths, Source, SourceKind};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// A file that was checked: what is worth knowing about it, or why it is wrong.
+/// A checked file: notes about it, or why it is invalid.
 struct Checked {
     file: String,
     notes: Result<Vec<String>, Failed>,
 }
 
-/// Prints what is wrong with files, or with those in use.
+/// Checks `files`, or the files in use, and prints their problems.
 pub fn check(options: &SessionOptions, files: &[PathBuf], json: bool) -> Result<u8, Failed> {
     let host = policy_files::host();
     let checked: Vec<Checked> = match files {
@@ -59,7 +59,7 @@ fn check_in_use(options: &SessionOptions, host: &Host) -> Result<Checked, Failed
     Ok(Checked { file, notes })
 }
 
-/// A file by itself: a scope, or a policy beside the administrator's.
+/// Checks one file: as a scope, or as the user's policy together with the administrator's.
 fn check_file(file: &Path, host: &Host) -> Result<Vec<String>, Failed> {
     let text = read_text(file)?;
     let name = file.display().to_string();
@@ -75,14 +75,14 @@ fn check_file(file: &Path, host: &Host) -> Result<Vec<String>, Failed> {
     check_sources(sources, host)
 }
 
-/// Whether a file is meant as a scope; a mistyped `tool_permissions` too.
+/// Whether a file is meant as a scope, even if it misspells `tool_permissions`.
 fn is_scope(file: &Path, text: &str) -> bool {
     let is_yaml = file.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
     let begins = |line: &str| line.trim_start_matches(['[', '\'', '"', ' ']).starts_with("tool_");
     is_yaml || text.lines().any(begins)
 }
 
-/// Whether `sources` and the shipped files make a policy of every profile.
+/// Checks that every profile resolves to a policy with `sources` and the shipped files.
 fn check_sources(sources: Vec<Source>, host: &Host) -> Result<Vec<String>, Failed> {
     let policies = Policies::load(sources).map_err(Failed::from)?;
     let mut notes = Vec::new();
@@ -93,7 +93,7 @@ fn check_sources(sources: Vec<Source>, host: &Host) -> Result<Vec<String>, Faile
     Ok(notes)
 }
 
-/// What a rule cannot do: be about a tool that does not exist, or about one that nobody is asked about.
+/// Notes a rule without effect: for a tool that does not exist, or for one that never needs approval.
 fn note(rule: &Rule) -> Option<String> {
     if rule.tool == "*" || Request::TOOLS.contains(&rule.tool.as_str()) {
         return None;

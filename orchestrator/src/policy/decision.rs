@@ -1,11 +1,11 @@
-//! The decision that a call would get.
+//! The decision that the policy would make on a call.
 
 use broker_protocol::{ErrorKind, Failed, Refused};
 use orchestrator_tools::catalogue::UNASKED;
 use policies::{EffectivePolicy, Facts, Judgement, Verdict, judge};
 
-/// The decision on a call of `tool`, of which the executor knows `facts`. A scope has to permit both; of tools that nobody
-/// is asked about only it decides.
+/// The decision on a call of `tool`, for which the executor would see `facts`. The scope and the rules both have to permit the
+/// call; a tool that never needs approval is decided by the scope alone.
 pub fn decision<'a>(policy: &'a EffectivePolicy, tool: &str, facts: &Facts) -> Judgement<'a> {
     if policy.scope.as_ref().is_some_and(|scope| !scope.permits(tool)) {
         return judge(policy, &Facts::bare(tool, facts.risk));
@@ -17,7 +17,7 @@ pub fn decision<'a>(policy: &'a EffectivePolicy, tool: &str, facts: &Facts) -> J
     judge(policy, facts)
 }
 
-/// The decision on a call that is refused before or after the executor is asked.
+/// The decision on a call that the orchestrator itself refuses, before or after it asks the executor.
 pub fn refused<'a>(failed: &Failed) -> Judgement<'a> {
     let violation = failed.kind == ErrorKind::Violation;
     let (rule, why) = (failed.kind.name().to_owned(), failed.message.clone());
@@ -25,7 +25,7 @@ pub fn refused<'a>(failed: &Failed) -> Judgement<'a> {
     Judgement { verdict, rule: Some(rule), why: Some(why), origin: None }
 }
 
-/// A verdict in one word.
+/// A verdict as one word.
 pub fn verdict_name(verdict: &Verdict) -> &'static str {
     match verdict {
         Verdict::Allow => "allow",

@@ -1,4 +1,4 @@
-//! `lazaret policy explain`: the verdict on a call, and where it comes from.
+//! `lazaret policy explain`: prints the verdict on a call and which rule it comes from.
 
 use crate::policy::decision::{decision, refused, verdict_name};
 use crate::policy::sessions::policy;
@@ -15,7 +15,7 @@ use policies::shell::{self, Unit};
 use policies::{EffectivePolicy, Facts, Judgement, Verdict, WebPolicy};
 use serde_json::{Value, json};
 
-/// Prints the verdict on a call, and for a batch on each call in it.
+/// Prints the verdict on a call; for a batch, on each call in it.
 pub fn explain(options: &SessionOptions, tool: &str, input: &str, json: bool) -> Result<u8, Failed> {
     let input: Value = serde_json::from_str(input)
         .map_err(|error| Failed::invalid(format!("the input is not JSON: {error}")))?;
@@ -48,13 +48,13 @@ pub fn explain(options: &SessionOptions, tool: &str, input: &str, json: bool) ->
     Ok(exit::OK)
 }
 
-/// A call, as far as it is decided on.
+/// A call as far as the decision needs it.
 struct DecidableCall {
     tool: String,
     risk: Risk,
-    /// What the executor is asked for, if it is.
+    /// The request to the executor, if the call makes one.
     request: Option<Request>,
-    /// Why it is refused whatever the executor says: its path is outside, or the policy for hosts refuses its address.
+    /// Why it is refused whatever the executor decides: its path is outside the roots, or the policy for hosts refuses its address.
     refused: Option<Failed>,
 }
 
@@ -64,7 +64,7 @@ impl DecidableCall {
     }
 }
 
-/// A call, and after it the calls in it.
+/// Returns a call, followed by the calls in it.
 fn decidable(
     tool: &str,
     input: Value,
@@ -102,7 +102,7 @@ fn decidable(
     Ok(vec![first])
 }
 
-/// The verdict on a call, and where it comes from.
+/// The verdict on a call, and its origin.
 struct Explanation<'a> {
     tool: &'a str,
     facts: &'a Facts<'a>,
@@ -110,7 +110,7 @@ struct Explanation<'a> {
     judgement: Judgement<'a>,
 }
 
-/// A batch with its calls, or one call.
+/// One call as an object, or a batch with its calls.
 fn all_to_json(explanations: &[Explanation]) -> Value {
     let mut calls = explanations.iter().map(Explanation::to_json);
     let mut first = calls.next().unwrap_or_default();
@@ -123,7 +123,7 @@ fn all_to_json(explanations: &[Explanation]) -> Value {
 impl<'a> Explanation<'a> {
     fn new(call: &'a DecidableCall, facts: &'a Facts<'a>, policy: &'a EffectivePolicy) -> Self {
         let decision = decision(policy, &call.tool, facts);
-        // A scope comes before a path; and a host is checked when the executor has permitted the call.
+        // The scope is checked before the path, and a host only after the executor has permitted the call.
         let judgement = match (&decision.verdict, &call.refused) {
             (Verdict::Deny(_), _) | (_, None) => decision,
             (_, Some(failed)) => refused(failed),

@@ -1,4 +1,4 @@
-//! `lazaret policy matrix`: what each trust makes of every tool.
+//! `lazaret policy matrix`: prints the verdict on every tool for each level of trust.
 
 use crate::policy::decision::{decision, verdict_name};
 use crate::policy::sessions::policy;
@@ -30,7 +30,7 @@ pub fn matrix(options: &SessionOptions, json: bool) -> Result<u8, Failed> {
     Ok(exit::OK)
 }
 
-/// How policy decides a call of which only the tool is known, by trust: of rules those count that ask about nothing else.
+/// The verdict for each level of trust if only the tool is known: rules that depend on anything else do not count.
 fn row(policy: &EffectivePolicy, tool: &str, risk: Risk) -> Result<[&'static str; 3], Failed> {
     let mut row = [""; 3];
     for (cell, trust) in row.iter_mut().zip(Trust::ALL) {

@@ -1,7 +1,7 @@
-//! `lazaret policy`: what the policy files say, without a session and without running anything.
+//! `lazaret policy`: evaluates the policy files without opening a session or running anything.
 //!
-//! The broker reads the same files by the same code and decides by the same function; what is printed here is its decision
-//! before it is asked.
+//! The broker reads the same files with the same code and decides with the same function, so what is printed here is what the
+//! broker would decide.
 
 mod sessions;
 mod decision;
@@ -82,7 +82,7 @@ enum PolicyCommand {
 }
 
 impl Policy {
-    /// Does what was asked for; the exit code.
+    /// Runs the subcommand; returns the exit code.
     pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
         match self.command {
             PolicyCommand::Check { files, json } => check::check(options, &files, json),

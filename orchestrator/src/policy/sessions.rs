@@ -1,10 +1,10 @@
-//! The policy of a session that does not open.
+//! Resolves the policy of a session without opening it.
 
 use broker_protocol::Failed;
 use orchestrator_options::session_options::SessionOptions;
 use policies::EffectivePolicy;
 
-/// The policy of a session with these options. Where no trust is asked for, that of a session for which none was chosen.
+/// The policy of a session with these options. If no trust is requested, it is the policy of a session opened without choosing one.
 pub fn policy(options: &SessionOptions) -> Result<EffectivePolicy, Failed> {
     let policy = options.policy().map_err(Failed::from)?;
     let trust = options.trust().unwrap_or(policy.trust);

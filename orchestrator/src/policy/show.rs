@@ -1,4 +1,4 @@
-//! `lazaret policy show`: the policy of a session.
+//! `lazaret policy show`: prints the policy of a session.
 
 use crate::policy::sessions::policy;
 use broker_protocol::Failed;
@@ -110,7 +110,7 @@ fn rule_json(rule: &Rule) -> Value {
     })
 }
 
-/// The same without what is not there: TOML has no word for it.
+/// Removes absent values: TOML has no null.
 fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(values) => {

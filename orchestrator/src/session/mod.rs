@@ -32,9 +32,9 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long the calls under way have to end when the session is ended from outside.
+/// How long pending calls may take to end when the session is ended from outside.
 const ENDING: Duration = Duration::from_secs(5);
-/// Cells that the executor has ready between calls.
+/// Spare cells that the executor keeps ready between calls.
 const SPARE: u8 = 1;
 
 const EXAMPLES: &str = r#"In, one object a line; `op` may be left out where a key says it:
@@ -86,7 +86,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Serves standard input until it ends; the exit code.
+    /// Serves standard input until it ends; returns the exit code.
     pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
         let mut telemetry = self.export.begin(print::problem)?;
         let log = Rc::new(options.log("session"));
@@ -128,12 +128,12 @@ impl Session {
     }
 }
 
-/// Why a session is over.
+/// Why a session has ended.
 enum End {
     Input,
     Violations,
     Unread,
-    /// The output cannot be written.
+    /// The output could not be written.
     Unwritten,
     Signal(u8),
     /// The process that started this one has ended.
@@ -159,17 +159,17 @@ impl End {
             End::Unread => exit::SIGNAL + nix::libc::SIGPIPE as u8,
             End::Unwritten => exit::LAZARET,
             End::Signal(number) => exit::SIGNAL + number,
-            // As of one whose terminal is gone.
+            // The same exit code as after a hangup of the terminal.
             End::Parent => exit::SIGNAL + nix::libc::SIGHUP as u8,
         }
     }
 
-    /// Whether calls under way are cancelled.
+    /// Whether this end cancels pending calls.
     fn cancels(&self) -> bool {
         matches!(self, End::Signal(_) | End::Parent)
     }
 
-    /// Waits until nothing can be written any more.
+    /// Waits until the output can no longer be written.
     async fn of_output(writer: &Writer) -> Self {
         let error = writer.closed().await;
         if error.kind() == io::ErrorKind::BrokenPipe {
@@ -179,7 +179,7 @@ impl End {
         End::Unwritten
     }
 
-    /// Waits until somebody ends the session from outside.
+    /// Waits until a signal or the end of the parent ends the session.
     async fn from_outside(signals: &mut Signals, parent: &Parent) -> Self {
         tokio::select! {
             number = signals.next() => End::Signal(number as u8),
@@ -207,13 +207,13 @@ async fn serve(calls: Rc<Calls>, parent: &Parent, log: &Rc<RunLog>) -> Result<En
     };
     if end.cancels() {
         calls.cancel_all();
-        // An executor or a reader that does nothing more does not delay the end.
+        // A stuck executor or reader must not delay the end.
         let _ = timeout(ENDING, calls.finish()).await;
     }
     Ok(end)
 }
 
-/// Reports that there is no session.
+/// Reports that no session could be opened.
 async fn fault(writer: &Writer, failed: Failed) -> Result<End, Failed> {
     match writer.line(&EventLine::Fault { error: ErrorBody::new(&failed) }).await {
         Ok(()) => Err(failed),
