@@ -361,7 +361,7 @@ impl Sessions {
         })
     }
 
-    /// The scope of a session: that of the command line, narrowed by the client's, and without a project to tools that need none.
+    /// The scope of a session: the command line's or else the client's; without a project, only for tools that need none.
     fn scope(&self, order: &SessionOrder) -> Result<Option<Scope>, Failed> {
         let scope = match (&self.scope, &order.scope) {
             (Some(_), Some(_)) => {
@@ -383,7 +383,7 @@ impl Sessions {
             timeout_s: None,
             network: true,
         };
-        // A scope without permissions would not close anything, so one closed permission is always in it.
+        // A scope without any permission would permit the tools of a bare session, so one closed permission is always in it.
         let closed = permission("bash", false);
         let open = needs_none.filter(|tool| is_open(tool.name)).map(|tool| permission(tool.name, true));
         Ok(Some(Scope { permissions: std::iter::once(closed).chain(open).collect() }))

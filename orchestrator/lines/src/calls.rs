@@ -1,4 +1,4 @@
-//! The calls of the client: each has an id until its one result is written.
+//! The calls of the client. Each has an ID until its one result is written.
 
 use crate::event_line::EventLine;
 use crate::json::{self, ErrorBody};
@@ -24,26 +24,26 @@ pub struct Calls {
     session: Session,
     writer: Writer,
     announced: Announced,
-    /// Whether unsafe characters stay in results.
+    /// Whether to keep unsafe characters in results.
     raw: bool,
     asker: Arc<str>,
-    /// Where calls of the client's own tools go.
+    /// Receives calls of the client's own tools.
     executions: Executions,
-    /// By the JSON of their id.
+    /// Calls by the JSON of their ID.
     by_id: RefCell<HashMap<String, Rc<UnderWay>>>,
-    /// The id of the session whose `ready` is written.
+    /// The ID of the session whose `ready` was written last.
     ready: RefCell<String>,
-    /// Where its zones lie.
+    /// The locations of its zones.
     roots: RefCell<Option<Roots>>,
-    /// Calls whose result is not written yet.
+    /// Counts calls whose result is not written yet.
     unwritten: Cell<usize>,
     written: Notify,
-    /// Whether no more lines come, so that no answer can come.
+    /// Whether the input has ended, so that no more answers can come.
     input_ended: Cell<bool>,
 }
 
 impl Calls {
-    /// No calls yet. Calls of the client's own tools are taken from what is returned too.
+    /// Starts with no calls. Take the calls of the client's own tools from the returned receiver.
     pub fn new(
         session: Session,
         writer: Writer,
@@ -73,7 +73,7 @@ impl Calls {
         &self.writer
     }
 
-    /// Opens the session, and announces it.
+    /// Opens the session and announces it.
     pub async fn open(&self) -> Result<(), Failed> {
         let opened = self.session.open().await?;
         self.announce(&opened).await;
@@ -89,13 +89,13 @@ impl Calls {
         }
     }
 
-    /// The path that the client calls so.
+    /// The zone path that the client means by `text`.
     pub fn path(&self, text: &str) -> Result<ZonePath, LineError> {
         let roots = self.roots.borrow();
         Ok(roots.as_ref().ok_or(LineError::NotOpen)?.parse(text)?)
     }
 
-    /// Starts a call, which wants this beyond what the session has. `permit` is given back when the executor has it.
+    /// Starts a call with `wants` beyond what the session has. `permit` is released when the executor has the call.
     pub fn start(
         self: &Rc<Self>,
         id: Value,
@@ -144,7 +144,7 @@ impl Calls {
                     continue;
                 }
                 Body::Started { .. } => under_way.drop_permit(),
-                // From here on the id is free: a client that has read the result may use it again at once.
+                // From here on the ID is free: a client that has read the result may reuse it at once.
                 Body::Result(_) if event.part.is_none() => drop(self.by_id.borrow_mut().remove(key)),
                 _ => {}
             }
@@ -155,7 +155,7 @@ impl Calls {
         }
     }
 
-    /// A question that only the client could answer gets a no once its input has ended.
+    /// Answers no to a question that only the client could answer, once its input has ended.
     async fn answer_if_nobody_can(&self, event: &Event, under_way: &UnderWay) {
         let part = event.part.map(|part| part.index);
         match &*event.body {
@@ -170,7 +170,7 @@ impl Calls {
         }
     }
 
-    /// Cancels a call. One that has its result is not worth a notice: the client may not have read it yet.
+    /// Cancels a call. A call that already ended gets no notice: the client may not have read its result yet.
     pub fn cancel(&self, id: &Value) {
         if let Some(under_way) = self.find(id) {
             under_way.handle.cancel();
@@ -182,7 +182,7 @@ impl Calls {
         self.session.cancel_all();
     }
 
-    /// Answers a call's question. An answer to no question gets a notice: no yes is lost silently.
+    /// Answers a call's question. An answer without a question gets a notice, so that no approval is lost silently.
     pub async fn approve(&self, id: &Value, part: Option<usize>, approval: Approval) {
         let accepted = match self.find(id) {
             Some(under_way) => under_way.handle.approve(part, approval).await,
@@ -193,7 +193,7 @@ impl Calls {
         }
     }
 
-    /// Lists the grants that last for the session, after taking back one of them.
+    /// Lists the grants that last for the session, after revoking one of them if given.
     pub async fn grants(&self, id: &Value, revoke: Option<u64>) {
         let standing = async {
             self.open().await?;
@@ -222,7 +222,7 @@ impl Calls {
         }
     }
 
-    /// Unregisters it. Calls of it that are under way go on.
+    /// Unregisters it. Calls in progress continue.
     pub async fn unregister(&self, id: &Value, tool: String) {
         let gone = self.session.unregister(id.clone(), tool.clone()).await;
         match gone {
@@ -231,7 +231,7 @@ impl Calls {
         }
     }
 
-    /// Lists the tools that a model is shown.
+    /// Lists the tools that a model may see.
     pub async fn tools(&self, id: &Value) {
         let tools = self.session.tools().await;
         self.write(&EventLine::Tools { id, tools }).await;
@@ -258,7 +258,7 @@ impl Calls {
         Ok(())
     }
 
-    /// Hands calls of the client's own tools to the client.
+    /// Sends calls of the client's own tools to the client.
     pub async fn hand_out(&self, mut executions: UnboundedReceiver<Execution>) {
         while let Some(execution) = executions.recv().await {
             self.execute(execution).await;
@@ -269,7 +269,7 @@ impl Calls {
         let id = execution.client_id.clone().filter(|_| execution.asker == self.asker);
         let found = id.and_then(|id| Some((self.find(&id)?, id)));
         let refused = match &found {
-            // Its owner would not know which call that is.
+            // The owner of the tool would not know the call.
             None => Some((ErrorKind::Internal, "a tool of the client was called by another front end")),
             Some(_) if self.input_ended.get() => Some((ErrorKind::Cancelled, UNANSWERED)),
             Some(_) => None,
@@ -286,19 +286,19 @@ impl Calls {
         }
     }
 
-    /// Takes the client's answer to an `execute`. One that nobody waits for gets a notice.
+    /// Receives the client's answer to an `execute`. An unexpected answer gets a notice.
     pub async fn executed(&self, id: &Value, part: Option<usize>, result: Result<Reply, Failed>) {
         if !self.find(id).is_some_and(|under_way| under_way.executed(part, result)) {
             self.notice(id, &LineError::NotExecuting.into()).await;
         }
     }
 
-    /// Answers a line that is wrong.
+    /// Answers an invalid line.
     pub async fn reject_line(&self, RejectedLine { id, error }: RejectedLine) {
         self.reject(&id, error.into()).await;
     }
 
-    /// A call under way has one result, which is not this: it gets a notice.
+    /// Reports an error about `id`. A call in progress has a single result, which this is not, so it gets a notice.
     async fn reject(&self, id: &Value, failed: Failed) {
         match self.find(id) {
             Some(_) => self.notice(id, &failed).await,
@@ -310,12 +310,12 @@ impl Calls {
         self.write(&EventLine::Notice { id, error: ErrorBody::new(failed) }).await;
     }
 
-    /// Whether there were as many violations as end the session.
+    /// Whether the violations have ended the session.
     pub fn are_over(&self) -> bool {
         self.session.is_over()
     }
 
-    /// No more lines come: what waits for one is answered, then each call has its result written.
+    /// Handles the end of the input: pending questions and executions are answered, then every call's result is written.
     pub async fn finish(&self) {
         self.input_ended.set(true);
         let under_way: Vec<_> = self.by_id.borrow().values().cloned().collect();
@@ -337,13 +337,13 @@ impl Calls {
         self.by_id.borrow().get(&id.to_string()).cloned()
     }
 
-    /// Writes a line. Where nothing can be written any more, the session ends.
+    /// Writes a line. If the output is closed, the session ends elsewhere.
     async fn write(&self, line: &impl Serialize) {
         let _ = self.writer.line(line).await;
     }
 }
 
-/// Why a call of the client's own tool ends with the input.
+/// The error for a pending call of a client's tool when the input ends.
 const UNANSWERED: &str = "the input ended before the client had answered";
 
 impl From<LineError> for Failed {

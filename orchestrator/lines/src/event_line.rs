@@ -10,12 +10,12 @@ use orchestrator_tools::violation::SecurityEvent;
 use serde::Serialize;
 use serde_json::Value;
 
-/// A line; `id` is the client's name for the call or the request.
+/// A line. `id` is the client's ID of the call or request.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub enum EventLine<'a> {
     Ready(Ready<'a>),
-    /// No session opens.
+    /// No session could be opened.
     Fault {
         error: ErrorBody<'a>,
     },
@@ -28,26 +28,26 @@ pub enum EventLine<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         chunk_base64: Option<String>,
     },
-    /// The call waits for an answer.
+    /// The call waits for approval.
     Approval {
         id: &'a Value,
-        /// The place of the call in its batch; tool and input are its own then.
+        /// The place of the call in its batch; tool and input are then those of that call.
         #[serde(skip_serializing_if = "Option::is_none")]
         part: Option<usize>,
         approval: ChallengeJson<'a>,
         tool: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
         input: Option<&'a Value>,
-        /// Why the answer before was rejected.
+        /// Why the previous answer was rejected.
         #[serde(rename = "notTaken", skip_serializing_if = "Option::is_none")]
         rejected: Option<&'static str>,
     },
-    /// The call tried to leave what it may touch; its result comes later.
+    /// The call attempted something outside its permissions; its result comes later.
     SecurityEvent {
         id: &'a Value,
         security_event: &'a SecurityEvent,
     },
-    /// The client is to carry out a call of its own tool. The input is whole: it is the client's own.
+    /// The client has to carry out a call of its own tool. The input is complete and unredacted, since it is the client's own.
     Execute {
         id: &'a Value,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,7 +71,7 @@ pub enum EventLine<'a> {
         id: &'a Value,
         tools: Vec<Value>,
     },
-    /// Something is wrong, and it is not the end of a call.
+    /// Something is wrong, but no call has ended.
     Notice {
         id: &'a Value,
         error: ErrorBody<'a>,
@@ -81,8 +81,8 @@ pub enum EventLine<'a> {
 }
 
 impl<'a> EventLine<'a> {
-    /// The line for an event of the call that its client names `id`; `None` where it has none. Of the calls of a batch only
-    /// questions and violations are shown: the rest is in the batch's result.
+    /// The line for an event of the call with the client's ID `id`; `None` if the event has no line. For calls of a batch only
+    /// questions and violations have lines: the rest is in the batch's result.
     pub fn new(id: &'a Value, event: &'a Event) -> Option<Self> {
         tracing::trace!("make a line of an event");
         let part = event.part.map(|part| part.index);

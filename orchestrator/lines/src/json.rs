@@ -1,5 +1,5 @@
-//! The JSON that `session`, `run --json`, `call --json` and others write: one object a line. What comes from an event is
-//! sanitized already.
+//! The JSON that `session`, `run --json`, `call --json` and other commands write, one object a line. Data from events is already
+//! sanitized.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 
 static MISSING: OnceLock<Vec<String>> = OnceLock::new();
 
-/// What this program should be confined with and is not, for want of a kernel's help: said in each result from now on.
+/// Records layers that should confine this program but that the kernel does not support. Each later result reports them.
 pub fn say_missing(layers: Vec<String>) {
     MISSING.get_or_init(|| layers);
 }
@@ -29,9 +29,9 @@ pub struct ResultLine<'a> {
     id: Option<&'a Value>,
     event: &'static str,
     status: &'static str,
-    /// UTF-8 in any case.
+    /// Always valid UTF-8.
     result: Cow<'a, str>,
-    /// The same bytes as they were, where they are not UTF-8.
+    /// The original bytes, if they are not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     result_base64: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,7 +57,7 @@ impl<'a> MetadataLine<'a> {
 }
 
 impl<'a> ResultLine<'a> {
-    /// For a model: an error stands before what there is to show.
+    /// For a model: an error comes before the text.
     pub fn for_model(id: Option<&'a Value>, result: &'a CallResult) -> Self {
         let mut line = Self { id, ..Self::plain(result) };
         if let Some(error) = line.error.as_ref().filter(|_| !result.text.is_empty()) {
@@ -66,7 +66,7 @@ impl<'a> ResultLine<'a> {
         line
     }
 
-    /// With the text by itself. A result with nothing to show shows its error.
+    /// With the text alone. A result without text shows its error.
     pub fn plain(result: &'a CallResult) -> Self {
         let error = result.error.as_ref().map(ErrorBody::sanitized);
         let is_text = std::str::from_utf8(&result.text).is_ok();
@@ -88,7 +88,7 @@ impl<'a> ResultLine<'a> {
     }
 }
 
-/// The result of what never became a call of `tool`.
+/// The result for a call of `tool` that could not be made.
 pub fn failed_result(id: Option<&Value>, tool: &str, failed: &Failed) -> Value {
     let metadata = Metadata::of(tool.to_owned().into(), Details::None);
     let error = ErrorBody::new(failed);
@@ -114,7 +114,7 @@ pub struct ErrorBody<'a> {
 }
 
 impl<'a> ErrorBody<'a> {
-    /// Of an error that no event has passed on.
+    /// For an error that did not come from an event.
     pub fn new(failed: &'a Failed) -> Self {
         Self { message: redactor().text(&failed.message), ..Self::sanitized(failed) }
     }
@@ -135,9 +135,9 @@ pub struct ChallengeJson<'a> {
     risk: &'static str,
     expires_s: u32,
     channel: &'static str,
-    /// What "session" allows: the calls of the `rule`, this `call` again, what it `wants`, or no more than `once`.
+    /// What the answer "session" allows: calls under the `rule`, this `call` again, what it `wants`, or nothing beyond `once`.
     session: &'static str,
-    /// What a yes opens besides.
+    /// What a yes additionally opens.
     #[serde(skip_serializing_if = "Option::is_none")]
     wants: Option<Value>,
 }
@@ -157,7 +157,7 @@ impl<'a> From<&'a Challenge> for ChallengeJson<'a> {
     }
 }
 
-/// What a call wants, each kind where there is some.
+/// What a call wants; each kind only if not empty.
 fn wants_json(wants: &Wants) -> Value {
     let lists = [("hosts", &wants.hosts), ("read", &wants.read), ("write", &wants.write)];
     let some = lists.into_iter().filter(|(_, list)| !list.is_empty());
@@ -177,13 +177,13 @@ pub struct GrantJson<'a> {
     /// The host that it opens.
     #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<&'a str>,
-    /// The path that it lets be read.
+    /// The path that it opens for reading.
     #[serde(skip_serializing_if = "Option::is_none")]
     read: Option<&'a str>,
-    /// The directory that it lets be written in.
+    /// The directory that it opens for writing.
     #[serde(skip_serializing_if = "Option::is_none")]
     write: Option<&'a str>,
-    /// Seconds until it ends by itself.
+    /// Seconds until it expires.
     #[serde(rename = "endsS", skip_serializing_if = "Option::is_none")]
     ends_s: Option<u32>,
 }
@@ -202,7 +202,7 @@ impl<'a> From<&'a SessionGrant> for GrantJson<'a> {
     }
 }
 
-/// Decodes what a client sent as base64.
+/// Decodes base64 from a client.
 pub fn decode(text: &str) -> Result<Vec<u8>, base64::DecodeError> {
     STANDARD.decode(text)
 }

@@ -1,4 +1,4 @@
-//! One line of a session's input. `op` says what it asks for; a line without it is understood by the key that only one op
+//! One line of a session's input. `op` names the operation. A line without `op` is recognised by the key that only one operation
 //! has.
 
 use crate::json;
@@ -15,15 +15,15 @@ use serde_json::{Map, Value};
 use std::borrow::Cow;
 use thiserror::Error;
 
-/// Longest id in bytes of JSON.
+/// Maximum length of an ID, in bytes of JSON.
 const ID_MAX: usize = 256;
-/// Longest message of an error that the client reports, in bytes.
+/// Maximum length of an error message from the client, in bytes.
 const MESSAGE_MAX: usize = 4096;
-/// Longest `structured` of a result that the client reports, in bytes of JSON.
+/// Maximum length of `structured` in a result from the client, in bytes of JSON.
 const STRUCTURED_MAX: usize = 64 * 1024;
-/// Changes that are listed where the client names no number.
+/// Number of changes to list if the client gives none.
 const HISTORY: u32 = 50;
-/// Kinds of errors that a client may report; the first, where it names none. The others are for Lazaret to report.
+/// Kinds of errors that a client may report; the first is the default. Only Lazaret reports the others.
 const KINDS: [ErrorKind; 7] = [
     ErrorKind::Io,
     ErrorKind::InvalidInput,
@@ -34,22 +34,22 @@ const KINDS: [ErrorKind; 7] = [
     ErrorKind::ResourceLimit,
 ];
 
-/// A line that is understood.
+/// A parsed line.
 #[derive(Debug, PartialEq)]
 pub struct Line {
-    /// The call it is about, as the client named it.
+    /// The client's ID of the call that the line is about.
     pub id: Value,
-    /// What it asks for.
+    /// The requested operation.
     pub op: Op,
 }
 
-/// What a line asks for.
+/// The operation that a line requests.
 #[derive(Debug, PartialEq)]
 pub enum Op {
     Call {
         tool: String,
         input: Value,
-        /// What it wants beyond what the session has.
+        /// Access that it wants beyond what the session has.
         wants: Wants,
     },
     Stdin {
@@ -61,15 +61,15 @@ pub enum Op {
         part: Option<usize>,
         approval: Approval,
     },
-    /// List the grants that last for the session, after taking back one of them.
+    /// List the grants that last for the session, after revoking one of them if given.
     Grants {
         revoke: Option<u64>,
     },
-    /// List what the file tools have changed.
+    /// List the changes that file tools have made.
     History {
         limit: u32,
     },
-    /// Bring back what a change of `path` has replaced.
+    /// Restore what a change of `path` has replaced.
     Undo {
         change: u64,
         path: String,
@@ -105,7 +105,7 @@ enum OpName {
     Error,
 }
 
-/// The keys by which a line without `op` is understood; the first that it has decides.
+/// Keys that identify a line without `op`; the first one present decides.
 const KEYS: [(&str, OpName); 15] = [
     ("tool", OpName::Call),
     ("cancel", OpName::Cancel),
@@ -146,7 +146,7 @@ struct WantsFields {
     write: Vec<String>,
 }
 
-/// Fields by their names: serde would take a list of them in their order too, and an empty one for none.
+/// Accepts only an object. Serde would also accept an array with the fields in order, and an empty array as no fields.
 fn by_name<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<T, D::Error> {
     let fields = Map::deserialize(from)?;
     serde_json::from_value(Value::Object(fields)).map_err(D::Error::custom)
@@ -323,7 +323,7 @@ impl TryFrom<Value> for Answer {
     }
 }
 
-/// The same, for so many minutes where that is said.
+/// The same answer, limited to `minutes` if given.
 fn for_minutes(approval: Approval, minutes: Option<u16>) -> Result<Approval, LineError> {
     match (approval, minutes) {
         (approval, None) => Ok(approval),
@@ -336,7 +336,7 @@ fn for_minutes(approval: Approval, minutes: Option<u16>) -> Result<Approval, Lin
     }
 }
 
-/// Why a line is not understood, or cannot be followed.
+/// Why a line is invalid or cannot be carried out.
 #[derive(Debug, Error)]
 pub enum LineError {
     #[error("the line is longer than {LINE_MAX} bytes")]
@@ -385,10 +385,10 @@ pub enum LineError {
     InputEnded,
 }
 
-/// A line that is not followed.
+/// A rejected line.
 #[derive(Debug)]
 pub struct RejectedLine {
-    /// The id, or null.
+    /// The line's ID, or null.
     pub id: Value,
     pub error: LineError,
 }
@@ -420,7 +420,7 @@ fn object(line: &[u8]) -> Result<Map<String, Value>, LineError> {
 fn is_id(id: &Value) -> bool {
     match id {
         Value::String(text) => text.len() <= ID_MAX,
-        // Another number would not come back as it was given.
+        // Other numbers might not come back exactly as given.
         id => id.is_i64() || id.is_u64(),
     }
 }
@@ -490,7 +490,7 @@ fn op(name: OpName, fields: Map<String, Value>, line: &[u8]) -> Result<Op, LineE
     })
 }
 
-/// The fields of an op. Only of a wrong line, the fields are read once more to find out what is wrong with them.
+/// The fields of an operation. If parsing fails, the fields are parsed a second time to find which one is wrong.
 fn typed<T: DeserializeOwned + JsonSchema>(fields: Value, line: &[u8]) -> Result<T, LineError> {
     serde_json::from_value(fields).map_err(|error| {
         let mut fields = object(line).unwrap_or_default();
@@ -499,7 +499,7 @@ fn typed<T: DeserializeOwned + JsonSchema>(fields: Value, line: &[u8]) -> Result
     })
 }
 
-/// `op`, whose key may stand in the line as a mark: true.
+/// `op`, if its key has the value true in the line.
 fn marked(name: &'static str, mark: Option<bool>, op: Op) -> Result<Op, LineError> {
     match mark {
         None | Some(true) => Ok(op),
@@ -654,7 +654,7 @@ mod tests {
             ("{}", json!(null), "needs an `id`"),
             (r#"{"id":null,"cancel":true}"#, json!(null), "needs an `id`"),
             (r#"{"id":[1],"cancel":true}"#, json!(null), "needs an `id`"),
-            // They would not come back as they were given.
+            // They would not come back exactly as given.
             (r#"{"id":1.5,"cancel":true}"#, json!(null), "needs an `id`"),
             (r#"{"id":-0,"cancel":true}"#, json!(null), "needs an `id`"),
             (r#"{"id":123456789012345678901234567890,"cancel":true}"#, json!(null), "needs an `id`"),

@@ -1,4 +1,4 @@
-//! Takes in the lines of the client, one after the other.
+//! Handles the lines of the client, one after the other.
 
 use crate::calls::Calls;
 use crate::line::{self, Line, LineError, Op, RejectedLine};
@@ -11,22 +11,22 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Bytes of lines that may wait for a command or for their turn.
 const WAITING: usize = 8 << 20;
-/// What a waiting line costs besides its bytes.
+/// Cost of a waiting line besides its bytes.
 const LINE_COST: usize = 1024;
 
-/// Takes in lines.
+/// Reads and carries out lines.
 pub struct LineLoop {
     calls: Rc<Calls>,
     waiting: Arc<Semaphore>,
 }
 
 impl LineLoop {
-    /// For these calls.
+    /// Creates a loop that passes lines to `calls`.
     pub fn new(calls: Rc<Calls>) -> Self {
         Self { calls, waiting: Arc::new(Semaphore::new(WAITING)) }
     }
 
-    /// Takes in every line until the input ends, then waits for the calls under way.
+    /// Handles every line until the input ends, then waits for the calls in progress.
     pub async fn run(&self, lines: &mut Lines) {
         loop {
             let taken = match lines.next().await {
@@ -83,7 +83,7 @@ impl LineLoop {
         Ok(())
     }
 
-    /// Waits until `cost` more bytes may wait. It is never closed, so there is always a permit in the end.
+    /// Waits until there is room for `cost` more bytes. The semaphore is never closed, so this succeeds in the end.
     async fn permit(&self, cost: u32) -> Option<OwnedSemaphorePermit> {
         self.waiting.clone().acquire_many_owned(cost).await.ok()
     }

@@ -1,4 +1,4 @@
-//! Cuts standard input into lines, none longer than [`LINE_MAX`]: what is longer is read past, not kept.
+//! Splits standard input into lines of at most [`LINE_MAX`] bytes; longer ones are skipped without being stored.
 
 use crate::streams::Input;
 
@@ -13,14 +13,14 @@ pub struct Lines {
     chunk: Box<[u8]>,
 }
 
-/// What comes next.
+/// The next item of the input.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
-    /// A line, without its end.
+    /// A line without its line break.
     Line(Vec<u8>),
-    /// A line that was not kept.
+    /// A line that was too long and was skipped.
     TooLong,
-    /// No more.
+    /// The end of the input.
     End,
 }
 
@@ -30,7 +30,7 @@ impl Lines {
         Self { input, cutter: Cutter::default(), chunk: vec![0; READ].into() }
     }
 
-    /// The next line. An input that fails is at its end.
+    /// The next line. A read error counts as the end.
     pub async fn next(&mut self) -> Next {
         loop {
             if let Some(next) = self.cutter.next() {
@@ -46,8 +46,7 @@ impl Lines {
 }
 
 impl Lines {
-    /// The next bytes, whether or not they are a line; none at the end. An input that fails is at its end. Safe to be dropped while
-    /// it waits.
+    /// The next bytes, whether or not they form a line; empty at the end. A read error counts as the end. Cancel-safe.
     pub async fn bytes(&mut self) -> Vec<u8> {
         let waiting = std::mem::take(&mut self.cutter).buffer;
         if !waiting.is_empty() {
@@ -57,19 +56,19 @@ impl Lines {
         self.chunk[..count].to_vec()
     }
 
-    /// Forgets what was read and is no answer to what is asked next.
+    /// Discards input that arrived before the next question, as it cannot be its answer.
     pub fn discard(&mut self) {
         self.cutter = Cutter::default();
     }
 }
 
-/// Bytes received and not yet handed on as lines.
+/// Bytes that were received but not yet returned as lines.
 #[derive(Default)]
 struct Cutter {
     buffer: Vec<u8>,
-    /// Bytes at its front that are known to hold no line end.
+    /// Length of the prefix known to contain no line break.
     searched: usize,
-    /// Whether the line that begins the buffer is already too long.
+    /// Whether the current line is already too long.
     skipping: bool,
 }
 
@@ -101,7 +100,7 @@ impl Cutter {
         self.skipping = true;
     }
 
-    /// A last line needs no end.
+    /// The last line needs no line break.
     fn end(&mut self) -> Next {
         match std::mem::take(self) {
             Self { skipping: true, .. } => Next::TooLong,
@@ -123,7 +122,7 @@ mod tests {
             got.extend(std::iter::from_fn(|| cutter.next()));
             assert!(cutter.buffer.len() <= LINE_MAX + chunk.len());
         }
-        // Who has got the last line asks for one more.
+        // A reader that got the last line reads once more.
         loop {
             match cutter.next().unwrap_or_else(|| cutter.end()) {
                 Next::End => return got,

@@ -1,25 +1,25 @@
-//! The first line of a session, and of each session after a lost one: what is in force.
+//! The first line of a session, and of each session that replaces a lost one: it reports what is in force.
 
 use broker_protocol::{Channel, LayerState, Open, Opened, Trust, ZonePath};
 use policies::choice::Found;
 use policies::{Choice, EffectivePolicy, PolicyError};
 use serde::Serialize;
 
-/// Version of the lines of `lazaret session`: raised when a client that keeps to the one before would be misled.
+/// Version of the lines of `lazaret session`. It is raised when a client written for the previous version would be misled.
 pub const PROTOCOL: u32 = 1;
 
-/// What a session asks and tolerates.
+/// What a session needs approval for and how many violations it tolerates.
 #[derive(Clone, Debug)]
 pub struct Announced {
-    /// Where commands start that name no directory, below the project root.
+    /// The working directory of commands that name none, below the project root.
     cwd: String,
-    /// The trust in force; `None` where the policy cannot be read here.
+    /// The trust in force; `None` if the policy cannot be read here.
     trust: Option<Trust>,
-    /// Where answers are taken, under the same condition.
+    /// The channel for approvals; `None` likewise.
     channel: Option<Channel>,
-    /// How many violations end the session; `None`: none does.
+    /// How many violations end the session; `None`: any number is tolerated.
     max_violations: Option<u32>,
-    /// What has chosen the profile, where the project was asked.
+    /// How the profile was chosen, if the project chose it.
     found: Option<Found>,
 }
 
@@ -27,7 +27,7 @@ pub struct Announced {
 #[derive(Serialize)]
 pub struct Ready<'a> {
     protocol: u32,
-    /// Of the program, for people and reports: what a client may say depends on `protocol`.
+    /// The program's version, for people and bug reports: which lines a client may send depends on `protocol`.
     version: &'static str,
     session: SessionJson<'a>,
 }
@@ -40,10 +40,10 @@ struct SessionJson<'a> {
     cwd: &'a str,
     central: &'a str,
     profile: &'a str,
-    /// The files of the project that have chosen the profile.
+    /// The project's files that selected the profile.
     #[serde(skip_serializing_if = "Option::is_none")]
     profile_by: Option<&'a [String]>,
-    /// Further profiles that would have fitted.
+    /// Other profiles that would have matched.
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     profile_others: &'a [String],
     policy: String,
@@ -51,7 +51,7 @@ struct SessionJson<'a> {
     layers: Vec<&'static str>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     also_closed: &'a [String],
-    /// What commands may reach, before what the policy's files allow at most.
+    /// What commands may reach; the policy files' maximum follows in the next field.
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     hosts: &'a [String],
     trust: Option<&'static str>,
@@ -60,7 +60,7 @@ struct SessionJson<'a> {
 }
 
 impl Announced {
-    /// What holds in the session that `open` asks for, in which commands start in `directory`, or else in the project root.
+    /// What holds in the session that `open` requests. Commands start in `directory`, or else in the project root.
     pub fn new(
         policy: &Result<EffectivePolicy, PolicyError>,
         open: &Open,
@@ -75,7 +75,7 @@ impl Announced {
         Self { cwd, trust, channel, max_violations, found: None }
     }
 
-    /// The same, with what has chosen the profile.
+    /// Adds how the profile was chosen.
     #[must_use]
     pub fn chosen(self, choice: &Choice) -> Self {
         Self { found: choice.found.clone(), ..self }
@@ -88,7 +88,7 @@ fn hosts(opened: &Opened) -> &[String] {
 }
 
 impl<'a> Ready<'a> {
-    /// The line for the session that the executor has opened.
+    /// The line for a session that the executor has opened.
     pub fn new(opened: &'a Opened, announced: &'a Announced) -> Self {
         let in_force = opened.layers.iter().filter(|report| matches!(report.state, LayerState::InForce(_)));
         let found = announced.found.as_ref();

@@ -1,9 +1,9 @@
-//! Our own standard streams, without a thread and without changing them for anybody else.
+//! Our own standard streams, used without a thread and without changing them for other processes.
 //!
-//! `O_NONBLOCK` belongs to the open file, which we share with the shell that started us and with its other children; so
-//! it is never set on what we were given. A pipe or a terminal is opened once more through `/proc`: that is an open file
-//! of our own. A socket takes a flag with each call. Where neither works, a stream is asked first and then used in a
-//! piece that cannot block. A regular file never blocks for long.
+//! `O_NONBLOCK` belongs to the open file description, which we share with the shell that started us and with its other children, so
+//! it is never set on an inherited descriptor. A pipe or a terminal is reopened through `/proc`, which gives us an open file of our
+//! own. On a socket each call takes a flag. Where neither works, we poll the stream first, then transfer a piece that cannot block.
+//! A regular file never blocks for long.
 
 use broker_protocol::Failed;
 use nix::errno::Errno;
@@ -18,7 +18,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 
-/// A pipe that has room at all has room for this much (`PIPE_BUF` in `linux/limits.h`).
+/// A pipe that polls writable has room for at least this much (`PIPE_BUF` in `linux/limits.h`).
 const PIECE: usize = 4096;
 
 /// Standard input.
@@ -31,17 +31,17 @@ pub struct Input {
 pub struct Output(Stream);
 
 enum Stream {
-    /// Never makes us wait.
+    /// A file that never blocks.
     File(OwnedFd),
-    /// An open file of our own.
+    /// Our own open file, reopened through `/proc`.
     Reopened(AsyncFd<OwnedFd>),
     /// A socket.
     Socket(AsyncFd<OwnedFd>),
-    /// Shared with others, and only usable as they left it.
+    /// Shared with other processes, so its flags must not change.
     Shared(AsyncFd<OwnedFd>),
 }
 
-/// Without its standard streams a command cannot do its work.
+/// The error when standard streams are unusable: a command cannot work without them.
 pub fn unusable(error: io::Error) -> Failed {
     Failed::internal(format!("cannot use the standard streams: {error}"))
 }
@@ -58,7 +58,7 @@ impl Input {
         Ok(Self { stream, terminal: fd.is_terminal() })
     }
 
-    /// Whether there is nothing to read, ever.
+    /// Whether standard input is /dev/null, which never has data.
     pub fn is_null() -> bool {
         let null = |stat: nix::sys::stat::FileStat| {
             stat.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFCHR.bits()
@@ -67,11 +67,11 @@ impl Input {
         fstat(io::stdin().as_fd()).map_or(true, null)
     }
 
-    /// Reads what is there, at least one byte; none means the end.
+    /// Reads what is available, at least one byte; zero means the end.
     pub async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let attempt = |fd: &OwnedFd, how: How| {
             if self.terminal && tcgetpgrp(fd).is_ok_and(|group| group != getpgrp()) {
-                // In the background, reading would stop us, and the command with us, even if it never reads.
+                // A read from the background would stop this process, and with it the command, even if the command never reads.
                 return Err(Errno::EAGAIN);
             }
             match how {
@@ -100,7 +100,7 @@ impl Output {
         Stream::of(fd, OFlag::O_WRONLY, Interest::WRITABLE).map(Self)
     }
 
-    /// Writes lines until there are no more, or nobody reads them.
+    /// Writes lines until the sender closes or nobody reads them.
     pub async fn write_lines(self, mut lines: mpsc::Receiver<Vec<u8>>) {
         while let Some(line) = lines.recv().await {
             if self.write_all(&line).await.is_err() {
@@ -109,7 +109,7 @@ impl Output {
         }
     }
 
-    /// Writes all of `bytes`, waiting for whoever reads them.
+    /// Writes all of `bytes`, waiting for the reader.
     pub async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             let attempt = |fd: &OwnedFd, how: How| match how {
@@ -126,7 +126,7 @@ impl Output {
     }
 }
 
-/// How one read or write is done so that it does not wait.
+/// How one read or write avoids blocking.
 enum How {
     Plain,
     NoWait,
@@ -135,8 +135,8 @@ enum How {
 
 impl Stream {
     fn of(fd: BorrowedFd, access: OFlag, interest: Interest) -> io::Result<Self> {
-        // Deprecated for types whose descriptor may change or close under it; an `OwnedFd` keeps what its successor asks
-        // for, which is `unsafe` because a trait cannot ask for it.
+        // Deprecated for types whose descriptor may change or close while watched. An `OwnedFd` never does; the successor requires
+        // that as an `unsafe` promise, because a trait cannot check it.
         #[allow(deprecated)]
         let watch = |fd: OwnedFd| AsyncFd::try_with_interest(fd, interest);
         let kind = SFlag::from_bits_truncate(fstat(fd)?.st_mode & SFlag::S_IFMT.bits());
@@ -168,7 +168,7 @@ impl Stream {
     ) -> io::Result<usize> {
         match self {
             Self::File(fd) => {
-                // Others have their turn in between, as they would have had while we waited.
+                // Lets other tasks run in between, as they would have if we had waited.
                 tokio::task::yield_now().await;
                 uninterrupted(|| once(fd, How::Plain))
             }
@@ -179,7 +179,7 @@ impl Stream {
     }
 }
 
-/// Repeats what a signal interrupted.
+/// Repeats a call that a signal interrupted.
 fn uninterrupted(mut attempt: impl FnMut() -> nix::Result<usize>) -> io::Result<usize> {
     loop {
         match attempt() {

@@ -1,4 +1,4 @@
-//! One line of a session, followed through the files that it passes.
+//! Follows one line of a session through the files that it passes.
 
 #[path = "../../session/tests/fake_broker/mod.rs"]
 mod fake_broker;
@@ -26,7 +26,7 @@ use tokio::runtime::{Builder, LocalOptions};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata};
 
-/// Writes down which files are passed.
+/// Records which files the line passes.
 #[derive(Clone, Default)]
 struct Passed(Arc<Mutex<Vec<String>>>);
 
@@ -55,7 +55,7 @@ impl tracing::Subscriber for Passed {
     fn exit(&self, _: &Id) {}
 }
 
-/// The executor of this test.
+/// An executor that can be reached once.
 struct One(RefCell<Option<UnixStream>>);
 
 impl Dial for One {
@@ -64,7 +64,7 @@ impl Dial for One {
     }
 }
 
-/// The files in the README, in the order of its list.
+/// The files that the README lists, in order.
 fn listed() -> Vec<String> {
     let readme = include_str!("../../README.md");
     let list = readme.split("```path\n").nth(1).unwrap().split("```").next().unwrap();
@@ -85,7 +85,7 @@ fn a_line_passes_the_files_that_the_readme_lists_in_that_order() {
     let (input, mut lines) = std::io::pipe().unwrap();
     let (mut read, output) = std::io::pipe().unwrap();
     let passed = Passed::default();
-    // Where there is one subscriber alone, a place in the code that another thread reaches first, without any, is off for all.
+    // With only one subscriber, a callsite that another thread without a subscriber reaches first is disabled for all threads.
     let _second = tracing::Dispatch::new(Passed::default());
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
     runtime.block_on(async {

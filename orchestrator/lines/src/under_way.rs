@@ -1,4 +1,4 @@
-//! A call of the client that has no result yet, and what it waits for from the client.
+//! A call of the client that has no result yet, and what it needs from the client.
 
 use broker_protocol::Failed;
 use orchestrator_session::CallHandle;
@@ -7,19 +7,19 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-/// Takes what the client answers to an `execute`.
+/// Receives the client's answer to an `execute`.
 type ReplyTo = oneshot::Sender<Result<Reply, Failed>>;
 
 /// The standard input of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// It was started without `stdin`.
+    /// The call was started without `stdin`.
     None,
     Open,
     Ended,
 }
 
-/// A call that has no result yet. What it waits for has the place of the call in a batch, if it is one.
+/// A call without a result yet. What it waits for is keyed by the place of its call in a batch.
 pub struct UnderWay {
     pub handle: CallHandle,
     input: Cell<Input>,
@@ -67,12 +67,12 @@ impl UnderWay {
         self.questions.borrow().iter().copied().collect()
     }
 
-    /// The client is to carry out the call at `part`.
+    /// Registers that the client has to carry out the call at `part`.
     pub fn executing(&self, part: Option<usize>, reply: ReplyTo) {
         self.executing.borrow_mut().insert(part, reply);
     }
 
-    /// Hands the client's answer to the call at `part`, or to the only one that waits; false where none waits for it.
+    /// Delivers the client's answer to the call at `part`, or to the only one that waits; false if none waits for it.
     pub fn executed(&self, part: Option<usize>, result: Result<Reply, Failed>) -> bool {
         let mut executing = self.executing.borrow_mut();
         executing.retain(|_, reply| !reply.is_closed());
@@ -81,7 +81,7 @@ impl UnderWay {
         executing.remove(&meant).is_some_and(|reply| reply.send(result).is_ok())
     }
 
-    /// Answers for the client, which cannot any more.
+    /// Fails pending executions, which the client can no longer answer.
     pub fn fail_executions(&self, failed: &Failed) {
         for (_, reply) in self.executing.take() {
             // The call may have been cancelled meanwhile.

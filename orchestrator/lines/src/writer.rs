@@ -1,5 +1,5 @@
-//! Standard output of a session: whole lines, one at a time, each call in its turn. A call that wants to write waits for the
-//! reader, and holds nothing but the one line.
+//! Standard output of a session: writes whole lines, one at a time, in turn for all calls. A call that writes waits for the reader
+//! and holds only its one line.
 
 use crate::streams::Output;
 use serde::Serialize;
@@ -7,10 +7,10 @@ use std::cell::OnceCell;
 use std::io;
 use tokio::sync::{Mutex, Notify};
 
-/// Capacity that stays from line to line, in bytes.
+/// Buffer capacity that is kept between lines, in bytes.
 const CAPACITY: usize = 64 * 1024;
 
-/// Nothing can be written any more: nobody reads it, or there is no room for it.
+/// The output is closed: nobody reads it, or there is no space for it.
 #[derive(Debug)]
 pub struct Closed;
 
@@ -18,7 +18,7 @@ pub struct Closed;
 pub struct Writer {
     output: Output,
     line: Mutex<Vec<u8>>,
-    /// Why nothing can be written any more.
+    /// Why the output is closed.
     error: OnceCell<io::Error>,
     failed: Notify,
 }
@@ -50,7 +50,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Waits until nothing can be written any more; the reason.
+    /// Waits until the output is closed; returns the reason.
     pub async fn closed(&self) -> &io::Error {
         loop {
             if let Some(error) = self.error.get() {

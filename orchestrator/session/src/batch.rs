@@ -1,9 +1,8 @@
 //! Several calls at once.
 //!
-//! Whoever puts calls into a batch declares that they do not depend on each other: so all run side by side, whatever their
-//! risk, except those that change files, which run one after the other in call order: two changes of one file must not
-//! cross. All are checked before the first one runs; each is asked about, allowed or refused by itself, and counted by
-//! itself.
+//! Whoever puts calls into a batch declares that they do not depend on each other. So all run in parallel, whatever their risk,
+//! except those that change files: these run one after the other in call order, since two changes of one file must not overlap. All
+//! are checked before the first one runs. Each is allowed, refused, put to the user and counted separately.
 
 use crate::caller::Caller;
 use crate::conclude::{conclude, request};
@@ -55,7 +54,7 @@ pub(crate) async fn batch(
     result
 }
 
-/// Checks every call. A wrong one ends the batch before it has begun.
+/// Checks every call. An invalid one fails the batch before any call has started.
 fn members(
     engine: &Engine,
     invocations: Vec<Invocation>,
@@ -80,7 +79,7 @@ fn no_reason() -> Failed {
     Failed { kind: ErrorKind::Internal, message: "the call was refused without a reason".into() }
 }
 
-/// Makes calls one after the other. Of each at most `share` bytes are shown.
+/// Makes calls one after the other, and shows at most `share` bytes of each.
 async fn lane(
     engine: &Engine,
     connection: &Connection,

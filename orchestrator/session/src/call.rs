@@ -1,4 +1,4 @@
-//! One call, from its order to its result: the only path.
+//! One call from its order to its result: the only path a call can take.
 
 use crate::batch::batch;
 use crate::caller::{Caller, Steering};
@@ -27,13 +27,13 @@ use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 use tracing::{Instrument, Span};
 
-/// What is called, looked up.
+/// The target of a call, after the lookup.
 enum Wanted {
     Tool(Found, Value),
     Request(Request),
 }
 
-/// Makes the call that is ordered, and publishes what happens.
+/// Makes the ordered call and publishes its events.
 pub(crate) async fn serve(engine: Rc<Engine>, order: CallOrder) {
     tracing::trace!("serve a call");
     let CallOrder { number, context, invocation, events, steering: words, parent } = order;
@@ -74,7 +74,7 @@ async fn work(engine: &Engine, caller: &Caller, wanted: Wanted) -> ToolResult {
     at_deadline(caller.context.deadline, result)
 }
 
-/// Cancels the call when its front end says so or is gone, and at its deadline. Never returns.
+/// Cancels the call when its front end requests it or is gone, and at its deadline. Never returns.
 async fn watch(context: &CallContext, events: &mpsc::Sender<Event>, steering: &Steering) -> Infallible {
     let deadline = async {
         match context.deadline {
@@ -91,7 +91,7 @@ async fn watch(context: &CallContext, events: &mpsc::Sender<Event>, steering: &S
     pending().await
 }
 
-/// A call that was cancelled because its deadline had come ran out of time.
+/// Reports a call that was cancelled at its deadline as timed out.
 fn at_deadline(deadline: Option<Instant>, mut result: ToolResult) -> ToolResult {
     let is_late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
     let error = result.error.as_mut().filter(|error| is_late && error.kind == ErrorKind::Cancelled);
@@ -103,7 +103,7 @@ fn at_deadline(deadline: Option<Instant>, mut result: ToolResult) -> ToolResult 
 
 async fn run(engine: &Engine, caller: &Caller, wanted: Wanted) -> ToolResult {
     let failed = |error| ToolResult::failed(caller.tool.clone(), error);
-    // What the executor has permitted is no call of its any more, so it does not bound these.
+    // Once permitted, such a call no longer occupies the executor, so the executor does not bound how many run.
     let leaves = matches!(&wanted, Wanted::Tool(Ok(entry), _) if entry.leaves_executor());
     let _place = match leaves {
         true => tokio::select! {

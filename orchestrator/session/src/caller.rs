@@ -1,4 +1,4 @@
-//! A tool call under way, or one call of a batch, as its requests see it.
+//! A tool call in progress, or one call of a batch, as the code that makes its requests sees it.
 
 use crate::command::{StdinChunk, Steer};
 use crate::context::{CallContext, Part};
@@ -19,26 +19,26 @@ use std::time::Instant;
 use tokio::sync::{Notify, mpsc};
 use tracing::Instrument;
 
-/// Who asks for a call, and what for.
+/// Who makes a call, and on whose behalf.
 pub(crate) struct Caller {
     pub number: u64,
     pub context: CallContext,
-    /// The tool's canonical name, or what was given where there is no such tool.
+    /// The tool's canonical name, or the given name if there is no such tool.
     pub tool: String,
     pub input: Value,
     pub publisher: Publisher,
     pub begun: Instant,
     steering: Rc<Steering>,
     client: Option<mpsc::Sender<Event>>,
-    /// The rules by which a request of this call was allowed. What a person has allowed of a call by one rule, all of its
-    /// requests are allowed by that rule; the executor checks each answer all the same.
+    /// The rules by which requests of this call were approved. Once a person approves one request of a call under a rule, all its
+    /// requests under that rule are approved; the executor still checks each answer.
     allowed: RefCell<Vec<String>>,
 }
 
 /// The steering of a call; those of a batch share it.
 #[derive(Default)]
 pub(crate) struct Steering {
-    /// The requests under way.
+    /// The requests in progress.
     controls: RefCell<Vec<Control>>,
     /// A request has started, or there is more input.
     changed: Notify,
@@ -65,7 +65,7 @@ impl Caller {
         Self { number, context, tool, input, publisher, begun, steering, client, allowed: RefCell::default() }
     }
 
-    /// One call of the batch that this is.
+    /// The caller of one call in this batch.
     pub fn member(&self, engine: &Engine, index: usize, tool: String, input: Value) -> Self {
         let part = Some(Part { batch: self.number, index });
         let context = CallContext { part, live: crate::context::Live::Off, ..self.context.clone() };
@@ -73,7 +73,7 @@ impl Caller {
         Self::new(engine, engine.next_number(), context, (tool, input), client, steering)
     }
 
-    /// A request of the call is under way. What was cancelled before is cancelled here.
+    /// Registers a started request. If the call is already cancelled, cancels the request.
     pub fn started(&self, control: Control) {
         if self.context.cancel.is_cancelled() {
             control.cancel();
@@ -82,7 +82,7 @@ impl Caller {
         self.steering.changed.notify_waiters();
     }
 
-    /// The answer to a question of the executor's: one that was given before to the same rule, or the client's.
+    /// Answers a question of the executor: as before if the same rule was already approved, else as the client answers.
     pub async fn approve(&self, challenge: &Challenge, rejected: Option<GrantFault>) -> Approval {
         let span = spans::approval(challenge);
         let approval = self.asked(challenge, rejected).instrument(span.clone()).await;
@@ -104,7 +104,7 @@ impl Caller {
         if let Approval::Yes(_) = approval {
             self.allowed.borrow_mut().push(challenge.rule.clone());
         }
-        // A front end that is gone ends the call.
+        // If the front end is gone, the call ends anyway.
         let _ = self.publisher.publish(RawEvent::ApprovalGiven { challenge, approval }).await;
         approval
     }
@@ -113,13 +113,13 @@ impl Caller {
     pub async fn ask(&self, challenge: &Challenge, rejected: Option<GrantFault>) {
         let (tool, input) = (self.tool.as_str(), &self.input);
         tracing::debug!(rule = challenge.rule, channel = challenge.channel.name(), "question");
-        // A front end that is gone ends the call.
+        // If the front end is gone, the call ends anyway.
         let _ = self.publisher.publish(RawEvent::ApprovalWanted { challenge, tool, input, rejected }).await;
     }
 }
 
 impl Steering {
-    /// Does what comes from the front end. Never returns: it is the call that ends.
+    /// Carries out steering commands of the front end. Never returns: the end of the call ends it.
     pub async fn follow(&self, mut words: mpsc::UnboundedReceiver<Steer>) -> Infallible {
         while let Some(word) = words.recv().await {
             match word {
@@ -128,7 +128,7 @@ impl Steering {
                 Steer::Signal(signal) => self.main().await.signal(signal),
                 Steer::Resize { rows, columns } => self.main().await.resize(rows, columns),
                 Steer::Approve { part, approval, accepted } => {
-                    // Whoever asked may be gone.
+                    // The front end that asked may be gone.
                     let _ = accepted.send(self.approvals.answer(part, approval));
                 }
             }
@@ -136,7 +136,7 @@ impl Steering {
         pending().await
     }
 
-    /// Feeds the main request, as fast as it takes its input. Never returns.
+    /// Feeds the main request as fast as it accepts input. Never returns.
     pub async fn feed(&self) -> Infallible {
         loop {
             let control = self.controls.borrow().first().cloned();
@@ -149,7 +149,7 @@ impl Steering {
         }
     }
 
-    /// Cancels the requests under way; those that start later see it for themselves.
+    /// Cancels the requests in progress; those that start later see the cancellation themselves.
     pub fn cancel(&self) {
         self.controls.borrow().iter().for_each(Control::cancel);
     }
@@ -159,7 +159,7 @@ impl Steering {
         self.changed.notify_waiters();
     }
 
-    /// The main request, once it has started. Nothing is asked of a front end before.
+    /// The main request, once it has started. Until then, nothing is read from the front end.
     async fn main(&self) -> Control {
         loop {
             let control = self.controls.borrow().first().cloned();

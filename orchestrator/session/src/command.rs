@@ -1,4 +1,4 @@
-//! What front ends send to the task that owns a session.
+//! Commands of front ends to the task that owns a session.
 
 use crate::context::{CallContext, Invocation};
 use crate::event::Event;
@@ -33,7 +33,7 @@ pub(crate) enum Command {
     },
     Tools(oneshot::Sender<Vec<Value>>),
     CancelAll,
-    /// From the next call on, ask as `Trust` says where that asks more than now.
+    /// From the next call on, ask for approvals as `Trust` requires, if that is stricter than now.
     LowerTrust(Trust),
 }
 
@@ -44,11 +44,11 @@ pub(crate) struct CallOrder {
     pub invocation: Invocation,
     pub events: mpsc::Sender<Event>,
     pub steering: mpsc::UnboundedReceiver<Steer>,
-    /// What the call is part of: its order goes to another task.
+    /// The parent span of the call: another task receives the order.
     pub parent: Span,
 }
 
-/// A word to a call under way.
+/// A steering command to a call in progress.
 pub(crate) enum Steer {
     Input(StdinChunk),
     EndInput,
@@ -62,6 +62,6 @@ pub(crate) enum Steer {
 pub struct StdinChunk {
     /// The bytes.
     pub bytes: Vec<u8>,
-    /// Given back when the command has them: bounds how much waits.
+    /// Released when the command has read them: bounds how many bytes wait.
     pub permit: Option<OwnedSemaphorePermit>,
 }

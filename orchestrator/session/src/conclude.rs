@@ -1,4 +1,4 @@
-//! The first and the last thing that happens to every call: it is announced, and its violation and result are published.
+//! The first and last step of every call: it is announced, and its violation and result are published.
 
 use crate::caller::Caller;
 use crate::engine::Engine;
@@ -12,14 +12,14 @@ use tracing::Span;
 pub(crate) async fn request(caller: &Caller) {
     tracing::trace!("announce a call");
     let (client_id, tool, input) = (caller.context.client_id.as_ref(), caller.tool.as_str(), &caller.input);
-    // A front end that is gone ends the call.
+    // If the front end is gone, the call ends anyway.
     let _ = caller.publisher.publish(RawEvent::Requested { client_id, tool, input }).await;
 }
 
 /// Counts a violation and publishes the result; returns it for the batch that the call may be part of.
 pub(crate) async fn conclude(engine: &Engine, caller: &Caller, mut result: ToolResult) -> ToolResult {
     let violation = result.error.as_ref().filter(|error| error.kind == ErrorKind::Violation);
-    // Those of the calls in a batch are published and counted already.
+    // Violations of the calls in a batch are already published and counted.
     if let Some(error) = violation.filter(|_| result.security.is_empty()) {
         let event = engine.count_violation(caller.number, &result.metadata.tool, &error.message);
         let _ = caller.publisher.publish(RawEvent::Violation(&event)).await;
@@ -28,7 +28,7 @@ pub(crate) async fn conclude(engine: &Engine, caller: &Caller, mut result: ToolR
     caller.publisher.finish_output().await;
     spans::end(&Span::current(), &result);
     tracing::info!(duration_ms = caller.begun.elapsed().as_millis() as u64, "call");
-    // A front end that is gone misses its result; the records have it.
+    // If the front end is gone, it misses the result; the records have it.
     let _ = caller.publisher.publish(RawEvent::Result(Box::new(result.clone()))).await;
     result
 }

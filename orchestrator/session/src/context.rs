@@ -1,4 +1,4 @@
-//! What a front end says of a call besides what it is: data.
+//! What a front end supplies with a call besides the call itself: plain data.
 
 use broker_protocol::{Request, Wants};
 use serde_json::Value;
@@ -9,19 +9,19 @@ use tokio_util::sync::CancellationToken;
 /// The circumstances of a call.
 #[derive(Clone, Debug)]
 pub struct CallContext {
-    /// The front end that asks, by a name that no other one of the session has.
+    /// The front end that makes the call, by a name unique in the session.
     pub asker: Arc<str>,
-    /// The name of the call at the client of that front end.
+    /// The ID that the front end's client gave the call.
     pub client_id: Option<Value>,
     /// The call's place in a batch; set by the engine.
     pub part: Option<Part>,
-    /// Whether output is wanted as it comes.
+    /// Whether to send output as it is produced.
     pub live: Live,
-    /// Whether unsafe characters stay in what this front end is sent. Known secrets go in any case.
+    /// Whether to keep unsafe characters in what is sent to this front end. Known secrets are removed in any case.
     pub raw: bool,
-    /// What it wants beyond what the session has.
+    /// Access that the call wants beyond what the session has.
     pub wants: Wants,
-    /// When the call is to be over, if the front end cannot wait longer.
+    /// When the call must have ended, if the front end cannot wait longer.
     pub deadline: Option<Instant>,
     /// Ends the call.
     pub cancel: CancellationToken,
@@ -36,14 +36,14 @@ pub struct Part {
     pub index: usize,
 }
 
-/// What of a command's output is sent as it comes.
+/// What is sent of a command's output as it is produced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Live {
     /// Nothing.
     Off,
     /// Text that was sanitized.
     Sanitized,
-    /// The bytes as they are, known secrets and all: for a command that a person runs as if there were no cell.
+    /// The unchanged bytes, including known secrets: for a command that a person runs as if there were no cell.
     Bytes,
 }
 
@@ -62,7 +62,7 @@ pub enum Invocation {
 }
 
 impl CallContext {
-    /// A call of `asker` with nothing special about it.
+    /// A call by `asker` with default settings.
     pub fn new(asker: Arc<str>) -> Self {
         Self {
             asker,

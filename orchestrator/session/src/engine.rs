@@ -1,4 +1,4 @@
-//! The state of a session, owned by one task: its tools, its connection, what it has counted.
+//! The state of a session, owned by one task: its tools, its connection and its counters.
 
 use crate::executor::{Connection, Dial, ExecutorError, Greeting};
 use crate::publish::{Hub, Publisher, RawEvent, Subscriber};
@@ -22,34 +22,34 @@ use tokio_util::sync::CancellationToken;
 
 /// What a session is started with.
 pub struct Config {
-    /// The session to ask the executor for.
+    /// The session to request from the executor.
     pub open: Open,
-    /// Where commands start that name no directory; `None` for the project root.
+    /// The working directory of commands that name none; `None` for the project root.
     pub directory: Option<ZonePath>,
-    /// A connection on which that is asked for already.
+    /// A connection that has already sent this request.
     pub greeting: Option<Greeting>,
-    /// How to reach the executor when a session is lost; `None` where one session is all there is.
+    /// How to reach the executor again when a session is lost; `None` if there is to be only one session.
     pub executor: Option<Box<dyn Dial>>,
     /// The tools.
     pub registry: Registry,
-    /// The longest time that the policy gives a command, in seconds.
+    /// The longest time limit that the policy allows for a command, in seconds.
     pub timeout_max_s: u32,
-    /// The way to the web; without it, no web tool works.
+    /// Access to the web; without it, no web tool works.
     pub web: Option<WebClient>,
-    /// How much of a result the model is shown.
+    /// How much of a result is shown to the model.
     pub profile: &'static Profile,
-    /// Knows the secrets.
+    /// Knows the secrets to remove.
     pub redactor: &'static Redactor,
-    /// How many violations end the session; `None`: none does.
+    /// How many violations end the session; `None`: any number is tolerated.
     pub max_violations: Option<u32>,
-    /// Whether the session has a single call: a file that it changes is read first, and nothing is left in the background.
+    /// Whether the session has a single call: a file that it changes is read first, and no background process is left.
     pub single_call: bool,
     /// Hear every event.
     pub subscribers: Vec<Rc<dyn Subscriber>>,
 }
 
 impl Config {
-    /// One session, in which nothing is hidden from a front end but what `redactor` knows, and the web is out of reach.
+    /// A single session: front ends see everything except what `redactor` knows, and the web is unreachable.
     pub fn new(open: Open, redactor: &'static Redactor) -> Self {
         Self {
             open,
@@ -77,27 +77,27 @@ pub(crate) struct Engine {
     pub single_call: bool,
     pub directory: Option<ZonePath>,
     pub hub: Rc<Hub>,
-    /// As many calls as may be under way at once that are not the executor's alone to carry out.
+    /// Bounds the calls in progress that involve more than the executor.
     pub outside: Semaphore,
-    /// Held while a file of state is read and replaced.
+    /// Held while a state file is read and replaced.
     pub state: Mutex<()>,
-    /// Cancels each call under way, by its number.
+    /// Cancels each call in progress, by its number.
     pub under_way: RefCell<HashMap<u64, CancellationToken>>,
     numbers: Arc<AtomicU64>,
     max_violations: Option<u32>,
     violations: Cell<u32>,
     over: Arc<AtomicBool>,
-    /// How much is asked: what the session was opened with, or less trust since.
+    /// The trust: that of the session's opening, or a lower one since.
     trust: Cell<Trust>,
     open: Open,
     executor: Option<Box<dyn Dial>>,
     greeting: Cell<Option<Greeting>>,
     connection: RefCell<Option<Rc<Connection>>>,
-    /// Carries the connections of the cells of that session, if they have a network.
+    /// Carries the connections of this session's cells, if they have a network.
     relay: RefCell<Option<CarriedNetwork>>,
-    /// What these were refused, for the results of commands.
+    /// The hosts that cells were refused, for the results of commands.
     pub refused_hosts: Rc<RefusedHosts>,
-    /// Held while a connection is made, so that only one is.
+    /// Held while a connection is opened, so that there is never a second one.
     connecting: Mutex<()>,
 }
 
@@ -136,25 +136,25 @@ impl Engine {
         self.numbers.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Renders results for a model that is shown as much as `profile` says.
+    /// A renderer of results for a model that is shown as much as `profile` says.
     pub fn renderer<'a>(&self, connection: &'a Connection, profile: &'static Profile) -> Renderer<'a> {
         Renderer { roots: connection.roots(), profile, redactor: self.hub.sanitizer.redactor() }
     }
 
-    /// How long a call of `tool` may take that we carry out, in seconds, by the session's scope.
+    /// The scope's time limit, in seconds, for a call of `tool` that the orchestrator carries out.
     pub fn scope_timeout_s(&self, tool: &str) -> u32 {
         let permissions = self.scope.iter().flat_map(|scope| &scope.permissions);
         let longest = permissions.filter(|one| one.tool == tool).find_map(|one| one.timeout_s);
         longest.unwrap_or(limit::TIMEOUT_S)
     }
 
-    /// How many violations there were, if they end the session.
+    /// The number of violations, if it ends the session.
     pub fn fatal_violations(&self) -> Option<u32> {
         let violations = self.violations.get();
         self.max_violations.filter(|max| violations >= *max).map(|_| violations)
     }
 
-    /// Counts a violation. The last one that the session bears cancels every other call.
+    /// Counts a violation. If the limit is reached, cancels every other call.
     pub fn count_violation(&self, call: u64, tool: &str, message: &str) -> SecurityEvent {
         let count = self.violations.get() + 1;
         self.violations.set(count);
@@ -166,7 +166,7 @@ impl Engine {
         SecurityEvent::new(tool, message, count, self.max_violations)
     }
 
-    /// A connection that is alive, as far as is known; a new one is announced by `publisher`.
+    /// A connection that is alive, as far as is known. If a new one is opened, `publisher` announces it.
     pub async fn connection(&self, publisher: &Publisher) -> Result<Rc<Connection>, Failed> {
         tracing::trace!("find the connection");
         if let Some(connection) = self.alive() {
@@ -179,7 +179,7 @@ impl Engine {
         let connection = loop {
             let trust = self.trust.get();
             let connection = Rc::new(self.greet(trust)?.opened().await?);
-            // One that was opened with more trust than there is by now serves nobody.
+            // A connection opened with more trust than the session has now is not used.
             if trust == self.trust.get() {
                 break connection;
             }
@@ -192,7 +192,7 @@ impl Engine {
         Ok(connection)
     }
 
-    /// Asks for a session with `trust`, if that was not done already.
+    /// Requests a session with `trust`, unless that was already done.
     fn greet(&self, trust: Trust) -> Result<Greeting, Failed> {
         match (self.greeting.take(), &self.executor) {
             (Some(greeting), _) => Ok(greeting),
@@ -206,10 +206,10 @@ impl Engine {
         Ok(connection.opened().clone())
     }
 
-    /// Asks more from the next call on: that opens another session, because the executor holds one to the trust that it was opened
-    /// with. Calls under way go on in theirs.
+    /// Lowers the trust from the next call on. This opens another session, since the executor holds a session to the trust it was
+    /// opened with. Calls in progress continue in theirs.
     pub fn lower_trust(&self, trust: Trust) {
-        // A session that cannot be opened again stays as it is: the executor has to hear it.
+        // If no session can be opened again, the trust stays: lowering it takes effect only through the executor.
         if trust < self.trust.get() && self.executor.is_some() {
             self.trust.set(trust);
             self.greeting.set(None);
@@ -236,18 +236,18 @@ impl Engine {
         }
     }
 
-    /// Which of these the cell has closed, in a session that is thrown away.
+    /// Which of these failed calls the cell denied, in a throw-away session.
     pub async fn explain(&self, traced: Vec<Traced>) -> Result<Vec<Option<Denial>>, Failed> {
         let connection = self.alive().ok_or(ExecutorError::Lost)?;
         connection.explain(traced).await
     }
 
-    /// Takes back what was granted for `tool`: the next tool of that name is another. A session that is lost has no grants.
+    /// Revokes the grants for `tool`: the next tool with that name is a different one. A lost session has no grants.
     pub async fn revoke_grants(&self, tool: &str) {
         let Some(connection) = self.alive() else { return };
         let standing = connection.standing_grants(None).await.unwrap_or_default();
         for one in standing.iter().filter(|one| one.tool == tool) {
-            // One that is gone meanwhile is taken back too.
+            // A grant that ended in the meantime is revoked too.
             let _ = connection.standing_grants(Some(one.grant)).await;
         }
     }

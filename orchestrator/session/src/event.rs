@@ -1,4 +1,4 @@
-//! What happens in a session, as its front ends and its records are told: nothing in an event needs to be taken out any more.
+//! The events of a session as front ends and records receive them. Nothing in an event has to be redacted or escaped any more.
 
 use crate::context::Part;
 use crate::pending::Approval;
@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Columns of a row of a question: what is longer could be blanks to the edge of whatever shows it.
+/// Columns of a row of a question. In a longer row, blanks could push text beyond the edge of the display.
 const COLUMNS: usize = 100;
 /// Most rows of a question.
 const ROWS_MAX: usize = 400;
@@ -33,7 +33,7 @@ pub struct Event {
 /// What happened.
 #[derive(Debug)]
 pub enum Body {
-    /// The executor has opened a session: the first, or one in place of one that was lost.
+    /// The executor has opened a session: the first one, or the replacement of a lost one.
     SessionOpened(Opened),
     /// A tool of a client or a server was registered.
     ToolRegistered {
@@ -66,21 +66,21 @@ pub enum Body {
         /// The input, each text in it brief.
         input: Value,
     },
-    /// The executor has a request of the call.
+    /// The executor has accepted a request of the call.
     Started {
         /// The number of the request in the audit.
         number: CallId,
     },
-    /// The call's command was stopped, as whoever typed to it wanted, and waits to be continued.
+    /// The call's command was stopped from its terminal, and can be continued.
     Suspended,
-    /// A command printed something. The pieces of a stream end within no character.
+    /// A command printed something. No piece of a stream ends within a character.
     Output {
         /// Whether on standard error.
         stderr: bool,
         /// What.
         bytes: Vec<u8>,
     },
-    /// The call waits for an answer; nothing of it has started.
+    /// The call waits for approval and has not started.
     ApprovalWanted(Box<ApprovalQuestion>),
     /// The question was answered.
     ApprovalGiven {
@@ -89,11 +89,11 @@ pub enum Body {
         /// The answer.
         approval: Approval,
     },
-    /// The call tried to leave what it may touch. Its result comes next.
+    /// The call attempted something outside its permissions. Its result comes next.
     Violation(SecurityEvent),
-    /// A program in a cell wanted a connection. Which call it belongs to is not known: cells of a session share their network.
+    /// A program in a cell wanted a connection. The call is unknown, because all cells of a session share their network.
     Connection(Decision),
-    /// The call is over: the last event of each.
+    /// The call has ended: the last event of each call.
     Result(Arc<CallResult>),
 }
 
@@ -104,15 +104,15 @@ pub struct ApprovalQuestion {
     pub challenge: Challenge,
     /// The tool's canonical name.
     pub tool: String,
-    /// The call's input, unsafe characters shown by number; `None` where it has more than 64 KiB.
+    /// The call's input, with unsafe characters as their numbers; `None` if it has more than 64 KiB.
     pub input: Option<Value>,
-    /// Why the answer before was rejected.
+    /// Why the previous answer was rejected.
     pub rejected: Option<GrantFault>,
 }
 
 impl ApprovalQuestion {
-    /// All of the input, each row marked as a part of it, for a client that shows text in a width that is not known; nothing where that
-    /// is too much: nobody allows what they have not seen.
+    /// The whole input, with each row marked as part of it, for a client whose display width is unknown. `None` if it is too long:
+    /// nobody can approve what they have not seen.
     pub fn rows(&self) -> Option<Vec<String>> {
         rows(self.input.as_ref()?)
     }
@@ -128,7 +128,7 @@ fn rows(input: &Value) -> Option<Vec<String>> {
 /// The result of a call.
 #[derive(Debug)]
 pub struct CallResult {
-    /// What the tool found or a command printed: bytes, because that may be any.
+    /// The tool's output or a command's: bytes, because it may not be text.
     pub text: Vec<u8>,
     /// What went wrong, if anything did.
     pub error: Option<Failed>,
@@ -138,19 +138,19 @@ pub struct CallResult {
     pub image: Option<Image>,
     /// The violations of the call and of the calls in it.
     pub security: Vec<SecurityEvent>,
-    /// What is known about the call, with whatever secrets there are in it.
+    /// Metadata of the call, which may contain secrets.
     metadata: Metadata,
-    /// The same without secrets, where there may be any.
+    /// The metadata without secrets, if it may contain any.
     redacted: Option<Value>,
 }
 
-/// What is known about a call, without secrets, in JSON.
+/// Metadata of a call as JSON, without secrets.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub enum MetadataJson<'a> {
-    /// There are no secrets to look for.
+    /// Metadata that cannot contain secrets.
     Typed(&'a Metadata),
-    /// They are taken out.
+    /// Metadata from which secrets were removed.
     Redacted(&'a Value),
 }
 
@@ -166,12 +166,12 @@ impl CallResult {
         &self.metadata.tool
     }
 
-    /// The number of the last request in the audit.
+    /// The call ID of the last request in the audit.
     pub fn number(&self) -> Option<CallId> {
         self.metadata.call
     }
 
-    /// The time limit that a command had, in seconds.
+    /// The time limit of the command, in seconds.
     pub fn timeout_s(&self) -> Option<u32> {
         match self.metadata.details {
             Details::Command { timeout, .. } => timeout,
@@ -179,7 +179,7 @@ impl CallResult {
         }
     }
 
-    /// The policy profile that shows a program which was not in the cell.
+    /// The policy profile that would show the program which the cell did not have.
     pub fn missing_profile(&self) -> Option<&str> {
         match &self.metadata.details {
             Details::Command { profile, .. } => profile.as_deref(),
@@ -187,17 +187,17 @@ impl CallResult {
         }
     }
 
-    /// What the call was denied, as far as it is to be told: to a person who has seen its output.
+    /// What the call was denied, if it should be reported to a person who has seen its output.
     pub fn denials(&self) -> impl Iterator<Item = &Denial> {
         denials::reportable(&self.metadata.denied, self.error.is_some())
     }
 
-    /// All that the call was denied, as far as the executor knows.
+    /// Everything that the call was denied, as far as the executor knows.
     pub fn all_denials(&self) -> &Denials {
         &self.metadata.denied
     }
 
-    /// The changes that a history lists, as the executor has them: paths are not for people here.
+    /// The changes of a history, as the executor sent them: their paths are not rendered for display.
     pub fn changes(&self) -> Option<&[Changed]> {
         match &self.metadata.details {
             Details::Changes { changes } => Some(changes),
@@ -205,12 +205,12 @@ impl CallResult {
         }
     }
 
-    /// The name of what only this tool knows, for records.
+    /// The type of the tool-specific metadata, for records.
     pub fn metadata_type(&self) -> &'static str {
         self.metadata.details.type_name()
     }
 
-    /// What is known about the call.
+    /// The metadata of the call.
     pub fn metadata(&self) -> MetadataJson<'_> {
         self.redacted.as_ref().map_or(MetadataJson::Typed(&self.metadata), MetadataJson::Redacted)
     }

@@ -1,4 +1,4 @@
-//! A session as front ends hold it: handles that can be cloned and sent, in front of one task that owns the state.
+//! A session as front ends use it: handles that can be cloned and sent, in front of one task that owns the state.
 
 use crate::command::{CallOrder, Command, StdinChunk, Steer};
 use crate::context::{CallContext, Invocation};
@@ -24,14 +24,14 @@ pub struct Session {
     over: Arc<AtomicBool>,
 }
 
-/// A call under way: its events, and a handle to steer it. Dropped before its result, it is cancelled.
+/// A call in progress: its events and a handle to steer it. Dropping it before its result cancels it.
 pub struct Call {
     /// Steers the call.
     pub handle: CallHandle,
     events: mpsc::Receiver<Event>,
 }
 
-/// Steers a call, from anywhere. After its end it does nothing.
+/// Steers a call from any thread. Has no effect after its end.
 #[derive(Clone)]
 pub struct CallHandle {
     number: u64,
@@ -40,8 +40,8 @@ pub struct CallHandle {
 }
 
 impl Session {
-    /// Starts the task that owns the session; it ends when all handles are dropped and all calls are over. Needs a local
-    /// runtime; the handle may leave its thread.
+    /// Starts the task that owns the session. It ends when all handles are dropped and all calls have ended. Needs a local runtime;
+    /// the handle may leave its thread.
     pub fn start(config: Config) -> Self {
         let (commands, received) = mpsc::unbounded_channel();
         let (numbers, over) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
@@ -53,12 +53,12 @@ impl Session {
     /// Waits until the executor has opened the session.
     ///
     /// # Errors
-    /// Why it opens none.
+    /// Why the executor does not open it.
     pub async fn open(&self) -> Result<Opened, Failed> {
         self.ask(Command::Open).await.unwrap_or_else(|| Err(ended()))
     }
 
-    /// Makes a call. How many are waiting is for the caller to bound; 64 are under way at once.
+    /// Makes a call. At most 64 run at once; the caller bounds how many wait.
     pub fn call(&self, context: CallContext, invocation: Invocation) -> Call {
         tracing::trace!("order a call");
         let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
@@ -67,28 +67,28 @@ impl Session {
         let handle = CallHandle { number, cancel: context.cancel.clone(), steering };
         let parent = Span::current();
         let order = CallOrder { number, context, invocation, events, steering: steer, parent };
-        // Where the task is gone, the stream of events ends at once.
+        // If the task is gone, the stream of events ends at once.
         let _ = self.commands.send(Command::Call(Box::new(order)));
         Call { handle, events: received }
     }
 
-    /// The grants that last for the session, after taking back one of them.
+    /// The grants that last for the session, after revoking one of them if given.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] where there is no such grant, and where the executor is gone.
+    /// [`ErrorKind::NotFound`] if there is no such grant; also if the executor is gone.
     pub async fn grants(&self, revoke: Option<u64>) -> Result<Vec<SessionGrant>, Failed> {
         self.ask(|reply| Command::Grants { revoke, reply }).await.unwrap_or_else(|| Err(ended()))
     }
 
-    /// Which of these failed calls of a traced command the cell has closed, in their order: in a session that is thrown away.
+    /// Which of these failed calls of a traced command the cell denied, in their order. Works only in a throw-away session.
     ///
     /// # Errors
-    /// The session is no such one, or the executor is gone.
+    /// If the session is not a throw-away one, or the executor is gone.
     pub async fn explain(&self, traced: Vec<Traced>) -> Result<Vec<Option<Denial>>, Failed> {
         self.ask(|reply| Command::Explain { traced, reply }).await.unwrap_or_else(|| Err(ended()))
     }
 
-    /// Registers a tool of a client or a server. `client_id` is the name of the registration there, for the records.
+    /// Registers a tool of a client or a server. `client_id` is the registration's ID there, for the records.
     ///
     /// # Errors
     /// See [`RegistryError`].
@@ -97,7 +97,7 @@ impl Session {
         self.ask(command).await.unwrap_or(Err(RegistryError::Full))
     }
 
-    /// Unregisters a tool, and takes back the grants for it. Calls of it that are under way go on.
+    /// Unregisters a tool and revokes its grants. Calls in progress continue.
     ///
     /// # Errors
     /// See [`RegistryError`].
@@ -106,31 +106,30 @@ impl Session {
         self.ask(|reply| Command::Unregister { client_id, tool, reply }).await.unwrap_or(Err(unknown))
     }
 
-    /// The tools that a model is shown, as in a list of tools.
+    /// The tools as they are listed to a model.
     pub async fn tools(&self) -> Vec<Value> {
         self.ask(Command::Tools).await.unwrap_or_default()
     }
 
-    /// Has the session ask as `trust` says from the next call on, where that asks more than it does now. The next call opens a new
-    /// session with the executor, in which no file was read yet; what runs in the background ends with the last call of the one
-    /// before.
+    /// Lowers the session's trust from the next call on, if `trust` is lower than now. The next call opens a new session with the
+    /// executor, in which no file has been read yet. Background processes end with the last call of the old session.
     pub fn lower_trust(&self, trust: Trust) {
-        // Where the task is gone, no call is made any more.
+        // If the task is gone, no more calls are made.
         let _ = self.commands.send(Command::LowerTrust(trust));
     }
 
-    /// Cancels all calls under way, whoever has made them.
+    /// Cancels all calls in progress, of all front ends.
     pub fn cancel_all(&self) {
-        // Where the task is gone, no call is under way.
+        // If the task is gone, no call is in progress.
         let _ = self.commands.send(Command::CancelAll);
     }
 
-    /// Whether the session has seen as many violations as end it: no call is made any more.
+    /// Whether the violations have ended the session: it makes no more calls.
     pub fn is_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// The answer to a command; `None` where the task is gone.
+    /// The answer to a command; `None` if the task is gone.
     async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Option<T> {
         let (reply, answer) = oneshot::channel();
         self.commands.send(command(reply)).ok()?;
@@ -143,7 +142,7 @@ fn ended() -> Failed {
 }
 
 impl Call {
-    /// The next event; `None` after the result. Safe to be dropped while it waits.
+    /// The next event; `None` after the result. Cancel-safe.
     pub async fn next(&mut self) -> Option<Event> {
         self.events.recv().await
     }
@@ -155,7 +154,7 @@ impl CallHandle {
         self.number
     }
 
-    /// Asks for the end of the call; that comes as its result.
+    /// Requests the end of the call, which arrives as its result.
     pub fn cancel(&self) {
         self.cancel.cancel();
     }
@@ -180,14 +179,14 @@ impl CallHandle {
         self.steer(Steer::Resize { rows, columns });
     }
 
-    /// Answers its question, in a batch that of the call at `part`; false where nobody waits for that answer.
+    /// Answers the question of the call, or of a batch's call at `part`; false if nothing waits for that answer.
     pub async fn approve(&self, part: Option<usize>, approval: Approval) -> bool {
         let (accepted, answer) = oneshot::channel();
         self.steer(Steer::Approve { part, approval, accepted });
         answer.await.unwrap_or(false)
     }
 
-    /// A call that is over is steered by nobody any more.
+    /// After the end of the call, steering has no effect.
     fn steer(&self, word: Steer) {
         let _ = self.steering.send(word);
     }

@@ -34,7 +34,7 @@ pub(crate) async fn read(
     result
 }
 
-/// All pieces, and what is known about the last request; no image where they do not fit together.
+/// Reads all pieces; returns them with the metadata of the last request, or no image if they do not fit together.
 async fn pieces(
     engine: &Engine,
     connection: &Connection,

@@ -1,4 +1,4 @@
-//! From a tool's name and input to what is to be done: the tool is looked up once, its input checked, the scope asked.
+//! From a tool's name and input to a planned call: looks up the tool once, checks the input and the scope.
 
 use crate::engine::Engine;
 use broker_protocol::{Denial, ErrorKind, Failed, Roots};
@@ -10,7 +10,7 @@ use orchestrator_tools::timeouts::AskedTimes;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// A call that was checked and found in scope.
+/// A call whose input is valid and which the scope permits.
 pub(crate) struct PlannedCall {
     pub work: Work,
     pub times: AskedTimes,
@@ -24,7 +24,7 @@ pub(crate) enum Work {
     Remote(Arc<ClientTool>, Value),
 }
 
-/// What became of a name.
+/// The result of looking up a name.
 pub(crate) type Found = Result<Entry, RegistryError>;
 
 impl Engine {
@@ -34,16 +34,16 @@ impl Engine {
         self.registry.borrow().get(name)
     }
 
-    /// Refuses every call once the session has seen as many violations as end it.
+    /// Refuses every call once the violations have ended the session.
     pub fn check_open(&self) -> Result<(), Failed> {
         let Some(violations) = self.fatal_violations() else { return Ok(()) };
         let message = format!("the session is over after {violations} violations: no call is made any more");
         Err(Failed { kind: ErrorKind::DeniedPolicy, message })
     }
 
-    /// Checks the input of a call and holds it against the scope.
+    /// Checks a call's input and the scope.
     pub fn plan(&self, found: Found, input: Value, roots: &Roots) -> Result<PlannedCall, Box<ToolResult>> {
-        // A name that nobody knows may be anything, a secret too.
+        // An unknown name may be anything, even a secret.
         let known = found.as_ref().map_or_else(RegistryError::tool, |entry| entry.name().to_owned());
         let failed = |error: Failed| Box::new(ToolResult::failed(known.clone(), error));
         self.check_open().map_err(failed)?;
@@ -52,7 +52,7 @@ impl Engine {
         let (work, times, without_effect) = match entry {
             Entry::BuiltIn(tool) => {
                 let directory = self.directory.as_ref();
-                // Who makes a single call types paths from where they stand; who makes more reads them in results.
+                // Whoever makes a single call types paths relative to the working directory; a model takes them from results.
                 let paths_from = directory.filter(|_| self.single_call);
                 let context = PlanContext { roots, directory, paths_from, timeout_max_s: self.timeout_max_s };
                 let planned = tool.plan(input, &context).map_err(|error| failed(error.into()))?;
@@ -78,7 +78,7 @@ impl Engine {
     }
 }
 
-/// A tool's canonical name, or the beginning of what was given where there is no such tool.
+/// A tool's canonical name, or the beginning of the given name if there is no such tool.
 pub(crate) fn shown_name(found: &Found, given: &str) -> String {
     match found {
         Ok(entry) => entry.name().to_owned(),

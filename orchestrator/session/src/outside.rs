@@ -1,4 +1,4 @@
-//! Calls that the executor permits and has no part in: the web's, and those of tools that a client or a server carries out.
+//! Calls that the executor permits but does not carry out: web requests, and tools of clients or servers.
 
 use crate::caller::Caller;
 use crate::engine::Engine;
@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tracing::Instrument;
 
-/// Makes a web request, once the executor permits it. Of a text `max` bytes are shown.
+/// Makes a web request after the executor permits it. Shows `max` bytes of a text.
 pub(crate) async fn web(
     engine: &Engine,
     connection: &Connection,
@@ -42,7 +42,7 @@ pub(crate) async fn web(
     }
 }
 
-/// Has a client or a server carry out a call, once the executor permits it. Of a text `max` bytes are shown.
+/// Lets a client or a server carry out a call after the executor permits it. Shows `max` bytes of a text.
 pub(crate) async fn remote(
     engine: &Engine,
     connection: &Connection,
@@ -60,7 +60,7 @@ pub(crate) async fn remote(
     }
 }
 
-/// Asks the executor to permit an effect; the number under which it stands in the audit.
+/// Asks the executor to permit an effect; returns its call ID in the audit.
 async fn request_permission(
     engine: &Engine,
     connection: &Connection,
@@ -82,7 +82,7 @@ async fn request_permission(
     Err(failed(Failed { kind: ErrorKind::Protocol, message }))
 }
 
-/// There is nothing to steer: cancelled, it is dropped.
+/// A web request cannot be steered; cancelling drops it.
 async fn ask_web(engine: &Engine, caller: &Caller, wanted: WebRequest) -> ForeignText {
     let begun = Instant::now();
     let Some(web) = &engine.web else {
@@ -114,7 +114,7 @@ async fn ask_web(engine: &Engine, caller: &Caller, wanted: WebRequest) -> Foreig
     timed(caller, begun, text)
 }
 
-/// Hands a call to the owner of its tool, and waits for the answer.
+/// Passes a call to the owner of its tool and waits for the answer.
 async fn execute(engine: &Engine, caller: &Caller, tool: &ClientTool, input: Value) -> ForeignText {
     let begun = Instant::now();
     let limit_s = tool.timeout_s.min(engine.scope_timeout_s(tool.name()));
@@ -133,7 +133,7 @@ async fn execute(engine: &Engine, caller: &Caller, tool: &ClientTool, input: Val
         kind: ErrorKind::Timeout,
         message: format!("the tool did not answer within {limit_s} s"),
     };
-    // What cannot be sent is dropped, and the way to answer with it.
+    // If this cannot be sent, it is dropped with its reply channel, and the wait below ends.
     let _ = tool.executions.send(execution);
     let reply = tokio::select! {
         answer = timeout(Duration::from_secs(limit_s.into()), answer) => match answer {
@@ -153,7 +153,7 @@ fn cancelled() -> Failed {
     Failed { kind: ErrorKind::Cancelled, message: "the call was cancelled".into() }
 }
 
-/// The text or error of a call that took as long as it is since `begun`.
+/// Adds the time since `begun` to the text or error of a call.
 fn timed(caller: &Caller, begun: Instant, text: Result<ForeignText, Failed>) -> ForeignText {
     let subject = Subject::tool(caller.tool.clone());
     let mut text = text.unwrap_or_else(|error| ForeignText::failed(&subject, error));
@@ -161,8 +161,8 @@ fn timed(caller: &Caller, begun: Instant, text: Result<ForeignText, Failed>) -> 
     text
 }
 
-/// Cuts a text from elsewhere to what is shown. Where that is less, the executor saves all of it, if it can, for `file_read`.
-/// Known secrets go first: by an answer of the web a secret of ours would come into a zone, and no end may show half of one.
+/// Truncates a foreign text to what is shown. If that cuts it, the executor saves the whole text if it can, for `file_read`. Known
+/// secrets are removed first: else a web answer could carry a secret into a zone, and a cut could show half of one.
 async fn show(
     engine: &Engine,
     connection: &Connection,

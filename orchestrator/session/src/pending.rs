@@ -1,22 +1,22 @@
-//! Answers that a call waits for, each by the place of its call in a batch.
+//! Pending replies that a call waits for, each by its call's place in a batch.
 
 use broker_protocol::Extent;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use tokio::sync::Notify;
 
-/// An answer to the question whether a call may run.
+/// An answer to an approval question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Approval {
-    /// It may.
+    /// The call may run.
     Yes(Extent),
-    /// It may not.
+    /// The call may not run.
     No,
 }
 
-/// The answers that one call, or the calls of one batch, wait for.
+/// The replies that one call, or the calls of one batch, wait for.
 pub struct PendingReplies<A> {
-    /// By the place in the batch; with the answer, once there is one.
+    /// By the place in the batch; holds the answer once there is one.
     waiting: RefCell<BTreeMap<Option<usize>, Option<A>>>,
     answered: Notify,
 }
@@ -28,7 +28,7 @@ impl<A> Default for PendingReplies<A> {
 }
 
 impl<A> PendingReplies<A> {
-    /// Hands `answer` to the call at `part`, or to the only one that waits; false when none waits for it.
+    /// Delivers `answer` to the call at `part`, or to the only one that waits; false if none waits for it.
     pub fn answer(&self, part: Option<usize>, answer: A) -> bool {
         let mut waiting = self.waiting.borrow_mut();
         let mut meant =
@@ -39,7 +39,7 @@ impl<A> PendingReplies<A> {
         true
     }
 
-    /// Begins to wait. It ends when what is returned is dropped: an answer that comes later is rejected.
+    /// Begins to wait. Dropping the returned value ends it; later answers are rejected.
     pub fn open(&self, part: Option<usize>) -> PendingReply<'_, A> {
         self.waiting.borrow_mut().insert(part, None);
         PendingReply { replies: self, part }
@@ -81,14 +81,14 @@ mod tests {
         assert!(!replies.answer(None, 'a'));
         let first = replies.open(Some(0));
         let second = replies.open(Some(1));
-        // It could be for either.
+        // Without a place, the answer could be meant for either.
         assert!(!replies.answer(None, 'a') && !replies.answer(Some(2), 'a'));
         assert!(replies.answer(Some(1), 'b'));
         assert!(!replies.answer(Some(1), 'c'), "it has its answer");
         assert!(replies.answer(None, 'd'), "only one waits");
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         assert_eq!(runtime.block_on(async { (first.wait().await, second.wait().await) }), ('d', 'b'));
-        // A late one is for nobody, also not for the next that waits.
+        // A late answer reaches nobody, not even the next one that waits.
         assert!(!replies.answer(Some(0), 'e'));
         let next = replies.open(Some(0));
         assert_eq!(replies.waiting.borrow()[&next.part], None);

@@ -13,7 +13,7 @@ use orchestrator_tools::plan::{Plan, Planned};
 use orchestrator_tools::result::ToolResult;
 use orchestrator_tools::test_results;
 
-/// Carries out a call. Of a text that comes from elsewhere `max` bytes are shown.
+/// Carries out a call. Shows `max` bytes of a foreign text.
 pub(crate) async fn perform(
     engine: &Engine,
     connection: &Connection,
@@ -72,7 +72,7 @@ async fn built_in(
     }
 }
 
-/// What the only call of a session needs before it, or why it makes no sense as such.
+/// Makes the request that must precede a session's only call; an error if the call makes no sense on its own.
 async fn prepare_single(
     engine: &Engine,
     connection: &Connection,
@@ -89,12 +89,12 @@ async fn prepare_single(
             let failed = Failed { kind: ErrorKind::InvalidInput, message: message.into() };
             return Err(Box::new(ToolResult::failed(caller.tool.clone(), failed)));
         }
-        // Whoever makes one call knows what it does, and the session ends with it.
+        // Whoever makes a single call knows what it does, and no call comes after it, so we read the file for it.
         Request::FileWrite(FileWrite { path, expected_sha256: None, overwrite: true, .. })
         | Request::FileEdit(FileEdit { path, expected_sha256: None, .. }) => path.clone(),
         _ => return Ok(()),
     };
-    // A part is enough, as long as the file stays as it is. What cannot be read, the call itself is refused for.
+    // Reading a part is enough as long as the file stays unchanged. If reading fails, the call itself is refused for that.
     let read = Request::FileRead(FileRead { path: changed, offset: None, limit: Some(1) });
     request::run(connection, caller, read).await.map(drop)
 }

@@ -1,6 +1,5 @@
-//! The one place that every event passes: here secrets and unsafe characters are taken out, and from here an event goes to
-//! the records and to the front end that made the call. So nothing can be shown that is not written down, nor the other way
-//! round.
+//! The one place that every event passes. It removes secrets and unsafe characters, then sends the event to the records and to the
+//! front end that made the call. So everything shown is recorded, and everything recorded is shown.
 
 use crate::context::{CallContext, Live, Part};
 use crate::event::{ApprovalQuestion, Body, CallResult, Event};
@@ -18,22 +17,22 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// Events that wait for a front end; output waits until it has been taken.
+/// Most events that wait for a front end. Output also waits until it has been consumed.
 pub(crate) const EVENTS: usize = 64;
 /// Largest input that a question repeats, in bytes of JSON.
 const REPEATED_INPUT: usize = 64 * 1024;
 
-/// Hears every event of a session, in order. It may not wait.
+/// Receives every event of a session, in order. It must not block.
 pub trait Subscriber {
     /// Takes an event.
     fn hear(&self, event: &Event);
 }
 
-/// The front end takes no events any more.
+/// The front end no longer receives events.
 #[derive(Debug)]
 pub(crate) struct Gone;
 
-/// What all calls of a session publish with.
+/// What the publishers of all calls of a session share.
 pub(crate) struct Hub {
     pub sanitizer: Sanitizer,
     pub subscribers: Vec<Rc<dyn Subscriber>>,
@@ -51,7 +50,7 @@ pub(crate) struct Publisher {
     streams: RefCell<[SanitizedStream; 2]>,
 }
 
-/// An event as it comes from a tool, the executor or the engine, before anything is taken out.
+/// An event as a tool, the executor or the engine produces it, before anything is removed.
 pub(crate) enum RawEvent<'a> {
     SessionOpened(&'a Opened),
     ToolRegistered {
@@ -111,8 +110,7 @@ impl Publisher {
         Self { hub, number, part: context.part, raw: context.raw, live: context.live, client, streams }
     }
 
-    /// Takes out of `raw` what is not to be shown, and hands the event on. Returns when the front end has room, and with output
-    /// when it has been taken.
+    /// Sanitizes `raw` and passes the event on. Returns when the front end has room; for output, when it has been consumed.
     pub async fn publish(&self, raw: RawEvent<'_>) -> Result<(), Gone> {
         tracing::trace!("publish an event");
         let is_output = matches!(raw, RawEvent::Output { .. });
@@ -130,7 +128,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Publishes what was held back of both streams.
+    /// Publishes what both streams still hold back.
     pub async fn finish_output(&self) {
         for stderr in [false, true] {
             let bytes = self.streams.borrow_mut()[usize::from(stderr)].finish();
@@ -148,7 +146,7 @@ impl Publisher {
     /// Records a sanitized event.
     fn event(&self, body: Body) -> Event {
         let (call, part) = match body {
-            // A call may have had it opened, and yet it is the session's.
+            // A call may have caused the opening, but the event belongs to the session.
             Body::SessionOpened(_) => (0, None),
             _ => (self.number, self.part),
         };
@@ -157,7 +155,7 @@ impl Publisher {
         event
     }
 
-    /// The event in another form for a front end that wants all characters, or a command's very bytes.
+    /// A different form of the event, for a front end that wants all characters or a command's exact bytes.
     fn for_client(&self, raw: &RawEvent<'_>) -> Option<Body> {
         match raw {
             RawEvent::Output { stderr, bytes } if self.live == Live::Bytes => {
@@ -168,7 +166,7 @@ impl Publisher {
         }
     }
 
-    /// `None` where nothing of it is left.
+    /// `None` if nothing is left of it.
     fn sanitize(&self, raw: RawEvent<'_>) -> Option<Body> {
         let sanitizer = self.hub.sanitizer;
         let secrets = |value: &Value| sanitizer.redactor().value(value).into_owned();
@@ -257,7 +255,7 @@ fn sanitized(challenge: &Challenge, sanitizer: Sanitizer) -> Challenge {
     Challenge { rule, why, ..challenge.clone() }
 }
 
-/// About as many bytes as a value has in JSON.
+/// Approximate length of a value in JSON.
 fn size(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 8,

@@ -1,7 +1,7 @@
-//! Hosts that cells were refused, for the results of the commands that ran then.
+//! Hosts that cells were refused, for the results of the commands that were running.
 //!
-//! All cells of a session share one relay, which does not know whose connection it has. So a refusal goes to each command that
-//! is under way; where there are several, it says so.
+//! All cells of a session share one relay, which does not know the command behind a connection. So a refusal is reported to every
+//! command in progress; if there are several, the report says so.
 
 use broker_protocol::{AttemptKind, Barrier, ConnectionVerdict, Denial, Denials, Remedy};
 use orchestrator_web::relay::Decision;
@@ -9,21 +9,21 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// What each command under way was refused, by a number of its own.
+/// The refusals for each command in progress, by a number of its own.
 #[derive(Debug, Default)]
 pub(crate) struct RefusedHosts {
     commands: RefCell<HashMap<u64, Denials>>,
     last: Cell<u64>,
 }
 
-/// A command under way. Dropped, it hears of no more.
+/// A command in progress. Dropping it ends its reports.
 pub(crate) struct Listening {
     hosts: Rc<RefusedHosts>,
     number: u64,
 }
 
 impl RefusedHosts {
-    /// A command begins.
+    /// Registers a command that begins.
     pub fn listen(self: &Rc<Self>) -> Listening {
         let number = self.last.get() + 1;
         self.last.set(number);
@@ -31,7 +31,7 @@ impl RefusedHosts {
         Listening { hosts: self.clone(), number }
     }
 
-    /// Takes a decision of the relay's, with what would open the host.
+    /// Adds a decision of the relay, with the remedy that would open the host.
     pub fn hear(&self, decision: &Decision, remedy: impl FnOnce() -> Remedy) {
         let mut commands = self.commands.borrow_mut();
         let several = commands.len() > 1;
@@ -41,7 +41,7 @@ impl RefusedHosts {
 }
 
 impl Listening {
-    /// What was refused until now.
+    /// The refusals so far.
     pub fn refused(&self) -> Denials {
         self.hosts.commands.borrow_mut().get_mut(&self.number).map(std::mem::take).unwrap_or_default()
     }
@@ -53,7 +53,7 @@ impl Drop for Listening {
     }
 }
 
-/// The denial of a host that the policy closes; what cannot be reached, or is no request, was not denied.
+/// The denial of a host that the policy closes. An unreachable host or a malformed request was not denied.
 fn denial(decision: &Decision, several: bool, remedy: impl FnOnce() -> Remedy) -> Option<Denial> {
     let Decision { host, port, verdict, why } = decision;
     let (why, remedy) = match verdict {

@@ -1,4 +1,4 @@
-//! The network of a session's cells: carried for as long as its connection lives, each decision recorded and reported.
+//! The network of a session's cells: carried as long as its connection lives; each decision is recorded and reported.
 
 use crate::executor::{Connection, ExecutorError};
 use crate::publish::{Hub, RawEvent};
@@ -9,7 +9,7 @@ use policies::{WebPolicy, network};
 use std::rc::Rc;
 use tokio::task::{JoinHandle, spawn_local};
 
-/// A relay at work. Dropped, it ends, and all connections with it.
+/// A running relay. Dropping it ends it and all its connections.
 pub(crate) struct CarriedNetwork(JoinHandle<()>);
 
 impl Drop for CarriedNetwork {
@@ -18,8 +18,8 @@ impl Drop for CarriedNetwork {
     }
 }
 
-/// Starts the relay of a session that has just opened, if its cells have a network: with the hosts that the executor has named,
-/// and with more where calls may have `leases`.
+/// Starts the relay of a newly opened session, if its cells have a network: with the hosts that the executor named, and with
+/// further hosts if calls may have `leases`.
 ///
 /// # Errors
 /// The executor's lists are malformed.
@@ -33,12 +33,12 @@ pub(crate) fn start(
     carry(connection, move |decision, policy| {
         refused.hear(&decision, || network::remedy(policy, leases, &decision.host, decision.port));
         let publisher = hub.of_session();
-        // The records hear it at once; there is no front end to wait for.
+        // The records receive it at once; there is no front end to wait for.
         drop(spawn_local(async move { publisher.publish(RawEvent::Connection(&decision)).await }));
     })
 }
 
-/// The same with `observe` in place of the records. The executor's audit has each decision all the same.
+/// The same with `observe` in place of the records. The executor's audit still receives each decision.
 ///
 /// # Errors
 /// The executor's lists are malformed.
@@ -60,7 +60,7 @@ pub(crate) fn carry(
     };
     let relay = Relay::new(policy, connection.leases(), observe);
     Ok(Some(CarriedNetwork(spawn_local(async move {
-        // A socket that cannot be watched is closed: programs see a connection that is refused.
+        // If a socket cannot be watched, it closes, and programs see their connections refused.
         let _ = relay.serve(sockets).await;
     }))))
 }

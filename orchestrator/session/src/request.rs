@@ -1,4 +1,4 @@
-//! One request at the executor, from its start to its end: output goes out, questions are answered.
+//! One request to the executor from start to end: publishes its output and answers its questions.
 
 use crate::caller::Caller;
 use crate::context::Live;
@@ -22,12 +22,12 @@ pub(crate) struct EndedRequest {
     pub number: CallId,
     pub subject: Subject,
     pub finished: Result<Finished, Failed>,
-    /// Hosts that were granted to it beyond those of the session.
+    /// Hosts granted to it beyond those of the session.
     pub leased: Vec<String>,
 }
 
 impl EndedRequest {
-    /// The result of a call that is this request.
+    /// The result of a call that consists of this request.
     pub fn result(self, engine: &Engine, connection: &Connection, profile: &'static Profile) -> ToolResult {
         let mut result = engine.renderer(connection, profile).render(&self.subject, self.finished);
         result.metadata.leases = self.leased;
@@ -35,7 +35,7 @@ impl EndedRequest {
     }
 }
 
-/// Makes a request whose result is that of the call; a file is shown in `form`.
+/// Makes a request and returns its result as the call's; a file is shown in `form`.
 pub(crate) async fn result(
     engine: &Engine,
     connection: &Connection,
@@ -59,7 +59,7 @@ pub(crate) async fn result(
     }
 }
 
-/// Makes a request whose reply is used here; and what is known about it.
+/// Makes a request whose reply is used here; returns the reply with its metadata.
 pub(crate) async fn exchange(
     engine: &Engine,
     connection: &Connection,
@@ -77,7 +77,7 @@ pub(crate) async fn exchange(
     Err(Box::new(ended.result(engine, connection, engine.profile)))
 }
 
-/// Makes a request, unless its call was cancelled before.
+/// Makes a request, unless its call has already been cancelled.
 pub(crate) async fn run(
     connection: &Connection,
     caller: &Caller,
@@ -113,7 +113,7 @@ async fn make(
     let number = running.number();
     Span::current().record("audit_call", number);
     caller.started(running.control());
-    // A front end that is gone ends the call.
+    // If the front end is gone, the call ends anyway.
     let _ = caller.publisher.publish(RawEvent::Started(number)).await;
     let finished = follow(&mut running, caller).await;
     if let Ok(finished) = &finished {
@@ -135,12 +135,12 @@ pub(crate) fn cancelled() -> Failed {
     Failed { kind: ErrorKind::Cancelled, message: "the call was cancelled before it began".into() }
 }
 
-/// A question that is open.
+/// A pending question.
 struct Question {
     challenge: Box<Challenge>,
-    /// Why the answer before was rejected.
+    /// Why the previous answer was rejected.
     rejected: Option<GrantFault>,
-    /// Whether nobody has answered yet.
+    /// Whether it has no answer yet.
     is_open: bool,
 }
 
@@ -161,21 +161,21 @@ async fn follow(running: &mut RunningRequest, caller: &Caller) -> Result<Finishe
                 }
             }
             RequestEvent::Output { stderr, bytes } => {
-                // Without a listener there is no reason to go on.
+                // Without a listener there is no reason to continue.
                 let output = RawEvent::Output { stderr, bytes: &bytes };
                 if let Err(Gone) = caller.publisher.publish(output).await {
                     running.cancel();
                 }
                 running.taken(bytes.len());
             }
-            // A front end that is gone ends the call.
+            // If the front end is gone, the call ends anyway.
             RequestEvent::Suspended => drop(caller.publisher.publish(RawEvent::Suspended).await),
             RequestEvent::Ended(ended) => return *ended,
         }
     }
 }
 
-/// What happens next. An open question is asked meanwhile, and its answer sent.
+/// The next event. Meanwhile, puts a pending question and sends its answer.
 async fn next(
     running: &mut RunningRequest,
     question: Option<&mut Question>,

@@ -1,5 +1,5 @@
-//! A program that lives in a cell for as long as somebody talks to it: a session of its own with the executor, so that it has its
-//! own profile, network and zones, and one such program sees nothing of another.
+//! A long-lived program in a cell. It has a session of its own with the executor, with its own profile, network and zones, so that
+//! one such program sees nothing of another.
 
 use crate::executor::{Connection, Control, Dial, Greeting, RequestEvent, RunningRequest};
 use crate::pending::Approval;
@@ -8,7 +8,7 @@ use broker_protocol::{Channel, Ended, Extent, Failed, Open, Opened, Outcome, Req
 use orchestrator_tools::render::Finished;
 use orchestrator_web::relay::Decision;
 
-/// A long-lived program. Dropped, it ends, and its session with it.
+/// A long-lived program. Dropping it ends it and its session.
 pub struct RunningService {
     running: RunningRequest,
     connection: Connection,
@@ -16,7 +16,7 @@ pub struct RunningService {
     _network: Option<CarriedNetwork>,
 }
 
-/// What happens with a long-lived program.
+/// An event of a long-lived program.
 #[derive(Debug)]
 pub enum ServiceEvent {
     /// It printed something.
@@ -26,9 +26,9 @@ pub enum ServiceEvent {
         /// The bytes, cut anywhere.
         bytes: Vec<u8>,
     },
-    /// The policy asks about it, and takes the answer from elsewhere (`lazaret approve`): nothing of it has started.
+    /// The policy requires approval from another channel (`lazaret approve`); the program has not started.
     WaitsForApproval,
-    /// It has ended, or never began: the last event.
+    /// It has ended or could not start: the last event.
     Ended(Box<Result<Finished, Failed>>),
 }
 
@@ -37,7 +37,7 @@ pub enum ServiceEvent {
 pub struct ServiceInput(Control);
 
 impl ServiceInput {
-    /// Feeds it, as fast as the program takes it: with one that reads nothing this waits for ever. One at a time.
+    /// Feeds it as fast as the program reads: waits for ever if it reads nothing. Only one task at a time.
     pub async fn feed(&self, bytes: &[u8]) {
         self.0.feed(bytes).await;
     }
@@ -49,11 +49,11 @@ impl ServiceInput {
 }
 
 impl RunningService {
-    /// Opens a session and starts the program that `service` makes of it. Connections that it wants are told to `observe`. Needs a
+    /// Opens a session and starts the program that `service` derives from it. Its connections are reported to `observe`. Needs a
     /// local runtime.
     ///
     /// # Errors
-    /// Where no session opens.
+    /// If no session opens.
     pub async fn start(
         executor: &dyn Dial,
         open: Open,
@@ -77,8 +77,8 @@ impl RunningService {
         ServiceInput(self.running.control())
     }
 
-    /// What happens next. A question that is to be answered here is answered with yes: which programs live long, the user has
-    /// written down. Safe to be dropped while it waits.
+    /// The next event. Approves questions that can be answered here, since the user has configured which programs are long-lived.
+    /// Cancel-safe.
     pub async fn next(&mut self) -> ServiceEvent {
         loop {
             match self.running.next().await {
@@ -89,20 +89,20 @@ impl RunningService {
                 RequestEvent::Asked(challenge) => {
                     self.running.answer(&challenge, Approval::Yes(Extent::Once));
                 }
-                // It goes on waiting until its time is over.
+                // It keeps waiting until its time is over.
                 RequestEvent::Rejected(_) | RequestEvent::Suspended => {}
                 RequestEvent::Ended(ended) => return ServiceEvent::Ended(ended),
             }
         }
     }
 
-    /// Reports that `bytes` of its output were taken, so that as many more may come.
+    /// Reports that `bytes` of its output were consumed, so that as many more may come.
     pub fn taken(&mut self, bytes: usize) {
         self.running.taken(bytes);
     }
 }
 
-/// How a program ended, in words that follow its name.
+/// How a program ended, as words to follow its name.
 pub fn how_ended(ended: &Result<Finished, Failed>) -> String {
     let finished = match ended {
         Ok(finished) => finished,

@@ -1,7 +1,7 @@
-//! The spans of a call: who makes it, its stages, how it ends. What may stand in one is decided here: names of tools and front ends,
-//! numbers, sizes, verdicts, ids of rules. Never an input, an output or the client's name for a call, which may be or hold anything.
+//! The spans of a call: who makes it, its stages, its end. This file decides what they contain: names of tools and front ends,
+//! numbers, sizes, verdicts, rule IDs. Never an input, an output or the client's ID of a call, which may contain anything.
 //!
-//! Without a subscriber they are off, each at the cost of one load.
+//! Without a subscriber they are off, and each costs one load.
 
 use crate::context::{CallContext, Part};
 use crate::pending::Approval;
@@ -10,10 +10,10 @@ use orchestrator_tools::result::ToolResult;
 use tracing::field::Empty;
 use tracing::{Span, debug_span, info_span};
 
-/// What a tool is called that nobody knows: the name given may be anything, a secret too.
+/// The name of an unknown tool: the given name may be anything, even a secret.
 pub(crate) const UNKNOWN: &str = "unknown";
 
-/// A call, or one of a batch: below `parent`, whoever has ordered it.
+/// A call, or one call of a batch: a child of `parent`, the span that ordered it.
 pub(crate) fn call(parent: &Span, number: u64, context: &CallContext, tool: &str) -> Span {
     let span = info_span!(
         parent: parent,
@@ -41,33 +41,33 @@ pub(crate) fn call(parent: &Span, number: u64, context: &CallContext, tool: &str
     span
 }
 
-/// The input is checked and held against the scope.
+/// Checking the input and the scope.
 pub(crate) fn validation() -> Span {
     debug_span!("tools.validate")
 }
 
-/// A session with the executor is found, or opened.
+/// Finding a session with the executor, or opening one.
 pub(crate) fn connection() -> Span {
     debug_span!("tools.connect")
 }
 
-/// The executor has the request, from its start to its end; questions are part of it.
+/// The executor's part, from the start of the request to its end, including questions.
 pub(crate) fn execution(request: &str) -> Span {
     debug_span!("tools.execute", request, audit_call = Empty, wall_us = Empty)
 }
 
-/// What the executor has permitted is carried out here, or by the owner of the tool.
+/// Carrying out a permitted call here, or by the owner of the tool.
 pub(crate) fn outside() -> Span {
     debug_span!("tools.execute", request = "outside")
 }
 
-/// A question, from when it is asked to its answer.
+/// A question, from asking it to its answer.
 pub(crate) fn approval(challenge: &Challenge) -> Span {
     let (risk, channel) = (challenge.risk.name(), challenge.channel.name());
     debug_span!("tools.approve", rule = challenge.rule, risk, channel, answer = Empty)
 }
 
-/// The answer in a span, and in the records.
+/// The name of an answer in spans and records.
 pub(crate) fn answer(approval: Approval) -> &'static str {
     match approval {
         Approval::Yes(extent) => extent.name(),
@@ -75,7 +75,7 @@ pub(crate) fn answer(approval: Approval) -> &'static str {
     }
 }
 
-/// Records in its call's span how it has ended.
+/// Records in the call's span how the call ended.
 pub(crate) fn end(span: &Span, result: &ToolResult) {
     if span.is_disabled() {
         return;
@@ -90,7 +90,7 @@ pub(crate) fn end(span: &Span, result: &ToolResult) {
     }
 }
 
-/// Refused, failed and broken stay apart: that of the policy, of the work, of our machinery.
+/// Keeps refused (by the policy), failed (the work) and broken (our machinery) apart.
 pub(crate) fn outcome(result: &ToolResult) -> &'static str {
     let Some(error) = &result.error else { return "ok" };
     match error.kind {

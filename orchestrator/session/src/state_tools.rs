@@ -1,4 +1,4 @@
-//! The tools whose state is a file in the central root: it is read, changed here, and replaced.
+//! The tools whose state is a file in the central root. The file is read, changed here and replaced.
 
 use crate::caller::Caller;
 use crate::engine::Engine;
@@ -9,17 +9,17 @@ use orchestrator_tools::metadata::{Details, Metadata};
 use orchestrator_tools::result::ToolResult;
 use orchestrator_tools::state::StateCommand;
 
-/// How often a change is tried again when another session was faster.
+/// How often to retry a change when another session was faster.
 const TRIES: u32 = 5;
 
-/// Carries out a command on its file.
+/// Applies a command to its state file.
 pub(crate) async fn run(
     engine: &Engine,
     connection: &Connection,
     caller: &Caller,
     command: &StateCommand,
 ) -> ToolResult {
-    // Within this session one after the other; between sessions the digest decides.
+    // Changes within this session are serialized; between sessions the digest decides.
     let _turn = engine.state.lock().await;
     let tool = command.tool();
     for _ in 0..TRIES {
@@ -39,7 +39,7 @@ pub(crate) async fn run(
         let change = Some(StateChange { content, expected_sha256 });
         match exchange(engine, connection, caller, Request::State(State { tool, change })).await {
             Ok((_, request)) => return with_request(done, &request),
-            // Somebody else has changed it in between.
+            // Another session has changed it in between.
             Err(result) if is(&result, ErrorKind::InvalidInput) => {}
             Err(result) => return *result,
         }

@@ -1,4 +1,4 @@
-//! The task that owns a session: takes the commands of front ends, each call as a task of its own on the same thread.
+//! The task that owns a session: receives the commands of front ends and runs each call as a task of its own on the same thread.
 
 use crate::call;
 use crate::command::Command;
@@ -9,12 +9,12 @@ use std::rc::Rc;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::spawn_local;
 
-/// Takes commands until all handles are gone.
+/// Receives commands until all handles are dropped.
 pub(crate) async fn run(engine: Rc<Engine>, mut commands: UnboundedReceiver<Command>) {
     while let Some(command) = commands.recv().await {
         let engine = engine.clone();
         tracing::trace!("take a command");
-        // Whoever asked may be gone when there is an answer.
+        // Whoever asked may be gone when the answer is ready.
         match command {
             Command::Call(order) => drop(spawn_local(call::serve(engine, *order))),
             Command::Open(reply) => drop(spawn_local(async move { reply.send(engine.opened().await) })),

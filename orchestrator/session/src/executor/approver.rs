@@ -1,5 +1,5 @@
-//! The sockets on which sessions take answers from somebody else than their client: found by their directory, spoken to
-//! as an approver.
+//! The sockets on which sessions accept answers from an approver other than their client. They are found by directory; we connect
+//! to them as an approver.
 
 use crate::executor::error::ExecutorError;
 use crate::executor::socket;
@@ -11,17 +11,17 @@ use std::path::{Path, PathBuf};
 use tokio::net::UnixStream as AsyncStream;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-/// Most sockets of one directory that are tried.
+/// Most sockets to try in one directory.
 const SOCKETS: usize = 1024;
-/// Most messages that wait to be taken.
+/// Most messages that wait to be received.
 const WAITING: usize = 64;
 
-/// The sessions that take answers from us.
+/// The sessions that accept answers from us.
 pub struct ApproverConnections {
     /// Where a broker of this user may have put its socket.
     directories: Vec<PathBuf>,
     sessions: BTreeMap<String, UnixStream>,
-    /// Sockets that are connected to, or not ours to use.
+    /// Sockets that we have connected to, or may not use.
     tried: BTreeSet<PathBuf>,
     received: Receiver<(String, FromSession)>,
     sender: Sender<(String, FromSession)>,
@@ -37,13 +37,13 @@ pub enum FromSession {
 }
 
 impl ApproverConnections {
-    /// Looks in `directories`; none is connected to yet.
+    /// Searches `directories`; connects to nothing yet.
     pub fn new(directories: Vec<PathBuf>) -> Self {
         let (sender, received) = channel(WAITING);
         Self { directories, sessions: BTreeMap::new(), tried: BTreeSet::new(), received, sender }
     }
 
-    /// Connects to every session that was not there before. Needs a local runtime.
+    /// Connects to every session that is new since the last scan. Needs a local runtime.
     pub fn scan(&mut self) {
         for path in self.directories.iter().flat_map(|directory| sockets(directory)).collect::<Vec<_>>() {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -52,7 +52,7 @@ impl ApproverConnections {
             }
             match self.connect(&name, &path) {
                 Ok(()) => {}
-                // The socket of a session that was killed; the next one removes it.
+                // The socket of a killed session; the next session removes it.
                 Err(_) => drop(self.tried.insert(path)),
             }
         }
@@ -61,7 +61,7 @@ impl ApproverConnections {
     fn connect(&mut self, name: &str, path: &Path) -> Result<(), ExecutorError> {
         let stream = socket::connect(path)?;
         stream.set_nonblocking(true)?;
-        // A session that refuses us at once cannot be written to any more; its reason can be read.
+        // If a session refuses us at once, the write fails, but its reason can still be read.
         let _ = send(&stream, &FromApprover::Hello(Hello::ours(None)));
         self.sessions.insert(name.to_owned(), stream.try_clone()?);
         let stream = AsyncStream::from_std(stream)?;
@@ -69,13 +69,13 @@ impl ApproverConnections {
         self.tried.insert(path);
         tokio::task::spawn_local(async move {
             let ended = receive(&stream, &name, &sender).await;
-            // Nobody receives it when the program ends.
+            // When the program ends, nobody receives this.
             let _ = sender.send((name, FromSession::Ended(ended))).await;
         });
         Ok(())
     }
 
-    /// What comes next, of any session. Safe to be dropped while it waits.
+    /// The next message of any session. Cancel-safe.
     pub async fn next(&mut self) -> (String, FromSession) {
         let ended = || (String::new(), FromSession::Ended(ExecutorError::Lost));
         let (name, received) = self.received.recv().await.unwrap_or_else(ended);
@@ -85,10 +85,10 @@ impl ApproverConnections {
         (name, received)
     }
 
-    /// Sends a message to a session. One that has ended is reported by [`next`](Self::next).
+    /// Sends a message to a session. If the session has ended, [`next`](Self::next) reports it.
     pub fn send(&self, session: &str, message: &FromApprover) {
         if let Some(stream) = self.sessions.get(session) {
-            // A message is small, and the broker reads: what does not fit now means that the session has ended.
+            // A message is small and the broker reads, so a message that does not fit means that the session has ended.
             let _ = send(stream, message);
         }
     }

@@ -1,7 +1,7 @@
 //! An open session: many calls at once over one socket.
 //!
-//! One task reads; whoever sends writes straight away, and only what the socket does not take waits for that task. All of
-//! it lives on one thread, so the state is a plain [`RefCell`], never borrowed across an `await`.
+//! One task reads. Senders write directly; only what the socket does not accept waits for that task. Everything lives on one
+//! thread, so the state is a plain [`RefCell`], never borrowed across an `await`.
 
 use crate::executor::error::ExecutorError;
 use crate::pending::Approval;
@@ -24,9 +24,9 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::task::JoinHandle;
 
-/// Output that was taken is credited in pieces of at least this size: a message each would cost more than the output.
+/// Consumed output is credited in pieces of at least this size: one message for each read would cost more than the output.
 const CREDIT: u32 = 64 * 1024;
-/// While more than this waits for the socket, no call starts.
+/// While more bytes than this wait for the socket, no call starts.
 const BACKLOG: usize = 256 * 1024;
 
 /// What happens in a request.
@@ -39,13 +39,13 @@ pub enum RequestEvent {
         /// The bytes, cut anywhere.
         bytes: Vec<u8>,
     },
-    /// Its command was stopped, and waits to be continued.
+    /// Its command was stopped and can be continued.
     Suspended,
-    /// It waits for an answer; nothing of it has started.
+    /// It waits for approval and has not started.
     Asked(Box<Challenge>),
-    /// The answer was rejected, and it waits for another.
+    /// The answer was rejected; it waits for another one.
     Rejected(GrantFault),
-    /// It has ended: by itself, or because the executor is gone.
+    /// It has ended by itself, or because the executor is gone.
     Ended(Box<Result<Finished, Failed>>),
 }
 
@@ -54,16 +54,15 @@ pub struct Connection {
     link: Rc<Link>,
     roots: Roots,
     opened: Opened,
-    /// The sockets of the cells' relay, until they are taken.
+    /// The sockets of the cells' relay, until somebody takes them.
     relay: Cell<Option<RelaySockets>>,
     reader: JoinHandle<()>,
-    /// As many calls as the border lets be under way at once.
+    /// Bounds the calls in progress, as the protocol does.
     places: Arc<Semaphore>,
 }
 
 impl Connection {
-    /// Takes over a non-blocking socket on which the session is open. `decoder` holds what was already received. Needs a local
-    /// runtime.
+    /// Takes over a non-blocking socket on which a session is open. `decoder` holds bytes received so far. Needs a local runtime.
     pub(crate) fn new(
         socket: UnixStream,
         decoder: Decoder,
@@ -84,26 +83,26 @@ impl Connection {
         &self.opened
     }
 
-    /// The sockets of the cells' relay, once.
+    /// Takes the sockets of the cells' relay; `None` after the first time.
     pub(crate) fn take_relay(&self) -> Option<RelaySockets> {
         self.relay.take()
     }
 
-    /// The leases that are in force, as they change.
+    /// The leases in force, updated as they change.
     pub(crate) fn leases(&self) -> watch::Receiver<Vec<Lease>> {
         self.link.leases.subscribe()
     }
 
-    /// Tells the executor what became of connections of cells. A connection that has ended needs no records.
+    /// A function that reports the fate of cells' connections to the executor. After this connection ends, no records are needed.
     pub(crate) fn reporter(&self) -> impl Fn(ConnectionReport) + use<> {
         let link = self.link.clone();
         move |report| drop(link.send(&ToBroker::Connected(report)))
     }
 
-    /// The grants that last for the session, after taking back one of them.
+    /// The grants that last for the session, after revoking one of them if given.
     ///
     /// # Errors
-    /// Where the executor is gone.
+    /// If the executor is gone.
     pub async fn standing_grants(&self, revoke: Option<u64>) -> Result<Vec<SessionGrant>, Failed> {
         let (sender, grants) = oneshot::channel();
         let message = revoke.map_or(ToBroker::Grants, |grant| ToBroker::Revoke { grant });
@@ -112,10 +111,10 @@ impl Connection {
         grants.await.map_err(|_| ExecutorError::Lost.into())
     }
 
-    /// Which of these failed calls the cell has closed.
+    /// Which of these failed calls the cell denied.
     ///
     /// # Errors
-    /// Where the executor is gone.
+    /// If the executor is gone.
     pub async fn explain(&self, traced: Vec<Traced>) -> Result<Vec<Option<Denial>>, Failed> {
         let (sender, explained) = oneshot::channel();
         let count = traced.len();
@@ -142,13 +141,13 @@ impl Connection {
         &self.roots
     }
 
-    /// Starts a request, which wants this beyond what the session has. Waits while as many are under way as the protocol permits, and while too much is still to be sent.
+    /// Starts a request with `wants` beyond what the session has. Waits while the protocol's limit of requests or the backlog is reached.
     ///
     /// # Errors
-    /// Where the executor is gone.
+    /// If the executor is gone.
     pub async fn start(&self, request: Request, wants: Wants) -> Result<RunningRequest, Failed> {
         tracing::trace!("send a request");
-        // Never closed, so there is always a place in the end.
+        // The semaphore is never closed, so this succeeds in the end.
         let place = self.places.clone().acquire_owned().await.ok();
         self.link.room().await;
         let slot = Rc::new(Slot::default());
@@ -166,7 +165,7 @@ impl Connection {
         Ok(RunningRequest { control, uncredited: 0, ended: false, place })
     }
 
-    /// Has the executor save a text that the effect of `call` has brought; `None` where it is not saved, as nothing is.
+    /// Lets the executor save text that the effect of `call` produced; `None` if it was not saved, such as an empty text.
     pub async fn save_output(&self, call: CallId, text: &[u8]) -> Option<Spill> {
         let mut pieces = text.chunks(limit::CHUNK).peekable();
         pieces.peek()?;
@@ -181,30 +180,30 @@ impl Connection {
     }
 }
 
-/// What the requests and the reading task share.
+/// The state that requests and the reading task share.
 struct Link {
-    /// Watched only while something waits to be written: else each message that the executor takes out of it would wake us.
+    /// Watched only while something waits to be written; otherwise each message that the executor reads would wake us.
     write: UnixStream,
     state: RefCell<State>,
-    /// Something waits to be written.
+    /// Signals that something waits to be written.
     dirty: Notify,
-    /// Something that waited was written.
+    /// Signals that waiting bytes were written.
     drained: Notify,
-    /// What is leased at the moment.
+    /// The leases in force.
     leases: watch::Sender<Vec<Lease>>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Frames that the socket has not taken yet.
+    /// Frames that the socket has not accepted yet.
     outgoing: Vec<u8>,
     calls: HashMap<CallId, Rc<Slot>>,
     last: CallId,
-    /// Waiting for lists of grants; the executor answers in order.
+    /// Receivers of lists of grants; the executor answers in order.
     grant_lists: VecDeque<oneshot::Sender<Vec<SessionGrant>>>,
-    /// Waiting for as many explanations; the executor answers in order.
+    /// Receivers of explanations, with the expected number; the executor answers in order.
     explanations: VecDeque<(usize, oneshot::Sender<Vec<Option<Denial>>>)>,
-    /// Waiting for texts to be saved.
+    /// Receivers of the results of saving.
     saves: HashMap<CallId, oneshot::Sender<Option<Spill>>>,
     /// Why the connection ended.
     end: Option<Failed>,
@@ -216,14 +215,14 @@ struct Slot {
     arrived: Notify,
     /// Parts of a file tool's answer.
     answer: RefCell<Vec<u8>>,
-    /// Bytes of output that may still come without further credit.
+    /// Bytes of output that the executor may still send without further credit.
     window: Cell<u32>,
-    /// Number of the next chunk of output.
+    /// Sequence number of the next chunk of output.
     sequence: Cell<u64>,
-    /// Bytes of input that may be sent.
+    /// Bytes of input that we may send.
     input: Cell<u32>,
     input_room: Notify,
-    /// What was leased to it at any time, by number, and whether that is over.
+    /// The leases that it ever had, by number, and whether each has ended.
     leased: RefCell<BTreeMap<u64, (Lease, bool)>>,
     ended: Cell<bool>,
 }
@@ -268,7 +267,7 @@ impl Slot {
         Ok(())
     }
 
-    /// Notes which of `leases` are for the request, whose number is `call`.
+    /// Records which of `leases` belong to the request with number `call`.
     fn hear_leases(&self, call: CallId, leases: &[Lease]) {
         let mut leased = self.leased.borrow_mut();
         leased.values_mut().for_each(|(_, over)| *over = true);
@@ -290,8 +289,8 @@ impl Slot {
         self.input_room.notify_one();
     }
 
-    /// The answer of a file tool. It comes from the file worker by way of the broker, which does not parse it: when it is
-    /// malformed, this call fails and not the connection.
+    /// Takes the answer of a file tool. The broker passes it on from the file worker without parsing it, so a malformed answer
+    /// fails this call and not the connection.
     fn take_answer(&self, outcome: &Outcome) -> Result<Option<FileAnswer>, ExecutorError> {
         match outcome {
             Outcome::Answered => {
@@ -319,7 +318,7 @@ impl Link {
         call
     }
 
-    /// Sends `message` now, or as soon as the socket takes it.
+    /// Sends `message` now, or as soon as the socket accepts it.
     fn send(&self, message: &ToBroker) -> Result<(), Failed> {
         let mut state = self.state.borrow_mut();
         if let Some(end) = &state.end {
@@ -334,8 +333,8 @@ impl Link {
         Ok(())
     }
 
-    /// Writes what waits; says whether something still does. A failure is left to the reading task, which sees it too and
-    /// knows more.
+    /// Writes waiting bytes; returns whether some still wait. The reading task handles a failure: it sees the failure too and knows
+    /// more about it.
     fn flush(&self, state: &mut State) -> bool {
         while !state.outgoing.is_empty() {
             match (&self.write).write(&state.outgoing) {
@@ -349,18 +348,18 @@ impl Link {
         false
     }
 
-    /// Waits until the socket takes more.
+    /// Waits until the socket is writable.
     async fn writable(&self) -> io::Result<()> {
         let socket = watch(self.write.try_clone()?, Interest::WRITABLE)?;
         socket.writable().await.map(drop)
     }
 
-    /// Waits until little enough waits for the socket.
+    /// Waits until the backlog is small enough.
     async fn room(&self) {
         while self.state.borrow().outgoing.len() > BACKLOG {
             self.drained.notified().await;
         }
-        // Only one of those that wait was woken.
+        // Only one waiter was woken; wake the next.
         self.drained.notify_one();
     }
 
@@ -388,7 +387,7 @@ impl Link {
                 self.slot(call)?.push(RequestEvent::Asked(Box::new(challenge)));
                 Ok(())
             }
-            // The call may have ended while our answer was on its way.
+            // The call may have ended while our answer was in transit.
             FromBroker::Ungranted(not) => {
                 self.slot(not.call).into_iter().for_each(|slot| slot.push(RequestEvent::Rejected(not.fault)));
                 Ok(())
@@ -397,7 +396,7 @@ impl Link {
             FromBroker::Grants(standing) => {
                 let waiting = self.state.borrow_mut().grant_lists.pop_front();
                 let waiting = waiting.ok_or(ExecutorError::Protocol("an unsolicited grant list"))?;
-                // It may have been dropped meanwhile.
+                // The receiver may have been dropped meanwhile.
                 let _ = waiting.send(standing);
                 Ok(())
             }
@@ -432,7 +431,7 @@ impl Link {
         slot.ok_or(ExecutorError::Protocol("a message about a call that is not under way"))
     }
 
-    /// Ends every call that is under way, and all that would come.
+    /// Ends every call in progress, and fails all later ones.
     fn end(&self, error: ExecutorError) {
         let failed = Failed::from(error);
         let mut state = self.state.borrow_mut();
@@ -441,7 +440,7 @@ impl Link {
         state.grant_lists.clear();
         state.explanations.clear();
         state.saves.clear();
-        // What is not trusted any more is not left waiting either: the executor ends with its socket.
+        // A peer that broke the protocol is not left waiting: the executor ends when its socket closes.
         let _ = self.write.shutdown(Shutdown::Both);
         for (_, slot) in state.calls.drain() {
             slot.push_end(Err(failed.clone()));
@@ -450,7 +449,7 @@ impl Link {
     }
 }
 
-/// The reading task: until the connection ends, handles what comes and writes what waits.
+/// The reading task: handles incoming messages and writes waiting bytes until the connection ends.
 async fn run(link: Rc<Link>, read: AsyncFd<UnixStream>, mut decoder: Decoder) {
     let mut bytes = vec![0; limit::CHUNK];
     let error = loop {
@@ -483,7 +482,7 @@ async fn step(
     }
 }
 
-/// Receives what is there. Safe to be dropped while it waits.
+/// Receives what is available. Cancel-safe.
 async fn receive(
     read: &AsyncFd<UnixStream>,
     bytes: &mut [u8],
@@ -501,42 +500,42 @@ async fn receive(
     }
 }
 
-/// A socket of ours that one kind of event is waited for on.
-// Deprecated for types whose descriptor may change or close under it; a `UnixStream` keeps what the successor asks for, which
-// is `unsafe` because a trait cannot ask for it.
+/// Our socket, watched for one kind of event.
+// Deprecated for types whose descriptor may change or close while watched. A `UnixStream` never does; the successor requires that
+// as an `unsafe` promise, because a trait cannot check it.
 #[allow(deprecated)]
 fn watch(socket: UnixStream, interest: Interest) -> io::Result<AsyncFd<UnixStream>> {
     AsyncFd::with_interest(socket, interest)
 }
 
-/// A request under way. Dropped before its end, it is cancelled.
+/// A request in progress. Dropping it before its end cancels it.
 pub struct RunningRequest {
     control: Control,
-    /// Bytes of output that were taken and are not credited yet.
+    /// Bytes of consumed output that are not credited yet.
     uncredited: u32,
     ended: bool,
-    /// Its place among those under way.
+    /// Its permit among the requests in progress.
     place: Option<OwnedSemaphorePermit>,
 }
 
-/// Which of the paths that were leased while a command ran it had.
+/// Which of the paths leased during a command were the command's.
 #[derive(Clone, Copy)]
 pub enum HadPaths {
-    /// It was cancelled, perhaps because one of its leases ended.
+    /// All: it was cancelled, perhaps because one of its leases ended.
     All,
-    /// It went on: what is over by now was not its own, as a command ends with the lease of a path that it has.
+    /// Only those still leased: it was not cancelled, as it would have been when a lease of its own ended.
     NotOver,
-    /// It runs in the background, where no path is leased.
+    /// None: it runs in the background, where no path is leased.
     None,
 }
 
 impl RunningRequest {
-    /// The number under which the executor knows it.
+    /// The number by which the executor knows it.
     pub fn number(&self) -> CallId {
         self.control.call
     }
 
-    /// What was leased to it until now.
+    /// The paths and hosts leased to it so far.
     pub fn leased(&self, paths: HadPaths) -> Vec<String> {
         let leased = self.control.slot.leased.borrow();
         let had = |(lease, over): &&(Lease, bool)| match (lease.opens.host(), paths) {
@@ -550,12 +549,12 @@ impl RunningRequest {
         had.into_iter().collect()
     }
 
-    /// A way to steer it while somebody else follows it.
+    /// A handle that steers it while somebody else follows its events.
     pub fn control(&self) -> Control {
         self.control.clone()
     }
 
-    /// What happens next. [`RequestEvent::Ended`] is the last. Safe to be dropped while it waits.
+    /// The next event. [`RequestEvent::Ended`] is the last. Cancel-safe.
     pub async fn next(&mut self) -> RequestEvent {
         loop {
             let next = self.control.slot.events.borrow_mut().pop_front();
@@ -570,7 +569,7 @@ impl RunningRequest {
         }
     }
 
-    /// Reports that `bytes` of output were taken, so that as many more may come.
+    /// Reports that `bytes` of output were consumed, so that the executor may send as many again.
     pub fn taken(&mut self, bytes: usize) {
         self.uncredited = self.uncredited.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
         let slot = &self.control.slot;
@@ -582,7 +581,7 @@ impl RunningRequest {
         self.uncredited = 0;
     }
 
-    /// Asks for its end; that comes as its outcome.
+    /// Requests its end, which arrives as its outcome.
     pub fn cancel(&self) {
         self.control.cancel();
     }
@@ -605,7 +604,7 @@ impl Drop for RunningRequest {
     }
 }
 
-/// Steers a request. After its end it does nothing.
+/// Steers a request. Has no effect after its end.
 #[derive(Clone)]
 pub struct Control {
     link: Rc<Link>,
@@ -614,7 +613,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Asks for its end.
+    /// Requests its end.
     pub fn cancel(&self) {
         self.send(|call| ToBroker::Cancel { call });
     }
@@ -634,7 +633,7 @@ impl Control {
         self.send(|call| ToBroker::InputEnd { call });
     }
 
-    /// Feeds its standard input, as fast as it takes it. One at a time may feed a call.
+    /// Feeds its standard input as fast as it accepts it. Only one task at a time may feed a call.
     pub async fn feed(&self, mut bytes: &[u8]) {
         while !bytes.is_empty() && !self.slot.ended.get() {
             let room = (self.slot.input.get() as usize).min(limit::CHUNK).min(bytes.len());
@@ -649,7 +648,7 @@ impl Control {
         }
     }
 
-    /// A connection that has ended is reported by the request's outcome, so a failure to send is not reported here.
+    /// A failure to send is not reported here: if the connection has ended, the request's outcome reports it.
     fn send(&self, message: impl FnOnce(CallId) -> ToBroker) {
         if !self.slot.ended.get() {
             let _ = self.link.send(&message(self.call));

@@ -1,11 +1,11 @@
-//! Why there is no connection to an executor, or none any more.
+//! Why there is no connection to an executor, or no longer one.
 
 use broker_protocol::{ErrorKind, Failed, FrameError, HelloError};
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why there is no connection to an executor, or none any more.
+/// Why there is no connection to an executor, or no longer one.
 #[derive(Debug, Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum ExecutorError {
@@ -17,13 +17,13 @@ pub enum ExecutorError {
     Start { program: PathBuf, source: io::Error },
     #[error("cannot use the socket {}: {why}", path.display())]
     Socket { path: PathBuf, why: String },
-    /// It has another version, or is something else.
+    /// The peer has another version, or is no executor.
     #[error(transparent)]
     Hello(#[from] HelloError),
-    /// What it sent is not a message.
+    /// The peer sent bytes that are no message.
     #[error("the executor broke the protocol: {0}")]
     Frame(#[from] FrameError),
-    /// A message that may not be sent then.
+    /// The peer sent a message out of turn.
     #[error("the executor broke the protocol: {0}")]
     Protocol(&'static str),
     /// The executor ended the connection and gave this reason.

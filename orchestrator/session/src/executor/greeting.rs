@@ -1,5 +1,5 @@
-//! The beginning of a connection: both sides say who they are, then the session opens. Only then is there a
-//! [`Connection`], so nothing can be called before.
+//! The beginning of a connection: both sides exchange hellos, then the session opens. Only that yields a [`Connection`], so no call
+//! can come before it.
 
 use crate::executor::connection::Connection;
 use crate::executor::error::ExecutorError;
@@ -19,10 +19,10 @@ use tokio::io::Interest;
 use tokio::net::UnixStream as AsyncStream;
 use tokio::time::timeout;
 
-/// How long an executor may take to open a session, in seconds; it is slow only where something is broken.
+/// How long an executor may take to open a session, in seconds. Only a broken one takes this long.
 const OPEN_TIMEOUT_S: u64 = 30;
 
-/// Most descriptors that come with the opening of a session.
+/// Most descriptors that the opening of a session may transfer.
 const DESCRIPTORS_MAX: usize = 2;
 
 /// A way to an executor.
@@ -30,31 +30,31 @@ pub trait Dial {
     /// A new socket to one.
     ///
     /// # Errors
-    /// Why there is none.
+    /// If no executor can be reached.
     fn dial(&self) -> Result<UnixStream, ExecutorError>;
 }
 
-/// A connection on which the hello and the first request are already sent.
+/// A connection that has already sent the hello and the first request.
 ///
-/// They go out in one piece before there is a runtime: an executor that we start finds them when it first reads, and
-/// meanwhile we prepare ourselves.
+/// Both are sent together before there is a runtime: an executor that we start finds them at its first read, and we prepare
+/// ourselves meanwhile.
 pub struct Greeting {
     socket: UnixStream,
 }
 
 impl Greeting {
-    /// Reaches the executor and asks for a session.
+    /// Connects to the executor and requests a session.
     ///
     /// # Errors
-    /// Where there is no way to the executor.
+    /// If the executor cannot be reached.
     pub fn open(executor: &(impl Dial + ?Sized), open: Open) -> Result<Self, ExecutorError> {
         Self::send_first(executor, &ToBroker::Open(open))
     }
 
-    /// Reaches the executor and asks what this machine offers.
+    /// Connects to the executor and requests a probe of this machine.
     ///
     /// # Errors
-    /// Where there is no way to the executor.
+    /// If the executor cannot be reached.
     pub fn probe(executor: &(impl Dial + ?Sized)) -> Result<Self, ExecutorError> {
         Self::send_first(executor, &ToBroker::Probe)
     }
@@ -72,7 +72,7 @@ impl Greeting {
     /// Waits for the session. Needs a local runtime.
     ///
     /// # Errors
-    /// Why the executor opens none.
+    /// Why the executor does not open it.
     pub async fn opened(self) -> Result<Connection, ExecutorError> {
         let mut greeted = self.greeted().await?;
         let opened = greeted.opened().await?;
@@ -85,10 +85,10 @@ impl Greeting {
         Ok(Connection::new(socket.into_std()?, decoder, opened, relay)?)
     }
 
-    /// Waits for what this machine offers, then tries whether a session opens. Needs a runtime.
+    /// Waits for the result of the probe, then tries to open a session. Needs a runtime.
     ///
     /// # Errors
-    /// Where the executor does not answer.
+    /// If the executor does not answer.
     pub async fn probed(self, open: Open) -> Result<(Machine, Result<Opened, ExecutorError>), ExecutorError> {
         let mut greeted = self.greeted().await?;
         let machine = match greeted.next().await? {
@@ -100,11 +100,11 @@ impl Greeting {
         Ok((machine, opened))
     }
 
-    /// Waits for the session, runs one command in it and waits for its end. A question about it is answered with yes, as a
-    /// person has asked for this very command, where the policy takes the answer from here. Needs a runtime.
+    /// Waits for the session and runs one command in it until it ends. Approves a question about it if the policy accepts that
+    /// here, because a person has requested this very command. Needs a runtime.
     ///
     /// # Errors
-    /// Where no session opens, or the connection is lost.
+    /// If no session opens or the connection is lost.
     pub async fn run(self, command: Bash) -> Result<(Opened, Outcome), ExecutorError> {
         let mut greeted = self.greeted().await?;
         let opened = greeted.opened().await?;
@@ -134,11 +134,11 @@ impl Greeting {
     }
 }
 
-/// A connection whose executor has said who it is.
+/// A connection after the executor's hello.
 struct Greeted {
     socket: AsyncStream,
     decoder: Decoder,
-    /// What came with its messages.
+    /// Descriptors received with its messages.
     descriptors: Vec<OwnedFd>,
 }
 
@@ -193,7 +193,7 @@ impl Greeted {
     }
 }
 
-/// Reads once, with the descriptors that come. The kernel closes those for which there is no room.
+/// Reads once, with attached descriptors. The kernel closes those that do not fit.
 fn receive(socket: BorrowedFd, bytes: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

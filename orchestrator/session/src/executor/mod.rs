@@ -1,5 +1,5 @@
-//! The way to the executor. What comes from there is held to the protocol: a message out of turn, or output beyond its
-//! window, ends the connection. When this process ends, however it ends, the socket closes and the executor ends by itself.
+//! The connection to the executor. It holds the executor to the protocol: a message out of turn, or output beyond the window, ends
+//! the connection. However this process ends, its socket closes, and then the executor ends by itself.
 
 mod approver;
 mod connection;

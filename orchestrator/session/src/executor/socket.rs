@@ -1,4 +1,4 @@
-//! Connects to an executor that listens already. Neither the path nor the peer is believed before it is looked at.
+//! Connects to an executor that already listens. It trusts the path and the peer only after checking them.
 
 use crate::executor::error::ExecutorError;
 use interprocess::local_socket::{GenericFilePath, Stream, prelude::*};
@@ -9,10 +9,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-/// Connects to the socket at `path`, which must lie in a directory of ours alone.
+/// Connects to the socket at `path`, whose directory must be accessible to us alone.
 ///
 /// # Errors
-/// [`ExecutorError::Socket`], with what to do.
+/// [`ExecutorError::Socket`], which tells the user what to do.
 pub fn connect(path: &Path) -> Result<UnixStream, ExecutorError> {
     let refused = |why: String| ExecutorError::Socket { path: path.to_owned(), why };
     check_directory(path).map_err(refused)?;
@@ -25,7 +25,7 @@ pub fn connect(path: &Path) -> Result<UnixStream, ExecutorError> {
     Ok(OwnedFd::from(stream).into())
 }
 
-/// Only in a directory that nobody else can enter does a socket's name mean anything.
+/// A socket's name can be trusted only in a directory that nobody else can enter.
 fn check_directory(path: &Path) -> Result<(), String> {
     let folder = match path.parent() {
         Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
@@ -42,7 +42,7 @@ fn check_directory(path: &Path) -> Result<(), String> {
     }
 }
 
-/// The executor must be ours, or root's.
+/// The executor must run as our user or as root.
 fn check_peer(stream: &Stream) -> Result<(), String> {
     let peer = stream.peer_creds().map_err(|error| format!("who listens there is not known: {error}"))?;
     match peer.euid().map(Uid::from_raw) {
@@ -59,7 +59,7 @@ mod tests {
     use std::os::unix::fs::DirBuilderExt;
     use std::os::unix::net::UnixListener;
 
-    /// A directory of this test, made with `mode`.
+    /// Creates a directory for this test with `mode`.
     fn folder(name: &str, mode: u32) -> std::path::PathBuf {
         let path = std::env::temp_dir().join(format!("lazaret-socket-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
