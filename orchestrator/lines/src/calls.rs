@@ -337,7 +337,7 @@ impl Calls {
         self.by_id.borrow().get(&id.to_string()).cloned()
     }
 
-    /// Writes a line. If the output is closed, the session ends elsewhere.
+    /// Writes a line. If the output is closed, this is ignored: the session then ends for that reason.
     async fn write(&self, line: &impl Serialize) {
         let _ = self.writer.line(line).await;
     }

@@ -1,5 +1,5 @@
-//! Fields as other systems call them. This is the border: behind it a tool and a field have one name each, and so policies,
-//! results and the audit know one. Names of tools are in [`policies::tool`], as rules are about them.
+//! Field names of other agents' tools. This is the border: behind it each tool and field has one name, so policies, results and the
+//! audit know only one. Alternative names of tools are in [`policies::tool`], since rules refer to them.
 
 use crate::input_error::FieldError;
 use serde_json::{Map, Value, json};
@@ -7,21 +7,21 @@ use serde_json::{Map, Value, json};
 type Fields = &'static [(&'static str, &'static [&'static str])];
 type Rewrite = fn(&mut Map<String, Value>) -> Result<(), FieldError>;
 
-/// What other systems call the fields of one tool.
+/// Other agents' names for the fields of one tool.
 struct Names {
     tool: &'static str,
     fields: Fields,
-    /// Fields of other systems that change nothing here, and that a caller who sent one should know to be without effect.
+    /// Fields of other agents that have no effect here; the result reports them to a caller that sent one.
     without_effect: &'static [&'static str],
-    /// A field that is a list of objects, and the fields of these.
+    /// A field that is a list of objects, with the field names of these objects.
     items: Option<(&'static str, Fields)>,
-    /// Turns forms that are more than another name into ours; the fields have their canonical names already.
+    /// Converts forms that differ in more than the name; the fields already have their canonical names.
     rewrite: Rewrite,
 }
 
 const NONE: Names = Names { tool: "", fields: &[], without_effect: &[], items: None, rewrite: as_it_is };
 
-/// Fields in which other systems' models say what a call is for: they are for people, and nobody misses them.
+/// Fields in which other agents' models explain a call to a person. They are dropped without a note.
 const REMARKS: [&str; 6] =
     ["description", "explanation", "instruction", "justification", "reason", "toolCallId"];
 
@@ -173,14 +173,14 @@ const EDIT: Fields = &[
     ("all", &["replace_all", "replaceAll"]),
 ];
 
-/// What an entry is called while it is under way: Claude Code shows it, and nothing here does.
+/// What an entry is called while it is in progress: Claude Code displays it, and nothing here does.
 const TODO: Fields = &[(NOWHERE, &["activeForm"])];
 /// The name of a field that is dropped.
 const NOWHERE: &str = "";
 
 const BROWSER: &str = "there is no browser here; add one as an MCP server, or read a page with `web_fetch`";
 
-/// Tools of other systems that have no counterpart here, and why.
+/// Tools of other agents without a counterpart here, each with the reason.
 pub static NOT_SUPPORTED: [(&str, &str); 16] = [
     ("apply_patch", "use `file_edit` and `file_write`, which change one file each; `bash` has `git apply`"),
     ("subagent", "Lazaret runs tools and no models; open a further session for another agent"),
@@ -203,11 +203,11 @@ pub static NOT_SUPPORTED: [(&str, &str); 16] = [
     ("browser_wait_for", BROWSER),
 ];
 
-/// Gives the fields of an input of `tool` their canonical names and forms; returns those that are known and have no effect. A
-/// field that is `null` counts as absent: models often send it so. `own` says which names are the tool's own.
+/// Gives the fields of an input of `tool` their canonical names and forms; returns the known fields without effect. A `null` field
+/// counts as absent, since models often send it so. `own` says which names are the tool's own.
 ///
 /// # Errors
-/// A field that is there under two of its names, or whose foreign form is not understood.
+/// If a field is given under two of its names, or its foreign form cannot be converted.
 pub fn translate(
     tool: &str,
     own: &dyn Fn(&str) -> bool,
@@ -244,7 +244,7 @@ fn rename(fields: Fields, parent: &str, input: &mut Map<String, Value>) -> Resul
     Ok(())
 }
 
-/// Puts `value` where `foreign` stood.
+/// Replaces `foreign` with `name` and `value`.
 fn put(input: &mut Map<String, Value>, name: &str, foreign: &str, value: Value) -> Result<(), FieldError> {
     match input.insert(name.to_owned(), value) {
         Some(_) => Err(FieldError::Twice { name: name.to_owned(), alias: foreign.to_owned() }),
@@ -256,7 +256,7 @@ fn as_it_is(_: &mut Map<String, Value>) -> Result<(), FieldError> {
     Ok(())
 }
 
-/// A command in the background that has a `timeout` of 0 has none.
+/// A `timeout` of 0 on a background command means no time limit.
 fn no_time_limit(input: &mut Map<String, Value>) -> Result<(), FieldError> {
     let in_background = input.get("background") == Some(&Value::Bool(true));
     if in_background && input.get("timeout").and_then(Value::as_f64) == Some(0.0) {
@@ -265,7 +265,7 @@ fn no_time_limit(input: &mut Map<String, Value>) -> Result<(), FieldError> {
     Ok(())
 }
 
-/// `startLine` and `endLine`, both counted in, become `offset` and `limit`.
+/// `startLine` and `endLine`, both inclusive, become `offset` and `limit`.
 fn lines_from_to(input: &mut Map<String, Value>) -> Result<(), FieldError> {
     let (start, end) = (input.remove("startLine"), input.remove("endLine"));
     let first = start.as_ref().map_or(Some(1), Value::as_u64);
@@ -278,7 +278,7 @@ fn lines_from_to(input: &mut Map<String, Value>) -> Result<(), FieldError> {
     start.map_or(Ok(()), |start| put(input, "offset", "startLine", start))
 }
 
-/// A `filename` instead of a path is a name below `central:memory`.
+/// A `filename` instead of a path names a file below `central:memory`.
 fn memory_dump(input: &mut Map<String, Value>) -> Result<(), FieldError> {
     match input.remove("filename") {
         None => Ok(()),
@@ -287,8 +287,8 @@ fn memory_dump(input: &mut Map<String, Value>) -> Result<(), FieldError> {
     }
 }
 
-/// One replacement beside the path becomes a list of one. A hint at the line is not needed: a text that stands in several
-/// places is an error that says so.
+/// A single replacement beside the path becomes a list of one. A line hint is not needed: a text that occurs several times is an
+/// error that reports it.
 fn flat_edit(input: &mut Map<String, Value>) -> Result<(), FieldError> {
     input.remove("lineHint");
     let edits = input.get_mut("edits").and_then(Value::as_array_mut);
@@ -304,7 +304,7 @@ fn flat_edit(input: &mut Map<String, Value>) -> Result<(), FieldError> {
     put(input, "edits", first, json!([edit]))
 }
 
-/// `recursive` means all levels, or one; a depth beside it wins.
+/// `recursive` means all levels or one; an explicit depth takes precedence.
 fn recursive(input: &mut Map<String, Value>) -> Result<(), FieldError> {
     match input.remove("recursive") {
         None => {}
@@ -315,8 +315,8 @@ fn recursive(input: &mut Map<String, Value>) -> Result<(), FieldError> {
     Ok(())
 }
 
-/// `caseSensitive` is the opposite of `ignore_case`; `-A` and `-B` are context on one side, and here it is on both. A pattern
-/// is never matched over several lines.
+/// `caseSensitive` is the opposite of `ignore_case`. `-A` and `-B` give context on one side; here it applies to both. A pattern
+/// never matches across lines.
 fn grep_options(input: &mut Map<String, Value>) -> Result<(), FieldError> {
     match input.remove("multiline") {
         None | Some(Value::Bool(false)) => {}
@@ -337,7 +337,7 @@ fn grep_options(input: &mut Map<String, Value>) -> Result<(), FieldError> {
     }
 }
 
-/// A process has a number, which others write as a text.
+/// A process number may be written as a string.
 fn process_number(input: &mut Map<String, Value>) -> Result<(), FieldError> {
     if let Some(id) = input.get_mut("id")
         && let Some(number) = id.as_str().and_then(|text| text.parse::<u64>().ok())
@@ -347,7 +347,7 @@ fn process_number(input: &mut Map<String, Value>) -> Result<(), FieldError> {
     Ok(())
 }
 
-/// A list of `paths` is as many reads, each of the lines that are named beside it. How many there may be, the batch says.
+/// A list of `paths` becomes one read for each path, all with the given lines. The batch limits how many.
 fn many_files(input: &mut Map<String, Value>) -> Result<(), FieldError> {
     let paths = match input.remove("paths") {
         None => return Ok(()),
@@ -372,7 +372,7 @@ fn numbered_entry(input: &mut Map<String, Value>) -> Result<(), FieldError> {
     Ok(())
 }
 
-/// A key and a value without an action are to be stored.
+/// A key and a value without an action mean `set`.
 fn remember(input: &mut Map<String, Value>) -> Result<(), FieldError> {
     if input.contains_key("key") && input.contains_key("value") {
         input.entry("action").or_insert(json!("set"));
@@ -380,7 +380,7 @@ fn remember(input: &mut Map<String, Value>) -> Result<(), FieldError> {
     Ok(())
 }
 
-/// A decision with its reasons is a text; one that is locked stands with those that stand.
+/// A decision with its reasons becomes one text; a locked decision is listed with those that stand.
 fn decision(input: &mut Map<String, Value>) -> Result<(), FieldError> {
     let mut reasons = String::new();
     if let Some(rationale) = input.remove("rationale") {
@@ -408,7 +408,7 @@ fn decision(input: &mut Map<String, Value>) -> Result<(), FieldError> {
     if locked { put(input, "decisions_locked", "locked", json!([decided])) } else { Ok(()) }
 }
 
-/// What is to be looked for in an image is the model's own affair.
+/// What to look for in an image matters only to the model.
 fn no_prompt(input: &mut Map<String, Value>) -> Result<(), FieldError> {
     input.remove("prompt");
     Ok(())

@@ -1,4 +1,4 @@
-//! Background processes, as text and data.
+//! Renders background processes as text and data.
 
 use crate::metadata::{Details, Process};
 use crate::rendered::Rendered;
@@ -6,7 +6,7 @@ use broker_protocol::{Background, Broken, Ended, Logged, Roots, Started};
 use orchestrator_text::escape::file_name;
 use orchestrator_text::time::utc;
 
-/// A start.
+/// A process that was started.
 pub fn started(started: &Started, roots: &Roots) -> Rendered {
     let log = started.log.as_ref().map(|log| roots.absolute(log));
     let output = log.as_ref().map_or(String::new(), |log| format!("; its output goes to {}", file_name(log)));
@@ -22,13 +22,13 @@ pub fn listed(processes: &[Background], roots: &Roots) -> Rendered {
     Rendered::new(text, Details::Background { processes })
 }
 
-/// One that was killed, or had ended by itself.
+/// A process that was killed or had ended by itself.
 pub fn killed(process: &Background, roots: &Roots) -> Rendered {
     let text = format!("background process {}: {}", process.id, state(process));
     Rendered::new(text, Details::Background { processes: vec![describe(process, roots)] })
 }
 
-/// A piece of the output of one, as it came.
+/// A piece of a process's output, unchanged.
 pub fn logged(logged: Logged) -> Rendered {
     let Logged { from, bytes, total, alive } = logged;
     let next = from + bytes.len() as u64;

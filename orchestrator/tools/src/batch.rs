@@ -1,4 +1,4 @@
-//! The results of several calls in one.
+//! Joins the results of several calls.
 
 use crate::metadata::{Details, UsageJson};
 use crate::result::ToolResult;
@@ -10,14 +10,13 @@ pub fn nested() -> Failed {
     Failed { kind: ErrorKind::InvalidInput, message: "a batch cannot contain a batch".into() }
 }
 
-/// `error`, of one call of a batch, as that of the batch.
+/// The error of one call of a batch, as the result of the batch.
 pub fn refused(index: usize, error: Failed) -> ToolResult {
     let message = format!("invocations[{index}]: {}; none of the calls was made", error.message);
     ToolResult::failed("batch", Failed { message, ..error })
 }
 
-/// All results in one, of each at most `share` bytes: for the model in call order, each between marks of its own; for records
-/// each by itself.
+/// Joins all results, with at most `share` bytes of each: for the model in call order between markers; for records separately.
 pub fn join(results: Vec<ToolResult>, share: usize, is_cancelled: bool) -> ToolResult {
     let error = error(&results, is_cancelled);
     let (usage, layers) = (usage(&results), layers(&results));
@@ -27,7 +26,7 @@ pub fn join(results: Vec<ToolResult>, share: usize, is_cancelled: bool) -> ToolR
     let failed = results.iter().filter(|result| result.error.is_some()).count() as u64;
     for (index, mut result) in results.into_iter().enumerate() {
         result.shorten(share);
-        // The text of one tool must not pass for the result of another.
+        // The text of one tool must not imitate the result of another.
         let inside = result.wrapped().replace("invocation.", "invocation\u{b7}");
         text.push_str(&format!("<invocation.{index}.result>\n{inside}\n</invocation.{index}.result>\n"));
         security.append(&mut result.security);
@@ -39,7 +38,7 @@ pub fn join(results: Vec<ToolResult>, share: usize, is_cancelled: bool) -> ToolR
     result
 }
 
-/// The error of a batch: a cancel that still met one of its calls, or an error of every call.
+/// The error of a batch: a cancellation that reached one of its calls, or an error if every call failed.
 fn error(results: &[ToolResult], is_cancelled: bool) -> Option<Failed> {
     let kinds = || results.iter().filter_map(|result| result.error.as_ref()).map(|error| error.kind);
     if is_cancelled && kinds().any(|kind| kind == ErrorKind::Cancelled) {
@@ -55,7 +54,7 @@ fn usage(results: &[ToolResult]) -> UsageJson {
     all
 }
 
-/// The layers that were in force around each of the calls that the executor carried out.
+/// The layers in force in every call that the executor carried out.
 fn layers(results: &[ToolResult]) -> Vec<&'static str> {
     let mut confined =
         results.iter().map(|result| &result.metadata.layers).filter(|layers| !layers.is_empty());

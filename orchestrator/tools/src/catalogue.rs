@@ -1,6 +1,6 @@
-//! The built-in tools: data. Policies, results and the audit know a tool by its one canonical name.
+//! The built-in tools, as data. Policies, results and the audit know a tool by its canonical name.
 //!
-//! To add a tool: the struct of its input in [`inputs`], with the plan that it becomes, and a row here.
+//! To add a tool, add the struct of its input with its plan in [`inputs`], and a row here.
 
 use crate::aliases;
 use crate::input::{ToolInput, schema_of};
@@ -56,9 +56,9 @@ pub struct Tool {
     input: LazyLock<Input>,
 }
 
-/// What the struct of an input gives.
+/// What the struct of an input provides for its tool.
 struct Input {
-    /// For the model: what the tool does, and when to take it.
+    /// The tool's description for the model: what it does and when to use it.
     description: String,
     schema: Schema,
     plan: fn(Value, &PlanContext<'_>) -> Result<Plan, InputError>,
@@ -66,11 +66,11 @@ struct Input {
 
 /// Several calls in one.
 pub const BATCH: &str = "batch";
-/// Tools about which the executor, which is who asks, is never asked: they change nothing. On the calls of a batch it
-/// decides one by one.
+/// Tools for which the executor, which decides on approvals, is never asked: they change nothing. For the calls of a batch it
+/// decides on each one.
 pub const UNASKED: [&str; 3] = [BATCH, "thinking", "finish_task"];
 
-/// All of them, in the order in which they are shown.
+/// All built-in tools, in the order in which they are listed.
 pub static TOOLS: [Tool; 25] = [
     row::<inputs::Bash>("bash", Category::Exec, Risk::High),
     row::<inputs::FileRead>("file_read", Category::File, Risk::Low),
@@ -108,7 +108,7 @@ fn input<I: ToolInput>() -> Input {
     let described = schema.as_object_mut().and_then(|schema| schema.remove("description"));
     let description = described.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
     let plan = |value: Value, context: &PlanContext<'_>| {
-        // The schema has let it pass, so it fails only where struct and schema differ.
+        // The schema accepted it, so this fails only if struct and schema differ.
         let input: I = serde_json::from_value(value).map_err(|error| FieldError::Rule {
             name: "input".into(),
             rule: error.to_string(),
@@ -116,19 +116,19 @@ fn input<I: ToolInput>() -> Input {
         })?;
         input.plan(context)
     };
-    // A test compiles them all.
+    // A test compiles all schemas.
     #[expect(clippy::expect_used, reason = "it comes from a struct of this crate")]
     Input { description, schema: Schema::new(schema).expect("the schema of a built-in tool"), plan }
 }
 
 impl Tool {
-    /// The tool called `name`, or by one of its other names.
+    /// The tool with this name or alias.
     pub fn find(name: &str) -> Option<&'static Tool> {
         let name = policies::tool::canonical(name)?;
         TOOLS.iter().find(|tool| tool.name == name)
     }
 
-    /// Gives the fields of an input the tool's own names and forms; the names of those that are known and have no effect.
+    /// Gives the fields of an input the tool's own names and forms; returns the names of known fields without effect.
     ///
     /// # Errors
     /// See [`aliases::translate`].
@@ -141,10 +141,10 @@ impl Tool {
         Ok(without_effect)
     }
 
-    /// What a call of it asks for. Nothing that fails here reaches the executor.
+    /// The plan of a call with this input. No call that fails here reaches the executor.
     ///
     /// # Errors
-    /// What is wrong with the input; see [`Schema::check`] for the order.
+    /// Any error in the input; see [`Schema::check`] for the order.
     pub fn plan(&self, mut input: Value, context: &PlanContext<'_>) -> Result<Planned, InputError> {
         tracing::trace!("plan a call");
         let mut times = AskedTimes::default();
@@ -163,7 +163,7 @@ impl Tool {
         Ok(Planned { plan, times, without_effect })
     }
 
-    /// The tool in the JSON of a list of tools.
+    /// The tool as an entry of the JSON list of tools.
     pub fn to_json(&self) -> Value {
         json!({
             "name": self.name,
@@ -181,12 +181,12 @@ pub fn canonical(name: &str) -> Option<&'static str> {
     Tool::find(name).map(|tool| tool.name)
 }
 
-/// The name by which the executor, and so a rule, knows a tool.
+/// The name of a tool in the executor and in rules.
 pub fn policy_name(tool: &str) -> &str {
     if tool == broker_protocol::Framework::TOOL { "bash" } else { tool }
 }
 
-/// Writes whole numbers as such where the schema wants them: to JSON Schema `5.0` is an integer.
+/// Converts whole numbers to integers where the schema requires them: to JSON Schema `5.0` is an integer.
 fn normalize_integers(fields: &mut Map<String, Value>, schema: &Value) {
     for (name, value) in fields {
         let schema = &schema["properties"][name];

@@ -1,4 +1,4 @@
-//! What the file tools have changed, as text and data.
+//! Renders the changes made by file tools as text and data.
 
 use crate::metadata::{Changed, Details, Truncation};
 use crate::rendered::Rendered;
@@ -6,15 +6,15 @@ use broker_protocol::{Change, Changes, Undone, ZonePath};
 use orchestrator_text::escape::file_name;
 use orchestrator_text::time::utc;
 
-/// Digits of a session's id in a list for people.
+/// Digits of a session ID that a list shows to people.
 const SHORT: usize = 8;
 
-/// What the result of a change adds where it cannot be undone.
+/// The note in the result of a change that cannot be undone.
 pub fn undo_note(change: Option<u64>) -> &'static str {
     if change.is_some() { "" } else { " (this cannot be undone)" }
 }
 
-/// A list, one change a line, newest first.
+/// A list with one change a line, newest first.
 pub fn listed(changes: &Changes) -> Rendered {
     let mut lines: Vec<String> = changes.changes.iter().map(line).collect();
     if lines.is_empty() {
@@ -31,7 +31,7 @@ pub fn listed(changes: &Changes) -> Rendered {
     Rendered { truncation, ..Rendered::new(lines.join("\n"), Details::Changes { changes }) }
 }
 
-/// A change that was undone.
+/// A change that has been undone.
 pub fn undone(undone: &Undone, path: &ZonePath, absolute: String) -> Rendered {
     let path = file_name(&path.to_string());
     let change = undone.change.map_or(undo_note(None).to_owned(), |change| format!(" (change {change})"));

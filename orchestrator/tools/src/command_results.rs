@@ -1,4 +1,4 @@
-//! What became of a command, as text and data.
+//! Renders the outcome of a command as text and data.
 
 use crate::metadata::{Details, Metadata, SavedOutput, StderrText, Truncation};
 use crate::profile::{Ends, Profile};
@@ -7,7 +7,7 @@ use broker_protocol::{Captured, Ended, Failed, Ran, Roots, Zone, ZonePath};
 use orchestrator_text::redact::{Piece, Redactor};
 use orchestrator_text::utf8::{continued, unfinished};
 
-/// The text of a command's result, its error and what is known about it.
+/// The text of a command's result, its error and its metadata.
 pub fn ran(
     subject: &Subject,
     ran: Ran,
@@ -41,7 +41,7 @@ pub fn ran(
     (text, error, metadata)
 }
 
-/// The error of a command that did not simply succeed.
+/// The error message of a command that did not simply succeed.
 fn end_message(subject: &Subject, ran: &Ran, roots: &Roots) -> String {
     let message = end(subject, ran, roots);
     match &ran.profile {
@@ -77,12 +77,12 @@ fn end(subject: &Subject, ran: &Ran, roots: &Roots) -> String {
     }
 }
 
-/// Bytes that were printed.
+/// How many bytes were printed.
 fn size(captured: &Captured) -> u64 {
     (captured.head.len() + captured.tail.len()) as u64 + captured.omitted
 }
 
-/// As much of the output as `profile` shows.
+/// Truncates the output to what `profile` shows.
 fn cut(captured: Captured, profile: &Profile) -> Captured {
     let total = size(&captured);
     let Some(keep) = profile.output.cut(usize::try_from(total).unwrap_or(usize::MAX)) else {
@@ -102,7 +102,7 @@ fn cut(captured: Captured, profile: &Profile) -> Captured {
     Captured { omitted: total - (head.len() + tail.len()) as u64, head, tail }
 }
 
-/// As much of the output as `profile` shows, with a note where something is left out, and whether a secret was cut there.
+/// The output as far as `profile` shows it, with a note if something is left out, and whether the cut split a secret.
 fn output(
     captured: Captured,
     spill: Option<&SavedOutput>,
@@ -124,7 +124,7 @@ fn joined(Captured { mut head, tail, .. }: Captured) -> Vec<u8> {
     head
 }
 
-/// Both ends, with a note between them. No character is cut in two there.
+/// Beginning and end with a note between them. The cuts split no character.
 fn with_note(shown: &Captured, total: u64, spill: Option<&SavedOutput>) -> (Vec<u8>, Truncation) {
     let head = &shown.head[..shown.head.len() - unfinished(&shown.head)];
     let tail = &shown.tail[continued(&shown.tail)..];

@@ -1,10 +1,10 @@
-//! What a call was denied, in the JSON of results and in the line that a model or a user reads.
+//! Denials of a call, as JSON for results and as a line for a model or a user.
 
 use broker_protocol::{AttemptKind, Barrier, Denial, Denials, Layer, PolicyRule, Remedy};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
-/// Denials that the line for a model names; of more the number.
+/// Denials that a model's line names; of the others it gives the number.
 const NAMED: usize = 4;
 
 /// [`Denial`] in JSON.
@@ -13,7 +13,7 @@ pub struct DenialJson<'a> {
     what: AttemptJson<'a>,
     by: BarrierJson<'a>,
     why: &'a str,
-    /// `null` where nothing opens it.
+    /// `null` if nothing would open it.
     remedy: Option<RemedyJson<'a>>,
     count: u32,
 }
@@ -28,10 +28,10 @@ struct AttemptJson<'a> {
 struct BarrierJson<'a> {
     /// `layer`, `limit`, `rule` or `hosts`.
     kind: &'static str,
-    /// The name of the layer, the limit or the rule; absent where there is none.
+    /// The name of the layer, the limit or the rule; absent if it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
-    /// The rule by which a layer or the list of hosts did it.
+    /// The rule behind a denial by a layer or by the list of hosts.
     #[serde(skip_serializing_if = "Option::is_none")]
     rule: Option<&'a str>,
     /// `FILE:LINE` of the rule.
@@ -69,7 +69,7 @@ impl<'a> From<&'a Denial> for DenialJson<'a> {
     }
 }
 
-/// The fields of a call's metadata: `denied`, and `deniedMore` where not all are named.
+/// The fields of a call's metadata: `denied`, and `deniedMore` if the list is incomplete.
 pub(crate) fn fields<S: Serializer>(denied: &Denials, serializer: S) -> Result<S::Ok, S::Error> {
     let mut map = serializer.serialize_map(None)?;
     if !denied.is_empty() {
@@ -82,8 +82,8 @@ pub(crate) fn fields<S: Serializer>(denied: &Denials, serializer: S) -> Result<S
     map.end()
 }
 
-/// Whether a denial is worth a line though the call went well. Programs look for files that they can do without, and go on; what
-/// was not changed, or not reached, may be missed.
+/// Whether to report a denial although the call succeeded. Programs often look for files that they can do without; a change or a
+/// connection that was denied may matter.
 fn matters(denial: &Denial) -> bool {
     match denial.what.kind {
         AttemptKind::Read | AttemptKind::Metadata | AttemptKind::SystemCall => false,
@@ -94,17 +94,17 @@ fn matters(denial: &Denial) -> bool {
     }
 }
 
-/// The denials to report: all of a call that failed, else those that may matter all the same.
+/// The denials to report: all if the call failed, otherwise those that may matter anyway.
 pub fn reportable(denied: &Denials, failed: bool) -> impl Iterator<Item = &Denial> {
     denied.list().iter().filter(move |denial| failed || matters(denial))
 }
 
-/// One line that says what a call was denied, if there is something to tell.
+/// One line that reports the denials of a call, if there are any to report.
 pub fn line(denied: &Denials, failed: bool) -> Option<String> {
     let denials: Vec<&Denial> = reportable(denied, failed).collect();
     match denials[..] {
         [] => return None,
-        // The error names the rule and its reason.
+        // The error already names the rule and its reason.
         [Denial { by: Barrier::Rule(rule), remedy, .. }] if failed => {
             let at = rule.at.as_ref().map(|at| format!("{at}; ")).unwrap_or_default();
             return Some(format!("[{at}{remedy}]"));

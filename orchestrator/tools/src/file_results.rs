@@ -1,4 +1,4 @@
-//! What a file tool found or did, as lines for the model, with a note where they stop.
+//! Renders the results of file tools as lines for the model, with a note where they are cut.
 
 use crate::background;
 use crate::changes;
@@ -18,7 +18,7 @@ use orchestrator_text::utf8::unfinished;
 /// Renders the reply of a file tool that worked at a path.
 pub struct FileRenderer<'a> {
     pub path: ZonePath,
-    /// Where the path lies on this machine.
+    /// The absolute path on this machine.
     pub absolute: String,
     pub profile: &'a Profile,
     pub form: LineForm,
@@ -132,7 +132,7 @@ impl FileRenderer<'_> {
         rendered
     }
 
-    /// The note on files of which not all was searched.
+    /// The note about files that were searched only in part.
     fn searched_in_part(&self, grepped: &Grepped) -> String {
         if grepped.in_part_count == 0 {
             return String::new();
@@ -159,7 +159,7 @@ impl FileRenderer<'_> {
         file.lines.iter().map(line).collect()
     }
 
-    /// A path below the zone, as one may write it in the next call.
+    /// A path below the zone, written so that the next call can use it.
     fn name_below(&self, relative: &str) -> String {
         match ZonePath::new(self.path.zone(), relative) {
             Ok(path) => file_name(&path.to_string()),
@@ -185,14 +185,14 @@ impl FileRenderer<'_> {
     }
 }
 
-/// How many of the things that were found are shown.
+/// How many of the items found are shown.
 struct Listing {
     shown: usize,
     truncation: Option<Truncation>,
 }
 
 impl Listing {
-    /// Of `count` things in a reply, which may itself stop before the end.
+    /// For `count` items in a reply, which may itself be incomplete.
     fn new(count: usize, truncated: Option<Truncated>, bound: Bound) -> Self {
         let more = truncated.is_some() && count >= bound.max;
         let shown = if more { bound.keep.min(count) } else { bound.cut(count).unwrap_or(count) };
@@ -207,7 +207,7 @@ impl Listing {
     }
 }
 
-/// Cuts to the first `max` matching lines and their context.
+/// Keeps the first `max` matching lines and their context.
 fn cut_matches(files: &mut Vec<Match>, max: usize) {
     let mut left = max;
     for file in files.iter_mut() {

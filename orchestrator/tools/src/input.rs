@@ -1,4 +1,4 @@
-//! What every input has: a schema, and a plan that it becomes.
+//! What all inputs have in common: a schema, and a conversion into a plan.
 
 use crate::input_error::{FieldError, InputError};
 use crate::plan::{Plan, PlanContext};
@@ -12,10 +12,10 @@ use serde_json::{Map, Value};
 
 /// The input of a tool.
 pub trait ToolInput: DeserializeOwned + JsonSchema {
-    /// What a call with this input asks for.
+    /// The plan of a call with this input.
     ///
     /// # Errors
-    /// Where fields do not go together, and where a path is not one of the zones.
+    /// If fields contradict each other, or a path lies outside the zones.
     fn plan(self, context: &PlanContext<'_>) -> Result<Plan, InputError>;
 }
 
@@ -24,18 +24,18 @@ pub fn schema_of<I: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
     let mut schema = settings.into_generator().into_root_schema_for::<I>();
     schema.remove("title");
-    // Some providers of models want it of every object.
+    // Some model providers require it in every object.
     schema.ensure_object().entry("properties").or_insert_with(|| Value::Object(Map::new()));
     Plain.transform(&mut schema);
     schema.to_value()
 }
 
-/// What is wrong with a value that does not become an `I`, in the words in which wrong inputs are answered.
+/// Explains why a value is no `I`, in the same words as for any invalid input.
 pub fn explain<I: JsonSchema>(value: &Value) -> Option<FieldError> {
     Schema::new(schema_of::<I>()).ok()?.check(value).err()
 }
 
-/// What a model has no use for goes: that an absent field may be `null` too, number formats, line ends in a description.
+/// Removes what a model does not need: that an absent field may be `null`, number formats, line breaks in a description.
 struct Plain;
 
 impl Transform for Plain {
@@ -73,12 +73,12 @@ impl Transform for Plain {
     }
 }
 
-/// A time limit in seconds, at most what the protocol can say.
+/// A time limit in seconds, at most the protocol's maximum.
 pub fn seconds(asked: Option<u64>) -> Option<u32> {
     asked.map(|seconds| u32::try_from(seconds).unwrap_or(u32::MAX).min(limit::TIMEOUT_S))
 }
 
-/// A path of one of the zones, or what relative paths are relative to.
+/// A path of one of the zones; by default, the directory that relative paths start from.
 pub fn path_or_project(path: Option<&str>, context: &PlanContext<'_>) -> Result<ZonePath, InputError> {
     Ok(match path {
         Some(path) => context.path(path)?,

@@ -1,16 +1,16 @@
-//! What is wrong with an input, in words for the model: the path of the field, what was expected, what was found.
+//! Errors in an input, worded for the model: the field's path, what was expected and what was found.
 
 use broker_protocol::{ErrorKind, Failed, PathError, TooLarge};
 use serde_json::Value;
 use thiserror::Error;
 
-/// Longest value, and longest name of a field, in an error message, in bytes.
+/// Maximum length of a value or field name in an error message, in bytes.
 const SHOWN: usize = 80;
 
-/// Why an input is not what its tool takes.
+/// Why a tool does not accept an input.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub enum FieldError {
-    /// The input is another JSON value.
+    /// The input is no JSON object.
     #[error("the input must be a JSON object, this is {0}")]
     NotAnObject(String),
     /// The tool has no such field.
@@ -18,7 +18,7 @@ pub enum FieldError {
     Unknown {
         /// Its path.
         name: String,
-        /// The fields there are.
+        /// The fields that exist here.
         known: Vec<String>,
         /// The field that was probably meant.
         meant: Option<String>,
@@ -26,7 +26,7 @@ pub enum FieldError {
     /// A required field is absent.
     #[error("missing field `{0}`")]
     Missing(String),
-    /// A field is there under two of its names.
+    /// A field is given under two of its names.
     #[error("field `{name}`: given twice, as `{name}` and as `{alias}`")]
     Twice {
         /// The canonical name.
@@ -56,7 +56,7 @@ fn among(known: &[String], meant: Option<&str>) -> String {
     meant.map_or(known.clone(), |meant| format!("{known}; did you mean `{meant}`?"))
 }
 
-/// The one of `known` that somebody who wrote `name` probably meant.
+/// The entry of `known` that the writer of `name` probably meant.
 pub fn meant<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
     let distance = |known: &str| strsim::damerau_levenshtein(known, name);
     let close = known.filter(|known| name.len() <= SHOWN && distance(known) <= 1 + name.len() / 4);
@@ -64,7 +64,7 @@ pub fn meant<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k
 }
 
 impl FieldError {
-    /// An unknown field below `parent` (a path with a dot at its end, or empty), of those that are known there.
+    /// An error for an unknown field below `parent` (a path that ends with a dot, or empty), where `known` fields exist.
     pub fn unknown(parent: &str, name: &str, known: Vec<String>) -> Self {
         let meant = meant(name, known.iter().map(String::as_str)).map(str::to_owned);
         let name =
@@ -72,22 +72,22 @@ impl FieldError {
         Self::Unknown { name: format!("{parent}{name}"), known, meant }
     }
 
-    /// That `found` is not what field `name` expects.
+    /// An error: `found` is not what field `name` expects.
     pub fn expected(name: &str, expected: &str, found: &Value) -> Self {
         Self::Rule { name: name.to_owned(), rule: format!("expected {expected}"), found: excerpt(found) }
     }
 }
 
-/// Why an input does not become a plan.
+/// Why an input does not result in a plan.
 #[derive(Debug, Error)]
 pub enum InputError {
     /// A field is wrong.
     #[error(transparent)]
     Field(#[from] FieldError),
-    /// A path is wrong, or leads outside.
+    /// A path is invalid or leads outside the zones.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// A limit of the protocol is passed.
+    /// A limit of the protocol is exceeded.
     #[error("field `{}`: {}", .0.field, .0.rule)]
     TooLarge(#[from] TooLarge),
 }
@@ -102,12 +102,12 @@ impl From<InputError> for Failed {
     }
 }
 
-/// A value for an error message: JSON, not long.
+/// A value for an error message: JSON of bounded length.
 pub fn excerpt(value: &Value) -> String {
     let text = match value {
         Value::String(text) if text.len() > SHOWN => format!("a string of {} bytes", text.len()),
         Value::Array(items) if items.len() > 8 => format!("an array of {}", items.len()),
-        // Measured before it is written out: what is refused may be large.
+        // Measured before it is serialized: a rejected value may be large.
         Value::Object(fields) if fields.len() > 8 => format!("an object of {} fields", fields.len()),
         value => value.to_string(),
     };

@@ -1,4 +1,4 @@
-//! What is known about a call besides its text, in the JSON of results and records.
+//! Metadata of a call, besides its text, as JSON for results and records.
 
 use crate::denials;
 use crate::test_report::Counts;
@@ -9,13 +9,13 @@ use serde::Serialize;
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// What is known about a call.
+/// The metadata of a call.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Metadata {
     /// The tool's canonical name.
     pub tool: Cow<'static, str>,
-    /// The call's number in the broker's audit, if it came that far.
+    /// The call ID in the broker's audit, if the call got that far.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub call: Option<CallId>,
     /// The exit code of a command that exited.
@@ -24,32 +24,32 @@ pub struct Metadata {
     /// The signal that ended a command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// What it used.
+    /// The resources that it used.
     pub usage: UsageJson,
     /// Names of the layers that were in force around it.
     pub layers: Vec<&'static str>,
-    /// What was left out of the text.
+    /// What the text leaves out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub truncated: Option<Truncation>,
-    /// The file with all of a text that came from elsewhere.
+    /// The file with the whole of a foreign text.
     #[serde(rename = "spill", skip_serializing_if = "Option::is_none")]
     pub saved: Option<SavedOutput>,
-    /// Standard error of a command whose streams are kept apart.
+    /// Standard error of a command that keeps its streams apart.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stderr: Option<StderrText>,
-    /// Unsafe characters and sequences that were taken out of the text.
+    /// How many unsafe characters and sequences were removed from the text.
     #[serde(skip_serializing_if = "is_zero")]
     pub stripped: u64,
-    /// Whether known secrets were taken out of the text: written back, it would destroy them.
+    /// Whether known secrets were removed from the text: writing it back would destroy them.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub redacted: bool,
-    /// What it was denied, as far as that is known.
+    /// What it was denied, as far as the executor knows.
     #[serde(flatten, serialize_with = "denials::fields")]
     pub denied: Denials,
     /// Hosts and paths that were granted to it beyond those of the session.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub leases: Vec<String>,
-    /// What only this tool knows.
+    /// Metadata of this particular tool.
     #[serde(flatten)]
     pub details: Details,
 }
@@ -69,7 +69,7 @@ pub struct UsageJson {
 }
 
 impl UsageJson {
-    /// Adds what another call used at the same time: its share of the clock is not added, and memory has one peak.
+    /// Adds the usage of a call that ran at the same time: the elapsed time is not added, and peak memory is one maximum.
     pub fn add(&mut self, other: &UsageJson) {
         self.user_us += other.user_us;
         self.system_us += other.system_us;
@@ -80,7 +80,7 @@ impl UsageJson {
     }
 }
 
-/// Standard error, where it is kept apart.
+/// Standard error, if it is kept apart.
 #[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs, reason = "field names are those of the protocol")]
 pub struct StderrText {
@@ -93,17 +93,17 @@ pub struct StderrText {
     pub spill: Option<SavedOutput>,
 }
 
-/// What was left out of a text.
+/// What a text leaves out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Truncation {
-    /// How much there is; absent where it was not counted.
+    /// The total size; absent if it was not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
-    /// How much of it the text has.
+    /// How much of it is in the text.
     pub shown: u64,
     /// Which part: `head`, `tail`, or `both` ends.
     pub strategy: &'static str,
-    /// The file with all of it, absolute.
+    /// The absolute path of the file that has all of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub full: Option<String>,
 }
@@ -112,7 +112,7 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// What only one tool knows about its call.
+/// Metadata that is specific to one tool.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(untagged, rename_all_fields = "camelCase")]
 #[allow(missing_docs, reason = "field names are those of the protocol")]
@@ -125,7 +125,7 @@ pub enum Details {
         timeout: Option<u32>,
         #[serde(skip_serializing_if = "Option::is_none")]
         spill: Option<SavedOutput>,
-        /// The policy profile that shows a program which is not in this cell.
+        /// The policy profile that would show the program which this cell does not have.
         #[serde(skip_serializing_if = "Option::is_none")]
         profile: Option<String>,
     },
@@ -136,13 +136,13 @@ pub enum Details {
         size: u64,
         #[serde(skip_serializing_if = "Option::is_none")]
         sha256: Option<String>,
-        /// Lines of the whole file; absent where they were not counted.
+        /// The number of lines of the whole file; absent if they were not counted.
         #[serde(skip_serializing_if = "Option::is_none")]
         total_lines: Option<u64>,
-        /// The offset to go on with, where the file does.
+        /// The offset to continue reading from, if the file goes on.
         #[serde(skip_serializing_if = "Option::is_none")]
         next: Option<u64>,
-        /// Lines of which only the beginning is shown.
+        /// Number of lines that were cut.
         #[serde(skip_serializing_if = "is_zero")]
         cut_lines: u64,
     },
@@ -151,7 +151,7 @@ pub enum Details {
         bytes: u64,
         created: bool,
         sha256: String,
-        /// Number of the change; absent where it cannot be undone.
+        /// The change's number; absent if it cannot be undone.
         #[serde(skip_serializing_if = "Option::is_none")]
         change: Option<u64>,
         /// Empty for a file that is new.
@@ -177,7 +177,7 @@ pub enum Details {
         media_type: String,
         #[serde(skip_serializing_if = "Option::is_none")]
         title: Option<String>,
-        /// How many elements were chosen.
+        /// How many elements the selector matched.
         #[serde(skip_serializing_if = "Option::is_none")]
         elements: Option<u64>,
         bytes: u64,
@@ -204,7 +204,7 @@ pub enum Details {
     Logged {
         /// Number of the first byte of the text.
         offset: u64,
-        /// The offset to go on with.
+        /// The offset to continue reading from.
         next: u64,
         total: u64,
         alive: bool,
@@ -256,7 +256,7 @@ pub enum Details {
     },
 }
 
-/// A file of which not all was searched.
+/// A file that was searched only in part.
 #[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs, reason = "field names are those of the protocol")]
 pub struct PartFile {
@@ -295,7 +295,7 @@ pub struct Changed {
     pub call: u64,
     pub time_ms: u64,
     pub path: String,
-    /// Digest; `null` where there was no file.
+    /// Digest; `null` if the file did not exist.
     pub before: Option<String>,
     pub after: Option<String>,
 }
@@ -337,38 +337,38 @@ fn nothing<S: serde::Serializer>(serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_map(Some(0))?.end()
 }
 
-/// The file with an output that is longer than what is shown.
+/// The file that holds an output longer than what is shown.
 #[derive(Clone, Debug, Serialize)]
 pub struct SavedOutput {
-    /// Absolute, so that commands and file tools both find it.
+    /// Absolute, so that both commands and file tools find it.
     pub path: String,
     /// Bytes in it.
     pub bytes: u64,
-    /// Whether that is all of the output.
+    /// Whether the file holds the entire output.
     pub whole: bool,
 }
 
 impl Metadata {
-    /// Of a call that has no more than its tool.
+    /// Metadata of a call with only its tool and `details`.
     pub fn of(tool: Cow<'static, str>, details: Details) -> Self {
         Self { tool, details, ..Self::default() }
     }
 
-    /// The same call, with what the last of its requests used and the layers around that.
+    /// Adds what the call's last request used and the layers in force around it.
     pub fn with_request(self, request: &Metadata) -> Self {
         Self { usage: request.usage.clone(), layers: request.layers.clone(), ..self }
     }
 }
 
 impl Truncation {
-    /// The note in the text.
+    /// The note for the text about what was left out.
     pub fn note(&self) -> String {
         note(self.total, self.shown, self.strategy, self.full.as_deref())
     }
 }
 
 impl SavedOutput {
-    /// Where `spill` lies.
+    /// Resolves `spill` to its absolute path.
     pub fn of(spill: &Spill, roots: &Roots) -> Self {
         Self { path: roots.absolute(&spill.path), bytes: spill.bytes, whole: spill.whole }
     }

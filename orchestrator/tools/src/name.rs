@@ -1,11 +1,11 @@
-//! Names of tools that clients and servers bring. A model's vendor takes 1 to 64 letters, digits, `_` and `-`; what a stranger calls
-//! its tool is made to fit, and what then would be the same name gets a number.
+//! Names of tools that clients and servers register. Model vendors accept 1 to 64 letters, digits, `_` and `-`. A server's name for
+//! its tool is changed to fit, and names that would then be equal get a number.
 
 use std::fmt::Write;
 
-/// Most characters of a name.
+/// Maximum length of a name.
 pub const MAX: usize = 64;
-/// What the name of a remote server's tool begins with.
+/// Prefix of the names of remote servers' tools.
 const PREFIX: &str = "mcp__";
 
 /// `mcp__server__tool`, made to fit.
@@ -13,24 +13,24 @@ pub fn of_server(server: &str, tool: &str) -> String {
     fit(&format!("{PREFIX}{server}__{tool}"))
 }
 
-/// The server that a name is of, if it has the form of one.
+/// The server in a name of the form `mcp__server__tool`.
 pub fn server(name: &str) -> Option<&str> {
     name.strip_prefix(PREFIX)?.split_once("__").map(|(server, _)| server)
 }
 
-/// `name` with `_` for everything that has no place in one, cut at [`MAX`].
+/// `name` with every invalid character replaced by `_`, cut at [`MAX`].
 pub fn fit(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
     let fitting: String = name.chars().take(MAX).map(plain).collect();
     if fitting.is_empty() { "_".to_owned() } else { fitting }
 }
 
-/// Whether `name` is one already.
+/// Whether `name` is already valid.
 pub fn is_fit(name: &str) -> bool {
     !name.is_empty() && fit(name) == name
 }
 
-/// `name`, or with the first number that makes it one which is not `taken`.
+/// `name`, or if it is `taken`, `name` with the first number that makes it free.
 pub fn free(name: &str, taken: impl Fn(&str) -> bool) -> String {
     let mut candidate = name.to_owned();
     for number in 2u32.. {

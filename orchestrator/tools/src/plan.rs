@@ -1,4 +1,4 @@
-//! What a call asks for once its input is checked: mostly one [`Request`].
+//! What a call requests once its input is checked: usually one [`Request`].
 
 use crate::state::StateCommand;
 use crate::timeouts::AskedTimes;
@@ -8,75 +8,75 @@ use broker_protocol::{
 use orchestrator_web::request::WebRequest;
 use serde_json::Value;
 
-/// What an input is held against besides its schema.
+/// The context in which an input is interpreted, besides its schema.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanContext<'a> {
-    /// Where the zones lie.
+    /// Locations of the two zones.
     pub roots: &'a Roots,
-    /// Where commands start that name no directory; `None` for the project root.
+    /// The working directory of commands that name none; `None` for the project root.
     pub directory: Option<&'a ZonePath>,
-    /// What relative paths are relative to: the project root if `None`.
+    /// The base of relative paths: the project root if `None`.
     pub paths_from: Option<&'a ZonePath>,
-    /// The longest time that the policy gives a command, in seconds; above it, a number may mean milliseconds.
+    /// The policy's longest time limit for a command, in seconds; a larger number may mean milliseconds.
     pub timeout_max_s: u32,
 }
 
 impl PlanContext<'_> {
-    /// A path as a person or a model wrote it.
+    /// Parses a path as a person or a model wrote it.
     ///
     /// # Errors
-    /// It is in neither zone.
+    /// If it lies in neither zone.
     pub fn path(&self, text: &str) -> Result<ZonePath, PathError> {
         let named = ["/", "project:", "central:"].iter().any(|start| text.starts_with(start));
         match self.paths_from.filter(|_| !named) {
-            // The text of a directory of a zone reads back as itself.
+            // A directory of a zone, written as text, parses back to itself.
             Some(from) => ZonePath::new(from.zone(), &format!("{}/{text}", from.relative())),
             None => self.roots.parse(text),
         }
     }
 
-    /// The directory of a command, where it is not the project root.
+    /// The directory of a command, if it is not the project root.
     ///
     /// # Errors
-    /// It is in neither zone.
+    /// If it lies in neither zone.
     pub fn directory(&self, asked: Option<&str>) -> Result<Option<ZonePath>, PathError> {
         asked.map_or(Ok(self.directory.cloned()), |text| self.path(text).map(Some))
     }
 }
 
-/// A plan, and the times that were asked for.
+/// A plan with the time limits that the input requested.
 #[derive(Debug, PartialEq)]
 pub struct Planned {
     /// What is to be done.
     pub plan: Plan,
-    /// Compared with the times in force, for the result.
+    /// Compared with the limits in force, for the result.
     pub times: AskedTimes,
-    /// Fields of other systems that were given and change nothing here.
+    /// Fields of other agents in the input that have no effect here.
     pub without_effect: Vec<&'static str>,
 }
 
 impl Planned {
-    /// What the result says of those fields.
+    /// The note in the result about fields without effect.
     pub fn note(without_effect: &[&str]) -> Option<String> {
         let names = || without_effect.join(", ");
         (!without_effect.is_empty()).then(|| format!("[without effect here: {}]", names()))
     }
 }
 
-/// What a call asks for.
+/// What a call requests.
 #[derive(Debug, PartialEq)]
 pub enum Plan {
     /// One request to the broker.
     Request(Request),
     /// A read whose lines are shown with their numbers.
     NumberedRead(FileRead),
-    /// A look at a file of state, or a change of it.
+    /// A read or a change of a state file.
     State(StateCommand),
     /// An image file, in pieces.
     Image(ZonePath),
-    /// Something from the internet, once the executor permits it.
+    /// A request to the internet, made after the executor permits it.
     Web(WebRequest),
-    /// A test suite: a command whose output is read.
+    /// A test suite: a command whose output is parsed.
     Tests {
         /// The runner.
         framework: Framework,
@@ -85,9 +85,9 @@ pub enum Plan {
     },
     /// Several calls at once.
     Batch(Vec<Invocation>),
-    /// Nothing: a thought.
+    /// No request: a thought.
     Thought,
-    /// Nothing: the task is over, and this is its result.
+    /// No request: the task has ended with this result.
     Finish(Value),
 }
 
@@ -101,8 +101,8 @@ pub struct Invocation {
 }
 
 impl Plan {
-    /// The request that the broker decides on; of several, the one that weighs most. `None` where the broker has no part, or
-    /// decides on each call of a batch by itself.
+    /// The request that the broker decides on; of several, the most dangerous one. `None` if the broker has no part in the call, or
+    /// decides on each call of a batch.
     pub fn decisive_request(self) -> Option<Request> {
         match self {
             Plan::Request(request) => Some(request),

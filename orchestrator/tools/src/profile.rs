@@ -1,18 +1,18 @@
-//! How much of a result a model reads. The executor bounds what is *captured*; a profile bounds what is *shown* of it.
+//! How much of a result is shown to a model. The executor bounds what is *captured*; a profile bounds what is *shown* of it.
 
 use broker_protocol::{Request, limit};
 use orchestrator_text::truncate::Bound;
 
-/// How much one kind of model is shown.
+/// How much is shown to one kind of model.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Profile {
-    /// As on the command line.
+    /// The name used on the command line.
     pub name: &'static str,
     /// Bytes of a file; the beginning is kept.
     pub file: Bound,
     /// Bytes of a command's output.
     pub output: Bound,
-    /// Which part of that is kept.
+    /// Which part of the output is kept.
     pub ends: Ends,
     /// Entries of a directory; the first are kept.
     pub entries: Bound,
@@ -29,7 +29,7 @@ pub enum Ends {
     Last,
 }
 
-/// For models with room: what the executor captures by default.
+/// For models with a large context: what the executor captures by default.
 pub static STANDARD: Profile = Profile {
     name: "standard",
     file: Bound::same(limit::READ),
@@ -39,7 +39,7 @@ pub static STANDARD: Profile = Profile {
     matches: Bound::same(limit::ENTRIES as usize),
 };
 
-/// For models with little room.
+/// For models with a small context.
 pub static COMPACT: Profile = Profile {
     name: "compact",
     file: Bound { max: 10 << 10, keep: 5 << 10 },
@@ -49,12 +49,12 @@ pub static COMPACT: Profile = Profile {
     matches: Bound { max: 100, keep: 50 },
 };
 
-/// For people and programs that take all that the executor captured.
+/// For people and programs that want everything the executor captured.
 pub static WHOLE: Profile =
     Profile { name: "whole", output: Bound::same(usize::MAX), file: Bound::same(usize::MAX), ..STANDARD };
 
 impl Profile {
-    /// Asks for as much as has to be counted, where less than that is shown.
+    /// Raises the limits of a request so that the items can be counted even if fewer are shown.
     pub fn widen(&self, request: &mut Request) {
         let widen = |limit: &mut u32, bound: Bound| {
             if bound.keep < bound.max && *limit as usize >= bound.max {
@@ -69,7 +69,7 @@ impl Profile {
         }
     }
 
-    /// Bytes of output that the executor should capture of a call; the rest goes to a file.
+    /// Bytes of output that the executor should capture for a call; the rest goes to a file.
     pub fn capture(&self) -> Option<u32> {
         u32::try_from(self.output.max).ok()
     }

@@ -1,6 +1,6 @@
-//! A call as it is shown to the person who has to allow it: what it is, in a few lines, and all of it, as a list of lines.
+//! A call as it is shown to the person who has to approve it: a summary of a few lines, then the whole call as lines.
 //!
-//! Nothing is left out: a long text is paged, never cut, because what matters may stand at its end.
+//! Nothing is left out: a long text is paged, never cut, because what matters may be at its end.
 
 use broker_protocol::{
     BackgroundKill, BackgroundLog, Bash, Command, Digest, Edit, Effect, FileAnswer, FileBytes, FileEdit,
@@ -13,22 +13,22 @@ use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
-/// How long the shortest difference is looked for; after that a longer one is shown.
+/// How long to search for the shortest diff; after that a longer one is shown.
 const DIFF: Duration = Duration::from_millis(500);
 
-/// What a call would do, for a person.
+/// The effect of a call, for a person.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Proposal {
-    /// What it is, in escaped lines.
+    /// The summary, in escaped lines.
     pub about: Vec<String>,
-    /// All of it, in escaped lines.
+    /// The whole call, in escaped lines.
     pub body: Vec<String>,
     /// Bytes of what it would run or write.
     pub bytes: usize,
 }
 
 impl Proposal {
-    /// What `request` would do. `before` is the file it would change, if that could be read.
+    /// What `request` would do. `before` is the file that it would change, if it could be read.
     pub fn new(request: &Request, before: Option<&FileAnswer>) -> Self {
         match request {
             Request::Bash(bash) => command(bash).with(request),
@@ -56,7 +56,7 @@ impl Proposal {
 }
 
 impl Proposal {
-    /// With the fields of `request` that are not in the body.
+    /// Adds those fields of `request` that the body does not show.
     fn with(mut self, request: &Request) -> Self {
         self.about.push(other_fields(request));
         self
@@ -102,7 +102,7 @@ fn lines_of(command: &Command, about: Vec<String>) -> Proposal {
     }
 }
 
-/// An argument with its number, and what of it stands on further lines below.
+/// An argument with its number; its further lines follow below.
 fn argument(at: usize, word: &str) -> Vec<String> {
     let first = |line| if line == 0 { format!("{at:>3}: ") } else { "   | ".to_owned() };
     word.split('\n').enumerate().map(|(line, text)| first(line) + &escape::line(text)).collect()
@@ -136,7 +136,7 @@ fn file_edit(edit: &FileEdit, before: Option<&FileAnswer>) -> Proposal {
     Proposal { about, body, bytes }
 }
 
-/// The file as it is; remarks on it go to `about`.
+/// The current text of the file; remarks about it are added to `about`.
 fn old_text(before: Option<&FileAnswer>, about: &mut Vec<String>) -> Option<String> {
     match before {
         Some(Ok(FileReply::Read(read))) => {
@@ -163,7 +163,7 @@ fn old_text(before: Option<&FileAnswer>, about: &mut Vec<String>) -> Option<Stri
     }
 }
 
-/// The text after the edits, where each fits.
+/// The text after all edits, if each of them applies.
 fn apply(old: &str, edits: &[Edit]) -> Option<String> {
     let mut text = old.to_owned();
     for edit in edits {
@@ -194,7 +194,7 @@ fn as_given(number: usize, edit: &Edit) -> Vec<String> {
     [head, signed('-', &edit.old), signed('+', &edit.new)].concat()
 }
 
-/// The difference of two texts by lines, with what stands around it, and what hides made visible.
+/// The unified diff of two texts, with context and with invisible characters escaped.
 fn unified_diff(old: &str, new: &str) -> Vec<String> {
     if old == new {
         return vec!["no change".into()];
@@ -202,8 +202,8 @@ fn unified_diff(old: &str, new: &str) -> Vec<String> {
     diff::lines(old, new, (1, 1), Instant::now() + DIFF, escape::line)
 }
 
-/// All of a request, in the names of its tool's input. A field that a request gains does not compile until it is here: an
-/// approval is for all of them.
+/// All fields of a request, under the names in its tool's input. A new field of a request does not compile until it is added here,
+/// because an approval covers all fields.
 pub fn input(request: &Request) -> Value {
     match request {
         Request::Bash(bash) => bash_input(bash),
@@ -294,7 +294,7 @@ fn command_input(command: &Command) -> Value {
     }
 }
 
-/// The value of a variable that is a secret by its name is none of a screen's or a log's: its length stands there.
+/// A variable whose name marks it as a secret must not appear on a screen or in a log: its length replaces the value.
 fn service_input(Service { name, command, directory, environment }: &Service) -> Value {
     let shown = |Variable { name, value }: &Variable| {
         let value = match looks_secret(name.as_ref()) {
@@ -323,7 +323,7 @@ fn effect_input(effect: &Effect) -> Value {
     match effect {
         Effect::WebSearch { query } => json!({ "query": query }),
         Effect::WebFetch { url } => json!({ "url": url }),
-        // Its name and risk are the call's.
+        // Name and risk are those of the call.
         Effect::Added { tool: _, risk: _, input } => {
             serde_json::from_str(input).unwrap_or_else(|_| json!(input))
         }
@@ -334,7 +334,7 @@ fn digest(digest: Option<&Digest>) -> Value {
     digest.map_or(Value::Null, |digest| digest.to_string().into())
 }
 
-/// What of a request its body does not show, on a line.
+/// The fields of a request that its body does not show, on one line.
 fn other_fields(request: &Request) -> String {
     const IN_THE_BODY: [&str; 4] = ["command", "path", "content", "edits"];
     let Value::Object(mut fields) = input(request) else { return String::new() };

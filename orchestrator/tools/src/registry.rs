@@ -1,7 +1,7 @@
-//! The one registry of tools: those built in, those of servers, and those of clients.
+//! The one registry of tools: built-in tools, and those of servers and clients.
 //!
-//! A tool is known by one name, and listed by it. A client or a server brings a tool as a schema and a channel for its calls;
-//! nothing else tells it from a built-in one.
+//! A tool is known and listed by one name. A client or a server brings a tool as a schema and a channel for its calls; nothing else
+//! distinguishes it from a built-in tool.
 
 use crate::aliases::NOT_SUPPORTED;
 use crate::catalogue::{BATCH, Category, TOOLS, Tool, UNASKED, canonical, policy_name};
@@ -18,15 +18,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thiserror::Error;
 
-/// Most tools that are not built in.
+/// Maximum number of registered tools.
 pub const MAX: usize = 1000;
-/// Most bytes of a tool's description.
+/// Maximum length of a tool's description in bytes.
 pub const DESCRIPTION_MAX: usize = 4096;
-/// Most bytes of all descriptions and schemas of tools that are not built in.
+/// Maximum total bytes of the descriptions and schemas of registered tools.
 pub const BYTES_MAX: usize = 4 << 20;
-/// How long a tool that is not built in may take by default, in seconds.
+/// Default time limit of a registered tool, in seconds.
 pub const TIMEOUT_S: u32 = 60;
-/// The longest that it may ask for, in seconds.
+/// Longest time limit that a registered tool may have, in seconds.
 pub const TIMEOUT_MAX_S: u32 = 600;
 
 /// The tools of a session.
@@ -35,14 +35,14 @@ pub struct Registry {
     registered: BTreeMap<String, Arc<ClientTool>>,
     servers: BTreeSet<String>,
     disabled: BTreeSet<String>,
-    /// Hides the tools of which it denies every call.
+    /// Hides tools whose every call it denies.
     policy: Option<EffectivePolicy>,
 }
 
-/// A tool, looked up by its name once and handed on.
+/// A tool, looked up by name once and then passed on.
 #[derive(Clone)]
 pub enum Entry {
-    /// One of the catalogue.
+    /// A built-in tool of the catalogue.
     BuiltIn(&'static Tool),
     /// One of a client or a server.
     Registered(Arc<ClientTool>),
@@ -51,25 +51,25 @@ pub enum Entry {
 /// A tool to register.
 #[derive(Debug)]
 pub struct NewTool {
-    /// Whose it is. A policy knows it by this and never by its bare name.
+    /// The owner of the tool. A policy knows the tool by this and never by its bare name.
     pub origin: Origin,
     /// For the model: what it does.
     pub description: String,
     /// Its input, as JSON Schema 2020-12.
     pub schema: Value,
-    /// How much harm it can do, as its owner believes.
+    /// How much harm it can do, according to its owner.
     pub risk: Risk,
     /// How long a call may take, 1 to [`TIMEOUT_MAX_S`] seconds.
     pub timeout_s: u32,
-    /// Where its calls go.
+    /// Receives the tool's calls.
     pub executions: Executions,
 }
 
-/// Whose a tool is, and what it is called there.
+/// A tool's owner, and the owner's name for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields are what their names say")]
 pub enum Origin {
-    /// A server, which must be known.
+    /// A server, which has to be added first.
     Server { server: String, tool: String },
     /// A client of the session.
     Client { tool: String },
@@ -82,31 +82,31 @@ pub struct ClientTool {
     origin: Origin,
     description: String,
     schema: Schema,
-    /// Of description and schema.
+    /// Size of description and schema.
     bytes: usize,
     risk: Risk,
     /// How long a call may take, in seconds.
     pub timeout_s: u32,
-    /// Where its calls go.
+    /// Receives the tool's calls.
     pub executions: Executions,
 }
 
-/// Under which name a tool was registered.
+/// The name under which a tool was registered.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Registered {
     /// The tool's name in this session.
     pub name: String,
-    /// What a person should know: the name is another than it should be.
+    /// A note for the user: the name differs from the expected one.
     pub warning: Option<String>,
 }
 
-/// Why a tool is not registered, unregistered or found.
+/// Why a tool cannot be registered, unregistered or found.
 #[derive(Debug, PartialEq, Eq, Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum RegistryError {
     #[error("there is no tool {name:?}{}; there are {known}", .meant.as_ref().map_or(String::new(), |meant| format!(", did you mean `{meant}`?")))]
     UnknownTool { name: String, meant: Option<String>, known: String },
-    /// It is a tool of another system that has no counterpart here.
+    /// It is a tool of another agent that has no counterpart here.
     #[error("{name:?} is not supported: {why}")]
     NotSupported { name: &'static str, why: &'static str },
     #[error("there is no server {0:?}")]
@@ -134,7 +134,7 @@ pub enum RegistryError {
 }
 
 impl RegistryError {
-    /// The tool, where its name is one that is known. Another may be anything, a secret too.
+    /// The tool, if its name is known. An unknown name may be anything, even a secret.
     pub fn tool(&self) -> String {
         match self {
             RegistryError::NotSupported { name, .. } => (*name).to_owned(),
@@ -165,7 +165,7 @@ impl From<RegistryError> for Failed {
 }
 
 impl Registry {
-    /// Makes a server known, so that its tools can be registered.
+    /// Adds a server, so that its tools can be registered.
     ///
     /// # Errors
     /// [`RegistryError::DuplicateServer`].
@@ -189,11 +189,11 @@ impl Registry {
         Ok(())
     }
 
-    /// Registers a tool. A server's name and tool are made to fit, and where that gives the name of another tool, a number
-    /// makes the difference; a client chooses a name that fits.
+    /// Registers a tool. The names of a server and its tool are changed to fit; if the result is taken, it gets a number. A client
+    /// has to choose a valid name.
     ///
     /// # Errors
-    /// Where a name is taken or not one, a schema invalid, a bound passed.
+    /// If a name is taken or invalid, the schema is invalid, or a bound is exceeded.
     pub fn register(&mut self, new: NewTool) -> Result<Registered, RegistryError> {
         if self.registered.len() >= MAX {
             return Err(RegistryError::Full);
@@ -204,7 +204,7 @@ impl Registry {
         if !(1..=TIMEOUT_MAX_S).contains(&timeout_s) {
             return Err(RegistryError::Timeout(timeout_s));
         }
-        // A server's description is cut; a client gets an error.
+        // A server's long description is cut; a client gets an error.
         if matches!(origin, Origin::Client { .. }) && description.len() > DESCRIPTION_MAX {
             return Err(RegistryError::Description(description.len()));
         }
@@ -257,12 +257,12 @@ impl Registry {
         }
     }
 
-    /// Whether a tool, or something else that the executor decides on by a name, is called so.
+    /// Whether this is the name of a tool, or of something else that the executor decides on by name.
     fn is_taken(&self, name: &str) -> bool {
         canonical(name).is_some() || Request::TOOLS.contains(&name) || self.registered.contains_key(name)
     }
 
-    /// Takes a registered tool out.
+    /// Unregisters a registered tool.
     ///
     /// # Errors
     /// [`RegistryError::BuiltIn`], and those of an unknown tool.
@@ -276,7 +276,7 @@ impl Registry {
         }
     }
 
-    /// Switches a tool on or off. A tool that is off is not shown and not found.
+    /// Enables or disables a tool. A disabled tool is neither listed nor found.
     ///
     /// # Errors
     /// Those of an unknown tool.
@@ -290,7 +290,7 @@ impl Registry {
         Ok(())
     }
 
-    /// The tool called `name`, or by one of its other names.
+    /// The tool with this name or alias.
     ///
     /// # Errors
     /// Those of an unknown tool, and [`RegistryError::Disabled`].
@@ -329,7 +329,7 @@ impl Registry {
         }
     }
 
-    /// The built-in tools, of which `policy` hides those whose every call it denies.
+    /// The built-in tools; hides those whose every call `policy` denies.
     pub fn under(policy: Option<EffectivePolicy>) -> Self {
         Self { policy, ..Self::default() }
     }
@@ -342,10 +342,10 @@ impl Registry {
         !UNASKED.contains(&name) && self.policy.as_ref().is_some_and(deny)
     }
 
-    /// The tools that a model is shown, by name: all that are on, that no rule denies and that `scope` permits.
+    /// The tools to list to a model, by name: those that are enabled, denied by no rule and permitted by `scope`.
     pub fn list(&self, scope: Option<&Scope>) -> Vec<Entry> {
         let registered = self.registered.values().cloned().map(Entry::Registered);
-        // What is a command to the executor is permitted only where commands are.
+        // A tool that is a command to the executor is permitted only if commands are.
         let permits = |scope: &Scope, name: &str| scope.permits(name) && scope.permits(policy_name(name));
         let is_shown = |entry: &Entry| {
             let open = !self.disabled.contains(entry.name()) && !self.is_denied(entry);
@@ -358,12 +358,12 @@ impl Registry {
     }
 }
 
-/// A name of any length, for an error message.
+/// Shortens a name of any length for an error message.
 fn brief(name: &str) -> String {
     name.chars().take(2 * name::MAX).collect()
 }
 
-/// A stranger's description: bounded, and without unsafe characters.
+/// An untrusted description, bounded and without unsafe characters.
 fn clean_description(text: &str) -> String {
     let clean = Cleaner::default().clean(text.as_bytes()).into_owned();
     let mut text = String::from_utf8_lossy(&clean).into_owned();
@@ -385,7 +385,7 @@ impl ClientTool {
         &self.name
     }
 
-    /// What the executor decides on.
+    /// The effect that the executor decides on.
     pub fn effect(&self, input: &Value) -> Effect {
         Effect::Added { tool: self.name.clone(), risk: self.risk, input: input.to_string() }
     }
@@ -416,12 +416,12 @@ impl Entry {
         }
     }
 
-    /// Whether calls of it change files: these run one after the other.
+    /// Whether its calls change files: such calls run one after the other.
     pub fn changes_files(&self) -> bool {
         self.risk() == Risk::Medium
     }
 
-    /// Whether a call of it may be under way when the executor has no call for it.
+    /// Whether its call may still run when the executor no longer has a request of it.
     pub fn leaves_executor(&self) -> bool {
         match self {
             // An image may be on the web, and so may the calls in a batch.
@@ -432,7 +432,7 @@ impl Entry {
         }
     }
 
-    /// The tool in the JSON of a list of tools.
+    /// The tool as an entry of the JSON list of tools.
     pub fn to_json(&self) -> Value {
         match self {
             Entry::BuiltIn(tool) => tool.to_json(),
@@ -496,7 +496,7 @@ mod tests {
     #[test]
     fn a_name_means_one_tool() {
         let mut registry = Registry::default();
-        // Those of the catalogue, their other names, and what the executor knows besides.
+        // Names of the catalogue, their aliases, and other names that the executor knows.
         for taken in ["bash", "shell", "file_read", "web_fetch", "fetch_url", "undo", "history"] {
             assert_eq!(registry.register(local(taken)), Err(RegistryError::Duplicate(taken.into())));
         }

@@ -1,4 +1,4 @@
-//! Calls of tools that are not built in: whoever has registered such a tool carries them out.
+//! Calls of registered tools: the owner of the tool carries them out.
 
 use broker_protocol::Failed;
 use orchestrator_web::image::Image;
@@ -6,17 +6,17 @@ use serde_json::Value;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
-/// Where the calls of a tool go. A closed one answers that its owner is gone.
+/// Receives the calls of a tool. If it is closed, calls report that the owner is gone.
 pub type Executions = mpsc::UnboundedSender<Execution>;
 
-/// A call for the owner of a tool to carry out. Its input was checked against the tool's schema, and the policy permits it.
+/// A call for the owner of a tool to carry out. Its input matches the tool's schema, and the policy permits it.
 #[derive(Debug)]
 pub struct Execution {
     /// The number of the call in its session.
     pub call: u64,
     /// The front end that made the call.
     pub asker: Arc<str>,
-    /// The name of the call at the client of that front end.
+    /// The ID that the front end's client gave the call.
     pub client_id: Option<Value>,
     /// The call's place in its batch, if it is part of one.
     pub part: Option<usize>,
@@ -24,17 +24,17 @@ pub struct Execution {
     pub tool: String,
     /// The input, whole.
     pub input: Value,
-    /// Takes the answer. Closed when nobody waits for one any more: then the work is to stop.
+    /// Takes the answer. When it closes, nobody waits for the answer and the work should stop.
     pub reply: oneshot::Sender<Result<Reply, Failed>>,
 }
 
-/// What a tool that is not built in answers: a stranger's word.
+/// The answer of a registered tool: untrusted.
 #[derive(Debug, Default, PartialEq)]
 pub struct Reply {
     /// For the model.
     pub text: Vec<u8>,
     /// For records.
     pub structured: Option<Value>,
-    /// For the model, where it takes images.
+    /// For the model, if it accepts images.
     pub image: Option<Image>,
 }

@@ -1,5 +1,5 @@
-//! From the executor's word on a request to the result of a call. Secrets are taken out before something is put in front of
-//! the lines of a text, or between its ends: afterwards one of several lines is not found.
+//! From the executor's report on a request to the result of a call. Secrets are removed before anything is inserted in front of
+//! lines or between both ends of a text: afterwards a secret of several lines would not be found.
 
 use crate::command_results;
 use crate::file_results::FileRenderer;
@@ -28,27 +28,27 @@ pub struct Finished {
     pub usage: Usage,
     /// The layers that were in force around it.
     pub layers: LayerSet,
-    /// What it was denied.
+    /// What the request was denied.
     pub denied: broker_protocol::Denials,
 }
 
-/// The note on a file that is shown without its secrets.
+/// The note on a file whose secrets are not shown.
 const REDACTED: &[u8] = b"\n[secrets are replaced here by [redacted:NAME]: change this file with file_edit, because file_write would \
     lose them]";
 
 /// Renders results for one model.
 #[derive(Clone, Copy)]
 pub struct Renderer<'a> {
-    /// Where the zones lie.
+    /// Locations of the two zones.
     pub roots: &'a Roots,
     /// How much is shown.
     pub profile: &'a Profile,
-    /// Knows the secrets.
+    /// Knows the secrets to remove.
     pub redactor: &'a Redactor,
 }
 
 impl Renderer<'_> {
-    /// The result of a request about `subject`.
+    /// The result of a request for `subject`.
     pub fn render(&self, subject: &Subject, finished: Result<Finished, Failed>) -> ToolResult {
         tracing::trace!("render an outcome");
         let Finished { outcome, answer, usage, layers, denied } = match finished {
@@ -113,8 +113,8 @@ impl Renderer<'_> {
         result
     }
 
-    /// Takes secrets out of what is cut, or gets something put before each of its lines, and out of numbered lines unsafe
-    /// characters too; says how many of these there were, and whether a file that was read had secrets.
+    /// Removes secrets from a text that is going to be cut or prefixed by line, and unsafe characters from numbered lines; returns
+    /// how many of these it removed, and whether a file that was read had secrets.
     fn prepare(&self, subject: &Subject, reply: &mut FileReply) -> (u64, bool) {
         match reply {
             FileReply::Written(Written { hunks: Some(hunks), .. })
@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(about["spill"], json!({"path": "/c/outputs/1.log", "bytes": 9, "whole": true}));
     }
 
-    /// A command that printed `total` bytes in the session of a profile: the executor keeps as much as it shows.
+    /// A command that printed `total` bytes in a session with this profile: the executor captures as much as the profile shows.
     fn printed(profile: &Profile, total: usize) -> (String, Option<Truncation>) {
         let max = profile.output.max;
         let bytes: Vec<u8> = (0..total).map(|at| b'a' + (at % 26) as u8).collect();
@@ -292,7 +292,7 @@ mod tests {
         );
     }
 
-    /// The text and the note's numbers of a file tool's answer under the small profile.
+    /// A file tool's text under the small profile, with the numbers of the note.
     fn compact(reply: FileReply) -> (String, Option<(Option<u64>, u64)>) {
         let (outcome, answer) = (Outcome::Answered, Some(Ok(reply)));
         let (usage, layers, denied) = (Usage::default(), LayerSet::default(), Denials::default());

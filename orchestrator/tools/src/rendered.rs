@@ -1,8 +1,8 @@
-//! What became of a request, as text for the model and data for records.
+//! The outcome of a request, as text for the model and data for records.
 
 use crate::metadata::{Details, Truncation};
 
-/// The text, what was left out of it, and what only this tool knows.
+/// The text, what it leaves out, and the metadata of this tool.
 #[derive(Debug)]
 pub struct Rendered {
     pub text: Vec<u8>,
@@ -11,7 +11,7 @@ pub struct Rendered {
 }
 
 impl Rendered {
-    /// A text that is whole.
+    /// A text from which nothing is left out.
     pub fn new(text: impl Into<Vec<u8>>, details: Details) -> Self {
         Self { text: text.into(), truncation: None, details }
     }

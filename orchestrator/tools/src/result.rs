@@ -1,6 +1,6 @@
-//! The result of one call: what the model reads, what went wrong, and what is known about it.
+//! The result of one call: the text for the model, the error, and the metadata.
 //!
-//! Nothing is decided on a message here, only on the [`ErrorKind`](broker_protocol::ErrorKind).
+//! Decisions depend on the [`ErrorKind`](broker_protocol::ErrorKind), never on a message.
 
 use crate::denials;
 use crate::metadata::{Details, Metadata, SavedOutput, Truncation};
@@ -15,7 +15,7 @@ use std::borrow::Cow;
 /// The result of one call.
 #[derive(Clone, Debug)]
 pub struct ToolResult {
-    /// What the tool found or a command printed: bytes, because that may be any.
+    /// The tool's output or a command's: bytes, because it may not be text.
     pub text: Vec<u8>,
     /// What went wrong, if anything did.
     pub error: Option<Failed>,
@@ -25,29 +25,29 @@ pub struct ToolResult {
     pub image: Option<Image>,
     /// For records, and for programs.
     pub metadata: Metadata,
-    /// Attempts of the call, or of the calls in it, to leave what it may touch.
+    /// Attempts of the call, or of the calls in it, to get outside its permissions.
     pub security: Vec<SecurityEvent>,
-    /// Bytes of the note at the end of the text that says where [`ToolResult::shorten`] or [`ForeignText::cut`] has cut it.
+    /// Bytes of the note at the end of the text that reports where [`ToolResult::shorten`] or [`ForeignText::cut`] has cut it.
     pub note_bytes: usize,
 }
 
 impl ToolResult {
-    /// A call that went well.
+    /// A call that succeeded.
     pub fn success(tool: impl Into<Cow<'static, str>>, text: impl Into<Vec<u8>>, details: Details) -> Self {
         Self::new(text.into(), None, Metadata::of(tool.into(), details))
     }
 
-    /// A call that `error` kept from running, or ended.
+    /// A call that `error` prevented or ended.
     pub fn failed(tool: impl Into<Cow<'static, str>>, error: Failed) -> Self {
         Self::new(Vec::new(), Some(error), Metadata::of(tool.into(), Details::None))
     }
 
-    /// All that there may be to say at first.
+    /// A result with everything that may be known at first.
     pub fn new(text: Vec<u8>, error: Option<Failed>, metadata: Metadata) -> Self {
         Self { text, error, ended: None, image: None, metadata, security: Vec::new(), note_bytes: 0 }
     }
 
-    /// The same with its number in the broker's audit.
+    /// Sets the call ID in the broker's audit.
     pub fn numbered(mut self, call: CallId) -> Self {
         self.metadata.call = Some(call);
         self
@@ -58,7 +58,7 @@ impl ToolResult {
         matches!(self.metadata.details, Details::Read { .. })
     }
 
-    /// Text and error in one, for a model that is given only a text.
+    /// Text and error in one, for a model that receives only a text.
     pub fn wrapped(&self) -> String {
         let text = String::from_utf8_lossy(&self.text);
         match &self.error {
@@ -77,8 +77,8 @@ impl ToolResult {
         self.note_bytes = 0;
     }
 
-    /// Says what was denied, for who reads the result: with the error where there is one, else as a line of the text, or of standard
-    /// error where that is kept apart.
+    /// Reports denials to the reader of the result: in the error if there is one, else as a line of the text, or of standard error
+    /// if it is kept apart.
     pub fn tell_denials(&mut self) {
         let Some(line) = denials::line(&self.metadata.denied, self.error.is_some()) else { return };
         match (&mut self.error, &mut self.metadata.stderr) {
@@ -102,7 +102,7 @@ impl ToolResult {
         }
     }
 
-    /// Leaves the first `max` bytes of the text, with a note that says how much there is, and where.
+    /// Keeps the first `max` bytes of the text, with a note that gives the total and where to find it.
     fn cut(&mut self, max: usize, total: Option<u64>) {
         if self.text.len() > max {
             self.text.truncate(max);
@@ -114,12 +114,12 @@ impl ToolResult {
         if self.note_bytes > 0 {
             self.metadata.truncated = None;
         }
-        // What somebody else has left out before is known already.
+        // If something was left out before, that record stays.
         self.metadata.truncated.get_or_insert(Truncation { total, shown, strategy: "head", full });
         self.note_bytes = note.len();
     }
 
-    /// The file with all of the text, if there is one.
+    /// The file that has the whole text, if there is one.
     fn full_path(&self) -> Option<String> {
         let cut = self.metadata.truncated.as_ref().and_then(|cut| cut.full.as_ref());
         let read = match &self.metadata.details {
@@ -130,19 +130,19 @@ impl ToolResult {
     }
 }
 
-/// What went wrong and what there is to show all the same, in one.
+/// Joins the error with whatever result there is.
 pub fn error_and_result(error: &str, text: &str) -> String {
     format!("<error>{error}</error>\n<result>{text}</result>")
 }
 
-/// A result whose text came from elsewhere: the web, or a tool that is not ours. It is not cut yet.
+/// A result whose text is foreign: from the web, or from a registered tool. It is not cut yet.
 #[derive(Debug)]
 pub struct ForeignText {
     /// With all of the text.
     pub result: ToolResult,
     /// Most bytes that are shown.
     pub max: usize,
-    /// Whether the text is all there is.
+    /// Whether the text is complete.
     pub complete: bool,
 }
 
@@ -158,18 +158,18 @@ impl ForeignText {
         ToolResult::failed(subject.tool.clone(), error).into()
     }
 
-    /// Whether less is shown than has come.
+    /// Whether it has to be cut.
     pub fn is_long(&self) -> bool {
         self.result.text.len() > self.max
     }
 
-    /// The text that is shown, with a note where something is left out. `spill` has all of it, if it was saved.
+    /// The text to show, with a note if something is left out. `spill` holds the whole text, if it was saved.
     pub fn cut(self, spill: Option<&Spill>, roots: &Roots) -> ToolResult {
         let Self { mut result, max, complete } = self;
         result.metadata.saved = spill.map(|spill| SavedOutput::of(spill, roots));
         let length = result.text.len();
         if length > max || !complete {
-            // What was not read was not counted.
+            // The part that was not read was not counted.
             result.cut(max, complete.then_some(length as u64));
         }
         result

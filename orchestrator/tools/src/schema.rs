@@ -1,8 +1,8 @@
-//! Inputs against JSON Schemas: those of our tools, which come from the structs that the inputs become, and those that a
-//! client wrote for its own tools.
+//! Checks inputs against JSON Schemas: those of our tools, generated from the structs of their inputs, and those that a client
+//! wrote for its own tools.
 //!
-//! A client's schema is a stranger's. It is bounded, it is never fetched from anywhere, its patterns run in linear time, and
-//! how many steps an input would take is known before the first one.
+//! A client's schema is untrusted. It is bounded, nothing is fetched for it, its patterns run in linear time, and the number of
+//! steps for an input is computed before the first step.
 
 use crate::input_error::{FieldError, excerpt};
 use crate::schema_cost::{SchemaCost, TooComplex};
@@ -13,13 +13,13 @@ use thiserror::Error;
 
 /// Most bytes of a schema as JSON.
 pub const SCHEMA_MAX: usize = 64 << 10;
-/// Most bytes of a compiled pattern.
+/// Maximum size of a compiled pattern, in bytes.
 const PATTERN_MAX: usize = 1 << 20;
-/// Most steps that checking an input may take.
+/// Maximum number of steps to check one input.
 const STEPS_MAX: u64 = 4_000_000;
-/// Most steps with which all that is wrong is collected, to tell what comes first. An error takes a few hundred bytes.
+/// Maximum number of steps for which all errors are collected, to report the most important. An error takes a few hundred bytes.
 const COLLECTED_MAX: u64 = 20_000;
-/// Most characters of a rule in an error message.
+/// Maximum characters of a rule in an error message.
 const RULE_MAX: usize = 200;
 
 /// A schema that inputs can be checked against.
@@ -40,10 +40,10 @@ pub enum SchemaError {
     /// It does not describe an object.
     #[error("a tool's schema must have the type \"object\"")]
     NotAnObject,
-    /// It refers to something outside, or around in a circle.
+    /// It refers to something outside, or in a circle.
     #[error("a schema may refer only to its own `$defs`, and not in a circle")]
     Reference,
-    /// What it takes to check an input cannot be told in few steps.
+    /// The cost of checking an input cannot be computed in few steps.
     #[error("a schema with too many parts that refer to each other")]
     TooComplex,
     /// It is not JSON Schema 2020-12.
@@ -87,7 +87,7 @@ impl Schema {
     /// Checks an input.
     ///
     /// # Errors
-    /// Of all that is wrong, what comes first in the order: fields that do not exist, fields that are missing, types, values.
+    /// The first of all errors, in this order: unknown fields, missing fields, types, values.
     pub fn check(&self, input: &Value) -> Result<(), FieldError> {
         if !input.is_object() {
             return Err(FieldError::NotAnObject(excerpt(input)));
@@ -101,7 +101,7 @@ impl Schema {
         }
         let error = match steps {
             ..=COLLECTED_MAX => self.validator.iter_errors(input).min_by_key(rank),
-            // All that is wrong in each branch would be collected.
+            // All errors of each branch would be collected.
             _ if self.cost.branches() => {
                 return Err(rule("expected something that matches the tool's schema", input));
             }
@@ -110,11 +110,11 @@ impl Schema {
         error.map_or(Ok(()), |error| Err(self.field_error(&error, input)))
     }
 
-    /// Path, rule and value of an error, each bounded.
+    /// Path, rule and value of an error, each with bounded length.
     fn field_error(&self, error: &ValidationError<'_>, input: &Value) -> FieldError {
         let at = path(error.instance_path().as_str());
         let parent = if at.is_empty() { String::new() } else { format!("{at}.") };
-        // The schema of the value that is wrong: the keyword is the last part of the error's own place.
+        // The schema of the invalid value: the keyword is the last part of the error's own location.
         let place = error.schema_path().as_str();
         let schema = place.rsplit_once('/').and_then(|(schema, _)| self.value.pointer(schema));
         let known = || {
@@ -128,7 +128,7 @@ impl Schema {
             ValidationErrorKind::AdditionalProperties { unexpected } => {
                 FieldError::unknown(&cut(&parent), unexpected.first().map_or("", String::as_str), known())
             }
-            // An object that has no fields at all.
+            // An object that may have no fields at all.
             ValidationErrorKind::FalseSchema if place.ends_with("/additionalProperties") => {
                 let fields = input.pointer(error.instance_path().as_str()).and_then(Value::as_object);
                 let first = fields.and_then(|fields| fields.keys().next());
@@ -145,7 +145,7 @@ impl Schema {
     }
 }
 
-/// An error of the whole input.
+/// An error about the whole input.
 fn rule(rule: &str, input: &Value) -> FieldError {
     FieldError::Rule { name: "input".into(), rule: rule.into(), found: excerpt(input) }
 }
@@ -159,7 +159,7 @@ fn path(pointer: &str) -> String {
     })
 }
 
-/// What a schema takes, in words; `None` where it says more than words are here for.
+/// Describes in words what a schema accepts; `None` if it is too complex for that.
 fn describe(schema: &Value) -> Option<String> {
     const DESCRIBED: [&str; 14] = [
         "type",
@@ -232,8 +232,8 @@ fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// `$ref` that leaves the schema, or that may lead to itself: everything but `#/$defs/NAME` with no further reference
-/// right at its head.
+/// Whether a `$ref` leaves the schema or may lead to itself: anything but `#/$defs/NAME` without another reference at the start of
+/// that definition.
 fn has_foreign_reference(schema: &Value) -> bool {
     fn walk(value: &Value, root: &Value) -> bool {
         match value {
@@ -259,7 +259,7 @@ fn is_own(target: &str, root: &Value) -> bool {
     let Some(Value::Object(definition)) = root.get("$defs").and_then(|defs| defs.get(name)) else {
         return false;
     };
-    // Keywords that are applied to the same value again would go round without an end.
+    // Keywords that apply to the same value again would recurse without end.
     ["$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"]
         .iter()
         .all(|keyword| !definition.contains_key(*keyword))
@@ -276,7 +276,7 @@ fn rank(error: &ValidationError<'_>) -> u8 {
     }
 }
 
-/// The rule in the validator's words, without the value: that is shown by itself, and bounded.
+/// The rule in the validator's words, without the value, which is shown separately and bounded.
 fn masked(error: &ValidationError<'_>) -> String {
     cut(&error.masked_with("the value").to_string())
 }
@@ -446,7 +446,7 @@ mod tests {
             let error = doubling.check(&nested(depth, json!(1))).unwrap_err().to_string();
             assert!(error.contains("too many steps"), "{depth}: {error}");
         }
-        // Without a combinator the same depth is cheap, to the left and to the right.
+        // Without a combinator the same depth is cheap, in both branches.
         let tree = json!({"type": "object", "$defs": {"node": {"type": "object", "properties": {
             "next": {"$ref": "#/$defs/node"}, "other": {"$ref": "#/$defs/node"}, "end": {"type": "null"}}}},
             "properties": {"root": {"$ref": "#/$defs/node"}}});
@@ -495,7 +495,7 @@ mod tests {
         assert!(error.contains("too many steps"), "{error}");
     }
 
-    /// The most memory that this process has had, in KiB.
+    /// The peak memory of this process, in KiB.
     #[allow(clippy::disallowed_methods)] // A test may read what it likes.
     fn peak_memory() -> u64 {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();

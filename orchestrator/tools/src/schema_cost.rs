@@ -1,25 +1,25 @@
-//! How many steps a schema takes to check an input, at most, by the input's size and depth: known before it is checked.
+//! The maximum number of steps to check an input against a schema, computed beforehand from the input's size and depth.
 //!
-//! A value is checked once by each part of the schema that applies to it. Below combinators that may be many: two branches
-//! that refer to the same definition check each value below twice, four times, eight times. What is counted here is how
-//! often a value at each depth is checked, at most, whatever its name.
+//! Each part of the schema that applies to a value checks it once. Below combinators these can be many: two branches that refer to
+//! the same definition check each value below it twice, then four times, then eight times. This counts how often, at most, a value
+//! at each depth is checked, whatever its name.
 
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Deepest value that is counted. JSON that was parsed has no deeper ones.
+/// Greatest depth that is counted. Parsed JSON is never deeper.
 const DEPTH: usize = 128;
-/// Most steps for counting.
+/// Maximum steps for the counting itself.
 const COUNTING_MAX: usize = 2_000_000;
-/// How often a value may be checked before it is no matter how much more often it is.
+/// Number of checks of one value above which more make no difference.
 const ENOUGH: u64 = 1 << 40;
-/// Bytes of a string that are one step.
+/// Bytes of a string that count as one step.
 const TEXT_STEP: usize = 32;
 
-/// What applies to the same value.
+/// Keywords that apply to the same value.
 const SAME: [&str; 4] = ["not", "if", "then", "else"];
 const SAME_LISTS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
-/// What applies to values below, whatever their names.
+/// Keywords that apply to all child values, whatever their names.
 const BELOW: [&str; 5] = ["items", "contains", "unevaluatedItems", "unevaluatedProperties", "propertyNames"];
 
 /// The steps of one schema.
@@ -37,11 +37,11 @@ pub struct TooComplex;
 /// A part of the schema that is a schema itself.
 #[derive(Default)]
 struct Part<'v> {
-    /// Steps that it takes by itself.
+    /// Steps for the part alone.
     weight: u64,
     same: Vec<usize>,
     by_name: BTreeMap<&'v str, usize>,
-    /// For values that are not in `by_name`.
+    /// For child values that are not in `by_name`.
     additional: Option<usize>,
     below: Vec<usize>,
 }
@@ -49,9 +49,9 @@ struct Part<'v> {
 struct Parts<'v> {
     root: &'v Value,
     parts: Vec<Part<'v>>,
-    /// The parts that definitions have become.
+    /// The parts that definitions were compiled to.
     definitions: BTreeMap<&'v str, usize>,
-    /// Steps of counting that are left.
+    /// Steps left for the counting itself.
     left: usize,
 }
 
@@ -59,7 +59,7 @@ struct Parts<'v> {
 type Counts = BTreeMap<usize, u64>;
 
 impl SchemaCost {
-    /// Counts the steps of `schema`, whose references all lead to its own `$defs`.
+    /// Counts the steps of `schema`, all of whose references lead to its own `$defs`.
     pub fn new(schema: &Value) -> Result<Self, TooComplex> {
         let mut parts =
             Parts { root: schema, parts: Vec::new(), definitions: BTreeMap::new(), left: COUNTING_MAX };
@@ -80,7 +80,7 @@ impl SchemaCost {
         Ok(Self { by_depth, branches })
     }
 
-    /// The steps that `input` takes, at most.
+    /// The maximum number of steps for `input`.
     pub fn of(&self, input: &Value) -> u64 {
         self.steps(input, 0)
     }
@@ -100,7 +100,7 @@ impl SchemaCost {
         each.saturating_mul(own).saturating_add(below)
     }
 
-    /// Whether some part of the schema applies to the same value as another.
+    /// Whether several parts of the schema apply to the same value.
     pub fn branches(&self) -> bool {
         self.branches
     }
@@ -154,7 +154,7 @@ impl<'v> Parts<'v> {
             return Some(*known);
         }
         let schema = self.root.get("$defs")?.get(name)?;
-        // A definition may refer to itself: its place is known before its parts are.
+        // A definition may refer to itself, so its index is registered before its parts are known.
         let at = self.parts.len();
         self.parts.push(Part { weight: 1, ..Part::default() });
         self.definitions.insert(name, at);
@@ -165,7 +165,7 @@ impl<'v> Parts<'v> {
         Some(at)
     }
 
-    /// Counts a part, and all that applies to the same value with it.
+    /// Counts a part and all parts that apply to the same value.
     fn apply(&mut self, part: usize, times: u64, counts: &mut Counts) -> Result<(), TooComplex> {
         self.left = self.left.checked_sub(1).ok_or(TooComplex)?;
         let count = counts.entry(part).or_default();
@@ -176,7 +176,7 @@ impl<'v> Parts<'v> {
         Ok(())
     }
 
-    /// How often each part checks a value that lies right below values with these counts, and the steps of one of them.
+    /// How often each part checks a child of a value with these counts, and the steps for one such value.
     fn below(&mut self, counts: &Counts) -> Result<(Counts, u64), TooComplex> {
         let parts = counts.keys().map(|part| &self.parts[*part]);
         let names: BTreeSet<&'v str> = parts.flat_map(|part| part.by_name.keys().copied()).collect();
@@ -206,7 +206,7 @@ impl<'v> Parts<'v> {
     }
 }
 
-/// How many values there are in one.
+/// How many values a value contains, including itself.
 fn values(value: &Value) -> u64 {
     match value {
         Value::Array(values) => 1 + values.iter().map(self::values).sum::<u64>(),

@@ -1,7 +1,7 @@
 //! Scope files: the `tool_permissions` of a workflow or an agent, in YAML or TOML.
 //!
-//! Comes from the command line; goes to the broker as a typed [`Scope`], which checks it again: the executor reads neither
-//! format here. A scope only narrows, so a repository may bring one.
+//! The file is named on the command line. The broker gets a typed [`Scope`] and checks it again; the executor never reads either
+//! format. A scope only narrows, so a repository may bring one.
 
 use crate::catalogue::canonical;
 use broker_protocol::{Permission, Scope, limit};
@@ -20,10 +20,10 @@ pub const FILE_MAX: usize = 256 * 1024;
 #[derive(Debug, PartialEq, Eq, Error)]
 #[allow(missing_docs, reason = "line and column count from 1")]
 pub enum ScopeError {
-    /// Its syntax, a key that does not exist, a value that cannot be.
+    /// A syntax error, an unknown key or an invalid value.
     #[error("{file}:{line}:{column}: {message}")]
     Text { file: String, line: u64, column: u64, message: String },
-    /// It is well formed, and cannot be a scope.
+    /// It is well formed but no valid scope.
     #[error("{file}: {message}")]
     Meaning { file: String, message: String },
 }
@@ -47,10 +47,10 @@ struct PermissionText {
     network: Option<bool>,
 }
 
-/// Parses the text of `file`: TOML if its name ends so, else YAML.
+/// Parses the text of `file`: TOML if its name ends with `.toml`, otherwise YAML.
 ///
 /// # Errors
-/// Where it is wrong, with line and column, and what was expected there.
+/// Reports line, column and what was expected there.
 pub fn parse(file: &str, text: &str) -> Result<Scope, ScopeError> {
     if text.len() > FILE_MAX {
         return Err(meaning(file, format!("{} bytes; a scope has at most {FILE_MAX}", text.len())));
@@ -76,7 +76,7 @@ fn permission(tool: String, entry: PermissionText) -> Result<Permission, String>
         ));
     }
     let paths = entry.paths.unwrap_or_default().into_iter().map(|glob| glob.0).collect();
-    // What works on the network is not allowed without it.
+    // Tools that use the network are not permitted without it.
     let network = entry.network.unwrap_or_else(|| tool.starts_with("web_"));
     Ok(Permission {
         tool,
@@ -105,7 +105,7 @@ fn from_yaml(file: &str, text: &str) -> Result<ScopeText, ScopeError> {
     read.map(|file| file.unwrap_or(ScopeText { tool_permissions: None })).map_err(|error| {
         let (line, column) = error.location().map_or((1, 1), |place| (place.line(), place.column()));
         let message = error.render_with_formatter(&serde_saphyr::UserMessageFormatter);
-        // Its words end with the place, which stands in front already.
+        // The parser's message ends with the position, which our error already puts first.
         let message = message.split(" at line ").next().unwrap_or(&message).to_owned();
         ScopeError::Text { file: file.to_owned(), line, column, message }
     })

@@ -1,4 +1,4 @@
-//! What of a request is needed to render its result.
+//! The parts of a request that rendering its result needs.
 
 use broker_protocol::{Command, Request, ZonePath};
 use orchestrator_text::numbered::LineForm;
@@ -9,13 +9,13 @@ use std::borrow::Cow;
 pub struct Subject {
     /// The tool's canonical name.
     pub tool: Cow<'static, str>,
-    /// The file or directory it is about, or that a command is to start in.
+    /// The file or directory of the request, or a command's working directory.
     pub path: Option<ZonePath>,
     /// The program of a command without a shell.
     pub program: Option<String>,
     /// The idle limit of a command, in seconds.
     pub idle_s: Option<u32>,
-    /// How the lines of a file are shown.
+    /// How to show the lines of a file.
     pub form: LineForm,
 }
 

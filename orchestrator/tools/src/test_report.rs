@@ -1,8 +1,8 @@
-//! Counts in the output of a test runner. The exit code decides; the counts are what a stranger's program printed.
+//! Counts in the output of a test runner. Success depends on the exit code; the counts come from an untrusted program.
 
 use serde::Serialize;
 
-/// How many tests had which result, by the runner's own word.
+/// How many tests had which result, according to the runner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[allow(missing_docs, reason = "the names say it")]
 pub struct Counts {
@@ -12,10 +12,10 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Reads them from the end of an output; `None` where no runner has said any.
+    /// Reads the counts from the end of an output; `None` if no runner printed any.
     pub fn read(output: &str) -> Option<Self> {
         let mut sum: Option<Self> = None;
-        // Whether the last that was said is how many tests ran, and not yet how they went.
+        // Whether the last line read gave only the number of tests, and not yet their results.
         let mut ran = false;
         for line in output.lines() {
             if let Some(count) = unittest(line) {
@@ -78,7 +78,7 @@ fn unittest(line: &str) -> Option<u64> {
     rest.starts_with("test").then(|| count.parse().ok())?
 }
 
-/// What it says next of those that did not pass: `FAILED (failures=1, errors=2, skipped=1)`, `OK (skipped=1)`.
+/// Unittest's next line, about tests that did not pass: `FAILED (failures=1, errors=2, skipped=1)`, `OK (skipped=1)`.
 fn not_passed(line: &str) -> Option<Counts> {
     let counts = line.strip_prefix("FAILED (").or_else(|| line.strip_prefix("OK ("))?.strip_suffix(')')?;
     let mut rest = Counts::default();
@@ -116,7 +116,7 @@ fn node_or_mocha(line: &str) -> Option<(Count, u64)> {
     Some((which, number.parse().ok()?))
 }
 
-/// `1 failed, 2 passed`: a number and a word, again and again.
+/// `1 failed, 2 passed`: repeated pairs of a number and a word.
 fn words(text: &str, between: char) -> Counts {
     let mut counts = Counts::default();
     for part in text.split(between) {

@@ -6,7 +6,7 @@ use crate::test_report::Counts;
 use broker_protocol::Framework;
 use orchestrator_text::clean::Cleaner;
 
-/// The result of a test suite, from that of its command.
+/// The result of a test suite, made from the result of its command.
 pub fn suite_result(framework: Framework, mut result: ToolResult) -> ToolResult {
     result.metadata.tool = Framework::TOOL.into();
     let Details::Command { timeout, spill, .. } = std::mem::take(&mut result.metadata.details) else {
@@ -14,7 +14,7 @@ pub fn suite_result(framework: Framework, mut result: ToolResult) -> ToolResult 
     };
     let clean = Cleaner::default().clean(&result.text).into_owned();
     let tests = Counts::read(&String::from_utf8_lossy(&clean));
-    // What never ran has its error only.
+    // If the suite never ran, there is only the error.
     if !result.text.is_empty() || result.error.is_none() {
         result.text.splice(..0, headline(tests).into_bytes());
     }

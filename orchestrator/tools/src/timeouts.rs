@@ -1,5 +1,5 @@
-//! Time limits as other systems write them: in milliseconds, or longer than is allowed. What was taken in place of what was asked
-//! is said in the result.
+//! Time limits as other agents write them: in milliseconds, or longer than allowed. The result reports the limit that replaced the
+//! requested one.
 
 use crate::input_error::FieldError;
 use crate::metadata::Details;
@@ -8,27 +8,27 @@ use serde_json::{Map, Value};
 /// The time limits of one input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AskedTimes {
-    /// Of the whole call.
+    /// For the whole call.
     pub timeout: Option<AskedTime>,
-    /// Of the pauses in its output.
+    /// For pauses in its output.
     pub idle: Option<AskedTime>,
 }
 
-/// A time limit as it was asked for.
+/// A requested time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AskedTime {
     /// The number in the input.
     number: u64,
-    /// The seconds that it was read as.
+    /// The seconds it was interpreted as.
     seconds: u64,
 }
 
 impl AskedTimes {
-    /// Reads the time limits of `input`, whose fields have their canonical names, and leaves seconds in it. A number above
-    /// `max_s` with three zeros at its end means milliseconds.
+    /// Reads the time limits of `input`, whose fields have their canonical names, and replaces them with seconds. A number above
+    /// `max_s` that ends with three zeros means milliseconds.
     ///
     /// # Errors
-    /// [`FieldError::Twice`] where a limit is there in both units.
+    /// [`FieldError::Twice`] if a limit is given in both units.
     pub fn take(input: &mut Map<String, Value>, max_s: u32) -> Result<Self, FieldError> {
         Ok(Self {
             timeout: take(input, "timeout", &["timeoutMs", "timeout_ms"], max_s)?,
@@ -36,7 +36,7 @@ impl AskedTimes {
         })
     }
 
-    /// What the result says of limits that are not those that were asked for: one line each. `details` has the limit in force.
+    /// Notes in the result about limits that differ from the requested ones, one line each. `details` has the limit in force.
     pub fn notes(&self, details: &Details) -> Vec<String> {
         let in_force = match details {
             Details::Command { timeout, .. }

@@ -1,4 +1,4 @@
-//! Violations: calls that tried to leave what they may touch, and how many of them end a session.
+//! Violations: attempts of calls to get outside their permissions, and how many of them end a session.
 
 use broker_protocol::Trust;
 use schemars::JsonSchema;
@@ -23,14 +23,14 @@ pub struct SecurityEvent {
 }
 
 impl SecurityEvent {
-    /// The `violations`th of its session.
+    /// A violation that is the `violations`th of its session.
     pub fn new(tool: &str, message: &str, violations: u32, max_violations: Option<u32>) -> Self {
         let (tool, message) = (tool.to_owned(), message.to_owned());
         Self { kind: "sandbox_violation", tool, message, violations, max_violations }
     }
 }
 
-/// How many violations end a session with `trust` by default. Where nobody is asked, one is enough.
+/// How many violations end a session with `trust` by default. One is enough if nobody is asked.
 pub fn default_max(trust: Trust) -> u32 {
     match trust {
         Trust::Autonomous => 1,

@@ -1,4 +1,4 @@
-//! What the web brought, as text and data.
+//! Renders results of web tools as text and data.
 
 use crate::metadata::Details;
 use crate::result::{ForeignText, ToolResult};
@@ -7,7 +7,7 @@ use orchestrator_web::image::Image;
 use orchestrator_web::request::{Fetch, View};
 use orchestrator_web::{Hit, Page, SearchResults};
 
-/// Results of a search, as a numbered list.
+/// The results of a search, as a numbered list.
 pub fn found(found: &SearchResults) -> ToolResult {
     let entry = |(index, hit): (usize, &Hit)| {
         let mut entry = format!("{}. {}\n   {}", index + 1, line(&hit.title, 300), line(&hit.url, 2000));
@@ -24,7 +24,7 @@ pub fn found(found: &SearchResults) -> ToolResult {
     ToolResult::success("web_search", text, details)
 }
 
-/// All of a page's text, of which as much is shown as `wanted` says.
+/// All of a page's text, and how much of it `wanted` shows.
 pub fn page(page: Page, wanted: &Fetch) -> ForeignText {
     let Page { target, media, title, text, elements, bytes, complete } = page;
     let (url, timeout) = (target.to_string(), wanted.timeout_s);
@@ -33,7 +33,7 @@ pub fn page(page: Page, wanted: &Fetch) -> ForeignText {
     ForeignText { result, max: wanted.shown as usize, complete }
 }
 
-/// An image that was fetched.
+/// An image that has been fetched.
 pub fn image(image: Image, wanted: &View) -> ToolResult {
     let (media_type, size) = (image.media_type, image.data.len() as u64);
     let (url, timeout) = (wanted.target.to_string(), wanted.timeout_s);
@@ -42,7 +42,7 @@ pub fn image(image: Image, wanted: &View) -> ToolResult {
     ToolResult { image: Some(image), ..ToolResult::success("view_image", text, details) }
 }
 
-/// A stranger's text on one line, at most `max` bytes and a character of it: nothing in it can pass for another entry.
+/// An untrusted text on one line of at most `max` bytes plus one character, so that nothing in it can imitate another entry.
 fn line(text: &str, max: usize) -> String {
     let clean = Cleaner::default().clean(text.as_bytes()).into_owned();
     let text = String::from_utf8_lossy(&clean);

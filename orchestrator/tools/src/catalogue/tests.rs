@@ -1,4 +1,4 @@
-//! What inputs become, in their canonical forms and in those of other systems, and what is wrong with others.
+//! How inputs in our own and in other agents' forms are converted, and which errors invalid ones give.
 
 use super::*;
 use crate::aliases::NOT_SUPPORTED;
@@ -44,7 +44,7 @@ fn no_name_means_two_tools() {
     }
 }
 
-/// A tool of another system is one of ours, or not supported for a reason.
+/// Every tool of another agent is one of ours, or is unsupported for a stated reason.
 #[test]
 fn every_tool_of_the_other_systems_has_its_answer() {
     for name in [
@@ -93,7 +93,7 @@ fn every_tool_of_the_other_systems_has_its_answer() {
     }
 }
 
-/// The catalogue says a tool's risk to a model, the request decides by it: they are one.
+/// The risk that the catalogue shows to a model equals the risk by which the request is decided.
 #[test]
 fn a_tool_has_the_risk_of_its_request() {
     let mut compared = 0;
@@ -108,7 +108,7 @@ fn a_tool_has_the_risk_of_its_request() {
     assert_eq!(compared, TOOLS.len() - UNASKED.len());
 }
 
-/// The schema is compiled for each tool, names each field of its struct, and refuses others.
+/// Each tool's schema compiles, names every field of its struct, and refuses other fields.
 #[test]
 fn a_schema_takes_what_its_tool_takes() {
     for tool in &TOOLS {
@@ -265,7 +265,7 @@ fn calls_of_other_agents_are_understood_and_fields_without_effect_are_named() {
         plan("TodoWrite", todos),
         plan("todo_write", json!({"todos": [{"content": "c", "status": "pending"}]}))
     );
-    // What would change a call's meaning is not passed over.
+    // A field that would change a call's meaning is not ignored.
     for (tool, input) in [
         ("Grep", json!({"pattern": "x", "multiline": true})),
         ("Grep", json!({"pattern": "x", "-A": "two"})),
@@ -372,7 +372,7 @@ fn limits_are_named_with_their_field() {
     assert_eq!(message, format!("field `command`: at most {most} bytes, this has {sent}"));
 }
 
-/// What is above every maximum is the maximum, and the executor says which.
+/// A value above the maximum becomes the maximum, and the executor reports it.
 #[test]
 fn a_time_limit_above_the_most_is_the_most() {
     for timeout in [86_400, 86_401, 864_000_001] {
@@ -383,7 +383,7 @@ fn a_time_limit_above_the_most_is_the_most() {
     let input = json!({"command": "x", "timeout": 30_000, "idleTimeoutMs": 1500});
     let Request::Bash(bash) = request("shell", input) else { panic!() };
     assert_eq!((bash.timeout_s, bash.idle_timeout_s), (Some(30), Some(2)));
-    // In the background other systems say 0 for none.
+    // For a background command, other agents use 0 for no time limit.
     let none = |background| json!({"command": "x", "background": background, "timeout": 0});
     assert!(matches!(request("bash", none(true)), Request::Bash(bash) if bash.timeout_s.is_none()));
     assert_eq!(error("bash", none(false)).kind, ErrorKind::InvalidInput);
@@ -581,7 +581,7 @@ fn a_model_reads_which_field_was_wrong_what_was_expected_and_what_was_found() {
     assert_eq!(error("run_tests", json!({"path": "../etc"})).kind, ErrorKind::Violation);
 }
 
-/// Fields that do not exist, then those that are missing, then types and values.
+/// Errors come in this order: unknown fields, missing fields, types and values.
 #[test]
 fn existence_comes_before_presence_and_presence_before_values() {
     assert!(error("file_list", json!({"nope": 1, "depth": "x"})).message.contains("`nope`"));

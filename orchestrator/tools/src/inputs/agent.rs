@@ -1,4 +1,4 @@
-//! The agent's own: several calls in one, thoughts, images, test suites, the end of a task.
+//! Tools for the agent itself: batches, thoughts, images, test suites and the end of a task.
 
 use super::web::target;
 use crate::input::{ToolInput, seconds};
@@ -11,11 +11,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Most calls in one batch.
+/// Maximum number of calls in a batch.
 pub const INVOCATIONS_MAX: usize = 32;
-/// Most characters of a text in a list.
+/// Maximum characters of a list item.
 const ITEM: usize = 2000;
-/// Most texts in a list.
+/// Maximum number of list items.
 const LIST: usize = 100;
 
 /// Makes several calls that do not depend on each other at once, and returns all results in order. All are checked before the
@@ -132,7 +132,7 @@ pub struct ViewImage {
 }
 
 impl ToolInput for ViewImage {
-    /// A path may begin with `file://`. A file below a directory called `https:` has a path that begins otherwise
+    /// A path may begin with `file://`. To name a file below a directory called `https:`, a path has to begin differently
     /// (`./https:`).
     fn plan(self, context: &PlanContext<'_>) -> Result<Plan, InputError> {
         if is_web_address(&self.path) {

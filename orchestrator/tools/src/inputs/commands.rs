@@ -1,4 +1,4 @@
-//! Programs.
+//! Tools that run commands and manage background processes.
 
 use crate::input::{ToolInput, seconds};
 use crate::input_error::InputError;
@@ -7,7 +7,7 @@ use broker_protocol::{Command, Request, Stdin, limit};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Bytes of a background process's output that are shown by default.
+/// Default size, in bytes, of a piece of a background process's output.
 const LOG_BYTES: u32 = 8 * 1024;
 
 /// Runs a command in a sandboxed cell and returns its output and exit code. A string runs with `bash -c`; a list of strings

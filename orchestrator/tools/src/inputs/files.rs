@@ -1,4 +1,4 @@
-//! Files of the two zones.
+//! Tools for files in the two zones.
 
 use crate::input::{ToolInput, path_or_project};
 use crate::input_error::{FieldError, InputError};
@@ -247,7 +247,7 @@ impl ToolInput for Grep {
     }
 }
 
-/// A digest whose form the schema has checked.
+/// Parses a digest whose format the schema has already checked.
 fn digest(text: Option<String>) -> Result<Option<Digest>, FieldError> {
     let parse = |text: String| {
         let refused = |_| FieldError::expected("expected_sha256", "a SHA-256 digest", &json!(text));

@@ -1,5 +1,5 @@
-//! The input of each tool as a struct: from it come the schema that a model reads, the check of what it sends, and the words
-//! in both. Doc comments of a struct and its fields are what the model is told.
+//! The input of each tool as a struct. The schema that a model reads, the validation and the wording of both come from it. Doc
+//! comments of a struct and its fields are sent to the model.
 
 mod agent;
 mod commands;

@@ -1,4 +1,4 @@
-//! The to-do list, the memory, the goals.
+//! Tools for the to-do list, the memory and the goals.
 
 use crate::input::ToolInput;
 use crate::input_error::{FieldError, InputError, excerpt};
@@ -10,9 +10,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Most characters of a text in a list.
+/// Maximum characters of a list item.
 const ITEM: usize = 2000;
-/// Most texts in a list.
+/// Maximum number of list items.
 const LIST: usize = 100;
 
 fn required<T>(name: &str, value: Option<T>) -> Result<T, FieldError> {

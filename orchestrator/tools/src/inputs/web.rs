@@ -1,4 +1,4 @@
-//! The internet.
+//! Tools for the internet: search and fetch.
 
 use crate::input::{ToolInput, seconds};
 use crate::input_error::{FieldError, InputError};
@@ -70,7 +70,7 @@ impl ToolInput for WebFetch {
     }
 }
 
-/// The web address in a field.
+/// Parses the web address in a field.
 pub fn target(field: &str, url: &str) -> Result<Target, FieldError> {
     Target::parse(url).map_err(|error| FieldError::expected(field, &error.to_string(), &json!(url)))
 }

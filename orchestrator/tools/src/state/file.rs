@@ -1,14 +1,14 @@
-//! A file of state: parsed with its bounds, written within them.
+//! A state file: parsed and written within its bounds.
 
 use broker_protocol::{ErrorKind, Failed, limit};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
-/// What a command comes to.
+/// The effect of a command.
 #[derive(Debug, PartialEq)]
 pub struct StateEffect {
-    /// The new content of the file, if it changes.
+    /// The new content of the file, if it changed.
     pub save: Option<Vec<u8>>,
     /// For the model.
     pub text: String,
@@ -16,10 +16,10 @@ pub struct StateEffect {
     pub count: u64,
 }
 
-/// Why an command has no effect.
+/// Why a command has no effect.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub enum StateError {
-    /// The file is not what a tool wrote.
+    /// The file was not written by a tool.
     #[error("central:{file} is not a file of this tool ({why}); remove it to begin anew")]
     Corrupt {
         /// The file.
@@ -30,12 +30,12 @@ pub enum StateError {
     /// The entry, value or goal does not exist.
     #[error("there is no {0}")]
     Missing(String),
-    /// A bound is reached.
+    /// A bound has been reached.
     #[error("no more than {max} {what} fit; remove some first")]
     Full {
-        /// How many fit.
+        /// The maximum number.
         max: usize,
-        /// What they are.
+        /// The kind of item.
         what: &'static str,
     },
 }
@@ -56,21 +56,21 @@ pub trait StateFile: Default + Serialize + DeserializeOwned {
     /// Its path below the central root.
     const PATH: &'static str;
 
-    /// The bound that is passed, if one is.
+    /// The bound that is exceeded, if one is.
     fn fault(&self) -> Option<&'static str>;
 
-    /// Its entries as lines, and how many there are.
+    /// Its entries as lines, with their number.
     fn listing(&self) -> (String, usize);
 }
 
-/// Parses a file, and checks its bounds.
+/// Parses a file and checks its bounds.
 pub fn parse<F: StateFile>(file: Option<&[u8]>) -> Result<F, StateError> {
     let Some(bytes) = file else { return Ok(F::default()) };
     let corrupt = |why: &str| StateError::Corrupt { file: F::PATH, why: why.to_owned() };
     if bytes.len() > limit::STATE {
         return Err(corrupt("it is too long"));
     }
-    // What is wrong in detail would quote the stranger who wrote it.
+    // The parser's error could quote the untrusted content.
     let parsed: F = serde_json::from_slice(bytes).map_err(|error| {
         corrupt(&format!("line {}, column {} is not what it should be", error.line(), error.column()))
     })?;
@@ -80,13 +80,13 @@ pub fn parse<F: StateFile>(file: Option<&[u8]>) -> Result<F, StateError> {
     }
 }
 
-/// The entries, unchanged.
+/// The entries, without a change.
 pub fn listing<F: StateFile>(file: &F) -> StateEffect {
     let (text, count) = file.listing();
     StateEffect { save: None, text, count: count as u64 }
 }
 
-/// The entries, and the file that holds them.
+/// The entries, and the new content of the file.
 pub fn changed<F: StateFile>(file: &F) -> Result<StateEffect, StateError> {
     let bytes = serde_json::to_vec_pretty(file).unwrap_or_default();
     if bytes.len() > limit::STATE {

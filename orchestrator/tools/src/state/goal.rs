@@ -6,15 +6,15 @@ use broker_protocol::StateTool;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Most goals.
+/// Maximum number of goals.
 pub const MAX: usize = 100;
-/// Most checkpoints of one goal.
+/// Maximum number of checkpoints of one goal.
 pub const CHECKPOINTS: usize = 100;
-/// Most texts in one list.
+/// Maximum number of items in a list.
 const LIST: usize = 100;
-/// Most characters of one text in a list.
+/// Maximum characters of an item in a list.
 const ITEM: usize = 2000;
-/// Most characters of a summary, or of a checkpoint's description.
+/// Maximum characters of a summary or a checkpoint's description.
 const TEXT: usize = 8000;
 
 /// The goals.
@@ -101,7 +101,7 @@ impl Goals {
                 self.add(description, *priority, subtasks, status)
             }
             Change::New { description, priority } => {
-                // First, so that a full list leaves the active goal active.
+                // Comes first, so that a full list leaves the active goal active.
                 self.add(description, *priority, &[], Status::Paused)?;
                 let new = self.goals.len() - 1;
                 self.activate(new);

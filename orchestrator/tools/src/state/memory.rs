@@ -1,4 +1,4 @@
-//! Values by name.
+//! The memory: values stored by name.
 
 use super::file::{StateEffect, StateError, StateFile, changed, listing, parse};
 use schemars::JsonSchema;
@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Most values.
+/// Maximum number of values.
 pub const MAX: usize = 500;
-/// Most bytes of one value as JSON.
+/// Maximum bytes of one value as JSON.
 pub const VALUE_MAX: usize = 16 << 10;
 
 /// An action of the tool.
@@ -56,7 +56,7 @@ struct MemoryValue {
     category: Option<Category>,
 }
 
-/// Carries `action` out on the file, if there is one.
+/// Applies `action` to the file, if there is one.
 ///
 /// # Errors
 /// See [`StateError`].

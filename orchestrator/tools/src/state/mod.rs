@@ -1,9 +1,9 @@
-//! What the to-do list, the memory and the goals keep between calls, as a pure function: the file and a command become the new
-//! file and a text.
+//! The state that the to-do list, the memory and the goals keep between calls, as a pure function: from the file and a command to
+//! the new file and a text.
 //!
-//! The executor reads and writes the files (`central:state`), and commands may write there too: what comes back is a stranger's.
-//! It is parsed into types, each text and each list is bounded again, and what does not fit is an error that says which
-//! file to remove; it is never shown as it is.
+//! The executor reads and writes the files (`central:state`), and commands may write there too, so their content is untrusted. It
+//! is parsed into types, and each text and list is bounded again. Invalid content is never shown; the error names the file to
+//! remove.
 
 mod file;
 pub mod goal;
@@ -41,7 +41,7 @@ impl StateCommand {
         }
     }
 
-    /// Carries it out on the file, if there is one.
+    /// Applies the command to the file, if there is one.
     ///
     /// # Errors
     /// See [`StateError`].

@@ -4,11 +4,11 @@ use super::file::{StateError, StateFile, is_long};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Most entries.
+/// Maximum number of entries.
 pub const MAX: usize = 200;
-/// Most characters of one entry.
+/// Maximum characters of one entry.
 const CONTENT: usize = 1000;
-/// What a key looks like.
+/// The pattern of a valid key.
 pub const KEY: &str = "^[A-Za-z0-9._-]{1,64}$";
 
 /// The entries.
@@ -69,7 +69,7 @@ impl Status {
 }
 
 impl Priority {
-    /// As in an input.
+    /// The name, as an input has it.
     pub fn name(self) -> &'static str {
         match self {
             Priority::Low => "low",
@@ -82,13 +82,13 @@ impl Priority {
 /// A change of the list.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// Put another list in its place.
+    /// Replace the whole list.
     Replace(Vec<Todo>),
     /// Add an entry.
     Add(String),
-    /// Complete an entry: by its id, or its place from 1.
+    /// Complete an entry, selected by its ID or its position from 1.
     Complete(String),
-    /// Remove an entry, named likewise.
+    /// Remove an entry, selected in the same way.
     Remove(String),
 }
 
