@@ -1,4 +1,4 @@
-//! From the chunks of an answer to a message: checked, bounded, every call with an id of its own.
+//! Builds a message from the chunks of an answer: checked, bounded, every call with a unique ID.
 
 use crate::chunk::{Chunk, Stop, Usage};
 use crate::error::ProviderError;
@@ -7,18 +7,18 @@ use orchestrator_text::redact::Redactor;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most parts of an answer.
+/// Maximum number of parts in an answer.
 const PARTS_MAX: usize = 256;
-/// Most calls of an answer.
+/// Maximum number of calls in an answer.
 pub const CALLS_MAX: usize = 64;
-/// Most bytes of an answer's texts and inputs together.
+/// Maximum bytes of all texts and inputs of an answer.
 const BYTES_MAX: usize = 8 << 20;
-/// Most bytes of one call's input.
+/// Maximum bytes of one call's input.
 const INPUT_MAX: usize = 1 << 20;
-/// Most bytes of a call's id.
+/// Maximum bytes of a call's ID.
 const ID_MAX: usize = 64;
 
-/// What an answer has so far.
+/// The part of an answer received so far.
 #[derive(Debug, Default)]
 pub struct Accumulator {
     parts: BTreeMap<u32, Building>,
@@ -40,19 +40,19 @@ enum Building {
 pub struct Answer {
     /// Its parts, the calls among them.
     pub parts: Vec<Part>,
-    /// Of calls whose input was no JSON object, by their ids: why.
+    /// Calls whose input was no JSON object, by ID, with the reason.
     pub malformed: BTreeMap<String, String>,
     /// What it cost.
     pub usage: Usage,
-    /// Why it ended; `None` where it did not.
+    /// Why it ended; `None` if it was cut off.
     pub stop: Option<Stop>,
 }
 
 impl Accumulator {
-    /// Takes a chunk.
+    /// Adds a chunk.
     ///
     /// # Errors
-    /// It does not fit what came before, or passes a bound.
+    /// If it does not fit the chunks before it, or exceeds a bound.
     pub fn push(&mut self, chunk: &Chunk) -> Result<(), ProviderError> {
         match chunk {
             Chunk::Text { index, text } => match self.part(*index, || Building::Text(String::new()))? {
@@ -136,8 +136,8 @@ impl Accumulator {
         self.usage
     }
 
-    /// The answer. No call in it has an id of `taken`, to which its ids are added. Where the answer has not ended its calls are
-    /// left out: a model may have wanted to say more of them.
+    /// The answer. No call in it has an ID of `taken`; its IDs are added there. If the answer was cut off, its calls are left out:
+    /// they may be incomplete.
     pub fn finish(self, taken: &mut BTreeSet<String>, redactor: &Redactor) -> Answer {
         let (mut parts, mut malformed) = (Vec::new(), BTreeMap::new());
         for part in self.parts.into_values() {
@@ -164,7 +164,7 @@ impl Accumulator {
     }
 }
 
-/// An input. Of a tool without arguments some vendors send nothing at all.
+/// Parses an input. For a tool without arguments, some vendors send nothing at all.
 fn parse(json: &str) -> Result<Value, String> {
     if json.trim().is_empty() {
         return Ok(Value::Object(Map::new()));
@@ -177,8 +177,8 @@ fn parse(json: &str) -> Result<Value, String> {
     }
 }
 
-/// An id that every vendor takes back, and that no other call has: some vendors count from one in each answer. A model may have put a
-/// secret into `given`, which has lost it before anything in it is changed: it would not be found any more.
+/// An ID that every vendor accepts and that no other call has: some vendors count from one in each answer. A model may have put a
+/// secret into `given`; that was already removed, since after changes it would no longer be found.
 fn own_id(given: &str, taken: &mut BTreeSet<String>) -> String {
     let fit = |c: char| if c.is_ascii_alphanumeric() || "_-".contains(c) { c } else { '_' };
     let given: String = given.chars().take(ID_MAX - 8).map(fit).collect();
@@ -290,7 +290,7 @@ mod tests {
         assert!(fails(&[delta(7, "{}")]));
         assert!(fails(&[start(1, "a"), start(1, "b")]));
         assert!(fails(&[Chunk::Text { index: 0, text: "x".into() }, delta(0, "{}")]));
-        // A hostile index costs nothing.
+        // A hostile index allocates nothing.
         assert!(!fails(&[start(u32::MAX, "a")]));
         let many: Vec<Chunk> = (0..=CALLS_MAX as u32).map(|index| start(index, "a")).collect();
         assert!(!fails(&many[..CALLS_MAX]) && fails(&many));

@@ -1,5 +1,5 @@
-//! A run: what the user says, then answer, calls, answer, until the model has no more to do or something ends it. What travels
-//! to the front end is `publish`'s, what a vendor writes its wire format's: here is only what happens next.
+//! A run: the user's message, then answer, calls, answer, until the model has finished or something ends it. What reaches the front
+//! end is decided in `publish`, what reaches a vendor in its wire format; this file only decides what happens next.
 
 use crate::budget::Budget;
 use crate::calls::plain;
@@ -19,22 +19,22 @@ use futures_util::future::LocalBoxFuture;
 use serde_json::{Value, json};
 use tracing::Instrument;
 
-/// What the model is told when it may call no more.
+/// The message to a model that may make no more calls.
 const ANSWER_NOW: &str =
     "No tool can be called any more. Answer now with what you have, and say what is left to do.";
 
-/// What the model that goes on is told after an answer without calls.
+/// The message to the fallback model after an answer without calls.
 const ANSWER_AGAIN: &str =
     "The last answer was another model's, made without tools. Answer again, with tools where they help.";
 
-/// What comes after an answer.
+/// What follows an answer.
 enum Next {
     Again,
     End(EndReason, Option<Value>),
 }
 
 impl Run<'_> {
-    /// Goes on until the end. Boxed, because a subagent is a run in a run.
+    /// Continues until the end. Boxed, because a subagent is a run within a run.
     pub fn go<'b>(
         &'b self,
         conversation: &'b mut Conversation,
@@ -56,7 +56,7 @@ impl Run<'_> {
         .boxed_local()
     }
 
-    /// One answer, and the calls in it; the end, if that was the last one.
+    /// One answer and its calls; returns the end if this was the last answer.
     async fn turn(&self, conversation: &mut Conversation, progress: &mut Progress) -> Option<End> {
         let TurnEnd { answer, error } = self.ask(conversation, progress).await;
         let calls: Vec<ToolCall> = calls_of(&answer.parts);
@@ -80,7 +80,7 @@ impl Run<'_> {
         }
     }
 
-    /// Takes the tools away where no turn or no context is left for them.
+    /// Withdraws the tools if no turn or no context is left for them.
     async fn close_in_time(&self, conversation: &mut Conversation, progress: &mut Progress) {
         if progress.closing.is_some() {
             return;
@@ -184,7 +184,7 @@ impl Run<'_> {
         progress: &mut Progress,
     ) -> Next {
         if let Some(reason) = progress.closing {
-            // Every call has its answer, or no vendor takes the conversation any more.
+            // Every call needs an answer, or no vendor accepts the conversation any more.
             let answers = calls.iter().map(|call| plain(call, ANSWER_NOW.to_owned(), true)).collect();
             self.say(conversation, Message::Tools { answers });
             return Next::End(reason, None);
@@ -213,7 +213,7 @@ impl Run<'_> {
         Next::Again
     }
 
-    /// Has another model go on, where the user has set one for this; whether it does.
+    /// Switches to the fallback model, if the user has configured it for this case; returns whether it did.
     async fn fall_back(&self, poor: Poor, progress: &mut Progress) -> bool {
         let fallback = self.parts.settings.fallback.as_ref().filter(|fallback| fallback.when.covers(poor));
         let Some(fallback) = fallback.filter(|_| self.is_main && progress.instead.is_none()) else {

@@ -1,4 +1,4 @@
-//! An agent: a session, a provider, and how its runs are made.
+//! An agent: a session, a provider, and the settings of its runs.
 
 use crate::budget::Budget;
 use crate::control::Control;
@@ -29,26 +29,26 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 use tracing::Instrument;
 
-/// Makes runs.
+/// Makes the runs of an agent.
 pub struct Agent {
     parts: Parts,
     listeners: Rc<[Rc<dyn Listener>]>,
     redactor: &'static Redactor,
 }
 
-/// What a run is asked for.
+/// What a run is to answer.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// The conversation's name, for the events.
+    /// The conversation's ID, for the events.
     pub conversation: Arc<str>,
-    /// The answer's name, for the events.
+    /// The answer's ID, for the events.
     pub message: Arc<str>,
-    /// What the user says.
+    /// The user's message.
     pub text: String,
 }
 
 impl Agent {
-    /// An agent whose texts lose what `redactor` knows.
+    /// An agent from whose texts `redactor` removes secrets.
     pub fn new(
         session: Session,
         provider: Rc<dyn Provider>,
@@ -62,39 +62,39 @@ impl Agent {
         Self { parts, listeners: listeners.into(), redactor }
     }
 
-    /// The same with the hooks of its session.
+    /// Adds the hooks of its session.
     pub fn with_hooks(mut self, hooks: Option<Rc<SessionHooks>>) -> Self {
         self.parts.hooks = hooks;
         self
     }
 
-    /// The session that it makes calls in.
+    /// The session in which it makes calls.
     pub fn session(&self) -> &Session {
         &self.parts.session
     }
 
-    /// The provider that its runs ask.
+    /// The provider of its runs.
     pub fn provider(&self) -> &Rc<dyn Provider> {
         &self.parts.provider
     }
 
-    /// The model that its runs ask.
+    /// The model of its runs.
     pub fn model(&self) -> &str {
         &self.parts.settings.model
     }
 
-    /// Has the runs from now on ask another model of the same provider.
+    /// Sets another model of the same provider for all later runs.
     pub fn set_model(&mut self, model: String) {
         self.parts.settings.model = model;
     }
 
-    /// Has the runs from now on written to another transcript.
+    /// Sets another transcript for all later runs.
     pub fn set_transcript(&mut self, transcript: Rc<Transcript>) {
         self.listeners = Rc::new([transcript.clone() as Rc<dyn Listener>]);
         self.parts.transcript = Some(transcript);
     }
 
-    /// Answers what the user says. `events` are taken until the stream's end, which comes last, whatever happens.
+    /// Answers the user's message. `events` receives everything up to the end of the stream, which is always the last event.
     pub async fn run(
         &self,
         order: Order,
@@ -150,7 +150,7 @@ impl Agent {
         ended
     }
 
-    /// The same without its first and its last event.
+    /// The same without the first and the last event.
     async fn perform(
         &self,
         text: String,
@@ -179,13 +179,13 @@ impl Agent {
             () = sleep(self.parts.settings.timeout) => EndReason::Timeout,
             () = publisher.client.closed() => EndReason::Cancelled,
         };
-        // What is under way ends as it does when somebody cancels: with its result.
+        // Calls in progress end as after any cancellation: with a result.
         control.cancel();
         let end = going.await;
         if end.reason == EndReason::Cancelled { End { reason, ..end } } else { end }
     }
 
-    /// Everything that a run has before it asks. Nothing was sent to a model yet.
+    /// Prepares all that a run needs. Nothing has been sent to a model yet.
     async fn prepare<'a>(
         &'a self,
         control: &'a Control,
@@ -220,13 +220,13 @@ impl Agent {
         Ok(())
     }
 
-    /// The tools that the model is shown.
+    /// The tools to list to the model.
     pub(crate) async fn tools(&self) -> Vec<ToolDefinition> {
         if !self.parts.settings.tools {
             return Vec::new();
         }
         let pack = self.parts.settings.pack.as_ref();
-        // What ends a task is of use only where something is to end so.
+        // The tool that ends a task is listed only if the pack wants such an end.
         let is_shown = |tool: &ToolDefinition| match pack {
             Some(pack) => pack.has(&tool.name),
             None => tool.name != FINISH,
@@ -249,7 +249,7 @@ impl Agent {
 fn definition(listed: &Value) -> ToolDefinition {
     let text = |name: &str| listed[name].as_str().unwrap_or_default().to_owned();
     let name = text("name");
-    // A batch may hold anything.
+    // A batch may contain any call.
     let is_safe = listed["risk"] == "low" && name != BATCH && name != FINISH;
     ToolDefinition { name, description: text("description"), schema: listed["inputSchema"].clone(), is_safe }
 }
@@ -263,7 +263,7 @@ fn failed(error: ProviderError) -> End {
     End { reason, error, result: None, text: String::new() }
 }
 
-/// Whether the model was kept from saying all that it had to say.
+/// Whether the model was cut off before it had finished.
 fn is_partial(reason: EndReason) -> bool {
     match reason {
         EndReason::Cancelled

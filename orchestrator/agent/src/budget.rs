@@ -1,15 +1,15 @@
-//! How full the context is: one figure, for the events and for the loop's own decisions.
+//! How full the context is: one figure, used in events and for the loop's own decisions.
 
 use crate::chunk::Usage;
 use crate::message::{Message, Part};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The window of a model of which nobody says how large it is, in tokens: what every model of today has.
+/// The context window if its size is unknown, in tokens: every current model has at least this.
 pub const WINDOW_UNKNOWN: u64 = 32_768;
-/// Bytes of a token, by a cautious guess.
+/// Bytes per token, estimated cautiously.
 const BYTES_PER_TOKEN: u64 = 3;
-/// Tokens of an image, by the largest that vendors count.
+/// Tokens of an image: the largest number that vendors count.
 const IMAGE_TOKENS: u64 = 1_600;
 
 /// How full the context is.
@@ -24,29 +24,29 @@ pub struct Context {
     pub share: f64,
 }
 
-/// Counts it.
+/// Counts the tokens of the context.
 #[derive(Debug)]
 pub struct Budget {
     window: u64,
-    /// Tokens kept free for an answer.
+    /// Tokens reserved for the answer.
     reserve: u64,
-    /// Tokens up to a message, as the vendor counted them.
+    /// Tokens up to some message, as the vendor counted them.
     counted: u64,
-    /// How many messages these are.
+    /// How many messages that count covers.
     messages: usize,
 }
 
 impl Budget {
-    /// Nothing is counted. Of the window, if known, `answer` tokens are kept free, and at most an eighth.
+    /// Nothing counted yet. Reserves `answer` tokens, but at most an eighth of the window.
     pub fn new(window: Option<u64>, answer: u32) -> Self {
         let window = window.unwrap_or(WINDOW_UNKNOWN);
         Self { window, reserve: u64::from(answer).min(window / 8), counted: 0, messages: 0 }
     }
 
-    /// Takes what the vendor has counted up to the last of `messages`, its answer.
+    /// Stores the vendor's count up to the last of `messages`, its answer.
     pub fn count(&mut self, usage: Usage, messages: &[Message]) {
         let counted = usage.input_tokens.saturating_add(usage.output_tokens);
-        // A vendor that says nothing is not believed to mean nothing.
+        // A missing count must not be taken as zero.
         if usage.input_tokens > 0 {
             (self.counted, self.messages) = (counted, messages.len());
         }
@@ -64,7 +64,7 @@ impl Budget {
         self.context(messages).used_tokens.saturating_add(self.reserve) >= self.window
     }
 
-    /// Most bytes that the answers of `calls` calls may have each, so that the model still has room to answer.
+    /// Maximum bytes of each answer to one of `calls` calls, so that the model still has room for its own answer.
     pub fn bytes_per_answer(&self, messages: &[Message], calls: usize) -> usize {
         let used = self.context(messages).used_tokens;
         let free = self.window.saturating_sub(used).saturating_sub(self.reserve);
@@ -73,7 +73,7 @@ impl Budget {
     }
 }
 
-/// About as many tokens as a message has.
+/// The estimated tokens of a message.
 fn tokens(message: &Message) -> u64 {
     let bytes = |length: usize| (length as u64).div_ceil(BYTES_PER_TOKEN);
     match message {
@@ -113,7 +113,7 @@ mod tests {
         messages.push(Message::user("x".repeat(450)));
         assert!(budget.is_spent(&messages));
         assert_eq!(budget.bytes_per_answer(&messages, 3), 0);
-        // A vendor that counts nothing changes nothing.
+        // A vendor that reports no count changes nothing.
         budget.count(Usage::default(), &messages);
         assert_eq!(budget.context(&messages).used_tokens, 900);
     }

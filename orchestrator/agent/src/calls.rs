@@ -1,5 +1,5 @@
-//! The calls of one answer: looked up among what the model was shown, made in the session, and answered in their order. Those that
-//! change nothing run side by side, all others one after the other.
+//! The calls of one answer: checked against the tools listed to the model, made in the session, and answered in their order. Calls
+//! that change nothing run in parallel, all others one after the other.
 
 use crate::budget::Budget;
 use crate::event::{Body, Confirm, ErrorInfo, Notice, Output, ToolResult};
@@ -24,30 +24,30 @@ use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Fewest bytes of an answer that a model is shown, however full its context is.
+/// Minimum bytes of a call's answer that the model sees, however full its context is.
 const ANSWER_MIN: usize = 2_000;
 
-/// What became of the calls.
+/// The outcome of the calls.
 pub(crate) struct Called {
     pub answers: Vec<ToolAnswer>,
-    /// What the task ended with.
+    /// The result with which the task ended.
     pub finished: Option<Value>,
-    /// Whether what it ended with is not good enough, and was refused too often.
+    /// Whether that result was insufficient and was rejected too often.
     pub given_up: bool,
 }
 
-/// What is to be done with a call.
+/// How a call is carried out.
 enum Decision {
     /// It ends the task.
     Finish,
-    /// Another model is asked.
+    /// A subagent answers it.
     Subagent,
-    /// The session makes it.
+    /// The session carries it out.
     Session,
 }
 
 impl Run<'_> {
-    /// Carries out `calls`. `malformed` says of some why their input is none.
+    /// Carries out `calls`. For some of them, `malformed` has the reason why their input is invalid.
     pub async fn carry_out(
         &self,
         calls: &[ToolCall],
@@ -103,7 +103,7 @@ impl Run<'_> {
         self.tools.iter().any(|tool| tool.name == name && tool.is_safe)
     }
 
-    /// Whether the model was shown a tool.
+    /// Whether a tool was listed to the model.
     fn shows(&self, name: &str) -> bool {
         self.tools.iter().any(|tool| tool.name == name)
     }
@@ -117,7 +117,7 @@ impl Run<'_> {
         self.publisher.publish(Body::Notice { kind: Notice::LoopDetected, message }).await;
     }
 
-    /// Makes one call, and publishes its events.
+    /// Makes one call and publishes its events.
     async fn call(&self, call: &ToolCall, malformed: Option<&String>) -> ToolAnswer {
         let (tool_id, tool_name) = (call.id.clone(), self.shown_name(&call.name));
         self.publisher.publish(Body::ToolStart { tool_id, tool_name, input: call.input.clone() }).await;
@@ -136,7 +136,7 @@ impl Run<'_> {
         self.after_call(passed, answer).await
     }
 
-    /// What is to be done with a call, and what hooks have left of it.
+    /// Decides how to carry out a call, after hooks may have changed it.
     async fn let_through(
         &self,
         call: &ToolCall,
@@ -146,7 +146,7 @@ impl Run<'_> {
         Ok((decision, self.before_call(call).await?))
     }
 
-    /// A tool by its own name, where it is one of those that are shown.
+    /// The canonical name of a tool, if the tool is listed.
     fn shown_name(&self, name: &str) -> String {
         canonical(name).filter(|name| self.shows(name)).unwrap_or(name).to_owned()
     }
@@ -168,7 +168,7 @@ impl Run<'_> {
         })
     }
 
-    /// The tool that a call wants and the model was not shown, in a batch that of one of its calls.
+    /// The tool of a call that was not listed to the model; in a batch, that of one of its calls.
     fn missing(&self, name: &str, input: &Value) -> Option<String> {
         let brief = |name: &str| name.chars().take(128).collect();
         if !self.shows(name) {
@@ -176,14 +176,14 @@ impl Run<'_> {
         }
         let inner = if name == BATCH { input["invocations"].as_array() } else { None };
         let names = inner.into_iter().flatten().flat_map(|inner| {
-            // By whichever of its names: what has none is the session's to reject.
+            // Under any alias of the field: without a name, the session rejects the call.
             [&inner["tool_name"], &inner["toolName"], &inner["tool"], &inner["name"]].map(Value::as_str)
         });
         let mut missing = names.flatten().filter(|name| !self.shows(canonical(name).unwrap_or(name)));
         missing.next().map(brief)
     }
 
-    /// Answers a call that no session makes with an error.
+    /// Answers a call with an error, without the session.
     async fn refuse(&self, call: &ToolCall, failed: Failed) -> ToolAnswer {
         let error = ErrorInfo {
             kind: failed.kind.name(),
@@ -217,7 +217,7 @@ impl Run<'_> {
         plain(call, text, false)
     }
 
-    /// The end of a task: held against the pack, and then made, so that it is in the records.
+    /// The end of a task: checked against the pack, then made as a call, so that the records have it.
     async fn finish(&self, call: &ToolCall, progress: &mut Progress, called: &mut Called) {
         let (tool_id, tool_name) = (call.id.clone(), FINISH.to_owned());
         self.publisher.publish(Body::ToolStart { tool_id, tool_name, input: call.input.clone() }).await;
@@ -226,7 +226,7 @@ impl Run<'_> {
             Err(failed) => return called.answers.push(self.refuse(call, failed).await),
         };
         let call = &passed.call;
-        // The tool's own names for its fields count here too.
+        // Other names of the tool's fields count here too.
         let input = with_own_names(&call.input);
         let finish = self.finish.as_ref();
         if let Some(Err(why)) = finish.map(|finish| finish.check(&input, progress.tools_used)) {
@@ -246,7 +246,7 @@ impl Run<'_> {
         called.answers.push(self.after_call(passed, answer).await);
     }
 
-    /// Has the session make a call.
+    /// Lets the session make a call.
     async fn in_session(&self, call: &ToolCall) -> (ToolAnswer, Option<std::sync::Arc<CallResult>>) {
         let context = CallContext {
             client_id: Some(call.id.as_str().into()),
@@ -290,7 +290,7 @@ impl Run<'_> {
             CallBody::Violation(event) => {
                 self.publisher.publish(Body::Security { tool_id: tool_id(), event: event.clone() }).await;
             }
-            // Of calls in a batch the result of the batch tells.
+            // The result of a batch reports on its calls.
             CallBody::ToolRegistered { .. }
             | CallBody::ToolUnregistered { .. }
             | CallBody::Requested { .. }
@@ -302,7 +302,7 @@ impl Run<'_> {
         }
     }
 
-    /// Publishes a result; what the model is answered.
+    /// Publishes a result; returns the answer to the model.
     async fn conclude(&self, call: &ToolCall, result: &CallResult) -> ToolAnswer {
         let text = match (String::from_utf8_lossy(&result.text), &result.error) {
             (text, None) => text.into_owned(),
@@ -341,9 +341,9 @@ impl Run<'_> {
     }
 }
 
-/// What a call of a tool that changes files would change, as far as its input says it.
+/// The change that a call of a file tool would make, as far as its input tells.
 fn changes(tool: &str, input: &Value) -> Option<String> {
-    // The zones are for paths, and these are not part of what is shown.
+    // Placeholder roots: the zones are needed to parse paths, and do not appear in the text.
     let roots = Roots { project: "/project".to_owned(), central: "/central".to_owned() };
     let context =
         PlanContext { roots: &roots, directory: None, paths_from: None, timeout_max_s: limit::TIMEOUT_S };
@@ -379,7 +379,7 @@ pub(crate) fn plain(call: &ToolCall, text: String, is_error: bool) -> ToolAnswer
     ToolAnswer { id: call.id.clone(), name: call.name.clone(), text, is_error, image: None }
 }
 
-/// The input of `finish_task` by the tool's own names of fields.
+/// The input of `finish_task` with canonical field names.
 fn with_own_names(input: &Value) -> Value {
     let mut input = input.clone();
     if let Some(fields) = input.as_object_mut()

@@ -1,4 +1,4 @@
-//! What a provider streams, piece by piece. Every wire format is turned into these and nothing else is.
+//! The pieces of a provider's stream. Every wire format is converted into these and nothing else.
 
 use crate::error::ProviderError;
 use schemars::JsonSchema;
@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-/// Pieces that wait for the loop.
+/// How many pieces may wait for the loop.
 pub const CAPACITY: usize = 32;
 
-/// A piece of a model's answer. `index` tells the parts of one answer apart.
+/// A piece of a model's answer. `index` distinguishes the parts of one answer.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the fields are what their names say")]
 pub enum Chunk {
@@ -19,15 +19,15 @@ pub enum Chunk {
     Thinking { index: u32, text: String },
     /// The signature of the thoughts at `index`.
     Signature { index: u32, signature: String },
-    /// A part that only its vendor reads.
+    /// A part that only its vendor can read.
     Sealed { index: u32, vendor: &'static str, data: Value },
     /// A call begins.
     ToolStart { index: u32, id: String, name: String },
-    /// A piece of its input as JSON text.
+    /// A piece of the call's input as JSON text.
     ToolDelta { index: u32, json: String },
-    /// The input is complete.
+    /// The call's input is complete.
     ToolEnd { index: u32 },
-    /// What the answer cost so far. Fields that are 0 say nothing.
+    /// What the answer has cost so far. Fields that are 0 are unknown.
     Usage(Usage),
     /// The answer is complete. Nothing comes after it.
     End(Stop),
@@ -58,7 +58,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Takes what a later report knows better.
+    /// Overwrites counts with those that a later report has.
     pub fn update(&mut self, later: Usage) {
         self.input_tokens = self.input_tokens.max(later.input_tokens);
         self.output_tokens = self.output_tokens.max(later.output_tokens);
@@ -73,21 +73,21 @@ impl Usage {
     }
 }
 
-/// Where a provider puts its chunks. It waits while nobody takes them.
+/// Where a provider sends its chunks. Sending waits for the receiver.
 #[derive(Clone, Debug)]
 pub struct Chunks(mpsc::Sender<Chunk>);
 
 impl Chunks {
-    /// A way for chunks, and its end.
+    /// A channel for chunks, with its receiver.
     pub fn channel() -> (Self, mpsc::Receiver<Chunk>) {
         let (sender, receiver) = mpsc::channel(CAPACITY);
         (Self(sender), receiver)
     }
 
-    /// Hands a chunk on.
+    /// Sends a chunk.
     ///
     /// # Errors
-    /// [`ProviderError::Cancelled`] where nobody takes chunks any more.
+    /// [`ProviderError::Cancelled`] if the receiver is gone.
     pub async fn send(&self, chunk: Chunk) -> Result<(), ProviderError> {
         self.0.send(chunk).await.map_err(|_| ProviderError::Cancelled)
     }

@@ -1,4 +1,4 @@
-//! How a front end steers a run: it cancels, and it answers the questions of calls, each by its id.
+//! How a front end steers a run: it cancels, and it answers approval questions of calls by their IDs.
 
 use broker_protocol::Extent;
 use orchestrator_session::{Approval, CallHandle};
@@ -14,57 +14,57 @@ pub struct Control {
     calls: RefCell<BTreeMap<String, CallHandle>>,
 }
 
-/// An answer to the question whether a call may run.
+/// An answer to an approval question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// This call may.
+    /// This call may run.
     Once,
-    /// This call may, and those like it for the rest of the session.
+    /// This call and those like it may run for the rest of the session.
     Session,
-    /// It may not.
+    /// The call may not run.
     No,
-    /// It may not, and the run ends.
+    /// The call may not run, and the run ends.
     NoAndStop,
 }
 
-/// An answer that counts for nothing.
+/// An answer without effect.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NotAsked {
-    /// No call under way has this id.
+    /// No call in progress has this ID.
     #[error("no call {0:?} is under way")]
     Unknown(String),
-    /// Nobody waits for an answer to it.
+    /// The call waits for no answer.
     #[error("the call {0:?} waits for no answer")]
     Answered(String),
 }
 
 impl Control {
-    /// Ends the run, and every call under way.
+    /// Ends the run and every call in progress.
     pub fn cancel(&self) {
         self.cancel.cancel();
     }
 
-    /// Whether somebody has ended it.
+    /// Whether it was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.cancel.is_cancelled()
     }
 
-    /// Waits until somebody ends it.
+    /// Waits until it is cancelled.
     pub async fn cancelled(&self) {
         self.cancel.cancelled().await;
     }
 
-    /// Cancels the calls under way, and lets the run go on; whether there were any.
+    /// Cancels the calls in progress, and lets the run continue; returns whether there were any.
     pub fn cancel_calls(&self) -> bool {
         let calls = self.calls.borrow();
         calls.values().for_each(CallHandle::cancel);
         !calls.is_empty()
     }
 
-    /// Answers the question of the call `id`, in a batch that of the call at `part`.
+    /// Answers the question of the call `id`; in a batch, of its call at `part`.
     ///
     /// # Errors
-    /// Nobody waits for that answer.
+    /// If nothing waits for that answer.
     pub async fn approve(&self, id: &str, part: Option<usize>, answer: Answer) -> Result<(), NotAsked> {
         let handle = self.calls.borrow().get(id).cloned().ok_or_else(|| NotAsked::Unknown(brief(id)))?;
         let approval = match answer {
@@ -79,12 +79,12 @@ impl Control {
         if accepted { Ok(()) } else { Err(NotAsked::Answered(brief(id))) }
     }
 
-    /// A token that the run's end cancels.
+    /// A token that is cancelled when the run ends.
     pub(crate) fn token(&self) -> CancellationToken {
         self.cancel.child_token()
     }
 
-    /// A call is under way, until what is returned is dropped.
+    /// Registers a call in progress until the returned value is dropped.
     pub(crate) fn begin(&self, id: &str, handle: CallHandle) -> UnderWay<'_> {
         self.calls.borrow_mut().insert(id.to_owned(), handle);
         UnderWay { control: self, id: id.to_owned() }
@@ -103,7 +103,7 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-/// The beginning of an id that somebody sent.
+/// The beginning of an ID that a client sent.
 fn brief(id: &str) -> String {
     id.chars().take(100).collect()
 }

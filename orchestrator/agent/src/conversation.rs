@@ -1,28 +1,28 @@
-//! Conversations between their runs: in memory, until nobody has asked for them for an hour.
+//! Conversations between their runs: kept in memory until nobody has used them for an hour.
 
 use crate::message::{Message, Part};
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a conversation stays that nobody asks for.
+/// How long an unused conversation is kept.
 pub const IDLE: Duration = Duration::from_secs(3600);
-/// How often those are looked for.
+/// How often to look for unused conversations.
 pub const SWEEP: Duration = Duration::from_secs(300);
-/// Most conversations; of more, the one that nobody has asked for longest goes.
+/// Maximum number of conversations; beyond it, the least recently used is dropped.
 const CONVERSATIONS_MAX: usize = 1000;
 
-/// What was said so far.
+/// The messages so far.
 #[derive(Clone, Debug, Default)]
 pub struct Conversation {
     /// The messages.
     pub messages: Vec<Message>,
-    /// The ids of all calls in them.
+    /// The IDs of all calls in them.
     pub ids: BTreeSet<String>,
 }
 
 impl Conversation {
-    /// The conversation of `messages`. Calls without an answer, and answers without a call, are left out: no vendor takes them.
+    /// A conversation with `messages`. Calls without an answer and answers without a call are left out: no vendor accepts them.
     pub fn of(messages: Vec<Message>) -> Self {
         let mut whole: Vec<Message> = Vec::new();
         let mut messages = messages.into_iter().peekable();
@@ -68,7 +68,7 @@ pub struct Conversations {
 }
 
 impl Conversations {
-    /// Takes out the conversation `id`, or begins one. Where the client sends a history, that counts and not ours.
+    /// Takes out the conversation `id`, or begins one. A history from the client replaces ours.
     pub fn take(&mut self, id: &str, history: Option<Vec<Message>>) -> Conversation {
         let kept = self.by_id.remove(id);
         match (history, kept) {
@@ -87,7 +87,7 @@ impl Conversations {
         }
     }
 
-    /// Forgets those that nobody has asked for; how many there are now. To be called every [`SWEEP`].
+    /// Drops unused conversations; returns how many are left. To be called every [`SWEEP`].
     pub fn sweep(&mut self) -> usize {
         self.by_id.retain(|_, (_, used)| used.elapsed() < IDLE);
         self.by_id.len()

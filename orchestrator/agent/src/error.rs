@@ -1,13 +1,13 @@
-//! Why a model gave no answer. Decisions are made on the variant, never on the vendor's words.
+//! Why a model gave no answer. Decisions depend on the variant, never on the vendor's text.
 
 use broker_protocol::{ErrorKind, Failed};
 use std::time::Duration;
 use thiserror::Error;
 
-/// Most characters of what a vendor says of an error.
+/// Maximum characters of a vendor's error text.
 const REASON_MAX: usize = 500;
 
-/// Why a model gave no answer, or not all of it. No message has a key in it: vendors are not shown one but in a header.
+/// Why a model gave no answer, or an incomplete one. No message contains a key: a vendor receives it only in a header.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum ProviderError {
@@ -46,13 +46,13 @@ pub enum ProviderError {
     Server { status: u16, retry_after: Option<Duration>, reason: String },
     #[error("the script has no turn {turn}; it has {turns}")]
     ScriptEnd { turn: usize, turns: usize },
-    /// There is no executor that opens a session, so no tool could be called.
+    /// No executor opens a session, so no tool could be called.
     #[error("no session: {0}")]
     Session(String),
-    /// A session may not be opened for what was asked for: a project that may be none, a profile that is not there.
+    /// A session may not be opened as requested: the project is not allowed, or the profile does not exist.
     #[error("no session: {0}")]
     SessionRefused(String),
-    /// A hook of the user's has not let it begin.
+    /// A hook of the user's prevented the run.
     #[error("{0}")]
     Hook(String),
     #[error("it was cancelled")]
@@ -75,7 +75,7 @@ fn advice(hint: &Option<&'static str>) -> String {
 }
 
 impl ProviderError {
-    /// The name of the error in events.
+    /// The code of the error in events.
     pub fn code(&self) -> &'static str {
         match self {
             Self::NoKey { .. } | Self::PlainKey { .. } | Self::Auth { .. } => "auth_error",
@@ -94,11 +94,11 @@ impl ProviderError {
         }
     }
 
-    /// Whether the same request may go well later. Only what was refused before it was worked on, or never arrived.
+    /// Whether the same request may succeed later: only if it was refused before any work on it, or never arrived.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::RateLimit { .. } | Self::Overloaded { .. } | Self::Connection { .. } => true,
-            // The rest of these is about the request.
+            // The other statuses are about the request itself.
             Self::Server { status, .. } => matches!(status, 500 | 502 | 503 | 504),
             Self::NoKey { .. }
             | Self::PlainKey { .. }
@@ -119,7 +119,7 @@ impl ProviderError {
         }
     }
 
-    /// How long the provider asks to be left alone.
+    /// How long the provider asks us to wait.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::RateLimit { retry_after, .. }
@@ -129,7 +129,7 @@ impl ProviderError {
         }
     }
 
-    /// What keeps a session from being opened.
+    /// The error that prevents a session from opening.
     pub fn no_session(failed: Failed) -> Self {
         match failed.kind {
             ErrorKind::ExecutorLost | ErrorKind::Protocol | ErrorKind::Internal => {
@@ -151,13 +151,13 @@ impl ProviderError {
         }
     }
 
-    /// An answer that does not keep to its format.
+    /// An answer that violates its format.
     pub fn malformed(why: impl std::fmt::Display) -> Self {
         Self::Malformed(brief(&why.to_string()))
     }
 }
 
-/// The beginning of what a vendor says.
+/// The beginning of a vendor's text.
 pub fn brief(text: &str) -> String {
     let text = text.trim();
     let mut brief: String = text.chars().take(REASON_MAX).collect();

@@ -1,5 +1,4 @@
-//! What front ends are told of a run, by the names that travel: one enum, whether it is a terminal, a pipe or a socket that
-//! hears it.
+//! The events of a run for front ends, with the names used on the wire: one enum for a terminal, a pipe and a socket.
 
 use crate::budget::Context;
 use crate::chunk::{Stop, Usage};
@@ -11,14 +10,14 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Something that happened in a run.
+/// An event of a run.
 #[derive(Clone, Debug)]
 pub struct Event {
     /// The conversation.
     pub conversation: Arc<str>,
     /// The answer that the run gives.
     pub message: Arc<str>,
-    /// The call of a subagent in which it happened.
+    /// The call of the subagent in which it happened.
     pub parent: Option<Arc<str>>,
     /// Milliseconds since 1970.
     pub timestamp: u64,
@@ -227,7 +226,7 @@ pub enum EndReason {
 }
 
 impl EndReason {
-    /// The name that it has in JSON.
+    /// The name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -246,7 +245,7 @@ impl EndReason {
 }
 
 impl Event {
-    /// The event as it travels.
+    /// The event in its wire form.
     pub fn to_json(&self) -> Value {
         let mut json = json!(self.body);
         json["payload"]["conversationId"] = (*self.conversation).into();

@@ -1,23 +1,23 @@
-//! Another model, which goes on with a run where the first one's answers are too poor: for small models near the user, whose tool
-//! calls fail. A provider that is down is no such case; that is an error, and says what starts it.
+//! The fallback model, which takes over a run when the first model's answers are too poor: for small local models whose tool calls
+//! fail. It does not replace a provider that is down; that is an error that tells how to start it.
 
 use crate::provider::{Model, Provider, choose};
 use serde::Deserialize;
 use std::fmt;
 use std::rc::Rc;
 
-/// Malformed calls of a run that are borne: one is put right by telling the model.
+/// Malformed calls that a run tolerates: telling the model usually corrects the first one.
 pub(crate) const MALFORMED_MAX: u32 = 1;
 
-/// What is too poor.
+/// Which answers are too poor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FallbackWhen {
-    /// A run would end without having used a tool, though there are some.
+    /// The run would end without having used a tool, although there are some.
     NoToolCalls,
-    /// For the second time in a run, the input of a call is no JSON object.
+    /// For the second time in a run, a call's input is no JSON object.
     MalformedArgs,
-    /// Either.
+    /// Either of the two.
     Always,
 }
 
@@ -49,14 +49,14 @@ impl FallbackWhen {
     }
 }
 
-/// Who goes on, and when. All that was said in the conversation goes to that provider then.
+/// The provider that takes over, and when. It then receives the whole conversation.
 #[derive(Clone)]
 pub struct Fallback {
     /// When.
     pub when: FallbackWhen,
     /// The provider.
     pub provider: Rc<dyn Provider>,
-    /// The model; absent, the smallest of the provider that can chat.
+    /// The model; by default, the provider's smallest that can chat.
     pub model: Option<String>,
 }
 
@@ -68,7 +68,7 @@ impl fmt::Debug for Fallback {
 }
 
 impl Fallback {
-    /// The model that goes on, or why none can.
+    /// The fallback model, or why there is none.
     pub(crate) async fn model(&self) -> Result<Model, String> {
         let model = match &self.model {
             Some(name) => self.provider.model(name).await.map_err(|error| error.to_string())?,

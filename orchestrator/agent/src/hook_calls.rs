@@ -1,4 +1,4 @@
-//! What comes of hooks in a run: before its session and each call, and after each call.
+//! Applies hooks in a run: before its session and each call, and after each call.
 
 use crate::error::ProviderError;
 use crate::event::Body;
@@ -14,18 +14,18 @@ use orchestrator_tools::inputs::INVOCATIONS_MAX;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// Most bytes of a result that a hook is told.
+/// Maximum bytes of a result that a hook receives.
 const RESULT_MAX: usize = 256 << 10;
 
-/// What the hooks have left of a call.
+/// A call after its hooks.
 pub(crate) struct PassedCall {
     pub call: ToolCall,
-    /// What the model is told with its result.
+    /// Notes from hooks for the model, added to the result.
     pub notes: Vec<String>,
 }
 
 impl Run<'_> {
-    /// Begins the session, where that was not done: what the user says, with what hooks have the model told.
+    /// Begins the session, if it has not begun; returns the user's text with the texts of hooks for the model.
     pub async fn begin_session(&self, text: String) -> Result<String, ProviderError> {
         let Some(hooks) = self.parts.hooks.as_ref().filter(|hooks| hooks.conversation.borrow().is_none())
         else {
@@ -42,7 +42,7 @@ impl Run<'_> {
                     notes.extend(ask_agent.map(|text| self.quoted(name, &text)));
                 }
                 Ok(answer) => return Err(ProviderError::Hook(self.blocked(name, &answer))),
-                // It was told as an event.
+                // An event has already reported it.
                 Err(_) => {}
             }
         }
@@ -51,7 +51,7 @@ impl Run<'_> {
         Ok(notes.join("\n\n"))
     }
 
-    /// Has hooks judge a call: in a batch each of its calls.
+    /// Lets hooks judge a call; for a batch, each of its calls.
     pub async fn before_call(&self, call: &ToolCall) -> Result<PassedCall, Failed> {
         let mut passed = PassedCall { call: call.clone(), notes: Vec::new() };
         if self.parts.hooks.is_none() {
@@ -82,7 +82,7 @@ impl Run<'_> {
             return Err(Failed { kind: ErrorKind::InvalidInput, message });
         }
         for part in parts.into_iter().flatten() {
-            // What has no name is the session's to refuse.
+            // A call without a name is left for the session to refuse.
             let Some(name) = part["tool_name"].as_str() else { continue };
             let tool = canonical(name).unwrap_or(name).to_owned();
             let mut of_part = own_form(&tool, &part["parameters"])?;
@@ -94,7 +94,7 @@ impl Run<'_> {
         Ok(rewritten)
     }
 
-    /// Whether the input is another one now.
+    /// Returns whether hooks changed the input.
     async fn before_one(
         &self,
         call: &ToolCall,
@@ -124,7 +124,7 @@ impl Run<'_> {
         Ok(rewritten)
     }
 
-    /// Tells hooks what a call came to; its answer, with what they have the model told.
+    /// Reports the result of a call to hooks; returns its answer with their notes for the model.
     pub async fn after_call(&self, passed: PassedCall, mut answer: ToolAnswer) -> ToolAnswer {
         let PassedCall { call, mut notes } = passed;
         if let Some(hooks) = &self.parts.hooks {
@@ -148,7 +148,7 @@ impl Run<'_> {
                         };
                         break;
                     }
-                    // It was told as an event.
+                    // An event has already reported it.
                     Err(_) => {}
                 }
             }
@@ -172,7 +172,7 @@ impl Run<'_> {
         Occasion { event, conversation_id: self.publisher.conversation.to_string(), call: Some(call) }
     }
 
-    /// Runs a hook, and publishes what came of it.
+    /// Runs a hook and publishes the outcome.
     async fn ask_hook(
         &self,
         hooks: &SessionHooks,
@@ -183,7 +183,7 @@ impl Run<'_> {
             answer = hooks.runner.run(hook, occasion) => answer,
             () = self.control.cancelled() => Err("was cancelled".to_owned()),
         };
-        // It may have words of the program in it.
+        // It may contain words of the program.
         let answer = answer.map_err(|why| self.publisher.sanitizer.text(&why));
         let ran = HookRan {
             hook: hooks.runner.name(hook).to_owned(),
@@ -199,7 +199,7 @@ impl Run<'_> {
         answer
     }
 
-    /// A text of a hook, for the model.
+    /// A text of a hook, marked as such for the model.
     fn quoted(&self, name: &str, text: &str) -> String {
         format!("[the hook `{name}` says: {}]", self.publisher.sanitizer.text(text))
     }
@@ -212,7 +212,7 @@ impl Run<'_> {
     }
 }
 
-/// The hooks that are told what a call came to: of a batch those that would be told of one of its calls, too.
+/// The hooks to run after a call; for a batch, including those for any of its calls.
 fn after(hooks: &SessionHooks, tool: &str, input: &Value) -> BTreeSet<usize> {
     let parts = if tool == BATCH { input["invocations"].as_array() } else { None };
     let parts = parts.into_iter().flatten().filter_map(|part| part["tool_name"].as_str());
@@ -224,7 +224,7 @@ fn denied(message: String) -> Failed {
     Failed { kind: ErrorKind::DeniedPolicy, message }
 }
 
-/// An input by the tool's own names: a hook that looks for one is not evaded by another.
+/// An input with canonical field names: an alias must not evade a hook that checks a field.
 fn own_form(tool: &str, input: &Value) -> Result<Value, Failed> {
     let mut input = if input.is_null() { json!({}) } else { input.clone() };
     if let Some(tool) = Tool::find(tool) {

@@ -1,5 +1,5 @@
-//! Hooks: programs of the user's that are told of calls, and may stop or change them. Here is what they are told and may answer;
-//! how one runs is another's, see [`HookRunner`].
+//! Hooks: the user's programs that are notified of calls and may block or change them. This file defines what they receive and may
+//! answer; how to run one is left to a [`HookRunner`].
 
 use futures_util::future::LocalBoxFuture;
 use schemars::JsonSchema;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::cell::RefCell;
 
-/// Most bytes of each text of an answer.
+/// Maximum bytes of each text of an answer.
 pub const TEXT_MAX: usize = 64 << 10;
 
 /// What a hook is told of.
@@ -35,7 +35,7 @@ impl HookEvent {
         }
     }
 
-    /// Whether it is about a call.
+    /// Whether the event is about a call.
     pub fn has_tool(self) -> bool {
         match self {
             Self::BeforeTool | Self::AfterTool => true,
@@ -44,7 +44,7 @@ impl HookEvent {
     }
 }
 
-/// What a hook is told: the JSON on its standard input.
+/// The input of a hook: the JSON on its standard input.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[allow(missing_docs, reason = "the fields are what their names say")]
@@ -55,7 +55,7 @@ pub struct Occasion {
     pub call: Option<HookedCall>,
 }
 
-/// A call as a hook is told of it, by the tool's own names.
+/// A call as hooks receive it, with canonical names.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[allow(missing_docs, reason = "the fields are what their names say")]
@@ -63,55 +63,55 @@ pub struct HookedCall {
     pub tool_id: String,
     pub tool: String,
     pub input: Value,
-    /// The file that it is about, if it is about one.
+    /// The file that the call is about, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<HookedFile>,
-    /// What it came to, once it was made.
+    /// The result, once the call was made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<HookedResult>,
 }
 
-/// A file, as the model has named it.
+/// A file, by the name that the model used.
 #[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs, reason = "the fields are what their names say")]
 pub struct HookedFile {
     pub path: String,
 }
 
-/// What a call came to.
+/// The result of a call.
 #[derive(Clone, Debug, Serialize)]
 pub struct HookedResult {
     /// `success` or `error`.
     pub status: &'static str,
-    /// The beginning of what the model is to read.
+    /// The beginning of the text for the model.
     pub text: String,
 }
 
-/// What a hook answers: the JSON on its standard output.
+/// The answer of a hook: the JSON on its standard output.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HookAnswer {
-    /// Whether it may go on.
+    /// Whether the call or the session may go on.
     #[serde(alias = "continue")]
     pub allow: bool,
-    /// Why, for the model and for people.
+    /// The reason, for the model and for people.
     #[serde(default)]
     pub message: Option<String>,
     /// The call's input from here on.
     #[serde(default)]
     pub input: Option<Map<String, Value>>,
-    /// What the model is told.
+    /// A text for the model.
     #[serde(default)]
     pub ask_agent: Option<String>,
 }
 
 impl HookAnswer {
-    /// The answer to `event` that `bytes` are.
+    /// Parses the answer to `event`.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// What is wrong with it.
     pub fn parse(event: HookEvent, bytes: &[u8]) -> Result<Self, String> {
-        // A list of the fields would be taken for them.
+        // Serde would accept an array in place of the object.
         if !bytes.trim_ascii_start().starts_with(b"{") {
             return Err("gave no answer: it is one object of JSON".to_owned());
         }
@@ -177,18 +177,18 @@ pub enum HookOutcome {
     Failed,
 }
 
-/// Has hooks, and runs them.
+/// Knows the hooks and runs them.
 pub trait HookRunner {
-    /// Those that are told of `event`, of a call of `tool` where it is about one, in order.
+    /// The hooks for `event`, of a call of `tool` if it is about one, in order.
     fn of(&self, event: HookEvent, tool: Option<&str>) -> Vec<usize>;
 
-    /// What one of them is called.
+    /// The name of a hook.
     fn name(&self, hook: usize) -> &str;
 
-    /// Runs one. Dropped before its end, nothing of it is left.
+    /// Runs a hook. Dropping the future ends it and leaves nothing of it.
     ///
     /// # Errors
-    /// It gave no answer; why, to follow its name.
+    /// Why it gave no answer, as words to follow its name.
     fn run<'a>(
         &'a self,
         hook: usize,
@@ -200,17 +200,17 @@ pub trait HookRunner {
 pub struct SessionHooks {
     pub(crate) runner: Box<dyn HookRunner>,
     tell: fn(&str),
-    /// The conversation in which the session has begun.
+    /// The conversation in which the session began.
     pub(crate) conversation: RefCell<Option<String>>,
 }
 
 impl SessionHooks {
-    /// Those of a session that has not begun. What goes wrong when it is over, when no run can tell, goes to `tell`.
+    /// Hooks of a session that has not begun. Errors after the last run, which no event can report, go to `tell`.
     pub fn new(runner: Box<dyn HookRunner>, tell: fn(&str)) -> Self {
         Self { runner, tell, conversation: RefCell::default() }
     }
 
-    /// The session is over: runs those that are told of it, if it had begun.
+    /// Ends the session: runs the hooks for its end, if it had begun.
     pub async fn end(&self) {
         let Some(conversation_id) = self.conversation.take() else { return };
         let occasion = Occasion { event: HookEvent::SessionEnd, conversation_id, call: None };

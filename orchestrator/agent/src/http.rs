@@ -1,4 +1,4 @@
-//! One HTTP client for model servers: no redirections, because a key goes along; no cookies, no proxies of the environment.
+//! One HTTP client for model servers: follows no redirects, because requests carry a key; no cookies, no proxies from the environment.
 
 use crate::error::{ProviderError, brief};
 use orchestrator_web::base::{self, is_exposed};
@@ -13,15 +13,15 @@ use url::Url;
 
 /// Longest time to reach a server.
 const CONNECT: Duration = Duration::from_secs(15);
-/// Most bytes of an answer that is no stream: a list of models, an error.
+/// Maximum bytes of an answer that is no stream: a list of models or an error.
 const BODY_MAX: usize = 4 << 20;
 
-/// A key of the user's at a provider. It is shown to nobody but the provider, and to that in a header.
+/// A user's key for a provider. Only the provider gets to see it, in a header.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key(String);
 
 impl Key {
-    /// A key without the white space around it; `None` where nothing is left, or no header can hold it.
+    /// A key without surrounding white space; `None` if it is empty, or no header can contain it.
     pub fn new(text: &str) -> Option<Self> {
         let text = text.trim();
         (!text.is_empty() && text.len() <= 4096 && HeaderValue::from_str(text).is_ok())
@@ -40,20 +40,20 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Where a provider is, and how it is spoken to.
+/// The address of a provider, and the client for it.
 pub struct Http {
     base: Url,
     headers: HeaderMap,
     client: OnceCell<Client>,
-    /// What to say where nobody listens.
+    /// A hint for the error when nothing listens there.
     hint: Option<&'static str>,
 }
 
 impl Http {
-    /// A server at `base`, with `headers` in each request.
+    /// A server at `base`; every request carries `headers`.
     ///
     /// # Errors
-    /// [`ProviderError::BaseUrl`]; [`ProviderError::PlainKey`] where a key would cross a network in clear text.
+    /// [`ProviderError::BaseUrl`]; [`ProviderError::PlainKey`] if a key would cross a network in clear text.
     pub fn new(
         base: &str,
         headers: Vec<(&'static str, String)>,
@@ -74,28 +74,28 @@ impl Http {
         Ok(Self { base, headers: map, client: OnceCell::new(), hint })
     }
 
-    /// Posts `body` to `path` below the base; the answer's head, if it says that all is well.
+    /// Posts `body` to `path` below the base; returns the response if its status is 200.
     ///
     /// # Errors
-    /// What the status says, with the vendor's reason.
+    /// The error for the status, with the vendor's reason.
     pub async fn post(&self, path: &str, body: &Value) -> Result<Response, ProviderError> {
         let request = self.request(Method::POST, path)?.header("content-type", "application/json");
         self.send(request.body(body.to_string())).await
     }
 
-    /// Asks for JSON at `path`.
+    /// Requests JSON from `path`.
     ///
     /// # Errors
-    /// What the status says; an answer that is no JSON, or too long.
+    /// The error for the status; also if the answer is no JSON or too long.
     pub async fn get(&self, path: &str) -> Result<Value, ProviderError> {
         let response = self.send(self.request(Method::GET, path)?).await?;
         self.json(response).await
     }
 
-    /// The JSON of an answer.
+    /// Parses a response as JSON.
     ///
     /// # Errors
-    /// It is none, or too long.
+    /// If it is no JSON or too long.
     pub async fn json(&self, mut response: Response) -> Result<Value, ProviderError> {
         let bytes = self.read(&mut response).await?;
         serde_json::from_slice(&bytes).map_err(ProviderError::malformed)
@@ -104,7 +104,7 @@ impl Http {
     /// The next piece of a stream; `None` at its end.
     ///
     /// # Errors
-    /// The connection broke.
+    /// If the connection broke.
     pub async fn piece(&self, response: &mut Response) -> Result<Option<Vec<u8>>, ProviderError> {
         let piece = response.chunk().await.map_err(|_| ProviderError::Cut)?;
         Ok(piece.map(Vec::from))
@@ -143,7 +143,7 @@ impl Http {
             return Ok(response);
         }
         let retry_after = retry_after(response.headers());
-        // What cannot be read has no reason to give.
+        // If the body cannot be read, the error has no reason.
         let body = self.read(&mut response).await.unwrap_or_default();
         Err(of_status(status, retry_after, &body))
     }
@@ -153,7 +153,7 @@ impl Http {
     }
 }
 
-/// The URL of `path` below a base. Many write a base with the version that is in the path already.
+/// The URL of `path` below a base. Users often write a base that already ends with the version in the path.
 fn below(base: &Url, path: &str) -> Url {
     let (path, query) = path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));
     let folder = base.path().trim_end_matches('/');
@@ -169,7 +169,7 @@ fn host(url: &Url) -> String {
     format!("{}{port}", url.host_str().unwrap_or_default())
 }
 
-/// How long a server asks to be left alone: seconds, or OpenAI's milliseconds.
+/// How long a server asks us to wait: in seconds, or OpenAI's milliseconds.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<u64>().ok();
     number("retry-after-ms")
@@ -177,7 +177,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
         .or_else(|| number("retry-after").map(Duration::from_secs))
 }
 
-/// What a status other than 200 means.
+/// The error for a status other than 200.
 fn of_status(status: u16, retry_after: Option<Duration>, body: &[u8]) -> ProviderError {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
     let error = &body["error"];
@@ -186,7 +186,7 @@ fn of_status(status: u16, retry_after: Option<Duration>, body: &[u8]) -> Provide
     match status {
         401 | 403 => ProviderError::Auth { reason },
         404 => ProviderError::ModelNotFound { model: String::new(), reason },
-        // Waiting brings no money back.
+        // Waiting does not restore a quota.
         429 if error["code"] == "insufficient_quota" => ProviderError::Invalid { reason },
         429 => ProviderError::RateLimit { retry_after, reason },
         503 | 529 => ProviderError::Overloaded { retry_after, reason },
@@ -196,7 +196,7 @@ fn of_status(status: u16, retry_after: Option<Duration>, body: &[u8]) -> Provide
     }
 }
 
-/// The innermost cause, which is what a person can do something about. It names no URL.
+/// The innermost cause, the one that a person can act on. It contains no URL.
 fn root(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(inner) = cause.source() {

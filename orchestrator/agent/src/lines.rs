@@ -1,22 +1,22 @@
-//! Cuts an answer into lines, and lines into server-sent events, both bounded before memory is taken.
+//! Splits an answer into lines, and lines into server-sent events; both are bounded before memory is allocated.
 //!
-//! Why not a library: of those that were tried `eventsource-stream` takes quadratic time for long lines and blocks its thread
-//! meanwhile, and `sse-stream` puts no bound on one. Ollama's lines of JSON need the same bounded cutter.
+//! Why no library: of those tried, `eventsource-stream` takes quadratic time for long lines and blocks its thread meanwhile, and
+//! `sse-stream` has no bound on a line. Ollama's lines of JSON need the same bounded splitter.
 
 use crate::error::ProviderError;
 
 /// Longest line, and longest data of an event, in bytes.
 pub const LINE_MAX: usize = 4 << 20;
 
-/// Bytes that have come and are no whole line yet. Lines end with LF, CR LF or CR, however they are cut on the way.
+/// Received bytes that are no complete line yet. Lines end with LF, CR LF or CR, wherever the pieces are cut.
 #[derive(Default)]
 pub struct Lines {
     buffer: Vec<u8>,
-    /// Where the next line begins.
+    /// Start of the next line.
     start: usize,
-    /// Up to where no line end is.
+    /// End of the part without a line break.
     searched: usize,
-    /// Whether the line before ended with CR, so that an LF now belongs to that.
+    /// Whether the previous line ended with CR, so that an LF now belongs to it.
     after_return: bool,
 }
 
@@ -28,10 +28,10 @@ impl Lines {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next whole line, without its end.
+    /// The next complete line, without its line break.
     ///
     /// # Errors
-    /// The line is too long, or no UTF-8.
+    /// If the line is too long or not UTF-8.
     pub fn next_line(&mut self) -> Result<Option<String>, ProviderError> {
         if self.after_return && self.start < self.buffer.len() {
             self.after_return = false;
@@ -41,7 +41,7 @@ impl Lines {
         let found = self.buffer[from..].iter().position(|byte| matches!(byte, b'\n' | b'\r'));
         let Some(end) = found.map(|at| from + at) else {
             check(self.buffer.len() - self.start)?;
-            // Counted from where the buffer begins once it has been pushed to again.
+            // Relative to the start of the buffer, as it will be after the next push.
             self.searched = self.buffer.len() - self.start;
             return Ok(None);
         };
@@ -52,10 +52,10 @@ impl Lines {
         text(line).map(Some)
     }
 
-    /// What came after the last line end, once nothing more comes.
+    /// What follows the last line break, once the input has ended.
     ///
     /// # Errors
-    /// It is no UTF-8.
+    /// If it is not UTF-8.
     pub fn last(&mut self) -> Result<String, ProviderError> {
         text(std::mem::take(&mut self.buffer).split_off(std::mem::take(&mut self.start)))
     }
@@ -72,7 +72,7 @@ fn text(line: Vec<u8>) -> Result<String, ProviderError> {
     String::from_utf8(line).map_err(|_| ProviderError::malformed("a line is no UTF-8"))
 }
 
-/// The data of server-sent events, from their lines. An event's name is in the data of all vendors too.
+/// Extracts the data of server-sent events from lines. Event names are ignored: all vendors repeat them in the data.
 #[derive(Default)]
 pub struct Events {
     data: Option<String>,
@@ -80,10 +80,10 @@ pub struct Events {
 }
 
 impl Events {
-    /// Takes a line; the data of an event, where the line ends one that has any.
+    /// Takes a line; returns the data of an event if the line ends one that has any.
     ///
     /// # Errors
-    /// The data is too long.
+    /// If the data is too long.
     pub fn push(&mut self, line: &str) -> Result<Option<String>, ProviderError> {
         let line = if self.begun { line } else { line.strip_prefix('\u{feff}').unwrap_or(line) };
         self.begun = true;

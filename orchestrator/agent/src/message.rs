@@ -1,23 +1,23 @@
-//! A conversation as no vendor writes it: each wire format makes its own of it.
+//! A vendor-neutral conversation, which each wire format converts to its own form.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// One message, in the order in which it was said.
+/// One message, in the order of the conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Message {
-    /// What the user, or the loop in their place, says.
+    /// A message of the user, or of the loop in the user's place.
     User {
         /// The text.
         text: String,
     },
-    /// What the model said and asked for.
+    /// The model's text and calls.
     Assistant {
         /// Its parts, in order.
         parts: Vec<Part>,
     },
-    /// What became of the calls of the message before: one answer for each, in the order of the calls.
+    /// The answers to the calls of the previous message: one for each, in the order of the calls.
     Tools {
         /// The answers.
         answers: Vec<ToolAnswer>,
@@ -33,7 +33,7 @@ pub enum Part {
         /// The text.
         text: String,
     },
-    /// Thoughts. With a signature they go back to the vendor as they came.
+    /// Thoughts. With a signature they are returned to the vendor unchanged.
     Thinking {
         /// The text.
         text: String,
@@ -41,46 +41,46 @@ pub enum Part {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signature: Option<String>,
     },
-    /// Something that only its vendor reads, and that goes back to it as it came: thoughts that are encrypted.
+    /// Data that only its vendor can read, returned to it unchanged: encrypted thoughts.
     Sealed {
         /// The vendor, by the name of its wire format.
         vendor: String,
-        /// The thing.
+        /// The vendor's data.
         data: Value,
     },
     /// A call.
     ToolCall(ToolCall),
 }
 
-/// A call that a model asks for.
+/// A call requested by a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// Its name in this conversation; no other call has it.
+    /// Its ID, unique in the conversation.
     pub id: String,
-    /// The tool, as the model named it.
+    /// The tool's name as the model wrote it.
     pub name: String,
     /// The input: an object.
     pub input: Value,
 }
 
-/// What became of a call.
+/// The answer to a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolAnswer {
     /// The call's id.
     pub id: String,
-    /// The tool, as the model named it.
+    /// The tool's name as the model wrote it.
     pub name: String,
     /// The text for the model.
     pub text: String,
-    /// Whether the call went wrong.
+    /// Whether the call failed.
     pub is_error: bool,
     /// An image for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<ImageData>,
 }
 
-/// An image as models are sent it.
+/// An image in the form in which models receive it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ImageData {
@@ -91,7 +91,7 @@ pub struct ImageData {
 }
 
 impl Message {
-    /// What the user says.
+    /// A message of the user.
     pub fn user(text: impl Into<String>) -> Self {
         Message::User { text: text.into() }
     }

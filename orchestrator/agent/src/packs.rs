@@ -1,4 +1,4 @@
-//! Packs: what a run is for, as configuration data. Tools, instructions, how a task ends, and what that must have.
+//! Packs: the purpose of a run as configuration. Tools, instructions, how a task ends, and what its result must have.
 
 use orchestrator_tools::catalogue::{Tool, canonical};
 use serde::Deserialize;
@@ -7,36 +7,36 @@ use thiserror::Error;
 
 /// The tool that ends a task.
 pub const FINISH: &str = "finish_task";
-/// The tool that asks another model; it is the loop's own.
+/// The tool that asks another model; the loop carries it out itself.
 pub const SUBAGENT: &str = "subagent";
-/// Those that come with us.
+/// The packs that are shipped.
 const SHIPPED: [&str; 2] =
     [include_str!("../packs/engineering.toml"), include_str!("../packs/research.toml")];
-/// Most bytes of a pack's instructions.
+/// Maximum bytes of a pack's instructions.
 const PROMPT_MAX: usize = 64 << 10;
 
-/// What a run is for.
+/// The purpose of a run.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pack {
     /// Its name.
     pub name: String,
-    /// The tools that the model is shown; all if absent. A pack narrows, and never widens.
+    /// The tools to list to the model; all if absent. A pack only narrows.
     pub tools: Option<Vec<String>>,
-    /// Instructions, besides those of every run.
+    /// Instructions, added to those of every run.
     #[serde(default)]
     pub prompt: String,
-    /// How the task ends; in text if absent.
+    /// How the task ends; with text if absent.
     pub finish: Option<Finish>,
 }
 
-/// What a task ends with: some of the fields of `finish_task`.
+/// The result of a task: some of the fields of `finish_task`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Finish {
-    /// The fields that there may be.
+    /// The fields that it may have.
     pub fields: Vec<String>,
-    /// Those that there must be, and not empty.
+    /// The fields that it must have, not empty.
     #[serde(default)]
     pub required: Vec<String>,
     /// Values that are not accepted.
@@ -45,7 +45,7 @@ pub struct Finish {
     /// Whether a tool must have been used before.
     #[serde(default = "yes")]
     pub tool_used: bool,
-    /// How often the model is asked again before what there is counts.
+    /// How often to ask the model again before accepting the result that there is.
     #[serde(default = "two")]
     pub reprompts: u32,
 }
@@ -58,7 +58,7 @@ fn two() -> u32 {
     2
 }
 
-/// A pack that is none.
+/// Why a pack is invalid.
 #[derive(Debug, Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum PackError {
@@ -75,19 +75,19 @@ pub enum PackError {
 }
 
 impl Pack {
-    /// A pack from TOML.
+    /// Parses a pack from TOML.
     ///
     /// # Errors
-    /// It names what there is not.
+    /// If it names a tool or field that does not exist.
     pub fn parse(text: &str) -> Result<Self, PackError> {
         let pack: Self = toml::from_str(text)?;
         pack.check().map(|()| pack)
     }
 
-    /// Checks that there is what it names.
+    /// Checks that the tools and fields it names exist.
     ///
     /// # Errors
-    /// What there is not.
+    /// The tool or field that does not exist.
     pub fn check(&self) -> Result<(), PackError> {
         let pack = self;
         let name = || pack.name.clone();
@@ -111,10 +111,10 @@ impl Pack {
         Ok(())
     }
 
-    /// The pack called `name`: one of `own`, else one that comes with us.
+    /// The pack called `name`: one of `own`, or else a shipped one.
     ///
     /// # Errors
-    /// There is none, or it is wrong.
+    /// If it does not exist or is invalid.
     pub fn named(name: &str, own: &[Pack]) -> Result<Self, PackError> {
         let shipped = SHIPPED.into_iter().map(Self::parse).collect::<Result<Vec<_>, _>>()?;
         let all = || own.iter().chain(&shipped);
@@ -123,7 +123,7 @@ impl Pack {
         found.ok_or_else(|| PackError::Unknown { name: name.to_owned(), known: known() })
     }
 
-    /// Whether the model is shown `tool`.
+    /// Whether `tool` is listed to the model.
     pub fn has(&self, tool: &str) -> bool {
         match tool {
             FINISH => self.finish.is_some(),
@@ -148,7 +148,7 @@ impl Finish {
         schema
     }
 
-    /// What is wrong with the end of a task, if anything is.
+    /// What is wrong with the result of a task, if anything is.
     pub fn check(&self, input: &Value, tools_used: bool) -> Result<(), String> {
         if self.tool_used && !tools_used {
             return Err("no tool was used: do the task before you end it".to_owned());

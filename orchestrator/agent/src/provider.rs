@@ -1,4 +1,4 @@
-//! The port to a model: what the loop asks, whichever vendor answers.
+//! The interface to a model, the same for every vendor.
 
 use crate::chunk::Chunks;
 use crate::error::ProviderError;
@@ -8,18 +8,18 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-/// A source of answers. A new one implements this, or, where it speaks HTTP, [`crate::wire::Wire`].
+/// A source of answers. A new provider implements this, or [`crate::wire::Wire`] if it uses HTTP.
 pub trait Provider {
-    /// Its name in events and on the command line.
+    /// The name in events and on the command line.
     fn name(&self) -> &str;
 
-    /// The models it has.
+    /// The models that it offers.
     fn models(&self) -> LocalBoxFuture<'_, Result<Vec<Model>, ProviderError>>;
 
-    /// What is known of one model; asks the provider only where nothing else can tell.
+    /// What is known about one model; asks the provider only if nothing else can tell.
     fn model<'a>(&'a self, id: &'a str) -> LocalBoxFuture<'a, Result<Model, ProviderError>>;
 
-    /// Has `prompt` answered. All chunks have been handed on when it returns, the last one an end; dropped, it stops at once.
+    /// Requests the answer to `prompt`. On return all chunks were sent, an end as the last one; dropping the future stops at once.
     fn answer<'a>(
         &'a self,
         prompt: &'a Prompt<'a>,
@@ -27,7 +27,7 @@ pub trait Provider {
     ) -> LocalBoxFuture<'a, Result<(), ProviderError>>;
 }
 
-/// What a model is asked.
+/// A request to a model.
 #[derive(Clone, Copy, Debug)]
 pub struct Prompt<'a> {
     /// The model.
@@ -36,19 +36,19 @@ pub struct Prompt<'a> {
     pub system: &'a str,
     /// The conversation, the newest message last.
     pub messages: &'a [Message],
-    /// The tools that it knows of.
+    /// The tools that are listed to it.
     pub tools: &'a [ToolDefinition],
-    /// Whether it may call them: where not, it is to answer.
+    /// Whether it may call them; if not, it has to answer.
     pub may_call: bool,
-    /// Most tokens of the answer.
+    /// Maximum tokens of the answer.
     pub max_tokens: u32,
     /// Tokens for thoughts; 0 for none.
     pub thinking_tokens: u32,
-    /// How many tokens the model reads and writes together, where that is known.
+    /// How many tokens the model reads and writes together, if known.
     pub context_window: Option<u64>,
 }
 
-/// A tool as a model is told of it.
+/// A tool as it is described to a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolDefinition {
     /// The name.
@@ -57,7 +57,7 @@ pub struct ToolDefinition {
     pub description: String,
     /// Its input, as JSON Schema.
     pub schema: Value,
-    /// Whether calls of it change nothing, so that several may run at once.
+    /// Whether its calls change nothing, so that several may run at once.
     pub is_safe: bool,
 }
 
@@ -93,14 +93,14 @@ impl Model {
     }
 }
 
-/// Says which models can call tools, where that can be asked.
+/// The error for a model without tools; it lists models that have them, if the provider can tell.
 pub async fn no_tools(provider: &dyn Provider, model: &Model) -> ProviderError {
     let models = provider.models().await.unwrap_or_default();
     let capable = models.into_iter().filter(|model| model.supports_tools == Some(true)).take(20);
     ProviderError::NoTools { model: model.id.clone(), capable: capable.map(|model| model.id).collect() }
 }
 
-/// The model to take: the configured one, else the smallest that can chat, those that call tools first.
+/// The model to use: the configured one, else the smallest that can chat, preferring those that call tools.
 pub fn choose<'a>(configured: Option<&str>, models: &'a [Model]) -> Option<&'a Model> {
     if let Some(configured) = configured {
         return models.iter().find(|model| model.id == configured);

@@ -1,5 +1,5 @@
-//! The one place that every event of a run passes: what a model or its vendor says loses known secrets and unsafe characters,
-//! and then the transcript and the front end have it. Events of calls come from the session, where they have passed its own.
+//! The one place that every event of a run passes. It removes known secrets and unsafe characters from texts of a model or its
+//! vendor, then sends the event to the transcript and the front end. Events of calls were already sanitized by the session.
 
 use crate::event::{Body, Event, now};
 use orchestrator_text::redact::Redactor;
@@ -9,10 +9,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// Events that wait for a front end.
+/// Most events that wait for a front end.
 pub const EVENTS: usize = 64;
 
-/// Hears every event, in order. It may not wait.
+/// Receives every event, in order. It must not block.
 pub trait Listener {
     /// Takes an event.
     fn hear(&self, event: &Event);
@@ -26,14 +26,14 @@ pub(crate) struct Publisher {
     pub client: mpsc::Sender<Event>,
     pub conversation: Arc<str>,
     pub message: Arc<str>,
-    /// The call of the subagent that this is.
+    /// The call of this subagent, if it is one.
     pub parent: Option<Arc<str>>,
-    /// Whether the front end has gone.
+    /// Whether the front end is gone.
     pub gone: Rc<Cell<bool>>,
 }
 
 impl Publisher {
-    /// Hands an event on, once the front end has room.
+    /// Sends an event once the front end has room.
     pub async fn publish(&self, body: Body) {
         let body = self.sanitize(body);
         let event = Event {
@@ -49,7 +49,7 @@ impl Publisher {
         }
     }
 
-    /// For a text that comes in pieces.
+    /// A stream that sanitizes a text in pieces.
     pub fn stream(&self) -> SanitizedStream {
         self.sanitizer.stream(Unsafe::Remove)
     }
@@ -59,7 +59,7 @@ impl Publisher {
         self.sanitizer.redactor()
     }
 
-    /// What comes from the model, its vendor or an error of ours, as it may be shown. Deltas have passed a stream.
+    /// Makes texts of the model, its vendor or our own errors safe to show. Deltas have already passed a stream.
     fn sanitize(&self, body: Body) -> Body {
         let text = |text: String| self.sanitizer.text(&text);
         match body {
@@ -86,7 +86,7 @@ impl Publisher {
                 Body::Error { code, message: text(message), retry_after_s }
             }
             Body::ToolResult(mut result) => {
-                // Those that no session has made name what a model has written.
+                // Calls that no session has made carry names that the model wrote.
                 result.tool_name = text(result.tool_name);
                 result.result = self.redactor().text(&result.result).into_owned();
                 result

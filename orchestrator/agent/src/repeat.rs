@@ -1,4 +1,4 @@
-//! Notices a model that goes in circles: the same call again and again.
+//! Detects a model in a loop: the same call again and again.
 
 use serde_json::Value;
 use std::collections::VecDeque;
@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// How many calls are remembered.
 const REMEMBERED: usize = 8;
-/// So many of them alike, and one more is a circle.
+/// A call with more than this many equal ones among those remembered is a loop.
 const ALIKE: usize = 2;
 
 /// The last calls.
@@ -14,7 +14,7 @@ const ALIKE: usize = 2;
 pub struct Repeats(VecDeque<u64>);
 
 impl Repeats {
-    /// Takes a call; how often it was made among the last ones, with this one, where that is too often.
+    /// Adds a call; returns how often it occurs among the last ones, including this one, if that is too often.
     pub fn take(&mut self, tool: &str, input: &Value) -> Option<usize> {
         let mut hasher = DefaultHasher::new();
         (tool, input.to_string()).hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! A run as data: what it stands on, how far it is, how it ended.
+//! A run as data: its fixed parts, its progress and its end.
 
 use crate::budget::Budget;
 use crate::chunk::Usage;
@@ -20,14 +20,14 @@ use serde_json::Value;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// What all runs of an agent stand on.
+/// What all runs of an agent share.
 pub(crate) struct Parts {
     pub session: Session,
     pub provider: Rc<dyn Provider>,
     pub settings: Settings,
     pub transcript: Option<Rc<Transcript>>,
     pub hooks: Option<Rc<SessionHooks>>,
-    /// Whether a session was announced: the next one is in place of one that was lost.
+    /// Whether a session was announced: then the next one replaces a lost one.
     pub opened: Cell<bool>,
 }
 
@@ -41,24 +41,24 @@ pub(crate) struct Run<'a> {
     pub tools: Vec<ToolDefinition>,
     pub finish: Option<Finish>,
     pub max_turns: u32,
-    /// Whether it answers a user; else it answers the model that asks a subagent.
+    /// Whether it answers a user; otherwise it answers the model that called a subagent.
     pub is_main: bool,
 }
 
-/// How far it is.
+/// The progress of a run.
 pub(crate) struct Progress {
     pub budget: Budget,
     pub repeats: Repeats,
     pub tools_used: bool,
     pub turns: u32,
     pub usage: Usage,
-    /// How often the model was asked again for what its pack wants.
+    /// How often the model was asked again because of its pack.
     pub reprompts: u32,
-    /// Who answers in place of the run's own model.
+    /// The provider and model that replace the run's own.
     pub instead: Option<(Rc<dyn Provider>, Model)>,
-    /// Answers with malformed calls.
+    /// Number of answers with malformed calls.
     pub malformed: u32,
-    /// Why the model may call no more.
+    /// Why the model may make no more calls.
     pub closing: Option<EndReason>,
 }
 
@@ -69,7 +69,7 @@ pub struct End {
     pub reason: EndReason,
     /// What went wrong, if anything did.
     pub error: Option<ProviderError>,
-    /// What the task ended with, where it had a form.
+    /// The result of the task, if it has a structured one.
     pub result: Option<Value>,
     /// The text of the last answer.
     pub text: String,
@@ -90,7 +90,7 @@ impl Progress {
         }
     }
 
-    /// Whether the model may be asked once more, of `max` times.
+    /// Whether the model may be asked once more, at most `max` times.
     pub fn reprompt(&mut self, max: u32) -> bool {
         self.reprompts += 1;
         self.reprompts <= max
@@ -98,7 +98,7 @@ impl Progress {
 }
 
 impl End {
-    /// An end with nothing to say but why.
+    /// An end with only a reason.
     pub fn new(reason: EndReason) -> Self {
         Self { reason, error: None, result: None, text: String::new() }
     }

@@ -1,21 +1,21 @@
-//! How runs are made: data.
+//! The settings of runs, as data.
 
 use crate::fallback::Fallback;
 use crate::packs::Pack;
 use std::time::Duration;
 
-/// Turns of a run.
+/// Default limit of turns in a run.
 pub const TURNS: u32 = 200;
-/// Time of one answer of the model.
+/// Default time limit of one answer of the model.
 pub const TURN_TIMEOUT: Duration = Duration::from_secs(120);
-/// Time of a run.
+/// Default time limit of a run.
 pub const TIMEOUT: Duration = Duration::from_secs(30 * 60);
-/// Most tokens of an answer, by default.
+/// Default limit of tokens in an answer.
 pub const ANSWER_TOKENS: u32 = 8_192;
-/// Turns of a subagent.
+/// Maximum turns of a subagent.
 pub const SUBAGENT_TURNS: u32 = 20;
 
-/// What every model is told first.
+/// The beginning of every model's instructions.
 const SYSTEM: &str = "\
 You help a user on their machine. Your tools run where the kernel keeps them closed: the project and a central directory can be \
 read and written, system programs can be read and run, and nothing else is there: no home directory, no keys, no network for \
@@ -31,17 +31,17 @@ pub struct Settings {
     pub weak_model: Option<String>,
     /// The model of a subagent for hard ones; the same if absent.
     pub strong_model: Option<String>,
-    /// Who goes on where the model's answers are too poor; nobody if absent.
+    /// The fallback when the model's answers are too poor; none if absent.
     pub fallback: Option<Fallback>,
-    /// Instructions of the user's, besides ours and those of the pack.
+    /// The user's instructions, besides ours and the pack's.
     pub instructions: String,
-    /// What the runs are for.
+    /// The purpose of the runs.
     pub pack: Option<Pack>,
-    /// Whether the model is shown tools at all.
+    /// Whether any tools are listed to the model.
     pub tools: bool,
-    /// Most turns of a run; then the model is asked once more, without tools.
+    /// Maximum turns of a run; after them the model is asked once more, without tools.
     pub max_turns: u32,
-    /// Time of one answer of the model, with its retries.
+    /// Time limit of one answer of the model, including retries.
     pub turn_timeout: Duration,
     /// Time of a run.
     pub timeout: Duration,
@@ -49,7 +49,7 @@ pub struct Settings {
     pub answer_tokens: u32,
     /// Tokens for thoughts; 0 for none.
     pub thinking_tokens: u32,
-    /// Whether pieces of inputs are published as they come.
+    /// Whether to publish pieces of inputs as they arrive.
     pub input_deltas: bool,
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tracing::field::Empty;
 use tracing::{Span, debug_span, info_span};
 
-/// What a run is part of, and by whom it is answered.
+/// A run: its conversation, and the provider and model that answer it.
 pub(crate) fn run(conversation: &str, run: &str, provider: &str, model: &str) -> Span {
     info_span!(
         "chat.run",
@@ -25,7 +25,7 @@ pub(crate) fn run(conversation: &str, run: &str, provider: &str, model: &str) ->
     )
 }
 
-/// One answer, and the calls in it.
+/// One answer and its calls.
 pub(crate) fn turn(turn: u32) -> Span {
     debug_span!("chat.turn", turn)
 }
@@ -45,7 +45,7 @@ pub(crate) fn model_request(provider: &str, model: &str, attempt: u32) -> Span {
     )
 }
 
-/// The run is over. Called in its span.
+/// Records the end of the run. Called within its span.
 pub(crate) fn end_run(end: &End, turns: u32, usage: Usage, duration: Duration) {
     let span = Span::current();
     span.record("reason", end.reason.name()).record("turns", turns);
@@ -59,7 +59,7 @@ pub(crate) fn end_run(end: &End, turns: u32, usage: Usage, duration: Duration) {
     }
 }
 
-/// The request is over. Called in its span.
+/// Records the end of the request. Called within its span.
 pub(crate) fn end_request(result: &Result<(), ProviderError>, usage: Usage, duration: Duration) {
     let span = Span::current();
     record_usage(&span, usage);

@@ -1,5 +1,5 @@
-//! The tool `subagent`: another model, or the same, answers one question with tools that only read. It knows nothing of the
-//! conversation, and nothing of what it said stays but its answer.
+//! The tool `subagent`: another model, or the same one, answers one question with tools that only read. It sees nothing of the
+//! conversation, and only its answer is kept.
 
 use crate::budget::Budget;
 use crate::conversation::Conversation;
@@ -14,9 +14,9 @@ use broker_protocol::{ErrorKind, Failed};
 use serde::Deserialize;
 use serde_json::json;
 
-/// What it may call, where the run may.
+/// The tools that it may call, if the run may.
 const TOOLS: [&str; 7] = ["file_read", "file_list", "glob", "grep", "web_search", "web_fetch", "view_image"];
-/// Most characters of a question.
+/// Maximum characters of a question.
 const QUESTION_MAX: usize = 20_000;
 
 const SYSTEM: &str = "\
@@ -39,7 +39,7 @@ enum Strength {
     Strong,
 }
 
-/// The tool as a model is told of it.
+/// The tool as it is described to a model.
 pub(crate) fn definition() -> ToolDefinition {
     let schema = json!({
         "type": "object",
@@ -56,7 +56,7 @@ pub(crate) fn definition() -> ToolDefinition {
 }
 
 impl Run<'_> {
-    /// Has a subagent answer.
+    /// Lets a subagent answer.
     pub async fn subagent(&self, call: &ToolCall) -> Result<String, Failed> {
         let invalid = |message: String| Failed { kind: ErrorKind::InvalidInput, message };
         let input: Input =
@@ -89,7 +89,7 @@ impl Run<'_> {
             is_main: false,
             model,
         };
-        // Calls of its own have ids that no call of the conversation has.
+        // Its own calls get IDs that differ from the ID of its call in the conversation.
         let mut conversation = Conversation { messages: Vec::new(), ids: [call.id.clone()].into() };
         conversation.messages.push(Message::user(input.question));
         let mut progress = Progress::new(Budget::new(run.model.context_window, settings.answer_tokens));

@@ -1,5 +1,5 @@
-//! The transcript of a conversation: every event and every message, whole, without known secrets, as lines of JSON. A run can be
-//! resumed from it, and played again without a model.
+//! The transcript of a conversation: every event and message in full, without known secrets, as lines of JSON. From it a run can be
+//! resumed, or replayed without a model.
 
 use crate::event::Event;
 use crate::message::Message;
@@ -10,24 +10,24 @@ use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::io::{self, Write};
 
-/// Most bytes of a transcript; what comes after these is left out, and the last line says so.
+/// Maximum bytes of a transcript; the rest is left out, and the last line says so.
 pub const BYTES_MAX: u64 = 64 << 20;
 
 /// A line.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "payload", rename_all = "snake_case")]
 enum Line {
-    /// The first line: what the conversation was begun with.
+    /// The first line: the settings of the conversation.
     Start(Value),
-    /// An event, as it travels.
+    /// An event, in its wire form.
     Event(Value),
     /// A message.
     Message(Message),
-    /// There is no room for more.
+    /// The transcript has reached its limit.
     Full,
 }
 
-/// Writes a transcript. A line is one write, so that a death leaves whole lines.
+/// Writes a transcript. Each line is one write, so a crash leaves only whole lines.
 pub struct Transcript {
     state: RefCell<State>,
     redactor: &'static Redactor,
@@ -36,19 +36,19 @@ pub struct Transcript {
 struct State {
     out: Box<dyn Write>,
     bytes: u64,
-    /// Why nothing is written any more.
+    /// Why writing has stopped.
     error: Option<io::Error>,
 }
 
 impl Transcript {
-    /// Begins one; `start` says with what.
+    /// Begins a transcript; `start` holds the settings of the conversation.
     pub fn begin(out: Box<dyn Write>, redactor: &'static Redactor, start: Value) -> Self {
         let transcript = Self { state: RefCell::new(State { out, bytes: 0, error: None }), redactor };
         transcript.write(&Line::Start(start));
         transcript
     }
 
-    /// Goes on with one of `bytes` bytes.
+    /// Continues a transcript of `bytes` bytes.
     pub fn resume(out: Box<dyn Write>, redactor: &'static Redactor, bytes: u64) -> Self {
         Self { state: RefCell::new(State { out, bytes, error: None }), redactor }
     }
@@ -58,7 +58,7 @@ impl Transcript {
         self.write(&Line::Message(message.clone()));
     }
 
-    /// Why something is missing in it, if anything is; once.
+    /// Why something is missing in it, if anything is; returned once.
     pub fn take_error(&self) -> Option<io::Error> {
         self.state.borrow_mut().error.take()
     }
@@ -77,7 +77,7 @@ impl Transcript {
         state.bytes += text.len() as u64;
         if let Err(error) = state.out.write_all(text.as_bytes()) {
             state.error = Some(error);
-            // Half a line may stand there: nothing may follow it.
+            // Half a line may have been written: nothing may follow it.
             state.bytes = BYTES_MAX + 1;
         }
     }
@@ -89,19 +89,19 @@ impl Listener for Transcript {
     }
 }
 
-/// What a transcript has.
+/// The content of a transcript.
 #[derive(Debug, Default)]
 pub struct Recorded {
-    /// What the conversation was begun with.
+    /// The settings of the conversation.
     pub start: Value,
     /// The messages.
     pub messages: Vec<Message>,
-    /// The events, as they travelled.
+    /// The events, in their wire form.
     pub events: Vec<Value>,
 }
 
 impl Recorded {
-    /// Reads a transcript. A line that is none was cut off when its writer died.
+    /// Reads a transcript. An invalid line was cut off when its writer died, and is skipped.
     pub fn read(text: &str) -> Self {
         let mut recorded = Self::default();
         for line in text.lines().filter_map(|line| serde_json::from_str(line).ok()) {

@@ -1,5 +1,5 @@
-//! One answer of the model: its chunks become events and a message. What was refused before anything of it came is asked for
-//! again.
+//! One answer of the model: its chunks become events and a message. If a request fails before any part of the answer arrived, it is
+//! repeated.
 
 use crate::accumulate::{Accumulator, Answer};
 use crate::chunk::{Chunk, Chunks};
@@ -18,34 +18,34 @@ use tracing::Instrument;
 
 /// How often the model is asked again.
 const RETRIES: u32 = 3;
-/// The first pause; each further one is twice as long.
+/// The first pause before a retry; each later one is twice as long.
 const PAUSE: Duration = Duration::from_secs(1);
-/// A provider that wants to be left alone longer than this is not waited for.
+/// If a provider asks for a longer pause, there is no retry.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// How one answer is had.
+/// How to get one answer.
 pub(crate) struct ModelTurn<'a> {
     pub provider: &'a dyn Provider,
     pub publisher: &'a Publisher,
     pub control: &'a Control,
-    /// How long it may take, pauses and all.
+    /// How long it may take, including pauses.
     pub limit: Duration,
-    /// Whether pieces of inputs are published.
+    /// Whether to publish pieces of inputs.
     pub input_deltas: bool,
-    /// Whether texts are published: those of a subagent are for the model that asks it.
+    /// Whether to publish texts: those of a subagent are only for the model that called it.
     pub texts: bool,
 }
 
-/// What became of it.
+/// The outcome of a turn.
 pub(crate) struct TurnEnd {
-    /// What came.
+    /// The answer, as far as it arrived.
     pub answer: Answer,
     /// What went wrong.
     pub error: Option<ProviderError>,
 }
 
 impl ModelTurn<'_> {
-    /// Has `prompt` answered. Ids of calls are added to `taken`.
+    /// Requests the answer to `prompt`. IDs of its calls are added to `taken`.
     pub async fn run(&self, prompt: &Prompt<'_>, taken: &mut BTreeSet<String>) -> TurnEnd {
         let deadline = Instant::now() + self.limit;
         let mut attempt = 1;
@@ -73,9 +73,9 @@ impl ModelTurn<'_> {
         }
     }
 
-    /// How long to wait before the next attempt; `None` where there is none.
+    /// How long to wait before the next attempt; `None` if there is to be none.
     fn pause(&self, error: &ProviderError, begun: bool, attempt: u32, deadline: Instant) -> Option<Duration> {
-        // What has been shown cannot be taken back, and a second answer would be another.
+        // Text that was shown cannot be withdrawn, and a second answer would differ from it.
         if begun || attempt > RETRIES || !error.is_transient() || self.control.is_cancelled() {
             return None;
         }
@@ -89,7 +89,7 @@ impl ModelTurn<'_> {
         self.publisher.publish(Body::Retry { code, message, attempt, delay_ms }).await;
     }
 
-    /// One request; what came of it, whether anything did, and how it ended.
+    /// One request; returns the answer, whether any of it arrived, and how it ended.
     async fn attempt(
         &self,
         prompt: &Prompt<'_>,
@@ -102,7 +102,7 @@ impl ModelTurn<'_> {
         let result = {
             let answer = self.provider.answer(prompt, chunks);
             let take = async {
-                // Dropped with this block: a provider whose chunks do not fit is told so.
+                // Dropped with this block, which tells a provider with invalid chunks to stop.
                 let received = &mut received;
                 while let Some(chunk) = received.recv().await {
                     if let Err(error) = accumulator.push(&chunk) {
@@ -130,12 +130,12 @@ impl ModelTurn<'_> {
     }
 }
 
-/// The texts of an answer on their way to the front end. A piece ends in no secret and in no character.
+/// Passes the texts of an answer to the front end. No piece ends within a secret or a character.
 struct Streams<'a> {
     turn: &'a ModelTurn<'a>,
-    /// The text or thought under way.
+    /// The text or thought in progress.
     current: Option<(Kind, u32, SanitizedStream)>,
-    /// Inputs, by their index, with the tool's name.
+    /// Inputs in progress, by index, with the tool's name.
     inputs: BTreeMap<u32, (String, SanitizedStream)>,
 }
 
@@ -178,7 +178,7 @@ impl<'a> Streams<'a> {
         self.publish_text(kind, index, bytes).await;
     }
 
-    /// Publishes what was held back of the text under way.
+    /// Publishes what is still held back of the text in progress.
     async fn finish(&mut self) {
         if let Some((kind, index, mut stream)) = self.current.take() {
             self.publish_text(kind, index, stream.finish()).await;

@@ -1,5 +1,4 @@
-//! A provider that speaks HTTP: a wire format says what is sent and what the answer's frames mean, and the rest is the same for
-//! all.
+//! A provider over HTTP: a wire format defines the request and the meaning of the answer's frames; everything else is shared.
 
 use crate::chunk::{Chunk, Chunks};
 use crate::error::ProviderError;
@@ -10,57 +9,57 @@ use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 use serde_json::Value;
 
-/// Most bytes of one answer.
+/// Maximum bytes of one answer.
 const ANSWER_MAX: usize = 64 << 20;
 
-/// The variable with the key for Claude.
+/// The environment variable with the key for Claude.
 pub const ANTHROPIC_KEY: &str = "ANTHROPIC_API_KEY";
-/// The variable with the key for OpenAI.
+/// The environment variable with the key for OpenAI.
 pub const OPENAI_KEY: &str = "OPENAI_API_KEY";
 
-/// How a vendor's key is named where keys are kept.
+/// The names of a vendor's key in the places where keys are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyNames {
-    /// The variable of the environment.
+    /// The environment variable.
     pub variable: &'static str,
-    /// Who has issued it: the attribute `provider` of an item in the desktop keyring.
+    /// The issuer: the attribute `provider` of an item in the desktop keyring.
     pub issuer: &'static str,
 }
 
 /// A vendor's wire format.
 pub trait Wire {
-    /// What reads an answer.
+    /// The decoder for an answer.
     type Decoder: Decoder;
 
     /// The vendor's name in events and on the command line.
     fn name(&self) -> &'static str;
-    /// Where its servers are.
+    /// The default address of its servers.
     fn base(&self) -> &'static str;
-    /// How the key is named where keys are kept; `None` where none is needed.
+    /// The names of the key in the places where keys are kept; `None` if no key is needed.
     fn key_names(&self) -> Option<KeyNames>;
     /// The headers of a request, with the key if there is one.
     fn headers(&self, key: Option<&Key>) -> Vec<(&'static str, String)>;
-    /// What to say where nobody listens.
+    /// A hint for the error when nothing listens there.
     fn hint(&self) -> Option<&'static str> {
         None
     }
     /// How an answer is framed.
     fn framing(&self) -> Framing;
-    /// Where a prompt goes, and as what.
+    /// The path and the body of the request for a prompt.
     fn request(&self, prompt: &Prompt<'_>) -> (&'static str, Value);
     /// Reads an answer.
     fn decoder(&self) -> Self::Decoder;
-    /// Where the list of models is.
+    /// The path of the list of models.
     fn models_path(&self) -> &'static str;
     /// The models of that list.
     fn models(&self, list: &Value) -> Vec<Model>;
-    /// What a model's name says of it.
+    /// What a model's name tells about it.
     fn model(&self, id: &str) -> Model;
-    /// The question that says more of a model than its name, if there is one.
+    /// A request that tells more about a model than its name, if there is one.
     fn inquiry(&self, _id: &str) -> Option<(&'static str, Value)> {
         None
     }
-    /// What the answer to that question says.
+    /// What the answer to that request tells.
     fn inquired(&self, id: &str, _answer: &Value) -> Model {
         self.model(id)
     }
@@ -77,16 +76,16 @@ pub enum Framing {
 
 /// Reads the frames of one answer.
 pub trait Decoder {
-    /// Takes a frame; what it means goes to `out`.
+    /// Decodes a frame; its chunks go to `out`.
     ///
     /// # Errors
-    /// The frame is none of this format, or says that the answer failed.
+    /// If the frame violates this format, or reports that the answer failed.
     fn frame(&mut self, frame: &str, out: &mut Vec<Chunk>) -> Result<(), ProviderError>;
 
     /// The connection has ended without [`Chunk::End`].
     ///
     /// # Errors
-    /// [`ProviderError::Cut`], unless the format lets an answer end so.
+    /// [`ProviderError::Cut`], unless the format allows an answer to end like this.
     fn finish(&mut self, _out: &mut Vec<Chunk>) -> Result<(), ProviderError> {
         Err(ProviderError::Cut)
     }
@@ -100,13 +99,13 @@ pub struct HttpProvider<W> {
 }
 
 impl<W: Wire> HttpProvider<W> {
-    /// A provider at `base`, or where its vendor has it.
+    /// A provider at `base`, or at the vendor's default address.
     ///
     /// # Errors
-    /// The base is no URL, or a key would cross a network in clear text.
+    /// If the base is no URL, or a key would cross a network in clear text.
     pub fn new(wire: W, base: Option<&str>, key: Option<&Key>) -> Result<Self, ProviderError> {
         let http = Http::new(base.unwrap_or(wire.base()), wire.headers(key), key.is_some(), wire.hint())?;
-        // A server of the user's own may want none.
+        // A server with an address of the user's own may need no key.
         let has_key = key.is_some() || base.is_some() || wire.key_names().is_none();
         Ok(Self { wire, http, has_key })
     }
@@ -128,7 +127,7 @@ impl<W: Wire> HttpProvider<W> {
         let mut out = Vec::new();
         while let Some(piece) = self.http.piece(&mut response).await? {
             let read = reader.push(&piece, &mut out);
-            // What came before an error is the model's all the same.
+            // What came before an error still belongs to the model's answer.
             if hand_on(&mut out, chunks).await? {
                 return Ok(());
             }
@@ -139,7 +138,7 @@ impl<W: Wire> HttpProvider<W> {
     }
 }
 
-/// Hands chunks on; whether the answer is complete.
+/// Sends chunks; returns whether the answer is complete.
 async fn hand_on(out: &mut Vec<Chunk>, chunks: &Chunks) -> Result<bool, ProviderError> {
     for chunk in out.drain(..) {
         let is_end = matches!(chunk, Chunk::End(_));
@@ -174,7 +173,7 @@ impl<W: Wire> Provider for HttpProvider<W> {
                 models.push(match self.wire.inquiry(&model.id) {
                     Some((path, body)) => match self.http.post(path, &body).await {
                         Ok(response) => self.wire.inquired(&model.id, &self.http.json(response).await?),
-                        // The list is of use without it.
+                        // The list is useful without it.
                         Err(_) => model,
                     },
                     None => model,
@@ -191,7 +190,7 @@ impl<W: Wire> Provider for HttpProvider<W> {
             let Some((path, body)) = self.wire.inquiry(id) else { return Ok(self.wire.model(id)) };
             let answer = match self.http.post(path, &body).await {
                 Ok(answer) => answer,
-                // Whoever imitates the vendor may not know the question; whether there is the model, the prompt tells.
+                // A compatible server may not know this request; the prompt will show whether the model exists.
                 Err(ProviderError::ModelNotFound { .. }) => {
                     let model = self.wire.model(id);
                     return Ok(Model { supports_tools: model.supports_tools.filter(|yes| *yes), ..model });
@@ -212,7 +211,7 @@ impl<W: Wire> Provider for HttpProvider<W> {
     }
 }
 
-/// Reads the bytes of one answer.
+/// Decodes the bytes of one answer.
 pub struct Reader<D> {
     framing: Framing,
     lines: Lines,
@@ -227,10 +226,10 @@ impl<D: Decoder> Reader<D> {
         Self { framing, lines: Lines::default(), events: Events::default(), decoder, bytes: 0 }
     }
 
-    /// Takes a piece of the answer; what it means goes to `out`.
+    /// Takes a piece of the answer; its chunks go to `out`.
     ///
     /// # Errors
-    /// What the decoder says; a line or an answer that is too long.
+    /// The decoder's errors; also if a line or the answer is too long.
     pub fn push(&mut self, piece: &[u8], out: &mut Vec<Chunk>) -> Result<(), ProviderError> {
         self.bytes += piece.len();
         if self.bytes > ANSWER_MAX {
@@ -257,7 +256,7 @@ impl<D: Decoder> Reader<D> {
     /// The connection has ended.
     ///
     /// # Errors
-    /// What the decoder says of an answer that ends so.
+    /// The decoder's error for an answer that ends here.
     pub fn finish(&mut self, out: &mut Vec<Chunk>) -> Result<(), ProviderError> {
         let last = self.lines.last()?;
         if !last.is_empty() {
@@ -270,10 +269,10 @@ impl<D: Decoder> Reader<D> {
     }
 }
 
-/// The JSON of a frame.
+/// Parses a frame as JSON.
 ///
 /// # Errors
-/// It is none.
+/// If it is no JSON.
 pub fn json(frame: &str) -> Result<Value, ProviderError> {
     serde_json::from_str(frame).map_err(ProviderError::malformed)
 }

@@ -1,7 +1,7 @@
-//! Opens one host, or one path to read, to a profile for good, in the user's own policy file, and nothing else.
+//! Permanently opens one host, or one path for reading, to a profile, by editing only the user's own policy file.
 //!
-//! The file is written only where the policy that comes of it is the one before with exactly this: whatever it says besides (a
-//! profile that others extend, a list that would take another's place) shows in the comparison.
+//! The file is written only if the new policy equals the old one plus exactly this. The comparison reveals any other effect of the
+//! edit (a profile that others extend, a list that would replace another).
 
 use crate::policy_files;
 use broker_protocol::{Failed, Leased};
@@ -20,14 +20,14 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 
-/// What was written, and where it was before.
+/// What was written, and the backup.
 #[derive(Debug)]
 pub struct Allowed {
     /// The policy file of the user.
     pub file: PathBuf,
-    /// Its text before, where there was one.
+    /// The file's previous text, if the file existed.
     pub backup: Option<PathBuf>,
-    /// Profiles that have it too, because they extend this one.
+    /// Profiles that gained it too, because they extend this one.
     pub also: Vec<String>,
 }
 
@@ -63,7 +63,7 @@ impl From<AllowError> for Failed {
 }
 
 impl Allowed {
-    /// What was written, for people.
+    /// Describes to people what was written.
     pub fn describe(&self, profile: &str, opens: &Leased) -> String {
         let also = match self.also.is_empty() {
             true => String::new(),
@@ -92,7 +92,7 @@ impl Gain {
         }
     }
 
-    /// The list in a policy file that has it, below the profile.
+    /// The lists in a policy file that open it, below the profile.
     fn list(&self) -> &'static [&'static str] {
         match self {
             Self::Network(_) => &["network", "allow"],
@@ -101,10 +101,10 @@ impl Gain {
     }
 }
 
-/// Opens this to `profile`; `by` says in the file who has done it.
+/// Opens this to `profile`; `by` is recorded in the file as the author.
 ///
 /// # Errors
-/// It cannot be opened, or the file would say something else besides.
+/// If it cannot be opened, or the edit would change anything else.
 pub fn allow(profile: &str, opens: &Leased, by: &str) -> Result<Allowed, AllowError> {
     let machine = policy_files::host();
     let sources = policy_files::sources(&machine)?;
@@ -140,7 +140,7 @@ pub fn allow(profile: &str, opens: &Leased, by: &str) -> Result<Allowed, AllowEr
     Ok(Allowed { file, backup, also })
 }
 
-/// Writes the file, and its text before beside it, where there was one.
+/// Writes the file, and beside it a backup of its previous text, if there was any.
 fn write(file: &Path, before: Option<&str>, after: &str, seconds: u64) -> io::Result<Option<PathBuf>> {
     let backup = before.map(|_| file.with_file_name(format!("policy.toml.{}", time::compact(seconds))));
     if let (Some(backup), Some(before)) = (&backup, before) {
@@ -151,7 +151,7 @@ fn write(file: &Path, before: Option<&str>, after: &str, seconds: u64) -> io::Re
     Ok(backup)
 }
 
-/// The other profiles that have gained the same, where nothing else has changed in any.
+/// The other profiles that gained the same; an error if anything else changed in any profile.
 fn compare(
     old: &Policies,
     new: &Policies,
@@ -184,7 +184,7 @@ fn compare(
     Some(also)
 }
 
-/// `policy` with one more grant; one that it has and could do without, it must have then.
+/// `policy` with one more grant. A grant that it has already, but only as optional, becomes required.
 fn with_grant(policy: &EffectivePolicy, grant: &Grant) -> EffectivePolicy {
     let mut with = policy.clone();
     with.grants.retain(|other| other.path != grant.path);
@@ -193,7 +193,7 @@ fn with_grant(policy: &EffectivePolicy, grant: &Grant) -> EffectivePolicy {
     with
 }
 
-/// `network` with what `expected` has more than `was`.
+/// `network` plus what `expected` has in addition to `was`.
 fn with_gain(network: &WebPolicy, expected: &WebPolicy, was: WebPolicy) -> WebPolicy {
     let had = texts(&was);
     let gained = expected.own.allow.iter().flatten().filter(|host| !had.contains(host.text()));
@@ -202,7 +202,7 @@ fn with_gain(network: &WebPolicy, expected: &WebPolicy, was: WebPolicy) -> WebPo
     network
 }
 
-/// Whether `now` is `before` with `network`, in whatever order that names its hosts.
+/// Whether `now` equals `before` with `network`; the order of its hosts does not matter.
 fn is_same(before: &EffectivePolicy, now: &EffectivePolicy, network: &WebPolicy) -> bool {
     let rest = |policy: &WebPolicy| WebPolicy {
         own: WebTable { allow: None, ..policy.own.clone() },

@@ -1,8 +1,8 @@
-//! Where the program stands that has started us.
+//! The working directory of the program that started us.
 //!
-//! An agent keeps the directory of its next command as a path, and a command can put a link in the place of any directory of the
-//! project: what is started there stands where the link leads. The directory of a running process is no path: it stays the directory
-//! that the agent was started in, wherever that is moved.
+//! An agent stores the directory of its next command as a path, and a command can replace any directory of the project by a link,
+//! so what is started there may start elsewhere. The working directory of a running process is no path: it stays the directory in
+//! which the agent was started, wherever that is moved.
 
 use nix::unistd::{Uid, getppid};
 use policies::source;
@@ -10,13 +10,13 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Most programs that are passed over.
+/// Maximum number of wrappers to skip.
 const WRAPPERS_MAX: usize = 16;
-/// Most bytes of a process's words that are looked at.
+/// Maximum bytes of a process's arguments to read.
 const WORDS_MAX: usize = 256 * 1024;
-/// Most bytes of `/proc/PID/stat`, of which there are 52 numbers and a short name.
+/// Maximum bytes of `/proc/PID/stat`, which has 52 numbers and a short name.
 const STAT_MAX: usize = 4096;
-/// What runs one command line or one program and is nobody's agent.
+/// Programs that run one command line or one program and are never an agent.
 const WRAPPERS: [&str; 13] = [
     "bash",
     "dash",
@@ -34,19 +34,19 @@ const WRAPPERS: [&str; 13] = [
 ];
 const SHELLS: [&str; 6] = ["bash", "dash", "fish", "ksh", "sh", "zsh"];
 
-/// Where the caller stands.
+/// The working directory of the caller.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Caller {
-    /// In this directory, which no path was followed to.
+    /// This directory, found without following a path.
     At(PathBuf),
-    /// It is another user's, or outside this PID namespace, or has ended: it says nothing.
+    /// The caller belongs to another user, is outside this PID namespace, or has ended: nothing is known.
     Unknown,
-    /// It is the user's, and where it stands cannot be read, or is no more.
+    /// The caller is the user's, but its directory cannot be read or no longer exists.
     Lost,
 }
 
 impl Caller {
-    /// The nearest program above us that does more than to run us.
+    /// Finds the nearest ancestor that does more than run us.
     pub fn find() -> Self {
         let mut process = getppid().as_raw();
         for _ in 0..WRAPPERS_MAX {
@@ -68,7 +68,7 @@ impl Caller {
 fn directory(process: &Path) -> Caller {
     let link = process.join("cwd");
     match (fs::read_link(&link), fs::metadata(&link)) {
-        // What was removed has a name that leads nowhere, or to another.
+        // A removed directory has a name that leads nowhere, or to a different directory.
         (Ok(path), Ok(there)) => match fs::metadata(&path) {
             Ok(named) if (named.dev(), named.ino()) == (there.dev(), there.ino()) => Caller::At(path),
             Ok(_) | Err(_) => Caller::Lost,
@@ -77,20 +77,20 @@ fn directory(process: &Path) -> Caller {
     }
 }
 
-/// Whether it only runs what it was given: a shell one that has no command line is a person's, or an agent's.
+/// Whether it only runs what it was given. A shell without a command line counts as a person's or an agent's.
 fn is_wrapper(process: &Path) -> bool {
     let Ok(program) = fs::read_link(process.join("exe")) else { return false };
     let name = program.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     if !SHELLS.contains(&name) {
         return WRAPPERS.contains(&name);
     }
-    // One whose words cannot be read, as they are no text or too long, has a command line among them.
+    // Arguments that cannot be read, because they are no text or too long, must contain a command line.
     let Ok(words) = source::read_named(&process.join("cmdline"), WORDS_MAX) else { return true };
     let mut options = words.split('\0').skip(1).take_while(|word| word.starts_with('-'));
     options.any(|word| !word.starts_with("--") && word.contains('c'))
 }
 
-/// The fourth field of `/proc/PID/stat`; the second is in parentheses and may hold anything.
+/// The fourth field of `/proc/PID/stat`; the second is in parentheses and may contain anything.
 fn parent(process: &Path) -> Option<i32> {
     let stat = source::read_named(&process.join("stat"), STAT_MAX).ok()?;
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()

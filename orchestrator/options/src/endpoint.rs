@@ -1,4 +1,4 @@
-//! Where the executor is: started by us over a socket pair, or found at a socket of its own.
+//! How to reach the executor: started by us over a socket pair, or listening on a socket of its own.
 
 use crate::start::{self, Spawner};
 use orchestrator_session::executor::{self, Dial, ExecutorError};
@@ -7,19 +7,19 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// Where the executor is.
+/// How to reach the executor.
 #[derive(Clone, Debug)]
 pub enum Endpoint {
-    /// A program to start; looked for beside our own if absent. With the variables of secrets that are for programs in cells.
+    /// A program to start, by default the one beside ours, with the secret variables that are meant for programs in cells.
     Program(Option<PathBuf>, BTreeSet<String>),
-    /// The socket of one that listens.
+    /// The socket of an executor that listens.
     Socket(PathBuf),
-    /// One that was started before, and serves again.
+    /// An executor that was started before and serves further sessions.
     Spawner(Rc<Spawner>),
 }
 
 impl Endpoint {
-    /// The same for more than one session: what has to be started is started now.
+    /// The same for more than one session: an executor that has to be started is started now.
     pub fn lasting(self) -> Result<Self, ExecutorError> {
         match self {
             Self::Program(program, credentials) => Spawner::start(program.as_deref(), &credentials)
@@ -28,7 +28,7 @@ impl Endpoint {
         }
     }
 
-    /// The program that makes the namespaces, as far as it is known here.
+    /// The program that creates the namespaces, as far as it is known here.
     pub fn program(&self) -> PathBuf {
         match self {
             Self::Program(program, _) => start::program(program.as_deref()),
@@ -36,7 +36,7 @@ impl Endpoint {
         }
     }
 
-    /// The path of the socket, where it is reached by one.
+    /// The socket's path, if the executor has one.
     pub fn socket(&self) -> Option<&Path> {
         match self {
             Self::Socket(path) => Some(path),

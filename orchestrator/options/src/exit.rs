@@ -1,14 +1,14 @@
-//! Exit codes that mean the same in every command.
+//! Exit codes with the same meaning in every command.
 
 use broker_protocol::ErrorKind;
 
-/// All is well.
+/// The command succeeded.
 pub const OK: u8 = 0;
-/// The tool could not do what was asked; for `doctor`: no session can open.
+/// The tool could not do what was requested; for `doctor`: no session can open.
 pub const FAILED: u8 = 1;
 /// The command line or a tool's input is wrong.
 pub const USAGE: u8 = 2;
-/// A call tried to leave what it may touch.
+/// A call attempted something outside its permissions.
 pub const VIOLATION: u8 = 3;
 /// A time limit was reached.
 pub const TIMEOUT: u8 = 124;
@@ -18,10 +18,10 @@ pub const LAZARET: u8 = 125;
 pub const REFUSED: u8 = 126;
 /// The program was not found.
 pub const NOT_FOUND: u8 = 127;
-/// A signal ended the command: this and its number.
+/// A signal ended the command: this value plus the signal's number.
 pub const SIGNAL: u8 = 128;
 
-/// The code of a call that went wrong.
+/// The exit code of a failed call.
 pub fn of_error(kind: ErrorKind) -> u8 {
     match kind {
         ErrorKind::InvalidInput | ErrorKind::UnknownTool => USAGE,

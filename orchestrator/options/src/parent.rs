@@ -1,8 +1,8 @@
-//! The process that started this one. When it ends, so does the session, even if somebody still holds the other end of
+//! The process that started this one. When it ends, so does the session, even if another process still holds the other end of
 //! standard input.
 //!
-//! A death signal (`PR_SET_PDEATHSIG`) would come when the *thread* ends that started us, which in many runtimes is soon; a
-//! descriptor of the process (`pidfd_open`, Linux 5.3) says it of the process, whichever thread it was.
+//! A death signal (`PR_SET_PDEATHSIG`) is sent when the *thread* that started us ends, which in many runtimes is soon. A descriptor
+//! of the process (`pidfd_open`, Linux 5.3) reports the end of the whole process.
 
 use rustix::process::{PidfdFlags, getppid, pidfd_open};
 use std::future::pending;
@@ -15,31 +15,31 @@ use tokio::io::unix::AsyncFd;
 pub struct Parent(Option<OwnedFd>);
 
 impl Parent {
-    /// The parent as it is now; nobody, where it has ended before, or lies outside this PID namespace, or its end is not to
-    /// matter. Called before the filter is in force.
+    /// The current parent; none if it has already ended, lies outside this PID namespace, or is to be ignored. Must be called
+    /// before the filter is in force.
     pub fn now(matters: bool) -> Self {
         let open = |parent| {
             pidfd_open(parent, PidfdFlags::NONBLOCK).or_else(|_| pidfd_open(parent, PidfdFlags::empty()))
         };
         let parent = getppid().filter(|parent| matters && !parent.is_init());
         let opened = parent.and_then(|parent| open(parent).ok());
-        // A parent that ended meanwhile may have left its number to another process.
+        // If the parent ended meanwhile, its process ID may belong to another process.
         Self(opened.filter(|_| getppid() == parent))
     }
 
-    /// Waits until it has ended; for ever where there is none. Needs the runtime.
+    /// Waits until the parent has ended; for ever if there is none. Needs the runtime.
     pub async fn ended(&self) {
         let watched = self.0.as_ref().and_then(|parent| watch(parent.as_fd()).ok());
         match watched {
-            // An error is no end.
+            // An error does not mean that it ended.
             Some(watched) if watched.readable().await.is_ok() => {}
             _ => pending().await,
         }
     }
 }
 
-/// Deprecated for types whose descriptor may change or close under it; an `OwnedFd` keeps what the successor asks for, which
-/// is `unsafe` because a trait cannot ask for it.
+/// Deprecated for types whose descriptor may change or close while watched. An `OwnedFd` never does; the successor requires that as
+/// an `unsafe` promise, because a trait cannot check it.
 #[allow(deprecated)]
 fn watch(parent: BorrowedFd<'_>) -> std::io::Result<AsyncFd<BorrowedFd<'_>>> {
     AsyncFd::with_interest(parent, Interest::READABLE)

@@ -1,5 +1,5 @@
-//! The policy files of this machine and user, for what the orchestrator itself does: the web tools, which tools are shown, and
-//! the answers of `lazaret policy`. What the executor does, it decides by its own reading of the same files.
+//! The policy files of this machine and user, for the orchestrator's own decisions: the web tools, which tools to list, and the
+//! answers of `lazaret policy`. The executor reads the same files itself and decides by its own reading.
 
 use orchestrator_records::state_directory;
 use policies::choice::has_file;
@@ -10,37 +10,37 @@ use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::path::Path;
 
-/// What this machine is to a policy.
+/// The facts about this machine that a policy uses.
 pub fn host() -> Host {
     let text =
         |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
     Host { home: state_directory::home(), variables: std::env::vars_os().filter_map(text).collect() }
 }
 
-/// The administrator's and the user's files that there are.
+/// The existing files of the administrator and the user.
 pub fn sources(host: &Host) -> Result<Vec<Source>, PolicyError> {
     Ok(source::read(&host.home, &state_directory::variable)?)
 }
 
-/// The policy files of this machine and user, as they are when they are first asked for.
+/// The policy files of this machine and user, parsed at the first use.
 #[derive(Debug)]
 pub struct PolicyFiles {
     host: Host,
     sources: Result<Vec<Source>, PolicyError>,
     policies: OnceCell<Policies>,
-    /// The first that was asked for: mostly the only one.
+    /// The first policy that was resolved: usually the only one.
     resolved: OnceCell<EffectivePolicy>,
 }
 
 impl PolicyFiles {
-    /// Reads them. What is wrong with them is said when something is to be decided by them.
+    /// Reads the files. Errors in them are reported when a policy is resolved.
     pub fn read() -> Self {
         let host = host();
         Self { sources: sources(&host), host, policies: OnceCell::new(), resolved: OnceCell::new() }
     }
 
-    /// The profile of a session of the project at `root` that asks for `named`, which is empty where it asks for none. An error is
-    /// the executor's to report: it chooses too where nothing was chosen.
+    /// The profile of a session in the project at `root` that requests `named`, or none if that is empty. The executor reports any
+    /// error: it also makes the choice if none was made here.
     pub fn choose(&self, named: &str, root: Option<&Path>) -> Choice {
         let is_chosen = !named.is_empty() && named != AUTO;
         if is_chosen || (named.is_empty() && self.is_unchanged()) {
@@ -50,7 +50,7 @@ impl PolicyFiles {
         self.policies().map_or_else(|_| Choice::named(named), |policies| policies.choose(named, has))
     }
 
-    /// The policy of a session with `profile`, without what a scope makes of it.
+    /// The policy of a session with `profile`, before a scope narrows it.
     pub fn resolve(&self, profile: &str) -> Result<EffectivePolicy, PolicyError> {
         if let Some(first) = self.resolved.get().filter(|first| first.profile == profile) {
             return Ok(first.clone());
@@ -60,12 +60,12 @@ impl PolicyFiles {
         Ok(policy)
     }
 
-    /// The same where it may be more than `default` as it is shipped, which allows no hosts and has no state.
+    /// The same, or `None` if it must be `default` as shipped, which allows no hosts and keeps no state.
     pub fn changed(&self, profile: &str) -> Option<EffectivePolicy> {
         if self.is_unchanged() && profile == DEFAULT { None } else { self.resolve(profile).ok() }
     }
 
-    /// Whether there is no file but the shipped ones.
+    /// Whether only the shipped files exist.
     pub fn is_unchanged(&self) -> bool {
         self.sources.as_ref().is_ok_and(Vec::is_empty)
     }

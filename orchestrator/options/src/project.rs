@@ -1,8 +1,8 @@
 //! Which project a session works on, and where in it commands start.
 //!
-//! Whoever stands in a directory of a repository means the repository: a member of a workspace builds with the files above it, and
-//! git looks for `.git` there. So the root is that of the nearest repository around, if it is the user's own; never a home or what
-//! lies above one.
+//! A user in a directory of a repository means the repository: a member of a workspace builds with files above it, and git looks
+//! for `.git` there. So the root is that of the nearest enclosing repository, if it is the user's own, but never a home or a
+//! directory above one.
 
 use crate::caller::Caller;
 use broker_protocol::{Failed, Zone, ZonePath};
@@ -14,15 +14,15 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes of the longest path, as `PATH_MAX` in `linux/limits.h`, with what stands around it.
+/// Length of the longest path, as `PATH_MAX` in `linux/limits.h`, plus the text around it.
 const PATH_MAX: usize = 4096 + 16;
 
 /// The project of a session.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Project {
-    /// Its root, absolute and without links: one project has one central root however it is reached.
+    /// Its root, absolute and without links, so that a project has the same central root by whatever path it is reached.
     pub root: PathBuf,
-    /// Where commands start that name no directory; `None` for the root itself.
+    /// The working directory of commands that name none; `None` for the root itself.
     pub directory: Option<ZonePath>,
     /// How it was chosen.
     pub chosen: Chosen,
@@ -40,17 +40,17 @@ pub enum Chosen {
 }
 
 impl Project {
-    /// The project that is meant with these options; `directory` stands for the current one.
+    /// The project selected by these options; `directory` replaces the current directory.
     ///
     /// # Errors
-    /// One of them is not there, or the directory is not in the project.
+    /// If one of them does not exist, or the directory is not in the project.
     pub fn choose(project: Option<&Path>, directory: Option<&Path>) -> Result<Self, Failed> {
         let here = directory.unwrap_or(Path::new("."));
         let (root, here, chosen) = match project {
             Some(named) => {
                 let here = match directory {
                     Some(directory) => Some(real(directory, "to start commands in")?),
-                    // It may be gone, and need not be the project's.
+                    // It may no longer exist, and need not be in the project.
                     None => fs::canonicalize(here).ok(),
                 };
                 (real(named, "as the project")?, here, Chosen::Named)
@@ -83,12 +83,12 @@ impl Project {
         Ok(Self { root, directory, chosen })
     }
 
-    /// The project of an agent that runs one command in `directory`: the one that the agent stands in itself, because what it calls
-    /// the directory of a command is a path that commands can change. An agent that stands in none, as one with windows does, may
-    /// have `said` it in a variable; else the path is all there is.
+    /// The project of an agent that runs one command in `directory`. It is the project of the agent's own working directory, since
+    /// `directory` is a path that commands can redirect. An agent in no project, such as one with a graphical interface, may have
+    /// `said` its project in a variable; otherwise only the path is left.
     ///
     /// # Errors
-    /// The directory is not in that project, or the project cannot be told.
+    /// If the directory is not in that project, or the project cannot be determined.
     pub fn of_agent(caller: &Caller, said: Option<&Path>, directory: &Path) -> Result<Self, Failed> {
         let stands = match caller {
             Caller::At(stands) => stands,
@@ -121,7 +121,7 @@ impl Project {
         })
     }
 
-    /// Whether a session may be opened on it at all, as far as its path says: the executor decides.
+    /// Whether the path allows a session on it at all; the executor makes the decision.
     pub(crate) fn check(&self) -> Result<(), Failed> {
         let why = match system_at(&self.root) {
             Some(system) => format!("it would open {system} to what runs in a cell"),
@@ -132,7 +132,7 @@ impl Project {
         Err(Failed::invalid(format!("{root} cannot be the project: {why}; name another with --project")))
     }
 
-    /// What was chosen and why, for people.
+    /// Describes to people what was chosen and why.
     pub fn describe(&self) -> String {
         let how = match self.chosen {
             Chosen::Named => "named by --project",
@@ -148,7 +148,7 @@ fn unknown_project(why: &str) -> Failed {
     Failed::invalid(format!("cannot tell which project this is: {why}; name it with LAZARET_PROJECT"))
 }
 
-/// Whether somebody may be meant who stands there: a directory of the user's own that neither is nor holds a home.
+/// Whether this can be a project: a directory of the user's own that neither is nor contains a home.
 fn may_be_project(directory: &Path) -> bool {
     let own = fs::metadata(directory).is_ok_and(|metadata| metadata.uid() == Uid::effective().as_raw());
     own && directory.parent().is_some() && !holds_home(directory)
@@ -160,13 +160,13 @@ fn holds_home(directory: &Path) -> bool {
     homes.iter().any(|home| fs::canonicalize(home).as_ref().unwrap_or(home).starts_with(directory))
 }
 
-/// A directory `.git` that git passes over, and a command may have made so.
+/// A directory `.git` that git ignores, and that a command may have broken.
 fn is_broken_repository(directory: &Path) -> bool {
     let git = directory.join(".git");
     git.is_dir() && fs::symlink_metadata(git.join("HEAD")).is_err()
 }
 
-/// Whether git put the worktree at `root` beside the repository at `main`: each names the other.
+/// Whether git created the worktree at `root` for the repository at `main`: each names the other.
 fn is_worktree_of(root: &Path, main: &Path) -> bool {
     let named = |file: &Path| source::read_named(file, PATH_MAX).ok();
     let leads = || {
@@ -179,10 +179,10 @@ fn is_worktree_of(root: &Path, main: &Path) -> bool {
     leads().unwrap_or(false)
 }
 
-/// Where `path` leads, that is to be used as `what` says.
+/// Resolves `path`; `what` names its use in the error.
 ///
 /// # Errors
-/// There is nothing.
+/// If it does not exist.
 pub fn real(path: &Path, what: &str) -> Result<PathBuf, Failed> {
     fs::canonicalize(path).map_err(|error| {
         Failed::invalid(format!("cannot use {} {what}: {error}; name another with --project", path.display()))
@@ -200,8 +200,8 @@ fn in_project(below: &Path) -> Result<Option<ZonePath>, Failed> {
     Ok(Some(path).filter(|path| !path.relative().is_empty()))
 }
 
-/// The root of the nearest repository that `directory` lies in, as git finds it: on this file system, and the user's own. One that
-/// is or holds a path of `closed` is none: a home that is a repository for its settings is not the project of all below it.
+/// The root of the nearest repository around `directory`, as git finds it: on this file system, and the user's own. `None` if it is
+/// or contains a path of `closed`: a home that is a repository for its settings is not the project of everything in it.
 fn repository_around(directory: &Path, closed: &[PathBuf], user: u32) -> Option<PathBuf> {
     let device = fs::metadata(directory).ok()?.dev();
     for root in directory.ancestors() {
@@ -214,13 +214,13 @@ fn repository_around(directory: &Path, closed: &[PathBuf], user: u32) -> Option<
         let holds = |closed: &PathBuf| fs::canonicalize(closed).as_ref().unwrap_or(closed).starts_with(root);
         let own = [root.to_owned(), root.join(".git")];
         let own = own.iter().all(|path| fs::metadata(path).is_ok_and(|metadata| metadata.uid() == user));
-        // Another's is the end of the way too, as it is to git.
+        // Another user's repository also ends the search, as it does for git.
         return (own && !closed.iter().any(holds)).then(|| root.to_owned());
     }
     None
 }
 
-/// Whether git would stop here: it passes over a directory `.git` that is no repository.
+/// Whether git would stop here: it ignores a directory `.git` that is no repository.
 fn is_repository(directory: &Path) -> bool {
     let git = directory.join(".git");
     fs::metadata(&git).is_ok_and(|metadata| match metadata.is_dir() {

@@ -19,7 +19,7 @@ use std::rc::Rc;
 
 mod environment;
 
-/// Most bytes that are read of a policy or scope, one more than either may have.
+/// Maximum bytes to read of a policy or scope: one more than either may have.
 const TEXT_MAX: usize = policies::FILE_MAX + 1;
 
 /// Options of the commands that work in a session or ask about one.
@@ -79,21 +79,21 @@ pub struct SessionOptions {
     /// Print to standard error what was chosen, project and working directory; and what a command was denied
     #[arg(short, long, global = true)]
     verbose: bool,
-    /// The policy files, once they are read.
+    /// The policy files, once they have been read.
     #[arg(skip)]
     files: Rc<OnceCell<PolicyFiles>>,
-    /// What the scope's file says, once it is read.
+    /// The scope file's content, once it has been read.
     #[arg(skip)]
     read_scope: Rc<OnceCell<Scope>>,
 }
 
-/// The session to ask for.
+/// A session to request.
 pub struct Opening {
-    /// As the executor is asked.
+    /// The request to the executor.
     pub open: Open,
-    /// Where in the project commands start that name no directory; `None` for its root.
+    /// The working directory in the project of commands that name none; `None` for its root.
     pub directory: Option<ZonePath>,
-    /// Its profile, and what has chosen it.
+    /// Its profile, and how it was chosen.
     pub choice: Choice,
 }
 
@@ -193,7 +193,7 @@ fn trust(text: &str) -> Result<Trust, ValueError> {
 }
 
 impl SessionOptions {
-    /// Where the executor is.
+    /// How to reach the executor.
     pub fn endpoint(&self) -> Endpoint {
         let named =
             || std::env::var_os("LAZARET_EXECUTOR").filter(|path| !path.is_empty()).map(PathBuf::from);
@@ -203,7 +203,7 @@ impl SessionOptions {
         }
     }
 
-    /// The variables of secrets that the profile has for its programs.
+    /// The secret variables that the profile passes to its programs.
     fn credentials(&self) -> BTreeSet<String> {
         match &self.profile {
             None if self.files().is_unchanged() => BTreeSet::new(),
@@ -213,32 +213,32 @@ impl SessionOptions {
         }
     }
 
-    /// The policy files. Reads them where nothing has asked for them before: before we confine ourselves.
+    /// The policy files. The first call reads them, so it has to come before we confine ourselves.
     pub fn files(&self) -> &PolicyFiles {
         self.files.get_or_init(PolicyFiles::read)
     }
 
-    /// The policy of the session's profile. Reads the policy files: before we confine ourselves.
+    /// The policy of the session's profile. Reads the policy files, so it has to come before we confine ourselves.
     pub fn policy(&self) -> Result<EffectivePolicy, PolicyError> {
-        // A project that cannot be used chooses nothing; who opens a session is told why it cannot.
+        // A project that cannot be used chooses nothing; opening a session reports why.
         let project = Project::choose(self.project.as_deref(), self.cwd.as_deref()).ok();
         self.files().resolve(&self.choose(project.as_ref().map(|project| project.root.as_path())).profile)
     }
 
-    /// The profile of a session of the project at `root`.
+    /// The profile of a session in the project at `root`.
     pub fn choose(&self, root: Option<&Path>) -> Choice {
         self.files().choose(self.profile.as_deref().unwrap_or_default(), root)
     }
 
-    /// The root of the project that these options choose.
+    /// The root of the project that these options select.
     ///
     /// # Errors
-    /// There is no such directory, or it may be no project.
+    /// If there is no such directory, or it may not be a project.
     pub fn project_root(&self) -> Result<PathBuf, Failed> {
         Ok(Project::choose(self.project.as_deref(), self.cwd.as_deref())?.root)
     }
 
-    /// The same options with `profile` where they name none.
+    /// The same options, with `profile` if they name none.
     pub fn or_profile(mut self, profile: &str) -> Self {
         self.profile.get_or_insert_with(|| profile.to_owned());
         self
@@ -249,7 +249,7 @@ impl SessionOptions {
         RunLog::begin(command, self.no_log, print::problem)
     }
 
-    /// The session to ask for, with `spare` cells ready between calls.
+    /// The session to request, with `spare` cells kept ready between calls.
     pub fn open(&self, spare: u8) -> Result<Opening, Failed> {
         let project = Project::choose(self.project.as_deref(), self.cwd.as_deref())?;
         let choice = self.choose(Some(&project.root));
@@ -267,13 +267,13 @@ impl SessionOptions {
         Ok(Opening { open, directory: project.directory, choice })
     }
 
-    /// The profile, where its programs keep their state in the central root: then no other profile has that root.
+    /// The profile, if its programs keep state in the central root: then no other profile may use that root.
     fn state_of<'p>(&self, profile: &'p str) -> Option<&'p str> {
         let policy = self.files().changed(profile);
         policy.is_some_and(|policy| !policy.environment.state.is_empty()).then_some(profile)
     }
 
-    /// Whether what was named for every session can be used: for who opens sessions later, when a client wants one.
+    /// Checks what was named for every session, for a server that opens its sessions later, on request of clients.
     pub fn check(&self, policy: &EffectivePolicy) -> Result<(), Failed> {
         if let Some(project) = &self.project {
             Project::choose(Some(project), self.cwd.as_deref())?.check()?;
@@ -295,7 +295,7 @@ impl SessionOptions {
         spare: u8,
     ) -> Result<Open, Failed> {
         let [project, central] = [text(project)?, text(central)?];
-        // What a person types is not asked about again.
+        // What a person types needs no further approval.
         let trust = self.trust.unwrap_or(Trust::Autonomous);
         let (scope, capture, network) = (self.scope()?, None, None);
         let absolute = |image: &PathBuf| {
@@ -320,9 +320,9 @@ impl SessionOptions {
         })
     }
 
-    /// The network to ask for, if commands are to have one: by these options, or because `policy` allows hosts. The executor
-    /// decides which; this is asked before, because who carries no connections gives up all sockets. With `leases`, somebody can be
-    /// asked for more.
+    /// The network to request, if commands are to have one: by these options, or because `policy` allows hosts. The executor
+    /// decides which hosts. This runs before the session, because a process that carries no connections gives up all sockets. With
+    /// `leases`, the user can be asked for more hosts.
     pub fn network(&self, policy: Option<&EffectivePolicy>, leases: bool) -> Option<NetworkRequest> {
         let asked = !self.allow_host.is_empty() || !self.allow_net.is_empty();
         let (hosts, presets) = (self.allow_host.clone(), self.allow_net.clone());
@@ -333,8 +333,7 @@ impl SessionOptions {
         })
     }
 
-    /// The scope of the session, if there is to be one. Reads its file where nothing has asked for it before: before we confine
-    /// ourselves.
+    /// The scope of the session, if it has one. The first call reads its file, so it has to come before we confine ourselves.
     pub fn scope(&self) -> Result<Option<Scope>, Failed> {
         if let Some(scope) = self.read_scope.get() {
             return Ok(Some(scope.clone()));
@@ -347,33 +346,33 @@ impl SessionOptions {
         Ok(Some(self.read_scope.get_or_init(|| scope).clone()))
     }
 
-    /// Whether the user wants to be told more.
+    /// Whether the user wants more output.
     pub fn is_verbose(&self) -> bool {
         self.verbose
     }
 
-    /// The trust that was asked for, if one was.
+    /// The requested trust, if any.
     pub fn trust(&self) -> Option<Trust> {
         self.trust
     }
 
-    /// The project root that was named, if one was.
+    /// The project root that an option names, if any.
     pub fn named_project(&self) -> Option<&Path> {
         self.project.as_deref()
     }
 
-    /// The same for another project root.
+    /// The same options for another project root.
     pub fn with_project(&self, project: PathBuf) -> Self {
         Self { project: Some(project), ..self.clone() }
     }
 
-    /// The profile that was asked for by name, or `auto`.
+    /// The profile named by an option, or `auto`.
     pub fn profile_name(&self) -> Option<&str> {
         self.profile.as_deref()
     }
 
-    /// The same for a client that names what it wants; a project of its own has a central root of its own. Commands start in the
-    /// project's root. The scope's file counts no more: who serves clients has read it before it confined itself.
+    /// The same options with those that a client names; its own project has its own central root. Commands start in the project's
+    /// root. The scope file is dropped: a server for clients has read it before it confined itself.
     pub fn for_client(&self, project: Option<PathBuf>, profile: Option<String>, trust: Trust) -> Self {
         let central = if project.is_some() { None } else { self.central.clone() };
         let project = project.or_else(|| self.project.clone());
@@ -389,28 +388,28 @@ impl SessionOptions {
         }
     }
 
-    /// The same with `trust` where none was asked for.
+    /// The same options, with `trust` if none was requested.
     pub fn trusting(&self, trust: Trust) -> Self {
         Self { trust: self.trust.or(Some(trust)), ..self.clone() }
     }
 }
 
-/// Paths of the machine as the user means them: from here, and without links, as they will be opened.
+/// Resolves paths as the user means them: from here, and without links, as they will be opened.
 fn named(paths: &[PathBuf]) -> Result<Vec<String>, Failed> {
     let named = |path: &PathBuf| {
-        // Who serves clients may not look there any more; the executor says what is wrong.
+        // A server for clients can no longer resolve paths; the executor reports errors.
         let real = path.canonicalize().or_else(|_| std::path::absolute(path));
         text(real.map_err(|error| Failed::invalid(format!("{}: {error}", path.display())))?)
     };
     paths.iter().map(named).collect()
 }
 
-/// The text of a file that the user has named. What is longer than any such file may be is not read to its end.
+/// The text of a file that the user named. A file that is too long is not read to its end.
 pub fn read_text(path: &Path) -> Result<String, Failed> {
     read_text_up_to(path, TEXT_MAX)
 }
 
-/// The same of a file that may have `max` bytes.
+/// The same for a file of at most `max` bytes.
 pub fn read_text_up_to(path: &Path, max: usize) -> Result<String, Failed> {
     source::read_named(path, max)
         .map_err(|error| Failed::invalid(format!("cannot read {}: {error}", path.display())))
@@ -422,9 +421,9 @@ fn text(path: PathBuf) -> Result<String, Failed> {
     path.into_os_string().into_string().map_err(refused)
 }
 
-/// The central root of a project that is given none; with state of a profile's programs in it, it is that profile's alone. One
-/// under a name of the first releases is left alone: nothing in it tells
-/// whose it is, which is why the name was changed.
+/// The default central root of a project; if a profile's programs keep state in it, it belongs to that profile alone. A directory
+/// with a name of the first releases is left alone: nothing in it tells which project it belongs to, which is why the name was
+/// changed.
 fn central_root(project: &Path, state_of: Option<&str>) -> PathBuf {
     let projects = state_directory::data().join("projects");
     if let Some(profile) = state_of {
@@ -440,12 +439,12 @@ fn central_root(project: &Path, state_of: Option<&str>) -> PathBuf {
     central
 }
 
-/// A name that people recognise, with the SHA-256 of the path: no other project can be given the same.
+/// A name that people recognise, followed by the SHA-256 of the path, so that no other project can get the same name.
 fn folder_name(project: &Path) -> String {
     format!("{}-{}", plain_name(project), Digest::of(project.as_os_str().as_encoded_bytes()))
 }
 
-/// The name in the first releases: by 32 bits of FNV-1a, which can be made to collide.
+/// The name used by the first releases, with 32 bits of FNV-1a, for which collisions can be made.
 fn former_name(project: &Path) -> String {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
     let hash = project.as_os_str().as_encoded_bytes().iter().fold(0xcbf2_9ce4_8422_2325, step);

@@ -22,29 +22,29 @@ use std::process::{Command, Stdio};
 const NAME: &str = "lazaret-executor";
 const ATTACK: &str = "lazaret-attack";
 const SHELL: &str = "lazaret-bash";
-/// How long an agent has to end when it is asked to, in milliseconds.
+/// How long an agent may take to end on request, in milliseconds.
 const AGENT_ENDING_MS: u16 = 2000;
-/// No command may have this variable: the self-attack looks for it. Its value is none of a secret's.
+/// No command may have this variable: the self-attack looks for it. Its value is not a secret.
 const CANARY: (&str, &str) = ("LAZARET_CANARY_SECRET", "a command that has this variable has others too");
 
-/// Starts `program`, or the executor that was installed with us, to serve one session; returns our end of its socket.
-/// Of the keys that we use ourselves, it has those of `credentials`.
+/// Starts `program`, or the installed executor, to serve one session; returns our end of its socket. Of our own keys, it gets only
+/// those in `credentials`.
 pub fn start(program: Option<&Path>, credentials: &BTreeSet<String>) -> Result<UnixStream, ExecutorError> {
     find(program, "broker", credentials)
 }
 
-/// An executor that makes a broker for each socket that it is handed. A program that has given up starting others can still
-/// get a new session when one is lost.
+/// An executor that creates a broker for each socket that it receives. So a program that can no longer start others can still
+/// replace a lost session.
 #[derive(Debug)]
 pub struct Spawner(UnixStream);
 
 impl Spawner {
-    /// Starts it, as [`start`] does.
+    /// Starts it in the same way as [`start`].
     pub fn start(program: Option<&Path>, credentials: &BTreeSet<String>) -> Result<Self, ExecutorError> {
         find(program, "spawner", credentials).map(Self)
     }
 
-    /// A socket at whose other end there is a new broker.
+    /// A socket whose other end is a new broker.
     pub fn spawn(&self) -> Result<UnixStream, ExecutorError> {
         let (ours, theirs) = UnixStream::pair()?;
         let rights = [theirs.as_raw_fd()];
@@ -81,7 +81,7 @@ fn find(
     Err(ExecutorError::NotFound { tried })
 }
 
-/// The program of the self-attack that was installed with us.
+/// The installed program of the self-attack.
 pub fn attack_program() -> io::Result<PathBuf> {
     candidates(ATTACK)?
         .into_iter()
@@ -89,8 +89,8 @@ pub fn attack_program() -> io::Result<PathBuf> {
         .ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
-/// Starts `program`, that of the self-attack, to attack what it makes in `directory` without a cell; returns our end of its
-/// standard input and output.
+/// Starts `program`, the self-attack, without a cell, to attack what it creates in `directory`; returns our end of its standard
+/// input and output.
 #[expect(clippy::disallowed_methods, reason = "this is the one place")]
 pub fn start_attack(program: &Path, directory: &Path) -> io::Result<UnixStream> {
     let (ours, theirs) = UnixStream::pair()?;
@@ -109,8 +109,8 @@ pub fn start_attack(program: &Path, directory: &Path) -> io::Result<UnixStream> 
     Ok(ours)
 }
 
-/// Starts this program again, to write what a person says at our terminal into their policy file: we give up all files before the
-/// command begins. Returns our end of its standard input and output; it ends with that.
+/// Starts this program again to write a person's answers at our terminal into their policy file: we ourselves give up all files
+/// before the command begins. Returns our end of its standard input and output; it ends when that closes.
 #[expect(clippy::disallowed_methods, reason = "this is the one file that starts a program")]
 pub fn start_policy_writer(profile: &str) -> io::Result<UnixStream> {
     let (ours, theirs) = UnixStream::pair()?;
@@ -156,7 +156,7 @@ pub fn start_socket_remover(path: &Path) -> io::Result<UnixStream> {
 
 /// Whether the agent's program is there. Another process starts it, and of that we would hear no more than its end.
 pub fn is_there(program: &OsStr) -> bool {
-    // As execvp(3) has it where there is no PATH.
+    // The default of execvp(3) without a PATH.
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
     if program.as_encoded_bytes().contains(&b'/') {
         return Path::new(program).exists();
@@ -164,12 +164,12 @@ pub fn is_there(program: &OsStr) -> bool {
     std::env::split_paths(&path).any(|directory| directory.join(program).exists())
 }
 
-/// Starts this program again, to hold `agent` for us: when we end, however that is, the agent ends. We could not end it ourselves:
-/// confined, we signal nobody who was there before. The agent has `variables` besides our environment. Returns our end of its standard
-/// input and output.
+/// Starts this program again to hold `agent` for us: however we end, the agent then ends. We could not end it ourselves: once
+/// confined, we can signal no process that existed before. The agent gets `variables` besides our environment. Returns our end of
+/// its standard input and output.
 ///
 /// # Errors
-/// It cannot be started. That the agent's own program cannot, is told on standard error, and is an end of the stream here.
+/// If it cannot be started. If only the agent's program cannot, standard error reports it and the stream ends.
 #[expect(clippy::disallowed_methods, reason = "this is the one file that starts a program")]
 pub fn start_agent(agent: &[OsString], variables: &[(&str, OsString)]) -> io::Result<UnixStream> {
     let (ours, theirs) = UnixStream::pair()?;
@@ -186,11 +186,11 @@ pub fn start_agent(agent: &[OsString], variables: &[(&str, OsString)]) -> io::Re
     Ok(ours)
 }
 
-/// Starts `agent` on our standard streams, and waits until it has ended, or whoever is at the other end of standard input; then the
-/// agent's process group is asked to end, and killed. Returns the agent's exit code, or 1.
+/// Starts `agent` on our standard streams. Waits until it or the process at the other end of standard input has ended; then
+/// terminates the agent's process group, and kills it. Returns the agent's exit code, or 1.
 ///
 /// # Errors
-/// The agent cannot be started or waited for.
+/// If the agent cannot be started or waited for.
 #[expect(clippy::disallowed_methods, reason = "this is the one file that starts a program")]
 pub fn hold_agent(agent: &[OsString]) -> io::Result<u8> {
     let Some((program, arguments)) = agent.split_first() else {
@@ -199,11 +199,11 @@ pub fn hold_agent(agent: &[OsString]) -> io::Result<u8> {
     let mut child = Command::new(program).args(arguments).process_group(0).spawn()?;
     let ended = pidfd_open(rustix::process::Pid::from_child(&child), PidfdFlags::empty())?;
     let stdin = io::stdin();
-    // Of the other end, only that it is gone: what it says is for the agent.
+    // Only watches whether the other end has closed: its data is for the agent.
     let other = PollFd::new(stdin.as_fd(), PollFlags::empty());
     wait(&mut [PollFd::new(ended.as_fd(), PollFlags::POLLIN), other], PollTimeout::NONE)?;
     let group = Pid::from_raw(child.id().cast_signed());
-    // Who is left of an agent that has ended goes with it.
+    // Processes that an ended agent left behind end too.
     let _ = killpg(group, Signal::SIGTERM);
     wait(&mut [PollFd::new(ended.as_fd(), PollFlags::POLLIN)], AGENT_ENDING_MS.into())?;
     let _ = killpg(group, Signal::SIGKILL);
@@ -220,19 +220,19 @@ fn wait(watched: &mut [PollFd], limit: PollTimeout) -> io::Result<()> {
     }
 }
 
-/// The shell that was installed with us, for an agent that starts one.
+/// The installed shell, for an agent that starts one.
 ///
 /// # Errors
-/// There is none beside us.
+/// If there is none beside us.
 pub fn shell() -> io::Result<PathBuf> {
     let shell = std::env::current_exe()?.with_file_name(SHELL);
     if shell.is_file() { Ok(shell) } else { Err(io::ErrorKind::NotFound.into()) }
 }
 
-/// Runs the user's git, far from any project, and returns what it prints. A setting that is not there prints nothing.
+/// Runs the user's git outside any project and returns its output. A missing setting prints nothing.
 #[expect(clippy::disallowed_methods, reason = "this is the one file that starts a program")]
 pub fn git(words: &[&str]) -> io::Result<String> {
-    // Not by `PATH`: a project may be on it.
+    // Not from `PATH`: it may contain a project.
     let places = ["/usr/bin/git", "/usr/local/bin/git", "/bin/git"].map(Path::new);
     let git = places.into_iter().find(|path| path.is_file()).ok_or(io::ErrorKind::NotFound)?;
     let output = Command::new(git).args(words).current_dir("/").stdin(Stdio::null()).output()?;
@@ -242,7 +242,7 @@ pub fn git(words: &[&str]) -> io::Result<String> {
     }
 }
 
-/// The executor's program, with no link in its path where it exists.
+/// The executor's program, with links resolved if it exists.
 pub fn program(named: Option<&Path>) -> PathBuf {
     let candidates = || candidates(NAME).map_or_else(|_| Vec::new(), Vec::from);
     let found = named.map(Path::to_owned).or_else(|| candidates().into_iter().find(|path| path.exists()));
@@ -250,7 +250,7 @@ pub fn program(named: Option<&Path>) -> PathBuf {
     found.canonicalize().unwrap_or(found)
 }
 
-/// Where a program of our release may lie: beside us, or where a package puts programs that nobody calls by hand.
+/// Where a program of our release may be: beside us, or where packages put programs that nobody starts by hand.
 fn candidates(name: &str) -> io::Result<[PathBuf; 2]> {
     let own = std::env::current_exe()?;
     let folder = own.parent().unwrap_or(Path::new("/"));
@@ -258,9 +258,9 @@ fn candidates(name: &str) -> io::Result<[PathBuf; 2]> {
     Ok([folder.join(name), package.join(name)])
 }
 
-/// Its standard input is its end of the socket. It gets a process group of its own: a Ctrl-C in the terminal is for the
-/// command, which gets it by way of us, and must not kill the broker around it. Nobody waits for it: it ends when
-/// we do, and by then our parent waits for both.
+/// Standard input is the executor's end of the socket. It gets a process group of its own: Ctrl-C in the terminal is for the
+/// command, which gets it through us, and must not kill the broker around it. Nobody waits for it: it ends when we do, and then our
+/// parent waits for both.
 #[expect(clippy::disallowed_methods, reason = "this is the one file that starts a program")]
 fn spawn_program(program: &Path, task: &str, credentials: &BTreeSet<String>) -> io::Result<UnixStream> {
     let (ours, theirs) = UnixStream::pair()?;
@@ -271,7 +271,7 @@ fn spawn_program(program: &Path, task: &str, credentials: &BTreeSet<String>) -> 
         .stdout(Stdio::null())
         .process_group(0)
         .env(CANARY.0, CANARY.1);
-    // Keys for the network are for us: the executor has none and no use for them, but for an agent's in a cell.
+    // Keys for the network are ours: the executor needs none, except those that it passes to an agent in a cell.
     for key in [BRAVE_KEY, ANTHROPIC_KEY, OPENAI_KEY].into_iter().filter(|key| !credentials.contains(*key)) {
         command.env_remove(key);
     }

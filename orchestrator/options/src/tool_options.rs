@@ -1,4 +1,4 @@
-//! Which tools there are and how much of their results is shown: the options of the commands that call tools.
+//! Which tools exist and how much of their results is shown: the options of the commands that call tools.
 
 use crate::session_options::Opening;
 use broker_protocol::{Failed, Open, limit};
@@ -34,7 +34,7 @@ enum ProfileName {
 }
 
 impl ToolOptions {
-    /// A session that `opening` asks for: its tools, its way to the web, and as much captured as will be shown.
+    /// The configuration of the session in `opening`: its tools, its access to the web, and as much captured output as will be shown.
     pub fn config(
         &self,
         opening: Opening,
@@ -62,23 +62,23 @@ impl ToolOptions {
         })
     }
 
-    /// Switches more tools off.
+    /// Disables more tools.
     pub fn disable<'t>(&mut self, tools: impl Iterator<Item = &'t str>) {
         self.disable.extend(tools.map(str::to_owned));
     }
 
-    /// The tools that are switched off.
+    /// The tools that are disabled.
     pub fn disabled(&self) -> &[String] {
         &self.disable
     }
 
-    /// Whether unsafe characters stay in results.
+    /// Whether to keep unsafe characters in results.
     pub fn is_raw(&self) -> bool {
         self.raw_output
     }
 }
 
-/// Every tool but those that are switched off, and those that `policy` denies.
+/// Every tool except those that are disabled and those that `policy` denies.
 pub fn registry(disabled: &[String], policy: Option<EffectivePolicy>) -> Result<Registry, Failed> {
     let mut registry = Registry::under(policy);
     for tool in disabled {

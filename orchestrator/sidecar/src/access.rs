@@ -1,5 +1,5 @@
-//! What is reported of requests and messages: who came how, for which route, and what became of it. Of what a client has sent only
-//! what is known here: a route's pattern and not its path, a method and a type of message that there are.
+//! What is logged about requests and messages: who sent them and how, the route and the outcome. Of a client's data only what the
+//! server knows itself is logged: a route's pattern instead of its path, an existing method, an existing type of message.
 
 use crate::guard::Arrival;
 use crate::incoming;
@@ -10,32 +10,32 @@ use std::time::{Duration, Instant};
 use tracing::Span;
 use tracing::field::{Empty, display};
 
-/// What stands for all that is not known here.
+/// Replaces everything that the server does not know.
 const OTHER: &str = "*";
-/// Requests of which there are too many are reported so often.
+/// How often to report requests that exceed the rate.
 const FLOOD: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug)]
 pub struct Connection {
-    /// Its number in this run of the server.
+    /// The connection's number in this run of the server.
     pub number: u64,
     pub arrival: Arrival,
-    /// The other end, where that has an address.
+    /// The peer's address, if it has one.
     pub peer: Option<IpAddr>,
 }
 
-/// The name of an error, in the extensions of the answer that has it.
+/// The code of an error, stored in the extensions of its response.
 #[derive(Clone, Copy, Debug)]
 pub struct ErrorCode(pub &'static str);
 
-/// Requests that came too often and were not reported one by one.
+/// Counts requests that exceeded the rate and were not reported individually.
 #[derive(Debug, Default)]
 pub struct Flood {
     last: Cell<Option<Instant>>,
     unreported: Cell<u64>,
 }
 
-/// A request, from its head to the head of its answer.
+/// The span of a request, from its head to the head of its response.
 pub fn request(connection: Connection, method: &Method, route: Option<&str>) -> Span {
     let span = tracing::info_span!(
         "http.request",
@@ -66,7 +66,7 @@ fn known(method: &Method) -> &str {
     if KNOWN.contains(method) { method.as_str() } else { OTHER }
 }
 
-/// The head of an answer is there. Called in the span of its request.
+/// Records the head of a response. Called within the span of its request.
 pub fn answered(status: StatusCode, code: Option<ErrorCode>, begun: Instant, flood: &Flood) {
     let Some(unreported) = flood.take(status) else { return };
     let (duration_ms, code) = (begun.elapsed().as_millis() as u64, code.map(|code| code.0));
@@ -81,12 +81,12 @@ pub fn answered(status: StatusCode, code: Option<ErrorCode>, begun: Instant, flo
     }
 }
 
-/// A message of a WebSocket.
+/// The span of a message on a WebSocket.
 pub fn message() -> Span {
     tracing::info_span!("websocket.message", otel.kind = "server", kind = Empty, conversation = Empty)
 }
 
-/// It was carried out, or why not. Called in its span; `kind` is what the client calls it.
+/// Records the outcome of a message. Called within its span; `kind` is the client's type for it.
 pub fn taken(kind: &str, error: Option<&'static str>, begun: Instant) {
     Span::current().record("kind", incoming::known(kind).unwrap_or(OTHER));
     let duration_ms = begun.elapsed().as_millis() as u64;
@@ -97,8 +97,8 @@ pub fn taken(kind: &str, error: Option<&'static str>, begun: Instant) {
 }
 
 impl Flood {
-    /// How many were not reported since the last one that was, where this one is to be. Whoever floods us would have a log of
-    /// nothing else.
+    /// The number of unreported requests since the last report, if it is time for one. Otherwise a flood of requests would fill the
+    /// log.
     fn take(&self, status: StatusCode) -> Option<u64> {
         if status != StatusCode::TOO_MANY_REQUESTS {
             return Some(0);

@@ -1,5 +1,4 @@
-//! The providers of models, by their names: what the configuration knows of each, and a provider of one's own for each key that a
-//! client brings.
+//! The providers of models by name: the configuration of each, and a separate provider for each key that a client brings.
 
 use crate::incoming::RequestError;
 use orchestrator_agent::error::ProviderError;
@@ -12,14 +11,14 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Most different keys that clients may bring: each is looked for in everything that is shown from then on.
+/// Maximum number of different client keys: all output is searched for each of them from then on.
 const KEYS_MAX: usize = 256;
 
-/// A provider as it is configured.
+/// A configured provider.
 pub struct Backend {
-    /// How its answers are had.
+    /// The source of its answers.
     pub source: Source,
-    /// The model where none is named.
+    /// The model if none is named.
     pub model: Option<String>,
     /// The model of a subagent for simple questions.
     pub weak_model: Option<String>,
@@ -27,25 +26,25 @@ pub struct Backend {
     pub strong_model: Option<String>,
 }
 
-/// How the answers of a backend are had.
+/// The source of a backend's answers.
 pub enum Source {
-    /// From a server that speaks like a vendor's.
+    /// A vendor's server, or a compatible one.
     Vendor {
-        /// How it is spoken to.
+        /// The vendor, which determines the protocol.
         vendor: Vendor,
-        /// Where it is, if not where the vendor has it.
+        /// Its address, if it is not the vendor's default.
         base_url: Option<String>,
         /// The key of the configuration, if it has one.
         key: Option<Key>,
     },
-    /// From one that needs neither server nor key: a script.
+    /// A provider that needs neither server nor key: a script.
     Ready(Rc<dyn Provider>),
 }
 
-/// A provider of which there may be several: for each key its own.
+/// A provider that exists once for each key.
 struct Built {
     name: String,
-    /// That of a client, where it has brought one.
+    /// The client's key, if it brought one.
     key: Option<Key>,
     provider: Rc<dyn Provider>,
 }
@@ -53,9 +52,9 @@ struct Built {
 /// Why there is no provider.
 #[derive(Debug)]
 pub enum Refused {
-    /// The request names what there is not.
+    /// The request names something that does not exist.
     Request(RequestError),
-    /// The provider cannot be used so: as an answer of its own would say.
+    /// The provider cannot be used like this; the same error as from a request to it.
     Provider(ProviderError),
 }
 
@@ -68,30 +67,30 @@ pub struct Backends {
 }
 
 impl Backends {
-    /// These, of which the one called `default` is taken where none is named.
+    /// These providers; `default` is used if none is named.
     pub fn new(by_name: BTreeMap<String, Backend>, default: String, redactor: &'static Redactor) -> Self {
         Self { by_name, default, built: RefCell::default(), redactor }
     }
 
-    /// The name of the one that is taken where none is named.
+    /// The name of the default provider.
     pub fn default_name(&self) -> &str {
         &self.default
     }
 
-    /// What is configured for `name`, or for the default.
+    /// The configuration of `name`, or of the default.
     ///
     /// # Errors
-    /// There is none of this name.
+    /// If there is no provider with this name.
     pub fn backend(&self, name: Option<&str>) -> Result<(&str, &Backend), RequestError> {
         let name = name.unwrap_or(&self.default);
         let unknown = || RequestError::UnknownProvider(crate::incoming::brief(name));
         self.by_name.get_key_value(name).map(|(name, backend)| (name.as_str(), backend)).ok_or_else(unknown)
     }
 
-    /// The provider `name`, with the key that a client brings, if it brings one.
+    /// The provider `name`, with the client's key if it brings one.
     ///
     /// # Errors
-    /// There is none of this name, or the key cannot be used there.
+    /// If there is no provider with this name, or it cannot use the key.
     pub fn provider(&self, name: Option<&str>, key: Option<&str>) -> Result<Rc<dyn Provider>, Refused> {
         let (name, backend) = self.backend(name).map_err(Refused::Request)?;
         let own = key.map(|key| {
@@ -107,7 +106,7 @@ impl Backends {
             self.learn(own).map_err(Refused::Request)?;
         }
         let provider = match &backend.source {
-            // It needs no key, and yet what a client has sent as one is one.
+            // It needs no key, but what a client sent as a key is redacted as one.
             Source::Ready(provider) => provider.clone(),
             Source::Vendor { vendor, base_url, key } => {
                 let key = own.as_ref().or(key.as_ref());
@@ -119,7 +118,7 @@ impl Backends {
         Ok(provider)
     }
 
-    /// From here on the key is in nothing that is shown or recorded.
+    /// Registers the key as a secret: from here on it is removed from everything that is shown or recorded.
     fn learn(&self, key: &Key) -> Result<(), RequestError> {
         if self.built.borrow().len() >= KEYS_MAX + self.by_name.len() {
             return Err(RequestError::Refused(format!(
@@ -131,10 +130,10 @@ impl Backends {
     }
 }
 
-/// The model to take: that of the order, the configured one, or the smallest of `provider` that can chat.
+/// The model to use: the requested one, the configured one, or the smallest of `provider` that can chat.
 ///
 /// # Errors
-/// The provider does not say what it has, or has none.
+/// If the provider does not list its models, or has none.
 pub async fn model(
     provider: &dyn Provider,
     named: Option<&str>,

@@ -1,4 +1,4 @@
-//! The bodies of requests and answers over HTTP: types, from which their description is made too.
+//! The bodies of HTTP requests and responses. The API description is generated from the same types.
 
 use crate::incoming::{RequestError, Send, TrustLevel, is_content};
 use broker_protocol::Scope;

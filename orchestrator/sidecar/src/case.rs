@@ -1,11 +1,11 @@
-//! The case of names on the wire. Lazaret writes `toolId`; clients of another age read `tool_id`. Both are understood.
+//! The case of names on the wire. Lazaret writes `toolId`; older clients expect `tool_id`. Both are understood.
 //!
-//! Only names of ours are changed: what a model, a tool or a client has named stays as it is.
+//! Only our own names are converted: names chosen by a model, a tool or a client stay as they are.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// How names are written on the wire.
+/// How to write names on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WireCase {
@@ -16,11 +16,11 @@ pub enum WireCase {
     Snake,
 }
 
-/// Fields of a payload whose own fields are ours too.
+/// Fields of a payload that are objects with names of ours.
 const NESTED: [&str; 3] = ["usage", "context", "error"];
 
 impl WireCase {
-    /// The payload of an event, as it is sent.
+    /// Converts the payload of an event for sending.
     pub fn write(self, payload: Value) -> Value {
         match (self, payload) {
             (Self::Snake, Value::Object(fields)) => Value::Object(fields.into_iter().map(renamed).collect()),
@@ -45,10 +45,10 @@ fn to_snake(name: &str) -> String {
     snake
 }
 
-/// What a client has sent, with its own names as we write them.
+/// Converts a client's payload to the names that we write.
 ///
 /// # Errors
-/// The name that it has in both ways: another reader would take the other value.
+/// A name that occurs in both cases: another reader could use the other value.
 pub fn read(payload: Value) -> Result<Value, String> {
     let Value::Object(fields) = payload else { return Ok(payload) };
     let mut read = Map::new();

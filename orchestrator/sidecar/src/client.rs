@@ -1,4 +1,4 @@
-//! What the messages of one WebSocket do.
+//! Carries out the messages of one WebSocket.
 
 use crate::access;
 use crate::client_tools::ClientTools;
@@ -20,7 +20,7 @@ pub struct Client {
     tools: Rc<ClientTools>,
 }
 
-/// What a message was about, for its answer.
+/// What a message was about, for the answer to it.
 #[derive(Default)]
 struct Subject {
     conversation: Option<Arc<str>>,
@@ -28,13 +28,13 @@ struct Subject {
 }
 
 impl Client {
-    /// A client that hears by `outbox`.
+    /// A client that receives through `outbox`.
     pub fn new(service: Rc<Service>, outbox: Outbox) -> Self {
         let tools = ClientTools::new(outbox.clone(), service.case);
         Self { service, outbox, tools }
     }
 
-    /// The first word to it.
+    /// Sends the first message to the client.
     pub async fn greet(&self) {
         self.send(&Answer::Hello {
             version: env!("CARGO_PKG_VERSION"),
@@ -45,7 +45,7 @@ impl Client {
         .await;
     }
 
-    /// Carries out a message, and answers it where that is wanted.
+    /// Carries out a message, and answers it if the client wants an answer.
     pub async fn take(&self, text: &str) {
         self.answer(text).instrument(access::message()).await;
     }
@@ -53,7 +53,7 @@ impl Client {
     async fn answer(&self, text: &str) {
         let begun = Instant::now();
         let Request { kind, request_id, message } = Request::parse(text);
-        // An answer repeats both, and they may be anything.
+        // Answers repeat both, and they may contain anything.
         let (kind, request_id) = (self.sanitized(&kind), request_id.map(|id| self.sanitized(&id)));
         let carried_out = match message {
             Ok(message) => self.carry_out(message).await,
@@ -62,7 +62,7 @@ impl Client {
         access::taken(&kind, carried_out.as_ref().err().map(RequestError::code), begun);
         match carried_out {
             Ok(Subject { conversation, message }) => {
-                // Who names a message wants to know.
+                // A message with a request ID gets an answer.
                 if request_id.is_some() {
                     let [conversation_id, message_id] =
                         [conversation, message].map(|id| id.map(|id| id.to_string()));
@@ -74,7 +74,7 @@ impl Client {
         }
     }
 
-    /// Answers a message that is no text.
+    /// Answers a binary message.
     pub async fn reject_bytes(&self) {
         self.reject("", None, &RequestError::Invalid("messages are text".to_owned())).await;
     }
@@ -112,7 +112,7 @@ impl Client {
         Ok(Subject { conversation: Some(started.conversation), message: Some(started.message) })
     }
 
-    /// The connection is over: nothing waits for this client any more.
+    /// Ends what waits for this client after its connection has closed.
     pub fn close(&self) {
         self.tools.close();
     }
@@ -121,7 +121,7 @@ impl Client {
         Sanitizer::new(self.service.redactor).text(text)
     }
 
-    /// Says why a message was not carried out. What it quotes of it may be a secret.
+    /// Reports why a message was not carried out. What the report quotes may contain a secret.
     async fn reject(&self, kind: &str, request_id: Option<String>, error: &RequestError) {
         let message = self.sanitized(&error.to_string());
         self.send(&Answer::Error { request_type: kind.to_owned(), request_id, code: error.code(), message })
@@ -129,7 +129,7 @@ impl Client {
     }
 
     async fn send(&self, answer: &Answer) {
-        // A client that is gone needs no answer.
+        // If the client is gone, it needs no answer.
         let _ = self.outbox.send(Packet::answer(answer, self.service.case)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! The tools that one client offers: registered in the sessions of its runs, and carried out by the client.
+//! The tools that one client offers: registered in the sessions of its runs and carried out by the client.
 
 use crate::case::WireCase;
 use crate::incoming::{Register, RequestError, brief};
@@ -16,24 +16,24 @@ use std::sync::Arc;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::sync::oneshot;
 
-/// Most tools of one client.
+/// Maximum number of tools of one client.
 const TOOLS_MAX: usize = 128;
-/// Most calls that wait for one client.
+/// Maximum number of pending calls for one client.
 const EXECUTIONS_MAX: usize = 256;
 
-/// The tools of a client, and the calls that it has not answered yet.
+/// The tools of a client, and its calls that are not answered yet.
 pub struct ClientTools {
     outbox: Outbox,
     case: WireCase,
     offered: RefCell<BTreeMap<String, Register>>,
-    /// Says of a tool what a session would say.
+    /// Checks a tool in the same way as a session would.
     checked: RefCell<Registry>,
     changes: Cell<u64>,
     number: Cell<u64>,
     waiting: RefCell<HashMap<String, oneshot::Sender<Result<Reply, Failed>>>>,
 }
 
-/// Which tools of which client a session has.
+/// Which tools of which client are registered in a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attached {
     client: u64,
@@ -42,7 +42,7 @@ pub struct Attached {
 }
 
 impl ClientTools {
-    /// No tools yet. Calls go to `outbox`.
+    /// Starts without tools. Calls are sent to `outbox`.
     pub fn new(outbox: Outbox, case: WireCase) -> Rc<Self> {
         Rc::new(Self {
             outbox,
@@ -58,12 +58,12 @@ impl ClientTools {
     /// Offers a tool. Sessions have it from the next run on.
     ///
     /// # Errors
-    /// No session would take it, or there are too many.
+    /// If a session would reject it, or there are too many.
     pub fn register(&self, tool: Register) -> Result<(), RequestError> {
         if self.offered.borrow().len() >= TOOLS_MAX {
             return Err(RequestError::Tool(format!("at most {TOOLS_MAX} tools of one client")));
         }
-        // Where nobody takes calls, nobody makes any either.
+        // Nothing calls this registry's tools, so nothing has to receive.
         let checked = self.checked.borrow_mut().register(new_tool(&tool, mpsc::unbounded_channel().0));
         checked.map_err(|error| RequestError::Tool(error.to_string()))?;
         self.offered.borrow_mut().insert(tool.name.clone(), tool);
@@ -71,10 +71,10 @@ impl ClientTools {
         Ok(())
     }
 
-    /// Takes back a tool. Sessions lose it with the next run.
+    /// Withdraws a tool. Sessions lose it with the next run.
     ///
     /// # Errors
-    /// This client offers no such tool.
+    /// If this client offers no such tool.
     pub fn unregister(&self, name: &str) -> Result<(), RequestError> {
         if self.offered.borrow_mut().remove(name).is_none() {
             return Err(RequestError::Tool(format!("this client offers no tool {:?}", brief(name))));
@@ -84,17 +84,17 @@ impl ClientTools {
         gone.map_err(|error| RequestError::Tool(error.to_string()))
     }
 
-    /// Takes the answer to an execution.
+    /// Delivers the answer to an execution.
     ///
     /// # Errors
-    /// Nobody waits for it.
+    /// If nothing waits for it.
     pub fn answer(&self, id: &str, result: Result<Reply, Failed>) -> Result<(), RequestError> {
         let unknown = || RequestError::NotExecuting(brief(id));
         let waiting = self.waiting.borrow_mut().remove(id).ok_or_else(unknown)?;
         waiting.send(result).map_err(|_| unknown())
     }
 
-    /// The client is gone: nothing that waits for it is answered any more.
+    /// Fails everything that waits for the client, which is gone.
     pub fn close(&self) {
         for (_, waiting) in self.waiting.borrow_mut().drain() {
             // The call may have ended by itself.
@@ -108,7 +108,7 @@ impl ClientTools {
         })
     }
 
-    /// Hands calls of one conversation to the client.
+    /// Sends the calls of one conversation to the client.
     async fn hand_out(self: Rc<Self>, conversation: Arc<str>, mut calls: UnboundedReceiver<Execution>) {
         while let Some(call) = calls.recv().await {
             tokio::task::spawn_local(self.clone().execute(conversation.clone(), call));
@@ -139,7 +139,7 @@ impl ClientTools {
             () = self.outbox.closed() => Err(gone()),
             () = reply.closed() => {
                 self.waiting.borrow_mut().remove(&id);
-                // A client that is gone needs no word.
+                // If the client is gone, it needs no message.
                 let _ = self.outbox.send(Packet::answer(&Answer::Abort { execution_id: id }, self.case)).await;
                 return;
             }
@@ -150,7 +150,7 @@ impl ClientTools {
     }
 }
 
-/// Has `session` offer the tools of `client` and of no other one.
+/// Registers the tools of `client`, and of no other client, in `session`.
 pub async fn attach(
     session: &Session,
     conversation: &Arc<str>,
@@ -161,7 +161,7 @@ pub async fn attach(
         return before;
     }
     for name in before.into_iter().flat_map(|before| before.names) {
-        // One that is gone already is what we want.
+        // If the tool is already gone, that is what we want.
         let _ = session.unregister(Value::Null, name).await;
     }
     let client = client?;

@@ -1,4 +1,4 @@
-//! One conversation as the server has it: its session, its run, who hears it, and its last events for who comes back.
+//! One conversation in the server: its session, its run, its listeners, and its recent events for clients that reconnect.
 
 use crate::case::WireCase;
 use crate::client_tools::Attached;
@@ -19,39 +19,39 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-/// Most bytes of the last events of one conversation.
+/// Maximum bytes of the recent events of one conversation.
 const RECENT_BYTES: usize = 512 << 10;
-/// Most events that are remembered of one conversation.
+/// Maximum number of recent events of one conversation.
 const RECENT_EVENTS: usize = 2_000;
-/// Most runs of one conversation of which it is remembered what they were begun with.
+/// Maximum number of runs per conversation whose prompts are kept.
 const ASKED_MAX: usize = 32;
-/// Characters that are remembered of each of these.
+/// Maximum characters kept of each of these prompts.
 const ASKED_CHARS: usize = 2_000;
 
 /// A conversation between a client and a model.
 pub struct ConversationState {
-    /// Its name, which the client may have chosen.
+    /// Its ID, which the client may have chosen.
     pub id: Arc<str>,
-    /// The trust that a client has set, if one has.
+    /// The trust set by a client, if any.
     pub trust: Cell<Option<Trust>>,
     run: RefCell<Option<Rc<LiveRun>>>,
     session: RefCell<Option<OpenSession>>,
     followers: RefCell<Vec<Outbox>>,
-    /// Somebody has come or gone.
+    /// Signals that a listener joined or left.
     changed: Notify,
     recent: RefCell<Recent>,
-    /// What its last runs were begun with, by their name.
+    /// The prompts of its last runs, by run.
     asked: RefCell<VecDeque<(Arc<str>, String)>>,
     used: Cell<Instant>,
 }
 
 /// The run of a conversation.
 pub struct LiveRun {
-    /// Its name, which its events have as `messageId`.
+    /// Its ID, which its events carry as `messageId`.
     pub message: Arc<str>,
-    /// Ends it, and answers its questions.
+    /// Cancels it and answers its questions.
     pub control: Control,
-    /// The calls that wait for an answer.
+    /// The calls that wait for approval.
     pub pending: RefCell<BTreeSet<String>>,
 }
 
@@ -59,18 +59,18 @@ pub struct LiveRun {
 pub struct OpenSession {
     /// The session with the executor.
     pub session: Session,
-    /// What it was opened for.
+    /// The request it was opened with.
     pub order: SessionOrder,
-    /// The user's hooks, which are told of it.
+    /// The user's hooks for this session.
     pub hooks: Option<Rc<SessionHooks>>,
-    /// The tools that a client has put into it.
+    /// The client's tools that are registered in it.
     pub attached: Option<Attached>,
-    /// The trust at its beginning: a lower one may be in force now.
+    /// The trust when it was opened: a lower one may be in force now.
     pub trust: Trust,
 }
 
 impl OpenSession {
-    /// It is over; nobody waits for its hooks.
+    /// Ends the session without waiting for its hooks.
     pub fn end(self) {
         if let Some(hooks) = self.hooks {
             tokio::task::spawn_local(async move { hooks.end().await });
@@ -84,12 +84,12 @@ struct Recent {
     bytes: usize,
     /// The number of the last event.
     sequence: u64,
-    /// The last run of which there are events.
+    /// The last run that has events.
     message: Option<Arc<str>>,
 }
 
 impl ConversationState {
-    /// A conversation of which nothing is known.
+    /// A conversation without content.
     pub fn new(id: &str) -> Rc<Self> {
         Rc::new(Self {
             id: id.into(),
@@ -104,17 +104,17 @@ impl ConversationState {
         })
     }
 
-    /// Its run, if one is under way.
+    /// The run in progress, if any.
     pub fn run(&self) -> Option<Rc<LiveRun>> {
         self.run.borrow().clone()
     }
 
-    /// Whether a run is under way.
+    /// Whether a run is in progress.
     pub fn is_running(&self) -> bool {
         self.run.borrow().is_some()
     }
 
-    /// A run begins with `content`, of which there was none.
+    /// Begins a run with `content`. No other run may be in progress.
     pub fn begin(&self, message: Arc<str>, content: &str) -> Rc<LiveRun> {
         let run = Rc::new(LiveRun {
             message: message.clone(),
@@ -133,12 +133,12 @@ impl ConversationState {
         run
     }
 
-    /// What its last runs were begun with, the oldest first.
+    /// The prompts of its last runs, oldest first.
     pub fn asked(&self) -> Vec<(Arc<str>, String)> {
         self.asked.borrow().iter().cloned().collect()
     }
 
-    /// The run is over, and another one may begin.
+    /// Ends the run, so that another one may begin.
     pub fn end(&self) {
         self.run.replace(None);
         self.touch();
@@ -148,29 +148,29 @@ impl ConversationState {
         self.used.set(Instant::now());
     }
 
-    /// How long nothing has happened in it; none while a run is under way.
+    /// How long it has been idle; zero while a run is in progress.
     pub fn idle(&self) -> Duration {
         if self.is_running() { Duration::ZERO } else { self.used.get().elapsed() }
     }
 
-    /// Takes out its session, to put another one in its place.
+    /// Takes out its session, to replace it.
     pub fn take_session(&self) -> Option<OpenSession> {
         self.session.borrow_mut().take()
     }
 
-    /// Its session is over, if it has one.
+    /// Ends its session, if it has one.
     pub fn end_session(&self) {
         if let Some(open) = self.take_session() {
             open.end();
         }
     }
 
-    /// Puts a session in its place.
+    /// Stores its session.
     pub fn put_session(&self, session: OpenSession) {
         self.session.replace(Some(session));
     }
 
-    /// Has the session ask more from its next call on; whether it asked less before.
+    /// Makes approvals stricter from the session's next call on; returns whether they were less strict before.
     pub fn lower_trust(&self, trust: Trust) -> bool {
         let mut session = self.session.borrow_mut();
         let Some(open) = session.as_mut().filter(|open| trust < open.trust) else { return false };
@@ -179,7 +179,7 @@ impl ConversationState {
         true
     }
 
-    /// From here on `outbox` hears it.
+    /// Adds `outbox` as a listener.
     pub fn follow(&self, outbox: &Outbox) {
         let mut followers = self.followers.borrow_mut();
         if followers.iter().all(|other| other.number != outbox.number) {
@@ -188,31 +188,31 @@ impl ConversationState {
         self.changed.notify_waiters();
     }
 
-    /// The same, with the events after `after` first, and before them what `first` makes: it is given whether some of these
-    /// events are not remembered.
+    /// The same, but first sends what `first` makes, then the events after `after`. `first` receives whether some of these events
+    /// are no longer stored.
     pub fn resume(&self, outbox: &Outbox, after: u64, first: impl FnOnce(bool) -> Rc<Packet>) {
         self.touch();
         self.follow(outbox);
         let (events, missed) = self.recent.borrow().after(after);
-        // One that is gone meanwhile hears of no further event either.
+        // If the listener is gone by now, it gets no further events either.
         let _ = std::iter::once(first(missed)).chain(events).try_for_each(|packet| outbox.post(packet));
     }
 
-    /// The run under way, or the last one.
+    /// The run in progress, or else the last one.
     pub fn last_run(&self) -> Option<Arc<str>> {
         self.recent.borrow().message.clone()
     }
 
-    /// Sends an event to everybody who hears it, and waits until one of them has room for more. Who is gone hears no more.
+    /// Sends an event to all listeners and waits until one of them has room for more. Removes listeners that are gone.
     pub async fn publish(&self, event: &Event, case: WireCase) {
-        // Remembered and sent in one step, so that who comes in between gets each event once and in order.
+        // Stored and sent in one step, so that a client that joins in between gets each event once and in order.
         let packet = self.recent.borrow_mut().push(event, case);
         self.followers.borrow_mut().retain(|follower| follower.post(packet.clone()).is_ok());
         let followers = self.followers.borrow().clone();
         any_has_room(&followers).await;
     }
 
-    /// Waits until nobody has heard it for `grace`.
+    /// Waits until there has been no listener for `grace`.
     pub async fn abandoned(&self, grace: Duration) {
         loop {
             let changed = self.changed.notified();
@@ -235,7 +235,7 @@ impl ConversationState {
 }
 
 impl Recent {
-    /// The events after `after`, and whether some of them are not here any more.
+    /// The events after `after`, and whether some of them are no longer stored.
     fn after(&self, after: u64) -> (Vec<Rc<Packet>>, bool) {
         let later = self.events.iter().filter(|(number, _)| *number > after);
         let first = self.events.front().map_or(self.sequence + 1, |(number, _)| *number);
@@ -314,7 +314,7 @@ mod tests {
         assert_eq!(begun.elapsed(), Duration::ZERO);
         assert_eq!(state.followers.borrow().len(), 1);
         slow_queue.given_up().await;
-        // Alone, it is waited for.
+        // The only listener is waited for.
         let say_much = async {
             for _ in 0..9 {
                 say(&state, &piece).await;

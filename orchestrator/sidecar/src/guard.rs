@@ -1,8 +1,8 @@
-//! Whether a request may be looked at: by its Host, its Origin, what a browser says of itself, and its token, in this order.
+//! Decides whether to handle a request: by its Host, its Origin, the browser's own headers about it, and its token, in this order.
 //!
 //! *Guarantees*: a page that the user visits reaches nothing. It cannot read the token; its requests carry an Origin, which is
-//! refused unless it was named at the start; and a name that was made to lead here (DNS rebinding) is in the Host. *Does not*:
-//! hold another program of the same user, which can read what the user can, if it finds the token. *Tested by*:
+//! refused unless it was named at the start; and a foreign name that resolves to this machine (DNS rebinding) is in the Host. *Does
+//! not*: stop another program of the same user, which can read what the user can, if it finds the token. *Tested by*:
 //! `a_page_of_another_site_reaches_nothing`, `a_name_that_leads_here_is_refused`.
 
 use crate::token::Token;
@@ -11,30 +11,30 @@ use hyper::{HeaderMap, StatusCode, header};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use thiserror::Error;
 
-/// The protocol that a WebSocket speaks.
+/// The WebSocket subprotocol.
 pub const PROTOCOL: &str = "lazaret.v1";
-/// What stands before the token, where a browser can only offer protocols.
+/// Prefix of the token in a list of subprotocols, the only header that a browser's script can set for a WebSocket.
 const TOKEN_PROTOCOL: &str = "lazaret.token.";
-/// Most bytes of an Origin that is compared.
+/// Maximum length of an Origin that is compared.
 const ORIGIN_MAX: usize = 1024;
 
-/// Where a request came in.
+/// Where a request arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// By TCP, at this address of ours.
+    /// Over TCP, at this address of ours.
     Tcp(SocketAddr),
-    /// By a socket that only this user can reach.
+    /// Over a socket that only this user can connect to.
     Unix,
 }
 
-/// What requests are held against.
+/// What requests are checked against.
 #[derive(Debug)]
 pub struct Guard {
-    /// What every request has to bring.
+    /// The token that every request has to carry.
     pub token: Token,
-    /// Pages that may speak to us, by their Origin; none where there are none.
+    /// Origins of pages that may use the server; may be empty.
     pub origins: Vec<String>,
-    /// Whether there is a page of our own, which speaks to us from the origin that it came from.
+    /// Whether we serve a page of our own, which calls us from its own origin.
     pub page: bool,
 }
 
@@ -79,19 +79,19 @@ pub fn check_origin(text: &str) -> Result<(), OriginError> {
 /// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
-    /// It came for somebody else: by a name that was made to lead here, or through a proxy.
+    /// It was sent to another host: by a name that resolves to this machine, or through a proxy.
     #[error("the Host header names another host than this one")]
     Host,
-    /// A page has made it that is not one of ours.
+    /// A page made it, and the page is none of ours.
     #[error("requests of this origin are refused; --allow-origin names one that is not")]
     Origin,
-    /// It has no token, or another one.
+    /// It has no token or a wrong one.
     #[error("the token is missing or wrong: Authorization: Bearer TOKEN")]
     Token,
 }
 
 impl Refusal {
-    /// The status of the answer.
+    /// The status of the response.
     pub fn status(self) -> StatusCode {
         match self {
             Self::Host => StatusCode::MISDIRECTED_REQUEST,
@@ -100,7 +100,7 @@ impl Refusal {
         }
     }
 
-    /// Its name in the answers to refused requests.
+    /// The code in the response.
     pub fn code(self) -> &'static str {
         match self {
             Self::Host => "wrong_host",
@@ -121,23 +121,23 @@ impl Guard {
         if given.is_some_and(|given| self.token.matches(given)) { Ok(()) } else { Err(Refusal::Token) }
     }
 
-    /// The same for what is the same for everybody: no token, but from where it may.
+    /// The same for resources that are equal for everybody: needs no token, but checks the source.
     ///
     /// # Errors
     /// Why it is refused.
     pub fn check_page(&self, head: &Parts, arrival: Arrival) -> Result<(), Refusal> {
-        // Asked for as by a proxy's client: the Host would not be what counts.
+        // In the form for a proxy, the request's own authority would count, not the Host.
         if head.uri.authority().is_some() || !is_for_us(&head.headers, arrival) {
             return Err(Refusal::Host);
         }
         if self.is_own_page(&head.headers) { Ok(()) } else { Err(Refusal::Origin) }
     }
 
-    /// Whether it comes from no page, from one that was named, or from that of ours. Several origins are none that we know.
+    /// Whether it comes from no page, from an allowed one, or from ours. Several origins match none.
     fn is_own_page(&self, headers: &HeaderMap) -> bool {
         let mut origins = headers.get_all(header::ORIGIN).iter();
         match (origins.next(), origins.next()) {
-            // A page of another site that does not say so, as an image or a form of an old browser.
+            // A page of another site that sends no Origin, as for an image or a form of an old browser.
             (None, _) => headers
                 .get("sec-fetch-site")
                 .is_none_or(|site| matches!(site.as_bytes(), b"none" | b"same-origin")),
@@ -150,18 +150,18 @@ impl Guard {
     }
 }
 
-/// Whether an origin is the Host that the request is for, which is one of ours by now.
+/// Whether an origin equals the request's Host, which has already been checked to be ours.
 fn is_of(origin: &str, headers: &HeaderMap) -> bool {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     host.is_some_and(|host| origin.strip_prefix("http://") == Some(host))
 }
 
-/// Whether the one Host is an address, or `localhost`, with our port. An address cannot be made to lead elsewhere.
+/// Whether the single Host is an IP address or `localhost`, with our port. An address cannot be made to lead elsewhere.
 fn is_for_us(headers: &HeaderMap, arrival: Arrival) -> bool {
     let mut hosts = headers.get_all(header::HOST).iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
     let Arrival::Tcp(ours) = arrival else {
-        // No browser gets here.
+        // No browser connects here.
         return true;
     };
     let Ok(host) = host.to_str() else { return false };
@@ -184,7 +184,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// The protocols that a client offers for a WebSocket.
+/// The subprotocols that a client offers for a WebSocket.
 pub fn offered(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let lists = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter();
     lists.filter_map(|list| list.to_str().ok()).flat_map(|list| list.split(',')).map(str::trim)

@@ -1,4 +1,4 @@
-//! What a client may say: each message a type with its limits, from which the description of the wire is made too.
+//! The messages of clients: each is a type with its limits. The description of the wire is generated from the same types.
 
 use crate::case;
 use crate::once;
@@ -18,17 +18,17 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Most bytes of a message or of a request's body.
+/// Maximum bytes of a message or of a request's body.
 pub const MESSAGE_MAX: usize = 4 << 20;
-/// Most bytes of what a user says at once.
+/// Maximum bytes of one message of a user.
 pub const CONTENT_MAX: usize = 1 << 20;
-/// Most bytes of an id that a client chooses.
+/// Maximum bytes of an ID that a client chooses.
 pub const ID_MAX: usize = 128;
-/// Most messages of a history.
+/// Maximum number of messages in a history.
 const HISTORY_MAX: usize = 2_000;
-/// Most bytes of a path of a project.
+/// Maximum bytes of a project's path.
 const PATH_MAX: usize = 4096;
-/// Most bytes of the instructions for one run.
+/// Maximum bytes of the instructions for one run.
 const INSTRUCTIONS_MAX: usize = 64 << 10;
 
 /// A message of a WebSocket, by its type.
@@ -303,7 +303,7 @@ impl From<RiskLevel> for Risk {
     }
 }
 
-/// Why a message or a request is not understood or not carried out.
+/// Why a message or a request is invalid or cannot be carried out.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum RequestError {
@@ -344,7 +344,7 @@ pub enum RequestError {
 }
 
 impl RequestError {
-    /// Its name on the wire.
+    /// The code on the wire.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Invalid(_) | Self::Id => "invalid_request",
@@ -366,14 +366,14 @@ impl RequestError {
     }
 }
 
-/// A message with what names it.
+/// A message with its type and ID.
 #[derive(Debug)]
 pub struct Request {
     /// The type, which answers repeat; its first 64 characters.
     pub kind: String,
-    /// The client's name for it, which answers repeat.
+    /// The client's ID for it, which answers repeat.
     pub request_id: Option<String>,
-    /// The message, or why it is none.
+    /// The message, or why it is invalid.
     pub message: Result<ClientMessage, RequestError>,
 }
 
@@ -387,7 +387,7 @@ struct Envelope {
 }
 
 impl Request {
-    /// Reads the text of a message.
+    /// Parses the text of a message.
     pub fn parse(text: &str) -> Self {
         match once::check(text.as_bytes()).and_then(|()| serde_json::from_str::<Envelope>(text)) {
             Ok(Envelope { r#type, payload, request_id }) => {
@@ -408,14 +408,14 @@ impl Request {
     }
 }
 
-/// What of a parser's error has nothing of what was parsed in it.
+/// The part of a parser's error that quotes nothing of its input.
 fn explain_position(error: &serde_json::Error) -> String {
     format!("line {}, column {}", error.line(), error.column())
 }
 
 type Reader = fn(Value) -> Result<ClientMessage, RequestError>;
 
-/// The types of messages that there are.
+/// The existing types of messages.
 const MESSAGES: [(&str, Reader); 8] = [
     ("chat:send", |payload| Ok(ClientMessage::Send(Box::new(read::<Send>(payload)?.checked()?)))),
     ("chat:cancel", |payload| read(payload).map(ClientMessage::Cancel)),
@@ -427,7 +427,7 @@ const MESSAGES: [(&str, Reader); 8] = [
     ("tool:answer", |payload| read(payload).map(ClientMessage::ToolAnswer)),
 ];
 
-/// A type that a client names, if there is one of that name.
+/// The type with this name, if there is one.
 pub fn known(kind: &str) -> Option<&'static str> {
     MESSAGES.iter().map(|(name, _)| *name).find(|name| *name == kind)
 }
@@ -437,18 +437,18 @@ fn message(kind: &str, payload: Value) -> Result<ClientMessage, RequestError> {
     reader.ok_or_else(|| RequestError::UnknownType(brief(kind)))?(payload)
 }
 
-/// Reads a payload; an error names the field, and nothing of its value: that may be a key.
+/// Parses a payload. An error names the field but not its value, which may be a key.
 ///
 /// # Errors
-/// What is wrong with it.
+/// If it is invalid.
 pub fn read<T: DeserializeOwned + JsonSchema>(payload: Value) -> Result<T, RequestError> {
     let twice = |name: String| RequestError::Invalid(format!("field `{}` stands twice", brief(&name)));
     let payload = case::read(payload).map_err(twice)?;
-    // An explanation quotes what it finds, and this is not to be quoted.
+    // An explanation quotes the value, and this one must not be quoted.
     if payload.get("apiKey").is_some_and(|key| !key.is_string() && !key.is_null()) {
         return Err(RequestError::Invalid("field `apiKey`: expected a string".to_owned()));
     }
-    // A list would be read as the fields in their order.
+    // Serde would accept an array as the fields in order.
     let typed = if payload.is_object() { serde_json::from_value::<T>(payload.clone()).ok() } else { None };
     typed.ok_or_else(|| {
         let explained = explain::<T>(&payload).map(|error| error.to_string());
@@ -463,7 +463,7 @@ pub fn brief(text: &str) -> String {
     text.chars().take(64).collect()
 }
 
-/// Whether a text may be an id: nothing in it leads out of a path, and it is short.
+/// Whether a text is a valid ID: short, and without anything that could lead out of a path.
 pub fn is_id(id: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     (1..=ID_MAX).contains(&id.len()) && id.bytes().all(plain) && id.bytes().any(|byte| byte != b'.')
@@ -481,10 +481,10 @@ pub fn is_content(field: &str, text: &str) -> Result<(), RequestError> {
 }
 
 impl Send {
-    /// Holds it against every limit.
+    /// Checks it against every limit.
     ///
     /// # Errors
-    /// The first that it is beyond.
+    /// The first limit that it exceeds.
     pub fn checked(self) -> Result<Self, RequestError> {
         let invalid = |message: String| Err(RequestError::Invalid(message));
         if self.conversation_id.as_deref().is_some_and(|id| !is_id(id)) {
@@ -505,13 +505,13 @@ impl Send {
         Ok(self)
     }
 
-    /// The history, as the loop has it.
+    /// The history, converted for the loop.
     pub fn take_history(&mut self) -> Option<Vec<Message>> {
         self.history.take().map(|history| messages(history).collect())
     }
 }
 
-/// Results that follow each other are the answers to one message.
+/// Consecutive results are the answers to one message.
 fn messages(history: Vec<HistoryMessage>) -> impl Iterator<Item = Message> {
     let mut messages: Vec<Message> = Vec::new();
     for one in history {
@@ -547,10 +547,10 @@ impl HistoryMessage {
 }
 
 impl Approve {
-    /// The answer that is meant.
+    /// The answer, from either field.
     ///
     /// # Errors
-    /// There is none, or there are two.
+    /// If there is none, or there are two.
     pub fn answer(&self) -> Result<Answer, RequestError> {
         match (self.answer, self.approved) {
             (Some(ApproveAnswer::Once), None) | (None, Some(true)) => Ok(Answer::Once),
@@ -566,10 +566,10 @@ impl Approve {
 }
 
 impl ToolReply {
-    /// What the tool has answered.
+    /// The tool's answer.
     ///
     /// # Errors
-    /// There is no answer in it, or there are two.
+    /// If it contains no answer, or two.
     pub fn result(self) -> Result<Result<Reply, Failed>, RequestError> {
         let structured = self.structured;
         match (self.content, self.content_base64, self.error) {

@@ -1,4 +1,4 @@
-//! The sessions of clients of the Model Context Protocol: each client has its own, of the project that it says it works on.
+//! The sessions of MCP clients: each client has its own, for the project that it works on.
 
 use crate::opener::SessionOrder;
 use crate::service::Service;
@@ -9,14 +9,14 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-/// Opens sessions for clients as they arrive, until there are no more.
+/// Opens sessions for clients as they connect, until the server ends.
 pub async fn open_for(service: Rc<Service>, mut clients: Clients) {
     while let Some(requests) = clients.recv().await {
         tokio::task::spawn_local(open_for_one(service.clone(), requests));
     }
 }
 
-/// The same for one client. Its session ends with it.
+/// The same for one client. The session ends with its client.
 async fn open_for_one(service: Rc<Service>, mut requests: UnboundedReceiver<SessionRequest>) {
     let mut current: Option<(SessionOrder, Session)> = None;
     while let Some(SessionRequest { roots, reply }) = requests.recv().await {
@@ -32,7 +32,7 @@ async fn open_for_one(service: Rc<Service>, mut requests: UnboundedReceiver<Sess
 }
 
 fn order(service: &Service, roots: Vec<PathBuf>) -> SessionOrder {
-    // The start has said what it is for: then no client says otherwise.
+    // If the server was started for one project, clients cannot choose another.
     let project = roots.into_iter().next().filter(|_| service.opener.project().is_none());
     SessionOrder { project, scope: None, profile: None, trust: service.trust.get() }
 }

@@ -1,13 +1,13 @@
-//! JSON in which no name stands twice in an object: of two, another reader, as a proxy that looks for something, takes the other.
+//! Rejects JSON with a duplicate name in an object: of two values, another reader, such as an inspecting proxy, could use the other one.
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use std::collections::HashSet;
 use std::fmt;
 
-/// Checks a text; what is no JSON is an error too.
+/// Checks a text. Invalid JSON is an error too.
 ///
 /// # Errors
-/// It is none, or has a name twice.
+/// If it is no JSON, or has a duplicate name.
 pub fn check(text: &[u8]) -> Result<(), serde_json::Error> {
     serde_json::from_slice::<Once>(text).map(drop)
 }

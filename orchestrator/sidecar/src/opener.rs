@@ -1,4 +1,4 @@
-//! Where sessions come from. Which project, policy and executor one has, the program decides: it knows the user's options.
+//! Where sessions come from. The program decides on a session's project, policy and executor, since it has the user's options.
 
 use broker_protocol::{Failed, Open, Scope, Trust};
 use orchestrator_agent::hooks::SessionHooks;
@@ -7,36 +7,36 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-/// The session that a conversation needs.
+/// The session that a conversation requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionOrder {
-    /// The project root; absent, that of the start, if there is one.
+    /// The project root; by default the server's, if it has one.
     pub project: Option<PathBuf>,
-    /// What it is narrowed to, besides what the start has named.
+    /// The scope that narrows it, if the server has none.
     pub scope: Option<Scope>,
-    /// The policy profile; absent, that of the start.
+    /// The policy profile; by default the server's.
     pub profile: Option<String>,
-    /// How much is asked before a call.
+    /// How strict approvals are.
     pub trust: Trust,
 }
 
-/// Knows what the sessions of conversations are started with.
+/// Provides the configuration of conversations' sessions.
 pub trait Opener {
-    /// What a session is started with.
+    /// The configuration of a session.
     ///
     /// # Errors
-    /// The project, the scope or the profile cannot be had.
+    /// If the project, scope or profile cannot be used.
     fn config(&self, order: &SessionOrder) -> Result<Config, Failed>;
 
-    /// The hooks of the session that `open` asks for, if there are any.
+    /// The hooks of the session that `open` requests, if there are any.
     fn hooks(&self, open: &Open) -> Option<Rc<SessionHooks>>;
 
-    /// Whether a session of `order` has a project. Without one, no tool works on files or runs commands.
+    /// Whether a session for `order` has a project. Without one, no tool works on files or runs commands.
     fn has_project(&self, order: &SessionOrder) -> bool;
 
-    /// The project of the start, for people.
+    /// The server's project, for people.
     fn project(&self) -> Option<String>;
 
-    /// The tools of a session that is narrowed by nothing but the start, as in a list of tools.
+    /// The tools of a session that only the server's own options narrow, as in a list of tools.
     fn tools(&self) -> Vec<Value>;
 }

@@ -1,5 +1,5 @@
-//! What waits to be sent to one client, within bounds: a client that does not read holds up what it alone hears for a while, and is
-//! then given up. Events of a run go at the pace of whoever reads them fastest: one slow client delays no other one.
+//! The bounded queue of what is to be sent to one client. A client that does not read first delays what only it receives, and is
+//! then disconnected. Events of a run go at the pace of the fastest reader, so one slow client delays no other.
 
 use crate::packet::Packet;
 use futures_util::future::select_all;
@@ -13,43 +13,43 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-/// Bytes that may wait for one client before what it alone hears waits for it.
+/// Bytes that may wait for a client before messages for it alone have to wait.
 const PACE: usize = 4 << 20;
-/// Most bytes that wait for one client: of one packet more than that, since none counts more.
+/// Maximum bytes that wait for a client. A packet never counts as more than this.
 const BYTES: usize = 2 * PACE;
-/// How long a client may take nothing while something waits for it.
+/// How long a client may accept nothing while something waits for it.
 const STALL: Duration = Duration::from_secs(10);
 
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
-/// The way to one client.
+/// Sends to one client.
 #[derive(Clone)]
 pub struct Outbox {
-    /// Tells it from all others.
+    /// Unique number of the client.
     pub number: u64,
     queue: UnboundedSender<Waiting>,
     room: Arc<Semaphore>,
     given_up: CancellationToken,
 }
 
-/// What waits for one client, for whoever sends it.
+/// The packets that wait for one client, for the task that sends them.
 pub struct Queue {
     queue: UnboundedReceiver<Waiting>,
     given_up: CancellationToken,
 }
 
-/// A packet and the room that it takes until it is sent.
+/// A packet, with the room that it occupies until it is sent.
 pub struct Waiting {
     /// The packet that is to be sent.
     pub packet: Rc<Packet>,
     _room: OwnedSemaphorePermit,
 }
 
-/// The client takes nothing any more.
+/// The client no longer receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gone;
 
-/// A way to a client, and its end.
+/// An outbox for a client, with its queue.
 pub fn outbox() -> (Outbox, Queue) {
     let (queue, waiting) = unbounded_channel();
     let (room, given_up) = (Arc::new(Semaphore::new(BYTES)), CancellationToken::new());
@@ -58,10 +58,10 @@ pub fn outbox() -> (Outbox, Queue) {
 }
 
 impl Outbox {
-    /// Sends a packet, once there is room.
+    /// Sends a packet once there is room.
     ///
     /// # Errors
-    /// The client is gone, or has taken nothing for [`STALL`].
+    /// If the client is gone, or has accepted nothing for [`STALL`].
     pub async fn send(&self, packet: Rc<Packet>) -> Result<(), Gone> {
         let room = tokio::select! {
             room = timeout(STALL, self.room.clone().acquire_many_owned(room_of(&packet))) => room,
@@ -74,10 +74,10 @@ impl Outbox {
         self.queue.send(Waiting { packet, _room }).map_err(|_| Gone)
     }
 
-    /// Sends a packet at once. A client for which there is no room is given up.
+    /// Sends a packet at once. If there is no room, the client is disconnected.
     ///
     /// # Errors
-    /// The client is gone.
+    /// If the client is gone.
     pub fn post(&self, packet: Rc<Packet>) -> Result<(), Gone> {
         let Ok(_room) = self.room.clone().try_acquire_many_owned(room_of(&packet)) else {
             self.give_up();
@@ -89,7 +89,7 @@ impl Outbox {
     /// Waits until fewer than [`PACE`] bytes wait for the client, or it is gone.
     async fn has_room(&self) {
         tokio::select! {
-            // Given back at once: it is only looked whether there is so much.
+            // Released at once: this only waits until there is that much room.
             _ = self.room.acquire_many(PACE as u32) => {}
             () = self.closed() => {}
         }
@@ -112,7 +112,7 @@ fn room_of(packet: &Packet) -> u32 {
     packet.size().min(PACE) as u32
 }
 
-/// Waits until one of `clients` has room for more. Where none has within [`STALL`], all are given up.
+/// Waits until one of `clients` has room for more. If none has within [`STALL`], all are disconnected.
 pub async fn any_has_room(clients: &[Outbox]) {
     if clients.is_empty() {
         return;
@@ -124,7 +124,7 @@ pub async fn any_has_room(clients: &[Outbox]) {
 }
 
 impl Queue {
-    /// The next packet; `None` when nobody sends any more, or the client is given up.
+    /// The next packet; `None` when all senders are gone or the client is disconnected.
     pub async fn next(&mut self) -> Option<Waiting> {
         tokio::select! {
             biased;
@@ -133,12 +133,12 @@ impl Queue {
         }
     }
 
-    /// The same, where a future is polled by hand. That the client is given up is seen with the next packet.
+    /// The same for a future that is polled by hand. It notices a disconnected client only with the next packet.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Waiting>> {
         if self.given_up.is_cancelled() { Poll::Ready(None) } else { self.queue.poll_recv(context) }
     }
 
-    /// Waits until the client is given up.
+    /// Waits until the client is disconnected for not reading.
     pub async fn given_up(&self) {
         self.given_up.cancelled().await;
     }

@@ -1,4 +1,4 @@
-//! What is sent to a client: an event of a run, or an answer to a message. Text is made of it once, however many clients there are.
+//! A message to a client: an event of a run, or an answer. It is serialized once, however many clients receive it.
 
 use crate::case::WireCase;
 use orchestrator_agent::event::{Event, now};
@@ -14,9 +14,9 @@ pub struct Packet {
     pub kind: String,
     /// Its payload, as JSON text.
     pub payload: String,
-    /// When it was made, in milliseconds since 1970.
+    /// When it was created, in milliseconds since 1970.
     pub timestamp: u64,
-    /// The place among the events of its conversation, from 1.
+    /// Its number among the events of its conversation, from 1.
     pub sequence: Option<u64>,
 }
 
@@ -98,14 +98,14 @@ impl Packet {
         Self { kind, payload, timestamp, sequence }
     }
 
-    /// The message of a WebSocket.
+    /// The text of the WebSocket message.
     pub fn text(&self) -> String {
         let Self { kind, payload, timestamp, sequence } = self;
         let sequence = sequence.map_or(String::new(), |sequence| format!(r#","sequence":{sequence}"#));
         format!(r#"{{"type":{},"payload":{payload},"timestamp":{timestamp}{sequence}}}"#, json!(kind))
     }
 
-    /// About as many bytes as it takes.
+    /// Its approximate size in bytes.
     pub fn size(&self) -> usize {
         self.payload.len() + self.kind.len() + 64
     }

@@ -1,8 +1,8 @@
-//! The page of `--ui`: a console for a person, as plain files in the program.
+//! The page of `--ui`: a console for a person, as static files in the program.
 //!
-//! *Guarantees*: it is the same for everybody and has nothing secret in it, so it needs no token; what it shows, it asks for with
-//! the token, which comes in the fragment of its address and so in no request. The browser is told to run and load nothing but
-//! these files, and to show the page in no frame. *Tested by*: `the_page_is_the_same_for_everybody_and_all_else_needs_the_token`,
+//! *Guarantees*: it is the same for everybody and contains no secret, so it needs no token. It requests what it shows with the
+//! token, which comes in the fragment of its address and so is in no request. The headers let the browser run and load only these
+//! files, and show the page in no frame. *Tested by*: `the_page_is_the_same_for_everybody_and_all_else_needs_the_token`,
 //! `a_script_of_the_page_makes_no_markup_of_text`, and in a browser `tests/browser/run`.
 
 use crate::response::{Reply, error_reply};
@@ -10,7 +10,7 @@ use hyper::body::Bytes;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{Method, Response, StatusCode};
 
-/// What the browser may do with the page. `trusted-types` has it refuse every way from text to markup or code.
+/// What the page may do in the browser. `trusted-types` makes it refuse every way to turn text into markup or code.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
                       trusted-types 'none'";
@@ -42,12 +42,12 @@ const ASSETS: [Asset; 9] = [
     Asset { path: "/panels.js", media_type: SCRIPT, body: include_str!("../page/panels.js") },
 ];
 
-/// The file of the page at a path.
+/// The file of the page with this path.
 pub fn asset(path: &str) -> Option<&'static Asset> {
     ASSETS.iter().find(|asset| asset.path == path)
 }
 
-/// The answer to a request for a file of the page.
+/// The response to a request for a file of the page.
 pub fn reply(method: &Method, asset: &'static Asset) -> Response<Reply> {
     if method != Method::GET {
         let mut response = error_reply(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "only GET");
@@ -75,7 +75,7 @@ pub fn reply(method: &Method, asset: &'static Asset) -> Response<Reply> {
 mod tests {
     use super::*;
 
-    /// Ways of a script from text to markup, code or another address.
+    /// Ways for a script to turn text into markup, code or an address.
     const MARKUP: [&str; 15] = [
         "innerHTML",
         "outerHTML",

@@ -1,5 +1,5 @@
-//! How many requests a client may make: a bucket of tokens for each address, and one of its own for requests without a right,
-//! so that who knows no token cannot spend what those have who do.
+//! Limits the rate of requests: each address has a token bucket, and a second one for unauthorised requests, so that a client
+//! without the token cannot use up the requests of those that have it.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -7,17 +7,17 @@ use std::net::IpAddr;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Requests at once, in multiples of those of a second.
+/// Burst size, as a multiple of the requests per second.
 const BURST: f64 = 4.0;
-/// Most addresses that are remembered. Full buckets are forgotten first: a new one is full too.
+/// Maximum number of addresses. Full buckets are dropped first: a new bucket is full too.
 const ADDRESSES_MAX: usize = 1024;
 
-/// Whether a request was made by who may.
+/// Whether a request is authorised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Requester {
-    /// It had the token, and came from where it may.
+    /// It had the token and came from an allowed source.
     Known,
-    /// It was refused, or asks for what needs no token.
+    /// It was refused, or requests something that needs no token.
     Stranger,
 }
 
@@ -35,15 +35,15 @@ struct Bucket {
 }
 
 impl Rates {
-    /// `per_second` requests a second for each address, and four times as many at once.
+    /// Allows `per_second` requests a second for each address, and four times as many in a burst.
     pub fn new(per_second: u32) -> Self {
         Self { per_second: f64::from(per_second.max(1)), buckets: RefCell::default() }
     }
 
-    /// Takes a request of `address`, which is none on a Unix socket.
+    /// Counts a request of `address`, which is `None` on a Unix socket.
     ///
     /// # Errors
-    /// How long to wait before the next one, where there were too many.
+    /// How long to wait before the next request, if there were too many.
     pub fn take(&self, address: Option<IpAddr>, requester: Requester) -> Result<(), Duration> {
         let now = Instant::now();
         let mut buckets = self.buckets.borrow_mut();

@@ -1,4 +1,4 @@
-//! Answers to requests: JSON, or events as they come.
+//! Responses: JSON, or a stream of events.
 
 use crate::access::ErrorCode;
 use crate::incoming::RequestError;
@@ -20,28 +20,28 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-/// How often a stream of events says that it is alive: what stands between us and a client may close what is silent.
+/// How often a stream of events sends a sign of life: proxies may close a silent connection.
 const ALIVE: Duration = Duration::from_secs(15);
 
-/// The body of an answer.
+/// The body of a response.
 pub enum Reply {
-    /// All at once; `None` when it has been taken.
+    /// The whole body; `None` once it has been taken.
     Whole(Option<Bytes>),
-    /// Events of a run, as they come.
+    /// Events of a run as they happen.
     Events(Box<Events>),
-    /// What a client of the Model Context Protocol is answered.
+    /// The answer to an MCP client.
     Mcp(Answer),
 }
 
 impl Reply {
-    /// The same without known secrets: whatever is wrong with a request, the answer may quote it, and a provider may name its models
-    /// as it likes. Events have lost theirs on their way.
+    /// Removes known secrets: an error may quote the request, and a provider may choose any names for its models. Events were
+    /// already sanitized.
     pub fn redacted(self, redactor: &Redactor) -> Self {
         let Self::Whole(Some(bytes)) = self else { return self };
         let clear = match redactor.bytes(&bytes) {
             Cow::Borrowed(_) => bytes,
             Cow::Owned(clear) => match serde_json::from_slice::<Value>(&bytes) {
-                // A number that is one becomes a text.
+                // A number that is a secret becomes a text.
                 Ok(value) => redactor.value(&value).to_string().into(),
                 Err(_) => clear.into(),
             },
@@ -59,7 +59,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Those of `queue`, and at last what the run has come to.
+    /// The events in `queue`, and finally the result of the run.
     pub fn new(queue: Queue, ended: oneshot::Receiver<RunResult>) -> Self {
         let mut alive = interval(ALIVE);
         alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -68,7 +68,7 @@ impl Events {
     }
 
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        // Where nothing more waits, there is still what the run has come to.
+        // When the queue has ended, the result of the run is still to come.
         if let Poll::Ready(Some(Waiting { packet, .. })) = self.queue.poll_next(context) {
             return Poll::Ready(Some(self.event(&packet)));
         }
@@ -138,7 +138,7 @@ impl Body for Reply {
     }
 }
 
-/// An answer of JSON that nothing stores.
+/// A JSON response that must not be cached.
 pub fn json_reply(status: StatusCode, value: &impl Serialize) -> Response<Reply> {
     let mut response = Response::new(Reply::Whole(Some(json!(value).to_string().into())));
     *response.status_mut() = status;
@@ -152,10 +152,10 @@ pub fn json_reply(status: StatusCode, value: &impl Serialize) -> Response<Reply>
     response
 }
 
-/// Seconds after which to ask again for what has room only once somebody else has ended something: a guess, but never at once.
+/// Seconds to wait before a retry if there is no room until another client ends something: a guess, but never zero.
 const ROOM_AFTER_S: u64 = 5;
 
-/// An answer that says what is wrong; of one request too many, also when to ask again.
+/// An error response; if a limit was reached, it also tells when to retry.
 pub fn error_reply(status: StatusCode, code: &'static str, message: &str) -> Response<Reply> {
     let body: Value = json!({ "error": { "code": code, "message": message } });
     let mut response = json_reply(status, &body);
@@ -166,12 +166,12 @@ pub fn error_reply(status: StatusCode, code: &'static str, message: &str) -> Res
     response
 }
 
-/// The same of a request that is not carried out.
+/// The response to a request that is not carried out.
 pub fn refused(error: &RequestError) -> Response<Reply> {
     error_reply(status(error), error.code(), &error.to_string())
 }
 
-/// Too many requests; the next one may come `after`.
+/// The response to a request that exceeds the rate; the next one may come `after`.
 pub fn too_often(after: Duration) -> Response<Reply> {
     let mut response = refused(&RequestError::TooOften);
     let seconds = after.as_secs_f64().ceil().max(1.0) as u64;
@@ -179,7 +179,7 @@ pub fn too_often(after: Duration) -> Response<Reply> {
     response
 }
 
-/// An answer of events that nothing stores.
+/// A response of events that must not be cached.
 pub fn events_reply(events: Events) -> Response<Reply> {
     let mut response = Response::new(Reply::Events(Box::new(events)));
     for (name, value) in [

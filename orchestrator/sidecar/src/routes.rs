@@ -1,4 +1,4 @@
-//! What is answered to which request. Whoever gets here has passed the guard.
+//! The routes: which request gets which response. Every request here has passed the guard.
 
 use crate::backends::Refused;
 use crate::bodies::{
@@ -24,10 +24,10 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long the body of a request may take.
+/// How long a request may take to send its body.
 const BODY: Duration = Duration::from_secs(30);
 
-/// A request that is read.
+/// The value read from a request, or an error response.
 type Read<T> = Result<T, Box<Response<Reply>>>;
 
 /// Answers a request that has passed the guard.
@@ -75,7 +75,7 @@ fn or_refusal(answer: Read<Response<Reply>>) -> Response<Reply> {
     answer.unwrap_or_else(|refusal| *refusal)
 }
 
-/// The methods of each path.
+/// The paths with their methods.
 const PATHS: [(&[&str], &str); 16] = [
     (&["health"], "GET"),
     (&["models"], "GET"),
@@ -95,7 +95,7 @@ const PATHS: [(&[&str], &str); 16] = [
     (&["ws"], "GET"),
 ];
 
-/// The pattern of a path, without the ids that are in it; `None` where there is nothing.
+/// The pattern of a path, without the IDs in it; `None` if it does not exist.
 pub fn pattern(path: &str) -> Option<String> {
     let parts: Vec<&str> = path.trim_end_matches('/').split('/').skip(1).collect();
     known(&parts).map(|(pattern, _)| format!("/{}", pattern.join("/")))
@@ -109,7 +109,7 @@ fn known(path: &[&str]) -> Option<&'static (&'static [&'static str], &'static st
     PATHS.iter().find(|(pattern, _)| is(pattern))
 }
 
-/// A path that there is not, or not with this method.
+/// The response for a path that does not exist, or not with this method.
 fn unknown(path: &[&str]) -> Response<Reply> {
     match known(path).map(|(_, methods)| *methods) {
         None => error_reply(StatusCode::NOT_FOUND, "not_found", "there is nothing here"),
@@ -128,7 +128,7 @@ fn boxed(error: &RequestError) -> Box<Response<Reply>> {
     Box::new(refused(error))
 }
 
-/// Reads a body of JSON, within its limits.
+/// Reads a JSON body within its limits.
 async fn body<T: DeserializeOwned + JsonSchema>(request: Request<Incoming>) -> Read<T> {
     let (head, body) = request.into_parts();
     is_json(&head.headers)?;
@@ -142,7 +142,7 @@ async fn body<T: DeserializeOwned + JsonSchema>(request: Request<Incoming>) -> R
     read(json).map_err(|error| boxed(&error))
 }
 
-/// Whether a body is JSON, as its head has it: what a form of a page can send is not.
+/// Whether the header declares the body as JSON: a form of a page cannot send that.
 fn is_json(headers: &HeaderMap) -> Read<()> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default().trim();
@@ -178,7 +178,7 @@ async fn bytes(headers: &HeaderMap, body: Incoming) -> Read<Bytes> {
     }
 }
 
-/// Answers a client of the Model Context Protocol.
+/// Answers an MCP client.
 async fn mcp(service: &Service, request: Request<Incoming>) -> Read<Response<Reply>> {
     let (head, body) = request.into_parts();
     if head.method == Method::POST {
@@ -209,7 +209,7 @@ async fn change_settings(service: &Service, request: Request<Incoming>) -> Read<
     Ok(json_reply(StatusCode::OK, &settings(service)))
 }
 
-/// `provider=NAME` is all that a query may have.
+/// The query may have only `provider=NAME`.
 async fn models(service: &Service, query: Option<&str>) -> Response<Reply> {
     let provider = match query.filter(|query| !query.is_empty()).map(|query| query.split_once('=')) {
         None => None,
@@ -230,7 +230,7 @@ async fn models(service: &Service, query: Option<&str>) -> Response<Reply> {
     }
 }
 
-/// A provider that does not do what it is asked: the request was right, and we are well.
+/// An error of a provider: the request was valid, and the server works.
 fn failed(error: &ProviderError) -> Response<Reply> {
     error_reply(StatusCode::FAILED_DEPENDENCY, error.code(), &error.to_string())
 }
@@ -253,7 +253,7 @@ async fn validate(service: &Service, request: Request<Incoming>) -> Read<Respons
     Ok(json_reply(StatusCode::OK, &state))
 }
 
-/// Begins a run; whoever asks for it hears it by what is returned.
+/// Begins a run; the requester receives its events from the returned queue.
 fn begin(service: &Rc<Service>, request: RunRequest) -> Read<(Started, crate::outbox::Queue)> {
     let answers = if request.approvals { Answers::Clients } else { Answers::Nobody };
     let (outbox, queue) = outbox();
@@ -269,7 +269,7 @@ async fn run(service: &Rc<Service>, request: Request<Incoming>) -> Read<Response
     let result: Option<RunResult> = loop {
         tokio::select! {
             result = &mut ended => break result.ok(),
-            // Heard, so that the run knows that somebody waits for it.
+            // Keeps receiving events, so that the run counts as having a listener.
             Some(_) = queue.next() => {}
         }
     };
@@ -284,7 +284,7 @@ async fn run_stream(service: &Rc<Service>, request: Request<Incoming>) -> Read<R
     Ok(events_reply(Events::new(queue, ended)))
 }
 
-/// The conversation of a run that is under way.
+/// The conversation of a run in progress.
 fn conversation_of(service: &Service, run: &str) -> Read<String> {
     let status = service.runs.status(run).map_err(|error| boxed(&error))?;
     match status.ended_at {

@@ -1,5 +1,5 @@
-//! A run: what a client asks for becomes a session, a provider and settings; then the loop works, and its events go to whoever
-//! hears the conversation.
+//! A run: turns a client's request into a session, a provider and settings. Then the loop works, and its events go to all listeners
+//! of the conversation.
 
 use crate::backends::{self, Refused};
 use crate::client_tools::{ClientTools, attach};
@@ -34,40 +34,40 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{Instrument, Span};
 
-/// How long a run goes on that nobody hears: a client whose connection broke may come back.
+/// How long a run continues without listeners: a client that lost its connection may return.
 const GRACE: Duration = Duration::from_secs(30);
 
 const NO_PROJECT: &str = "No project was named, so there are no tools for files and commands. If you need them, say so to the \
                           user, who can name one.";
 
-/// Who begins a run, and what they bring.
+/// The client that begins a run, and what it brings.
 pub struct Beginner {
-    /// Hears it from the beginning. A run that nobody hears is ended.
+    /// Listens from the beginning. A run without listeners is ended.
     pub outbox: Outbox,
-    /// Offers tools of a client to it.
+    /// Tools that the client offers to it.
     pub tools: Option<Rc<ClientTools>>,
-    /// Who answers the questions of its calls.
+    /// Who answers the approval questions of its calls.
     pub answers: Answers,
-    /// Whether the conversation may be gone on with when the run is over.
+    /// Whether the conversation is kept after the run.
     pub stays: bool,
 }
 
-/// Who answers the questions of a run.
+/// Who answers the approval questions of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answers {
-    /// Clients, which may go and come back.
+    /// Clients, which may disconnect and return.
     Clients,
-    /// Nobody: each question is a no at once, and the run ends when who began it is gone.
+    /// Nobody: the answer to each question is no, and the run ends when its client is gone.
     Nobody,
 }
 
 /// A run that has begun.
 pub struct Started {
-    /// The conversation that it is part of.
+    /// The conversation that it belongs to.
     pub conversation: Arc<str>,
-    /// Its name, which its events have as `messageId`.
+    /// Its ID, which its events carry as `messageId`.
     pub message: Arc<str>,
-    /// Gets what it has come to, once.
+    /// Receives the result of the run, once.
     pub ended: oneshot::Receiver<RunResult>,
 }
 
@@ -85,7 +85,7 @@ struct Plan {
 /// Begins a run.
 ///
 /// # Errors
-/// What is asked for cannot be: nothing has begun then, and no event comes.
+/// If the request cannot be fulfilled: then nothing has begun, and there will be no events.
 pub fn start(service: &Rc<Service>, send: Send, beginner: Beginner) -> Result<Started, RequestError> {
     let state = service.conversation(send.conversation_id.as_deref())?;
     if state.is_running() {
@@ -109,7 +109,7 @@ pub fn start(service: &Rc<Service>, send: Send, beginner: Beginner) -> Result<St
         if !beginner.stays {
             service.forget(&state.id);
         }
-        // Who does not wait for it has heard it.
+        // A client that does not wait for this has received the events.
         let _ = ended.send(result);
     };
     tokio::task::spawn_local(working.instrument(span));
@@ -141,7 +141,7 @@ fn plan(service: &Service, state: &ConversationState, mut send: Send) -> Result<
         input_deltas: send.input_deltas,
         ..service.settings.clone()
     };
-    // What a client asks for stays until it asks for something else.
+    // A client's choice stays until it makes another.
     if send.trust.is_some() {
         state.trust.set(Some(trust));
     }
@@ -150,14 +150,14 @@ fn plan(service: &Service, state: &ConversationState, mut send: Send) -> Result<
     Ok(Plan { order, provider, provider_name, model: send.model, settings, text: send.content, history })
 }
 
-/// A scope as a client sends it: the same as in a file.
+/// Parses a scope from a client: the same format as in a file.
 fn scope(permissions: Map<String, Value>) -> Result<Scope, RequestError> {
-    // JSON is YAML.
+    // JSON is a subset of YAML.
     let text = json!({ "tool_permissions": permissions }).to_string();
     scope_file::parse("scope", &text).map_err(|error| RequestError::Invalid(error.to_string()))
 }
 
-/// Works until the run is over, and what it has come to is known.
+/// Works until the run has ended and its result is known.
 async fn work(
     service: &Rc<Service>,
     state: &ConversationState,
@@ -193,7 +193,7 @@ async fn work(
     RunResult { action: "final", text, result, meta }
 }
 
-/// The agent of a run, its session opened.
+/// The agent of a run, with its session opened.
 async fn prepare(
     service: &Service,
     state: &ConversationState,
@@ -211,14 +211,14 @@ async fn prepare(
     Ok(agent.with_hooks(hooks))
 }
 
-/// The session of the conversation, and its hooks: the one that it has, where that is what is asked for, else a new one.
+/// The session of the conversation, with its hooks: the existing one if it matches the request, otherwise a new one.
 async fn session(
     service: &Service,
     state: &ConversationState,
     order: &SessionOrder,
     beginner: &Beginner,
 ) -> Result<(Session, Option<Rc<SessionHooks>>), ProviderError> {
-    // One that has seen too many violations serves nobody any more.
+    // A session that too many violations have ended cannot be used any more.
     let serves =
         |open: &OpenSession| open.order == *order && open.trust == order.trust && !open.session.is_over();
     let mut open = match state.take_session() {
@@ -239,7 +239,7 @@ async fn session(
     Ok(own)
 }
 
-/// Publishes the events of a run up to its last one, and answers its questions where nobody else does.
+/// Publishes the events of a run up to the last one, and answers its questions if nobody else does.
 async fn follow(
     service: &Service,
     state: &ConversationState,
@@ -271,7 +271,7 @@ async fn follow(
             Body::ToolConfirm(confirm) => {
                 run.pending.borrow_mut().insert(confirm.tool_id.clone());
                 if answers == Answers::Nobody && confirm.channel != "separate" {
-                    // One that has ended meanwhile needs no answer.
+                    // A call that has ended by now needs no answer.
                     let _ = run.control.approve(&confirm.tool_id, confirm.part, Answer::No).await;
                 }
             }
@@ -281,7 +281,7 @@ async fn follow(
     }
 }
 
-/// Publishes a run that could not begin.
+/// Publishes the end of a run that could not begin.
 async fn fail(
     service: &Service,
     state: &ConversationState,

@@ -1,4 +1,4 @@
-//! What is known of runs by their name: those under way and the last that have ended.
+//! The status of runs by their ID: those in progress and the last that have ended.
 
 use crate::incoming::{RequestError, brief};
 use orchestrator_agent::event::{EndReason, now};
@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
-/// Most runs that are remembered.
+/// Maximum number of runs that are kept.
 const RUNS_MAX: usize = 1_000;
 
 /// What is known of a run.
@@ -48,7 +48,7 @@ impl RunStatus {
         }
     }
 
-    /// What is known of it when it has ended so.
+    /// Its status after this end.
     fn ended(self, end: &End, redacted: impl Fn(&str) -> String) -> Self {
         let error = end.error.as_ref();
         let error = error.map(|error| RunError { code: error.code(), message: redacted(&error.to_string()) });
@@ -80,23 +80,23 @@ pub struct RunResult {
     pub meta: RunStatus,
 }
 
-/// The runs that are remembered, the oldest first.
+/// The runs that are kept, oldest first.
 #[derive(Debug, Default)]
 pub struct Runs(RefCell<VecDeque<RunStatus>>);
 
 impl Runs {
-    /// A run begins, and is known from here on.
+    /// Registers a run that begins.
     pub fn begin(&self, run_id: &str, conversation_id: &str) {
         let mut runs = self.0.borrow_mut();
         if runs.len() >= RUNS_MAX {
-            // The oldest that is over: those under way are fewer.
+            // The oldest that has ended; runs in progress are fewer than the maximum.
             let oldest = runs.iter().position(|run| run.ended_at.is_some()).unwrap_or(0);
             runs.remove(oldest);
         }
         runs.push_back(RunStatus::begun(run_id, conversation_id));
     }
 
-    /// A run is over; what is known of it now.
+    /// Records the end of a run; returns its status.
     pub fn end(
         &self,
         run_id: &str,
@@ -106,7 +106,7 @@ impl Runs {
     ) -> RunStatus {
         let mut runs = self.0.borrow_mut();
         let known = runs.iter_mut().find(|run| run.run_id == run_id);
-        // One that is forgotten has begun too.
+        // A run that was already dropped has begun too.
         let begun = known.as_deref().cloned().unwrap_or_else(|| RunStatus::begun(run_id, conversation_id));
         let ended = begun.ended(end, redacted);
         if let Some(known) = known {
@@ -115,10 +115,10 @@ impl Runs {
         ended
     }
 
-    /// What is known of `run_id`.
+    /// The status of `run_id`.
     ///
     /// # Errors
-    /// There is no such run.
+    /// If there is no such run.
     pub fn status(&self, run_id: &str) -> Result<RunStatus, RequestError> {
         let runs = self.0.borrow();
         let found = runs.iter().find(|run| run.run_id == run_id);

@@ -1,4 +1,4 @@
-//! The description of the wire, made of the types that are the wire: OpenAPI 3.1 for HTTP, AsyncAPI 3.0 for the WebSocket.
+//! Generates the description of the wire from the types used on it: OpenAPI 3.1 for HTTP, AsyncAPI 3.0 for the WebSocket.
 
 use crate::bodies::{
     CancelRequest, ConversationDetail, ConversationStatus, CurrentSettings, Health, KeyRequest, KeyState,
@@ -13,7 +13,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-/// What every answer may be besides what it should.
+/// Error responses that every request may get.
 const REFUSALS: [(&str, &str); 6] = [
     ("400", "The request is not understood"),
     ("401", "The token is missing or wrong"),
@@ -22,7 +22,7 @@ const REFUSALS: [(&str, &str); 6] = [
     ("429", "Too many requests; Retry-After says when to come again"),
     ("500", "Lazaret failed"),
 ];
-/// The same of requests with a body.
+/// Further error responses for requests with a body.
 const BODY_REFUSALS: [(&str, &str); 5] = [
     ("408", "The body takes too long"),
     ("409", "A run is under way, or none is"),
@@ -99,7 +99,7 @@ fn paths(schemas: &mut SchemaGenerator) -> Value {
     })
 }
 
-/// The schema of a type, by a reference where it has a name.
+/// The schema of a type, as a reference if it has a name.
 fn of<T: JsonSchema>(schemas: &mut SchemaGenerator) -> Value {
     schemas.subschema_for::<T>().to_value()
 }
@@ -143,13 +143,13 @@ fn with_body<T: JsonSchema>(
     })
 }
 
-/// The same where a run or a call may not be there.
+/// Adds the response for a run or a call that does not exist.
 fn missing(mut operation: Value) -> Value {
     operation["responses"]["404"] = json!({ "description": "There is no such conversation, run or call" });
     operation
 }
 
-/// The same where a provider is asked.
+/// Adds the responses for an error of a provider.
 fn failing(mut operation: Value) -> Value {
     operation["responses"]["424"] = json!({ "description": "The provider has failed" });
     operation
@@ -157,7 +157,7 @@ fn failing(mut operation: Value) -> Value {
 
 fn stream<T: JsonSchema>(schemas: &mut SchemaGenerator) -> Value {
     let mut operation = with_body::<T>(schemas, "Begin a run and hear it", &json!({}), &[], "200");
-    // Without a type: some take the schema of a stream for that of all its text, others for that of one event.
+    // Without a type: some tools read the schema of a stream as that of its whole text, others as that of one event.
     let event = json!({ "description": "data: {kind, step, data}; at last _run_done_ or _run_error_" });
     operation["responses"]["200"]["content"] = json!({ "text/event-stream": { "schema": event } });
     operation
@@ -203,7 +203,7 @@ pub fn async_api() -> Value {
     })
 }
 
-/// What a client may say.
+/// The messages that a client may send.
 fn client_messages(schemas: &mut SchemaGenerator) -> [(&'static str, Value); 8] {
     [
         ("chat:send", of::<Send>(schemas)),
@@ -228,7 +228,7 @@ fn message(name: &str, payload: Value) -> Value {
     })
 }
 
-/// The variants of an enum that travels with its type beside its payload.
+/// The variants of an enum that is sent as a type beside a payload.
 fn variants(schema: &Value, definitions: &Map<String, Value>) -> Vec<(String, Value)> {
     let name = schema["$ref"].as_str().and_then(|reference| reference.rsplit('/').next());
     let defined = name.and_then(|name| definitions.get(name)).unwrap_or(schema);
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(known("chat:other"), None, "control");
     }
 
-    /// Every reference in a description leads to something in it.
+    /// References in a description that lead nowhere: there may be none.
     fn dangling(description: &Value) -> Vec<String> {
         fn references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
             match value {

@@ -1,4 +1,4 @@
-//! The server: takes connections, holds each request against the guard and the rates, and has it answered.
+//! The server: accepts connections, checks each request with the guard and the rate limit, and lets it be answered.
 
 use crate::access::{self, Connection, ErrorCode, Flood};
 use crate::guard::{Arrival, Guard, Refusal};
@@ -29,24 +29,24 @@ use tokio::sync::Semaphore;
 use tokio::time::sleep;
 use tracing::Instrument;
 
-/// Most connections at once; further ones wait in the kernel.
+/// Maximum number of connections; further ones wait in the kernel.
 const CONNECTIONS_MAX: usize = 512;
-/// How long the head of a request may take, and how long a connection may be idle between two.
+/// How long the head of a request may take, and how long a connection may be idle between two requests.
 const HEAD: Duration = Duration::from_secs(15);
-/// Most bytes of a head.
+/// Maximum bytes of a request's head.
 const HEAD_BYTES: usize = 32 << 10;
-/// Most headers of a request.
+/// Maximum number of a request's headers.
 const HEADERS_MAX: usize = 64;
-/// How long to wait where no connection can be taken.
+/// How long to wait after a connection could not be accepted.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Requests a second of one address, by default.
+/// Default limit of requests per second of one address.
 pub const RATE: u32 = 100;
 
-/// Where requests come in: bound before the program has confined itself.
+/// A bound socket: bound before the program has confined itself.
 pub enum Listening {
     /// An address of this machine.
     Tcp(std::net::TcpListener),
-    /// A socket that only this user can reach.
+    /// A socket that only this user can connect to.
     Unix(std::os::unix::net::UnixListener),
 }
 
@@ -60,10 +60,10 @@ struct Shared {
     flood: Flood,
 }
 
-/// Serves until it is dropped, with a session for each of `clients`.
+/// Serves until the future is dropped, with a session for each of `clients`.
 ///
 /// # Errors
-/// A socket cannot be waited on.
+/// If a socket cannot be watched.
 pub async fn serve(
     service: Rc<Service>,
     guard: Guard,
@@ -107,7 +107,7 @@ async fn accept_tcp(listener: TcpListener, shared: Rc<Shared>) {
         let permit = shared.connections.clone().acquire_owned().await;
         match (listener.accept().await, permit) {
             (Ok((stream, peer)), Ok(permit)) => {
-                // Without it an event waits for the one before; what cannot be set costs only that.
+                // Otherwise an event would wait for the previous one; a failure costs only that delay.
                 let _ = stream.set_nodelay(true);
                 let Ok(ours) = stream.local_addr() else { continue };
                 let shared = shared.clone();
@@ -152,11 +152,11 @@ async fn connection(
     });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES).max_headers(HEADERS_MAX);
-    // A connection that breaks is over, whatever the reason.
+    // A broken connection has ended, whatever the reason.
     let _ = http.serve_connection(TokioIo::new(stream), answer).with_upgrades().await;
 }
 
-/// Answers a request, and reports it.
+/// Answers a request and logs it.
 async fn reported(request: Request<Incoming>, from: Connection, shared: &Shared) -> Response<Reply> {
     let begun = Instant::now();
     let path = request.uri().path();
@@ -173,7 +173,7 @@ async fn reported(request: Request<Incoming>, from: Connection, shared: &Shared)
     answered.instrument(span).await
 }
 
-/// Answers a request that passes the guard and comes not too often.
+/// Answers a request that passes the guard and the rate limit.
 async fn checked(
     request: Request<Incoming>,
     asset: Option<&'static Asset>,
@@ -204,13 +204,13 @@ async fn checked(
     })
 }
 
-/// What the request has in its body is not read.
+/// Closes the connection after the response: the body of the request is not read.
 fn closing(mut response: Response<Reply>) -> Response<Reply> {
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
 }
 
-/// About as many bytes as a head has taken. Hyper's bound is that of a buffer, into which more may have come at once.
+/// Approximate size of a head. Hyper bounds its buffer, which may have received more at once.
 fn head_bytes(head: &Parts) -> usize {
     let headers: usize = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
     head.uri.to_string().len() + headers

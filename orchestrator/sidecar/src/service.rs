@@ -1,4 +1,4 @@
-//! What the server has: its settings, its conversations and runs, and where sessions and answers come from.
+//! The state of the server: its settings, conversations and runs, and the sources of sessions and answers.
 
 use crate::backends::Backends;
 use crate::bodies::{ConversationDetail, ConversationStatus, RunPrompt};
@@ -28,58 +28,58 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
-/// Most runs that are under way at once.
+/// Maximum number of runs in progress.
 pub const RUNS_MAX: usize = 256;
-/// Most WebSockets at once; a further one is refused.
+/// Maximum number of WebSockets; a further one is refused.
 const SOCKETS_MAX: usize = 256;
-/// Most conversations that are remembered.
+/// Maximum number of conversations that are kept.
 const CONVERSATIONS_MAX: usize = 1_000;
-/// How long a session stays open in which nothing happens: what runs there in the background ends with it.
+/// How long an idle session stays open. Its background processes end with it.
 const SESSION_IDLE: Duration = Duration::from_secs(10 * 60);
-/// How long a conversation is remembered in which nothing happens.
+/// How long an idle conversation is kept.
 const CONVERSATION_IDLE: Duration = orchestrator_agent::conversation::IDLE;
-/// How often what is idle is looked for.
+/// How often to look for what is idle.
 const SWEEP: Duration = Duration::from_secs(60);
 
-/// What the server serves from.
+/// The sources that the server uses.
 pub struct Sources {
-    /// Where the sessions of conversations come from.
+    /// Opens the sessions of conversations.
     pub opener: Box<dyn Opener>,
-    /// Where the answers of models come from.
+    /// The providers of models.
     pub backends: Backends,
-    /// Who answers clients of the Model Context Protocol.
+    /// Answers MCP clients.
     pub mcp: Http,
 }
 
 /// The server's state. It stays on one thread.
 pub struct Service {
-    /// Where the sessions of conversations come from.
+    /// Opens the sessions of conversations.
     pub opener: Box<dyn Opener>,
-    /// Where the answers of models come from.
+    /// The providers of models.
     pub backends: Backends,
-    /// Who answers clients of the Model Context Protocol.
+    /// Answers MCP clients.
     pub mcp: Http,
-    /// How runs are made, before what a client asks for.
+    /// The settings of runs, before a client's request changes them.
     pub settings: Settings,
-    /// What runs may be for, besides what comes with us.
+    /// The user's packs, besides the shipped ones.
     pub packs: Vec<Pack>,
-    /// How names are written to all clients.
+    /// How to write names for all clients.
     pub case: WireCase,
-    /// Takes secrets out of everything that is sent.
+    /// Removes secrets from everything that is sent.
     pub redactor: &'static Redactor,
-    /// How much is asked where nobody says.
+    /// The trust if neither client nor conversation has one.
     pub trust: Cell<Trust>,
     /// The messages of conversations between their runs.
     pub messages: RefCell<Conversations>,
     /// What is known of runs.
     pub runs: Runs,
-    /// Given back when a WebSocket is over.
+    /// Released when a WebSocket ends.
     pub sockets: Arc<Semaphore>,
     conversations: RefCell<HashMap<String, Rc<ConversationState>>>,
 }
 
 impl Service {
-    /// A server that has no conversation yet.
+    /// A server without conversations.
     pub fn new(
         sources: Sources,
         settings: Settings,
@@ -105,16 +105,16 @@ impl Service {
         })
     }
 
-    /// A conversation of this name, begun if there is none, or a new one.
+    /// The conversation with this ID, which is created if necessary, or a new one.
     ///
     /// # Errors
-    /// The name is none, or there is no room.
+    /// If the ID is invalid, or there is no room.
     pub fn conversation(&self, id: Option<&str>) -> Result<Rc<ConversationState>, RequestError> {
         if let Some(known) = id.and_then(|id| self.conversations.borrow().get(id).cloned()) {
             return Ok(known);
         }
         let id = match id {
-            // It goes into every event, answer and record of the conversation.
+            // The ID becomes part of every event, answer and record of the conversation.
             Some(id) if is_id(id) && matches!(self.redactor.text(id), Cow::Borrowed(_)) => id.to_owned(),
             Some(_) => return Err(RequestError::Id),
             None => new_id("conversation").map_err(|error| RequestError::Internal(error.to_string()))?,
@@ -125,7 +125,7 @@ impl Service {
         Ok(state)
     }
 
-    /// Forgets the conversation in which nothing has happened longest, where there are too many.
+    /// If there are too many conversations, drops the one that has been idle longest.
     fn make_room(&self) -> Result<(), RequestError> {
         let mut conversations = self.conversations.borrow_mut();
         if conversations.len() < CONVERSATIONS_MAX {
@@ -140,7 +140,7 @@ impl Service {
         Ok(())
     }
 
-    /// A conversation that there is.
+    /// An existing conversation.
     fn known(&self, id: &str) -> Result<Rc<ConversationState>, RequestError> {
         let known = self.conversations.borrow().get(id).cloned();
         known.ok_or_else(|| RequestError::UnknownConversation(brief(id)))
@@ -152,7 +152,7 @@ impl Service {
         Ok((state, run))
     }
 
-    /// The conversations that are remembered, the one that was used last first.
+    /// The conversations that are kept, most recently used first.
     pub fn conversations(&self) -> Vec<ConversationStatus> {
         let conversations = self.conversations.borrow();
         let mut all: Vec<_> = conversations.values().map(|state| self.status(state)).collect();
@@ -162,10 +162,10 @@ impl Service {
         all
     }
 
-    /// One of them, with what its user has said.
+    /// One conversation, with the prompts of its user.
     ///
     /// # Errors
-    /// There is no such conversation.
+    /// If there is no such conversation.
     pub fn conversation_detail(&self, id: &str) -> Result<ConversationDetail, RequestError> {
         let state = self.known(id)?;
         let sanitizer = Sanitizer::new(self.redactor);
@@ -187,22 +187,22 @@ impl Service {
         }
     }
 
-    /// How many runs are under way.
+    /// The number of runs in progress.
     pub fn running_count(&self) -> usize {
         self.conversations.borrow().values().filter(|state| state.is_running()).count()
     }
 
-    /// Forgets a conversation that nobody can come back to.
+    /// Drops a conversation to which nobody can return.
     pub fn forget(&self, id: &str) {
         if let Some(state) = self.conversations.borrow_mut().remove(id) {
             state.end_session();
         }
     }
 
-    /// Ends a run, or the calls under way in it.
+    /// Ends a run, or the calls in progress in it.
     ///
     /// # Errors
-    /// There is no such run.
+    /// If there is no such run.
     pub fn cancel(&self, cancel: &Cancel) -> Result<Rc<LiveRun>, RequestError> {
         let (_, run) = self.running(&cancel.conversation_id)?;
         match cancel.tools_only {
@@ -212,10 +212,10 @@ impl Service {
         Ok(run)
     }
 
-    /// Answers the question of a call.
+    /// Answers the approval question of a call.
     ///
     /// # Errors
-    /// No call waits for this answer, or several do.
+    /// If no call waits for this answer, or several do.
     pub async fn approve(&self, approve: &Approve) -> Result<Rc<LiveRun>, RequestError> {
         let answer = approve.answer()?;
         let run = match &approve.conversation_id {
@@ -229,7 +229,7 @@ impl Service {
         Ok(run)
     }
 
-    /// The only run in which a call of this name waits.
+    /// The only run in which a call with this ID waits.
     fn waiting(&self, tool_id: &str) -> Result<Rc<LiveRun>, RequestError> {
         let conversations = self.conversations.borrow();
         let runs = conversations.values().filter_map(|state| state.run());
@@ -241,10 +241,10 @@ impl Service {
         }
     }
 
-    /// Has `outbox` hear a conversation, with what it has missed.
+    /// Adds `outbox` as a listener of a conversation, and sends what it missed.
     ///
     /// # Errors
-    /// There is no such conversation.
+    /// If there is no such conversation.
     pub fn resume(&self, resume: &Resume, outbox: &Outbox) -> Result<(), RequestError> {
         let state = self.known(&resume.conversation_id)?;
         state.resume(outbox, resume.after, |missed| {
@@ -259,10 +259,10 @@ impl Service {
         Ok(())
     }
 
-    /// Changes the trust of a conversation. A run under way is asked more at once; it is asked less from the next run on.
+    /// Changes the trust of a conversation. A lower trust applies at once, even to a run in progress; a higher one from the next run on.
     ///
     /// # Errors
-    /// There is no such conversation.
+    /// If there is no such conversation.
     pub fn set_trust(&self, set: &SetTrust) -> Result<(), RequestError> {
         let state = self.known(&set.conversation_id)?;
         state.trust.set(Some(set.trust.0));
@@ -272,7 +272,7 @@ impl Service {
         Ok(())
     }
 
-    /// Closes and forgets what is idle. Never returns.
+    /// Closes sessions and drops conversations that are idle. Never returns.
     pub async fn sweep(&self) -> std::convert::Infallible {
         loop {
             sleep(SWEEP).await;
@@ -291,7 +291,7 @@ impl Service {
         join_all(open.iter().filter_map(|open| open.hooks.as_ref()).map(|hooks| hooks.end())).await;
     }
 
-    /// Ends every run that is under way.
+    /// Ends every run in progress.
     pub fn cancel_all(&self) {
         let conversations = self.conversations.borrow();
         conversations.values().filter_map(|state| state.run()).for_each(|run| run.control.cancel());

@@ -1,4 +1,4 @@
-//! The token that every request has to bring: 256 random bits, new with each start, known to whoever has started the server.
+//! The token that every request has to carry: 256 random bits, new at each start, known to the process that started the server.
 
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::fmt;
@@ -7,27 +7,27 @@ use subtle::ConstantTimeEq;
 
 /// Random bytes of a token.
 const TOKEN_BYTES: usize = 32;
-/// Random bytes of an id that nobody is to guess.
+/// Random bytes of an ID that must not be guessable.
 const ID_BYTES: usize = 16;
 
 /// The token, as hexadecimal digits.
 pub struct Token(String);
 
 impl Token {
-    /// A fresh one.
+    /// A new random token.
     ///
     /// # Errors
-    /// The kernel has no random bytes to give.
+    /// If the kernel provides no random bytes.
     pub fn fresh() -> io::Result<Self> {
         random_hex::<TOKEN_BYTES>().map(Self)
     }
 
-    /// The token itself, for whoever has started us.
+    /// The token itself, for the process that started us.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// Whether `given` is the token. How long this takes says nothing of where they differ.
+    /// Whether `given` is the token, compared in constant time.
     pub fn matches(&self, given: &str) -> bool {
         self.0.as_bytes().ct_eq(given.as_bytes()).into()
     }
@@ -39,10 +39,10 @@ impl fmt::Debug for Token {
     }
 }
 
-/// An id that no other thing has, beginning with `kind`.
+/// A unique ID that begins with `kind`.
 ///
 /// # Errors
-/// The kernel has no random bytes to give.
+/// If the kernel provides no random bytes.
 pub fn new_id(kind: &str) -> io::Result<String> {
     Ok(format!("{kind}-{}", random_hex::<ID_BYTES>()?))
 }

@@ -1,4 +1,4 @@
-//! A WebSocket: the handshake, and the messages of both sides until one of them is gone.
+//! A WebSocket: the handshake, and the messages in both directions until one side is gone.
 
 use crate::client::Client;
 use crate::guard::{PROTOCOL, offered};
@@ -28,22 +28,22 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tracing::Instrument;
 
-/// What every answer to a key is made with (RFC 6455, section 1.3).
+/// Appended to the key before hashing (RFC 6455, section 1.3).
 const KEY_SUFFIX: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
-/// Messages a second that are read of one client. What comes faster waits in the network.
+/// Messages a second that are read from one client. Faster ones wait in the network.
 const MESSAGES_PER_SECOND: u32 = 50;
-/// How often a client is asked whether it is there.
+/// How often to send a ping.
 const PING: Duration = Duration::from_secs(20);
-/// How long nothing may come of it, answers to that among it.
+/// How long a client may be silent, without even answering pings.
 const SILENCE: Duration = Duration::from_secs(60);
-/// How long a client has to take the last message.
+/// How long a client may take to receive the last message.
 const CLOSING: Duration = Duration::from_secs(2);
-/// Most bytes that are gathered for one write.
+/// Maximum bytes to collect for one write.
 const WRITE: usize = 64 << 10;
 
 type Socket = WebSocketStream<TokioIo<Upgraded>>;
 
-/// The answer to the request for a WebSocket; what it becomes goes on by itself.
+/// The response to an upgrade request; the connection then runs in a task of its own.
 pub fn upgrade(service: Rc<Service>, mut request: Request<Incoming>) -> Response<Reply> {
     let Some(key) = key(request.headers()) else {
         let message = "a WebSocket of version 13: Connection: upgrade, Upgrade: websocket, a key of 16 bytes";
@@ -66,7 +66,7 @@ pub fn upgrade(service: Rc<Service>, mut request: Request<Incoming>) -> Response
     }
     let upgraded = hyper::upgrade::on(&mut request);
     let served = async move {
-        // A client that is gone before is served by nobody.
+        // If the client is gone by then, there is nobody to serve.
         if let Ok(upgraded) = upgraded.await {
             serve(service, upgraded).await;
         }
@@ -76,7 +76,7 @@ pub fn upgrade(service: Rc<Service>, mut request: Request<Incoming>) -> Response
     response
 }
 
-/// The key of a client that wants a WebSocket.
+/// The key of a client that requests a WebSocket.
 fn key(headers: &HeaderMap) -> Option<HeaderValue> {
     let has = |name: header::HeaderName, word: &str| {
         let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
@@ -92,7 +92,7 @@ fn key(headers: &HeaderMap) -> Option<HeaderValue> {
 
 fn answer(key: &HeaderValue) -> HeaderValue {
     let digest = Sha1::new().chain_update(key.as_bytes()).chain_update(KEY_SUFFIX).finalize();
-    // Base64 is text of a header.
+    // Base64 is always a valid header value.
     HeaderValue::from_str(&STANDARD.encode(digest)).unwrap_or(HeaderValue::from_static(""))
 }
 
@@ -120,8 +120,8 @@ async fn serve(service: Rc<Service>, upgraded: Upgraded) {
     tracing::info!(duration_ms = begun.elapsed().as_millis() as u64, "websocket");
 }
 
-/// Says why a client is read from no more. What it has sent is taken for a while: left there, it would break the connection before the
-/// client has read that.
+/// Tells a client why we stop reading. For a while its messages are still received: left unread, they would reset the connection
+/// before the client has read the reason.
 async fn close(stream: SplitStream<Socket>, sink: SplitSink<Socket, Message>, frame: CloseFrame) {
     let Ok(mut socket) = stream.reunite(sink) else { return };
     let closing = async {
@@ -134,7 +134,7 @@ async fn close(stream: SplitStream<Socket>, sink: SplitSink<Socket, Message>, fr
     let _ = timeout(CLOSING, closing).await;
 }
 
-/// What a client is told whose message cannot be taken; nothing where there is nobody to tell.
+/// The close frame for a client whose message cannot be read; `None` if the connection is gone.
 fn reason(error: &Error) -> Option<CloseFrame> {
     let (code, reason) = match error {
         Error::Capacity(_) => (CloseCode::Size, "a message is too long"),
@@ -145,7 +145,7 @@ fn reason(error: &Error) -> Option<CloseFrame> {
     Some(CloseFrame { code, reason: reason.into() })
 }
 
-/// Carries out messages until there are no more; what the client is told at last, where one was wrong.
+/// Carries out messages until there are no more; returns the close frame if one was invalid.
 async fn read(
     client: &Client,
     stream: &mut SplitStream<Socket>,
@@ -162,7 +162,7 @@ async fn read(
             Message::Text(text) => client.take(&text).await,
             Message::Binary(_) => client.reject_bytes().await,
             Message::Close(_) => return None,
-            // A ping is answered by the library.
+            // The library answers pings.
             Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => {}
         }
         while let Err(wait) = rates.take(None, crate::rate::Requester::Known) {
@@ -173,7 +173,7 @@ async fn read(
     None
 }
 
-/// Sends what waits, until the client is gone or is given up.
+/// Sends queued messages until the client is gone or is disconnected.
 async fn write(sink: &mut SplitSink<Socket, Message>, mut queue: Queue, heard: &Cell<Instant>) {
     let mut ping = interval(PING);
     ping.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -9,9 +9,9 @@ use crate::wire::{ANTHROPIC_KEY, Decoder, Framing, KeyNames, Wire, json};
 use serde_json::{Value, json};
 
 const VERSION: &str = "2023-06-01";
-/// The name in parts that only this vendor reads.
+/// The vendor's name in parts that only it can read.
 const VENDOR: &str = "claude";
-/// Tokens of every model so far; larger windows are an option of some accounts.
+/// Context window of all models so far; some accounts can have larger ones.
 const WINDOW: u64 = 200_000;
 
 /// The wire format.
@@ -58,7 +58,7 @@ impl Wire for Claude {
                 .iter()
                 .map(|tool| json!({ "name": tool.name, "description": tool.description, "input_schema": tool.schema }))
                 .collect();
-            // A conversation with calls in it is rejected without tools: they stay, and may not be called.
+            // A conversation with calls in it is rejected without tools: they stay in the request, but may not be called.
             if !prompt.may_call {
                 body["tool_choice"] = json!({ "type": "none" });
             }
@@ -91,7 +91,7 @@ impl Wire for Claude {
     }
 }
 
-/// The messages. What the user says and what became of calls both come from the user: neighbours become one message.
+/// Converts the messages. User messages and answers to calls both have the role of the user, so neighbours are merged.
 fn messages(messages: &[Message]) -> Vec<Value> {
     let mut all: Vec<(&str, Vec<Value>)> = Vec::new();
     for message in messages {
@@ -106,7 +106,7 @@ fn messages(messages: &[Message]) -> Vec<Value> {
             _ => all.push((role, blocks)),
         }
     }
-    // Up to here the next request is the same: the vendor keeps it.
+    // The next request begins with the same messages, so the vendor caches them up to here.
     if let Some(last) = all.last_mut().and_then(|(_, blocks)| blocks.last_mut()) {
         last["cache_control"] = json!({ "type": "ephemeral" });
     }
@@ -126,7 +126,7 @@ fn block(part: &Part) -> Option<Value> {
             Some(json!({ "type": "thinking", "thinking": text, "signature": signature }))
         }
         Part::Sealed { vendor, data } if vendor == VENDOR => Some(data.clone()),
-        // Another vendor's thoughts have no signature that this one knows.
+        // This vendor does not know the signature of another one's thoughts.
         Part::Thinking { signature: None, .. } | Part::Sealed { .. } => None,
         Part::ToolCall(call) => {
             Some(json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": call.input }))
@@ -150,7 +150,7 @@ fn answer(answer: &ToolAnswer) -> Value {
 /// Reads an answer.
 #[derive(Default)]
 pub struct ClaudeDecoder {
-    /// The call under way: its index, the input that its start had, and whether a piece of it has come.
+    /// The call in progress: its index, the input in its start, and whether a piece of input has come.
     call: Option<(u32, Value, bool)>,
     stop: Option<Stop>,
 }
@@ -169,7 +169,7 @@ impl Decoder for ClaudeDecoder {
             }
             "message_stop" => out.push(Chunk::End(self.stop.unwrap_or(Stop::Done))),
             "error" => return Err(error(&event["error"])),
-            // Pings, and what will be invented.
+            // Pings, and events that may be added later.
             _ => {}
         }
         Ok(())
@@ -194,7 +194,7 @@ impl ClaudeDecoder {
                 out.push(Chunk::ToolStart { index, id: text("id"), name: text("name") });
                 self.call = Some((index, block["input"].clone(), false));
             }
-            // Empty texts, and blocks of tools that the vendor runs itself: none was asked for.
+            // Empty texts, and blocks of tools run by the vendor, none of which we requested.
             _ => {}
         }
     }
@@ -219,7 +219,7 @@ impl ClaudeDecoder {
 
     fn end_of_call(&mut self, index: u32, out: &mut Vec<Chunk>) {
         let Some((_, input, came)) = self.call.take_if(|(of, ..)| *of == index) else { return };
-        // Servers that imitate this one may have it whole in the start.
+        // Compatible servers may send the whole input in the start.
         if !came && input.as_object().is_some_and(|input| !input.is_empty()) {
             out.push(Chunk::ToolDelta { index, json: input.to_string() });
         }

@@ -11,29 +11,29 @@ use serde_json::{Map, Value};
 use std::time::Duration;
 use thiserror::Error;
 
-/// Most bytes of a script.
+/// Maximum bytes of a script.
 pub const SCRIPT_MAX: usize = 4 << 20;
 /// Characters in a piece of text.
 const PIECE: usize = 24;
 /// Longest pause between pieces, in milliseconds.
 const PAUSE_MAX: u64 = 10_000;
 
-/// What is played where no script is named.
+/// The script that is played by default.
 const TOUR: &str = include_str!("../../scripts/tour.json");
 
-/// A script: what the model answers, turn by turn.
+/// A script: the model's answers, turn by turn.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Script {
-    /// The answers, in order. A conversation takes the one of as many answers as it has already.
+    /// The answers, in order. A conversation with N answers gets the one at index N.
     turns: Vec<Scripted>,
-    /// Whether the last turn is played again and again.
+    /// Whether to repeat the last turn for ever.
     #[serde(default)]
     repeat: bool,
     /// Milliseconds between two pieces of an answer.
     #[serde(default)]
     pause_ms: u64,
-    /// Tokens that the model has room for.
+    /// Size of the context window in tokens.
     #[serde(default)]
     context_window: Option<u64>,
     /// Whether the model calls tools.
@@ -53,7 +53,7 @@ struct Scripted {
     text: String,
     tool_calls: Vec<Call>,
     usage: Usage,
-    /// Ends the answer here, without its end.
+    /// Ends the answer here with an error, without its normal end.
     error: Option<Fault>,
 }
 
@@ -77,7 +77,7 @@ enum Fault {
     Malformed,
 }
 
-/// A script that cannot be played.
+/// Why a script cannot be played.
 #[derive(Debug, Error)]
 pub enum ScriptError {
     /// It is no script.
@@ -89,7 +89,7 @@ pub enum ScriptError {
 }
 
 impl Script {
-    /// The script that shows what a cell lets a model do.
+    /// The script that shows what a model can do in a cell.
     ///
     /// # Errors
     /// None, as a test shows.
@@ -106,7 +106,7 @@ impl Script {
         if script.pause_ms > PAUSE_MAX { Err(ScriptError::Pause) } else { Ok(script) }
     }
 
-    /// The answer to a conversation that has `before` answers already.
+    /// The answer in a conversation that already has `before` answers.
     fn turn(&self, before: usize) -> Result<&Scripted, ProviderError> {
         let last = self.turns.last().filter(|_| self.repeat);
         let end = ProviderError::ScriptEnd { turn: before + 1, turns: self.turns.len() };
@@ -125,7 +125,7 @@ impl Mock {
         let mut play: Vec<Chunk> = Vec::new();
         play.extend(pieces(&turn.thinking).map(|text| Chunk::Thinking { index: 0, text }));
         play.extend(pieces(&turn.text).map(|text| Chunk::Text { index: 1, text }));
-        // As a model does that is given no tools.
+        // Like a model that has no tools.
         let calls = if prompt.may_call { turn.tool_calls.as_slice() } else { &[] };
         for (index, call) in (2..).zip(calls) {
             let id =

@@ -1,4 +1,4 @@
-//! The vendors: a file each, and a line here.
+//! The vendors: each has a file, and a line here.
 
 pub mod claude;
 pub mod openai_models;
@@ -17,7 +17,7 @@ use openai_chat::OpenAiChat;
 use openai_responses::OpenAiResponses;
 use std::rc::Rc;
 
-/// A vendor, or whoever speaks like it.
+/// A vendor, also used for compatible servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each is its file's")]
 pub enum Vendor {
@@ -46,7 +46,7 @@ impl Vendor {
         }
     }
 
-    /// How its key is named where keys are kept; `None` where none is needed.
+    /// The names of its key in the places where keys are kept; `None` if it needs no key.
     pub fn key_names(self) -> Option<KeyNames> {
         match self {
             Vendor::Claude => Claude.key_names(),
@@ -57,10 +57,10 @@ impl Vendor {
     }
 }
 
-/// The provider of `vendor`, at `base` or where the vendor has it.
+/// The provider of `vendor`, at `base` or at the vendor's default address.
 ///
 /// # Errors
-/// The base is no URL, or a key would cross a network in clear text.
+/// If the base is no URL, or a key would cross a network in clear text.
 pub fn build(
     vendor: Vendor,
     base: Option<&str>,

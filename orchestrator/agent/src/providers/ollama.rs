@@ -1,4 +1,4 @@
-//! Ollama's `/api/chat`: models of this machine, with its own form of tools.
+//! Ollama's `/api/chat`: local models, with its own format of tools.
 
 use crate::chunk::{Chunk, Stop, Usage};
 use crate::error::{ProviderError, brief};
@@ -9,11 +9,11 @@ use crate::providers::openai_chat;
 use crate::wire::{Decoder, Framing, KeyNames, Wire, json};
 use serde_json::{Value, json};
 
-/// Where text, thoughts and calls stand among the parts of an answer.
+/// Indices of text, thoughts and calls among the parts of an answer.
 const THOUGHTS: u32 = 0;
 const TEXT: u32 = 1;
 const CALLS: u32 = 2;
-/// Families that call tools, for servers that do not say which model does.
+/// Model families that call tools, for servers that do not report it.
 const WITH_TOOLS: [&str; 10] = [
     "llama3.1",
     "llama3.2",
@@ -26,10 +26,10 @@ const WITH_TOOLS: [&str; 10] = [
     "gpt-oss",
     "command-r",
 ];
-/// Largest window that is asked for, in tokens: Ollama takes its memory at once, and by default it has 4,096 and cuts off the
-/// beginning of what is longer without a word.
+/// Largest window to request, in tokens. Ollama allocates its memory at once; its default is 4,096, and it silently cuts off the
+/// beginning of anything longer.
 const WINDOW_MAX: u64 = 32_768;
-/// The window of a model that says nothing of it.
+/// The window of a model that does not report one.
 const WINDOW: u64 = 8_192;
 
 /// The wire format.
@@ -97,7 +97,7 @@ impl Wire for Ollama {
     }
 
     fn model(&self, id: &str) -> Model {
-        // A name may have its owner before it.
+        // A name may begin with its owner.
         let name = id.rsplit('/').next().unwrap_or(id);
         Model {
             supports_tools: Some(WITH_TOOLS.iter().any(|family| name.starts_with(family))),
@@ -163,7 +163,7 @@ fn assistant(parts: &[Part]) -> Value {
     message
 }
 
-/// Answers have no ids: they come in the order of their calls.
+/// Answers have no IDs: they are matched by the order of the calls.
 fn answer(answer: &ToolAnswer) -> Value {
     let mut message = json!({ "role": "tool", "tool_name": answer.name, "content": answer.text });
     if let Some(image) = &answer.image {
@@ -193,7 +193,7 @@ impl Decoder for OllamaDecoder {
         if !text("content").is_empty() {
             out.push(Chunk::Text { index: TEXT, text: text("content") });
         }
-        // Also in the last line.
+        // Calls may also be in the last line.
         for call in message["tool_calls"].as_array().into_iter().flatten() {
             self.call(call, out)?;
         }
@@ -208,7 +208,7 @@ impl Decoder for OllamaDecoder {
 }
 
 impl OllamaDecoder {
-    /// A call comes whole, and mostly without an id.
+    /// A call arrives complete, usually without an ID.
     fn call(&mut self, call: &Value, out: &mut Vec<Chunk>) -> Result<(), ProviderError> {
         let function = &call["function"];
         let name = function["name"].as_str().filter(|name| !name.is_empty());

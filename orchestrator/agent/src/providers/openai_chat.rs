@@ -1,4 +1,4 @@
-//! OpenAI's Chat Completions, which most servers of models imitate.
+//! OpenAI's Chat Completions, which most model servers imitate.
 
 use crate::chunk::{Chunk, Stop, Usage};
 use crate::error::{ProviderError, brief};
@@ -10,7 +10,7 @@ use crate::wire::{Decoder, Framing, KeyNames, OPENAI_KEY, Wire, json};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Where text, thoughts and calls stand among the parts of an answer: they have no common index here.
+/// Indices of text, thoughts and calls among the parts of an answer: this format has no common index.
 const THOUGHTS: u32 = 0;
 const TEXT: u32 = 1;
 const CALLS: u32 = 2;
@@ -71,7 +71,7 @@ impl Wire for OpenAiChat {
     }
 }
 
-/// A tool in the form that Ollama takes too.
+/// A tool in the form that Ollama accepts too.
 pub(super) fn tool(tool: &crate::provider::ToolDefinition) -> Value {
     let function = json!({ "name": tool.name, "description": tool.description, "parameters": tool.schema });
     json!({ "type": "function", "function": function })
@@ -115,7 +115,7 @@ fn assistant(parts: &[Part]) -> Value {
     message
 }
 
-/// An image cannot be in what a tool answers: the user shows it.
+/// The answer of a tool cannot contain an image, so a user message shows it.
 fn image(answer: &ToolAnswer) -> Option<Value> {
     let image = answer.image.as_ref()?;
     let url = format!("data:{};base64,{}", image.media_type, image.base64);
@@ -128,7 +128,7 @@ fn image(answer: &ToolAnswer) -> Option<Value> {
 /// Reads an answer.
 #[derive(Default)]
 pub struct OpenAiChatDecoder {
-    /// By the vendor's index.
+    /// Calls by the vendor's index.
     calls: BTreeMap<u64, Call>,
     stop: Option<Stop>,
 }
@@ -137,7 +137,7 @@ pub struct OpenAiChatDecoder {
 struct Call {
     id: String,
     name: String,
-    /// What came of the input before the name.
+    /// Input that arrived before the name.
     early: String,
     started: bool,
 }
@@ -154,14 +154,14 @@ impl Decoder for OpenAiChatDecoder {
         if let Some(usage) = event["usage"].as_object().map(|_| usage(&event["usage"])) {
             out.push(Chunk::Usage(usage));
         }
-        // An answer is asked for once: there is one choice, or none beside the usage.
+        // We request one answer, so there is one choice, or none beside the usage.
         let choice = &event["choices"][0];
         let delta = &choice["delta"];
         let thoughts = delta["reasoning_content"].as_str().or(delta["reasoning"].as_str());
         if let Some(text) = thoughts.filter(|text| !text.is_empty()) {
             out.push(Chunk::Thinking { index: THOUGHTS, text: text.to_owned() });
         }
-        // A refusal is what the model says in place of an answer.
+        // A refusal is the model's text in place of an answer.
         for text in [&delta["content"], &delta["refusal"]].into_iter().filter_map(Value::as_str) {
             if !text.is_empty() {
                 out.push(Chunk::Text { index: TEXT, text: text.to_owned() });
@@ -176,7 +176,7 @@ impl Decoder for OpenAiChatDecoder {
         Ok(())
     }
 
-    /// Servers that imitate this format may leave out the last frame.
+    /// Compatible servers may leave out the last frame.
     fn finish(&mut self, out: &mut Vec<Chunk>) -> Result<(), ProviderError> {
         let Some(stop) = self.stop else { return Err(ProviderError::Cut) };
         for (index, call) in std::mem::take(&mut self.calls) {
@@ -191,7 +191,7 @@ impl Decoder for OpenAiChatDecoder {
 }
 
 impl OpenAiChatDecoder {
-    /// A piece of a call: the id only in its first, and some servers leave out the index.
+    /// A piece of a call: only the first has the ID, and some servers leave out the index.
     fn call(&mut self, piece: &Value, out: &mut Vec<Chunk>) -> Result<(), ProviderError> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (id, name) = (text(&piece["id"]), text(&piece["function"]["name"]));
@@ -209,7 +209,7 @@ impl OpenAiChatDecoder {
             call.name.push_str(&name);
         }
         let json = match &piece["function"]["arguments"] {
-            // Some servers have it whole, and not as text.
+            // Some servers send the whole input, and as an object.
             input @ Value::Object(_) => input.to_string(),
             input => text(input),
         };
@@ -241,7 +241,7 @@ fn usage(usage: &Value) -> Usage {
     }
 }
 
-/// `stop` is said of answers with calls too, so it means no more than `tool_calls`.
+/// Servers also send `stop` for answers with calls, so it means no more than `tool_calls`.
 fn stop(reason: &str) -> Stop {
     match reason {
         "length" => Stop::Length,

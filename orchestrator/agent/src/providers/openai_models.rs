@@ -1,12 +1,12 @@
-//! What the names of OpenAI's models say: their list says nothing but the names.
+//! What can be derived from the names of OpenAI's models: the list of models has only names.
 
 use crate::provider::Model;
 use serde_json::Value;
 
-/// Where the list is.
+/// Path of the list of models.
 pub const PATH: &str = "/v1/models";
 
-/// Parts of the names of models that hold no conversation.
+/// Parts of the names of models that cannot chat.
 const NO_CHAT: [&str; 13] = [
     "embedding",
     "whisper",
@@ -22,7 +22,7 @@ const NO_CHAT: [&str; 13] = [
     "davinci",
     "instruct",
 ];
-/// Beginnings of the names of models, and their windows in tokens, the first that fits.
+/// Prefixes of model names with their windows in tokens; the first match counts.
 const WINDOWS: [(&str, u64); 9] = [
     ("gpt-5", 400_000),
     ("gpt-4.1", 1_000_000),
@@ -41,7 +41,7 @@ pub fn listed(list: &Value) -> Vec<Model> {
     ids.map(of_name).collect()
 }
 
-/// What a name says. Servers that imitate the vendor have other models, of which nobody says whether they call tools.
+/// What is known from a name. Compatible servers have other models, for which it is unknown whether they call tools.
 pub fn of_name(id: &str) -> Model {
     let chat = !NO_CHAT.iter().any(|part| id.contains(part));
     let known = WINDOWS.iter().find(|(beginning, _)| id.starts_with(beginning));
@@ -64,7 +64,7 @@ pub fn of_name(id: &str) -> Model {
     }
 }
 
-/// Whether a model thinks, so that its thoughts go back to it encrypted.
+/// Whether a model thinks, so that its encrypted thoughts have to be returned to it.
 pub fn thinks(id: &str) -> bool {
     ["o1", "o3", "o4", "gpt-5"].iter().any(|beginning| id.starts_with(beginning)) && !id.contains("chat")
 }

@@ -1,4 +1,4 @@
-//! OpenAI's Responses API. Nothing is stored at the vendor: thoughts go back to it encrypted.
+//! OpenAI's Responses API. The vendor stores nothing: thoughts are returned to it encrypted.
 
 use crate::chunk::{Chunk, Stop, Usage};
 use crate::error::{ProviderError, brief};
@@ -11,7 +11,7 @@ use crate::wire::{Decoder, Framing, KeyNames, Wire, json};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// The name in parts that only this vendor reads.
+/// The vendor's name in parts that only it can read.
 const VENDOR: &str = "openai";
 
 /// The wire format.
@@ -98,7 +98,7 @@ fn item(part: &Part) -> Option<Value> {
             Some(json!({ "role": "assistant", "content": [{ "type": "output_text", "text": text }] }))
         }
         Part::Sealed { vendor, data } if vendor == VENDOR => Some(data.clone()),
-        // Thoughts in clear text are a summary, and another vendor's are none of this one's.
+        // Thoughts in clear text are only a summary, and this vendor cannot read another's.
         Part::Thinking { .. } | Part::Sealed { .. } => None,
         Part::ToolCall(call) => {
             let (name, arguments) = (&call.name, call.input.to_string());
@@ -121,7 +121,7 @@ fn output(answer: &ToolAnswer) -> Value {
 /// Reads an answer.
 #[derive(Default)]
 pub struct OpenAiResponsesDecoder {
-    /// By the index of the item: whether a piece of the call's input has come.
+    /// By the item's index: whether a piece of the call's input has arrived.
     calls: BTreeMap<u32, bool>,
 }
 
@@ -154,7 +154,7 @@ impl Decoder for OpenAiResponsesDecoder {
                 end(&event["response"], if filtered { Stop::Refused } else { Stop::Length }, out);
             }
             "response.failed" => return Err(error(&event["response"]["error"])),
-            // Its fields stand beside its type, or in an object of their own.
+            // Its fields are beside its type, or in an object of their own.
             "error" if event["error"].is_object() => return Err(error(&event["error"])),
             "error" => return Err(error(&event)),
             "response.cancelled" => {
@@ -181,7 +181,7 @@ impl OpenAiResponsesDecoder {
                 if !self.calls.contains_key(&index) {
                     self.added(index, item, out);
                 }
-                // Where no piece came, all of it is here.
+                // If no piece arrived, the whole input is here.
                 if self.calls.insert(index, true) == Some(false) {
                     let json = item["arguments"].as_str().unwrap_or_default().to_owned();
                     out.push(Chunk::ToolDelta { index, json });
@@ -190,7 +190,7 @@ impl OpenAiResponsesDecoder {
             }
             "reasoning" if item["encrypted_content"].is_string() => {
                 let mut data = item.clone();
-                // Not stored there, it has no state either.
+                // An item that the vendor does not store has no status either.
                 data.as_object_mut().map(|fields| fields.remove("status"));
                 out.push(Chunk::Sealed { index: index.saturating_add(1), vendor: VENDOR, data });
             }
@@ -210,7 +210,7 @@ fn end(response: &Value, stop: Stop, out: &mut Vec<Chunk>) {
     out.push(Chunk::End(stop));
 }
 
-/// The index of an item's part: an item of thoughts has two, its summary and the encrypted ones.
+/// The index of an item's part: an item of thoughts has two, the summary and the encrypted thoughts.
 fn part(event: &Value) -> Result<u32, ProviderError> {
     let index = event["output_index"].as_u64().and_then(|index| u32::try_from(index).ok());
     index

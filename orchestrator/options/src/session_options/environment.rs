@@ -1,4 +1,4 @@
-//! The options of a program that is given none: by variables of its environment.
+//! The options of a program without a command line of its own: from environment variables.
 
 use super::{SessionOptions, named, text, trust};
 use crate::caller::Caller;
@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 const PROJECT: &str = "LAZARET_PROJECT";
 const PROFILE: &str = "LAZARET_PROFILE";
 const TRUST: &str = "LAZARET_TRUST";
-/// The other options, in JSON: from a session to the shell that it gives its agent.
+/// The other options, as JSON: passed from a session to the shell that it gives to its agent.
 const OPTIONS: &str = "LAZARET_OPTIONS";
 
-/// What narrows a session, and what is granted to it, besides the variables that people set. The scope is here itself: its file may
-/// lie in the project.
+/// What narrows a session and what is granted to it, besides the variables that people set. It holds the scope itself, since the
+/// scope's file may lie in the project.
 #[derive(Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct ShellOptions {
@@ -33,11 +33,11 @@ struct ShellOptions {
 }
 
 impl SessionOptions {
-    /// Those of a shell, which has no options of ours. Commands start in `directory`, which must be in the project: where none is
-    /// named, that of the agent which has started us.
+    /// The options of a shell, which has none of ours. Commands start in `directory`, which must be in the project; if no project
+    /// is named, it is that of the agent that started us.
     ///
     /// # Errors
-    /// A variable is not what it should be, or the project cannot be told.
+    /// If a variable is invalid, or the project cannot be determined.
     pub fn of_environment(directory: Option<PathBuf>) -> Result<Self, Failed> {
         let options = Self { cwd: directory, ..Self::default() }.under_environment()?;
         let project = match (&options.project, &options.cwd) {
@@ -47,11 +47,11 @@ impl SessionOptions {
         Ok(Self { project, ..options })
     }
 
-    /// The same, with what the environment says where no option does. Who decides on a command of the shell decides so as the shell
-    /// will.
+    /// Adds the environment's values where no option is given. So a decision on a command for the shell uses what the shell will
+    /// use.
     ///
     /// # Errors
-    /// A variable is not what it should be.
+    /// If a variable is invalid.
     pub fn under_environment(self) -> Result<Self, Failed> {
         let (profile, trust) = (given_text(PROFILE)?, given_trust()?);
         let given_options = given_options()?;
@@ -81,12 +81,12 @@ impl SessionOptions {
         })
     }
 
-    /// The variables by which a shell of a session of the project at `root` has the options of that session, each of them.
+    /// The variables that give a shell all options of a session in the project at `root`.
     ///
     /// # Errors
-    /// The scope cannot be read, or a path is not UTF-8.
+    /// If the scope cannot be read, or a path is not UTF-8.
     pub fn for_shell(&self, root: &Path) -> Result<Vec<(&'static str, OsString)>, Failed> {
-        // A new option must stand here.
+        // Exhaustive, so that a new option has to be added here.
         let Self {
             project: _,
             cwd: _,
