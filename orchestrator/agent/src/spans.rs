@@ -1,4 +1,4 @@
-//! The spans of a run: its turns, and each request to a model. Names, numbers and codes: never a text of a user or a model, nor a key.
+//! The spans of a run: its turns, and each request to a model. They hold names, numbers and codes, but no text of user or model and no key.
 
 use crate::chunk::Usage;
 use crate::error::ProviderError;

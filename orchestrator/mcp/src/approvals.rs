@@ -1,4 +1,4 @@
-//! The question whether a call may run: put to the client's user by elicitation, where the client has declared it.
+//! Puts the question whether a call may run to the client's user by elicitation, if the client supports it.
 
 use broker_protocol::{Channel, Extent};
 use futures_util::stream::FuturesUnordered;
@@ -13,19 +13,19 @@ use std::time::Duration;
 /// Who answers a question.
 #[derive(Debug)]
 pub enum Answerer {
-    /// The client's user has it, and answers the call by itself.
+    /// The client's user was asked; the answer goes to the call by itself.
     User,
-    /// It is answered elsewhere; what to tell meanwhile.
+    /// It is answered elsewhere; holds what to report meanwhile.
     Elsewhere(String),
-    /// Nobody can be asked: the call was told no, for this reason.
+    /// Nobody can be asked: the call was refused for this reason.
     Nobody(String),
 }
 
-/// Questions that the client's user has, polled by the call that asks: only from its own task does `rmcp` send them on the stream of
-/// the call's request.
+/// Pending questions to the client's user, polled by the call that asks: only from that call's own task does `rmcp` send them on
+/// the stream of the call's request.
 pub type Asking = FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send>>>;
 
-/// Asks. What waits for the user is added to `asking`.
+/// Asks the question. A pending question to the user is added to `asking`.
 pub async fn ask(
     peer: &Peer<RoleServer>,
     call: &CallHandle,
@@ -42,10 +42,10 @@ pub async fn ask(
         ));
     }
     let declared = peer.peer_info().and_then(|client| client.capabilities.elicitation.clone());
-    // Without a mode it is a form: that is how the first version said it.
+    // Without a mode it means forms: the first version of the protocol declared them like this.
     let has_forms = declared.is_some_and(|declared| declared.form.is_some() || declared.url.is_none());
     let rows = question.rows();
-    // An answer that did not count before is not asked for again.
+    // After an invalid answer, the question is not put again.
     let (true, None, Some(rows)) = (has_forms, &question.rejected, &rows) else {
         // The call may have ended meanwhile.
         call.approve(part, Approval::No).await;
@@ -89,7 +89,7 @@ fn form(question: &ApprovalQuestion, why: &str, rows: &[String]) -> ElicitReques
     ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema }
 }
 
-/// Only a yes in so many words is one.
+/// Only an explicit yes is a yes.
 fn approval(answer: &ElicitResult) -> Approval {
     let said = answer.content.as_ref().and_then(|content| content["answer"].as_str());
     match (&answer.action, said) {

@@ -18,23 +18,23 @@ use rmcp::{Peer, RoleServer};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// The key of all that is known of a call, which a model need not see.
+/// The key of a call's metadata, which a model need not see.
 const METADATA: &str = "lazaret/metadata";
-/// What of that is not in the structure: the same in each result, or of use only to who looks after the machine.
+/// Metadata left out of the structured result: the same in each result, or useful only to an administrator.
 const NOT_FOR_MODELS: [&str; 4] = ["call", "layers", "tool", "usage"];
 
-/// What a call has of its server.
+/// What a call needs from its server.
 pub struct Caller<'a> {
     pub asker: &'a Arc<str>,
     pub log: &'a Level,
     pub outputs: &'a Outputs,
-    /// Whether unsafe characters stay in results.
+    /// Whether to keep unsafe characters in results.
     pub raw: bool,
-    /// Whether results have a structure besides their text.
+    /// Whether results have structured content besides their text.
     pub structured: bool,
 }
 
-/// The result of a call that was made, or whose tool is none.
+/// The result of a call that was made, or whose tool does not exist.
 pub enum Called {
     Result(CallToolResult),
     /// The message of a tool that does not exist.
@@ -69,7 +69,7 @@ impl Caller<'_> {
         }
     }
 
-    /// Follows a call to its result. With the reason, where nobody could be asked for a yes.
+    /// Follows a call to its result. Also returns the reason if nobody could be asked for approval.
     async fn follow(
         &self,
         mut call: Call,
@@ -153,7 +153,7 @@ impl Caller<'_> {
     }
 }
 
-/// The result where there is no session that could make the call.
+/// The result if no session could make the call.
 pub fn no_session(error: &Failed) -> CallToolResult {
     let (kind, layer) = (error.kind.name(), error.kind.layer().name());
     let structured = json!({
@@ -215,7 +215,7 @@ impl Progress {
         self.sent += 1;
         let progress =
             ProgressNotificationParam::new(self.token.clone(), self.sent.into()).with_message(message);
-        // A client that is gone ends the call by itself.
+        // If the client is gone, the call ends by itself.
         let _ = self.peer.notify_progress(progress).await;
     }
 }

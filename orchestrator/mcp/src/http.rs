@@ -1,7 +1,7 @@
-//! Clients over streamable HTTP: sessions, each with a server of its own, and how long they last.
+//! Clients over streamable HTTP: their sessions, each with a server of its own, and how long they last.
 //!
-//! `rmcp` knows what the protocol says of requests and streams. Here is what it leaves open: how many sessions there may be, when one
-//! is over, and what becomes of a client that takes nothing. Who may ask at all is decided before a request gets here.
+//! `rmcp` implements the protocol's requests and streams. This file decides what it leaves open: how many sessions there may be,
+//! when one ends, and what happens to a client that does not read. Requests that arrive here are already authorised.
 
 use crate::projects::SessionRequest;
 use crate::server::{Offer, Settings, VERSIONS};
@@ -31,19 +31,19 @@ use tokio::time::{Instant, sleep};
 
 /// The header that names a session.
 const SESSION: &str = "mcp-session-id";
-/// The key of a request that names its own version.
+/// The key with which a request names its own version of the protocol.
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-/// Most sessions at once: each may have an executor.
+/// Maximum number of sessions: each may have an executor.
 const SESSIONS_MAX: usize = 64;
-/// Most answers to one client that are under way at once.
+/// Maximum number of answers in progress to one client.
 const STREAMS_MAX: usize = 32;
-/// How long a session lasts in which nothing is asked and nobody listens.
+/// How long a session without requests and listeners is kept.
 const IDLE: Duration = Duration::from_secs(10 * 60);
-/// How often a stream says that it is alive.
+/// How often a stream sends a sign of life.
 const ALIVE: Duration = Duration::from_secs(15);
-/// How long nothing may be taken of a stream, not even that.
+/// How long a client may read nothing from a stream, not even these.
 const STALLED: Duration = Duration::from_secs(60);
-/// How often it is looked for sessions and streams that are over.
+/// How often to look for sessions and streams that have to end.
 const SWEEP: Duration = Duration::from_secs(30);
 
 type Given = BoxBody<Bytes, Infallible>;
@@ -52,25 +52,25 @@ type Answering = Pin<Box<dyn Future<Output = Response<Given>>>>;
 /// Why a request is not passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Refused {
-    /// It names no session, and begins none.
+    /// It names no session and does not begin one.
     #[error("Mcp-Session-Id is missing: `initialize` begins a session")]
     NoSession,
-    /// It would be served without a session, as later versions of the protocol have it.
+    /// It would be served without a session, as in later versions of the protocol.
     #[error("requests that name their own version of the protocol are not served")]
     Stateless,
-    /// Too many clients.
+    /// There are too many sessions.
     #[error("{SESSIONS_MAX} sessions are open: one has to end (DELETE), or be idle for {} min", IDLE.as_secs() / 60)]
     Sessions,
-    /// Too many answers of one of them are under way.
+    /// Too many answers of one session are in progress.
     #[error("{STREAMS_MAX} answers of this session are under way")]
     Streams,
-    /// The answer to the request before would be lost.
+    /// The answer to the earlier request would be lost.
     #[error("a request with this id is under way in this session")]
     Twice,
 }
 
 impl Refused {
-    /// The status of the answer.
+    /// The status of the response.
     pub fn status(self) -> StatusCode {
         match self {
             Self::NoSession | Self::Stateless => StatusCode::BAD_REQUEST,
@@ -79,7 +79,7 @@ impl Refused {
         }
     }
 
-    /// Its name in the answers to refused requests.
+    /// The code in the response.
     pub fn code(self) -> &'static str {
         match self {
             Self::NoSession => "no_session",
@@ -91,7 +91,7 @@ impl Refused {
     }
 }
 
-/// Clients as they arrive: of each, the sessions that it asks for.
+/// Clients as they connect: for each, its requests for sessions.
 pub type Clients = UnboundedReceiver<UnboundedReceiver<SessionRequest>>;
 
 /// All clients over HTTP.
@@ -99,11 +99,11 @@ pub struct Http {
     answering: Box<dyn Fn(Request<Full<Bytes>>) -> Answering>,
     manager: Arc<LocalSessionManager>,
     clients: RefCell<HashMap<String, Client>>,
-    /// Given back when the server of a client is over.
+    /// Bounds the clients; a permit is released when its client's server ends.
     places: Arc<Semaphore>,
 }
 
-/// What is known of a session.
+/// The state of a session.
 struct Client {
     asked: Instant,
     streams: Vec<Weak<Stream>>,
@@ -119,7 +119,7 @@ impl Client {
         self.streams.len()
     }
 
-    /// Takes the place of an answer before there is one: requests that come at once would all find room.
+    /// Reserves a place for an answer before it exists: otherwise simultaneous requests would all find room.
     fn admit(&mut self, stream: &Rc<Stream>) -> Result<(), Refused> {
         self.asked = Instant::now();
         if self.listening() >= STREAMS_MAX {
@@ -135,7 +135,7 @@ impl Client {
 }
 
 impl Http {
-    /// Serves the tools of sessions, which the clients ask for.
+    /// Serves the tools of sessions, which are requested through the returned receiver.
     pub fn new(settings: Settings) -> (Self, Clients) {
         let (arrivals, clients) = unbounded_channel();
         let offer = Offer::new(settings);
@@ -147,15 +147,15 @@ impl Http {
         (http, clients)
     }
 
-    /// Serves each client by a handler of its own, which has to keep its place.
+    /// Serves each client by a handler of its own, which has to hold the client's permit.
     pub fn serving<S: ServerHandler>(
         handler: impl Fn(OwnedSemaphorePermit) -> io::Result<S> + Send + Sync + 'static,
     ) -> Self {
         let mut manager = LocalSessionManager::default();
-        // A call may be silent for longer than any time without messages: what is idle is found below.
+        // A call may be silent for longer than any timeout without messages, so `sweep` finds what is idle.
         manager.session_config.keep_alive = None;
         let manager = Arc::new(manager);
-        // The guard has looked at the Host, by the address that the request came to.
+        // The guard has checked the Host against the address that received the request.
         let config =
             StreamableHttpServerConfig::default().disable_allowed_hosts().with_sse_keep_alive(Some(ALIVE));
         let places = Arc::new(Semaphore::new(SESSIONS_MAX));
@@ -169,10 +169,10 @@ impl Http {
         Self { answering: Box::new(answering), manager, clients: RefCell::default(), places }
     }
 
-    /// Answers a request, whose body was read within its limits.
+    /// Answers a request whose body was already read within its limits.
     ///
     /// # Errors
-    /// It has no session and may not begin one, or there is no room for its answer.
+    /// If it has no session and may not begin one, or there is no room for its answer.
     pub async fn answer(&self, request: Request<Bytes>) -> Result<Response<Answer>, Refused> {
         let named = session(request.headers());
         let stream = self.admit(named.as_deref(), request.body())?;
@@ -188,11 +188,11 @@ impl Http {
         Ok(Response::from_parts(head, Answer(stream)))
     }
 
-    /// Notes that a client asks for something, if it may; the stream of the answer.
+    /// Registers a client's request, if it is permitted; returns the stream of the answer.
     fn admit(&self, session: Option<&str>, body: &[u8]) -> Result<Rc<Stream>, Refused> {
-        // What cannot be read is answered as such.
+        // A body that cannot be parsed gets the library's error.
         let message: Value = serde_json::from_slice(body).unwrap_or_default();
-        // With a version that is spoken, it would be served beside all sessions and what bounds them.
+        // With a version that we support, it would be served outside all sessions and their bounds.
         let version = message["params"]["_meta"][VERSION].as_str();
         if version.is_some_and(|version| VERSIONS.iter().any(|spoken| spoken.as_str() == version)) {
             return Err(Refused::Stateless);
@@ -201,37 +201,37 @@ impl Http {
         let Some(session) = session else {
             return match message["method"].as_str() {
                 Some("initialize") if self.places.available_permits() == 0 => Err(Refused::Sessions),
-                // The second is what clients of later versions ask first.
+                // Clients of later versions send the second one first.
                 Some("initialize" | "server/discover") => Ok(stream),
                 Some(_) | None => Err(Refused::NoSession),
             };
         };
         let mut clients = self.clients.borrow_mut();
-        // One that is not known has no session: it is told so.
+        // An unknown session is left to the library, which reports it.
         if let Some(client) = clients.get_mut(session) {
             client.admit(&stream)?;
         }
         Ok(stream)
     }
 
-    /// Ends streams that nobody takes, and sessions that nobody uses. Never returns.
+    /// Ends streams that nobody reads and sessions that nobody uses. Never returns.
     pub async fn sweep(&self) -> Infallible {
         loop {
             sleep(SWEEP).await;
             let open: Vec<_> = self.manager.sessions.read().await.keys().cloned().collect();
             for session in self.idle(&open) {
-                // One that is over already has nothing to close.
+                // A session that has already ended has nothing to close.
                 let _ = self.manager.close_session(&session).await;
             }
         }
     }
 
-    /// The sessions of those that are open in which nothing happens.
+    /// Those of the open sessions that are idle.
     fn idle(&self, open: &[Arc<str>]) -> Vec<Arc<str>> {
         let mut clients = self.clients.borrow_mut();
         clients.retain(|name, _| open.iter().any(|session| **session == **name));
         let is_idle = |session: &&Arc<str>| {
-            // A client may have gone before it heard of its session.
+            // A client may have disconnected before it learnt the ID of its session.
             let client = clients.entry(session.to_string()).or_insert_with(Client::new);
             client.streams.iter().filter_map(Weak::upgrade).for_each(|stream| stream.end_if_stalled());
             client.listening() == 0 && client.asked.elapsed() >= IDLE
@@ -240,28 +240,28 @@ impl Http {
     }
 }
 
-/// The session that a head names.
+/// The session named in the header.
 fn session(headers: &HeaderMap) -> Option<String> {
     headers.get(SESSION).and_then(|name| name.to_str().ok()).map(str::to_owned)
 }
 
 struct Stream {
-    /// Nothing, where it is over.
+    /// `None` once it has ended.
     given: RefCell<Option<Given>>,
     polled: Cell<Instant>,
-    /// The id of the request that it answers, if it answers one.
+    /// The ID of the request that it answers, if any.
     request: Option<Value>,
 }
 
 impl Stream {
-    /// Of the answer to `message`, which is not there yet.
+    /// A stream for the answer to `message`, which does not exist yet.
     fn of(message: &Value) -> Self {
         let request = message["method"].is_string().then(|| message["id"].clone()).filter(|id| !id.is_null());
         let given = RefCell::new(Some(Full::default().boxed()));
         Self { given, polled: Cell::new(Instant::now()), request }
     }
 
-    /// Ends it where its client takes nothing: the session would wait for it.
+    /// Ends the stream if its client does not read: the session would wait for it.
     fn end_if_stalled(&self) {
         if self.polled.get().elapsed() >= STALLED {
             self.given.take();
@@ -349,7 +349,7 @@ mod tests {
         json!({ "jsonrpc": "2.0", "id": 2, "method": "ping" })
     }
 
-    /// Lets time pass while what is over is looked for.
+    /// Lets time pass while `sweep` runs.
     async fn pass(http: &Http, time: Duration) {
         tokio::select! {
             never = http.sweep() => match never {},
@@ -362,7 +362,7 @@ mod tests {
         let http = http();
         let [idle, asked, heard] = [open(&http).await, open(&http).await, open(&http).await];
         let mut listening = send(&http, Method::GET, Some(&heard), json!(null)).await.unwrap().into_body();
-        // The signs of life go by the machine's clock, which stands still here: they would never end.
+        // Signs of life use the machine's clock, which stands still here, so they would never end.
         let hearing = async {
             while listening.frame().await.is_some() {
                 sleep(ALIVE).await;
@@ -395,7 +395,7 @@ mod tests {
         assert_eq!(status(&http, &session, ping()).await, StatusCode::OK, "its session goes on");
     }
 
-    /// Never answers a call, and counts them.
+    /// Never answers a call, and counts the calls.
     struct Waiting {
         asked: Arc<Semaphore>,
         _place: OwnedSemaphorePermit,

@@ -6,10 +6,10 @@ use rmcp::{Peer, RoleServer};
 use serde_json::Value;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// The name under which we log.
+/// The name of our logger.
 const LOGGER: &str = "lazaret";
 
-/// The least level that is sent.
+/// The minimum level of messages to send.
 #[derive(Debug)]
 pub struct Level(AtomicU8);
 
@@ -20,12 +20,12 @@ impl Default for Level {
 }
 
 impl Level {
-    /// Sends less, or more.
+    /// Sets the minimum level.
     pub fn set(&self, level: LoggingLevel) {
         self.0.store(rank(level), Ordering::Relaxed);
     }
 
-    /// Sends a message. A client that is gone misses nothing.
+    /// Sends a message. If the client is gone, it misses nothing.
     pub async fn send(&self, peer: &Peer<RoleServer>, level: LoggingLevel, data: Value) {
         if rank(level) >= self.0.load(Ordering::Relaxed) {
             let message = LoggingMessageNotificationParam::new(level, data).with_logger(LOGGER);

@@ -1,4 +1,4 @@
-//! The session of the client's project. Which that is, the program decides: it knows the user's options.
+//! The session of the client's project. The program decides which that is, since it has the user's options.
 #![expect(deprecated, reason = "a later version of the protocol has no roots; clients of today's have")]
 
 use crate::log::Level;
@@ -14,22 +14,22 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Mutex, oneshot};
 use tokio::time::timeout;
 
-/// How long a client may take to say what its roots are.
+/// How long a client may take to list its roots.
 const ROOTS: Duration = Duration::from_secs(10);
-/// Most roots that are looked at.
+/// Maximum number of roots to look at.
 const ROOTS_MAX: usize = 64;
-/// How much of a root that is not used is repeated.
+/// How much of an unused root to quote.
 const URI_COLUMNS: usize = 200;
 
-/// A client needs a session.
+/// A client's request for a session.
 pub struct SessionRequest {
-    /// The directories that the client says it works on, the first one first; empty where it says nothing of them.
+    /// The directories that the client names as its roots, in its order; empty if it names none.
     pub roots: Vec<PathBuf>,
-    /// Where the session goes, or why there is none.
+    /// Receives the session, or the reason why there is none.
     pub reply: oneshot::Sender<Result<Session, Failed>>,
 }
 
-/// Where sessions come from.
+/// Sends requests for sessions.
 pub type Sessions = UnboundedSender<SessionRequest>;
 
 /// The session of the client's project.
@@ -43,7 +43,7 @@ impl Projects {
         Self { sessions, current: Mutex::default() }
     }
 
-    /// The session, made for the first call.
+    /// The session, opened for the first call.
     pub async fn session(&self, peer: &Peer<RoleServer>, log: &Level) -> Result<Session, Failed> {
         let mut current = self.current.lock().await;
         if let Some(session) = &*current {
@@ -57,7 +57,7 @@ impl Projects {
         Ok(current.insert(session).clone())
     }
 
-    /// The client's roots are others now: the next call asks for them. Calls under way go on where they began.
+    /// Called when the client's roots have changed: the next call asks for them again. Calls in progress continue in their session.
     pub async fn forget(&self) {
         *self.current.lock().await = None;
     }
@@ -67,7 +67,7 @@ async fn roots(peer: &Peer<RoleServer>, log: &Level) -> Vec<PathBuf> {
     if peer.peer_info().is_none_or(|client| client.capabilities.roots.is_none()) {
         return Vec::new();
     }
-    // A client that does not answer has not said what it works on.
+    // A client that does not answer has named no roots.
     let Ok(Ok(listed)) = timeout(ROOTS, peer.list_roots()).await else { return Vec::new() };
     let mut roots = Vec::new();
     for root in listed.roots.iter().take(ROOTS_MAX) {
@@ -84,7 +84,7 @@ async fn roots(peer: &Peer<RoleServer>, log: &Level) -> Vec<PathBuf> {
     roots
 }
 
-/// The directory that a root is on this machine.
+/// The local directory of a root.
 fn path(uri: &str) -> Option<PathBuf> {
     url::Url::parse(uri).ok().filter(|url| url.scheme() == "file")?.to_file_path().ok()
 }

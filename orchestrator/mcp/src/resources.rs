@@ -1,4 +1,4 @@
-//! What a client may read besides calling tools: long output that was saved whole, and the history of changes.
+//! What a client can read besides calling tools: saved long output, and the history of changes.
 
 use broker_protocol::{ErrorKind, Failed, FileRead, History, Request, Zone, ZonePath};
 use orchestrator_session::{Body, CallContext, CallResult, Invocation, Session};
@@ -10,13 +10,13 @@ use std::sync::Mutex;
 
 const HISTORY: &str = "lazaret://history";
 const OUTPUT: &str = "lazaret://output/";
-/// The directory of the central root that has saved output.
+/// The directory in the central root where output is saved.
 const OUTPUTS: &str = "outputs";
-/// Outputs that are listed, the last ones.
+/// Maximum number of outputs to list: the latest.
 const LISTED_MAX: usize = 64;
-/// Changes that the history lists.
+/// Number of changes in the history.
 const CHANGES: u32 = 50;
-/// Most bytes of a resource; the rest can be read by lines.
+/// Maximum bytes of a resource; the rest can be read by line.
 const READ_MAX: usize = 4 << 20;
 
 /// The outputs that calls of this client have saved.
@@ -24,7 +24,7 @@ const READ_MAX: usize = 4 << 20;
 pub struct Outputs(Mutex<VecDeque<String>>);
 
 impl Outputs {
-    /// Remembers the output that a result has saved, if it has; the resource that it is.
+    /// Remembers the output that a result has saved, if any; returns it as a resource.
     pub fn note(&self, metadata: &Value) -> Option<Resource> {
         let full = [&metadata["spill"]["path"], &metadata["truncated"]["full"]];
         let name = full.into_iter().find_map(|path| output_name(path.as_str()?))?;
@@ -38,7 +38,7 @@ impl Outputs {
         Some(output(&name))
     }
 
-    /// All that there is to read.
+    /// All resources that can be read.
     pub fn list(&self) -> Vec<Resource> {
         let history = Resource::new(HISTORY, "history")
             .with_description(
@@ -50,7 +50,7 @@ impl Outputs {
     }
 }
 
-/// Names of resources that are not listed.
+/// The template for resources that are not listed.
 pub fn template() -> ResourceTemplate {
     ResourceTemplate::new(format!("{OUTPUT}{{name}}"), "output")
         .with_description("Output of a call that was too long for its result, as it was saved.")
@@ -63,7 +63,7 @@ fn output(name: &str) -> Resource {
         .with_mime_type("text/plain")
 }
 
-/// The name of a file that lies in the directory of outputs.
+/// The name of a file directly in the directory of outputs.
 fn output_name(path: &str) -> Option<String> {
     let (directory, name) = path.rsplit_once('/')?;
     let is_output = directory == OUTPUTS
@@ -72,10 +72,10 @@ fn output_name(path: &str) -> Option<String> {
     (is_output && !name.is_empty()).then(|| name.to_owned())
 }
 
-/// Reads a resource; `None` where there is no such one.
+/// Reads a resource; `None` if it does not exist.
 ///
 /// # Errors
-/// Those of the call that reads it.
+/// The errors of the call that reads it.
 pub async fn read(session: &Session, asker: &Arc<str>, uri: &str) -> Result<Option<String>, Failed> {
     if uri == HISTORY {
         let listed = call(session, asker, Request::History(History { limit: CHANGES })).await?;
@@ -116,7 +116,7 @@ async fn call(session: &Session, asker: &Arc<str>, request: Request) -> Result<A
     let mut call = session.call(CallContext::new(asker.clone()), Invocation::Request(request));
     while let Some(event) = call.next().await {
         match &*event.body {
-            // Reading asks nobody; where the policy says otherwise, it is not read.
+            // Reading must not ask the user; if the policy requires approval, the resource is not read.
             Body::ApprovalWanted(_) => {
                 call.handle.approve(None, orchestrator_session::Approval::No).await;
             }

@@ -1,4 +1,4 @@
-//! Which request is answered by whom.
+//! Dispatches requests to their handlers.
 #![expect(
     deprecated,
     reason = "a later version of the protocol has no log and no roots; clients of today's have"
@@ -26,7 +26,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Versions that are spoken. The one after them has no roots, log or requests to the client, by which projects and approvals go.
+/// Supported versions. The one after them has no roots, log or requests to the client, which projects and approvals need.
 pub const VERSIONS: [ProtocolVersion; 4] = [
     ProtocolVersion::V_2024_11_05,
     ProtocolVersion::V_2025_03_26,
@@ -34,25 +34,25 @@ pub const VERSIONS: [ProtocolVersion; 4] = [
     ProtocolVersion::V_2025_11_25,
 ];
 
-/// Most calls of a client under way at once: each that waits holds its input.
+/// Maximum number of a client's calls in progress: each waiting call holds its input.
 const CALLS_MAX: usize = 64;
-/// The code of the error for a call beyond that: one of those that the protocol leaves to servers.
+/// The error code for a call beyond that: one of those that the protocol leaves to servers.
 const TOO_MANY: ErrorCode = ErrorCode(-32000);
-/// Requests with parameters that are answered here. One whose parameters are wrong comes as a request that is not known.
+/// Requests with parameters that are answered here. With invalid parameters they arrive as unknown requests.
 const WITH_PARAMETERS: [&str; 3] = ["tools/call", "resources/read", "logging/setLevel"];
 
-/// What a server is started with.
+/// The settings of a server.
 #[derive(Debug)]
 pub struct Settings {
-    /// What the client is told first, for its model.
+    /// The instructions for the client's model.
     pub instructions: String,
-    /// The tools, as lines of a list of tools.
+    /// The tools, as entries of a list of tools.
     pub tools: Vec<Value>,
-    /// Whether unsafe characters stay in results.
+    /// Whether to keep unsafe characters in results.
     pub raw: bool,
 }
 
-/// Serves a client until it is gone. Lines have no line end when they come in, and one when they go out.
+/// Serves a client until it is gone. Incoming lines have no line break; outgoing lines have one.
 pub async fn serve(
     settings: Settings,
     sessions: Sessions,
@@ -60,7 +60,7 @@ pub async fn serve(
     outgoing: Sender<Vec<u8>>,
 ) {
     let server = Offer::new(settings).server(sessions, None);
-    // A client that goes before it has said who it is, needs nothing.
+    // A client that leaves before it has introduced itself needs nothing.
     let Ok(running) = serve_server(server, Lines::new(incoming, outgoing)).await else { return };
     let _ = running.waiting().await;
 }
@@ -83,7 +83,7 @@ impl Offer {
         })
     }
 
-    /// The server of one client, whose sessions come from there. Where there may be several clients, it has a place among them.
+    /// The server of one client; it requests sessions through `sessions`. If there may be several clients, `place` is its permit.
     pub fn server(self: Arc<Self>, sessions: Sessions, place: Option<OwnedSemaphorePermit>) -> Server {
         Server {
             offer: self,
@@ -104,17 +104,17 @@ pub struct Server {
     asker: Arc<str>,
     log: Level,
     outputs: Outputs,
-    /// For calls under way, cancelled ones that have not ended among them.
+    /// Bounds calls in progress, including cancelled ones that have not ended.
     calls: Semaphore,
-    /// Given back with the server.
+    /// Released with the server.
     _place: Option<OwnedSemaphorePermit>,
 }
 
-/// Clients that show a model the structure in the place of the text: as JSON in one line, in which a file is hard to read. Claude Code
-/// 2.1.330 was seen to.
+/// Clients that show the structured content to the model instead of the text: as JSON on one line, in which a file is hard to read.
+/// Seen with Claude Code 2.1.330.
 const SHOW_STRUCTURE: [&str; 2] = ["claude-code", "codex-mcp-client"];
 
-/// Whether this client is given a structure besides the text.
+/// Whether this client gets structured content besides the text.
 fn takes_structure(context: &RequestContext<RoleServer>) -> bool {
     context.client_info().is_none_or(|client| !SHOW_STRUCTURE.contains(&client.name.as_str()))
 }

@@ -1,10 +1,10 @@
-//! A tool as a client is shown it.
+//! A tool as it is listed to a client.
 
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Tools that change something which is neither a file of the project nor a program's doing.
+/// Tools that change state other than project files, and start no program.
 const KEEP_STATE: [&str; 7] = [
     "background_kill",
     "checkpoint",
@@ -15,7 +15,7 @@ const KEEP_STATE: [&str; 7] = [
     "todo_write",
 ];
 
-/// The tool of a line of a list of tools.
+/// The tool in one entry of a list of tools.
 pub fn tool(listed: &Value) -> Option<Tool> {
     let name = listed["name"].as_str()?;
     let Value::Object(input) = &listed["inputSchema"] else { return None };
@@ -37,7 +37,7 @@ fn annotations(name: &str, risk: &Value, category: &Value) -> ToolAnnotations {
     )
 }
 
-/// The schema of what every tool answers with.
+/// The schema of every tool's structured result.
 pub fn output_schema() -> Arc<JsonObject> {
     let schema = json!({
         "type": "object",

@@ -1,4 +1,4 @@
-//! Messages as lines, which the program reads and writes. What is no message gets an error: one bad line is not the end.
+//! Messages as lines, which the program reads and writes. An invalid message gets an error; one bad line does not end the connection.
 
 use rmcp::RoleServer;
 use rmcp::model::{
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use thiserror::Error;
 use tokio::sync::mpsc::{Receiver, Sender};
 
-/// Nobody takes what is sent any more.
+/// The receiver of our messages is gone.
 #[derive(Debug, Error)]
 #[error("nobody reads the output")]
 pub struct Closed;
@@ -34,7 +34,7 @@ pub struct Lines {
 struct UnderWay(Arc<Mutex<HashSet<RequestId>>>);
 
 impl UnderWay {
-    /// Whether a message may be taken: of two requests with one id, only one answer would be known for what it is.
+    /// Whether to accept a message: the answers to two requests with the same ID could not be told apart.
     fn take(&self, message: &RxJsonRpcMessage<RoleServer>) -> bool {
         let mut ids = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match message {
@@ -107,16 +107,16 @@ impl Transport<RoleServer> for Lines {
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
-            // Who takes no answers is not read from: they would wait here without end.
+            // Do not read from a client that does not read answers: they would pile up here.
             let room = self.outgoing.reserve().await;
             if let Some(refusal) = self.refusal.take() {
-                // Who reads no answers gets none.
+                // If the client is gone, it gets no answer.
                 let _ = room.map(|room| room.send(refusal));
                 continue;
             }
             drop(room);
             let line = self.incoming.recv().await?;
-            // Nothing is waited for from here on: the line would be lost with who receives.
+            // No await from here on: a dropped future would lose the line.
             if line.iter().all(u8::is_ascii_whitespace) {
                 continue;
             }
@@ -132,7 +132,7 @@ impl Transport<RoleServer> for Lines {
             match message {
                 Ok(message) if self.under_way.take(&message) => return Some(message),
                 Ok(_) => {
-                    // Without the id: it would pass for the answer to the request before.
+                    // Without the ID: otherwise this would look like the answer to the earlier request.
                     let why = "a request with this id is under way";
                     self.refusal = Some(refusal(ErrorCode::INVALID_REQUEST, why, None));
                 }

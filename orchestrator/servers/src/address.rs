@@ -1,4 +1,4 @@
-//! Where a server is, with the variables of its settings replaced.
+//! The address of a server, after replacing the variables in its settings.
 
 use crate::login::learn_secret;
 use crate::settings::{Address, Login, Whose};
@@ -9,20 +9,20 @@ use orchestrator_web::target::Target;
 use policies::secret::looks_secret;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
-/// A server's address, as requests need it.
+/// A server's address in the form that requests need.
 pub struct NamedAddress {
     target: Target,
-    /// What each request has as headers.
+    /// Headers of every request.
     pub headers: HeaderMap,
-    /// How to log in there, variables replaced.
+    /// The settings of its login, after replacing variables.
     pub login: Login,
 }
 
 impl NamedAddress {
-    /// Replaces variables by those of our environment. What is a secret is known as one from here on.
+    /// Replaces variables by those of our environment. Registers secrets among the results as known secrets.
     ///
     /// # Errors
-    /// A variable is not set, or what comes out is no address or header; in words.
+    /// If a variable is not set, or the result is no valid address or header, as text.
     pub fn of(address: &Address) -> Result<Self, String> {
         let replaced = |text: &str| {
             let value = |name: &str| std::env::var(name).ok();
@@ -34,7 +34,7 @@ impl NamedAddress {
         for (name, text) in &address.headers {
             let value = replaced(text)?;
             if is_secret(name, text) {
-                // `Bearer TOKEN`: it is the token that turns up elsewhere.
+                // In `Bearer TOKEN`, the token alone may appear elsewhere.
                 value.split_whitespace().chain([value.as_str()]).for_each(|part| learn_secret(name, part));
             }
             let wrong = || format!("cannot be reached: the header `{name}` cannot be sent");
@@ -48,10 +48,10 @@ impl NamedAddress {
         Ok(Self { target, headers, login: Login { client_secret, ..login.clone() } })
     }
 
-    /// Looks its host up. Who wrote the settings down says how far it may be.
+    /// Resolves its host. The origin of the settings determines which addresses are allowed.
     ///
     /// # Errors
-    /// It cannot be found, or is where such settings may not lead.
+    /// If it cannot be resolved, or such settings may not lead there.
     pub async fn find(&self, whose: Whose) -> Result<NamedHost, WebError> {
         let by = match whose {
             Whose::User => NamedBy::User,
@@ -61,7 +61,7 @@ impl NamedAddress {
     }
 }
 
-/// Whether a header is to be kept from everybody: by its name, or because it comes from the environment.
+/// Whether a header is secret: by its name, or because its value comes from the environment.
 fn is_secret(name: &str, text: &str) -> bool {
     const NAMES: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
     NAMES.contains(&name.to_ascii_lowercase().as_str())

@@ -1,4 +1,4 @@
-//! What a tool of a server answered, for a model: a stranger's blocks as text, structure and one image.
+//! Converts the answer of a server's tool for a model: untrusted blocks become text, structure and one image.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -8,15 +8,15 @@ use orchestrator_tools::remote::Reply;
 use orchestrator_web::image::{self, Image};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 
-/// Most blocks of an answer; of more the number is said.
+/// Maximum number of blocks of an answer; of the others only the number is given.
 pub const BLOCKS_MAX: usize = 256;
-/// Most bytes of an error's message.
+/// Maximum bytes of an error message.
 pub const MESSAGE_MAX: usize = 4096;
 
-/// The answer of the tool of `server`.
+/// The answer of a tool of `server`.
 ///
 /// # Errors
-/// The tool says that it failed, with its own words.
+/// If the tool reports a failure, with the tool's own message.
 pub fn reply(server: &str, result: CallToolResult) -> Result<Reply, Failed> {
     let mut shown = Shown::default();
     let count = result.content.len();
@@ -80,7 +80,7 @@ impl Shown {
         }
     }
 
-    /// Takes the first image; says of what is none, or another, that it is there.
+    /// Keeps the first image; for an invalid or further one, notes that it exists.
     fn picture(&mut self, what: &str, base64: &str, media_type: &str) {
         let (bytes, media_type) = (size(base64), name(media_type));
         let checked = if bytes as u64 > image::MAX + 2 { None } else { STANDARD.decode(base64).ok() };
@@ -100,12 +100,12 @@ impl Shown {
     }
 }
 
-/// How many bytes a base64 text stands for, about.
+/// Approximate number of bytes in a base64 text.
 fn size(base64: &str) -> usize {
     base64.len() / 4 * 3
 }
 
-/// A stranger's name in a line of ours.
+/// An untrusted name for one of our lines.
 fn name(text: &str) -> String {
     orchestrator_text::escape::line(&text.chars().take(200).collect::<String>())
 }

@@ -1,4 +1,4 @@
-//! Changes of the user's settings: one server more, or one less. Comments and order stay.
+//! Edits the user's settings: adds or removes a server. Comments and order stay.
 
 use crate::settings::{self, Whose};
 use orchestrator_install::edit::{Edit, apply, revert};
@@ -9,7 +9,7 @@ use thiserror::Error;
 /// The key of all servers.
 const SERVERS: &str = "mcpServers";
 
-/// Why settings are not changed.
+/// Why the settings cannot be changed.
 #[derive(Debug, Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum ChangeError {
@@ -19,15 +19,15 @@ pub enum ChangeError {
     Missing(String),
     #[error(transparent)]
     Edit(#[from] EditError),
-    /// What would be written could not be read.
+    /// The result could not be parsed again.
     #[error(transparent)]
     Settings(#[from] settings::SettingsError),
 }
 
-/// The settings with a server more.
+/// The settings with one more server.
 ///
 /// # Errors
-/// There is one of this name, or the text or the server cannot be taken.
+/// If there is one with this name, or the text or the server is invalid.
 pub fn add(text: &str, name: &str, entry: &Value) -> Result<String, ChangeError> {
     if entry_of(text, name).is_some() {
         return Err(ChangeError::Taken(name.to_owned()));
@@ -37,10 +37,10 @@ pub fn add(text: &str, name: &str, entry: &Value) -> Result<String, ChangeError>
     Ok(changed)
 }
 
-/// The settings with a server less.
+/// The settings without one server.
 ///
 /// # Errors
-/// There is none of this name, or the text cannot be taken.
+/// If there is none with this name, or the text is invalid.
 pub fn remove(text: &str, name: &str) -> Result<String, ChangeError> {
     let entry = entry_of(text, name).ok_or_else(|| ChangeError::Missing(name.to_owned()))?;
     Ok(revert(Format::Json, text, "{\"mcpServers\":{}}", &[edit(name, entry)])?)

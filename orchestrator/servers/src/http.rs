@@ -1,5 +1,5 @@
-//! A server with an address, over streamable HTTP: requests to its host alone, and answers within bounds before the library sees
-//! them. The library keeps sessions, resumes streams and ends them.
+//! A server with an address, over streamable HTTP: requests go to its host alone, and answers are bounded before the library sees
+//! them. The library manages sessions, and resumes and ends streams.
 
 use crate::messages::{MESSAGE_MAX, MessageError, read};
 use crate::state::State;
@@ -22,12 +22,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use thiserror::Error;
 
-/// Most bytes of an answer that says what is wrong.
+/// Maximum bytes of an error answer.
 const ERROR_MAX: usize = 64 << 10;
-/// Most bytes of a session's name, and of an event's, which we send back.
+/// Maximum bytes of a session ID or an event ID, which we send back.
 const ID_MAX: usize = 4096;
 
-/// As how many messages a stream counts that we have to open.
+/// The number of messages that opening a stream counts as.
 const STREAM_MESSAGES: usize = 10;
 
 const EVENTS: &str = "text/event-stream";
@@ -57,7 +57,7 @@ pub enum RemoteError {
 
 type Failure = StreamableHttpError<RemoteError>;
 
-/// A server with an address. Clones are the same server.
+/// A server with an address. All clones are the same server.
 #[derive(Clone)]
 pub struct Remote(Arc<Inner>);
 
@@ -70,28 +70,28 @@ struct Inner {
 }
 
 impl Remote {
-    /// The server that serves `host`'s target, with these headers in each request.
+    /// The server for `host`'s target, with these headers in every request.
     pub fn new(host: NamedHost, headers: HeaderMap, state: Arc<State>) -> Self {
         let (trouble, challenge) = (Mutex::default(), Mutex::default());
         Self(Arc::new(Inner { host, headers, state, trouble, challenge }))
     }
 
-    /// The host that its requests go to.
+    /// The host that requests go to.
     pub fn host(&self) -> &NamedHost {
         &self.0.host
     }
 
-    /// What went wrong last, in words.
+    /// The last problem, as text.
     pub fn trouble(&self) -> Option<String> {
         self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What it said when it refused us for want of a login, or of a larger one; empty where it said nothing.
+    /// The server's challenge when it refused us for a missing or insufficient login; empty if it sent none.
     pub fn challenge(&self) -> Option<String> {
         self.0.challenge.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Sends a request to its host, unless it was given up. A head with `401` or `403` is an error.
+    /// Sends a request to its host, unless the server was given up. A response with `401` or `403` is an error.
     pub async fn send(&self, request: RequestBuilder, token: Option<String>) -> Result<Response, Failure> {
         self.open().map_err(Failure::Client)?;
         let request = request.headers(self.0.headers.clone());
@@ -99,7 +99,7 @@ impl Remote {
             Some(token) => request.bearer_auth(token),
             None => request,
         };
-        // Packed answers would have to be counted twice; events cannot be packed usefully.
+        // Compressed answers would have to be counted twice, and events do not compress well.
         let request = request.header(ACCEPT_ENCODING, "identity");
         let sent = self.0.host.send(request).await;
         let response = sent.map_err(|error| self.failed(error.into()))?;
@@ -124,7 +124,7 @@ impl Remote {
         Failure::Client(error)
     }
 
-    /// An answer that is not what was asked for.
+    /// The error for an unexpected response.
     fn status(&self, response: &Response) -> Failure {
         let status = response.status();
         let _ = self.failed(RemoteError::Status(status.as_u16()));
@@ -132,7 +132,7 @@ impl Remote {
         HttpStatusError::new(status.as_u16(), retry.map(str::to_owned)).into()
     }
 
-    /// The events of an answer. What passes a bound ends the server, not only the stream: the library would ask for it again.
+    /// The events of an answer. Exceeding a bound ends the server, not only the stream: the library would request that again.
     pub fn events(&self, response: Response) -> BoxStream<'static, Result<Sse, SseError>> {
         let unfinished = Arc::new(AtomicUsize::new(0));
         let (counted, server) = (unfinished.clone(), self.clone());
@@ -164,7 +164,7 @@ impl Remote {
         }
         match event.data.as_deref().map(|data| read(data.as_bytes())) {
             Some(Err(error @ MessageError::TooMany)) => Err(error.into()),
-            // What is no message is passed over by the library.
+            // The library skips invalid messages.
             Some(Err(MessageError::Other) | Ok(_)) | None => Ok(()),
         }
     }
@@ -180,7 +180,7 @@ impl Remote {
         });
     }
 
-    /// The answer to a message that was posted.
+    /// The answer to a posted message.
     async fn answer(
         &self,
         response: Response,
@@ -198,7 +198,7 @@ impl Remote {
             return self.error(response).await;
         }
         if !is_request {
-            // Some answer a notification with 200, and whatever else they like.
+            // Some servers answer a notification with 200 and arbitrary content.
             return Ok(StreamableHttpPostResponse::Accepted);
         }
         self.count(1, 0).map_err(|error| self.failed(error))?;
@@ -215,7 +215,7 @@ impl Remote {
         Ok(StreamableHttpPostResponse::Json(message, session))
     }
 
-    /// An answer that says what is wrong, as a message where it is one.
+    /// An error response, returned as a message if it contains one.
     async fn error(&self, response: Response) -> Result<StreamableHttpPostResponse, Failure> {
         let (failure, is_json) = (self.status(&response), is_media(&response, JSON));
         if !is_json {
@@ -228,7 +228,7 @@ impl Remote {
     }
 }
 
-/// What an answer refuses for want of a login, or of a larger one, and what it says to that.
+/// If a response refuses us for a missing or insufficient login: its challenge, and the error.
 fn refusal(response: &Response) -> Option<(String, Failure)> {
     let said = response.headers().get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok());
     match (response.status(), said) {
@@ -250,7 +250,7 @@ fn is_media(response: &Response, wanted: &str) -> bool {
     media.is_some_and(|media| media.eq_ignore_ascii_case(wanted))
 }
 
-/// The name that it gave our session.
+/// The session ID that it assigned.
 fn session(response: &Response) -> Result<Option<String>, RemoteError> {
     let Some(value) = response.headers().get(SESSION) else { return Ok(None) };
     match value.to_str() {
@@ -259,7 +259,7 @@ fn session(response: &Response) -> Result<Option<String>, RemoteError> {
     }
 }
 
-/// A name that it gave, as a header.
+/// An ID that it assigned, as a header.
 fn header(name: &str) -> Result<HeaderValue, Failure> {
     HeaderValue::from_str(name).map_err(|_| Failure::Client(RemoteError::Other))
 }
@@ -296,7 +296,7 @@ impl StreamableHttpClient for Remote {
         let request = self.0.host.client().delete(&*uri).headers(headers.into_iter().collect());
         let response = self.send(request.header(SESSION, header(&session_id)?), token).await?;
         match response.status() {
-            // It may keep sessions for as long as it likes.
+            // A server may keep sessions for as long as it likes.
             StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_FOUND => Ok(()),
             status if status.is_success() => Ok(()),
             _ => Err(self.status(&response)),
@@ -311,7 +311,7 @@ impl StreamableHttpClient for Remote {
         token: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Failure> {
-        // It may end at once and be asked for again.
+        // The server may end the stream at once, to be asked again.
         self.count(STREAM_MESSAGES, 0)
             .inspect_err(|error| self.give_up(error))
             .map_err(|error| self.failed(error))?;

@@ -1,4 +1,4 @@
-//! One server at work: a program in a cell or a machine with an address, a client of it, and what is seen of both.
+//! One running server: a program in a cell or a machine with an address, our client for it, and the supervision of both.
 #![expect(
     deprecated,
     reason = "a later version of the protocol has no roots and no log; servers of today's have"
@@ -43,38 +43,38 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::timeout;
 
-/// How long a server may take to be there: its start, its greeting, its tools.
+/// How long a server may take to be ready: start, initialization and list of tools.
 pub const CONNECT: Duration = Duration::from_secs(30);
-/// How long it may take to read a message. Then it is lost: nobody waits for it longer.
+/// How long it may take to read a message. After that it is treated as lost.
 const READS: Duration = Duration::from_secs(30);
-/// How long it has to end when its input has ended.
+/// How long it may take to end after its input has ended.
 const ENDING: Duration = Duration::from_secs(2);
-/// Messages that wait for it to read them, and those of its that wait for us.
+/// How many messages may wait in each direction.
 const WAITING: usize = 64;
-/// Most tools of a server, pages of a list of them, bytes of a tool's name, and bytes of all descriptions and schemas.
+/// Limits of a server: number of tools, pages of a list, bytes of a tool's name, and bytes of all descriptions and schemas.
 pub const TOOLS_MAX: usize = 256;
 pub const PAGES_MAX: usize = 64;
 pub const TOOL_NAME_MAX: usize = 128;
 pub const TOOLS_BYTES_MAX: usize = 2 << 20;
 
-/// What is known of a server whether it is at work or not.
+/// What is known about a server, whether it runs or not.
 pub struct Watched {
     /// Its name.
     pub name: String,
     /// Its last lines.
     pub log: RefCell<Ring>,
-    /// Takes secrets out of what it says.
+    /// Removes secrets from what it prints.
     pub redactor: &'static Redactor,
 }
 
 impl Watched {
-    /// Writes a line of ours into its log.
+    /// Writes a line of our own into its log.
     pub fn note(&self, line: &str) {
-        // It may quote what the server said, which begins no line of ours.
+        // It may quote the server, whose text must not begin a line of ours.
         self.log.borrow_mut().push(&format!("[lazaret] {}", one_line(line.as_bytes(), self.redactor)));
     }
 
-    /// Writes what a connection came to, where it did not come about.
+    /// Logs the decision on a connection that failed or was refused.
     pub fn connection(&self, decision: &Decision) {
         if let Some(why) = &decision.why {
             let Decision { host, port, verdict, .. } = decision;
@@ -87,7 +87,7 @@ impl Watched {
     }
 }
 
-/// A server at work. Dropped, it ends.
+/// A running server. Dropping it ends it.
 pub struct Live {
     watched: Rc<Watched>,
     client: RunningClient<RoleClient, Handler>,
@@ -96,17 +96,17 @@ pub struct Live {
     pump: Aborted,
 }
 
-/// What it takes to end a server, and to say why it does not answer.
+/// What is needed to end a server, and to explain why it does not answer.
 enum Means {
     Program(ServiceInput),
     Address(Remote),
 }
 
 impl Live {
-    /// Greets a program that has been started, and lists its tools. `root` is what it may see of the project, as an address.
+    /// Initializes a program that has been started, and lists its tools. `root` is the address of what it may see of the project.
     ///
     /// # Errors
-    /// It does not answer in time, or not as the protocol has it, or passes a bound.
+    /// If it does not answer in time, violates the protocol, or exceeds a bound.
     pub async fn connect(
         service: RunningService,
         watched: Rc<Watched>,
@@ -123,10 +123,10 @@ impl Live {
         live.greet(Messages::new(received, outgoing), Handler { root, changed, said }).await
     }
 
-    /// Greets a server with an address, logged in where there is a login, and lists its tools.
+    /// Initializes a server with an address, with its login if there is one, and lists its tools.
     ///
     /// # Errors
-    /// The same.
+    /// The same as for `connect`.
     pub async fn reach(
         remote: Remote,
         speech: Speech,
@@ -166,15 +166,15 @@ impl Live {
         }
     }
 
-    /// Whether it is still there.
+    /// Whether it still runs.
     pub fn is_alive(&self) -> bool {
         self.state.why_gone().is_none() && !self.client.is_transport_closed()
     }
 
-    /// Its tools as they are now.
+    /// The current list of its tools.
     ///
     /// # Errors
-    /// It passes a bound, or is gone.
+    /// If it exceeds a bound, or is gone.
     pub async fn list(&self) -> Result<Vec<ListedTool>, Failed> {
         list(&self.client, &self.state).await.map_err(|error| self.listing(error))
     }
@@ -183,10 +183,10 @@ impl Live {
         listing(error, &self.watched, &self.means, &self.state)
     }
 
-    /// Calls a tool. Dropped before its answer, the server is told that nobody wants it any more.
+    /// Calls a tool. Dropping the future before its answer tells the server that the call is cancelled.
     ///
     /// # Errors
-    /// Those of the tool, and of a server that is gone.
+    /// Errors of the tool, or that the server is gone.
     pub async fn call(&self, tool: String, input: Map<String, Value>) -> Result<Reply, Failed> {
         self.state.asked();
         let request = CallToolRequestParams::new(tool).with_arguments(input);
@@ -203,7 +203,7 @@ impl Live {
         }
     }
 
-    /// What it said when it refused us for want of a login, where it has an address.
+    /// Its challenge when it refused us for a missing login, if it has an address.
     pub fn challenge(&self) -> Option<String> {
         match &self.means {
             Means::Program(_) => None,
@@ -211,7 +211,7 @@ impl Live {
         }
     }
 
-    /// Ends it: first its input, and what does not end by itself with its cell. One with an address is told that our session ends.
+    /// Ends it: closes its input, and ends its cell if it does not end by itself. A server with an address is told that the session ends.
     pub async fn close(self) {
         let Self { client, means, state, pump: _pump, .. } = self;
         match means {
@@ -219,7 +219,7 @@ impl Live {
                 input.end();
                 let gone = state.gone.notified();
                 if state.why_gone().is_none() {
-                    // What it is asked in vain, its cell's end does.
+                    // If it does not end on request, the end of its cell does it.
                     let _ = timeout(ENDING, gone).await;
                 }
             }
@@ -239,12 +239,12 @@ impl Drop for Aborted {
     }
 }
 
-/// The library's way to a server with an address.
+/// The library's transport to a server with an address.
 fn streamable<C: StreamableHttpClient + Sync>(client: C, uri: String) -> StreamableHttpClientTransport<C> {
     StreamableHttpClientTransport::with_client(client, StreamableHttpClientTransportConfig::with_uri(uri))
 }
 
-/// A server that has not been greeted yet.
+/// A server that has not been initialized yet.
 struct Unfinished {
     watched: Rc<Watched>,
     means: Means,
@@ -292,7 +292,7 @@ fn why(watched: &Watched, means: &Means, state: &State) -> Option<String> {
     }
 }
 
-/// An error of the library in few words: what a server sent is not repeated.
+/// A short name for an error of the library, without repeating what the server sent.
 fn named(error: &rmcp::service::ClientInitializeError) -> &'static str {
     use rmcp::service::ClientInitializeError as Error;
     match error {
@@ -337,7 +337,7 @@ fn listing(error: ListError, watched: &Watched, means: &Means, state: &State) ->
     }
 }
 
-/// The tools of a server, page by page, within bounds.
+/// Lists the tools of a server page by page, within bounds.
 async fn list(
     client: &RunningClient<RoleClient, Handler>,
     state: &State,
@@ -366,7 +366,7 @@ async fn list(
     Err(ListError::Bound(format!("lists its tools on more than {PAGES_MAX} pages")))
 }
 
-/// Whether a list of tools is within bounds.
+/// Checks that a list of tools is within bounds.
 pub(crate) fn check_list(tools: &[ListedTool]) -> Result<(), String> {
     if tools.len() > TOOLS_MAX {
         return Err(format!("lists more than {TOOLS_MAX} tools"));
@@ -386,12 +386,12 @@ pub(crate) fn check_list(tools: &[ListedTool]) -> Result<(), String> {
     Ok(())
 }
 
-/// What a server may ask of us, and tell us: little.
+/// The few requests and notifications that a server may send us.
 struct Handler {
     root: Option<String>,
-    /// Its tools are others now.
+    /// Signals that its tools have changed.
     changed: Arc<Notify>,
-    /// What it says for a log; more than is read in time is left out.
+    /// Its log messages; those that are not read in time are dropped.
     said: mpsc::Sender<String>,
 }
 
@@ -424,7 +424,7 @@ impl ClientHandler for Handler {
     }
 }
 
-/// Feeds a program and hears it until one of both ends, or it passes a bound: then it is lost, by name.
+/// Feeds a program and reads its output until one of both ends, or it exceeds a bound: then it is lost, and the reason is named.
 async fn pump(
     mut service: RunningService,
     incoming: mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
@@ -440,7 +440,7 @@ async fn pump(
                 return format!("does not read what it is sent: it was ended after {} s", READS.as_secs());
             }
         }
-        // The client is gone: what it may still say, nobody hears.
+        // The client is gone, so further output is not read.
         input.end();
         "was told to end".to_owned()
     };
@@ -459,14 +459,14 @@ async fn pump(
     state.end(why);
 }
 
-/// Writes what a server says for a log.
+/// Writes the server's log messages into its log.
 async fn listen(mut said: mpsc::Receiver<String>, watched: Rc<Watched>) {
     while let Some(text) = said.recv().await {
         watched.log.borrow_mut().push_said(text.as_bytes(), watched.redactor);
     }
 }
 
-/// Hears a program until it has ended, or passes a bound; says why.
+/// Reads a program's output until it ends or exceeds a bound; returns why.
 async fn hear(
     service: &mut RunningService,
     incoming: &mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
@@ -495,7 +495,7 @@ async fn hear(
     }
 }
 
-/// Takes a piece of standard output.
+/// Handles a piece of standard output.
 async fn take(
     lines: &mut LineCutter,
     bytes: &[u8],
@@ -508,7 +508,7 @@ async fn take(
     for line in cut {
         match read(&line) {
             Ok(message) => {
-                // A client that is gone ends all of this.
+                // If the client is gone, all of this ends.
                 let _ = incoming.send(message).await;
             }
             Err(crate::messages::MessageError::Other) => {
@@ -522,7 +522,7 @@ async fn take(
     Ok(())
 }
 
-/// How a program ended, in words; what its cell refused it goes to the log.
+/// How a program ended, as text; what its cell denied goes to the log.
 fn how(ended: &Result<Finished, Failed>, watched: &Watched) -> String {
     if let Ok(finished) = ended
         && let Some(line) = denials::line(&finished.denied, true)

@@ -1,26 +1,26 @@
-//! What a server said beside its messages, and what became of it: the last lines of that.
+//! The last lines of a server's log: what it printed beside its messages, and what happened to it.
 
 use orchestrator_text::clean;
 use orchestrator_text::redact::Redactor;
 use orchestrator_text::utf8::beginning;
 use std::collections::VecDeque;
 
-/// Most lines that are kept.
+/// Maximum number of lines to keep.
 pub const LINES_MAX: usize = 1000;
-/// Most bytes of one.
+/// Maximum bytes of a line.
 pub const LINE_MAX: usize = 2000;
 
 /// The last lines.
 #[derive(Debug, Default)]
 pub struct Ring {
     lines: VecDeque<String>,
-    /// Of standard error, the beginning of a line whose end has not come.
+    /// The beginning of an incomplete line of standard error.
     unfinished: Vec<u8>,
     changed: bool,
 }
 
 impl Ring {
-    /// Lines that were kept before.
+    /// A log from lines that were saved before.
     pub fn of(text: &str) -> Self {
         let mut ring = Self::default();
         text.lines().for_each(|line| ring.push(line));
@@ -28,7 +28,7 @@ impl Ring {
         ring
     }
 
-    /// Adds a line; what is too long of it is left out.
+    /// Adds a line; cuts it if it is too long.
     pub fn push(&mut self, line: &str) {
         if self.lines.len() == LINES_MAX {
             self.lines.pop_front();
@@ -37,7 +37,7 @@ impl Ring {
         self.changed = true;
     }
 
-    /// Adds a piece of standard error, cut anywhere. It loses known secrets and unsafe characters.
+    /// Adds a piece of standard error, cut anywhere. Known secrets and unsafe characters are removed.
     pub fn push_bytes(&mut self, bytes: &[u8], redactor: &Redactor) {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             let room = (2 * LINE_MAX).saturating_sub(self.unfinished.len());
@@ -48,13 +48,13 @@ impl Ring {
         }
     }
 
-    /// Ends a line whose end does not come any more.
+    /// Ends an incomplete line.
     pub fn finish(&mut self, redactor: &Redactor) {
         let bytes = std::mem::take(&mut self.unfinished);
         self.push_said(&bytes, redactor);
     }
 
-    /// Adds what the server said, as one line with a mark in front: it can look like none of ours.
+    /// Adds a server's message as one line with a prefix, so that it cannot look like a line of ours.
     pub fn push_said(&mut self, bytes: &[u8], redactor: &Redactor) {
         let line = one_line(bytes, redactor);
         if !line.is_empty() {
@@ -72,13 +72,13 @@ impl Ring {
         self.lines.iter().skip(self.lines.len().saturating_sub(count)).map(String::as_str)
     }
 
-    /// Whether something came since this was asked last.
+    /// Whether something was added since the last call.
     pub fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }
 }
 
-/// A stranger's bytes as one line.
+/// Untrusted bytes as one line.
 pub fn one_line(bytes: &[u8], redactor: &Redactor) -> String {
     let (clean, _) = clean::lines(bytes);
     let text = String::from_utf8_lossy(&clean);

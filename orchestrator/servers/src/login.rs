@@ -1,8 +1,8 @@
-//! Logins at servers with an address: OAuth 2.1 with PKCE, by the library. What it asks for goes out by our rules, and what it is given
-//! is kept for nobody else.
+//! Logins at servers with an address: OAuth 2.1 with PKCE, done by the library. Its requests follow our rules, and tokens are
+//! stored for the user alone.
 //!
-//! A server says where its logins are, and those say where the rest is: all of that is a stranger's word, so each address is judged
-//! (`NamedBy::ServerAt`), and no redirection is followed.
+//! A server names the address of its logins, and that names further addresses. All of them are untrusted, so each address is
+//! checked (`NamedBy::ServerAt`), and no redirect is followed.
 
 use crate::settings::Login;
 use crate::store::Place;
@@ -25,9 +25,9 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio::time::{sleep, timeout};
 
-/// Most bytes of an answer to a request of a login.
+/// Maximum bytes of an answer to a login request.
 const ANSWER_MAX: usize = 1 << 20;
-/// How long such a request may take.
+/// Time limit of a login request.
 const REQUEST: Duration = Duration::from_secs(30);
 /// How long another process may take to renew the same login, and how often we look.
 const RENEWAL: Duration = Duration::from_secs(30);
@@ -42,7 +42,7 @@ pub enum LoginError {
     Web(#[from] WebError),
     #[error("it wants no login")]
     NotWanted,
-    /// The library's, in words: whatever a server sent is within bounds there.
+    /// An error of the library as text; the server's parts of it are bounded there.
     #[error("{0}")]
     Refused(String),
     #[error("the login cannot be kept: {0}")]
@@ -55,9 +55,9 @@ impl From<AuthError> for LoginError {
     }
 }
 
-/// The requests of logins at one server.
+/// The requests for logins at one server.
 struct Requests {
-    /// Where the server itself is.
+    /// The address class of the server itself.
     class: Class,
 }
 
@@ -70,7 +70,7 @@ impl OAuthHttpClient for Requests {
     }
 }
 
-/// One request, at addresses that were judged. A redirection is an answer like another.
+/// Makes one request, to addresses that were checked. A redirect is returned like any other response.
 async fn perform(
     class: Class,
     request: http::Request<Vec<u8>>,
@@ -87,7 +87,7 @@ async fn perform(
     Ok(response.body(body(answer, ANSWER_MAX).await?)?)
 }
 
-/// The login of one server, kept in a file.
+/// The login of one server, stored in a file.
 struct Kept(Place);
 
 impl Kept {
@@ -98,7 +98,7 @@ impl Kept {
     }
 }
 
-/// Has tokens taken out of everything that is shown.
+/// Registers tokens as secrets, so that they are removed from everything that is shown.
 fn learn(stored: &StoredCredentials) {
     let tokens = serde_json::to_value(&stored.token_response).unwrap_or_default();
     for name in ["access_token", "refresh_token", "id_token"] {
@@ -134,7 +134,7 @@ impl CredentialStore for Kept {
         Ok(())
     }
 
-    /// A token that renews is good once: two sessions that renew at once would end the login.
+    /// A refresh token works only once: two sessions that renew at the same time would end the login.
     async fn acquire_refresh_guard(&self) -> Result<Option<CredentialRefreshGuard>, AuthError> {
         let file = self.0.lock_file().map_err(unkept)?;
         let locked = async {
@@ -155,10 +155,10 @@ async fn authorization(host: &NamedHost, place: &Place) -> Result<AuthorizationM
     Ok(manager)
 }
 
-/// The login that is kept for a server, renewed when it has to be; none where there is none, or it is another server's by now.
+/// The stored login for a server, renewed if necessary; `None` if there is none, or it belongs to a different server by now.
 ///
 /// # Errors
-/// What it takes to renew it cannot be found.
+/// If what is needed to renew it cannot be found.
 pub async fn kept(
     host: &NamedHost,
     login: &Login,
@@ -172,24 +172,24 @@ pub async fn kept(
         return Ok(None);
     }
     if let (Some(id), Some(secret)) = (&login.client_id, &login.client_secret) {
-        // What is kept has no secret of ours.
+        // The stored login does not contain our client secret.
         manager
             .configure_client(OAuthClientConfig::new(id, "http://127.0.0.1/").with_client_secret(secret))?;
     }
     Ok(Some(manager))
 }
 
-/// A login that a person has to go through with.
+/// A login that a person has to complete.
 pub struct Begun {
     state: OAuthState,
     place: Place,
 }
 
 impl Begun {
-    /// Begins one at a server that refuses us without it. The browser is to be sent back to `redirect`.
+    /// Begins a login at a server that refuses us without one. The browser will be sent back to `redirect`.
     ///
     /// # Errors
-    /// The server wants none, or does not say how.
+    /// If the server needs no login, or does not describe it.
     pub async fn at(
         host: &NamedHost,
         login: &Login,
@@ -218,10 +218,10 @@ impl Begun {
         Ok(Self { state, place: place.clone() })
     }
 
-    /// The address that the person is to open.
+    /// The address for the person to open.
     ///
     /// # Errors
-    /// The server named no address that a browser may be sent to.
+    /// If the server named no address that a browser may be sent to.
     pub async fn address(&self) -> Result<Target, LoginError> {
         let url = self.state.get_authorization_url().await?;
         let wrong =
@@ -229,10 +229,10 @@ impl Begun {
         Target::parse(&url).map_err(wrong)
     }
 
-    /// Takes where the browser was sent back to, and keeps the login.
+    /// Takes the address that the browser was sent back to, and stores the login.
     ///
     /// # Errors
-    /// It is the answer to something else, or the server gives no token for it.
+    /// If it answers another login, or the server issues no token for it.
     pub async fn finish(&mut self, returned: &str) -> Result<(), LoginError> {
         self.state.handle_callback_url(returned).await?;
         self.place.forget_challenge();
@@ -240,7 +240,7 @@ impl Begun {
     }
 }
 
-/// What a server says when it refuses us; none where it does not.
+/// The server's challenge when it refuses us; `None` if it does not.
 async fn challenge(host: &NamedHost) -> Result<Option<String>, LoginError> {
     let hello = json!({
         "jsonrpc": "2.0", "id": 0, "method": "initialize",

@@ -1,4 +1,4 @@
-//! What a server writes, as messages of the protocol: cut into lines and read within bounds, before memory is taken for them.
+//! A server's output as protocol messages: split into lines and parsed within bounds, which are checked before memory is allocated.
 
 use rmcp::RoleClient;
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
@@ -7,12 +7,12 @@ use std::future::Future;
 use thiserror::Error;
 use tokio::sync::mpsc::{Receiver, Sender};
 
-/// Most bytes of one message: an image of the largest size, as base64, fits.
+/// Maximum bytes of one message: the largest image as base64 fits.
 pub const MESSAGE_MAX: usize = 8 << 20;
-/// Most values in one message: read, each takes some forty bytes whatever it is.
+/// Maximum number of values in one message: once parsed, each takes some forty bytes, whatever it is.
 pub const VALUES_MAX: usize = 100_000;
 
-/// Lines out of pieces.
+/// Splits pieces into lines.
 #[derive(Debug, Default)]
 pub struct LineCutter(Vec<u8>);
 
@@ -22,7 +22,7 @@ pub struct LineCutter(Vec<u8>);
 pub struct LineTooLong;
 
 impl LineCutter {
-    /// The lines that a piece ends, without their ends. Empty ones are passed over.
+    /// The lines that a piece completes, without line breaks. Empty lines are skipped.
     pub fn push(&mut self, piece: &[u8]) -> Result<Vec<Vec<u8>>, LineTooLong> {
         let mut lines = Vec::new();
         for part in piece.split_inclusive(|byte| *byte == b'\n') {
@@ -46,21 +46,21 @@ pub enum MessageError {
     /// It has more values than a message may have.
     #[error("it sent a message of more than {VALUES_MAX} values")]
     TooMany,
-    /// It is something else, as what programs print by mistake.
+    /// It is something else, such as what programs print by mistake.
     #[error("this is no message of the protocol")]
     Other,
 }
 
-/// A line as a message.
+/// Parses a line as a message.
 pub fn read(line: &[u8]) -> Result<RxJsonRpcMessage<RoleClient>, MessageError> {
     if values(line) > VALUES_MAX {
         return Err(MessageError::TooMany);
     }
-    // The reader refuses what is nested deeper than 128.
+    // The parser refuses nesting deeper than 128.
     serde_json::from_slice(line).map_err(|_| MessageError::Other)
 }
 
-/// How many values a JSON text has at most: one for each comma, bracket and brace that is in no string, and one.
+/// The maximum number of values in a JSON text: one for each comma, bracket and brace outside strings, plus one.
 fn values(text: &[u8]) -> usize {
     let (mut count, mut in_string, mut escaped) = (1, false, false);
     for byte in text {
@@ -75,19 +75,19 @@ fn values(text: &[u8]) -> usize {
     count
 }
 
-/// The way to a server is closed.
+/// The connection to a server is closed.
 #[derive(Debug, Error)]
 #[error("the server is gone")]
 pub struct Closed;
 
-/// Messages from a server and lines to it.
+/// Messages from a server, and lines to it.
 pub struct Messages {
     incoming: Receiver<RxJsonRpcMessage<RoleClient>>,
     outgoing: Sender<Vec<u8>>,
 }
 
 impl Messages {
-    /// Over these channels.
+    /// Uses these channels.
     pub fn new(incoming: Receiver<RxJsonRpcMessage<RoleClient>>, outgoing: Sender<Vec<u8>>) -> Self {
         Self { incoming, outgoing }
     }
@@ -109,7 +109,7 @@ impl Transport<RoleClient> for Messages {
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
-        // A server that asks and does not read its answers is not listened to: they would pile up here.
+        // Do not read from a server that sends requests and does not read the answers: they would pile up here.
         drop(self.outgoing.reserve().await.ok()?);
         self.incoming.recv().await
     }
@@ -143,7 +143,7 @@ mod tests {
             let list = vec!["1"; count - 4].join(",");
             format!("{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/x\",\"params\":{{\"a\":[{list}]}}}}")
         };
-        // Two braces, a bracket, two commas of the message, and one.
+        // Two braces, a bracket and two commas of the message, plus one.
         assert_eq!(values(message(VALUES_MAX - 1).as_bytes()), VALUES_MAX);
         assert!(read(message(VALUES_MAX - 1).as_bytes()).is_ok());
         assert_eq!(read(message(VALUES_MAX).as_bytes()).unwrap_err(), MessageError::TooMany);

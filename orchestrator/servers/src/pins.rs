@@ -1,5 +1,5 @@
-//! What a server's tools were when the user accepted them. A description is an instruction to a model: one that changes later
-//! (a "rug pull") is not shown and its tool not called before the user has looked at it again.
+//! Pins: a server's tools as the user accepted them. A description is an instruction to a model. If it changes later (a "rug
+//! pull"), it is not shown and its tool not called until the user has reviewed it.
 
 use crate::settings::Server;
 use serde::{Deserialize, Serialize};
@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 
-/// A tool as a server lists it: within the bounds of the listing, otherwise as it came.
+/// A tool as a server lists it: bounded, but otherwise unchanged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListedTool {
-    /// Its name at the server.
+    /// The tool's name at the server.
     pub name: String,
     #[allow(missing_docs)]
     pub description: String,
@@ -18,11 +18,11 @@ pub struct ListedTool {
     pub schema: Value,
 }
 
-/// The tools of a server as they were accepted.
+/// The accepted tools of a server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pins {
-    /// Of what the server runs; those of another program are no pins of this one.
+    /// Digest of what the server runs; pins of a different program do not count.
     server: String,
     tools: BTreeMap<String, PinnedTool>,
 }
@@ -35,19 +35,19 @@ struct PinnedTool {
     schema: Value,
 }
 
-/// What is other than it was. All names are those at the server.
+/// Differences from the accepted tools. All names are the server's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Another description or schema.
+    /// Tools with a different description or schema.
     pub changed: Vec<String>,
-    /// Not accepted yet.
+    /// Tools that are not accepted yet.
     pub added: Vec<String>,
-    /// Not listed any more.
+    /// Tools that are no longer listed.
     pub gone: Vec<String>,
 }
 
 impl Pins {
-    /// The pins of a server whose tools are accepted as they are.
+    /// Pins that accept a server's current tools.
     pub fn new(server: &Server, tools: &[ListedTool]) -> Self {
         let pin = |tool: &ListedTool| {
             let ListedTool { name, description, schema } = tool.clone();
@@ -56,7 +56,7 @@ impl Pins {
         Self { server: server.digest.to_string(), tools: tools.iter().map(pin).collect() }
     }
 
-    /// Pins as they were written, if they are of this server.
+    /// Parses stored pins; `None` if they belong to a different server.
     pub fn read(text: &str, server: &Server) -> Option<Self> {
         let pins: Self = serde_json::from_str(text).ok()?;
         let whole = |(name, tool): (&String, &PinnedTool)| {
@@ -66,12 +66,12 @@ impl Pins {
         (pins.server == server.digest.to_string() && pins.tools.iter().all(whole)).then_some(pins)
     }
 
-    /// As it is written.
+    /// The text to store.
     pub fn text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// The tools as they were accepted, by name.
+    /// The accepted tools, by name.
     pub fn tools(&self) -> impl Iterator<Item = ListedTool> {
         self.tools.iter().map(|(name, PinnedTool { description, schema, .. })| ListedTool {
             name: name.clone(),
@@ -80,7 +80,7 @@ impl Pins {
         })
     }
 
-    /// What of a new list is other than was accepted.
+    /// The differences between a new list and the accepted tools.
     pub fn compare(&self, listed: &[ListedTool]) -> Changes {
         let mut changes = Changes::default();
         for tool in listed {
@@ -97,12 +97,12 @@ impl Pins {
 }
 
 impl Changes {
-    /// Whether all is as it was.
+    /// Whether there are no differences.
     pub fn are_none(&self) -> bool {
         *self == Self::default()
     }
 
-    /// In words; empty where there are none.
+    /// Describes the differences; empty if there are none.
     pub fn describe(&self) -> String {
         let part = |words: &str, names: &[String]| match names {
             [] => None,

@@ -1,7 +1,7 @@
-//! The servers of a session: what is known of each, and the one path from a call of a tool to its answer.
+//! The servers of a session: the state of each, and the one path from a tool call to its answer.
 //!
-//! A server whose tools were accepted before is not started until one of them is called: its tools are those that were pinned. One
-//! that was never seen is started to list them. One that is gone is started again when it is needed. None waits for another.
+//! A server with accepted tools is started only when one of them is called: until then, its tools are the pinned ones. A server never seen
+//! before is started to list its tools. A server that is gone is restarted when it is needed. No server waits for another.
 
 use crate::address::NamedAddress;
 use crate::http::Remote;
@@ -34,9 +34,9 @@ use tokio::sync::{Mutex, Notify, mpsc};
 use tokio::task::{JoinHandle, JoinSet, spawn_local};
 use tokio::time::{sleep, timeout};
 
-/// Failures in a row after which a server is not started any more in a session.
+/// Consecutive failures after which a session no longer starts a server.
 const FAILURES_MAX: u32 = 5;
-/// How long a server that says its tools have changed is not asked again.
+/// After a notification that tools have changed, how long until the next one is followed.
 const RELIST: Duration = Duration::from_secs(5);
 
 /// The servers of a session.
@@ -44,20 +44,20 @@ pub struct Servers {
     all: Vec<Rc<Managed>>,
     executions: Executions,
     received: cell::Cell<Option<mpsc::UnboundedReceiver<Execution>>>,
-    /// Which tool of which server a name of the session is.
+    /// The server and the tool behind each name in the session.
     names: RefCell<HashMap<String, (usize, String)>>,
 }
 
-/// What is known of one server, for people.
+/// The state of one server, for people.
 #[derive(Debug)]
 pub struct Report {
     /// Its name.
     pub server: String,
-    /// The tools of it that a session offers, as they are pinned, or why it has none.
+    /// The pinned tools that a session offers, or why it has none.
     pub tools: Result<Vec<ListedTool>, Failed>,
-    /// What of them is other than it was when they were accepted.
+    /// Differences from the accepted tools.
     pub changes: Changes,
-    /// What of its tools cannot be offered, each with the reason.
+    /// Tools that cannot be offered, each with the reason.
     pub refused: Vec<String>,
 }
 
@@ -70,17 +70,17 @@ struct Managed {
     changes: RefCell<Changes>,
     live: Mutex<Option<Rc<Live>>>,
     failures: cell::Cell<u32>,
-    /// Watches for its word that its tools have changed.
+    /// Watches for the notification that its tools have changed.
     watch: RefCell<Option<Watch>>,
 }
 
-/// What it takes to reach a server.
+/// What is needed to reach a server.
 enum Means {
     Program(Box<Cell>),
     Address(Address),
 }
 
-/// A program, and the session that it is started in.
+/// A program, and the session in which to start it.
 struct Cell {
     program: Program,
     open: Open,
@@ -97,7 +97,7 @@ impl Drop for Watch {
 }
 
 impl Servers {
-    /// The servers of the session that `session` asks for. What is pinned of them is read here: before we confine ourselves.
+    /// The servers of the session in `session`. Reads their pins, so it has to come before we confine ourselves.
     pub fn new(servers: Vec<Server>, session: &Open, redactor: &'static Redactor) -> Self {
         let (executions, received) = mpsc::unbounded_channel();
         let managed = |server| Managed::new(server, session, redactor).map(Rc::new);
@@ -114,8 +114,8 @@ impl Servers {
         self.all.is_empty()
     }
 
-    /// Starts the servers whose tools are not known yet, all at once, and registers the tools of all in `registry`. A server that
-    /// fails is left out; its log says why.
+    /// Starts the servers whose tools are not known yet, in parallel, and registers the tools of all servers in `registry`. A
+    /// server that fails is left out; its log has the reason.
     pub async fn register(&self, dial: &Rc<dyn Dial>, registry: &mut Registry) {
         let mut opening = JoinSet::new();
         for managed in self.all.iter().filter(|managed| managed.pins.borrow().is_none()) {
@@ -126,10 +126,10 @@ impl Servers {
         self.register_pinned(registry);
     }
 
-    /// Registers the tools that are known already.
+    /// Registers the tools that are already known.
     pub fn register_pinned(&self, registry: &mut Registry) {
         for (at, managed) in self.all.iter().enumerate() {
-            // A name is a server's once: the settings have it as a key.
+            // A server's name is unique: it is a key in the settings.
             let _ = registry.add_server(&managed.server.name);
             let pins = managed.pins.borrow();
             let mut refused = Vec::new();
@@ -148,7 +148,7 @@ impl Servers {
         }
     }
 
-    /// Carries calls of the tools out, each as a task of its own, until nobody makes them any more. Needs a local runtime.
+    /// Carries out calls of the tools, each as a task of its own, until all callers are gone. Needs a local runtime.
     pub fn serve(self: &Rc<Self>, dial: Rc<dyn Dial>) {
         let Some(mut received) = self.received.take() else { return };
         let servers = self.clone();
@@ -169,13 +169,13 @@ impl Servers {
         };
         let answer = tokio::select! {
             answer = work => answer,
-            // Nobody waits any more: what is dropped here is cancelled at the server.
+            // Nobody waits any more: dropping the call cancels it at the server.
             () = reply.closed() => return,
         };
         let _ = reply.send(answer);
     }
 
-    /// Starts every server and says what is known of it, all at once.
+    /// Starts all servers in parallel and reports the state of each.
     pub async fn report(&self, dial: &Rc<dyn Dial>) -> Vec<Report> {
         let mut asked = JoinSet::new();
         for (at, managed) in self.all.iter().enumerate() {
@@ -190,10 +190,10 @@ impl Servers {
         reports.into_iter().map(|(_, report)| report).collect()
     }
 
-    /// Accepts the tools of a server as they are now. It must be at work.
+    /// Accepts the current tools of a server, which must be running.
     ///
     /// # Errors
-    /// It cannot be started, or the pins cannot be written.
+    /// If it cannot be started, or the pins cannot be written.
     pub async fn accept(&self, server: &str, dial: &Rc<dyn Dial>) -> Result<usize, Failed> {
         let managed = self.all.iter().find(|managed| managed.server.name == server);
         let managed = managed.ok_or_else(|| unknown(server))?;
@@ -203,7 +203,7 @@ impl Servers {
         Ok(tools.len())
     }
 
-    /// Ends all servers at once, and writes what they said.
+    /// Ends all servers in parallel, and writes their logs.
     pub async fn close(&self) {
         let mut closing = JoinSet::new();
         for managed in &self.all {
@@ -224,7 +224,7 @@ fn refusal(tool: &str, error: &RegistryError) -> String {
 }
 
 impl Managed {
-    /// `None` where the session's scope permits no tool of it.
+    /// `None` if the session's scope permits no tool of it.
     fn new(server: Server, session: &Open, redactor: &'static Redactor) -> Option<Self> {
         let place = Place::of_server(&server, &session.project);
         let pins = place.pins().and_then(|text| Pins::read(&text, &server));
@@ -232,7 +232,7 @@ impl Managed {
         let scope = scope(&server, session.scope.as_ref())?;
         let means = match server.kind.clone() {
             Kind::Program(program) => Means::Program(Box::new(Cell::of(program, &server, scope, session))),
-            // What is said to it leaves this machine.
+            // What is sent to it leaves this machine.
             Kind::Address(_) if !scope.permissions.iter().any(|permission| permission.network) => {
                 return None;
             }
@@ -259,7 +259,7 @@ impl Managed {
     fn tool(&self, tool: ListedTool, executions: &Executions) -> NewTool {
         let ListedTool { name: tool, description, schema } = tool;
         NewTool {
-            // What a server says of its own risk is not believed.
+            // The server's own claim about the risk is not believed.
             risk: self.server.risks.get(&tool).copied().unwrap_or(Risk::High),
             origin: Origin::Server { server: self.server.name.clone(), tool },
             description,
@@ -284,7 +284,7 @@ impl Managed {
         answer
     }
 
-    /// Refuses a tool that is not what was accepted.
+    /// Refuses a tool that differs from the accepted one.
     fn check(&self, tool: &str) -> Result<(), Failed> {
         let changes = self.changes.borrow();
         let is_in = |names: &[String]| names.iter().any(|name| name == tool);
@@ -302,7 +302,7 @@ impl Managed {
         Ok(())
     }
 
-    /// The server at work: as it is, or started now.
+    /// The running server; starts it if necessary.
     async fn live(self: &Rc<Self>, dial: &Rc<dyn Dial>) -> Result<Rc<Live>, Failed> {
         let mut current = self.live.lock().await;
         if let Some(live) = current.as_ref().filter(|live| live.is_alive()) {
@@ -361,7 +361,7 @@ impl Managed {
         Live::connect(service, self.watched.clone(), root, changed).await
     }
 
-    /// Reaches its machine, with the login that is kept for it.
+    /// Connects to its address, with the stored login.
     async fn reach(
         &self,
         address: &Address,
@@ -383,7 +383,7 @@ impl Managed {
         reached.inspect_err(|_| self.write_challenge(remote.challenge()))
     }
 
-    /// Keeps what it said when it refused us, for a login.
+    /// Stores its challenge when it refused us, for a later login.
     fn write_challenge(&self, challenge: Option<String>) {
         if let Some(challenge) = challenge
             && let Err(error) = self.place.write_challenge(&challenge)
@@ -392,7 +392,7 @@ impl Managed {
         }
     }
 
-    /// Its program, with the variables of its settings replaced.
+    /// Its program, after replacing the variables in its settings.
     fn service(&self, cell: &Cell, opened: &Opened) -> Result<Service, Failed> {
         let value = |name: &str| match name {
             "LAZARET_PROJECT" => Some(opened.project.clone()),
@@ -418,7 +418,7 @@ impl Managed {
         })
     }
 
-    /// Holds a new list against what was accepted; the first list of all is accepted as it is.
+    /// Compares a new list with the accepted tools; the very first list is accepted as it is.
     fn compare(&self, tools: &[ListedTool]) -> Result<(), Failed> {
         let changes = self.pins.borrow().as_ref().map(|pins| pins.compare(tools));
         match changes {
@@ -447,7 +447,7 @@ impl Managed {
         Ok(())
     }
 
-    /// Asks for its tools again when it says that they have changed.
+    /// Requests its list of tools again when it reports a change.
     fn watch(self: &Rc<Self>, live: &Rc<Live>, changed: Arc<Notify>) -> Watch {
         let (managed, live) = (Rc::downgrade(self), Rc::downgrade(live));
         Watch(spawn_local(async move {
@@ -478,10 +478,10 @@ impl Managed {
         }
     }
 
-    /// Its tools that a session offers, and what is wrong with each other one: as a session finds out.
+    /// Its tools that a session can offer, and what is wrong with each of the others, by trial registration.
     fn sorted(&self, executions: &Executions) -> (Vec<ListedTool>, Vec<String>) {
         let mut registry = Registry::default();
-        // It is the only one.
+        // It is the only server here.
         let _ = registry.add_server(&self.server.name);
         let (mut offered, mut refused) = (Vec::new(), Vec::new());
         let pins = self.pins.borrow();
@@ -503,7 +503,7 @@ impl Managed {
         self.write_log();
     }
 
-    /// What cannot be written is not worth a call.
+    /// A log that cannot be written must not fail a call.
     fn write_log(&self) {
         let mut log = self.watched.log.borrow_mut();
         if log.take_changed() {
@@ -521,7 +521,7 @@ impl Cell {
         let is_held = scope.permissions.iter().any(|permission| !permission.paths.is_empty());
         let directory = match (&program.directory, is_held) {
             (Some(directory), false) => ZonePath::new(Zone::Project, directory).ok(),
-            // Of the project it may see nothing, or not the root.
+            // It may see nothing of the project, or not its root.
             (_, true) => Some(ZonePath::root(Zone::Central)),
             (None, false) => None,
         };
@@ -531,7 +531,7 @@ impl Cell {
             profile: program.profile.clone(),
             spare: 0,
             scope: Some(scope),
-            // What is started is in the settings: it was asked about there.
+            // Programs in the settings were already approved when they were added.
             trust: Trust::Autonomous,
             capture: Some(0),
             network: Some(NetworkRequest {
@@ -539,7 +539,7 @@ impl Cell {
                 presets: program.presets.clone(),
                 leases: false,
             }),
-            // Its programs are this machine's, unless its own profile says otherwise.
+            // Its programs come from this machine, unless its own profile names an image.
             image: None,
             read: Vec::new(),
             write: Vec::new(),
@@ -549,8 +549,8 @@ impl Cell {
     }
 }
 
-/// What a server's session is narrowed to: commands, as its program is one to a scope; and of the project what the session's own
-/// scope gives to its tools. `None` where that permits none of them.
+/// The scope of a server's session: permits commands, since for a scope its program is one, and of the project only what the
+/// session's own scope permits for its tools. `None` if that permits none of them.
 fn scope(server: &Server, session: Option<&Scope>) -> Option<Scope> {
     let own = format!("{}__", name::of_server(&server.name, ""));
     let own = own.trim_end_matches('_').to_owned() + "__";

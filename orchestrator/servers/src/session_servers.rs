@@ -1,4 +1,4 @@
-//! The servers of one session of the program: found in the settings, attached to its tools, ended with it.
+//! The MCP servers of one session: read from the settings, attached to its tools, and ended with it.
 
 use crate::servers::{Report, Servers};
 use crate::settings::{self, Server, Whose};
@@ -13,12 +13,12 @@ use policies::source;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// What the settings say.
+/// The content of the settings.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// The servers to use; of one name the user's own.
+    /// The servers to use; with the same name, the user's own counts.
     pub servers: Vec<Server>,
-    /// What a person should know: settings that cannot be used, or are not accepted.
+    /// Notes for the user: settings that are invalid or not accepted.
     pub problems: Vec<String>,
     /// Whether there are settings that cannot be used.
     pub is_broken: bool,
@@ -26,8 +26,8 @@ pub struct Found {
     pub proposed: Option<String>,
 }
 
-/// Reads the settings of the user, and of the repository at `project` if they were accepted as they are. Before we confine
-/// ourselves.
+/// Reads the settings of the user and, if their current text was accepted, those of the repository at `project`. Has to come before
+/// we confine ourselves.
 pub fn find(project: &str) -> Found {
     let mut found = Found::default();
     match read(&store::user_file()).and_then(|text| parse(text.as_deref(), Whose::User)) {
@@ -80,10 +80,10 @@ impl Found {
     }
 }
 
-/// The server of this name in the settings for `project`, and where what is kept of it lies.
+/// The server with this name in the settings for `project`, and the place of its stored files.
 ///
 /// # Errors
-/// The settings have none of this name.
+/// If the settings have no server with this name.
 pub fn named(name: &str, project: &str) -> Result<(Server, Place), Failed> {
     let server = find(project).servers.into_iter().find(|server| server.name == name);
     let server = server.ok_or_else(|| Failed::invalid(format!("there is no server `{name}`")))?;
@@ -91,10 +91,10 @@ pub fn named(name: &str, project: &str) -> Result<(Server, Place), Failed> {
     Ok((server, place))
 }
 
-/// The text of a file of settings, if it is there.
+/// The text of a settings file, if it exists.
 ///
 /// # Errors
-/// It cannot be read, or is too long.
+/// If it cannot be read, or is too long.
 pub fn read(path: &Path) -> Result<Option<String>, String> {
     if !path.exists() {
         return Ok(None);
@@ -114,14 +114,14 @@ pub struct SessionServers {
 }
 
 impl SessionServers {
-    /// Those of the session that `open` asks for; problems go to `tell`. Before we confine ourselves.
+    /// The servers of the session in `open`; problems go to `tell`. Has to come before we confine ourselves.
     pub fn of(open: &Open, tell: impl Fn(&str)) -> Self {
         let Found { servers, problems, .. } = find(&open.project);
         problems.iter().for_each(|problem| tell(problem));
         Self::among(servers, open, tell)
     }
 
-    /// The same, of the server alone whose tool is called `tool`; none where it is no server's, and all for a batch.
+    /// The same, but only the server with the tool `tool`: none if it is no server's tool, all for a batch.
     pub fn of_tool(tool: &str, open: &Open, tell: impl Fn(&str)) -> Self {
         if tool == BATCH {
             return Self::of(open, tell);
@@ -162,25 +162,25 @@ impl SessionServers {
         self.servers.are_none()
     }
 
-    /// Where their files are written.
+    /// The directories into which their files are written.
     pub fn directories(&self) -> Vec<PathBuf> {
         self.directory.iter().cloned().collect()
     }
 
-    /// Gives them the way to the executor, before a session starts: each has a session of its own.
+    /// Sets how to reach the executor, before a session starts: each server has a session of its own.
     pub fn reach(&mut self, dial: Rc<dyn Dial>) {
         self.dial = Some(dial);
     }
 
-    /// Registers their tools, of those that are not known yet once they have said them, and carries out calls from then on. Needs a
-    /// local runtime.
+    /// Registers their tools, after starting those that are not known yet, and carries out calls from then on. Needs a local
+    /// runtime.
     pub async fn attach(&self, registry: &mut Registry) {
         let Some(dial) = self.dial.as_ref().filter(|_| !self.are_none()) else { return };
         self.servers.register(dial, registry).await;
         self.servers.serve(dial.clone());
     }
 
-    /// Starts every server and says what is known of it.
+    /// Starts every server and reports its state.
     pub async fn report(&self) -> Vec<Report> {
         match &self.dial {
             Some(dial) => self.servers.report(dial).await,
@@ -188,10 +188,10 @@ impl SessionServers {
         }
     }
 
-    /// Accepts the tools of a server as they are now; how many there are.
+    /// Accepts the current tools of a server; returns their number.
     ///
     /// # Errors
-    /// It cannot be started, or that cannot be written down.
+    /// If it cannot be started, or the pins cannot be written.
     pub async fn accept(&self, server: &str) -> Result<usize, Failed> {
         match &self.dial {
             Some(dial) => self.servers.accept(server, dial).await,
@@ -199,7 +199,7 @@ impl SessionServers {
         }
     }
 
-    /// Ends them.
+    /// Ends all servers of the session.
     pub async fn close(&self) {
         self.servers.close().await;
     }

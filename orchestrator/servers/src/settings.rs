@@ -1,7 +1,7 @@
-//! The settings of servers as people write them: the `.mcp.json` shape, with what is ours under the key `lazaret`.
+//! The settings of servers in the format of `.mcp.json`, with our additions under the key `lazaret`.
 //!
-//! A user's own file says what it likes. A repository's is a stranger's: it is read only after the user has accepted its digest,
-//! and what would ask less (`autoApprove`, `risk`), show more (`profile`) or reach further (`hosts`) is not taken from it.
+//! The user's own file may contain anything. A repository's file is untrusted: it is used only after the user has accepted its digest, and
+//! anything that would need less approval (`autoApprove`, `risk`), show more (`profile`) or reach further (`hosts`) is refused in it.
 
 use crate::variables;
 use broker_protocol::{Digest, Risk, limit};
@@ -12,34 +12,34 @@ use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
 
-/// Largest file of settings, in bytes.
+/// Maximum size of a settings file, in bytes.
 pub const FILE_MAX: usize = 256 * 1024;
-/// Most servers of a session.
+/// Maximum number of servers in a session.
 pub const SERVERS_MAX: usize = 32;
-/// Most bytes of a server's name: with a tool's it has to fit into the 64 that a model's vendor takes.
+/// Maximum length of a server's name: together with a tool's name it has to fit into the 64 characters that model vendors accept.
 pub const NAME_MAX: usize = 32;
-/// Most arguments of a server.
+/// Maximum number of a server's arguments.
 pub const ARGUMENTS_MAX: usize = 256;
-/// Most tools that one list of a server's settings names.
+/// Maximum number of tools that one list in a server's settings may name.
 pub const LISTED_MAX: usize = 256;
-/// How long a call may take where nothing is said, and the longest that may be said, in seconds.
+/// The default and the maximum time limit of a call, in seconds.
 const TIMEOUT_S: u32 = 60;
 const TIMEOUT_MAX_S: u32 = 600;
 
-/// Whose settings they are.
+/// The owner of settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
     /// The user's own.
     User,
-    /// Those of a repository, whose digest the user has accepted.
+    /// A repository, the digest of whose file the user has accepted.
     Repository,
 }
 
-/// What a server may see of the session's project.
+/// How much a server may see of the session's project.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Share {
-    /// As much as its profile gives.
+    /// As much as its profile grants.
     #[default]
     Shared,
     /// Nothing: it has a directory of its own.
@@ -49,83 +49,83 @@ pub enum Share {
 /// The settings of one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// Letters, digits, `-` and single `_` between them: so that no two servers can have tools of the same name.
+    /// Letters, digits, `-` and single `_` between them, so that no two servers can have tools with the same name.
     pub name: String,
     /// Whose they are.
     pub whose: Whose,
-    /// Where it is: in a cell, or elsewhere.
+    /// A program in a cell, or an address.
     pub kind: Kind,
-    /// Tools that are offered; `None` for all.
+    /// Tools to offer; `None` for all.
     pub offered: Option<BTreeSet<String>>,
-    /// How much harm a tool can do, where that is not high.
+    /// The risk of tools for which it is not high.
     pub risks: BTreeMap<String, Risk>,
     /// How long a call may take, in seconds.
     pub timeout_s: u32,
-    /// Of what it is: another one is another server.
+    /// Digest of what it runs or where it is: if that changes, it is a different server.
     pub digest: Digest,
 }
 
-/// What a server is: it decides how it is reached.
+/// The kind of a server, which determines how it is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A program, in a cell of its own.
     Program(Program),
-    /// A machine, ours or another's, that serves it over HTTP.
+    /// A machine, ours or another, that serves it over HTTP.
     Address(Address),
 }
 
-/// A server that is started here.
+/// A server that runs as a program here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// The program, and its arguments. Variables in them are not replaced yet.
+    /// The program and its arguments. Variables are not replaced yet.
     pub command: Vec<String>,
-    /// What its environment has besides a cell's; likewise.
+    /// Additional environment variables, also before replacement.
     pub environment: BTreeMap<String, String>,
-    /// Where in the project it starts; the root if absent.
+    /// The working directory in the project; the root if absent.
     pub directory: Option<String>,
     /// The policy profile of its session.
     pub profile: String,
-    /// What it may see of the project.
+    /// How much of the project it may see.
     pub project: Share,
-    /// Hosts, and presets of hosts, that it may reach besides those of its profile.
+    /// Hosts and presets of hosts that it may reach besides those of its profile.
     pub hosts: Vec<String>,
     #[allow(missing_docs)]
     pub presets: Vec<String>,
 }
 
-/// A server that is there already.
+/// A server that already runs somewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// Where. Variables in it are not replaced yet.
+    /// Its URL. Variables are not replaced yet.
     pub url: String,
-    /// Headers of each request; likewise.
+    /// Headers of each request, also before replacement.
     pub headers: BTreeMap<String, String>,
-    /// How it is spoken to.
+    /// The transport protocol.
     pub speech: Speech,
-    /// How to log in, where that is said.
+    /// How to log in, if that is configured.
     pub login: Login,
 }
 
-/// How a server with an address is spoken to.
+/// The transport protocol of a server with an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speech {
     /// Streamable HTTP, in the protocol since 2025-03-26.
     Http,
-    /// One stream of events, and an address for messages that it names: 2024-11-05.
+    /// One stream of events, which names an address for messages: version 2024-11-05.
     Sse,
 }
 
-/// What is known of us where we log in.
+/// Our identity at a login.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Login {
-    /// The name we are registered by; without it we register ourselves.
+    /// Our registered client ID; without it we register ourselves.
     pub client_id: Option<String>,
-    /// What goes with it. Variables in it are not replaced yet.
+    /// The secret of the client ID. Variables are not replaced yet.
     pub client_secret: Option<String>,
-    /// Where on this machine the browser is sent back to; any free port if absent.
+    /// The local port to which the browser is sent back; any free port if absent.
     pub callback_port: Option<u16>,
-    /// What we ask for; what the server says if absent.
+    /// The scopes to request; those that the server names if absent.
     pub scopes: Option<Vec<String>>,
 }
 
@@ -153,7 +153,7 @@ struct File {
     servers: BTreeMap<String, Value>,
 }
 
-/// One server in a file. Keys of other clients are passed over.
+/// One server in a file. Keys of other clients are ignored.
 #[derive(Deserialize)]
 struct Entry {
     #[serde(rename = "type", alias = "server_type")]
@@ -179,7 +179,7 @@ struct Entry {
     lazaret: Ours,
 }
 
-/// What is ours: here an unknown key is an error.
+/// Our additions: here an unknown key is an error.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 struct Ours {
@@ -199,10 +199,10 @@ enum RiskName {
     High,
 }
 
-/// The servers of a file that are not switched off.
+/// The enabled servers of a file.
 ///
 /// # Errors
-/// It is no such file, or a server of it cannot be taken as it is.
+/// If it is no such file, or one of its servers is invalid.
 pub fn parse(text: &str, whose: Whose) -> Result<Vec<Server>, SettingsError> {
     if text.len() > FILE_MAX {
         return Err(SettingsError::TooLong(text.len()));
@@ -217,7 +217,7 @@ pub fn parse(text: &str, whose: Whose) -> Result<Vec<Server>, SettingsError> {
     servers.filter_map(Result::transpose).collect()
 }
 
-/// Whether a name is one of a server. Without `__` in it, and no `_` at its ends, `mcp__NAME__TOOL` is cut in one way only.
+/// Whether a server may have this name. Without `__` in it and `_` at its ends, `mcp__NAME__TOOL` can be split in only one way.
 pub fn is_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     let ends = [name.chars().next(), name.chars().last()];
@@ -256,7 +256,7 @@ fn server(name: String, value: Value, whose: Whose) -> Result<Option<Server>, Se
     }))
 }
 
-/// What an entry describes: by its type, else by what it has.
+/// The kind of an entry: by its type, or else by its fields.
 fn kind(entry: &Entry) -> Result<Kind, String> {
     let speech = match (entry.kind.as_deref(), &entry.url) {
         (None | Some("stdio"), None) => return program(entry).map(Kind::Program),
@@ -314,7 +314,7 @@ fn address(entry: &Entry, speech: Speech) -> Result<Address, String> {
     })
 }
 
-/// Whether a header may be given: its name is one, and it is not the protocol's own.
+/// Whether a header may be configured: its name is valid, and the protocol does not use it.
 fn is_header(name: &str) -> bool {
     const OURS: [&str; 10] = [
         "accept",
@@ -355,7 +355,7 @@ fn check(entry: &Entry) -> Result<(), String> {
     }
 }
 
-/// Accepting a file means its commands. What widens is the user's to write down, in the user's own file.
+/// Accepting a repository's file accepts its commands. Whatever widens access has to be in the user's own file.
 fn check_repository(entry: &Entry) -> Result<(), String> {
     let Ours { profile, hosts, presets, .. } = &entry.lazaret;
     if profile.is_some() || !hosts.is_empty() || !presets.is_empty() {
@@ -387,7 +387,7 @@ impl RiskName {
     }
 }
 
-/// Each text has its length before it, so that no two servers read alike.
+/// Each text is prefixed with its length, so that no two servers have the same encoding.
 fn digest(kind: &Kind) -> Digest {
     let (words, pairs, tail): (&[String], _, _) = match kind {
         Kind::Program(Program { command, environment, .. }) => (command, environment, None),

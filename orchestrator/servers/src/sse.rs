@@ -1,4 +1,4 @@
-//! A server with an address as it was spoken to in 2024: one stream of events, the first of which names where messages go.
+//! The transport of 2024 for a server with an address: one stream of events, the first of which names the address for messages.
 
 use crate::http::Remote;
 use crate::messages::{Messages, read};
@@ -13,10 +13,10 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_local};
 
-/// Messages that wait for a server, and those of its that wait for us.
+/// How many messages may wait in each direction.
 const WAITING: usize = 64;
 
-/// Opens the stream of `server`. What feeds and hears it ends with the task.
+/// Opens the stream of `server`. Reading and posting end with the task.
 pub fn connect(server: Remote, state: Arc<State>) -> (Messages, JoinHandle<()>) {
     let (incoming, received) = mpsc::channel(WAITING);
     let (outgoing, sent) = mpsc::channel(WAITING);
@@ -27,7 +27,7 @@ pub fn connect(server: Remote, state: Arc<State>) -> (Messages, JoinHandle<()>) 
     (Messages::new(received, outgoing), task)
 }
 
-/// Passes messages on both ways until one of them ends; says why.
+/// Passes messages in both directions until one of them ends; returns why.
 async fn pump(
     server: &Remote,
     incoming: &mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
@@ -70,7 +70,7 @@ async fn pump(
     }
 }
 
-/// Posts what is to be sent, in order.
+/// Posts outgoing messages in order.
 async fn feed(server: &Remote, endpoint: &Target, mut outgoing: mpsc::Receiver<Vec<u8>>) -> String {
     while let Some(line) = outgoing.recv().await {
         let request = server.host().client().post(endpoint.url().clone());
@@ -81,6 +81,6 @@ async fn feed(server: &Remote, endpoint: &Target, mut outgoing: mpsc::Receiver<V
             Err(_) => return server.trouble().unwrap_or_else(|| "refused a message".to_owned()),
         }
     }
-    // The client is gone; its end ends this too.
+    // The client is gone, and its end ends this too.
     pending().await
 }

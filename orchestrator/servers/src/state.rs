@@ -1,25 +1,25 @@
-//! What those who feed and hear a server share: whether it is gone, and how much it has sent that nobody asked for.
+//! The state shared by the tasks that serve a server: whether it is gone, and how much it has sent unsolicited.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use tokio::sync::Notify;
 
-/// Messages, and bytes of all streams, that a server may send without a call of it being made or answered.
+/// Messages, and bytes of all streams, that a server may send between calls.
 pub const UNASKED_MESSAGES: u32 = 10_000;
 pub const UNASKED_BYTES: u64 = 64 << 20;
 
-/// The state of a server at work.
+/// The state of a running server.
 #[derive(Debug, Default)]
 pub struct State {
     end: OnceLock<String>,
-    /// Wakes who waits for its end.
+    /// Wakes tasks that wait for its end.
     pub gone: Notify,
     messages: AtomicU32,
     bytes: AtomicU64,
 }
 
 impl State {
-    /// Says why it is gone; the first reason counts.
+    /// Records why it is gone; the first reason counts.
     pub fn end(&self, why: String) {
         let _ = self.end.set(why);
         self.gone.notify_waiters();
@@ -30,7 +30,7 @@ impl State {
         self.end.get().map(String::as_str)
     }
 
-    /// A call was made or answered: what comes now was asked for.
+    /// Resets the counters, since a call was made or answered.
     pub fn asked(&self) {
         self.messages.store(0, Ordering::Relaxed);
         self.bytes.store(0, Ordering::Relaxed);
@@ -39,7 +39,7 @@ impl State {
     /// Counts what it has sent.
     ///
     /// # Errors
-    /// That is more than it may send unasked, in words.
+    /// If that is more than it may send unsolicited, as text.
     pub fn count(&self, messages: usize, bytes: usize) -> Result<(), String> {
         let messages = u32::try_from(messages).unwrap_or(u32::MAX);
         let messages = self.messages.fetch_add(messages, Ordering::Relaxed).saturating_add(messages);

@@ -1,5 +1,5 @@
-//! What is kept of servers from one session to the next, in the state directory, for nobody else: the pins and the log of each, and
-//! which repositories' files were accepted.
+//! Files kept between sessions in the state directory, for the user alone: each server's pins and log, and which repositories'
+//! files were accepted.
 
 use crate::settings::{Server, Whose};
 use broker_protocol::Digest;
@@ -12,55 +12,55 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
-/// The file that says which repositories' files were accepted.
+/// The file that lists the accepted files of repositories.
 const ACCEPTED: &str = "accepted.json";
 
-/// The directory of all this.
+/// The directory of all these files.
 pub fn directory() -> PathBuf {
     state_directory::directory().join("servers")
 }
 
-/// The user's own settings of servers.
+/// The user's own server settings.
 pub fn user_file() -> PathBuf {
     let folder = directories::configuration(&state_directory::home(), &state_directory::variable);
     folder.join("mcp.json")
 }
 
-/// A repository's settings of servers, below the project root.
+/// A repository's server settings, below the project root.
 pub const REPOSITORY_FILE: &str = ".mcp.json";
 
-/// Where a server that sees nothing of the project has its own files: one place for each server and project.
+/// The directory for the files of a server that sees nothing of the project: one for each server and project.
 pub fn central(server: &str, project: &str) -> PathBuf {
     let name = format!("{server}-{}", Digest(Sha256::digest(project).into()));
     state_directory::data().join("servers").join(name)
 }
 
-/// Makes the directory, so that files can be written there later, when nothing else can.
+/// Creates the directory, so that files in it can still be written after the confinement.
 ///
 /// # Errors
-/// Those of the file system; what is not ours alone is refused.
+/// Errors of the file system; also if others have access to the directory.
 pub fn prepare() -> io::Result<PathBuf> {
     let directory = directory();
     kept::prepare(&directory)?;
     Ok(directory)
 }
 
-/// The files of one server. `owner` is the project whose repository has it, or nothing for a user's own.
+/// The files of one server. `owner` is the project whose repository configures it, or nothing for the user's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place(PathBuf);
 
 impl Place {
-    /// That of a server.
+    /// The place of a server.
     pub fn of(server: &str, owner: Option<&str>) -> Self {
         let name = match owner {
             None => server.to_owned(),
-            // A server's name has no dot.
+            // A server's name contains no dot.
             Some(project) => format!("{server}.{}", Digest(Sha256::digest(project).into())),
         };
         Self(directory().join(name))
     }
 
-    /// That of a server in the settings for `project`.
+    /// The place of a server in the settings for `project`.
     pub fn of_server(server: &Server, project: &str) -> Self {
         match server.whose {
             Whose::User => Self::of(&server.name, None),
@@ -74,12 +74,12 @@ impl Place {
         name.into()
     }
 
-    /// The pins as they were written, if there are any.
+    /// The stored pins, if any.
     pub fn pins(&self) -> Option<String> {
         kept::read(&self.file(".pins"))
     }
 
-    /// Writes pins in the place of those before.
+    /// Replaces the stored pins.
     ///
     /// # Errors
     /// Those of the file system.
@@ -87,12 +87,12 @@ impl Place {
         kept::replace(&self.file(".pins"), text)
     }
 
-    /// The log as it was written.
+    /// The stored log.
     pub fn log(&self) -> String {
         kept::read(&self.file(".log")).unwrap_or_default()
     }
 
-    /// Writes a log in the place of the one before.
+    /// Replaces the stored log.
     ///
     /// # Errors
     /// Those of the file system.
@@ -100,12 +100,12 @@ impl Place {
         kept::replace(&self.file(".log"), text)
     }
 
-    /// The login as it was written, if there is one.
+    /// The stored login, if there is one.
     pub fn login(&self) -> Option<String> {
         kept::read(&self.file(".login"))
     }
 
-    /// Writes a login in the place of the one before.
+    /// Replaces the stored login.
     ///
     /// # Errors
     /// Those of the file system.
@@ -113,12 +113,12 @@ impl Place {
         kept::replace(&self.file(".login"), text)
     }
 
-    /// What the server said when it refused us last, if it did.
+    /// The server's last challenge, if it refused us.
     pub fn challenge(&self) -> Option<String> {
         kept::read(&self.file(".challenge"))
     }
 
-    /// Writes that, in the place of what was said before.
+    /// Replaces the stored challenge.
     ///
     /// # Errors
     /// Those of the file system.
@@ -126,7 +126,7 @@ impl Place {
         kept::replace(&self.file(".challenge"), text)
     }
 
-    /// A file to be locked while the login is renewed.
+    /// A file to lock while the login is renewed.
     ///
     /// # Errors
     /// Those of the file system.
@@ -136,23 +136,23 @@ impl Place {
         options.open(self.file(".lock"))
     }
 
-    /// Forgets the login, and what it is wanted for.
+    /// Removes the login and the challenge.
     pub fn forget_login(&self) {
         self.remove(".login");
         self.forget_challenge();
     }
 
-    /// Forgets what a login is wanted for.
+    /// Removes the stored challenge.
     pub fn forget_challenge(&self) {
         self.remove(".challenge");
     }
 
-    /// Forgets all that is kept.
+    /// Removes all files of the server.
     pub fn forget(&self) {
         [".pins", ".log", ".login", ".challenge", ".lock"].iter().for_each(|ending| self.remove(ending));
     }
 
-    /// What is not there needs no removing.
+    /// A missing file needs no removal.
     #[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
     fn remove(&self, ending: &str) {
         let _ = std::fs::remove_file(self.file(ending));
@@ -164,7 +164,7 @@ pub fn is_accepted(project: &str, text: &str) -> bool {
     accepted().get(project).and_then(Value::as_str) == Some(digest(text).as_str())
 }
 
-/// Accepts it, in the place of any other of that repository.
+/// Accepts it, replacing any other text of that repository.
 ///
 /// # Errors
 /// Those of the file system.

@@ -2,10 +2,10 @@
 
 use thiserror::Error;
 
-/// Most bytes of a text whose variables have been replaced.
+/// Maximum bytes of a text after replacing its variables.
 pub const TEXT_MAX: usize = 128 * 1024;
 
-/// Why a text cannot be used.
+/// Why variables in a text cannot be replaced.
 #[derive(Debug, PartialEq, Eq, Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum VariableError {
@@ -21,10 +21,10 @@ enum Piece<'t> {
     Variable { name: &'t str, default: Option<&'t str> },
 }
 
-/// The text with `value` in the place of each variable. A value is not looked through again.
+/// The text with each variable replaced by its `value`. Values are not searched for variables.
 ///
 /// # Errors
-/// A variable without a default is not set, or the text grows too long.
+/// If a variable without a default is not set, or the text becomes too long.
 pub fn replace(text: &str, value: &dyn Fn(&str) -> Option<String>) -> Result<String, VariableError> {
     let mut replaced = String::new();
     for piece in pieces(text) {
@@ -45,7 +45,7 @@ pub fn replace(text: &str, value: &dyn Fn(&str) -> Option<String>) -> Result<Str
     Ok(replaced)
 }
 
-/// The variables of a text.
+/// The names of the variables in a text.
 pub fn names(text: &str) -> Vec<String> {
     let name = |piece: Piece| match piece {
         Piece::Text(_) => None,
@@ -68,7 +68,7 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
     pieces
 }
 
-/// The variable that a text begins with, and how many bytes it takes.
+/// The variable at the beginning of a text, with its length in bytes.
 fn variable(text: &str) -> Option<(Piece<'_>, usize)> {
     let after = text.strip_prefix('$')?;
     if let Some(inner) = after.strip_prefix('{') {
