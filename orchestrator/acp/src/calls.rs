@@ -1,4 +1,4 @@
-//! One call of a tool for the agent: its questions go to the editor's user, its result comes back.
+//! Makes one tool call for the agent: its approval questions go to the editor's user, its result is returned.
 
 use crate::links::Links;
 use crate::message::{Code, Fault};
@@ -18,7 +18,7 @@ pub struct Calls {
     asker: Arc<str>,
 }
 
-/// A question that the editor's user has. Dropped, nobody waits for its answer.
+/// A pending question to the editor's user. Dropping it stops waiting for the answer.
 struct Asking(AbortHandle);
 
 impl Drop for Asking {
@@ -32,15 +32,15 @@ impl Calls {
         Self { session, links, asker: "acp".into() }
     }
 
-    /// Starts a call. With `live`, its output comes as events, safe to be shown; else unsafe characters of its result stay, because
-    /// what is read of a file is written again.
+    /// Starts a call. With `live`, its output arrives as events that are safe to show. Otherwise its result keeps unsafe
+    /// characters, because an agent writes back what it has read of a file.
     pub fn start(&self, tool: &str, input: Value, live: bool) -> Call {
         let live = if live { Live::Sanitized } else { Live::Off };
         let context = CallContext { live, raw: live == Live::Off, ..CallContext::new(self.asker.clone()) };
         self.session.call(context, Invocation::Tool { name: tool.to_owned(), input })
     }
 
-    /// Follows a call of the agent's session `of` to its result; nothing where our session has ended.
+    /// Follows a call for the agent's session `of` to its result; `None` if our session has ended.
     pub async fn follow(
         &self,
         of: &str,
@@ -51,7 +51,7 @@ impl Calls {
         while let Some(event) = call.next().await {
             match &*event.body {
                 Body::Output { bytes, .. } => output(bytes),
-                // Answered elsewhere, or in vain: an answer that did not count is not asked for again.
+                // Answered elsewhere, or after an invalid answer: then the question is not put again.
                 Body::ApprovalWanted(question) if question.challenge.channel == Channel::Separate => {}
                 Body::ApprovalWanted(question) => asking = self.ask(of, &call, question),
                 Body::ApprovalGiven { .. } | Body::Started { .. } => drop(asking.take()),
@@ -68,7 +68,7 @@ impl Calls {
         None
     }
 
-    /// Has the editor's user asked; no, where that cannot be.
+    /// Asks the editor's user; answers no if that is impossible.
     fn ask(&self, of: &str, call: &Call, question: &ApprovalQuestion) -> Option<Asking> {
         let handle = call.handle.clone();
         let params = match question.rejected {
@@ -88,7 +88,7 @@ impl Calls {
         Some(Asking(task.abort_handle()))
     }
 
-    /// Makes a call that is over with its answer.
+    /// Makes a call and waits for its result.
     pub async fn make(&self, of: &str, tool: &str, input: Value) -> Result<Arc<CallResult>, Fault> {
         let call = self.start(tool, input, false);
         let result = self.follow(of, call, |_| {}).await.ok_or_else(ended)?;
@@ -99,12 +99,12 @@ impl Calls {
     }
 }
 
-/// Our session has ended: nothing is done any more.
+/// Our session has ended: no more calls are possible.
 pub fn ended() -> Fault {
     Fault::new(Code::Internal, "the session has ended")
 }
 
-/// What an agent is told of a call that failed.
+/// The error that an agent gets for a failed call.
 pub fn fault(failed: &Failed) -> Fault {
     let code = match failed.kind {
         ErrorKind::InvalidInput | ErrorKind::UnknownTool => Code::InvalidParams,

@@ -1,4 +1,4 @@
-//! `lazaret acp`: the command line, the agent's environment, the end.
+//! `lazaret acp`: its command line, the agent's environment, and the end of both.
 
 use crate::calls::Calls;
 use crate::links::Links;
@@ -27,13 +27,13 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// Cells that the executor has ready between calls.
+/// Spare cells that the executor keeps ready between calls.
 const SPARE: u8 = 1;
-/// Lines that wait for whoever takes them.
+/// How many lines may wait to be written.
 const WAITING: usize = 16;
-/// How long an agent has to end when its editor is gone; then it is killed.
+/// How long an agent may take to end after its editor is gone; then it is killed.
 const ENDING: Duration = Duration::from_secs(2);
-/// Variables in which agents look for their shell, where they have no setting for it.
+/// Variables in which agents look for their shell, if they have no setting for it.
 const SHELLS: [&str; 3] = ["SHELL", "CLAUDE_CODE_SHELL", "GOOSE_SHELL"];
 
 const EXAMPLES: &str = "\
@@ -74,7 +74,7 @@ enum End {
 }
 
 impl Acp {
-    /// Serves the editor until it says no more; the exit code.
+    /// Serves the editor until it closes its output; returns the exit code.
     pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
         if self.hold {
             return start::hold_agent(&self.agent).map_err(|error| not_started(&self.agent, &error));
@@ -103,7 +103,7 @@ impl Acp {
             timeout_max_s: timeout_s,
             directory: opening.directory,
             executor: Some(Box::new(endpoint)),
-            // What an agent writes, it need not have read here: its editor may have shown it the file.
+            // An agent may write a file that it has not read here: its editor may have shown it the file.
             single_call: true,
             subscribers: vec![log.clone()],
             ..Config::new(opening.open, redactor())
@@ -131,7 +131,7 @@ fn not_started(agent: &[OsString], error: &io::Error) -> Failed {
     Failed::internal(format!("the agent `{program}` cannot be started: {error}"))
 }
 
-/// What an agent has in its environment that runs its commands itself.
+/// Environment variables for an agent that runs its commands itself.
 fn variables(options: &SessionOptions, root: &Path) -> Result<Vec<(&'static str, OsString)>, Failed> {
     let shell = start::shell().map_err(|error| {
         Failed::internal(format!("lazaret-bash, which is installed beside lazaret, cannot be used: {error}"))
@@ -170,13 +170,13 @@ async fn serve(
         number = signals.next() => End::Signal(number as u8),
     };
     session.cancel_all();
-    // The agent hears of its editor's end, and may put its things away.
+    // The agent notices the end of its editor, and may clean up.
     let _ = agent.shutdown(std::net::Shutdown::Write);
     let ending = async {
         if !hearing_agent.is_finished() {
             let _ = hearing_agent.await;
         }
-        // As much room as there is means that all was taken to be written.
+        // When all room is free, every line has been taken for writing.
         let _ = editor.reserve_many(WAITING).await;
     };
     let _ = tokio::time::timeout(ENDING, ending).await;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 struct Read {
     session_id: String,
     path: String,
-    /// The first line, counted from 1.
+    /// The first line to read, counted from 1.
     line: Option<u64>,
     limit: Option<u64>,
 }
@@ -25,7 +25,7 @@ struct Write {
     content: String,
 }
 
-/// Reads a text, or lines of it. What is cut or has lost a secret is an error: an agent would write that back for the whole.
+/// Reads a text, or some of its lines. If it is cut or a secret was removed, that is an error: an agent would write it back as the whole.
 pub async fn read(calls: &Calls, params: &Value) -> Result<Value, Fault> {
     let Read { session_id, path, line, limit } = parse(params)?;
     absolute(&path)?;
@@ -33,7 +33,7 @@ pub async fn read(calls: &Calls, params: &Value) -> Result<Value, Fault> {
     let lines = [("offset", line), ("limit", limit)];
     lines.iter().for_each(|(name, value)| {
         if let Some(value) = value {
-            // Clients count from 1, and some mean the first line by 0.
+            // Clients count from 1, but some send 0 for the first line.
             input[*name] = json!((*value).max(u64::from(*name == "offset")));
         }
     });
@@ -66,12 +66,12 @@ pub async fn write(calls: &Calls, params: &Value) -> Result<Value, Fault> {
     Ok(json!({}))
 }
 
-/// Parameters of the type that a method has.
+/// Parses the parameters of a method.
 pub fn parse<'p, T: Deserialize<'p>>(params: &'p Value) -> Result<T, Fault> {
     T::deserialize(params).map_err(|error| Fault::new(Code::InvalidParams, error.to_string()))
 }
 
-/// ACP has no other paths; a name of ours with a zone before it is none of its.
+/// ACP has only absolute paths; our own form with a zone is not accepted.
 pub fn absolute(path: &str) -> Result<(), Fault> {
     if path.starts_with('/') {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The two who are talked to, and what we have asked the editor ourselves.
+//! The connections to the editor and the agent, and our own requests to the editor.
 
 use crate::message::{self, Kind, Message};
 use serde_json::Value;
@@ -6,10 +6,10 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use tokio::sync::{mpsc, oneshot};
 
-/// In front of the ids of our own requests.
+/// Prefix of the IDs of our own requests.
 const OURS: &str = "lazaret-";
 
-/// The way to the editor and to the agent. Who does not read is not read from either.
+/// Sends to the editor and the agent. If one of them does not read, we do not read from it either.
 pub struct Links {
     editor: mpsc::Sender<Vec<u8>>,
     agent: mpsc::Sender<Vec<u8>>,
@@ -22,7 +22,7 @@ impl Links {
         Self { editor, agent, asked: RefCell::default(), last: Cell::new(0) }
     }
 
-    /// Sends a line to the editor. One that is gone is noticed by who reads from it.
+    /// Sends a line to the editor. If the editor is gone, the task that reads from it notices.
     pub async fn to_editor(&self, line: Vec<u8>) {
         let _ = self.editor.send(line).await;
     }
@@ -32,7 +32,7 @@ impl Links {
         let _ = self.agent.send(line).await;
     }
 
-    /// Asks the editor; its result, if it has one. Dropped, it waits for none.
+    /// Sends a request to the editor; returns its result, if it has one. Dropping the future stops waiting.
     pub async fn ask_editor(&self, method: &str, params: Value) -> Option<Value> {
         self.last.set(self.last.get() + 1);
         let id = format!("{OURS}{}", self.last.get());
@@ -43,7 +43,7 @@ impl Links {
         answer.await.ok().flatten()
     }
 
-    /// Takes an answer of the editor that is to us; one to the agent comes back.
+    /// Takes an answer of the editor to our own request; returns it if it is for the agent.
     pub fn take_answer(&self, message: Message) -> Option<Message> {
         let Kind::Response { id } = &message.kind else { return Some(message) };
         if !is_ours(id) {
@@ -51,14 +51,14 @@ impl Links {
         }
         let waiting = id.as_str().and_then(|id| self.asked.borrow_mut().remove(id));
         if let Some(waiting) = waiting {
-            // Whoever asked may have gone on without it.
+            // The requester may no longer wait.
             let _ = waiting.send(message.into_result());
         }
         None
     }
 }
 
-/// Whether an id is one that only we give: the editor would take an agent's request of that id for ours.
+/// Whether an ID could be ours: then the editor could not tell an agent's request from ours.
 pub fn is_ours(id: &Value) -> bool {
     id.as_str().is_some_and(|id| id.starts_with(OURS))
 }

@@ -1,13 +1,13 @@
-//! One message of JSON-RPC 2.0, on a line of its own, as ACP has them.
+//! One JSON-RPC 2.0 message on a line of its own, as in ACP.
 
 use serde_json::{Map, Value, json};
 
-/// An error that a request is answered with.
+/// The error in the response to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub code: Code,
     pub message: String,
-    /// What is known besides, for programs.
+    /// Additional data for programs.
     pub data: Option<Value>,
 }
 
@@ -62,22 +62,22 @@ impl Message {
         Ok(Self { kind, method, body })
     }
 
-    /// The parameters; `null` where there are none.
+    /// The parameters; `null` if there are none.
     pub fn params(&self) -> &Value {
         self.body.get("params").unwrap_or(&Value::Null)
     }
 
-    /// The parameters, to be changed; `null` where there were none.
+    /// The parameters, mutable; `null` if there were none.
     pub fn params_mut(&mut self) -> &mut Value {
         self.body.entry("params").or_insert(Value::Null)
     }
 
-    /// The result of a response; nothing where it is an error.
+    /// The result of a response; `None` if it is an error.
     pub fn into_result(mut self) -> Option<Value> {
         self.body.remove("result")
     }
 
-    /// The message as a line. What we have understood is what is passed on: of a name that stood there twice, the last.
+    /// The message as a line. It is serialized from what we parsed: of a duplicate name, only the last value.
     pub fn into_line(self) -> Vec<u8> {
         line(&Value::Object(self.body))
     }
@@ -88,7 +88,7 @@ pub fn request(id: &str, method: &str, params: Value) -> Vec<u8> {
     line(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
 }
 
-/// The answer to a request as a line.
+/// The response to a request as a line.
 pub fn response(id: &Value, answer: Result<Value, Fault>) -> Vec<u8> {
     line(&match answer {
         Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),

@@ -1,4 +1,4 @@
-//! The question to the editor's user, whether a call may run.
+//! The question to the editor's user whether a call may run.
 
 use broker_protocol::{Coverage, Extent};
 use orchestrator_session::{Approval, ApprovalQuestion};
@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 pub const METHOD: &str = "session/request_permission";
 
-/// The parameters of a question; nothing where its input is too long to be shown whole: nobody allows what they
-/// have not seen.
+/// The parameters of a question; `None` if its input is too long to be shown completely: nobody can approve what they have not
+/// seen.
 pub fn question(session: &str, question: &ApprovalQuestion) -> Option<Value> {
     let rows = question.rows()?;
     let challenge = &question.challenge;
@@ -30,7 +30,7 @@ pub fn question(session: &str, question: &ApprovalQuestion) -> Option<Value> {
     Some(json!({
         "sessionId": session,
         "toolCall": {
-            // An agent that knew it could write over what the editor shows of it.
+            // If the agent knew this ID, it could overwrite what the editor shows for it.
             "toolCallId": format!("lazaret-{}", challenge.nonce),
             "title": format!("May `{tool}` run in a cell?"),
             "kind": if tool == "bash" { "execute" } else { "other" },
@@ -41,7 +41,7 @@ pub fn question(session: &str, question: &ApprovalQuestion) -> Option<Value> {
     }))
 }
 
-/// Only a yes in so many words is one.
+/// Only an explicit yes is a yes.
 pub fn approval(answer: Option<&Value>) -> Approval {
     let outcome = answer.map(|answer| &answer["outcome"]);
     let said = outcome.map(|outcome| (outcome["outcome"].as_str(), outcome["optionId"].as_str()));

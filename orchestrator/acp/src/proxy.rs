@@ -1,4 +1,4 @@
-//! Which message goes where.
+//! Decides where each message goes.
 
 use crate::calls::Calls;
 use crate::files;
@@ -13,13 +13,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
-/// Requests of the agent that are answered at once; who makes more is not read from until one is.
+/// How many requests of the agent may be in progress; beyond that, nothing more is read from it until one is answered.
 const ANSWERING: usize = 128;
 
-/// Requests that open a session, which has a directory.
+/// Requests that open a session with a directory.
 const OPENING: [&str; 4] = ["session/new", "session/load", "session/resume", "session/fork"];
 
-/// What stands between an editor and an agent.
+/// The proxy between an editor and an agent.
 pub struct Proxy {
     pub links: Rc<Links>,
     pub calls: Rc<Calls>,
@@ -27,7 +27,7 @@ pub struct Proxy {
     pub root: PathBuf,
 }
 
-/// Requests of the agent that are ours to answer.
+/// Requests of the agent that we answer ourselves.
 #[derive(Clone, Copy, Debug)]
 enum CellRequest {
     Read,
@@ -55,7 +55,7 @@ impl CellRequest {
 }
 
 impl Proxy {
-    /// Takes what the editor says until it says no more.
+    /// Handles the editor's messages until its input ends.
     pub async fn hear_editor(&self, mut lines: Lines) {
         while let Some(message) = next_message(&mut lines).await {
             match message.map(|message| self.of_editor(message)) {
@@ -67,7 +67,7 @@ impl Proxy {
         }
     }
 
-    /// What of a message of the editor's goes on to the agent.
+    /// What is passed on to the agent of a message from the editor.
     fn of_editor(&self, mut message: Message) -> Result<Option<Message>, (Value, Fault)> {
         let Kind::Request { id } = message.kind.clone() else { return Ok(self.links.take_answer(message)) };
         if message.method == "initialize" {
@@ -79,7 +79,7 @@ impl Proxy {
         }
     }
 
-    /// Whether all directories that a session is to work in lie in the project.
+    /// Checks that all directories of a session are in the project.
     fn check_directories(&self, method: &str, params: &Value) -> Result<(), String> {
         match &params["cwd"] {
             Value::Null if OPENING.contains(&method) => {
@@ -112,7 +112,7 @@ impl Proxy {
         ))
     }
 
-    /// Takes what the agent says until it says no more.
+    /// Handles the agent's messages until its input ends.
     pub async fn hear_agent(self: Rc<Self>, mut lines: Lines) {
         let answering = Arc::new(Semaphore::new(ANSWERING));
         while let Some(message) = next_message(&mut lines).await {
@@ -124,7 +124,7 @@ impl Proxy {
                 }
             };
             let (Kind::Request { id }, own) = (message.kind.clone(), CellRequest::of(&message.method)) else {
-                // What is told and not asked has no answer; an editor may act on it all the same.
+                // A notification gets no answer, but an editor might still act on it.
                 if !is_of_cells(&message.method) {
                     self.links.to_editor(message.into_line()).await;
                 }
@@ -132,7 +132,7 @@ impl Proxy {
             };
             match own {
                 Some(own) => {
-                    // Never closed.
+                    // The semaphore is never closed.
                     let Ok(permit) = answering.clone().acquire_owned().await else { return };
                     let proxy = self.clone();
                     tokio::task::spawn_local(async move {
@@ -169,12 +169,12 @@ impl Proxy {
     }
 }
 
-/// Whether a method is one of those that are only done in cells.
+/// Whether a method is one that only cells may carry out.
 fn is_of_cells(method: &str) -> bool {
     method.starts_with("fs/") || method.starts_with("terminal/")
 }
 
-/// The next message, or what is wrong with it; `None` at the end.
+/// The next message, or the error in it; `None` at the end.
 async fn next_message(lines: &mut Lines) -> Option<Result<Message, Fault>> {
     loop {
         return match lines.next().await {
@@ -186,7 +186,7 @@ async fn next_message(lines: &mut Lines) -> Option<Result<Message, Fault>> {
     }
 }
 
-/// Says that files and terminals are offered, whatever the editor offers itself.
+/// Declares that files and terminals are supported, whatever the editor supports itself.
 fn offer(params: &mut Value) {
     let Some(params) = params.as_object_mut() else { return };
     let capabilities = params.entry("clientCapabilities").or_insert_with(|| json!({}));

@@ -1,4 +1,4 @@
-//! Commands of the agent that run on between its messages, each in a cell.
+//! Commands of the agent that keep running between its messages, each in a cell.
 
 use crate::calls::{self, Calls};
 use crate::files::{absolute, parse};
@@ -13,9 +13,9 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use tokio::sync::watch;
 
-/// Terminals that are not released yet; as many calls may be under way in a session.
+/// Maximum number of terminals that are not released; the same as the calls in progress in a session.
 const TERMINALS: usize = 64;
-/// Most bytes of output that are kept of a terminal.
+/// Maximum bytes of a terminal's output to keep.
 const OUTPUT: usize = 1 << 20;
 
 /// As `CreateTerminalRequest` in ACP's schema.
@@ -38,7 +38,7 @@ struct Variable {
     value: String,
 }
 
-/// What the requests about one terminal have in common.
+/// The common parameters of requests about one terminal.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct OfTerminal {
@@ -46,7 +46,7 @@ struct OfTerminal {
     terminal_id: String,
 }
 
-/// As `TerminalExitStatus` in ACP's schema: neither is there where it was no exit of its own.
+/// As `TerminalExitStatus` in ACP's schema: both are absent if the command did not end by itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ExitStatus {
@@ -64,7 +64,7 @@ struct Terminal {
 /// The terminals of the agent.
 pub struct Terminals {
     calls: Rc<Calls>,
-    /// The time limit of a command, in seconds: the longest that the policy has, for the agent has its own.
+    /// The time limit of a command, in seconds: the policy's maximum, since the agent has its own.
     timeout_s: u32,
     by_id: RefCell<HashMap<String, Rc<Terminal>>>,
     last: Cell<u64>,
@@ -109,13 +109,13 @@ impl Terminals {
         Ok(json!(status.unwrap_or_default()))
     }
 
-    /// `terminal/kill`: it can be read on.
+    /// `terminal/kill`: its output can still be read.
     pub fn kill(&self, params: &Value) -> Result<Value, Fault> {
         self.find(params)?.handle.cancel();
         Ok(json!({}))
     }
 
-    /// `terminal/release`: it is killed, and forgotten.
+    /// `terminal/release`: kills and removes it.
     pub fn release(&self, params: &Value) -> Result<Value, Fault> {
         self.find(params)?.handle.cancel();
         let named: OfTerminal = parse(params)?;
@@ -133,7 +133,7 @@ impl Terminals {
     }
 }
 
-/// The input of `bash`. Arguments run without a shell; a command alone is a line of one, as other clients take it.
+/// The input of `bash`. With arguments, the command runs without a shell; alone, it is a shell command line, as in other clients.
 fn input(create: &Create, timeout_s: u32) -> Result<Value, Fault> {
     let is_name = |name: &str| !name.is_empty() && !name.starts_with('-') && !name.contains(['=', '\0']);
     if let Some(variable) = create.env.iter().find(|variable| !is_name(&variable.name)) {
@@ -161,7 +161,7 @@ fn input(create: &Create, timeout_s: u32) -> Result<Value, Fault> {
     Ok(input)
 }
 
-/// Keeps what a command prints until it has ended.
+/// Stores what a command prints until it has ended.
 async fn follow(calls: Rc<Calls>, terminal: Rc<Terminal>, call: Call) {
     let output = |bytes: &[u8]| terminal.output.borrow_mut().push(bytes);
     let result = calls.follow(&terminal.session, call, output).await;
@@ -177,7 +177,7 @@ async fn follow(calls: Rc<Calls>, terminal: Rc<Terminal>, call: Call) {
     terminal.ended.send_replace(Some(status));
 }
 
-/// What ended or hindered a command, where its exit code does not say it.
+/// Why a command ended or could not start, if its exit code does not tell.
 fn why(result: &CallResult) -> Option<&str> {
     let failed = result.error.as_ref()?;
     let denied = result.denials().next().is_some();
@@ -196,13 +196,13 @@ fn exit_status(result: &CallResult) -> ExitStatus {
         Some(Ended::TimedOut | Ended::Idle | Ended::Cancelled | Ended::Limited(_)) => {
             killed(Signal::SIGKILL as i32)
         }
-        // As a shell says it.
+        // The same exit code as in a shell.
         Some(Ended::NotStarted(_)) => ExitStatus { exit_code: Some(127), signal: None },
         Some(Ended::NoDirectory(_)) | None => ExitStatus { exit_code: Some(126), signal: None },
     }
 }
 
-/// The last bytes of an output, as ACP wants them: from the beginning of a character on.
+/// The last bytes of an output, as ACP requires: starting at the beginning of a character.
 struct Tail {
     bytes: Vec<u8>,
     most: usize,
@@ -216,7 +216,7 @@ impl Tail {
 
     fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
-        // Not at each piece: what is moved then is long against the piece.
+        // Not for each piece: the part to move is then long compared with the piece.
         if self.bytes.len() > 2 * self.most.max(4096) {
             self.cut();
         }
@@ -228,7 +228,7 @@ impl Tail {
         self.bytes.drain(..surplus);
     }
 
-    /// The text, and whether its beginning was left out.
+    /// The text, and whether its beginning was cut off.
     fn text(&self) -> (String, bool) {
         let surplus = self.bytes.len().saturating_sub(self.most);
         let last = &self.bytes[surplus..];

@@ -1,4 +1,4 @@
-//! A hook at work: each run in a cell and a session of its own with the executor, which end with it.
+//! Runs hooks: each run has a cell and a session of its own with the executor, which end with it.
 
 use crate::hooks::{Hook, Hooks};
 use crate::store;
@@ -15,15 +15,15 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Most bytes that a hook is told.
+/// Maximum bytes of a hook's input.
 const INPUT_MAX: usize = 8 << 20;
-/// Most bytes of its answer.
+/// Maximum bytes of its answer.
 const ANSWER_MAX: usize = 1 << 20;
-/// Bytes of its standard error that are shown where it fails.
+/// Bytes of its standard error to show if it fails.
 const ERRORS: usize = 500;
 
-/// Takes the program from the beginning of standard input, so that what runs is what was accepted, and leaves the rest of it to the
-/// program. No text of anybody's is in it: length and arguments are arguments.
+/// Reads the program from the beginning of standard input, so that the accepted program runs, and leaves the rest of the input to
+/// it. The script contains no foreign text: length and arguments are passed as arguments.
 const LAUNCH: &str = r#"set -e
 umask 077
 program="$TMPDIR/hook"
@@ -32,7 +32,7 @@ chmod 700 "$program"
 shift
 exec "$program" "$@""#;
 
-/// The hooks of the session that `open` asks for, if there are any. Problems with its end go to `tell`.
+/// The hooks of the session in `open`, if there are any. Errors while it ends go to `tell`.
 pub fn of_session(
     hooks: &Rc<Hooks>,
     open: &Open,
@@ -62,17 +62,17 @@ impl CellRunner {
             profile: String::new(),
             spare: 0,
             scope,
-            // What is run is in the settings, and was accepted.
+            // Programs in the settings were already accepted.
             trust: Trust::Autonomous,
             capture: Some(0),
             network: None,
-            // The program is one of the user's system, whatever commands see as theirs.
+            // The program belongs to the user's system, even if commands see an image.
             image: None,
             read: Vec::new(),
             write: Vec::new(),
             throw_away: false,
         };
-        // Of the project it may not see the root.
+        // It may not see the root of the project.
         let directory = is_held.then(|| ZonePath::root(Zone::Central));
         Self { hooks, open, directory, dial }
     }
@@ -104,14 +104,14 @@ impl CellRunner {
             environment: Vec::new(),
         };
         let limit = Duration::from_secs(hook.entry.timeout_s.into());
-        // Dropped in its middle, its session ends, and all that is in it.
+        // Dropping this future ends its session and everything in it.
         let answered = timeout(limit, self.exchange(self.open(hook), service, &[program, &json])).await;
         let bytes =
             answered.unwrap_or_else(|_| Err(format!("has not answered within {} s", limit.as_secs())))?;
         HookAnswer::parse(occasion.event, &bytes)
     }
 
-    /// Runs a program with `input`; what it has printed, where it went well.
+    /// Runs a program with `input`; returns its output if it succeeded.
     async fn exchange(&self, open: Open, service: Service, input: &[&[u8]]) -> Result<Vec<u8>, String> {
         let no_cell = |failed: Failed| format!("has no cell: {}", failed.message);
         let started = RunningService::start(&*self.dial, open, |_| Ok(service), |_| ());
@@ -146,7 +146,7 @@ async fn hear(running: &mut RunningService) -> Result<Vec<u8>, String> {
                 }
                 running.taken(bytes.len());
             }
-            // Its time goes on.
+            // Its time limit keeps running.
             ServiceEvent::WaitsForApproval => {}
             ServiceEvent::Ended(ended) if is_good(&ended) => return Ok(answer),
             ServiceEvent::Ended(ended) => {
@@ -164,7 +164,7 @@ fn is_good(ended: &Result<Finished, Failed>) -> bool {
     matches!(outcome, Ok(Outcome::Ran(ran)) if ran.ended == Ended::Exited(0))
 }
 
-/// What a hook's session is narrowed to: of the project to what the session's own scope shows its tools.
+/// The scope of a hook's session: as much of the project as the session's own scope shows to its tools.
 fn scope(session: &Scope) -> Scope {
     let permitted = || session.permissions.iter().filter(|one| one.allowed);
     let mut paths = Vec::new();

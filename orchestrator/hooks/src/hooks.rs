@@ -1,4 +1,4 @@
-//! The hooks of the settings, their programs read once: what runs later is what was accepted, whatever became of the file.
+//! The hooks in the settings. Programs are read once, so that a later run uses the accepted program, whatever happens to the file.
 
 use crate::settings::{self, HookEntry, SettingsError};
 use crate::store::Accepted;
@@ -8,22 +8,22 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Most bytes of a program.
+/// Maximum size of a program in bytes.
 pub const PROGRAM_MAX: usize = 4 << 20;
 
 /// A hook with its program.
 #[derive(Debug)]
 pub struct Hook {
-    /// What the settings say of it.
+    /// Its entry in the settings.
     pub entry: HookEntry,
     pub(crate) args: Vec<Template>,
-    /// Its program, or why there is none.
+    /// Its program, or why it cannot be used.
     pub program: Result<Vec<u8>, String>,
-    /// Whether the user has accepted it as it is.
+    /// Whether the user has accepted this entry and program.
     pub acceptance: Acceptance,
 }
 
-/// Whether the user has accepted a hook: as it is, never, or as it was before.
+/// Whether the user has accepted a hook: in its current form, never, or only in an earlier form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the line above says it")]
 pub enum Acceptance {
@@ -44,7 +44,7 @@ impl Acceptance {
 }
 
 impl Hook {
-    /// Why it is not run, if it is not.
+    /// Why the hook does not run, if it does not.
     pub fn problem(&self) -> Option<String> {
         let name = &self.entry.name;
         let accept = format!("`lazaret chat-hooks accept {name}`, once you have looked at it");
@@ -64,10 +64,10 @@ impl Hook {
 pub struct Hooks(Vec<Hook>);
 
 impl Hooks {
-    /// Those of `entries`, which lie in `folder`. Reads their programs: before we confine ourselves.
+    /// The hooks of `entries`, with paths relative to `folder`. Reads their programs, so it has to come before we confine ourselves.
     ///
     /// # Errors
-    /// What is wrong with an entry.
+    /// If an entry is invalid.
     pub fn read(entries: Vec<HookEntry>, folder: &Path) -> Result<Self, SettingsError> {
         settings::check(&entries)?;
         let accepted = Accepted::read();
@@ -84,7 +84,7 @@ impl Hooks {
         entries.into_iter().map(hook).collect::<Result<_, _>>().map(Self)
     }
 
-    /// One by one, in order.
+    /// All hooks, in order.
     pub fn iter(&self) -> impl Iterator<Item = &Hook> {
         self.0.iter()
     }
@@ -93,7 +93,7 @@ impl Hooks {
         self.0.get(hook)
     }
 
-    /// What a person should know before a session: which hooks are not run.
+    /// Notes for the user before a session: which hooks do not run.
     pub fn problems(&self) -> impl Iterator<Item = String> {
         self.iter().filter_map(|hook| Some(format!("the hook `{}` {}", hook.entry.name, hook.problem()?)))
     }
@@ -123,7 +123,7 @@ fn read_program(path: &Path) -> Result<Vec<u8>, String> {
     reason = "a file that the user's settings name; what it is, the user has accepted"
 )]
 fn open(path: &Path) -> io::Result<File> {
-    // A FIFO would make us wait for its writer.
+    // Opening a FIFO would otherwise wait for its writer.
     OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY).open(path)
 }
 

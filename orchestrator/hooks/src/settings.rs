@@ -8,33 +8,33 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Most hooks that the settings may have.
+/// Maximum number of hooks in the settings.
 pub const HOOKS_MAX: usize = 32;
-/// Most arguments of one, and most tools that it names.
+/// Maximum number of a hook's arguments, and of the tools that it names.
 const LIST_MAX: usize = 64;
-/// Most bytes of each of these.
+/// Maximum bytes of each of these.
 const ENTRY_MAX: usize = 4096;
-/// Most bytes of a name.
+/// Maximum bytes of a name.
 const NAME_MAX: usize = 64;
-/// Most seconds that a hook may take.
+/// Maximum time limit of a hook, in seconds.
 const TIMEOUT_MAX_S: u32 = 600;
 
-/// One hook as the settings have it.
+/// One hook in the settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HookEntry {
     /// Its name: letters, digits, `-` and `_`.
     pub name: String,
-    /// When it is told of what.
+    /// The event for which it runs.
     pub event: HookEvent,
-    /// The file of its program; a relative path is relative to the settings.
+    /// The file of its program; a relative path starts at the settings' directory.
     pub program: PathBuf,
     /// The program's arguments, with templates.
     #[serde(default)]
     pub args: Vec<String>,
-    /// The tools whose calls it is told of, each by its name or a beginning with `*`; all if absent.
+    /// The tools for whose calls it runs, each by its name or as a prefix with `*`; all if absent.
     pub tools: Option<Vec<String>>,
-    /// Seconds that it may take.
+    /// Time limit in seconds.
     #[serde(default = "five")]
     pub timeout_s: u32,
     /// The policy profile of its cell.
@@ -50,7 +50,7 @@ fn read_only() -> String {
     "read-only".to_owned()
 }
 
-/// An entry that is none.
+/// Why an entry is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum SettingsError {
@@ -72,10 +72,10 @@ pub enum SettingsError {
     Timeout(String),
 }
 
-/// Checks all entries, each and together.
+/// Checks each entry and all of them together.
 ///
 /// # Errors
-/// What is wrong with one.
+/// If an entry is invalid.
 pub fn check(entries: &[HookEntry]) -> Result<(), SettingsError> {
     if entries.len() > HOOKS_MAX {
         return Err(SettingsError::TooMany);
@@ -113,7 +113,7 @@ impl HookEntry {
         if tools.is_empty() || !is_list(tools) {
             return Err(SettingsError::List { name: name(), field: "tools" });
         }
-        // One that never matches would be taken for a guard.
+        // A hook that never matches would be mistaken for a protection.
         let is_tool = |tool: &str| {
             tool.ends_with('*') || canonical(tool).is_some() || tool == SUBAGENT || tool.starts_with("mcp__")
         };
@@ -126,13 +126,13 @@ impl HookEntry {
     /// The arguments with their templates.
     ///
     /// # Errors
-    /// One names what there is not.
+    /// If a template does not exist.
     pub fn templates(&self) -> Result<Vec<Template>, SettingsError> {
         let wrong = |error| SettingsError::Template { name: self.name.clone(), error };
         self.args.iter().map(|text| Template::parse(text).map_err(wrong)).collect()
     }
 
-    /// Whether it is told of `event`, of a call of `tool` where it is about one.
+    /// Whether it runs for `event`, of a call of `tool` if the event is about one.
     pub fn hears(&self, event: HookEvent, tool: Option<&str>) -> bool {
         let matches = |pattern: &String, tool: &str| match pattern.strip_suffix('*') {
             Some(beginning) => tool.starts_with(beginning),

@@ -1,4 +1,4 @@
-//! Which hooks the user has accepted: by the SHA-256 of entry and program together, in the state directory.
+//! Which hooks the user has accepted: the SHA-256 of entry and program together, in the state directory.
 
 use crate::settings::HookEntry;
 use broker_protocol::Digest;
@@ -16,7 +16,7 @@ fn file() -> PathBuf {
     directory().join("accepted.json")
 }
 
-/// Where a hook has its own files: one place for each hook and project.
+/// The directory for a hook's own files: one for each hook and project.
 pub fn central(hook: &str, project: &str) -> PathBuf {
     state_directory::data().join("hooks").join(format!("{hook}-{}", Digest(Sha256::digest(project).into())))
 }
@@ -32,27 +32,27 @@ fn fingerprint(entry: &HookEntry, program: &[u8]) -> String {
     digest(text.as_bytes()).to_string()
 }
 
-/// What the user has accepted.
+/// The hooks that the user has accepted.
 #[derive(Debug, Default)]
 pub struct Accepted(Map<String, Value>);
 
 impl Accepted {
-    /// What was written of it, if anything was.
+    /// Reads the stored record, if there is one.
     pub fn read() -> Self {
         Self(kept::read(&file()).and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
     }
 
-    /// Whether a hook of this name was.
+    /// Whether any hook with this name was accepted.
     pub fn has_name(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 
-    /// Whether this very entry was, with this program.
+    /// Whether exactly this entry was accepted with this program.
     pub fn has(&self, entry: &HookEntry, program: &[u8]) -> bool {
         self.0.get(&entry.name).and_then(Value::as_str) == Some(fingerprint(entry, program).as_str())
     }
 
-    /// Accepts it, in the place of any other of its name.
+    /// Accepts it, replacing any other hook with its name.
     ///
     /// # Errors
     /// Those of the file system.

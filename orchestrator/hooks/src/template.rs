@@ -1,10 +1,10 @@
-//! Arguments with templates: `{{file.path}}`, `{{tool}}`. What comes in their place is data: it stays in its argument, whatever it
-//! is, no shell reads it, and no template is looked for in it.
+//! Arguments with templates: `{{file.path}}`, `{{tool}}`. The values are data: they stay within their argument, no shell interprets
+//! them, and templates in them are not expanded.
 
 use orchestrator_agent::hooks::Occasion;
 use thiserror::Error;
 
-/// What may come in the place of a template.
+/// The possible values of a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Field {
     Event,
@@ -14,7 +14,7 @@ enum Field {
     FilePath,
 }
 
-/// The templates that there are.
+/// The existing templates.
 const FIELDS: [(&str, Field); 5] = [
     ("event", Field::Event),
     ("conversation", Field::Conversation),
@@ -33,7 +33,7 @@ enum Piece {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template(Vec<Piece>);
 
-/// An argument that is none.
+/// Why an argument is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum TemplateError {
@@ -44,10 +44,10 @@ pub enum TemplateError {
 }
 
 impl Template {
-    /// The argument that `text` is.
+    /// Parses `text` as an argument.
     ///
     /// # Errors
-    /// It names what there is not.
+    /// If it names a template that does not exist.
     pub fn parse(text: &str) -> Result<Self, TemplateError> {
         let mut pieces = Vec::new();
         let mut rest = text;
@@ -64,7 +64,7 @@ impl Template {
         Ok(Self(pieces))
     }
 
-    /// The argument with what the occasion has. What it has not is empty.
+    /// The argument with the values of the occasion. Missing values are empty.
     pub fn expand(&self, occasion: &Occasion) -> String {
         let call = occasion.call.as_ref();
         let value = |field: Field| match field {

@@ -1,12 +1,12 @@
-//! A text of settings, of which single keys are read and changed.
+//! A settings file as text, with operations on single keys.
 
 use serde_json::Value;
 use thiserror::Error;
 
-/// The format of a file of settings.
+/// The format of a settings file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// JSON as the standard has it.
+    /// JSON according to the standard.
     Json,
     /// JSON with comments, but without trailing commas.
     JsonWithComments,
@@ -14,25 +14,25 @@ pub enum Format {
     Jsonc,
     #[allow(missing_docs)]
     Toml,
-    /// YAML in blocks, as programs write it.
+    /// YAML in block style, as programs write it.
     Yaml,
 }
 
-/// Why a text cannot be changed.
+/// Why a text cannot be edited.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub enum EditError {
-    /// It is not of its format.
+    /// The text is invalid in its format.
     #[error("it cannot be read: {0}")]
     Syntax(String),
-    /// On the way to a key, or at it, there is something else than there should be.
+    /// There is a different kind of value at the key or on the path to it.
     #[error("`{path}` is not {expected} there")]
     Shape {
-        /// The keys up to it, with dots.
+        /// The path of keys, with dots.
         path: String,
-        /// What it should be.
+        /// The expected kind of value.
         expected: &'static str,
     },
-    /// It is written in a way that is not changed in place.
+    /// Its syntax is one that we do not edit in place.
     #[error("`{0}` is written in a way that is not changed here; change it by hand")]
     Unsupported(String),
 }
@@ -41,26 +41,26 @@ pub enum EditError {
 pub trait Document {
     /// The value of a key, if it is there.
     fn get(&self, path: &[&str]) -> Option<Value>;
-    /// Sets a key; makes the objects on its way.
+    /// Sets a key; creates the objects on its path.
     fn set(&mut self, path: &[&str], value: &Value) -> Result<(), EditError>;
-    /// Takes a key out. One that is not there is no error.
+    /// Removes a key. A missing key is no error.
     fn remove(&mut self, path: &[&str]) -> Result<(), EditError>;
-    /// Adds a text to the list of a key, which is made.
+    /// Appends a text to the list of a key, which is created if missing.
     fn append(&mut self, path: &[&str], item: &str) -> Result<(), EditError>;
-    /// Takes a text out of the list of a key.
+    /// Removes a text from the list of a key.
     fn remove_item(&mut self, path: &[&str], item: &str) -> Result<(), EditError>;
-    /// The keys behind a key in its object, where their order counts: in JSON.
+    /// The keys that follow a key in its object, in formats where order matters: JSON.
     fn behind(&self, path: &[&str]) -> Vec<String>;
     /// The text.
     fn text(&self) -> String;
 }
 
-/// The error of a key that is something else.
+/// The error for a key whose value has another type.
 pub fn shape(path: &[&str], expected: &'static str) -> EditError {
     EditError::Shape { path: path.join("."), expected }
 }
 
-/// What parsers of a text do not keep: the mark at its beginning, and a carriage return at each end of a line.
+/// What parsers do not preserve: the byte order mark, and carriage returns at line ends.
 #[derive(Clone, Copy)]
 pub struct Frame {
     mark: bool,
@@ -68,7 +68,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// The text without its mark and with plain line ends, and what it had.
+    /// Returns the text without mark and carriage returns, and what was removed.
     pub fn take(text: &str) -> Result<(Self, String), EditError> {
         let plain = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
         let ends = plain.matches("\r\n").count();
@@ -80,7 +80,7 @@ impl Frame {
         Ok((frame, plain.replace("\r\n", "\n")))
     }
 
-    /// The text with the mark and line ends that were taken.
+    /// Restores the mark and line ends that were removed.
     pub fn put(self, text: &str) -> String {
         let mark = if self.mark { BYTE_ORDER_MARK } else { "" };
         let text = if self.returns { text.replace('\n', "\r\n") } else { text.to_owned() };
@@ -88,5 +88,5 @@ impl Frame {
     }
 }
 
-/// At the beginning of files that some editors write.
+/// Written by some editors at the beginning of files.
 pub const BYTE_ORDER_MARK: &str = "\u{feff}";

@@ -1,4 +1,4 @@
-//! The edits of a recipe, carried out on a text and taken back.
+//! The edits of a recipe: applies them to a text, and reverts them.
 
 use crate::document::{Document, EditError, Format, shape};
 use crate::json::Json;
@@ -6,35 +6,35 @@ use crate::toml::Toml;
 use crate::yaml::Yaml;
 use serde_json::Value;
 
-/// A change of one key.
+/// An edit of one key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Edit {
-    /// The key has this value.
+    /// Sets the key to this value.
     Set {
-        /// From the outermost object to the key.
+        /// The keys from the outermost object to this key.
         path: Vec<String>,
-        /// What stands there afterwards.
+        /// The value after the edit.
         value: Value,
     },
-    /// The same for a client to which the last key counts that matches: no pattern stands behind this one.
+    /// The same for a client that uses the last matching key: no pattern may follow this one.
     SetLast {
-        /// From the outermost object to the key.
+        /// The keys from the outermost object to this key.
         path: Vec<String>,
-        /// What stands there afterwards.
+        /// The value after the edit.
         value: Value,
     },
-    /// The same for a key that one of several tables may set otherwise: those that have it have this value.
+    /// The same for a key that several tables may override: also set in those tables that have it.
     SetEach {
-        /// The key of the tables.
+        /// The key of the object with the tables.
         tables: &'static str,
-        /// From the outermost object to the key, and likewise in each table.
+        /// The keys from the outermost object, and in each table, to this key.
         path: Vec<String>,
-        /// What stands there afterwards.
+        /// The value after the edit.
         value: Value,
     },
-    /// The list of the key has these texts, besides what is in it.
+    /// Adds these texts to the list of the key.
     Add {
-        /// From the outermost object to the key.
+        /// The keys from the outermost object to this key.
         path: Vec<String>,
         /// The texts.
         items: Vec<String>,
@@ -42,7 +42,7 @@ pub enum Edit {
 }
 
 impl Edit {
-    /// A key of this value; the keys up to it are in one text, with dots.
+    /// Sets a key to a value. `path` contains the keys, with dots.
     pub fn set(path: &str, value: impl Into<Value>) -> Self {
         Edit::Set { path: keys(path), value: value.into() }
     }
@@ -52,17 +52,17 @@ impl Edit {
         Edit::SetLast { path: keys(path), value: value.into() }
     }
 
-    /// The same, in each of `tables` that has it too.
+    /// The same, also in each of `tables` that has it.
     pub fn set_each(tables: &'static str, path: &str, value: impl Into<Value>) -> Self {
         Edit::SetEach { tables, path: keys(path), value: value.into() }
     }
 
-    /// A key with a dot in its name.
+    /// Sets a key that has a dot in its name.
     pub fn set_key(name: &str, value: impl Into<Value>) -> Self {
         Edit::Set { path: vec![name.to_owned()], value: value.into() }
     }
 
-    /// A list that has these texts too.
+    /// Adds texts to a list.
     pub fn add(path: &str, items: &[&str]) -> Self {
         Edit::Add { path: keys(path), items: items.iter().map(|item| (*item).to_owned()).collect() }
     }
@@ -75,7 +75,7 @@ impl Edit {
         borrowed(path)
     }
 
-    /// The paths of the same key in tables that have it.
+    /// The paths of the same key in the tables that have it.
     fn in_tables(&self, document: &dyn Document) -> Vec<Vec<String>> {
         let Edit::SetEach { tables, path, .. } = self else { return Vec::new() };
         let found = document.get(&[tables]);
@@ -123,7 +123,7 @@ impl Edit {
         }
     }
 
-    /// Takes the edit back, as far as it is still there: what was in `before` is there again.
+    /// Reverts the edit as far as it is still present: restores what `before` had.
     fn revert(&self, document: &mut dyn Document, before: &dyn Document) -> Result<(), EditError> {
         let path = self.path();
         let was = before.get(&path);
@@ -158,10 +158,10 @@ impl Edit {
                 document.remove(&path)?;
             }
         }
-        // Objects that were made for the key go with it.
+        // Objects created for the key are removed with it.
         for depth in (1..path.len()).rev() {
             let parent = &path[..depth];
-            // In YAML an object without keys is nothing.
+            // In YAML an object without keys counts as absent.
             let is_empty = document.get(parent).is_some_and(|object| {
                 object.is_null() || object.as_object().is_some_and(|object| object.is_empty())
             });
@@ -188,7 +188,7 @@ fn missing<'i>(there: Option<&Value>, items: &'i [String]) -> Vec<&'i String> {
     items.iter().filter(|item| !has(item)).collect()
 }
 
-/// Reads a text; an empty one has no keys.
+/// Parses a text; an empty one has no keys.
 pub(crate) fn read(format: Format, text: &str) -> Result<Box<dyn Document>, EditError> {
     Ok(match format {
         Format::Json | Format::JsonWithComments | Format::Jsonc => Box::new(Json::read(format, text)?),
@@ -197,10 +197,10 @@ pub(crate) fn read(format: Format, text: &str) -> Result<Box<dyn Document>, Edit
     })
 }
 
-/// The text with all edits.
+/// Applies all edits to a text.
 ///
 /// # Errors
-/// It is not of its format, or something else is where a key should be.
+/// If the text is invalid in its format, or a key has a value of another type.
 pub fn apply(format: Format, text: &str, edits: &[Edit]) -> Result<String, EditError> {
     let mut document = read(format, text)?;
     for edit in edits.iter() {
@@ -212,7 +212,7 @@ pub fn apply(format: Format, text: &str, edits: &[Edit]) -> Result<String, EditE
     if text.is_empty() && !changed.ends_with('\n') {
         changed.push('\n');
     }
-    // What was written is read again: nothing is installed that is not there.
+    // Parses the result again, to check that it contains all edits.
     let document = read(format, &changed)?;
     match edits.iter().find(|edit| !edit.is_there(&*document)) {
         Some(edit) => Err(EditError::Unsupported(edit.path().join("."))),
@@ -223,16 +223,16 @@ pub fn apply(format: Format, text: &str, edits: &[Edit]) -> Result<String, EditE
 /// How many of the edits are in the text.
 ///
 /// # Errors
-/// It is not of its format.
+/// If the text is invalid in its format.
 pub fn present(format: Format, text: &str, edits: &[Edit]) -> Result<usize, EditError> {
     let document = read(format, text)?;
     Ok(edits.iter().filter(|edit| edit.is_there(&*document)).count())
 }
 
-/// The text without the edits, of which `before` had none.
+/// Reverts the edits; `before` is the text without any of them.
 ///
 /// # Errors
-/// One of the texts is not of its format.
+/// If one of the texts is invalid in its format.
 pub fn revert(format: Format, text: &str, before: &str, edits: &[Edit]) -> Result<String, EditError> {
     let before = read(format, before)?;
     let mut document = read(format, text)?;

@@ -1,4 +1,4 @@
-//! Files of settings, which are the user's: read whole, replaced whole.
+//! Settings files of the user: read and replaced as a whole.
 
 use nix::unistd::Uid;
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
@@ -6,18 +6,18 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Largest file that is read, in bytes.
+/// Maximum size of a file to read, in bytes.
 const FILE_MAX: u64 = 16 << 20;
 
-/// The text of a file; `None` where there is none.
+/// The text of a file; `None` if it does not exist.
 ///
 /// # Errors
-/// It is no regular file of the user's, is not UTF-8, or too large.
+/// If it is not a regular file of the user's, not UTF-8, or too large.
 #[expect(clippy::disallowed_methods, reason = "the user's own settings, which this command is to change")]
 pub fn read(path: &Path) -> io::Result<Option<String>> {
     let file = match OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            // What is written would take the place of the link.
+            // Writing would replace the link itself.
             return match fs::read_link(path) {
                 Ok(target) => {
                     Err(io::Error::other(format!("it is a link to {}, which is not there", target.display())))
@@ -39,11 +39,11 @@ pub fn read(path: &Path) -> io::Result<Option<String>> {
     Ok(Some(text))
 }
 
-/// Puts `text` in the place of a file that has `before`: readers see the one or the other. Where a link leads, the file there is replaced,
-/// as people keep settings elsewhere and link them.
+/// Atomically replaces a file with the content `before` by `text`. If it is a link, the file that it leads to is replaced, since
+/// people keep settings elsewhere and link them.
 ///
 /// # Errors
-/// The file is another one by now, or cannot be written.
+/// If the file has changed in the meantime, or cannot be written.
 #[expect(clippy::disallowed_methods, reason = "the user's own settings, which this command is to change")]
 pub fn replace(path: &Path, before: Option<&str>, text: Option<&str>) -> io::Result<()> {
     if read(path)?.as_deref() != before {
@@ -57,7 +57,7 @@ pub fn replace(path: &Path, before: Option<&str>, text: Option<&str>) -> io::Res
     let temporary = temporary(&path);
     let written = write_new(&temporary, text, mode).and_then(|()| fs::rename(&temporary, &path));
     if written.is_err() {
-        // What is left of it is in nobody's way.
+        // A leftover temporary file does no harm.
         let _ = fs::remove_file(&temporary);
     }
     written

@@ -1,4 +1,4 @@
-//! JSON, as strict as the client that reads it.
+//! JSON, parsed as strictly as by the client that reads it.
 
 use crate::document::{BYTE_ORDER_MARK, Document, EditError, Format, shape};
 use jsonc_parser::ParseOptions;
@@ -10,14 +10,14 @@ use std::collections::BTreeSet;
 pub struct Json(CstRootNode);
 
 impl Json {
-    /// Reads a text in one of the formats of JSON.
+    /// Parses a text in one of the JSON formats.
     pub fn read(format: Format, text: &str) -> Result<Self, EditError> {
         if text.starts_with(BYTE_ORDER_MARK) {
             let why = "it begins with a byte order mark, which readers of JSON refuse; save it without";
             return Err(EditError::Syntax(why.into()));
         }
         let syntax = |error: &dyn std::fmt::Display| EditError::Syntax(error.to_string());
-        // An empty file has no keys yet.
+        // An empty file has no keys.
         if format == Format::Json && !text.trim().is_empty() {
             serde_json::from_str::<IgnoredAny>(text).map_err(|error| syntax(&error))?;
         }
@@ -30,7 +30,7 @@ impl Json {
         Ok(Self(root))
     }
 
-    /// The object of `path`, made where it is not there.
+    /// The object at `path`, created if missing.
     fn object(&self, path: &[&str]) -> Result<CstObject, EditError> {
         let mut object = self.0.object_value_or_set();
         for (depth, name) in path.iter().enumerate() {
@@ -40,7 +40,7 @@ impl Json {
         Ok(object)
     }
 
-    /// The object of `path`, where it is there.
+    /// The object at `path`, if it exists.
     fn find(&self, path: &[&str]) -> Option<CstObject> {
         path.iter().try_fold(self.0.object_value()?, |object, name| object.object_value(name))
     }
@@ -102,7 +102,7 @@ impl Document for Json {
     }
 }
 
-/// What the format has besides the standard's.
+/// What the format allows beyond the standard.
 fn options(format: Format) -> ParseOptions {
     ParseOptions {
         allow_comments: matches!(format, Format::JsonWithComments | Format::Jsonc),
@@ -115,7 +115,7 @@ fn options(format: Format) -> ParseOptions {
     }
 }
 
-/// No key stands twice in an object: of two, a client takes the last or the first, and what was changed might be the other.
+/// Rejects duplicate keys: clients differ in which of two they use, and we might edit the other one.
 fn once(value: &CstNode) -> Result<(), EditError> {
     let mut names = BTreeSet::new();
     for property in value.as_object().iter().flat_map(CstObject::properties) {

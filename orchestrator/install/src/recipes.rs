@@ -1,28 +1,28 @@
-//! For each client: the files, our tools in them, and the client's own switched off. Tried where the version is said; the others are as
-//! their makers' documentation has them.
+//! For each client: its files, our tools in them, and its own tools disabled. Where a version is given, this was tested with it;
+//! the rest follows the documentation of the client.
 
 use crate::document::Format;
 use crate::edit::Edit;
 use serde_json::{Value, json};
 
-/// A client of which there is a recipe.
+/// A client with a recipe.
 #[derive(Clone, Copy, Debug)]
 pub struct Client {
     /// The name on the command line.
     pub name: &'static str,
-    /// What its makers call it.
+    /// The name that its makers use.
     pub title: &'static str,
-    /// How it can be given our tools; the first one is the default.
+    /// Ways to give it our tools; the first is the default.
     pub ways: &'static [Way],
-    /// The directories of which one is there where the client is.
+    /// Directories that show that the client is installed: one of them exists.
     pub signs: &'static [(Root, &'static str)],
     recipe: fn(&Programs, Way) -> Recipe,
 }
 
-/// How a client gets our tools.
+/// The way in which a client gets our tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// As tools of a server (MCP); its own are switched off where its settings can.
+    /// As tools of an MCP server; its own tools are disabled where its settings allow that.
     Server,
     /// As its shell; its file tools stay.
     Shell,
@@ -38,7 +38,7 @@ impl Way {
     }
 }
 
-/// Where our programs are.
+/// The paths of our programs.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "absolute paths of the programs of these names")]
 pub struct Programs {
@@ -46,23 +46,23 @@ pub struct Programs {
     pub lazaret_bash: String,
 }
 
-/// What is to be changed for a client.
+/// The changes for a client.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recipe {
-    /// The files; none where the client keeps its settings where no program writes them.
+    /// The files; none if the client keeps its settings where no program can write them.
     pub files: Vec<FileRecipe>,
-    /// What a person has to do, or paste.
+    /// What the user has to do or paste.
     pub by_hand: Option<String>,
-    /// What the client still does by itself, outside of a cell.
+    /// What the client still does itself, outside cells.
     pub open: &'static [&'static str],
 }
 
-/// What is to be changed in a file.
+/// The changes in a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FileRecipe {
-    /// What the paths are below.
+    /// The directory that the paths start from.
     pub root: Root,
-    /// The first of these that is there; the first, if none is.
+    /// The first of these that exists; if none does, the first.
     pub paths: &'static [&'static str],
     /// Its format.
     pub format: Format,
@@ -70,7 +70,7 @@ pub struct FileRecipe {
     pub edits: Vec<Edit>,
 }
 
-/// A directory of the user's.
+/// A directory of the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Root {
     /// `$HOME`.
@@ -85,7 +85,7 @@ impl Client {
         CLIENTS.iter().find(|client| client.name == name)
     }
 
-    /// What is to be changed for it.
+    /// The changes for this client.
     pub fn recipe(&self, programs: &Programs, way: Way) -> Recipe {
         (self.recipe)(programs, way)
     }
@@ -143,12 +143,12 @@ fn in_files(files: Vec<FileRecipe>, open: &'static [&'static str]) -> Recipe {
     Recipe { files, by_hand: None, open }
 }
 
-/// A server as most clients have it.
+/// A server entry as most clients have it.
 fn server(programs: &Programs) -> Value {
     json!({ "command": programs.lazaret, "args": ["mcp"] })
 }
 
-/// The same, with fields that a client wants besides.
+/// The same with additional fields of a client.
 fn server_with(programs: &Programs, more: Value) -> Value {
     let mut server = server(programs);
     if let (Value::Object(fields), Value::Object(more)) = (&mut server, more) {
@@ -157,7 +157,7 @@ fn server_with(programs: &Programs, more: Value) -> Value {
     server
 }
 
-/// 2.1.330. With all of these denied, Glob and Grep would appear in place of Bash and Read, so they are denied as well.
+/// 2.1.330. If all of these were denied, Glob and Grep would appear instead of Bash and Read, so they are denied as well.
 fn claude_code(programs: &Programs, way: Way) -> Recipe {
     let settings: &[&str] = &[".claude/settings.json"];
     if way == Way::Shell {
@@ -206,8 +206,8 @@ fn claude_desktop(programs: &Programs, _: Way) -> Recipe {
     )
 }
 
-/// 0.169.0. Its own sandbox is set to read only, in which its shell and its patches do nothing, in each of
-/// its profiles that sets another.
+/// 0.169.0. Sets its own sandbox to read-only, in which its shell and its patches can change nothing, also in each of its profiles
+/// that sets another.
 fn codex(programs: &Programs, _: Way) -> Recipe {
     let server = server_with(programs, json!({ "default_tools_approval_mode": "approve" }));
     let edits = vec![
@@ -225,7 +225,7 @@ fn codex(programs: &Programs, _: Way) -> Recipe {
     )
 }
 
-/// 0.61.0. `tools.core` would filter out our tools too.
+/// 0.61.0. `tools.core` would remove our tools too.
 fn gemini(programs: &Programs, _: Way) -> Recipe {
     gemini_or_qwen(
         programs,
@@ -245,7 +245,7 @@ fn qwen(programs: &Programs, _: Way) -> Recipe {
     )
 }
 
-/// Qwen Code is made of Gemini CLI: the two differ in a few names.
+/// Qwen Code is derived from Gemini CLI: the two differ in a few names.
 fn gemini_or_qwen(
     programs: &Programs,
     editing: &[&'static str],
@@ -262,8 +262,8 @@ fn gemini_or_qwen(
     in_files(vec![file(Root::Home, settings, Format::JsonWithComments, edits)], open)
 }
 
-/// 1.18.33. Of the rules of `permission` the last one that matches counts, and ours are put behind every pattern; that of `edit` is for
-/// `write` and `patch` too. The older setting `tools` would put them in front of a rule for `*`, which then brings its tools back.
+/// 1.18.33. The last matching rule in `permission` counts, so ours follow every pattern; the one for `edit` also covers `write` and
+/// `patch`. The older setting `tools` would put them before a rule for `*`, which then enables its tools again.
 fn opencode(programs: &Programs, way: Way) -> Recipe {
     let paths: &[&str] = &["opencode/opencode.jsonc", "opencode/opencode.json"];
     if way == Way::Shell {
@@ -426,7 +426,7 @@ mod tests {
         Programs { lazaret: "/opt/bin/lazaret".into(), lazaret_bash: "/opt/bin/lazaret-bash".into() }
     }
 
-    /// Settings as people have them: with comments, keys of ours that have another value, and odd spaces.
+    /// Realistic settings: with comments, our keys with different values, and irregular spaces.
     fn before(format: Format) -> [&'static str; 4] {
         match format {
             Format::Json => [
@@ -504,7 +504,7 @@ mod tests {
         }
     }
 
-    /// The values of a text. An empty one has the same as one without keys.
+    /// The values of a text. An empty text has the same values as one without keys.
     fn parsed(format: Format, text: &str) -> Value {
         let value: Value = match format {
             Format::Json | Format::JsonWithComments | Format::Jsonc => {
@@ -516,7 +516,7 @@ mod tests {
                 Value::String(
                     document
                         .iter()
-                        // A value that is put back is the same in other quotes.
+                        // A restored value may have different quotes.
                         .map(|(key, item)| format!("{key}={}", item.to_string().trim().replace('\'', "\"")))
                         .collect::<Vec<_>>()
                         .join(";"),

@@ -1,23 +1,23 @@
-//! The arguments of a shell, as bash takes them.
+//! Parses the arguments of a shell like bash.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// What bash is to be started with.
+/// The arguments with which to start bash.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Arguments {
     arguments: Vec<OsString>,
-    /// Which of them is the command string.
+    /// The index of the command string.
     script: Option<usize>,
 }
 
-/// Options that take the argument behind them.
+/// Options that take the next argument.
 const WITH_ARGUMENT: [&str; 2] = ["--rcfile", "--init-file"];
 
 impl Arguments {
-    /// Arguments that were given to us. One alone that is no option is a command string: that is how a program puts a prefix before
-    /// a command line that it would have handed to a shell. A login shell is none here: what it would read sets the `PATH` of the
-    /// host, and a cell's environment is the policy's.
+    /// Parses our own arguments. A single argument that is no option is a command string: a program may put our name as a prefix
+    /// before a command line meant for a shell. A login shell is not started as one: the files it would read set the host's `PATH`,
+    /// but a cell's environment comes from the policy.
     pub fn parse(given: Vec<OsString>) -> Self {
         if let [only] = given.as_slice()
             && !is_option(only)
@@ -57,7 +57,7 @@ impl Arguments {
         std::iter::once("bash".into()).chain(self.arguments.iter().cloned()).collect()
     }
 
-    /// Which of the words is the command string, if there is one.
+    /// The index of the command string among the words, if there is one.
     pub fn script(&self) -> Option<usize> {
         self.script.map(|at| at + 1)
     }
@@ -67,7 +67,7 @@ fn is_option(argument: &OsStr) -> bool {
     matches!(argument.as_bytes(), [b'-' | b'+', ..])
 }
 
-/// A cluster of short options without `l`; `None` where nothing else was in it.
+/// A cluster of short options without `l`; `None` if it contained nothing else.
 fn without_login(option: &OsStr) -> Option<OsString> {
     let bytes = option.as_bytes();
     let rest: Vec<u8> = bytes.iter().copied().filter(|letter| *letter != b'l').collect();

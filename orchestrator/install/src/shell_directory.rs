@@ -1,45 +1,45 @@
-//! The directory in which a command ended, for Claude Code.
+//! Reports the directory in which a command ended to Claude Code.
 //!
-//! It ends each command line with `… && pwd -P >| /tmp/claude-ID-cwd` and starts the next where that file says. A cell has a `/tmp`
-//! of its own, or none that can be written, and then all that went well would end with a failure. So the cell's shell prints the
-//! directory on its standard output instead, between marks that nobody guesses by chance, and we write the file.
+//! Claude Code ends each command line with `… && pwd -P >| /tmp/claude-ID-cwd` and starts the next one in the directory that this file
+//! names. A cell has a `/tmp` of its own, or none that is writable: then every successful command would end with an error. So the shell in
+//! the cell prints the directory to its standard output instead, between marks that cannot occur by chance, and we write the file.
 //!
-//! Nothing of this is believed: a command can read the marks and print them. What it can bring about is that the file, which we make
-//! ourselves and only where Claude Code has started us, names another directory of the project, as `cd` could.
+//! None of this is trusted: a command can read the marks and print them. All it can achieve is that the file, which we create
+//! ourselves and only if Claude Code started us, names another directory of the project, as `cd` could.
 
 use std::fs::{self, File};
 use std::io::{Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Set by Claude Code for what it starts.
+/// Set by Claude Code in the environment of its programs.
 const CLAUDE_CODE: &str = "CLAUDECODE";
-/// How it ends a command line, before the path of the file.
+/// The end of its command lines, before the path of the file.
 const ENDING: &str = " && pwd -P >| ";
-/// Bytes of the longest path, as `PATH_MAX` in `linux/limits.h`.
+/// Maximum length of a path, as `PATH_MAX` in `linux/limits.h`.
 const PATH_MAX: usize = 4096;
-/// Bytes of a path and what stands around it, at most.
+/// Maximum length of a report: a path with its delimiters.
 const REPORT_MAX: usize = PATH_MAX + 3;
-/// A descriptor for the shell's standard output: what a command line does to its own does not change this one.
+/// A descriptor for the shell's standard output, so that redirections in a command line do not affect the report.
 const OUTPUT: u8 = 19;
 const MARK: u8 = 1;
 
-/// Writes the file, and takes what the shell prints for it out of the output.
+/// Removes the shell's report from its output and writes it to the file.
 pub struct WorkingDirectory {
     project: PathBuf,
-    /// `None` where it cannot be made; the report is taken out of the output all the same.
+    /// `None` if it cannot be created; the report is removed from the output anyway.
     file: Option<File>,
-    /// What stands before a report.
+    /// The mark before a report.
     mark: Vec<u8>,
-    /// The bytes after the last that was passed on: the beginning of a mark, or a report up to here.
+    /// Bytes held back: the beginning of a mark, or an incomplete report.
     held: Vec<u8>,
-    /// The last report, as it was printed.
+    /// The last report, as printed.
     reported: Option<Vec<u8>>,
 }
 
 impl WorkingDirectory {
-    /// Where `script` ends as Claude Code's do: what it is to be instead, and who writes the file, which is made here and names the
-    /// present directory. A file in the project is left to the command itself.
+    /// If `script` ends like Claude Code's, returns the script to run instead and the writer of the file. The file is created here
+    /// and names the current directory. A file in the project is left to the command itself.
     pub fn of(script: &str, project: &Path) -> Option<(String, Self)> {
         std::env::var_os(CLAUDE_CODE)?;
         let directory =
@@ -50,8 +50,8 @@ impl WorkingDirectory {
             return None;
         }
         let nonce = nonce();
-        // The bracket is closed on a line of its own: the commands may end in a comment, which then has taken the report, as it would
-        // have taken Claude Code's.
+        // The bracket is closed on a line of its own: the commands may end with a comment, which then swallows the report, as it
+        // would have swallowed Claude Code's.
         let script = format!(
             "{{ {commands} && \
              {{ \\builtin printf '\\{MARK:03o}{nonce}' && \\builtin pwd -P && \\builtin printf '\\{MARK:03o}'; }} >&{OUTPUT}\n}} {OUTPUT}>&1"
@@ -61,7 +61,7 @@ impl WorkingDirectory {
         Some((script, Self { project: project.to_owned(), file, mark, held: Vec::new(), reported: None }))
     }
 
-    /// What is to be passed on of the standard output, of which `bytes` come next.
+    /// The part of the standard output to pass on, after the next `bytes`.
     pub fn filter(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.held.extend_from_slice(bytes);
         let mut passed = Vec::new();
@@ -80,28 +80,28 @@ impl WorkingDirectory {
         }
     }
 
-    /// Writes the file when the command is over; returns what was held back and is no report.
+    /// Writes the file after the command has ended; returns held bytes that are no report.
     pub fn finish(mut self) -> Vec<u8> {
         if let (Some(file), Some(directory)) = (&mut self.file, self.reported.as_deref()) {
-            // Looked at now, when the command can change nothing any more. Without it, Claude Code starts the next command where it
-            // started this one.
+            // Checked now, when the command can change nothing any more. Without the file, Claude Code starts the next command
+            // where it started this one.
             let _ = below(&self.project, directory).map(|directory| write(file, &directory));
         }
         let is_report = self.held.starts_with(&self.mark);
         if is_report { Vec::new() } else { self.held }
     }
 
-    /// How many of the last bytes held may be the beginning of a mark.
+    /// How many of the last held bytes may begin a mark.
     fn begun(&self) -> usize {
         let longest = self.held.len().min(self.mark.len() - 1);
         (0..=longest).rev().find(|count| self.held.ends_with(&self.mark[..*count])).unwrap_or(0)
     }
 }
 
-/// The commands of a line of Claude Code's, and the path of the file.
+/// The commands in a line of Claude Code, and the path of the file.
 fn split(script: &str, directory: &Path) -> Option<(String, PathBuf)> {
     let (commands, path) = script.trim_end().rsplit_once(ENDING)?;
-    // Quoted where the shell would change it.
+    // Quoted if the shell would change it.
     let path = path.strip_prefix('\'').and_then(|path| path.strip_suffix('\'')).unwrap_or(path);
     let id = Path::new(path)
         .strip_prefix(directory)
@@ -114,7 +114,7 @@ fn split(script: &str, directory: &Path) -> Option<(String, PathBuf)> {
     is_id.then(|| (commands.to_owned(), path.into()))
 }
 
-/// Makes the file. One that is there is not touched: its name came with the command line.
+/// Creates the file. An existing file is not touched: its name came with the command line.
 #[expect(
     clippy::disallowed_methods,
     reason = "it is Claude Code's file, outside of both roots, and made new"
@@ -133,7 +133,7 @@ fn write(file: &mut File, directory: &Path) -> std::io::Result<()> {
     file.write_all(directory.as_os_str().as_bytes())
 }
 
-/// The directory of a report, if it is one of the project that no link leads to.
+/// The directory in a report, if it is in the project and is reached without links.
 fn below(project: &Path, report: &[u8]) -> Option<PathBuf> {
     let text = std::str::from_utf8(report).ok()?.strip_suffix('\n')?;
     let path = Path::new(text);
@@ -156,7 +156,7 @@ fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
     bytes.windows(wanted.len()).position(|window| window == wanted)
 }
 
-/// 128 bits that no other run has.
+/// 128 random bits, unique to this run.
 fn nonce() -> String {
     use std::hash::{BuildHasher, RandomState};
     let [one, two] = [0, 1].map(|_| RandomState::new().hash_one(std::process::id()));
@@ -185,7 +185,7 @@ mod tests {
                 Some("/usr"),
             ),
             (format!("a\x01nonce{long}"), format!("a\x01nonce{long}"), None),
-            // The shell could not say where it is.
+            // The shell could not determine its directory.
             ("out\x01nonce".into(), "out".into(), None),
             (report("/no/such/directory"), String::new(), None),
             (report("relative"), String::new(), None),

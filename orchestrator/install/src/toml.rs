@@ -1,4 +1,4 @@
-//! TOML.
+//! TOML settings, edited in place.
 
 use crate::document::{Document, EditError, Frame, shape};
 use serde_json::{Map, Value};
@@ -19,7 +19,7 @@ impl Toml {
         for (depth, name) in path.iter().enumerate() {
             if table.get(name).is_none() {
                 let mut made = Table::new();
-                // Its own heading is written only where it has keys of its own.
+                // A table's own heading is written only if it has keys of its own.
                 made.set_implicit(depth + 1 < path.len());
                 table.insert(name, Item::Table(made));
             }
@@ -133,12 +133,12 @@ fn from_value(value: &toml_edit::Value) -> Option<Value> {
     })
 }
 
-/// What is added to a list, or found there.
+/// An item to add to a list, or to find in it.
 #[derive(Clone, Copy, Debug)]
 pub enum ListItem<'a> {
-    /// A string, which is the item.
+    /// A string, which is the whole item.
     Text(&'a str),
-    /// A table in one line, of which this key has this value and tells which it is.
+    /// An inline table, identified by this key with this value.
     Table(&'a str, &'a str),
 }
 
@@ -154,10 +154,10 @@ impl ListItem<'_> {
     }
 }
 
-/// The text with `item` in the list of a key, which is made, behind a comment of one line. One that has it already stays as it is.
+/// Adds `item` to the list of a key, which is created if missing, after a comment line. A list that already has it stays unchanged.
 ///
 /// # Errors
-/// It is not TOML, or something else is where the list should be.
+/// If the text is not TOML, or the key has a value of another type.
 pub fn add_to_list(text: &str, path: &[&str], item: ListItem, comment: &str) -> Result<String, EditError> {
     let mut toml = Toml::read(text)?;
     let list = toml.array(path)?;

@@ -1,20 +1,20 @@
-//! YAML in blocks: mappings of one key a line, as programs write their settings. Lines are added, replaced and taken out, and the result
-//! is read again by a parser: what does not come out as it was meant is an error.
+//! YAML in block style: mappings with one key a line, as programs write their settings. Lines are added, replaced and removed. A
+//! parser reads the result again; a result that differs from the intended one is an error.
 
 use crate::document::{Document, EditError, Frame, shape};
 use serde_json::Value;
 
 pub struct Yaml {
     lines: Vec<String>,
-    /// Whether the last line has an end.
+    /// Whether the last line ends with a line break.
     ended: bool,
     frame: Frame,
 }
 
-/// The line of a key, and those that belong to it.
+/// The line of a key with the lines that belong to it.
 struct Block {
     line: usize,
-    /// The line after the last that belongs to it.
+    /// The line after the last one that belongs to it.
     end: usize,
     indent: usize,
 }
@@ -49,7 +49,7 @@ impl Yaml {
         text
     }
 
-    /// The block of a key among the lines from `begin` to `end`, of those with the least indent.
+    /// The block of a key among the lines from `begin` to `end` with the least indent.
     fn find(&self, begin: usize, end: usize, name: &str) -> Option<Block> {
         let indent = self.indent_between(begin, end)?;
         let is_key = |line: &String| {
@@ -63,7 +63,7 @@ impl Yaml {
         Some(Block { line, end: self.trimmed(line, next.unwrap_or(end)), indent })
     }
 
-    /// The end of a block without the blank lines and comments that stand before what comes next.
+    /// The end of a block without the blank lines and comments that precede the next one.
     fn trimmed(&self, line: usize, end: usize) -> usize {
         (line + 1..end)
             .rev()
@@ -85,14 +85,14 @@ impl Yaml {
         Some(found)
     }
 
-    /// Whether the value of a block is in the lines below it.
+    /// Whether the value of a block is in the lines below its key.
     fn opens(&self, block: &Block) -> bool {
         let line = self.lines[block.line].split(" #").next().unwrap_or_default().trim_end();
         line.ends_with(':')
     }
 }
 
-/// Blanks before the text of a line; `None` of a line without any, and of a comment.
+/// The indent of a line; `None` for blank lines and comments.
 fn indent_of(line: &str) -> Option<usize> {
     let text = line.trim_start_matches(' ');
     (!text.trim().is_empty() && !text.starts_with('#') && text != "---").then(|| line.len() - text.len())
@@ -110,7 +110,7 @@ fn lines_of(name: &str, value: &Value, indent: usize) -> Vec<String> {
             let items = items.iter().map(|item| format!("{blanks}- {item}"));
             std::iter::once(format!("{blanks}{name}:")).chain(items).collect()
         }
-        // JSON is YAML.
+        // JSON is a subset of YAML.
         plain => vec![format!("{blanks}{name}: {plain}")],
     }
 }
@@ -125,7 +125,7 @@ impl Document for Yaml {
         let mut made = value.clone();
         let mut depth = parents.len();
         let mut name = (*name).to_owned();
-        // The innermost object that is there; what is missing below it is made with the value.
+        // The innermost existing object; what is missing below it is created with the value.
         while depth > 0 && self.block(&parents[..depth]).is_none() {
             depth -= 1;
             made = Value::Object([(name, made)].into_iter().collect());

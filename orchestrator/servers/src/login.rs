@@ -108,7 +108,7 @@ fn learn(stored: &StoredCredentials) {
     }
 }
 
-/// Has a value taken out of everything that is shown. A redactor that cannot look for it withholds more, not less.
+/// Registers a value as a secret, to be removed from all that is shown. A redactor that cannot search for it withholds more, not less.
 pub fn learn_secret(name: &str, value: &str) {
     let _ = redactor().learn(Secret { name: name.to_owned(), value: value.as_bytes().to_vec() });
 }

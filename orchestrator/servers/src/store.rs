@@ -74,12 +74,12 @@ impl Place {
         name.into()
     }
 
-    /// The stored pins, if any.
+    /// The stored pins, if there are any.
     pub fn pins(&self) -> Option<String> {
         kept::read(&self.file(".pins"))
     }
 
-    /// Replaces the stored pins.
+    /// Writes pins, replacing those stored before.
     ///
     /// # Errors
     /// Those of the file system.
@@ -87,12 +87,12 @@ impl Place {
         kept::replace(&self.file(".pins"), text)
     }
 
-    /// The stored log.
+    /// The log as it was stored.
     pub fn log(&self) -> String {
         kept::read(&self.file(".log")).unwrap_or_default()
     }
 
-    /// Replaces the stored log.
+    /// Writes a log, replacing the one stored before.
     ///
     /// # Errors
     /// Those of the file system.
@@ -105,7 +105,7 @@ impl Place {
         kept::read(&self.file(".login"))
     }
 
-    /// Replaces the stored login.
+    /// Writes a login, replacing the one stored before.
     ///
     /// # Errors
     /// Those of the file system.
@@ -118,7 +118,7 @@ impl Place {
         kept::read(&self.file(".challenge"))
     }
 
-    /// Replaces the stored challenge.
+    /// Writes the challenge, replacing the one stored before.
     ///
     /// # Errors
     /// Those of the file system.

@@ -1,4 +1,4 @@
-//! A shell call of an agent, and what becomes of it.
+//! A shell call of an agent, and the decision on it.
 
 use serde_json::{Map, Value};
 use std::path::PathBuf;
@@ -8,30 +8,30 @@ use std::path::PathBuf;
 pub struct ShellCall {
     /// The command line.
     pub command: String,
-    /// Where the agent stands.
+    /// The agent's working directory.
     pub directory: Option<PathBuf>,
-    /// All of the tool's input, of which the command is one field.
+    /// The tool's complete input; the command is one field of it.
     pub input: Map<String, Value>,
-    /// Whether the agent is to change nothing now, so that its user decides on each command.
+    /// Whether the agent is only planning, so that its user has to decide on each command.
     pub plans_only: bool,
 }
 
-/// What becomes of it.
+/// The decision on a command.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// This command line runs in its place.
+    /// Run this command line instead.
     Allow {
-        /// In a cell.
+        /// The command line that runs in a cell.
         command: String,
     },
-    /// The same, once the agent's user has said yes.
+    /// The same, after the agent's user has approved it.
     Ask {
-        /// In a cell.
+        /// The command line that runs in a cell.
         command: String,
         /// For the user.
         why: String,
     },
-    /// It does not run.
+    /// Do not run it.
     Deny {
         /// For the model.
         why: String,

@@ -1,8 +1,8 @@
-//! Claude Code 2.1.330: `PreToolUse`. It takes another input with `ask` too, and shows it in the question.
+//! Claude Code 2.1.330: `PreToolUse`. It accepts a changed input with `ask` too, and shows it in the question.
 
 use crate::hook::shape::{self, Shape};
 
-/// How Claude Code asks its hook.
+/// The protocol between Claude Code and its hook.
 pub const SHAPE: Shape = Shape {
     tool: ("tool_name", &["Bash", "Monitor"]),
     other_shells: &["PowerShell"],

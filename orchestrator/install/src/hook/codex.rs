@@ -1,8 +1,8 @@
-//! Codex 0.169.0: `PreToolUse`. It takes another input only with `allow`.
+//! Codex 0.169.0: `PreToolUse`. It accepts a changed input only with `allow`.
 
 use crate::hook::shape::{self, Shape};
 
-/// How Codex asks its hook.
+/// The protocol between Codex and its hook.
 pub const SHAPE: Shape = Shape {
     tool: ("tool_name", &["Bash"]),
     other_shells: &[],

@@ -1,9 +1,9 @@
-//! Copilot CLI: `preToolUse`. The arguments of the tool come as an object or as its text.
+//! Copilot CLI: `preToolUse`. The tool's arguments come as an object or as its JSON text.
 
 use crate::hook::shape::{Answer, Shape};
 use serde_json::{Map, Value, json};
 
-/// How Copilot CLI asks its hook.
+/// The protocol between Copilot CLI and its hook.
 pub const SHAPE: Shape = Shape {
     tool: ("toolName", &["bash", "shell"]),
     other_shells: &["powershell"],

@@ -3,7 +3,7 @@
 use crate::hook::shape::{Answer, Shape};
 use serde_json::{Map, Value, json};
 
-/// How Crush asks its hook.
+/// The protocol between Crush and its hook.
 pub const SHAPE: Shape = Shape {
     tool: ("tool_name", &["bash"]),
     other_shells: &[],

@@ -1,9 +1,9 @@
-//! Gemini CLI 0.61.0: `BeforeTool`. What is answered is merged into the tool's input. That it does so with `ask` was not seen.
+//! Gemini CLI 0.61.0: `BeforeTool`. It merges the answer into the tool's input. Whether it does so with `ask` was not tested.
 
 use crate::hook::shape::{Answer, Shape};
 use serde_json::{Map, Value, json};
 
-/// How Gemini CLI asks its hook.
+/// The protocol between Gemini CLI and its hook.
 pub const SHAPE: Shape = Shape {
     tool: ("tool_name", &["run_shell_command"]),
     other_shells: &[],

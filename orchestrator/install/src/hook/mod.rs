@@ -1,4 +1,4 @@
-//! The shapes in which agents ask their hooks, and read answers: one small file each, which maps and decides nothing.
+//! The protocols between agents and their hooks: a small file for each, which maps names and decides nothing.
 
 pub mod shape;
 pub mod call;

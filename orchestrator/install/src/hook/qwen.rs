@@ -1,10 +1,10 @@
-//! Qwen Code 0.24.4: `PreToolUse`. It heeds a no and runs everything else as the model wrote it, whatever other input the answer has:
-//! so nothing is allowed.
+//! Qwen Code 0.24.4: `PreToolUse`. It respects a refusal, but runs everything else as the model wrote it, even if the answer has a
+//! changed input: so nothing is allowed.
 
 use crate::hook::shape::{self, Answer, Shape};
 use serde_json::{Map, Value};
 
-/// How Qwen Code asks its hook.
+/// The protocol between Qwen Code and its hook.
 pub const SHAPE: Shape = Shape {
     tool: ("tool_name", &["run_shell_command", "Bash"]),
     other_shells: &[],
@@ -14,7 +14,7 @@ pub const SHAPE: Shape = Shape {
     answer,
 };
 
-/// What the model is told: where our server is there too, it finds a tool that works.
+/// The reason for the model: if our server is installed too, it finds a tool that works.
 const WHY: &str = "Qwen Code runs a command as it is written, so a hook cannot put it into a cell. Use the tool bash of the server \
                    lazaret, which `lazaret install qwen` sets up.";
 

@@ -1,48 +1,48 @@
-//! What agents call the same things: names of fields, and the form of an answer.
+//! The agents' different names for the same things: fields, and the form of an answer.
 
 use crate::hook::call::{Decision, ShellCall};
 use serde_json::{Map, Value, json};
 
-/// The names of one agent.
+/// The protocol of one agent.
 pub struct Shape {
-    /// The field with the tool's name, and the names of tools that are a shell.
+    /// The field with the tool's name, and the names of tools that are shells.
     pub tool: (&'static str, &'static [&'static str]),
-    /// Tools that run command lines of another language: none of them can be read, and so none is run.
+    /// Tools that run command lines in another language: we cannot parse these, so they are refused.
     pub other_shells: &'static [&'static str],
-    /// The field with the tool's input: an object, or the text of one.
+    /// The field with the tool's input: an object, or its JSON text.
     pub input: &'static str,
     /// The field of the input with the command line.
     pub command: &'static str,
-    /// Whether the agent asks its user, and still runs what was put in the command's place.
+    /// Whether the agent can ask its user and then run the changed command.
     pub asks: bool,
-    /// The answer for a decision, with the tool's input as it is to be.
+    /// Builds the answer for a decision, with the tool's new input.
     pub answer: fn(Answer, Map<String, Value>) -> Value,
 }
 
-/// A decision in the words of most agents.
+/// A decision in the terms that most agents use.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer<'a> {
     /// `allow`, `ask` or `deny`.
     pub word: &'static str,
-    /// Why, where it is not `allow`.
+    /// The reason, unless it is `allow`.
     pub why: Option<&'a str>,
 }
 
-/// What a call is.
+/// The kind of a call.
 #[derive(Debug, PartialEq)]
 pub enum Reading {
     /// A command for a shell.
     Shell(ShellCall),
     /// A call of a tool that runs no command line.
     OtherTool,
-    /// A command in a language that a cell has no shell for.
+    /// A command in a language for which a cell has no shell.
     OtherShell,
-    /// None of a form that is known: what it would run cannot be said.
+    /// A call of unknown form: what it would run is unknown.
     Unknown(&'static str),
 }
 
 impl Shape {
-    /// What `call` is.
+    /// Parses `call`.
     pub fn read(&self, call: &Value) -> Reading {
         let (field, shells) = self.tool;
         let Some(tool) = call[field].as_str() else { return Reading::Unknown("it names no tool") };
@@ -81,7 +81,7 @@ impl Shape {
             Decision::Ask { command, why } if self.asks => {
                 (self.answer)(Answer { word: "ask", why: Some(why) }, with(command))
             }
-            // With a question of its own, it might run what it was given first.
+            // If it has a question of its own, the agent might run the original command.
             Decision::Ask { why, .. } => self.deny(&format!(
                 "{why} This agent cannot ask for it here: allow it in the policy, or use a session of lower trust."
             )),
@@ -89,12 +89,12 @@ impl Shape {
         }
     }
 
-    /// The answer to a command of another shell.
+    /// The refusal of a command for another shell.
     pub fn refuse_other_shell(&self) -> Value {
         self.deny("Commands run by bash, in a cell; this tool runs them by another shell, and outside of one. Use the tool for bash.")
     }
 
-    /// The answer to what is not understood, or cannot be decided.
+    /// The refusal of a call that is not understood or cannot be decided.
     pub fn refuse(&self, why: &str) -> Value {
         self.deny(&format!("lazaret does not run this call: {why}"))
     }
@@ -104,7 +104,7 @@ impl Shape {
     }
 }
 
-/// The answer of Claude Code's hooks, and of those that were made after them.
+/// The answer for Claude Code's hooks, and for those modelled on them.
 pub fn claude(answer: Answer, input: Map<String, Value>) -> Value {
     let mut output = json!({ "hookEventName": "PreToolUse", "permissionDecision": answer.word });
     if let Some(why) = answer.why {
