@@ -1,4 +1,4 @@
-//! What a character does to the text around it, by Unicode's own properties.
+//! How a character affects the text around it, by Unicode's own properties.
 
 use icu_normalizer::ComposingNormalizerBorrowed;
 use icu_properties::props::{
@@ -14,28 +14,28 @@ fn script(c: char) -> Script {
     CodePointMapData::<Script>::new().get(c)
 }
 
-/// Whether a character can move the cursor, change how the text around it is shown, or is not seen itself.
+/// Whether a character can move the cursor or change how the text around it is displayed, or is itself invisible.
 pub fn is_unsafe(c: char) -> bool {
     c.is_control() || is_invisible(c)
 }
 
-/// Whether a character has no shape of its own: default ignorables, format characters such as those of the direction of
-/// writing, separators of lines.
+/// Whether a character has no glyph of its own: default ignorables, format characters such as those for the direction of writing,
+/// line separators.
 pub fn is_invisible(c: char) -> bool {
     if c < '\u{ad}' {
         return false;
     }
     let is_format = match category(c) {
         GeneralCategory::LineSeparator | GeneralCategory::ParagraphSeparator => true,
-        // Those that enclose the digits after them, as in Arabic, are seen.
+        // Those that enclose the digits after them, as in Arabic, are visible.
         GeneralCategory::Format => !CodePointSetData::new::<PrependedConcatenationMark>().contains(c),
         _ => false,
     };
     is_format || CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(c)
 }
 
-/// Whether a character is not seen as what it is: besides the unsafe ones, marks that are drawn over any neighbour, spaces
-/// that are not the space, private and unassigned code points.
+/// Whether a character does not look like what it is: unsafe characters, marks that combine with any neighbour, spaces other than
+/// the space, private and unassigned code points.
 pub fn is_deceptive(c: char) -> bool {
     use GeneralCategory as Category;
     if c.is_ascii() {
@@ -45,14 +45,14 @@ pub fn is_deceptive(c: char) -> bool {
         || c == '\u{2800}'
         || match category(c) {
             Category::SpaceSeparator | Category::PrivateUse | Category::Unassigned => true,
-            // A mark of one script stands in the words of that script.
+            // A mark of one script belongs to the words of that script.
             Category::NonspacingMark | Category::EnclosingMark => script(c) == Script::Inherited,
             _ => false,
         }
 }
 
-/// Whether a terminal that orders text by direction may move a character, or its neighbours because of it: letters and digits
-/// that are written from the right, and all format characters.
+/// Whether a terminal with bidirectional text may move a character, or its neighbours because of it: letters and digits of
+/// right-to-left scripts, and all format characters.
 pub fn is_reordering(c: char) -> bool {
     let moves = [BidiClass::RightToLeft, BidiClass::ArabicLetter, BidiClass::ArabicNumber];
     c >= '\u{ad}'
@@ -60,7 +60,7 @@ pub fn is_reordering(c: char) -> bool {
             || moves.contains(&CodePointMapData::<BidiClass>::new().get(c)))
 }
 
-/// Columns of a terminal that a character may take, at most: what is not ASCII may be wide.
+/// Maximum columns of a character on a terminal: anything but ASCII may be wide.
 pub fn columns_max(c: char) -> usize {
     if c.is_ascii() { 1 } else { 2 }
 }
@@ -72,7 +72,7 @@ pub fn resembles_latin(c: char) -> bool {
     !c.is_ascii() && SCRIPTS.contains(&script(c))
 }
 
-/// Whether a character is an ASCII one in another shape, such as a full-width letter.
+/// Whether a character is a variant form of an ASCII character, such as a full-width letter.
 pub fn is_ascii_variant(c: char) -> bool {
     use GeneralCategory as Category;
     if c < '\u{aa}' || matches!(category(c), Category::OtherNumber | Category::SpaceSeparator) {
@@ -86,7 +86,7 @@ pub fn is_ascii_variant(c: char) -> bool {
 mod tests {
     use super::*;
 
-    /// The characters that the tables before Unicode's own had listed one by one.
+    /// The characters that were listed one by one before we used Unicode's own tables.
     #[test]
     fn known_invisible_characters_are_invisible_and_ordinary_text_is_not() {
         let ranges = [

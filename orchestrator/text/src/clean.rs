@@ -1,33 +1,33 @@
-//! Takes out of text what a person or a model would not see: escape sequences, control characters but line end and tab,
-//! marks that turn the direction of writing, characters without a shape.
+//! Removes what a person or a model would not see in a text: escape sequences, control characters except line break and tab, marks
+//! that change the direction of writing, characters without a glyph.
 //!
-//! Text comes from commands, files and third parties and is cut anywhere, so [`Cleaner`] keeps its state within a sequence
-//! from piece to piece. A sequence ends at its own end or with its line: nothing that a stranger prints hides more than
-//! that. Bytes that are not UTF-8 are left as they are; they are never shown as text.
+//! Text comes from commands, files and third parties in arbitrary pieces, so [`Cleaner`] keeps its state within a sequence between
+//! pieces. A sequence ends at its own end or with its line, so that untrusted text can hide no more than that. Bytes that are not
+//! UTF-8 stay unchanged; they are never displayed as text.
 
 use crate::characters::is_unsafe;
 use std::borrow::Cow;
 
 const ESCAPE: char = '\u{1b}';
 const JOINERS: [char; 2] = ['\u{200c}', '\u{200d}'];
-/// Text or picture: the two variation selectors that ordinary text has.
+/// The variation selectors for text and picture style, which occur in ordinary text.
 const STYLES: [char; 2] = ['\u{fe0e}', '\u{fe0f}'];
 
-/// Cleans one stream, piece by piece. A character may not be cut in two.
+/// Cleans one stream piece by piece. A piece may not end within a character.
 #[derive(Debug, Default)]
 pub struct Cleaner {
     state: State,
-    /// The last character that stayed.
+    /// The last character that was kept.
     previous: Option<char>,
-    /// A carriage return whose next character has not come.
+    /// Whether a carriage return waits for its next character.
     returned: bool,
-    /// Whether `\r\n` stays what it is; else it becomes `\n`.
+    /// Whether to keep `\r\n`; otherwise it becomes `\n`.
     keeps_returns: bool,
-    /// Characters and sequences taken out so far.
+    /// Characters and sequences removed so far.
     stripped: u64,
 }
 
-/// Where in a sequence the stream is, by ECMA-48.
+/// The parser's state within a sequence, according to ECMA-48.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
     #[default]
@@ -43,7 +43,7 @@ enum State {
 }
 
 impl Cleaner {
-    /// For a file's content, which is compared with the file again: its line ends stay as they are.
+    /// For the content of a file, which will be compared with the file again: keeps its line breaks unchanged.
     pub fn of_file() -> Self {
         Self { keeps_returns: true, ..Self::default() }
     }
@@ -65,7 +65,7 @@ impl Cleaner {
         Cow::Owned(out)
     }
 
-    /// Characters and sequences taken out so far.
+    /// Characters and sequences removed so far.
     pub fn stripped(&self) -> u64 {
         self.stripped
     }
@@ -108,7 +108,7 @@ impl Cleaner {
             match c {
                 '\n' if self.keeps_returns => out.push(b'\r'),
                 '\n' | '\r' => {}
-                // It would go back and write over the line: what stood there stays visible.
+                // It would return and overwrite the line; a line break keeps the text before it visible.
                 _ => self.append('\n', out),
             }
         }
@@ -125,7 +125,7 @@ impl Cleaner {
         self.previous = Some(c);
     }
 
-    /// Joiners and styles belong to ordinary text, one at a time and after what they can belong to.
+    /// Joiners and styles are ordinary text if they come singly and after a character that they can apply to.
     fn is_visible(&self, c: char) -> bool {
         let special = |c: char| JOINERS.contains(&c) || STYLES.contains(&c);
         let previous = self.previous.unwrap_or(' ');
@@ -140,8 +140,8 @@ impl Cleaner {
     }
 }
 
-/// Lines of a file without unsafe characters, before something is put in front of each, and how many were taken out. A
-/// carriage return within a line becomes `␍`: it would begin a line that has nothing in front.
+/// Removes unsafe characters from the lines of a file before they get a prefix; returns how many. A carriage return within a line
+/// becomes `␍`: otherwise it would begin a line without a prefix.
 pub fn lines(bytes: &[u8]) -> (Vec<u8>, u64) {
     let mut marked = Vec::with_capacity(bytes.len());
     for (at, byte) in bytes.iter().enumerate() {
@@ -176,7 +176,7 @@ mod tests {
         ("a\u{1b}(Bb\u{1b}=c\u{1b}7d\u{1b}cE", "abcdE"),
         ("a\u{9b}31mb\u{9d}0;t\u{9c}c\u{90}q\u{9c}d", "abcd"),
         ("a\u{84}b\u{85}c\u{9f}x\u{7}d", "abcd"),
-        // No end: not more than the line is lost.
+        // An unterminated sequence removes only its line.
         ("a\u{1b}]0;never\nnext", "a\nnext"),
         ("a\u{1b}[31\nnext", "a\nnext"),
         ("a\u{1b}\nb", "a\nb"),

@@ -1,5 +1,4 @@
-//! A unified diff of two states of a text: for the person who has to allow a change, and for the records of one that was
-//! made.
+//! A unified diff of two states of a text: for the person who has to approve a change, and for the records of changes.
 
 use crate::clean;
 use crate::escape::file_name;
@@ -9,23 +8,23 @@ use similar::{Algorithm, TextDiff};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// Lines around a change that are shown.
+/// Lines of context around a change.
 const CONTEXT: usize = 3;
-/// How long the shortest differences within the hunks of one answer are looked for. The hunks are small already, so it is
-/// seldom needed, and other calls wait meanwhile.
+/// How long to search for the shortest differences within the hunks of one answer. The hunks are already small, so this is rarely
+/// needed; other calls wait meanwhile.
 const TIME: Duration = Duration::from_millis(50);
 
-/// What a call has changed in a file.
+/// The change that a call made in a file.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FileDiff {
-    /// A unified diff, without unsafe characters; empty where nothing is different.
+    /// A unified diff without unsafe characters; empty if nothing differs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub diff: Option<String>,
-    /// Whether the diff is left out: it is too large, or not of text.
+    /// Whether the diff is left out: it is too large or not text.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub diff_omitted: bool,
-    /// Characters and sequences that were taken out of it.
+    /// How many characters and sequences were removed from it.
     #[serde(skip_serializing_if = "is_zero")]
     pub diff_stripped: u64,
 }
@@ -35,7 +34,7 @@ fn is_zero(count: &u64) -> bool {
 }
 
 impl FileDiff {
-    /// The changes of the file at `path`. Secrets must be out of `hunks` already: here each line gets a sign before it.
+    /// The changes of the file at `path`. Secrets must already be removed from `hunks`: here each line gets a prefix.
     pub fn of(path: &ZonePath, hunks: Option<&[Hunk]>) -> Self {
         let binary = |hunk: &Hunk| hunk.old.contains(&0) || hunk.new.contains(&0);
         let Some(hunks) = hunks.filter(|hunks| !hunks.iter().any(binary)) else {
@@ -63,8 +62,8 @@ fn clean_text(bytes: &[u8], stripped: &mut u64) -> String {
     String::from_utf8_lossy(&clean).into_owned()
 }
 
-/// The hunks of a unified diff, each line through `show` and without its line end. `start` is the number of the first line,
-/// old and new. The shortest difference is looked for `until` then; after that a longer one is taken.
+/// The hunks of a unified diff; each line is passed through `show` without its line break. `start` has the numbers of the first old
+/// and new line. Searches for the shortest difference until `until`; after that takes a longer one.
 pub fn lines(
     old: &str,
     new: &str,
@@ -92,7 +91,7 @@ pub fn lines(
     hunks
 }
 
-/// Lines in the head of a hunk: the first and, unless it is 1, their count. Of none it is the line before.
+/// The line range in a hunk's header: the first line and, unless it is 1, the count. For zero lines it is the line before.
 fn span(start: u64, lines: Range<usize>) -> String {
     let first = start.saturating_add(lines.start as u64);
     match lines.len() {
@@ -132,7 +131,7 @@ mod tests {
         assert_eq!(file_diff(&[]).diff.as_deref(), Some(""));
         assert_eq!(file_diff(&[(1, 1, b"a\n", b"a\n")]).diff.as_deref(), Some(""));
         assert_eq!(diff(b"a", b""), "@@ -5 +5,0 @@\n-a\n\\ No newline at end of file\n");
-        // A long way apart within one hunk.
+        // Far apart within one hunk.
         let (old, new) = ("1\n2\n3\n4\n5\n6\n7\n8\n9\n", "one\n2\n3\n4\n5\n6\n7\n8\nnine\n");
         let two = "@@ -5,4 +6,4 @@\n-1\n+one\n 2\n 3\n 4\n@@ -10,4 +11,4 @@\n 6\n 7\n 8\n-9\n+nine\n";
         assert_eq!(diff(old.as_bytes(), new.as_bytes()), two);

@@ -1,19 +1,19 @@
-//! Text for a person who has to decide on it: every character that hides, moves or pretends is shown by its number.
+//! Escapes text for a person who has to decide on it: each character that hides, moves or imitates something is shown by its number.
 //!
-//! What comes out has no control characters and nothing that changes the direction or the place of what stands beside it.
-//! Backslashes that could begin such a number are doubled, so that no text can pass for an escape.
+//! The result has no control characters and nothing that changes the direction or position of adjacent text. Backslashes that could
+//! begin such a number are doubled, so that no text can imitate an escape.
 
 use crate::characters::{
     columns_max, is_ascii_variant, is_deceptive, is_reordering, is_unsafe, resembles_latin,
 };
 
-/// One line of text. Tabs become `\t`: how wide they are is not the text's to say.
+/// One line of text. A tab becomes `\t`: the text does not determine how wide it is.
 pub fn line(text: &str) -> String {
     escaped(text, &["t", "u{"])
 }
 
-/// `text`, with the backslashes doubled before what could pass for an escape, which one of `ambiguous` begins, and before what
-/// becomes an escape itself.
+/// `text` with doubled backslashes before anything that could look like an escape, which begins with one of `ambiguous`, and before
+/// what becomes an escape itself.
 fn escaped(text: &str, ambiguous: &[&str]) -> String {
     let is_one_line = ambiguous.contains(&"n");
     let mut out = String::with_capacity(text.len());
@@ -43,12 +43,12 @@ fn escaped(text: &str, ambiguous: &[&str]) -> String {
     out + &"\\".repeat(slashes)
 }
 
-/// Text as escaped lines. A line end at its end begins no further line.
+/// Text as escaped lines. A final line break begins no further line.
 pub fn lines(text: &str) -> Vec<String> {
     split(text, line)
 }
 
-/// Lines of what [`input`] gave: what it has shown by number is not escaped again.
+/// The lines of a text from [`input`], without escaping its numbers again.
 pub fn lines_of_input(shown: &str) -> Vec<String> {
     split(shown, |line| escaped(line, &["t"]))
 }
@@ -61,13 +61,13 @@ fn split(text: &str, escape: impl Fn(&str) -> String) -> Vec<String> {
     lines
 }
 
-/// Text on one line, whose line ends are shown too.
+/// Text on one line; line breaks are escaped too.
 pub fn one_line(text: &str) -> String {
     escaped(text, &["n", "t", "u{"])
 }
 
-/// Text of an input for a person, in JSON: as for a terminal, but no text can pass for the number of a character. What is shown is
-/// changed only where it would.
+/// The text of an input for a person, as JSON: like for a terminal, but no text can imitate the number of a character. Visible text
+/// is changed only where it would.
 pub fn input(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -84,7 +84,7 @@ pub fn input(text: &str) -> String {
     out + &for_terminal(rest)
 }
 
-/// Adds `text` to what [`input`] gave for what stands before it, its first character shown by number.
+/// Appends `text` to a text from [`input`], with its first character shown by number.
 pub fn push_by_number(shown: &mut String, text: &str) {
     let slashes = shown.len() - shown.trim_end_matches('\\').len();
     shown.push_str(&"\\".repeat(slashes));
@@ -93,13 +93,13 @@ pub fn push_by_number(shown: &mut String, text: &str) {
     shown.push_str(chars.as_str());
 }
 
-/// Whether a terminal is not to print it.
+/// Whether a terminal must not print it.
 fn is_hostile(c: char) -> bool {
     (is_unsafe(c) || is_reordering(c)) && c != '\n' && c != '\t'
 }
 
-/// Text that a terminal can print: line ends and tabs stay, other characters that are unsafe or move their neighbours are
-/// shown by their number.
+/// Text that a terminal can print: line breaks and tabs stay; other characters that are unsafe or move their neighbours are shown
+/// by number.
 pub fn for_terminal(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -108,7 +108,7 @@ pub fn for_terminal(text: &str) -> String {
     out
 }
 
-/// One escaped line of at most `columns` columns on a terminal. What was cut off is marked.
+/// One escaped line of at most `columns` terminal columns. A cut is marked.
 pub fn fitted(text: &str, columns: usize) -> String {
     const MARK: &str = "...";
     let text = one_line(text);
@@ -123,10 +123,10 @@ pub fn fitted(text: &str, columns: usize) -> String {
     if used <= columns { text } else { format!("{}{}", &text[..fits], &MARK[..MARK.len().min(columns)]) }
 }
 
-/// In front of what goes on from the row above.
+/// Prefix of a row that continues the row above.
 const MARK: &str = "> ";
 
-/// An escaped line in rows of at most `columns` columns, and never less than ten; what goes on is marked.
+/// An escaped line in rows of at most `columns` columns, but at least ten; continued rows are marked.
 pub fn wrapped(line: &str, columns: usize) -> Vec<String> {
     let columns = columns.max(10);
     let mut rows = vec![String::new()];
@@ -142,12 +142,12 @@ pub fn wrapped(line: &str, columns: usize) -> Vec<String> {
     rows
 }
 
-/// A file's name for a line of text: quoted where it could pass for something else, such as two lines.
+/// A file's name within a line of text: quoted if it could look like something else, such as two lines.
 pub fn file_name(name: &str) -> String {
     if name.contains(is_unsafe) || name.starts_with('"') { format!("{name:?}") } else { name.to_owned() }
 }
 
-/// The word around the character that was examined last, and whether it has Latin letters.
+/// The word around the character examined last, and whether it contains Latin letters.
 #[derive(Default)]
 struct Word {
     end: usize,
@@ -155,9 +155,9 @@ struct Word {
 }
 
 impl Word {
-    /// Whether `c`, at byte `at`, looks like a Latin letter, is none, and stands in a word with some: `pаypal`.
+    /// Whether `c`, at byte `at`, resembles a Latin letter without being one, in a word with Latin letters: `pаypal`.
     fn is_confusable(&mut self, text: &str, at: usize, c: char) -> bool {
-        // Letters in another shape are never needed to write a command.
+        // No command needs variant forms of letters.
         if c.is_ascii() || !resembles_latin(c) {
             return is_ascii_variant(c);
         }

@@ -1,8 +1,8 @@
 //! The forms in which a value may come to be shown: as it is, cleaned, escaped in the ways of JSON, of our messages and of our
 //! screens, encoded for an address once or twice, and within base64.
 //!
-//! Text changes its form on its way, and not always where we can look before: a program quotes what it was given, and an error
-//! quotes the program. So a secret is looked for in every form at once, wherever text passes.
+//! Text changes its form on its way, and not always where we can inspect it first: a program quotes its input, and an error quotes
+//! the program. So the redactor searches for each secret in all forms at once, wherever text passes.
 
 use crate::clean::Cleaner;
 use crate::escape;
@@ -12,7 +12,7 @@ use base64::engine::{GeneralPurpose, general_purpose::NO_PAD};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// The forms of `value` of at least `min` bytes, and `value` itself; each once.
+/// `value` and its forms of at least `min` bytes, without duplicates.
 pub fn forms(value: &[u8], min: usize) -> BTreeSet<Vec<u8>> {
     let lossy = String::from_utf8_lossy(value).into_owned();
     let cleaned = |mut cleaner: Cleaner| cleaner.clean(value).into_owned();
@@ -63,7 +63,7 @@ fn json(text: &str) -> String {
     quoted[1..quoted.len() - 1].to_owned()
 }
 
-/// `json` with everything that is not ASCII as UTF-16 escapes; with a `mark` in upper case, upper case digits.
+/// `json` with all but ASCII as UTF-16 escapes; if `mark` is upper case, so are the digits.
 fn ascii(json: &str, mark: &str) -> String {
     json.chars().fold(String::new(), |mut out, c| {
         if c.is_ascii() {
@@ -81,9 +81,9 @@ fn ascii(json: &str, mark: &str) -> String {
     })
 }
 
-/// What stays as it is in an address, besides letters, digits and [`ALWAYS`], by the encoders that are used most: a component (RFC
-/// 3986) and one by JavaScript, a form (URL Standard) and one by PHP; a path by Python, a whole address by JavaScript; a part of a
-/// path, a path, and a user by Go; a user, a query, a query of HTTP and a path (URL Standard).
+/// The characters that the most common encoders leave unchanged in an address, besides letters, digits and [`ALWAYS`]: a component
+/// (RFC 3986) and one by JavaScript, a form (URL Standard) and one by PHP; a path by Python, a whole address by JavaScript; a part
+/// of a path, a path, and a user by Go; a user, a query, a query of HTTP and a path (URL Standard).
 const STAYS: [&[u8]; 13] = [
     b"~",
     b"~!*'()",
@@ -99,12 +99,12 @@ const STAYS: [&[u8]; 13] = [
     b"~!$&'()*+,;=:@/?%[]\\^`{|}",
     b"~!$&'()*+,;=:@/%[]\\|",
 ];
-/// What every one of them leaves as it is.
+/// Characters that all of them leave unchanged.
 const ALWAYS: &[u8] = b"-_.";
-/// Most different characters that some encode and some do not for which every choice of them is looked for: those of base64 are three.
+/// Maximum number of different characters, encoded by some encoders only, for which every combination is searched: base64 has three.
 const CHOICES_MAX: usize = 3;
 
-/// What may stay as it is of `value` where it is encoded for an address.
+/// Which characters of `value` may stay unchanged when it is encoded for an address.
 fn stays(value: &[u8]) -> Vec<Vec<u8>> {
     let differs = |byte: &u8| byte.is_ascii_punctuation() && !ALWAYS.contains(byte);
     let differing: Vec<u8> = BTreeSet::from_iter(value.iter().copied().filter(differs)).into_iter().collect();
@@ -129,7 +129,7 @@ fn percent(value: &[u8], stays: &[u8], upper: bool, space: &str) -> String {
     })
 }
 
-/// The characters of base64 that `value` alone decides, where it begins `offset` bytes after a whole group.
+/// The base64 characters that `value` alone determines if it begins `offset` bytes after a complete group.
 fn base64_core(value: &[u8], offset: usize, alphabet: &Alphabet) -> Vec<u8> {
     let joined = [&[0; 2][..offset], value].concat();
     let encoded = GeneralPurpose::new(alphabet, NO_PAD).encode(&joined).into_bytes();
@@ -175,13 +175,13 @@ mod tests {
 
     #[test]
     fn a_value_is_known_however_an_address_has_it() {
-        // A key of base64: each of its characters may stay or not.
+        // A base64 key: each of its special characters may be encoded or not.
         for form in
             ["K7MDENG%2BbPx%2FRfi%3D", "K7MDENG%2bbPx/Rfi=", "K7MDENG+bPx%2fRfi%3d", "K7MDENG+bPx/Rfi%3D"]
         {
             assert!(has("K7MDENG+bPx/Rfi=", form), "{form}");
         }
-        // More of them: as the encoders do it.
+        // More such characters: only the combinations of actual encoders.
         let value = "a/b+c:d@e;f,g&h=i?j$k%l~m";
         for form in [
             "a%2Fb%2Bc%3Ad%40e%3Bf%2Cg%26h%3Di%3Fj%24k%25l~m",

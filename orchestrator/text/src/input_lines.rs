@@ -1,15 +1,15 @@
-//! The input of a call as lines, for who is asked about it.
+//! The input of a call as lines, for the person who has to approve it.
 
 use crate::escape;
 use crate::truncate::counted;
 use serde_json::Value;
 
-/// A call's input, as [`crate::sanitize::Sanitizer::input`] gave it, as escaped lines, all of it, for who is asked about it: a short
-/// field, such as a path, stands before a long one. Different inputs have different lines.
+/// The complete input of a call, from [`crate::sanitize::Sanitizer::input`], as escaped lines for the person who has to approve it.
+/// Short fields, such as a path, come before long ones. Different inputs give different lines.
 pub fn input_lines(input: &Value) -> Vec<String> {
     let Some(fields) = input.as_object() else { return escape::lines_of_input(&input.to_string()) };
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    // A text that could pass for a number or a list is said to be one.
+    // A text that looks like a number or a list is marked as text.
     let is_json =
         |value: &Value| value.as_str().is_some_and(|text| serde_json::from_str::<Value>(text).is_ok());
     let named = |(name, value): (&String, &Value)| {
@@ -20,7 +20,7 @@ pub fn input_lines(input: &Value) -> Vec<String> {
     fields.iter().flat_map(|(name, text)| field_lines(name, text)).collect()
 }
 
-/// Quoted where what follows it could be taken for a part of it.
+/// Quoted if the following text could be taken for a part of it.
 fn field_name(name: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     if !name.is_empty() && name.chars().all(is_plain) {

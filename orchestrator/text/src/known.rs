@@ -1,4 +1,4 @@
-//! The secrets that this process knows: those of its environment, keys for the network among them.
+//! The secrets that this process knows: those in its environment, including keys for the network.
 
 use crate::redact::{Redactor, RedactorError};
 use policies::secret::secrets;
@@ -8,17 +8,17 @@ use std::sync::OnceLock;
 static KNOWN: OnceLock<Redactor> = OnceLock::new();
 static NOT_YET: OnceLock<Redactor> = OnceLock::new();
 
-/// Learns those of an environment, once. A program that cannot tell secrets from text does not start.
+/// Learns the secrets of an environment; to be called once. A program that cannot recognise secrets does not start.
 ///
 /// # Errors
-/// Where they cannot all be looked for.
+/// If it is impossible to search for all of them.
 pub fn learn(variables: &[(OsString, OsString)]) -> Result<(), RedactorError> {
     let redactor = Redactor::new(secrets(variables.iter().map(|(name, value)| (name, value))))?;
     KNOWN.get_or_init(|| redactor);
     Ok(())
 }
 
-/// Takes them out of everything that is shown or recorded. Before they are known, nothing is shown.
+/// Removes them from everything that is shown or recorded. Before they are known, everything is withheld.
 pub fn redactor() -> &'static Redactor {
     KNOWN.get().unwrap_or_else(|| NOT_YET.get_or_init(Redactor::withholding))
 }

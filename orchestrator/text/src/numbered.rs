@@ -1,37 +1,37 @@
-//! Lines of a file with their numbers before them, as `cat -n` has them: the number to the right in six places, a tab, the
-//! line with its own line end.
+//! Lines of a file with numbers, in the format of `cat -n`: the number right-aligned in six columns, a tab, the line with its own
+//! line break.
 
 use crate::truncate::{Bound, note};
 use crate::utf8::unfinished;
 
-/// Characters of a line that are shown; a note behind them says how many there are.
+/// Characters of a line that are shown; a note after them gives the total.
 pub const LINE: usize = 2000;
 
-/// How the lines of a file are shown.
+/// How to show the lines of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LineForm {
     /// As they are.
     #[default]
     Plain,
-    /// With their numbers, and long ones cut.
+    /// With numbers, and with long lines cut.
     Numbered,
 }
 
 /// Some lines of a file, for the model.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Excerpt {
-    /// As many lines as the bound has room for.
+    /// As many lines as the bound permits.
     pub text: Vec<u8>,
-    /// Bytes of the file that are in it; a line that was cut counts as a whole.
+    /// The number of the file's bytes that it covers; a line that was cut counts completely.
     pub bytes: u64,
-    /// Whether there was more than the bound.
+    /// Whether there was more than the bound permits.
     pub cut: bool,
-    /// Lines of which only the beginning is shown.
+    /// How many lines were cut.
     pub cut_lines: u64,
 }
 
 impl LineForm {
-    /// As much of `content`, whose first line has the number `first`, as `bound` has room for.
+    /// As much of `content` as `bound` permits; its first line has the number `first`.
     pub fn apply(self, content: Vec<u8>, first: u64, bound: Bound) -> Excerpt {
         match self {
             LineForm::Plain => plain(content, bound),
@@ -46,7 +46,7 @@ fn plain(mut text: Vec<u8>, bound: Bound) -> Excerpt {
     Excerpt { bytes: text.len() as u64, text, cut: keep.is_some(), cut_lines: 0 }
 }
 
-/// Only whole lines are shown, unless the first alone is more than the bound.
+/// Shows only whole lines, unless the first alone exceeds the bound.
 fn numbered(content: &[u8], first: u64, bound: Bound) -> Excerpt {
     let number = |at: usize| first.saturating_add(at as u64);
     let lines = || content.split_inclusive(|byte| *byte == b'\n').enumerate();
@@ -71,7 +71,7 @@ fn numbered(content: &[u8], first: u64, bound: Bound) -> Excerpt {
     shown
 }
 
-/// A line with its number, and whether it is cut.
+/// A line with its number, and whether it was cut.
 fn numbered_line(line: &[u8], number: u64) -> (Vec<u8>, bool) {
     let mut text = format!("{number:>6}\t").into_bytes();
     let body = line.strip_suffix(b"\n").unwrap_or(line);
@@ -86,7 +86,7 @@ fn numbered_line(line: &[u8], number: u64) -> (Vec<u8>, bool) {
     (text, shown < body.len())
 }
 
-/// Bytes of the first [`LINE`] characters, and how many characters there are. What is no character counts as one.
+/// The length of the first [`LINE`] characters in bytes, and the number of all characters. An invalid byte counts as one.
 fn beginning(line: &[u8]) -> (usize, u64) {
     if line.len() <= LINE {
         return (line.len(), line.len() as u64);
@@ -101,15 +101,15 @@ fn beginning(line: &[u8]) -> (usize, u64) {
     })
 }
 
-/// How many lines of a file a text shows. One without its end is another one only if the file ends there, or if it is all
-/// that is shown: then there is nothing to be had of it by asking again.
+/// How many lines of a file a text shows. A final line without a line break counts only if the file ends there, or if nothing else
+/// is shown: then asking again would return no more of it.
 pub fn lines_shown(text: &[u8], stopped: bool) -> u64 {
     let ends = text.iter().filter(|byte| **byte == b'\n').count() as u64;
     let open = text.last().is_some_and(|last| *last != b'\n');
     ends + u64::from(open && (!stopped || ends == 0))
 }
 
-/// The note where a file goes on: `remaining` lines, if they were counted, from line `next` on.
+/// The note that a file goes on: `remaining` lines, if they were counted, from line `next` on.
 pub fn goes_on(remaining: Option<u64>, next: u64) -> String {
     let remaining = remaining.map_or("more".into(), |count| count.to_string());
     format!("[{remaining} lines remaining - use offset={next}]")
@@ -158,14 +158,14 @@ mod tests {
 
     #[test]
     fn the_bound_is_that_of_the_numbered_text_and_holds_at_its_edge() {
-        // 11 bytes a line with its number.
+        // A line with its number has 11 bytes.
         let content = "abc\n".repeat(10);
         let bound = |max, keep| numbered(&content, 1, Bound { max, keep }).1;
         let (whole, cut) = (bound(110, 50), bound(109, 50));
         assert_eq!((whole.text.len(), whole.cut, whole.bytes), (110, false, 40));
         assert_eq!((cut.text.len(), cut.cut, cut.bytes), (44, true, 16));
         assert_eq!((bound(109, 55).bytes, bound(109, 54).bytes), (20, 16));
-        // A first line that has no room at all, and no half of a character.
+        // A first line for which there is no room at all, and no cut within a character.
         for keep in 7..20 {
             let (text, shown) = numbered("é".repeat(50), 1, Bound { max: 100, keep });
             assert!(shown.text.len() <= keep && !text.contains('\u{fffd}'), "{keep}: {text}");

@@ -1,10 +1,10 @@
-//! Known secret values in text that is shown or recorded: each becomes `[redacted:NAME]`.
+//! Redacts known secret values in text that is shown or recorded: each becomes `[redacted:NAME]`.
 //!
-//! A value is found as it is and in the forms that text takes on its way (`crate::forms`); one that a command spells out
-//! another way is not. It is a net under the layers that keep secrets out of a cell, and no wall.
+//! It finds a value unchanged and in the forms that text takes on its way (`crate::forms`), but not one that a command spells in
+//! another way. It is a safety net behind the layers that keep secrets out of a cell, not a barrier.
 //!
-//! What it costs is bounded whatever the secrets are: a long one is looked for in pieces, and a beginning of one is found
-//! by its order among all pieces.
+//! Its cost is bounded whatever the secrets are: a long secret is searched for in pieces, and the beginning of a secret is found by
+//! binary search among all pieces.
 
 use crate::forms::forms;
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind, PatternID};
@@ -16,43 +16,43 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use thiserror::Error;
 
-/// Shortest part of a secret that is taken out where an output was cut through it, in bytes.
+/// Minimum length, in bytes, of a part of a secret that is removed where an output was cut through the secret.
 const PART: usize = 4;
-/// Longest pattern in bytes: a longer value is looked for in pieces.
+/// Maximum length of a pattern in bytes: a longer value is searched for in pieces.
 const PIECE: usize = 512;
-/// Longest value that is looked for in all forms, in bytes. Keys in files have about three thousand.
+/// Maximum length, in bytes, of a value that is searched for in all forms. Keys in files have about three thousand.
 const FORMS_MAX: usize = 8 << 10;
-/// Most bytes of patterns.
+/// Maximum bytes of all patterns.
 const PATTERNS_MAX: usize = 2 << 20;
-/// Most bytes of patterns for which the fastest search is built, which takes the most memory.
+/// Maximum bytes of patterns for which to build the fastest search, which takes the most memory.
 const FAST_MAX: usize = 1 << 10;
 
-/// What the mark that stands where a secret was begins with.
+/// The beginning of the mark that replaces a secret.
 pub(crate) const MARK: &str = "[redacted:";
-/// What stands for a part of a secret.
+/// The mark that replaces a part of a secret.
 const CUT: &[u8] = b"[redacted]";
 
-/// What everything becomes where secrets are not known.
+/// Replaces all text while the secrets are not known.
 const WITHHELD: &str = "[withheld]";
 
-/// Finds secrets. With none to look for it costs nothing.
+/// Finds secrets. Without secrets it costs nothing.
 pub struct Redactor {
-    /// All secrets so far: a search is for all of them at once.
+    /// All secrets so far: one search looks for all of them.
     secrets: Mutex<Vec<Secret>>,
     search: RwLock<Option<Arc<Search>>>,
-    /// Nothing is shown at all.
+    /// Whether all text is withheld.
     withholds: bool,
 }
 
-/// Secrets cannot be looked for.
+/// Why it is impossible to search for the secrets.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub enum RedactorError {
-    /// They have more bytes than `PATTERNS_MAX`, in all forms.
+    /// In all forms, they have more bytes than `PATTERNS_MAX`.
     #[error(
         "the secrets in the environment have too many bytes: {0} to look for, {PATTERNS_MAX} are possible"
     )]
     TooLarge(usize),
-    /// No search could be built.
+    /// The search could not be built.
     #[error("the secrets in the environment cannot be looked for: {0}")]
     Search(String),
 }
@@ -60,36 +60,36 @@ pub enum RedactorError {
 /// A text that may begin or end within a secret.
 #[derive(Debug)]
 pub enum Piece<'a> {
-    /// Lines of a file. The line ends in a secret stay, so that all lines keep their numbers.
+    /// Lines of a file. Line breaks within a secret stay, so that all lines keep their numbers.
     Lines(&'a mut Vec<u8>),
-    /// Both ends of an output whose middle was left out.
+    /// Both ends of an output without its middle.
     Ends(&'a mut Captured),
     /// A part of a longer text.
     Page {
-        /// The part.
+        /// The bytes of this part.
         bytes: &'a mut Vec<u8>,
         /// Whether there is text before it.
         before: bool,
-        /// Whether there is text behind it.
+        /// Whether there is text after it.
         behind: bool,
     },
 }
 
 struct Search {
     automaton: AhoCorasick,
-    /// The name of the secret that a pattern is of, by the pattern's number.
+    /// The secret's name for each pattern, by pattern number.
     names: Vec<String>,
-    /// All patterns, and all patterns from their ends, each in order.
+    /// All patterns, and all of them reversed, each list sorted.
     patterns: Vec<Vec<u8>>,
     reversed: Vec<Vec<u8>>,
     /// Whether a pattern begins with this byte.
     begins: [bool; 256],
     longest: usize,
-    /// The same for what may begin and end within a secret; `None` where none has several lines.
+    /// The same for texts that may begin or end within a secret; `None` if no secret has several lines.
     lines: Option<Box<Search>>,
 }
 
-/// The lines of a secret that has several, each as a secret by itself.
+/// The lines of a multi-line secret, each as a secret of its own.
 fn lines_of(secret: &Secret) -> Vec<Secret> {
     let lines = secret.value.split(|byte| *byte == b'\n');
     let lines = lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line));
@@ -97,13 +97,13 @@ fn lines_of(secret: &Secret) -> Vec<Secret> {
     long.map(|line| Secret { name: secret.name.clone(), value: line.to_vec() }).collect()
 }
 
-/// What is looked for to find a value: its forms, in pieces.
+/// The patterns that find a value: its forms, in pieces.
 fn patterns_of(value: &[u8]) -> Vec<Vec<u8>> {
     let forms = if value.len() <= FORMS_MAX { forms(value, VALUE_MIN) } else { [value.to_vec()].into() };
     forms.iter().flat_map(|form| pieces(form)).map(<[u8]>::to_vec).collect()
 }
 
-/// `form` in pieces of [`PIECE`] bytes; none is so short that it is found in innocent text.
+/// `form` in pieces of [`PIECE`] bytes; none is so short that it would match innocent text.
 fn pieces(form: &[u8]) -> Vec<&[u8]> {
     let mut rest = form;
     let mut pieces = Vec::new();
@@ -116,7 +116,7 @@ fn pieces(form: &[u8]) -> Vec<&[u8]> {
     pieces
 }
 
-/// `value` with `change` made in every string in it, names of fields too.
+/// `value` with `change` applied to every string in it, including names of fields.
 pub fn map_texts(value: &Value, change: &impl Fn(&str) -> String) -> Value {
     map(value, change, &|number| Value::Number(number.clone()))
 }
@@ -133,7 +133,7 @@ fn map(
             let mut changed = Map::new();
             for (name, value) in fields {
                 let mut name = change(name);
-                // No field is lost where two become alike.
+                // No field is lost if two names become equal.
                 while changed.contains_key(&name) {
                     name.push('\'');
                 }
@@ -147,25 +147,25 @@ fn map(
 }
 
 impl Redactor {
-    /// Looks for `secrets`, none of which is empty.
+    /// Searches for `secrets`, none of which is empty.
     ///
     /// # Errors
-    /// Where they cannot all be looked for.
+    /// If it is impossible to search for all of them.
     pub fn new(secrets: Vec<Secret>) -> Result<Self, RedactorError> {
         let search = Search::with_lines(&secrets)?.map(Arc::new);
         Ok(Self { secrets: Mutex::new(secrets), search: RwLock::new(search), withholds: false })
     }
 
-    /// Shows nothing: for where secrets are not known.
+    /// Withholds all text: for use while secrets are not known.
     pub fn withholding() -> Self {
         Self { secrets: Mutex::default(), search: RwLock::default(), withholds: true }
     }
 
-    /// Looks for one more secret from now on: a key that is known only when a user hands it over. A value that is too short
-    /// to tell from innocent text is left out.
+    /// Searches for one more secret from now on: a key that is known only once a user provides it. A value too short to distinguish
+    /// from innocent text is ignored.
     ///
     /// # Errors
-    /// Where they cannot all be looked for; then it is as before.
+    /// If it is impossible to search for all of them; then nothing changes.
     pub fn learn(&self, secret: Secret) -> Result<(), RedactorError> {
         let mut secrets = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
         let is_known = secrets.iter().any(|known| known.value == secret.value);
@@ -184,12 +184,12 @@ impl Redactor {
         self.search.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether there is anything to look for.
+    /// Whether there is nothing to search for.
     pub fn is_idle(&self) -> bool {
         self.search().is_none() && !self.withholds
     }
 
-    /// Whether nothing is shown, because secrets are not known.
+    /// Whether all text is withheld because secrets are not known.
     pub(crate) fn withholds(&self) -> bool {
         self.withholds
     }
@@ -207,7 +207,7 @@ impl Redactor {
         Cow::Owned(clear.bytes)
     }
 
-    /// Takes out of `piece` secrets, and parts of them at its edges; whether there were any.
+    /// Removes secrets from `piece`, and parts of secrets at its edges; returns whether there were any.
     pub fn redact(&self, piece: Piece<'_>) -> bool {
         let Some(search) = self.search() else { return false };
         match piece {
@@ -225,7 +225,7 @@ impl Redactor {
         }
     }
 
-    /// `value` without secrets, as texts and as numbers.
+    /// `value` without secrets, whether they are texts or numbers.
     pub fn value<'a>(&self, value: &'a Value) -> Cow<'a, Value> {
         if self.is_idle() {
             return Cow::Borrowed(value);
@@ -233,7 +233,7 @@ impl Redactor {
         Cow::Owned(self.map(value, &|text| self.text(text).into_owned()))
     }
 
-    /// `value` with `change` made in every string in it, and the numbers that are secrets as text.
+    /// `value` with `change` applied to every string, and with numbers that are secrets converted to text.
     pub(crate) fn map(&self, value: &Value, change: &impl Fn(&str) -> String) -> Value {
         map(value, change, &|number| match self.text(&number.to_string()) {
             Cow::Borrowed(_) => Value::Number(number.clone()),
@@ -241,7 +241,7 @@ impl Redactor {
         })
     }
 
-    /// For bytes that come in pieces.
+    /// A stream for bytes that arrive in pieces.
     pub fn stream(&'static self) -> SecretStream {
         SecretStream { redactor: self, held: Vec::new(), last: None, found: 0 }
     }
@@ -251,13 +251,13 @@ impl Redactor {
 #[derive(Default)]
 struct Cleared {
     bytes: Vec<u8>,
-    /// The pattern that was taken out last, if nothing came after it: of a secret in pieces one mark is enough.
+    /// The pattern that was removed last, if nothing came after it: a secret in pieces gets only one mark.
     last: Option<PatternID>,
     found: u64,
 }
 
 impl Search {
-    /// Looks for `secrets`, and where a text may begin or end within one for its lines; `None` where there are none.
+    /// Searches for `secrets`, and for their lines in texts that may begin or end within one; `None` without secrets.
     fn with_lines(secrets: &[Secret]) -> Result<Option<Self>, RedactorError> {
         let mut search = Self::new(secrets)?;
         let lines: Vec<Secret> = secrets.iter().flat_map(lines_of).collect();
@@ -267,7 +267,7 @@ impl Search {
         Ok(search)
     }
 
-    /// Looks for `secrets`; `None` where there are none.
+    /// Searches for `secrets`; `None` without secrets.
     fn new(secrets: &[Secret]) -> Result<Option<Self>, RedactorError> {
         if secrets.is_empty() {
             return Ok(None);
@@ -344,8 +344,8 @@ impl Search {
         begins || ends
     }
 
-    /// Appends what of `bytes` begins before `end`, without secrets; returns where it stopped, which is behind `end` where a
-    /// secret reaches over it.
+    /// Appends what begins in `bytes` before `end`, without secrets. Returns where it stopped, which is after `end` if a secret
+    /// extends beyond it.
     fn pass(&self, bytes: &[u8], end: usize, clear: &mut Cleared) -> usize {
         let mut at = 0;
         for found in self.automaton.find_iter(bytes).take_while(|found| found.start() < end) {
@@ -367,12 +367,12 @@ impl Search {
         at
     }
 
-    /// What stands where a secret was.
+    /// The mark that replaces a secret.
     fn mark(&self, pattern: PatternID) -> String {
         format!("{MARK}{}]", self.names.get(pattern.as_usize()).map_or("", String::as_str))
     }
 
-    /// Where the longest end of `bytes` begins, from `from` on, that may still become a secret.
+    /// The start, at or after `from`, of the longest suffix of `bytes` that may still become a secret.
     fn unfinished(&self, bytes: &[u8], from: usize) -> usize {
         let first = from.max((bytes.len() + 1).saturating_sub(self.longest));
         let begins =
@@ -389,7 +389,7 @@ impl Search {
     }
 }
 
-/// Whether `part`, which is not empty, stands in `whole`.
+/// Whether `whole` contains `part`, which is not empty.
 fn has_part(whole: &[u8], part: &[u8]) -> bool {
     whole.windows(part.len()).any(|window| window == part)
 }
@@ -400,7 +400,7 @@ fn continues(ordered: &[Vec<u8>], start: &[u8]) -> bool {
     ordered.get(next).is_some_and(|pattern| pattern.starts_with(start))
 }
 
-/// A variable's name as it may stand in a text.
+/// A variable's name in a form that is safe within text.
 fn printable_name(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '?' };
     name.chars().take(64).map(plain).collect()
@@ -415,17 +415,17 @@ impl Cleared {
     }
 }
 
-/// Takes secrets out of a stream however it is cut.
+/// Removes secrets from a stream, however it is split.
 pub struct SecretStream {
     redactor: &'static Redactor,
-    /// The beginning of what may become a secret.
+    /// Held bytes that may become a secret.
     held: Vec<u8>,
     last: Option<PatternID>,
     found: u64,
 }
 
 impl SecretStream {
-    /// Adds `bytes`; gives what can be shown now.
+    /// Adds `bytes`; returns what can be shown now.
     pub fn push<'a>(&mut self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         if self.redactor.withholds {
             return Cow::Borrowed(b"");
@@ -444,22 +444,22 @@ impl SecretStream {
                 (self.last, self.found) = (clear.last, clear.found);
                 return Cow::Owned(clear.bytes);
             }
-            // A secret reaches over what was to be held: what is held begins behind it.
+            // A secret extends over what was to be held: the held part begins after it.
             at = passed;
         }
     }
 
-    /// How many bytes are held that may become a secret.
+    /// How many bytes are held because they may become a secret.
     pub(crate) fn held(&self) -> usize {
         self.held.len()
     }
 
-    /// How many secrets were taken out so far.
+    /// How many secrets were removed so far.
     pub(crate) fn found(&self) -> u64 {
         self.found
     }
 
-    /// What was held at the end: it never became a secret.
+    /// The bytes held at the end: they did not become a secret.
     pub fn finish(&mut self) -> Vec<u8> {
         let Some(search) = self.redactor.search() else { return Vec::new() };
         let held = std::mem::take(&mut self.held);
@@ -503,7 +503,7 @@ mod tests {
             (stream.push(b"sk-lat").len(), stream.push(b"er-key").into_owned()),
             (0, b"[redacted:LATER]".to_vec())
         );
-        // What cannot be looked for changes nothing.
+        // A secret that cannot be searched for changes nothing.
         assert!(redactor.learn(secret("HUGE", &"x".repeat(PATTERNS_MAX + 1))).is_err());
         assert_eq!(redactor.text("sk-later-key"), "[redacted:LATER]");
     }
@@ -557,11 +557,11 @@ mod tests {
         };
         assert_eq!(excerpt("plain\n"), "plain\n");
         assert_eq!(excerpt(&format!("k={key};\nsecret-a\n")), "k=[redacted:KEY]\n\n\n\n;\n[redacted:A]\n");
-        // It begins before, it goes on behind, or both.
+        // A secret begins before the part, continues after it, or both.
         assert_eq!(excerpt("second-line\nab\n--- end ---;\nx\n"), "[redacted:KEY]\nab\n[redacted:KEY];\nx\n");
         assert_eq!(excerpt("k=--- begin ---\n"), "k=[redacted:KEY]\n");
         assert_eq!(excerpt("first-line-1\r\nsecond-line\n"), "[redacted:KEY]\r\n[redacted:KEY]\n");
-        // Elsewhere a line of it is nobody's secret.
+        // In other texts, a single line of it is not a secret.
         assert_eq!(both.text("first-line-1"), "first-line-1");
         let mut none = b"secret-a".to_vec();
         redactor(&[]).redact(Piece::Lines(&mut none));
@@ -600,7 +600,7 @@ mod tests {
                 assert!(!shown.as_bytes().windows(PART).any(is_part), "{from} to {to}: {shown}");
             }
         }
-        // What is whole is no page.
+        // A complete text is not treated as a page.
         let mut whole = b"letters".to_vec();
         assert!(!one.redact(Piece::Page { bytes: &mut whole, before: false, behind: false }));
         assert_eq!(whole, b"letters");
@@ -638,7 +638,7 @@ mod tests {
         assert_eq!(streamed(both, &pieces), "x[redacted:B]y[redacted:A]z");
         let search = both.search().unwrap();
         assert!(search.longest < PIECE + VALUE_MIN && search.patterns.len() < 200);
-        // It took half a minute when each secret was one pattern.
+        // This took half a minute when each secret was one pattern.
         assert!(begun.elapsed() < std::time::Duration::from_secs(5), "{:?}", begun.elapsed());
     }
 

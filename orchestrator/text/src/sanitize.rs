@@ -1,5 +1,5 @@
-//! What every event of a session passes: known secrets go, then unsafe characters, then the secrets that only their
-//! removal has made. Where characters stay, a text that has a secret once they are gone loses both.
+//! Every event of a session passes through this. It removes known secrets, then unsafe characters, then secrets that appear only
+//! after that. If unsafe characters are kept, a text that would contain a secret without them loses both.
 
 use crate::clean::Cleaner;
 use crate::escape;
@@ -9,50 +9,50 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-/// Takes out of text what is not to be shown.
+/// Removes from text what must not be shown.
 #[derive(Clone, Copy)]
 pub struct Sanitizer(&'static Redactor);
 
-/// Bytes as they may be shown.
+/// Bytes that are safe to show.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Sanitized<'a> {
     /// The bytes.
     pub bytes: Cow<'a, [u8]>,
-    /// How many unsafe characters and sequences were taken out.
+    /// How many unsafe characters and sequences were removed.
     pub stripped: u64,
-    /// Whether secrets were taken out.
+    /// Whether secrets were removed.
     pub redacted: bool,
 }
 
-/// What becomes of unsafe characters.
+/// How to treat unsafe characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsafe {
-    /// They are taken out, and a carriage return before a line end with them.
+    /// Remove them, and also a carriage return before a line feed.
     Remove,
-    /// They are taken out, and line ends stay as they are: a file's content is compared with the file again.
+    /// Remove them, but keep line breaks unchanged: a file's content will be compared with the file again.
     RemoveInFile,
     /// They stay.
     Keep,
 }
 
 impl Sanitizer {
-    /// Knows the secrets of `redactor`.
+    /// Uses the secrets that `redactor` knows.
     pub fn new(redactor: &'static Redactor) -> Self {
         Self(redactor)
     }
 
-    /// Finds the secrets.
+    /// The redactor that finds the secrets.
     pub fn redactor(self) -> &'static Redactor {
         self.0
     }
 
-    /// `text` as it may be shown.
+    /// `text` in a form that is safe to show.
     pub fn text(self, text: &str) -> String {
         let clean = self.bytes(text.as_bytes(), Unsafe::Remove);
         String::from_utf8_lossy(&clean.bytes).into_owned()
     }
 
-    /// `bytes` as they may be shown.
+    /// `bytes` in a form that is safe to show.
     pub fn bytes(self, bytes: &[u8], characters: Unsafe) -> Sanitized<'_> {
         let mut cleaner = match characters {
             Unsafe::Remove | Unsafe::Keep => Cleaner::default(),
@@ -81,8 +81,8 @@ impl Sanitizer {
         }
     }
 
-    /// An input as a person may be shown it: nothing is missing but secrets, and unsafe characters are shown by number. What
-    /// was typed in place of a secret is none.
+    /// An input in a form to show to a person: only secrets are missing, and unsafe characters are shown by number. A typed text
+    /// that looks like a redaction mark is escaped.
     pub fn input(self, value: &Value) -> Value {
         let shown = |text: &str| self.0.text(&escape::input(&self.0.text(text))).into_owned();
         self.0.map(value, &|text| {
@@ -96,7 +96,7 @@ impl Sanitizer {
         })
     }
 
-    /// A stream of output, however it is cut.
+    /// A stream of output, however it is split.
     pub fn stream(self, characters: Unsafe) -> SanitizedStream {
         let kept = (characters == Unsafe::Keep).then(Kept::default);
         SanitizedStream {
@@ -110,53 +110,53 @@ impl Sanitizer {
     }
 }
 
-/// One stream on its way. Its pieces end within no character and no secret.
+/// Sanitizes one stream. No piece of its output ends within a character or a secret.
 pub struct SanitizedStream {
     is_idle: bool,
     before: SecretStream,
     joiner: Utf8Joiner,
     cleaner: Cleaner,
     after: SecretStream,
-    /// Where unsafe characters stay.
+    /// The state if unsafe characters are kept.
     kept: Option<Kept>,
 }
 
-/// What has its unsafe characters still, and waits until it is clear that no secret is in it without them.
+/// Text with its unsafe characters, held until it is clear that it contains no secret without them.
 #[derive(Default)]
 struct Kept {
     pieces: VecDeque<Piece>,
-    /// Clean bytes of all pieces.
+    /// Number of clean bytes in all pieces.
     clean_len: usize,
-    /// What of them no secret can be in any more, clean.
+    /// The clean bytes that can no longer contain a secret.
     clean: Vec<u8>,
-    /// Exact bytes of all pieces.
+    /// Number of exact bytes in all pieces.
     exact_len: usize,
-    /// Secrets that were found before it.
+    /// Number of secrets found before it.
     found: u64,
-    /// Whether what is held begins in bytes that are shown without unsafe characters: then so does what follows, up to its end.
+    /// Whether the held text begins within bytes that are shown without unsafe characters: then what follows is too, up to its end.
     is_cut: bool,
 }
 
-/// Bytes as they came, and how many are left of them without unsafe characters.
+/// Original bytes, and how many are left without unsafe characters.
 struct Piece {
     exact: Vec<u8>,
     clean: usize,
 }
 
-/// Most bytes of a piece: few, because all of one waits for its last byte.
+/// Maximum bytes of a piece: small, because all of it waits for its last byte.
 const PIECE: usize = 4 << 10;
-/// Most bytes that wait. After these they lose their unsafe characters.
+/// Maximum bytes that are held. Beyond it, they lose their unsafe characters.
 const KEPT_MAX: usize = 64 << 10;
 
 impl SanitizedStream {
-    /// Adds `bytes`; gives what can be shown now.
+    /// Adds `bytes`; returns what can be shown now.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
         let redacted = self.before.push(bytes);
         let joined = self.joiner.push(&redacted).into_owned();
         self.clean(joined)
     }
 
-    /// What was held back: for a secret that never came whole, or a character.
+    /// What was held back, for an incomplete secret or character.
     pub fn finish(&mut self) -> Vec<u8> {
         let held = self.before.finish();
         let mut last = self.joiner.push(&held).into_owned();
@@ -191,24 +191,24 @@ impl SanitizedStream {
     }
 }
 
-/// Where the first piece of `bytes` ends: never in a character.
+/// The end of the first piece of `bytes`: never within a character.
 fn piece_end(bytes: &[u8]) -> usize {
     let is_start = |at: &usize| bytes.get(*at).is_none_or(|byte| byte & 0xc0 != 0x80);
     let end = PIECE.min(bytes.len());
-    // A character has at most four bytes; what has more such bytes is none.
+    // A character has at most four bytes; a longer run of such bytes is none.
     (end.saturating_sub(3)..=end).rev().find(is_start).unwrap_or(end)
 }
 
 impl Kept {
-    /// Adds a piece, of which `clean` bytes are left without unsafe characters.
+    /// Adds a piece of which `clean` bytes are left without unsafe characters.
     fn wait(&mut self, exact: &[u8], clean: usize) {
         self.exact_len += exact.len();
         self.clean_len += clean;
         self.pieces.push_back(Piece { exact: exact.to_vec(), clean });
     }
 
-    /// What can be shown now: `passed` are clean bytes behind those before, which hold no secret any more; `found` secrets were found
-    /// so far, and `held` clean bytes may still become one. Pieces before these are shown with their characters.
+    /// What can be shown now: `passed` are the next clean bytes, which contain no secret any more; `found` is the number of secrets
+    /// so far; `held` clean bytes may still become one. Pieces that end before those are shown with their characters.
     fn passed(&mut self, passed: Vec<u8>, found: u64, held: usize) -> Vec<u8> {
         self.clean.extend(passed);
         if found != self.found || self.is_cut || self.exact_len > KEPT_MAX {
@@ -275,7 +275,7 @@ mod tests {
         }
     }
 
-    /// What comes out of a stream that keeps unsafe characters, in chunks of `size`.
+    /// The output of a stream that keeps unsafe characters, fed in chunks of `size`.
     fn kept(bytes: &[u8], size: usize) -> Vec<u8> {
         let mut stream = sanitizer().stream(Unsafe::Keep);
         let mut out: Vec<u8> = bytes.chunks(size).flat_map(|chunk| stream.push(chunk)).collect();
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_stream_that_keeps_everything_loses_nothing_however_long_it_may_become_a_secret() {
-        // Each piece ends with what begins a secret, and so waits for the next one.
+        // Each piece ends with the beginning of a secret, and so waits for the next one.
         for unit in [&b"s"[..], b"se\x00s", b"\x1b[1mse", b"\xffsec", "é\u{202e}s".as_bytes()] {
             let bytes = unit.repeat((4 * KEPT_MAX).div_ceil(unit.len()));
             for size in [1000, KEPT_MAX, KEPT_MAX + 1, bytes.len()] {
@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(sanitizer().input(&typed), want);
     }
 
-    /// Numbers by chance, the same in each run (xorshift).
+    /// Pseudo-random numbers, the same in each run (xorshift).
     struct Chance(u64);
 
     impl Chance {
@@ -331,7 +331,7 @@ mod tests {
             choices[self.below(choices.len())]
         }
 
-        /// A secret, with what changes its form.
+        /// A secret with characters that change its form.
         fn secret(&mut self) -> Vec<u8> {
             const PARTS: [&[u8]; 16] = [
                 b"a",
@@ -358,12 +358,12 @@ mod tests {
             secret
         }
 
-        /// `text` in pieces, with sequences between its bytes that show nothing.
+        /// `text` in pieces, with invisible sequences between its bytes.
         fn disguised(&mut self, text: &[u8]) -> Vec<Vec<u8>> {
             let mut pieces = vec![Vec::new()];
             for byte in text {
                 match self.below(8) {
-                    // Not between the bytes of a character, and not where a line ends: there they show.
+                    // Not within a character and not at a line break, where they would be visible.
                     0 if byte.is_ascii_alphanumeric() => {
                         pieces.last_mut().unwrap().extend(self.of(&[
                             &b"\x1b[1m"[..],
@@ -380,7 +380,7 @@ mod tests {
         }
     }
 
-    /// Whatever a secret is made of, and in whatever form it comes: nothing that is shown has it in any.
+    /// Whatever a secret consists of and in whatever form it comes: the output contains it in no form.
     #[test]
     fn nothing_that_is_shown_has_a_secret_in_any_form() {
         let mut chance = Chance(0x2545_f491_4f6c_dd1d);

@@ -3,7 +3,7 @@
 use policies::secret::{VALUE_MIN, looks_secret};
 use std::collections::HashMap;
 
-/// What stands in place of a value.
+/// The text that replaces a value.
 const HIDDEN: &str = "…";
 /// What options with a secret are called for short.
 const SHORT: [&str; 5] = ["TOK", "PASS", "PAT", "PWD", "PW"];

@@ -1,8 +1,8 @@
-//! Moments for people: UTC, from seconds since 1970.
+//! Formats times for people: in UTC, from seconds since 1970.
 
 use jiff::Timestamp;
 
-/// `2026-11-20 10:02:34Z`. A moment beyond the year 9999 is its last second.
+/// `2026-11-20 10:02:34Z`. A time after the year 9999 becomes the last second of that year.
 pub fn utc(seconds: u64) -> String {
     format(seconds, "%Y-%m-%d %H:%M:%SZ")
 }
@@ -12,7 +12,7 @@ pub fn compact(seconds: u64) -> String {
     format(seconds, "%Y%m%d-%H%M%S")
 }
 
-/// `2026-11-20T10:02:34.007Z`, from milliseconds since 1970: for programs that read lines of different sources together.
+/// `2026-11-20T10:02:34.007Z`, from milliseconds since 1970: for programs that merge lines of different sources.
 pub fn precise(milliseconds: u64) -> String {
     let moment = i64::try_from(milliseconds).ok().and_then(|moment| Timestamp::from_millisecond(moment).ok());
     moment.unwrap_or(Timestamp::MAX).strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()

@@ -1,4 +1,4 @@
-//! How much of something is shown, and the note that says what is left out.
+//! How much of something is shown, and the note about what is left out.
 
 use crate::escape::file_name;
 use std::borrow::Cow;
@@ -6,28 +6,28 @@ use std::borrow::Cow;
 /// Longest text in a record, in characters.
 pub const BRIEF: usize = 2000;
 
-/// What is longer than `max` is cut to `keep`: bytes, lines or entries.
+/// If there are more than `max` bytes, lines or entries, only `keep` of them are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// The most that is shown whole.
+    /// The maximum that is shown completely.
     pub max: usize,
-    /// What is shown of more.
+    /// How many are shown if there are more.
     pub keep: usize,
 }
 
 impl Bound {
-    /// A bound that shows as much of a long thing as of one at the bound.
+    /// A bound that keeps as many as it shows completely.
     pub const fn same(max: usize) -> Self {
         Self { max, keep: max }
     }
 
-    /// How many of `count` things are shown, if not all.
+    /// How many of `count` items to show; `None` for all.
     pub fn cut(self, count: usize) -> Option<usize> {
         (count > self.max).then_some(self.keep)
     }
 }
 
-/// The note where something is left out, for people and for programs. `total` is `None` where the end was not read.
+/// The note about what is left out, for people and programs. `total` is `None` if the end was not read.
 pub fn note(total: Option<u64>, shown: u64, strategy: &str, full: Option<&str>) -> String {
     let why = if total.is_none() { " why=not-read-to-the-end" } else { "" };
     let total = total.map_or(Cow::Borrowed("unknown"), |total| total.to_string().into());

@@ -1,8 +1,8 @@
-//! Where a character is cut.
+//! Handles characters that are cut at the end of a piece.
 
 use std::borrow::Cow;
 
-/// Bytes at the end of `bytes` that begin a character and do not end it.
+/// Bytes at the end of `bytes` that are an incomplete character.
 pub fn unfinished(bytes: &[u8]) -> usize {
     let tail = &bytes[bytes.len().saturating_sub(3)..];
     let begins = |byte: &u8| *byte >= 0xc0;
@@ -19,21 +19,21 @@ pub fn continued(bytes: &[u8]) -> usize {
     bytes.iter().take(3).take_while(|byte| (0x80..0xc0).contains(*byte)).count()
 }
 
-/// The first `max` bytes of a text, or fewer where that would cut a character.
+/// The first `max` bytes of a text, or fewer to avoid cutting a character.
 pub fn beginning(text: &str, max: usize) -> &str {
     let end = (0..=max.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
     &text[..end.unwrap_or(0)]
 }
 
-/// Joins the characters of a stream that is cut anywhere: no piece that it gives ends within one.
+/// Joins the characters of a stream in arbitrary pieces: no output ends within a character.
 #[derive(Debug, Default)]
 pub struct Utf8Joiner {
-    /// The beginning of a character whose end has not come: at most three bytes.
+    /// The beginning of an incomplete character: at most three bytes.
     held: Vec<u8>,
 }
 
 impl Utf8Joiner {
-    /// Adds `bytes`; gives what is complete now.
+    /// Adds `bytes`; returns what is complete now.
     pub fn push<'a>(&mut self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         let mut joined = Cow::Borrowed(bytes);
         if !self.held.is_empty() {
@@ -51,7 +51,7 @@ impl Utf8Joiner {
         }
     }
 
-    /// What is left at the end: the beginning of a character that never ended.
+    /// What is left at the end: the beginning of a character that was never completed.
     pub fn finish(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.held)
     }

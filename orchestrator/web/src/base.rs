@@ -1,11 +1,11 @@
-//! The addresses of servers that a user configures: a model server, a search engine, a collector of spans.
+//! Base addresses of servers that a user configures: a model server, a search engine, a collector of spans.
 
 use url::{Host, Url};
 
-/// Longest base URL, in bytes.
+/// Maximum length of a base URL, in bytes.
 pub const BASE_MAX: usize = 2048;
 
-/// A base URL: `http` or `https`, a host, perhaps a port and a path, and nothing that would be lost or is a secret.
+/// Parses a base URL: `http` or `https`, a host, perhaps a port and a path, but no part that would be lost or is secret.
 pub fn parse(text: &str) -> Option<Url> {
     let url = (text.len() <= BASE_MAX).then(|| Url::parse(text).ok()).flatten()?;
     let plain = url.username().is_empty()
@@ -16,7 +16,7 @@ pub fn parse(text: &str) -> Option<Url> {
     (plain && usable).then_some(url)
 }
 
-/// Whether a secret that is sent there may be read on its way: no TLS, and not this machine.
+/// Whether a secret sent there can be read on its way: without TLS, and not to this machine.
 pub fn is_exposed(url: &Url) -> bool {
     let is_local = match url.host() {
         Some(Host::Ipv4(address)) => address.is_loopback(),

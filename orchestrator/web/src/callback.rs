@@ -1,4 +1,4 @@
-//! Where a browser comes back to after a login: one address of this machine, for one answer.
+//! The local address to which a browser returns after a login. It takes one answer.
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
@@ -7,20 +7,20 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Most bytes of a request.
+/// Maximum bytes of a request.
 const REQUEST_MAX: usize = 16 << 10;
-/// How long a browser may take to say what it wants.
+/// How long a browser may take to send its request.
 const REQUEST: Duration = Duration::from_secs(5);
 const PATH: &str = "/callback";
 
-/// An address of this machine that waits for a browser.
+/// A local address that waits for a browser.
 pub struct Callback {
     listener: TcpListener,
     port: u16,
 }
 
 impl Callback {
-    /// Binds `port` of this machine, or any that is free. Before we confine ourselves.
+    /// Binds `port` on this machine, or any free port. Has to come before we confine ourselves.
     ///
     /// # Errors
     /// Those of the socket.
@@ -31,12 +31,12 @@ impl Callback {
         Ok(Self { listener, port })
     }
 
-    /// Where the browser is to be sent.
+    /// The address to which the browser is to return.
     pub fn address(&self) -> String {
         format!("http://127.0.0.1:{}{PATH}", self.port)
     }
 
-    /// The address that a browser came back to, with what it brings. Whatever else is asked for here gets an error.
+    /// The address with which a browser returned, including its query. Any other request gets an error.
     ///
     /// # Errors
     /// Those of the socket.
@@ -44,7 +44,7 @@ impl Callback {
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
         loop {
             let (mut stream, _) = listener.accept().await?;
-            // Who says nothing is not waited for; another may come.
+            // Do not wait for a silent connection; another one may come.
             let asked = timeout(REQUEST, asked(&mut stream)).await.ok().flatten();
             let found =
                 asked.filter(|path| path.strip_prefix(PATH).is_some_and(|rest| rest.starts_with('?')));

@@ -1,4 +1,4 @@
-//! The web tools' way out: each request in its turn and within its time.
+//! Makes the requests of web tools, within limits of concurrency and time.
 
 use crate::error::WebError;
 use crate::fetch::{self, Page};
@@ -14,19 +14,19 @@ use tokio::time::timeout;
 
 pub use crate::search::{BRAVE_KEY, SearchEngines};
 
-/// Requests that are under way at once; each may hold an answer and its text.
+/// Maximum number of requests in progress; each may hold a response and its text.
 const AT_ONCE: usize = 8;
 
-/// Makes web requests as a policy allows them.
+/// Makes web requests that a policy allows.
 pub struct WebClient<R = System> {
     reach: Reach<R>,
     engines: SearchEngines,
-    /// What keeps answers in memory: [`AT_ONCE`] of them.
+    /// Bounds the responses in memory to [`AT_ONCE`].
     turns: Semaphore,
 }
 
 impl WebClient {
-    /// Goes out by this machine's resolver. Without a policy, of which the error says why, nothing is reached.
+    /// Uses this machine's resolver. Without a policy, the error of which tells why, nothing can be reached.
     pub fn new(policy: Result<WebPolicy, PolicyError>, engines: SearchEngines) -> Self {
         Self::with_resolver(policy, engines, System)
     }
@@ -41,7 +41,7 @@ impl<R: Resolve> WebClient<R> {
         Self { reach: Reach::new(policy, resolver), engines, turns: Semaphore::new(AT_ONCE) }
     }
 
-    /// Asks the search engines.
+    /// Queries the search engines.
     ///
     /// # Errors
     /// [`WebError::SearchOff`], [`WebError::NoEngine`].
@@ -53,7 +53,7 @@ impl<R: Resolve> WebClient<R> {
     /// Fetches a page as text.
     ///
     /// # Errors
-    /// All but those of searches and images.
+    /// All except those of searches and images.
     pub async fn fetch(&self, wanted: &Fetch) -> Result<Page, WebError> {
         self.within(wanted.timeout_s, fetch::fetch(&self.reach, wanted)).await
     }
@@ -61,7 +61,7 @@ impl<R: Resolve> WebClient<R> {
     /// Fetches an image.
     ///
     /// # Errors
-    /// All but those of searches and pages.
+    /// All except those of searches and pages.
     pub async fn view(&self, wanted: &View) -> Result<Image, WebError> {
         self.within(wanted.timeout_s, fetch::image(&self.reach, &wanted.target)).await
     }
@@ -80,7 +80,7 @@ impl<R: Resolve> WebClient<R> {
     }
 }
 
-/// Whether `policy` refuses a request, as far as that is known before anything is looked up or connected to.
+/// Whether `policy` refuses a request, as far as that is known before resolving a name or connecting.
 ///
 /// # Errors
 /// The refusal.

@@ -1,17 +1,17 @@
-//! What a server sent as text: its kind, and its characters.
+//! Decodes a server's text: determines its kind and its encoding.
 
 use encoding_rs::{Encoding, UTF_8};
 use orchestrator_text::characters::is_unsafe;
 
-/// How far into a page its own word about its encoding is looked for: what browsers do.
+/// How many bytes of a page to search for its declared encoding, as browsers do.
 const PRESCAN: usize = 1024;
 
-/// What kind of text a media type is.
+/// The kind of text that a media type means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextKind {
     /// HTML.
     Html,
-    /// Text that is shown as it is.
+    /// Text that is shown unchanged.
     Plain,
 }
 
@@ -41,8 +41,8 @@ pub fn kind(media: &str) -> Option<TextKind> {
     }
 }
 
-/// `bytes` as text, by a byte order mark, else by `charset`, the server's, else by what the page names, else as UTF-8.
-/// Without unsafe characters, and, where `cut` says that bytes are missing, without a part of a character at the end.
+/// Decodes `bytes`: by a byte order mark, else by the server's `charset`, else by the page's declaration, else as UTF-8. Removes
+/// unsafe characters, and an incomplete character at the end if `cut` says that bytes are missing.
 pub fn decode(bytes: &[u8], charset: Option<&str>, kind: TextKind, cut: bool) -> String {
     let named = charset.and_then(|label| Encoding::for_label(label.as_bytes()));
     let own = || (kind == TextKind::Html).then(|| prescan(bytes)).flatten();
@@ -51,7 +51,7 @@ pub fn decode(bytes: &[u8], charset: Option<&str>, kind: TextKind, cut: bool) ->
     text.chars().filter(|c| !is_unsafe(*c) || matches!(c, '\n' | '\t')).collect()
 }
 
-/// The encoding that a page names in a `meta` tag near its beginning.
+/// The encoding that a page declares in a `meta` tag near its beginning.
 fn prescan(bytes: &[u8]) -> Option<&'static Encoding> {
     const WORD: &[u8] = b"charset";
     let start = bytes[..bytes.len().min(PRESCAN)].to_ascii_lowercase();
@@ -63,7 +63,7 @@ fn prescan(bytes: &[u8]) -> Option<&'static Encoding> {
         .copied()
         .collect();
     let encoding = Encoding::for_label(&label)?;
-    // A page whose tag could be read is not in UTF-16, whatever it says.
+    // A page whose tag was readable is not in UTF-16, whatever it declares.
     Some(if encoding.is_ascii_compatible() { encoding } else { UTF_8 })
 }
 
@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(decoded(b"caf\xc3\xa9", None, TextKind::Plain), "café");
         assert_eq!(decoded(b"caf\xc3\xa9", Some("no-such"), TextKind::Plain), "café");
         assert_eq!(decoded(b"\x93\xfa\x96\x7b", Some("Shift_JIS"), TextKind::Plain), "日本");
-        // A byte order mark is stronger than the server.
+        // A byte order mark overrides the server.
         assert_eq!(decoded(b"\xef\xbb\xbfcaf\xc3\xa9", Some("iso-8859-1"), TextKind::Plain), "café");
         assert_eq!(decoded(b"\xff\xfea\0", None, TextKind::Plain), "a");
         let page = b"<meta charset=\"windows-1251\"><p>\xef\xf0\xe8";

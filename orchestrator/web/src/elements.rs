@@ -1,4 +1,4 @@
-//! The elements of a page for the `selectors` crate: a flat list in the order of their start tags, bounded.
+//! The elements of a page for the `selectors` crate: a bounded flat list in the order of their start tags.
 
 use crate::outline::Outline;
 use crate::work::Stop;
@@ -14,13 +14,13 @@ use selectors::{Element, OpaqueElement, Parser, SelectorImpl};
 use std::cell::Cell;
 use std::fmt;
 
-/// Most elements, and most attributes, of a page that a selector is matched against.
+/// Maximum number of a page's elements, and of its attributes, that a selector is matched against.
 pub const ELEMENTS_MAX: usize = 200_000;
 
-/// Most steps of matching: elements, attributes and pieces of text that are looked at. A selector that means something needs
-/// a few for each element.
+/// Maximum steps of matching: each element, attribute and piece of text that is read. A sensible selector needs a few for each
+/// element.
 pub const STEPS_MAX: u64 = 20_000_000;
-/// Bytes of text that are looked at in a step.
+/// Bytes of text that count as one step.
 const TEXT_STEP: usize = 32;
 
 /// The elements of a page.
@@ -28,7 +28,7 @@ const TEXT_STEP: usize = 32;
 pub struct Elements {
     nodes: Vec<Node>,
     attributes: Vec<(Box<str>, Box<str>)>,
-    /// Steps that are left. Without any, an element has no relatives and no attributes, so that all matching ends.
+    /// Steps left. At zero, an element has no relatives and no attributes, so that all matching ends.
     steps: Cell<u64>,
     stop: Stop,
 }
@@ -42,34 +42,34 @@ struct Node {
     first_child: Option<u32>,
     last_child: Option<u32>,
     has_text: bool,
-    /// Its attributes are those before this one, from the end of the node before.
+    /// Its attributes end here; they begin where those of the previous node end.
     attributes_end: u32,
 }
 
-/// That a page has more elements or attributes than are matched.
+/// A page has more elements or attributes than may be matched.
 #[derive(Debug)]
 pub struct TooMany;
 
 impl Elements {
-    /// None yet. Matching ends when `stop` is set.
+    /// An empty list. Matching ends when `stop` is set.
     pub fn new(stop: &Stop) -> Self {
         let steps = Cell::new(STEPS_MAX);
         Self { nodes: Vec::new(), attributes: Vec::new(), steps, stop: stop.clone() }
     }
 
-    /// Whether no steps are left: what matching said is not to be believed.
+    /// Whether no steps are left: then the result of matching is invalid.
     pub fn is_exhausted(&self) -> bool {
         self.steps.get() == 0
     }
 
-    /// Takes `count` steps; whether there were so many.
+    /// Uses `count` steps; returns whether that many were left.
     fn take_steps(&self, count: usize) -> bool {
         let left = if self.stop.is_set() { 0 } else { self.steps.get().saturating_sub(count as u64) };
         self.steps.set(left);
         left > 0
     }
 
-    /// Takes the next token of the page; `outline` holds the elements that are open.
+    /// Adds the next token of the page; `outline` holds the open elements.
     pub fn take(&mut self, token: &Token, outline: &mut Outline) -> Result<(), TooMany> {
         match token {
             Token::StartTag(tag) => self.start(tag, outline),
@@ -263,7 +263,7 @@ impl Element for ElementRef<'_> {
     }
 }
 
-/// Selectors for HTML: one namespace, and only what depends on the page and not on a user who moves about in it.
+/// Selectors for HTML: one namespace, and only features that depend on the page, not on a user who interacts with it.
 #[derive(Clone, Debug)]
 pub struct Html;
 
@@ -271,7 +271,7 @@ pub struct Html;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Name(Box<str>);
 
-/// No pseudo-class but the structural ones, and no pseudo-element, is supported.
+/// Only structural pseudo-classes are supported, and no pseudo-elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Never {}
 

@@ -1,4 +1,4 @@
-//! What can go wrong on the web, in words for the model.
+//! Errors of web requests, worded for the model.
 
 use crate::image;
 use crate::request::REDIRECTS_MAX;
@@ -9,7 +9,7 @@ use policies::address::Class;
 use std::net::IpAddr;
 use thiserror::Error;
 
-/// Why an engine gave nothing.
+/// Why a search engine returned nothing.
 #[derive(Debug, PartialEq, Eq, Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum EngineError {
@@ -47,7 +47,7 @@ pub enum HttpError {
     Tls(String),
 }
 
-/// Why a web tool did not do what was asked.
+/// Why a web tool failed.
 #[derive(Debug, PartialEq, Eq, Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum WebError {
@@ -90,7 +90,7 @@ pub enum WebError {
 }
 
 impl WebError {
-    /// Its kind in results.
+    /// The kind of this error in results.
     pub fn kind(&self) -> ErrorKind {
         match self {
             WebError::SearchOff

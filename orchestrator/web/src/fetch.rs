@@ -1,4 +1,4 @@
-//! `web_fetch`: a page as text. Each redirection is a new target, judged from the beginning. And an image, as it is.
+//! `web_fetch`: fetches a page as text. Each redirect is a new target that is checked from the beginning. Also fetches images, unchanged.
 
 use crate::decode::{self, TextKind};
 use crate::error::{HttpError, WebError};
@@ -22,26 +22,26 @@ const PAGES: &str = "text/html, application/xhtml+xml;q=0.9, text/*;q=0.8, appli
 /// The `Accept` header for images.
 const IMAGES: &str = "image/png, image/jpeg, image/gif, image/webp";
 
-/// A page that was fetched.
+/// A page that has been fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// Where it was, after redirections.
+    /// Its address after redirects.
     pub target: Target,
-    /// The media type it came as, such as `text/html`.
+    /// The media type from the server, such as `text/html`.
     pub media: String,
     /// Its title, if it is HTML and has one.
     pub title: Option<String>,
-    /// Its text, all that was read and is wanted.
+    /// The requested text, as far as it was read.
     pub text: String,
-    /// How many elements were chosen, if any were to be.
+    /// How many elements the selector matched, if there was one.
     pub elements: Option<u64>,
-    /// Bytes that were read, decompressed.
+    /// Bytes read, after decompression.
     pub bytes: u64,
-    /// Whether that is all there is.
+    /// Whether the page was read completely.
     pub complete: bool,
 }
 
-/// Fetches a page, in whatever time the caller leaves.
+/// Fetches a page. The caller limits the time.
 pub async fn fetch<R: Resolve>(reach: &Reach<R>, fetch: &Fetch) -> Result<Page, WebError> {
     let policy = reach.policy()?;
     let mut target = fetch.target.clone();
@@ -56,8 +56,8 @@ pub async fn fetch<R: Resolve>(reach: &Reach<R>, fetch: &Fetch) -> Result<Page, 
     Err(WebError::Redirects)
 }
 
-/// Fetches an image, in whatever time the caller leaves. Its first bytes say which kind it is; of its server's word only that
-/// it is an image counts.
+/// Fetches an image. The caller limits the time. The first bytes determine its type; of the server's media type, only that it is an
+/// image counts.
 pub async fn image<R: Resolve>(reach: &Reach<R>, target: &Target) -> Result<Image, WebError> {
     let addresses = guard::admit(reach.policy()?, &reach.resolver, target).await?;
     may_be_plain(target, addresses.iter().map(SocketAddr::ip))?;
@@ -80,13 +80,13 @@ pub async fn image<R: Resolve>(reach: &Reach<R>, target: &Target) -> Result<Imag
     Ok(Image { media_type, data })
 }
 
-/// An image comes without TLS only from this machine, where all `addresses` of its host have to be.
+/// An image may come without TLS only from this machine: then all `addresses` of its host have to be local.
 pub fn may_be_plain(target: &Target, addresses: impl IntoIterator<Item = IpAddr>) -> Result<(), WebError> {
     let here = addresses.into_iter().all(|address| address.to_canonical().is_loopback());
     if target.is_plain() && !here { Err(WebError::PlainImage) } else { Ok(()) }
 }
 
-/// Where a response redirects to, if it does.
+/// The target of a redirect, if the response is one.
 fn redirection(response: &Response, from: &Target) -> Result<Option<Target>, WebError> {
     if ![301, 302, 303, 307, 308].contains(&response.status().as_u16()) {
         return Ok(None);
@@ -96,7 +96,7 @@ fn redirection(response: &Response, from: &Target) -> Result<Option<Target>, Web
     from.join(&location).map(Some).map_err(WebError::Redirect)
 }
 
-/// Another host is the model's choice, not the page's, unless the policy has named it.
+/// A redirect to another host is for the model to decide, not for the page, unless the policy names the host.
 fn follow(policy: &WebPolicy, from: &Target, next: Target) -> Result<Target, WebError> {
     if next.host() == from.host() || policy.names(next.host(), next.port()) {
         return Ok(next);
@@ -112,7 +112,7 @@ async fn page(response: Response, target: Target, selector: Option<&Selector>) -
     }
     let Body { bytes, complete } = http::read(response, BODY_MAX).await?;
     let kind = declared.unwrap_or(TextKind::Plain);
-    // UTF-16 has them too, but nobody who sends it leaves out to say so.
+    // UTF-16 has NUL bytes too, but whoever sends UTF-16 declares it.
     let is_utf16 = charset.is_some() || bytes.starts_with(b"\xff\xfe");
     if !is_utf16 && kind == TextKind::Plain && bytes.contains(&0) {
         return Err(WebError::NotText("binary, whatever it is called".into()));

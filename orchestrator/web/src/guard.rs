@@ -1,5 +1,5 @@
-//! Whether a target may be reached, and at exactly which addresses. What is connected to later are these addresses and
-//! no others: a name that means something else by then means nothing here.
+//! Decides whether a target may be reached, and at exactly which addresses. Later, only these addresses are connected to: if the
+//! name resolves to others by then, that has no effect.
 
 use crate::error::{HttpError, WebError};
 use crate::target::Target;
@@ -8,17 +8,17 @@ use policies::web::not_public;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-/// Most addresses of one name that are tried; all are judged.
+/// Maximum number of a name's addresses to try; all of them are checked.
 const TRIED: usize = 8;
 
-/// From a host's name to its addresses.
+/// Resolves a host's name to its addresses.
 pub trait Resolve {
     /// Every address of `host`, each with `port`.
     #[allow(async_fn_in_trait, reason = "whoever calls it is on the same thread")]
     async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>>;
 }
 
-/// The system's own way, with `/etc/hosts` and whatever else it is set up with.
+/// The system's resolver, with `/etc/hosts` and whatever else is configured.
 pub struct System;
 
 impl Resolve for System {
@@ -27,7 +27,7 @@ impl Resolve for System {
     }
 }
 
-/// Addresses that `target` was found at. One [`admit`]s a target; the search engines are the user's own choice.
+/// The addresses of `target`. A checked target goes through [`admit`]; search engines are the user's own choice.
 pub async fn locate(resolver: &impl Resolve, target: &Target) -> Result<Vec<SocketAddr>, HttpError> {
     if let Some(address) = target.address() {
         return Ok(vec![SocketAddr::new(address, target.port())]);
@@ -37,7 +37,7 @@ pub async fn locate(resolver: &impl Resolve, target: &Target) -> Result<Vec<Sock
     if found.is_empty() { Err(HttpError::Resolve("it has no address".into())) } else { Ok(found) }
 }
 
-/// Asks the policy about `target`; returns the addresses to connect to.
+/// Checks `target` against the policy; returns the addresses to connect to.
 pub async fn admit(
     policy: &WebPolicy,
     resolver: &impl Resolve,
@@ -50,8 +50,8 @@ pub async fn admit(
     Ok(found)
 }
 
-/// What the policy says of `target` wherever it is found. A name that is refused anyway is not asked for: the question alone
-/// tells somebody something.
+/// The policy's decision on `target`, whatever its addresses are. A name that is refused anyway is not resolved: the query alone
+/// discloses it.
 pub fn foresee(policy: &WebPolicy, target: &Target) -> Result<(), WebError> {
     let (host, port) = (target.host(), target.port());
     if let Some(address) = target.address() {
@@ -63,8 +63,8 @@ pub fn foresee(policy: &WebPolicy, target: &Target) -> Result<(), WebError> {
     Ok(())
 }
 
-/// The same, and that no address of `target` would let it be spoken to without TLS. That is said of a call only when its
-/// addresses are judged: one that is not public is worse.
+/// The same, and also that no address of `target` would allow a connection without TLS. For an actual call this is reported only
+/// after its addresses are checked: a non-public address is the worse error.
 pub fn foresee_all(policy: &WebPolicy, target: &Target) -> Result<(), WebError> {
     foresee(policy, target)?;
     let (host, port) = (target.host(), target.port());
@@ -75,8 +75,8 @@ pub fn foresee_all(policy: &WebPolicy, target: &Target) -> Result<(), WebError> 
     Ok(())
 }
 
-/// Judges all `addresses` that `target` was found at. One that is refused refuses them all: a name with an honest and a
-/// dishonest address would only have to be tried twice.
+/// Checks all `addresses` of `target`. One refused address refuses them all: otherwise a name with an honest and a malicious
+/// address would only have to be tried twice.
 pub fn judge(
     policy: &WebPolicy,
     target: &Target,
@@ -109,7 +109,7 @@ mod tests {
         WebPolicy { own, bounds: vec![] }
     }
 
-    /// Answers each question from the next list.
+    /// Answers each query from the next list.
     struct Script {
         answers: RefCell<Vec<Vec<&'static str>>>,
         asked: Cell<usize>,
@@ -195,7 +195,7 @@ mod tests {
             let refused = ask(&default, "https://a.example/", &[&answer]);
             assert!(matches!(refused, Err(WebError::Address { .. })), "{answer:?}");
         }
-        // The one behind the last that would be tried, too.
+        // The address after the last one that would be tried counts too.
         let mut many = vec!["8.8.8.8"; TRIED];
         assert_eq!(ask(&default, "https://a.example/", &[&many]).unwrap().len(), TRIED);
         many.push("8.8.4.4");
@@ -216,7 +216,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let pinned = runtime.block_on(admit(&default, &script, &target)).unwrap();
         assert_eq!((pinned, script.asked.get()), (vec!["8.8.8.8:443".parse().unwrap()], 1));
-        // The second answer is judged like the first.
+        // The second answer is checked like the first.
         assert!(runtime.block_on(admit(&default, &script, &target)).is_err());
     }
 
@@ -261,7 +261,7 @@ mod tests {
         let named = policy("allow = ['*']\nhttp = ['a.example']");
         assert!(ask(&named, "http://a.example/", &[&["8.8.8.8"]]).is_ok());
         assert!(ask(&named, "http://b.example/", &[&["8.8.8.8"]]).is_err());
-        // A network that is opened does not make the open internet plain.
+        // Opening a private network does not allow the public internet without TLS.
         let net = policy("allow = ['*']\nprivate = ['127.0.0.0/8']");
         assert!(ask(&net, "http://a.example/", &[&["127.0.0.1"]]).is_ok());
         assert!(matches!(

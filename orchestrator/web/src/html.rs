@@ -1,7 +1,7 @@
-//! A page becomes text that reads well: HTML without its tags, or those of its elements that a selector means.
+//! Converts a page to readable text: HTML without its tags, or only the elements that a selector matches.
 //!
-//! The page is a stranger's. It is read as a stream of tags and texts in one pass: no tree is built, nothing recurses, and
-//! the result has a bound, because a short relative link may stand for a long address.
+//! The page is untrusted. It is read as a stream of tags and texts in one pass: no tree is built, nothing recurses, and the result
+//! is bounded, because a short relative link may stand for a long address.
 
 use crate::outline::{Outline, breaks_around};
 use crate::select::{Chosen, SelectError, Selector, tokens};
@@ -9,11 +9,11 @@ use crate::target::Target;
 use crate::work::Stop;
 use html5gum::{StartTag, Token};
 
-/// Most bytes of text that a page gives, whatever its links stand for.
+/// Maximum bytes of text from a page, whatever its links expand to.
 pub const TEXT_MAX: usize = 4 << 20;
-/// Longest address of a link that is shown, in bytes.
+/// Maximum length of a displayed link address, in bytes.
 const LINK_MAX: usize = 2000;
-/// Deepest list that is indented further than the one around it.
+/// Maximum depth of list indentation.
 const INDENT_MAX: usize = 8;
 
 /// A page, or some elements of it, as text.
@@ -23,13 +23,13 @@ pub struct Readable {
     pub title: Option<String>,
     /// Headings with `#`, list entries with `-`, links as `[text](address)`.
     pub text: String,
-    /// How many elements were chosen, if a selector was given.
+    /// How many elements the selector matched, if there was one.
     pub elements: Option<u64>,
-    /// Whether that is all of it.
+    /// Whether the text is complete.
     pub complete: bool,
 }
 
-/// Reads HTML that was found at `base`: all of it, or the elements that `selector` means. Ends early when `stop` is set.
+/// Reads HTML from `base`: all of it, or the elements that `selector` matches. Ends early when `stop` is set.
 ///
 /// # Errors
 /// Those of [`Selector::find`].
@@ -63,7 +63,7 @@ pub fn read(
     Ok(Readable { title, text, elements, complete })
 }
 
-/// The text of a piece of HTML, such as a search result with emphasis in it.
+/// The text of a fragment of HTML, such as a search result with emphasis.
 pub fn fragment(html: &str) -> String {
     let mut writer = Writer::default();
     for token in tokens(html) {
@@ -75,14 +75,14 @@ pub fn fragment(html: &str) -> String {
     writer.finish().1
 }
 
-/// What of a page is read where elements are chosen: these, with all that is in them, and the title.
+/// The parts of a page to read if elements are selected: these with their content, and the title.
 struct Choice<'a> {
-    /// Numbers of the chosen elements that have not come yet.
+    /// Numbers of the selected elements that have not started yet.
     coming: &'a [usize],
-    /// Start tags that have gone by.
+    /// Number of start tags so far.
     started: usize,
     outline: Outline,
-    /// How many elements were open outside of the chosen one that is being read.
+    /// How many elements were open outside the selected element that is being read.
     inside: Option<usize>,
 }
 
@@ -91,7 +91,7 @@ impl<'a> Choice<'a> {
         Self { coming: &chosen.elements, started: 0, outline: Outline::default(), inside: None }
     }
 
-    /// Whether `token` is to be read.
+    /// Whether to read `token`.
     fn admits(&mut self, token: &Token, writer: &mut Writer<'_>) -> bool {
         match token {
             Token::StartTag(tag) => self.start(tag, writer),
@@ -120,7 +120,7 @@ impl<'a> Choice<'a> {
         is_read || *tag.name == *b"title"
     }
 
-    /// Ends elements. An end tag is written here, because what comes after it may be outside.
+    /// Ends elements. An end tag is written here, because what follows it may be outside the selection.
     fn end(&mut self, name: &[u8], writer: &mut Writer<'_>) -> bool {
         let Some(depth) = self.outline.ended_by(name) else { return false };
         if self.inside.is_some_and(|outside| outside <= depth) || *name == *b"title" {
@@ -131,7 +131,7 @@ impl<'a> Choice<'a> {
         false
     }
 
-    /// Notes that the chosen element is over, if it is.
+    /// Records the end of the selected element, if it has ended.
     fn end_chosen(&mut self, writer: &mut Writer<'_>) {
         if self.inside.is_some_and(|outside| outside >= self.outline.depth()) {
             self.inside = None;
@@ -145,18 +145,18 @@ struct Writer<'a> {
     base: Option<&'a Target>,
     out: String,
     title: Option<String>,
-    /// Line ends that come before the next word.
+    /// Line breaks to write before the next word.
     breaks: usize,
-    /// Whether a space comes before the next word.
+    /// Whether to write a space before the next word.
     space: bool,
-    /// The element whose content is not shown, until its end.
+    /// The element whose content is hidden until it ends.
     hidden: Option<Vec<u8>>,
     in_title: bool,
-    /// Inside how many `pre`.
+    /// Number of open `pre` elements.
     preformatted: usize,
-    /// Inside how many lists.
+    /// Number of open lists.
     lists: usize,
-    /// Where the text of an open link begins, and where its page says that it leads.
+    /// Where the text of an open link begins, and the link's target as the page has it.
     link: Option<(usize, String)>,
 }
 
@@ -218,7 +218,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Something of the page is left out here: what is open ends, and what comes next begins a line.
+    /// A part of the page is left out here: ends what is open and begins a new line.
     fn pause(&mut self) {
         self.close_link();
         if self.preformatted > 0 {
@@ -270,7 +270,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Adds a word, after what was due before it.
+    /// Adds a word after the pending space or line breaks.
     fn word(&mut self, word: &str) {
         self.write_due();
         self.out.push_str(word);
@@ -283,10 +283,10 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes the line ends or the space that are due.
+    /// Writes the pending space or line breaks.
     fn write_due(&mut self) {
         if self.breaks > 0 && !self.out.is_empty() {
-            // No further back than is of use: a page may have a million line ends there.
+            // Looks back no further than needed: a page may have a million line breaks there.
             let there = self.out.bytes().rev().take(self.breaks).take_while(|byte| *byte == b'\n').count();
             self.out.extend(std::iter::repeat_n('\n', self.breaks.saturating_sub(there)));
         } else if self.space && !self.out.is_empty() && !self.out.ends_with(['\n', ' ']) {
@@ -310,7 +310,7 @@ impl Writer<'_> {
         self.link = Some((self.out.len(), href));
     }
 
-    /// A link without words is left out: there is nothing that it could be a link of.
+    /// A link without text is left out: nothing could represent it.
     fn close_link(&mut self) {
         let Some((start, href)) = self.link.take() else { return };
         if self.out.get(start..).is_none_or(|words| words.trim().is_empty()) {
@@ -347,7 +347,7 @@ mod tests {
         super::read(page, &Target::parse("https://a.example/d/p").unwrap(), None, &Stop::default()).unwrap()
     }
 
-    /// What of a page a selector means.
+    /// The text that a selector matches in a page.
     fn chosen(page: &str, selector: &str) -> String {
         let selector = Selector::parse(selector).unwrap();
         super::read(page, &Target::parse("https://a.example/d/p").unwrap(), Some(&selector), &Stop::default())
@@ -403,7 +403,7 @@ mod tests {
         ] {
             assert_eq!(chosen(page, selector), want, "{page}");
         }
-        // Far behind its beginning, and between characters of more than a byte.
+        // Far from the beginning, and between multi-byte characters.
         let page = format!("{}<p id=a>in</p>out", "é<b>x</b>".repeat(50_000));
         assert_eq!(chosen(&page, "#a"), "in");
     }
@@ -478,7 +478,7 @@ mod tests {
             let took = start.elapsed();
             assert!(read.text.len() <= TEXT_MAX + LINK_MAX + 100, "{name}: {}", read.text.len());
             assert_eq!(read.complete, name != "links", "{name}");
-            // A debug build; quadratic work would take minutes.
+            // In a debug build; quadratic work would take minutes.
             assert!(took < Duration::from_secs(10), "{name}: {took:?}");
             println!("{name}: {} bytes in {took:?}", page.len());
         }
@@ -517,7 +517,7 @@ mod tests {
                 }
                 let took = start.elapsed();
                 println!("{name}, {selector}: {:?} in {took:?}", read.map(|read| read.elements));
-                // Work is bounded by steps; this only tells a hang from a busy machine.
+                // Steps bound the work; this only distinguishes a hang from a busy machine.
                 assert!(took < Duration::from_secs(60), "{name} {selector}: {took:?}");
             }
         }

@@ -1,5 +1,5 @@
-//! One request over HTTP to addresses that are already known. Nothing is followed, remembered or looked up: no
-//! redirections, no cookies, no proxies of the environment, no second question to a resolver.
+//! Makes one HTTP request to addresses that are already known. It follows, remembers and resolves nothing: no redirects, no
+//! cookies, no proxies from the environment, no second DNS query.
 
 use crate::error::HttpError;
 use crate::target::Target;
@@ -12,17 +12,17 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 
-/// Most bytes of a response that are read, after decompression.
+/// Maximum bytes of a response to read, after decompression.
 pub const BODY_MAX: usize = 2 << 20;
 
-/// Makes requests. The machine's certificates are read when they are first needed.
+/// Makes requests. Reads the machine's certificates when they are first needed.
 #[derive(Default)]
 pub struct Http {
     tls: Tls,
 }
 
 impl Http {
-    /// Asks for `target` at one of `addresses` and at no other; returns the answer's head.
+    /// Requests `target` from one of `addresses` and from no other; returns the head of the response.
     pub async fn get(
         &self,
         target: &Target,
@@ -34,7 +34,7 @@ impl Http {
     }
 }
 
-/// A client of `target`'s host at these addresses, which keeps `idle` connections for the next request.
+/// A client for `target`'s host at these addresses, which keeps `idle` connections for later requests.
 pub fn client(
     tls: &Tls,
     target: &Target,
@@ -46,7 +46,7 @@ pub fn client(
     builder.build().map_err(|error| HttpError::Tls(root(&error)))
 }
 
-/// Sends a request of such a client. The connection says itself where it went: what was checked, or nothing is read from it.
+/// Sends a request with such a client. If the connection reports a different peer address than the checked ones, nothing is read from it.
 pub async fn send(request: RequestBuilder, addresses: &[SocketAddr]) -> Result<Response, HttpError> {
     let response = request.send().await.map_err(|error| HttpError::Connect(root(&error)))?;
     let is_known = |peer: SocketAddr| {
@@ -58,12 +58,12 @@ pub async fn send(request: RequestBuilder, addresses: &[SocketAddr]) -> Result<R
 /// The body of a response, decompressed.
 pub struct Body {
     pub bytes: Vec<u8>,
-    /// Whether that is all of it.
+    /// Whether the body is complete.
     pub complete: bool,
 }
 
-/// Reads at most `max` bytes of `response`, unpacked as they come, and then no more; nor more than `max` packed ones, which
-/// may stand for none at all.
+/// Reads at most `max` bytes of `response`, decompressed as they arrive, and no more than `max` compressed bytes, which may
+/// decompress to nothing at all.
 pub async fn read(mut response: Response, max: usize) -> Result<Body, HttpError> {
     let mut unpacker = Unpacker::new(is_packed(&response)?, max);
     let mut room = max;
@@ -78,7 +78,7 @@ pub async fn read(mut response: Response, max: usize) -> Result<Body, HttpError>
     Ok(Body { bytes: unpacker.into_bytes(), complete })
 }
 
-/// Whether a body is packed. It may be so once and in the one way that was asked for.
+/// Whether a body is compressed. It may be compressed once, in the one way that was requested.
 fn is_packed(response: &Response) -> Result<bool, HttpError> {
     let encodings: Vec<&[u8]> =
         response.headers().get_all(CONTENT_ENCODING).iter().map(|value| value.as_bytes()).collect();
@@ -93,13 +93,13 @@ fn is_packed(response: &Response) -> Result<bool, HttpError> {
     }
 }
 
-/// Takes a body, packed or not.
+/// Receives a body, compressed or not.
 enum Unpacker {
     Plain(Bounded),
     Packed { decoder: Box<MultiGzDecoder<Bounded>>, began: bool },
 }
 
-/// At most so many bytes.
+/// A buffer for a limited number of bytes.
 struct Bounded {
     bytes: Vec<u8>,
     max: usize,
@@ -129,7 +129,7 @@ impl Unpacker {
         }
     }
 
-    /// Takes more of the body: whether all of it had room.
+    /// Takes more of the body; returns whether all of it fitted.
     fn write(&mut self, chunk: &[u8]) -> Result<bool, HttpError> {
         let written = match self {
             Self::Plain(bounded) => bounded.write_all(chunk),
@@ -168,19 +168,19 @@ impl Unpacker {
 
     fn into_bytes(mut self) -> Vec<u8> {
         let bounded = self.bounded();
-        // What the decoder still has when it is dropped has no room.
+        // Output that the decoder still holds when it is dropped is discarded.
         bounded.max = 0;
         std::mem::take(&mut bounded.bytes)
     }
 }
 
-/// What is accepted: this media type, and the one way of packing.
+/// Request headers that accept this media type and the one kind of compression.
 pub fn accepting(media: &'static str) -> HeaderMap {
     let headers = [(ACCEPT, media), (ACCEPT_ENCODING, "gzip")];
     headers.into_iter().map(|(name, value)| (name, HeaderValue::from_static(value))).collect()
 }
 
-/// The innermost cause, which is what a person can do something about. It names no URL, and so nothing of a query.
+/// The innermost cause, the one that a person can act on. It contains no URL, so nothing of a query.
 fn root(error: &dyn Error) -> String {
     let mut cause = error;
     while let Some(inner) = cause.source() {
@@ -189,7 +189,7 @@ fn root(error: &dyn Error) -> String {
     cause.to_string().chars().take(200).collect()
 }
 
-/// Resolves nothing: every name was looked up, and judged, before.
+/// Resolves nothing: every name was already resolved and checked.
 struct NoResolver;
 
 impl Resolve for NoResolver {

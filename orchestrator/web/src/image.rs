@@ -1,4 +1,4 @@
-//! Images, known by their first bytes and never by a name.
+//! Images, recognised by their first bytes and never by their name.
 
 use broker_protocol::{ErrorKind, Failed};
 
@@ -28,7 +28,7 @@ pub fn media_type(bytes: &[u8]) -> Option<&'static str> {
 /// The type of an image of `size` bytes that begins with `bytes`.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidInput`] where it is another kind of file, or too large.
+/// [`ErrorKind::InvalidInput`] if it is another type of file, or too large.
 pub fn check(bytes: &[u8], size: u64) -> Result<&'static str, Failed> {
     let refused = |message: String| Failed { kind: ErrorKind::InvalidInput, message };
     let media_type = media_type(bytes).ok_or_else(|| {

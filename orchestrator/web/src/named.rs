@@ -1,5 +1,5 @@
-//! A host that somebody has named in settings, where the web tools' lists have no say: the address of another's MCP server, and
-//! what such a server refers to when it wants a login.
+//! A host that is named in settings, to which the web tools' host lists do not apply: the address of an MCP server, and addresses
+//! that such a server refers to for a login.
 
 use crate::error::{HttpError, WebError};
 use crate::guard::{System, locate};
@@ -11,21 +11,21 @@ use policies::web::not_public;
 use reqwest::{Client, RequestBuilder, Response};
 use std::net::{IpAddr, SocketAddr};
 
-/// Connections that are kept for the next request.
+/// Connections that are kept for later requests.
 const IDLE: usize = 4;
 
-/// Who has named a host.
+/// Who named a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamedBy {
-    /// The user: any address that is written out; by a name, those that a name may open. Without TLS where none is public.
+    /// The user: any literal address; for a name, the addresses that a name may open. Without TLS only if none is public.
     User,
-    /// A stranger: public addresses and TLS only.
+    /// An untrusted source: only public addresses, only with TLS.
     Stranger,
-    /// A server at an address of this class: the same, and addresses of that class.
+    /// A server at an address of this class: the same, and also addresses of that class.
     ServerAt(Class),
 }
 
-/// A host at the addresses that it had when it was looked up; no request goes to another.
+/// A host with the addresses that it resolved to; no request goes to any other.
 #[derive(Clone, Debug)]
 pub struct NamedHost {
     target: Target,
@@ -34,10 +34,10 @@ pub struct NamedHost {
 }
 
 impl NamedHost {
-    /// Looks `target`'s host up and judges all that it is found at.
+    /// Resolves `target`'s host and checks all its addresses.
     ///
     /// # Errors
-    /// It cannot be found, or who named it may not name that.
+    /// If it cannot be resolved, or this source may not name such addresses.
     pub async fn find(target: Target, by: NamedBy) -> Result<Self, WebError> {
         let addresses = locate(&System, &target).await?;
         judge(&target, addresses.iter().map(SocketAddr::ip), by)?;
@@ -45,7 +45,7 @@ impl NamedHost {
         Ok(Self { target, addresses, client })
     }
 
-    /// The target that was named, with its path.
+    /// The named target, with its path.
     pub fn target(&self) -> &Target {
         &self.target
     }
@@ -55,20 +55,20 @@ impl NamedHost {
         self.addresses.first().map_or(Class::Public, |address| class(address.ip()))
     }
 
-    /// Whether `other` is the same scheme, host and port.
+    /// Whether `other` has the same scheme, host and port.
     pub fn serves(&self, other: &Target) -> bool {
         other.url().origin() == self.target.url().origin()
     }
 
-    /// Makes requests; each has to be one for this host, and goes out by [`NamedHost::send`].
+    /// Builds requests; each must be for this host, and be sent with [`NamedHost::send`].
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Sends a request and returns its answer's head. No redirection is followed.
+    /// Sends a request; returns the head of the response. Follows no redirect.
     ///
     /// # Errors
-    /// There is no connection to an address that was judged.
+    /// If there is no connection to a checked address.
     pub async fn send(&self, request: RequestBuilder) -> Result<Response, HttpError> {
         http::send(request, &self.addresses).await
     }
@@ -96,7 +96,7 @@ fn judge(target: &Target, addresses: impl Iterator<Item = IpAddr>, by: NamedBy) 
 /// The body of a response, of at most `max` bytes.
 ///
 /// # Errors
-/// It has more, breaks off, or is packed in a way that was not asked for.
+/// If it is longer, incomplete, or compressed in a way that was not requested.
 pub async fn body(response: Response, max: usize) -> Result<Vec<u8>, HttpError> {
     match http::read(response, max).await? {
         Body { bytes, complete: true } => Ok(bytes),

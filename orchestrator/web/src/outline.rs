@@ -1,18 +1,18 @@
-//! Which elements of a page are open while its tags go by, without a tree: end tags that HTML lets out are supplied, and
-//! those that end nothing are passed over. What it costs depends on the number of tags alone.
+//! Tracks the open elements of a page from its tags, without a tree: adds end tags that HTML permits to omit, and skips those that
+//! end nothing. Its cost depends only on the number of tags.
 
 use std::collections::HashMap;
 
-/// Elements that are open within each other; what is nested deeper belongs to the last of them, as browsers have it.
+/// Maximum nesting of open elements; deeper content belongs to the last of them, as in browsers.
 const DEPTH: usize = 512;
 
-/// The open elements, from the outermost.
+/// The open elements, outermost first.
 #[derive(Default)]
 pub struct Outline {
     open: Vec<Open>,
     /// How many elements of each name are open.
     counts: HashMap<Box<[u8]>, u32>,
-    /// Start tags beyond [`DEPTH`] whose end tags are still to come.
+    /// Start tags beyond [`DEPTH`] whose end tags have not come yet.
     beyond: usize,
 }
 
@@ -32,14 +32,14 @@ impl Outline {
         self.open.last().map(|open| open.element)
     }
 
-    /// Ends the elements that lack their end tag and cannot hold a `name`.
+    /// Ends elements that lack their end tag and cannot contain a `name`.
     pub fn before(&mut self, name: &[u8]) {
         while self.open.last().is_some_and(|open| ends_before(&open.name, name)) {
             self.truncate(self.open.len() - 1);
         }
     }
 
-    /// Opens an element, unless it is one that has no content.
+    /// Opens an element, unless it is a void element.
     pub fn open(&mut self, name: &[u8], self_closing: bool, element: usize) {
         if is_void(name) || self_closing {
             return;
@@ -52,7 +52,7 @@ impl Outline {
         self.open.push(Open { name: name.into(), element });
     }
 
-    /// The place of the element that an end tag ends, counted from the outermost; `None` where it ends nothing.
+    /// The index, from the outermost, of the element that an end tag ends; `None` if it ends none.
     pub fn ended_by(&mut self, name: &[u8]) -> Option<usize> {
         if self.beyond > 0 {
             self.beyond -= 1;
@@ -62,7 +62,7 @@ impl Outline {
         self.open.iter().rposition(|open| *open.name == *name)
     }
 
-    /// Ends all elements from the `depth`th on.
+    /// Ends all elements from index `depth` on.
     pub fn truncate(&mut self, depth: usize) {
         for open in self.open.drain(depth..) {
             if let Some(count) = self.counts.get_mut(&open.name) {
@@ -72,7 +72,7 @@ impl Outline {
     }
 }
 
-/// Elements that have no content and no end tag (HTML, 13.1.2).
+/// Elements without content and end tag (HTML, 13.1.2).
 pub fn is_void(name: &[u8]) -> bool {
     const VOID: [&[u8]; 14] = [
         b"area", b"base", b"br", b"col", b"embed", b"hr", b"img", b"input", b"link", b"meta", b"param",
@@ -81,7 +81,7 @@ pub fn is_void(name: &[u8]) -> bool {
     VOID.contains(&name)
 }
 
-/// Line ends before and after an element that begins a line of its own.
+/// Line breaks before and after an element that begins a line of its own.
 pub fn breaks_around(name: &[u8]) -> usize {
     match name {
         b"p" | b"h1" | b"h2" | b"h3" | b"h4" | b"h5" | b"h6" | b"blockquote" | b"pre" | b"table"
@@ -94,7 +94,7 @@ pub fn breaks_around(name: &[u8]) -> usize {
     }
 }
 
-/// Whether `open`, which may lack its end tag, is over where `next` begins (HTML, 13.1.2.4).
+/// Whether `open`, which may lack its end tag, ends where `next` begins (HTML, 13.1.2.4).
 fn ends_before(open: &[u8], next: &[u8]) -> bool {
     match open {
         b"li" => next == b"li",

@@ -1,11 +1,11 @@
-//! What a request goes out with: the policy for hosts, the resolver, the HTTP client.
+//! What a request needs: the policy for hosts, the resolver, the HTTP client.
 
 use crate::error::WebError;
 use crate::guard::System;
 use crate::http::Http;
 use policies::{PolicyError, WebPolicy};
 
-/// The web, as a policy lets it be reached.
+/// Access to the web within a policy.
 pub struct Reach<R = System> {
     /// The policy, or why there is none.
     policy: Result<WebPolicy, PolicyError>,
@@ -18,7 +18,7 @@ impl<R> Reach<R> {
         Self { policy, resolver, http: Http::default() }
     }
 
-    /// Without a policy nothing is reached.
+    /// The policy; without it nothing can be reached.
     pub fn policy(&self) -> Result<&WebPolicy, WebError> {
         self.policy.as_ref().map_err(|error| WebError::Policy(error.to_string()))
     }

@@ -1,9 +1,9 @@
-//! The network of cells: takes connections on the socket that listens on their loopback, reads where each wants to go, judges
-//! that as the web tools are judged, and passes bytes. What comes in is a stranger's: all of it is bounded, in size and in time.
+//! The network of cells: accepts connections on the socket that listens on their loopback, reads the requested host, checks it as
+//! for the web tools, and forwards bytes. All input is untrusted and bounded in size and time.
 //!
-//! Only TCP goes out, and only to hosts by name: the name is checked here and resolved here, every address of it is judged, and
-//! what is connected to is one of these and no other. A cell resolves nothing. What is said inside a connection is not looked
-//! at, so a host that serves others under its own name (a CDN, a proxy) is as far as a policy goes.
+//! Only TCP goes out, and only to hosts by name. The name is checked and resolved here, each of its addresses is checked, and only
+//! these are connected to. A cell resolves nothing. The data in a connection is not inspected, so for a host that serves others
+//! under its own name (a CDN, a proxy) a policy can distinguish no further.
 
 use crate::error::{HttpError, WebError};
 use crate::guard::{self, Resolve, System};
@@ -35,47 +35,47 @@ mod place;
 mod tunnel;
 mod wanted;
 
-/// Connections at once; those beyond wait in the kernel's queue.
+/// Maximum number of connections; further ones wait in the kernel's queue.
 const AT_ONCE: usize = 128;
-/// Seconds in which a request has to come.
+/// Seconds in which a request has to arrive.
 const HEAD_S: u64 = 15;
-/// Seconds in which its host has to be found and connected to, and one of its addresses.
+/// Seconds in which to resolve its host and connect to it, and to try one of its addresses.
 const CONNECT_S: u32 = 30;
 const ADDRESS_S: u64 = 10;
-/// Without a byte for so long, a connection ends.
+/// A connection ends after this long without a byte.
 const IDLE: Duration = Duration::from_secs(600);
-/// How long a program may take to read why it is refused, and how much of what it still sends is read meanwhile.
+/// How long a program may take to read a refusal; its further input is read and dropped meanwhile.
 const GOODBYE: Duration = Duration::from_secs(1);
 const GOODBYE_MAX: u64 = 1 << 20;
-/// Announced connections that have not come yet; of more, all are forgotten.
+/// Maximum number of announced connections that have not arrived; beyond it, all are dropped.
 const ANNOUNCED_MAX: usize = 1024;
 
-/// What a program wanted, and what became of it.
+/// The connection that a program requested, and the decision on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// The canonical host; empty where none was understood.
+    /// The canonical host; empty if the request was not understood.
     pub host: String,
-    /// The port; 0 where none was understood.
+    /// The port; 0 if the request was not understood.
     pub port: u16,
-    /// What became of it.
+    /// The decision on the connection.
     pub verdict: ConnectionVerdict,
     /// Why it was refused or failed.
     pub why: Option<String>,
 }
 
-/// The sockets of a session's relay, as the executor hands them over.
+/// The sockets of a session's relay, as received from the executor.
 #[derive(Debug)]
 pub struct RelaySockets {
     listener: TcpListener,
-    /// In the flat tier: where supervisors announce connections.
+    /// In the flat tier: the socket on which supervisors announce connections.
     announcements: Option<UnixDatagram>,
 }
 
 impl RelaySockets {
-    /// Takes them over; `None` where they are not one or two.
+    /// Takes over the sockets; `None` unless there are one or two.
     ///
     /// # Errors
-    /// They are no sockets.
+    /// If they are no sockets.
     pub fn new(descriptors: Vec<OwnedFd>) -> io::Result<Option<Self>> {
         let mut descriptors = descriptors.into_iter();
         let (listener, announcements) = match (descriptors.next(), descriptors.next(), descriptors.next()) {
@@ -89,17 +89,17 @@ impl RelaySockets {
     }
 }
 
-/// Carries the connections of a session's cells.
+/// Forwards the connections of a session's cells.
 pub struct Relay<R = System> {
     hosts: Hosts,
     resolver: R,
-    /// Is told of each decision.
+    /// Called with each decision.
     observe: Box<dyn Fn(Decision)>,
     pace: Pace,
 }
 
 impl Relay {
-    /// Reaches what `policy` allows and what is leased, by this machine's resolver.
+    /// Reaches what `policy` allows and what is leased, through this machine's resolver.
     pub fn new(
         policy: WebPolicy,
         leases: watch::Receiver<Vec<Lease>>,
@@ -114,10 +114,10 @@ impl<R: Resolve + 'static> Relay<R> {
         Self { hosts, resolver, observe: Box::new(observe), pace: Pace::default() }
     }
 
-    /// Serves until it is dropped, and with it all connections. Needs a local runtime.
+    /// Serves until the future is dropped, which ends all connections. Needs a local runtime.
     ///
     /// # Errors
-    /// The socket cannot be watched.
+    /// If the socket cannot be watched.
     pub async fn serve(self, sockets: RelaySockets) -> io::Result<()> {
         let RelaySockets { listener, announcements } = sockets;
         let listener = tokio::net::TcpListener::from_std(listener)?;
@@ -126,7 +126,7 @@ impl<R: Resolve + 'static> Relay<R> {
             (Rc::new(self), Arc::new(Semaphore::new(AT_ONCE)), JoinSet::new());
         loop {
             while connections.try_join_next().is_some() {}
-            // Never closed, so there is a place in the end.
+            // The semaphore is never closed, so this succeeds in the end.
             let place = places.clone().acquire_owned().await.ok();
             match listener.accept().await {
                 Ok((_, peer)) if announced.as_mut().is_some_and(|announced| !announced.take(peer)) => {}
@@ -137,24 +137,24 @@ impl<R: Resolve + 'static> Relay<R> {
                         drop(place);
                     });
                 }
-                // The program is gone, or this process has too many files: others close some.
+                // The program is gone, or this process has too many open files until others close some.
                 Err(_) => sleep(Duration::from_millis(50)).await,
             }
         }
     }
 
-    /// Serves one connection, to its end.
+    /// Serves one connection until it ends.
     async fn carry(&self, mut program: TcpStream) {
-        // It only makes small messages slower.
+        // A failure only makes small messages slower.
         let _ = program.set_nodelay(true);
         let request = timeout(Duration::from_secs(HEAD_S), ProgramRequest::read(&mut program)).await;
         if !matches!(request, Ok(Err(ReadError::Gone))) {
-            // Before anything is said of it: what is malformed is paced too.
+            // Before any decision, so that malformed requests are slowed down too.
             self.pace.turn().await;
         }
         let request = match request {
             Ok(Ok(request)) => request,
-            // It has gone without a word.
+            // It disconnected without a request.
             Ok(Err(ReadError::Gone)) => return,
             Ok(Err(ReadError::Http(error))) => {
                 return self.refuse(program, false, &Refusal::Wanted(error)).await;
@@ -190,7 +190,7 @@ impl<R: Resolve + 'static> Relay<R> {
         }
     }
 
-    /// A connection to a place, if the policy allows it.
+    /// Connects to a place if the policy allows it.
     async fn connect(&self, wanted: &Wanted) -> Result<TcpStream, WebError> {
         let work = async {
             let policy = self.hosts.of(wanted.key).await;
@@ -218,7 +218,7 @@ impl<R: Resolve + 'static> Relay<R> {
     }
 }
 
-/// Connects to the first of some addresses that answers.
+/// Connects to the first address that answers.
 async fn connect_any(addresses: &[SocketAddr]) -> Result<TcpStream, HttpError> {
     let mut last = HttpError::Resolve("it has no address".into());
     for address in addresses {
@@ -234,27 +234,27 @@ async fn connect_any(addresses: &[SocketAddr]) -> Result<TcpStream, HttpError> {
     Err(last)
 }
 
-/// Says why, and waits until the program has read it: what it still sends would else reset the connection before.
+/// Sends the refusal and waits until the program has read it: otherwise its further input would reset the connection first.
 async fn goodbye(mut program: TcpStream, answer: &[u8]) {
     let work = async {
         program.write_all(answer).await?;
         program.shutdown().await?;
         tokio::io::copy(&mut program.take(GOODBYE_MAX), &mut tokio::io::sink()).await
     };
-    // One that does not read it has its reasons.
+    // A program that does not read it gets no more time.
     let _ = timeout(GOODBYE, work).await;
 }
 
-/// A request that has come whole.
+/// A complete request.
 struct ProgramRequest {
     wanted: Wanted,
     socks: bool,
-    /// What came behind it.
+    /// The bytes after the request.
     rest: Vec<u8>,
 }
 
 enum ReadError {
-    /// The program has closed.
+    /// The program has disconnected.
     Gone,
     Http(WantedError),
     Socks(SocksError),
@@ -270,7 +270,7 @@ impl ProgramRequest {
     async fn http(program: &mut TcpStream, mut bytes: Vec<u8>) -> Result<Self, ReadError> {
         let mut seen = 0;
         loop {
-            // Once at the beginning, where most of what is no request shows, and once at the end: one byte at a time is cheap.
+            // Parsed once at the beginning, where most invalid requests show, and once at the end, so that single bytes stay cheap.
             let may_be_whole = wanted::has_end(&bytes, seen) || bytes.len() >= HEAD_MAX;
             if (seen == 0 || may_be_whole)
                 && let Some((wanted, length)) = wanted::http(&bytes).map_err(ReadError::Http)?
@@ -305,7 +305,7 @@ impl ProgramRequest {
     }
 }
 
-/// Reads some more, of which a head may have [`HEAD_MAX`] bytes and one read.
+/// Reads more bytes. A request's head may have [`HEAD_MAX`] bytes plus one read.
 async fn more(program: &mut TcpStream, bytes: &mut Vec<u8>) -> Result<(), ReadError> {
     let mut read = [0; HEAD_MAX];
     match program.read(&mut read).await {
@@ -317,7 +317,7 @@ async fn more(program: &mut TcpStream, bytes: &mut Vec<u8>) -> Result<(), ReadEr
     }
 }
 
-/// The connections that supervisors have announced, each by its own address.
+/// The connections announced by supervisors, by their local addresses.
 struct Announced {
     socket: UnixDatagram,
     waiting: HashSet<SocketAddr>,
@@ -328,7 +328,7 @@ impl Announced {
         Self { socket, waiting: HashSet::new() }
     }
 
-    /// Whether `peer` was announced, which it is once: an announcement comes before its connection.
+    /// Whether `peer` was announced. Each announcement counts once; it always precedes its connection.
     fn take(&mut self, peer: SocketAddr) -> bool {
         let mut message = [0; 16];
         while let Ok(length) = self.socket.recv(&mut message) {

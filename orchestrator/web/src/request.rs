@@ -1,22 +1,22 @@
-//! What is asked of the web.
+//! The requests of web tools.
 
 use crate::select::Selector;
 use crate::target::Target;
 use broker_protocol::Effect;
 
-/// Longest query, in bytes. Engines cut far earlier.
+/// Maximum length of a query, in bytes. Engines cut it much earlier.
 pub const QUERY_MAX: usize = 2000;
-/// Most results of one search: what Brave gives at once.
+/// Maximum number of results of one search: Brave's maximum.
 pub const RESULTS_MAX: u32 = 20;
-/// Bytes of text that a fetch shows by default.
+/// Default number of bytes of text that a fetch shows.
 pub const SHOWN: u32 = 100 * 1024;
-/// Most bytes of text that a fetch shows.
+/// Maximum number of bytes of text that a fetch shows.
 pub const SHOWN_MAX: u32 = 1 << 20;
-/// Seconds of a fetch, from the first look at a name to the last byte, by default.
+/// Default time limit of a fetch in seconds, from resolving the name to the last byte.
 pub const TIMEOUT_S: u32 = 30;
-/// Most seconds of a fetch.
+/// Maximum time limit of a fetch, in seconds.
 pub const TIMEOUT_MAX_S: u32 = 120;
-/// Most redirections that are followed.
+/// Maximum number of redirects to follow.
 pub const REDIRECTS_MAX: usize = 10;
 
 /// A request of a web tool.
@@ -31,7 +31,7 @@ pub enum WebRequest {
 }
 
 impl WebRequest {
-    /// What the executor decides on: an image is fetched like a page.
+    /// The effect that the executor decides on: an image is fetched like a page.
     pub fn effect(&self) -> Effect {
         match self {
             WebRequest::Search(search) => Effect::WebSearch { query: search.query.clone() },
@@ -47,7 +47,7 @@ impl WebRequest {
 pub struct Search {
     /// Not empty, at most [`QUERY_MAX`] bytes.
     pub query: String,
-    /// Most results, 1 to [`RESULTS_MAX`].
+    /// Maximum number of results, 1 to [`RESULTS_MAX`].
     pub max_results: u32,
 }
 
@@ -56,11 +56,11 @@ pub struct Search {
 pub struct Fetch {
     /// Where the page is.
     pub target: Target,
-    /// Which elements of an HTML page are wanted, if not all.
+    /// Selects elements of an HTML page; all if absent.
     pub selector: Option<Selector>,
-    /// Most bytes of text to show, 1 to [`SHOWN_MAX`].
+    /// Maximum bytes of text to show, 1 to [`SHOWN_MAX`].
     pub shown: u32,
-    /// Seconds for all of it, 1 to [`TIMEOUT_MAX_S`].
+    /// Time limit in seconds, 1 to [`TIMEOUT_MAX_S`].
     pub timeout_s: u32,
 }
 
@@ -69,6 +69,6 @@ pub struct Fetch {
 pub struct View {
     /// Where the image is.
     pub target: Target,
-    /// Seconds for all of it, 1 to [`TIMEOUT_MAX_S`].
+    /// Time limit in seconds, 1 to [`TIMEOUT_MAX_S`].
     pub timeout_s: u32,
 }

@@ -1,6 +1,6 @@
-//! `web_search`: SearXNG, and where that has nothing Brave. Where the engines are is the user's own choice (the
-//! environment, not a model's input), so no policy is asked whether their addresses are public: an instance of one's own
-//! is on this machine. They are told a query, and nothing that a page says.
+//! `web_search`: SearXNG, and Brave if that finds nothing. The engines' addresses are the user's own choice (from the environment,
+//! not from a model's input), so no policy checks whether they are public: the user's own instance may run on this machine. Engines
+//! receive only the query, and nothing from pages.
 
 use crate::base::is_exposed;
 use crate::error::{EngineError, HttpError, WebError};
@@ -21,15 +21,15 @@ use url::Url;
 const SEARXNG_URL: &str = "SEARXNG_URL";
 /// The variable with the key for Brave's API.
 pub const BRAVE_KEY: &str = "BRAVE_SEARCH_API_KEY";
-/// Base URL of Brave's API, if it is another.
+/// Base URL of Brave's API, if it is not the default.
 const BRAVE_URL: &str = "BRAVE_SEARCH_URL";
 const BRAVE: &str = "https://api.search.brave.com";
-/// Seconds for one engine.
+/// Time limit for one engine, in seconds.
 const PATIENCE_S: u64 = 10;
-/// The engines behind SearXNG.
+/// The engines that SearXNG is to use.
 const ENGINES: &str = "bing,duckduckgo,brave";
 
-/// The search engines, as the user has set them up. Not `Debug`: there is a key in it.
+/// The configured search engines. Not `Debug`: it contains a key.
 pub struct SearchEngines {
     pub(crate) searxng: Option<String>,
     pub(crate) brave_key: Option<String>,
@@ -37,7 +37,7 @@ pub struct SearchEngines {
 }
 
 impl SearchEngines {
-    /// Those of our environment.
+    /// The engines that our environment configures.
     pub fn from_environment() -> Self {
         let value = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         Self {
@@ -70,7 +70,7 @@ impl Provider {
 /// One result of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hit {
-    /// The page's title; its URL where it has none.
+    /// The page's title; without one, its URL.
     pub title: String,
     /// Where the page is.
     pub url: String,
@@ -81,18 +81,18 @@ pub struct Hit {
 /// What a search found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchResults {
-    /// Who found it.
+    /// The engine that found it.
     pub provider: Provider,
-    /// Best first; may be none.
+    /// Best first; may be empty.
     pub hits: Vec<Hit>,
 }
 
-/// Whether there is a search at all.
+/// Whether the policy allows searches at all.
 pub fn may_search(policy: &WebPolicy) -> Result<(), WebError> {
     if policy.searches() { Ok(()) } else { Err(WebError::SearchOff) }
 }
 
-/// Asks one engine after the other.
+/// Queries one engine after the other.
 pub async fn search<R: Resolve>(
     reach: &Reach<R>,
     engines: &SearchEngines,
@@ -107,7 +107,7 @@ pub async fn search<R: Resolve>(
     }
     match (searxng, ask(reach, engines, search, Provider::Brave).await) {
         (_, Ok(hits)) => Ok(results(Provider::Brave, hits)),
-        // One that found nothing has answered.
+        // An empty result is an answer too.
         (Ok(hits), Err(_)) => Ok(results(Provider::SearXng, hits)),
         (Err(searxng), Err(brave)) => Err(WebError::NoEngine { searxng, brave }),
     }
@@ -142,7 +142,7 @@ async fn ask<R: Resolve>(
     Ok(hits)
 }
 
-/// An engine that repeats our key does not make us print it.
+/// An engine that echoes our key must not make us print it.
 fn hide(hit: &mut Hit, key: &str) {
     for text in [&mut hit.title, &mut hit.url, &mut hit.snippet] {
         if text.contains(key) {
@@ -208,7 +208,7 @@ struct SearXngHit {
 
 #[derive(Deserialize)]
 struct Brave {
-    /// Absent where nothing was found.
+    /// Absent if nothing was found.
     web: Option<BraveWeb>,
 }
 
@@ -226,7 +226,7 @@ struct BraveHit {
     description: Option<String>,
 }
 
-/// Reads an engine's answer; none if it is not what that engine says. Both put HTML into texts.
+/// Parses an engine's answer; `None` if it does not have that engine's format. Both put HTML into texts.
 fn parse(provider: Provider, body: &[u8]) -> Option<Vec<Hit>> {
     let hit = |title: Option<String>, url: String, snippet: Option<String>| {
         let [title, snippet] = [title, snippet].map(|text| fragment(&text.unwrap_or_default()));

@@ -1,5 +1,5 @@
-//! Which elements of a page a CSS selector means. Page and selector are strangers': how many elements are matched, how many
-//! are found and how many steps it may take is bounded.
+//! Finds the elements of a page that a CSS selector matches. Page and selector are untrusted: the number of elements to match, of
+//! elements found and of steps is bounded.
 
 use crate::elements::{Elements, Html, TooMany};
 use crate::outline::Outline;
@@ -15,9 +15,9 @@ use selectors::matching::matches_selector_list;
 use selectors::parser::{ParseRelative, SelectorParseErrorKind};
 use thiserror::Error;
 
-/// Longest selector, in bytes.
+/// Maximum length of a selector, in bytes.
 pub const SELECTOR_MAX: usize = 500;
-/// Most elements that one selector finds in a page.
+/// Maximum number of elements that one selector finds in a page.
 pub const FOUND_MAX: usize = 10_000;
 
 /// A selector.
@@ -30,18 +30,18 @@ pub enum SelectError {
     /// No element matches.
     #[error("nothing in the page matches it")]
     NoMatch,
-    /// Only pages have elements; this is the media type.
+    /// Only HTML pages have elements; this is the actual media type.
     #[error("the page is not HTML but {0}, which is shown whole or not at all")]
     NotHtml(String),
-    /// A bound is passed.
+    /// A bound is exceeded.
     #[error("the page is too large to look for it; leave the selector out")]
     TooLarge,
 }
 
-/// The elements that a selector means.
+/// The elements that a selector matches.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Chosen {
-    /// By the number of their start tag in the page, from 0, in order; never none.
+    /// The numbers of their start tags in the page, from 0, in order; never empty.
     pub elements: Vec<usize>,
     /// Whether these are all.
     pub complete: bool,
@@ -51,7 +51,7 @@ impl Selector {
     /// Parses a selector.
     ///
     /// # Errors
-    /// What it should be, to be said after "expected".
+    /// The expected form, as text to follow "expected".
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.len() > SELECTOR_MAX {
             return Err(format!("a CSS selector of at most {SELECTOR_MAX} bytes"));
@@ -64,10 +64,10 @@ impl Selector {
         &self.0
     }
 
-    /// Finds the elements that are meant in `page`.
+    /// Finds the matching elements in `page`.
     ///
     /// # Errors
-    /// [`SelectError::NoMatch`], and [`SelectError::TooLarge`] where the page passes a bound.
+    /// [`SelectError::NoMatch`], and [`SelectError::TooLarge`] if the page exceeds a bound.
     pub fn find(&self, page: &str, stop: &Stop) -> Result<Chosen, SelectError> {
         let list = parse(&self.0).map_err(|_| SelectError::NoMatch)?;
         let elements = elements(page, stop).map_err(|TooMany| SelectError::TooLarge)?;
@@ -101,7 +101,7 @@ impl Selector {
     }
 }
 
-/// The tokens of a page: the one way in which HTML is read here.
+/// The tokens of a page: the only way in which HTML is parsed here.
 pub fn tokens(page: &str) -> Tokenizer<html5gum::StringReader<'_>, DefaultEmitter> {
     let mut emitter = DefaultEmitter::default();
     emitter.naively_switch_states(true);
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(find(&"<i>".repeat(crate::elements::ELEMENTS_MAX + 1), "b"), Err(SelectError::TooLarge));
     }
 
-    /// Steps of one element that double with each level of a selector, and rows that are looked through again for each element.
+    /// Steps for one element that double with each level of a selector, and rows that are searched again for each element.
     #[test]
     fn a_selector_takes_so_many_steps_and_no_more() {
         let deep = format!("{}{}", "<a>".repeat(500), "<b></b>".repeat(1000));

@@ -1,15 +1,15 @@
-//! Where a request may go.
+//! The target of a request, as a checked URL.
 
 use std::fmt;
 use std::net::IpAddr;
 use thiserror::Error;
 use url::{Host, Url};
 
-/// Longest URL, in bytes.
+/// Maximum length of a URL, in bytes.
 pub const URL_MAX: usize = 8192;
 
-/// Where to go: `http` or `https`, a host, no user and no fragment. The host is as the URL standard reads it, so each
-/// spelling of an address (`0x7f.1`, `2130706433`, full-width digits, a dot at the end) has become the address.
+/// A target: `http` or `https`, a host, no user and no fragment. The host is parsed by the URL standard, so each spelling of an
+/// address (`0x7f.1`, `2130706433`, full-width digits, a dot at the end) has become that address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target(Url);
 
@@ -28,7 +28,7 @@ pub enum TargetError {
 }
 
 impl Target {
-    /// Reads a whole URL.
+    /// Parses an absolute URL.
     pub fn parse(text: &str) -> Result<Self, TargetError> {
         if text.len() > URL_MAX {
             return Err(TargetError::TooLong);
@@ -36,7 +36,7 @@ impl Target {
         Url::parse(text).map_err(|_| TargetError::NotUrl).and_then(Self::of)
     }
 
-    /// Reads where a redirection leads, from here.
+    /// Resolves the location of a redirect relative to this URL.
     pub fn join(&self, location: &str) -> Result<Self, TargetError> {
         if location.len() > URL_MAX {
             return Err(TargetError::TooLong);
@@ -51,7 +51,7 @@ impl Target {
         if !url.username().is_empty() || url.password().is_some() {
             return Err(TargetError::Credentials);
         }
-        // A dot at the end means the same host, and would pass by every comparison of names.
+        // A final dot means the same host, and would evade every comparison of names.
         let name = url.domain().and_then(|name| name.strip_suffix('.')).map(str::to_owned);
         if let Some(name) = name {
             url.set_host(Some(&name)).map_err(|_| TargetError::NotUrl)?;
@@ -74,7 +74,7 @@ impl Target {
         self.0.host_str().unwrap_or_default()
     }
 
-    /// The address, where the host is one.
+    /// The IP address, if the host is one.
     pub fn address(&self) -> Option<IpAddr> {
         match self.0.host()? {
             Host::Domain(_) => None,
@@ -83,12 +83,12 @@ impl Target {
         }
     }
 
-    /// The port, the scheme's own if none is given.
+    /// The port; by default the scheme's.
     pub fn port(&self) -> u16 {
         self.0.port_or_known_default().unwrap_or(443)
     }
 
-    /// Whether without TLS.
+    /// Whether it is without TLS.
     pub fn is_plain(&self) -> bool {
         self.0.scheme() == "http"
     }
@@ -100,7 +100,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// Whether `text` is meant as an address of the web, and not as a path.
+/// Whether `text` is meant as a web address, not as a path.
 pub fn is_web_address(text: &str) -> bool {
     let scheme = text.split_once("://").map(|(scheme, _)| scheme);
     scheme.is_some_and(|scheme| ["http", "https"].iter().any(|own| scheme.eq_ignore_ascii_case(own)))
@@ -172,7 +172,7 @@ mod tests {
         let most = format!("https://a.example/{}", "x".repeat(URL_MAX - 18));
         assert_eq!((most.len(), target(&most).is_ok()), (URL_MAX, true));
         assert_eq!(target(&format!("{most}x")), Err(TargetError::TooLong));
-        // Escaped, it would be longer than it was.
+        // Percent-encoded, it would exceed the limit.
         assert_eq!(target(&format!("https://a.example/{}", "é".repeat(4000))), Err(TargetError::NotUrl));
     }
 }

@@ -1,4 +1,4 @@
-//! Attacks on the web tools, against real servers on this machine: each works where a line of the policy lets it.
+//! Attacks on the web tools, against real servers on this machine: each works if a line of the policy permits it.
 
 use crate::client::WebClient;
 use crate::error::{HttpError, WebError};
@@ -18,10 +18,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What a server makes of a request's first line.
+/// A server's response to the first line of a request.
 type Handler = dyn Fn(&str, &mut TcpStream) -> io::Result<()> + Send + Sync;
 
-/// A server at an address of this machine, and the requests it has seen.
+/// A server on this machine, and the requests it has received.
 struct Server {
     address: SocketAddr,
     seen: Arc<Mutex<Vec<String>>>,
@@ -80,7 +80,7 @@ fn redirect(stream: &mut TcpStream, to: &str) -> io::Result<()> {
     stream.write_all(format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n").as_bytes())
 }
 
-/// A resolver whose answers change: the first question gets the first, and so on; the last stays.
+/// A resolver whose answers change: each query gets the next answer, and the last one stays.
 #[derive(Default)]
 struct Changing {
     answers: Vec<Vec<IpAddr>>,
@@ -129,7 +129,7 @@ fn fetch(server: &Server) -> Result<Page, WebError> {
     get(&client(&format!("private = ['{}']", server.address), System), &server.url("/"))
 }
 
-/// Two servers at one port: the honest one, and one at an address that is not to be reached.
+/// Two servers on one port: an honest one, and one at an address that must not be reached.
 fn pair() -> (Server, Server) {
     let secret: Arc<Handler> = Arc::new(|_, stream: &mut TcpStream| answer(stream, "text/plain", b"SECRET"));
     loop {
@@ -141,7 +141,7 @@ fn pair() -> (Server, Server) {
     }
 }
 
-/// What a careless client does: asks, checks the answer, and then connects by name, which asks again.
+/// A careless client: resolves the name, checks the answer, and then connects by name, which resolves it again.
 fn careless(resolver: &Changing, host: &str, port: u16, allowed: IpAddr) -> String {
     block_on(async {
         let checked = resolver.resolve(host, port).await.unwrap();
@@ -163,7 +163,7 @@ fn a_resolver_that_changes_its_answer_gets_nobody_elsewhere() {
     let line = format!("allow = ['*']\nprivate = ['127.0.0.1:{port}']");
     let rebinding = [&["127.0.0.1"][..], &["127.0.0.2"]];
 
-    // The attack works on who checks one answer and uses the next.
+    // The attack works against a client that checks one answer and uses the next.
     let got = careless(&Changing::new(&rebinding), "rebind.example", port, Ipv4Addr::LOCALHOST.into());
     assert!(got.ends_with("SECRET"), "{got}");
     assert_eq!(secret.seen(), 1);
@@ -171,17 +171,17 @@ fn a_resolver_that_changes_its_answer_gets_nobody_elsewhere() {
     let resolver = Changing::new(&rebinding);
     assert_eq!(get(&client(&line, &resolver), &url).unwrap().text, "honest");
     assert_eq!((resolver.asked.get(), secret.seen()), (1, 1));
-    // Each later call asks anew, and the answer that has changed is refused.
+    // Each later call resolves the name again, and the changed answer is refused.
     let refused = get(&client(&line, &resolver), &url);
     assert!(matches!(refused, Err(WebError::Address { .. })), "{refused:?}");
-    // One bad address among good ones is refused before any is tried.
+    // If one of several addresses is bad, the name is refused before any is tried.
     for mixed in [["127.0.0.1", "127.0.0.2"], ["127.0.0.2", "127.0.0.1"]] {
         let resolver = Changing::new(&[&mixed]);
         let refused = get(&client(&line, &resolver), &url);
         assert!(matches!(refused, Err(WebError::Address { .. })), "{refused:?}");
     }
     assert_eq!(secret.seen(), 1);
-    // A line that opens it, opens it.
+    // A policy line for the address opens it.
     let resolver = Changing::new(&[&["127.0.0.2"]]);
     let opened = client("allow = ['*']\nprivate = ['127.0.0.0/8']", &resolver);
     assert_eq!(get(&opened, &url).unwrap().text, "SECRET");
@@ -210,10 +210,10 @@ fn a_redirection_reaches_nothing_that_the_first_request_could_not() {
         let host = Target::parse(&to).unwrap().host().to_owned();
         let resolver = Changing::new(&[&["127.0.0.2"]]);
         let start = format!("private = ['{}'", door.address);
-        // By default another host is not followed at all,
+        // By default a redirect to another host is not followed,
         let unnamed = client(&format!("allow = ['*']\n{start}]"), &resolver);
         assert!(matches!(get(&unnamed, &door.url("/")), Err(WebError::OtherHost { .. })), "{name}");
-        // and one that is named in the policy is judged like a first target.
+        // and one to a host named in the policy is checked like a first target.
         let named = client(&format!("allow = ['*', '{host}']\n{start}]"), &resolver);
         assert!(matches!(get(&named, &door.url("/")), Err(WebError::Address { .. })), "{name}");
         assert_eq!(secret.seen(), refused, "{name}");
@@ -221,7 +221,7 @@ fn a_redirection_reaches_nothing_that_the_first_request_could_not() {
         assert_eq!(get(&open, &door.url("/")).unwrap().text, "SECRET", "{name}");
         refused += 1;
     }
-    // The user part does not make another host the same.
+    // The user part of a URL does not make another host the same.
     let user = Server::start(move |_, stream| redirect(stream, &format!("http://u@127.0.0.2:{port}/")));
     assert!(matches!(fetch(&user), Err(WebError::Redirect(_))));
     for scheme in
@@ -273,7 +273,7 @@ fn a_name_is_asked_for_as_it_is_reached() {
     );
 }
 
-/// A server that says its body has no end, and sends `bytes` of it.
+/// A server that declares an endless body and sends `bytes` of it.
 fn pouring(head: &'static str, bytes: usize) -> Server {
     Server::start(move |_, stream| {
         write!(stream, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n{head}\r\n")?;
@@ -296,7 +296,7 @@ fn a_body_is_read_to_its_bound_and_not_further() {
         assert_eq!((page.text.len(), page.complete), (bytes.min(http::BODY_MAX), whole), "{bytes}");
         assert!(begun.elapsed() < Duration::from_secs(10), "a gigabyte was waited for");
     }
-    // One that promises more than it sends has broken off.
+    // A body that is shorter than declared is an error.
     let broken = fetch(&pouring("Content-Length: 100\r\n", 50));
     assert!(matches!(broken, Err(WebError::Http(HttpError::Broken(_)))), "{broken:?}");
 }
@@ -341,7 +341,7 @@ fn what_is_packed_counts_unpacked() {
     ));
 }
 
-/// Packed bytes that stand for nothing: empty blocks without an end, and empty members without an end.
+/// Compressed bytes that decompress to nothing: endless empty blocks, and endless empty members.
 #[test]
 fn packed_bytes_that_stand_for_nothing_are_counted_too() {
     const HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3];
@@ -429,7 +429,7 @@ fn only_texts_come_through_and_in_their_encoding() {
 
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
 
-/// A PNG of so many bytes, by its beginning.
+/// A file of `bytes` bytes that begins like a PNG.
 fn png(bytes: usize) -> Vec<u8> {
     let mut png = PNG.to_vec();
     png.resize(bytes, b'x');
@@ -440,7 +440,7 @@ fn fetch_image<R: Resolve>(client: &WebClient<R>, url: &str, timeout_s: u32) -> 
     block_on(client.view(&View { target: Target::parse(url).unwrap(), timeout_s }))
 }
 
-/// Looks at an image of a server that a line of the policy opens.
+/// Fetches an image from a server that a line of the policy opens.
 fn view(server: &Server) -> Result<Image, WebError> {
     fetch_image(&client(&format!("private = ['{}']", server.address), System), &server.url("/"), 20)
 }
@@ -470,7 +470,7 @@ fn an_image_is_what_its_bytes_are_and_whole_or_nothing() {
         let refused = view(&serving("image/png", body.to_vec()));
         assert!(matches!(refused, Err(WebError::Image(_))), "{refused:?}");
     }
-    // Too large by what is promised, by what comes, and by what is unpacked.
+    // Too large by the declared, the received and the decompressed size.
     let promising =
         Server::start(|_, s| s.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5000001\r\n\r\n\x89PNG"));
     assert_eq!(view(&promising), Err(WebError::LargeImage));
@@ -499,7 +499,7 @@ fn an_image_is_what_its_bytes_are_and_whole_or_nothing() {
     assert_eq!(fetch_image(&open, &silent.url("/"), 1), Err(WebError::TimedOut(1)));
 }
 
-/// Over https only, without redirections, and from no address that a page would not be fetched from.
+/// Only over HTTPS, without redirects, and from no address from which a page would not be fetched.
 #[test]
 fn an_image_comes_from_nowhere_that_its_address_does_not_say() {
     let image = Server::start(|_, stream| answer(stream, "image/png", PNG));
@@ -509,7 +509,7 @@ fn an_image_comes_from_nowhere_that_its_address_does_not_say() {
     assert_eq!(image.seen(), 0);
     assert!(view(&image).is_ok());
 
-    // Not even to itself, where a page would be followed.
+    // Not even to the same host, where a page's redirect would be followed.
     let door = Server::start(|first, stream| match first.starts_with("GET /a ") {
         true => redirect(stream, "/b"),
         false => answer(stream, "text/plain", PNG),
@@ -523,7 +523,7 @@ fn an_image_comes_from_nowhere_that_its_address_does_not_say() {
     let file = Server::start(|_, stream| redirect(stream, "file:///etc/passwd"));
     assert!(matches!(view(&file), Err(WebError::Redirect(_))));
 
-    // Without TLS from this machine only, whatever the policy lets a page do.
+    // Without TLS only from this machine, whatever the policy permits for pages.
     let plain = "allow = ['*']\nhttp = ['*']\nprivate = ['10.0.0.0/8', '127.0.0.0/8', '::1/128']";
     let port = image.address.port();
     for (address, here) in
@@ -536,7 +536,7 @@ fn an_image_comes_from_nowhere_that_its_address_does_not_say() {
             false => assert_eq!(seen, Err(WebError::PlainImage), "{address}"),
         }
     }
-    // A name with another address among its own is not this machine's.
+    // A name with any non-local address is not this machine's.
     let resolver = Changing::new(&[&["127.0.0.1", "10.1.2.3"]]);
     let mixed = fetch_image(&client(plain, &resolver), &format!("http://a.example:{port}/"), 20);
     assert_eq!(mixed, Err(WebError::PlainImage));

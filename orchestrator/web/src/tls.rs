@@ -1,4 +1,4 @@
-//! What all our clients have in common. TLS is rustls with ring, and the machine's certificates.
+//! The common settings of all our HTTP clients. TLS is rustls with ring and the machine's certificates.
 
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder};
@@ -7,16 +7,16 @@ use rustls::crypto::ring;
 use rustls_platform_verifier::BuilderVerifierExt;
 use std::sync::{Arc, OnceLock};
 
-/// Configurations of TLS. The machine's certificates are read when they are first needed.
+/// TLS configurations. Reads the machine's certificates when they are first needed.
 #[derive(Default)]
 pub struct Tls(OnceLock<ClientConfig>);
 
 impl Tls {
-    /// A client as all of ours are: no redirection is followed, because a key may go along, and no
-    /// proxy of the environment asked. One for `plain` requests needs no certificates, and gets none.
+    /// A client builder with our common settings: follows no redirect, because a request may carry a key, and uses no proxy from
+    /// the environment. For `plain` requests it needs no certificates and loads none.
     ///
     /// # Errors
-    /// Why the certificates cannot be used, in words.
+    /// Why the certificates cannot be used, as text.
     pub fn client(&self, plain: bool) -> Result<ClientBuilder, String> {
         let builder = Client::builder().tls_backend_preconfigured(self.config(plain)?);
         let builder = builder.redirect(Policy::none()).no_proxy().referer(false);

@@ -1,20 +1,20 @@
-//! Work on a stranger's page, beside the session: on a thread of its own, which ends when nobody waits for it any more.
+//! Work on an untrusted page, on a thread beside the session's. It ends when nobody waits for it any more.
 //!
-//! Such work has a bound on its steps as well, so that it ends by itself too, and always at the same place.
+//! Such work also has a bound on its steps, so that it ends by itself, and always at the same point.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether work is to end.
+/// Whether work has to end.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
-/// The runtime did not carry the work out: the program ends.
+/// The runtime did not run the work, because the program is ending.
 #[derive(Debug)]
 pub struct Unfinished;
 
 impl Stop {
-    /// Ends the work at its next step.
+    /// Makes the work end at its next step.
     pub fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -34,7 +34,7 @@ impl Drop for StopOnDrop {
     }
 }
 
-/// Does `work` on another thread. Dropped, it ends the work.
+/// Runs `work` on another thread. Dropping the future ends the work.
 pub async fn aside<T: Send + 'static>(
     work: impl FnOnce(&Stop) -> T + Send + 'static,
 ) -> Result<T, Unfinished> {
@@ -60,7 +60,7 @@ mod tests {
                 }
                 ended.send(()).unwrap();
             });
-            // The session's own thread goes on meanwhile.
+            // The session's own thread continues meanwhile.
             assert!(tokio::time::timeout(Duration::from_millis(50), work).await.is_err());
         });
         has_ended.recv_timeout(Duration::from_secs(10)).unwrap();

@@ -1,5 +1,5 @@
-//! What a program is told: by the status, the reason and a text of HTTP, or by a reply of SOCKS. The reason stands in the status
-//! line too, because that is what pip, git and Node print.
+//! Answers to programs: an HTTP status, reason and text, or a SOCKS reply. The status line also contains the reason, because pip,
+//! git and Node print that line.
 
 use crate::error::{HttpError, WebError};
 use crate::relay::place::Place;
@@ -11,16 +11,16 @@ use std::fmt;
 /// Why a program does not get a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// What it sent is no request.
+    /// It sent no valid request.
     Wanted(WantedError),
-    /// Its request did not come in time, in seconds.
+    /// Its request did not arrive within this many seconds.
     Slow(u64),
-    /// The policy, or the network, does not let it.
+    /// The policy or the network prevents it.
     Web(Place, WebError),
 }
 
 impl Refusal {
-    /// For the records.
+    /// The verdict for the records.
     pub fn verdict(&self) -> ConnectionVerdict {
         match self {
             Refusal::Wanted(_) | Refusal::Slow(_) => ConnectionVerdict::Malformed,
@@ -30,7 +30,7 @@ impl Refusal {
         }
     }
 
-    /// An answer of HTTP, after which the connection ends.
+    /// An HTTP response, after which the connection ends.
     pub fn http(&self) -> Vec<u8> {
         let (code, name) = match self {
             Refusal::Wanted(WantedError::TooLong) => (431, "Request Header Fields Too Large"),
@@ -49,7 +49,7 @@ impl Refusal {
         [head, body].concat().into_bytes()
     }
 
-    /// A reply of SOCKS 5, after which the connection ends.
+    /// A SOCKS 5 reply, after which the connection ends.
     pub fn socks(&self) -> Vec<u8> {
         let number = match self {
             Refusal::Wanted(_) | Refusal::Slow(_) => SocksError::Malformed as u8,
@@ -61,7 +61,7 @@ impl Refusal {
     }
 }
 
-/// A reply of SOCKS 5. Where we are connected from is nobody's business in a cell.
+/// A SOCKS 5 reply. It does not reveal our own address to the cell.
 pub fn socks_reply(number: u8) -> Vec<u8> {
     vec![5, number, 0, 1, 0, 0, 0, 0, 0, 0]
 }

@@ -1,5 +1,5 @@
-//! What connections may reach at the moment: the session's hosts, and those that are granted to all of its calls or to the call
-//! that shows its key.
+//! The hosts that connections may reach at present: the session's hosts, and those leased to all of its calls or to the call whose
+//! key the connection carries.
 
 use crate::guard;
 use crate::relay::place::Place;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// How long a key that is not known yet is waited for: the executor tells of it before its call begins, by another socket.
+/// How long to wait for an unknown key: the executor sends it before the call begins, but over another socket.
 const KNOWN: Duration = Duration::from_secs(2);
 
 /// The hosts of a session's cells.
@@ -20,16 +20,16 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// What `policy` allows, and what is leased.
+    /// The hosts that `policy` allows, and those that are leased.
     pub fn new(policy: WebPolicy, leases: watch::Receiver<Vec<Lease>>) -> Self {
         Self { policy, leases }
     }
 
-    /// What a connection that has shown `key` may reach now.
+    /// The hosts that a connection with `key` may reach now.
     pub async fn of(&self, key: Option<Nonce>) -> WebPolicy {
         if key.is_some() {
             let mut leases = self.leases.clone();
-            // One that never comes is a stranger's, or its call is over: it opens nothing.
+            // A key that never arrives is invalid, or its call has ended: it opens nothing.
             let _ = timeout(KNOWN, leases.wait_for(|all| all.iter().any(|lease| lease.key == key))).await;
         }
         self.now(key)
@@ -39,12 +39,12 @@ impl Hosts {
         let leases = self.leases.borrow();
         let ours = leases.iter().filter(|lease| lease.key.is_none() || lease.key == key);
         ours.fold(self.policy.clone(), |policy, lease| {
-            // What the executor has granted is one host within the policy's bounds; anything else opens nothing.
+            // The executor grants one host within the policy's bounds; anything else opens nothing.
             lease.opens.host().and_then(|host| network::leased(policy.clone(), host).ok()).unwrap_or(policy)
         })
     }
 
-    /// Returns when a connection to `place` has to end, because it was leased and is so no more.
+    /// Returns when a connection to `place` has to end because its lease has ended.
     pub async fn withdrawn(&self, place: &Place, key: Option<Nonce>) {
         if guard::foresee(&self.policy, place.target()).is_ok() {
             return pending().await;

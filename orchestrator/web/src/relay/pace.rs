@@ -1,17 +1,17 @@
-//! How many connections are decided on in a time: each has a record, so a program that wants more waits.
+//! Limits the rate of decisions on connections: each decision is recorded, so a program that wants more has to wait.
 
 use std::cell::Cell;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// Connections at once, after a pause.
+/// Maximum burst of connections after a pause.
 const BURST: u32 = 512;
-/// Between two connections, when these are used up: 50 a second.
+/// Interval between connections after a burst: 50 a second.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// Gives out turns.
+/// Hands out turns.
 pub struct Pace {
-    /// When the bucket would be full: one turn moves it by [`INTERVAL`].
+    /// When the bucket will be full again: each turn moves it by [`INTERVAL`].
     full: Cell<Instant>,
 }
 
@@ -27,7 +27,7 @@ impl Pace {
         sleep_until(self.next(Instant::now())).await;
     }
 
-    /// When the next turn is.
+    /// The time of the next turn.
     fn next(&self, now: Instant) -> Instant {
         let full = self.full.get().max(now) + INTERVAL;
         self.full.set(full);
@@ -45,7 +45,7 @@ mod tests {
         assert!((0..BURST).all(|_| pace.next(now) <= now));
         let last = (0..100).map(|_| pace.next(now)).last().unwrap();
         assert_eq!(last, now + INTERVAL * 100);
-        // A pause fills it again.
+        // A pause refills the bucket.
         assert!((0..BURST).all(|_| pace.next(last + INTERVAL * BURST) <= last + INTERVAL * BURST));
     }
 }

@@ -1,32 +1,32 @@
-//! Where a program in a cell wants to go: a host and a port, in one canonical form.
+//! The destination that a program in a cell requests: a host and a port in canonical form.
 
 use crate::target::Target;
 use thiserror::Error;
 
-/// Longest host that is read, in bytes: a name has 253, and may end with a dot.
+/// Maximum length of a host, in bytes: a name has up to 253, and may end with a dot.
 const HOST_MAX: usize = 256;
 
-/// A host and a port that can be judged.
+/// A host and a port in a form that can be checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place(Target);
 
-/// Why what a program has sent names no place.
+/// Why a program's text is no valid place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PlaceError {
-    /// The host is no name and no address.
+    /// The host is neither a name nor an address.
     #[error("the host is no name and no address")]
     Host,
-    /// The port is missing, or no number from 1 to 65535.
+    /// The port is missing, or not a number from 1 to 65535.
     #[error("the port is no number from 1 to 65535")]
     Port,
 }
 
 impl Place {
-    /// A host, an address of IPv6 in brackets, at a port. Whatever a URL would read as something other than a host is refused
-    /// before it can be: users, paths, escapes, other alphabets than ASCII, characters that a URL drops.
+    /// A place from a host (IPv6 in brackets) and a port. Refuses everything that a URL parser could read as something other than a
+    /// host: users, paths, escapes, non-ASCII characters, characters that a URL drops.
     ///
     /// # Errors
-    /// It is no place.
+    /// If it is no valid place.
     pub fn new(host: &str, port: u16) -> Result<Self, PlaceError> {
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
         let is_v6 = |byte: u8| byte.is_ascii_hexdigit() || b":.".contains(&byte);
@@ -44,10 +44,10 @@ impl Place {
         Target::parse(&format!("https://{host}:{port}/")).map(Self).map_err(|_| PlaceError::Host)
     }
 
-    /// Reads `HOST:PORT`; without a port, `default`.
+    /// Parses `HOST:PORT`; without a port, uses `default`.
     ///
     /// # Errors
-    /// It is no place.
+    /// If it is no valid place.
     pub fn parse(text: &str, default: Option<u16>) -> Result<Self, PlaceError> {
         let (host, port) = match text.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
@@ -61,12 +61,12 @@ impl Place {
         Self::new(host, port.ok_or(PlaceError::Port)?)
     }
 
-    /// For the guard.
+    /// The target for the guard.
     pub fn target(&self) -> &Target {
         &self.0
     }
 
-    /// The host as a policy writes it.
+    /// The host in the notation of policies.
     pub fn host(&self) -> &str {
         self.0.host()
     }

@@ -1,4 +1,4 @@
-//! The relay as programs meet it: real sockets, a resolver that says what the test wants.
+//! The relay as programs use it: with real sockets, and a resolver that the test controls.
 
 use super::*;
 use broker_protocol::Nonce;
@@ -11,7 +11,7 @@ use std::time::Instant;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::oneshot;
 
-/// A resolver that gives each question the next answer, and goes on with the last.
+/// A resolver that returns the next answer for each query, and then keeps returning the last one.
 struct Script(Vec<Vec<&'static str>>, RefCell<usize>);
 
 impl Resolve for Script {
@@ -25,7 +25,7 @@ fn policy(own: &str) -> WebPolicy {
     WebPolicy { own: toml::from_str::<WebTable>(own).unwrap(), bounds: vec![] }
 }
 
-/// A host that answers each connection with what it was sent, behind a mark.
+/// A host that echoes the input of each connection after a mark.
 fn echo() -> (u16, TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let copy = listener.try_clone().unwrap();
@@ -45,12 +45,12 @@ fn echo() -> (u16, TcpListener) {
     (listener.local_addr().unwrap().port(), listener)
 }
 
-/// A relay at work on a thread of its own, until it is dropped.
+/// A relay that runs on a thread of its own until it is dropped.
 struct Running {
     at: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<Vec<Decision>>>,
-    /// What is leased.
+    /// The leases in force.
     leases: watch::Sender<Vec<Lease>>,
 }
 
@@ -94,7 +94,7 @@ impl Running {
         program
     }
 
-    /// Sends `request`, closes that side, and reads to the end.
+    /// Sends `request`, closes the sending side and reads to the end.
     fn ask(&self, request: &[u8]) -> String {
         let mut program = self.connect();
         program.write_all(request).unwrap();
@@ -108,7 +108,7 @@ impl Running {
         self.ask(format!("CONNECT {to} HTTP/1.1\r\n\r\nhello").as_bytes())
     }
 
-    /// Ends it; what it has decided.
+    /// Ends it; returns its decisions.
     fn end(mut self) -> Vec<Decision> {
         let _ = self.stop.take().unwrap().send(());
         self.thread.take().unwrap().join().unwrap()
@@ -142,7 +142,7 @@ fn a_host_of_the_list_is_reached_in_three_ways() {
     assert!(decisions.iter().all(|one| one.host == "a.example" && one.port == port && one.why.is_none()));
 }
 
-/// Each would reach the host if nothing were checked: the first test is the control.
+/// Without checks, each would reach the host: the first test is the control.
 #[test]
 fn what_is_not_on_the_list_is_refused_by_any_spelling() {
     let (port, _host) = echo();
@@ -192,7 +192,7 @@ fn a_name_on_the_list_reaches_no_address_that_is_not_public() {
     }
 }
 
-/// Checked once and connected to by the address that was checked: a resolver that changes its answer is asked once a connection.
+/// A name is resolved once for each connection, and the checked address is connected to, even if the resolver changes its answer.
 #[test]
 fn a_name_that_changes_its_answer_gets_nobody_elsewhere() {
     let (port, _host) = echo();
@@ -239,7 +239,7 @@ fn a_host_that_cannot_be_reached_is_named() {
     assert_eq!(verdicts(&relay.end()), [ConnectionVerdict::Unreachable; 2]);
 }
 
-/// Connections that say nothing take the places; those beyond wait, and are served when one goes.
+/// Silent connections use up the places; further ones wait, and are served when one ends.
 #[test]
 fn a_flood_waits_for_its_places_and_harms_nobody_after_it() {
     let (port, _host) = echo();
@@ -282,7 +282,7 @@ fn a_slow_request_is_ended_in_time() {
     relay.end();
 }
 
-/// A side that does not read stops the other, and loses nothing.
+/// If one side does not read, the other is stopped, and nothing is lost.
 #[test]
 fn bytes_come_whole_and_in_order_through_a_slow_reader() {
     let (port, _host) = echo();
@@ -314,11 +314,11 @@ fn where_connections_are_announced_no_other_is_served() {
     let relay = Running::with(own, &[&["127.0.0.1"]], Some(theirs));
     let request = format!("CONNECT a.example:{port} HTTP/1.1\r\n\r\nhello");
     let mut stranger = relay.connect();
-    // It may be closed before.
+    // The connection may be closed before.
     let _ = stranger.write_all(request.as_bytes());
     let read = stranger.read(&mut [0; 16]);
     assert!(!read.as_ref().is_ok_and(|length| *length > 0), "{read:?}");
-    // As a supervisor does: an address first, its announcement, then the connection.
+    // Like a supervisor: first an address, then its announcement, then the connection.
     let socket = bound_socket();
     let SocketAddr::V4(name) = socket.1 else { panic!("{:?}", socket.1) };
     ours.send(&[&name.ip().octets()[..], &name.port().to_be_bytes()].concat()).unwrap();
@@ -331,7 +331,7 @@ fn where_connections_are_announced_no_other_is_served() {
     assert_eq!(verdicts(&relay.end()), [ConnectionVerdict::Allowed]);
 }
 
-/// A socket with an address, and how it is connected.
+/// A socket with an address, and a function that connects it.
 fn bound_socket() -> (impl FnOnce(SocketAddr) -> TcpStream, SocketAddr) {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
@@ -365,7 +365,7 @@ fn a_lease_opens_its_host_until_it_ends() {
     for other in [format!("b.example:{port}"), format!("x.a.example:{port}"), "a.example:1".to_owned()] {
         assert!(relay.tunnel(&other).starts_with("HTTP/1.1 403"), "{other}");
     }
-    // A connection that is open ends with it.
+    // An open connection ends with the relay.
     let mut open = relay.connect();
     open.write_all(format!("CONNECT {to} HTTP/1.1\r\n\r\n").as_bytes()).unwrap();
     let mut begun = [0; 5];

@@ -1,5 +1,5 @@
-//! Bytes both ways, until both sides have ended or nobody says anything for long. Each side is read only when the other has
-//! taken what it was sent. What a side says first is copied; if it is much, the rest goes by a pipe and is not copied here.
+//! Forwards bytes in both directions until both sides have ended or neither sends for too long. Each side is read only after the other has
+//! accepted its earlier bytes. The first bytes are copied; if there are many, the rest goes through a pipe without being copied here.
 
 use rustix::net::Shutdown;
 use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, splice};
@@ -11,14 +11,14 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until};
 
-/// Bytes that are copied at once.
+/// Size of the copy buffer, in bytes.
 const BUFFER: usize = 16 * 1024;
-/// Bytes that are copied before a side gets a pipe, which is two descriptors.
+/// Bytes to copy before a direction gets a pipe, which costs two descriptors.
 const COPIED: usize = 256 * 1024;
-/// Bytes that a pipe is asked to take at once; it takes what it has room for.
+/// Bytes to request of a pipe at once; it takes what it has room for.
 const PIPED: usize = 1 << 20;
 
-/// Passes bytes until both ends are closed, one fails, or `idle` passes without any.
+/// Forwards bytes until both ends are closed, one fails, or `idle` passes without any.
 pub async fn pass(program: &TcpStream, host: &TcpStream, idle: Duration) {
     let last = Cell::new(Instant::now());
     let both = async { tokio::try_join!(one_way(program, host, &last), one_way(host, program, &last)) };
@@ -32,13 +32,13 @@ pub async fn pass(program: &TcpStream, host: &TcpStream, idle: Duration) {
         }
     };
     tokio::select! {
-        // A side that fails ends the other: to the program it is a connection that broke.
+        // If one side fails, both end: the program sees a broken connection.
         _ = both => {}
         () = silence => {}
     }
 }
 
-/// Passes bytes one way, and ends the other side's input where this one's ends.
+/// Forwards bytes in one direction; when the input ends, closes the output.
 async fn one_way(from: &TcpStream, to: &TcpStream, last: &Cell<Instant>) -> io::Result<()> {
     let (mut buffer, mut left) = (vec![0; BUFFER], COPIED);
     loop {
@@ -54,7 +54,7 @@ async fn one_way(from: &TcpStream, to: &TcpStream, last: &Cell<Instant>) -> io::
         }
         last.set(Instant::now());
         left = left.saturating_sub(length);
-        // Without one more is copied.
+        // If no pipe is available, copying continues.
         if left == 0
             && let Ok(pipe) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
         {
@@ -64,7 +64,7 @@ async fn one_way(from: &TcpStream, to: &TcpStream, last: &Cell<Instant>) -> io::
     }
 }
 
-/// The same by a pipe: empty before each read, so that only the sockets are waited for.
+/// The same through a pipe, which is empty before each read, so that only the sockets are waited for.
 async fn piped(
     from: &TcpStream,
     to: &TcpStream,
@@ -89,7 +89,7 @@ async fn piped(
     }
 }
 
-/// Tries until it is not too early.
+/// Retries until the operation would no longer block.
 async fn ready(
     socket: &TcpStream,
     interest: Interest,

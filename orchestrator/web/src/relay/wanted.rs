@@ -1,4 +1,4 @@
-//! What a program asks the relay for: the head of a request to an HTTP proxy, or the two messages of SOCKS 5 (RFC 1928). Pure:
+//! Parses a program's request to the relay: the head of an HTTP proxy request, or the two messages of SOCKS 5 (RFC 1928). Pure:
 //! bytes in, a place out.
 
 use crate::relay::place::{Place, PlaceError};
@@ -9,12 +9,12 @@ use httparse::{EMPTY_HEADER, Header, Status};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use thiserror::Error;
 
-/// Bytes of a request's head.
+/// Maximum bytes of a request's head.
 pub const HEAD_MAX: usize = 16 * 1024;
-/// Headers of a request.
+/// Maximum number of a request's headers.
 const HEADERS_MAX: usize = 100;
 
-/// Headers that are for the next hop only, and those that programs send to proxies.
+/// Headers for the next hop only, and those that programs send to proxies.
 const FOR_THE_RELAY: [&str; 8] = [
     "connection",
     "proxy-connection",
@@ -26,20 +26,20 @@ const FOR_THE_RELAY: [&str; 8] = [
     "host",
 ];
 
-/// A request that was understood.
+/// A parsed request.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// Where to.
+    /// The requested destination.
     pub place: Place,
-    /// What the host is sent first: for a plain request its head, as the host expects it.
+    /// The first bytes for the host: for a plain request its head, as the host expects it.
     pub first: Vec<u8>,
-    /// Whether the program waits for a word that the connection is there.
+    /// Whether the program waits for a confirmation that the connection exists.
     pub tunnel: bool,
-    /// The key of a call with hosts of its own, as the password that its programs send to proxies.
+    /// The key of a call with leased hosts, which its programs send as the proxy password.
     pub key: Option<Nonce>,
 }
 
-/// Why a request is not understood.
+/// Why a request is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum WantedError {
@@ -53,10 +53,10 @@ pub enum WantedError {
     Place(#[from] PlaceError),
 }
 
-/// Reads a request to an HTTP proxy: it and how many bytes it has, or `None` where more must come.
+/// Parses a request to an HTTP proxy; returns it with its length, or `None` if it is incomplete.
 ///
 /// # Errors
-/// It never will be one.
+/// If it cannot become a valid request.
 pub fn http(bytes: &[u8]) -> Result<Option<(Wanted, usize)>, WantedError> {
     let mut headers = [EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
@@ -80,7 +80,7 @@ pub fn http(bytes: &[u8]) -> Result<Option<(Wanted, usize)>, WantedError> {
     Ok(Some((Wanted { place, first, tunnel: false, key }, length)))
 }
 
-/// The key in `Proxy-Authorization: Basic …`, where that is one: the user `lease`, and 32 hexadecimal digits.
+/// The key in `Proxy-Authorization: Basic …`, if it has one: the user `lease`, and 32 hexadecimal digits.
 fn key(headers: &[Header]) -> Option<Nonce> {
     let sent = headers.iter().find(|header| header.name.eq_ignore_ascii_case("proxy-authorization"))?;
     let (scheme, encoded) = str::from_utf8(sent.value).ok()?.trim().split_once(' ')?;
@@ -94,13 +94,13 @@ fn key(headers: &[Header]) -> Option<Nonce> {
     Some(Nonce(key))
 }
 
-/// Whether an empty line, which ends a head, ends behind the first `seen` bytes.
+/// Whether the empty line that ends a head ends after the first `seen` bytes.
 pub fn has_end(bytes: &[u8], seen: usize) -> bool {
     let new = &bytes[seen.saturating_sub(2)..];
     new.windows(2).any(|pair| pair == b"\n\n") || new.windows(3).any(|three| three == b"\n\r\n")
 }
 
-/// The place and the path of a whole URL. The path goes on as it came: it is the host's to read.
+/// The place and the path of an absolute URL. The path is passed on unchanged, for the host to interpret.
 fn absolute(target: &str) -> Result<(Place, String), WantedError> {
     let scheme = target.get(..7).filter(|scheme| scheme.eq_ignore_ascii_case("http://"));
     let rest = scheme.map(|_| &target[7..]).ok_or(WantedError::NotForProxy)?;
@@ -121,7 +121,7 @@ fn authority(place: &Place) -> String {
     }
 }
 
-/// The head for the host. One request a connection: what came behind this one would go to the same host unread.
+/// The head for the host. One request per connection: a further one would reach the same host without being parsed.
 fn head(line: String, headers: &[Header]) -> Vec<u8> {
     let is = |header: &Header, name: &str| header.name.eq_ignore_ascii_case(name);
     let connection = headers.iter().filter(|header| is(header, "connection"));
@@ -131,7 +131,7 @@ fn head(line: String, headers: &[Header]) -> Vec<u8> {
     };
     let mut head = line.into_bytes();
     for header in headers {
-        // What frames the body is the host's, whatever the program says of it.
+        // Headers that frame the body are for the host, even if the program declares them hop-by-hop.
         let frames = is(header, "content-length") || is(header, "transfer-encoding");
         if FOR_THE_RELAY.iter().any(|name| is(header, name)) || (is_named(header) && !frames) {
             continue;
@@ -142,19 +142,19 @@ fn head(line: String, headers: &[Header]) -> Vec<u8> {
     head
 }
 
-/// What a message of SOCKS 5 is not, by the number of the reply that says so.
+/// Why a SOCKS 5 message is refused, with the number of the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SocksError {
-    /// General failure: it is malformed.
+    /// General failure: the message is malformed.
     Malformed = 1,
-    /// Not `CONNECT`: a program that wants UDP, or to be connected to.
+    /// Not `CONNECT`: the program wants UDP, or wants to accept connections.
     Command = 7,
-    /// An address of no kind that is known.
+    /// An address of unknown type.
     Address = 8,
 }
 
-/// Reads a greeting: whether it can do without a password, and how many bytes it has.
+/// Parses a greeting: whether the client offers to go without a password, and the greeting's length.
 pub fn socks_greeting(bytes: &[u8]) -> Option<(bool, usize)> {
     let [_, count, methods @ ..] = bytes else { return None };
     let count = usize::from(*count);
@@ -162,10 +162,10 @@ pub fn socks_greeting(bytes: &[u8]) -> Option<(bool, usize)> {
     Some((methods.contains(&0), 2 + count))
 }
 
-/// Reads a request, and how many bytes it has; `None` where more must come.
+/// Parses a request; returns it with its length, or `None` if it is incomplete.
 ///
 /// # Errors
-/// The reply that it gets.
+/// The reply to the invalid request.
 pub fn socks_request(bytes: &[u8]) -> Result<Option<(Place, usize)>, SocksError> {
     let [5, command, 0, kind, rest @ ..] = bytes else {
         return if bytes.len() < 4 { Ok(None) } else { Err(SocksError::Malformed) };
