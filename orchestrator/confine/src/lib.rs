@@ -1,16 +1,16 @@
 #![doc = include_str!("../README.md")]
 //!
-//! What this program may still do once it has an executor: it listens to a model all day, and gives up what it then has
-//! no use for, so that whoever takes it over gets no more than the executor's door.
+//! What this program may still do once it has an executor. It listens to a model all day, so it gives up what it no longer needs:
+//! whoever compromises it gets no more than the connection to the executor.
 //!
-//! *Guarantees*: no file is opened, made, moved or removed but those of [`Needs`], no program started, no memory made
-//! code, no process traced, no Unix socket connected; commands without the web have no network at all. Where Landlock
-//! has scopes (ABI 6), no process outside is signalled. *Does not*: hide names and metadata (`stat`), choose whom the web
-//! tools' sockets reach (`web::guard` does, and a taken-over orchestrator would not ask it), take back descriptors that
-//! are open. With `--socket`, before ABI 9, Unix sockets can be connected. *Needs*: Landlock (Linux 5.13), seccomp.
-//! *Order*: when the executor is reached and our files are read, before there is a second thread. *Fails*: what is missing
-//! is reported by `doctor` and in every result, and the work goes on: this protects the user from us, not from a
-//! command. *Tested by*: `each_right_that_is_given_up_is_gone`, `a_taken_over_orchestrator_gets_nothing`.
+//! *Guarantees*: no file can be opened, created, moved or removed except those of [`Needs`], no program started, no memory made
+//! executable, no process traced, no Unix socket connected; commands without the web have no network at all. Where Landlock has
+//! scopes (ABI 6), no process outside can be signalled. *Does not*: hide names and metadata (`stat`), choose whom the web tools'
+//! sockets reach (`web::guard` does, and a compromised orchestrator would not ask it), revoke open descriptors. With `--socket`,
+//! before ABI 9, Unix sockets can be connected. *Needs*: Landlock (Linux 5.13), seccomp. *Order*: when the executor is reached and
+//! our files are read, before there is a second thread. *Fails*: what is missing is reported by `doctor` and in every result, and
+//! the work goes on: this protects the user from us, not from a command. *Tested by*: `each_right_that_is_given_up_is_gone`,
+//! `a_taken_over_orchestrator_gets_nothing`.
 #![forbid(unsafe_code)]
 
 use landlock::{
@@ -28,10 +28,10 @@ mod filters {
     include!(concat!(env!("OUT_DIR"), "/filters.rs"));
 }
 
-/// The newest Landlock that this build knows. An older kernel gives what it has.
+/// The newest Landlock ABI that this build knows. An older kernel supports a part of it.
 const NEWEST: ABI = ABI::V9;
 
-/// Where certificates and a resolver's settings lie. Each may be missing. Not `/etc/ssl` as a whole: keys lie there too.
+/// Locations of certificates and resolver settings. Each may be missing. Not `/etc/ssl` as a whole, because it also contains keys.
 const FOR_THE_WEB: [&str; 22] = [
     "/etc/ssl/certs",
     "/etc/ssl/cert.pem",
@@ -53,20 +53,20 @@ const FOR_THE_WEB: [&str; 22] = [
     "/etc/nsswitch.conf",
     "/etc/gai.conf",
     "/etc/services",
-    // The resolver's file is replaced when the network changes; a rule for the file alone would go with the old one.
+    // The resolver's file is replaced when the network changes; a rule for the file alone would be lost with the old one.
     "/run/systemd/resolve",
     "/run/resolvconf",
 ];
 
-/// Where a user names other certificates; the library that reads certificates asks for these.
+/// Variables that name other certificates; the library that loads certificates reads them.
 const CERTIFICATE_VARIABLES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
-/// What a command still has to do.
+/// What a command still needs.
 #[derive(Clone, Debug, Default)]
 pub struct Needs {
-    /// Files and directories to read, besides what the web needs. One that is missing is left out.
+    /// Files and directories to read, besides what the web needs. A missing one is left out.
     pub read: Vec<PathBuf>,
-    /// Directories whose files are ours to write.
+    /// Directories in which we write files.
     pub write: Vec<PathBuf>,
     /// Whether a web tool may be called: TCP and UDP to anywhere, certificates and the resolver's files.
     pub web: bool,
@@ -74,17 +74,17 @@ pub struct Needs {
     pub socket: Option<PathBuf>,
 }
 
-/// What became of it.
+/// The result of the confinement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Confinement {
-    /// Landlock's ABI, or why there is none.
+    /// Landlock's ABI, or why it is not in force.
     pub landlock: Result<u32, String>,
-    /// How many instructions the filter has, or why there is none.
+    /// Number of instructions of the filter, or why it is not in force.
     pub seccomp: Result<usize, String>,
 }
 
 impl Confinement {
-    /// What is missing, in words; empty where all is in force.
+    /// What is missing, as text; empty if everything is in force.
     pub fn missing(&self) -> Vec<String> {
         let landlock = self.landlock.as_ref().err().map(|why| format!("landlock: {why}"));
         let seccomp = self.seccomp.as_ref().err().map(|why| format!("seccomp: {why}"));
@@ -92,20 +92,20 @@ impl Confinement {
     }
 }
 
-/// What is in force in this process, once it is.
+/// The confinement of this process, once it is in force.
 static IN_FORCE: OnceLock<Confinement> = OnceLock::new();
 
-/// What this process has confined itself with; none before it has, and in commands that need no executor.
+/// The confinement of this process; `None` before it is in force, and in commands that need no executor.
 pub fn in_force() -> Option<&'static Confinement> {
     IN_FORCE.get()
 }
 
-/// Confines this process for good.
+/// Confines this process permanently.
 pub fn confine(needs: &Needs) -> &'static Confinement {
     IN_FORCE.get_or_init(|| {
         let in_force = match has_one_thread() {
             Ok(()) => confine_thread(needs),
-            // Landlock is for a thread and its children. What holds for one of several holds nothing.
+            // Landlock applies to a thread and its children, so confining one of several threads would confine nothing.
             Err(why) => Confinement { landlock: Err(why.clone()), seccomp: Err(why) },
         };
         json::say_missing(in_force.missing());
@@ -114,7 +114,7 @@ pub fn confine(needs: &Needs) -> &'static Confinement {
 }
 
 fn has_one_thread() -> Result<(), String> {
-    // A directory has two links besides those of its entries, which here are the threads.
+    // A directory's link count is two plus its subdirectories, which here are the threads.
     match fs::metadata("/proc/self/task") {
         Ok(task) if task.nlink() == 3 => Ok(()),
         Ok(task) => Err(format!("there are {} threads already", task.nlink().saturating_sub(2))),
@@ -122,9 +122,9 @@ fn has_one_thread() -> Result<(), String> {
     }
 }
 
-/// Confines the calling thread and what it starts.
+/// Confines the calling thread and everything it starts.
 fn confine_thread(needs: &Needs) -> Confinement {
-    // The filter forbids Landlock's calls too.
+    // First, since the filter forbids Landlock's system calls.
     let landlock = landlock(needs);
     let filter: &[sock_filter] = match needs {
         Needs { socket: Some(_), .. } => &filters::ORCHESTRATOR_WEB_UNIX,
@@ -135,8 +135,8 @@ fn confine_thread(needs: &Needs) -> Confinement {
     Confinement { landlock, seccomp }
 }
 
-/// Confines an approver to its terminal and to the sockets in or below `directories`' parents: a directory itself may be made
-/// later. Without a filter: by its filters a session's client is known, and an approver must carry fewer.
+/// Confines an approver to its terminal and to the sockets in or below the parents of `directories`: a directory itself may be
+/// created later. It installs no filter: a session's client is recognised by its filters, and an approver must have fewer.
 pub fn confine_approver(directories: &[PathBuf]) -> Result<u32, String> {
     has_one_thread()?;
     let parents = directories.iter().filter_map(|path| path.parent());
@@ -170,7 +170,7 @@ fn ruleset(web: bool, rules: Vec<(PathBuf, BitFlags<AccessFs>)>) -> Result<Rules
     }
     let mut ruleset = ruleset.create()?;
     for (path, access) in rules {
-        // What is not there cannot be opened either; what cannot be looked at is not ours.
+        // A missing path cannot be opened anyway, and one that we cannot access is not ours.
         let Ok(fd) = PathFd::new(&path) else { continue };
         let access = if path.is_dir() { access } else { access & AccessFs::from_file(NEWEST) };
         ruleset = ruleset.add_rule(PathBeneath::new(fd, access))?;
@@ -204,7 +204,7 @@ fn terminal_rules() -> impl Iterator<Item = (PathBuf, BitFlags<AccessFs>)> {
     terminals().map(|path| (path, AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev))
 }
 
-/// Our own streams, where they are devices: `cli::streams` opens them a second time.
+/// Our own standard streams that are devices: `cli::streams` reopens them.
 fn terminals() -> impl Iterator<Item = PathBuf> {
     let streams = (0..3).map(|fd| PathBuf::from(format!("/proc/self/fd/{fd}")));
     streams.filter(|path| fs::metadata(path).is_ok_and(|stream| stream.file_type().is_char_device()))
@@ -223,7 +223,7 @@ mod tests {
     use std::sync::Arc;
     use std::thread;
 
-    /// What there is to attack: a project, a key, servers. Programs are tried in `taken_over`, in the running program.
+    /// The targets of attacks: a project, a key, servers. Programs are attempted in `taken_over`, in the running program.
     struct Fixture {
         folder: PathBuf,
         tcp: TcpListener,
@@ -264,7 +264,7 @@ mod tests {
         }
     }
 
-    /// One forbidden thing.
+    /// One forbidden action.
     type Attack = fn(&Fixture) -> io::Result<()>;
 
     const ATTACKS: [(&str, Attack); 17] = [
@@ -302,7 +302,7 @@ mod tests {
         ("start a thread", |_| thread::Builder::new().spawn(|| ()).map(drop)),
     ];
 
-    /// Makes the attacks on a thread that has confined itself, if it is told how.
+    /// Makes the attacks on a thread, which first confines itself if requested.
     fn attack(
         scene: &Arc<Fixture>,
         attacks: &'static [(&str, Attack)],
@@ -322,7 +322,7 @@ mod tests {
     fn each_right_that_is_given_up_is_gone() {
         let mut held = 0;
         for (name, attacks) in [("files", &ATTACKS[..]), ("network", &NETWORK[..])] {
-            // Confined first, because without walls the attacks change the scene.
+            // The confined attacks come first, because unconfined ones change the fixture.
             let scene = Fixture::new(name);
             let mut needs = vec![Needs::default()];
             if name == "files" {

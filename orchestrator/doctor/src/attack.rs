@@ -1,4 +1,4 @@
-//! `lazaret doctor --attack`: real attacks, tried by `lazaret-attack` without a cell and then as a command in one.
+//! `lazaret doctor --attack`: makes real attacks with `lazaret-attack`, first without a cell and then as a command in one.
 
 use broker_protocol::{Bash, Command, Ended, ErrorKind, Failed, LayerState, Open, Opened, Outcome, Stdin};
 use nix::errno::Errno;
@@ -24,26 +24,26 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Seconds that the attacks in the cell may take; they take a fraction of one.
+/// Time limit in seconds for the attacks in the cell; they take a fraction of one.
 const INSIDE_S: u32 = 20;
-/// How long those outside may take.
+/// Time limit for the attacks outside.
 const OUTSIDE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The program's name in the session's central root.
 const PROGRAM: &str = "lazaret-attack";
 
-/// What came of one attack, as `lazaret-attack outside` judges it.
+/// The result of one attack, as `lazaret-attack outside` reports it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Report {
     class: String,
     attack: String,
-    /// Without a cell; `works` where it succeeded.
+    /// Without a cell; `works` if it succeeded.
     control: String,
     /// In a cell.
     inside: String,
     holds: Holds,
-    /// Whether the run proves nothing where the control of this one fails.
+    /// Whether the whole run proves nothing if this attack fails without a cell.
     core: bool,
-    /// Why this tier is known not to hold it, if it is.
+    /// If this tier is known not to prevent it: why.
     known: Option<String>,
 }
 
@@ -51,7 +51,7 @@ struct Report {
 #[serde(rename_all = "lowercase")]
 enum Holds {
     Yes,
-    /// It fails without a cell too.
+    /// The attack also fails without a cell.
     Untested,
     Known,
     No,
@@ -75,7 +75,7 @@ impl Report {
         self.control == "works"
     }
 
-    /// Whether the cell passes this one.
+    /// Whether the cell passes this test.
     fn passes(&self) -> bool {
         match self.holds {
             Holds::Yes | Holds::Known => true,
@@ -85,7 +85,7 @@ impl Report {
     }
 }
 
-/// Attacks and prints; returns our exit code.
+/// Attacks and prints the results; returns our exit code.
 pub fn main(options: &SessionOptions, as_json: bool) -> Result<u8, Failed> {
     let attacked = attack(options);
     match &attacked {
@@ -106,7 +106,7 @@ fn attack(options: &SessionOptions) -> Result<(Opened, Vec<Report>), Failed> {
     let _open = inheritable()?;
     let outside = Outside::start(&program, &folder.path)?;
     let greeting = Greeting::open(&options.endpoint(), folder.open(options)?)?;
-    // To remove the directory again.
+    // Needed to remove the directory again.
     let parent = folder.path.parent().unwrap_or(&folder.path).to_owned();
     confine(&Needs { write: vec![parent], ..Needs::default() });
     let (outside, targets) = outside.targets()?;
@@ -116,13 +116,13 @@ fn attack(options: &SessionOptions) -> Result<(Opened, Vec<Report>), Failed> {
     Ok((opened, reports))
 }
 
-/// A descriptor that every program inherits which we start: what else is open, our own caller decides.
+/// A descriptor that every program we start inherits: which others are open, our own caller decides.
 fn inheritable() -> Result<OwnedFd, Failed> {
     dup(io::stdin())
         .map_err(|error| Failed::internal(format!("cannot open a descriptor to inherit: {error}")))
 }
 
-/// The command that attacks in the cell: an ordinary one.
+/// The command that attacks in the cell: an ordinary command.
 fn inside(program: &Path, targets: String) -> Bash {
     let words = [program.as_os_str().as_encoded_bytes(), b"inside", targets.as_bytes()];
     Bash {
@@ -137,7 +137,7 @@ fn inside(program: &Path, targets: String) -> Bash {
     }
 }
 
-/// What the command printed, if it ran to its end.
+/// The command's output, if it ran to its end.
 fn records(outcome: Outcome) -> Result<Vec<u8>, Failed> {
     let internal = |message: String| Err(Failed { kind: ErrorKind::Internal, message });
     match outcome {
@@ -156,7 +156,7 @@ fn records(outcome: Outcome) -> Result<Vec<u8>, Failed> {
 struct Outside(BufReader<UnixStream>);
 
 impl Outside {
-    /// Starts it. It makes what is attacked in `directory` and attacks it while the session opens.
+    /// Starts it. It creates the targets in `directory` and attacks them while the session opens.
     fn start(program: &Path, directory: &Path) -> Result<Self, Failed> {
         let start = || -> io::Result<Self> {
             let socket = start_attack(program, directory)?;
@@ -166,7 +166,7 @@ impl Outside {
         start().map_err(|error| Failed::internal(format!("cannot start {}: {error}", program.display())))
     }
 
-    /// What the inside run is to attack, once the control has run.
+    /// The targets of the run inside, after the control has run.
     fn targets(mut self) -> Result<(Self, String), Failed> {
         let mut targets = String::new();
         match self.0.read_line(&mut targets) {
@@ -192,7 +192,7 @@ fn failed_outside(error: impl std::fmt::Display) -> Failed {
     Failed::internal(format!("the attacks without a cell failed: {error}"))
 }
 
-/// A directory of ours with an empty project and its central root, gone with the value.
+/// A directory of ours with an empty project and its central root. Dropping the value removes it.
 struct Folder {
     path: PathBuf,
 }
@@ -213,7 +213,7 @@ impl Folder {
         ["project", "central"].map(|name| self.path.join(name))
     }
 
-    /// Puts a program where the cell can run it.
+    /// Copies a program to where the cell can run it.
     fn copy(&self, program: &Path) -> Result<PathBuf, Failed> {
         let [_, central] = self.parts();
         let copy = central.join(PROGRAM);
@@ -233,8 +233,8 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         let [project, central] = self.parts();
-        // The copy and the executor's record of whose the root is, and then only what is empty: whatever else is there is not
-        // ours to remove. The executor keeps what it replaces in the first.
+        // Removes the copy and the executor's record of the root's owner, and then only empty directories: anything else there is
+        // not ours to remove. The executor keeps what it replaces in the first.
         for file in [central.join(PROGRAM), central.join(".lazaret/project")] {
             #[expect(clippy::disallowed_methods, reason = "they were made for this session")]
             let _ = fs::remove_file(file);
@@ -245,7 +245,7 @@ impl Drop for Folder {
     }
 }
 
-/// A directory for the attacks that this policy shows to no cell: what is attacked lies in it, outside both roots.
+/// A directory for the attacks that this policy shows to no cell: the targets lie in it, outside both roots.
 fn parent(options: &SessionOptions) -> Result<PathBuf, Failed> {
     let policy = options.policy().map_err(|error| Failed::invalid(error.to_string()))?;
     let is_open = |path: &PathBuf| {
@@ -260,16 +260,16 @@ fn parent(options: &SessionOptions) -> Result<PathBuf, Failed> {
     })
 }
 
-/// How many attacks there are of each kind.
+/// The number of attacks with each result.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Tally {
     all: usize,
     held: usize,
     untested: usize,
     known: usize,
-    /// What gets through, and what is not known to be held.
+    /// Attacks that succeed and are not known to.
     open: usize,
-    /// Attacks that must work without a cell for the others to mean anything, and did not.
+    /// Attacks that should work without a cell, so that the others prove something, and did not.
     blind: usize,
 }
 

@@ -1,4 +1,4 @@
-//! `lazaret doctor`: what this machine can keep closed, and what is lost where it cannot.
+//! `lazaret doctor`: reports which layers this machine supports, and what is lost without each.
 
 use crate::attack;
 use crate::host_settings::{self, Hint};
@@ -41,7 +41,7 @@ pub struct Doctor {
 }
 
 impl Doctor {
-    /// Asks and prints; returns our exit code.
+    /// Examines and prints; returns our exit code.
     pub fn main(self, options: &SessionOptions) -> Result<u8, Failed> {
         if self.attack {
             return attack::main(options, self.json);
@@ -153,7 +153,7 @@ fn hint_rows(hints: &[Hint], style: Style) -> String {
     if hints.is_empty() {
         return String::new();
     }
-    // A command is to be copied: it stays one line.
+    // A command is meant to be copied, so it stays on one line.
     let row = |hint: &Hint| format!("  {}\n      {}\n", style.wrap(hint.closes, 2), hint.remedy());
     let rows = hints.iter().map(row);
     format!(
@@ -162,7 +162,7 @@ fn hint_rows(hints: &[Hint], style: Style) -> String {
     )
 }
 
-/// What this very process keeps itself to: that is no layer of a session, and no session waits for it.
+/// The confinement of this process: it is not a layer of a session, and no session depends on it.
 fn own_row(own: &Confinement, style: Style) -> String {
     let name = "lazaret itself";
     match (&own.landlock, &own.seccomp) {
@@ -179,9 +179,9 @@ fn own_row(own: &Confinement, style: Style) -> String {
 
 /// Columns before the text of a row.
 const INDENT: usize = 31;
-/// Columns of a page that is on no terminal.
+/// Width of a page that is not on a terminal.
 const COLUMNS: usize = 119;
-/// Columns that a text has however narrow the terminal is.
+/// Minimum width of the text, however narrow the terminal is.
 const COLUMNS_MIN: usize = 24;
 
 /// How the page is printed.
@@ -197,7 +197,7 @@ impl Style {
         Self { colour, columns: if colour { terminal::size().1.into() } else { COLUMNS } }
     }
 
-    /// `text` in lines between `indent` and the last column, broken between words; the first begins where the row has come to.
+    /// Wraps `text` between words into lines from `indent` to the last column; the first continues the current row.
     fn wrap(self, text: &str, indent: usize) -> String {
         let columns = self.columns.saturating_sub(indent).max(COLUMNS_MIN);
         let mut lines = vec![String::new()];
@@ -218,7 +218,7 @@ impl Style {
         lines.join(&format!("\n{:indent$}", ""))
     }
 
-    /// The row of what is missing.
+    /// The row for a missing layer.
     fn missing(self, name: &str, why: &str, lost: &str) -> String {
         let state = paint("missing ", Colour::Red, self.colour);
         let [why, lost] = [why, lost].map(|text| self.wrap(&print::shown(text), INDENT));

@@ -1,6 +1,6 @@
-//! The host's own settings that would close more than a cell can: what the user's programs do with a project by themselves.
+//! Settings of the host that would close more than a cell can: how the user's programs treat a project on their own.
 //!
-//! Only `lazaret doctor` looks at them, and only `lazaret doctor --fix` changes one, after a question about the very command.
+//! Only `lazaret doctor` reads them, and only `lazaret doctor --fix` changes one, after asking about the exact command.
 
 use broker_protocol::Failed;
 use orchestrator_options::exit;
@@ -15,25 +15,25 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Most bytes of a settings file that are read.
+/// Maximum bytes of a settings file to read.
 const FILE_MAX: u64 = 1 << 20;
-/// Longest answer to a question, in bytes.
+/// Maximum length of an answer, in bytes.
 const ANSWER_MAX: u64 = 100;
 
-/// Something that the host could close.
+/// A gap that the host could close.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Hint {
-    /// The setting, as the host's program calls it.
+    /// The name of the setting in the host's program.
     pub setting: &'static str,
     /// What it would close.
     pub closes: &'static str,
-    /// The arguments of `git` that set it; none where only its own program can.
+    /// The arguments of `git` that set it; absent if only its own program can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub git: Option<&'static [&'static str]>,
 }
 
 impl Hint {
-    /// What to do, in words or as a command.
+    /// What to do, as text or as a command.
     pub fn remedy(&self) -> String {
         self.git.map_or_else(
             || format!("set `{}` in the program's own settings", self.setting),
@@ -76,7 +76,7 @@ fn git_hints(values: &str) -> Vec<Hint> {
     if values.lines().last() == Some("explicit") { Vec::new() } else { vec![BARE] }
 }
 
-/// Whether an editor's settings, which are JSON with comments, switch workspace trust off.
+/// Whether an editor's settings (JSON with comments) disable workspace trust.
 fn editor_hint(text: &str) -> Option<Hint> {
     let (_, rest) = text.split_once("\"security.workspace.trust.enabled\"")?;
     rest.trim_start().strip_prefix(':')?.trim_start().starts_with("false").then_some(WORKSPACE_TRUST)
@@ -101,7 +101,7 @@ fn read(path: &Path) -> Option<String> {
     (is_file && file.take(FILE_MAX).read_to_string(&mut text).is_ok()).then_some(text)
 }
 
-/// Asks about each setting that can be set here, and sets those that the user wants; the exit code.
+/// Asks about each setting that can be changed here, and changes those that the user accepts; returns the exit code.
 pub fn fix() -> Result<u8, Failed> {
     if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
         return Err(Failed::invalid("--fix asks before each change, and needs a terminal for it"));
@@ -135,7 +135,7 @@ fn is_yes() -> Result<bool, Failed> {
     Ok(matches!(answer.trim(), "y" | "yes"))
 }
 
-/// Copies git's settings of the user, if there are any, to a new file beside them.
+/// Copies the user's git settings, if any, to a new file beside them.
 fn back_up() -> Result<Option<PathBuf>, Failed> {
     let Some(file) = global_file() else { return Ok(None) };
     let failed =
@@ -156,7 +156,7 @@ fn write_new(path: &Path, text: &str) -> io::Result<()> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?.write_all(text.as_bytes())
 }
 
-/// The file that `git config --global` changes, if it is there.
+/// The file that `git config --global` changes, if it exists.
 fn global_file() -> Option<PathBuf> {
     let named =
         |name: &str| state_directory::variable(name).filter(|path| !path.is_empty()).map(PathBuf::from);
@@ -168,7 +168,7 @@ fn global_file() -> Option<PathBuf> {
     [home.join(".gitconfig"), configuration.join("git/config")].into_iter().find(|file| file.exists())
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=".contains(c);
     if word.chars().all(is_plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }

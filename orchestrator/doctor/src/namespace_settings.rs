@@ -1,12 +1,12 @@
-//! Which setting of this machine refuses a user namespaces, and the lines that change it.
+//! Finds the setting of this machine that denies a user namespaces, and the commands that change it.
 
 use policies::source;
 use std::path::{Path, PathBuf};
 
-/// Most bytes of a setting.
+/// Maximum bytes of a setting's value.
 const NUMBER_MAX: usize = 64;
 
-/// The settings that are asked first, and what is to be done where one of them refuses.
+/// The settings that may deny namespaces, with what the remedy has to name.
 #[derive(Debug, Default)]
 pub struct NamespaceSettings {
     /// `user.max_user_namespaces` is 0.
@@ -15,12 +15,12 @@ pub struct NamespaceSettings {
     clone_closed: bool,
     /// Ubuntu's `kernel.apparmor_restrict_unprivileged_userns` is 1.
     restricted_by_apparmor: bool,
-    /// The program that makes the namespaces.
+    /// The program that creates the namespaces.
     executor: PathBuf,
 }
 
 impl NamespaceSettings {
-    /// Those of this machine.
+    /// The settings of this machine.
     pub fn read(executor: PathBuf) -> Self {
         let is = |name: &str, value: &str| {
             let path = Path::new("/proc/sys").join(name);
@@ -34,7 +34,7 @@ impl NamespaceSettings {
         }
     }
 
-    /// What to do to have namespaces, as lines for a shell.
+    /// How to enable namespaces, as lines for a shell.
     pub fn remedy(&self) -> String {
         let mut ways = Vec::new();
         if self.none_allowed {

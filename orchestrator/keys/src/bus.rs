@@ -13,21 +13,21 @@ use zbus::connection::Builder;
 use zbus::wire::DynamicDeserialize;
 use zbus::{Connection, DBusError, DynamicType, Message};
 
-/// The bus itself, as a destination and as who answers.
+/// The bus itself, as a destination and as a sender.
 pub const BUS: &str = "org.freedesktop.DBus";
-/// How long a bus that is too busy to take a connection is left alone.
+/// How long to wait when a bus is too busy to accept a connection.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// An object of a process on the bus.
 pub struct Remote<'a> {
-    /// The unique name of its process, which nobody else can take.
+    /// The unique name of its process, which no other process can take.
     pub owner: &'a str,
     pub path: &'a str,
     pub interface: &'a str,
 }
 
-/// Connects to the first of `places` where somebody listens, and introduces us; `None` where nobody does. The library gets a
-/// socket and no address: what it would make of one is more than we want.
+/// Connects to the first of `places` where somebody listens, and authenticates; `None` if nobody listens. The library gets a
+/// socket, not an address: with an address it would do more than we want.
 pub async fn connect(places: &[PathBuf]) -> Result<Option<Connection>, KeyringError> {
     for place in places {
         let Some(stream) = reach(place).await? else { continue };
@@ -40,12 +40,12 @@ pub async fn connect(places: &[PathBuf]) -> Result<Option<Connection>, KeyringEr
     Ok(None)
 }
 
-/// Whose bus may give us a key: root can do anyway what it likes.
+/// Whether a bus owned by `peer` may give us a key: ours, or root's, which can do anything anyway.
 fn is_believed(peer: u32, ours: u32) -> bool {
     peer == ours || peer == 0
 }
 
-/// A connected socket; `None` where nobody listens.
+/// A connected socket; `None` if nobody listens.
 async fn reach(place: &Path) -> Result<Option<UnixStream>, KeyringError> {
     loop {
         let error = match UnixStream::connect(place).await {
@@ -53,20 +53,20 @@ async fn reach(place: &Path) -> Result<Option<UnixStream>, KeyringError> {
             Err(error) => error.kind(),
         };
         match error {
-            // A path too long for a socket has none.
+            // A path that is too long for a socket has no listener.
             ErrorKind::NotFound
             | ErrorKind::ConnectionRefused
             | ErrorKind::NotADirectory
             | ErrorKind::InvalidInput => return Ok(None),
-            // The queue of the bus is full.
+            // The connection queue of the bus is full.
             ErrorKind::WouldBlock | ErrorKind::Interrupted => sleep(PAUSE).await,
             kind => return Err(KeyringError::Io(kind)),
         }
     }
 }
 
-/// Calls a method. An answer is only taken from who was called: the bus sets the sender, and the library compares no more than
-/// the number of the call.
+/// Calls a method. Accepts an answer only from the called process: the bus sets the sender, but the library compares only the
+/// serial number of the call.
 pub async fn call<T: for<'d> DynamicDeserialize<'d>>(
     connection: &Connection,
     to: &Remote<'_>,
@@ -88,7 +88,7 @@ fn io_error(error: io::Error) -> KeyringError {
     KeyringError::Io(error.kind())
 }
 
-/// What the library says of a message may quote it, so its words are left out.
+/// The library's error may quote a message, so its text is left out.
 impl From<zbus::Error> for KeyringError {
     fn from(error: zbus::Error) -> Self {
         match error {

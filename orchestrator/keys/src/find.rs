@@ -1,4 +1,4 @@
-//! A vendor's key, from the first place that has one.
+//! Finds a vendor's key in the first place that has one.
 
 use crate::error::KeyError;
 use crate::key_file;
@@ -17,7 +17,7 @@ pub enum KeySource {
     File,
     /// The variable of the environment that the vendor's own programs read.
     Environment,
-    /// The desktop's, over the session bus.
+    /// The desktop keyring, over the session bus.
     Keyring,
 }
 
@@ -31,7 +31,7 @@ impl fmt::Display for KeySource {
     }
 }
 
-/// A key, which from now on is taken out of all that is shown or recorded.
+/// A key. From now on it is removed from everything that is shown or recorded.
 #[derive(Clone, Debug)]
 pub struct FoundKey {
     /// The key, for its provider and nobody else.
@@ -40,11 +40,11 @@ pub struct FoundKey {
     pub source: KeySource,
 }
 
-/// The key of `vendor`: that of `file` where one is named, else that of the environment, else that of the keyring. `None`
-/// where no place has one, or the vendor wants none.
+/// The key of `vendor`: from `file` if one is named, else from the environment, else from the keyring. `None` if no place has one,
+/// or the vendor needs none.
 ///
 /// # Errors
-/// A place has one that cannot be used, or does not give it.
+/// If a place has a key that cannot be used or read.
 pub fn find(vendor: Vendor, file: Option<&Path>, keyring: &Keyring) -> Result<Option<FoundKey>, KeyError> {
     let Some((text, source)) = text(vendor, file, keyring)? else { return Ok(None) };
     let key = Key::new(&text).ok_or(KeyError::NotALine)?;

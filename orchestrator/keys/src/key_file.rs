@@ -9,7 +9,7 @@ use std::path::Path;
 
 const MAX: u64 = 8 << 10;
 
-/// What the file holds, if it is this user's alone.
+/// The content of the file, if only this user can access it.
 pub fn read(path: &Path) -> Result<String, KeyFileError> {
     let file = open(path)?;
     let metadata = file.metadata()?;
@@ -29,6 +29,6 @@ pub fn read(path: &Path) -> Result<String, KeyFileError> {
 
 #[expect(clippy::disallowed_methods, reason = "a file of the user's settings, in neither root")]
 fn open(path: &Path) -> io::Result<File> {
-    // A FIFO would make us wait for its writer.
+    // Opening a FIFO would otherwise wait for its writer.
     OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY).open(path)
 }

@@ -1,4 +1,4 @@
-//! The desktop keyring, asked at most once for each issuer of keys.
+//! The desktop keyring, queried at most once for each issuer of keys.
 
 use crate::bus_address;
 use crate::error::KeyringError;
@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// Time for all that is asked of the keyring for one key. A service that the bus has to start takes a second or two.
+/// Time limit of all keyring requests for one key. A service that the bus has to start takes a second or two.
 const LIMIT: Duration = Duration::from_secs(5);
 
 type Found = Result<Option<String>, KeyringError>;
 
-/// The desktop keyring, if the user's settings let it be asked.
+/// The desktop keyring, if the user's settings permit using it.
 #[derive(Deserialize)]
 #[serde(from = "bool")]
 pub struct Keyring {
@@ -41,13 +41,13 @@ impl fmt::Debug for Keyring {
 }
 
 impl Keyring {
-    /// What is stored as the key of `issuer`; `None` where there is no keyring, or nothing in it.
+    /// The stored key of `issuer`; `None` if there is no keyring, or it has no such key.
     pub(crate) fn secret(&self, issuer: &'static str) -> Result<Option<String>, KeyringError> {
         if !self.is_asked {
             return Ok(None);
         }
         let mut found = self.found.borrow_mut();
-        // Who did not answer once is not waited for again.
+        // After one timeout, the keyring is not waited for again.
         let is_silent = |found: &&Found| matches!(found, Err(KeyringError::Timeout { .. }));
         if let Some(silent) = found.values().find(is_silent) {
             return silent.clone();

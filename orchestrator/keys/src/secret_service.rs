@@ -1,4 +1,4 @@
-//! The Secret Service of freedesktop.org, as far as it takes to read one item: GNOME's keyring, KeePassXC and KWallet speak it.
+//! The Secret Service of freedesktop.org, as far as reading one item needs it: GNOME's keyring, KeePassXC and KWallet implement it.
 
 use crate::bus::{BUS, Remote, call, connect};
 use crate::error::KeyringError;
@@ -13,13 +13,13 @@ const SERVICE: &str = "org.freedesktop.secrets";
 const SERVICE_PATH: &str = "/org/freedesktop/secrets";
 const SERVICE_INTERFACE: &str = "org.freedesktop.Secret.Service";
 const ITEM_INTERFACE: &str = "org.freedesktop.Secret.Item";
-/// Most bytes of a secret: a header holds no longer key.
+/// Maximum bytes of a secret: a header holds no longer key.
 pub const SECRET_MAX: usize = 4096;
-/// What stands for the path of no object.
+/// The path that means no object.
 const NO_OBJECT: &str = "/";
 
-/// The secret of the one item that has `attributes`; `None` where there is no bus at `places`, no service or no item. The
-/// runtime has no thread but this one, and ends with the call.
+/// The secret of the one item with `attributes`; `None` if there is no bus at `places`, no service or no item. The runtime uses
+/// only this thread, and ends with the call.
 pub fn secret(
     places: &[PathBuf],
     attributes: &BTreeMap<&str, &str>,
@@ -40,7 +40,7 @@ async fn find(places: &[PathBuf], attributes: &BTreeMap<&str, &str>) -> Result<O
     service.secret(&item, &session).await.map(Some)
 }
 
-/// Who has the name of the service on the bus, which starts it if it knows how; `None` where there is nobody.
+/// The owner of the service's name on the bus, which starts it if it can; `None` if there is none.
 async fn owner(bus: &Connection) -> Result<Option<String>, KeyringError> {
     let on_bus = Remote { owner: BUS, path: "/org/freedesktop/DBus", interface: BUS };
     let started = call::<u32>(bus, &on_bus, "StartServiceByName", &(SERVICE, 0u32)).await;
@@ -54,7 +54,7 @@ async fn owner(bus: &Connection) -> Result<Option<String>, KeyringError> {
     }
 }
 
-/// Whether the bus says that there is nobody, and that it cannot start anybody.
+/// Whether the bus reports that the service neither runs nor can be started.
 fn is_absence(error: &str) -> bool {
     let name = error.strip_prefix(BUS).and_then(|name| name.strip_prefix(".Error.")).unwrap_or_default();
     name == "ServiceUnknown" || name == "NameHasNoOwner" || name.starts_with("Spawn.")
@@ -66,7 +66,7 @@ struct SecretService {
 }
 
 impl SecretService {
-    /// The item that has `attributes`, unlocked.
+    /// The item with `attributes`, unlocked.
     async fn item(&self, attributes: &BTreeMap<&str, &str>) -> Result<Option<OwnedObjectPath>, KeyringError> {
         let found = call(&self.bus, &self.remote(), "SearchItems", attributes).await?;
         let (mut unlocked, locked): (Vec<OwnedObjectPath>, Vec<OwnedObjectPath>) = found;
@@ -78,7 +78,7 @@ impl SecretService {
         }
     }
 
-    /// Unlocks what needs no answer of the user's. A prompt is never shown: nobody may be there, and we do not wait.
+    /// Unlocks an item if that needs no answer from the user. A prompt is never shown: nobody may be there, and we do not wait.
     async fn unlock(&self, items: &[OwnedObjectPath]) -> Result<OwnedObjectPath, KeyringError> {
         let answer = call(&self.bus, &self.remote(), "Unlock", &items).await?;
         let (unlocked, prompt): (Vec<OwnedObjectPath>, OwnedObjectPath) = answer;
@@ -86,8 +86,8 @@ impl SecretService {
         item.filter(|_| prompt.as_str() == NO_OBJECT).ok_or(KeyringError::Locked)
     }
 
-    /// A session whose secrets are sent as they are: the bus is a socket of this machine, and who could listen there could
-    /// ask for the item as well.
+    /// A session whose secrets are sent unencrypted: the bus is a local socket, and whoever could listen there could request the
+    /// item as well.
     async fn open_session(&self) -> Result<OwnedObjectPath, KeyringError> {
         let plain = ("plain", Variant::from(""));
         let answer = call(&self.bus, &self.remote(), "OpenSession", &plain).await?;

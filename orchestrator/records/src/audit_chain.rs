@@ -1,4 +1,4 @@
-//! The audit, read: every record in order, and whether the chain is whole. Nothing in it is believed.
+//! Reads the audit: every record in order, and whether the chain is intact. Its content is not trusted.
 
 use broker_protocol::Digest;
 use broker_protocol::chain::{self, Head};
@@ -13,25 +13,25 @@ pub struct Audit {
     directory: PathBuf,
 }
 
-/// What a check of the whole chain found.
+/// The result of verifying the whole chain.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Verified {
-    /// Files there are.
+    /// Number of files.
     pub files: usize,
-    /// Where the records end that follow each other from the first.
+    /// The end of the unbroken sequence of records from the first.
     pub last: Head,
-    /// Where they ended before the last of them.
+    /// The end before the last of these records.
     before: Head,
-    /// The record that has the hash that was asked for.
+    /// The record with the hash that was searched for.
     pub known: Option<u64>,
-    /// The first place that is not as it was written.
+    /// The first place that was altered.
     pub flaw: Option<Flaw>,
 }
 
 /// A place that is not as it was written.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Flaw {
-    /// Name of the file in the audit's directory.
+    /// The file's name in the audit's directory.
     pub file: String,
     /// The line, counted from 1; 0 for the file as a whole.
     pub line: u64,
@@ -39,7 +39,7 @@ pub struct Flaw {
     pub why: String,
 }
 
-/// What is on the disk at one moment.
+/// The state of the files at one moment.
 struct Snapshot {
     head: Option<Head>,
     /// Each file's number and size.
@@ -47,13 +47,13 @@ struct Snapshot {
 }
 
 impl Audit {
-    /// The one in `directory`, if there is one.
+    /// Opens the audit in `directory`; `None` if there is none.
     pub fn open(directory: PathBuf) -> io::Result<Option<Self>> {
         let audit = Self { directory };
         Ok((!audit.files()?.is_empty() || audit.head()?.is_some()).then_some(audit))
     }
 
-    /// Checks the whole chain, in which some record must have `known_hash`.
+    /// Verifies the whole chain; one record must have `known_hash`, if given.
     pub fn verify(&self, known_hash: Option<Digest>) -> io::Result<Verified> {
         let snapshot = self.snapshot()?;
         let (files, start) = (snapshot.files.len(), Head::EMPTY);
@@ -72,7 +72,7 @@ impl Audit {
         Ok(Verified { flaw, ..verified })
     }
 
-    /// Head and files as they are between two records.
+    /// Head and files in a state between two records.
     fn snapshot(&self) -> io::Result<Snapshot> {
         let Some(mut file) = self.head()? else { return Ok(Snapshot { head: None, files: self.files()? }) };
         file.lock_shared()?;
@@ -81,7 +81,7 @@ impl Audit {
         Ok(Snapshot { head: Head::decode(&text), files: self.files()? })
     }
 
-    /// Goes through the first `size` bytes of a file.
+    /// Verifies the first `size` bytes of a file.
     fn check_file(
         &self,
         number: u64,
@@ -125,7 +125,7 @@ impl Audit {
         Ok(None)
     }
 
-    /// Calls `each` with every record, as it is.
+    /// Calls `each` with every record, unchanged.
     pub fn records(&self, mut each: impl FnMut(&[u8])) -> io::Result<Position> {
         let mut position = Position { file: 0, offset: 0 };
         for (number, _) in self.files()? {
@@ -135,7 +135,7 @@ impl Audit {
         Ok(position)
     }
 
-    /// Calls `each` with the records after `position`, which moves on.
+    /// Calls `each` with the records after `position`, and advances it.
     pub fn more(&self, position: &mut Position, mut each: impl FnMut(&[u8])) -> io::Result<()> {
         if position.file == 0 {
             return Ok(());
@@ -153,7 +153,7 @@ impl Audit {
         }
     }
 
-    /// The first of the files after `position`.
+    /// The first file after `position`.
     pub fn next_file(&self, position: &Position) -> io::Result<Option<Position>> {
         let next = self.files()?.into_iter().find(|(number, _)| *number > position.file);
         Ok(next.map(|(file, _)| Position { file, offset: 0 }))
@@ -188,7 +188,7 @@ impl Audit {
     }
 }
 
-/// How far the audit has been read.
+/// A reading position in the audit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     file: u64,
@@ -201,11 +201,11 @@ impl Verified {
     }
 }
 
-/// What is wrong with where the chain ends.
+/// What is wrong with the end of the chain.
 fn check_end(snapshot: &Snapshot, verified: &Verified) -> Option<Flaw> {
     let flaw = |why: String| Some(Flaw { file: chain::HEAD.into(), line: 0, why });
     let Some(head) = snapshot.head else { return flaw("it is not there, or cannot be read".into()) };
-    // One record more: its broker was killed before it wrote the head.
+    // There may be one more record than the head: its broker was killed before it wrote the head.
     if head == verified.last || head == verified.before {
         return None;
     }
@@ -225,7 +225,7 @@ fn check_known(known_hash: Option<Digest>, verified: &Verified) -> Option<Flaw> 
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    // A FIFO would make us wait for its writer.
+    // Opening a FIFO would otherwise wait for its writer.
     let file = File::options().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?;
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidData.into()) }
 }

@@ -1,7 +1,7 @@
-//! What a person has typed to chats: `chat_history` in the state directory, a text a line as JSON, for nobody else.
+//! What a person has typed in chats: `chat_history` in the state directory, one JSON string per line, for the user alone.
 //!
-//! It is opened before we confine ourselves, and from then on is a descriptor. Several chats append to the one file. Who
-//! shortens it does so in its place: another file under its name would leave those without it.
+//! The file is opened before we confine ourselves, and later used only through its descriptor. Several chats append to the same
+//! file. It is shortened in place: a replacement under its name would leave the other chats with the old file.
 
 use crate::kept::{self, OwnError};
 use crate::state_directory;
@@ -13,21 +13,21 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::time::Duration;
 
-/// Most bytes of the file. One that has more is not read.
+/// Maximum bytes of the file. A longer one is not read.
 pub const BYTES_MAX: u64 = 1 << 20;
 
-/// How often another chat's lock is waited for, and how long each time.
+/// How often to retry a lock that another chat holds, and the pause between attempts.
 const TRIES: u32 = 20;
 const MOMENT: Duration = Duration::from_millis(5);
 
-/// The file, open for as long as a chat lasts.
+/// The file, open for the duration of a chat.
 #[derive(Debug)]
 pub struct ChatHistory {
     file: File,
 }
 
 impl ChatHistory {
-    /// Opens the file, shortens it to its newest half where it is full by half, and reads it, oldest first.
+    /// Opens the file, shortens it to its newer half if it is more than half full, and reads it, oldest entry first.
     ///
     /// # Errors
     /// [`OwnError`].
@@ -47,15 +47,15 @@ impl ChatHistory {
             file.set_len(0)?;
             file.write_all(newest.as_bytes())?;
         } else if !text.is_empty() && !text.ends_with('\n') {
-            // Somebody died within a line: the next one is no part of it.
+            // A writer died within a line: the next line must not continue it.
             file.write_all(b"\n")?;
         }
-        // What somebody else has written there is no text of ours.
+        // Lines that somebody else wrote may be invalid.
         let texts = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
         Ok((Self { file: unlocked(file)? }, texts))
     }
 
-    /// Appends a text, without known secrets. Where the file is full, it is not kept.
+    /// Appends a text without known secrets. If the file is full, the text is dropped.
     ///
     /// # Errors
     /// Those of the file system.
@@ -70,7 +70,7 @@ impl ChatHistory {
     }
 }
 
-/// Another chat holds the lock for one read or write. One that is stopped meanwhile is not waited for.
+/// Another chat holds the lock only for one read or write. A chat that is stopped meanwhile is not waited for.
 fn locked(mut file: File) -> io::Result<Flock<File>> {
     for _ in 0..TRIES {
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
@@ -87,7 +87,7 @@ fn unlocked(file: Flock<File>) -> io::Result<File> {
     file.unlock().map_err(|(_, error)| error.into())
 }
 
-/// The whole lines in the second half of `text`.
+/// The complete lines in the second half of `text`.
 fn newest_half(text: &str) -> &str {
     let middle = (text.len() / 2..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or_default();
     let behind = text[middle..].find('\n').map_or(text.len(), |at| middle + at + 1);
@@ -102,12 +102,12 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     use std::path::PathBuf;
 
-    /// A place for a file, in a directory that goes with it.
+    /// A path for a file, in a directory that is removed with it.
     struct Scratch(PathBuf);
 
     impl Scratch {
         fn new(name: &str) -> Self {
-            // Without it nothing is known, and all is withheld.
+            // Without this, secrets are unknown and everything is withheld.
             orchestrator_text::known::learn(&[("API_TOKEN".into(), "hunter2-hunter2".into())]).unwrap();
             let folder = std::env::temp_dir().join(format!("lazaret-history-{name}-{}", std::process::id()));
             let _ = fs::remove_dir_all(&folder);
@@ -148,7 +148,7 @@ mod tests {
         let scratch = Scratch::new("bounded");
         let (mut history, _) = ChatHistory::at(&scratch.path()).unwrap();
         let line = |number: u64| format!("{number:013}");
-        // 16 bytes each, with quotes and line end.
+        // 16 bytes each, including quotes and line break.
         let fit = BYTES_MAX / 16;
         for number in 0..fit + 5 {
             history.append(&line(number)).unwrap();

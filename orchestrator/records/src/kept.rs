@@ -1,4 +1,4 @@
-//! Small files of ours in the state directory, for nobody else: replaced as a whole.
+//! Small files of ours in the state directory, for the user alone: always replaced as a whole.
 
 use nix::unistd::Uid;
 use policies::source;
@@ -8,22 +8,22 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Largest file that is read back, in bytes.
+/// Maximum size of a file to read, in bytes.
 const FILE_MAX: usize = 8 << 20;
 
-/// Makes a directory, so that files can be written there later, when nothing else can.
+/// Creates a directory, so that files in it can still be written after the confinement.
 ///
 /// # Errors
-/// Those of the file system; what is not ours alone is refused.
+/// Errors of the file system; also if others have access to it.
 pub fn prepare(directory: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     close(directory)
 }
 
-/// Checks that `path` is a directory of ours and no link, and closes it to others.
+/// Checks that `path` is a directory of ours and no link, and removes access for others.
 ///
 /// # Errors
-/// Those of the file system; one of another user is refused.
+/// Errors of the file system; also if it belongs to another user.
 #[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
 pub fn close(path: &Path) -> io::Result<()> {
     let flags = nix::libc::O_NOFOLLOW | nix::libc::O_DIRECTORY;
@@ -38,8 +38,8 @@ pub fn close(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens a file that is this user's alone, or makes one, to read it and append to it, and closes it to all others: a link leads where
-/// somebody else wants, a second name may be anywhere, and a FIFO would make us wait for its writer.
+/// Opens or creates a file for reading and appending, which must belong to this user alone, and removes access for others. Refuses links,
+/// which lead where somebody else chose, files with a second name, which may be anywhere, and FIFOs, which would make us wait for a writer.
 ///
 /// # Errors
 /// [`OwnError`].
@@ -59,24 +59,23 @@ pub fn open_own(path: &Path) -> Result<File, OwnError> {
     Ok(file)
 }
 
-/// Why a file of ours cannot be opened.
+/// Why our file cannot be opened.
 #[derive(Debug, Error)]
 pub enum OwnError {
-    /// It is there, and not a file of this user alone.
+    /// It exists, but it is not a file of this user alone.
     #[error("it is no regular file that is this user's and has one name")]
     NotOurs,
-    /// Those of the file system.
+    /// An error of the file system.
     #[error(transparent)]
     System(#[from] io::Error),
 }
 
-/// The text of a file, if it is there and can be read.
+/// The text of a file; `None` if it cannot be read.
 pub fn read(path: &Path) -> Option<String> {
     source::read_named(path, FILE_MAX).ok()
 }
 
-/// Puts `text` in the place of what a file has: readers see the one or the other. With no more calls than are left to us once we have
-/// confined ourselves.
+/// Atomically replaces the content of a file with `text`, using only system calls that are still allowed after the confinement.
 ///
 /// # Errors
 /// Those of the file system.
@@ -85,7 +84,7 @@ pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     let mut temporary = path.to_owned().into_os_string();
     temporary.push(format!(".{}", std::process::id()));
     let temporary = PathBuf::from(temporary);
-    // What a process of this number has left is nobody's any more.
+    // A leftover of an earlier process with our number has no owner any more.
     let _ = std::fs::remove_file(&temporary);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
     let written = file.write_all(text.as_bytes()).and_then(|()| std::fs::rename(&temporary, path));

@@ -1,10 +1,9 @@
-//! The run log: what was asked of Lazaret in one run of it, and what it answered, as lines of JSON.
+//! The run log: the requests to Lazaret in one run, and its answers, as lines of JSON.
 //!
-//! `runs/RUN/runlog.jsonl` in the state directory, only ever appended to. A line is `{ts, kind, step, payload}`: seconds
-//! since 1970, one of [`KINDS`], the number of the tool call it belongs to (0 for the session), and its data. It comes from the
-//! stream of events that the front ends are sent, so that it has what they show. `payload.id` is the client's name for a call of
-//! `lazaret session`; `payload.call` is the call's number in the broker's audit, within the session of the last
-//! `session_start`.
+//! `runs/RUN/runlog.jsonl` in the state directory, only ever appended to. A line is `{ts, kind, step, payload}`: seconds since
+//! 1970, one of [`KINDS`], the number of the tool call it belongs to (0 for the session), and its data. It is a subscriber of the
+//! front ends' event stream, so it contains what they show. `payload.id` is the client's ID of a call in `lazaret session`;
+//! `payload.call` is the call's ID in the broker's audit, within the session of the last `session_start`.
 //!
 //! A line is one write, so that a death at any time leaves whole lines; it is not synced to disk by us. In a session with many
 //! calls it is written a millisecond after the event, when nobody waits for us. Texts in it are at most 2,000 characters long. A
@@ -57,7 +56,7 @@ pub struct RunLog {
     calls: Cell<u64>,
     errors: Cell<u64>,
     waiting: RefCell<Vec<(f64, Event)>>,
-    /// Whether [`RunLog::write_later`] runs, and is notified when something waits.
+    /// Whether [`RunLog::write_later`] runs and is notified of waiting lines.
     is_late: Cell<bool>,
     arrived: Notify,
 }
@@ -92,7 +91,7 @@ impl Subscriber for RunLog {
 }
 
 impl RunLog {
-    /// Begins the log of a run of `command`, or none if it is `off`. What keeps it from being written is said to `complain`, once.
+    /// Begins the log of a run of `command`, or none if it is `off`. An error that prevents writing is reported to `complain`, once.
     pub fn begin(command: &'static str, off: bool, complain: fn(&str)) -> Self {
         let file =
             if off { None } else { runlog_files::create().map_err(|error| complain(&problem(&error))).ok() };
@@ -125,11 +124,11 @@ impl RunLog {
         }
     }
 
-    /// The run is over: writes what waits, and the last line.
+    /// Ends the log: writes waiting lines, and the last line.
     pub fn end(&self, reason: &str) {
         self.is_late.set(false);
         self.write();
-        // A full log has its last line all the same.
+        // Even a full log gets its last line.
         let payload = json!({ "reason": reason, "calls": self.calls.get(), "errors": self.errors.get() });
         self.append(&Line { ts: now(), kind: "session_end", step: 0, payload });
     }
@@ -229,7 +228,7 @@ fn approval(challenge: &Challenge, answer: Option<Approval>) -> Value {
 }
 
 fn call_result(result: &CallResult) -> (&'static str, Value) {
-    // Bytes that are no text are something else as text: it is searched again.
+    // Converting bytes that are no text may produce a secret, so the text is searched again.
     let text = match String::from_utf8_lossy(&result.text) {
         Cow::Borrowed(text) => Cow::Borrowed(text),
         Cow::Owned(text) => Cow::Owned(redactor().text(&text).into_owned()),

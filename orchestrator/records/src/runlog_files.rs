@@ -1,4 +1,4 @@
-//! Where run logs lie: one directory a run, the oldest removed.
+//! The files of run logs: one directory for each run; the oldest are removed.
 
 use crate::state_directory;
 use nix::unistd::Uid;
@@ -10,11 +10,11 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Most bytes of a log, but for its last line.
+/// Maximum bytes of a log, without its last line.
 pub const BYTES_MAX: u64 = 8 << 20;
-/// Most runs that are kept.
+/// Maximum number of runs that are kept.
 const RUNS_MAX: usize = 200;
-/// The log in the directory of a run.
+/// The log's file name in the directory of a run.
 const NAME: &str = "runlog.jsonl";
 
 /// The directory of all run logs.
@@ -22,10 +22,10 @@ pub fn directory() -> PathBuf {
     state_directory::directory().join("runs")
 }
 
-/// Makes the log of this run, and removes the oldest of too many.
+/// Creates the log of this run, and removes the oldest if there are too many.
 ///
 /// # Errors
-/// Those of the file system; what is not ours alone is refused.
+/// Errors of the file system; also if others have access to the directory.
 #[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
 pub fn create() -> io::Result<File> {
     let runs = directory();
@@ -46,13 +46,13 @@ pub fn create() -> io::Result<File> {
             OpenOptions::new().append(true).create_new(true).mode(0o600).open(run.join(NAME))?
         }
     };
-    // Held until we end, however we end: a run that is under way is not removed.
+    // Held until this process ends, however it ends: a run in progress is not removed.
     file.try_lock_shared()?;
     Ok(file)
 }
 
-/// Checks that `path` is a directory of ours and no link, and closes it to others: what is in it is for nobody else, and
-/// where a link leads is somebody else's choice.
+/// Checks that `path` is a directory of ours and no link, and removes access for others: its content is for the user alone, and a
+/// link would lead where somebody else chose.
 #[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
 fn close(path: &Path) -> io::Result<()> {
     let flags = nix::libc::O_NOFOLLOW | nix::libc::O_DIRECTORY;
@@ -68,9 +68,9 @@ fn close(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Reuses the directory and file of the oldest run for `run`, where there are as many runs as are kept, and removes others
-/// beyond those. A file that is used again costs a filesystem a tenth of one removed and one made. Later we could not do this:
-/// see `confine`. What cannot be opened or removed is passed over: no old run is worth the log of this one.
+/// If the maximum number of runs is reached, reuses directory and file of the oldest run for `run`, and removes further ones.
+/// Reusing a file costs a tenth of removing one and creating another. It has to happen now: see `confine`. Errors are ignored: no
+/// old run is worth the log of this one.
 #[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
 fn make_room(run: &Path) -> Option<File> {
     let runs = ids().unwrap_or_default();
@@ -95,7 +95,7 @@ fn make_room(run: &Path) -> Option<File> {
     reused
 }
 
-/// Makes of the run `old` the run `run`, with an empty log, or leaves it as it is.
+/// Turns the run `old` into the run `run` with an empty log, or leaves it unchanged.
 #[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
 fn reuse(old: &Path, log: File, run: &Path) -> io::Result<File> {
     std::fs::rename(old, run)?;
@@ -105,7 +105,7 @@ fn reuse(old: &Path, log: File, run: &Path) -> io::Result<File> {
     }
 }
 
-/// The runs there are, oldest first.
+/// The existing runs, oldest first.
 #[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
 pub fn ids() -> io::Result<Vec<String>> {
     match close(&directory()) {
@@ -121,12 +121,12 @@ pub fn ids() -> io::Result<Vec<String>> {
     Ok(ids)
 }
 
-/// Whether a text is the id of a run, and so no path.
+/// Whether a text is the ID of a run, and so contains no path.
 fn is_id(id: &str) -> bool {
     (1..=64).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
-/// Every whole line of a run, with its JSON; `None` if there is no such run.
+/// Every complete line of a run, as JSON; `None` if there is no such run.
 pub fn lines(id: &str) -> io::Result<Option<Vec<Value>>> {
     let text = match open(id)? {
         Some(mut file) => {
@@ -136,7 +136,7 @@ pub fn lines(id: &str) -> io::Result<Option<Vec<Value>>> {
         }
         None => return Ok(None),
     };
-    // A line that is not JSON was cut off when its writer was killed.
+    // An invalid line was cut off when its writer was killed.
     Ok(Some(text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()))
 }
 
@@ -163,7 +163,7 @@ fn open(id: &str) -> io::Result<Option<File>> {
     if !is_id(id) {
         return Ok(None);
     }
-    // A FIFO would make us wait for its writer, and a link leads to somebody else's file.
+    // Opening a FIFO would wait for its writer, and a link leads to somebody else's file.
     let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
     match OpenOptions::new().read(true).custom_flags(flags).open(directory().join(id).join(NAME)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -186,7 +186,7 @@ mod tests {
         std::fs::set_permissions(&open, Permissions::from_mode(0o777)).unwrap();
         std::os::unix::fs::symlink(&open, &link).unwrap();
         std::fs::write(&file, "").unwrap();
-        // The control: made as before, a link and an open directory were taken.
+        // The control: opened in the old way, a link and an open directory were accepted.
         DirBuilder::new().recursive(true).mode(0o700).create(&link).unwrap();
         assert!(close(&link).is_err() && close(&file).is_err() && close(&folder.join("none")).is_err());
         assert_eq!(open.metadata().unwrap().mode() & 0o777, 0o777);

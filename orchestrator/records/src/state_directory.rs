@@ -1,4 +1,4 @@
-//! Where records are kept: outside both roots, and the same place for the executor and for us.
+//! Where records are stored: outside both roots, and in the same place for the executor and the orchestrator.
 
 use broker_protocol::Digest;
 use nix::unistd::{Uid, User};
@@ -13,12 +13,12 @@ pub fn directory() -> PathBuf {
     directories::state(&home(), &variable)
 }
 
-/// The directory of data, outside of which no central root is made unless it is named.
+/// The directory of data. No central root is created outside it unless it is named.
 pub fn data() -> PathBuf {
     directories::data(&home(), &variable)
 }
 
-/// The directory of what is about files below `HOME`: a home that is not the account's has one of its own.
+/// The directory for records about files below `HOME`: separate if that is not the account's home.
 pub fn of_home() -> PathBuf {
     let home = home();
     match directories::homes(&home, &variable).into_iter().find(|other| *other != home) {
@@ -27,9 +27,9 @@ pub fn of_home() -> PathBuf {
     }
 }
 
-/// The home that the executor means too.
+/// The same home as the executor uses.
 pub fn home() -> PathBuf {
-    // The database of accounts is read once: later this process may have closed itself to it.
+    // The account database is read once: later the confinement may prevent it.
     static ACCOUNT: OnceLock<Option<PathBuf>> = OnceLock::new();
     let read = || User::from_uid(Uid::effective()).ok().flatten().map(|account| account.dir);
     directories::home(ACCOUNT.get_or_init(read).clone(), &|path| path.is_dir(), &variable)

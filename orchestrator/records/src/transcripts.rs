@@ -1,4 +1,4 @@
-//! Where transcripts lie: `chats/ID.jsonl` in the state directory, for nobody else; the oldest removed.
+//! The files of transcripts: `chats/ID.jsonl` in the state directory, for the user alone; the oldest are removed.
 
 use crate::{kept, state_directory};
 use broker_protocol::Failed;
@@ -10,27 +10,27 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Most transcripts that are kept.
+/// Maximum number of transcripts that are kept.
 const KEPT: usize = 200;
 
-/// A transcript that is written.
+/// A transcript that is being written.
 pub struct Open {
     /// The conversation's id.
     pub id: String,
     /// The file, to append to.
     pub file: File,
-    /// What it has already.
+    /// What it already contains.
     pub recorded: Recorded,
-    /// How many bytes that is.
+    /// Its current length in bytes.
     pub bytes: u64,
 }
 
-/// Where they lie.
+/// The directory of all transcripts.
 pub fn directory() -> PathBuf {
     state_directory::directory().join("chats")
 }
 
-/// An id that no other conversation has.
+/// A new unique ID of a conversation.
 pub fn new_id() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("{}-{:06}-{}", time::compact(now.as_secs()), now.subsec_micros(), std::process::id())
@@ -46,7 +46,7 @@ pub fn begin() -> io::Result<Open> {
     Ok(Open { id, file, recorded: Recorded::default(), bytes: 0 })
 }
 
-/// Opens the transcript `id`, or the last one where `id` is `last`.
+/// Opens the transcript `id`, or the latest one if `id` is `last`.
 pub fn resume(id: &str) -> Result<Open, Failed> {
     let id = resolve(id)?;
     let (recorded, bytes) = read(&id)?;
@@ -55,7 +55,7 @@ pub fn resume(id: &str) -> Result<Open, Failed> {
     Ok(Open { id, file, recorded, bytes })
 }
 
-/// Reads the transcript `id`, or the last one.
+/// Reads the transcript `id`, or the latest one if `id` is `last`.
 pub fn recorded(id: &str) -> Result<Recorded, Failed> {
     read(&resolve(id)?).map(|(recorded, _)| recorded)
 }
@@ -86,13 +86,13 @@ fn read(id: &str) -> Result<(Recorded, u64), Failed> {
 #[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
 fn open(id: &str, append: bool) -> io::Result<File> {
     kept::close(&directory())?;
-    // A FIFO would make us wait for its writer, and a link leads to somebody else's file.
+    // Opening a FIFO would wait for its writer, and a link leads to somebody else's file.
     let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
     let file = OpenOptions::new().read(!append).append(append).custom_flags(flags).open(path(id))?;
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidData.into()) }
 }
 
-/// The conversations that there are, oldest first.
+/// The existing conversations, oldest first.
 #[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
 pub fn ids() -> io::Result<Vec<String>> {
     let entries = std::fs::read_dir(directory())?;
@@ -105,7 +105,7 @@ pub fn ids() -> io::Result<Vec<String>> {
     Ok(ids)
 }
 
-/// Removes the oldest transcripts. One that cannot be removed stays: it is not worth this one.
+/// Removes the oldest transcripts. A failure is ignored: it must not prevent a new one.
 #[expect(clippy::disallowed_methods, reason = "our own records, in neither root")]
 fn make_room() {
     let ids = ids().unwrap_or_default();
@@ -119,7 +119,7 @@ fn path(id: &str) -> PathBuf {
     directory().join(format!("{id}.jsonl"))
 }
 
-/// Whether a text is the id of a conversation, and so no path.
+/// Whether a text is the ID of a conversation, and so contains no path.
 fn is_id(id: &str) -> bool {
     (1..=64).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }

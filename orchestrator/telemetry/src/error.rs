@@ -1,11 +1,11 @@
-//! What keeps a run from reporting.
+//! Why logging or the export of spans cannot be set up.
 
 use broker_protocol::{ErrorKind, Failed};
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// What keeps a run from reporting.
+/// Why logging or the export of spans cannot be set up.
 #[derive(Debug, Error)]
 pub enum TelemetryError {
     /// The log cannot be opened.
@@ -13,30 +13,30 @@ pub enum TelemetryError {
     Open {
         /// The file that was named.
         path: PathBuf,
-        /// The reason of the system.
+        /// The error of the operating system.
         error: io::Error,
     },
-    /// The log is there, and not a file of this user alone.
+    /// The log exists, but is not a file of this user alone.
     #[error("--server-log: {} is no regular file that is this user's and has one name", .0.display())]
     NotOurs(PathBuf),
-    /// Another process writes the log.
+    /// Another process is writing the log.
     #[error("--server-log: another process writes {}", .0.display())]
     InUse(PathBuf),
-    /// Spans were asked for, and this program cannot export any.
+    /// Spans are to be exported, but this program was built without that.
     #[error("{0}: this lazaret is built without the feature `otel` (cargo build --release --features otel)")]
     NotBuilt(&'static str),
-    /// The collector has no usable address.
+    /// The collector's address is unusable.
     #[error(
         "{0}: a collector is http://HOST:PORT or https://HOST, without a name, password, query or fragment"
     )]
     Address(&'static str),
-    /// Headers for the collector may hold a key.
+    /// Headers for the collector may contain a key.
     #[error("{0}: the headers of OTEL_EXPORTER_OTLP_HEADERS would cross a network in clear text; use https")]
     PlainHeaders(&'static str),
-    /// The exporter cannot be made.
+    /// The exporter cannot be created.
     #[error("cannot export spans: {0}")]
     Export(String),
-    /// Something else in this process hears already.
+    /// Another subscriber is already installed in this process.
     #[error("this process has a subscriber already")]
     Subscriber,
 }

@@ -1,8 +1,8 @@
-//! Spans on their way to a collector: OTLP, protobuf over HTTP.
+//! Exports spans to a collector: OTLP, protobuf over HTTP.
 //!
-//! The processor and the client of the libraries want a thread each, and a retry of theirs holds up the thread that it runs on. Here a
-//! span that has ended is cleaned and put into a bounded queue, and a task of our own runtime sends what is there. A collector that is
-//! slow, down or hostile costs spans, never a call.
+//! The libraries' processor and client each need a thread, and their retries block it. Here a finished span is sanitized and put
+//! into a bounded queue, and a task of our own runtime sends what is queued. A collector that is slow, down or hostile costs spans,
+//! never a call.
 
 use crate::error::TelemetryError;
 use crate::fields::clean;
@@ -27,23 +27,23 @@ use tracing_opentelemetry::OpenTelemetryLayer;
 use tracing_subscriber::Registry;
 use url::Url;
 
-/// Whether there is an export.
+/// Whether the export is built in.
 pub(crate) const IS_BUILT: bool = true;
 
-/// Most spans that wait. Further ones are dropped, and counted.
+/// Maximum number of queued spans. Further ones are dropped and counted.
 const QUEUE: usize = 2048;
-/// Most spans that are sent at once.
+/// Maximum number of spans in a batch.
 const BATCH: usize = 256;
 /// How long a span waits for others.
 const DELAY: Duration = Duration::from_secs(1);
-/// How long a collector has to take a batch.
+/// How long the collector may take to accept a batch.
 const SEND: Duration = Duration::from_secs(10);
-/// The same at the end, for all that is left.
+/// The same at the end, for everything that is left.
 const LAST: Duration = Duration::from_secs(3);
-/// Most bytes of a collector's answer.
+/// Maximum bytes of a collector's answer.
 const ANSWER_MAX: usize = 64 << 10;
 
-/// Sends what the layer hears.
+/// Sends the spans of the layer.
 pub(crate) struct Export {
     waiting: Option<Sender>,
     running: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
@@ -56,14 +56,14 @@ struct Sender {
     fails: bool,
 }
 
-/// The end of the queue where spans go in.
+/// The queue's sending end.
 #[derive(Debug)]
 struct Queue {
     spans: mpsc::Sender<SpanData>,
     dropped: Arc<AtomicU64>,
 }
 
-/// Makes the layer and what sends for it; nothing is sent before [`Export::start`].
+/// Creates the layer and its exporter; nothing is sent before [`Export::start`].
 pub(crate) fn open(
     _: &'static str,
     url: Url,
@@ -108,14 +108,14 @@ impl Export {
 
     pub async fn end(self) {
         let Some((end, task)) = self.running else { return };
-        // A task that is over has nothing left.
+        // A finished task has nothing left to send.
         let _ = end.send(());
         let _ = timeout(LAST, task).await;
     }
 }
 
 impl Sender {
-    /// Sends batches until it is told to end; then what is left.
+    /// Sends batches until told to end, then what is left.
     async fn run(mut self, mut end: oneshot::Receiver<()>) {
         let mut is_over = false;
         while !is_over {
@@ -142,7 +142,7 @@ impl Sender {
         }
     }
 
-    /// Sends a batch, once. Who runs the server reads of it in its log: when it begins to fail and when it works again.
+    /// Sends a batch, once. The server's log reports when this begins to fail and when it works again.
     async fn send(&mut self, batch: Vec<SpanData>) {
         if batch.is_empty() {
             return;
@@ -184,7 +184,7 @@ impl SpanProcessor for Queue {
     }
 }
 
-/// Takes out of a span what no line of the log would have either.
+/// Removes from a span what must not be in a log line either.
 fn clean_span(span: &mut SpanData) {
     span.name = Cow::Owned(clean(&span.name));
     clean_attributes(&mut span.attributes);
@@ -205,7 +205,7 @@ fn clean_attributes(attributes: &mut [KeyValue]) {
     }
 }
 
-/// The client of all our requests: no redirections, as headers may have a key, and no proxies of the environment.
+/// The HTTP client for all requests: no redirects, since headers may contain a key, and no proxies from the environment.
 #[derive(Debug)]
 struct Client(reqwest::Client);
 

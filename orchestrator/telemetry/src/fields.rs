@@ -1,5 +1,5 @@
-//! The fields of spans and events as JSON. They are made of names, numbers and verdicts; what they hold all the same of a text from
-//! elsewhere (a model's name, an id that a client has chosen) loses known secrets and unsafe characters here, and is cut.
+//! The fields of spans and events as JSON. They consist of names, numbers and verdicts. Any foreign text in them (a model's name,
+//! an ID that a client chose) is cut and loses known secrets and unsafe characters here.
 
 use orchestrator_text::known::redactor;
 use orchestrator_text::sanitize::Sanitizer;
@@ -9,14 +9,14 @@ use std::error::Error;
 use std::fmt;
 use tracing::field::{Field, Visit};
 
-/// Longest text of a field, in bytes.
+/// Maximum length of a field's text, in bytes.
 pub(crate) const TEXT_MAX: usize = 256;
-/// Most fields of a span or an event.
+/// Maximum number of fields of a span or an event.
 const FIELDS_MAX: usize = 32;
-/// Fields with this prefix are for the exporter alone.
+/// Fields with this prefix are only for the exporter.
 const FOR_EXPORT: &str = "otel.";
 
-/// Fields by name, each once, in the order of their first value.
+/// Fields by name, without duplicates, in the order of their first value.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fields(Vec<(&'static str, Value)>);
 
@@ -25,7 +25,7 @@ impl Fields {
         self.0.iter().map(|(name, value)| (*name, value))
     }
 
-    /// Takes what `inner` has and this has not, or has otherwise.
+    /// Takes from `inner` the fields that are missing or different here.
     pub fn update(&mut self, inner: &Fields) {
         inner.0.iter().for_each(|(name, value)| self.put(name, value.clone()));
     }
@@ -45,7 +45,7 @@ impl Fields {
     }
 }
 
-/// A text as it may be written down.
+/// A text that is safe to log.
 pub(crate) fn clean(text: &str) -> String {
     let text = Sanitizer::new(redactor()).text(text);
     match beginning(&text, TEXT_MAX) {

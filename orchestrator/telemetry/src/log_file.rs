@@ -1,8 +1,8 @@
 //! The file of the operational log, or standard error. Both files of a log are opened before the program confines itself, and
-//! written by their descriptors only: afterwards it can open, rename and remove none.
+//! written only through their descriptors: afterwards it can open, rename and remove none.
 //!
-//! A full file is copied to `FILE.1`, over what was there, and emptied. A line is one write; what fails is cut off again and counted
-//! in the next line that is written. A reader of standard error that does not read has lines dropped, and holds up nobody.
+//! A full file is copied over `FILE.1` and emptied. A line is one write; a partial line is truncated again and counted in the next
+//! line that is written. If standard error is not read, lines are dropped and nothing blocks.
 
 use crate::error::TelemetryError;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -15,11 +15,11 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// Most bytes of each of the two files.
+/// Maximum bytes of each of the two files.
 const BYTES_MAX: u64 = 8 << 20;
-/// What stands for standard error in place of a file.
+/// Means standard error instead of a file.
 const STANDARD_ERROR: &str = "-";
-/// Bytes that are copied at once.
+/// Size of the copy buffer, in bytes.
 const PIECE: usize = 64 << 10;
 
 pub(crate) struct LogFile {
@@ -29,7 +29,7 @@ pub(crate) struct LogFile {
 
 struct State {
     sink: Sink,
-    /// Lines that were not written since the last one that was.
+    /// Lines dropped since the last one that was written.
     dropped: u64,
     has_complained: bool,
 }
@@ -47,7 +47,7 @@ struct Files {
 }
 
 impl LogFile {
-    /// Opens a log; what keeps it from being written later is said to `complain`, once.
+    /// Opens a log. A later error that prevents writing is reported to `complain`, once.
     pub fn open(path: &Path, complain: fn(&str)) -> Result<Self, TelemetryError> {
         let sink = match path.as_os_str() == STANDARD_ERROR {
             true => Sink::StandardError,
@@ -56,9 +56,9 @@ impl LogFile {
         Ok(Self { state: Mutex::new(State { sink, dropped: 0, has_complained: false }), complain })
     }
 
-    /// Writes a line with its end.
+    /// Writes a line, which ends with a line break.
     pub fn write(&self, line: &[u8]) {
-        // A thread that died in here has left whole lines.
+        // A thread that panicked here has left complete lines.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let dropped = state.dropped;
         let written = match line.strip_suffix(b"}\n").filter(|_| dropped > 0) {
@@ -122,12 +122,12 @@ impl Files {
                 self.bytes += line.len() as u64;
                 Ok(())
             }
-            // Half a line would spoil the next one.
+            // A partial line would spoil the next one.
             Err(error) => self.current.set_len(self.bytes).and(Err(error)),
         }
     }
 
-    /// Makes room. Where the lines before cannot be copied they are lost, and not those that come.
+    /// Makes room. If the old lines cannot be copied, they are lost, and not the new ones.
     fn rotate(&mut self) -> io::Result<()> {
         let copied = self.copy();
         self.current.set_len(0)?;
@@ -144,7 +144,7 @@ impl Files {
             if count == 0 {
                 return Ok(());
             }
-            // Opened to append, so it goes to the end.
+            // Opened for appending, so this writes at the end.
             (&self.previous).write_all(&piece[..count])?;
             at += count as u64;
         }
@@ -234,7 +234,7 @@ mod tests {
             assert!(problem.starts_with(lost), "{problem}");
         })
         .unwrap();
-        // As on a full disk, and the disk has room again.
+        // First like a full disk, then with space again.
         let full = OpenOptions::new().read(true).append(true).open("/dev/full").unwrap();
         let swap = |file: File| match &mut log.state.lock().unwrap().sink {
             Sink::Files(files) => std::mem::replace(&mut files.current, file),

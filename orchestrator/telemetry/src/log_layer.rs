@@ -1,4 +1,4 @@
-//! Makes a line of JSON of each event: when, how important, what, and the fields of the event and of the spans around it.
+//! Formats each event as a line of JSON: time, level, event, its fields and those of the spans around it.
 
 use crate::fields::Fields;
 use crate::log_file::LogFile;
@@ -11,11 +11,11 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
-/// Most bytes of a line with its end. What does not fit is left out. A pipe takes so many at once or none.
+/// Maximum length of a line, including its line break. The rest is left out. A pipe writes up to this length atomically.
 pub(crate) const LINE_MAX: usize = 4096;
-/// Least important events that are written.
+/// Lowest level of events that are written.
 const LEVEL: Level = Level::INFO;
-/// What says that fields were left out.
+/// Marks a line from which fields were left out.
 const CUT: &str = ",\"cut\":true";
 
 pub(crate) struct LogLayer(pub LogFile);
@@ -65,7 +65,7 @@ fn line(level: Level, milliseconds: u64, fields: &Fields) -> Vec<u8> {
         time::precise(milliseconds),
         level.as_str().to_ascii_lowercase()
     );
-    // What happened comes first; in `tracing` it is a field like others.
+    // The event's name comes first; in `tracing` it is a field like others.
     let event = fields.iter().filter(|(name, _)| *name == "message").map(|(_, value)| ("event", value));
     let others = fields.iter().filter(|(name, _)| *name != "message");
     let mut is_cut = false;

@@ -1,4 +1,4 @@
-//! In place of the export, where the program is built without it.
+//! Replaces the export if the program is built without it.
 
 use crate::error::TelemetryError;
 use tracing_subscriber::layer::Identity;

@@ -1,15 +1,15 @@
-//! Where spans are sent: an address that the user names.
+//! The address to which spans are sent, as the user names it.
 
 use crate::error::TelemetryError;
 use orchestrator_web::base::{self, is_exposed};
 use url::Url;
 
-/// The variable of the standard for a collector's address.
+/// The standard variable for a collector's address.
 pub(crate) const VARIABLE: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
-/// What follows the address of a collector in that of its traces.
+/// The path of traces below a collector's address.
 const TRACES: &str = "/v1/traces";
 
-/// The address of the traces of a collector. `name` is the option or the variable that it comes from.
+/// The address for a collector's traces. `name` is the option or the variable that it comes from.
 pub(crate) fn traces(name: &'static str, text: &str, has_headers: bool) -> Result<Url, TelemetryError> {
     let mut url = base::parse(text).ok_or(TelemetryError::Address(name))?;
     if has_headers && is_exposed(&url) {

@@ -1,5 +1,5 @@
-//! Sets up what hears the events and spans of this process: before it confines itself, because files are opened then, and its
-//! connections are made later.
+//! Installs the subscribers for this process's events and spans. This has to come before the confinement, since files are opened
+//! here; connections are made later.
 
 use crate::error::TelemetryError;
 use crate::export::{self, Export};
@@ -14,7 +14,7 @@ use tracing_subscriber::Registry;
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::SubscriberExt;
 
-/// Whose spans and events are heard: ours. Libraries write down headers and addresses.
+/// Only our own spans and events are recorded: libraries log headers and addresses.
 const OURS: &str = "orchestrator_";
 /// Variables with headers for collectors.
 const HEADERS: [&str; 2] = ["OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"];
@@ -41,15 +41,15 @@ pub struct TelemetryOptions {
     export: ExportOptions,
 }
 
-/// What hears the spans and events of this process.
+/// The subscribers for this process's spans and events.
 pub struct Telemetry {
     export: Option<Export>,
     is_on: bool,
 }
 
 impl TelemetryOptions {
-    /// Opens the log and sets up the export. Where neither is asked for nothing hears, and spans cost nothing. What goes wrong
-    /// later is said to `complain`.
+    /// Opens the log and sets up the export. If neither is requested, there is no subscriber, and spans cost nothing. Later errors
+    /// are reported to `complain`.
     ///
     /// # Errors
     /// See [`TelemetryError`].
@@ -76,7 +76,7 @@ impl ExportOptions {
                 let (export, layer) = export::open(name, target::traces(name, &address, has_headers)?)?;
                 (Some(export), Some(layer))
             }
-            // The variable is for every program, and is no reason not to start.
+            // The variable is for all programs, so an error in it does not prevent the start.
             Some((name, _)) => {
                 complain(&TelemetryError::NotBuilt(name).to_string());
                 (None, None)
@@ -95,7 +95,7 @@ impl ExportOptions {
         Ok(Telemetry { export, is_on })
     }
 
-    /// The collector's address, and where it is from.
+    /// The collector's address, and the option or variable it comes from.
     fn collector(&self) -> Option<(&'static str, String)> {
         let of_environment = || std::env::var(target::VARIABLE).ok().filter(|url| !url.is_empty());
         match &self.otlp {

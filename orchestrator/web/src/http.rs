@@ -46,7 +46,7 @@ pub fn client(
     builder.build().map_err(|error| HttpError::Tls(root(&error)))
 }
 
-/// Sends a request with such a client. If the connection reports a different peer address than the checked ones, nothing is read from it.
+/// Sends a request with such a client. If the connection's peer address is not one of `addresses`, nothing is read from it.
 pub async fn send(request: RequestBuilder, addresses: &[SocketAddr]) -> Result<Response, HttpError> {
     let response = request.send().await.map_err(|error| HttpError::Connect(root(&error)))?;
     let is_known = |peer: SocketAddr| {

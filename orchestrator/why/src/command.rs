@@ -1,4 +1,4 @@
-//! `lazaret why`: the command line, and the run.
+//! `lazaret why`: its command line, and the traced run.
 
 use crate::findings::{Findings, HostRemedy};
 use crate::last::{self, LastCommand};
@@ -24,9 +24,9 @@ use std::os::unix::ffi::OsStringExt;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// It is not known whether something was denied.
+/// Exit code: it is unknown whether something was denied.
 const UNKNOWN: u8 = 3;
-/// This machine has no overlay for the user, or no tracer.
+/// Exit code: this machine has no overlay for the user, or no tracer.
 const UNAVAILABLE: u8 = 4;
 
 const EXAMPLES: &str = "\
@@ -60,17 +60,17 @@ pub struct Why {
     command: Vec<OsString>,
 }
 
-/// What is to run, where.
+/// The command to run, and where.
 struct Chosen {
     command: Command,
     directory: Option<ZonePath>,
 }
 
 impl Why {
-    /// Runs the command and prints what it was denied; the exit code.
+    /// Runs the command and prints what it was denied; returns the exit code.
     ///
     /// # Errors
-    /// There is no command, or lazaret failed.
+    /// If there is no command, or Lazaret failed.
     pub fn main(mut self, options: SessionOptions) -> Result<u8, Failed> {
         let words = std::mem::take(&mut self.command);
         let (chosen, options) = if words.is_empty() {
@@ -98,11 +98,11 @@ impl Why {
         let command = chosen.command.clone();
         let request = self.request(chosen);
         request.check().map_err(|error| Failed::invalid(error.to_string()))?;
-        // What an ordinary run with these options reaches.
+        // What an ordinary run with these options would reach.
         let policy = options.files().resolve(&open.profile).ok();
         let network = options.network(policy.as_ref(), false);
         let reached = policy.and_then(|policy| policy.with_network(network.as_ref()).ok());
-        // A relay that refuses each host, so that it is known which were wanted.
+        // A relay that refuses every host, to learn which ones the command wants.
         let network = Some(NetworkRequest { hosts: Vec::new(), presets: Vec::new(), leases: true });
         let open = Open { network, throw_away: true, capture: Some(0), ..open };
         let greeting = Greeting::open(&options.endpoint(), open.clone())?;
@@ -120,7 +120,7 @@ impl Why {
             Ok((result, profile, findings)) => {
                 self.print(&Rerun { command, profile, ended: result.ended }, &findings)
             }
-            // Of what opening a session needs, only this is not there at all.
+            // When opening a session, only this can be missing entirely.
             Err(failed) if failed.kind == ErrorKind::NotFound => {
                 print::problem(&unavailable(&failed));
                 Ok(UNAVAILABLE)
@@ -135,7 +135,7 @@ impl Why {
             directory,
             timeout_s: self.timeout,
             idle_timeout_s: None,
-            // For the tracer; the command has none.
+            // For the tracer; the command has no input.
             stdin: Stdin::Stream,
             live: true,
             background: false,
@@ -167,7 +167,7 @@ fn unavailable(failed: &Failed) -> String {
     )
 }
 
-/// What opens a host, unless a run under `policy` reaches it.
+/// What would open a host; `None` if a run under `policy` reaches it.
 fn remedy_of(host: &str, policy: Option<&EffectivePolicy>) -> HostRemedy {
     let parts = host.rsplit_once(':').and_then(|(name, port)| Some((name, port.parse().ok()?)));
     match (parts, policy) {
@@ -177,7 +177,7 @@ fn remedy_of(host: &str, policy: Option<&EffectivePolicy>) -> HostRemedy {
     }
 }
 
-/// Runs the command in its session and has what it failed on explained.
+/// Runs the command in its session, and lets the executor explain its failed calls.
 async fn find(
     config: Config,
     request: Request,
@@ -189,9 +189,9 @@ async fn find(
     let (result, trace) = run(&session, request, verbose).await?;
     let trace = match result.ended {
         Some(Ended::Exited(_)) => trace,
-        // The tracer ends by itself however the command ends: this one was killed, whatever its report says.
+        // The tracer exits by itself however the command ends: this one was killed, whatever its report contains.
         Some(_) => trace.cut(),
-        // What was refused was not traced.
+        // A refused command was not traced.
         None => Trace::default(),
     };
     let mut findings = Findings::default();
@@ -224,7 +224,7 @@ async fn run(session: &Session, request: Request, verbose: bool) -> Result<(Arc<
         match &*event.body {
             Body::Output { stderr: false, bytes } => report.push(bytes),
             Body::Output { stderr: true, bytes } if verbose => {
-                // Where nobody reads it, nobody misses it.
+                // A closed standard error needs no output.
                 let _ = io::stderr().write_all(bytes);
             }
             Body::ApprovalWanted(question) => {
@@ -237,7 +237,7 @@ async fn run(session: &Session, request: Request, verbose: bool) -> Result<(Arc<
     Err(Failed::internal("the call ended without a result"))
 }
 
-/// What only the tracer and this process know.
+/// A key that only the tracer and this process know.
 fn key() -> io::Result<String> {
     let mut bytes = [0; 16];
     let mut filled = 0;

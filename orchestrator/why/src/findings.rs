@@ -1,4 +1,4 @@
-//! What a command was denied, each thing once, and the grants that open it.
+//! What a command was denied, each denial once, and the grants that would open it.
 
 use crate::trace::Gap;
 use broker_protocol::{AttemptKind, Barrier, Denial, Denials, Layer, Leased, Remedy};
@@ -22,29 +22,29 @@ impl Grant {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub denial: Denial,
-    /// What opens it, where an option does.
+    /// The option that opens it, if one does.
     pub grant: Option<Grant>,
 }
 
-/// What opens a host; `None` where an ordinary run of the command reaches it.
+/// What would open a host; `None` if an ordinary run of the command reaches it.
 pub type HostRemedy = Option<Remedy>;
 
 #[derive(Debug, Default)]
 pub struct Findings {
     pub list: Vec<Finding>,
-    /// The profile that shows a program which was not found.
+    /// The policy profile that would show the program which was not found.
     pub profile: Option<String>,
-    /// Denials that the executor has only counted.
+    /// Number of denials that the executor only counted.
     pub more: u64,
-    /// Hosts that an ordinary run of the command reaches, and this one did not.
+    /// Hosts that an ordinary run of the command reaches, but this one did not.
     pub only_here: BTreeSet<String>,
-    /// Why something may be missing.
+    /// Reasons why something may be missing.
     pub gaps: BTreeSet<Gap>,
 }
 
 impl Findings {
-    /// Adds what the executor has refused by itself. Where the trace is `whole`, it knows paths better: which of them the user could not
-    /// have had either. `hosts` says what opens a host that was refused.
+    /// Adds what the executor itself has denied. If the trace is `whole`, it is better for paths, since it also tells which the
+    /// user could not access either. `hosts` tells what would open a denied host.
     pub fn add_own(&mut self, denied: &Denials, whole: bool, hosts: &dyn Fn(&str) -> HostRemedy) {
         self.more += denied.more();
         for denial in denied.list() {
@@ -56,7 +56,7 @@ impl Findings {
                         self.gaps.insert(Gap::Network);
                     }
                     Some(remedy) => {
-                        // An option opens it; else who bounds the policy has to.
+                        // An option opens it, or else the policy's owner has to.
                         let lease = matches!(remedy, Remedy::Option(_)).then(|| Leased::Host(target.clone()));
                         self.add(Denial { remedy, lease, ..denial.clone() });
                     }
@@ -67,7 +67,7 @@ impl Findings {
         }
     }
 
-    /// Adds a denial. What the executor has refused, the trace has too; of what one grant opens, each way in which it was tried counts.
+    /// Adds a denial. The trace also contains the executor's own denials; of attempts that one grant opens, each kind counts.
     pub fn add(&mut self, denial: Denial) {
         let grant = denial.lease.as_ref().map(grant);
         if let Some(known) = self.list.iter_mut().find(|known| known.denial.what == denial.what) {
@@ -83,7 +83,7 @@ impl Findings {
         }
     }
 
-    /// The fewest options that open all that options open. What lies in a path that is granted as a whole comes with it.
+    /// The fewest options that open everything that options can open. A path inside another granted path is included in that one.
     pub fn grants(&self) -> Vec<Grant> {
         let all: BTreeSet<Grant> = self.list.iter().filter_map(|finding| finding.grant.clone()).collect();
         all.iter().filter(|one| !all.iter().any(|other| covers(other, one))).cloned().collect()
@@ -111,7 +111,7 @@ fn grant(lease: &Leased) -> Grant {
     Grant { option, value: value.clone() }
 }
 
-/// Whether a denial is of a path that the cell does not show, or not to be changed.
+/// Whether a denial is about a path that the cell does not show or may not change.
 fn is_of_paths(denial: &Denial) -> bool {
     let path = match denial.what.kind {
         AttemptKind::Read | AttemptKind::Write | AttemptKind::Metadata | AttemptKind::Run => true,

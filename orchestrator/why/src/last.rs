@@ -1,4 +1,4 @@
-//! The last command of a project, as the run log has it.
+//! The last command of a project, from the run log.
 
 use broker_protocol::{Command, Failed, Roots, ZonePath};
 use orchestrator_records::runlog_files;
@@ -6,26 +6,26 @@ use serde_json::Value;
 use std::io;
 use std::path::Path;
 
-/// A command that ran, and how.
+/// A command from the log, with its circumstances.
 #[derive(Debug)]
 pub struct LastCommand {
     pub command: Command,
     pub profile: String,
     pub directory: Option<ZonePath>,
-    /// The run that it is of.
+    /// The run that it belongs to.
     pub run: String,
-    /// Whether it had input, which nothing has kept.
+    /// Whether it had input, which was not stored.
     pub had_input: bool,
 }
 
 /// Finds the last command that was run in `project`.
 ///
 /// # Errors
-/// There is none, the logs cannot be read, or it does not stand in them as it was.
+/// If there is none, the logs cannot be read, or the command is not recorded exactly.
 pub fn find(project: &Path) -> Result<LastCommand, Failed> {
     let unreadable = |error: io::Error| Failed::internal(format!("the logs cannot be read: {error}"));
     for run in runlog_files::ids().map_err(unreadable)?.into_iter().rev() {
-        // A run whose log went away meanwhile is none.
+        // A run whose log was removed in the meantime is skipped.
         let lines = runlog_files::lines(&run).map_err(unreadable)?.unwrap_or_default();
         if let Some((start, input)) = last_of(&lines, project) {
             return command(&run, start, input);
@@ -35,7 +35,7 @@ pub fn find(project: &Path) -> Result<LastCommand, Failed> {
     Err(Failed::invalid(format!("no command of {project} is in the run log; name one: lazaret why -- CMD")))
 }
 
-/// The last command of a run of this project: the start of its session, and its input.
+/// The last command in a run of this project: the start of its session, and its input.
 fn last_of<'l>(lines: &'l [Value], project: &Path) -> Option<(&'l Value, &'l Value)> {
     let is_command = |line: &&Value| line["kind"] == "tool_call" && line["payload"]["tool"] == "bash";
     let at = lines.iter().rposition(|line| is_command(&line))?;
@@ -76,7 +76,7 @@ fn command(run: &str, start: &Value, input: &Value) -> Result<LastCommand, Faile
     })
 }
 
-/// Whether a text of the log is what was run: nothing is taken out of it, cut off or shown by its number.
+/// Whether a text in the log is exact: nothing was redacted, cut off or escaped.
 fn is_whole(text: &str) -> bool {
     !text.contains("[redacted:")
         && !text.contains("\\u{")

@@ -1,4 +1,4 @@
-//! Findings for a person, and as JSON. All of it may hold what a hostile program chose: each text is one line, and escaped.
+//! Findings for a person, and as JSON. A hostile program may have chosen any part of them, so each text is on one line and escaped.
 
 use crate::findings::{Finding, Findings, Grant};
 use broker_protocol::{Command, Denial, Ended, limit};
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::Path;
 
-/// Paths of one directory that are printed one by one.
+/// Number of paths in one directory that are still printed individually.
 const APART: usize = 5;
 
-/// What ran, and how it ended.
+/// What was run, and how it ended.
 pub struct Rerun {
     pub command: Command,
     pub profile: String,
@@ -44,12 +44,12 @@ impl Rerun {
     }
 }
 
-/// A text without secrets on one line.
+/// A text on one line without secrets.
 fn clean(text: &str) -> String {
     one_line(&redactor().text(text))
 }
 
-/// A text without secrets for a program: control characters and those that reorder are shown by their number.
+/// A text without secrets for a program: control characters and those that reorder text are escaped.
 fn for_program(text: &str) -> String {
     for_terminal(&redactor().text(text))
 }
@@ -60,7 +60,7 @@ fn changed(denial: &Denial, change: fn(&str) -> String) -> Denial {
     denial
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-:=@%+,".contains(c);
     match !word.is_empty() && word.chars().all(plain) {
@@ -88,13 +88,13 @@ pub fn text(rerun: &Rerun, findings: &Findings) -> String {
     let shown: Vec<_> = findings.list.iter().map(shown).collect();
     groups(&shown).iter().for_each(|group| write_group(&mut page, group));
     write_rest(&mut page, findings);
-    // What is not printed as it is, is not printed to be copied.
+    // If the command cannot be printed exactly, it is not printed for copying.
     let command = if clean(&command) == command { &command } else { "CMD" };
     write_options(&mut page, rerun, &findings.grants(), command);
     page
 }
 
-/// What is no denial of its own.
+/// Everything that is not a single denial.
 fn write_rest(page: &mut String, findings: &Findings) {
     if let Some(profile) = &findings.profile {
         let profile = quoted(&clean(profile));
@@ -114,7 +114,7 @@ fn write_rest(page: &mut String, findings: &Findings) {
     }
 }
 
-/// All that options open, in one line to copy.
+/// All options that open something, on one line for copying.
 fn write_options(page: &mut String, rerun: &Rerun, grants: &[Grant], command: &str) {
     if grants.is_empty() {
         return;
@@ -132,12 +132,12 @@ fn write_options(page: &mut String, rerun: &Rerun, grants: &[Grant], command: &s
     }
 }
 
-/// What a person types for a grant. None is given for what would not be printed as it is.
+/// The option for a grant. None is offered for a path that cannot be printed exactly.
 fn option(grant: &Grant) -> String {
     format!("{} {}", grant.option, quoted(&for_program(&grant.value)))
 }
 
-/// What is printed together: many paths of one directory, closed and opened alike.
+/// Groups to print together: many paths of one directory, denied and opened in the same way.
 fn groups(list: &[Finding]) -> Vec<Vec<&Finding>> {
     let mut groups: Vec<Vec<&Finding>> = Vec::new();
     for finding in list {
@@ -184,7 +184,7 @@ fn write_one(page: &mut String, Finding { denial, grant }: &Finding) {
     let times = if *count > 1 { format!(" ({count} times)") } else { String::new() };
     let opens = match grant.as_ref().filter(|grant| grant.is_of_paths()) {
         Some(grant) => format!("with {}", option(grant)),
-        // Of a host it has the preset too, and what opens it for good.
+        // For a host, this includes the preset, and how to open it permanently.
         None => remedy.to_string(),
     };
     let _ = writeln!(page, "\n{what}{times}\n  {by}: {why}\n  {opens}");

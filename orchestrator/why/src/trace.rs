@@ -1,13 +1,13 @@
-//! The report of `lazaret-trace`. It ran in the cell, beside what it reports on, which could write into it: only a last line with our
-//! key is the report, and that is read strictly and within bounds.
+//! The report of `lazaret-trace`. The tracer ran in the cell beside the traced command, which could write into the report. So the
+//! report is complete only with a last line that has our key; that line is parsed strictly, and all of it within bounds.
 
 use broker_protocol::{AttemptKind, Traced, TracedCall, limit};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 
-/// Bytes of a report that are taken, some times what one has.
+/// Maximum bytes of a report: several times the usual size.
 const BYTES_MAX: usize = 2 << 20;
-/// Most things in a report.
+/// Maximum number of items in a report.
 const THINGS_MAX: usize = 1024;
 
 /// Why something may be missing.
@@ -15,15 +15,15 @@ const THINGS_MAX: usize = 1024;
 pub enum Gap {
     /// A process was not traced, or the command traces processes itself.
     Untraced,
-    /// Memory of a process could not be read.
+    /// A process's memory could not be read.
     Unread,
-    /// There was more than is reported, or a name that is no short text.
+    /// There were more items than are reported, or a name that is no short text.
     Unnamed,
-    /// What is thrown away had no room left.
+    /// The throw-away overlay ran out of space.
     Full,
     /// The tracer did not end by itself.
     Cut,
-    /// Something in it is not understood.
+    /// Some part of it could not be parsed.
     Malformed,
     /// The command wanted a host that this run does not reach.
     Network,
@@ -42,7 +42,7 @@ impl Gap {
         }
     }
 
-    /// What is not known, for people.
+    /// Describes to people what is unknown.
     pub fn describe(self) -> &'static str {
         match self {
             Gap::Untraced => {
@@ -83,18 +83,18 @@ struct End {
     gaps: Vec<String>,
 }
 
-/// The report while it comes.
+/// The report while it is received.
 #[derive(Default)]
 pub struct Report(Vec<u8>);
 
 impl Report {
-    /// Takes bytes. What is over the bound is dropped, and makes the report one that was cut.
+    /// Adds bytes. Bytes beyond the bound are dropped, and the report counts as cut.
     pub fn push(&mut self, bytes: &[u8]) {
         let room = BYTES_MAX - self.0.len();
         self.0.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 
-    /// What it says, if its last line has `key`. Of one that has not, what came counts as far as it goes.
+    /// Parses the report if its last line has `key`. Otherwise, the part that arrived is used as far as possible.
     pub fn read(self, key: &str) -> Trace {
         let lines = || self.0.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
         let end = lines().next_back().and_then(|line| serde_json::from_slice::<End>(line).ok());
@@ -122,7 +122,7 @@ impl Trace {
         trace
     }
 
-    /// The same of a tracer that did not end by itself.
+    /// The same for a tracer that did not exit by itself.
     pub fn cut(mut self) -> Self {
         if !self.gaps.contains(&Gap::Cut) {
             self.gaps.push(Gap::Cut);
@@ -130,14 +130,14 @@ impl Trace {
         self
     }
 
-    /// What failed, in pieces that the executor explains at once.
+    /// The failed calls, in pieces that the executor explains at once.
     pub fn pieces(&self) -> impl Iterator<Item = &[(Traced, u32)]> {
         self.things.chunks(limit::TRACED)
     }
 }
 
 impl Met {
-    /// As the executor takes it, if it does.
+    /// The item in the executor's form, if it has one.
     fn traced(self) -> Option<Traced> {
         let traced = match self {
             Met::Path { kind, path } => {
@@ -179,7 +179,7 @@ mod tests {
         let call = TracedCall { name: "unshare".into(), number: 272, arguments: [1, 0, 0, 0, 0, 0] };
         let want = Trace { things: vec![(path, 3), (Traced::Call(call), 1)], gaps: vec![Gap::Unread] };
         let last = end(&format!("[{ONE},3],[{CALL},1]"), "\"unread\"");
-        // Whatever the command has put in front of it, or taken away.
+        // Whatever the command has inserted before it or removed.
         for before in ["", ONE, "anything\n", &format!("{CALL}\n{}", end("", ""))] {
             assert_eq!(read(&format!("{}\n{last}", before.trim_end())), want, "{before}");
         }

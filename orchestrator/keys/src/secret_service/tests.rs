@@ -16,9 +16,9 @@ use tempfile::TempDir;
 mod fake_bus;
 
 const KEY: &str = "sk-real-keyring-0123456789";
-/// What a bus says to one whom it lets in.
+/// The reply of a bus that accepts a client.
 const WELCOME: &[u8] = b"OK 0123456789abcdef0123456789abcdef\r\n";
-/// Long enough for what answers at all.
+/// Long enough for anything that answers at all.
 const LONG: Duration = Duration::from_secs(30);
 const SHORT: Duration = Duration::from_millis(300);
 
@@ -28,7 +28,7 @@ fn wanted() -> BTreeMap<&'static str, &'static str> {
     BTreeMap::from([("service", "lazaret"), ("provider", "anthropic")])
 }
 
-/// A bus that does what `serve` does with its one connection.
+/// A bus that handles its one connection by `serve`.
 fn ask(limit: Duration, serve: impl FnOnce(UnixStream) + Send + 'static) -> Secret {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("bus");
@@ -103,7 +103,7 @@ fn a_bus_that_is_none_is_an_error() {
         ask(LONG, move |mut stream| {
             stream.write_all(bytes).unwrap();
             stream.shutdown(std::net::Shutdown::Write).unwrap();
-            // A client that ends before it has read all resets the connection.
+            // A client that ends before it has read everything resets the connection.
             let _ = stream.read_to_end(&mut Vec::new());
         })
     };
@@ -113,7 +113,7 @@ fn a_bus_that_is_none_is_an_error() {
     assert_eq!(sends(WELCOME), Err(KeyringError::Io(ErrorKind::UnexpectedEof)));
     let nonsense = [WELCOME, b"no message of any bus"].concat();
     assert_eq!(sends(nonsense.leak()), Err(KeyringError::Malformed("no message of the interface")));
-    // What the library would panic on.
+    // Input on which the library would panic.
     assert_eq!(sends(b"\n"), Err(KeyringError::Io(ErrorKind::InvalidData)));
     assert_eq!(sends(b"\r\n"), Err(KeyringError::Unauthenticated));
 }
@@ -125,7 +125,7 @@ fn a_bus_sends_no_more_than_its_bound() {
     assert_eq!(answered(endless), too_large, "messages");
     let line = |mut stream: UnixStream| while stream.write_all(&[b'x'; 1024]).is_ok() {};
     assert_eq!(ask(LONG, line), too_large, "a line");
-    // A message that says of itself how long it is: its head is as far as the first answer of a bus goes.
+    // A message that declares its own length: only its head arrives with the bus's first answer.
     let with_body = |length: usize| {
         let length = u32::try_from(length).unwrap().to_le_bytes();
         let head = [&[b'l', 2, 0, 1], &length[..], &[1, 0, 0, 0], &[0; 4]].concat();
@@ -146,7 +146,7 @@ fn a_secret_of_another_process_is_not_taken() {
         let forged = FakeService { sender, ..FakeService::with(KEY) };
         assert_eq!(answered(forged), Err(KeyringError::Malformed("an answer of another process")));
     }
-    // The control: of the service itself it is.
+    // The control: from the service itself, it is accepted.
     assert_eq!(answered(FakeService { sender: OWNER, ..FakeService::with(KEY) }), found(KEY));
 }
 
@@ -171,7 +171,7 @@ fn a_bus_that_takes_no_more_connections_costs_the_time_limit() {
     let listener = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
     bind(listener.as_raw_fd(), &UnixAddr::new(&path).unwrap()).unwrap();
     listen(&listener, Backlog::new(0).unwrap()).unwrap();
-    // One waits in the queue, which nobody empties.
+    // One connection waits in the queue, which nobody empties.
     let _first = UnixStream::connect(&path).unwrap();
     assert_eq!(secret(&[path], &wanted(), SHORT), Err(KeyringError::Timeout { seconds: 0 }));
 }
